@@ -27,7 +27,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10(labels: tuple[str, ...] = ('natural', 'gaussian')) -> ConfigDict:
-  """Returns the config of networks on CIFAR-10, as in figure 5."""
+  """Returns the config of networks on CIFAR-10, as in figure 5 of Yin et al. (2019)."""
   config = default_config('band_noise', labels)
   use_cifar10(config)
   for classifier in config.classifiers.values():

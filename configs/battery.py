@@ -136,7 +136,7 @@ def _paper(config: ConfigDict) -> ConfigDict:
 
 
 def _all_tasks(labels: tuple[str, ...] = ()) -> ConfigDict:
-  """Returns the config with all tasks; those that need the images of `config.data` are on."""
+  """Returns the config with all tasks; only tasks that need no data but `config.data` are on."""
   config = default_battery(TASKS, labels)
   config.battery.tasks = ON_THE_SAME_IMAGES
   config.battery.c_bar.study.corruptions = ('c_bar_cifar',)

@@ -97,7 +97,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of one network on CIFAR-10 under the paper's 15 corruptions.
+  """Returns the config of one network on CIFAR-10 under Yin et al.'s 15 corruptions.
 
   It takes 1000 test images.
   """

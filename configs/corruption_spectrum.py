@@ -33,7 +33,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of 1000 CIFAR-10 test images under the paper's 15 corruptions."""
+  """Returns the config of 1000 CIFAR-10 test images under Yin et al.'s 15 corruptions."""
   config = default_config('corruption_spectrum')
   config.study.corruptions = ('fourier_cifar',)
   use_cifar10(config)

@@ -52,7 +52,7 @@ def cifar10() -> ConfigDict:
 
 
 def cifar10_trained() -> ConfigDict:
-  """Returns the config of networks trained behind filters on CIFAR-10, as in figure 1."""
+  """Returns the config of networks trained behind filters on CIFAR-10 (Yin et al., figure 1)."""
   config = _behind_filters(low_pass=(3, 7, 15), high_pass=(31, 27, 21))
   train_airbench(config, 'airbench94_half')
   use_cifar10(config)

@@ -52,7 +52,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
-  """Returns the config of one network on CIFAR-10, as in the paper's figure 3."""
+  """Returns the config of one network on CIFAR-10, as in figure 3 of Yin et al. (2019)."""
   config = default_config('fourier_heatmap', labels)
   use_cifar10(config)
   config.study.norm = 4.0
@@ -81,7 +81,7 @@ def imagenet() -> ConfigDict:
 
 
 def imagenet_pair() -> ConfigDict:
-  """Returns the config of two ResNet-50 on ImageNet, as in the paper's figures 4 and 9.
+  """Returns the config of two ResNet-50 on ImageNet, as in Yin et al.'s figures 4 and 9.
 
   It takes 1000 validation pictures.
   """

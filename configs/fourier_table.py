@@ -171,7 +171,7 @@ def full() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """Returns the config of ResNet-50 on ImageNet, without adversarial training, as in table 4."""
+  """Returns the config of ResNet-50 on ImageNet, without adversarial training (Yin, table 4)."""
   recipes = tuple(label for label in RECIPES if label != 'adversarial')
   config = _recipes('resnet50', recipes, sigma=0.4, low_pass=45, high_pass=223)
   config.battery.tasks = TABLES

@@ -31,7 +31,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10(labels: tuple[str, ...] = ('first', 'second')) -> ConfigDict:
-  """Returns the config of networks on CIFAR-10 under the paper's 15 corruptions.
+  """Returns the config of networks on CIFAR-10 under Yin et al.'s 15 corruptions.
 
   It takes 1000 test images; `labels` are the labels of the networks.
   """

@@ -32,7 +32,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of a ResNet-20 on CIFAR-10, trained as in the ResNet papers."""
+  """Returns the config of a ResNet-20 trained on CIFAR-10 for 200 epochs with flips and crops."""
   config = default_config('accuracy')
   use_cifar10(config, num_images=0)
   config.classifier.name = 'resnet20'

@@ -177,7 +177,7 @@ def measure(
 
 
 def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
-  """Returns the study with this name and these settings.
+  """Returns a study, which may be given by its name, with `settings` in place of its values.
 
   Attacks and other parts that are given as objects become sections of settings.
   """

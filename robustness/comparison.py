@@ -355,7 +355,7 @@ class Answers:
     return cls(is_right, ids, table, entry.confidence, study.sequential_design)
 
   def on(self, entry: Entry, rows: np.ndarray) -> Answers:
-    """Returns the answers in the rows with these indices in the entry's records."""
+    """Returns the answers for the images with the indices `rows` in the entry's records."""
     records = _selected(entry, rows)
     return self if records is entry.evaluation.records else Answers.from_records(entry, records)
 
@@ -379,7 +379,7 @@ class Answers:
     return Group(dict(self.table.facets_of(name)), views, weights)
 
   def outcomes(self, **right: np.ndarray) -> Outcomes:
-    """Returns arrays of right answers, bool [N, V], by label, as outcomes on these images."""
+    """Returns outcomes with arrays bool [N, V] by label, whether each image is classified right."""
     views = pd.DataFrame(index=range(len(self.table.names)))
     counted = self.table.counted
     masks = None if counted is None else dict.fromkeys(right, counted)
@@ -422,9 +422,7 @@ class Answers:
 
 
 def _selected(entry: Entry, rows: np.ndarray) -> RecordsReader:
-  """Returns the rows with these indices of an entry's records; all its records if these are all
-  rows.
-  """
+  """Returns the records of an entry's rows with the indices `rows`, or of all rows unchanged."""
   records = entry.evaluation.records
   is_complete = np.array_equal(rows, np.arange(records.layout.num_rows))
   return records if is_complete else SelectedRows(records, rows)
@@ -752,7 +750,7 @@ def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[E
 def _with_findings(
   results: Results, entries: Sequence[Entry], pairings: Sequence[Pairing]
 ) -> Results:
-  """Returns a comparison with the study's estimates on the shared images of all classifiers added.
+  """Returns a comparison, to which the study's estimates on images that all share are added.
 
   Raises:
     InputError: the study cannot compute estimates from these records together.

@@ -311,7 +311,7 @@ class OpenedRows(dict[DataSettings, Rows]):
     return self._training[data]
 
   def __missing__(self, data: DataSettings) -> Rows:
-    """Opens the rows of these settings; they are cached in memory if several evaluations read
+    """Opens the rows of the settings `data`, and caches them in memory if several evaluations read
     them.
     """
     experiment, rows = self._experiment, self._loaded(data)
@@ -323,7 +323,7 @@ class OpenedRows(dict[DataSettings, Rows]):
     return self[data]
 
   def _loaded(self, data: DataSettings) -> Rows:
-    """Returns the rows of these settings; errors name the section of the config they come from."""
+    """Returns the rows of the settings `data`; errors name the config's section with these."""
     with naming('config.data', self._experiment.section_of(data)):
       return input_pipeline.load(data, self._experiment.execution.seed, self._preparation)
 

@@ -227,7 +227,7 @@ def _failures(
 
 
 def recording_name(study: Study, rows: Rows) -> str:
-  """Returns the name of the folder that has a study's records of these rows in a battery.
+  """Returns the name of the folder that has a study's records of `rows` in a battery.
 
   Studies that record the same have the same folder, so that records are shared between tasks.
   """

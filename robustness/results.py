@@ -318,8 +318,8 @@ class Results:
 
   @property
   def drawn(self) -> tuple[Quantity, ...]:
-    """The quantities that have figures: headlines and those with `Quantity.drawn`, or all if none
-    is.
+    """The quantities that have figures: with `Quantity.headline` or `Quantity.drawn`, or all if no
+    quantity has either.
     """
     with_figures = tuple(q for q in self.presented if q.headline or q.drawn)
     return with_figures or self.presented
@@ -376,7 +376,7 @@ class Results:
     return [dataclasses.asdict(declared[0].facet(name)) for name in names]
 
   def with_facets(self, facets: tuple[Facet, ...]) -> Results:
-    """Returns the results with these facets for quantities that have none.
+    """Returns the results with the declarations `facets` for quantities that have none.
 
     Files of earlier versions do not declare facets.
     """
@@ -687,5 +687,5 @@ def _stated(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:
 
 
 def _with_facets(quantity: Quantity, facets: tuple[Facet, ...]) -> Quantity:
-  """Returns the quantity with these declarations of facets."""
+  """Returns the quantity with `facets` as its declarations of facets."""
   return dataclasses.replace(quantity, facets=facets)

@@ -194,7 +194,7 @@ class _Files(Sequence[str]):
 
   @functools.cached_property
   def _anywhere(self) -> dict[str, list[Path]]:
-    """All files below the root by relative path, and those in subfolders also by name."""
+    """All files below the root by relative path, and files in subfolders also by name."""
     anywhere: dict[str, list[Path]] = {}
     for file in files_in(self._root):
       anywhere.setdefault(composed(str(file.relative_to(self._root))), []).append(file)

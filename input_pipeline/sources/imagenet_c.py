@@ -103,7 +103,7 @@ class ImagenetC(Source):
       raise InputError(f'{file} has 64 × 64 pixels: it looks like Tiny-ImageNet-C; {fix}')
 
     def path(part: int, index: int) -> str:
-      """Returns the path of image `index` of a part."""
+      """Returns the path of image `index` of the part (corruption and severity) `part`."""
       return os.path.join(paths[part], files_of_part[part][index])
 
     return of_parts(

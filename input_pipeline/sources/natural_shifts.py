@@ -322,7 +322,7 @@ def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
 
 
 def _inside(size: Size, path: object) -> Size:
-  """Returns height and width of the picture at a path without its frame, from those with it."""
+  """Returns height and width without the frame of ObjectNet's pictures, from `size` with it."""
   require(min(size) > 2 * FRAME, f'the size of {path}', size, f'above twice its frame of {FRAME}')
   return size[0] - 2 * FRAME, size[1] - 2 * FRAME
 

@@ -173,7 +173,7 @@ def _same_classes(splits: list[Split]) -> tuple[str, ...]:
 
 
 def _same_labels(splits: list[Split]) -> np.ndarray:
-  """Returns the labels of the images of one part, int64 [n].
+  """Returns the labels of the n images of one part (corruption and severity), int64 [n].
 
   Raises:
     InputError: the first `COMPARED` labels of the parts differ, or they state other base data or

@@ -79,8 +79,7 @@ class ClassifierBuilder:
   def build(self) -> list[Classifier]:
     """Loads or trains every classifier, and returns them in the order of the config.
 
-    Errors that can be found without training are raised before the first training begins, see
-    `planned`.
+    Errors that can be found without training are raised before the first training begins.
     """
     built = dict(self.planned)
     for label, trained in self.to_train().items():

@@ -114,8 +114,8 @@ def _made_by(
 ) -> Classifier:
   """Returns the classifier that `FILE.py:NAME` names, with a provenance that identifies it.
 
-  A `Model` becomes a classifier of images of `shape` with these class names. `digest` is the
-  SHA-256 of the file.
+  A `Model` becomes a classifier of images of `shape` into `class_names`. `digest` is the SHA-256
+  of the file.
   """
   loaded, made = registry.load(reference, WHERE), _value_of(reference, digest)
   named = f'{loaded.name} in {loaded.path}'

@@ -90,7 +90,7 @@ class Network(ClassifierKind):
     return {'architecture': self.name, **catalog.file_facts(self.name)}
 
   def classifier(self, label: str, loaded: NetworkWeights, precision: str) -> Classifier:
-    """Returns the network with these weights as a classifier of images in [0, 1]."""
+    """Returns the network with the weights `loaded` as a classifier of images in [0, 1]."""
     return self.with_weights(self.with_shapes(label, loaded, precision), loaded, precision)
 
   def with_shapes(self, label: str, loaded: NetworkWeights, precision: str) -> Classifier:

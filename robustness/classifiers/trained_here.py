@@ -46,7 +46,7 @@ class TrainedHere(Network):
 
   @functools.cached_property
   def record(self) -> Weights | None:
-    """The description of `initial_weights`, if these are published; see `ClassifierKind`."""
+    """The description of `initial_weights` if they are published weights, else None."""
     return self.start.record if self.start else None
 
   @property

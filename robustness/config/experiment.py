@@ -112,7 +112,7 @@ class Experiment:
     return {name: task.study for name, task in self.measurements.items()}
 
   def section_of(self, data: DataSettings) -> str:
-    """Returns the name of the config's section for these rows, such as 'config.data'."""
+    """Returns the name of the config's section with the settings `data`, such as 'config.data'."""
     tasks = [name for name, task in self.measurements.items() if task.data == data]
     labels = [label for label, recipe in self.classifiers.items() if recipe.data == data]
     if data == self.data or not (tasks or labels):
@@ -225,7 +225,7 @@ def _measurement(section: Section, data: Section, path: str) -> Measurement:
 
 
 def _battery(section: Section, data: Section) -> dict[str, Measurement]:
-  """Returns the tasks of `config.battery` that run; the others are checked too."""
+  """Returns the tasks of `config.battery` that run; its other tasks are only checked."""
   sections = {name: task for name, task in section.items() if name not in (TASKS, SUMMARY)}
   for name in sections:
     settings.check_name(BATTERY, name)

@@ -110,7 +110,7 @@ class FixedWidth:
     p = np.asarray(proportions, float)[:, None]
 
     def holding(successes: np.ndarray, n: int) -> np.ndarray:
-      """Returns whether the interval after n trials contains p, for these counts of successes."""
+      """Returns whether the interval of `successes` in n trials contains p, bool [P, K]."""
       low, high = _at(_outcomes(self, n)[:2], successes)
       return (low <= p) & (p <= high)
 

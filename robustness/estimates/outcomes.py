@@ -195,7 +195,7 @@ class Outcomes:
     )
 
   def counting_in(self, views: np.ndarray) -> Self:
-    """Returns the outcomes of the rows that count in at least one of these views for any
+    """Returns the outcomes of the rows that count in at least one of `views` for any
     classifier.
 
     If no row counts, the outcomes are returned unchanged.

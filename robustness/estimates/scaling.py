@@ -189,14 +189,14 @@ def _fitted(
   shrunk = 0.0 if kind == TEMPERATURE else penalty
 
   def scaling(parameters: np.ndarray) -> Scaling:
-    """Returns the scaling with these parameters: weights, then biases."""
+    """Returns the scaling with the weights, then biases, that `parameters` concatenates."""
     weight, bias = parameters[:size], parameters[size:]
     if kind == TEMPERATURE:
       return Scaling(float(weight[0]))
     return Scaling(weight.reshape(classes, classes) if kind == MATRIX else weight, bias)
 
   def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-    """Returns the penalised loss at these parameters, and its gradient."""
+    """Returns the penalised loss at `parameters`, and its gradient of the same shape."""
     scaled = scaling(parameters)
     logarithm = special.log_softmax(scaled(z), 1)
     change = (np.exp(logarithm) - target) / len(z)

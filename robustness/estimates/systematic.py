@@ -275,7 +275,7 @@ def rho(
 def rho_case(
   seen: float, unseen: float, baseline: float = 0.0, baseline_unseen: float | None = None
 ) -> str:
-  """Returns 'degenerate' or 'undefined' if ρ is so for these accuracies, else ''; see `rho`."""
+  """Returns 'degenerate' or 'undefined' if `rho` is so for the same arguments, else ''."""
   gain, transferred = _gains(seen, unseen, baseline, baseline_unseen)
   if gain > 0:
     return ''
@@ -450,7 +450,10 @@ class EnvironmentShares:
     return StratifiedMeans.from_shares(weights, np.nan_to_num(shares), stratum, trials)
 
   def _weight(self, environment: int, classes: str) -> np.ndarray:
-    """Returns the weight of each image in the accuracy in one environment on these classes, [N]."""
+    """Returns each image's weight in the accuracy in one environment on `classes`, [N].
+
+    `classes` is `ALL`, `SEEN` or `UNSEEN`; images of other classes have the weight 0.
+    """
     is_counted = ~np.isnan(self.share[:, environment])
     if classes != ALL:
       is_seen = self.group == self.trained[environment]

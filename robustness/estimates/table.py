@@ -292,7 +292,7 @@ def select(
 
 
 def by_facets(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Yields (facets, rows) for each set of facets, with the rows that have values of exactly these.
+  """Yields (facets, rows) for each set of facets; the rows have values of exactly these facets.
 
   The sets are in the order in which they first occur in the table; the facets in the
   order of the columns.

@@ -33,7 +33,7 @@ class _Square(InputFilter):
 
 @dataclasses.dataclass(frozen=True)
 class LowPass(_Square):
-  """Keeps the B × B square centred on zero; the paper has B = 15 for 32 pixels."""
+  """Keeps the B × B square centred on zero; Yin et al. (2019) have B = 15 for 32 pixels."""
 
   name: ClassVar[str] = 'low_pass'
   resembles = ('blur',)
@@ -44,8 +44,8 @@ class LowPass(_Square):
 class HighPass(_Square):
   """Keeps the B × B square centred on the Nyquist frequency.
 
-  The paper has B = 31 for 32 pixels, which removes all frequencies with f_y = 0 or f_x = 0. This is
-  not the complement of a low pass.
+  Yin et al. (2019) have B = 31 for 32 pixels, which removes all frequencies with f_y = 0 or
+  f_x = 0. This is not the complement of a low pass.
   """
 
   name: ClassVar[str] = 'high_pass'

@@ -168,7 +168,7 @@ class FinishedMap:
   def error(self, label: str, frequencies: Frequencies) -> np.ndarray:
     """Returns the error at each of V distinct frequencies, float64 [V], NaN if not measured.
 
-    `label` is as in `classifier_rows`.
+    `label` is the classifier's; if the map has only one classifier, any label stands for it.
     """
     index = pd.MultiIndex.from_arrays([frequencies.fy, frequencies.fx])
     return self.classifier_rows(label).set_index(FREQUENCY).value.reindex(index).to_numpy()
@@ -200,7 +200,7 @@ class FinishedMap:
   def records(self) -> list[Records]:
     """Opens all records of the images on which the map was measured.
 
-    These are from all rounds of a sequential run, else from the first classifier.
+    A sequential run has records of each round; of another run the first classifier's are opened.
     """
     paths = []
     for folder in self._folders or [self.directory / 'records']:

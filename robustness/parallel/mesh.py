@@ -38,7 +38,7 @@ class Compiled(Protocol):
     """Runs the function."""
 
   def lower(self, *arguments: PyTree) -> jax.stages.Lowered:
-    """Returns the program for arguments of these types, before compilation."""
+    """Returns the program for the shapes and types of `arguments`, before compilation."""
 
 
 class MeshParallel:

@@ -192,7 +192,7 @@ def of_rows(
   columns = columns_of(rows, quantity, rate)
 
   def caption(columns: Sequence[Column]) -> str:
-    """Returns the caption of a figure of these columns."""
+    """Returns the caption of a figure of `columns`, of values or of differences."""
     return _caption(columns, facets, varying, rate)
 
   lines = _reference(reference, '' if axes else names[0], facets) if reference and varying else {}
@@ -350,7 +350,7 @@ def _title(facet: Facet, value: Any) -> str:
 def _caption(
   columns: Sequence[Column], facets: Sequence[str], varying: Sequence[str], rate: float
 ) -> str:
-  """Returns the caption of a figure of these columns.
+  """Returns the caption of a figure of `columns`, of values or of differences.
 
   It states the quantity, the facets in `varying`, the only value of every other facet in `facets`,
   the number of images, and what symbols in the figure mean.

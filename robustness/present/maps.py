@@ -336,7 +336,7 @@ def cell_notes(rows: pd.DataFrame) -> pd.Series:
 
 
 def _longest(names: Sequence[str]) -> int:
-  """Returns the number of letters in the longest line of these names."""
+  """Returns the number of letters in the longest line of all `names`."""
   return max(len(line) for name in names for line in name.split('\n'))
 
 

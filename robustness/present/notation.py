@@ -290,7 +290,7 @@ def places_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> 
 
 
 def preposition(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> str:
-  """Returns the preposition for conditions of these facets: 'under', 'at' or 'in'.
+  """Returns the preposition before values of `facets`: 'under', 'at' or 'in'.
 
   It is 'in' for several facets, except for Fourier frequencies, which have 'at'.
   """
@@ -318,7 +318,7 @@ def joined_words(quantity: Quantity, facets: Sequence[str]) -> str:
 
 
 def name_of(quantity: str, facets: Sequence[str]) -> str:
-  """Returns the file name without suffix for the figure and table of a quantity by these facets."""
+  """Returns the name of a quantity's figure and table by `facets`, such as 'error_corruption'."""
   return '_'.join((quantity, *facets))
 
 

@@ -57,7 +57,7 @@ class Finding(NamedTuple):
 
   @property
   def figure(self) -> str:
-    """The name of the figure of these rows, see `robustness.present.charts.draw`."""
+    """The name of the figure that shows `rows`, see `robustness.present.charts.draw`."""
     return name_of(self.rows['quantity'].iloc[0], self.facets)
 
 

@@ -44,7 +44,7 @@ class Entry(NamedTuple):
   numbers: Mapping[str, float]
 
   def key(self, names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the labels with these names, which identify the row or column of the entry."""
+    """Returns `labels[name]` for each of `names`, which identifies the entry's row or column."""
     return tuple(self.labels[name] for name in names)
 
 

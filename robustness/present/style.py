@@ -188,7 +188,7 @@ def diagonal(axes: Axes, label: str = '') -> None:
 
 
 def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:
-  """Returns an entry for a legend: a thin dark line with these dashes.
+  """Returns an entry for a legend: a thin dark line in the line style `dashes`.
 
   Args:
     label: its text.
