@@ -34,12 +34,10 @@ class Accuracy(Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The top-1 and top-k accuracy, and `accuracy` by class; see `Study`."""
+    """The quantities `top1_accuracy`, `top<k>_accuracy`, and `accuracy`, which is by class."""
     return *(accuracy_at(k) for k in sorted({1, self.top_k})), ACCURACY
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields `top1_accuracy` and `top<k>_accuracy`, with paired tests against the first
-    classifier.
-    """
+    """Yields top-1 and top-k accuracy, each with a paired test against the first classifier."""
     for k in recorded.top_k(self.top_k):
       yield self.means(accuracy_at(k), recorded, test=True)

@@ -106,7 +106,10 @@ class AccuracyByFactor(Study):
     return (*quantities, DROP, FAILURE_POINT) if self.strength else quantities
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for columns that the rows lack, and factors with fewer than two groups."""
+    """Raises InputError if a setting names no column, or a factor has under two groups of images.
+
+    The columns are those of `factors`, `clusters` and `strength`; see `_groups` for the groups.
+    """
     batch = next(rows.batches(1, [0], stored=True))
     columns = {name for name, x in batch.items() if isinstance(x, np.ndarray) and x.ndim == 1}
     columns -= {'label', 'mask', 'block', 'example_id', *filter(is_per_view, columns)}
@@ -234,14 +237,14 @@ class AccuracyByFactor(Study):
   def _groups(
     self, columns: Mapping[str, np.ndarray], names: Sequence[str]
   ) -> dict[object, np.ndarray]:
-    """Returns the indices of the images in each group, by levels, for groups with enough images.
+    """Returns {levels of a group: indices of its images}, for groups of `fewest` images or more.
 
     Args:
       columns: the levels of all images by factor; see `_levels`.
       names: one or two factors; each combination of their levels is a group.
 
     Raises:
-      InputError: there are fewer than two such groups.
+      InputError: fewer than two groups have `fewest` images.
     """
     groups = pd.DataFrame({name: columns[name] for name in names}).groupby([*names]).indices
     large = {key: rows for key, rows in groups.items() if len(rows) >= self.fewest}
@@ -267,10 +270,11 @@ class AccuracyByFactor(Study):
   def _by_strength(
     self, right: Outcomes, columns: Mapping[str, np.ndarray], bases: np.ndarray
   ) -> Iterator[pd.DataFrame]:
-    """Yields drops of accuracy by strength, and failure points, by all other factors together.
+    """Yields drops of accuracy by strength and failure points, for groups of pictures.
 
-    The drop of a picture is its accuracy at the least strength minus that at another. Its failure
-    point is the least strength at which it is wrong, or one step beyond the largest strength.
+    A group has equal levels of all factors except `strength`. The drop of a picture is whether it
+    is right at the least strength minus whether it is right at another. Its failure point is the
+    least strength at which it is wrong; if it never is, one step beyond the largest strength.
 
     Args:
       right: whether each classifier is right on each image, [N, 1].
@@ -310,9 +314,9 @@ class AccuracyByFactor(Study):
   def _grouped(
     self, outcomes: Outcomes, columns: dict[str, np.ndarray], names: tuple[str, ...]
   ) -> Outcomes:
-    """Returns outcomes [N, 1] of one view as outcomes [N, G], with a view for each of G groups.
+    """Returns outcomes [N, 1] as outcomes [N, G], with a view for each of the G groups of `names`.
 
-    In a view only the images of its group count. For the groups see `_groups`.
+    In the view of a group only the images of this group count; see `_groups`.
     """
     groups = self._groups(columns, names)
     counted = np.zeros((len(columns[names[0]]), len(groups)), bool)
@@ -321,11 +325,11 @@ class AccuracyByFactor(Study):
     return outcomes.in_groups(counted, pd.DataFrame([*groups], columns=[*names]))
 
   def _error_ratios(self, outcomes: Outcomes, grouped: Outcomes, name: str) -> pd.DataFrame:
-    """Returns the error in each group relative to that on all images, and its paired differences.
+    """Returns error in each group ÷ error on all images, with differences between classifiers.
 
     Args:
       outcomes: whether each classifier is wrong on each image, [N, 1].
-      grouped: the same by group of the factor; see `_grouped`.
+      grouped: these outcomes [N, G], with a view for each of G groups; see `_grouped`.
       name: the factor.
     """
     levels = grouped.views[name]

@@ -55,9 +55,9 @@ class AllButOne(StoredOrMade):
       classifiers: by label, facts about the training of each network.
 
     Raises:
-      InputError: a network did not leave out exactly one corruption at one severity, left out one
-        that is not shown or that another network left out, or was trained on other corruptions than
-        the first network.
+      InputError: a network left out no or several pairs of corruption and severity, or one that is
+        not in the settings or that another network left out too; or it was trained on other
+        corruptions than the first network.
     """
     networks: dict[tuple[str, int], str] = {}
     first: tuple[object, ...] = ()

@@ -118,7 +118,7 @@ class AttackStudy(Study):
   @property
   @abc.abstractmethod
   def common_settings(self) -> Facts:
-    """The settings of all attacks that the study sets itself, such as the norm."""
+    """The settings that the study passes to each of its attacks, such as the norm."""
 
   @property
   def ball(self) -> str:
@@ -127,7 +127,7 @@ class AttackStudy(Study):
 
   @classmethod
   def chosen_parts(cls, study: Facts) -> dict[str, dict[str, type[Part]]]:
-    """Returns the classes of the attacks by label and by the key `attack`; see `Study`."""
+    """Returns {'attack': {label: class of the attack}} for the setting `attacks`; see `Study`."""
     return {'attack': dict(map(_label_and_class, study['attacks']))}
 
   @property
@@ -152,9 +152,7 @@ class AttackStudy(Study):
       return label, settings.parse(attack, {**section, **self.common_settings}, key)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for rows with several labels each: an attack increases the loss of one
-    label.
-    """
+    """Raises InputError for several labels per row: an attack increases the loss of one label."""
     require_single_labels(rows, 'an attack')
     super().check(rows, recipes)
 
@@ -204,10 +202,10 @@ class AttackError(AttackStudy):
     self.require(distinct, 'epsilons', 'radii that are distinct in four digits')
 
   def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
-    """Returns why bfloat16 is refused if it would round the changes away, which would look like
-    robustness.
+    """Returns the error message for bfloat16, which rounds small changes of pixels away.
 
-    It is '' if the changes are large enough; see `Study`.
+    The network would then look robust. The message is '' if the changes at the smallest radius are
+    at least one step of bfloat16; see `Study`.
     """
     if self.norm != 'linf' and image_shape is None:
       return ''
@@ -227,10 +225,10 @@ class AttackError(AttackStudy):
 
   @classmethod
   def from_earlier(cls, study: Facts) -> Facts:
-    """Returns the settings in which keys of earlier versions have moved; see `Study`.
+    """Returns settings that an earlier version wrote, with their keys in today's places.
 
-    Settings of all attacks move to the section of each attack that has such a field. `losses`
-    becomes a run of each attack for each loss.
+    A setting that was common to all attacks moves to the section of each attack that has a field
+    of this name. `losses` becomes a run of each attack for each loss.
     """
     moved = {new: study[key] for key, new in EARLIER.items() if key in study}
     if not moved:
@@ -271,8 +269,8 @@ class AttackError(AttackStudy):
     """Returns the clean view (id 0), then every attack at every ε, ascending.
 
     The id of a view is a digest of label, loss, norm and ε, so that random starts do not depend on
-    the other attacks of the run. Spectra are of the image in the clean view, and of the change in
-    others.
+    the other attacks of the run. The clean view measures the spectrum of the image, every other
+    view the spectrum of the change.
     """
     runs = self.runs
     ids, indices, radii = [0], [-1], [0.0]
@@ -287,16 +285,17 @@ class AttackError(AttackStudy):
     def show(
       keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-      """Returns the images of a batch in a view, and what AutoAttack observes; see `Views`."""
+      """Returns the images of a batch in a view, and the stage and flags that AutoAttack reports.
+
+      Without such an attack in the run the second value is empty; see `Views`.
+      """
       no = jnp.zeros(len(keys), bool)
       unobserved = {'stage': no.astype(jnp.int32), 'no_gradient': no, 'random': no}
       if not self._ensembles:
         unobserved = {}  # all branches of the switch return the same arrays
 
       def attacked(attack: Attack, scale: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Returns attacked images and observations; the radius is `scale` times the attack's
-        `epsilon`.
-        """
+        """Returns the attacked images, and the attack's stage and flags, at `scale` × `epsilon`."""
         images = rows['image']
         if attack.stages:
           arguments = Arguments(keys, logits, images, _labels(rows), scale)
@@ -316,14 +315,15 @@ class AttackError(AttackStudy):
       return spectrum.half_magnitude(image - jnp.where(view['epsilon'] == 0, 0, row['image']))
 
     def measure(row: Arrays, image: jax.Array, view: Arrays, _: Logits) -> Arrays:
-      """Returns measures of the spectrum, and the largest change of a pixel; see `Views`."""
+      """Returns energies of the spectrum (`measures`), and the largest change of a pixel value."""
       largest = jnp.abs(image - row['image']).max()
       return {**measures(magnitude(row, image, view)), 'largest': largest}
 
     def total(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> Arrays:
-      """Returns |F| of an image, for the sum over images; 0 for an image that does not count.
+      """Returns |F| of an image for the sum over images, and whether the image counts, as 0 or 1.
 
-      All images count in the clean view; in others those that are changed and wrong.
+      Every image counts in the clean view, in other views an image that is changed and wrong. |F|
+      is 0 for an image that does not count.
       """
       rank = summarise(logits(image[None]), row['label'][None])['rank'][0]
       is_changed = (image != row['image']).any()
@@ -348,7 +348,11 @@ class AttackError(AttackStudy):
     labels, attacks = list(self.runs), list(self.runs.values())
 
     def steps(view: Facts, classes: int) -> list[tuple[str, tuple[int, int], int]]:
-      """Returns the steps of a view; a step has the number of its attack, its stage and its run."""
+      """Returns the steps of an ensemble's view as (name, (index of attack, stage), run).
+
+      A stage is one member of the ensemble, a run one of its restarts or target classes. Views of
+      other attacks have no steps.
+      """
       index = int(view['attack'])
       attack = attacks[index] if index >= 0 else None
       if not isinstance(attack, Ensemble):
@@ -401,8 +405,9 @@ class AttackError(AttackStudy):
     return {'attacks': f'{", ".join(attacks)} in the {self.ball} ball of {radii}{restarts}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns what keeps the numbers from published ones: attacks that are all weaker than
-    AutoAttack.
+    """Returns why the errors are not comparable with published ones, as a list of phrases.
+
+    One reason is that all attacks of the run are weaker than AutoAttack.
     """
     differences = super().differences(records, image_shape)
     shortcomings = [attack.shortcoming for attack in self.runs.values()]
@@ -424,9 +429,7 @@ class AttackError(AttackStudy):
     return (*errors, *after_stages, *changes, CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL)
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns attack and radius of each view, in the order of the views; the clean view has
-    neither.
-    """
+    """Returns a table of each view's attack and radius `epsilon`; both None for the clean view."""
     attacked = [(name, epsilon) for epsilon in self.radii for name in self.runs]
     return pd.DataFrame([(None, None), *attacked], columns=['attack', 'epsilon'])
 
@@ -434,9 +437,9 @@ class AttackError(AttackStudy):
     """Yields errors on clean images, under each attack and under the worst of them at each radius.
 
     The size and the frequencies of the changes are added, over the images that an attack changes
-    and leaves wrong. Images that were wrong before are among these for attacks with steps;
-    AutoAttack, FAB and Square do not change them. In a sequential design the error under the worst
-    attack, and all measures of changes, are of the images that were shown in all views.
+    and leaves wrong. PGD and FGSM also change images that were wrong before the attack;
+    AutoAttack, FAB and Square do not. With `half_width`, the error under the worst attack and all
+    measures of changes are of the images that were shown in all views.
     """
     views, by = recorded.views, ('attack', 'epsilon')
     is_clean = views.attack.isna().to_numpy()
@@ -472,10 +475,10 @@ class AttackError(AttackStudy):
       yield self.arrays(LARGEST_CHANGE, evaluation.label, views[~is_clean], value, n=len(largest))
 
   def _flags(self, recorded: Recorded) -> dict[str, Table]:
-    """Returns a table of how many images raise each flag of AutoAttack, by its title.
+    """Returns {title: table of how many images raise each flag of AutoAttack}.
 
     A flag is a sign that the attack may have failed, such as a zero gradient. If more images raise
-    a flag than are tolerated, a warning is logged.
+    a flag than its limit, a warning is logged.
     """
     rows: list[list[object]] = []
     for name, attack in self._ensembles.items():
@@ -557,9 +560,10 @@ def _label_and_class(entry: str) -> tuple[str, type[Attack]]:
 
 
 def _of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
-  """Returns a field of the records, [N, V, ...], by label, with NaN where no change is measured.
+  """Returns {classifier: a field of the records, [N, V, ...]} with NaN where no change counts.
 
-  These are the images that an attack did not change or left right; the clean view has all values.
+  A change counts if the attack changed the image and its prediction is wrong. The clean view has
+  all values.
   """
   values = {}
   for evaluation in recorded.evaluations:
@@ -572,14 +576,12 @@ def _of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
 
 
 def _is_wrong_after(number: int, shard: Shard) -> np.ndarray:
-  """Returns whether images are wrong after the first `number` attacks of AutoAttack, bool [n,
-  v].
-  """
+  """Returns whether the first `number` attacks of AutoAttack left n images in v views wrong."""
   return shard['measure/stage'] <= number
 
 
 def _raises(flag: Flag, shard: Shard) -> np.ndarray:
-  """Returns whether images raise a flag of AutoAttack, bool [n, v]."""
+  """Returns whether n images in v views raise a warning flag of AutoAttack, bool [n, v]."""
   return shard[f'measure/{flag.observed}'] == flag.value
 
 

@@ -83,10 +83,7 @@ class BackgroundChallenge(Study):
     return tuple(files[i] for i in np.arange(count) * len(files) // count)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for rows without masks of the foreground in the size of the images.
-
-    The backgrounds of the study must have this size too.
-    """
+    """Raises InputError unless rows have foreground masks and backgrounds have the images' size."""
     super().check(rows, recipes)
     mask = next(rows.batches(1, [0])).get('foreground')
     if mask is None or mask.shape[1:] != rows.image_shape[:2]:
@@ -117,8 +114,8 @@ class BackgroundChallenge(Study):
     )
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields the share of surviving foregrounds, also published ones, and accuracy on all
-    backgrounds.
+    """Yields accuracy over all backgrounds, and the measured and published shares of foregrounds
+    that are classified correctly on every background.
     """
     on_all = recorded.outcomes(SURVIVING).combined((), functools.partial(np.all, axis=1))
     yield self.means(SURVIVING, on_all, test=True)

@@ -46,7 +46,7 @@ GAP = Quantity(
 class BackgroundGap(Study):
   """A study of exchanged backgrounds, with the settings of `Study`.
 
-  Rows have the name of their variant in the column `variant`.
+  The column `variant` of the rows names the variant of the data set that an image is from.
   """
 
   title: ClassVar[str] = 'Backgrounds'
@@ -56,7 +56,7 @@ class BackgroundGap(Study):
   described_facets = (Facet(VARIANT, 'variant', place='on {}'),)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for rows without the two variants of the gap."""
+    """Raises InputError for rows without the two variants between which the gap is measured."""
     super().check(rows, recipes)
     names = set(rows.without_images().get(VARIANT, np.array(())).tolist())
     if not names.issuperset(MIXED):

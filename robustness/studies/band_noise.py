@@ -56,6 +56,6 @@ class BandNoise(BandStudy):
     return {'noise': basis.in_words(self.norm, self.clip)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns what keeps the numbers from published ones, such as another norm than the paper's."""
+    """Returns why numbers are not comparable with published ones, such as another noise norm."""
     differing = basis.differing(self.norm, PUBLISHED_NORMS, image_shape[0], clip=self.clip)
     return [*super().differences(records, image_shape), *differing]

@@ -146,13 +146,14 @@ class Calibration(ScoresPredictions, StoredOrMade):
     return findings
 
   def _values(self, label: str, scores: Mapping[str, Scores], table: ViewTable) -> Iterator[Row]:
-    """Yields the quantities of a classifier in each group of views and in each view.
+    """Yields a row for each quantity of a classifier in each group of views and in each view.
 
-    Errors in groups have intervals. In single views there are also the errors before debiasing.
+    Calibration errors of groups have bootstrap intervals. Single views have none, and have the
+    errors before debiasing too.
 
     Args:
       label: label of the classifier.
-      scores: the measures by name of the group or view.
+      scores: the values of the quantities by name of the group or view.
       table: the names of the views and their groups.
     """
     for name, measured in scores.items():
@@ -168,13 +169,12 @@ class Calibration(ScoresPredictions, StoredOrMade):
   def _curves(
     self, label: str, views: Sequence[Predictions], table: ViewTable
   ) -> Iterator[pd.DataFrame]:
-    """Yields the selective risk of a classifier by coverage, and the bins of confidence in every
-    view.
+    """Yields a classifier's selective risk by coverage, and accuracy and confidence in each bin.
 
     Args:
       label: label of the classifier.
       views: its predictions in each view.
-      table: the names of the views and their groups; both have a risk.
+      table: the names of the views and their groups. Risks are by view and by group, bins by view.
     """
     members = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}
     facets = pd.DataFrame([dict(table.facets_of(name)) for name in members])

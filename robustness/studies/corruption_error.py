@@ -94,9 +94,7 @@ class CorruptionError(StoredOrMade):
     return BASELINES.get(self.baseline)
 
   def _check_published(self, published: PublishedErrors) -> None:
-    """Raises InputError if a corruption or severity that the published errors are of is not
-    shown.
-    """
+    """Raises InputError if the settings lack a corruption or severity of the published errors."""
     sets = tuple(whole_sets(tuple(published.corrupted)))[:1]
     has_corruptions = set(self.names) >= set(published.corrupted)
     for key, value, is_complete, needed in (
@@ -123,8 +121,8 @@ class CorruptionError(StoredOrMade):
   def recording(self) -> dict[str, Any]:
     """The values that decide the records; see `CorruptionViews`.
 
-    Rounds and severities between whole ones lead to more records than other studies of
-    corruptions have.
+    Beside what other studies of corruptions record, they have the severities `between` and the
+    `half_width` and `confidence` that end the rounds.
     """
     if self.is_stored:
       return super().recording
@@ -216,7 +214,7 @@ class CorruptionError(StoredOrMade):
     return Findings(estimates=estimates)
 
   def denominator(self, first: str) -> str:
-    """Returns in words what mCE divides by; `first` is the label of the first classifier."""
+    """Returns in words which errors mCE divides by; `first` is the first classifier's label."""
     if self.published:
       return f'{self.published.title} (published)'
     return f'{first}, the first classifier: published mCE divides by another'
@@ -236,9 +234,10 @@ class CorruptionError(StoredOrMade):
     return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
 
   def _to_set(self, image_shape: ImageShape) -> str:
-    """Returns the advice for a single classifier; its mCE relative to itself is 1 by definition.
+    """Returns advice for a run of one classifier, whose mCE relative to itself is always 1.
 
-    It names the published baselines that fit the images, or asks for a second classifier.
+    The advice names the published baselines that fit image size and corruptions, or if there are
+    none, asks for a second classifier.
     """
     side = min(table_for(*image_shape[:2]).side, 224)
     fitting = [

@@ -102,8 +102,8 @@ class CorruptionSpectrum(StoredOrMade):
     return {key: value for key, value in self.describe().items() if key != 'confidence'}
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the clean view, with the spectra of images, and corrupted ones, with spectra of
-    changes.
+    """Returns the clean view, which measures spectra of images, and a view for each corruption and
+    severity, which measures spectra of the changes from the clean images.
     """
     measures, views = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)), super().views
 
@@ -113,7 +113,7 @@ class CorruptionSpectrum(StoredOrMade):
       return spectrum.half_magnitude(change(image, row[clean], place['severity']), self.channels)
 
     def total(row: Arrays, image: jax.Array, view: Arrays) -> dict[str, jax.Array]:
-      """Returns |F| of an image, averaged over channels, for the sum over images."""
+      """Returns `magnitude` averaged over channels, for the sum over images; by slot if stored."""
       mean = magnitude(row, image, view).mean(-1)
       return {'spectrum': jnp.multiply.outer(row[SLOTS], mean) if self.is_stored else mean}
 
@@ -242,10 +242,10 @@ class CorruptionSpectrum(StoredOrMade):
 def _with_slots(rows: Rows) -> Rows:
   """Returns stored rows with their clean images, and a column that keeps sums over rows separate.
 
-  Sums are taken over shards of consecutive rows, but are needed for each stored corruption and
-  severity (a part of the rows). The column is one-hot, float32 [B, slots]: a row is in the slot of
-  its part's number modulo the number of slots, which is the largest number of parts in a shard of
-  `MOST_ROWS` rows.
+  The rows of one stored corruption and severity are a part. Sums are recorded for each shard of at
+  most `MOST_ROWS` consecutive rows, but needed for each part. The column is one-hot, float32
+  [B, S], with S the largest number of parts that a shard can hold; a row of part number p has its 1
+  at p modulo S.
   """
   num_parts: int = rows.description['parts']
   num_base = rows.num_examples // num_parts
@@ -267,7 +267,7 @@ def _total_by_part(records: RecordsReader, parts: Sequence[StoredPart]) -> np.nd
   A part is the rows of one stored corruption and severity.
 
   Raises:
-    InputError: a shard has rows of more parts than there are slots.
+    InputError: a shard has rows of more parts than the sums have slots (see `_with_slots`).
   """
   number: dict[tuple[int, int], int] = {}
   totals: dict[tuple[int, int], np.ndarray] = {}

@@ -72,7 +72,10 @@ class FeatureSpectrum(Study):
     return self.of_layers
 
   def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:
-    """Returns the log-amplitudes of a layer along half the diagonal, [B, J]; [B, 0] for vectors."""
+    """Returns mean log |F| of a layer's channels at frequencies (j, j), 0 ≤ j < J, [B, J].
+
+    J is half the shorter side of the layer's map; outputs that are vectors give [B, 0].
+    """
     x = output.astype(jnp.float32)
     if x.ndim == 3:
       x = self._placed(layer, x)
@@ -95,10 +98,9 @@ class FeatureSpectrum(Study):
     return tokens[:, first:].reshape(len(tokens), side, side, -1)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields the mean relative log-amplitude of each layer by frequency, and at the highest
-    frequency.
+    """Yields the mean log-amplitude of each layer by frequency, and at the highest frequency alone.
 
-    Frequencies are in units of π.
+    Amplitudes are relative to that at frequency 0, and frequencies in units of π per pixel.
     """
     num_maps = 0
     for evaluation in recorded.evaluations:

@@ -99,9 +99,7 @@ class FlipRate(Study):
     return np.round(even * FINEST) / FINEST
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns a view for each frame of each corruption; frames of one corruption share random
-    numbers.
-    """
+    """Returns a view for each frame of each corruption, with the random numbers of its frame 1."""
     side = self.constants or None
     numbers, between = catalog.numbered(self.severities)
     options = {name: LIKE_DRAWS[name] for name in LIKE_DRAWS if name in self.names}
@@ -112,7 +110,7 @@ class FlipRate(Study):
     )
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-      """Returns the image of a row in a frame; see `Views`."""
+      """Returns the image of a row with the corruption and severity of a frame; see `Views`."""
       catalog.refuse_stored(row)
       return corrupt(key, row['image'], view['corruption'], view['severity'])
 
@@ -140,16 +138,14 @@ class FlipRate(Study):
     return {'sequences': f'{self.frames} frames of {levels}, constants of {side}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns what keeps the numbers from published ones: the sequences are not from
-    ImageNet-P.
-    """
+    """Returns why flip rates are not comparable with published ones: they are not on ImageNet-P."""
     return [*super().differences(records, image_shape), 'sequences are not those of ImageNet-P']
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields the share of consecutive frames with different predictions, and the flip rate.
 
-    The share is over all frames, by corruption, and by position in the sequence. The flip rate is
-    the mean over corruptions of its ratio to the first classifier's, as mFR in the paper.
+    The share is over all frames, by corruption, and by corruption and frame. The flip rate is the
+    mean over corruptions of this share ÷ the first classifier's share, the mFR of the paper.
     """
     places = [(name, frame) for name in self.names for frame in range(1, self.frames)]
     pairs = {}

@@ -67,18 +67,16 @@ class FourierAttack(BeginsWithMap):
   false_discovery_rate: float = 0.05
 
   def _frequencies(self, image_shape: ImageShape) -> Frequencies:
-    """Returns the distinct frequencies in the window of the heatmap, or of the settings without
-    one.
-    """
+    """Returns the distinct frequencies in the heatmap's window; without a heatmap, in `window`."""
     if self._map:
       return basis.distinct_frequencies(*image_shape[:2], self._map.window)
     with naming('window', self.key('window')):
       return basis.distinct_frequencies(*image_shape[:2], self.window)
 
   def _candidates(self, image_shape: ImageShape) -> np.ndarray:
-    """Returns the indices of the frequencies that are shown, ascending.
+    """Returns the indices in `_frequencies` of the frequencies with a view, ascending.
 
-    These are all frequencies, or with a heatmap only its worst ones.
+    Without a heatmap all have one, otherwise the `queries` worst in the map of each classifier.
     """
     frequencies = self._frequencies(image_shape)
     if self._map is None:
@@ -107,22 +105,22 @@ class FourierAttack(BeginsWithMap):
     return {'perturbation': basis.in_words(self.norm, self.clip, self.phase)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns what keeps the numbers from published ones: settings other than the paper's."""
+    """Returns why errors are not comparable with published ones: settings unlike the paper's."""
     side = image_shape[0]
     differing = basis.differing(self.norm, PUBLISHED_NORMS, side, self.phase, self.clip)
     return [*super().differences(records, image_shape), *differing]
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views: clean, and the frequencies, which are averaged over."""
+    """Returns the names of the views, in the groups 'clean' and 'all frequencies'."""
     names = basis.wave_names(*self._waves(image_shape))
     waves = list(range(CLEAN + 1, len(names)))
     return ViewTable.of(names, {'clean': [CLEAN], 'all frequencies': waves})
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError if no images remain that did not choose the frequencies.
+    """Raises InputError if every image would also be used to choose the frequencies.
 
-    The rows are the same as in the heatmap, or without a heatmap are too few to be divided. A
-    heatmap without records, which say what its rows are, is refused too.
+    This is so if the rows are those of the heatmap, or without a heatmap if there is only one. A
+    heatmap of the same data set without records, which identify its images, is refused too.
     """
     if self._map is None:
       require(rows.num_examples >= 2, 'config.data.num_images', rows.num_examples, 'at least 2')
@@ -137,7 +135,7 @@ class FourierAttack(BeginsWithMap):
       self._map.records()
 
   def _measured(self, records: RecordsReader) -> np.ndarray:
-    """Returns which rows are measured, bool [N]: those that did not choose the frequencies."""
+    """Returns which rows errors are computed on, bool [N]: those that chose no frequencies."""
     count = records.layout.num_rows
     if self._map is None:
       image = image_numbers(records)
@@ -161,8 +159,8 @@ class FourierAttack(BeginsWithMap):
     """Returns errors by number of queries, on the images that did not choose the frequencies.
 
     After n queries an image counts as wrong if it is wrong under any of the n worst frequencies.
-    `wave_error` is the error under each frequency alone, in the order of their errors on the images
-    that chose them.
+    `wave_error` is the error under one frequency alone, of the worst frequency first; the errors
+    in the heatmap, or without one on the other half of the images, say which is worst.
     """
     frequencies, candidates = self._frequencies(image_shape), self._candidates(image_shape)
     numbers = range(1, self.queries + 1)
@@ -190,8 +188,8 @@ class FourierAttack(BeginsWithMap):
     return Findings(estimates=[clean_error, error, *wave_errors])
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns `sample_images` [S, H, W, C]: the first image clean, then under the worst
-    frequencies.
+    """Returns `sample_images` [S, H, W, C]: the first row's image clean, then under each of the
+    first classifier's worst frequencies.
     """
     row, waves = one_view.read_row(rows, 0), np.stack(self._waves(rows.image_shape), 1)
     worst = _worst_waves(assemble(findings.estimates))
@@ -208,7 +206,7 @@ class FourierAttack(BeginsWithMap):
 
 
 def _worst_waves(table: pd.DataFrame) -> np.ndarray:
-  """Returns (fy, fx) of the `SHOWN` worst frequencies of the first classifier."""
+  """Returns (fy, fx), int [S, 2], of the S ≤ `SHOWN` worst frequencies of the first classifier."""
   waves = select(table, WAVE_ERROR.name, queries=..., frequency_y=..., frequency_x=...)
   of_first = waves[waves.classifier == waves.classifier.iloc[0]].sort_values('queries')[:SHOWN]
   return of_first[['frequency_y', 'frequency_x']].to_numpy(int)

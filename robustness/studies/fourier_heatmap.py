@@ -208,7 +208,10 @@ class FourierHeatmap(Study):
     return dataclasses.replace(error, words=words, drawn=True), clean
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns frequency, band and ring of width 1 of each view; the clean view has none of them."""
+    """Returns a table of each view's frequency, band, and radius |f| rounded to a whole number.
+
+    All are NaN for the clean view, the first row.
+    """
     f = self.frequencies(image_shape)
     views = pd.DataFrame(
       {
@@ -225,9 +228,9 @@ class FourierHeatmap(Study):
 
     A frequency and its mirror image through 0 are one row of the table;
     `robustness.fourier.maps.centred_map` makes the heatmap from the rows. In means over frequencies
-    every cell of the heatmap counts once. In a sequential design n differs between frequencies;
-    means and differences are of the images that were shown in all views. The table `bands` has the
-    number of cells in each band.
+    every cell of the heatmap counts once. With `half_width`, the number of images differs between
+    frequencies; means and differences are of the images that were shown in all views. The table
+    `bands` has the number of cells in each band.
     """
     f, cells = self.frequencies(image_shape), self._cells(image_shape)
     weight = np.append(1, np.bincount(f.cell.ravel(), minlength=len(f)))
@@ -244,12 +247,14 @@ class FourierHeatmap(Study):
   def _of_errors(
     self, k: int, missed: Outcomes, cells: Mapping[str, tuple[int, int]]
   ) -> Iterator[pd.DataFrame]:
-    """Yields top-k errors on clean images and by frequency, and for k = 1 also in means.
+    """Yields top-k errors on clean images and by frequency.
+
+    For k = 1 the means over all frequencies, by band and by radius are yielded too.
 
     Args:
-      k: the true class among the k best is right.
-      missed: whether each image is wrong.
-      cells: for 'all' and each band, its cells in the window and in the whole heatmap.
+      k: a prediction is right if the true class is among the k best.
+      missed: whether each of N images is wrong in each of V views, [N, V].
+      cells: for 'all' and each band, its numbers of cells in the window and in the whole heatmap.
     """
     error, of_clean = self._errors(k)
     perturbed = np.arange(len(missed.views)) != CLEAN
@@ -288,7 +293,7 @@ class FourierHeatmap(Study):
   def _by_class(self, recorded: Recorded, weight: np.ndarray) -> Iterator[pd.DataFrame]:
     """Yields top-1 errors on the images of each class by frequency, and by band.
 
-    `weight` is the number of cells of each view in the heatmap, [V].
+    `weight` [V] is the number of cells of the heatmap that each view is the value of.
     """
     if not self.classes:
       return
@@ -308,10 +313,9 @@ class FourierHeatmap(Study):
       yield self.means(IN_BAND, of_class, ('band',), where=perturbed, facets=facets)
 
   def _of_layers(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields the mean ‖z_h(x) − z_h(x̃)‖₂ for the output z_h of each layer, by classifier and
-    frequency.
+    """Yields the mean over images x of ‖z_h(x) − z_h(x̃)‖₂, by classifier, layer h and frequency.
 
-    x̃ is the perturbed image.
+    z_h is the output of layer h, and x̃ is x with the basis image of the frequency added.
     """
     for evaluation in recorded.evaluations:
       for name in evaluation.records.read(0, 0).arrays:
@@ -346,10 +350,10 @@ class FourierHeatmap(Study):
 
 
 def _relative(results: Results) -> Results:
-  """Returns results for figures, with layers in the order of the network.
+  """Returns results for figures, with layers in network order and their changes relative.
 
-  The change of each layer is divided by the largest in its heatmap, as in the authors' release; the
-  name of the layer states the divisor.
+  Each change of a layer's output is divided by the largest over all frequencies, as in the authors'
+  release; the name of the layer states the divisor.
   """
   table, is_change = results.table, results.table['quantity'] == LAYER_CHANGE.name
   if not is_change.any():

@@ -142,12 +142,12 @@ class FourierPreview(BeginsWithMap):
     return Findings(estimates=estimates)
 
   def _of_map(self, label: str, sensitivity: np.ndarray, n: int) -> list[pd.DataFrame]:
-    """Returns a classifier's sensitivities by frequency, the measured errors, and their
-    correlation.
+    """Returns tables of a classifier's sensitivity by frequency, and with a heatmap also of the
+    map's errors and of the rank correlation of errors and sensitivities.
 
     Args:
       label: label of the classifier.
-      sensitivity: mean of S over images, [H, W].
+      sensitivity: mean of S over images, [H, W], with the zero frequency in the centre.
       n: number of images.
     """
 
@@ -174,9 +174,9 @@ class FourierPreview(BeginsWithMap):
 
 
 def _squares(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> jax.Array:
-  """Returns S(f)² of the gradient at an image, [H, W // 2 + 1].
+  """Returns S(f)² = Σ_channels |F(∂loss/∂x)|² at an image x, [H, W // 2 + 1].
 
-  Several measures use it; XLA computes it once per step.
+  Both the sum over images and the energies by band need it; XLA computes it once per step.
   """
   gradient = jax.grad(lambda x: cross_entropy(logits(x[None]), row['label'][None])[0])(image)
   return (spectrum.half_magnitude(gradient) ** 2).sum(-1)

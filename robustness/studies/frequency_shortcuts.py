@@ -104,7 +104,7 @@ class FrequencyShortcuts(Study):
       )
 
   def masks(self, height: int, width: int) -> np.ndarray:
-    """Returns the sets, bool [sets, H, W // 2 + 1], with frequencies in the order of `rfft2`."""
+    """Returns which frequencies are in each set, bool [sets, H, W // 2 + 1], in `rfft2` order."""
     masks = np.ones((self.sets, height, width), bool)
     for number, mask in enumerate(masks):
       generator = np.random.default_rng(number)  # a set does not depend on the number of sets
@@ -142,7 +142,10 @@ class FrequencyShortcuts(Study):
     return ViewTable.of(['clean', *(f'set {number}' for number in sets)], groups)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the shares by class, and the sets of the classes as arrays `sets/<classifier>`."""
+    """Returns accuracies and shares by class, and the sets of frequencies of C classes.
+
+    The sets are arrays `sets/<classifier>`, bool [C, H, W // 2 + 1].
+    """
     recorded = Recorded(evaluations, self.facets(image_shape))
     classes = _classes(evaluations[0])
     if len(classes) < 2:  # of the classifier, which may have one where the data have several
@@ -156,7 +159,7 @@ class FrequencyShortcuts(Study):
     return Findings(estimates=list(self._by_class(recorded, best_sets)), arrays=arrays)
 
   def _best_sets(self, evaluation: Evaluation, labels: np.ndarray) -> dict[int, int]:
-    """Returns the index of the best set of each class, by the number of the class."""
+    """Returns {class index: index of the set with the smallest mean −log p of the class}."""
     losses = -np.log(np.maximum(evaluation.records.table('probability')[:, 1:], MIN_PROBABILITY))
     choosing = _choosing(labels, evaluation.records)
     return {
@@ -166,9 +169,10 @@ class FrequencyShortcuts(Study):
   def _by_class(
     self, recorded: Recorded, best_sets: Mapping[str, Mapping[int, int]]
   ) -> Iterator[pd.DataFrame]:
-    """Yields the shares of each class, over the images that did not choose sets.
+    """Yields for each class its accuracy on images that show only the frequencies of its set, its
+    accuracy on whole images, and the share of images of other classes that its set shows as it.
 
-    `best_sets` has the index of the best set by classifier and number of the class.
+    Images that chose sets are left out. `best_sets` is {classifier: {class index: set index}}.
     """
     first, right = recorded.evaluations[0], recorded.outcomes(THROUGH)
     labels = first.records.column('label')
@@ -222,9 +226,7 @@ def _one_class() -> InputError:
 
 
 def _choosing(labels: np.ndarray, records: RecordsReader) -> np.ndarray:
-  """Returns which rows choose sets, bool [N]: every second image of a class, in all its
-  versions.
-  """
+  """Returns which rows choose a class's set, bool [N]: all versions of every second image of it."""
   image = image_numbers(records)
   choosing = np.zeros(len(labels), bool)
   for label in np.unique(labels):

@@ -35,26 +35,31 @@ BEST, UNCHANGED = 'nearest of all', 'none'
 
 
 def _distance(shard: Shard) -> np.ndarray:
-  """Returns the least distance of each image and attack, [n, v]; inf if none was found."""
+  """Returns the distance to the nearest wrong image, of n images by v attacks; inf if none."""
   return shard['measure/distance']
 
 
 def _areas(distances: np.ndarray, nearest: np.ndarray) -> np.ndarray:
-  """Returns areas under the curve of accuracy by ε, as a mean over images: [N, A + 2].
+  """Returns [N, A + 2] values, the means of which over images are areas under accuracy by ε.
 
-  The curve ends at the largest of the nearest distances that is finite. The areas are of A
-  attacks, of the nearest of all, and of a curve that stays at the clean accuracy.
+  The first A areas are of one attack each, the next takes the nearest wrong image of all attacks,
+  and the last is of a curve that stays at the clean accuracy. Curves end at the largest finite
+  value of `nearest`.
 
   Args:
-    distances: [N, A], of images and attacks.
-    nearest: [N, 1], the least of each image.
+    distances: [N, A], distance to the nearest wrong image of N images by A attacks.
+    nearest: [N, 1], the least of these distances of each image.
   """
   end = np.max(nearest, where=np.isfinite(nearest), initial=0)
   return np.minimum(np.hstack([distances, nearest, np.where(nearest > 0, end, 0)]), end)
 
 
 def _optimality(areas: np.ndarray, _: np.ndarray) -> np.ndarray:
-  """Returns (U − A) / (U − A*) of areas [..., A + 2] by attack, then A* and U; NaN if U = A*."""
+  """Returns (U − A) / (U − A*); NaN if U = A*.
+
+  In areas [..., n + 2] the first n are the areas A of n attacks, then follow A* of the nearest of
+  all attacks and U of a curve that stays at the clean accuracy; see `_areas`.
+  """
   best, unchanged = areas[..., -2:-1], areas[..., -1:]
   with np.errstate(invalid='ignore', divide='ignore'):
     return np.asarray((unchanged - areas) / (unchanged - best))
@@ -143,7 +148,7 @@ class LeastDistance(AttackStudy):
     return {'attacks': f'{", ".join(attacks)} in {self.ball}; true distances may be less'}
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns a view for each attack, in which images are shown as the nearest wrong ones."""
+    """Returns a view for each attack, which shows the nearest misclassified image that it finds."""
     attacks = [attack for attack in self.runs.values() if isinstance(attack, NearestAttack)]
     ids = [zlib.crc32(f'{label} {self.norm}'.encode()) % (2**31 - 1) for label in self.runs]
 
@@ -163,7 +168,10 @@ class LeastDistance(AttackStudy):
     return Views(show, np.array(ids, np.int32), parameters, uses_classifier=True, together=True)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields medians, accuracies by radius and optimality, of the nearest image and by attack."""
+    """Yields median distances and accuracies by radius, of all attacks together and by attack.
+
+    With several attacks the optimality of each is added; see `_optimality`.
+    """
     distances = recorded.outcomes(MEDIAN)
     nearest = distances.combined((), lambda values: values.min(1))
     by_attack = [(distances, ('attack',))] if len(self.runs) > 1 else []

@@ -249,9 +249,10 @@ class OodScores(ScoresPredictions):
   def _score(
     self, name: str, bank: Recording, held_out: Recording, last_layer: Callable[[], LastLayer]
   ) -> Score:
-    """Returns a score by its name, fitted to training or held-out images if it is one of `FITTED`.
+    """Returns the function from recorded logits and features to a score, by the score's name.
 
-    `last_layer` returns the last layer of the network, for the scores that need it.
+    Scores in `FITTED` are fitted to `bank` (training images) or `held_out` (other images of known
+    classes). `last_layer` returns the network's last layer, for the scores that need it.
     """
     match name:
       case 'gen':
@@ -278,9 +279,9 @@ def _recording(task: FinishedStudy, label: str) -> Recording:
 
 
 def _values(task: FinishedStudy, label: str, scores: Mapping[str, Score]) -> dict[str, np.ndarray]:
-  """Returns the scores of a classifier on the N images of a run, [N] by name.
+  """Returns {name of a score: its values [N]} of a classifier on the N images of a run.
 
-  The number of each image is added under the name `ID`; versions of one image have the same number.
+  The key `ID` has the number of each image, [N]; versions of one image have the same number.
   """
   records, recording = _evaluation(task, label).records, _recording(task, label)
   images = versions(records)
@@ -292,7 +293,7 @@ def _read(path: str, name: str, first: FinishedStudy | None = None) -> FinishedS
   """Returns the study of a finished workdir, or of its task `name`.
 
   Raises:
-    InputError: it is another study, or has other classifiers than `first`.
+    InputError: the workdir is of another study, or has other classifiers than `first`.
   """
   task = read_task(path, name)
   if not isinstance(task.study, OodScores):
@@ -335,10 +336,10 @@ def _check_known(workdirs: Workdirs, tasks: Mapping[str, FinishedStudy]) -> None
 
 
 def _refuse_shared(path: str, bank: FinishedStudy, tasks: Mapping[str, FinishedStudy]) -> None:
-  """Raises InputError if too many scored images are among the training images of the bank.
+  """Raises InputError if more than `MAX_SHARED` of a run's images are in the bank of 'knn'.
 
-  The nearest feature of such an image would be its own. `path` names the bank, and `tasks` are the
-  scored runs by path.
+  The nearest feature in the bank of such an image would be its own. `path` is the workdir of the
+  bank, and `tasks` are the scored runs by path.
   """
   in_bank = bank.evaluations[0].records.column(IMAGE_DIGEST)
   for other, task in tasks.items():
@@ -371,6 +372,6 @@ def _data_set(task: FinishedStudy) -> tuple[object, str]:
 
 
 def _names(paths: Sequence[str]) -> list[str]:
-  """Returns the names of the folders, or the full paths if two names are equal."""
+  """Returns the last parts of folder paths, or the paths unchanged if two last parts are equal."""
   names = [expanded(path).resolve().name for path in paths]
   return names if len(set(names)) == len(names) else list(paths)

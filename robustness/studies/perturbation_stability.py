@@ -155,10 +155,10 @@ class PerturbationStability(Study):
       )
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns how the data differ from the released sets; papers average over the ten
-    perturbations of these sets.
+    """Returns how the data differ from the released sets of ten perturbations, as phrases.
 
-    It names another source, a smaller number of images and other perturbations; [] if none applies.
+    A difference is another source, another number of images, or other perturbations than all ten;
+    [] if there is none.
     """
     source = str(records.identity.get('data', {}).get('source', ''))
     if source not in NUM_IMAGES:
@@ -214,10 +214,10 @@ class PerturbationStability(Study):
 
 
 def compared(records: RecordsReader, name: str) -> np.ndarray:
-  """Returns the rows of a perturbation that are compared, int64 [2, sequences, frames − 1].
+  """Returns the rows of the frame pairs of a perturbation, int64 [2, sequences, frames − 1].
 
-  The first entry has the reference frames and the second the later ones. The reference is the first
-  frame of the sequence for noise, and the frame before for other perturbations.
+  Entry 0 has the row of each pair's reference frame and entry 1 that of the later frame. The
+  reference is the first frame of the sequence for noise, and the frame before for others.
 
   Args:
     records: records with the columns `COLUMNS`.

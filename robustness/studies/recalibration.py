@@ -252,9 +252,7 @@ class Recalibration(StoredOrMade):
 
   @property
   def _fields(self) -> list[tuple[str, str]]:
-    """The F values that are measured of every image and view: pairs of a field and a scaling or
-    score.
-    """
+    """The F values measured for every image and view, as (field, name of scaling or score)."""
     set_fields = [field + end for end in ENDS for field in SET_FIELDS]
     fields = [(field, name) for name in (NONE, *self.scalings) for field in SCALING_FIELDS]
     return fields + [(field, name) for name in self.scores for field in set_fields]
@@ -262,13 +260,13 @@ class Recalibration(StoredOrMade):
   def _fields_of(
     self, measured: Mapping[str, np.ndarray], name: str, fields: Sequence[str], end: str = ''
   ) -> dict[str, dict[str, np.ndarray]]:
-    """Returns some fields of a scaling or score, each [N, V], by classifier and field.
+    """Returns {classifier: {field: values [N, V]}} of one scaling or score.
 
     Args:
-      measured: the `_fields` of each classifier, [N, V, F].
+      measured: {classifier: values [N, V, F] in the order of `_fields`}.
       name: name of the scaling or score.
       fields: `SCALING_FIELDS` or `SET_FIELDS`.
-      end: one of `ENDS`.
+      end: suffix of the fields in `ENDS`, for a score at the threshold or an end of its interval.
     """
     places = {field: self._fields.index((field + end, name)) for field in fields}
     return {
@@ -277,10 +275,10 @@ class Recalibration(StoredOrMade):
     }
 
   def _split(self, num_images: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns three sets of indices of images, each ascending.
+    """Returns three ascending arrays of image indices, which together have each image once.
 
-    They are the images that scalings are fitted to, those that decide thresholds, and those that
-    are measured.
+    The first images are for fitting scalings, the second for the thresholds of prediction sets, and
+    the third are those that the results are of.
     """
     num_held_out = round(self.held_out * num_images)
     if min(num_held_out, num_images - num_held_out) < FEWEST:
@@ -347,7 +345,7 @@ class Recalibration(StoredOrMade):
     draws: Draws,
     facets: Mapping[str, object],
   ) -> pd.DataFrame:
-    """Returns ECE by `GROUPS`, and differences from the first classifier's.
+    """Returns expected calibration errors by `GROUPS`, and differences from the first classifier.
 
     Args:
       fields: `SCALING_FIELDS` of one scaling, by classifier and field.
@@ -404,9 +402,7 @@ class _Fitted:
   decided: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
   def note(self, name: str) -> str:
-    """Returns a note if a scaling has parameters for classes that it was fitted to no image of,
-    else ''.
-    """
+    """Returns a note if a scaling has parameters for classes without an image to fit, else ''."""
     has_unfitted = self.absent and name in (VECTOR, MATRIX)
     return f'{self.absent} classes have no image that is fitted on' if has_unfitted else ''
 
@@ -434,9 +430,7 @@ class _Fitted:
     }
 
   def measured(self, shard: Shard) -> np.ndarray:
-    """Returns the `_fields` of the study for the n images and v views of a shard, float32 [n, v,
-    F].
-    """
+    """Returns the F `_fields` of n images in v views of a shard, float32 [n, v, F]."""
     logits = shard[LOGITS]
     labels = np.broadcast_to(self.labels[shard.rows, None], logits.shape[:2])
     uniform = np.broadcast_to(self.uniform[shard.rows, None], logits.shape[:2])
@@ -465,7 +459,7 @@ def _correlation(first: np.ndarray, second: np.ndarray) -> float:
 def _single(labels: np.ndarray) -> np.ndarray:
   """Returns the class of each image, [N], from labels [N] or [N, L] padded with −1.
 
-  Raises InputError if an image has several labels, because its likelihood is not defined.
+  Raises InputError if an image has several labels, for which likelihoods are not defined.
   """
   columns = labels.reshape(len(labels), -1)
   if (columns[:, 1:] >= 0).any():

@@ -49,8 +49,8 @@ class SampledMCE(CorruptionViews):
 
   Attributes:
     baseline: the published errors that mCE divides by: 'alexnet' or 'cifar10_standard'.
-    mce_half_width: h; fewer images than make the interval of mCE at most ± h wide, whatever the
-      errors, are refused.
+    mce_half_width: h; a number of images is refused if, for some errors, the interval of mCE would
+      be wider than ± h.
   """
 
   title: ClassVar[str] = 'mCE from one corruption an image'
@@ -85,9 +85,7 @@ class SampledMCE(CorruptionViews):
     return np.array([0.0, *[1 / (len(names) * self.published.corrupted[name]) for name in names]])
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for fewer images than the half-width needs, and for several versions of an
-    image.
-    """
+    """Raises InputError for under `num_needed` images, and for rows that are versions of one image."""
     refuse_versions(rows.without_images())
     needed = self.num_needed
     if rows.num_examples < needed:
@@ -100,13 +98,11 @@ class SampledMCE(CorruptionViews):
 
   @property
   def num_needed(self) -> int:
-    """Number of images for which the half-width of mCE's interval is at most h, whatever the errors
-    are.
-    """
+    """Least number of images with which mCE's interval is at most ± h wide for any errors."""
     return stratified.trials_needed(self.weights, self.mce_half_width, self.confidence)
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns one view, in which each image is corrupted as its column `drawn_view` says."""
+    """Returns one view, in which each image has the corruption with the index in `drawn_view`."""
     published = self.published
     if min(image_shape[:2]) != published.side:
       raise self.refused(
@@ -119,7 +115,7 @@ class SampledMCE(CorruptionViews):
     def show(
       key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
     ) -> jax.Array:
-      """Returns the image of a row, corrupted as its column says; see `Views`."""
+      """Returns the image of a row with the corruption of its column `drawn_view`; see `Views`."""
       del view
       entry = {k: jax.numpy.asarray(v)[row[DRAWN]] for k, v in all_views.parameters.items()}
       image: jax.Array = all_views.show(key, row, entry)
@@ -143,9 +139,7 @@ class SampledMCE(CorruptionViews):
     return pd.DataFrame(index=range(1))
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns mCE, errors by corruption and by severity, differences, and a table of the passes
-    used.
-    """
+    """Returns mCE, errors, and a table of how many images each classifier was shown and needed."""
     recorded = Recorded(evaluations)
     count = evaluations[0].records.layout.num_rows
     line = [count, count * (len(self.weights) - 1), self.mce_half_width, self.num_needed]
@@ -187,9 +181,9 @@ class SampledMCE(CorruptionViews):
     yield part(rows)
 
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
-    """Returns the differences from the released set by words, {words: whether they apply}.
+    """Returns {difference from the released set in words: whether it applies}.
 
-    One is added to the differences of `CorruptionViews`: each image has one corruption.
+    That each image has one corruption is added to the differences of `CorruptionViews`.
     """
     differing = super().settings_differ(released, image_shape)
     return differing | {'one corruption an image, not all': True}
@@ -202,10 +196,10 @@ def _within(estimate: Estimate, valid: tuple[float, float]) -> Estimate:
 
 
 def _with_drawn_views(rows: Rows, study: SampledMCE, ids: np.ndarray) -> Rows:
-  """Returns rows with the column `drawn_view`, the index from 1 of each row's view, and the view's
-  id.
+  """Returns rows with two further columns: `drawn_view`, the index of the view drawn for each row,
+  at least 1, and `DRAWS`, the id of this view.
 
-  `ids` are the ids of all views.
+  `ids` are the ids of all views, [V].
   """
   examples = rows.without_images()['example_id']
   views = np.empty(len(examples), np.int32)

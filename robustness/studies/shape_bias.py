@@ -57,7 +57,7 @@ class ShapeBias(Study):
   quantities = (BIAS, DECIDED)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for rows without textures, or without an image in which they conflict."""
+    """Raises InputError unless rows name textures, of which one is of another class than the shape."""
     super().check(rows, recipes)
     values = rows.without_images()
     textures, shapes = values.get(TEXTURE), values['label']

@@ -199,7 +199,7 @@ class SiScore(Study):
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
   ) -> tuple[RecordsReader, ViewTable]:
-    """Returns the records with a row per pair of object and background, and their views."""
+    """Returns records with a row per pair of object and background, and their table of views."""
     pairs = self._pairs(records, image_shape[0])
     as_stored = {'as stored': list(range(len(pairs.design)))}
     groups = as_stored if self.stored else self.view_table(image_shape).groups
@@ -298,11 +298,10 @@ class SiScore(Study):
     return {'gallery': np.asarray(pictures).swapaxes(0, 1), 'gallery_level': np.array(names)}
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns accuracy over all scenes, by class, by level and by each factor, with paired
-    differences.
+    """Returns accuracy over all scenes, by class, by level and by factor, with paired differences.
 
-    By one factor, levels that differ only in other factors are pooled. Objects are the units of
-    resampling. Each factor has its own balanced mix, see `designs.balanced`.
+    Accuracy by one factor pools the levels that differ only in other factors. Objects are the units
+    of resampling. Each factor has a separate balanced mix of scenes, see `designs.balanced`.
     """
     pairs = {e.label: self._pairs(e.records, image_shape[0]) for e in evaluations}
     first = next(iter(pairs.values()))
@@ -336,8 +335,7 @@ class SiScore(Study):
   def _estimates(
     self, published: Outcomes, classes: np.ndarray, class_names: Mapping[int, str]
   ) -> Iterator[pd.DataFrame]:
-    """Yields accuracies on the scenes that count: over all of them, by level, by factor and by
-    class.
+    """Yields accuracies over all scenes that count, by level, by factor and by class of object.
 
     Args:
       published: whether each classifier is right, for P pairs at L levels, and which scenes count.
@@ -430,11 +428,11 @@ def _counted(outcomes: Outcomes) -> np.ndarray:
 
 
 def _common(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
-  """Returns the levels at which enough scenes count, bool [L].
+  """Returns whether enough scenes count at each level, bool [L].
 
-  Levels with equal values of `keys`, such as x and y, are taken together; of their scenes a share
-  of at least `MIN_SHARE_OF_PAIRS` must count. Otherwise a corner that few objects reach could have
-  the largest accuracy by chance.
+  Levels with equal values of `keys`, such as x and y, are one group; a share of at least
+  `MIN_SHARE_OF_PAIRS` of the scenes of a group must count. Otherwise a corner that few objects
+  reach could have the largest accuracy by chance.
   """
   group = designs.places(outcomes.views, keys)
   counted_share = _counted(outcomes).mean(0)
@@ -442,16 +440,16 @@ def _common(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
 
 
 def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Row:
-  """Returns a classifier's accuracy on all scenes that count minus that on the balanced mix.
+  """Returns a row of results: a classifier's accuracy on all scenes minus that on a balanced mix.
 
-  It is the mean over levels, with a bootstrap over objects.
+  The difference is averaged over levels, and its interval is a bootstrap over objects.
   """
   levels = list(published.groups(designs.LEVEL))
   published_units = units(published, label, levels)
   balanced_units = units(balanced, label, levels)
 
   def gap(weights: np.ndarray) -> np.ndarray:
-    """Returns this difference [B] at weights [B, K] of the objects."""
+    """Returns the mean difference of accuracies, [B], at B sets of weights of K objects, [B, K]."""
     return known_mean(published_units.means(weights) - balanced_units.means(weights))
 
   return row(label, '', GAP, {}, bootstrap(gap, published_units, confidence)[0], confidence)

@@ -184,9 +184,9 @@ class Systematic(Study):
           )
 
   def preview(self, rows: Rows, recipes: Recipes) -> Preview:
-    """Returns a table and a figure of the cells that training shows and those that it holds out.
+    """Returns a table and a figure of the class groups that training shows in each environment.
 
-    It is empty if no classifier is trained on the environments.
+    The preview is empty if no classifier is trained on the environments.
     """
     names = self._names(rows.description)
     trained = [name for name, recipe in recipes.items() if _is_trained_on(recipe, self, names)]
@@ -230,9 +230,7 @@ class Systematic(Study):
 
   @property
   def _levels(self) -> list[tuple[int, int]]:
-    """The environment k and the level, a severity or an angle in degrees, of each view except the
-    clean one.
-    """
+    """(environment k, level) of each view after the clean one; levels are severities or degrees."""
     return [
       (k, level)
       for k, transform in enumerate(self._transforms, 1)
@@ -301,9 +299,7 @@ class Systematic(Study):
     return (*rhos, with_label(UNSEEN_GAIN), *accuracies, CLEAN_ACCURACY, NEAR_DUPLICATES)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the table of results, and a table of what initial weights may have been trained
-    on.
-    """
+    """Returns the results, and a table of the environments that initial weights may have seen."""
     findings = super().reduce(evaluations, image_shape)
     rows = []
     for evaluation in evaluations:
@@ -322,7 +318,9 @@ class Systematic(Study):
     return findings
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields accuracies by cell and, for classifiers that were trained on the environments, ρ.
+    """Yields accuracies, and transfer ρ for classifiers that were trained on the environments.
+
+    Accuracies are clean, by environment, and by environment and class group (a cell) or class.
 
     ρ comes with the accuracies that it is computed from, by environment, by severity or angle, and
     averaged over environments. The quantity `rho` is computed from the accuracy over all levels;
@@ -370,14 +368,13 @@ class Systematic(Study):
   def _accuracies(
     self, shares: EnvironmentShares, facts: Facts, is_trained: bool
   ) -> Iterator[Measured]:
-    """Yields clean accuracy, and accuracies by environment, over all classes, by group and by
-    class.
+    """Yields clean accuracy, and accuracies by environment, alone and by class group or class.
 
     Args:
       shares: the right answers of a classifier.
       facts: the identity of its records: what they state of data, classes and classifier.
-      is_trained: whether the classifier was trained on the environments, which notes then say of
-        cells.
+      is_trained: whether the classifier was trained on the environments. Notes then name the pairs
+        of environment and class group that training showed.
     """
     environments = self._environments(facts['data'])
     yield CLEAN_ACCURACY, {}, shares.accuracy([0])
@@ -404,16 +401,15 @@ class Systematic(Study):
     notes: Mapping[str, str],
     num_classes: int,
   ) -> Iterator[Measured]:
-    """Yields ρ and the accuracies that it is computed from, averaged over the environments of each
-    term.
+    """Yields ρ and the accuracies that it is computed from, for each term.
 
-    A note of ρ says that it says little if the accuracy on seen classes is not above chance: if its
-    interval reaches down to 1/`num_classes`.
+    A note warns that ρ says little if the accuracy on seen classes is not above chance, that is, if
+    its interval reaches down to 1/`num_classes`.
 
     Args:
       shares: the right answers of the classifier.
       baseline: the right answers of the baseline classifier; None for b = 0.
-      terms: the facets of each estimate, and the columns of `shares` that are averaged over.
+      terms: (facets of the estimates, columns of `shares` that they average over) of each term.
       notes: further notes of ρ by environment, see `_notes`.
       num_classes: number of classes.
     """
@@ -449,9 +445,9 @@ class Systematic(Study):
   def _may_have_seen(self, evaluation: Evaluation) -> tuple[str, ...]:
     """Returns the environments that a classifier's initial weights may have been trained on.
 
-    These are the environments that the augmentations of the weights resemble. If the augmentations
-    are unknown or the images are stored in environments, all are returned; without initial weights,
-    none.
+    These are the environments that resemble an augmentation with which the initial weights were
+    trained. If these augmentations are not recorded or the images are stored in environments, all
+    are returned; without initial weights, none.
     """
     facts = evaluation.records.identity
     names = self._names(facts['data'])
@@ -551,10 +547,10 @@ class Systematic(Study):
     return figures
 
   def _cells_seen(self, data: Facts) -> tuple[list[str], list[str], np.ndarray]:
-    """Returns E environments, the titles of G class groups, and which cells training shows, bool
-    [G, E].
+    """Returns the names of E environments, the titles of G class groups, and bool [G, E].
 
-    Class groups without classes are left out.
+    The array says whether training shows a group in an environment. Groups without classes are left
+    out.
     """
     environments = self._environments(data)
     titles, is_seen = [], []
@@ -576,12 +572,18 @@ def _in_order(titles: Iterable[str]) -> list[str]:
 
 
 def _is_seen(group: int, environment: int) -> bool:
-  """Returns whether training shows a cell: clean images to all groups, environment k to group k."""
+  """Returns whether training shows an environment to a class group, both by number.
+
+  It shows clean images, environment 0, to all groups and environment k to group k.
+  """
   return environment == 0 or group == environment
 
 
 def _is_trained_on(classifier: Facts, study: Systematic, names: Sequence[str]) -> bool:
-  """Returns whether a classifier's training shows each of these environments to its class group."""
+  """Returns whether a classifier was trained in exactly these environments, in this order.
+
+  `classifier` has the facts about its training, and `names` are the environments E_1 to E_M.
+  """
   if study.source == STORED:
     stored = classifier.get('training_environments', ())[1:]
     return classifier.get('training_split') == 'train' and tuple(stored) == tuple(names)

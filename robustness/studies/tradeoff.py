@@ -51,8 +51,9 @@ class Tradeoff(StoredOrMade):
     self.require(len(self.names) >= 3, 'corruptions', valid)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields accuracies with changes from the first classifier, shares of high-frequency energy,
-    and lines.
+    """Yields accuracies and shares of high-frequency energy by corruption, and fitted lines.
+
+    A line is for each classifier after the first: its change of accuracy over the share of energy.
     """
     recorded.require_distinct()
     yield self.means(CLEAN_ACCURACY, recorded, where=recorded.views.corruption.isna().to_numpy())

@@ -143,10 +143,10 @@ Pixels are in [0, 1].
 
 
 def _declare_within(name: str, measure: str, column: int) -> Quantity:
-  """Returns the quantity for the share of pairs with frames at most `DISTANCES` apart.
+  """Returns the quantity for the share of frame pairs within each of the 101 pixel `DISTANCES`.
 
-  Its statistic takes the distances [P, 2] of P pairs, ℓ∞ and root mean square, and returns bool [P,
-  101].
+  Its statistic takes the ℓ∞ and root-mean-square distances [P, 2] of P pairs, and returns whether a
+  pair is within each of `DISTANCES`, bool [P, 101].
 
   Args:
     name: name of the quantity.
@@ -167,14 +167,14 @@ WITHIN_RMS = _declare_within('pairs_within_rms', 'root mean square', 1)
 
 
 def _review_change(name: str, words: str, signs: Sequence[int], size: float = 1) -> Quantity:
-  """Returns the quantity for a change that people's review of the sets made, in [−size, size].
+  """Returns the quantity for how much an accuracy changed by people's review of the sets.
 
   Args:
     name: name of the quantity.
     words: the quantity in words.
-    signs: factors of four means that are added: accuracy on anchors and pm-k before the review,
-      then both after it.
-    size: largest absolute value.
+    signs: four factors. The quantity is the sum of factor × mean over anchor accuracy and pm-k
+      before the review, then anchor accuracy and pm-k after it.
+    size: largest absolute value of the change.
   """
   declare = functools.partial(Quantity, name, words, low=-size, high=size, statistic=np.asarray)
   return declare(function=lambda means, _: means @ np.array(signs))
@@ -284,15 +284,13 @@ class VideoPmK(ScoresPredictions):
 
   @property
   def _comparable_testbed(self) -> str:
-    """The published models to compare with; '' if their accuracies follow other rules than this
-    study.
-    """
+    """`testbed`, or '' if this study counts other answers as right than the published models do."""
     return self.testbed if self.include_anchor and self.label_rule == metadata.FRAME else ''
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns what keeps the numbers from published ones.
+    """Returns why accuracies are not comparable with published ones, as a list of phrases.
 
-    These are sets that people did not review, and settings other than the paper's.
+    Reasons are sets that people did not review, and settings other than the paper's.
     """
     title = read_sets(records).title
     differences = [] if ', reviewed: ' in title else [title]
@@ -372,9 +370,7 @@ class VideoPmK(ScoresPredictions):
     )
 
   def _estimates(self, right: SetOutcomes, sets: NeighborSets) -> Iterator[pd.DataFrame]:
-    """Yields all estimates: of all sets, across classifiers, and of each class and subset of
-    sets.
-    """
+    """Yields estimates of all sets, across classifiers, and by class, frame type and frame rate."""
     yield from self._accuracies(right)
     # Without a facet k, pm-k is the value over everything, which reports state first.
     yield self._means(PM_K, right, self._at_k, test=True)
@@ -405,8 +401,9 @@ class VideoPmK(ScoresPredictions):
   def _accuracies(
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
   ) -> Iterator[pd.DataFrame]:
-    """Yields accuracy on anchors, pm-k and the drop between them, of sets that have these
-    facets.
+    """Yields accuracy on anchors, pm-k, and the drop from the first to the second.
+
+    `facets` are added to the estimates, such as the subset that `right` is of.
     """
     facets_with_k = {**(facets or {}), 'k': self.k}
     yield self._means(ANCHOR, right, test=True, facets=facets)
@@ -448,10 +445,10 @@ class VideoPmK(ScoresPredictions):
     return self.means(quantity, outcomes, tuple(views.columns), test=test, facets=facets)
 
   def _curves(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
-    """Yields the accuracies as functions of the distance from the anchor.
+    """Yields the accuracies as functions of the distance from the anchor in frames.
 
-    These are pm-0 to pm-(k − 1); the same of neighbors without the anchor, up to k; and the
-    accuracy on frames exactly 1 to k frames from a right anchor, before and after it.
+    These are pm-0 to pm-(k − 1); pm-0 to pm-k of neighbors without the anchor; and the accuracy on
+    frames at exactly 1, 2, ..., k frames before or after an anchor that is classified correctly.
     """
     distances = range(self.k)
     yield self._means(PM_K, right, (distances, self.include_anchor), pd.DataFrame({'k': distances}))
@@ -471,8 +468,8 @@ class VideoPmK(ScoresPredictions):
   ) -> Iterator[pd.DataFrame]:
     """Yields how often the frames at each signed distance are wrong, and wrong with a right anchor.
 
-    A share is over the sets that have such a frame. The second is also over all classifiers
-    together, with videos as clusters.
+    A share is over the sets that have a frame at this distance. Wrong frames with a right anchor
+    are also counted over all classifiers together, with videos as clusters.
 
     The paper's figure 5 has a "% adversarial" that it does not define. Its ticks, up to 8, fit a
     wrong frame of a right anchor. At distance 0, the anchor itself, this share is 0.
@@ -683,18 +680,18 @@ def _outcomes_of_quantity(
 
 
 def _exact_at_anchor(shares: pd.DataFrame) -> pd.DataFrame:
-  """Returns shares by offset in which the interval at offset 0 is [0, 0].
+  """Returns a table of shares by offset from the anchor, with the interval [0, 0] at offset 0.
 
-  The share there is 0 by definition, so that it has no error.
+  The share at offset 0 is 0 by definition, so that it has no error.
   """
   shares.loc[shares.offset == 0, ['low', 'high', 'method']] = 0.0, 0.0, EXACT
   return shares
 
 
 def _galleries(results: Results) -> dict[str, tuple[Figure, str]]:
-  """Returns a figure and caption for each classifier's rows of the table `failures`, by file name.
+  """Returns {file name: (figure, caption)}, one for each classifier in the table `failures`.
 
-  It is empty if the results have no such table or images.
+  The dict is empty if the results have no such table, or not as many images as it has rows.
   """
   table, images = results.tables.get(FAILURES), results.arrays.get(FAILURE_IMAGES)
   if table is None or images is None or len(images) != len(table.rows):
