@@ -198,7 +198,7 @@ class Attack(Part):
 
   @property
   def shortcoming(self) -> str:
-    """The attack in words if it may find a lower error than AutoAttack would; '' otherwise."""
+    """The attack in words if it is weaker than AutoAttack, so that errors are too low; else ''."""
     return self.name
 
   @property
@@ -209,9 +209,9 @@ class Attack(Part):
   def observed(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> tuple[Array, dict[str, Array]]:
-    """Returns the adversarial images of a call, and for an ensemble also observations by name.
+    """Returns the adversarial images [B, H, W, C], and for an ensemble {name: observation [B]}.
 
-    The observations are [B]:
+    The observations are:
       stage: int32, number of the attack that succeeded, counted from 1; 0 if the image is
         misclassified without an attack, and the number of stages + 1 if none succeeds.
       no_gradient: bool, whether the DLR loss of a correctly classified image has no gradient at a

@@ -78,7 +78,7 @@ class AutoAttack(Ensemble):
 
   @property
   def shortcoming(self) -> str:
-    """The attack in words if it has other numbers of steps or queries than the published; or ''."""
+    """The attack in words if its number of steps or queries is not the published one; else ''."""
     has_queries = SQUARE in self.stages
     if self.iterations == STEPS and (not has_queries or self.queries == QUERIES):
       return ''

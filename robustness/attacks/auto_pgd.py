@@ -87,7 +87,10 @@ class AutoPGD(Attack):
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
   ) -> Array:
-    """Returns the images of run `number` (see `in_turn`), which ends when all images are wrong."""
+    """Returns the images that run `number` finds, one for each image (see `in_turn`).
+
+    The run ends early when all images are misclassified.
+    """
     targets = attacks.likeliest(logits(images), number) if self.targets else None
     return self._ascend(keys, logits, images, labels, scale, targets, True)
 
@@ -280,7 +283,7 @@ def sparse_direction(gradient: Array, count: Array) -> Array:
 
 
 def _select(condition: Array, first: Iterate, second: Iterate) -> Iterate:
-  """Returns `first` where the condition [B] holds, else `second`, array by array."""
+  """Returns the rows of `first` where the condition [B] holds, else of `second`, in each array."""
   return jax.tree.map(functools.partial(jax.vmap(jax.lax.select), condition), first, second)
 
 
@@ -303,7 +306,10 @@ def checkpoints(steps: int) -> np.ndarray:
 def mean_gradient(
   value: Callable[[Array], tuple[Array, Aux]], x: Array, passes: int
 ) -> tuple[Array, Aux]:
-  """Returns the mean gradient of `value` at x over passes, and the auxiliary output of the last."""
+  """Returns the mean gradient of `value` at x over `passes` calls, which may differ at random.
+
+  The second result is the auxiliary output of the last call.
+  """
   gradient = jax.grad(value, has_aux=True)
   first = gradient(x)
 

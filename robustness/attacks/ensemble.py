@@ -40,7 +40,7 @@ class Member(Protocol):
 
 
 class Ensemble(Attack):
-  """Base class of ensembles.
+  """Base class of ensembles, which run other attacks one after another as stages.
 
   `observed` computes all runs in one program. A host that shows progress calls `begin`, `advance`
   for each run of each stage, and `finish`, with the same result.
@@ -58,7 +58,7 @@ class Ensemble(Attack):
 
   @staticmethod
   def begin(logits: Logits, images: Array, labels: Array) -> State:
-    """Returns the state before the first run, the same for all ensembles."""
+    """Returns the state before the first run: images, whether they are right, and stages of 0."""
     is_right = logits(images).argmax(-1) == labels
     return {'adversarial': images, 'is_right': is_right, 'stage': jnp.zeros_like(labels)}
 

@@ -98,7 +98,10 @@ class FAB(Attack):
     return jnp.where(by_row(distance <= epsilon), nearest, images)
 
   def _nearest(self, logits: Logits, labels: Array, x: Array) -> tuple[Array, Array]:
-    """Returns the values and normals of `_targeted` for the class with the nearest plane."""
+    """Returns z_t − z_y [B] and its gradient [B, H, W, C] for the class t with the nearest plane.
+
+    The plane of t is the tangent plane at x of the boundary between t and the label y.
+    """
     scores, backward = jax.vjp(logits, x)
     count, rows = scores.shape[1], jnp.arange(len(x))
     cotangents = jnp.eye(count)[:, None] - jax.nn.one_hot(labels, count)[None]
@@ -117,7 +120,10 @@ class FAB(Attack):
 def _targeted(
   logits: Logits, labels: Array, targets: Array
 ) -> Callable[[Array], tuple[Array, Array]]:
-  """Returns the function from x to z_t − z_y, float32 [B], and its gradient [B, H, W, C]."""
+  """Returns the function from images x to z_t − z_y, float32 [B], and its gradient [B, H, W, C].
+
+  z are the logits of x, y the labels and t the target classes, int32 [B].
+  """
 
   def total(x: Array) -> tuple[Array, Array]:
     value = lead(logits(x), labels, targets)

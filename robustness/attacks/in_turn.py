@@ -43,19 +43,19 @@ def in_turn(
     images: float32 [B, H, W, C], clean.
     labels: int32 [B].
     adversarial: float32 [B, H, W, C], the images after earlier attacks.
-    right: bool [B], whether these are classified correctly.
+    right: bool [B], whether the `adversarial` images are classified correctly.
     first: Number of the first run.
   """
   rows, images, labels = len(labels), jnp.asarray(images), jnp.asarray(labels)
   tile = min(rows, CPU_TILE if jax.default_backend() == 'cpu' else TILE)
 
   def attack_rows(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Returns (adversarial images, whether they are correct) after run `number`."""
+    """Returns (adversarial images, whether they are classified correctly) after run `number`."""
     order = jnp.flatnonzero(state[1], size=rows + tile, fill_value=rows)
     run_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
 
     def attack_tile(index: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-      """Returns the same after the run on the tile of rows with an index."""
+      """Returns the state (adversarial images, whether they are right) after the run on a tile."""
       adversarial, right = state
       padded = jax.lax.dynamic_slice(order, (index * tile,), (tile,))
       row = jnp.where(padded < rows, padded, padded[0])

@@ -51,16 +51,16 @@ class Augmentation(Part):
 
   @property
   def within(self) -> str:
-    """The scalar column in which a row and its partner agree; '' for any two rows."""
+    """The column in which a row and the partner that it is mixed with agree; '' for any partner."""
     return ''
 
   @property
   @abc.abstractmethod
   def resembles(self) -> tuple[str, ...]:
-    """The transforms (`robustness.environments.transforms`) or families of transforms
-    (`robustness.corruptions.names.FAMILIES`) that augmented images resemble; () if there are none.
+    """The transforms or families of transforms that augmented images resemble; () for none.
 
-    A training must not show them to classes from which they are held out.
+    See `robustness.environments.transforms` and `robustness.corruptions.names.FAMILIES`. A training
+    must not show a transform to classes from which it is held out.
     """
 
   def added_columns(self) -> dict[str, int]:
@@ -78,8 +78,10 @@ class Augmentation(Part):
     return 0
 
   def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
-    """Draws the branch of an example, int32 [], given its columns without the image. A column that
-    the augmentation adds holds the branch."""
+    """Draws the branch of an example, int32 [], given its columns without the image.
+
+    A branch is one of the `branches` choices; a column that the augmentation adds holds it.
+    """
     raise NotImplementedError
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:

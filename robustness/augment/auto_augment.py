@@ -94,10 +94,11 @@ def _values(
 
   Args:
     implementation: a key of `FULL_RANGE`.
-    scaled: function from the end of a range that begins at 0 to the value of the level in it.
+    scaled: function from an end e to the level's value in the range from 0 to e, such as level 3 of
+      10 in the range to 30: 9.
     height: height of images in pixels.
     width: width of images in pixels.
-    constants: see `CONSTANTS`.
+    constants: largest translation and half side of Cutout's square in pixels, see `CONSTANTS`.
   """
   shears = dict.fromkeys(('ShearX', 'ShearY'), scaled(0.3))
   if implementation == 'tensorflow_models':

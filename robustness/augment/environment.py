@@ -72,7 +72,7 @@ class Environment(Augmentation):
     return 1 + len(self.transforms)
 
   def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
-    """Returns the number of the environment: the number of the class group, or 0."""
+    """Returns the environment of a row: the number of its class group, or 0 for a clean image."""
     refuse_stored(columns)
     if COLUMN not in columns:
       raise InputError(
@@ -120,7 +120,8 @@ def refuse_leaks(
 ) -> None:
   """Raises InputError if a part of a recipe shows a transform to classes from which it is held out.
 
-  Mixing any two rows shows every environment with labels of classes from which it is held out.
+  An augmentation that mixes any two rows is refused too: mixed images show every environment with
+  the labels of all classes.
 
   Args:
     augmentations: Augmentations of the recipe.

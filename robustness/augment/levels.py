@@ -21,7 +21,9 @@ TABULATED = (
 def matrix(
   name: jax.Array, names: tuple[str, ...], magnitude: jax.Array, height: int, width: int
 ) -> jax.Array:
-  """Returns (a, b, c, d, e, f) float32 [6] of the warp `names[name]`.
+  """Returns the matrix (a, b, c, d, e, f), float32 [6], of the warp `names[name]`.
+
+  Place (x, y) of the result shows place (a x + b y + c, d x + e y + f) of the image, in pixels.
 
   Translations move the image by `magnitude` pixels to the left or up; Rotate turns it by degrees
   counterclockwise about its centre.
@@ -44,7 +46,7 @@ def nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
 
   Args:
     levels: uint8 [H, W, C] with C ≤ 4.
-    data: the matrix, float32 [6].
+    data: the matrix of the warp, float32 [6], see `matrix`.
 
   Returns:
     The warped levels, and whether each pixel shows a pixel of the input, bool [H, W].
@@ -113,7 +115,7 @@ def _unpacked(packed: jax.Array, channels: int) -> jax.Array:
 def table(
   name: jax.Array, names: tuple[str, ...], levels: jax.Array, magnitude: jax.Array
 ) -> jax.Array:
-  """Returns the table of an operation on levels, uint8 [256, C].
+  """Returns the level that an operation makes of each level 0..255 of C channels, uint8 [256, C].
 
   Args:
     name: index of the operation in `names`.

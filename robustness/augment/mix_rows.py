@@ -12,7 +12,9 @@ from robustness.core.registry import setting
 
 @dataclasses.dataclass(frozen=True)
 class Mixing(Augmentation):
-  """Base class; the partner is the row at the mirrored index of the randomly ordered batch.
+  """Base class of augmentations that mix a row with its partner, another row of the batch.
+
+  The partner is the row at the mirrored index of the randomly ordered batch.
 
   Attributes:
     alpha: α of Beta(α, α), above 0; 1 makes the share uniform.
@@ -28,17 +30,17 @@ class Mixing(Augmentation):
   within: str = ''
 
   def share(self, key: jax.Array, key_choice: jax.Array) -> jax.Array:
-    """Draws λ ~ Beta(α, α), or returns 1 for a row that is not mixed."""
+    """Draws the weight λ ~ Beta(α, α) of a row in the mixture; 1 for a row that is not mixed."""
     share = jax.random.beta(key, self.alpha, self.alpha)
     return jnp.where(jax.random.bernoulli(key_choice, self.probability), share, 1.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Mixup(Mixing):
-  """Returns λ·x + (1 − λ)·x' for images and for targets; `label` is unchanged.
+  """Returns λ·x + (1 − λ)·x' for images and for targets of a row x and its partner x'.
 
-  λ is drawn independently for each row. The released code draws one for the batch; the mean is the
-  same, and here a row does not depend on the batch's size.
+  `label` is unchanged. λ ~ Beta(α, α) is drawn independently for each row. The released code draws
+  one λ for the batch; the mean is the same, and here a row does not depend on the batch's size.
 
   Reference:
     Zhang et al. (2018), mixup: Beyond Empirical Risk Minimization, equation 1.
@@ -117,7 +119,7 @@ class MixupOrCutmix(Mixing):
 
 
 def _inside(size: int, centre: jax.Array, share: jax.Array) -> jax.Array:
-  """Returns whether each pixel is in [centre − ⌊s/2⌋, centre + ⌊s/2⌋) with s = ⌊size·share⌋."""
+  """Returns the mask [size] of [c − ⌊s/2⌋, c + ⌊s/2⌋), with c = centre and s = ⌊size·share⌋."""
   half = jnp.floor(size * share).astype(jnp.int32) // 2
   pixel = jnp.arange(size)
   return (pixel >= centre - half) & (pixel < centre + half)

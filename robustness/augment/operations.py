@@ -165,7 +165,7 @@ class Operations:
       image: float32 [H, W, C] in [0, 1]; it is not rounded to 8-bit levels if all operations are
         the identity.
       drawn: the operations in order, arrays [steps, ...].
-      fill: levels of pixels outside the final mask, if `transparent`.
+      fill: levels of the pixels that operations vacated or covered, if `transparent`.
 
     Raises:
       InputError: The image has neither one channel nor three.
@@ -221,7 +221,7 @@ def square(shape: tuple[int, ...], centre: jax.Array, side: ArrayLike) -> jax.Ar
 
 
 def _tabulated(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
-  """Applies an operation that is a table of levels; see `Family`."""
+  """Applies an operation that maps each level 0..255 to another one by a table; see `Family`."""
   levels, mask = image
   return pillow.look_up(levels, pillow.table(drawn.name, names, levels, drawn.magnitude)), mask
 
@@ -284,5 +284,5 @@ def check_colour(colour: tuple[int, ...], key: str) -> None:
 
 
 def resembled(names: Iterable[str]) -> tuple[str, ...]:
-  """Returns the transforms of `robustness.environments` that the named operations resemble."""
+  """Returns names of transforms (`robustness.environments`) that operations resemble, sorted."""
   return tuple(sorted({transform for name in names for transform in RESEMBLED.get(name, ())}))

@@ -143,8 +143,10 @@ def _augment(
 
 
 def _checked(augmentation: Augmentation, key: jax.Array, example: Example) -> Example:
-  """Returns the augmented example without its partner; raises InputError if its columns, or the
-  shape or type of its image, are wrong."""
+  """Returns the augmented example without its partner.
+
+  Raises InputError if it lacks a column, or its image has another shape or is not of floats.
+  """
   augmented, shape = augmentation(key, example), example['image'].shape
   if not isinstance(augmented, Mapping) or not {*example} - {'partner'} <= {*augmented}:
     columns = sorted(augmented) if isinstance(augmented, Mapping) else type(augmented).__name__
@@ -174,8 +176,10 @@ def row_keys(batch: Example, seed: int | jax.Array, name: str, step: jax.Array) 
 
 
 def _partners(augmentation: Augmentation, batch: Example, axis_name: str | None) -> Example:
-  """Returns the partner of each row: the row at the mirrored index of the batch over all devices,
-  or, with `augmentation.within`, among the rows with the same value in that column."""
+  """Returns the partner of each row, at the mirrored index of the batch over all devices.
+
+  With `augmentation.within`, the index is mirrored among rows with equal values in that column.
+  """
   within = augmentation.within
   if within and (within not in batch or batch[within].ndim > 1):
     numbers = sorted(name for name, values in batch.items() if values.ndim == 1)

@@ -26,7 +26,9 @@ Features = Callable[[jax.Array], jax.Array]
 def of_augmentation(
   features: Features, images: np.ndarray, augmentation: Augmentation, samples: int, key: jax.Array
 ) -> np.ndarray:
-  """Returns f of random samples of an augmentation, [samples, D].
+  """Returns the features of random samples of an augmentation, [samples, D].
+
+  A sample is the mean over the N images of their features after one draw of the augmentation.
 
   Args:
     features: Pure function from images [B, H, W, C] in [0, 1] to [B, D], such as the output of the
@@ -53,7 +55,7 @@ def of_augmentation(
 def of_transform(
   features: Features, images: np.ndarray, name: str, level: int, draws: int, key: jax.Array
 ) -> np.ndarray:
-  """Returns f of random draws of a transform at one level, [draws, D].
+  """Returns the mean features of the images after each random draw of a transform, [draws, D].
 
   Args:
     features, images, key: As in `of_augmentation`.
@@ -102,7 +104,8 @@ def _means(
 def minimal_sample_distance(augmentation: ArrayLike, corruption: ArrayLike) -> float:
   """Returns min_a ‖f(a) − mean_c f(c)‖₂ over samples a of an augmentation and c of a corruption.
 
-  It is 0 if a sample of the augmentation equals the mean of the corruption in feature space.
+  f are features, from `of_augmentation` and `of_transform`. The distance is 0 if the features of a
+  sample of the augmentation equal the mean of those of the corruption.
   An augmentation with one sample near the corruption has a small distance, however rare that sample
   is. The distance is not symmetric, never grows with more samples, and has the scale of the
   features: compare values of the same classifier only.

@@ -55,10 +55,11 @@ def defocus_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Ar
 
 @functools.lru_cache
 def disk_kernels(radii: tuple[float, ...], sigmas: tuple[float, ...]) -> np.ndarray:
-  """Returns the smoothed disks of all severities, float64 [S, K, K], with the smallest odd K.
+  """Returns the smoothed disks of S severities as kernels, float64 [S, K, K].
 
-  A disk of sum 1 is smoothed on a grid of 17 × 17 pixels, or of the disk's size for a radius above
-  8, with mirrored edges. A disk that touches them gets a sum above 1, as in the generator.
+  K is the smallest odd side that holds all disks. A disk of sum 1 is smoothed on a grid of 17 × 17
+  pixels, or of the disk's size for a radius above 8, with mirrored edges. A disk that touches the
+  edges gets a sum above 1, as in the released generator.
   """
   kernels = [_disk(radius, sigma) for radius, sigma in zip(radii, sigmas, strict=True)]
   side = max(len(kernel) for kernel in kernels)
@@ -87,9 +88,9 @@ def _disk(radius: float, sigma: float) -> np.ndarray:
 def _draw_angle(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, angle: str = 'random'
 ) -> jax.Array:
-  """Returns the angle of motion in degrees: uniform on (−45, 45), or the 'fixed' −45.
+  """Returns the angle of motion in degrees: uniform on (−45, 45), or −45 if `angle` is 'fixed'.
 
-  TFDS's `imagenet2012_corrupted` has the latter.
+  TFDS's `imagenet2012_corrupted` has the fixed angle.
   """
   drawn = jax.random.uniform(key, minval=-45.0, maxval=45.0)
   return drawn if angle == 'random' else jnp.float32(-45)
@@ -121,7 +122,7 @@ def motion_blur(
 
 
 def _zooms(*ends: tuple[float, float]) -> list[tuple[float, ...]]:
-  """Returns the zoom factors 1, 1 + step, ... below each end, as `np.arange` computes them."""
+  """Returns for each pair (end, step) the zoom factors 1, 1 + step, ... below the end."""
   return [tuple(np.arange(1, end, step).tolist()) for end, step in ends]
 
 
@@ -215,7 +216,7 @@ def glass_blur(
 
 
 def _targets(moves: jax.Array, delta: jax.Array) -> jax.Array:
-  """Returns the flat index of each pixel's partner, int32 [H·W].
+  """Returns the flat index of each pixel's partner, int32 [H·W], given its `moves` [2, H, W].
 
   Only pixels in rows delta + 1 to H - delta and columns delta + 1 to W - delta have another pixel
   as partner; the others are their own partners.

@@ -294,8 +294,8 @@ def _corrupt(
     images: [H, W, C] or [B, H, W, C].
     index: see `apply`; a scalar or [B].
     severity: see `apply`; a scalar or [B].
-    photographs: pictures of frost; None takes those in the options.
-    static: the other options, ((corruption, ((option, value), ...)), ...).
+    photographs: pictures of frost, uint8 [h, w, 3] each; None takes those in `static`.
+    static: options of corruptions, ((corruption, ((option, value), ...)), ...).
     **settings: the other arguments of `apply`.
   """
   options: dict[str, dict[str, object]] = {name: dict(pairs) for name, pairs in static}

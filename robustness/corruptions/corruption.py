@@ -33,9 +33,9 @@ SIDES = {32: 32, 64: 32, 224: 224, 299: 224}
 
 @dataclasses.dataclass(frozen=True)
 class Strength:
-  """The constants of a corruption at one severity.
+  """The constants of a corruption, from which a function takes those of one severity.
 
-  The severity is an integer scalar from 1, which may be traced.
+  `constants` has one value per severity; `severity` is an integer ≥ 1, which may be traced.
   """
 
   constants: Constants
@@ -47,9 +47,7 @@ class Strength:
     return jnp.asarray(self.severity) - SEVERITIES[0]
 
   def select(self, values: Sequence[float] | np.ndarray) -> jax.Array:
-    """Returns the entry [...] of `values` [severities, ...] at the severity, as int32 or
-    float32.
-    """
+    """Returns `values` [severities, ...] at the severity, [...], as int32 or else float32."""
     array = np.asarray(values)
     dtype = np.int32 if np.issubdtype(array.dtype, np.integer) else np.float32
     return jnp.asarray(array.astype(dtype))[self.index]
@@ -189,9 +187,10 @@ def c_bar(
   keys: int = 1,
   **declared: Any,
 ) -> Callable[[Callable[..., jax.Array]], Corruption]:
-  """Returns the decorator of a C-bar corruption, which has one constant, the `magnitude` m.
+  """Returns the decorator of a corruption of CIFAR-10-C-bar or ImageNet-C-bar.
 
-  The authors chose magnitudes by the error of a network, so they are irregular.
+  Such a corruption has one constant, the `magnitude` m. The authors chose magnitudes by the error
+  of a network, so they are irregular.
 
   Args:
     draw: `(keys, side)` returns the random numbers of an image.

@@ -67,7 +67,7 @@ def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   family=ALONE,
 )
 def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Compresses to JPEG with 4:2:0 chroma; one channel makes a grey file."""
+  """Compresses an image to JPEG with 4:2:0 chroma, at `quality`; one channel makes a grey file."""
   return jpeg.round_trip(image, strength['quality'])
 
 
@@ -132,9 +132,9 @@ def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Arr
 
 
 def boxes(old: int, new: int) -> np.ndarray:
-  """Returns an int64 matrix [new, old]: 1 where an old line is in the box of a new one.
+  """Returns which of `old` lines of pixels each of `new` lines averages, 0 or 1, int64 [new, old].
 
-  It is Pillow's box filter in float64, which decides about lines on a boundary.
+  Boxes are those of Pillow's box filter; lines on a boundary are decided in float64 as there.
   """
   step = old / new
   reach = max(step, 1.0)

@@ -16,7 +16,7 @@ _IMAGENET = '2 .7 .1, 2 .08 .2, .05 .01 .02, .07 .01 .02, .12 .01 .02'
 
 
 def _of_side(side: int, text: str) -> list[tuple[float, ...]]:
-  """Parses rows of constants in units of the image side and converts them to pixels."""
+  """Returns rows of constants in pixels, parsed from `text` with constants in units of `side`."""
   return [tuple(side * float(value) for value in row) for row in rows(text)]
 
 

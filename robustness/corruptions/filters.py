@@ -22,7 +22,7 @@ HIGHEST = jax.lax.Precision.HIGHEST  # otherwise accelerators round products to 
 
 
 def border_index(position: jax.Array, size: int, border: Border) -> jax.Array:
-  """Returns the index in [0, size) of the pixel that a border repeats at an integer position."""
+  """Returns the index in [0, size) of the pixel that a position takes beyond a line's `border`."""
   if border == 'nearest' or size == 1:
     return jnp.clip(position, 0, size - 1)
   period = 2 * size if border == 'reflect' else 2 * size - 2
@@ -40,9 +40,10 @@ def pad(image: jax.Array, rows: int, columns: int, border: Border) -> jax.Array:
 
 
 def gaussian_weights(sigma: jax.Array | float, max_sigma: float, truncate: float = 4) -> jax.Array:
-  """Returns exp(-k² / 2σ²) for k = -r..r, 0 beyond int(truncate·σ + ½), normalised to sum 1.
+  """Returns the taps exp(-k² / 2σ²), k = -r..r, of a Gaussian filter, normalised to sum 1.
 
-  `sigma` in pixels may be traced, and 0 for a single tap; its static bound `max_sigma` fixes r.
+  Taps with |k| > int(truncate·σ + ½) are 0. σ = `sigma` in pixels may be traced; 0 gives a single
+  tap. Its static bound `max_sigma` fixes r.
   """
   reach = int(truncate * max_sigma + 0.5)
   tap = jnp.arange(-reach, reach + 1, dtype=jnp.float32)
@@ -84,7 +85,10 @@ def gaussian_filter(
 
 
 def separable(image: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Array:
-  """Returns rows · image · columnsᵀ of each channel: [H', H], [H, W, C], [W', W] to [H', W', C]."""
+  """Returns rows · image · columnsᵀ for each channel of an image [H, W, C], as [H', W', C].
+
+  The matrices `rows` [H', H] and `columns` [W', W] act on each axis.
+  """
   image = jnp.einsum('ij,jwc->iwc', rows, image, precision=HIGHEST)
   return jnp.einsum('ij,hjc->hic', columns, image, precision=HIGHEST)
 
@@ -143,8 +147,9 @@ def zoom_coordinates(size: int, zooms: np.ndarray) -> np.ndarray:
   The lines have `size` pixels and are enlarged about their centre by `zooms` [Z], at least 1; see
   `interpolate`.
 
-  The centred piece of ceil(n / z) pixels is stretched to round(piece · z) pixels with its end
-  points aligned, and the middle n are taken, as scipy.ndimage.zoom of order 1 and a trim do.
+  For n = `size` and zoom z, the centred piece of p = ceil(n / z) pixels is stretched to
+  round(p · z) pixels with its end points aligned, and the middle n are taken, as
+  scipy.ndimage.zoom of order 1 and a trim do.
   """
   zooms = np.asarray(zooms, np.float64)
   piece = np.ceil(size / zooms)
@@ -205,5 +210,5 @@ def any_of_batch(mask: jax.Array) -> jax.Array:
 
 @any_of_batch.def_vmap
 def _any_of_batch(axis_size: int, in_batched: object, mask: jax.Array) -> tuple[jax.Array, bool]:
-  """Returns the result for a batch of masks, and that it has no batch axis (`custom_vmap`)."""
+  """Returns `any_of_batch` of a batch of masks, and False, as the result has no batch axis."""
   return any_of_batch(mask), False

@@ -82,8 +82,8 @@ def round_trip(image: jax.Array, quality: jax.Array | int) -> jax.Array:
 def quantisation(table: np.ndarray, quality: jax.Array | int) -> jax.Array:
   """Returns the quantisation steps for a quality 1..100, float32 [8, 8] in 1..255.
 
-  They are ⌊(table · s + 50) / 100⌋, with s = ⌊5000 / quality⌋ for a quality below 50 and
-  s = 200 - 2 · quality otherwise.
+  The steps are ⌊(table · s + 50) / 100⌋ for a standard `table` [8, 8], with s = ⌊5000 / quality⌋
+  for a quality below 50 and s = 200 - 2 · quality otherwise.
   """
   quality = jnp.clip(jnp.asarray(quality, jnp.int32), 1, 100)
   scale = jnp.where(quality < 50, 5000 // quality, 200 - 2 * quality)
@@ -153,7 +153,10 @@ def _transform(lines: jax.Array, matrix: np.ndarray, shift: int) -> jax.Array:
 
 
 def _quantise(eighths: jax.Array, step: jax.Array) -> jax.Array:
-  """Returns quantised coefficients times their steps, int32; halves are rounded away from zero."""
+  """Returns coefficients rounded to multiples of `step`, int32; halves are rounded away from 0.
+
+  `eighths` are the coefficients times 8.
+  """
   size = jnp.abs(eighths).astype(jnp.float32)
   coefficients = jnp.floor((size + 4 * step + GUARD) / (8 * step))
   return jnp.sign(eighths) * (coefficients * step).astype(jnp.int32)
@@ -175,7 +178,7 @@ def enlarge(plane: jax.Array, size: tuple[int, ...]) -> jax.Array:
 
 
 def _double(plane: jax.Array, axis: int) -> jax.Array:
-  """Returns 3 · pixel + nearest neighbour for both halves of every pixel along an axis."""
+  """Returns a plane with twice the pixels along an axis: 3 · pixel + neighbour on either side."""
   size = plane.shape[axis]
   before = jnp.take(plane, np.maximum(np.arange(size) - 1, 0), axis)
   after = jnp.take(plane, np.minimum(np.arange(size) + 1, size - 1), axis)

@@ -175,8 +175,8 @@ def _draw_stickers(
 ) -> Draws:
   """Returns random numbers of N stickers.
 
-  They are the row and column of the upper left `corner`, int32 [N, 2], and the `picture`, uint32
-  [N], which counts modulo the number of pictures.
+  `corner` is the row and column of the upper left pixel, int32 [N, 2], and `picture`, uint32 [N],
+  modulo the number of pictures is the index of the picture.
   """
   key_corner, key_picture = jax.random.split(key)
   count = max(constants['count'])
@@ -300,9 +300,9 @@ def luminance_checkerboard(draws: jax.Array, levels: jax.Array, strength: Streng
 def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
   """Draws vertical lines on black, each bent to the left by 40 (1 - I / 255) pixels.
 
-  Line i of L starts at column iW / L and runs down in segments of `step` rows, each in the mean
-  colour of the block that it passes; I is the block's mean grey level. Pixels follow Bresenham's
-  lines between integer coordinates, as in Pillow.
+  Line i of L starts at column iW / L of the width W and runs down in segments of `step` rows. A
+  segment has the mean colour of the W / L columns of these rows to its right, and I is their mean
+  grey level. Pixels follow Bresenham's lines between integer coordinates, as in Pillow.
   """
   del key
   height, width = levels.shape[:2]
@@ -316,7 +316,7 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
   sums = jnp.pad(stack.cumsum(0).cumsum(1), ((1, 0), (1, 0), (0, 0)))
 
   def colours(line: jax.Array, block: jax.Array) -> jax.Array:
-    """Returns the mean levels of blocks, R, G, B and grey, rounded down."""
+    """Returns the mean R, G, B and grey levels of a line's blocks of pixels, rounded down."""
     y0, y1, x0, x1 = top[block], bottom[block], start[line], end[line]
     total = sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0]
     return total // jnp.maximum((y1 - y0) * (x1 - x0), 1)[..., None]
@@ -336,14 +336,14 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
 
 @functools.lru_cache
 def line_tables(count: int, size: int, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns the columns of vertical lines for an image of a width.
+  """Returns the columns of `count` vertical lines for an image that is `width` pixels wide.
 
-  Entries from `count` on, up to `size`, are unused.
+  A line stands for a block of columns. Entries from `count` on, up to `size`, are unused.
 
   Returns:
-    The first column of each line, int32 [size]; the column after its block, int32 [size]; and the
-    column of its lower end for each mean level of the block, int32 [size, 256], truncated as in
-    Pillow.
+    The first column of each line's block, int32 [size]; the column after the block, int32 [size];
+    and the column in which a segment of the line ends for each mean level of the block's pixels,
+    int32 [size, 256], truncated as in Pillow.
   """
   x = np.arange(size) / count * width
   bent = x[:, None] + (1 - np.arange(256) / 255) * -BEND
@@ -354,9 +354,9 @@ def line_tables(count: int, size: int, width: int) -> tuple[np.ndarray, np.ndarr
 def bresenham(
   x0: jax.Array, y0: jax.Array, x1: jax.Array, y1: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns the rows and columns of the pixels of N lines, int32 [N, BEND + 2].
+  """Returns the rows and the columns of the pixels of N lines, int32 [N, BEND + 2] each.
 
-  Lines run from (x0, y0) to (x1, y1), int32 [N] each. The last pixel is repeated.
+  Lines run from (x0, y0) to (x1, y1), int32 [N] each. A line with fewer pixels repeats its last.
   """
   dx, dy = x1 - x0, y1 - y0
   across = jnp.maximum(jnp.abs(dx), jnp.abs(dy))[:, None]
@@ -413,7 +413,7 @@ def _procedural_pictures() -> list[Image.Image]:
 
 
 def describe(source: str) -> dict[str, object]:
-  """Describes the pictures of mosaics and stickers in results, like `textures.describe`."""
+  """Returns facts for results on the pictures of mosaics and stickers: origin, number, digest."""
   if not source:
     return {'source': 'procedural'}
   (tiles,) = load_tiles(source, (STICKER,))

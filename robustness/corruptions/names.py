@@ -206,9 +206,9 @@ def spelt_out(entries: Sequence[str]) -> tuple[str, ...]:
 def whole_sets(names: Sequence[str], side: int = 0) -> dict[str, tuple[str, ...]]:
   """Returns {label: members} of the published sets with all of their corruptions in `names`.
 
-  If no set equals `names`, the label 'shown' has all of them. If the image `side` in pixels is
-  known (not 0), the sets that Yin et al. use for other image sizes are left out: CIFAR-10's for
-  more than 64 pixels, ImageNet's up to 64.
+  If no set equals `names`, the label 'shown' has all of them. If `side`, the side of images in
+  pixels, is not 0, one of the two sets of Yin et al. is left out: CIFAR-10's for more than 64
+  pixels, and ImageNet's otherwise.
   """
   all_sets = {**SETS, **STORED_SETS}.items()
   sets = {label: members for label, members in all_sets if set(members) <= set(names)}

@@ -65,9 +65,9 @@ def speckle_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
   family=NOISE,
 )
 def impulse_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Replaces each element, independently, by 0 or 1 with probability `rate` / 2 each.
+  """Replaces each value of a pixel and channel by 0 or by 1 with probability `rate` / 2 each.
 
-  One 32-bit number per element decides.
+  One random 32-bit number per value decides.
   """
   bits = random_images.bits(key, image.shape)
   limits = np.round(np.asarray(strength.constants['rate']) * 2.0**31).astype(np.uint32)
@@ -159,10 +159,11 @@ def cumulative_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray
 
 
 def _alias(mass: np.ndarray) -> np.ndarray:
-  """Returns packed alias tables of integer masses [N, K] with sum 2³², K a power of two.
+  """Returns Walker's alias tables, uint32 [N, K], of integer masses [N, K] with row sums 2³².
 
-  Each of K rounds fills the column of least mass from the column of greatest mass; a filled column
-  gets sentinels that neither search selects again.
+  K is a power of two; `poisson_table` describes the packing. Each of K rounds fills the column of
+  least mass from the column of greatest mass; a filled column is marked, so that no later round
+  selects it.
   """
   rows, width = np.arange(len(mass)), mass.shape[1]
   capacity = 2**32 // width
@@ -196,7 +197,7 @@ def poisson_from_table(bits: jax.Array, level: jax.Array, strength: Strength) ->
 
 
 def poisson_by_inversion(bits: jax.Array, level: jax.Array, strength: Strength) -> jax.Array:
-  """Returns counts as `poisson_from_table` does; for equal bits they rise with the rate."""
+  """Returns int32 Poisson counts of rate λ·level / 255, which for equal bits rise with the rate."""
   start, edges = cumulative_table(strength.constants['photons'])
   width = edges.shape[1]
   upper = jnp.asarray(np.minimum(edges - 1, 2**32 - 1).clip(0).astype(np.uint32).reshape(-1))

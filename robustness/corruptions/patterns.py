@@ -214,10 +214,10 @@ def brownish_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Ar
 def spectral_noise(half_phases: jax.Array, amplitude: np.ndarray) -> jax.Array:
   """Returns noise [N, N] of standard deviation 1 with a given amplitude spectrum and phases.
 
-  It is the real part of the inverse Fourier transform of a spectrum with an `amplitude` [N, N],
-  frequency 0 in the middle, and phases: `half_phases` [N, N / 2] in the left half, and the
-  same turned by 180° in the right half, as released. It is not Hermitian: the real part holds a
-  random share of the amplitude of each frequency.
+  The noise is the real part of the inverse Fourier transform of a spectrum with frequency 0 in the
+  middle. The spectrum has the `amplitude` [N, N], the phases `half_phases` [N, N / 2] in its left
+  half, and these turned by 180° in its right half, as released. The spectrum is not Hermitian: the
+  real part holds a random share of the amplitude of each frequency.
   """
   side = len(half_phases)
   phase = jnp.concatenate([half_phases, half_phases[::-1, ::-1]], 1)
@@ -261,9 +261,9 @@ def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> j
 
 
 def _draw_lines(keys: jax.Array, side: int) -> Draws:
-  """Returns random numbers of lines: a `point` (row, column) in pixels and an `angle` for each.
+  """Returns random numbers of L lines: `point` (row, column) in pixels [L, 2], and `angle` [L].
 
-  Their number is the largest that any severity needs.
+  Angles are in radians. L is the largest number of lines that any severity needs.
   """
   count = int(0.1 * LINES[-1] * side + LINE_GUARD)
   turns = uniform(keys[2], -0.5, 0.5, (count,)) * uniform(keys[1], 0.1, 1)
@@ -368,11 +368,10 @@ def inverse_sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.
 
 
 def _ray(side: int, draws: Draws, star: int, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns two factors of the brightness of each pixel near one star, [N, N] each.
+  """Returns two factors of the brightness of each pixel near one star, l² / d² and 1 − (f − ½)².
 
-  They are l² / distance², with the pixel's distance from the centre of the star, and 1 − (f − ½)².
-  The pixel is at the fraction f of the angle between two rays, and l is interpolated between the
-  `lengths` [199], in pixels, of these rays.
+  Both are [N, N]. A pixel is d pixels from the centre of the star and at the fraction f of the
+  angle between two rays; l is interpolated between the `lengths` of these rays, in pixels.
   """
   r, c = grid(side)
   down, right = r - draws['centre'][star, 0], c - draws['centre'][star, 1]

@@ -48,7 +48,7 @@ class ReleasedSet:
     return f'JPEG, quality {self.jpeg_quality}' if self.jpeg_quality else '8-bit arrays'
 
   def size_differs(self, image_shape: tuple[int, int, int]) -> dict[str, bool]:
-    """Returns {phrase for a difference in size: whether images of a shape have it}."""
+    """Returns {phrase that states another size than this set's: whether the images have it}."""
     height, width = image_shape[:2]
     is_equal = height == width == self.side
     return {f'images are {height} × {width}, not {self.side} × {self.side}': not is_equal}
@@ -89,7 +89,7 @@ C_BAR = tuple(
 
 
 def matching_set(names: Collection[str], side: int) -> ReleasedSet:
-  """Returns the released set for images of `side` pixels that has the corruptions `names`."""
+  """Returns the released set of `side` pixels that has all of `names`, else the standard one."""
   candidates = (*C_BAR, BY_SOURCE['laion_c'])
   matches = (s for s in candidates if s.side == side and {*names} <= {*s.corruptions})
   return next(matches, RELEASED[side])
@@ -106,8 +106,8 @@ def set_to_follow(
     names: The corruptions.
 
   Raises:
-    InputError: no set has this size, `constants` are of another size, or the corruptions are of two
-      released sets.
+    InputError: no released set has images of this size, `constants` is neither 0 nor this size, or
+      the corruptions are of two released sets.
   """
   height, width = image_shape[:2]
   if height != width or height not in RELEASED:

@@ -55,10 +55,10 @@ def resize(
 def _resampling(
   name: str, down: str, up: str, antialias: bool = True, quality: int = 0
 ) -> Corruption:
-  """Returns a corruption that shrinks by the kernel `down` and enlarges by `up`.
+  """Returns a corruption that shrinks an image by the kernel `down` and enlarges it by `up`.
 
-  The shrunk image is compressed to JPEG of a `quality`; 0 does not compress it. The option `up`
-  crosses kernels, and `quality` is an option if it is not 0.
+  The shrunk image is compressed to JPEG of a `quality`; 0 does not compress it. The corruption has
+  the option `up`, another kernel that enlarges, and the option `quality` if that is not 0.
   """
   options = {'up': (up, *(kernel for kernel in ENLARGING if kernel != up))}
 

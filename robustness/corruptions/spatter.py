@@ -84,7 +84,7 @@ def _mud(image: jax.Array, mask: jax.Array, sigma: jax.Array, max_sigma: float) 
 
 
 def _water(image: jax.Array, liquid: jax.Array, strength: jax.Array) -> jax.Array:
-  """Adds colour · strength · m / max m with m = liquid · relief; nothing is added where m is 0."""
+  """Adds drops to an image: colour · strength · m / max m, with m = liquid · `relief`(liquid)."""
   # The generator stores the liquid in 8 bits, where rare values above 1 wrap around.
   levels = jnp.floor(liquid * 255).astype(jnp.int32) % 256
   drops = (levels * relief(levels)).astype(jnp.float32)
@@ -96,7 +96,8 @@ def _water(image: jax.Array, liquid: jax.Array, strength: jax.Array) -> jax.Arra
 def relief(levels: jax.Array) -> jax.Array:
   """Returns the light on the edges of a film of liquid, int32 [H, W] in 0..255.
 
-  The distance to Canny edges, at most 20, is averaged, equalised, embossed and averaged again.
+  `levels` are the film's thickness in 8 bits. Each pixel's distance to the nearest Canny edge of
+  them, at most 20, is averaged, equalised, embossed and averaged again.
   """
   distance = mean3(distance_to(canny(levels)))
   steps = jnp.floor(distance + GUARD).astype(jnp.int32)
@@ -162,10 +163,10 @@ def _thin(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
 def distance_to(mask: jax.Array) -> jax.Array:
   """Returns the 5 × 5 chamfer distance to the nearest True pixel, at most 20; float32 [H, W].
 
-  A shortest path repeats one step and then a neighbouring one, so one sweep along each of the eight
-  lines finds it; a sweep takes minima over steps of 1, 2, 4, ... times its length. The plane is
-  stored as one line of rows that end in 20 empty pixels: every step is one offset, and no path
-  around the end of a row is shorter than the maximum.
+  A shortest path repeats one of the mask's steps and then a neighbouring one, so one sweep along
+  each of eight directions finds it; a sweep takes minima over 1, 2, 4, ... repetitions of a step.
+  The plane is stored as one line of rows that end in 20 empty pixels: every step is one offset,
+  and no path around the end of a row is shorter than 20.
   """
   height, width = mask.shape
   stride = width + MAX_DISTANCE
@@ -212,7 +213,7 @@ def mean3(plane: jax.Array) -> jax.Array:
 
 
 def emboss(levels: jax.Array) -> jax.Array:
-  """Returns levels correlated with the weights below and clipped to 0..255; int32 [H, W]."""
+  """Returns levels correlated with 3 × 3 embossing weights, clipped to 0..255; int32 [H, W]."""
   weights = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
   return jnp.clip(_weighted_sum(levels, weights), 0, 255)
 

@@ -123,8 +123,8 @@ class StoredOrMade(CorruptionViews):
   def needed_rows(self, rows: Rows) -> Rows:
     """Returns the rows that the study measures.
 
-    Of a stored set these are the clean images and the parts of the study's corruptions and
-    severities.
+    Of a stored set they are the clean images and the images with the study's corruptions and
+    severities; otherwise all rows.
     """
     stored = _parts_of_rows(rows) if self.is_stored else []
     needed = {CLEAN_PART, *self.of_stored(stored).parts} if stored else set()
@@ -168,7 +168,7 @@ class StoredOrMade(CorruptionViews):
     return super().view_table(image_shape)
 
   def of_stored(self, parts: Sequence[tuple[int, int]]) -> Self:
-    """Returns the study restricted to those corruptions and severities that `parts` has."""
+    """Returns the study restricted to the corruptions and severities in `parts`, pairs of both."""
     names, severities = stored_settings(parts, self.names, self.severities)
     return dataclasses.replace(self, corruptions=names, severities=severities)
 
@@ -219,7 +219,7 @@ class StoredOrMade(CorruptionViews):
   def gallery(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns the first image under every corruption and severity; see `CorruptionViews.gallery`.
 
-    Of a stored set it is the first image of each part.
+    Of a stored set it is the first image stored for each corruption and severity.
     """
     if not self.is_stored:
       return super().gallery(rows, key)
@@ -250,7 +250,7 @@ class StoredOrMade(CorruptionViews):
     return dataclasses.replace(origin, denominator=denominator).table()
 
   def denominator(self, first: str) -> str:
-    """Returns the name of the errors in the denominator of mCE, '' without mCE.
+    """Returns in words which errors mCE divides by; here '', because the study has no mCE.
 
     `first` is the label of the first classifier.
     """
@@ -258,7 +258,7 @@ class StoredOrMade(CorruptionViews):
     return ''
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views of each row; a stored row has one, its part."""
+    """Returns the table of views; for stored images it names each row's corruption and severity."""
     if not self.is_stored:
       return super().by_row(records, image_shape)
     names = [str(StoredPart(*part)) for part in parts_in(*map(records.column, COLUMNS[:2]))]
@@ -280,9 +280,9 @@ def parts_of(records: RecordsReader) -> list[StoredPart]:
 
 
 def _parts_of_rows(rows: Rows) -> list[StoredPart]:
-  """Returns the parts of a stored set in the order of its rows, [] for rows of no stored set.
+  """Returns the pairs of corruption and severity in a stored set, in the order of its rows.
 
-  A part is a corruption at a severity.
+  The result is [] for rows that are not of a stored set.
   """
   count = rows.description.get('parts', 0)
   if not count:

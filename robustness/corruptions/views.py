@@ -266,7 +266,7 @@ class CorruptionViews(Study):
     return self.table_of_views(image_shape, has_clean=True)
 
   def table_of_views(self, image_shape: ImageShape, has_clean: bool) -> ViewTable:
-    """Returns `view_table`, for views with or without the clean view as the first one."""
+    """Returns the table of `view_table`, with the clean view as the first if `has_clean`."""
     names: list[str] = ['clean'] if has_clean else []
     groups: dict[str, list[int]] = {'clean': [CLEAN]} if has_clean else {}
     facets: dict[str, Mapping[str, object]] = {}
@@ -295,7 +295,7 @@ class CorruptionViews(Study):
     return Provenance.of_made(self, evaluations[0].records, image_shape).table()
 
   def constants_of(self, image_shape: ImageShape) -> int:
-    """Returns the image side, in pixels, of the published constants for images of a shape."""
+    """Returns the image side, in pixels, for which the constants that are used were published."""
     return catalog.table_for(*image_shape[:2], self.constants or None).side
 
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
@@ -395,7 +395,7 @@ class Provenance:
   def of_made(
     cls, settings: CorruptionViews, records: RecordsReader, image_shape: tuple[int, int, int]
   ) -> Self:
-    """Returns the provenance of records of images that this project corrupted."""
+    """Returns the origin of images that this project corrupted, from the records of a run."""
     data, count = records.identity.get('data', {}), records.layout.num_rows
     return cls(settings, False, data, provenance.data_digest(records), count, image_shape)
 
@@ -410,7 +410,7 @@ class Provenance:
 
   @property
   def differences(self) -> list[str]:
-    """The differences from the released set, as phrases, except other random numbers."""
+    """Phrases for how the images differ from the released set, apart from their random numbers."""
     released, settings = self.released, self.settings
     source = self.description.get('source', '')
     # of 32 pixels, the corruptions of Yin et al.'s table 3 are complete without the official others

@@ -192,9 +192,10 @@ def sample_spline(coefficients: jax.Array, side: int, y: jax.Array, x: jax.Array
 
 
 def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[jax.Array]]:
-  """Returns the four pixels of a line around each position, and their cubic B-spline weights.
+  """Returns the indices of the four pixels around each position on a line, and their weights.
 
-  Indices are mirrored at the ends of the line of `side` pixels.
+  The weights are those of the cubic B-spline. Indices are mirrored at the ends of a line of `side`
+  pixels.
   """
   start = jnp.floor(position)
   t = position - start
@@ -215,9 +216,9 @@ def transverse_chromatic_abberation(
 ) -> jax.Array:
   """Enlarges the three channels by 1, 1 + s/2 and 1 + s in random order, with s = .05 m.
 
-  The splines are not fitted to the pixels, so that even the scale 1 smooths by [1 4 1] / 6. A grey
-  image takes the mean of the three scales. Released images are rounded to the nearest level. The
-  released set spells the name so.
+  Pixels are taken as the coefficients of cubic B-splines, so that even the scale 1 smooths by the
+  filter [1 4 1] / 6. A grey image takes the mean of the three scales. Released images are rounded
+  to the nearest level. The released set spells the name so.
   """
   max_enlargement = 0.05 * strength['magnitude']
   planes = jnp.broadcast_to(image, (*image.shape[:2], 3))

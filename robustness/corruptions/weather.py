@@ -115,7 +115,10 @@ def add_frost(image: jax.Array, piece: jax.Array, strength: Strength) -> jax.Arr
 
 
 def resized(shape: Sequence[int], resize: float, height: int, width: int) -> tuple[int, int]:
-  """Returns rows and columns of a picture after `resize`, at least `height` and `width`."""
+  """Returns the rows and columns of a picture scaled by `resize`, or more to cover the image.
+
+  They are at least `height` and `width`, the sides of the image.
+  """
   factor = max(resize, height / shape[0], width / shape[1])
   return max(round(shape[0] * factor), height), max(round(shape[1] * factor), width)
 
@@ -184,9 +187,9 @@ def fog(
 def plasma(draws: jax.Array, decay: jax.Array) -> jax.Array:
   """Returns a fractal map by midpoint displacement on a torus, [side, side] in [0, 1].
 
-  Each round doubles an n × n grid, n = 1, 2, 4, ..., side / 2. A point in the middle of four old
-  ones is their mean plus w² u; a point on the edge between two old ones is the mean of its two old
-  and two middle neighbours plus w² u; w = 100, 100 / decay, 100 / decay², ...
+  Each round doubles an n × n grid, n = 1, 2, 4, ..., side / 2. A new point in the middle of four
+  old ones is their mean plus w² u; a new point between two old ones is the mean of these and of its
+  two neighbours in the middle plus w² u. Rounds have w = 100, 100 / decay, 100 / decay², ...
 
   `draws` [side² - 1] holds u in [-1, 1] round by round: for the middles, the points right of old
   ones and the points below old ones, each [n, n] in row-major order.

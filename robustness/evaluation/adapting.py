@@ -34,10 +34,10 @@ CLASSES = 1
 
 @dataclasses.dataclass(frozen=True)
 class AdaptingEvaluator(Evaluator):
-  """Shows rows in views to a classifier that adapts, see `Evaluator`.
+  """An `Evaluator` for a classifier that adapts to the images that it is shown at test time.
 
   Attributes:
-    stream_rows: number of rows in a stream.
+    stream_rows: number of rows in a stream, the sequence of images shown between two resets.
   """
 
   stream_rows: int = 0
@@ -54,7 +54,7 @@ class AdaptingEvaluator(Evaluator):
     return adaptation
 
   def layout(self, num_rows: int, batch_size: int = 0, views_per_step: int = 0) -> Layout:
-    """Returns the layout with one shard for each stream; the two sizes are ignored."""
+    """Returns the layout with a shard for each stream in each view; the two sizes are ignored."""
     del batch_size, views_per_step
     return Layout(num_rows, len(self.views), self.stream_rows, 1)
 
@@ -65,11 +65,11 @@ class AdaptingEvaluator(Evaluator):
   def shards(
     self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Yields (block, chunk, shard), see `Evaluator`.
+    """Yields (number of the row block, number of the view chunk, shard) for the shards in `table`.
 
-    `table` is {block: chunks} of the shards to yield; None yields all. If the classifier is never
-    reset between streams, its state depends on all earlier streams, so that these are computed
-    again up to the last shard of the table.
+    `table` is {block: chunks}; None yields all shards. If the classifier is never reset between
+    streams, its state depends on all earlier streams, which are then computed again up to the last
+    shard of the table.
     """
     if table is None or not self._adaptation.is_continual:
       yield from super().shards(rows, layout, table)
@@ -94,7 +94,8 @@ class AdaptingEvaluator(Evaluator):
     initial, state = state or (self._initial(variables, step_batches, views), None)
     outputs, adaptation = [], self._adaptation
     for number, batch in enumerate(step_batches):
-      if state is None or adaptation.is_episodic or not (number or adaptation.is_continual):
+      is_new_stream = number == 0 and not adaptation.is_continual
+      if state is None or adaptation.is_episodic or is_new_stream:
         state = initial
       fields, state = self.adaptation_step(variables, state, batch, views)
       outputs.append(fields)
@@ -117,7 +118,7 @@ class AdaptingEvaluator(Evaluator):
     return self.parallel.compile(self._observe_stored, kinds, REPLICATED)
 
   def _observe_stored(self, variables: PyTree, state: PyTree, batch: Arrays, chunk: View) -> PyTree:
-    """Returns the state after the stored images of a batch, see `Adaptation.observe`."""
+    """Returns the adaptation's state after it has observed a batch of stored images."""
     batch = with_scaled_image(batch)
     image_batch = self._shown(resized(batch['image'], self._network.input_shape), batch, chunk)
     return self._adaptation.observe(self._apply, variables, state, image_batch)
@@ -127,7 +128,7 @@ class AdaptingEvaluator(Evaluator):
     return self._network.apply(variables, images, self.outputs)
 
   def _shown(self, images: jax.Array, batch: Arrays, chunk: View) -> ImageBatch:
-    """Returns the images of a batch with the random keys of their rows in the view of a chunk."""
+    """Returns images with the mask and the random keys of a batch's rows, in a chunk's one view."""
     view = jax.tree.map(lambda x: x[0], chunk)
 
     def key_of_row(row: Arrays) -> jax.Array:
@@ -157,7 +158,10 @@ class AdaptingEvaluator(Evaluator):
     return {name: values[:, None] for name, values in fields.items()}, state
 
   def _order(self, layout: Layout, batch: Batch) -> np.ndarray:
-    """Returns the positions of a block's rows in the order in which they are shown, int [n]."""
+    """Returns positions of a block's n rows in the order in which they are shown, int [n].
+
+    The order is random, and by class for an adaptation with the order 'label_shift'.
+    """
     rows = layout.rows(batch['block'])
     count = rows.stop - rows.start
     key = jax.random.fold_in(self.key, ORDER)
@@ -185,7 +189,7 @@ class AdaptingEvaluator(Evaluator):
     chunk: int,
     outputs: Sequence[Arrays],
   ) -> tuple[int, int, Shard]:
-    """Returns (block, chunk, shard) from the outputs of the batches, with rows in stored order."""
+    """Returns (block, chunk, shard) from the outputs of a stream's batches, in stored row order."""
     order = self._order(layout, batch)
     block, chunk, shard = super()._collect(layout, None, _reordered(batch, order), chunk, outputs)
     positions = np.argsort(order)

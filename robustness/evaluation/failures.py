@@ -47,12 +47,12 @@ IMAGE_COLUMNS = (
 def findings(
   study: Study, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
 ) -> tuple[Findings, dict[str, np.ndarray]]:
-  """Returns the most affected classes and the most damaged images of every classifier.
+  """Returns the classes and the images on which views cost each classifier most accuracy.
 
   Returns:
-    The findings: as estimates the accuracies of all classes, and the tables `AFFECTED_CLASSES`, in
+    The findings: accuracies of all classes as estimates, and the tables `AFFECTED_CLASSES`, in
     which stored versions of an image count as one image, and `DAMAGED_IMAGES`, with a line for each
-    stored row; and {classifier: rows and views of the damaged images, int [F, 2]}.
+    stored row; and {classifier: int [F, 2], row and view of each of F damaged images}.
   """
   classes: list[dict[str, object]] = []
   images: list[list[object]] = []
@@ -79,7 +79,7 @@ def findings(
 def with_classes(table: pd.DataFrame, by_class: Sequence[pd.DataFrame]) -> pd.DataFrame:
   """Returns a table of results with accuracies by class appended.
 
-  Quantities that the study itself estimates by class are left out.
+  `by_class` are tables of accuracies. A quantity that `table` has by class already is not appended.
   """
   accuracies = assemble(by_class)
   names = set(accuracies.quantity)
@@ -207,7 +207,7 @@ def most_affected(
 
 
 def _members(tally: Tally) -> Iterator[tuple[int, np.ndarray]]:
-  """Yields (class, indices int [n] of its images), for classes with images that count in a view."""
+  """Yields (class, int [n], indices of its images that count in a view), for each such class."""
   counted = tally.shown > 0
   for number in np.unique(tally.labels[counted]):
     if number >= 0:
@@ -232,9 +232,9 @@ class Tally:
     shown: int [N], number of views in which an image counts.
     probability: [N], sum of the probability of the true class over the views in which it counts.
     view: int [N], view of the most confident mistake, -1 without a mistake.
-    prediction: int [N], prediction in this mistake.
-    confidence: [N], confidence of this mistake.
-    mistakes: int [P, 3]: label, wrong prediction, number of times.
+    prediction: int [N], the class predicted in the most confident mistake.
+    confidence: [N], confidence of the most confident mistake.
+    mistakes: int [P, 3]: label, wrong prediction, and how many times an image had this pair.
     class_right: int [C, V], number of images of a class that are right in a view.
     class_shown: int [C, V], number of images of a class that count in a view.
   """
@@ -275,7 +275,7 @@ class Tally:
     return tally
 
   def _add(self, shard: Shard, counted: np.ndarray) -> None:
-    """Adds a shard; `counted` is whether an image counts in a view, bool [n, v]."""
+    """Adds a shard of n images in v views; `counted` [n, v] says which images count in which."""
     wrong = (shard['rank'] > 0) & counted
     rows = shard.rows
     self.wrong[rows] += wrong.sum(1)

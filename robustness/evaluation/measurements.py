@@ -44,7 +44,7 @@ def observe(
   """
 
   def by_row(function: Observe | None) -> Mapping[str, jax.Array]:
-    """Returns {name: [B, ...]} of a function of one row; {} for None."""
+    """Returns {name: [B, ...]}, a function of one row applied to all rows; {} for None."""
     if function is None:
       return {}
     return jax.vmap(lambda row, image: function(row, image, *view))(dict(rows), images)
@@ -57,10 +57,10 @@ def observe(
 
 
 def split_sum(values: jax.Array, mask: jax.Array) -> jax.Array:
-  """Returns exact sums over rows, int32 [1, 3, ...].
+  """Returns exact sums of float values over rows, as three integers each, int32 [1, 3, ...].
 
-  The three entries are the sums of the upper bits and of the lower 16 bits of value / `RESOLUTION`,
-  and the number of values outside [0, `LARGEST`).
+  Values are rounded to whole multiples of `RESOLUTION`. Entries 0 and 1 are the sums of the upper
+  and of the lower 16 bits of the multiples, and entry 2 counts values outside [0, `LARGEST`).
 
   Args:
     values: float32 [B, ...].

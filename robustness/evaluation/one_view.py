@@ -53,7 +53,7 @@ def damaged(
   classifier: Classifier,
   stored: Sequence[np.ndarray | None],
 ) -> np.ndarray:
-  """Returns pictures of the F images that a view damaged most, each as stored and in that view.
+  """Returns pictures of F rows, each as it is stored and in the view that is listed with it.
 
   Args:
     study: the study.

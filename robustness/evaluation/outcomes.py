@@ -166,7 +166,7 @@ class Recorded:
 
 
 def versions(records: RecordsReader) -> np.ndarray | None:
-  """Returns the number of the original image of each row, [N]; None if all images are different."""
+  """Returns the number of the image that each row is a version of, [N]; None without versions."""
   if BASE not in records.read(0, 0).arrays:
     return None
   bases = records.column(BASE)
@@ -191,7 +191,8 @@ def is_decided_by_ties(shard: Shard, k: int) -> np.ndarray:
   """Returns whether top-k correctness depends on the order of equal scores, bool [n, v].
 
   It does if the true class is among the k best when placed before all classes with its score, and
-  is not when placed after them. It is False in records of earlier versions, which lack the ranks.
+  is not when placed after them. The result is False for records that lack these two ranks, because
+  an earlier version of this project wrote them.
   """
   if RANK_FIRST not in shard.arrays:
     return np.zeros(shard['rank'].shape, bool)
@@ -201,9 +202,9 @@ def is_decided_by_ties(shard: Shard, k: int) -> np.ndarray:
 def _values_of_rounds(
   rounds: SequentialRecords, statistic: Statistic, num_rows: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns a statistic of all rows of all rounds, and whether it exists, [num_rows, V] each.
+  """Returns a statistic of every row in every view, and whether it exists, [num_rows, V] each.
 
-  It does not exist, and is 0, where a view was not evaluated on a row.
+  The statistic does not exist, and is 0, where no round evaluated the view on the row.
   """
   by_round = [records.values(statistic) for records in rounds.rounds]
   values = np.zeros((num_rows, rounds.num_views), np.result_type(*by_round))

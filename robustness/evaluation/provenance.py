@@ -43,12 +43,13 @@ def data_lines(
 
 
 def set_differences(description: Facts, num_images: int, enough: int = 0) -> list[str]:
-  """Returns in words how the images differ from a data set with published numbers; [] if not.
+  """Returns in words how the images differ from a whole published data set; [] if they do not.
 
   Args:
     description: description of the rows.
     num_images: number of images.
-    enough: number of random images of the set that is published too; 0 for the whole set only.
+    enough: another number of images that is no difference, because numbers on so many random
+      images of the set are published too; 0 for none.
   """
   name = str(description.get('name', '')).partition(':')[0].partition('/')[0]
   if name not in WHOLE:
@@ -64,7 +65,7 @@ def set_differences(description: Facts, num_images: int, enough: int = 0) -> lis
 
 
 def comparable(differences: Sequence[str], otherwise: str = 'yes') -> str:
-  """Returns 'no: ' and the differences, or `otherwise` if there are none."""
+  """Returns whether results are comparable: 'no: ' and the differences, or `otherwise` without."""
   return f'no: {"; ".join(differences)}' if differences else otherwise
 
 
@@ -74,12 +75,12 @@ def table(lines: Mapping[str, str]) -> Table:
 
 
 def named(values: Facts, keys: Sequence[str]) -> str:
-  """Returns the values under `keys`, joined by commas; 'not recorded' if none has a value."""
+  """Returns the values of the keys that have one, joined by commas; 'not recorded' if none has."""
   return ', '.join(str(values[key]) for key in keys if values.get(key)) or 'not recorded'
 
 
 def _number(description: Facts, num_images: int) -> str:
-  """Returns the number of images in words, and how they were selected if not by the seed."""
+  """Returns the number of images in words, with how they were selected unless at random."""
   listed = description.get('image_list', '')
   first = 'the first ' if description.get('subset') == 'first' else ''
   if listed == ROBUSTBENCH and num_images == ROBUSTBENCH_IMAGES:
@@ -123,7 +124,10 @@ def _in_8_bits(image: np.ndarray) -> np.ndarray:
 def require_same_images(
   recorded: Mapping[str, np.ndarray], read: Mapping[str, np.ndarray], folder: pathlib.Path
 ) -> None:
-  """Raises InputError if columns of recorded rows differ from the columns that were read."""
+  """Raises InputError if a column in `read` differs from the recorded column of the same name.
+
+  The rows in the records at `folder` were then of other images than the data have today.
+  """
   for name, values in read.items():
     if not np.array_equal(recorded[name], values):
       raise InputError(

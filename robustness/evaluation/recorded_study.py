@@ -69,7 +69,7 @@ class RecordedStudy(Study):
     return ViewTable.of([f'view {number}' for number in range(self.num_views)])
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the views of the records, which are named by their numbers."""
+    """Returns the table of the records' views, with the names 'view 0', 'view 1', …."""
     numbered = dataclasses.replace(self, num_views=records.layout.num_views)
     return dataclasses.replace(numbered.view_table(image_shape), units=versions(records))
 
@@ -84,9 +84,9 @@ def of_results(section: Facts, name: str, stated: Any, typed: str = '') -> Study
   Args:
     section: the section `study` of the config of the run.
     name: the name of the study in the results.
-    stated: the values of `Study.describe` in the results.
-    typed: FILE.py:NAME that the user gave with `--study`, which is run if the results are of a
-      study called NAME; '' for none.
+    stated: name, settings and facts of the study in the results, see `Study.describe`.
+    typed: FILE.py:NAME that the user gave with `--study`; the file is run if the results are of a
+      study called NAME. '' if the option was not given.
 
   Raises:
     InputError: the section has an unknown study or setting, or `typed` names no study.
@@ -110,9 +110,9 @@ def of_results(section: Facts, name: str, stated: Any, typed: str = '') -> Study
 
 
 def with_keys_of_today(study: type[Study], section: Facts) -> Facts:
-  """Returns a section `study`, which an earlier version may have written, with this version's keys.
+  """Returns `config.study` as this version writes it, if an earlier version wrote `section`.
 
-  A section that no version can have written is returned unchanged.
+  A section with missing keys or values of other types is returned unchanged.
   """
   try:
     with registry.files_refused():
@@ -128,7 +128,7 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def check_typed(typed: str, sections: Sequence[Facts]) -> None:
-  """Raises InputError if `typed` is FILE.py:NAME and no section has a study with this NAME."""
+  """Raises InputError if `typed` is FILE.py:NAME and no section's `name` is one with this NAME."""
   names = [str(section.get('name', '')) for section in sections]
   if typed and not any(_is_typed(name, typed) for name in names):
     stated = ', '.join(dict.fromkeys(map(repr, names)))

@@ -99,10 +99,10 @@ class Layout:
     return (rows.stop - rows.start) * (views.stop - views.start)
 
   def share(self, process: int, processes: int) -> dict[int, range]:
-    """Returns the shards that a process computes, {block: chunks}.
+    """Returns the shards that a process computes, {number of the row block: its view chunks}.
 
-    If there are no fewer blocks than processes, each process takes whole blocks. Otherwise the
-    processes take the chunks of each block in turn, and start at a different one in each block.
+    If there are at least as many blocks as processes, each process takes whole blocks. Otherwise
+    the processes take the chunks of each block in turn, starting at another process in each block.
 
     Args:
       process: number of the process, in [0, processes).
@@ -177,9 +177,9 @@ class RecordsReader(abc.ABC):
         yield self.read(block, chunk)
 
   def values(self, statistic: Callable[[Shard], np.ndarray]) -> np.ndarray:
-    """Returns a statistic of all rows in all views, [N, V, ...], in memory.
+    """Returns a statistic of all N rows in all V views, [N, V, ...], in memory.
 
-    `statistic` computes [n, v, ...] from a shard.
+    `statistic` computes the values [n, v, ...] of a shard of n rows and v views.
     """
     values: np.ndarray | None = None
     for shard in self.shards():
@@ -342,7 +342,7 @@ class SelectedRows(RecordsReader):
     self.layout = Layout(len(rows), num_views, max(1, len(rows)), chunk_views)
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns the selected rows in a chunk of views, without totals, which are over all rows."""
+    """Returns the selected rows in a chunk of views, without the fields that are sums over rows."""
     shards = [self._records.read(b, chunk) for b in range(self._records.layout.num_blocks)]
     arrays = {}
     for name in shards[0].arrays:
@@ -366,7 +366,7 @@ class SelectedRows(RecordsReader):
 
 
 def is_per_view(name: str) -> bool:
-  """Returns whether a field has a value for every row and view; else it is a column of the rows."""
+  """Returns whether the field `name` has a value per row and view; else it has one per row."""
   return name in PREDICTIONS or ('/' in name and not name.startswith(PICTURE))
 
 
@@ -381,7 +381,10 @@ def _read_header(directory: pathlib.Path) -> Facts:
 
 
 def _check_layout(path: pathlib.Path, layout: Mapping[str, int]) -> None:
-  """Raises InputError for sizes above the limits, before an array of such a size is allocated."""
+  """Raises InputError if a header states more rows, views or shards than records may have.
+
+  The check comes before arrays of the stated sizes are allocated.
+  """
   for name in LAYOUT_KEYS:
     if not 1 <= layout[name] <= MAX_ROWS:
       raise InputError(f'{path}: layout.{name} is {layout[name]}; it must be in [1, {MAX_ROWS}].')
@@ -408,7 +411,10 @@ def _check_shapes(layout: Layout, block: int, chunk: int, arrays: Arrays) -> Non
 
 
 def _seal(block: int, chunk: int, header: Facts, arrays: Arrays) -> np.ndarray:
-  """Returns the seal of a shard: its block and chunk and two digests, as JSON, uint8 [bytes]."""
+  """Returns the seal of a shard, JSON text as uint8 [bytes].
+
+  It has the shard's numbers of row block and view chunk, and SHA-256 digests of header and arrays.
+  """
   facts = {
     'block': block,
     'chunk': chunk,
@@ -423,8 +429,8 @@ def _check_seal(
 ) -> None:
   """Raises ValueError, with the reason, unless `sealed` is the seal of the shard.
 
-  `sealed` is an array from `_seal`, or None if the file has none; the other arguments are the same
-  as in `_seal`.
+  `sealed` is an array from `_seal`, or None if the file has none. The shard is given by its numbers
+  of row block and view chunk, the header of its records, and its arrays.
   """
   if sealed is None:
     raise ValueError('it has no seal: another program wrote it')

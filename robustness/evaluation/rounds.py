@@ -39,7 +39,7 @@ class SequentialRecords:
   """
 
   def __init__(self, directory: str | os.PathLike[str], design: FixedWidth, num_views: int):
-    """Stores the design of an evaluation before its first round is finished."""
+    """Makes records without rounds; the next round evaluates all `num_views` views."""
     self.directory, self.design, self.num_views = pathlib.Path(directory), design, num_views
     self.rounds: list[Records] = []
     self.views: list[np.ndarray] = []
@@ -64,7 +64,7 @@ class SequentialRecords:
 
   @property
   def identity(self) -> Facts:
-    """The values of the records' identity that all rounds share, without their rows and views."""
+    """The values that fix the records' numbers, except the rows and views of each round."""
     return {k: v for k, v in self.rounds[0].identity.items() if k != 'round'}
 
   def folder(self, number: int) -> pathlib.Path:
@@ -72,7 +72,7 @@ class SequentialRecords:
     return self.directory / f'{ROUND}{number:03d}'
 
   def identity_of_next(self, identity: Facts) -> Facts:
-    """Returns the identity of the next round: the design's identity with rows and views."""
+    """Returns `identity` with the rows [first, end) and the views of the next round added."""
     begin = len(self.rounds) * self.design.trials
     rows = [begin, begin + self.design.trials]
     return {**identity, 'round': {'rows': rows, 'views': self.next_views.tolist()}}
@@ -98,10 +98,16 @@ class SequentialRecords:
 
 
 class CommonRows(RecordsReader):
-  """The records of the first rounds, which evaluate all views, as one table; a round is a block."""
+  """The records of the first rounds, all of which evaluate all views, as one table.
+
+  Each round is one block of rows of the table.
+  """
 
   def __init__(self, rounds: SequentialRecords, count: int):
-    """Selects the first `count` rounds, at most `rounds.common`, of the finished rounds."""
+    """Selects the first `count` finished rounds.
+
+    `count` is at most `rounds.common`, the number of rounds that evaluated all views.
+    """
     first = rounds.rounds[0]
     size = first.layout.num_rows
     self.directory, self.identity = rounds.directory, rounds.identity

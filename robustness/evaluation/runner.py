@@ -182,7 +182,7 @@ class Evaluator:
     return -(-rows // devices) * devices
 
   def _views_at_once(self, chunk_views: int) -> int:
-    """Returns how many of `chunk_views` views are in one batch of the network."""
+    """Returns how many views the network takes in one batch; see `views_at_once`."""
     one_by_one = self.views.sequential or self.views.uses_classifier
     on_host = jax.default_backend() == 'cpu' or (self.classifier and self.classifier.calls_host)
     if self.views_at_once or one_by_one or on_host:
@@ -226,7 +226,7 @@ class Evaluator:
   def _check_same_images(self, rows: Rows, records: Records, missing: dict[int, list[int]]) -> None:
     """Raises InputError if the first shard that exists was recorded from other images.
 
-    `missing` is {block: chunks that do not exist yet}.
+    `missing` is {number of the row block: numbers of its view chunks that do not exist yet}.
     """
     layout = records.layout
     for block in range(layout.num_blocks):
@@ -242,7 +242,10 @@ class Evaluator:
   def shards(
     self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Yields (block, chunk, shard) for the shards in `table`, {block: chunks}; None yields all."""
+    """Yields (row block, view chunk, shard) for the shards in `table`, or all for None.
+
+    `table` is {number of the block: numbers of its chunks}.
+    """
     if table is None:
       table = {b: list(range(layout.num_chunks)) for b in range(layout.num_blocks)}
     if table:
@@ -269,7 +272,7 @@ class Evaluator:
     table: Mapping[int, list[int]] | None = None,
     variables: PyTree = None,
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Yields (block, chunk, shard) as `shards` does, from blocks on the devices.
+    """Yields (row block, view chunk, shard) as `shards` does, for blocks already on the devices.
 
     The devices compute a shard while the host reduces the one before it.
 
@@ -333,10 +336,10 @@ class Evaluator:
 
   @functools.cached_property
   def run(self) -> Callable[..., Fields]:
-    """The function `(variables, batch, chunk) -> {field: [rows, views]}`.
+    """The function `(variables, batch, chunk) -> {field: [rows, views]}` that `step` describes.
 
-    The batch is on the devices and the chunk from `_chunk_of_views`. The function is compiled,
-    unless the classifier is a callable on the host (`_run_host_function`).
+    The batch is on the devices, and the chunk is ids and parameters of views from
+    `_chunk_of_views`. The function is compiled unless the classifier is a function on the host.
     """
     if self.classifier and self.classifier.host_function:
       return self._run_host_function
@@ -351,7 +354,7 @@ class Evaluator:
     return self.parallel.compile(self._prepare, (BATCH,), BATCH)
 
   def _prepare(self, batch: Arrays) -> Arrays:
-    """Returns a batch with every row prepared by `Views.prepare`, which all views share."""
+    """Returns a batch after `Views.prepare` of every row, which is computed once for all views."""
     prepare = self.views.prepare
     if prepare is None:
       return batch
@@ -510,7 +513,7 @@ class Evaluator:
   def _observe(
     self, rows_and_images: Mapping[str, PyTree], variables: PyTree, parameters: Arrays
   ) -> Fields:
-    """Returns what `observe` measures of the `rows` and `images` of one device in a view."""
+    """Returns the fields of `observe` for one device: its `rows` and their `images` in a view."""
     view = (parameters, *self._logits_argument(variables))
     return observe(self.views, **rows_and_images, view=view)
 
@@ -528,7 +531,10 @@ class Evaluator:
     return image
 
   def _show_together(self, rows: Arrays, variables: PyTree, view: View) -> Shown:
-    """Returns images [B, H, W, C] of the rows of a device, and measures, by `Views.together`."""
+    """Returns the images [B, H, W, C] of a device's rows in a view, and {measure: [B, ...]}.
+
+    It is for `Views.together`, in which one call shows all rows.
+    """
     keys = jax.vmap(lambda row: key_of(self.key, row, *view))(dict(rows))
     images: Shown = self.views.show(keys, rows, view[1], functools.partial(self._logits, variables))
     return images
@@ -536,8 +542,8 @@ class Evaluator:
   def _by_row(self, function: Callable[..., T], rows: Arrays, view: PyTree) -> T:
     """Returns `function(row, view)` of all rows, stacked.
 
-    Rows are computed together (`vmap`), except on a CPU for `Views.sequential`: there each device
-    computes its rows in a loop.
+    Rows are computed together (`vmap`). On a CPU, views that are `sequential` and need no
+    classifier are computed row by row instead, by a loop on each device.
     """
     if self.views.sequential and jax.default_backend() == 'cpu' and not self.views.uses_classifier:
       return self.parallel.by_device(functools.partial(map_rows, function), rows, view)
@@ -555,9 +561,9 @@ class Evaluator:
       }
 
   def _chunk_of_views(self, layout: Layout, chunk: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Returns ids [v] and parameters {name: [v, ...]} of the views of the chunk with a number.
+    """Returns ids [v] and parameters {name: [v, ...]} of the views in chunk number `chunk`.
 
-    In the last chunk the last view is repeated, so that all chunks have one shape.
+    The last chunk repeats the last view until it has v views, so that all chunks have one shape.
     """
     start = chunk * layout.chunk_views
     index = np.minimum(np.arange(start, start + layout.chunk_views), layout.num_views - 1)
@@ -720,7 +726,7 @@ def resized(images: jax.Array, shape: tuple[int, int, int]) -> jax.Array:
 
 
 def even_part_size(total: int, largest: int, multiple: int = 1) -> int:
-  """Returns the size of a part if `total` is cut evenly into the fewest parts of ≤ `largest`.
+  """Returns the size of the parts if `total` is cut evenly into the fewest parts ≤ `largest`.
 
   The size is rounded up to a multiple of `multiple`, which divides `largest`. The last part is
   smaller where the parts do not divide `total`.
@@ -736,12 +742,12 @@ def distance(first: jax.Array, second: jax.Array) -> jax.Array:
 
 
 def _first_present(layout: Layout, missing: Sequence[int]) -> int | None:
-  """Returns the first chunk of a block that is not among the `missing` ones; None if all are."""
+  """Returns the first of a block's view chunks that is not in `missing`; None if all are."""
   return next((chunk for chunk in range(layout.num_chunks) if chunk not in missing), None)
 
 
 def _num_images(layout: Layout, table: Mapping[int, Sequence[int]]) -> int:
-  """Returns the number of images, rows × views, in the shards of a table {block: chunks}."""
+  """Returns the number of images, rows × views, in the shards {row block: view chunks}."""
   return sum(layout.size(block, chunk) for block, chunks in table.items() for chunk in chunks)
 
 
@@ -758,5 +764,5 @@ def _num_rows(layout: Layout, batch: Batch) -> int:
 
 
 def _filled(values: list[np.ndarray], count: int) -> np.ndarray:
-  """Stacks the values [rows, ...] of each view to [rows, count, ...], repeating the last view's."""
+  """Returns the values [rows, ...] of views as [rows, count, ...], with the last view repeated."""
   return np.stack(values + values[-1:] * (count - len(values)), 1)

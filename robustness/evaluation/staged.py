@@ -21,9 +21,10 @@ HostView = tuple[np.ndarray, Mapping[str, np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class StagedEvaluator(Evaluator):
-  """Takes the steps of `Views.stages` one by one, and shows the views after them, see `Evaluator`.
+  """An `Evaluator` for views that need long work, which takes their `Stages` step by step.
 
-  The steps of a view end as soon as no row of the batch is classified correctly any more.
+  A view is shown after its steps. They end as soon as no row of the batch is classified correctly
+  any more.
   """
 
   def with_views(self, positions: np.ndarray) -> Self:
@@ -41,7 +42,7 @@ class StagedEvaluator(Evaluator):
   def run_chunk(
     self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree
   ) -> tuple[list[dict[str, jax.Array]], PyTree]:
-    """Computes a shard as `Evaluator.run_chunk` does, after the steps of its views."""
+    """Computes a shard as `Evaluator.run_chunk` does; the steps of its views come first."""
     ids, parameters = views
     outputs = []
     for batch in step_batches:
@@ -79,7 +80,7 @@ class StagedEvaluator(Evaluator):
     return state
 
   def _num_right(self, state: Arrays) -> int:
-    """Returns the number of rows of a batch that need further steps."""
+    """Returns the number of rows that are still classified correctly and need further steps."""
     return int(self.parallel.gather({'is_right': state['is_right']})['is_right'].sum())
 
   @functools.cached_property
@@ -88,7 +89,7 @@ class StagedEvaluator(Evaluator):
     return {}
 
   def _program(self, program: Hashable) -> Compiled:
-    """Returns a compiled program of `Stages.advance`; the state before all steps for 'begin'."""
+    """Returns the compiled `Stages.advance` of a program, or `Stages.begin` for 'begin'."""
     if program not in self._programs:
       step: Callable[..., Arrays] = self._begin
       kinds: tuple[str, ...] = REPLICATED, BATCH

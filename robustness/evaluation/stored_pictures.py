@@ -23,15 +23,16 @@ there is none, and the image in that view, uint8 [B, H, W, C]."""
 
 
 def no_mistakes(images: jax.Array) -> Best:
-  """Returns the state of `add_view` before the first view of images [B, H, W, C]."""
+  """Returns the `best` of `add_view` before the first view: confidence −1 [B], black images."""
   return jnp.full(len(images), -1.0, jnp.float32), jnp.zeros(images.shape, jnp.uint8)
 
 
 def add_view(best: Best, images: jax.Array, fields: Arrays) -> Best:
-  """Returns the most confident mistakes, updated by one more view.
+  """Returns each row's most confident mistake, updated by one more view.
 
   Args:
-    best: the most confident mistakes in the views so far.
+    best: confidence [B] of each row's most confident mistake in the views so far, −1 without one,
+      and the images shown then, uint8 [B, H, W, C].
     images: the rows in the view, [B, H, W, C].
     fields: `rank` and `confidence` of the rows in the view, [B] each.
   """
@@ -75,12 +76,12 @@ class MistakesOfBlock:
 
     Args:
       shard: the recorded fields of the block in the chunk.
-      confidence: of each row's most confident mistake in the chunk, [n].
-      images: of these mistakes, uint8 [n, H, W, C].
+      confidence: [n], confidence of each row's most confident mistake in the chunk.
+      images: uint8 [n, H, W, C], each row in the view of this mistake.
 
     Returns:
-      The arrays of the chosen pictures if the shard is the last of its block and all chunks before
-      it were added; else {}.
+      {field: array} of the pictures to store, those of `most_damaged` rows, if the shard is the
+      last of its block and all chunks before it were added; else {}.
     """
     if shard.views.start == 0:
       self._shards, self._confidence, self._pictures = [], confidence, images

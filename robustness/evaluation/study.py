@@ -159,13 +159,13 @@ class Study(Part):
 
   @classmethod
   def settings_of(cls, part: type[Part]) -> Facts:
-    """Returns {setting: default} of a part, without the settings that the study sets itself."""
+    """Returns {setting: default} of a part, such as an attack, without those in `set_by_study`."""
     fields = dataclasses.fields(part)
     return {field.name: field.default for field in fields if field.name not in cls.set_by_study}
 
   @classmethod
   def from_earlier(cls, study: Facts) -> Facts:
-    """Returns the settings of `config.study` in this version from those in an earlier version."""
+    """Returns `config.study` as this version writes it, from one that an earlier version wrote."""
     return study
 
   def describe(self) -> dict[str, PlainValue]:
@@ -185,7 +185,7 @@ class Study(Part):
 
   @property
   def stream(self) -> str:
-    """The name that the study's root random key depends on; studies with one name draw the same."""
+    """A name for the study's root random key; studies with equal names draw equal numbers."""
     return self.name
 
   @property
@@ -339,7 +339,7 @@ class Study(Part):
     return provenance.table({**lines, **self.shown_as, provenance.COMPARABLE: compared})
 
   def which_numbers(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
-    """Returns the table of `provenance`, with a line if ties are why there is no top-k accuracy."""
+    """Returns the table of `provenance`, with a line if equal scores prevent a top-k accuracy."""
     table = self.provenance(evaluations, image_shape)
     reason = Recorded(evaluations).decided_by_ties(self.top_k)
     return Table(table.columns, [*table.rows, ['equal scores', reason]]) if reason else table
@@ -404,7 +404,7 @@ class StudiesTrainings(Protocol):
     """Whether `training_findings` needs the training rows of classifiers that this run trains."""
 
   def training_findings(self, rows: Rows, training: Mapping[str, Rows]) -> Findings:
-    """Returns what evaluated and training rows have in common, such as identical images.
+    """Returns estimates and tables of what evaluated and training rows share, such as images.
 
     `training` is {label of the classifier: its training rows}.
     """

@@ -55,7 +55,10 @@ class Stages:
 
 
 def staged(rows: Arrays, view: Arrays) -> dict[str, jax.Array]:
-  """Returns the state after the stages of a view, {name: [B, ...]}; {} if there are none."""
+  """Returns the state of B rows after the stages of a view, {name: [B, ...]}; {} without stages.
+
+  The evaluator puts it in columns of the rows; see `STAGED`.
+  """
   states: dict[str, list[jax.Array]] = {}
   for column, values in rows.items():  # in the order of the views
     if column.startswith(f'{STAGED}/'):
@@ -205,9 +208,9 @@ class ViewTable:
     return self.facets.get(name, {'view': name})
 
   def counted_in(self, shard: Shard) -> np.ndarray:
-    """Returns whether each row of a shard contributes to each of its views, bool [n, v].
+    """Returns whether each of n rows counts in the results of each of a shard's v views, [n, v].
 
-    No row contributes to the clean view, if there are other views.
+    No row counts in the clean view, if there are other views.
     """
     shape = shard['rank'].shape
     counted = np.ones(shape, bool)

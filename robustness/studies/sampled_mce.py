@@ -85,7 +85,7 @@ class SampledMCE(CorruptionViews):
     return np.array([0.0, *[1 / (len(names) * self.published.corrupted[name]) for name in names]])
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for under `num_needed` images, and for rows that are versions of one image."""
+    """Raises InputError for under `num_needed` images, and for rows that share an image."""
     refuse_versions(rows.without_images())
     needed = self.num_needed
     if rows.num_examples < needed:

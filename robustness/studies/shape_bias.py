@@ -57,7 +57,7 @@ class ShapeBias(Study):
   quantities = (BIAS, DECIDED)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError unless rows name textures, of which one is of another class than the shape."""
+    """Raises InputError unless rows name textures and some texture conflicts with the shape."""
     super().check(rows, recipes)
     values = rows.without_images()
     textures, shapes = values.get(TEXTURE), values['label']
