@@ -148,7 +148,7 @@ class Stem(Layer):
 
 
 class Head(nn.Module):
-  """Maximum over the image, then a linear map without bias, times 1/9; in float32 or wider."""
+  """Maximum over all positions, a linear map without bias, and a factor 1/9; float32 or wider."""
 
   num_classes: int
 

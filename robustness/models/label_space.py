@@ -125,7 +125,10 @@ def coarse_space(class_names: Sequence[str]) -> LabelSpace | None:
 
 
 def words(class_names: Sequence[str]) -> dict[str, int]:
-  """Returns {name: index of the class} for class names and, in a built-in space, their aliases."""
+  """Returns {name: index of the class} for all class names.
+
+  If they are those of a built-in label space, its aliases, such as WordNet identifiers, are added.
+  """
   spaces = (get(name) for name in (IMAGENET, *_COARSE))
   aliases = next((s.aliases for s in spaces if s.class_names == tuple(class_names)), {})
   return {**aliases, **{name: index for index, name in enumerate(class_names)}}
@@ -157,7 +160,7 @@ def log_numbers(weights: str, class_names: Sequence[str]) -> None:
 
 
 def is_imagenet(class_names: Iterable[str]) -> bool:
-  """Whether there are class names and all of them are WordNet identifiers of ImageNet's classes."""
+  """Returns whether class names are WordNet identifiers of ImageNet's classes; False if none."""
   names = set(class_names)
   return bool(names) and names <= get(IMAGENET).aliases.keys()
 
@@ -165,8 +168,9 @@ def is_imagenet(class_names: Iterable[str]) -> bool:
 def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], owner: str) -> Rows:
   """Returns the rows with labels replaced by indices into a classifier's class names.
 
-  Several classes of the rows may match one class, as ImageNet's classes match a class of a coarse
-  label space. Rows without class names, or with the same class names, are returned unchanged.
+  Several classes of the rows may match one class of the classifier, as classes of ImageNet match a
+  class of a coarse label space. Rows without class names, or with the classifier's class names in
+  its order, are returned unchanged.
 
   Args:
     rows: the rows with labels.

@@ -55,10 +55,10 @@ class Layer(nn.Module, kw_only=True):
     return {'dtype': self.dtype, 'axis_name': self.axis_name}
 
   def drop_path(self, x: jax.Array, branch: int = 0) -> jax.Array:
-    """Returns a residual branch [B, ...], number 0 or 1 of this block, after stochastic depth.
+    """Returns a residual branch `x` [B, ...] of this block after stochastic depth.
 
-    Each sample is multiplied by its factor, 0 or 1 / (probability of keeping it), which only a
-    training passes to the network.
+    Each sample is multiplied by a factor, 0 or 1 / (probability of keeping the branch). A training
+    passes the factors; without them `x` is unchanged. `branch` is 0 or 1, for blocks with two.
     """
     if not self.has_variable(DROP_PATH, 'factors'):
       return x
@@ -314,9 +314,9 @@ def sown_features(intermediates: PyTree) -> jax.Array | None:
 
 
 def first_calls(intermediates: PyTree) -> dict[str, PyTree]:
-  """Returns {path of a module: output of its first call} from captured intermediates.
+  """Returns {path of a module, such as 'stage1/block0': output of its first call}.
 
-  `intermediates` are those that Linen or NNX collect with `capture_intermediates`.
+  `intermediates` is the tree that Linen or NNX collect with `capture_intermediates`.
   """
   flat = traverse_util.flatten_dict(intermediates)
   return {'/'.join(map(str, p[:-1])): value[0] for p, value in flat.items() if p[-1] == '__call__'}

@@ -213,7 +213,7 @@ class Model:
       )
 
   def _as_announced(self, logits: np.ndarray) -> np.ndarray:
-    """Returns the classifier's logits [1, classes] converted to what the module returns."""
+    """Returns logits [1, classes] as what the module returns: unchanged, or as probabilities."""
     return np.exp(logits) if self.outputs == 'probabilities' else logits
 
   def _wrapped(
@@ -224,10 +224,11 @@ class Model:
     names: tuple[str, ...],
     is_first: bool,
   ) -> Classifier:
-    """Returns the classifier, in the way that its library allows.
+    """Returns the classifier, with as much access to layers and gradients as its library allows.
 
-    Modules of PyTorch, Linen and NNX with their library's order of axes have named layers.
-    Functions that JAX can trace have a gradient but no layers, and all others have neither.
+    Modules of PyTorch that take channels first, and of Linen and NNX that take them last, have
+    named layers and gradients. Other functions that JAX can trace have a gradient but no layers,
+    and all others have neither.
 
     Args:
       call: function of variables and images in [0, 1] that calls the module.

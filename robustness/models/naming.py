@@ -36,7 +36,10 @@ class AxisOrder:
 
 
 def reshaped(stored: Callable[[Shape], Shape]) -> AxisOrder:
-  """Returns the layout of arrays with values in Linen's order and a shape that `stored` returns."""
+  """Returns the layout of arrays with values in Linen's order and another shape.
+
+  `stored` maps the shape in Linen to the shape in the file.
+  """
   return AxisOrder(stored, lambda array, shape: array.reshape(shape))
 
 
@@ -87,7 +90,7 @@ class Stored:
     return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1))
 
   def _part(self, linen_shape: Shape) -> Shape:
-    """Returns the shape in Linen of the slice of the variable that one array holds."""
+    """Returns the shape, in Linen's order, of the part of the variable that each array holds."""
     return (*linen_shape[:-1], linen_shape[-1] // len(self.names))
 
 
@@ -156,7 +159,7 @@ class Scheme:
     return shapes
 
   def needed(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns {name without the prefix: array} of the arrays that variables need."""
+    """Returns {name without `prefix`: array} of a file, without `ignored` and `zeros` names."""
     needed = {name.removeprefix(self.prefix): array for name, array in arrays.items()}
     for pattern in (*self.ignored, *self.zeros):
       for name in [name for name in needed if fnmatch.fnmatchcase(name, pattern)]:

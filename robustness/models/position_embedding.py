@@ -40,7 +40,7 @@ Grid = tuple[int, int]
 
 
 def is_resampled(paths: Iterable[Path]) -> bool:
-  """Whether variables with these paths include any that are resampled for another image size."""
+  """Returns whether any path is of a variable that is resampled for images of another size."""
   return any(path == PATH or path[-1] == WINDOW_BIAS for path in paths)
 
 
@@ -103,10 +103,10 @@ def resample_window(table: np.ndarray, side: int, method: str = BICUBIC) -> np.n
 
 
 def _stretched_weights(old: int, new: int) -> np.ndarray:
-  """Returns the matrix [new, old] that interpolates linearly between stretched old offsets.
+  """Returns the matrix [new, old] that interpolates linearly from `old` to `new` offsets.
 
-  From the centre, the steps between old offsets grow by a constant factor in 1.01..1.5. It is
-  chosen so that the outermost old offset falls on the outermost new one.
+  New offsets are one apart. The steps between old offsets grow from the centre by a constant factor
+  in 1.01..1.5, chosen so that the outermost old offset falls on the outermost new one.
   """
   half, low, high = old // 2, 1.01, 1.5
   while high - low > 1e-6:
@@ -126,7 +126,7 @@ def _keys(distance: np.ndarray, a: float) -> np.ndarray:
 
 
 def _bicubic_weights(old: int, new: int) -> np.ndarray:
-  """Returns the matrix [new, old] of the method 'bicubic', see the top of this file."""
+  """Returns the matrix [new, old] that resamples a line of positions by the method 'bicubic'."""
   scale = old / new
   centres = (np.arange(new) + 0.5) * scale
   distance = np.abs(np.arange(old)[None] + 0.5 - centres[:, None]) / max(scale, 1.0)
@@ -135,7 +135,7 @@ def _bicubic_weights(old: int, new: int) -> np.ndarray:
 
 
 def _pytorch_weights(old: int, new: int, offset: float = 0.0) -> np.ndarray:
-  """Returns the matrix [new, old] of 'bicubic_pytorch', with steps of old ÷ (new + offset)."""
+  """Returns the matrix [new, old] of the method 'bicubic_pytorch'; steps: old ÷ (new + offset)."""
   places = (np.arange(new) + 0.5) * (old / (new + offset)) - 0.5
   taps = np.floor(places)[:, None] + np.arange(-1, 3)[None]
   weights = np.zeros((new, old))

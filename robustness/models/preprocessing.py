@@ -136,7 +136,7 @@ def _read(file: pathlib.Path) -> Facts:
 
 
 def _of_metadata(facts: Facts) -> Facts:
-  """Returns the fields of `Weights` from the values of `Weights.preprocessing`, some may lack."""
+  """Returns fields of `Weights` from `Weights.preprocessing` values, with lists made tuples."""
   return {**facts, 'mean': tuple(facts['mean']), 'std': tuple(facts['std'])}
 
 
@@ -211,7 +211,7 @@ def _of_transformers(facts: Facts) -> Facts:
 
 
 def _pair(size: int | list[int] | dict[str, int]) -> tuple[int, int]:
-  """Returns height and width from a size in transformers: a number, a pair or a dict."""
+  """Returns (height, width) of a size as transformers states it: a number, a pair or a dict."""
   if isinstance(size, dict):
     return size['height'], size['width']
   return (size, size) if isinstance(size, int) else (size[0], size[1])
@@ -226,7 +226,10 @@ def _square(height: int, width: int) -> int:
 
 @contextlib.contextmanager
 def _reading(prefix: str) -> Iterator[None]:
-  """Returns a context that turns errors of reading a record into InputError with a prefix."""
+  """Returns a context that turns errors of reading a record of preprocessing into InputError.
+
+  Messages begin with `prefix`.
+  """
   try:
     yield
   except InputError as error:
@@ -282,7 +285,7 @@ _READERS: Mapping[str, Callable[[Facts], Facts]] = {
 def only_file(folder: pathlib.Path) -> pathlib.Path:
   """Returns the weights file of a folder: `model.safetensors`, or else the only weights file.
 
-  InputError is raised if there is none, or several without that one.
+  InputError is raised if there is no weights file, or several and none is `model.safetensors`.
   """
   suffixes = (SAFETENSORS_SUFFIX, NPZ_SUFFIX, *TORCH_SUFFIXES)
   files = sorted(file for file in folder.iterdir() if file.suffix in suffixes)

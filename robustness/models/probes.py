@@ -355,9 +355,9 @@ def accuracy_and_log_loss(
 
 
 def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> Classifier:
-  """Returns a classifier that records the output of `layer` as its layer 'features'.
+  """Returns a classifier with a layer 'features', the output of `layer` averaged over positions.
 
-  The output is averaged over positions (`pooled`). The logits are zeros for the classes.
+  Its logits are zeros, one for each of `class_names`.
 
   Raises:
     InputError: the network has no such layer (the nearest are listed), or is a callable.
@@ -380,7 +380,7 @@ def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> 
 
 
 def num_features(network: Classifier, layer: str) -> int:
-  """Returns the number F of features [B, F] of a layer, from shapes only."""
+  """Returns F, the number of features [B, F] of a layer, without computing any."""
   extractor = features_of(network, layer, ())
   images = jax.ShapeDtypeStruct((2, *network.input_shape), jnp.float32)
   outputs = jax.eval_shape(lambda v, x: extractor.forward(v, x, ())[1], network.variables, images)
@@ -458,7 +458,10 @@ def _nearest_rows(unit: jax.Array, rows: jax.Array, k: int) -> tuple[jax.Array, 
   def search(
     best: tuple[jax.Array, jax.Array], start: jax.Array
   ) -> tuple[tuple[jax.Array, jax.Array], None]:
-    """Returns the best k of the cosines so far and the cosines of the block at `start`."""
+    """Returns the k largest cosines [B, k] and their rows after the block of rows at `start`.
+
+    `best` are these two arrays for the rows before the block.
+    """
     first = jnp.minimum(start, len(rows) - size)  # the last block overlaps the one before
     places = jnp.broadcast_to((first + jnp.arange(size))[None], (len(unit), size))
     products = unit @ jax.lax.dynamic_slice_in_dim(rows, first, size).T

@@ -40,7 +40,10 @@ _TRANSFORMERS: Names = {
 
 
 def _dinov2_schemes(registers: int) -> tuple[Scheme, ...]:
-  """Returns the names in transformers, in the authors' repository and in timm."""
+  """Returns how transformers, the authors' repository and timm name the arrays of a DINOv2.
+
+  `registers` is the number of register tokens.
+  """
   theirs: Names = {**TIMM, 'embedding/registers': 'register_tokens', 'head/dense': 'linear_head'}
   # With registers timm has added the class token's position to the token.
   placed: Names = {'embedding/position': Stored(('pos_embed',), WITHOUT_FIRST)}
@@ -156,7 +159,10 @@ _BASE: Names = {
 
 
 def _eva_schemes(base: bool) -> tuple[Scheme, ...]:
-  """Returns the names of timm and of the authors; narrow patterns come before wide ones."""
+  """Returns how timm and the authors name the arrays of an EVA-02; `base` is for the base size.
+
+  Of the patterns of a scheme, narrow ones come before wide ones, because the first match counts.
+  """
   dropped = ('rope.*', '*.rope.*', 'mask_token', 'lm_head.*')
   if not base:
     timms, theirs = {**_PACKED, **_EVA_NAMES}, {**_PACKED, **_SMALL, **_EVA_NAMES}

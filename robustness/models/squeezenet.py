@@ -74,7 +74,7 @@ class Stage(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H // 2, W // 2, 8 × squeezed of the last]."""
+    """Maps [B, H, W, C] to [B, H // 2, W // 2, 8 × `squeezed` of the last fire module]."""
     x = max_pool(x, covers_all=True)
     for number in self.numbers:
       x = Fire(SQUEEZED[number - 2], **self.common, name=f'fire{number}')(x)
@@ -122,10 +122,10 @@ class SqueezeNet(Network):
 
 
 def _scheme(version: str) -> Scheme:
-  """Returns the names of the layers in torchvision's weights file.
+  """Returns the names of the layers of a SqueezeNet in torchvision's weights file.
 
-  They number the layers by position in one list, in which poolings and the ReLU of the stem have
-  positions as well.
+  torchvision numbers layers by their position in one list, in which poolings and the ReLU of the
+  stem have positions as well.
   """
   table: Names = {
     'stem/conv': 'features.0',

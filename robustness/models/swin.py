@@ -45,7 +45,8 @@ def offsets(sides: tuple[int, int]) -> np.ndarray:
 def parted(padded: tuple[int, int], window: tuple[int, int], shift: tuple[int, int]) -> np.ndarray:
   """Returns the bias [windows, 1, N, N] that hides patches that only the cyclic shift brought near.
 
-  It is −100 for two patches of a window that come from opposite borders of the image, and else 0.
+  The bias is −100 for two of a window's N patches that come from opposite borders of the image, and
+  else 0.
 
   Args:
     padded: height and width of the features in patches, multiples of the window.
@@ -119,7 +120,7 @@ class Stage(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / 2), ceil(W / 2), 2C], or keeps the shape."""
+    """Maps [B, H, W, C] to [B, ceil(H / 2), ceil(W / 2), 2C]; to [B, H, W, C] without `join`."""
     if self.join:
       count, height, width, channels = x.shape
       x = jnp.pad(x, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)))
@@ -180,7 +181,10 @@ _BLOCK = {
 
 
 def _names(column: int) -> Names:
-  """Returns the names of the arrays in a project, given its column in the tables above."""
+  """Returns {pattern of our name: name in a project's files}.
+
+  `column` is the project's place in the tables `_OUTSIDE` and `_BLOCK`.
+  """
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
   layers = 'encoder.layers' if column == 3 else 'layers'
   for stage in range(4):

@@ -272,5 +272,8 @@ def _check(logits: object, count: int, classes: int) -> None:
 
 
 def _joined(images: np.ndarray, pieces: Sequence[np.ndarray]) -> np.ndarray:
-  """Returns batches concatenated to one array, with the leading axes of images [..., H, W, C]."""
+  """Returns results of batches, `pieces` [B, ...], as one array with the leading axes of `images`.
+
+  `images` are [..., H, W, C].
+  """
   return np.concatenate(pieces).reshape(*np.shape(images)[:-3], *pieces[0].shape[1:])

@@ -151,7 +151,7 @@ class SelfAttention(Layer):
 
 
 class Perceptron(Layer):
-  """Two linear maps, `fc1` to `hidden` channels and `fc2` back; 0 takes four times the width.
+  """Two linear maps: `fc1` to `hidden` channels, 0 for four times the input's, and `fc2` back.
 
   Between them is an activation. If `gated` is True, `fc1` has two outputs a and b with `hidden`
   channels each, and silu(a) · b replaces the activation. If `epsilon` is not 0, layer normalisation
@@ -223,7 +223,10 @@ class PatchEmbedding(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps images [B, H, W, C] to tokens [B, 1 + registers + (H // patch) (W // patch), width]."""
+    """Maps images [B, H, W, C] to tokens [B, N, width].
+
+    N is (H // patch) (W // patch) + registers, and 1 for the class token unless there is none.
+    """
     side = (self.patch, self.patch)
     x = nn.Conv(
       self.width, side, side, 'VALID', use_bias=self.use_bias, dtype=self.dtype, name='patches'
@@ -246,7 +249,7 @@ class PatchEmbedding(Layer):
     return jnp.concatenate([*tokens, x], axis=1)
 
   def _learned(self, name: str, start: Initializer, count: int, x: jax.Array) -> jax.Array:
-    """Returns a learned array of `count` tokens in the type of `x`."""
+    """Returns `count` learned tokens, [1, count, width], in the type of `x`."""
     return self.param(name, start, (1, count, self.width)).astype(x.dtype)
 
 

@@ -179,9 +179,9 @@ _TORCHVISION = Scheme(
 
 
 def _google(num_heads: int) -> Scheme:
-  """Returns the names of arrays in the official `.npz` files.
+  """Returns the names of arrays in the `.npz` files of google-research.
 
-  These hold queries, keys and values as separate arrays, with an axis for the attention heads.
+  The files hold queries, keys and values as separate arrays, with an axis for the attention heads.
   """
   heads_last = reshaped(lambda s: (*s[:-1], num_heads, s[-1] // num_heads))
   heads_first = reshaped(lambda s: (num_heads, s[0] // num_heads, *s[1:]))
@@ -209,7 +209,7 @@ def _google(num_heads: int) -> Scheme:
 
 
 def schemes(num_heads: int) -> tuple[Scheme, ...]:
-  """Returns the names in files of timm, torchvision and google-research (`.npz`)."""
+  """Returns how timm, torchvision and google-research (`.npz`) name a transformer's arrays."""
   return _TIMM, _TORCHVISION, _google(num_heads)
 
 
@@ -218,7 +218,7 @@ _DEIT = Scheme('facebookresearch/deit', {**TIMM, **LAYER_SCALES})
 
 
 def stages(depth: int) -> tuple[str, ...]:
-  """Returns the names of the layers 'stages': the embedding and the last block of each quarter."""
+  """Returns the layers that 'stages' means: the embedding and the last block of each quarter."""
   return ('embedding', *(f'block{quarter * depth // 4 - 1}' for quarter in (1, 2, 3, 4)))
 
 

@@ -243,8 +243,8 @@ def _expected_shapes(
   The head is omitted if `num_classes` is None and the file has no head.
 
   Raises:
-    InputError: the file has another number of classes than `num_classes`, or its number of classes
-      cannot be read from the name of the last layer.
+    InputError: the file has another number of classes than `num_classes`, or `num_classes` is None
+      and the last layer of the network is not called head/dense.
   """
   stored_classes = _stored_classes(scheme, arrays)
   if None not in (stored_classes, num_classes) and stored_classes != num_classes:
@@ -309,7 +309,7 @@ def _resampled_windows(
 def with_head(
   architecture: Architecture, variables: Variables, input_shape: Shape | None = None
 ) -> Variables:
-  """Returns variables with a head for one class, of zeros, if they have no head."""
+  """Returns variables unchanged if they have a head, else with one of zeros for one class."""
   flat = flax.traverse_util.flatten_dict(variables)
   if HEAD_BIAS in flat:
     return variables

@@ -48,9 +48,10 @@ def transformed(kernel: jax.Array) -> jax.Array:
 def convolved(
   inputs: jax.Array, kernel: jax.Array, precision: lax.PrecisionLike, summed: int = 1
 ) -> jax.Array:
-  """Convolves inputs [..., H, W, I] with a `transformed` kernel; returns [..., H, W, O].
+  """Returns inputs [..., H, W, I] convolved with a `transformed` kernel, [..., H, W, O].
 
-  With `summed` = 2, inputs have O channels and outputs I.
+  `summed` is the kernel's axis that is summed over. 1 is that of I; with 2, that of O, inputs are
+  [..., H, W, O] and the result is [..., H, W, I].
   """
   tiles = _tiles(inputs, B.T, 1)
   contracted = ((tiles.ndim - 1,), (summed,)), ((0,), (0,))
@@ -63,10 +64,10 @@ def convolved(
 
 
 def tile_products(inputs: jax.Array, change: jax.Array, precision: lax.PrecisionLike) -> jax.Array:
-  """Returns sums over images and tiles of products of inputs and gradients, [36, S, I, O].
+  """Returns products of inputs and gradients summed over images and tiles, [36, S, I, O].
 
-  Inputs are [S, B, H, W, I], gradients by the outputs [S, B, H, W, O]. `kernel_gradient` takes the
-  sum over S.
+  Each of S shares has B images: inputs are [S, B, H, W, I], and `change`, the gradient by the
+  outputs, is [S, B, H, W, O]. `kernel_gradient` takes the sum over S.
   """
   summed = tuple(range(2, 5))
   axes = (summed, summed), ((0, 1), (0, 1))

@@ -88,7 +88,7 @@ def class_list(name: str) -> tuple[list[str], list[str]]:
 
 
 def prompts(class_names: Sequence[str], templates: Sequence[str] = TEMPLATES) -> list[list[str]]:
-  """Returns the prompts of each class: every template with its name in place of '{}'.
+  """Returns a list of prompts for each class: every template with the class name for '{}'.
 
   Raises:
     InputError: there are no names or templates, one is empty or occurs twice, or a template does

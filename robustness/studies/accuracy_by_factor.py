@@ -342,11 +342,11 @@ class AccuracyByFactor(Study):
     with_all = dataclasses.replace(grouped, values=values, views=views, counted=counted)
     groups, first = list(with_all.groups((name,))), with_all.labels[0]
     by_label = {label: units(with_all, label, groups) for label in with_all.labels}
-    compared = [(label, '', [own_units]) for label, own_units in by_label.items()]
+    compared = [(label, '', [units_of_label]) for label, units_of_label in by_label.items()]
     compared += [(k, first, [by_label[first], by_label[k]]) for k in by_label if k != first]
     rows = []
-    for label, versus, both_units in compared:
-      ratios = relative_errors(both_units, self.confidence)
+    for label, versus, units_of_pair in compared:
+      ratios = relative_errors(units_of_pair, self.confidence)
       for level, estimate in zip(levels, ratios, strict=True):
         rows.append(row(label, versus, ERROR_RATIO, {name: level}, estimate, self.confidence))
     return part(rows)

@@ -38,7 +38,7 @@ output of the network belongs to; −∞ would make the entropy NaN."""
 
 
 class ImageBatch(NamedTuple):
-  """The images of a batch as they are shown.
+  """The images of a batch as the network gets them, after a study's view and before normalisation.
 
   Attributes:
     images: [B, H, W, C] in [0, 1].
@@ -51,7 +51,7 @@ class ImageBatch(NamedTuple):
   keys: jax.Array
 
   def mean(self, values: jax.Array) -> jax.Array:
-    """Returns the mean of values [B] over rows that are no padding."""
+    """Returns the mean of values [B] over the rows with a True `mask`, which are no padding."""
     return jnp.where(self.mask, values, 0).sum() / self.mask.sum()
 
 
@@ -67,7 +67,7 @@ class Adaptation(Part):
     unbiased: whether σ²_t divides by the number of values minus 1.
     batch_size: n, the number of images in a batch. The last batch of a sequence of images has those
       that remain.
-    source_weight: λ; 0 uses only the statistics of the test batch, 1 only the training's.
+    source_weight: λ; 0 uses the statistics of the test batch alone, 1 those of the training alone.
     order: 'random' shows the images of a stream in a random order; 'label_shift' class after class,
       with classes and the images within a class in a random order.
     kinds: classes of layers, of which a network must have one; () for any network.
@@ -89,7 +89,7 @@ class Adaptation(Part):
 
   @property
   def is_continual(self) -> bool:
-    """Whether the state after one view is the initial state of the next."""
+    """Whether the adaptation continues in the next view from its state after the last one."""
     return False
 
   @property

@@ -67,11 +67,11 @@ class Eata(SelectiveTent):
     return {**state, 'fisher': mean, 'batches': batches}
 
   def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
-    """Returns the outputs, and the state after a step if an image is kept."""
+    """Returns the outputs before the step, and the state, unchanged if no image is kept."""
     mean, has_mean = state['mean'], state['mean'].any()
 
     def loss(logits: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-      """Returns the mean of weighted entropies, the number of kept images, and their mean p."""
+      """Returns the loss without its F term, and (number of kept images, their mean p [C])."""
       log_p = log_probabilities(logits)
       p, entropies = jax.lax.stop_gradient(jnp.exp(log_p)), entropy(log_p)
       cosine = p @ mean / jnp.maximum(jnp.linalg.norm(p, axis=-1) * jnp.linalg.norm(mean), 1e-8)

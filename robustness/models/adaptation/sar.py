@@ -52,12 +52,18 @@ class Sar(SelectiveTent):
     return {**super().begin(variables, layers, num_classes), 'average': jnp.inf * jnp.ones(())}
 
   def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
-    """Returns the outputs, and the state after a step and, if necessary, the recovery."""
+    """Returns the outputs before the step, and the state after it.
+
+    Weights and optimizer are the initial ones if the moving average is below `recovery`.
+    """
 
     def gradient(
       weights: PyTree, rows: jax.Array
     ) -> tuple[PyTree, Outputs, tuple[jax.Array, jax.Array]]:
-      """Returns the gradient of reliable rows' mean entropy, with logits, rows and mean."""
+      """Returns the gradient of the mean entropy of the reliable images among `rows`, bool [B].
+
+      It also returns the outputs at `weights`, and (bool [B] of reliable rows, the mean entropy).
+      """
 
       def loss(logits: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         entropies = entropy(log_probabilities(logits))

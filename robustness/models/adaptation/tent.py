@@ -114,7 +114,10 @@ class Tent(Adaptation):
   def bound(
     self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch
   ) -> tuple[Predict, PyTree]:
-    """Returns `Predict` with the batch's mask, and the trained values of the adapted weights."""
+    """Returns the function (adapted weights, images) -> outputs, and {path: trained weight}.
+
+    Batch normalisation takes statistics of the images where the batch's mask is True.
+    """
     flat = traverse_util.flatten_dict(variables)
 
     def predict(weights: PyTree, images: jax.Array) -> Outputs:
@@ -135,7 +138,10 @@ class Tent(Adaptation):
   def gradient(
     self, predict: Predict, weights: PyTree, batch: ImageBatch, loss: Loss
   ) -> tuple[PyTree, Outputs, Any]:
-    """Returns the gradient of a loss by the weights, the outputs, and the loss's further values."""
+    """Returns the gradient of a loss by the weights, the outputs, and the loss's second result.
+
+    `loss` takes the logits of the batch and returns (number, further values).
+    """
 
     def value(weights: PyTree) -> tuple[jax.Array, tuple[Outputs, Any]]:
       answered = predict(weights, batch.images)
