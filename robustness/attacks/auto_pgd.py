@@ -72,7 +72,7 @@ class AutoPGD(Attack):
 
   @property
   def in_turn(self) -> bool:
-    """Whether runs are targeted: only these skip images that have been misclassified."""
+    """Whether runs have target classes; only targeted runs skip images that are misclassified."""
     return self.targets > 0
 
   def __call__(

@@ -120,7 +120,7 @@ def apply(
 
 @dataclasses.dataclass(frozen=True)
 class Operations:
-  """A function that applies one of several operations; only these are compiled.
+  """A function that applies one of several operations; only `names` are compiled.
 
   Attributes:
     names: Members of `NAMES`; an operation is selected by its index.

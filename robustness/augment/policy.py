@@ -192,6 +192,7 @@ def _partners(augmentation: Augmentation, batch: Example, axis_name: str | None)
     groups = full_batch[within]
     order = jnp.argsort(groups, stable=True)
     first, end = (jnp.searchsorted(groups[order], groups, side) for side in ('left', 'right'))
+    # Equal values are at first..end − 1 when sorted; place p is mirrored to first + end − 1 − p.
     indices = order[first + end - 1 - jnp.argsort(order)]
     mirrored = {name: values[indices] for name, values in full_batch.items()}
   else:

@@ -194,6 +194,7 @@ def most_affected(
     row['of'] = int(tally.shown[members].sum())
     if len(views) - (tally.clean is not None) > 1:
       counted = tally.class_shown[number]
+      # Views without images of the class get 2, above every accuracy.
       right = np.where(counted > 0, tally.class_right[number] / np.maximum(counted, 1), 2)
       least = np.flatnonzero(right == right.min())
       row['least accurate in'] = views[least[0]] if len(least) == 1 else f'{len(least)} views alike'

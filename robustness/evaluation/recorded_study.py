@@ -57,7 +57,7 @@ class RecordedStudy(Study):
     return dict(self.recorded)
 
   def is_recorded_as(self, recorded: Facts) -> bool:
-    """Returns whether records with these values of `Study.recording` can belong to the results."""
+    """Returns whether records that state `recorded` (`Study.recording`) can be of the results."""
     return all(self.stated.get(key) == value for key, value in recorded.items())
 
   def of_records(self, identity: Facts, num_views: int) -> RecordedStudy:

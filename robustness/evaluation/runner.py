@@ -255,7 +255,7 @@ class Evaluator:
   def blocks_on_devices(
     self, rows: Rows, layout: Layout, blocks: Sequence[int] | None = None
   ) -> Iterator[BlockOnDevices]:
-    """Yields the blocks of rows with these numbers (None: all), checked and on the devices."""
+    """Yields the row blocks numbered `blocks` (None: all), checked and copied to the devices."""
     if self.classifier:
       check_fit(self.classifier, rows, self.views)
     for batch in self._with_columns(rows).batches(layout.block_rows, blocks, stored=True):

@@ -127,7 +127,7 @@ class Study(Part):
     return key_name(f'{self.section}.{key}')
 
   def require_no_repeats(self, *keys: str) -> None:
-    """Raises InputError if the tuple under one of these keys has a value twice."""
+    """Raises InputError if one of the settings `keys`, each a tuple, has a value twice."""
     for key in keys:
       values = getattr(self, key)
       self.require(len({*values}) == len(values), key, 'distinct')

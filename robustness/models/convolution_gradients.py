@@ -196,9 +196,9 @@ class _Convolution:
 def _chunks(inputs: jax.Array, limit: int) -> tuple[int, int]:
   """Returns the number of shares of the images, and the number of images computed at once in each.
 
-  A share has the images of one device; their number is the largest divisor of the number of images
-  up to the number of devices. The images of a share are computed in chunks of at most `limit`.
-  Their size divides the share, unless all such sizes are at most limit / 2.
+  A share has the images of one device. The number of shares is the largest divisor of the number of
+  images up to the number of devices. A share is computed in chunks of at most `limit` images; the
+  chunk's size divides the share, unless all such sizes are at most limit / 2.
   """
   images = len(inputs)
   shares = max(n for n in range(1, jax.device_count() + 1) if images % n == 0)

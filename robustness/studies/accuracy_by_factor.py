@@ -287,6 +287,7 @@ class AccuracyByFactor(Study):
     strengths, strength_index = np.unique(columns[self.strength], return_inverse=True)
     pictures, first_row, picture = np.unique(bases, return_index=True, return_inverse=True)
     clusters = right.clusters[first_row] if self.clusters and right.clusters is not None else None
+    # Failure points by index: each strength, then 'never wrong', then 'no image of this picture'.
     ladder = np.array([*strengths, 2 * strengths[-1] - strengths[-2], np.nan])
     by_group = pd.DataFrame([*groups], columns=conditions)
     by_strength = by_group.merge(pd.DataFrame({self.strength: strengths[1:]}), how='cross')

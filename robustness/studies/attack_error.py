@@ -434,7 +434,7 @@ class AttackError(AttackStudy):
     return pd.DataFrame([(None, None), *attacked], columns=['attack', 'epsilon'])
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields errors on clean images, under each attack and under the worst of them at each radius.
+    """Yields errors on clean images, under each attack and under the worst attack at each radius.
 
     The size and the frequencies of the changes are added, over the images that an attack changes
     and leaves wrong. PGD and FGSM also change images that were wrong before the attack;

@@ -52,7 +52,7 @@ class BandNoise(BandStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The norm of the noise in words, for the table `which numbers these are`."""
+    """The norm of the noise in words, for the report's table `which numbers these are`."""
     return {'noise': basis.in_words(self.norm, self.clip)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:

@@ -45,7 +45,7 @@ class FilteredAccuracy(BandStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The filters in words, for the table `which numbers these are`."""
+    """The filters in words, for the report's table `which numbers these are`."""
     return {'filtered to': f'{" and ".join(self.kinds)} squares of frequencies, not clipped'}
 
   def figures(self, results: Results) -> Figures:

@@ -132,7 +132,7 @@ class FlipRate(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The sequences in words, for the table `which numbers these are`."""
+    """The sequences in words, for the report's table `which numbers these are`."""
     side = f'{self.constants} pixels' if self.constants else 'the nearest size'
     levels = f'severity {self.lowest:g} to {self.highest:g}'
     return {'sequences': f'{self.frames} frames of {levels}, constants of {side}'}

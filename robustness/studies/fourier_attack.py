@@ -101,7 +101,7 @@ class FourierAttack(BeginsWithMap):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The attack in words, for the table `which numbers these are`."""
+    """The attack in words, for the report's table `which numbers these are`."""
     return {'perturbation': basis.in_words(self.norm, self.clip, self.phase)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:

@@ -134,7 +134,7 @@ class LeastDistance(AttackStudy):
     return dataclasses.replace(MEDIAN, words=words), ACCURACY, OPTIMALITY
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views, those of the attacks; see `Study`."""
+    """Returns the table of views, which have the attacks' names; see `Study`."""
     return ViewTable.of([value_text(ATTACK, label) for label in self.runs])
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
@@ -143,7 +143,7 @@ class LeastDistance(AttackStudy):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The attacks with settings, for the table `which numbers these are`."""
+    """The attacks with settings, for the report's table `which numbers these are`."""
     attacks = [f'{value_text(ATTACK, k)} ({attack.words})' for k, attack in self.runs.items()]
     return {'attacks': f'{", ".join(attacks)} in {self.ball}; true distances may be less'}
 

@@ -278,7 +278,7 @@ class VideoPmK(ScoresPredictions):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The rules of the accuracies in words, for the table `which numbers these are`."""
+    """The rules of the accuracies in words, for the report's table `which numbers these are`."""
     anchor = 'with the anchor' if self.include_anchor else 'neighbors alone'
     return {'neighbors': f'within {self.k} frames, {anchor}; labels of the {self.label_rule}'}
 

@@ -84,11 +84,15 @@ def crop(key: jax.Array, image: jax.Array) -> jax.Array:
 
 
 def votes(logits: jax.Array, count: int) -> jax.Array:
-  """Returns the logits [classes] of the vote of `count` views of an image, [views, classes]."""
+  """Returns the logits [classes] of a vote, from `logits` [views, classes] of an image's views.
+
+  The `count` views of lowest entropy vote; see `Zero`.
+  """
   log_p = log_probabilities(logits)
   order = jnp.argsort(entropy(log_p))
   choice, size = log_p.argmax(-1)[order], logits.shape[-1]
   shares = jax.nn.one_hot(choice[:count], size, dtype=log_p.dtype).mean(0)
+  # The first view after the voting ones that votes for a tied class breaks the tie.
   breaks = (shares == shares.max())[choice] & (jnp.arange(len(choice)) >= count)
   is_tied = (shares == shares.max()).sum() > 1
   bonus = jax.nn.one_hot(choice[breaks.argmax()], size, dtype=log_p.dtype) / count
