@@ -317,6 +317,7 @@ class TfRows:
     assert read is not None and isinstance(store, HostStore)
 
     def image(index: int, stored: bytes | np.ndarray) -> np.ndarray:
+      """Returns the decoded and resized image of an example, uint8 [H, W, C]."""
       assert isinstance(stored, bytes)
       try:
         levels = read(stored)
@@ -332,6 +333,7 @@ class TfRows:
       not_started = itertools.chain.from_iterable(blocks)
 
       def start(count: int) -> None:
+        """Starts the decoding of the next `count` images in threads."""
         for index in itertools.islice(not_started, count):
           stored, label = store.host_element(int(index))
           running.append((pool.submit(image, int(index), stored), label))

@@ -117,6 +117,7 @@ def check_pictures(images: Images, indices: np.ndarray) -> None:
   checked = sorted(decoded if is_streamed else decoded.union(evenly(indices, MAX_HEADERS)))
 
   def damage(index: int) -> str:
+    """Returns why an image, or at least its header, cannot be read; '' if it can be."""
     stored = store.host_element(index)[0]
     assert isinstance(stored, bytes)
     try:

@@ -384,6 +384,7 @@ class SplitsStore(StreamedStore):
       return np.random.default_rng((seed, int(number))).permutation(mixed)
 
     def one_epoch(number: tf.Tensor) -> tf.data.Dataset:
+      """Returns the elements of an epoch: shuffled splits, mixed in the drawn order."""
       runs = [
         run.shuffle(SHUFFLE_BUFFER, seed=first_seed + number, reshuffle_each_iteration=False)
         for run in self._runs(indices)

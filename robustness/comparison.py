@@ -231,18 +231,18 @@ def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
   prefix = '' if task == SINGLE else f'in the task {task}, '
   first = entries[0].finished
   expected_settings, expected_views = _settings_and_names_of_views(first)
-  for other in (entry.finished for entry in entries[1:]):
-    if other.study.name != first.study.name:
+  for finished in (entry.finished for entry in entries[1:]):
+    if finished.study.name != first.study.name:
       raise InputError(
-        f'{prefix}{first.folder} is of the study {first.study.name} and {other.folder} of '
-        f'{other.study.name}: give workdirs of the same study.'
+        f'{prefix}{first.folder} is of the study {first.study.name} and {finished.folder} of '
+        f'{finished.study.name}: give workdirs of the same study.'
       )
-    settings, views = _settings_and_names_of_views(other)
+    settings, views = _settings_and_names_of_views(finished)
     lines = differing_keys(expected_settings, settings)
     if lines or views != expected_views:
-      lines = lines or [f'image_shape: {first.image_shape} → {other.image_shape}']
+      lines = lines or [f'image_shape: {first.image_shape} → {finished.image_shape}']
       raise InputError(
-        f'{prefix}{first.folder} and {other.folder} show their images differently; keys of '
+        f'{prefix}{first.folder} and {finished.folder} show their images differently; keys of '
         f'{KEYS.study} that differ: {"; ".join(lines)}. Run one again with the same.'
       )
 

@@ -179,11 +179,11 @@ def _check_same_images(evaluations: Sequence[Evaluation]) -> None:
   This happens if files were changed before a run was resumed.
   """
   first = evaluations[0].records
-  for other in (evaluation.records for evaluation in evaluations[1:]):
-    if other.identity['data'] == first.identity['data']:
+  for records in (evaluation.records for evaluation in evaluations[1:]):
+    if records.identity['data'] == first.identity['data']:
       columns = ('example_id', IMAGE_DIGEST)
-      recorded, expected = ({k: r.column(k) for k in columns} for r in (other, first))
-      require_same_images(recorded, expected, other.directory)
+      recorded, expected = ({k: r.column(k) for k in columns} for r in (records, first))
+      require_same_images(recorded, expected, records.directory)
 
 
 def _in_order_of_layers(table: pd.DataFrame, layers: Sequence[Sequence[str]]) -> pd.DataFrame:

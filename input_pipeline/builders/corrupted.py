@@ -164,9 +164,9 @@ def parse_name(name: str) -> CorruptedConfig:
       severity=int(severity or 0),
       **PREPARATION.get(base, {}),
     )
-  other = re.fullmatch(r'([^_]+)_(.+)_([^_]+)', name)
-  if other:
-    choice('corruption', other[2], (*NAMES, CLEAN_NAME))
+  parts = re.fullmatch(r'([^_]+)_(.+)_([^_]+)', name)
+  if parts:
+    choice('corruption', parts[2], (*NAMES, CLEAN_NAME))
   raise InputError(
     f'{name!r} is no config of corrupted: <base>_<corruption>_<severity>, for '
     "example 'cifar10_fog_3', with a severity of 1..5; <base>_clean; or "

@@ -205,10 +205,10 @@ def read_labels(
     raise InputError(f'{path} is {labels.dtype} of shape {labels.shape}; expected integers [N].')
   low, high = labels.min(), labels.max()
   if low < 0 or high >= classes or high < 10 < classes:
-    other = f' It looks like CIFAR-{110 - classes}: see {KEYS.data.source}.'
+    hint = f' It looks like CIFAR-{110 - classes}: see {KEYS.data.source}.'
     raise InputError(
       f'{path} has labels {low}..{high}; CIFAR-{classes} has 0..{classes - 1}.'
-      f'{other if 0 <= low <= high < 100 else ""}'
+      f'{hint if 0 <= low <= high < 100 else ""}'
     )
   first = labels[: len(labels) // repeats]
   if len(labels) % repeats or (labels.reshape(repeats, -1) != first).any():

@@ -224,6 +224,7 @@ class SceneParts(Source, abc.ABC):
     }
 
     def read(pair: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.int32]:
+      """Returns background, padded cutout and its number of pixels with alpha ≥ 128."""
       pixels = cutout(int(pair[0]))
       height, width = pixels.shape[:2]
       padded = np.pad(pixels, ((0, largest - height), (0, largest - width), (0, 0)))

@@ -147,9 +147,9 @@ def with_threshold_draw(
   changes = [np.abs(values - value)[single].reshape(classifiers, -1) for values in ends]
   squares = [change**2 for change in changes]
   rho = np.asarray(correlations)[1:, None]
-  for side, other in ((0, 1), (1, 0)):
-    shared = 2 * rho * changes[side][1:] * changes[other][:1]
-    pairs = np.maximum(changes[side][1:] ** 2 + changes[other][:1] ** 2 - shared, 0)
+  for side, opposite in ((0, 1), (1, 0)):
+    shared = 2 * rho * changes[side][1:] * changes[opposite][:1]
+    pairs = np.maximum(changes[side][1:] ** 2 + changes[opposite][:1] ** 2 - shared, 0)
     squares[side] = np.concatenate([squares[side].ravel(), pairs.ravel()])
   low = value - np.sqrt((value - estimates.low) ** 2 + squares[0])
   high = value + np.sqrt((estimates.high - value) ** 2 + squares[1])

@@ -160,6 +160,7 @@ class _Bounded:
     self.lower = function.lower
 
   def __call__(self, *arguments: PyTree) -> PyTree:
+    """Starts a call, and waits for the oldest while too many are unfinished."""
     outputs = self._function(*arguments)
     self._outstanding.append(jax.tree.leaves(outputs))
     while len(self._outstanding) > MAX_OUTSTANDING:

@@ -71,6 +71,7 @@ class PmapParallel(MeshParallel):
     """
 
     def single(x: jax.Array) -> jax.Array:
+      """Returns one array without the device axis from an array with a copy per device."""
       shape, shards = x.shape[1:], x.addressable_shards
       if self.share[1] == 1:
         return shards[0].data[0]

@@ -160,6 +160,7 @@ def visible(
   """
 
   def bordered(positions: jax.Array, length: jax.Array) -> jax.Array:
+    """Moves positions up to `REACH` pixels outside [0, length) to the border; others stay."""
     is_near = (positions >= -REACH) & (positions < length + REACH)
     return jnp.where(is_near, jnp.clip(positions, 0, length - 1), positions)
 
@@ -194,6 +195,7 @@ def paste_rotated(
   lines = min(lines, side)
 
   def add_band(number: ArrayLike, scene: jax.Array) -> jax.Array:
+    """Returns the scene with band `number`, `lines` lines high, composed."""
     first = jnp.minimum(number * lines, side - lines)
     row, column = (jnp.arange(lines) + first + 0.5)[:, None], (jnp.arange(side) + 0.5)[None, :]
     v, h = (m[0] * row + m[1] * column + m[2] for m in placement.matrix)
@@ -252,6 +254,7 @@ def _sample(
   """
 
   def weights(d: jax.Array) -> jax.Array:
+    """Returns bicubic weights (a = −1) of 4 neighbours, d in [0, 1) after the second, [4, ...]."""
     square, cube = d * d, d * d * d
     middle = 1 - 2 * square + cube, d + square - cube
     return jnp.stack([-d + 2 * square - cube, *middle, cube - square])
@@ -267,6 +270,7 @@ def _sample(
 
   # An iteration adds one row of neighbours; the unrolled loop is six times slower.
   def add_row(row: jax.Array, total: list[jax.Array]) -> list[jax.Array]:
+    """Adds the 4 weighted neighbours in one of 4 rows to the sums of the 4 channels."""
     start = first + row * width
     words = [pixels.at[start + i].get(mode='promise_in_bounds') for i in range(4)]
     return [

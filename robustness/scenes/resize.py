@@ -110,6 +110,7 @@ def _resize_down(
   window, block = math.ceil((TILE + 2) * max(max_reduction, 1)) + 2, min(BLOCK, width)
 
   def add_tile(number: jax.Array, output: jax.Array) -> jax.Array:
+    """Returns the output with `TILE` resized rows, of tile `number`, at the needed columns."""
     pixels = jax.lax.dynamic_slice(padded, (number * TILE,), (TILE,))
     lowest = jnp.where(_inside(pixels, resized), pixels, resized).min()
     # The window starts at ⌊(lowest + ½) size / resized − max(size / resized, 1)⌋, in integers: the
@@ -119,6 +120,7 @@ def _resize_down(
     weights = triangle_weights(pixels, first + jnp.arange(window), size, resized)
 
     def add_block(block_number: jax.Array, output: jax.Array) -> jax.Array:
+      """Returns the output with these rows at `block` columns, transposed."""
       line = jnp.minimum(lines[0] + block_number * block, width - block)
       start, shape = (index, first, line * channels), (1, window, block * channels)
       source = jax.lax.dynamic_slice(flat, start, shape)[0]

@@ -74,6 +74,7 @@ def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side:
   levels = [parameters(design)[name] for name in LEVEL]
 
   def of_pair(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
+    """Returns the share of one object on the canvas at every level, [L]."""
     size, pixels = pair
     return jax.vmap(
       lambda area, angle, x, y: place(size, area, angle, x, y, side, pixels).fraction
@@ -110,6 +111,7 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
     size, pixels, background = row['foreground_size'], row.get('cutout_pixels'), row['image']
 
     def composed(min_area: float) -> jax.Array:
+      """Returns the scene by a program for all areas of at least `min_area`."""
       bound = most_scale(cutouts.shape[1:3], min_area, side) if is_sequential else math.inf
       scene = (cutouts, index, size, pixels, background, factors)
       return composition.paste_cutout(*scene, turning, bound)[0]

@@ -21,8 +21,8 @@ FIRST = ('stem', 'patches', 'embedding', 'pre_norm')
 
 def _block(path: tuple[Any, ...]) -> tuple[int, int] | None:
   """Returns (2, 3) for a path with 'stage2' and 'block3', 0 for a missing one, None for neither."""
-  found = dict(re.findall(r'\b(stage|block)(\d+)\b', '/'.join(path)))
-  return (int(found.get('stage', 0)), int(found.get('block', 0))) if found else None
+  numbers = dict(re.findall(r'\b(stage|block)(\d+)\b', '/'.join(path)))
+  return (int(numbers.get('stage', 0)), int(numbers.get('block', 0))) if numbers else None
 
 
 def is_in_block(params: PyTree) -> PyTree:
@@ -42,6 +42,7 @@ def layers(params: PyTree) -> PyTree:
   closing = ('top', 'norm') if any('attention' in path for path in blocks) else ('top',)
 
   def layer(path: tuple[Any, ...], _: Any) -> int:
+    """Returns the number of the layer that has the parameter at a path."""
     block = blocks[path]
     if block:
       return 1 + order.index(block)

@@ -146,12 +146,14 @@ def _resident(training: Training, parallel: Parallel, arrays: ArrayRows) -> Feed
   order, size = training.order, training.settings.batch_size
 
   def gather(rows: Columns, positions: jax.Array, sampler_columns: Columns) -> Columns:
+    """Returns the rows at `positions`, with the columns that the sampler adds."""
     selected = {name: rows[name].at[positions].get(mode='promise_in_bounds') for name in rows}
     return {**selected, **sampler_columns}
 
   compiled_gather = parallel.compile(gather, (REPLICATED, BATCH, BATCH), BATCH)
 
   def batch(step: int) -> Columns:
+    """Returns this process's share of the batch of a step, on the devices."""
     span = share_of_batch(step, size)
     positions = order.positions(*span).astype(np.int32)
     return compiled_gather(rows, *parallel.put_batch((positions, order.columns(*span))))

@@ -113,6 +113,7 @@ class TrainStep:
     """
 
     def add(carry: PyTree, micro: Batch) -> tuple[PyTree, None]:
+      """Adds the gradient, mean weight and metrics of a micro-batch to their sums."""
       sums, batch_stats, objective = carry
       means, batch_stats, objective = self._micro_batch(state, batch_stats, objective, micro, seed)
       return (jax.tree.map(jnp.add, sums, means), batch_stats, objective), None
@@ -154,6 +155,7 @@ class TrainStep:
       factors = depth.drop_factors(state.params, settings.drop_path, keys, settings.drop_path_rises)
 
     def weighted_loss(params: PyTree) -> tuple[jax.Array, PyTree]:
+      """Returns the mean of weights · losses, and the other outputs of the micro-batch."""
       images = batch['image']
       outputs, new_stats = self._with_auxiliary(params, batch_stats, images, is_updated, factors)
       losses, weights, new_objective, metrics = minimise(outputs, batch, objective, self.total)
