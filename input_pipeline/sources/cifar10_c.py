@@ -213,7 +213,8 @@ def read_labels(
   first = labels[: len(labels) // repeats]
   if len(labels) % repeats or (labels.reshape(repeats, -1) != first).any():
     raise InputError(
-      f'{path} has {len(labels)} labels that are not equal {repeats} times over, once a severity.'
+      f'{path} has {len(labels)} labels that are not the same {repeats} times over, '
+      'once a severity.'
     )
   return first.astype(np.int32)
 
