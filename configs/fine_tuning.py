@@ -82,7 +82,7 @@ def swin(config: ConfigDict) -> float:
 def deit3(config: ConfigDict) -> float:
   """Sets the recipe of DeiT III; returns the learning rate of a batch of 512 images."""
   config.classifier.augment.policy += ('mixup_or_cutmix',)
-  config.training.update(epochs=20.0, weight_decay=0.1, warmup_epochs=5.0, drop_path_rises=False)
+  config.training.update(epochs=20.0, weight_decay=0.1, warmup_epochs=5.0)
   return 1e-5
 
 

@@ -173,7 +173,7 @@ class SceneParts(Source, abc.ABC):
   """Base class of sources of cutouts and backgrounds.
 
   Attributes:
-    canvas: side of the scenes, pixels; 0 takes the side in the study's settings, else `CANVAS`.
+    canvas: side of the scenes, pixels; 0 takes the side in the study's settings, else 512.
   """
 
   resized_on_device = True

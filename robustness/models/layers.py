@@ -80,6 +80,11 @@ class Network(Layer):
   can_drop_paths: ClassVar[bool] = False
   num_classes: int = 1000
 
+  @property
+  def drop_path_rises(self) -> bool:
+    """Whether stochastic depth drops later blocks more often, instead of all equally often."""
+    return True
+
 
 batch_norm = functools.partial(nn.BatchNorm, momentum=MOMENTUM, epsilon=EPSILON)
 """Batch normalisation over all axes except channels.

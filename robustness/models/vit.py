@@ -93,6 +93,11 @@ class VisionTransformer(Network):
   gate_norm: bool = False
   pool: Literal['token', 'token_and_mean', 'mean', 'attention'] = 'token'
 
+  @property
+  def drop_path_rises(self) -> bool:
+    """Whether later blocks are dropped more often: not in DeiT III and DINOv2, as released."""
+    return not self.layer_scale
+
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Returns logits [B, num_classes] of normalised images [B, H, W, C].

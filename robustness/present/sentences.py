@@ -69,7 +69,8 @@ def sentences(results: Results) -> list[str]:
 def findings(results: Results) -> list[Finding]:
   """Returns the findings, sentences about results, on the headline quantities.
 
-  If no quantity is a headline, they are about all quantities.
+  If no quantity is a headline, they are about all quantities. Findings on estimates that say little
+  according to their notes come last.
   """
   selected, findings = choices(results), list[Finding]()
   levels = [choice for choice in selected if choice.extremes is None]
@@ -82,7 +83,7 @@ def findings(results: Results) -> list[Finding]:
       text = _joined(head, clauses, 1 if has_differences else MAX_CLAUSES_IN_LINE)
       text = f'{text} Intervals are {choice.coverage}.'
       findings.append(Finding(text, choice.rows, choice.facets))
-  return findings
+  return sorted(findings, key=lambda x: x.rows['note'].str.contains(SAYS_LITTLE).all())
 
 
 def _levels(levels: Sequence[Choice], quantity: Quantity) -> Iterator[Finding]:

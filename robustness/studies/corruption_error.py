@@ -236,8 +236,8 @@ class CorruptionError(StoredOrMade):
   def _to_set(self, image_shape: ImageShape) -> str:
     """Returns advice for a run of one classifier, whose mCE relative to itself is always 1.
 
-    The advice names the published baselines that fit image size and corruptions, or if there are
-    none, asks for a second classifier.
+    The advice names the published baselines that fit image size, corruptions and severities, or if
+    there are none, asks for a second classifier.
     """
     side = min(table_for(*image_shape[:2]).side, 224)
     fitting = [
@@ -245,7 +245,7 @@ class CorruptionError(StoredOrMade):
       for name, errors in BASELINES.items()
       if (errors.side, 3) == (side, image_shape[2]) and {*errors.corrupted} <= {*self.names}
     ]
-    if not fitting:
+    if not fitting or set(self.severities) != set(SEVERITIES):
       return 'for mCE give two classifiers'
     return f'for mCE set {self.key("baseline")} to {" or ".join(fitting)}'
 

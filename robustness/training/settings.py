@@ -50,8 +50,6 @@ class TrainingSettings:
       has the factor 1. See `robustness.training.depth` for the layers.
     drop_path: probability with which the last residual block drops a sample's branch in training
       (stochastic depth). 0 drops none.
-    drop_path_rises: whether that probability rises linearly from 0 in the first block, instead of
-      being the same in all blocks.
     head_scale: factor of the drawn weights of the last layer before the first step.
     ema_decay: decay of the exponential moving average of the weights, which replaces the raw
       weights in evaluations and at the end; 0 computes no average.
@@ -123,7 +121,6 @@ class TrainingSettings:
   )
   layer_decay: float = setting(1.0, 'in (0, 1]', lambda x: 0 < x <= 1)
   drop_path: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
-  drop_path_rises: bool = True
   head_scale: float = setting(1.0, '0 or more', lambda x: 0 <= x < math.inf)
   ema_decay: float = setting(0.0, 'in [0, 1); 0 averages nothing', lambda x: 0 <= x < 1)
   lookahead: int = setting(0, '0 (no slow weights) or more', lambda x: x >= 0)

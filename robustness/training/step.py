@@ -18,7 +18,7 @@ from robustness.core import random_keys
 from robustness.core.errors import KEYS, InputError, SettingError
 from robustness.core.pixels import with_scaled_image
 from robustness.core.typing import PyTree, Variables
-from robustness.models.layers import DROP_PATH, FEATURES, sown_features
+from robustness.models.layers import DROP_PATH, FEATURES, Network, sown_features
 from robustness.objectives import State
 from robustness.parallel import Parallel
 from robustness.training import depth, optimizer
@@ -152,7 +152,9 @@ class TrainStep:
     is_updated = not settings.freeze_statistics
     if settings.drop_path:
       keys = _image_keys(batch, seed, DROP_PATH, state.step)
-      factors = depth.drop_factors(state.params, settings.drop_path, keys, settings.drop_path_rises)
+      assert isinstance(self.training.model, Network)  # as `Training` has checked
+      rises = self.training.model.drop_path_rises
+      factors = depth.drop_factors(state.params, settings.drop_path, keys, rises)
 
     def weighted_loss(params: PyTree) -> tuple[jax.Array, PyTree]:
       """Returns the mean of weights · losses, and the other outputs of the micro-batch."""
