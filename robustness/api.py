@@ -43,6 +43,7 @@ from robustness.core.registry import Part
 from robustness.core.rows import ArrayRows, Rows, as_float32
 from robustness.core.settings import check_name, choice, parse
 from robustness.core.typing import PyTree
+from robustness.corruptions.catalog import as_images, check_integers
 from robustness.environments.class_groups import from_settings, with_groups
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study
@@ -458,16 +459,19 @@ def attack(
     **settings: of the attack, such as `steps`.
 
   Raises:
-    InputError: an unknown attack or setting, or a model without gradient.
+    InputError: an unknown attack or setting, or a model without gradient; images or labels that
+      are not traced are out of range.
   """
-  logits = model
+  logits, images = model, as_images(images, (4,), 'attacks')
   if isinstance(model, Classifier | Model | str) or Model(model).library != 'function':
     bound = as_classifier('', model, np.asarray(images), ())
     logits = lambda batch: bound.apply(bound.variables, batch, ())[0]  # noqa: E731
   values = {'norm': norm, 'epsilon': epsilon, **settings}
   part = parse(ATTACKS.find(name, 'name'), values, 'attack')
+  classes = range(jax.eval_shape(logits, images).shape[1])
+  check_integers('labels', labels, (len(images),), classes)
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(len(images)))
-  return part(keys, logits, images, labels)
+  return part(keys, logits, images, jnp.asarray(labels))
 
 
 def apply_policy(

@@ -327,6 +327,8 @@ def test_adversarial_images_stay_in_the_ball_and_may_be_traced():
     linear(images).argmax(1) == labels
   ).mean()
   refused('attack.step', robustness.attack, key, linear, images, labels, 'pgd', 0.1, step=3)
+  refused('[0, 1]', robustness.attack, key, linear, images * 255, labels, 'pgd', 0.1)
+  refused('labels', robustness.attack, key, linear, images, labels + 1000, 'pgd', 0.1)
   model = robustness.classifier(linear, mean=[0.5])
   by_model = robustness.attack(key, model, images, labels, 'pgd', 0.1, steps=3)
   assert jnp.abs(by_model - images).max() <= 0.1 + 1e-6

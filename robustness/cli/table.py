@@ -23,6 +23,7 @@ from robustness.core.settings import choice, differing_keys
 from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
+from robustness.evaluation import recorded_study
 from robustness.present import side_by_side, tables
 from robustness.results import Results
 
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
   presented = tuple(filter(None, options.show.split(',')))
   if presented and (quantities or rows or columns):
     raise InputError('--show names all columns: leave out --quantity, --rows and --columns.')
-  tasks = read(options.workdirs)
+  tasks = read(options.workdirs, options.study)
   table, best = side_by_side.arranged(
     tasks, quantities, rows, columns, options.intervals, presented
   )
@@ -52,13 +53,14 @@ def main(arguments: Sequence[str]) -> int:
   return 0
 
 
-def read(workdirs: Sequence[str]) -> dict[str, Results]:
+def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
   """Returns {task: results of all finished workdirs}; a single study has the key `SINGLE`.
 
-  `workdirs` are PATH or LABEL=PATH. Classifiers of all workdirs get distinct labels; runs of
-  several seeds contribute their means. Notes are printed about workdirs with other images or
-  settings than the first, and about values that their records do not reproduce. Ratios to the first
-  classifier of a run are left out if runs differ in this classifier.
+  `workdirs` are PATH or LABEL=PATH, and `study_file` is the user's FILE.py:NAME for the study NAME.
+  Classifiers of all workdirs get distinct labels; runs of several seeds contribute their means.
+  Notes are printed about workdirs with other images or settings than the first, and about values
+  that their records do not reproduce. Ratios to the first classifier of a run are left out if runs
+  differ in this classifier.
 
   Raises:
     InputError: a workdir has no results, or its records lead to other results; or workdirs
@@ -67,7 +69,7 @@ def read(workdirs: Sequence[str]) -> dict[str, Results]:
   results_by_run = {}
   for name, path in comparison.named_workdirs(workdirs).items():
     results_by_run[name] = Results.read(path)
-    for reason in [*verification.unverifiable(path).values()][:1]:
+    for reason in [*verification.unverifiable(path, study_file).values()][:1]:
       print(f'note: {name}: {reason}', file=sys.stderr)
   labels = comparison.distinct_labels(
     {name: set(results.labels) for name, results in results_by_run.items()},
@@ -174,4 +176,5 @@ def _parser() -> argparse.ArgumentParser:
   add('--rows', default='', metavar='NAME,NAME', help='what rows are of (classifier)')
   add('--columns', default='', metavar='NAME,NAME', help='what columns are of (quantity)')
   add('--intervals', action='store_true', help='write the interval behind each value')
+  recorded_study.add_flag(parser)
   return parser

@@ -23,13 +23,15 @@ import numpy as np
 from jax.typing import ArrayLike
 from matplotlib.figure import Figure
 
-from robustness.core.errors import SettingError
+from robustness.core.errors import InputError, SettingError
 from robustness.core.settings import choice
 from robustness.evaluation.views import Arrays, Views
 from robustness.present import images
 
 PHASES = {'reference': np.pi / 4, 'cosine': 0.0}
 """Phase φ in radians by its name."""
+ROUNDING = 1e-6
+"""How far arguments of `perturb` may lie outside of their range."""
 CLEAN = 0
 """Index of the clean view; the frequencies follow."""
 
@@ -133,9 +135,24 @@ def perturb(
     norm: v, the ℓ2 norm of the change of a channel, or one for each image [B].
     phase: 'reference' or another of `PHASES`.
     clip: Whether the result is clipped to [0, 1], unlike the paper.
+
+  Raises:
+    InputError: images have another shape or are integers; or a value that is not traced is out of
+      range: images, frequencies or the norm.
   """
+  images = jnp.asarray(images)
+  shape = images.shape
+  if len(shape) not in (3, 4) or shape[-1] not in (1, 3) or images.dtype.kind != 'f':
+    raise InputError(
+      f'images are {images.dtype} of shape {shape}: give floats in [0, 1], [H, W, C] or '
+      '[B, H, W, C], with 1 or 3 channels last.'
+    )
+  halves = np.array(shape[-3:-1]) // 2
+  _require_within('image values', images, 0, 1)
+  _require_within('frequencies (fy, fx)', frequencies, -halves, halves)
+  _require_within('norm', norm, 0, np.finfo(np.float32).max)
   frequency = jnp.asarray(frequencies, jnp.int32)
-  if jnp.ndim(images) == 3:
+  if len(shape) == 3:
     return add_wave(key, images, frequency[0], frequency[1], norm, phase, clip)
   count = len(images)
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(count))
@@ -145,6 +162,15 @@ def perturb(
     return add_wave(key, image, pair[0], pair[1], v, phase, clip)
 
   return jax.vmap(perturbed)(keys, images, *per_image)
+
+
+def _require_within(name: str, values: ArrayLike, low: ArrayLike, high: ArrayLike) -> None:
+  """Raises InputError for values outside [low, high] by more than rounding; traced ones pass."""
+  if isinstance(values, jax.core.Tracer):
+    return
+  concrete = np.asarray(values)
+  if not ((concrete >= low - ROUNDING) & (concrete <= high + ROUNDING)).all():
+    raise InputError(f'{name} are {concrete.min():g} to {concrete.max():g}: give {low} to {high}.')
 
 
 def add_wave(

@@ -165,9 +165,13 @@ def pm_k(
     confidence: Confidence level of the interval, in (0, 1).
 
   Raises:
-    InputError: the arrays differ in length, or a set has no anchor or more than one.
+    InputError: the arrays differ in length, `correct` is not True or False everywhere, or a set has
+      no anchor or more than one.
   """
-  right, sets, distance = np.asarray(correct, bool), np.asarray(anchor_id), np.asarray(offset)
+  right, sets, distance = np.asarray(correct), np.asarray(anchor_id), np.asarray(offset)
+  if not np.isin(right, (0, 1)).all():
+    raise InputError('correct has values other than True and False: give predictions == labels.')
+  right = right.astype(bool)
   if not right.shape == sets.shape == distance.shape or right.ndim != 1 or not len(right):
     raise InputError(
       f'correct, anchor_id and offset have shapes {right.shape}, {sets.shape} and '

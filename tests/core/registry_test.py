@@ -1,6 +1,7 @@
 """Parts by name and in files of the user's: found, parsed, described, and refused in one line."""
 
 import re
+import sys
 
 import pytest
 
@@ -118,3 +119,10 @@ def test_files_that_exit_and_files_named_by_data_are_refused(tmp_path):
   with registry.files_refused():
     refused('files of results are not run', registry.load, f'{tmp_path}/own.py:X', WHERE)
   assert registry.load(f'{tmp_path}/own.py:X', WHERE).value == 1
+
+
+def test_a_file_may_import_modules_beside_it(tmp_path, monkeypatch):
+  monkeypatch.setattr('sys.path', [*sys.path])
+  (tmp_path / 'constants_beside.py').write_text('SIDE = 7\n')
+  (tmp_path / 'importing.py').write_text('from constants_beside import SIDE\n')
+  assert registry.load(f'{tmp_path}/importing.py:SIDE', WHERE).value == 7

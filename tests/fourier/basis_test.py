@@ -190,3 +190,17 @@ def test_images_are_perturbed_alone_or_in_batches_with_one_frequency_or_one_each
   np.testing.assert_allclose(jax.jit(fourier.perturb)(key, images, pairs, 1.5), batch, atol=1e-6)
   over = jax.vmap(lambda pair: fourier.perturb(key, images, pair, 1.5))(pairs)
   np.testing.assert_allclose(over[:, 0][0], batch[0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+  ('images', 'frequency', 'norm', 'word'),
+  [
+    (np.zeros((8, 8, 3), np.uint8), (1, 2), 1.0, 'uint8'),
+    (np.zeros((3, 8, 8), np.float32), (1, 2), 1.0, '3, 8, 8'),
+    (np.full((8, 8, 3), 200.0), (1, 2), 1.0, 'image values'),
+    (np.zeros((8, 8, 3)), (5, 0), 1.0, 'frequencies'),
+    (np.zeros((8, 8, 3)), (1, 2), -1.0, 'norm'),
+  ],
+)
+def test_images_and_waves_that_mean_something_else_are_refused(images, frequency, norm, word):
+  refused(word, fourier.perturb, jax.random.key(0), images, frequency, norm)
