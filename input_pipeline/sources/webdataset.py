@@ -168,7 +168,7 @@ def _samples(
           key, fields = f'{folder}{slash}{stem}', {}
           if key in shard_of_key:
             raise InputError(
-              f'{shard}: sample {key!r} is in {shard_of_key[key]} too: give each once.'
+              f'{shard}: the sample {key!r} is in {shard_of_key[key]} already; each counts once.'
             )
           shard_of_key[key] = shard
         if field.lower() in fields:

@@ -115,13 +115,14 @@ class CorruptionViews(Study):
       truncated, stored as JPEG of quality 85 from 64 pixels, then resized for the network.
     quantize: '' leaves floats; 'floor' makes 8-bit images like the released sets, 'round' like
       TFDS.
-    constants: Table of constants: 32, 64, 224 or 299; 0 selects the nearest to the image size.
+    constants: Image size, 32, 64, 224 or 299, from which the constants of severities are taken; 0
+      takes the nearest to the size of the images.
     photographs: '' makes procedural frost; a folder with the released photographs of frost, or the
       installed package 'imagecorruptions', makes the released frost. For LAION-C, a folder of
       pictures for mosaics and stickers; '' takes procedural ones.
-    bandwidth: Bandwidth of the high pass that defines high frequencies, on the shorter side; 0
-      scales the paper's 27 of 32 pixels.
-    options: Variants of corruptions.
+    bandwidth: Bandwidth of the high pass that defines high frequencies, in frequencies along the
+      shorter side; 0 takes 27/32 of this side, as Yin et al. do.
+    options: Variants of single corruptions, see `CorruptionOptions`.
   """
 
   stream = STREAM

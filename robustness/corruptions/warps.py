@@ -53,7 +53,11 @@ def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
 
 
 def _signs(key: jax.Array, side: int) -> Draws:
-  """Returns a random sign, 1 or −1, for each cell of a grid, {'sign': [cells, cells]}."""
+  """Returns a random sign, 1 or −1, for each cell of a grid over an image of side `side`.
+
+  The grid has 3 × 3 cells, or 5 × 5 in images of at least `LARGE` pixels: {'sign': [3, 3]} or
+  {'sign': [5, 5]}.
+  """
   cells = 3 if side < LARGE else 5
   return {'sign': 2.0 * jax.random.bernoulli(key, 0.5, (cells, cells)) - 1}
 

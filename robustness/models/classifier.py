@@ -337,8 +337,9 @@ class Classifier:
   def select_outputs(self, requested: Sequence[str]) -> tuple[str, ...]:
     """Returns the names of the layers that a study records; for errors see `select_layers`.
 
-    'unprojected_logits' are the logits of the weights' classes if predictions are projected onto a
-    coarser label space, and 'logits' otherwise. A callable has logits only.
+    The name 'unprojected_logits' means the logits of the weights' classes, before predictions are
+    projected onto a coarser label space. It is replaced by 'logits' in a classifier that projects
+    nothing. A callable has 'logits' only.
     """
     valid = self.layers or (LOGITS,)
     names = [LOGITS if w == UNPROJECTED and w not in valid else w for w in requested]

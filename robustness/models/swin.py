@@ -180,18 +180,22 @@ _BLOCK = {
 }
 
 
+_PROJECTS = ('timm', 'microsoft/Swin-Transformer', 'torchvision', 'transformers')
+
+
 def _names(column: int) -> Names:
   """Returns {pattern of our name: name in a project's files}.
 
   `column` is the project's place in the tables `_OUTSIDE` and `_BLOCK`.
   """
+  project = _PROJECTS[column]
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
-  layers = 'encoder.layers' if column == 3 else 'layers'
+  layers = 'encoder.layers' if project == 'transformers' else 'layers'
   for stage in range(4):
-    # timm joins at a stage's beginning, the others at the end of the one before
-    join = f'{layers}.{stage - (column > 0)}.downsample'
+    # timm joins patches at the beginning of a stage, others at the end of the one before.
+    join = f'{layers}.{stage if project == "timm" else stage - 1}.downsample'
     blocks = f'{layers}.{stage}.blocks'
-    if column == 2:
+    if project == 'torchvision':
       join, blocks = f'features.{2 * stage}', f'features.{2 * stage + 1}'
     ours = f'stage{stage + 1}'
     table |= {f'{ours}/join': f'{join}.reduction', f'{ours}/join_norm': f'{join}.norm'}
@@ -202,7 +206,6 @@ def _names(column: int) -> Names:
   return table
 
 
-_PROJECTS = ('timm', 'microsoft/Swin-Transformer', 'torchvision', 'transformers')
 _SCHEMES = tuple(
   Scheme(
     project,

@@ -120,7 +120,8 @@ def _level_clauses(
 ) -> Iterator[str]:
   """Yields a clause per classifier: its value, then its difference from the first classifier.
 
-  `differences` are rows by classifier.
+  Examples are 'net 71 % (65 to 77), better than base by 3 (1 to 5)', and 'net is better than base
+  by 3 (1 to 5)' without a value. `differences` are rows of the table by classifier.
   """
   values = {row.classifier: f' {_estimate(quantity, row)}' for row in _rows(rows)}
   for label in dict.fromkeys([*values, *differences]):

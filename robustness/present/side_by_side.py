@@ -151,14 +151,15 @@ def _choices(
   Args:
     task: name of the task.
     results: its results.
-    quantities: names of quantities; () selects the headlines. 'accuracy' is the accuracy on clean
-      images if that was measured, and is left out if it is no headline.
+    quantities: names of quantities; () selects the headlines. The name 'accuracy' selects the
+      accuracy on clean images. If that was not measured, it selects the quantity `accuracy`, but
+      only if this is a headline.
     facets: facets of the rows; () selects overall values, or extremes if there are none.
   """
   declared = {quantity.name: quantity for quantity in results.quantities}
   selected = [declared[name] for name in quantities if name in declared]
   if facets:
-    any_value: dict[str, Any] = dict.fromkeys(facets, ...)
+    any_value: dict[str, Any] = dict.fromkeys(facets, ...)  # ... selects all values of a facet
     headline_quantities = [quantity for quantity in results.quantities if quantity.headline]
     return [
       Choice(quantity, select(results.table, quantity.name, '', **any_value), task=task)

@@ -172,8 +172,8 @@ def _review_change(name: str, words: str, signs: Sequence[int], size: float = 1)
   Args:
     name: name of the quantity.
     words: the quantity in words.
-    signs: four factors. The quantity is the sum of factor × mean over anchor accuracy and pm-k
-      before the review, then anchor accuracy and pm-k after it.
+    signs: factors (s_1, s_2, s_3, s_4). The quantity is s_1·a + s_2·p + s_3·a' + s_4·p', where a is
+      the accuracy on anchors and p is pm-k before the review, and a' and p' are those after it.
     size: largest absolute value of the change.
   """
   declare = functools.partial(Quantity, name, words, low=-size, high=size, statistic=np.asarray)

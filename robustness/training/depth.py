@@ -80,7 +80,7 @@ def drop_factors(params: PyTree, rate: float, keys: jax.Array, rises: bool = Tru
     Huang et al. (2016), Deep Networks with Stochastic Depth, section 3; Liu et al. (2022) multiply
     in training, where Huang et al. do so in evaluations.
   """
-  params = without_second({'params': params})['params']
+  params = without_second({'params': params})['params']  # without norms of auxiliary images
   parts = [path[: index + 1] for path in flatten_dict(params) for index in range(len(path))]
   blocks = sorted(
     {part for part in parts if part[-1].startswith('block')}, key=lambda path: _block(path) or ()
