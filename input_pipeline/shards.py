@@ -104,12 +104,14 @@ class Shards(Source, abc.ABC):
 
 
 def _check_one_set(files: list[Path], root: Path, split: str, key: str) -> None:
-  """Raises InputError if shards are in several folders, which may be configs with the same images.
+  """Raises InputError if shards are in several folders, except folders of splits and of versions.
+
+  Several folders may be several configs of one data set, which hold the same images.
 
   Args:
     files: the shards.
     root: folder of the data.
-    split: the split; a folder may have its name. Names of splits and numbers are ignored.
+    split: the split that is read. Folders that are called like a split or a number are ignored.
     key: the setting with the path, for the message.
   """
   folders = set()

@@ -197,6 +197,8 @@ def glass_blur(
 ) -> jax.Array:
   """Moves pixels at random by up to delta pixels, between two Gaussian smoothings of sigma pixels.
 
+  `strength` has delta, sigma and the number of passes over the pixels, `iterations`. `moves` is a
+  function of the number of a pass and delta that returns how far each pixel moves in it.
   With 'copy', as in the released generator, a pixel takes its partner's value, which stays there;
   with 'swap' they exchange values.
   """

@@ -163,15 +163,15 @@ class Separation:
     below = np.cumsum(ood_share, 1)
     area = (id_share * (below - ood_share / 2)).sum(1)
     if self.positives == 'ood':
-      caught, missed = below, np.cumsum(id_share, 1)  # flagged from the lowest score on
+      caught, false_alarms = below, np.cumsum(id_share, 1)  # flagged from the lowest score on
     else:
-      caught, missed = (np.cumsum(x[:, ::-1], 1) for x in (id_share, ood_share))
+      caught, false_alarms = (np.cumsum(x[:, ::-1], 1) for x in (id_share, ood_share))
     gain = np.diff(caught, axis=1, prepend=0)
-    flagged = caught + self._negatives_per_positive * missed
+    flagged = caught + self._negatives_per_positive * false_alarms
     precision = np.divide(caught, flagged, out=np.ones_like(caught), where=flagged > 0)
     first = (caught >= RECALL - 1e-9).argmax(1)
-    missed = np.take_along_axis(missed, first[:, None], 1)[:, 0]
-    values = area, (gain * precision).sum(1), missed
+    at_recall = np.take_along_axis(false_alarms, first[:, None], 1)[:, 0]
+    values = area, (gain * precision).sum(1), at_recall
     return np.asarray(np.clip(values, 0, 1).T)  # sums of weights round
 
 

@@ -154,7 +154,8 @@ def _choices(
     quantities: names of quantities; () selects the headlines. The name 'accuracy' selects the
       accuracy on clean images. If that was not measured, it selects the quantity `accuracy`, but
       only if this is a headline.
-    facets: facets of the rows; () selects overall values, or extremes if there are none.
+    facets: facets of the rows; () selects overall values, or extremes if there are none. With
+      facets, 'accuracy' is a quantity like others.
   """
   declared = {quantity.name: quantity for quantity in results.quantities}
   selected = [declared[name] for name in quantities if name in declared]
@@ -169,8 +170,9 @@ def _choices(
     return headlines({task: results})
   if ACCURACY.name in quantities:
     clean = _measured(results, CLEAN_ACCURACIES)[:1]
-    not_repeated = [q for q in selected if q.name != ACCURACY.name or (q.headline and not clean)]
-    selected = [*clean, *not_repeated]
+    is_replaced = bool(clean)
+    selected = [q for q in selected if q.name != ACCURACY.name or (q.headline and not is_replaced)]
+    selected = [*clean, *selected]
   choices: list[Choice] = []
   for quantity in selected:
     choices += headlines_of_quantity(results.table, quantity, results.quantities, task)

@@ -137,6 +137,7 @@ class CorruptionSpectrum(StoredOrMade):
     `clean_spectrum` [H, W] of the images.
     """
     records, (height, width) = evaluations[0].records, image_shape[:2]
+    # Of stored images: the study of the parts that are stored, and records with a row per image.
     study, recorded = self.joined(evaluations, image_shape)
     by_image = recorded.evaluations[0].records
     scale = 1.0 if self.normalisation == 'orthonormal' else float(height * width) ** 0.5

@@ -78,6 +78,10 @@ over.
 class Systematic(Study):
   """A study of robustness to environments that only some classes were trained in.
 
+  ρ is the robustness that carries over: the gain in accuracy on unseen pairs of class and
+  environment, relative to that on pairs seen in training. Classes are divided into as many groups
+  as there are environments.
+
   Attributes:
     source: 'generated' makes the `environments` from the images; 'stored' uses images that are
       stored in environments; their names then replace the setting `environments`.

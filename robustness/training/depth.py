@@ -46,8 +46,10 @@ def layers(params: PyTree) -> PyTree:
     block = blocks[path]
     if block:
       return 1 + order.index(block)
-    name = path[path[0] == AUXILIARY]
-    return 0 if name in FIRST else len(order) + (name not in closing)
+    name = path[1] if path[0] == AUXILIARY else path[0]
+    if name in FIRST:
+      return 0
+    return len(order) if name in closing else len(order) + 1  # the last block's, or the head's
 
   return path_aware_map(layer, params)
 
