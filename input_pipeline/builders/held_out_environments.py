@@ -100,6 +100,7 @@ class HeldOutConfig(BaseConfig):
     super().__post_init__()
     transforms.check_names('environments', self.environments)
     transforms.check_levels('config', self.severities, self.angles)
+    # The names of the paper's configs, such as 'cifar10_rotation', imply their environments.
     usual = INSTANCES.get(self.name.rpartition('_')[2], self.environments)
     valid = f'{usual} in a config called {self.name!r}'
     require(self.environments == usual, 'environments', self.environments, valid)

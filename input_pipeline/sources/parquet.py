@@ -171,7 +171,10 @@ class ParquetStore(StreamedStore):
 
   @functools.cached_property
   def _group(self) -> Callable[[int], list[bytes]]:
-    """The function `read_group`, which keeps the latest row groups."""
+    """The function from the number of a row group to its encoded images, `read_group`.
+
+    It keeps the images of the last `WINDOW` row groups in memory.
+    """
     return functools.lru_cache(maxsize=WINDOW)(self.read_group)
 
   def _encoded(self, index: int) -> bytes:

@@ -48,8 +48,8 @@ def set_differences(description: Facts, num_images: int, enough: int = 0) -> lis
   Args:
     description: description of the rows.
     num_images: number of images.
-    enough: another number of images that is no difference, because numbers on so many random
-      images of the set are published too; 0 for none.
+    enough: besides the size of the whole set, a number of images that counts as no difference,
+      because values on so many random images of the set are published too; 0 for none.
   """
   name = str(description.get('name', '')).partition(':')[0].partition('/')[0]
   if name not in WHOLE:

@@ -342,7 +342,10 @@ class SelectedRows(RecordsReader):
     self.layout = Layout(len(rows), num_views, max(1, len(rows)), chunk_views)
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns the selected rows in a chunk of views, without the fields that are sums over rows."""
+    """Returns all selected rows, the only block, in a chunk of views.
+
+    Fields that are sums over rows are left out, because rows are missing.
+    """
     shards = [self._records.read(b, chunk) for b in range(self._records.layout.num_blocks)]
     arrays = {}
     for name in shards[0].arrays:

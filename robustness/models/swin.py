@@ -120,7 +120,10 @@ class Stage(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / 2), ceil(W / 2), 2C]; to [B, H, W, C] without `join`."""
+    """Returns the output of the last block, [B, H, W, C].
+
+    With `join`, squares of 2 × 2 patches are first joined to one: [B, ⌈H / 2⌉, ⌈W / 2⌉, 2C].
+    """
     if self.join:
       count, height, width, channels = x.shape
       x = jnp.pad(x, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)))

@@ -95,7 +95,10 @@ def published(results: Results) -> pd.DataFrame:
     return row(label, versus, declared[name], places, printed, np.nan)
 
   def rows() -> Iterator[Any]:
-    """Yields rows with each classifier's published values and differences from the first."""
+    """Yields rows of the table of results, with published values.
+
+    They are the errors of each classifier, and their differences from those of the first one.
+    """
     for label in results.labels:
       for severity, accuracy in enumerate(TABLE_1.get(label, ()), 1):
         if table is TABLE_3 and 'fog_noise' in results.labels:

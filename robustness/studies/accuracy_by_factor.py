@@ -186,7 +186,11 @@ class AccuracyByFactor(Study):
     return Findings(estimates=estimates)
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of views, with images of one cluster as one unit of resampling."""
+    """Returns the table of the single view, see `Study.by_row`.
+
+    Images with the same value in the column `clusters` are one unit, which is drawn as a whole in
+    intervals.
+    """
     table = super().by_row(records, image_shape)
     if not self.clusters:
       return table

@@ -417,7 +417,10 @@ class AttackError(AttackStudy):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The quantities; with one attack, the error under the worst attack has its name."""
+    """The quantities of the study: errors, and measures of the changes that attacks make.
+
+    The words of `attack_error` name the attack if there is one, else "the worst attack".
+    """
     first, *later = self.runs
     attack = f'{self.ball} {value_text(ATTACK, first)}'
     if later:

@@ -274,7 +274,10 @@ class SiScore(Study):
     )
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns `gallery` [rows, levels, 160, 160, 3]: three pairs at up to six levels."""
+    """Returns the pictures `gallery`, [pairs, levels, 160, 160, 3].
+
+    They show the first three pairs of object and background, at up to six values of the factor.
+    """
     if self.stored:
       return {}
     views = self.views(rows.image_shape)

@@ -288,8 +288,9 @@ def detection_pm_k(
   videos = np.arange(len(frames)) if sets.videos is None else sets.videos
 
   def statistic(weights: np.ndarray) -> np.ndarray:
-    # integers, so that recalls meet their thresholds exactly
-    counts = np.rint(len(units.weight) * weights)[:, videos]
+    """Returns the three scores, [B, 3], at weights [B, V] of the videos, with the sum 1."""
+    # integers, how often a set is drawn, so that recalls meet their thresholds exactly
+    counts = np.rint(weights.shape[1] * weights)[:, videos]
     anchor = class_mean(average_precisions(on_anchors, points, counts))
     worst = class_mean(average_precisions(on_worst, points, counts))
     return np.stack([anchor, worst, anchor - worst], -1)
