@@ -671,7 +671,8 @@ def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
     )
   if rows.class_names and len(rows.class_names) > classifier.num_classes:
     raise InputError(
-      f'{classifier.name} has {classifier.num_classes} classes, the data {len(rows.class_names)}.'
+      f'the data have {len(rows.class_names)} classes, {classifier.name} has '
+      f'{classifier.num_classes}.'
     )
 
 

@@ -25,7 +25,7 @@ from robustness.present.notation import (
   preposition,
   sentence,
 )
-from robustness.results import NO_SPREAD, Results
+from robustness.results import Results
 
 MAX_CLAUSES_IN_LINE = 2
 """Most clauses in one line of a sentence; with more clauses, each has a line."""
@@ -229,14 +229,11 @@ def _rows(table: pd.DataFrame) -> list[pd.Series]:
 
 
 def _extreme_of(choice: Choice, rows: pd.DataFrame) -> pd.Series | None:
-  """Returns the row with a classifier's extreme, the first of a tie.
-
-  It is None if the row has no interval for another reason than that all seeds are equal.
-  """
+  """Returns the row with a classifier's extreme, the first of a tie; None if it has no interval."""
   if choice.extremes is None:
     return None
   row = choice.extremes[choice.extremes.index.isin(rows.index)].iloc[0]
-  return row if row.low == row.low or row.note == NO_SPREAD else None
+  return row if row.low == row.low else None
 
 
 def _reversed(row: pd.Series) -> pd.Series:

@@ -71,7 +71,7 @@ def test_a_bar_of_progress_moves_on_its_line(monkeypatch):
 
 @cases(
   'command, words',
-  ('list', 'Tar files of samples'),
+  ('list', 'Tar files'),
   pytest.param('doctor', ' x cpu', marks=pytest.mark.slow),
   pytest.param('attack_error --dry_run', ' x ', marks=pytest.mark.slow),
 )
