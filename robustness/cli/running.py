@@ -28,6 +28,7 @@ from robustness.core import compilation_cache, disk, environment_variables, plai
 from robustness.core.errors import InputError, causes, exits_refused
 from robustness.core.paths import expanded
 from robustness.core.precision import in_32_bits
+from robustness.core.progress import phase
 from robustness.core.rows import Rows
 from robustness.core.settings import Section
 from robustness.evaluation.study import IMAGES, Study
@@ -264,7 +265,9 @@ def show_plan(config: Section) -> None:
     raise InputError('--dry_run: a run that scores predictions shows no images; just run it.')
   experiment = experiments.from_config(config)
   seeds = experiment.execution.seeds
-  lines = text.lines(Table(('work', 'amount', 'images'), [*planned_work(experiment)]))
+  with phase('images and checks of the config'):
+    planned = [*planned_work(experiment)]
+  lines = text.lines(Table(('work', 'amount', 'images'), planned))
   for line in ('', *settings_by_section(recorded(config)), '', *lines, ''):
     logging.info('%s', line)
   logging.info('%snothing was written', f'for each of {len(seeds)} seeds; ' if seeds else '')
