@@ -38,12 +38,12 @@ from robustness.cli import compare as comparing
 from robustness.config.experiment import Execution, Experiment
 from robustness.core import progress as progress_bars
 from robustness.core import user_data
+from robustness.core.arguments import as_images, check_integers
 from robustness.core.errors import KEYS, InputError, naming
 from robustness.core.registry import Part
 from robustness.core.rows import ArrayRows, Rows, as_float32
 from robustness.core.settings import check_name, choice, parse
 from robustness.core.typing import PyTree
-from robustness.corruptions.catalog import as_images, check_integers
 from robustness.environments.class_groups import from_settings, with_groups
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study

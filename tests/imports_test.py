@@ -31,7 +31,10 @@ FROM_ROBUSTNESS = {'robustness', *(f'robustness.{package}' for package in PLAIN)
 }
 PURE_JAX = (
   *('robustness.corruptions', 'robustness.scenes', 'robustness.environments'),
-  *(f'robustness.core.{name}' for name in ('random_images', 'random_keys', 'sequential')),
+  *(
+    f'robustness.core.{name}'
+    for name in ('arguments', 'random_images', 'random_keys', 'sequential')
+  ),
 )  # for builders of data sets
 ABOVE_THE_LAUNCH = ('robustness.cli', 'robustness.api', 'robustness.maite')
 EVENTS = 'robustness.training.writers'

@@ -140,7 +140,7 @@ class Attack(Part):
   def __post_init__(self) -> None:
     super().__post_init__()
     balls.check(f'{self.section}.{self.name}', self.norm, self.epsilon, norms=self.norms)
-    unused = self.in_turn and self.loss != 'cross_entropy'
+    unused = self.has_fixed_loss and self.loss != 'cross_entropy'
     self.require(not unused, 'loss', "'cross_entropy', for this attack has a loss of its own")
 
   @abc.abstractmethod
@@ -176,9 +176,14 @@ class Attack(Part):
   def in_turn(self) -> bool:
     """Whether the attack runs on tiles of the batch and skips images that have been misclassified.
 
-    Such an attack has a built-in loss and ignores `loss`. See `robustness.attacks.in_turn`.
+    See `robustness.attacks.in_turn`.
     """
     return False
+
+  @property
+  def has_fixed_loss(self) -> bool:
+    """Whether the attack has a built-in loss and ignores `loss`, as attacks `in_turn` do."""
+    return self.in_turn
 
   @property
   def stages(self) -> tuple[str, ...]:

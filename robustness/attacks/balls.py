@@ -16,6 +16,7 @@ from robustness.core.settings import choice, require
 
 ORDERS = {'linf': math.inf, 'l2': 2.0, 'l1': 1.0}  # p of the norm ℓp
 NORMS = tuple(ORDERS)
+DUALS = {'linf': 'l1', 'l2': 'l2', 'l1': 'linf'}  # the dual of each norm
 MIN_LENGTH = 1e-12  # lengths in divisors are at least this
 EXPONENT = np.uint32(0x7F800000)  # the exponent bits of a float32
 

@@ -110,7 +110,7 @@ class FAB(Attack):
     )  # [classes, B, H, W, C]
     differences = scores - jnp.take_along_axis(scores, labels[:, None], 1)
     flat = normals.reshape(*normals.shape[:2], -1)
-    dual = jnp.linalg.norm(flat, {'linf': 1, 'l2': 2, 'l1': jnp.inf}[self.norm], axis=-1)
+    dual = jnp.linalg.norm(flat, balls.ORDERS[balls.DUALS[self.norm]], axis=-1)
     distances = jnp.abs(differences) / (1e-12 + dual.T)
     is_label = jax.nn.one_hot(labels, count, dtype=bool)
     classes = jnp.where(is_label, jnp.inf, distances).argmin(1)

@@ -31,11 +31,7 @@ class FMN(NearestAttack):
 
   norms = balls.NORMS
   first_radius = float('inf')
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    is_unused = self.loss == 'cross_entropy'
-    self.require(is_unused, 'loss', "'cross_entropy', for this attack has a loss of its own")
+  has_fixed_loss = True
 
   def losses(self, scores: Array, labels: Array) -> Array:
     """Returns the margins [B], which are above 0 for wrong images."""

@@ -14,9 +14,6 @@ from robustness.attacks.balls import by_row
 from robustness.core.registry import setting
 from robustness.corruptions.names import NOISE
 
-DUALS = {'linf': 'l1', 'l2': 'l2', 'l1': 'linf'}
-"""The dual of each norm."""
-
 
 @dataclasses.dataclass(frozen=True)
 class NearestAttack(Attack):
@@ -96,7 +93,7 @@ class NearestAttack(Attack):
       nearest = jnp.where(by_row(is_nearer), x, nearest)
       distance = jnp.where(is_nearer, length, distance)
       share = (1 + jnp.cos(jnp.pi * number / self.steps)) / 2
-      boundary = length + jnp.abs(losses) / balls.length(gradient, DUALS[self.norm])
+      boundary = length + jnp.abs(losses) / balls.length(gradient, balls.DUALS[self.norm])
       radius = self.radius_after(radius, is_wrong, distance, boundary, share)
       radius = jnp.minimum(radius, farthest)
       size = self.step_size * (0.01 + 0.99 * share)

@@ -15,8 +15,8 @@ from jax.typing import ArrayLike
 
 from robustness.augment import levels as pillow
 from robustness.augment.levels import TABULATED, blend, grey
+from robustness.core.arguments import as_images
 from robustness.core.settings import choice, require
-from robustness.corruptions.catalog import as_images
 from robustness.corruptions.names import BLUR, HAZE
 
 WARPS = ('ShearX', 'ShearY', 'TranslateX', 'TranslateY', 'Rotate')

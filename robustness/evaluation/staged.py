@@ -51,9 +51,9 @@ class StagedEvaluator(Evaluator):
       positions = np.zeros(len(ids), np.int32)
       for index in sorted(np.unique(ids, return_index=True)[1]):
         view = ids[index], {name: values[index] for name, values in parameters.items()}
-        if self._steps(view):
+        if steps := self._stages.steps(view[1], self._network.num_classes):
           positions[ids == ids[index]] = len(states)
-          states.append(self._after_steps(variables, batch, view, initial))
+          states.append(self._after_steps(variables, batch, view, steps, initial))
       columns = {
         f'{STAGED}/{number}/{name}': values
         for number, view_state in enumerate(states or [initial])
@@ -63,14 +63,17 @@ class StagedEvaluator(Evaluator):
       outputs.append(self.run(variables, {**batch, **columns}, chunk))
     return outputs, state
 
-  def _steps(self, view: HostView) -> Sequence[tuple[str, Hashable, int]]:
-    """Returns the steps of a view, see `Stages.steps`."""
-    return self._stages.steps(view[1], self._network.num_classes)
-
-  def _after_steps(self, variables: PyTree, batch: Arrays, view: HostView, state: Arrays) -> Arrays:
-    """Returns the state of a batch after the steps of a view, from the state before them."""
+  def _after_steps(
+    self,
+    variables: PyTree,
+    batch: Arrays,
+    view: HostView,
+    steps: Sequence[tuple[str, Hashable, int]],
+    state: Arrays,
+  ) -> Arrays:
+    """Returns the state of a batch after the steps of a view (`Stages.steps`), from that before."""
     on_devices, num_right = self.parallel.replicate(view), self._num_right(state)
-    for name, program, run in self._steps(view):
+    for name, program, run in steps:
       if not num_right:
         break
       with part_of_step(f'{name}, {num_right} images still right'):

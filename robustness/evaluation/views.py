@@ -5,6 +5,7 @@ computes from it, on the device, the image that the classifier predicts.
 """
 
 import dataclasses
+import zlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self
 
@@ -133,6 +134,11 @@ class Views:
 
 ONLY = 'identity'
 """Name of the parameter of the view in `identity`."""
+
+
+def id_of(words: str) -> int:
+  """Returns an id in [0, 2³¹ − 2] for a view that these words describe, the same in all runs."""
+  return zlib.crc32(words.encode()) % (2**31 - 1)
 
 
 def key_of(root: jax.Array, row: Arrays, view_id: jax.Array, view: Arrays) -> jax.Array:

@@ -23,6 +23,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from matplotlib.figure import Figure
 
+from robustness.core.arguments import as_images
 from robustness.core.errors import InputError, SettingError
 from robustness.core.settings import choice
 from robustness.evaluation.views import Arrays, Views
@@ -140,19 +141,12 @@ def perturb(
     InputError: images have another shape or are integers; or a value that is not traced is out of
       range: images, frequencies or the norm.
   """
-  images = jnp.asarray(images)
-  shape = images.shape
-  if len(shape) not in (3, 4) or shape[-1] not in (1, 3) or images.dtype.kind != 'f':
-    raise InputError(
-      f'images are {images.dtype} of shape {shape}: give floats in [0, 1], [H, W, C] or '
-      '[B, H, W, C], with 1 or 3 channels last.'
-    )
-  halves = np.array(shape[-3:-1]) // 2
-  _require_within('image values', images, 0, 1)
+  images = as_images(images, taker='waves', rounding=ROUNDING)
+  halves = np.array(images.shape[-3:-1]) // 2
   _require_within('frequencies (fy, fx)', frequencies, -halves, halves)
   _require_within('norm', norm, 0, np.finfo(np.float32).max)
   frequency = jnp.asarray(frequencies, jnp.int32)
-  if len(shape) == 3:
+  if images.ndim == 3:
     return add_wave(key, images, frequency[0], frequency[1], norm, phase, clip)
   count = len(images)
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(count))

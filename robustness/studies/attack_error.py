@@ -7,7 +7,6 @@ Each image is shown clean and as changed by every attack at every radius ε (Yin
 import abc
 import dataclasses
 import functools
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
@@ -34,7 +33,7 @@ from robustness.evaluation.measurements import summarise
 from robustness.evaluation.outcomes import Evaluation, Recorded
 from robustness.evaluation.records import RecordsReader, Shard
 from robustness.evaluation.study import Figures, ImageShape, Recipes, Study, require_single_labels
-from robustness.evaluation.views import Arrays, Stages, Views, ViewTable, staged
+from robustness.evaluation.views import Arrays, Stages, Views, ViewTable, id_of, staged
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
 from robustness.present import charts, style
@@ -238,7 +237,7 @@ class AttackError(AttackStudy):
     for reference in study['attacks']:
       name, attack = _label_and_class(reference)
       section = {f.name: moved[f.name] for f in dataclasses.fields(attack) if f.name in moved}
-      ascends_all_losses = settings.parse(attack, section, cls.section).in_turn
+      ascends_all_losses = settings.parse(attack, section, cls.section).has_fixed_loss
       losses = (Attack.loss,) if ascends_all_losses else all_losses
       for loss in losses:
         label = name if len(losses) == 1 else f'{name}_{loss}'
@@ -277,7 +276,7 @@ class AttackError(AttackStudy):
     for epsilon in self.radii:
       for index, (label, attack) in enumerate(runs.items()):
         words = f'{label} {attack.loss} {self.norm} {epsilon:.6g}'
-        ids.append(zlib.crc32(words.encode()) % (2**31 - 1) + 1)
+        ids.append(id_of(words) + 1)
         indices.append(index)
         radii.append(epsilon)
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))

@@ -7,7 +7,6 @@ over all ε (Pintor et al. 2021; Cinà et al. 2025, AttackBench).
 
 import dataclasses
 import functools
-import zlib
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -26,7 +25,7 @@ from robustness.estimates.quantity import AMOUNT, Quantity, declare_accuracy
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.records import Shard
 from robustness.evaluation.study import ImageShape
-from robustness.evaluation.views import Arrays, Views, ViewTable
+from robustness.evaluation.views import Arrays, Views, ViewTable, id_of
 from robustness.present.notation import value_text
 from robustness.studies.attack_error import AttackStudy
 
@@ -150,7 +149,7 @@ class LeastDistance(AttackStudy):
   def views(self, image_shape: ImageShape) -> Views:
     """Returns a view for each attack, which shows the nearest misclassified image that it finds."""
     attacks = [attack for attack in self.runs.values() if isinstance(attack, NearestAttack)]
-    ids = [zlib.crc32(f'{label} {self.norm}'.encode()) % (2**31 - 1) for label in self.runs]
+    ids = [id_of(f'{label} {self.norm}') for label in self.runs]
 
     def show(
       keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits

@@ -197,7 +197,7 @@ def test_images_are_perturbed_alone_or_in_batches_with_one_frequency_or_one_each
   [
     (np.zeros((8, 8, 3), np.uint8), (1, 2), 1.0, 'uint8'),
     (np.zeros((3, 8, 8), np.float32), (1, 2), 1.0, '3, 8, 8'),
-    (np.full((8, 8, 3), 200.0), (1, 2), 1.0, 'image values'),
+    (np.full((8, 8, 3), 200.0), (1, 2), 1.0, 'values from 200 to 200'),
     (np.zeros((8, 8, 3)), (5, 0), 1.0, 'frequencies'),
     (np.zeros((8, 8, 3)), (1, 2), -1.0, 'norm'),
   ],

@@ -1,0 +1,122 @@
+"""The arguments of functions that users call: arrays, images and random keys, checked.
+
+Of traced arrays only shape and type are checked, so that the functions can be jitted.
+"""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from robustness.core import random_keys
+from robustness.core.errors import InputError
+
+ROUNDING = 1e-3
+"""Values beyond [0, 1] by at most this number, a quarter of an 8-bit level, are clipped."""
+
+
+def as_array(name: str, value: object) -> jax.Array | np.ndarray:
+  """Returns a value as an array: anything that NumPy reads, also a PyTorch tensor on the CPU.
+
+  Raises:
+    InputError: NumPy cannot read the value; the message has its `name` and the reason.
+  """
+  if isinstance(value, jax.Array):
+    return value
+  try:
+    return np.asarray(value)
+  except (TypeError, ValueError, RuntimeError) as error:
+    raise InputError(
+      f'{name} is a {type(value).__name__} that NumPy cannot read ({error}). Of a PyTorch tensor, '
+      'pass tensor.detach().cpu().'
+    ) from error
+
+
+def as_key(key: object) -> jax.Array:
+  """Returns a random key, or the key of a seed; raises InputError for anything else."""
+  if isinstance(key, jax.Array):
+    is_typed_key = jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ()
+    if is_typed_key or (key.ndim == 1 and key.dtype == jnp.uint32):
+      return key
+    raise InputError(
+      f'key has the shape {key.shape} and is {key.dtype}; it must be one key, as jax.random.key(0) '
+      'gives it, or a seed.'
+    )
+  if isinstance(key, (int, np.integer)) and not isinstance(key, bool) and 0 <= key < 2**32:
+    return random_keys.from_seed(int(key))
+  raise InputError(
+    f'key is {key!r}; it must be a random key, as jax.random.key(0) gives it, or a seed in '
+    '0..4294967295.'
+  )
+
+
+def as_images(
+  images: object,
+  ranks: tuple[int, ...] = (3, 4),
+  taker: str = 'corruptions',
+  rounding: float = ROUNDING,
+) -> jax.Array:
+  """Returns images as float32 clipped to [0, 1].
+
+  Args:
+    images: floating, [H, W, C] or [B, H, W, C]; of traced images only shape and type are checked.
+    ranks: allowed numbers of dimensions, of 3 and 4.
+    taker: name of the caller in messages.
+    rounding: how far values outside [0, 1] may lie, which are clipped.
+
+  Raises:
+    InputError: Shape or type is wrong, or a value is outside [0, 1] by more than `rounding`.
+  """
+  array = as_array('images', images)
+  shape = tuple(array.shape)
+  forms = ' or '.join({3: '[H, W, C]', 4: '[B, H, W, C]'}[rank] for rank in ranks)
+  if len(shape) not in ranks or shape[-1] not in (1, 3):
+    hint = ''
+    if len(shape) in ranks and shape[-3] in (1, 3):
+      hint = ' Move the channels last: np.moveaxis(images, -3, -1).'
+    elif len(shape) == 4:
+      hint = ' Take jax.vmap or corrupt_each for a batch.'
+    form = f'{taker} take {forms} with 1 or 3 channels last'
+    raise InputError(f'images have the shape {shape}; {form}.{hint}')
+  if 0 in shape:
+    raise InputError(f'images have the shape {shape}: there is nothing to change.')
+  if not jnp.issubdtype(array.dtype, jnp.floating):
+    fix = 'Divide 8-bit images by 255.'
+    raise InputError(f'images are {array.dtype}; {taker} take floats in [0, 1]. {fix}')
+  array = jnp.asarray(array)
+  minimum, maximum = array.min(), array.max()
+  # checked after `min`, because inside a traced branch results from constant arrays are traced too
+  if isinstance(minimum, jax.core.Tracer):
+    return array.astype(jnp.float32)
+  low, high = float(minimum), float(maximum)
+  if not (low >= -rounding and high <= 1 + rounding):
+    raise InputError(
+      f'images have values from {low:.9g} to {high:.9g}; {taker} take values in '
+      '[0, 1]. Normalise afterwards; divide 8-bit values by 255.'
+    )
+  return jnp.clip(array.astype(jnp.float32), 0, 1)
+
+
+def check_integers(name: str, value: object, batch: tuple[int, ...], valid: Sequence[int]) -> None:
+  """Raises InputError unless a value is a valid integer, or one for each image.
+
+  Args:
+    name: name of the value in messages.
+    value: an integer, or an array of integers; of a traced one only shape and type are checked.
+    batch: (B,) for a batch of images, () for one image.
+    valid: consecutive valid integers.
+  """
+  values, valid_range = as_array(name, value), f'{valid[0]}..{valid[-1]}'
+  if not jnp.issubdtype(values.dtype, jnp.integer):
+    raise InputError(f'{name} is {value!r}; it must be an integer in {valid_range}.')
+  if values.shape not in ((), batch):
+    raise InputError(
+      f'{name} has the shape {values.shape}; it must be one integer, or one for '
+      f'each image: {batch}.'
+    )
+  if isinstance(values, jax.core.Tracer):
+    return
+  invalid = np.setdiff1d(np.asarray(values), valid)
+  if invalid.size:
+    raise InputError(f'{name} is {invalid[0]}; it must be an integer in {valid_range}.')
