@@ -122,8 +122,9 @@ class Systematic(Study):
     if self.source == GENERATED:
       transforms.check_names('config.study.environments', self.environments)
     transforms.check_levels(self.section, self.severities, self.angles)
-    right = f'of {transforms.RIGHT_ANGLES}: others would measure the interpolation of pixels too'
-    self.require({*self.angles} <= {*transforms.RIGHT_ANGLES}, 'angles', right)
+    are_right_angles = {*self.angles} <= {*transforms.RIGHT_ANGLES}
+    valid = f'of {transforms.RIGHT_ANGLES}: others would measure the interpolation of pixels too'
+    self.require(are_right_angles, 'angles', valid)
     near_duplicates.check(self.near_duplicates)
     valid = f'False where {KEYS.study.baseline} is empty'
     self.require(bool(self.baseline) or not self.baseline_by_cell, 'baseline_by_cell', valid)
@@ -143,9 +144,10 @@ class Systematic(Study):
         f'or {KEYS.data.random_class_groups}={len(self.environments)}.'
       )
     names = self._names(rows.description)
-    if len(groups) - 1 != len(names):
+    num_groups = len(groups) - 1  # without the group of classes that are left over
+    if num_groups != len(names):
       raise InputError(
-        f'there are {len(groups) - 1} class groups for {len(names)} environments '
+        f'there are {num_groups} class groups for {len(names)} environments '
         f'({", ".join(names)}): set {KEYS.data.random_class_groups}={len(names)}, or one group for '
         f'each in {KEYS.data.class_groups}.'
       )
@@ -176,13 +178,13 @@ class Systematic(Study):
     """
     if 'class_groups' not in classifier or not _is_trained_on(classifier, self, self._names(data)):
       return
-    groups = {name: title for title, names in data['class_groups'].items() for name in names}
+    group_of = {name: title for title, names in data['class_groups'].items() for name in names}
     for title, names in classifier['class_groups'].items():
       for name in names:
-        if groups.get(name, title) != title:
+        if group_of.get(name, title) != title:
           raise InputError(
             f'{label} is trained with the class {name!r} in the class group {title!r}, and scored '
-            f'with it in {groups[name]!r}: give the rows that are trained on and those that are '
+            f'with it in {group_of[name]!r}: give the rows that are trained on and those that are '
             f'evaluated the same {KEYS.data.class_groups}, or the same random_class_groups, '
             'classes_per_group and class_group_seed of the same classes.'
           )
@@ -193,25 +195,26 @@ class Systematic(Study):
     The preview is empty if no classifier is trained on the environments.
     """
     names = self._names(rows.description)
-    trained = [name for name, recipe in recipes.items() if _is_trained_on(recipe, self, names)]
+    trained = [label for label, recipe in recipes.items() if _is_trained_on(recipe, self, names)]
     if not trained:
       return Preview()
-    environments, titles, is_seen = self._cells_seen(rows.description)
+    environments, groups, is_seen = self._cells_seen(rows.description)
     words = np.where(is_seen, 'seen', 'held out').tolist()
-    lines = [[title, *line] for title, line in zip(titles, words, strict=True)]
+    lines = [[group, *line] for group, line in zip(groups, words, strict=True)]
     table = Table(('class group', *environments), lines)
-    name = f'cells of the classes in training, of {", ".join(trained)}'
-    return Preview({name: table}, {'cells': _picture(environments, titles, is_seen)})
+    title = f'cells of the classes in training, of {", ".join(trained)}'
+    return Preview({title: table}, {'cells': _picture(environments, groups, is_seen)})
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The names of the corruptions, which may be `FILE.py:NAME`; see `Study`."""
+    """The names of the environments, some of which may refer to a user's code, `FILE.py:NAME`."""
     return self.environments
 
   def _names(self, data: Facts) -> tuple[str, ...]:
-    """Returns the names of the environments E_1, ..., E_M; raises InputError if no rows have any.
+    """Returns the names of the M environments without the clean one, for example 'snow'.
 
-    `data` is the description of the rows, which lists the environments of stored images.
+    For stored images they are those that `data`, the description of the rows, lists. InputError is
+    raised if it lists none.
     """
     if self.source == GENERATED:
       return tuple(map(part_name, self.environments))
@@ -220,12 +223,18 @@ class Systematic(Study):
         f"{KEYS.study.source} is 'stored', but the rows have no column environment: set "
         f"{KEYS.data.source}='environments', or {KEYS.study.source}='generated'."
       )
-    return tuple(data['environments'][1:])
+    _, *names = data['environments']  # the first one is the clean environment
+    return tuple(names)
 
   def _environments(self, data: Facts) -> list[str]:
-    """Returns the names of E_0, ..., E_M; E_0 is 'clean', or 'clean (NAME)' for stored images."""
-    clean = CLEAN if self.source == GENERATED else f'{CLEAN} ({data["environments"][0]})'
-    return [clean, *self._names(data)]
+    """Returns the names of all M + 1 environments, for example ['clean', 'snow'].
+
+    The first environment is the clean one. For stored images its stored name is added, as in
+    'clean (photo)'. `data` is the description of the rows.
+    """
+    if self.source == GENERATED:
+      return [CLEAN, *self._names(data)]
+    return [f'{CLEAN} ({data["environments"][0]})', *self._names(data)]
 
   @property
   def _transforms(self) -> list[transforms.Transform]:
@@ -234,7 +243,7 @@ class Systematic(Study):
 
   @property
   def _levels(self) -> list[tuple[int, int]]:
-    """(environment k, level) of each view after the clean one; levels are severities or degrees."""
+    """The environment k in 1..M and the level (severity, or degrees) of each view but the clean."""
     return [
       (k, level)
       for k, transform in enumerate(self._transforms, 1)
@@ -244,9 +253,9 @@ class Systematic(Study):
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view, then each environment at each level.
 
-    The ids of views are 0 for the clean one, 5 n + severity for corruption number n, as in the
-    studies of corruptions, and 1000 + angle for rotations. Stored images have the identity as their
-    only view.
+    The id of a view decides its random numbers: 0 for the clean view, 5 n + severity for the
+    corruption with number n, as in the studies of corruptions, and 1000 + angle for rotations.
+    Stored images have one view, which shows them unchanged.
     """
     if self.source == STORED:
       return identity()
@@ -254,24 +263,25 @@ class Systematic(Study):
       transform.check_shape(image_shape)
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-      """Returns the image of a row in an environment at a level; see `Views`."""
+      """Returns the image [H, W, C] of a row in the environment and at the level of a view."""
       environment, level = view[ENVIRONMENT], view['level']
       return transforms.transform(key, row['image'], environment, level, self.environments)
 
-    environment, level = np.array([(0, 0), *self._levels], np.int32).T
-    bases = [0, *(transform.view_base for transform in self._transforms)]
-    ids = np.array(bases, np.int32)[environment] + level
+    clean = (0, 0)
+    environment, level = np.array([clean, *self._levels], np.int32).T
+    id_bases = [0, *(transform.view_base for transform in self._transforms)]  # by environment
+    ids = np.array(id_bases, np.int32)[environment] + level
     return Views(show, ids, {ENVIRONMENT: environment, 'level': level}, sequential=True)
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views, 'clean' and '<environment> <level>'; see `Study`."""
+    """Returns the names of the views: 'clean' and, for example, 'snow 3' or 'rotation 90'."""
     if self.source == STORED:
       return super().view_table(image_shape)
     names = (f'{part_name(self.environments[k - 1])} {level}' for k, level in self._levels)
     return ViewTable.of(['clean', *names])
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views; for stored images the environment of each row."""
+    """Returns the names of the views, and for stored images also the environment of each row."""
     if self.source == GENERATED:
       return super().by_row(records, image_shape)
     names = self._environments(records.identity['data'])
@@ -280,14 +290,17 @@ class Systematic(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The environments and the settings of ρ in words, for the table `which numbers these are`."""
+    """The environments and the settings of ρ in words: 'clipped, class balance', for example.
+
+    They are lines of the report's table `which numbers these are`.
+    """
     names = 'as stored' if self.source == STORED else ', '.join(map(part_name, self.environments))
     degenerate = ', degenerate terms as 1' if self.degenerate == 'one' else ''
     return {'environments': names, 'rho': f'{self.formula}, {self.balance} balance{degenerate}'}
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The quantities, in which words name the baseline by its label; see `Study`.
+    """The quantities that are estimated; their words name the baseline by its label.
 
     ρ by the formula 'printed' is an amount in place of a ratio, because it may be negative.
     """
@@ -310,7 +323,7 @@ class Systematic(Study):
       label, facts = evaluation.label, evaluation.records.identity['classifier']
       if 'initial_weights' not in facts:
         continue
-      augmentations = facts.get('initial_weights_trained_with')
+      augmentations = facts.get('initial_weights_trained_with')  # names; None if not recorded
       trained_with = ', '.join(augmentations or ()) or 'flips and crops'
       if augmentations is None:
         trained_with = 'not known'
@@ -345,11 +358,11 @@ class Systematic(Study):
       names = self._names(facts['data'])
       self._check_groups(label, facts['classifier'], facts['data'])
       is_trained = _is_trained_on(facts['classifier'], self, names)
-      measured = [*self._accuracies(by_environment[label], facts, is_trained)]
+      measured = list(self._accuracies(by_environment[label], facts, is_trained))
       if is_trained:
         notes = self._notes(evaluation, evaluations)
         num_classes = len(facts['classes'])
-        terms: Terms = [
+        terms: Terms = [  # the mean over all environments without facets, then each environment
           ({}, range(1, len(names) + 1)),
           *(({ENVIRONMENT: name}, [k]) for k, name in enumerate(names, 1)),
         ]
@@ -367,7 +380,8 @@ class Systematic(Study):
           for facets, environments in terms:
             columns = [column for column, (k, _) in enumerate(self._levels) if k in environments]
             measured.append((MEAN_RHO, facets, self._rho(shares, columns, baseline_shares)))
-      yield part([row(label, '', *estimate, self.confidence) for estimate in measured])
+      # `measured` has (quantity, facets, estimate) of each row; no classifier is subtracted.
+      yield part([row(label, '', *arguments, self.confidence) for arguments in measured])
 
   def _accuracies(
     self, shares: EnvironmentShares, facts: Facts, is_trained: bool
@@ -381,7 +395,7 @@ class Systematic(Study):
         of environment and class group that training showed.
     """
     environments = self._environments(facts['data'])
-    yield CLEAN_ACCURACY, {}, shares.accuracy([0])
+    yield CLEAN_ACCURACY, {}, shares.accuracy([0])  # environment 0 is the clean one
     for k, name in enumerate(environments[1:], 1):
       yield GRID_ACCURACY, {ENVIRONMENT: name}, shares.accuracy([k])
     groups = _in_order(facts['data']['class_groups'])
@@ -405,26 +419,29 @@ class Systematic(Study):
     notes: Mapping[str, str],
     num_classes: int,
   ) -> Iterator[Measured]:
-    """Yields ρ and the accuracies that it is computed from, for each term.
+    """Yields ρ, the accuracies on seen and unseen classes, and the comparison with the baseline.
 
-    A note warns that ρ says little if the accuracy on seen classes is not above chance, that is, if
-    its interval reaches down to 1/`num_classes`.
+    Each is yielded for every term, that is, for one environment or a mean over several. The note of
+    ρ warns that it says little if the accuracy on seen classes is not above chance, that is, if its
+    interval reaches down to 1/`num_classes`.
 
     Args:
-      shares: the right answers of the classifier.
-      baseline: the right answers of the baseline classifier; None for b = 0.
+      shares: the right answers of the classifier, by image and environment.
+      baseline: the right answers of the baseline classifier; None if ρ subtracts no accuracy.
       terms: (facets of the estimates, columns of `shares` that they average over) of each term.
-      notes: further notes of ρ by environment, see `_notes`.
+      notes: {environment: further note of ρ}, see `_notes`; the key '' is the mean over all.
       num_classes: number of classes.
     """
     for facets, columns in terms:
       rho = self._rho(shares, columns, baseline)
       seen = shares.accuracy(columns, SEEN)
-      listed = [rho.note]
-      if seen.low <= 1 / num_classes:
-        listed.append(f'{SAYS_LITTLE}: seen classes are not above chance, 1/{num_classes}')
-      listed.append(notes.get(str(facets.get(ENVIRONMENT, '')), ''))
-      yield RHO, facets, dataclasses.replace(rho, note='; '.join(filter(None, listed)))
+      notes_on_rho = [rho.note]
+      is_above_chance = seen.low > 1 / num_classes
+      if not is_above_chance:
+        notes_on_rho.append(f'{SAYS_LITTLE}: seen classes are not above chance, 1/{num_classes}')
+      environment = str(facets.get(ENVIRONMENT, ''))
+      notes_on_rho.append(notes.get(environment, ''))
+      yield RHO, facets, dataclasses.replace(rho, note='; '.join(filter(None, notes_on_rho)))
       yield SEEN_ACCURACY, facets, seen
       yield UNSEEN_ACCURACY, facets, shares.accuracy(columns, UNSEEN)
       if baseline is not None:
@@ -440,36 +457,37 @@ class Systematic(Study):
     )
 
   def _baseline_of(self, label: str) -> str:
-    """Returns the label of the baseline that a classifier's ρ subtracts; '' for none.
+    """Returns the label of the classifier with the accuracy that a classifier's ρ subtracts.
 
-    The baseline itself has none.
+    It is '' for the baseline itself, and for all classifiers if the study has no baseline.
     """
     return self.baseline if self.baseline != label else ''
 
   def _may_have_seen(self, evaluation: Evaluation) -> tuple[str, ...]:
-    """Returns the environments that a classifier's initial weights may have been trained on.
+    """Returns the names of the environments that the initial weights may have been trained on.
 
-    These are the environments that resemble an augmentation with which the initial weights were
-    trained. If these augmentations are not recorded or the images are stored in environments, all
-    are returned; without initial weights, none.
+    Initial weights are those that this run's training started from. The names are those of
+    environments that resemble an augmentation of the training that made the weights. All names are
+    returned if these augmentations are not recorded or images are stored in environments, and () if
+    the training started from random weights.
     """
-    facts = evaluation.records.identity
-    names = self._names(facts['data'])
-    if 'initial_weights' not in facts['classifier']:
+    identity = evaluation.records.identity
+    classifier, names = identity['classifier'], self._names(identity['data'])
+    if 'initial_weights' not in classifier:
       return ()
-    resembles = facts['classifier'].get('initial_weights_resemble')
+    resembles = classifier.get('initial_weights_resemble')  # names or families of corruptions
     if self.source == STORED or resembles is None:
       return names
-    seen = transforms.resembling(self.environments, resembles, 'initial_weights_resemble')
+    seen = transforms.resembling(self.environments, resembles, key='initial_weights_resemble')
     return tuple(map(part_name, seen))
 
   def _notes(self, evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> dict[str, str]:
-    """Returns notes on what training or initial weights may have shown, by environment.
+    """Returns {environment: note on what training or initial weights may have shown of it}.
 
     The key '' has the note of the mean over all environments. Weights from elsewhere that were
     trained with rotations, for example, are robust to rotation in all classes, which the training
     here did not cause. A baseline with the same initial weights has this robustness too, and ρ
-    subtracts its accuracy.
+    subtracts its accuracy. The dict is empty if there is nothing to note.
     """
     facts = {e.label: e.records.identity['classifier'] for e in evaluations}
     if _environment(facts[evaluation.label]).get('allow_leaks'):
@@ -484,7 +502,7 @@ class Systematic(Study):
     if facts_of_baseline is None:
       hint = f', which nothing compensates for: set {KEYS.study.baseline}'
     elif weights in (facts_of_baseline.get('initial_weights'), facts_of_baseline.get('weights')):
-      hint = f'; {baseline} compensates'
+      hint = f'; {baseline} compensates'  # it started from these weights, or has them as they are
     else:
       hint = f', and the baseline {baseline} began with others'
     note = f'the initial weights {weights} may have seen it{hint}'
@@ -496,8 +514,9 @@ class Systematic(Study):
     With `by_level`, each view except the clean one is a separate environment instead.
     """
     records = evaluation.records
-    right = records.table('rank') == 0
+    right = records.table('rank') == 0  # the true class has rank 0 if it is predicted
     environment_of_view = np.array([0, *(k for k, _ in self._levels)])
+    # `trained` is the class group that training shows each column: group k for environment k.
     if by_level:
       trained = environment_of_view[1:].tolist()
       share, trials = right[:, 1:].astype(float), [1] * len(trained)
@@ -506,11 +525,18 @@ class Systematic(Study):
       is_shown = records.column(ENVIRONMENT)[:, None] == np.array(trained)
       share, trials = np.where(is_shown, right, np.nan), [1] * len(trained)
     else:
-      trials = np.bincount(environment_of_view).tolist()
+      trials = np.bincount(environment_of_view).tolist()  # views of each environment
       trained = list(range(len(trials)))
       share = np.stack([right[:, environment_of_view == k].mean(1) for k in trained], 1)
-    label, group = records.column('label'), records.column(COLUMN)
-    return EnvironmentShares(share, label, group, trained, trials, self.balance, self.confidence)
+    return EnvironmentShares(
+      share,
+      label=records.column('label'),
+      group=records.column(COLUMN),
+      trained=trained,
+      trials=trials,
+      balance=self.balance,
+      confidence=self.confidence,
+    )
 
   @property
   def compares_training_rows(self) -> bool:
@@ -524,13 +550,16 @@ class Systematic(Study):
       rows: the evaluated rows.
       training: the rows of each training, by label of the classifier.
     """
+    # Classifiers that are trained on the same rows share their hashes.
     distinct = {id(trained_on): trained_on for trained_on in training.values()}
     by_id = {key: near_duplicates.hashed(trained_on) for key, trained_on in distinct.items()}
     hashes = {label: by_id[id(trained_on)] for label, trained_on in training.items()}
     shares, table = near_duplicates.between(
       near_duplicates.hashed(rows), hashes, self.near_duplicates, self.confidence
     )
-    estimates = [row(k, '', NEAR_DUPLICATES, {}, v, self.confidence) for k, v in shares.items()]
+    estimates = [
+      row(label, '', NEAR_DUPLICATES, {}, share, self.confidence) for label, share in shares.items()
+    ]
     return Findings(tables={'near_duplicates': table}, estimates=[part(estimates)])
 
   def figures(self, results: Results) -> Figures:
@@ -538,8 +567,8 @@ class Systematic(Study):
     seen.
     """
     default = super().figures(results)
-    grid = '_'.join((GRID_ACCURACY.name, ENVIRONMENT, CLASS_GROUP))
-    figures = {name: default[name] for name in (grid, *default) if name in default}
+    by_cell = '_'.join((GRID_ACCURACY.name, ENVIRONMENT, CLASS_GROUP))  # name of a default figure
+    figures = {name: default[name] for name in (by_cell, *default) if name in default}
     figures |= charts.scatter(results, CLEAN_ACCURACY, GRID_ACCURACY, ENVIRONMENT)
     labels = results.table.classifier[results.table.note == SEEN_IN_TRAINING].unique()
     if len(labels):
@@ -553,8 +582,9 @@ class Systematic(Study):
   def _cells_seen(self, data: Facts) -> tuple[list[str], list[str], np.ndarray]:
     """Returns the names of E environments, the titles of G class groups, and bool [G, E].
 
+    A title is, for example, 'C1: cat, dog', or 'C1 (12 classes)' if the names would be too long.
     The array says whether training shows a group in an environment. Groups without classes are left
-    out.
+    out. `data` is the description of the rows.
     """
     environments = self._environments(data)
     titles, is_seen = [], []
@@ -610,15 +640,16 @@ def _picture(environments: Sequence[str], groups: Sequence[str], seen: np.ndarra
     groups: titles of the G lines.
     seen: bool [G, E], whether training shows a cell.
   """
-  width = min(style.PAGE_WIDTH, 1.6 + 0.75 * len(environments))
-  narrow = (width - 1.6) / len(environments) < 0.5  # inches: a cell with room for the words
-  height = min(style.PAGE_HEIGHT, 0.9 + 0.28 * len(groups))
+  titles_width, cell_width, axis_height, cell_height = 1.6, 0.75, 0.9, 0.28  # inches
+  width = min(style.PAGE_WIDTH, titles_width + cell_width * len(environments))
+  is_narrow = (width - titles_width) / len(environments) < 0.5  # too narrow for 'held out'
+  height = min(style.PAGE_HEIGHT, axis_height + cell_height * len(groups))
   figure = Figure(figsize=(width, height), layout='constrained')
   axes = figure.subplots()
   axes.imshow(seen, cmap=ListedColormap(['w', style.COLOURS[0]]), vmin=0, vmax=1, aspect='auto')
+  size = 4.5 if is_narrow else 7.0
   for (line, column), is_seen in np.ndenumerate(seen):
-    text, colour = ('seen', 'w') if is_seen else ('' if narrow else 'held out', '0.4')
-    size = 4.5 if narrow else 7.0
+    text, colour = ('seen', 'w') if is_seen else ('' if is_narrow else 'held out', '0.4')
     axes.text(column, line, text, color=colour, ha='center', va='center', fontsize=size)
   names = [name.replace('_', ' ') for name in environments]
   axes.set_xticks(range(len(names)), names, rotation=35, ha='right')

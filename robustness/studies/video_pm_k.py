@@ -56,7 +56,7 @@ from robustness.results import FAILURE_IMAGES, Findings, Results, Table
 from robustness.video import accuracy_figures, columns, metadata, testbed
 from robustness.video import neighbor_estimates as metrics
 from robustness.video.metadata import LABEL_RULES, NeighborSets, are_reviewed
-from robustness.video.neighbor_estimates import SetOutcomes, distances, right_within
+from robustness.video.neighbor_estimates import SetOutcomes, right_within
 from robustness.video.predictions import FramePredictions, read_predictions, read_sets
 from robustness.video.rescoring import Rescoring
 
@@ -69,7 +69,8 @@ def worst(right: SetOutcomes, distances: Sequence[int], include_anchor: bool = T
     distances: D distances in frames.
     include_anchor: whether the anchor must be right too.
   """
-  return right_within(right, max(distances), include_anchor)[..., np.asarray(distances)]
+  within = right_within(right, max(distances), include_anchor)  # at 0, 1, ..., max(distances)
+  return within[..., np.asarray(distances)]
 
 
 def drop(right: SetOutcomes, distances: Sequence[int], include_anchor: bool = True) -> np.ndarray:
@@ -122,6 +123,7 @@ TURNED = _drawn(
 CONDITIONAL = _drawn(
   'conditional_accuracy',
   'accuracy k frames from an anchor that is right',
+  # `near`: indices, among all offsets of the sets, of the offsets that are estimated.
   statistic=lambda right, near: metrics.by_offset(right, right.neighbor, right.anchor)[..., near],
 )
 STATIC = _drawn(
@@ -156,14 +158,15 @@ def _declare_within(name: str, measure: str, column: int) -> Quantity:
 
   def is_within(distances: np.ndarray) -> np.ndarray:
     """Returns whether each pair is within each of `DISTANCES`, bool [P, 101]."""
-    return distances[:, column, None] <= DISTANCES + 1e-6  # 51/255 in 32 bits is above .2
+    # The tolerance admits rounding: 51/255 as float32 is slightly above 0.2.
+    return distances[:, column, None] <= DISTANCES + 1e-6
 
   words = f'share of pairs at most this far apart ({measure})'
   return Quantity(name, words, drawn=True, statistic=is_within)
 
 
-WITHIN = _declare_within('pairs_within', 'ℓ∞', 0)
-WITHIN_RMS = _declare_within('pairs_within_rms', 'root mean square', 1)
+WITHIN = _declare_within('pairs_within', 'ℓ∞', column=0)
+WITHIN_RMS = _declare_within('pairs_within_rms', 'root mean square', column=1)
 
 
 def _review_change(name: str, words: str, signs: Sequence[int], size: float = 1) -> Quantity:
@@ -180,6 +183,7 @@ def _review_change(name: str, words: str, signs: Sequence[int], size: float = 1)
   return declare(function=lambda means, _: means @ np.array(signs))
 
 
+# The signs are of: anchors before, pm-k before, anchors after, pm-k after the review.
 REVIEW_ANCHOR = _review_change(
   'review_anchor', 'change by review of accuracy on anchor frames', (-1, 0, 1, 0)
 )
@@ -187,8 +191,12 @@ REVIEW_WORST = _review_change('review_worst', 'change by review of accuracy pm-k
 REVIEW_DROP = _review_change(
   'review_drop', 'change by review of the drop pm-k', (-1, 1, 1, -1), size=2
 )
-OFFSET = Facet('offset', 'distance from the anchor', 'frames', True, '', 'distances')
-DISTANCE = Facet('distance', 'distance of the pixels, in [0, 1]', '', True, '', 'distances')
+OFFSET = Facet(
+  'offset', 'distance from the anchor', 'frames', ordered=True, words_of_many='distances'
+)
+DISTANCE = Facet(
+  'distance', 'distance of the pixels, in [0, 1]', ordered=True, words_of_many='distances'
+)
 FPS = Facet('fps', 'frame rate', 'frames per second', place='at {} frames per second')
 WITHOUT_FRAME_TYPE = Facet(
   'without_frame_type',
@@ -197,7 +205,7 @@ WITHOUT_FRAME_TYPE = Facet(
   words_of_many='types of frame',
 )
 FRAMES = Facet(
-  'frames', 'frames before and after review', '', False, 'on {} frames', 'sets of frames'
+  'frames', 'frames before and after review', place='on {} frames', words_of_many='sets of frames'
 )
 
 EVERY_CLASSIFIER = 'all classifiers'
@@ -224,10 +232,10 @@ class VideoPmK(ScoresPredictions):
       members' probabilities, computed from the recorded scores; '' keeps the projection of the run.
     testbed: published models that figures show next to the classifiers: 'imagenet_vid_robust' or
       'ytbb_robust'; 'auto' chooses the one with the same number of anchors as the data, if any,
-      and '' none. They have pm-10, so that none is drawn with another k or without neighbors
-      at 10 frames.
-    failures: number of sets of each classifier, with a right anchor and wrong neighbors, in a
-      figure.
+      and '' none. Their published accuracy is pm-10. They are therefore left out with another k, or
+      if no neighbor in the sets is 10 frames from its anchor.
+    failures: largest number of sets of each classifier that a table and a figure show, with a right
+      anchor and wrong neighbors.
     distances: whether ℓ∞ and root-mean-square distances of anchor and neighbor are computed, which
       reads all frames once more.
     frames: root folder of the frames' paths, to compute distances of frames as they are stored; ''
@@ -261,18 +269,17 @@ class VideoPmK(ScoresPredictions):
   def __post_init__(self) -> None:
     """Raises InputError for a setting that is not valid."""
     super().__post_init__()
-    self.require(
-      self.testbed in ('', AUTO) or self.k == testbed.K,
-      *('k', f'{testbed.K}, at which the models of {KEYS.study.testbed} were measured'),
-    )
+    is_comparable = self.testbed in ('', AUTO) or self.k == testbed.K
+    valid = f'{testbed.K}, at which the models of {KEYS.study.testbed} were measured'
+    self.require(is_comparable, 'k', valid)
     needs_distances = bool(self.frames or self.reviewed)
     self.require(self.distances or not needs_distances, 'distances', 'True with frames or reviewed')
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """The values that decide what is recorded; see `Study`.
+    """The name and the recorded outputs: studies that have both in common share records.
 
-    Only the recorded outputs do. All other settings can change without running a classifier again.
+    All other settings can change without running a classifier again.
     """
     return {'name': self.name, 'outputs': list(self.outputs)}
 
@@ -293,7 +300,7 @@ class VideoPmK(ScoresPredictions):
     Reasons are sets that people did not review, and settings other than the paper's.
     """
     title = read_sets(records).title
-    differences = [] if ', reviewed: ' in title else [title]
+    differences = [] if ', reviewed: ' in title else [title]  # reviewed sets say so in their title
     paper = {'k': testbed.K, 'include_anchor': True, 'label_rule': metadata.FRAME, 'merge': ''}
     for key, value in paper.items():
       if getattr(self, key) != value:
@@ -302,7 +309,7 @@ class VideoPmK(ScoresPredictions):
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
     """Returns the names of the views, with frames of one clip as one unit of resampling."""
-    names = {columns.GROUP, columns.PATH} & records.read(0, 0).arrays.keys()
+    names = {columns.GROUP, columns.PATH} & records.read(block=0, chunk=0).arrays.keys()
     units = columns.clip_numbers({name: records.column(name) for name in names})
     return dataclasses.replace(super().by_row(records, image_shape), units=units)
 
@@ -317,11 +324,14 @@ class VideoPmK(ScoresPredictions):
     self.require(not self.frames or expanded(self.frames).is_dir(), 'frames', 'a folder')
 
   def score_predictions(self, settings: Rescoring, folder: pathlib.Path) -> Scored:
-    """Returns the estimates from predictions made elsewhere; see `ScoresPredictions`."""
+    """Returns the estimates from files of predictions, which `settings` name.
+
+    With `distances` they include distances of frames as they are stored in the folder `frames`.
+    """
     scored = settings.scored(self, self.review, folder)
     if self.distances:
       self.require(bool(self.frames), 'frames', 'the folder of the frames')
-      scored.findings.estimates.extend(self._distances(scored.evaluations, None))
+      scored.findings.estimates.extend(self._distances(scored.evaluations, rows=None))
     return scored
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
@@ -336,17 +346,16 @@ class VideoPmK(ScoresPredictions):
     reachable = self._with_reachable_k(sets)
     if reachable.k < self.k:
       logging.warning(
-        f'{KEYS.study.k} is %d, but no neighbor is more than %d frames from its anchor: accuracy '
-        'is given as pm-%d.',
-        *(self.k, reachable.k, reachable.k),
+        f'{KEYS.study.k} is {self.k}, but no neighbor is more than {reachable.k} frames from its '
+        f'anchor: accuracy is given as pm-{reachable.k}.'
       )
     right = reachable._outcomes(predictions)
-    facts = len(sets.anchors), len(sets.pairs.group), self.k, reachable.k
+    counts = len(sets.anchors), len(sets.pairs.group), self.k, reachable.k
     estimates = list(reachable._estimates(right, sets))
     return Findings(
       tables={
         **testbed.published(assemble(estimates), self._comparable_testbed),
-        'neighbor sets': Table(('anchors', 'pairs', 'k asked for', 'k reached'), [facts]),
+        'neighbor sets': Table(('anchors', 'pairs', 'k asked for', 'k reached'), [counts]),
         FAILURES: reachable._failures(predictions, right),
       },
       estimates=estimates,
@@ -372,7 +381,7 @@ class VideoPmK(ScoresPredictions):
   def _estimates(self, right: SetOutcomes, sets: NeighborSets) -> Iterator[pd.DataFrame]:
     """Yields estimates of all sets, across classifiers, and by class, frame type and frame rate."""
     yield from self._accuracies(right)
-    # Without a facet k, pm-k is the value over everything, which reports state first.
+    # `_accuracies` has pm-k with the facet k. Without any facet it is what reports state first.
     yield self._means(PM_K, right, self._at_k, test=True)
     yield from self._curves(right)
     yield from self._by_offset(right)
@@ -382,7 +391,9 @@ class VideoPmK(ScoresPredictions):
     yield from by_class
     drops = pd.concat(by_class).query('quantity == @DROP.name and versus == ""')
     medians, n = drops.groupby('classifier', sort=False).value.median(), right.num_anchors
-    yield part([published_row(k, MEDIAN_DROP, v, n, k=self.k) for k, v in medians.items()])
+    yield part(
+      [published_row(label, MEDIAN_DROP, median, n, k=self.k) for label, median in medians.items()]
+    )
     for frame_type, subset in metrics.without_frame_types(right, sets).items():
       yield from self._accuracies(subset, {'without_frame_type': frame_type})
     for rate, subset in metrics.by_fps(right, sets).items():
@@ -403,7 +414,7 @@ class VideoPmK(ScoresPredictions):
   ) -> Iterator[pd.DataFrame]:
     """Yields accuracy on anchors, pm-k, and the drop from the first to the second.
 
-    `facets` are added to the estimates, such as the subset that `right` is of.
+    `facets` are added to the estimates, such as {'class': 'dog'} if `right` has dogs only.
     """
     facets_with_k = {**(facets or {}), 'k': self.k}
     yield self._means(ANCHOR, right, test=True, facets=facets)
@@ -456,10 +467,11 @@ class VideoPmK(ScoresPredictions):
     yield self._means(NEIGHBORS_ONLY, right, (distances,), pd.DataFrame({'k': distances}))
     offsets = np.unique(np.append(right.offset, 0))
     by_distance = np.argsort(np.abs(offsets), kind='stable')
-    near = by_distance[1 : (np.abs(offsets) <= self.k).sum()]  # without the anchor at distance 0
+    num_within_k = (np.abs(offsets) <= self.k).sum()
+    near = by_distance[1:num_within_k]  # indices of offsets, without the anchor at distance 0
     counted = metrics.by_offset(right, right.anchor[:, right.group], right.anchor)[..., near]
     views = pd.DataFrame({'k': np.abs(offsets[near])})
-    for model, label in enumerate(right.models):
+    for model, label in enumerate(right.models):  # one by one: each has other anchors right
       alone = SetOutcomes.stacked({label: right.of_model(model)})
       yield self._means(CONDITIONAL, alone, (near,), views, counted[model])
 
@@ -468,8 +480,9 @@ class VideoPmK(ScoresPredictions):
   ) -> Iterator[pd.DataFrame]:
     """Yields how often the frames at each signed distance are wrong, and wrong with a right anchor.
 
-    A share is over the sets that have a frame at this distance. Wrong frames with a right anchor
-    are also counted over all classifiers together, with videos as clusters.
+    A share is over the sets that have a frame at this distance. If there are several classifiers,
+    wrong frames with a right anchor are also counted over all classifiers together, with videos as
+    clusters. `facets` are added to the estimates.
 
     The paper's figure 5 has a "% adversarial" that it does not define. Its ticks, up to 8, fit a
     wrong frame of a right anchor. At distance 0, the anchor itself, this share is 0.
@@ -502,7 +515,7 @@ class VideoPmK(ScoresPredictions):
     anchor_accuracies = right.anchor.mean(1)
     if len(anchor_accuracies) >= 3 and np.ptp(anchor_accuracies) > 0:
       pm_k = self._all_right_within_k(right).mean(1)
-      fit = linear_fit(anchor_accuracies, pm_k, [], self.confidence)
+      fit = linear_fit(anchor_accuracies, pm_k, grid=[], confidence=self.confidence)
       at_k = {'k': self.k}
       slope = row(EVERY_CLASSIFIER, '', SLOPE, at_k, fit.slope, self.confidence)
       intercept = row(EVERY_CLASSIFIER, '', INTERCEPT, at_k, fit.intercept, self.confidence)
@@ -569,9 +582,11 @@ class VideoPmK(ScoresPredictions):
       image_of = metrics.stored_images(self.frames, sets.frames)
     else:
       image_of = metrics.row_images(rows)
-    pair_distances = distances(image_of, sets.anchors, pairs.frame, pairs.group)  # [P, 2]
+    pair_distances = metrics.distances(  # [P, 2]
+      image_of, anchor_row=sets.anchors, pair_row=pairs.frame, pair_group=pairs.group
+    )
     has_passed = np.ones(len(pair_distances), bool)
-    subsets = {(IMAGES, 'all pairs'): has_passed}
+    subsets = {(IMAGES, 'all pairs'): has_passed}  # {(label, name of the subset): bool [P]}
     if self.reviewed:
       has_passed = are_reviewed(sets, metadata.read(self.reviewed))
       subsets[IMAGES, 'reviewed pairs'] = has_passed
@@ -585,7 +600,9 @@ class VideoPmK(ScoresPredictions):
       for quantity in (WITHIN, WITHIN_RMS):
         outcomes = Outcomes.from_fields(quantity, fields, views, clusters=clusters[is_in])
         shares = self.means(quantity, outcomes, ('distance',), facets={'pairs': name})
+        # Ends of intervals that do not fall as the distance grows.
         shares['low'], shares['high'] = shares.low.cummax(), shares.high[::-1].cummin()
+        # No pixels in [0, 1] are farther apart than 1.
         is_certain = (shares.distance == 1) & (shares.n > 0)
         shares.loc[is_certain, ['low', 'high', 'method']] = 1.0, 1.0, EXACT
         yield shares
@@ -603,6 +620,7 @@ class VideoPmK(ScoresPredictions):
       wrong = np.flatnonzero(mistakes & is_near)
       num_wrong = np.bincount(pairs.group[wrong], minlength=len(sets.anchors))
       num_near = np.bincount(pairs.group[is_near], minlength=len(sets.anchors))
+      # Wrong pairs, sorted by set and within a set by distance from the anchor.
       by_distance = wrong[np.lexsort((np.abs(pairs.offset[wrong]), pairs.group[wrong]))]
       groups, first = np.unique(pairs.group[by_distance], return_index=True)
       nearest_wrong = by_distance[first]  # one pair for each set with a wrong neighbor
@@ -610,13 +628,14 @@ class VideoPmK(ScoresPredictions):
       for pair in nearest_wrong[np.argsort(-share, kind='stable')][: self.failures]:
         group = int(pairs.group[pair])
         anchor, neighbor = int(sets.anchors[group]), int(pairs.frame[pair])
-        titles = (class_name(v, sets.class_names) for v in sets.labels[anchor].tolist() if v >= 0)
+        labels = [k for k in sets.labels[anchor].tolist() if k >= 0]  # padded with −1
+        class_names = (class_name(k, sets.class_names) for k in labels)
         values: dict[str, object] = {
           'classifier': label,
           'anchor': sets.frames[anchor],
           'neighbor': sets.frames[neighbor],
           'offset': int(pairs.offset[pair]),
-          'labels': ', '.join(titles),
+          'labels': ', '.join(class_names),
         }
         for name, frame in (('anchor', anchor), ('neighbor', neighbor)):
           prediction = int(predicted.prediction[frame])
@@ -637,7 +656,7 @@ class VideoPmK(ScoresPredictions):
       return {}
     sets = pd.DataFrame(table.rows, columns=table.columns)
     pairs = sets[['anchor row', 'neighbor row']].to_numpy()  # int [E, 2]
-    frames, index = np.unique(pairs, return_inverse=True)
+    frames, index = np.unique(pairs, return_inverse=True)  # each distinct frame is read once
     images = [next(rows.batches(1, [frame]))['image'][0] for frame in frames.tolist()]
     return {FAILURE_IMAGES: np.stack(images)[index.reshape(pairs.shape)]}
 
@@ -698,16 +717,16 @@ def _galleries(results: Results) -> dict[str, tuple[Figure, str]]:
     return {}
   sets = pd.DataFrame(table.rows, columns=table.columns)
   figures = {}
-  for label, damaged in sets.groupby('classifier', sort=False):
+  for label, of_classifier in sets.groupby('classifier', sort=False):
     titles = []
-    for facts in damaged.to_dict('records'):
-      anchor = failures.taken(facts['anchor predicted'], facts['anchor probability'])
-      neighbor = failures.taken(facts['neighbor predicted'], facts['neighbor probability'])
-      titles.append([anchor, f'{neighbor} ({number(facts["offset"])})'])
+    for failure in of_classifier.to_dict('records'):
+      anchor = failures.taken(failure['anchor predicted'], failure['anchor probability'])
+      neighbor = failures.taken(failure['neighbor predicted'], failure['neighbor probability'])
+      titles.append([anchor, f'{neighbor} ({number(failure["offset"])})'])
     caption = (
       f'Of the sets whose anchor {label} gets right, those with the largest share of wrong '
       'neighbors: the anchor above the nearest one that is wrong, with prediction, probability and '
       'distance in frames.'
     )
-    figures[f'{FAILURES}_{label}'] = failures.gallery(images[damaged.index], titles), caption
+    figures[f'{FAILURES}_{label}'] = failures.gallery(images[of_classifier.index], titles), caption
   return figures
