@@ -31,7 +31,7 @@ from robustness.core.paths import expanded
 from robustness.core.plain_characters import escaped
 from robustness.core.settings import choice
 from robustness.core.typing import Facts
-from robustness.estimates.quantity import SHARE, Quantity
+from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import facets_of, select
 from robustness.present import choice as choices
 from robustness.present import methods, side_by_side, tables
@@ -176,13 +176,15 @@ def hub_entry(
   quantity: Quantity, row: pd.Series, options: argparse.Namespace, data: str, environment: Facts
 ) -> str:
   """Returns an evaluation result as YAML for a hub: dataset, task, value, date, source, notes."""
-  if options.percent and quantity.kind != SHARE:
-    raise InputError(f'--percent is for shares, and {quantity.name} is none: leave it out.')
+  if options.percent and quantity.scale == 1:
+    raise InputError(
+      f'--percent is for shares and ratios, and {quantity.name} is neither: leave it out.'
+    )
   scale = 100.0 if options.percent else 1.0
   low, high = (f'{scale * row[end]:.6g}' for end in ('low', 'high'))
   interval = f'{100 * row.confidence:g} % interval {low} to {high} ({row.method})'
   place = place_of(quantity, row, facets_of(row.to_frame().T))
-  unit = ('percent' if options.percent else 'a fraction') if quantity.kind == SHARE else ''
+  unit = ('percent' if options.percent else 'a fraction') if quantity.scale > 1 else ''
   notes = [
     ', '.join(filter(None, (f'{quantity.words} {place}'.rstrip(), unit))),
     row.note,
@@ -230,7 +232,7 @@ def _parser() -> argparse.ArgumentParser:
   add('--task', default='', metavar='ID', help='the id of its task, from its eval.yaml')
   add('--quantity', default='', metavar='NAME', help='of results.csv (the first headline)')
   add('--at', default='', metavar='FACET=VALUE,...', help='which estimate, where there are several')
-  add('--percent', action='store_true', help='a share in percent; by default it is a fraction')
+  add('--percent', action='store_true', help='a share or ratio in percent, else a fraction')
   add('--url', default='', help='where the run is published')
   add('--project', default='robustness', metavar='NAME', help='of a tracker (robustness)')
   return parser

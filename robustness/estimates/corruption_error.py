@@ -35,6 +35,7 @@ RELATIVE_MCE = _ratio(
   'relative_mCE',
   'relative mean corruption error',
   kind=AMOUNT,
+  unit='%',
   function=MeanRatio('corruption', is_excess=True),
 )
 

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 
 from robustness.estimates.facets import Facet
 from robustness.estimates.jackknife import TOO_FEW
-from robustness.estimates.quantity import Quantity
+from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.simultaneous import RATE, significant
 from robustness.estimates.table import select, without_repeats
 from robustness.present import forms, maps
@@ -142,7 +142,7 @@ def levels(results: Results, rate: float = RATE) -> dict[str, Picture]:
   parts: dict[bool, list[pd.DataFrame]] = {True: [], False: []}
   for quantity, facets, estimates in results.by_facets():
     rows = estimates.dropna(subset=['value'])
-    if quantity.scale > 1 and len(rows) and all(rows[name].nunique() == 1 for name in facets):
+    if quantity.kind == SHARE and len(rows) and all(rows[name].nunique() == 1 for name in facets):
       place = place_of(quantity, rows.iloc[0], facets)
       words = ' '.join(filter(None, (quantity.words, place)))
       parts[bool((rows.versus != '').any())].append(rows.assign(words=words))

@@ -12,7 +12,7 @@ import pandas as pd
 from robustness.estimates.facets import Facet
 from robustness.estimates.jackknife import TOO_FEW
 from robustness.estimates.of_means import ITSELF
-from robustness.estimates.quantity import COUNT, RATIO, SHARE, Quantity
+from robustness.estimates.quantity import COUNT, SHARE, Quantity
 from robustness.estimates.systematic import DEGENERATE
 
 MINUS, NO_BREAK = '−', '\N{NO-BREAK SPACE}'
@@ -64,8 +64,8 @@ class Notation:
 
   @property
   def scale(self) -> float:
-    """The factor that values are multiplied by: 100 for shares, which are written in percent, else
-    1.
+    """The factor that values are multiplied by: 100 if they are written in percent, as shares and
+    ratios are, else 1.
     """
     return self.quantity.scale
 
@@ -81,7 +81,7 @@ class Notation:
   @property
   def unit(self) -> str:
     """The unit of the text: '%', 'points', the unit of the quantity, or ''."""
-    if self.quantity.kind == SHARE:
+    if self.scale > 1:
       return 'points' if self.signed else '%'
     return self.quantity.unit
 
@@ -96,7 +96,7 @@ class Notation:
     """Returns the number of decimals for values with an interval of this width; 0 for a count.
 
     The last decimal is at most a fifth of the width, so that the interval's ends stay distinct.
-    Without a width, shares have 1 decimal and other quantities 2.
+    Without a width, values in percent have 1 decimal and others 2.
     """
     if self.quantity.kind == COUNT and not self.difference:
       return 0
@@ -108,9 +108,8 @@ class Notation:
   def plain_digits(self, largest: float) -> int:
     """Returns the number of decimals for values without intervals.
 
-    Shares show two digits of the largest value and at least one decimal; signed shares have one
-    decimal, and counts none. Other quantities show three digits of the largest value, and ratios at
-    least three decimals.
+    Values in percent show two digits of the largest value and at least one decimal; signed ones
+    have one decimal, and counts none. Other quantities show three digits of the largest value.
 
     Args:
       largest: the largest absolute value that is written, unscaled.
@@ -119,9 +118,9 @@ class Notation:
     if self.quantity.kind == COUNT and not self.difference:
       return 0
     leading = math.floor(math.log10(largest)) if largest > 1e-12 else 0
-    if self.quantity.kind == SHARE:
+    if self.scale > 1:
       return 1 if self.signed else min(12, max(1, 1 - leading))
-    return min(12, max(3 if self.quantity.kind == RATIO else 0, 2 - leading))
+    return min(12, max(0, 2 - leading))
 
   def number(self, value: float, digits: int) -> str:
     """Returns a value without its unit; 'unknown' for NaN.
@@ -139,13 +138,13 @@ class Notation:
 
     If a difference's interval excludes 0, it has enough decimals to show this. An estimate without
     an interval is a single number, followed by the reason if there are too few clusters. The ratio
-    of a classifier to itself is 1.
+    of a classifier to itself is 100 %.
 
     Args:
       row: row of the table of results, with value, low, high and note.
     """
     if ITSELF in row.note:
-      return f'{row.value:g}'
+      return f'{self.scale * row.value:g}'
     width = row.high - row.low
     has_width = width > 1e-12 * abs(row.value)  # more than floating-point rounding
     digits = self.digits(width) if has_width else self.plain_digits(abs(row.value))

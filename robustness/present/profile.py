@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from robustness.estimates.facets import EPSILON
-from robustness.estimates.quantity import Quantity
+from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.table import select
 from robustness.present import charts, maps, style
 from robustness.present.choice import labels_of
@@ -81,16 +81,16 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
 
 
 def _rows(tasks: Mapping[str, Results], *facets: str) -> tuple[Quantity, pd.DataFrame] | None:
-  """Returns the first quantity in percent that a task has values of by exactly `facets`, with rows.
+  """Returns the first share that a task has values of by exactly `facets`, with rows.
 
-  The rows are those values in the table of results. Only quantities with figures and at least two
-  values count; the result is None if there is no such quantity.
+  The rows are those values in the table of results. Only shares with figures and at least two
+  values count; the result is None if there is no such share.
   """
   any_value: dict[str, Any] = dict.fromkeys(facets, ...)
   for results in tasks.values():
     for quantity in results.drawn:
       rows = select(results.table, quantity.name, '', **any_value).dropna(subset=['value'])
-      if len(rows) > 1 and quantity.scale > 1:
+      if len(rows) > 1 and quantity.kind == SHARE:
         return quantity, rows
   return None
 

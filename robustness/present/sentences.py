@@ -244,11 +244,11 @@ def _reversed(row: pd.Series) -> pd.Series:
 def _estimate(quantity: Quantity, row: pd.Series) -> str:
   """Returns an estimate with its unit, followed by its note if the note limits what it means.
 
-  The baseline of a ratio is 1 by definition and is called the baseline.
+  The baseline of a ratio is 100 % by definition and is called the baseline.
   """
   text = Notation(quantity, bool(row.versus)).full(row)
   if ITSELF in row.note:
-    return f'{row.value:g}, {ITSELF}'
+    return f'{text}, {ITSELF}'
   is_noted = any(word in row.note for word in (UNDEFINED, DEGENERATE, SAYS_LITTLE))
   return f'{text}, {row.note.replace(";", ",")}' if is_noted else text
 

@@ -97,10 +97,10 @@ def test_a_table_for_a_paper_has_short_heads(battery, runs, capsys):
   printed = capsys.readouterr()
   assert 'note: mCE, half: the baseline itself' in printed.err
   assert printed.out.splitlines() == [
-    '| classifier | Clean (%) ↑ | mCE ↓ | AA 8/255 (%) ↑ |',
+    '| classifier | Clean (%) ↑ | mCE (%) ↓ | AA 8/255 (%) ↑ |',
     '| --- | --- | --- | --- |',
-    '| half | 50.0 | 1.000 | 60.0 |',
-    '| most | **90.0** | 1.000 | 60.0 |',
+    '| half | 50.0 | 100.0 | 60.0 |',
+    '| most | **90.0** | 100.0 | 60.0 |',
   ]
   assert main(['table', str(runs / 'one'), '--show=clean,error']) == 0
   assert '| classifier | Clean error (%) ↓ | Error (%) ↓ |' in capsys.readouterr().out
@@ -228,14 +228,15 @@ def test_a_hub_gets_one_value_with_its_interval_and_a_section_of_the_card(
   ({'corruption': 'gaussian_noise'}, 'corruption=gaussian_noise'),
   ({'class': 'kite, bird', 'severity': 1}, 'class=kite, bird,severity=1'),
 )
-def test_an_estimate_is_named_as_in_the_csv_and_only_shares_are_percent(facets, at):
+def test_an_estimate_is_named_as_in_the_csv_and_amounts_are_no_percent(facets, at):
   first = means.Estimate(1.2, 1.1, 1.3, 9, 9, 'stratified')
   table = assemble([means.part([means.row('net', '', MCE, facets, first, 0.95)])])
   results = Results('made', [{'label': 'net'}], {}, {'baseline': 'first'}, table=table)
   results.quantities = (MCE,)
   estimate = export.estimate(results, 'net', 'mCE', at)
   assert estimate[1].value == 1.2
-  refused('--percent is for shares', export.hub_entry, *estimate, Namespace(percent=True), '', {})
+  amount = dataclasses.replace(MCE, kind='amount'), estimate[1]
+  refused('--percent is for shares', export.hub_entry, *amount, Namespace(percent=True), '', {})
   other = dataclasses.replace(MCE, words='of another task')
   tasks = {'a': results, 'b': dataclasses.replace(results, quantities=(other,))}
   for task, quantities in (('a', MCE), ('b', other)):

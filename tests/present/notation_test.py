@@ -31,14 +31,14 @@ MCE = Quantity('mCE', 'mCE', 'ratio')
   (ERROR, True, (-0.21, -0.24, 0.001), f'{MINUS}21{SPACE}points ({MINUS}24 to 0)'),
   (Quantity('gain', 'gain', low=-1), False, (0.2, 0.1, 0.3), f'+20{SPACE}points (+10 to +30)'),
   (CHANGE, False, (1.5, 1.25, 1.75), '1.5 (1.2 to 1.8)'),
-  (MCE, True, (0.0512, 0.049, 0.0534), '+0.0512 (+0.0490 to +0.0534)'),
+  (MCE, True, (0.0512, 0.049, 0.0534), f'+5.12{SPACE}points (+4.90 to +5.34)'),
   (CHANGE, False, (1.5e-7, 1e-7, 2e-7), '0.00000015 (0.00000010 to 0.00000020)'),
   (ERROR, False, (0.5, np.nan, np.nan), f'50.0{SPACE}%'),
   (ERROR, False, (0.0004, np.nan, np.nan), f'0.040{SPACE}%'),
   (ERROR, True, (-0.000029, np.nan, np.nan), f'0.0{SPACE}points'),
   (ERROR, True, (0.176, np.nan, np.nan), f'+17.6{SPACE}points'),
-  (MCE, False, (0.6834, np.nan, np.nan), '0.683'),
-  (MCE, False, (1.0, np.nan, np.nan), '1.000'),
+  (MCE, False, (0.6834, np.nan, np.nan), f'68.3{SPACE}%'),
+  (MCE, False, (1.0, np.nan, np.nan), f'100.0{SPACE}%'),
   (CHANGE, False, (0.00312, np.nan, np.nan), '0.00312'),
   (CHANGE, False, (12.345, np.nan, np.nan), '12.3'),
   (CHANGE, False, (0.00312, 0.00312, 0.00312), '0.00312 (0.00312 to 0.00312)'),
@@ -57,12 +57,12 @@ def test_an_estimate_of_too_few_clusters_says_why_it_has_no_interval():
   note = f'undefined in 1 view: all alike; {too_few(2.04)}'
   row = dataclasses.make_dataclass('Row', fields)(0.5, np.nan, np.nan, 1, note)
   text = Notation(Quantity('ratio', 'ratio', kind='ratio')).full(row)
-  assert text == '0.500 (no interval: too few clusters, effectively 2.0)'
+  assert text == f'50.0{SPACE}% (no interval: too few clusters, effectively 2.0)'
 
 
-def test_the_ratio_of_a_classifier_to_itself_is_1_without_an_interval():
+def test_the_ratio_of_a_classifier_to_itself_is_100_percent_without_an_interval():
   row = pd.Series({'value': 1.0, 'low': 1.0, 'high': 1.0, 'note': f'{ITSELF}; for mCE give two'})
-  assert Notation(MCE).full(row) == '1'
+  assert Notation(MCE).full(row) == f'100{SPACE}%'
 
 
 def test_places_are_in_words():
