@@ -37,7 +37,7 @@ _PREFETCH = 4
 _READ_AT_ONCE = 1024
 """Examples that are read at once into memory."""
 _MAX_READ_FOR_LABELS = 100_000
-"""Most streamed images that are read for their labels only."""
+"""Largest number of streamed images that are read only for their labels."""
 IN_FLIGHT = 64
 """Number of files per thread that Pillow reads ahead: a block of large images."""
 DRAW = 'draw'
@@ -97,7 +97,7 @@ class TfRows:
     return rows
 
   def cached(self) -> TfRows:
-    """Returns the same rows, which are decoded into memory when more than half are first read."""
+    """Returns the same rows, all decoded into memory as soon as more than half are read at once."""
     rows = copy.copy(self)
     rows._is_cached = True
     return rows
@@ -109,22 +109,34 @@ class TfRows:
     """
     if self._settings.random_crop_area or not isinstance(self._images.store, IndexedStore):
       return None
-    [first] = self._batches(1, [0], stored=True)
+    [first] = self._batches(1, [0], stored=True)  # the first row alone, whose bytes are counted
     row = {name: value for name, value in first.items() if isinstance(value, np.ndarray)}
     if self.num_examples * sum(value.nbytes for value in row.values()) > max_bytes:
       return None
     batches = [*self._batches(_READ_AT_ONCE, None, stored=True)]
+    # the mask is False for the padding of the last batch
     columns = {name: np.concatenate([b[name][b['mask']] for b in batches]) for name in row}
     del columns['mask']
-    images, labels, ids = columns.pop('image'), columns.pop('label'), columns.pop('example_id')
-    return ArrayRows(images, labels, self.class_names, ids, self._images.title, columns)
+    return ArrayRows(
+      images=columns.pop('image'),
+      labels=columns.pop('label'),
+      class_names=self.class_names,
+      example_ids=columns.pop('example_id'),
+      source=self._images.title,
+      columns=columns,
+    )
 
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
-    """Yields blocks of rows in order; see `Rows.batches`."""
+    """Yields blocks of `batch_size` rows in order, padded and masked; see `Rows.batches`.
+
+    `blocks` are the numbers of the blocks that are read; None reads all. With `stored`, 8-bit
+    images stay uint8.
+    """
     num_blocks = len(chosen_blocks(self.num_examples, batch_size, blocks))
-    if self._is_cached and 2 * num_blocks * batch_size > self.num_examples:
+    reads_most_rows = 2 * num_blocks * batch_size > self.num_examples
+    if self._is_cached and reads_most_rows:
       self._arrays, self._is_cached = self.in_memory(MAX_CACHED_BYTES), False
     if self._arrays:
       return self._arrays.batches(batch_size, blocks, stored=stored)
@@ -133,16 +145,16 @@ class TfRows:
   def _batches(self, size: int, blocks: Sequence[int] | None, *, stored: bool) -> Iterator[Batch]:
     """Yields blocks of rows as `batches` does, without the cache of decoded images."""
     block_numbers = chosen_blocks(self.num_examples, size, blocks)
-    blocks_of_indices = [self.indices[b * size : (b + 1) * size] for b in block_numbers]
+    indices_of_blocks = [self.indices[b * size : (b + 1) * size] for b in block_numbers]
     elements = self._images.store.elements
     if not block_numbers:
       return
     batches: Iterator[Batch]
     if self._by_pillow and self._images.read and isinstance(self._images.store, HostStore):
-      batches = map(self._checked, self._file_batches(blocks_of_indices))
+      batches = map(self._checked, self._file_batches(indices_of_blocks))
     else:
-      examples = elements(np.concatenate(blocks_of_indices))
-      batches = self._read(examples, size, lambda number: elements(blocks_of_indices[number]))
+      examples = elements(np.concatenate(indices_of_blocks))
+      batches = self._read(examples, size, lambda number: elements(indices_of_blocks[number]))
     for block, batch in zip(block_numbers, batches, strict=True):
       if not stored:
         batch['image'] = as_float32(batch['image'])
@@ -157,20 +169,26 @@ class TfRows:
     share: tuple[int, int] = (0, 1),
     sampler: Sampler | None = None,
   ) -> Iterator[Batch]:
-    """Returns endless shuffled batches; see `Rows.training_batches`."""
+    """Returns endless shuffled batches, from the step `start_step` on; see `Rows.training_batches`.
+
+    This process reads the part `share` of every batch: (k, n) is the k-th of n equal slices.
+    """
     order = sampler or Epochs(self.num_examples, seed)
     share_of_batch(start_step, batch_size, share)  # raises errors before the first batch
     if sampler is not None:
       self._refuse_streamed()
-    low, high = share_of_batch(0, batch_size, share)
+    low, high = share_of_batch(0, batch_size, share)  # positions in a batch: [low, high) are read
 
     def is_mine(i: tf.Tensor) -> tf.Tensor:
+      """Returns whether this process reads position `i` of the endless sequence."""
       return (i % batch_size >= low) & (i % batch_size < high)
 
     def elements(step: int) -> tf.data.Dataset:
+      """Returns the elements that this process reads from a step on."""
       return self._sequence(order, seed, step * batch_size, is_mine)
 
     def elements_of_batch(number: int) -> tf.data.Dataset:
+      """Returns the elements of the batch with a number, 0 at `start_step`."""
       return elements(start_step + number).take(high - low)
 
     batches = enumerate(self._read(elements(start_step), high - low, elements_of_batch), start_step)
@@ -192,12 +210,12 @@ class TfRows:
       read = store.elements(ids).map(lambda element: element['label']).batch(_READ_AT_ONCE)
       label = np.concatenate([*read.as_numpy_iterator()])
     else:
-      label = label[ids % len(label)]
+      label = label[ids % len(label)]  # a set in parts has the labels of one part; see `Store`
     columns = {'label': label.astype(np.int32), 'example_id': ids.astype(np.int32)}
     return {**columns, **self._columns(ids)}
 
   def _refuse_streamed(self, max_examples: int = 0) -> None:
-    """Raises InputError if more than `max_examples` rows are streamed."""
+    """Raises InputError if the rows are streamed and more than `max_examples`."""
     if self.num_examples > max_examples and not isinstance(self._images.store, IndexedStore):
       raise InputError(
         f'{self._images.title} is too large for memory: it is read from front to back and in no '
@@ -243,20 +261,20 @@ class TfRows:
   def _ordered(self, order: Sampler, first: int) -> tf.data.Dataset:
     """Returns the indices of the endless sequence of rows from position `first` on, int64."""
     count = self.num_examples
-    number, offset = divmod(first, count)
+    first_epoch, offset = divmod(first, count)
 
-    def indices(epoch: int) -> np.ndarray:
+    def indices_of_epoch(epoch: int) -> np.ndarray:
       return self.indices[order.positions(epoch * count, (epoch + 1) * count)]
 
-    def epoch(number: tf.Tensor) -> tf.data.Dataset:
-      drawn = tf.numpy_function(indices, [number], tf.int64)
-      return tf.data.Dataset.from_tensor_slices(tf.ensure_shape(drawn, [count]))
+    def one_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
+      indices = tf.numpy_function(indices_of_epoch, [epoch], tf.int64)
+      return tf.data.Dataset.from_tensor_slices(tf.ensure_shape(indices, [count]))
 
-    return tf.data.Dataset.counter(number).flat_map(epoch).skip(offset)
+    return tf.data.Dataset.counter(first_epoch).flat_map(one_epoch).skip(offset)
 
   @property
   def _by_pillow(self) -> bool:
-    """Whether image files need no processing in evaluation except by Pillow."""
+    """Whether image files are only decoded, and perhaps resized by Pillow, in evaluation."""
     return self._settings.pillow_resizes or not (self._settings.resize or self._settings.crop)
 
   def _columns(self, example_ids: np.ndarray) -> Batch:
@@ -264,15 +282,18 @@ class TfRows:
     return {name: values[example_ids] for name, values in self._images.columns.items()}
 
   def _read(
-    self, elements: tf.data.Dataset, batch_size: int, elements_of: Callable[[int], tf.data.Dataset]
+    self,
+    elements: tf.data.Dataset,
+    batch_size: int,
+    elements_of_batch: Callable[[int], tf.data.Dataset],
   ) -> Iterator[Batch]:
     """Yields batches of decoded images.
 
     Args:
       elements: elements of all batches, not decoded.
       batch_size: elements per batch.
-      elements_of: returns the elements of the batch with a number again, to find the element that
-        caused an error.
+      elements_of_batch: function of the number of a batch, from 0, that returns its elements again.
+        It is called after an error, to find the element that caused it.
 
     Raises:
       InputError: an image cannot be decoded, or has another size or no label.
@@ -286,15 +307,15 @@ class TfRows:
       try:
         batch = next(iterator, None)
       except tf.errors.OpError as error:
-        raise self._error_of_batch(elements_of(number), error) from error
+        raise self._error_of_batch(elements_of_batch(number), error) from error
       if batch is None:
         return
       yield self._checked(batch)
 
   def _error_of_batch(self, elements: tf.data.Dataset, error: tf.errors.OpError) -> InputError:
-    """Returns an error that names the element of a batch that failed, and the reason.
+    """Returns an error that names the first element of a batch that cannot be read, and the reason.
 
-    `error` is the error of TensorFlow for the batch.
+    `error` is the error of TensorFlow for the batch, which names no element.
     """
     try:
       for element in elements:
@@ -328,6 +349,7 @@ class TfRows:
       resized = self._settings.resize
       return geometry.resized_by_pillow(levels, self._settings) if resized else levels
 
+    # images that are being decoded, in order, with their labels
     running: collections.deque[tuple[Future[np.ndarray], int | np.ndarray]] = collections.deque()
     with ThreadPoolExecutor(threads) as pool:
       not_started = itertools.chain.from_iterable(blocks)
@@ -342,9 +364,9 @@ class TfRows:
         start(IN_FLIGHT * threads)
         for block in blocks:
           images, labels = np.empty((len(block), *self.image_shape), np.uint8), []
-          for row in images:
+          for pixels in images:
             future, label = running.popleft()
-            row[:] = future.result()
+            pixels[:] = future.result()
             labels.append(label)
             start(1)
           label, ids = np.asarray(labels, np.int32), block.astype(np.int32)
@@ -355,7 +377,8 @@ class TfRows:
   def _row(self, element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Returns the columns of an element, with its image decoded, resized and cropped.
 
-    Elements of a training have an entry `DRAW`, which decides the random crop.
+    Elements of a training have an entry `DRAW`, the seed and the position in the sequence, which
+    decides the random crop.
     """
     columns = self._images.decoded(element['stored'])
     draw = element.get(DRAW) if self._settings.random_crop_area else None
@@ -372,12 +395,13 @@ class TfRows:
   def _prepared(self, image: tf.Tensor, draw: Sequence[tf.Tensor] | None) -> tf.Tensor:
     """Returns an image, resized and cropped.
 
-    With `draw`, the seed and the element's position, the crop is random. Images of 8 bits stay
-    uint8 unless TensorFlow resizes them; others become float32.
+    With `draw`, the seed and the element's position, the crop is random; None takes the centre.
+    Images of 8 bits stay uint8 unless TensorFlow resizes them; others become float32.
     """
     settings = self._settings
-    in_floats = (settings.resize or draw is not None) and settings.resized_by == 'tensorflow'
-    if image.dtype != tf.float32 and (image.dtype != tf.uint8 or in_floats):
+    is_resized = bool(settings.resize) or draw is not None
+    by_tensorflow = is_resized and settings.resized_by == 'tensorflow'
+    if image.dtype != tf.float32 and (image.dtype != tf.uint8 or by_tensorflow):
       image = tf.cast(image, tf.float32) / image.dtype.max
     if draw is None:
       return geometry.resize_and_crop(image, settings)
@@ -389,8 +413,8 @@ class TfRows:
     label = batch['label']
     if label.ndim == 1 and label.min() < 0:
       row = int(np.argmin(label))
+      example = self._images.where(int(batch['example_id'][row]))
       raise InputError(
-        f'{self._images.where(int(batch["example_id"][row]))} has label '
-        f'{label[row]}: the split carries no labels. Choose another split.'
+        f'{example} has label {label[row]}: the split carries no labels. Choose another split.'
       )
     return batch

@@ -63,7 +63,7 @@ class Shards(Source, abc.ABC):
   allow_missing: bool = False
 
   def description(self, split: str, shards: int) -> Facts:
-    """Returns JSON values that identify the images of a split; `shards` is the number of files."""
+    """Returns JSON values that identify the images of a split in `shards` files."""
     facts: Facts = {'path': self.path, 'split': split, 'shards': shards}
     return {**facts, 'label_column': self.label_column}
 
@@ -78,7 +78,7 @@ class Shards(Source, abc.ABC):
     """
     root = expanded(self.path) if self.path else None
     if root is not None and root.is_file():
-      return of_split([root], root.parent, split, self.path)
+      return of_split([root], root=root.parent, split=split, title=self.path)
     root = self.folder(f'give a {suffix} file or a folder of them.')
     files = image_files.images_in(root, (suffix,), left_out=left_out)
     if not files:
@@ -92,8 +92,9 @@ class Shards(Source, abc.ABC):
   def names_of_space(self, stored: Sequence[str], title: str) -> Sequence[str]:
     """Returns the names of numbered classes.
 
-    They are the names of `label_space` if it is set, which must have the same number of classes;
-    else the `stored` names. `title` names the data in messages.
+    If `label_space` is set, its names are returned; it must have as many classes as there are
+    `stored` names, unless none are stored. Otherwise the `stored` names are returned. `title` names
+    the data in messages.
     """
     if not self.label_space:
       return stored
@@ -104,9 +105,9 @@ class Shards(Source, abc.ABC):
 
 
 def _check_one_set(files: list[Path], root: Path, split: str, key: str) -> None:
-  """Raises InputError if shards are in several folders, except folders of splits and of versions.
+  """Raises InputError if shards belong to several configs of a data set, which may share images.
 
-  Several folders may be several configs of one data set, which hold the same images.
+  The config of a shard is the path of its folder, without folders of splits and of versions.
 
   Args:
     files: the shards.
@@ -114,14 +115,14 @@ def _check_one_set(files: list[Path], root: Path, split: str, key: str) -> None:
     split: the split that is read. Folders that are called like a split or a number are ignored.
     key: the setting with the path, for the message.
   """
-  folders = set()
+  configs = set()
   for file in files:
-    names = file.parent.relative_to(root).parts
-    config = [name for name in names if name not in {*SPLITS, split} and not name.isdecimal()]
-    folders.add('/'.join(config))
-  if len(folders) > 1:
+    folders = file.parent.relative_to(root).parts
+    parts = [name for name in folders if name not in {*SPLITS, split} and not name.isdecimal()]
+    configs.add('/'.join(parts))
+  if len(configs) > 1:
     raise InputError(
-      f'{root} has shards in the folders {", ".join(repr(name or ".") for name in sorted(folders))}'
+      f'{root} has shards in the folders {", ".join(repr(name or ".") for name in sorted(configs))}'
       f', of several data sets or configs: give one of them as {key}.'
     )
 
@@ -129,17 +130,19 @@ def _check_one_set(files: list[Path], root: Path, split: str, key: str) -> None:
 def _check_complete(files: list[Path], key: str) -> None:
   """Raises InputError if numbered shards are missing.
 
-  Shards `x-00002-of-00014.y` must be complete; shards `x-000002.y` must have no gaps. `key` is the
-  setting that allows missing shards, for the message.
+  Of shards with names such as `x-00002-of-00014.y` all 14 must be there; of shards with names such
+  as `x-000002.y` all between the first and the last. `key` is the setting that allows missing
+  shards, for the message.
   """
-  numbers: dict[tuple[str, ...], list[int]] = {}
+  numbers: dict[tuple[str, ...], list[int]] = {}  # of shards whose names differ in the number alone
   for file in files:
     match = re.fullmatch(r'(.*?)(\d+)(-of-\d+)?(\D*)', file.name)
     if match:
       before, number, total, after = match.groups('')
       numbers.setdefault((str(file.parent / before), total, after), []).append(int(number))
   for (before, total, after), listed in numbers.items():
-    expected = range(int(total[4:])) if total else range(min(listed), max(listed) + 1)
+    count = int(total.removeprefix('-of-') or 0)
+    expected = range(count) if total else range(min(listed), max(listed) + 1)
     present = {*listed}
     missing = len(expected) - sum(number in expected for number in present)
     if missing:
@@ -153,13 +156,13 @@ def _check_complete(files: list[Path], key: str) -> None:
 def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path]:
   """Returns the files of a split.
 
-  The split of a file is the name of a split in its name or in the name of its folder. If no file
-  has such a name, all files belong to 'test'. The split '' takes all files if they have the same
-  split or none.
+  A file states its split in its name or in the name of its folder, as in `train-00000.tar`. If no
+  file states a split, all files belong to 'test'. The split '' takes all files if they state the
+  same split, or none of them states one.
 
   Args:
     files: the files.
-    root: folder of the data; its name is ignored.
+    root: folder of the data; its name states no split.
     split: the split, '' for any.
     title: path of the data, for messages.
   """
@@ -177,28 +180,32 @@ def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path
 
 
 def _split_of(file: Path, root: Path, split: str) -> str:
-  """Returns the split that a word in the name of a file or its folder states; '' for none."""
+  """Returns the split that a word in the name of a file or its folder states; '' for none.
+
+  Splits are the words of `SPLITS`, and the split that is read, `split`.
+  """
   folder = file.parent.name if file.parent != root else ''
   splits = {*SPLITS, split} - {''}
-  return next((word for word in (*re.split('[-_.]', file.name), folder) if word in splits), '')
+  words = (*re.split('[-_.]', file.name), folder)
+  return next((word for word in words if word in splits), '')
 
 
-def read_table(file: Path, words: Collection[str] = ()) -> pd.DataFrame:
+def read_table(file: Path, text_columns: Collection[str] = ()) -> pd.DataFrame:
   """Returns a table of CSV, JSON (a list of objects), JSON lines or Parquet.
 
   CSV does not mark numbers. A column holds numbers if every field is written as `7` or `0.50`;
-  `007` is a word, as in JSON. Truth values are words.
+  `007` is text, since no number is written so in JSON. Truth values in CSV are text.
 
   Args:
     file: the file of the table.
-    words: columns of CSV that always hold words, such as names of files.
+    text_columns: columns of CSV that always hold text, such as names of files.
 
   Raises:
     InputError: the file is missing, empty, truncated, too large, or of another format, or two
       columns have the same name.
   """
   readers: dict[str, Callable[[Path], pd.DataFrame]] = {
-    '.csv': functools.partial(_read_csv, words=words),
+    '.csv': functools.partial(_read_csv, text_columns=text_columns),
     '.json': lambda file: pd.DataFrame(json_files.read(file, [dict])),
     '.jsonl': _read_json_lines,
     '.parquet': _read_parquet,
@@ -228,18 +235,24 @@ def refuse_repeated_columns(names: Sequence[str], title: str) -> None:
     raise InputError(f'{title} has {names.count(repeated[0])} columns {repeated[0]!r}: rename one.')
 
 
-def _read_csv(file: Path, words: Collection[str]) -> pd.DataFrame:
-  """Returns the table of a CSV file, see `read_table`; the columns `words` always hold words."""
+def _read_csv(file: Path, text_columns: Collection[str]) -> pd.DataFrame:
+  """Returns the table of a CSV file, with numbers in the columns that `read_table` describes.
+
+  The columns `text_columns` always hold text.
+  """
   content = io.BytesIO(read_bounded(file, MAX_BYTES_OF_TEXT))
   header = pd.read_csv(content, header=None, nrows=1, dtype=str, na_filter=False)
   refuse_repeated_columns([name for name in header.iloc[0] if name], 'it')
   content.seek(0)
   table = pd.read_csv(content, index_col=False, dtype=str, keep_default_na=False, na_values=[''])
-  return table.apply(lambda values: values if values.name in words else _as_numbers(values))
+  return table.apply(lambda values: values if values.name in text_columns else _as_numbers(values))
 
 
 def _as_numbers(values: pd.Series) -> pd.Series:
-  """Returns fields as numbers if all are written as numbers, else unchanged."""
+  """Returns the fields of a column as numbers if all are written as numbers, else unchanged.
+
+  Empty fields, which are NaN, do not count.
+  """
   present = values.dropna()
   if len(present) and present.str.fullmatch(_WHOLE_NUMBER).all():
     return pd.to_numeric(values)
@@ -274,7 +287,7 @@ def check_num_rows(number: int, title: str) -> None:
 
   `number` is the number of rows that the file `title` states.
   """
-  limit = min(MAX_ROWS, MAX_BYTES_PER_ARRAY // 8)
+  limit = min(MAX_ROWS, MAX_BYTES_PER_ARRAY // 8)  # a column has at least 8 bytes for each row
   require(0 <= number <= limit, f'the number of rows of {title}', number, f'at most {limit:,}')
 
 
@@ -310,27 +323,43 @@ def labels_of(
   if values.isna().any():
     raise InputError(f'{title}: row {int(values.isna().to_numpy().argmax())} has no {label}.')
   if values.dtype.kind in 'iu':
-    numbers = values.to_numpy(np.int64)
-    if numbers.min() < 0 or (class_names and numbers.max() >= len(class_names)):
-      row = int(((numbers < 0) | (numbers >= (len(class_names) or np.inf))).argmax())
-      valid = f'0 to {len(class_names) - 1}' if class_names else 'numbers from 0'
-      raise InputError(f'{title}: row {row} has {label} {numbers[row]}; labels are {valid}.')
-    names = tuple(class_names) or numbered_classes(int(numbers.max()), f'{title}: {label}')
-    return numbers.astype(np.int32), names
+    return _labels_of_numbers(values.to_numpy(np.int64), class_names, title, label)
   if not all(isinstance(value, str) for value in values):
     valid = 'labels are integers from 0 or names of classes'
     raise InputError(f'{title}: {label} is of {values.dtype}; {valid}.')
-  words = [composed(value) for value in values]
-  classes = in_class_order({*words})
+  return _labels_of_names([composed(value) for value in values], title, label)
+
+
+def _labels_of_numbers(
+  numbers: np.ndarray, class_names: Sequence[str], title: str, column: str
+) -> tuple[np.ndarray, tuple[str, ...]]:
+  """Returns class numbers [N] as labels, and the class names; for the arguments see `labels_of`."""
+  is_outside = (numbers < 0) | (numbers >= (len(class_names) or np.inf))
+  if is_outside.any():
+    row = int(is_outside.argmax())
+    valid = f'0 to {len(class_names) - 1}' if class_names else 'numbers from 0'
+    raise InputError(f'{title}: row {row} has {column} {numbers[row]}; labels are {valid}.')
+  names = tuple(class_names) or numbered_classes(int(numbers.max()), f'{title}: {column}')
+  return numbers.astype(np.int32), names
+
+
+def _labels_of_names(
+  names: list[str], title: str, column: str
+) -> tuple[np.ndarray, tuple[str, ...]]:
+  """Returns the labels of N class names, and the distinct names in the order of the labels.
+
+  `title` and `column` name the images and the column with the names in messages.
+  """
+  classes = in_class_order({*names})
   trimmed = Counter(name.strip() for name in classes)
   spaced = [name for name in classes if name != name.strip() and trimmed[name.strip()] > 1]
   if spaced:
     raise InputError(
-      f'{title}: row {words.index(spaced[0])} has {label} {spaced[0]!r}, and others have '
+      f'{title}: row {names.index(spaced[0])} has {column} {spaced[0]!r}, and others have '
       f'{spaced[0].strip()!r}: write one class in one way, without spaces around it.'
     )
-  number = {name: place for place, name in enumerate(classes)}
-  return np.array([number[word] for word in words], np.int32), tuple(classes)
+  label_of_class = {name: label for label, name in enumerate(classes)}
+  return np.array([label_of_class[name] for name in names], np.int32), tuple(classes)
 
 
 def columns_of(
@@ -338,13 +367,14 @@ def columns_of(
 ) -> dict[str, np.ndarray]:
   """Returns the columns of numbers and words of a table, [N] each.
 
-  A missing word becomes '', a missing number NaN. Categories are words, and so are truth values if
-  any is missing.
+  A missing word becomes '', a missing number NaN. Categories are words. Truth values stay bool, but
+  become words if one is missing.
 
   Args:
     table: a row per image.
     without: columns that have another use.
-    left_out: counts columns of other types, such as lists, and columns with a name in `RESERVED`.
+    left_out: counter to which columns of other types, such as lists, and columns with a name in
+      `RESERVED` are added.
   """
   columns = {}
   for name in table:
@@ -352,7 +382,9 @@ def columns_of(
     if name in (*RESERVED, *without):
       left_out['columns of names that rows use'] += name not in ('label', *without)
       continue
-    if values.dtype.kind in 'iuf' or (values.dtype.kind == 'b' and not missing.any()):
+    is_number = values.dtype.kind in 'iuf'
+    is_bool = values.dtype.kind == 'b' and not missing.any()
+    if is_number or is_bool:
       columns[name] = values.to_numpy()
     elif pd.api.types.infer_dtype(values, skipna=True) in ('string', 'boolean', 'categorical'):
       columns[name] = values.astype(object).mask(missing, '').to_numpy(str)
@@ -384,7 +416,7 @@ def encoded_images(
   fields = {
     'read': functools.partial(image_files.read_image, channels=channels),
     'header': image_files.read_header,
-    'sizes': lambda indices: None,
+    'sizes': lambda indices: None,  # unknown before images are decoded
     'where': lambda index: f'{title}, example {index}',
     **fields,
   }

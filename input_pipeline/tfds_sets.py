@@ -41,9 +41,10 @@ OWN = ('corrupted', 'held_out_environments', 'si_score_scenes', 'video_neighbors
 
 
 def stored_part(builder: tfds.core.DatasetBuilder) -> StoredPart | None:
-  """Returns the corruption and severity of a prepared data set, None for other data sets.
+  """Returns the corruption and severity of a prepared data set, None if it is not corrupted.
 
-  They are in the metadata of sets made here, or in the name of the config.
+  Data sets that this project's builders made state them in their metadata, other data sets in the
+  name of the config, such as 'fog_3'.
   """
   metadata = builder.info.metadata or {}
   if 'corruption_number' in metadata:
@@ -58,7 +59,8 @@ def prepared_configs(dataset: str, data_dir: str) -> list[str]:
   `data_dir` is the folder of TFDS's data; '' is TFDS's default.
   """
   folder = expanded(data_dir or tfds.core.constants.DATA_DIR) / dataset
-  return sorted({path.parts[-3] for path in folder.glob('*/*/dataset_info.json')})
+  infos = folder.glob('*/*/dataset_info.json')  # <config>/<version>/dataset_info.json
+  return sorted({info.parent.parent.name for info in infos})
 
 
 def prepared_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.DatasetBuilder:
@@ -86,7 +88,8 @@ def find_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.Datas
   if not name:
     raise SettingError(key, name, fix="Give a TFDS name, for example 'cifar10'.")
   register_own(name)
-  stored = expanded(data_dir or tfds.core.constants.DATA_DIR) / re.split('[/:]', name)[0]
+  dataset = re.split('[/:]', name)[0]  # without config and version
+  stored = expanded(data_dir or tfds.core.constants.DATA_DIR) / dataset
   for file in sorted(stored.glob('**/features.json')):
     check_stored_features(file)
   try:
@@ -127,18 +130,18 @@ def check_stored_features(file: pathlib.Path) -> None:
 
   TFDS imports the module that the file names for a feature, and importing can run any code.
   """
-  pending = [json_files.read(file, advice='Fetch or prepare the data set again.')]
-  while pending:
-    value = pending.pop()
-    pending += value.values() if isinstance(value, dict) else value
-    for key in ('pythonClassName', 'python_class_name', 'type') if isinstance(value, dict) else ():
-      named = value.get(key)
-      if isinstance(named, str) and not named.startswith(FEATURES):
+  unsearched = [json_files.read(file, advice='Fetch or prepare the data set again.')]
+  while unsearched:
+    node = unsearched.pop()
+    children = node.values() if isinstance(node, dict) else node
+    unsearched += [child for child in children if isinstance(child, dict | list)]
+    for key in ('pythonClassName', 'python_class_name', 'type') if isinstance(node, dict) else ():
+      class_name = node.get(key)
+      if isinstance(class_name, str) and not class_name.startswith(FEATURES):
         raise InputError(
-          f'{file} names the feature {named!r}, which is none of TFDS ({FEATURES}...): such a data '
-          'set is not opened, as it could run any code.'
+          f'{file} names the feature {class_name!r}, which is none of TFDS ({FEATURES}...): such a '
+          'data set is not opened, as it could run any code.'
         )
-    pending = [inner for inner in pending if isinstance(inner, dict | list)]
 
 
 def _first_line(error: Exception) -> str:
@@ -183,10 +186,11 @@ def check_features(
   """
   features = builder.info.features
   name = builder.info.full_name
-  has = sorted(features) if isinstance(features, tfds.features.FeaturesDict) else [str(features)]
-  if not {'image', 'label'} <= set(has):
+  is_dict = isinstance(features, tfds.features.FeaturesDict)
+  feature_names = sorted(features) if is_dict else [str(features)]
+  if not {'image', 'label'} <= set(feature_names):
     raise InputError(
-      f"data set {name!r} lacks the feature 'image' or 'label'; it has: {', '.join(has)}."
+      f"data set {name!r} lacks the feature 'image' or 'label'; it has: {', '.join(feature_names)}."
     )
   image, label = features['image'], features['label']
   if not isinstance(image, tfds.features.Image) or image.np_dtype not in (np.uint8, np.uint16):
@@ -218,7 +222,7 @@ class Split:
     try:
       number = splits[self.name].num_examples
     except (KeyError, ValueError) as error:
-      base = re.split(r'[\[+]', self.name)[0]
+      base = re.split(r'[\[+]', self.name)[0]  # 'train' of 'train[:10]' or 'train+test'
       raise InputError(
         f'{KEYS.data.split} is {self.name!r}; data set {data_set!r}: '
         f"{nearest(base, valid)}, or a slice such as '{valid[0]}[:1000]'."
@@ -238,13 +242,14 @@ class Split:
     return MemoryStore(stored, np.concatenate([batch['label'] for batch in batches]))
 
   def elements(self, positions: np.ndarray) -> tf.data.Dataset:
-    """Returns the elements at ascending positions in the split, see `Store`.
+    """Returns the elements at ascending positions in the split; `Store` describes an element.
 
     Files before the first and after the last position are not opened.
     """
     first, last = int(positions[0]), int(positions[-1])
     span = self._read(first, last + 1)
-    if len(positions) == last - first + 1:
+    has_gaps = len(positions) < last - first + 1
+    if not has_gaps:
       return span
     is_read = tf.constant(np.isin(np.arange(first, last + 1), positions))
     return span.filter(lambda e: tf.gather(is_read, e['example_id'] - first))
@@ -282,38 +287,42 @@ class Split:
     for piece in tfds.core.ReadInstruction.from_spec(self.name).to_absolute(splits):
       first = piece.from_ or 0
       last = splits[piece.splitname].num_examples if piece.to is None else piece.to
+      # the part of the slice [first, last) that is read, [low, high) in the stored split
       low = min(max(first + begin - num_before, first), last)
       high = min(max(first + end - num_before, first), last)
       if low < high:
         span = {'from_': low, 'to': high, 'unit': 'abs'}
         instructions.append(tfds.core.ReadInstruction(piece.splitname, **span))
       num_before += last - first
-    read = functools.reduce(operator.add, instructions)
-    data = self._as_dataset(read, {'image': tfds.decode.SkipDecoding()})
+    instruction = functools.reduce(operator.add, instructions)
+    data = self._as_dataset(instruction, {'image': tfds.decode.SkipDecoding()})
     return data.enumerate(begin).map(
       lambda i, e: {'example_id': i, 'label': e[self.label], 'stored': e['image']}
     )
 
 
 @functools.lru_cache
-def _scan(folder: str, split: str) -> tuple[np.ndarray, tuple[bytes, ...]]:
-  """Returns the labels and digests of `Split.labels_and_digests` for a folder and split; cached."""
-  read = Split(builder_in(pathlib.Path(folder)), split)
-  name = read.builder.info.full_name
-  logging.info('reading %s, split %s, for images that are stored twice', name, split)
+def _scan(folder: str, split_name: str) -> tuple[np.ndarray, tuple[bytes, ...]]:
+  """Returns the label, int32 [n], and the digest of the encoded image of every example; cached.
+
+  `folder` holds the prepared data set, and `split_name` is one of its splits or a slice.
+  """
+  split = Split(builder_in(pathlib.Path(folder)), split_name)
+  name = split.builder.info.full_name
+  logging.info('reading %s, split %s, for images that are stored twice', name, split_name)
   labels, digests = [], []
-  with _reading(read):
-    for element in read.elements(np.arange(read.num_examples)).as_numpy_iterator():
+  with _reading(split):
+    for element in split.elements(np.arange(split.num_examples)).as_numpy_iterator():
       labels.append(element['label'])
       digests.append(hashlib.blake2b(element['stored'], digest_size=16).digest())
   return np.array(labels, np.int32), tuple(digests)
 
 
 def _decoded(image: tfds.features.Image, stored: tf.Tensor, channels: int) -> tf.Tensor:
-  """Returns the pixels of an encoded image, [H, W, channels].
+  """Returns the pixels of an encoded image, [H, W, channels] of the dtype of the feature `image`.
 
-  JPEG is decoded by the exact transform, as by Pillow and the other sources. TFDS's own decoder
-  uses the fast transform, with which two values in three differ, mostly by one level.
+  JPEG is decoded by the exact inverse transform, as by Pillow and the other sources. TFDS decodes
+  it by a faster transform, which changes two thirds of all values, mostly by one level.
   """
   return tf.cond(
     tf.io.is_jpeg(stored),
@@ -353,62 +362,68 @@ class SplitsStore(StreamedStore):
   labels: np.ndarray | None = None
 
   @functools.cached_property
-  def _places(self) -> Sequence[np.ndarray]:
-    """For each split the positions of the examples that are read, int64, ascending."""
+  def _positions(self) -> Sequence[np.ndarray]:
+    """For each split the positions in it of the examples that are read, int64, ascending."""
     return self.selected or [np.arange(split.num_examples) for split in self.splits]
 
   @functools.cached_property
-  def _first(self) -> np.ndarray:
+  def _starts(self) -> np.ndarray:
     """The index of each split's first example, then the number of examples, int64 [splits + 1]."""
-    return np.concatenate([[0], np.cumsum([len(places) for places in self._places])])
+    return np.concatenate([[0], np.cumsum([len(positions) for positions in self._positions])])
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
     """Returns the elements at `indices`, which are ascending and distinct, in this order."""
-    return functools.reduce(tf.data.Dataset.concatenate, self._runs(np.asarray(indices, np.int64)))
+    by_split = self._elements_by_split(np.asarray(indices, np.int64))
+    return functools.reduce(tf.data.Dataset.concatenate, by_split)
 
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
     """Returns the endless sequence of shuffled epochs over `indices`, from element `start` on.
 
-    Each split is shuffled in a separate buffer. The split of each example in an epoch is drawn as
-    a permutation that depends on (seed, epoch). The examples of an epoch before `start` are read
-    again but not decoded.
+    Each split is shuffled in a separate buffer. A permutation that depends on (seed, epoch) draws
+    which split each example of the epoch is taken from. The examples of an epoch before `start` are
+    read again but not decoded.
     """
     indices = np.asarray(indices, np.int64)
-    sizes = [len(of_split) for of_split in self._by_split(indices) if len(of_split)]
-    first_seed = int(np.random.SeedSequence(seed).generate_state(1)[0])
-    epoch, offset = divmod(start, len(indices))
+    counts = [len(part) for part in self._by_split(indices) if len(part)]
+    seed_of_epoch_0 = int(np.random.SeedSequence(seed).generate_state(1)[0])
+    first_epoch, offset = divmod(start, len(indices))
 
-    def order(number: np.int64) -> np.ndarray:
+    def split_order(epoch: np.int64) -> np.ndarray:
       """Returns the number of the split that each example of an epoch is taken from, int64 [n]."""
-      mixed = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
-      return np.random.default_rng((seed, int(number))).permutation(mixed)
+      split_numbers = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+      return np.random.default_rng((seed, int(epoch))).permutation(split_numbers)
 
-    def one_epoch(number: tf.Tensor) -> tf.data.Dataset:
+    def one_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
       """Returns the elements of an epoch: shuffled splits, mixed in the drawn order."""
-      runs = [
-        run.shuffle(SHUFFLE_BUFFER, seed=first_seed + number, reshuffle_each_iteration=False)
-        for run in self._runs(indices)
+      shuffled_splits = [
+        elements.shuffle(
+          SHUFFLE_BUFFER, seed=seed_of_epoch_0 + epoch, reshuffle_each_iteration=False
+        )
+        for elements in self._elements_by_split(indices)
       ]
-      if len(runs) == 1:
-        return runs[0]
-      choices = tf.ensure_shape(tf.numpy_function(order, [number], tf.int64), [len(indices)])
+      if len(shuffled_splits) == 1:
+        return shuffled_splits[0]
+      choices = tf.ensure_shape(tf.numpy_function(split_order, [epoch], tf.int64), [len(indices)])
       return tf.data.Dataset.choose_from_datasets(
-        runs, tf.data.Dataset.from_tensor_slices(choices), stop_on_empty_dataset=False
+        shuffled_splits, tf.data.Dataset.from_tensor_slices(choices), stop_on_empty_dataset=False
       )
 
-    return tf.data.Dataset.counter(epoch).flat_map(one_epoch).skip(offset)
+    return tf.data.Dataset.counter(first_epoch).flat_map(one_epoch).skip(offset)
 
   def images(self, class_names: Sequence[str], title: str, description: Facts) -> Images:
     """Returns the images, with one channel or three; an alpha channel is dropped.
 
-    For the arguments see `Images`.
+    Args:
+      class_names: names of the classes in label order.
+      title: names the images in messages.
+      description: JSON values that identify the images in results.json.
     """
     image = self.splits[0].builder.info.features['image']
     (height, width), channels = image.shape[:2], 1 if image.shape[-1] == 1 else 3
     return Images(
       title=title,
       description=description,
-      num_examples=int(self._first[-1]),
+      num_examples=int(self._starts[-1]),
       class_names=tuple(class_names),
       channels=channels,
       store=self,
@@ -419,34 +434,37 @@ class SplitsStore(StreamedStore):
 
   def describe(self, index: int) -> str:
     """Returns the data set, split and index in the split's files of an example, for messages."""
-    number = int(np.searchsorted(self._first, index, side='right')) - 1
+    number = int(np.searchsorted(self._starts, index, side='right')) - 1
     split = self.splits[number]
-    position = int(self._places[number][index - self._first[number]])
+    position = int(self._positions[number][index - self._starts[number]])
     return f'tfds {split.builder.info.full_name!r}, split {split.name!r}, example {position}'
 
   def _by_split(self, indices: np.ndarray) -> list[np.ndarray]:
     """Returns ascending indices over all splits, divided by split."""
-    return np.split(indices, np.searchsorted(indices, self._first[1:-1]))
+    return np.split(indices, np.searchsorted(indices, self._starts[1:-1]))
 
-  def _runs(self, indices: np.ndarray) -> list[tf.data.Dataset]:
-    """Returns the elements at `indices` of each split that has any of them."""
-    by_split = enumerate(self._by_split(indices))
-    return [self._run(number, of_split) for number, of_split in by_split if len(of_split)]
+  def _elements_by_split(self, indices: np.ndarray) -> list[tf.data.Dataset]:
+    """Returns the elements at `indices`, a data set for each split that has one or more of them."""
+    parts = enumerate(self._by_split(indices))
+    return [self._elements_of_split(number, part) for number, part in parts if len(part)]
 
-  def _run(self, number: int, indices: np.ndarray) -> tf.data.Dataset:
+  def _elements_of_split(self, number: int, indices: np.ndarray) -> tf.data.Dataset:
     """Returns the elements of one split, with example ids that count over all splits.
 
     `number` is the number of the split, and `indices` are indices over all splits.
     """
-    elements = self.splits[number].elements(self._places[number][indices - self._first[number]])
-    if len(self.splits) == 1 and not self.selected:
+    first, end = self._starts[number : number + 2]
+    positions = self._positions[number]
+    elements = self.splits[number].elements(positions[indices - first])
+    if len(self.splits) == 1 and not self.selected:  # positions are example ids already
       return elements
-    first, end = self._first[number : number + 2]
-    positions, first_id = tf.constant(self._places[number]), tf.constant(first)
+    known_positions, first_id = tf.constant(positions), tf.constant(first)
     labels = None if self.labels is None else tf.constant(self.labels[first:end])
 
     def renumbered(element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-      index = tf.searchsorted(positions, [element['example_id']], out_type=tf.int64)[0]
+      """Returns an element with its index over all splits as id, and with its label replaced."""
+      position = element['example_id']
+      index = tf.searchsorted(known_positions, [position], out_type=tf.int64)[0]
       label = {} if labels is None else {'label': tf.gather(labels, index)}
       return {**element, **label, 'example_id': first_id + index}
 

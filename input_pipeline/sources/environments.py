@@ -115,15 +115,20 @@ class Environments(Source):
     self.require(bool(classes), 'path', 'of environments that have classes')
     environments = self._ordered([name for split in splits.values() for name in split])
     groups = from_settings(settings, classes)
+    # paths of images by environment and class
     files = [[cells.get(e, {}).get(name, []) for name in classes] for e in environments]
-    present = np.array([[bool(cell) for cell in row] for row in files])
+    present = np.array([[bool(cell) for cell in files_of_class] for files_of_class in files])
     missing = _check_cells(present, environments, groups, self.allow_missing)
-    paths, labels, numbers = list[str](), list[int](), list[int]()
-    for number, row in enumerate(files):
-      for label in np.flatnonzero(_is_permitted(settings.split, number, groups.of_label)).tolist():
-        paths += row[label]
-        labels += [label] * len(row[label])
-        numbers += [number] * len(row[label])
+    paths: list[str] = []
+    labels: list[int] = []
+    environment_numbers: list[int] = []
+    for number, files_of_class in enumerate(files):
+      is_permitted = _is_permitted(settings.split, number, groups.of_label)
+      for label in np.flatnonzero(is_permitted).tolist():
+        cell = files_of_class[label]
+        paths += cell
+        labels += [label] * len(cell)
+        environment_numbers += [number] * len(cell)
     return file_images(
       paths,
       np.array(labels, np.int32),
@@ -133,17 +138,19 @@ class Environments(Source):
         'path': self.path,
         'split': settings.split,
         'environments': list(environments),
-        'images_by_environment': np.bincount(numbers, minlength=len(environments)).tolist(),
+        'images_by_environment': np.bincount(
+          environment_numbers, minlength=len(environments)
+        ).tolist(),
         **missing,
       },
-      columns={'environment': np.array(numbers, np.int32)},
+      columns={'environment': np.array(environment_numbers, np.int32)},
       left_out=left_out,
     )
 
   def read(self, left_out: Counter[str] | None = None) -> dict[str, CellFiles]:
     """Returns the files of both splits, {'train' or 'test': {environment: {class: paths}}}.
 
-    `left_out` counts the files in folders that are not read.
+    `left_out` is a counter to which the files in a folder that are not read are added, by reason.
     """
     path = expanded(self.path)
     if self.path and path.is_dir():
@@ -160,7 +167,7 @@ class Environments(Source):
     if not document:
       raise InputError(f'{path} is empty. {_FORM}')
     has_splits = set(document) == {TRAIN, TEST}
-    documents = document if has_splits else {'': document}
+    documents = document if has_splits else {'': document}  # '': images that are not split yet
     splits = {split: _absolute_paths(cells, path) for split, cells in documents.items()}
     _check_once(splits, path)
     return splits if has_splits else _split(splits[''], self.test_share)
@@ -175,18 +182,20 @@ class Environments(Source):
     builders = [prepared_builder(f'{dataset}/{name}', self.data_dir, key) for name in environments]
     _, classes = check_features(builders[0])
     for builder in builders[1:]:
-      if check_features(builder)[1] != classes:
+      _, other_classes = check_features(builder)
+      if other_classes != classes:
         raise InputError(
           f'{builders[0].info.full_name} and {builder.info.full_name} have different classes: give '
           f'configs with the same ones in {self.key("path")}.'
         )
     splits = [Split(builder, TRAIN) for builder in builders]
-    seen: set[bytes] = set()
-    if settings.split == TEST:
+    seen_digests: set[bytes] = set()
+    if settings.split == TEST:  # training examples of any environment are not tested on
       for split in splits:
-        seen.update(split.labels_and_digests()[1])
+        _, digests = split.labels_and_digests()
+        seen_digests.update(digests)
       splits = [Split(builder, TEST) for builder in builders]
-    scanned = list(_first_of_each(splits, seen))
+    scanned = list(_first_of_each(splits, seen_digests))  # (labels, is_first) of each environment
     groups = from_settings(settings, classes)
     all_labels = range(len(classes))
     present = np.array([np.isin(all_labels, labels[is_first]) for labels, is_first in scanned])
@@ -195,7 +204,7 @@ class Environments(Source):
       np.flatnonzero(is_first & _is_permitted(settings.split, number, groups.of_label[labels]))
       for number, (labels, is_first) in enumerate(scanned)
     ]
-    counts = [*map(len, selected)]
+    counts = [len(indices) for indices in selected]
     description = {
       'path': self.path,
       'data_sets': [builder.info.full_name for builder in builders],
@@ -208,7 +217,7 @@ class Environments(Source):
     return dataclasses.replace(
       SplitsStore(splits, selected).images(classes, f'environments {self.path!r}', description),
       columns={'environment': np.repeat(np.arange(len(selected), dtype=np.int32), counts)},
-      sizes=lambda indices: None,
+      sizes=lambda indices: None,  # configs may store images of other sizes than the first one
     )
 
   def config_names(self) -> tuple[str, tuple[str, ...]]:
@@ -224,11 +233,12 @@ class Environments(Source):
     configs = tfds_sets.prepared_configs(dataset, self.data_dir)
     try:
       tfds_sets.register_own(dataset)
-      configs = [*tfds.builder_cls(dataset).builder_configs] or configs
+      configs = [*tfds.builder_cls(dataset).builder_configs] or configs  # all, prepared or not
     except tfds.core.DatasetNotFoundError:
       pass
     if not configs:
-      tfds_sets.find_builder(dataset, self.data_dir, self.key('path'))  # raises an error
+      # raises an error if TFDS has no such data set; else the error below follows
+      tfds_sets.find_builder(dataset, self.data_dir, self.key('path'))
     names = tuple(listed.split(',')) if listed else tuple(configs)
     for name in names:
       if name not in configs:
@@ -266,7 +276,10 @@ class Environments(Source):
 
 
 def _read_folders(path: pathlib.Path, left_out: Counter[str]) -> CellFiles:
-  """Returns the images <environment>/<class>/<image> below a folder; `left_out` counts others."""
+  """Returns the images <environment>/<class>/<image> below a folder.
+
+  The files that are not read are added to the counter `left_out`, by reason.
+  """
   cells: CellFiles = {}
   for environment, folder in folders_in(path).items():
     count_outside_classes(folder, left_out)
@@ -277,6 +290,7 @@ def _read_folders(path: pathlib.Path, left_out: Counter[str]) -> CellFiles:
   if not any(cells.values()):
     release, layout = looks_like(path), '<environment>/<class>/<image>'
     raise InputError(f'{path} holds no images{release}; expected {path}/{layout}.')
+  # folders of splits may be in place of environments or of classes
   for names in ({*cells}, *({*classes} for classes in cells.values())):
     if {TRAIN, TEST} <= names:
       raise InputError(
@@ -292,9 +306,9 @@ def _read_folders(path: pathlib.Path, left_out: Counter[str]) -> CellFiles:
 def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
   """Returns the files of both splits from the lists in a folder, in DomainNet's released form."""
   matches = (re.fullmatch('(.+)_(train|test).txt', file.name) for file in path.iterdir())
-  names = sorted({match[1] for match in matches if match})
+  names = sorted({match[1] for match in matches if match})  # of environments
   splits: dict[str, CellFiles] = {TRAIN: {}, TEST: {}}
-  numbers: dict[str, str] = {}
+  number_of_class: dict[str, str] = {}
   for split, name in itertools.product(splits, names):
     file, files_of_class = path / f'{name}_{split}.txt', dict[str, list[str]]()
     if not file.is_file():
@@ -304,9 +318,10 @@ def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
     for line_number, line in enumerate(file.read_text('utf-8', 'replace').splitlines(), 1):
       listed, _, number = line.rpartition(' ')
       image = pathlib.PurePosixPath(listed)
-      expected = numbers.setdefault(image.parent.name, number)
+      expected = number_of_class.setdefault(image.parent.name, number)
+      is_in_class = len(image.parts) == 3 and image.parts[0] == name
       reason = ''
-      if len(image.parts) != 3 or image.parts[0] != name or not number.isdecimal():
+      if not is_in_class or not number.isdecimal():
         reason = f'it must be {name}/<class>/<image> and a number: fetch the list again.'
       elif number != expected:
         reason = f'lists before have {expected}: is it of another release than DomainNet?'
@@ -324,10 +339,10 @@ def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
 
 
 def _absolute_paths(document: Facts, path: pathlib.Path) -> CellFiles:
-  """Returns one split of a file with absolute paths, sorted.
+  """Returns the cells of one split of a file, with absolute paths that are sorted in each cell.
 
   Args:
-    document: {environment: {class: paths}}, relative to the file or absolute.
+    document: {environment: {class: paths}}; paths are relative to the file's folder or absolute.
     path: path of the file.
 
   Raises:
@@ -354,7 +369,7 @@ def _absolute_paths(document: Facts, path: pathlib.Path) -> CellFiles:
 
 
 def _listed(names: Sequence[str]) -> str:
-  """Returns the first names as a phrase, with the number of the others."""
+  """Returns the first names as a phrase, with the number of names that are not listed."""
   unlisted = f' and {len(names) - _MAX_LISTED} more' if len(names) > _MAX_LISTED else ''
   return ', '.join(names[:_MAX_LISTED]) + unlisted
 
@@ -391,25 +406,26 @@ def _split(cells: CellFiles, share: float) -> dict[str, CellFiles]:
   for environment, classes in cells.items():
     for name, files in classes.items():
       order = np.random.default_rng(_SPLIT_SEED).permutation(len(files))
-      count = min(max(round(share * len(files)), 1), max(len(files) - 1, 0))
-      for split, indices in ((TEST, order[:count]), (TRAIN, order[count:])):
+      at_most = max(len(files) - 1, 0)  # leaves one image for training
+      num_test = min(max(round(share * len(files)), 1), at_most)
+      for split, indices in ((TEST, order[:num_test]), (TRAIN, order[num_test:])):
         splits[split][environment][name] = [files[index] for index in sorted(indices.tolist())]
   return splits
 
 
 def _first_of_each(
-  splits: Sequence[Split], seen: set[bytes]
+  splits: Sequence[Split], seen_digests: set[bytes]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
   """Yields, for each split, the labels [n] and whether an example is the first with its bytes [n].
 
-  `seen` holds the digests of examples that came before, and is updated.
+  `seen_digests` holds the digests of earlier examples; the digests of all splits are added to it.
   """
   for split in splits:
     labels, digests = split.labels_and_digests()
     is_first = np.zeros(len(digests), bool)
     for index, digest in enumerate(digests):
-      is_first[index] = digest not in seen
-      seen.add(digest)
+      is_first[index] = digest not in seen_digests
+      seen_digests.add(digest)
     yield labels, is_first
 
 
@@ -432,7 +448,7 @@ def _is_permitted(split: str, number: int, group: np.ndarray) -> np.ndarray:
   Args:
     split: 'train', 'clean' or 'test'.
     number: number k of the environment E_k.
-    group: for each class the number k of its class group C_k, 0 without a group, int [...].
+    group: number of the class group of each class or image, int [...]; 0 for classes of no group.
   """
   if split == TEST or number == 0:
     return np.ones(group.shape, bool)
@@ -442,7 +458,9 @@ def _is_permitted(split: str, number: int, group: np.ndarray) -> np.ndarray:
 def _check_cells(
   present: np.ndarray, environments: Sequence[str], groups: ClassGroups, allow_missing: bool
 ) -> dict[str, list[str]]:
-  """Checks that cells have images, and returns facts about the cells without images for results.
+  """Checks that cells have images, and returns the cells without images as facts for results.
+
+  The facts are {'missing_cells': ['sketch/dog', ...]}, or {} if every cell has images.
 
   Args:
     present: whether a cell has images, bool [environments, classes].
@@ -461,6 +479,7 @@ def _check_cells(
       f'{len(missing)} of {present.size} cells have no images: {_listed(missing)}. '
       f'Add images, leave these classes out, or set {KEYS.data.environments.allow_missing}=True.'
     )
+  # groups and the environments that they are trained in are numbered from 1; E_0 has all classes
   for number in range(1, min(len(groups) + 1, len(environments))):
     if not present[number, groups.of_label == number].any():
       raise InputError(

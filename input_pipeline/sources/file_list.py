@@ -62,7 +62,7 @@ class FileList(Source):
     """Returns the listed images; only the files of rows in a subset must exist."""
     listing = self._table_file()
     title = f'{listing}'
-    table = shards.read_table(listing, words=(*FILES, 'split'))
+    table = shards.read_table(listing, text_columns=(*FILES, 'split'))
     if 'split' in table and settings.split:
       splits = sorted(set(table['split'].astype(str)))
       table = table[table['split'].astype(str) == settings.split].reset_index(drop=True)
