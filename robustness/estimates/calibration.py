@@ -45,7 +45,7 @@ QUANTITIES = ('ece', 'ece_equal_mass', 'rms_calibration_error', 'brier', 'aurc',
 """The measures in `Scores` that tables show, in their order."""
 OVERCONFIDENCE = 'overconfidence'
 """The mean confidence minus the accuracy, Σ_b w_b (p̄_b - ȳ_b), in [-1, 1]."""
-_ROUNDING = 1e-12  # error of a mean over views
+_ROUNDING = 1e-12  # largest rounding error of a mean over views
 _MAX_WEIGHTS_PER_BATCH = 2**22  # weights of images in the bootstrap samples of a batch
 
 
@@ -54,8 +54,8 @@ class Bins(NamedTuple):
 
   Attributes:
     size: number, or total weight, of the predictions in each bin, [..., M].
-    confidence: their mean confidence, [..., M]; 0 in an empty bin.
-    accuracy: the share of them that is right, [..., M]; 0 in an empty bin.
+    confidence: mean confidence of the predictions in each bin, [..., M]; 0 in an empty bin.
+    accuracy: share of right predictions in each bin, [..., M]; 0 in an empty bin.
   """
 
   size: np.ndarray
@@ -65,10 +65,10 @@ class Bins(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-  """Confidences of N predictions, in descending order, and which of them are right.
+  """N predictions in descending order of confidence: their confidences, and whether each is right.
 
   Attributes:
-    order: int [N], the index of each prediction in the arrays that `sort` was given.
+    order: int [N], the index of each prediction in the unsorted arrays that `sort` was given.
     confidence: [N], the probability of the predicted class, in [0, 1], descending.
     correct: bool [N], or [..., N] for several simulated sets of outcomes.
   """
@@ -99,40 +99,43 @@ class Predictions:
     return cls(order, np.minimum(p[order], 1), y[order])
 
   def equal_width(self, bins: int) -> np.ndarray:
-    """Returns the boundaries of M bins of equal width, int [M + 1], as indices of sorted
-    predictions.
+    """Returns where each of M bins of equal width begins among the sorted predictions, int [M + 1].
 
-    Bin m holds confidences in ((m - 1)/M, m/M]. The bin of the highest confidences is first; the
-    last entry is N.
+    The bin of the confidences in (1 - 1/M, 1] is first, and the bin of those in [0, 1/M] is last.
+    Bin i, from 0, has the sorted predictions from entry i up to, but without, entry i + 1 of the
+    result. The last entry is therefore N.
 
     Args:
       bins: the number M of bins.
     """
-    index = np.ceil(self.confidence * bins).astype(int).clip(1, bins)
-    return np.searchsorted(-index, np.arange(-bins, 1))
+    bin_from_below = np.ceil(self.confidence * bins).astype(int).clip(1, bins)  # M, …, 1
+    # `searchsorted` needs ascending numbers: -M, …, -1. The search for 0, above all, returns N.
+    return np.searchsorted(-bin_from_below, np.arange(-bins, 1))
 
   def equal_mass(self, bins: int) -> np.ndarray:
-    """Returns the boundaries of M bins of about N/M predictions each, int [M + 1], as `equal_width`
-    does.
+    """Returns where each of M bins of about N/M predictions begins, int [M + 1], and N last.
 
-    Boundaries are only where the confidence changes, so that equal confidences share a bin. Some
-    bins may therefore be empty.
+    A bin begins only where the confidence changes, so that equal confidences share a bin. Some bins
+    may therefore be empty. For the order of the bins see `equal_width`.
     """
     starts = (np.arange(bins + 1) * len(self.order)) // bins
-    return self._ties[np.searchsorted(self._ties, starts)]
+    next_change = np.searchsorted(self._ties, starts)  # index of the first change at or after it
+    return self._ties[next_change]
 
   def binned(self, starts: np.ndarray, weights: np.ndarray | None = None) -> Bins:
     """Returns the predictions in bins.
 
     Args:
-      starts: [M + 1], boundaries from `equal_width` or `equal_mass`.
+      starts: [M + 1], where the bins begin, from `equal_width` or `equal_mass`.
       weights: [..., N], the weight of each prediction, such as its count in a bootstrap sample;
         None counts each once.
     """
     w = np.ones(len(self.order)) if weights is None else weights
-    total, p, y = (_sums(w * values, starts) for values in (1, self.confidence, self.correct))
-    size = np.maximum(total, 1)
-    return Bins(total, p / size, y / size)
+    size, confidence, correct = (
+      _sums(w * values, starts) for values in (1, self.confidence, self.correct)
+    )
+    divisor = np.maximum(size, 1)  # not 0 in an empty bin
+    return Bins(size, confidence / divisor, correct / divisor)
 
   @functools.cached_property
   def _ties(self) -> np.ndarray:
@@ -140,12 +143,12 @@ class Predictions:
     return np.flatnonzero(np.diff(self.confidence, prepend=np.inf, append=-np.inf))
 
   def area_under_risk_coverage(self, weights: np.ndarray | None = None) -> np.ndarray:
-    """Returns AURC = 1/N Σ_k (errors among the k most confident)/k (Geifman and El-Yaniv 2017),
-    [...].
+    """Returns the area under the risk-coverage curve (Geifman and El-Yaniv 2017), [...].
 
-    It is the mean error over all shares of the predictions that a classifier could be asked to
-    answer. Predictions of equal confidence contribute the mean over all their orders. With K
-    predictions and E errors before a run of m equal confidences, among them e errors, the run adds
+    AURC = 1/N Σ_{k=1..N} (number of errors among the k most confident predictions)/k is the mean
+    error of a classifier that answers only its most confident predictions, over all numbers k of
+    answers. Predictions of equal confidence contribute the mean over all their orders. A run of m
+    equal confidences with e errors, which K predictions with E errors precede, adds to the sum
 
       Σ_{j=1..m} (E + j e/m)/(K + j) = e + (E - K e/m)(H_{K+m} - H_K),   H_k = 1 + 1/2 + … + 1/k.
 
@@ -153,34 +156,41 @@ class Predictions:
       weights: int [..., N], how often each prediction counts; None counts each once.
     """
     w = np.ones(len(self.order), int) if weights is None else weights
+    # m, e, K and E of each run of equal confidences.
     size, wrong = (_sums(w * values, self._ties) for values in (1, ~self.correct))
-    before, wrong_before = (np.cumsum(x, -1) - x for x in (size, wrong))
+    size_before, wrong_before = (np.cumsum(x, -1) - x for x in (size, wrong))
+    # H_k minus Euler's constant, which the difference of two of these numbers does not contain.
     harmonic = special.digamma(np.arange(int(size.sum(-1).max()) + 1) + 1.0)
-    share = wrong / np.maximum(size, 1)
-    spread = harmonic[before + size] - harmonic[before]
-    return np.asarray((wrong + (wrong_before - before * share) * spread).sum(-1) / size.sum(-1))
+    error_rate = wrong / np.maximum(size, 1)
+    reciprocals = harmonic[size_before + size] - harmonic[size_before]
+    by_run = wrong + (wrong_before - size_before * error_rate) * reciprocals
+    return np.asarray(by_run.sum(-1) / size.sum(-1))
 
   def selective_error(self, coverages: np.ndarray) -> np.ndarray:
-    """Returns the error among the most confident predictions, [C].
+    """Returns the share of errors among the most confident predictions, [C].
 
-    A coverage that cuts a prediction counts part of it; equal confidences contribute the mean over
-    all their orders.
+    A coverage of a share that is no whole number of predictions counts the last prediction in part.
+    Equal confidences contribute the mean over all their orders.
 
     Args:
       coverages: [C], the shares of the predictions that are answered, in (0, 1].
     """
-    wrong = np.concatenate([[0], np.cumsum(_sums((~self.correct).astype(int), self._ties))])
+    wrong_in_run = _sums((~self.correct).astype(int), self._ties)
+    wrong_before = np.concatenate([[0], np.cumsum(wrong_in_run)])  # at each entry of `_ties`
     answered = coverages * len(self.order)
-    return np.asarray(np.interp(answered, self._ties, wrong) / answered)
+    return np.asarray(np.interp(answered, self._ties, wrong_before) / answered)
 
 
 def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-  """Returns the sums of values [..., N] from each start to the next, [..., M], for starts [M
-  + 1].
+  """Returns the sum of the values in each of M bins, [..., M].
+
+  Args:
+    values: [..., N].
+    starts: int [M + 1], where each bin begins, and the end of the last bin.
   """
   zero = np.zeros((*values.shape[:-1], 1), values.dtype)
-  sums = np.concatenate([zero, np.cumsum(values, -1)], -1)
-  return np.diff(sums[..., starts], axis=-1)
+  sum_before = np.concatenate([zero, np.cumsum(values, -1)], -1)
+  return np.diff(sum_before[..., starts], axis=-1)
 
 
 def calibration_error(bins: Bins) -> np.ndarray:
@@ -189,19 +199,25 @@ def calibration_error(bins: Bins) -> np.ndarray:
 
 
 def debiased_calibration_error(bins: Bins) -> np.ndarray:
-  """Returns ECE minus its expected bias, at least 0, [...]; the module has the formula."""
+  """Returns ECE minus its expected bias, at least 0, [...].
+
+  The formula is in the docstring of this module. With d the gap between accuracy and confidence in
+  a bin, and σ the standard deviation of the accuracy, the folded normal distribution has the mean
+  E|N(d, σ²)| = σ √(2/π) exp(-d²/(2 σ²)) + d erf(d/(σ √2)), which is d if σ is 0.
+  """
   gap = np.abs(bins.accuracy - bins.confidence)
   deviation = np.sqrt(bins.accuracy * (1 - bins.accuracy) / np.maximum(bins.size, 1))
   ratio = np.divide(gap, deviation, out=np.full(gap.shape, np.inf), where=deviation > 0)
-  spread = deviation * np.sqrt(2 / np.pi) * np.exp(-(ratio**2) / 2)
-  expected = spread + gap * special.erf(ratio / np.sqrt(2))
-  return np.asarray(np.maximum((_share(bins) * (2 * gap - expected)).sum(-1), 0))
+  at_no_gap = deviation * np.sqrt(2 / np.pi) * np.exp(-(ratio**2) / 2)
+  expected_gap = at_no_gap + gap * special.erf(ratio / np.sqrt(2))
+  # The bias is expected_gap - gap; without it gap becomes 2 gap - expected_gap.
+  return np.asarray(np.maximum((_share(bins) * (2 * gap - expected_gap)).sum(-1), 0))
 
 
 def squared_calibration_error(bins: Bins) -> np.ndarray:
   """Returns the unbiased estimate of the mean squared calibration error, [...].
 
-  It may be negative. Bins of one example show no variance and are left out, as in the released code
+  It may be negative. Bins of one example show no variance and count as 0, as in the released code
   of Kumar et al.
   """
   variance = bins.accuracy * (1 - bins.accuracy) / np.maximum(bins.size - 1, 1)
@@ -215,20 +231,22 @@ def _share(bins: Bins) -> np.ndarray:
 
 
 def least_area(error: ArrayLike) -> np.ndarray:
-  """Returns the smallest possible AURC of a classifier, with all errors least confident, [...].
+  """Returns the smallest possible AURC of classifiers with a certain error, [...].
 
-  With the error r it is r + (1 - r) ln(1 - r) for many predictions. The excess AURC is the AURC
-  minus this area (Geifman, Uziel & El-Yaniv, Bias-reduced uncertainty estimation for deep neural
-  classifiers, ICLR 2019, equation 5).
+  It is reached if all wrong predictions are less confident than all right ones. With the error r it
+  is r + (1 - r) ln(1 - r) for many predictions. The excess AURC is the AURC minus this area
+  (Geifman, Uziel & El-Yaniv, Bias-reduced uncertainty estimation for deep neural classifiers, ICLR
+  2019, equation 5).
+
+  Args:
+    error: the error r, in [0, 1], [...].
   """
   risk = np.asarray(error, float)
   return np.asarray(risk + special.xlogy(1 - risk, 1 - risk))
 
 
 BIASED = {name: f'{name}_biased' for name in ('ece', 'ece_equal_mass', 'rms_calibration_error')}
-"""Names of debiased calibration errors, with the names of the errors before the bias is
-subtracted.
-"""
+"""{name of a debiased calibration error: name of the same error before the bias is subtracted}."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,14 +256,14 @@ class Scores:
   A view is one way of showing all images, such as fog at severity 3.
 
   Attributes:
-    values: measures by name: `QUANTITIES`, in which calibration errors are debiased,
-      `OVERCONFIDENCE`, 'accuracy', 'mean_confidence', and the calibration errors before debiasing
-      by the values of `BIASED`, which are comparable with papers.
-    drawn: measures in B bootstrap samples of the images, [B], for `QUANTITIES` and
+    values: {name: measure}. The names are `QUANTITIES`, with debiased calibration errors;
+      `OVERCONFIDENCE`; 'accuracy'; 'mean_confidence'; and the values of `BIASED`, with calibration
+      errors before debiasing, which are comparable with papers.
+    drawn: {name: [B]}, measures in B bootstrap samples of the images, for `QUANTITIES` and
       `OVERCONFIDENCE`. Calibration errors are not debiased.
-    calibrated: measures of B simulated outcomes, [B], by the keys of `BIASED` and `OVERCONFIDENCE`.
-      A prediction of confidence p is right with probability p, so that these are values that chance
-      alone produces (Bröcker and Smith 2007).
+    calibrated: {name: [B]}, measures of B simulations of a calibrated classifier, for the keys of
+      `BIASED` and `OVERCONFIDENCE`. In a simulation a prediction of confidence p is right with
+      probability p, so that these are values that chance alone produces (Bröcker and Smith 2007).
     n: number of images.
   """
 
@@ -258,31 +276,31 @@ class Scores:
   def mean(cls, views: Sequence[Scores]) -> Scores:
     """Returns the mean of each score over views of the same images.
 
-    The values, their bootstrap samples `drawn` and the scores `calibrated` of a calibrated network
-    are averaged alike.
+    The measures in each bootstrap sample, and in each simulation of a calibrated classifier, are
+    averaged over the views too.
     """
     if len(views) == 1:
       return views[0]
 
-    def over(field: str) -> dict[str, Any]:
-      """Returns the means over the views for one attribute of `Scores`, by measure."""
-      parts = [vars(view)[field] for view in views]
-      return {name: np.mean([part[name] for part in parts], axis=0) for name in parts[0]}
+    def mean_of(attribute: str) -> dict[str, Any]:
+      """Returns {name: mean over the views} for an attribute of `Scores`, such as 'values'."""
+      by_view = [vars(view)[attribute] for view in views]
+      return {name: np.mean([view[name] for view in by_view], axis=0) for name in by_view[0]}
 
-    return cls(over('values'), over('drawn'), over('calibrated'), views[0].n)
+    return cls(mean_of('values'), mean_of('drawn'), mean_of('calibrated'), views[0].n)
 
   def estimate(self, name: str, confidence: float = 0.95) -> Estimate:
-    """Returns one of `QUANTITIES` with an interval within [0, 1], or `OVERCONFIDENCE`.
+    """Returns a measure with its interval, which is within [0, 1], or [-1, 1] for overconfidence.
 
-    For Brier scores and areas the ends l and h are percentiles of the bootstrap samples. For
-    calibration errors the interval is [2 ECE - h, ECE + h - m], where ECE is not debiased and m is
+    For Brier scores and areas the interval [l, h] has percentiles of the bootstrap samples as ends.
+    For calibration errors it is [2 e - h, e + h - m], where e is the error before debiasing and m
     the mean of the samples: a bootstrap sample adds the same bias once more. At the upper end no
     bias is subtracted, because most of a large error is real. The interval begins at 0 if a
-    calibrated classifier would reach this ECE by chance. docs/calibration.md has the coverage in
-    simulations.
+    calibrated classifier would reach the error e by chance. For overconfidence see `_around`.
+    docs/calibration.md has the coverage in simulations.
 
     Args:
-      name: the measure.
+      name: the measure, one of `QUANTITIES` or `OVERCONFIDENCE`.
       confidence: confidence of the interval, in (0, 1).
     """
     value, biased, drawn = self.values[name], self._biased(name), self.drawn[name]
@@ -294,11 +312,12 @@ class Scores:
       low, high = 2 * biased - high, biased + high - float(drawn.mean())
       if biased <= np.quantile(calibrated, (1 + confidence) / 2):
         low = min(low, 0.0)
-    low, high = max(min(low, value), 0.0), min(max(high, value), 1.0)  # in this order NaN stays
+    # A NaN end is the first argument, which Python's min and max then return.
+    low, high = max(min(low, value), 0.0), min(max(high, value), 1.0)
     return Estimate(float(value), low, high, self.n, self.n, BOOTSTRAP)
 
   def minus(self, first: Scores, name: str, confidence: float = 0.95) -> Estimate:
-    """Returns a measure minus the same of another classifier on the same images.
+    """Returns a measure minus the same measure of another classifier on the same images.
 
     The interval has percentiles of the differences in bootstrap samples, shifted so that their mean
     is the value: the samples are biased and the value is not. Debiasing is incomplete, above all
@@ -312,14 +331,15 @@ class Scores:
     """
     by_chance = None
     if name in self.calibrated:
-      # Outcomes of one draw would be right and wrong together, and their difference too narrow.
+      # Simulation i of both classifiers uses the same random numbers, so that their outcomes are
+      # similar and the difference varies too little. It is therefore paired with simulation i - 1.
       by_chance = self.calibrated[name] - np.roll(first.calibrated[name], 1)
     value, drawn = self.values[name] - first.values[name], self.drawn[name] - first.drawn[name]
     biased = self._biased(name) - first._biased(name)
     return _around(value, drawn, self.n, confidence, biased, by_chance)
 
   def _biased(self, name: str) -> float:
-    """Returns a measure, before debiasing if it is a calibration error."""
+    """Returns a measure as it is before debiasing; only calibration errors are debiased."""
     return self.values[BIASED.get(name, name)]
 
 
@@ -331,7 +351,10 @@ def _around(
   biased: float,
   calibrated: np.ndarray | None,
 ) -> Estimate:
-  """Returns a difference with the percentiles of bootstrap samples around it; see `Scores.minus`.
+  """Returns a difference with an interval from the percentiles of its bootstrap samples.
+
+  The percentiles are shifted so that the mean of the samples is the value, and the interval is cut
+  to [-1, 1]. A difference is that of two classifiers, or of confidence and accuracy.
 
   Args:
     value: the difference of the debiased measures.
@@ -339,8 +362,9 @@ def _around(
     n: number of images.
     confidence: confidence of the interval, in (0, 1).
     biased: the difference of the measures before debiasing.
-    calibrated: [B], the differences of simulated calibrated outcomes, not debiased; None if chance
-      adds no bias. The interval includes 0 if `biased` is within their quantiles.
+    calibrated: [B], the differences in simulations of calibrated classifiers, not debiased; None if
+      chance adds no bias. The interval includes 0 if `biased` is between the quantiles (1 -
+      `confidence`)/2 and (1 + `confidence`)/2 of these differences.
   """
   below, above = percentile_interval(drawn - drawn.mean(), n, confidence)
   low, high = value + float(below), value + float(above)
@@ -352,13 +376,15 @@ def _around(
 
 
 class Draws(NamedTuple):
-  """Random numbers for N images in B bootstrap samples, shared by all views and classifiers.
+  """Random numbers of B bootstrap samples and B simulations of N images.
 
-  Sharing them makes differences between classifiers paired.
+  All views and classifiers are resampled with the same numbers, which makes their differences
+  paired.
 
   Attributes:
-    counts: int32 [B, N], how often each image is in each sample.
-    uniform: float32 [B, N] in [0, 1); an outcome is right if this is below the confidence.
+    counts: int32 [B, N], how often each image is in each bootstrap sample.
+    uniform: float32 [B, N], in [0, 1). In a simulation of a calibrated classifier, the prediction
+      of an image is right if its number here is below its confidence.
   """
 
   counts: np.ndarray
@@ -366,61 +392,64 @@ class Draws(NamedTuple):
 
   @classmethod
   def generate(cls, num_images: int, resamples: int, seed: int) -> Draws:
-    """Returns the draws for N images and B samples.
+    """Returns new random numbers.
 
     Args:
       num_images: the number N of images.
-      resamples: the number B of samples.
+      resamples: the number B of bootstrap samples, and of simulations.
       seed: seed of NumPy's generator.
     """
     generator = np.random.default_rng(seed)
-    chances = np.full(num_images, 1 / num_images)
-    counts = generator.multinomial(num_images, chances, size=resamples).astype(np.int32)
+    probabilities = np.full(num_images, 1 / num_images)
+    counts = generator.multinomial(num_images, probabilities, size=resamples).astype(np.int32)
     return cls(counts, generator.random((resamples, num_images), np.float32))
 
 
 def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
-  """Returns all measures of a view, with their bootstrap samples.
+  """Returns all measures of a view, with their bootstrap samples and simulations.
 
   Args:
     predictions: confidences and outcomes of N images.
-    draws: the bootstrap samples of these images.
+    draws: random numbers for these images.
     bins: number of bins of confidence.
   """
   width_bins, mass_bins = predictions.equal_width(bins), predictions.equal_mass(bins)
   width, mass = predictions.binned(width_bins), predictions.binned(mass_bins)
   values = {
-    **{BIASED.get(name, name): value for name, value in _with_chance(width, mass).items()},
-    **_unbinned(predictions, None),
+    **{BIASED.get(name, name): value for name, value in _biased_measures(width, mass).items()},
+    **_unbinned_measures(predictions, None),
     'ece': debiased_calibration_error(width),
     'ece_equal_mass': debiased_calibration_error(mass),
     'rms_calibration_error': np.sqrt(np.maximum(squared_calibration_error(mass), 0)),
     'accuracy': predictions.correct.mean(),
     'mean_confidence': predictions.confidence.mean(),
   }
-  step = max(1, _MAX_WEIGHTS_PER_BATCH // len(predictions.order))
+  batch_size = max(1, _MAX_WEIGHTS_PER_BATCH // len(predictions.order))
   drawn, calibrated = [], []
-  for begin in range(0, len(draws.counts), step):
-    counts = draws.counts[begin : begin + step, predictions.order]
-    uniform = draws.uniform[begin : begin + step, predictions.order]
+  for begin in range(0, len(draws.counts), batch_size):
+    counts = draws.counts[begin : begin + batch_size, predictions.order]
+    uniform = draws.uniform[begin : begin + batch_size, predictions.order]
     samples = predictions.binned(width_bins, counts), predictions.binned(mass_bins, counts)
-    drawn.append({**_with_chance(*samples), **_unbinned(predictions, counts)})
-    chance = dataclasses.replace(predictions, correct=uniform < predictions.confidence)
-    calibrated.append(_with_chance(chance.binned(width_bins), chance.binned(mass_bins)))
+    drawn.append({**_biased_measures(*samples), **_unbinned_measures(predictions, counts)})
+    simulated = dataclasses.replace(predictions, correct=uniform < predictions.confidence)
+    calibrated.append(_biased_measures(simulated.binned(width_bins), simulated.binned(mass_bins)))
 
   def joined(batches: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Returns the samples of all batches, by measure."""
+    """Returns {name: values in all bootstrap samples or simulations} from those of each batch."""
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
   floats = {name: float(value) for name, value in values.items()}
   return Scores(floats, joined(drawn), joined(calibrated), len(predictions.order))
 
 
-def _with_chance(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
-  """Returns `OVERCONFIDENCE` and the calibration errors before debiasing, by measure, [...].
+def _biased_measures(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
+  """Returns {name: [...]} of the calibration errors before debiasing, and of `OVERCONFIDENCE`.
 
-  These are the measures that `Scores.calibrated` has. `width` and `mass` are the predictions in
-  bins of equal width and of equal mass.
+  These are the measures that `Scores.calibrated` has.
+
+  Args:
+    width: the predictions in bins of equal width.
+    mass: the same predictions in bins of equal mass.
   """
   squared = (_share(mass) * (mass.accuracy - mass.confidence) ** 2).sum(-1)
   return {
@@ -431,12 +460,14 @@ def _with_chance(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
   }
 
 
-def _unbinned(predictions: Predictions, weights: np.ndarray | None) -> dict[str, np.ndarray]:
-  """Returns Brier score, AURC and excess AURC, by measure, [...].
+def _unbinned_measures(
+  predictions: Predictions, weights: np.ndarray | None
+) -> dict[str, np.ndarray]:
+  """Returns {name: [...]} of the measures without bins: 'brier', 'aurc' and 'excess_aurc'.
 
   Args:
     predictions: N predictions.
-    weights: int [..., N], how often each counts; None counts each once.
+    weights: int [..., N], how often each prediction counts; None counts each once.
   """
   p, y = predictions.confidence, predictions.correct
   w = np.ones(len(p), int) if weights is None else weights

@@ -1,9 +1,9 @@
 """Estimates of functions of means, such as ratios and slopes, by the bootstrap and the delta
 method.
 
-A metric that is a function of means, such as mCE, is one pure function of the means by group of
-views. All values of one unit (an image, or the scenes of one object) are resampled together, so
-that classifiers and views are compared on the same images.
+A metric such as mCE is a pure function of the means over several groups of views. All values of one
+unit (an image, or the scenes of one object) are resampled together, so that classifiers and views
+are compared on the same images.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from robustness.estimates.outcomes import Group, Outcomes, joined_views
 from robustness.estimates.quantity import Function, Quantity
 
 ITSELF = 'the baseline itself'
-"""The note of a ratio that is 1 because a classifier is divided by itself."""
+"""The note of a ratio that is 1 because it is the baseline's ratio to itself."""
 RESAMPLES = 1000
 """Number of bootstrap samples of an interval."""
 _RESAMPLES_PER_BATCH = 100
@@ -44,14 +44,14 @@ _Estimates = dict[tuple[str, str], list[Estimate]]
 class Units(NamedTuple):
   """The contributions of K independent units to the means of G groups of views, for one classifier.
 
-  A unit is an image, or a cluster of images such as the scenes of one object.
+  A unit is an image, or a cluster of images such as the scenes of one object. The value of the
+  statistic for an image (a row) in a view is x, and the weight of the view is w.
 
   Attributes:
-    total: [K, G], Σ w x over the unit's rows and the group's views that count, with the statistic x
-      and the weight w of the view.
-    weight: [K, G], Σ w over the same rows and views.
+    total: [K, G], the sum of w x over the rows of the unit and the views of the group that count.
+    weight: [K, G], the sum of w over the same rows and views.
     n: number of rows that count, or of rows × views if units hold several rows.
-    names: names of the groups.
+    names: names of the groups, such as 'fog'.
     images: average number of images in a unit.
   """
 
@@ -63,7 +63,7 @@ class Units(NamedTuple):
 
   @property
   def clusters(self) -> float:
-    """The effective number of units of equal size; the number of units if each is one image."""
+    """The effective number of units (Kish), which is the number of units if each is one image."""
     if self.images == 1:
       return float(len(self.weight))
     return float(effective_units(self.weight.sum(1)))
@@ -75,8 +75,9 @@ class Units(NamedTuple):
     return too_few(self.clusters) if self.clusters < min_clusters else ''
 
   def means(self, weights: np.ndarray) -> np.ndarray:
-    """Returns the means [..., G] at weights [..., K] of the units; NaN for a group without
-    weight.
+    """Returns the means of the groups, [..., G], with the units weighted by `weights`, [..., K].
+
+    The mean of a group without weight is NaN.
     """
     with np.errstate(invalid='ignore', divide='ignore'):
       return np.asarray((weights @ self.total) / (weights @ self.weight))
@@ -94,27 +95,31 @@ def units(outcomes: Outcomes, label: str, groups: Sequence[Group]) -> Units:
 
 @dataclasses.dataclass(frozen=True)
 class MeanRatio:
-  """A function of means: the average over groups of the ratio to a baseline, 1/K Σ_k m[k] / m⁰[k].
+  """The mean of a classifier divided by the mean of a baseline, averaged over groups of views.
 
-  m are the classifier's means and m⁰ the baseline's in K groups of views. With groups by corruption
-  and the error as statistic it is mCE.
+  With the means m_k of the classifier and b_k of the baseline in K groups, it is 1/K Σ_k m_k / b_k.
+  This is mCE if the statistic is the error and each group has the views of one corruption.
 
   Attributes:
-    facet: the facet with the groups as values; views without a value are in no group.
-    is_excess: whether the mean m[0] of the views without the facet, the clean ones, is subtracted
-      from all means: 1/K Σ_k (m[k] − m[0]) / (m⁰[k] − m⁰[0]), as in relative mCE. These views are
-      then the first group.
+    facet: name of the facet that groups the views, such as 'corruption'. Views without a value of
+      this facet are clean and in none of the K groups.
+    is_excess: whether the means m₀ and b₀ of the clean views are subtracted, as in relative mCE:
+      1/K Σ_k (m_k − m₀) / (b_k − b₀). The clean views are then an additional group, the first.
   """
 
   facet: str
   is_excess: bool = False
 
   def __call__(self, means: np.ndarray, baseline: np.ndarray) -> np.ndarray:
-    """Returns the average ratio [...] of means [..., G]; NaN if an excess of the baseline is not
-    above 0.
+    """Returns the average ratio, [...]; NaN if an excess b_k − b₀ of the baseline is not above 0.
+
+    Args:
+      means: the classifier's means by group, [..., G], in the order of `groups`.
+      baseline: the baseline's means by group, [..., G].
     """
     if not self.is_excess:
       return np.asarray((means / baseline).mean(-1))
+    # Column 0 has the clean mean.
     excess = means[..., 1:] - means[..., :1]
     reference = baseline[..., 1:] - baseline[..., :1]
     ratios = np.full(excess.shape, np.nan)
@@ -122,31 +127,32 @@ class MeanRatio:
     return np.asarray(ratios.mean(-1))
 
   def groups(self, outcomes: Outcomes, where: np.ndarray | None) -> list[Group]:
-    """Returns the groups of views in the order of the last axis of the means.
+    """Returns the groups of views, in the order of the last axis of the means.
 
-    `where`, bool [V], selects views for the groups by the facet; None selects all.
+    Args:
+      outcomes: outcomes with the facet.
+      where: bool [V], the views that are grouped by the facet; None groups all. The clean views do
+        not depend on it.
     """
     groups = list(outcomes.groups((self.facet,), where))
     if not self.is_excess:
       return groups
-    return [*outcomes.groups((), outcomes.views[self.facet].isna().to_numpy()), *groups]
+    is_clean = outcomes.views[self.facet].isna().to_numpy()
+    return [*outcomes.groups(where=is_clean), *groups]
 
   def why_undefined(self, baseline: Units) -> str:
-    """Returns a note on the groups in which the baseline has no excess, so that the ratio is
-    undefined.
+    """Returns a note that names the groups in which the baseline has no excess over its clean mean.
 
-    It is '' if there are none, or if no clean means are subtracted.
+    The ratio is undefined if there is such a group. The note is '' if there is none, or if no clean
+    means are subtracted.
     """
     if not self.is_excess:
       return ''
     clean, *means = baseline.means(np.ones(len(baseline.weight)))
-    names = [
-      name
-      for name, mean in zip(baseline.names[1:], means, strict=True)
-      if mean - clean <= _ROUNDING
-    ]
-    words = 'undefined: the baseline errs no more than when clean under'
-    return f'{words} {", ".join(names)}' if names else ''
+    _, *names = baseline.names  # the first group has the clean views
+    undefined = [name for name, mean in zip(names, means, strict=True) if mean - clean <= _ROUNDING]
+    reason = 'undefined: the baseline errs no more than when clean under'
+    return f'{reason} {", ".join(undefined)}' if undefined else ''
 
 
 def of_means(
@@ -164,8 +170,8 @@ def of_means(
 
   A `MeanRatio` divides by the means of the first classifier on the same images, or by published
   means. With published means it has the interval of a weighted mean; otherwise the interval of
-  `log_ratio`. Ratios of excesses (their denominators may be near 0) and all other functions have a
-  bootstrap over the units.
+  `log_ratio`, or a bootstrap over the units if clean means are subtracted, because its denominators
+  may then be near 0. All other functions have a bootstrap over the units too.
 
   Args:
     quantity: a quantity with a function, see `Function`, which returns NaN where it is undefined.
@@ -186,7 +192,7 @@ def of_means(
   ratio = function if isinstance(function, MeanRatio) else None
   groups = ratio.groups(outcomes, where) if ratio else list(outcomes.groups(by, where))
   if ratio and baseline is not None:
-    return _relative_to_known(
+    return _relative_to_published(
       quantity, ratio, outcomes, groups, baseline, confidence=confidence, facets=facets
     )
   common = outcomes.common.counting_in(joined_views(groups))
@@ -197,9 +203,9 @@ def of_means(
     estimates = _functions_of_means(function, units_by_label, confidence)
   facets_of_groups = [group.facets for group in groups] if by_group else [{}]
   rows: list[Row] = []
-  # Values come first, then differences.
-  for (label, versus), listed in sorted(estimates.items(), key=lambda entry: entry[0][1] != ''):
-    for group_facets, estimate in zip(facets_of_groups, listed, strict=True):
+  # Values, with '' in place of a subtracted classifier, come before differences.
+  for label, versus in sorted(estimates, key=lambda labels: labels[1] != ''):
+    for group_facets, estimate in zip(facets_of_groups, estimates[label, versus], strict=True):
       all_facets = {**(facets or {}), **group_facets}
       rows.append(row(label, versus, quantity, all_facets, estimate, confidence))
   return part(rows)
@@ -218,7 +224,7 @@ def _ratios_to_first(
     if ratio.is_excess:
 
       def excess(weights: np.ndarray, measured: Units = measured) -> np.ndarray:
-        """Returns the ratio [B] at weights [B, K] of the units."""
+        """Returns the ratio in B bootstrap samples, [B], given the weights [B, K] of the units."""
         return ratio(measured.means(weights), base.means(weights))
 
       (estimate,) = bootstrap(excess, measured, confidence)
@@ -236,14 +242,14 @@ def _ratios_to_first(
 def _functions_of_means(
   function: Function, units_by_label: Mapping[str, Units], confidence: float
 ) -> _Estimates:
-  """Returns a function of each classifier's means, and its difference from the first
-  classifier's.
+  """Returns a function of the means of each classifier, and its value for each further classifier
+  minus its value for the first.
   """
 
   def value(measured: Units, weights: np.ndarray) -> np.ndarray:
-    """Returns the function at weights [B, K] of the units."""
+    """Returns the function, [B] or [B, G], at weights [B, K] of the units."""
     means = measured.means(weights)
-    return np.asarray(function(means, means))
+    return np.asarray(function(means, means))  # the classifier is its own baseline
 
   first, *compared = units_by_label
   estimates: _Estimates = {}
@@ -260,7 +266,7 @@ def _functions_of_means(
   return estimates
 
 
-def _relative_to_known(
+def _relative_to_published(
   quantity: Quantity,
   ratio: MeanRatio,
   outcomes: Outcomes,
@@ -270,13 +276,25 @@ def _relative_to_known(
   confidence: float,
   facets: Mapping[str, object] | None,
 ) -> pd.DataFrame:
-  """Returns a `MeanRatio` to published means.
+  """Returns a `MeanRatio` to published means, as rows.
 
   Published means count as exact, because they are of many images. The ratio is then linear in the
-  means of the classifier: each view has the weight 1/m⁰[k], and the ratio is a weighted mean times
-  the average of these weights. An excess is computed from each view's paired change from the clean
-  view, the first group, and has no differences between classifiers. For the arguments see
-  `of_means`.
+  means of the classifier: each view of group k has the weight 1/b_k, with the published mean b_k,
+  and the ratio is the weighted mean over all views times the average of these weights.
+
+  If clean means are subtracted, the weights are 1/(b_k − b₀), and what is averaged is the change of
+  each image from the clean view to the other view. There are then no differences between
+  classifiers.
+
+  Args:
+    quantity: the quantity.
+    ratio: its function.
+    outcomes: the statistic of the quantity, for all classifiers.
+    groups: groups of views from `ratio.groups`; if clean means are subtracted, the clean view is
+      the first.
+    baseline: published means by value of the facet, and the clean mean by ''.
+    confidence: confidence of each interval, in (0, 1).
+    facets: {facet: value} of these estimates.
   """
   divided_groups = groups[1:] if ratio.is_excess else groups
   clean_mean = baseline[''] if ratio.is_excess else 0.0
@@ -310,21 +328,23 @@ def _relative_to_known(
 def bootstrap(
   statistic: Statistic, measured: Units, confidence: float = 0.95, resamples: int = RESAMPLES
 ) -> list[Estimate]:
-  """Returns a statistic at equal weights of the units, one or G values, with percentile intervals.
+  """Returns the estimates of a statistic, one or G, with percentile intervals over the units.
 
-  A note states how many samples were undefined (NaN) and left out. There is no interval if the
-  value itself is undefined, if more than a share 1 − confidence of the samples is, or if units hold
-  several images and fewer than `FEWEST` units are effective, because the percentiles would then
-  rest on a handful of distinct samples.
+  The value is the statistic at equal weights of the units. A note states in how many bootstrap
+  samples the statistic was undefined (NaN); these are left out. There is no interval if the value
+  is undefined, if the statistic is undefined in more than a share 1 − confidence of the samples, or
+  if units hold several images and there are effectively fewer than `FEWEST` units, because the
+  percentiles would then rest on a handful of distinct samples.
 
   Args:
     statistic: a function of the units' weights, see `Statistic`.
-    measured: the units; only their number and size are used here.
+    measured: the units; only their number and sizes are used here.
     confidence: confidence of each interval, in (0, 1).
     resamples: number of bootstrap samples.
   """
   count = len(measured.weight)
-  values = np.atleast_1d(statistic(np.full((1, count), 1 / count))[0])
+  equal_weights = np.full((1, count), 1 / count)
+  values = np.atleast_1d(statistic(equal_weights)[0])
   samples = resampled(statistic, count, resamples).reshape(-1, len(values))
   return [
     _percentile_estimate(float(value), column, measured, confidence)
@@ -354,10 +374,10 @@ def _percentile_estimate(
 
 
 def resampled(statistic: Statistic, count: int, resamples: int = RESAMPLES) -> np.ndarray:
-  """Returns a statistic of bootstrap samples of `count` units, [resamples, ...].
+  """Returns a statistic in bootstrap samples of `count` units, [resamples, ...].
 
-  The samples are the same in every call, so that results can be paired. Their number is rounded up
-  to a multiple of 100.
+  Every call for the same number of units draws the same samples, so that results can be paired. The
+  number of samples is rounded up to a multiple of 100.
   """
   generator = np.random.default_rng(0)
   values = []
@@ -372,12 +392,14 @@ def log_ratio(
 ) -> Estimate:
   """Returns a ratio of means over the same units, with an interval by the delta method.
 
-  The interval is R̃ exp(± t s / R̃). R̃ and its standard error s, from the linearised ratio, are
-  computed from the units and two added units of half an image, one with means 1 of the classifier
-  and 0 of the baseline and one with the reverse. t is Student's quantile at the effective number of
-  units. The added units keep a width if all units are equal. The value is the ratio without them,
-  and the interval includes it. If a mean of the baseline is 0, the value is NaN with a note. If
-  units hold several images, fewer than `FEWEST` effective ones have no interval.
+  The value is the ratio R over the units. The interval is R̃ exp(± t s / R̃), extended to include
+  R. The ratio R̃ and its standard error s, from the linearised ratio, are computed after two units
+  of half an image are added: one with means 1 of the classifier and 0 of the baseline, and one with
+  means 0 and 1. They give the interval a width if all units are equal. t is Student's quantile at
+  the effective number of units.
+
+  If a mean of the baseline is 0, the value is NaN with a note. If units hold several images and
+  there are effectively fewer than `FEWEST`, there is no interval.
 
   Args:
     function: a smooth ratio that does not change if all means are scaled; see `Function`.
@@ -394,11 +416,11 @@ def log_ratio(
   estimate = functools.partial(Estimate, n=measured.n, clusters=count, method=LOG_RATIO)
   is_zero = (base.total / base.weight).sum(0) <= 0
   if is_zero.any():
-    names = ', '.join(name for name, zero in zip(base.names, is_zero, strict=True) if zero)
+    names = ', '.join(np.array(base.names)[is_zero])
     note = f'undefined: the mean of the baseline is 0 in {names}'
     return estimate(np.nan, np.nan, np.nan, note=note)
-  equal = np.full(count, 1 / count)
-  value = float(function(measured.means(equal), base.means(equal)))
+  equal_weights = np.full(count, 1 / count)
+  value = float(function(measured.means(equal_weights), base.means(equal_weights)))
   if measured.without_interval:
     return estimate(value, np.nan, np.nan, note=measured.without_interval)
   # Rows: the units, then the two added ones. Columns: the classifier's means, then the baseline's.
@@ -407,13 +429,15 @@ def log_ratio(
   unit_means[:count, groups:] = base.total / base.weight
   unit_means[count, :groups] = 1
   unit_means[count + 1, groups:] = 1
-  size = measured.weight[:, 0] / measured.weight[:, 0].mean()  # of a unit, relative to the mean
+  # Sizes of the units relative to their mean size; each added unit is half an image.
+  size = measured.weight[:, 0] / measured.weight[:, 0].mean()  # the same in every group
   image_size = 1 / measured.images
   sizes = np.append(size, [image_size / 2] * 2)
+  # Half an image has half the variance of an image, in place of a quarter.
   squared_sizes = np.append(size**2, [image_size**2 / 2] * 2)
   means = sizes @ unit_means / (count + image_size)
   ratio = float(function(means[:groups], means[groups:]))
-  steps = means + 1j * _IMAGINARY_STEP * np.eye(2 * groups)
+  steps = means + 1j * _IMAGINARY_STEP * np.eye(2 * groups)  # row i has a step in mean i
   gradient = np.imag(function(steps[:, :groups], steps[:, groups:])) / _IMAGINARY_STEP
   linearised = (unit_means - means) @ gradient
   error = np.sqrt(squared_sizes @ linearised**2 / (count * (count + 1)))

@@ -16,7 +16,7 @@ from robustness.estimates.jackknife import effective_units
 from robustness.estimates.quantity import Quantity, Statistic
 from robustness.estimates.table import RESERVED
 
-_MAX_VALUES_PER_SUM = 2**22  # limits the memory that copies of values take
+_MAX_VALUES_PER_SUM = 2**22
 """Most values that are copied at once when sums are taken, which limits memory."""
 
 
@@ -35,14 +35,15 @@ class Group(NamedTuple):
 
   @property
   def trials(self) -> float:
-    """The number of views of equal weight that would vary as much: (Σw)² / Σw² (Kish 1965,
-    11.2).
+    """The effective number of views, (Σw)² / Σw² (Kish 1965, section 11.2).
+
+    The mean over this number of views of equal weight would vary as much as the weighted mean.
     """
     return float(effective_units(self.weight))
 
 
 def joined_views(groups: Sequence[Group]) -> np.ndarray:
-  """Returns the indices of the views of all groups, int [number of views]."""
+  """Returns the indices of the views of all groups, int [sum of the groups' numbers of views]."""
   return np.concatenate([group.views for group in groups])
 
 
@@ -50,13 +51,14 @@ class Sums(NamedTuple):
   """Weighted sums of a statistic in K independent clusters.
 
   A cluster is a set of rows that are resampled together, such as the frames of a video; by default
-  each row is one. x is a value of the statistic and w the weight of its view.
+  each row is a cluster. x is a value of the statistic and w the weight of its view.
 
   Attributes:
     total: [K], Σ w x over the counted values of a cluster.
-    weight: [K], Σ w over these values, above 0.
+    weight: [K], Σ w over the counted values of a cluster, above 0.
     n: number of counted rows, or of counted values if clusters hold several rows.
-    trials: number of values of equal weight that would vary as much as all counted values.
+    trials: effective number of counted values: the mean over this number of values of equal weight
+      would vary as much as the weighted mean.
   """
 
   total: np.ndarray
@@ -66,8 +68,9 @@ class Sums(NamedTuple):
 
   @property
   def clusters(self) -> float:
-    """The number of clusters of equal size m that would vary as much: (Σm)² / Σm² (Kish 1965,
-    11.2).
+    """The effective number of clusters, (Σm)² / Σm² for the weights m (Kish 1965, section 11.2).
+
+    The mean over this number of clusters of equal weight would vary as much.
     """
     return float(effective_units(self.weight))
 
@@ -87,17 +90,17 @@ class Outcomes:
   """A statistic of N rows in V views, for several classifiers that were shown the same images.
 
   Attributes:
-    values: by label of the classifier, [N, V]: booleans for a share, floats for an amount. The
-      first classifier is the baseline, with which the others are compared.
-    views: table with a row per view and a column per facet; a single view has no columns.
-    counted: by label, bool [N, V], the values that count; None counts all. NaN never counts.
+    values: {label of the classifier: [N, V]}: booleans for a share, floats for an amount. The first
+      classifier is the baseline that all other classifiers are compared with.
+    views: table with a row per view and a column per facet; a single view may have no columns.
+    counted: {label: bool [N, V]}, the values that count; None counts all. NaN never counts.
     clusters: int [N], the independent unit that each row belongs to, such as a video; None makes
       each row a unit.
     weight: [V], the weight of each view in a mean over views; None weighs all equally.
-    design: the sequential design, in which views are shown different numbers of rows; None if all
-      rows are shown in all views.
-    statistic: the function that computed the values; `require` refuses quantities with another one.
-      None accepts all quantities.
+    design: the sequential design, in which the number of rows that are shown differs between views;
+      None if all rows are shown in all views.
+    statistic: the function that computed the values; `require` refuses quantities of another
+      statistic. None accepts all quantities.
   """
 
   values: Mapping[str, np.ndarray]
@@ -116,16 +119,16 @@ class Outcomes:
 
     Args:
       quantity: a quantity with a statistic.
-      fields: by label, the argument of the statistic, or a tuple of its arguments.
-      views: see `Outcomes`. The statistic returns [N, ...] with V values per row, which are
-        reshaped to [N, V].
+      fields: {label: argument of the statistic, or tuple of its arguments}.
+      views: table of the V views, see `Outcomes`. The statistic returns [N, ...] with V values per
+        row, which are reshaped to [N, V].
       **attributes: other attributes of `Outcomes`.
     """
     statistic = statistic_of(quantity)
     values = {}
     for label, arguments in fields.items():
-      rows = statistic(*(arguments if isinstance(arguments, tuple) else (arguments,)))
-      values[label] = np.asarray(rows).reshape(len(rows), len(views))
+      computed = statistic(*(arguments if isinstance(arguments, tuple) else (arguments,)))
+      values[label] = np.asarray(computed).reshape(len(computed), len(views))
     return cls(values, views, statistic=statistic, **attributes)
 
   def require(self, quantity: Quantity) -> None:
@@ -164,26 +167,30 @@ class Outcomes:
 
     Args:
       by: the facets of the new views.
-      combine: maps the values [N, v] of the v views of a group to [N]; for errors, `any` along the
-        last axis is the worst case.
+      combine: maps the values [N, v] of the v views of a group to the values [N] of the new view.
+        For errors, `any` along the last axis is the worst case.
     """
     groups = list(self.groups(by))
     values = {
-      label: np.stack([combine(of_views[:, group.views]) for group in groups], 1)
-      for label, of_views in self.values.items()
+      label: np.stack([combine(by_view[:, group.views]) for group in groups], 1)
+      for label, by_view in self.values.items()
     }
     return dataclasses.replace(
       self, values=values, views=pd.DataFrame([group.facets for group in groups])
     )
 
   def in_groups(self, counted: np.ndarray, groups: pd.DataFrame) -> Self:
-    """Returns the outcomes of a single view, in which each group of rows becomes a view.
+    """Returns outcomes with a view for each group of rows, for outcomes of a single view.
 
-    `counted`, bool [N, G], has the rows of each group, and `groups` a row of facets per group.
+    Args:
+      counted: bool [N, G], which rows are in each of G groups.
+      groups: table with a row per group and a column per facet.
     """
-    values = {label: np.broadcast_to(v, counted.shape) for label, v in self.values.items()}
-    masks = dict.fromkeys(self.values, counted)
-    return dataclasses.replace(self, values=values, views=groups, counted=masks)
+    values = {
+      label: np.broadcast_to(of_view, counted.shape) for label, of_view in self.values.items()
+    }
+    counted_by_label = dict.fromkeys(self.values, counted)
+    return dataclasses.replace(self, values=values, views=groups, counted=counted_by_label)
 
   def of_rows(self, rows: np.ndarray) -> Self:
     """Returns the outcomes of selected rows, given as bool [N] or as indices."""
@@ -203,8 +210,8 @@ class Outcomes:
     Args:
       views: int [v], indices of views.
     """
-    counts = np.any([self._counts(label, views).any(1) for label in self.values], 0)
-    return self.of_rows(counts) if counts.any() else self
+    is_counted = np.any([self._counts(label, views).any(1) for label in self.values], 0)
+    return self.of_rows(is_counted) if is_counted.any() else self
 
   @property
   def common(self) -> Self:
@@ -219,10 +226,10 @@ class Outcomes:
   def pair(self, first: str, second: str) -> Self:
     """Returns the outcomes that a paired comparison of two classifiers is computed from.
 
-    They have the names 'gained' and 'lost' in place of labels. For a share, 'gained' marks the
-    values that are true only for the second classifier, and 'lost' those that are true only for the
-    first. For an amount, 'gained' is the second value minus the first, and there is no 'lost'. Only
-    the rows of `common` are compared.
+    The keys of the dictionaries are 'gained' and 'lost' in place of labels. For a share, 'gained'
+    is true where only the value of the second classifier is true, and 'lost' where only the value
+    of the first classifier is true. For an amount, 'gained' is the second value minus the first,
+    and there is no 'lost'. Only the rows of `common` are compared.
 
     Args:
       first: label of the classifier that is subtracted.
@@ -233,17 +240,19 @@ class Outcomes:
     """
     common = self.common
     a, b = common.values[first], common.values[second]
-    masks = common.counted
-    if masks is not None and not np.array_equal(masks[first], masks[second]):
-      raise InputError(f'{first} and {second} were shown different rows: evaluate them together.')
     values = {'gained': b & ~a, 'lost': a & ~b} if self.is_share else {'gained': b - a}
-    counted = None if masks is None else dict.fromkeys(values, masks[first])
+    if common.counted is None:
+      return dataclasses.replace(common, values=values)
+    if not np.array_equal(common.counted[first], common.counted[second]):
+      raise InputError(f'{first} and {second} were shown different rows: evaluate them together.')
+    counted = dict.fromkeys(values, common.counted[first])
     return dataclasses.replace(common, values=values, counted=counted)
 
   def groups(self, by: Sequence[str] = (), where: np.ndarray | None = None) -> Iterator[Group]:
     """Yields a group of views for each combination of values of the facets `by`.
 
-    Groups are in the order of their first views. A group of one view has the weight 1.
+    Groups are in the order of their first views. The view of a group of one view has the weight 1,
+    so that its sums are whole numbers.
 
     Args:
       by: columns of `views`; () yields one group of all views. Views that lack one of the facets
@@ -263,63 +272,65 @@ class Outcomes:
         raise InputError(f'views have no facet {name!r}; {nearest(name, self.views.columns)}.')
     is_grouped = np.ones(len(self.views), bool) if where is None else np.asarray(where, bool)
     weight = np.ones(len(self.views)) if self.weight is None else np.asarray(self.weight, float)
-    members: dict[tuple[object, ...], list[int]] = {}
+    views_by_values: dict[tuple[object, ...], list[int]] = {}
     columns = [self.views[name] for name in by]
-    for place in np.flatnonzero(is_grouped):
-      key = tuple(column.iloc[place] for column in columns)
-      if not any(pd.isna(value) for value in key):
-        members.setdefault(key, []).append(int(place))
-    for key, places in members.items():
-      counted = weight[places] if len(places) > 1 else np.ones(1)
-      yield Group(dict(zip(by, key, strict=True)), np.array(places), counted)
+    for view in np.flatnonzero(is_grouped):
+      facet_values = tuple(column.iloc[view] for column in columns)
+      if not any(pd.isna(value) for value in facet_values):
+        views_by_values.setdefault(facet_values, []).append(int(view))
+    for facet_values, views in views_by_values.items():
+      facets = dict(zip(by, facet_values, strict=True))
+      yield Group(facets, np.array(views), weight[views] if len(views) > 1 else np.ones(1))
 
   def sums(self, label: str, group: Group) -> Sums:
-    """Returns the sums of a classifier's statistic over a group of views, for each cluster that
-    counts.
+    """Returns the sums of a classifier's statistic over a group of views, for each cluster with a
+    counted value.
     """
     counts = self._counts(label, group.views)
     total, weight = self.columns(label, group, counts)
     is_counted = weight > 0
     n = int(counts.any(1).sum()) if self.clusters is None else int(counts.sum())
+    # Unequal weights of the views reduce the effective number of values in proportion.
     trials = counts.sum() * group.trials / len(group.views)
     return Sums(total[is_counted], weight[is_counted], n, float(trials))
 
   def columns(
     self, label: str, group: Group, counts: np.ndarray | None = None
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns Σ w x and Σ w of a group's counted values for each cluster, [K] each.
+    """Returns Σ w x and Σ w over a group's counted values for each cluster, two arrays [K].
 
-    Unlike in `sums`, clusters without counted values are included, with zeros.
+    Unlike in `sums`, clusters without counted values are included, with zeros. For x and w see
+    `Sums`.
 
     Args:
       label: label of the classifier.
       group: v views and their weights.
-      counts: bool [N, v], the values that count; None computes it.
+      counts: bool [N, v], the values that count; None computes it from `counted` and `design`.
     """
     if counts is None:
       counts = self._counts(label, group.views)
     values = self.values[label]
     total, weight = np.zeros(len(values)), np.zeros(len(values))
-    step = max(1, _MAX_VALUES_PER_SUM // len(group.views))
-    for start in range(0, len(values), step):
-      rows = slice(start, start + step)
+    batch_size = max(1, _MAX_VALUES_PER_SUM // len(group.views))
+    for start in range(0, len(values), batch_size):
+      rows = slice(start, start + batch_size)
       total[rows] = np.where(counts[rows], values[rows, group.views], 0) @ group.weight
       weight[rows] = counts[rows] @ group.weight
     if self.clusters is None:
       return total, weight
-    units, place = np.unique(self.clusters, return_inverse=True)
-    return np.bincount(place, total, len(units)), np.bincount(place, weight, len(units))
+    names, cluster = np.unique(self.clusters, return_inverse=True)
+    return np.bincount(cluster, total, len(names)), np.bincount(cluster, weight, len(names))
 
   def observations(self, label: str, views: np.ndarray) -> int:
-    """Returns the number of rows that count in at least one of the views [v].
+    """Returns the number of rows that count in at least one of the views, int [v].
 
-    If clusters hold several rows, it is the number of counted values instead.
+    If the rows are in clusters, it is the number of counted values instead.
     """
     counts = self._counts(label, views)
     return int(counts.any(1).sum() if self.clusters is None else counts.sum())
 
   def _counts(self, label: str, views: np.ndarray) -> np.ndarray:
-    """Returns which values of a classifier count in the views [v], bool [N, v].
+    """Returns which values of a classifier count in the views, int [v]: bool [N, v].
 
     In a sequential design with more than one view, only rows that were shown in all views count.
     NaN never counts.

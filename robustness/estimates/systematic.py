@@ -41,19 +41,20 @@ _ROUNDING = 1e-12
 class StratifiedMeans:
   """Q weighted means over the same N images, which are samples within strata such as classes.
 
-  The value of an image is the share of its views that are classified right, in [0, 1].
+  What is averaged is the share of an image's views that are classified right, in [0, 1].
 
   Attributes:
     value: [Q], the means, in [0, 1]; NaN if no image counts.
     weight: [N, Q], the weights of the images, with the sum 1 in each mean; 0 if an image does not
       count.
     deviation: [N, Q], the contribution of each image to the error of each mean. The sum of squares
-      is the variance of the mean, Σ_c s_c²/(n_c K²) for K strata of equal weight, where the n_c
-      images of stratum c have the standard deviation s_c. A stratum of one image has no standard
-      deviation; its image contributes the distance from the mean of all images.
-    within: [Q], the variance p (1 − p) of a single view, where p is the accuracy in its stratum,
-      averaged over the images.
-    views: [Q], the number of independent views of equal weight that would vary as much.
+      over the images is the variance of the mean: Σ_c s_c²/(n_c K²) for K strata of equal weight,
+      where the n_c images of stratum c have the standard deviation s_c. A stratum of one image has
+      no standard deviation; its image contributes its distance from the mean of all images.
+    within: [Q], the variance p (1 − p) of a single view, where p is the accuracy in the stratum of
+      the view, averaged over the images.
+    views: [Q], the effective number of views (Kish): the mean of this many independent views of
+      equal weight would have the variance that the weighted mean has if all views are independent.
     freedom: [Q], the degrees of freedom of the variance, at least 1.
   """
 
@@ -68,7 +69,7 @@ class StratifiedMeans:
   def from_shares(
     cls, weight: np.ndarray, share: np.ndarray, stratum: np.ndarray, trials: ArrayLike
   ) -> StratifiedMeans:
-    """Returns the means of shares.
+    """Returns the weighted means of the images' shares, with what their intervals need.
 
     Args:
       weight: [N, Q], relative weights, at least 0; 0 leaves an image out.
@@ -80,17 +81,21 @@ class StratifiedMeans:
     has_images = weight.any(0)
     weight = weight / np.where(has_images, weight.sum(0), 1)
     value = np.where(has_images, (weight * share).sum(0), np.nan)
+    # A mean of shares that are all 0 or all 1 is exactly 0 or 1.
     value = np.where(np.abs(value - np.round(value)) < _ROUNDING, np.round(value), value)
-    count = np.zeros((int(stratum.max(initial=0)) + 1, weight.shape[1]))  # [strata, Q]
+    # Number of images and sum of their shares, [strata, Q].
+    count = np.zeros((int(stratum.max(initial=0)) + 1, weight.shape[1]))
     total = np.zeros_like(count)
     np.add.at(count, stratum, is_counted)
     np.add.at(total, stratum, np.where(is_counted, share, 0))
+    # Each image's distance from the mean of its stratum, or of all images if it is alone there.
     stratum_mean = (total / np.maximum(count, 1))[stratum]
     mean = np.where((count == 1)[stratum], value, stratum_mean)
-    bessel = np.sqrt(count / np.maximum(count - 1, 1))[stratum]
+    bessel = np.sqrt(count / np.maximum(count - 1, 1))[stratum]  # √(n/(n − 1)): unbiased variance
     deviation = weight * (share - mean) * bessel
-    deviation[:, ~(np.abs(deviation).max(0, initial=0) > _ROUNDING)] = 0
-    num_strata = np.maximum((count > 1).sum(0), 1)
+    has_spread = np.abs(deviation).max(0, initial=0) > _ROUNDING  # false also if it is NaN
+    deviation[:, ~has_spread] = 0
+    num_strata = np.maximum((count > 1).sum(0), 1)  # with a mean of their own: several images
     return cls(
       value=value,
       weight=np.asfortranarray(weight),
@@ -101,7 +106,11 @@ class StratifiedMeans:
     )
 
   def averaged(self) -> StratifiedMeans:
-    """Returns the average of the Q means, as the only mean of the result."""
+    """Returns the average of the Q means, as `StratifiedMeans` with a single mean.
+
+    An image's contributions to the Q means are averaged before they are squared. The variance
+    therefore includes that means over the same images vary together.
+    """
     weight = self.weight.mean(1, keepdims=True)
     num_images = (weight > 0).sum()
     return StratifiedMeans(
@@ -109,23 +118,27 @@ class StratifiedMeans:
       weight=weight,
       deviation=self.deviation.mean(1, keepdims=True),
       within=self.within.mean(keepdims=True),
+      # Views of different means are independent: the variances 1/views add up, divided by Q².
       views=np.array([len(self.value) ** 2 / (1 / self.views).sum()]),
+      # Means over the same images have the same deviations, so that images limit the freedom.
       freedom=np.array([min(self.freedom.sum(), max(num_images - 1, 1))]),
     )
 
   def effective_trials(self, confidence: float, joint: bool = False) -> np.ndarray:
     """Returns Korn and Graubard's effective number of independent trials, [Q].
 
-    It is the number of coin flips that would vary as much as the mean. It is at least the number of
-    images, and equal to it if no stratum has a spread.
+    It is the number of coin flips with a mean that varies as much. It is at least the effective
+    number of images, and equal to it if all images of each stratum have the same share.
 
     Args:
-      confidence: confidence of the interval, in (0, 1), at which small samples are corrected for.
+      confidence: confidence of the interval, in (0, 1). The number is reduced by the ratio of the
+        quantiles at this confidence for few images and for many views.
       joint: whether the number is for `drawn`. It may then exceed the number of views, because
         strata that differ in accuracy vary less than flips at their mean accuracy. The variance is
         averaged with the variance of independent views, which counts as two degrees of
         freedom, because few images may show a small variance by chance.
     """
+    # The effective number of images by their weights (Kish), at least 1.
     images = 1 / np.maximum((self.weight**2).sum(0), _ROUNDING).clip(max=1)
     variance_of_trial = self.value * (1 - self.value)
     variance = (self.deviation**2).sum(0)
@@ -142,7 +155,8 @@ class StratifiedMeans:
   def estimate(self, confidence: float) -> Estimate:
     """Returns the average of the Q means with Korn and Graubard's interval.
 
-    `n` is the number of images that count in at least one mean. Without any the ends are NaN.
+    `n` is the number of images that count in at least one mean. If a mean has no images, the value
+    and its interval are NaN.
     """
     averaged, n = self.averaged(), int(self.weight.any(1).sum())
     (value,) = averaged.value
@@ -153,20 +167,25 @@ class StratifiedMeans:
     return Estimate(float(value), float(low), float(high), n, n, STRATIFIED)
 
   def drawn(
-    self, scores: np.ndarray, kind: np.ndarray, confidence: float
+    self, normals: np.ndarray, kind: np.ndarray, confidence: float
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns joint draws of the means in other samples of images, for both ends of an interval.
+    """Returns joint draws of the means, as they could be in other samples of images.
 
-    The result is two arrays [samples, Q]: the lower end of an interval is a quantile of the first,
-    and the upper end one of the second. With n from `effective_trials`, a mean p is drawn from
-    Beta(p n + ½, (1 − p) n + ½), correlated with the other means as the images make them. If p is
-    0, it is 0 in the first array and drawn from Beta(1, n) in the second; if p is 1, it is drawn
-    from Beta(n, 1) in the first array and 1 in the second. The quantiles are then Clopper and
-    Pearson's ends. Means of one kind are averaged later. For these the added ½ is smaller the less
-    the means vary together, because the halves would not average out.
+    There are two arrays [samples, Q]: quantiles of the first are lower ends of intervals, and
+    quantiles of the second upper ends. They differ only for means of 0 and 1.
+
+    With n from `effective_trials`, a mean p is drawn from Beta(p n + ½, (1 − p) n + ½). Draws of
+    two means have the correlation that the images' contributions to these means have. If p is 0, it
+    is 0 in the first array and drawn from Beta(1, n) in the second; if p is 1, it is drawn from
+    Beta(n, 1) in the first array and 1 in the second. The quantiles are then Clopper and Pearson's
+    ends.
+
+    Means of one kind are averaged after they are drawn. The ½ would bias each of them, and the bias
+    does not average out as the errors of independent means do. It is therefore multiplied by the
+    mean correlation with the means of the same kind.
 
     Args:
-      scores: standard normal numbers, [samples, Q].
+      normals: standard normal numbers, [samples, Q].
       kind: int [Q], the kind of each mean, such as `S` or `U`.
       confidence: confidence of the interval, in (0, 1).
 
@@ -176,14 +195,15 @@ class StratifiedMeans:
     """
     p = self.value
     n = self.effective_trials(confidence, joint=True)
+    # Means without a spread are correlated as far as they weigh the same images.
     deviation = np.where((self.deviation**2).sum(0) > 0, self.deviation, self.weight)
     deviation = deviation / np.maximum(np.sqrt((deviation**2).sum(0)), _ROUNDING)
     correlation = deviation.T @ deviation
     is_same_kind = kind[:, None] == kind
     half = 0.5 * (np.maximum(correlation, 0) * is_same_kind).sum(0) / is_same_kind.sum(0)
     eigenvalues, eigenvectors = np.linalg.eigh(correlation)
-    root = eigenvectors * np.sqrt(np.maximum(eigenvalues, 0))
-    uniform = special.ndtr(scores @ root.T)  # correlated as the means are
+    root = eigenvectors * np.sqrt(np.maximum(eigenvalues, 0))  # root @ root.T is the correlation
+    uniform = special.ndtr(normals @ root.T)  # correlated as the means are
     all_wrong, all_right = p <= 0, p >= 1
     alpha = np.where(all_wrong, 2 * half, p * n + np.where(all_right, 0, half))
     beta = np.where(all_right, 2 * half, (1 - p) * n + np.where(all_wrong, 0, half))
@@ -192,14 +212,14 @@ class StratifiedMeans:
 
 
 def difference(gained: StratifiedMeans, lost: StratifiedMeans, confidence: float) -> Estimate:
-  """Returns the average of Q paired differences of shares, x − y, of each image.
+  """Returns the average of Q means of paired differences x − y, for two shares x and y per image.
 
   The interval is Bonett and Price's for the number of independent images that would have the
   variance of the paired differences within strata (`intervals.effective_trials`).
 
   Args:
-    gained: means of max(0, x − y).
-    lost: means of max(0, y − x).
+    gained: Q means of max(0, x − y).
+    lost: Q means of max(0, y − x).
     confidence: confidence of the interval, in (0, 1).
   """
   mean_gained, mean_lost = gained.averaged(), lost.averaged()
@@ -210,8 +230,9 @@ def difference(gained: StratifiedMeans, lost: StratifiedMeans, confidence: float
   variance = float(((mean_gained.deviation - mean_lost.deviation) ** 2).sum())
   images = float(mean_gained.freedom[0]) + 1
   views = max(images, float(mean_gained.views[0]))
-  size = effective_trials(b + c - (b - c) ** 2, variance, images, views, confidence)
-  value, low, high = paired_difference(b * size, c * size, size, confidence)
+  variance_of_trial = b + c - (b - c) ** 2  # of a difference that is 1, −1 or 0
+  trials = effective_trials(variance_of_trial, variance, images, views, confidence)
+  value, low, high = paired_difference(b * trials, c * trials, trials, confidence)
   return Estimate(float(value), float(low), float(high), n, n, PAIRED)
 
 
@@ -220,11 +241,11 @@ FORMULAS = ('clipped', 'printed')
 BALANCES = ('class', 'image')
 """What has equal weights in an accuracy: each class or each image."""
 DEGENERATES = ('left_out', 'one')
-"""How a mean of ρ treats terms that are 1 by definition: it leaves them out, or counts them as 1,
-as the paper does.
+"""How a mean of ρ over environments treats degenerate ones, in which ρ is 1 by definition: it
+leaves them out, or counts them as 1, as the paper does.
 """
 DEGENERATE, UNDEFINED = 'degenerate', 'undefined'
-"""The cases in which ρ is no measurement, see `rho`."""
+"""The cases in which ρ is no measurement, see `rho_case`."""
 SAYS_LITTLE = 'says little'
 """The beginning of the note of a ρ that reports do not state first."""
 ALL, SEEN, UNSEEN = 'all', 'seen', 'unseen'
@@ -232,8 +253,8 @@ ALL, SEEN, UNSEEN = 'all', 'seen', 'unseen'
 and the other classes.
 """
 S, U, B_SEEN, B_UNSEEN, B = range(5)
-"""Kinds of accuracies that ρ is computed from: s, u, and the baseline's accuracy on seen, unseen
-and all classes.
+"""Kinds of accuracies that ρ is computed from: the classifier's on seen classes (s) and on unseen
+ones (u), and the baseline's on seen, unseen and all classes.
 """
 
 
@@ -244,38 +265,49 @@ def rho(
   formula: str = 'clipped',
   baseline_unseen: ArrayLike | None = None,
 ) -> np.ndarray:
-  """Returns ρ for accuracies s, u and b, as fractions in arrays that broadcast.
+  """Returns ρ, the share of the robustness on seen classes that carries over to unseen classes.
 
-  With d = s − b and n = max(0, u − b), the formula 'clipped' is
+  The classifier has the accuracy s on the classes that training showed in the environment (seen),
+  and u on all other classes (unseen); the baseline has the accuracy b. The gain on seen classes is
+  d = s − b, and the gain on unseen classes is g = max(0, u − b). The formula 'clipped' is
 
-    ρ = min(1, n/d) if d > 0;  1 if d ≤ 0 < n (degenerate);  NaN if d ≤ 0 = n (undefined) or an
-    accuracy is NaN.
+    ρ = min(1, g/d)   if d > 0,
+    ρ = 1             if d ≤ 0 and g > 0 (degenerate),
+    ρ = NaN           if d ≤ 0 and g = 0 (undefined), or if an accuracy is NaN.
 
-  The formula as 'printed', min(1, n / min(1, d)), is negative for d < 0 and divides by zero at d =
-  0 (1 for n > 0, NaN for n = 0). 'clipped' follows the text of the paper, which states that ρ is
-  trivially 1 if the classifier is not much more robust than the baseline.
+  The formula as 'printed' in the paper, min(1, g / min(1, d)), is negative for d < 0 and divides by
+  zero at d = 0 (the result is 1 for g > 0 and NaN for g = 0). 'clipped' follows the text of the
+  paper, which states that ρ is trivially 1 if the classifier is not much more robust than the
+  baseline.
+
+  All accuracies are fractions in [0, 1], in arrays that broadcast to the shape of the result.
 
   Args:
-    seen: s, accuracy on the classes that training showed in the environment, in [0, 1].
-    unseen: u, accuracy on all other classes, in [0, 1].
-    baseline: b, accuracy of the baseline, in [0, 1].
+    seen: the accuracy s.
+    unseen: the accuracy u.
+    baseline: the accuracy b.
     formula: 'clipped' or 'printed'.
-    baseline_unseen: the accuracy that is subtracted from u; None takes b.
+    baseline_unseen: the accuracy that is subtracted from u in place of b; None takes b.
   """
   choice('formula', formula, FORMULAS)
   gain, transferred = _gains(seen, unseen, baseline, baseline_unseen)
   with np.errstate(divide='ignore', invalid='ignore'):
     ratio = transferred / np.minimum(1, gain)
   if formula == 'clipped':
-    ratio = np.where(gain <= 0, np.where(transferred > 0, 1.0, np.nan), ratio)
-  clipped: np.ndarray = np.minimum(1, ratio)[()]
-  return clipped
+    without_gain = np.where(transferred > 0, 1.0, np.nan)
+    ratio = np.where(gain <= 0, without_gain, ratio)
+  at_most_one: np.ndarray = np.minimum(1, ratio)[()]
+  return at_most_one
 
 
 def rho_case(
   seen: float, unseen: float, baseline: float = 0.0, baseline_unseen: float | None = None
 ) -> str:
-  """Returns 'degenerate' or 'undefined' if `rho` is so for the same arguments, else ''."""
+  """Returns the case in which ρ is no measurement, for the arguments of `rho`.
+
+  It is 'degenerate' if the classifier gains on unseen but not on seen classes, so that ρ is 1;
+  'undefined' if it gains on neither, or an accuracy on seen classes is NaN; and '' otherwise.
+  """
   gain, transferred = _gains(seen, unseen, baseline, baseline_unseen)
   if gain > 0:
     return ''
@@ -285,7 +317,10 @@ def rho_case(
 def _gains(
   seen: ArrayLike, unseen: ArrayLike, baseline: ArrayLike, baseline_unseen: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns d = s − b and n = max(0, u − b) of `rho`, with rounding errors set to 0."""
+  """Returns the gains on seen classes, s − b, and on unseen classes, max(0, u − b); see `rho`.
+
+  Gains that are only rounding errors are set to 0.
+  """
   if baseline_unseen is None:
     baseline_unseen = baseline
   s, u, b, b_unseen = (np.asarray(x, float) for x in (seen, unseen, baseline, baseline_unseen))
@@ -306,10 +341,10 @@ class EnvironmentShares:
     share: [N, E], the fraction of an image's views (severities, angles) that are right in each of E
       environments; NaN if an image is not shown in one.
     label: int [N], the class of each image.
-    group: int [N], the class group k of each image, with the classes C_k; 0 for a class in no
-      group.
-    trained: [E], the class group that training showed in each environment; 0 for none, as for clean
-      images.
+    group: int [N], the number of the group of classes that each image's class is in, from 1; 0 for
+      a class in no group.
+    trained: [E], the group of classes that training showed in each environment; 0 if there is none,
+      as for clean images.
     trials: [E], the number of views of an image in each environment.
     balance: 'class' weighs all classes equally, 'image' all images.
     confidence: confidence of intervals, in (0, 1).
@@ -328,7 +363,7 @@ class EnvironmentShares:
     choice('balance', self.balance, BALANCES)
 
   def select(self, images: np.ndarray) -> EnvironmentShares:
-    """Returns the answers for the images at which `images`, bool [N], is true."""
+    """Returns the answers for the images that are true in `images`, bool [N]."""
     columns = {name: getattr(self, name)[images] for name in ('share', 'label', 'group')}
     return dataclasses.replace(self, **columns)
 
@@ -357,20 +392,22 @@ class EnvironmentShares:
     samples: int = 2000,
     seed: int = 0,
   ) -> Estimate:
-    """Returns ρ averaged over environments, with quantiles of joint draws as interval.
+    """Returns ρ averaged over environments; its interval has quantiles of joint draws as ends.
 
     The accuracies that ρ is computed from are drawn together, see `StratifiedMeans.drawn`: images
-    are samples within their class if classes are balanced, and the predictions of the baseline are
-    paired with the classifier's. Environments and draws in which ρ is undefined are left out of the
-    mean. A note states how many environments are in the mean, and that ρ says little if more than
-    half of them are undefined or degenerate.
+    are samples within their class if classes have equal weights, and the predictions of the
+    baseline are paired with the classifier's. Environments in which ρ is undefined are left out of
+    the mean, and draws in which it is undefined in all environments are left out of the quantiles.
+    Notes state how many environments are in the mean, how many draws are left out, and that ρ says
+    little if more than half of the environments are undefined or degenerate.
 
     Args:
       environments: columns of `share`, each with a class group that training showed in it.
       baseline: answers of the baseline classifier for the same images; None for b = 0.
       formula: 'clipped' or 'printed', see `rho`.
-      by_cell: whether b is the baseline's accuracy on the seen classes for s, and on the unseen
-        classes for u. Classes that are easier then do not count as robustness.
+      by_cell: whether the baseline's accuracy on the seen classes is subtracted from s, and its
+        accuracy on the unseen classes from u, so that easier classes do not count as robustness.
+        Otherwise its accuracy on all classes is subtracted from both.
       degenerate: 'left_out' leaves degenerate environments out of the mean of several; 'one' counts
         them as 1, as the paper does.
       samples: number of draws.
@@ -378,7 +415,7 @@ class EnvironmentShares:
     """
     choice('degenerate', degenerate, DEGENERATES)
     accuracies = self._accuracies_for_rho(environments, baseline)
-    num_kinds = len(accuracies.value) // len(environments)
+    num_kinds = len(accuracies.value) // len(environments)  # 2, or 5 with a baseline
 
     def arguments_of_rho(means: np.ndarray) -> np.ndarray:
       """Returns the accuracies s and u and the baseline accuracies that are subtracted from s and
@@ -401,22 +438,23 @@ class EnvironmentShares:
     notes = _notes_on_cases(cases, can_leave_out)
     leaves_out = can_leave_out and DEGENERATE in cases
     useful = [e for e, case in zip(environments, cases, strict=True) if not case]
-    if leaves_out and useful:
+    if leaves_out and useful:  # the same with only these environments
       selected = self.rho(useful, baseline, formula, by_cell, degenerate, samples, seed)
       return dataclasses.replace(selected, note='; '.join(filter(None, (*notes, selected.note))))
     value = np.nan if leaves_out else float(mean_rho(accuracies.value))
     n, method = int(accuracies.weight.any(1).sum()), JOINT[self.balance]
     if np.isnan(value):
       return Estimate(value, np.nan, np.nan, n, n, method, note='; '.join(notes))
-    kind = np.tile(np.arange(num_kinds), len(environments))
-    scores = np.random.default_rng(seed).standard_normal((samples, len(kind)))
-    for_lower_end, for_upper_end = accuracies.drawn(scores, kind, self.confidence)
-    # ρ is low where s is high, u low, and what is subtracted low from s and high from u.
-    is_low = ~np.isin(kind, [U, B_SEEN])
+    kind = np.tile(np.arange(num_kinds), len(environments))  # of each mean in `accuracies`
+    normals = np.random.default_rng(seed).standard_normal((samples, len(kind)))
+    for_lower_end, for_upper_end = accuracies.drawn(normals, kind, self.confidence)
+    # ρ rises with u and with what is subtracted from s, and falls with all other accuracies. Its
+    # lower end needs the draws for the upper ends of the accuracies with which it falls.
+    lowers_rho = ~np.isin(kind, [U, B_SEEN])
     tail = (1 - self.confidence) / 2
     ends = []
-    for is_upper, quantile in ((is_low, tail), (~is_low, 1 - tail)):
-      drawn = mean_rho(np.where(is_upper, for_upper_end, for_lower_end))
+    for takes_upper_end, quantile in ((lowers_rho, tail), (~lowers_rho, 1 - tail)):
+      drawn = mean_rho(np.where(takes_upper_end, for_upper_end, for_lower_end))
       defined = drawn[~np.isnan(drawn)]
       ends.append(float(np.quantile(defined, quantile)) if len(defined) else value)
     if len(defined) < len(drawn):
@@ -427,8 +465,10 @@ class EnvironmentShares:
   def _accuracies_for_rho(
     self, environments: Sequence[int], baseline: EnvironmentShares | None
   ) -> StratifiedMeans:
-    """Returns the means that ρ is computed from: for each environment the accuracy on seen and on
-    unseen classes and, if there is a baseline, the baseline's on seen, unseen and all classes.
+    """Returns the accuracies that ρ is computed from, in each environment in the order of kinds.
+
+    They are the accuracy on seen classes (`S`) and on unseen ones (`U`) and, if there is a
+    baseline, its accuracy on seen (`B_SEEN`), unseen (`B_UNSEEN`) and all classes (`B`).
     """
     kinds = [(self, SEEN), (self, UNSEEN)]
     if baseline is not None:
@@ -438,10 +478,13 @@ class EnvironmentShares:
     return self._means(terms, np.stack(shares, 1))
 
   def _means(self, terms: Sequence[tuple[int, str]], shares: np.ndarray) -> StratifiedMeans:
-    """Returns means of shares [N, Q], without the images with share NaN.
+    """Returns Q means over the images that are shown in the environment of the mean.
 
-    `terms` has the environment and the classes (`ALL`, `SEEN` or `UNSEEN`) of each of the Q means.
     Classes are strata if they have equal weights; otherwise all images are one stratum.
+
+    Args:
+      terms: the environment and the classes (`ALL`, `SEEN` or `UNSEEN`) of each mean, Q pairs.
+      shares: [N, Q], what is averaged; NaN for images that are not shown.
     """
     label = self.label if self.balance == 'class' else np.zeros(len(self.label), int)
     _, stratum = np.unique(label, return_inverse=True)
@@ -468,8 +511,8 @@ def _notes_on_cases(cases: Sequence[str], can_leave_out: bool) -> list[str]:
   """Returns notes on the environments in which ρ is degenerate or undefined.
 
   Args:
-    cases: the case of each environment, see `rho_case`.
-    can_leave_out: whether the mean leaves out degenerate environments.
+    cases: the case of each environment from `rho_case`; '' if ρ is a measurement.
+    can_leave_out: whether the mean over environments leaves out degenerate ones.
   """
   num_terms, num_useful = len(cases), cases.count('')
   notes = [
