@@ -65,15 +65,17 @@ CLEAN_HIGH_FREQUENCY = Quantity(
   'clean_high_frequency', 'share of high frequency in clean images', statistic=energy_fraction
 )
 _amount = functools.partial(Quantity, kind='amount', low=0)
+"""Returns a quantity that is a number of at least 0, given its name and words."""
 CHANGE_NORM = _amount(
   'change_norm', 'ℓ2 norm of changes that leave an image wrong', statistic=np.sqrt
 )
 LARGEST_CHANGE = _amount('largest_change', 'largest change of a pixel')
 _radial = functools.partial(_amount, statistic=np.positive)
+"""Returns a quantity that is the mean of its values without a further statistic."""
 RADIAL = _radial('radial_amplitude', 'mean |F| of changes that leave an image wrong')
 CLEAN_RADIAL = _radial('clean_radial_amplitude', 'mean |F| of clean images')
 FLAGGED = Quantity('flagged', 'share of images that raise a flag of AutoAttack')
-STAGE = Facet('stage', 'attack, after those before it', '', False, 'after {}', 'attacks')
+STAGE = Facet('stage', 'attack, after those before it', place='after {}', words_of_many='attacks')
 
 CLEAN = 0
 """Index of the clean view; the attacks follow, radius by radius."""
@@ -126,12 +128,15 @@ class AttackStudy(Study):
 
   @classmethod
   def chosen_parts(cls, study: Facts) -> dict[str, dict[str, type[Part]]]:
-    """Returns {'attack': {label: class of the attack}} for the setting `attacks`; see `Study`."""
+    """Returns {'attack': {label: class of the attack}} for the attacks that `study` lists.
+
+    Their settings are in the sections `config.study.attack.LABEL`.
+    """
     return {'attack': dict(map(_label_and_class, study['attacks']))}
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The names of the attacks without labels, which may be `FILE.py:NAME`; see `Study`."""
+    """The names of the attacks without labels, some of which may be a user's, `FILE.py:NAME`."""
     return tuple(entry.rpartition('=')[2] for entry in self.attacks)
 
   @property
@@ -195,6 +200,7 @@ class AttackError(AttackStudy):
       balls.check(self.section, self.norm, epsilon, 'epsilons')
     runs = self.runs
     can_restart = any(run.draws and not run.stages for run in runs.values())
+    # Ensembles (attacks with stages) draw too, but have restarts of their own.
     valid = f'1, as {" and ".join(runs)} draws nothing or has its own restarts'
     self.require(self.restarts == 1 or can_restart, 'restarts', valid)
     distinct = len({f'{epsilon:.4g}' for epsilon in self.radii}) == len(self.radii)
@@ -204,7 +210,8 @@ class AttackError(AttackStudy):
     """Returns the error message for bfloat16, which rounds small changes of pixels away.
 
     The network would then look robust. The message is '' if the changes at the smallest radius are
-    at least one step of bfloat16; see `Study`.
+    at least one step of bfloat16, or cannot be computed because the shape of the images is not
+    known yet (None). For ℓ∞ they do not depend on the shape.
     """
     if self.norm != 'linf' and image_shape is None:
       return ''
@@ -219,7 +226,7 @@ class AttackError(AttackStudy):
 
   @property
   def radii(self) -> tuple[float, ...]:
-    """All ε, ascending."""
+    """The radii ε of all balls, `epsilon` and `epsilons`, ascending."""
     return tuple(sorted((self.epsilon, *self.epsilons)))
 
   @classmethod
@@ -258,10 +265,10 @@ class AttackError(AttackStudy):
     return {name: attack for name, attack in self.runs.items() if attack.stages}
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views: 'clean' and, for example, 'PGD 8/255'; see `Study`."""
+    """Returns the names of the views: 'clean' and, for example, 'PGD 8/255', radius by radius."""
     radii = [value_text(EPSILON, epsilon) for epsilon in self.radii]
-    names = [value_text(ATTACK, name) for name in self.runs]
-    attacked = (f'{name} {radius}' for radius in radii for name in names)
+    attacks = [value_text(ATTACK, label) for label in self.runs]
+    attacked = (f'{attack} {radius}' for radius in radii for attack in attacks)
     return ViewTable.of(['clean', *attacked])
 
   def views(self, image_shape: ImageShape) -> Views:
@@ -272,11 +279,11 @@ class AttackError(AttackStudy):
     view the spectrum of the change.
     """
     runs = self.runs
-    ids, indices, radii = [0], [-1], [0.0]
+    ids, indices, radii = [0], [-1], [0.0]  # the clean view has no attack, −1, and the radius 0
     for epsilon in self.radii:
       for index, (label, attack) in enumerate(runs.items()):
         words = f'{label} {attack.loss} {self.norm} {epsilon:.6g}'
-        ids.append(id_of(words) + 1)
+        ids.append(id_of(words) + 1)  # at least 1, because the clean view has id 0
         indices.append(index)
         radii.append(epsilon)
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
@@ -284,9 +291,10 @@ class AttackError(AttackStudy):
     def show(
       keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-      """Returns the images of a batch in a view, and the stage and flags that AutoAttack reports.
+      """Returns the images [B, H, W, C] of a batch in a view, and observations {name: [B]}.
 
-      Without such an attack in the run the second value is empty; see `Views`.
+      Observations are the stage and the flags that ensembles such as AutoAttack report, see
+      `Attack.observed`; for other attacks they are 0 or False. A study without ensembles has none.
       """
       no = jnp.zeros(len(keys), bool)
       unobserved = {'stage': no.astype(jnp.int32), 'no_gradient': no, 'random': no}
@@ -294,18 +302,22 @@ class AttackError(AttackStudy):
         unobserved = {}  # all branches of the switch return the same arrays
 
       def attacked(attack: Attack, scale: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Returns the attacked images, and the attack's stage and flags, at `scale` × `epsilon`."""
+        """Returns the images as an attack changes them, and its observations, {name: [B]}.
+
+        The radius of the ball is `scale` times the setting `epsilon`.
+        """
         images = rows['image']
-        if attack.stages:
-          arguments = Arguments(keys, logits, images, _labels(rows), scale)
-          if isinstance(attack, Ensemble) and (state := staged(rows, view)):
-            return attack.finish(arguments, state)
-          return attack.observed(*arguments)
-        worst = attack.worst(self.restarts, keys, logits, images, rows['label'], scale)
-        return worst, unobserved
+        if not attack.stages:
+          worst = attack.worst(self.restarts, keys, logits, images, rows['label'], scale)
+          return worst, unobserved
+        arguments = Arguments(keys, logits, images, _labels(rows), scale)
+        state = staged(rows, view) if isinstance(attack, Ensemble) else {}
+        if state:  # the host has run all stages, see `_stages`
+          return attack.finish(arguments, state)
+        return attack.observed(*arguments)
 
       branches: list[Callable[..., tuple[jax.Array, dict[str, jax.Array]]]]
-      branches = [lambda _: (rows['image'], unobserved)]
+      branches = [lambda _: (rows['image'], unobserved)]  # the clean view, with attack −1
       branches += (functools.partial(attacked, attack) for attack in runs.values())
       return jax.lax.switch(view['attack'] + 1, branches, view['epsilon'] / self.epsilon)
 
@@ -326,14 +338,15 @@ class AttackError(AttackStudy):
       """
       rank = summarise(logits(image[None]), row['label'][None])['rank'][0]
       is_changed = (image != row['image']).any()
-      counted = ((rank > 0) & is_changed) | (view['epsilon'] == 0)
+      is_wrong = rank > 0  # the true class is not the first one
+      counted = (is_wrong & is_changed) | (view['epsilon'] == 0)
       averaged = magnitude(row, image, view).mean(-1)
       return {'spectrum': jnp.where(counted, averaged, 0), 'counted': counted.astype(jnp.float32)}
 
     return Views(
       show,
-      np.array(ids, np.int32),
-      {'attack': np.array(indices, np.int32), 'epsilon': np.array(radii, np.float32)},
+      ids=np.array(ids, np.int32),
+      parameters={'attack': np.array(indices, np.int32), 'epsilon': np.array(radii, np.float32)},
       uses_classifier=True,
       together=True,
       stages=self._stages if self._ensembles else None,
@@ -343,7 +356,10 @@ class AttackError(AttackStudy):
 
   @property
   def _stages(self) -> Stages:
-    """The runs of AutoAttack as steps, see `Views`."""
+    """The runs of ensembles such as AutoAttack as steps, so that progress is shown between them.
+
+    A program, of which each is compiled once, is (index of the attack, stage).
+    """
     labels, attacks = list(self.runs), list(self.runs.values())
 
     def steps(view: Facts, classes: int) -> list[tuple[str, tuple[int, int], int]]:
@@ -365,6 +381,7 @@ class AttackError(AttackStudy):
       ]
 
     def begin(rows: Arrays, logits: Logits) -> State:
+      """Returns the state of a batch before the first run; see `Stages`."""
       return Ensemble.begin(logits, rows['image'], _labels(rows))
 
     def advance(
@@ -376,17 +393,21 @@ class AttackError(AttackStudy):
       state: State,
       run: jax.Array,
     ) -> State:
-      attack, scale = attacks[program[0]], view['epsilon'] / self.epsilon
+      """Returns the state of a batch after one run of a stage; see `Stages`."""
+      index, stage = program
+      attack, scale = attacks[index], view['epsilon'] / self.epsilon
       assert isinstance(attack, Ensemble)
       arguments = Arguments(keys, logits, rows['image'], _labels(rows), scale)
-      return attack.advance(program[1], run, 1, arguments, state)
+      return attack.advance(stage, first=run, count=1, arguments=arguments, state=state)
 
     return Stages(steps, begin, advance)
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The attacks with settings, norm, radii and random starts, for the table `which numbers these
-    are`.
+    """The attacks in words, for example 'PGD (40 steps) in the ℓ∞ ball of 8/255'.
+
+    Losses other than the default and repeated random starts are stated too. It is a line of the
+    report's table `which numbers these are`.
     """
     attacks, restarted = [], []
     for label, attack in self.runs.items():
@@ -416,37 +437,40 @@ class AttackError(AttackStudy):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The quantities of the study: errors, and measures of the changes that attacks make.
+    """The errors, measures of the changes that attacks make, and the same of clean images.
 
-    The words of `attack_error` name the attack if there is one, else "the worst attack".
+    The first error is `attack_error`, under the worst attack on each image. If there is one attack
+    only, its words name this attack. `error` is the error under each attack separately, and reports
+    state it first only if there are several.
     """
     first, *later = self.runs
     attack = f'{self.ball} {value_text(ATTACK, first)}'
     if later:
       attack = f'the worst {self.ball} attack on each image'
-    worst = dataclasses.replace(ATTACK_ERROR, words=f'top-1 error under {attack}')
-    errors = worst, CLEAN_ERROR, dataclasses.replace(ERROR, headline=bool(later))
+    under_worst = dataclasses.replace(ATTACK_ERROR, words=f'top-1 error under {attack}')
+    under_each = dataclasses.replace(ERROR, headline=bool(later))
     after_stages = (ERROR_AFTER,) if self._ensembles else ()
     changes = HIGH_FREQUENCY, CHANGE_NORM, LARGEST_CHANGE, RADIAL
-    return (*errors, *after_stages, *changes, CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL)
+    of_clean_images = CLEAN_HIGH_FREQUENCY, CLEAN_RADIAL
+    return (under_worst, CLEAN_ERROR, under_each, *after_stages, *changes, *of_clean_images)
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
     """Returns a table of each view's attack and radius `epsilon`; both None for the clean view."""
-    attacked = [(name, epsilon) for epsilon in self.radii for name in self.runs]
-    return pd.DataFrame([(None, None), *attacked], columns=['attack', 'epsilon'])
+    clean = (None, None)
+    attacked = [(label, epsilon) for epsilon in self.radii for label in self.runs]
+    return pd.DataFrame([clean, *attacked], columns=['attack', 'epsilon'])
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields errors on clean images, under each attack and under the worst attack at each radius.
 
-    The size and the frequencies of the changes are added, over the images that an attack changes
-    and leaves wrong. PGD and FGSM also change images that were wrong before the attack;
-    AutoAttack, FAB and Square do not. With `half_width`, the error under the worst attack and all
-    measures of changes are of the images that were shown in all views.
+    Estimates of the changes that attacks make follow, see `_of_changes`. With `half_width`, the
+    error under the worst attack and all measures of changes are of the images that were shown in
+    all views.
     """
-    views, by = recorded.views, ('attack', 'epsilon')
+    views = recorded.views
     is_clean = views.attack.isna().to_numpy()
     yield self.means(CLEAN_ERROR, recorded, where=is_clean, test=True)
-    yield self.means(ERROR, recorded, by, test=True)
+    yield self.means(ERROR, recorded, ('attack', 'epsilon'), test=True)
     for name, attack in self._ensembles.items():
       is_attack = (views.attack == name).to_numpy()
       for number, stage in enumerate(attack.stages, 1):
@@ -455,16 +479,27 @@ class AttackError(AttackStudy):
         facets = {'stage': stage}
         yield self.means(after, recorded, ('epsilon',), where=is_attack, facets=facets, test=True)
     under_worst = recorded.outcomes(ATTACK_ERROR)
-    if len(self.runs) > 1:
+    if len(self.runs) > 1:  # an image is wrong at a radius if any of the attacks succeeds
       under_worst = under_worst.common.combined(('epsilon',), lambda wrong: wrong.any(1))
     worst = self.means(ATTACK_ERROR, under_worst, ('epsilon',), test=True)
     shortcomings = [attack.shortcoming for attack in self._ensembles.values()]
     if note := ' and '.join(filter(None, shortcomings)):
-      worst.loc[worst.versus == '', 'note'] = f"{note}, fewer than its authors': a lower bound"
+      is_error = worst.versus == ''  # and not a difference between two classifiers
+      worst.loc[is_error, 'note'] = f"{note}, fewer than its authors': a lower bound"
     yield worst
-    clusters = recorded.clusters
-    energy = _of_changes(recorded, 'measure/energy')
-    high_energy = _of_changes(recorded, 'measure/high_energy')
+    yield from self._of_changes(recorded)
+
+  def _of_changes(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+    """Yields share of high frequency, norm and largest value of the changes that attacks make.
+
+    Means are over the images that an attack changes and leaves wrong. PGD and FGSM also change
+    images that were wrong before the attack; AutoAttack, FAB and Square do not. The share of high
+    frequency in clean images follows for comparison.
+    """
+    views, clusters, by = recorded.views, recorded.clusters, ('attack', 'epsilon')
+    is_clean = views.attack.isna().to_numpy()
+    energy = _values_of_changes(recorded, 'measure/energy')
+    high_energy = _values_of_changes(recorded, 'measure/high_energy')
     energies = {label: (high_energy[label], energy[label]) for label in energy}
     shares = Outcomes.from_fields(HIGH_FREQUENCY, energies, views, clusters=clusters)
     yield self.means(HIGH_FREQUENCY, shares, by, paired=False)
@@ -473,7 +508,7 @@ class AttackError(AttackStudy):
     yield self.means(CHANGE_NORM, norms, by, paired=False)
     for evaluation in recorded.evaluations:
       largest = evaluation.records.table('measure/largest')  # [N, V]
-      value = largest.max(0)[~is_clean].astype(float)
+      value = largest.max(0)[~is_clean].astype(float)  # over all images, in each attacked view
       yield self.arrays(LARGEST_CHANGE, evaluation.label, views[~is_clean], value, n=len(largest))
 
   def _flags(self, recorded: Recorded) -> dict[str, Table]:
@@ -502,15 +537,15 @@ class AttackError(AttackStudy):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the estimates with amplitudes by frequency |f|, and mean spectra as arrays.
 
-    The arrays are mean |F(δ)| of the changes δ by radius and attack, over the images that the
-    attack leaves wrong (NaN if there are none), `<label>/spectrum` [E, A, H, W]; and mean |F| of
-    the clean images, `<label>/clean_spectrum` [H, W].
+    Of each classifier there are two arrays: `<label>/spectrum` [E, A, H, W], the mean |F(δ)| of the
+    changes δ at E radii by A attacks, over the images that the attack leaves wrong (NaN if there
+    are none); and `<label>/clean_spectrum` [H, W], the mean |F| of the clean images.
     """
     recorded = Recorded(evaluations, self.facets(image_shape))
     frequencies = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)).radii
     # One value of the facet `radius`, |f|, for each ring of the spectrum.
     views = recorded.views.merge(pd.DataFrame({'radius': frequencies}), how='cross')
-    rings = _of_changes(recorded, 'measure/rings')
+    rings = _values_of_changes(recorded, 'measure/rings')
     amplitudes = Outcomes.from_fields(RADIAL, rings, views, clusters=recorded.clusters)
     is_clean = views.attack.isna().to_numpy()
     estimates = [
@@ -520,10 +555,11 @@ class AttackError(AttackStudy):
     ]
     findings = Findings(tables=self._flags(recorded), estimates=estimates)
     for evaluation in evaluations:
-      count = evaluation.records.total('counted')[:, None, None]
+      count = evaluation.records.total('counted')[:, None, None]  # [V, 1, 1]
       total = spectrum.full_map(evaluation.records.total('spectrum'), image_shape[1])
       mean = np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float32)
-      attacked = mean[CLEAN + 1 :].reshape(len(self.radii), len(self.runs), *image_shape[:2])
+      of_attacks = mean[CLEAN + 1 :]  # radius by radius, and for each the attacks
+      attacked = of_attacks.reshape(len(self.radii), len(self.runs), *image_shape[:2])
       findings.arrays[f'{evaluation.label}/spectrum'] = attacked
       findings.arrays[f'{evaluation.label}/clean_spectrum'] = mean[CLEAN]
     return findings
@@ -561,7 +597,7 @@ def _label_and_class(entry: str) -> tuple[str, type[Attack]]:
   return label or part_name(name), ATTACKS.find(name, f'{AttackError.section}.attacks')
 
 
-def _of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
+def _values_of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
   """Returns {classifier: a field of the records, [N, V, ...]} with NaN where no change counts.
 
   A change counts if the attack changed the image and its prediction is wrong. The clean view has
@@ -573,12 +609,16 @@ def _of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
     counts = (records.table('rank') > 0) & (records.table('measure/largest') > 0)
     counts[:, CLEAN] = True
     field = records.table(name).astype(float)
-    values[evaluation.label] = np.where(counts.T, field.T, np.nan).T  # over trailing axes
+    # Transposed, because `counts` [N, V] has none of the trailing axes of `field` [N, V, ...].
+    values[evaluation.label] = np.where(counts.T, field.T, np.nan).T
   return values
 
 
 def _is_wrong_after(number: int, shard: Shard) -> np.ndarray:
-  """Returns whether the first `number` attacks of AutoAttack left n images in v views wrong."""
+  """Returns whether an image is wrong after the first `number` attacks of AutoAttack, bool [n, v].
+
+  `shard` has n images in v views. The recorded stage is the number of the attack that succeeded.
+  """
   return shard['measure/stage'] <= number
 
 

@@ -49,12 +49,15 @@ GRID, CROSS = 'grid', 'cross'
 GALLERY_LEVELS, GALLERY_SIDE = 6, 160
 """Most levels in the figure of scenes, and the side of its images in pixels."""
 CLASS_NAMES = {index: name for name, index in IMAGENET_INDEX.items()}
+"""SI-Score's names of its classes, by their index in ImageNet."""
 MIN_SHARE_OF_PAIRS = 0.9
 """Smallest share of pairs that count at a location for the location to be on the balanced and
 normalised maps. In the corners of an image few objects are inside.
 """
 _drawn = functools.partial(declare_accuracy, drawn=True)
+"""Returns an accuracy that figures show, given its name and words."""
 _normalised = functools.partial(_drawn, function=lambda means, _: designs.normalised(means))
+"""Returns an accuracy that is divided by its largest value, given its name and words."""
 SCENE_ACCURACY = declare_accuracy('accuracy', 'accuracy on scenes', headline=True)
 BALANCED_ACCURACY = _drawn(
   'balanced_accuracy', 'accuracy on scenes of the same objects at every level'
@@ -67,7 +70,9 @@ NORMALISED_OF_ALL = _normalised(
   'normalised_accuracy_of_all_scenes',
   f'accuracy on all scenes as a share of its largest{ANY_SHARE}',
 )
-AREA = Facet('area', 'area of the object', 'share of the image', True, '', 'areas')
+AREA = Facet(
+  'area', 'area of the object', 'share of the image', ordered=True, words_of_many='areas'
+)
 X = Facet('x', 'horizontal place', 'share of the width', ordered=True)
 Y = Facet('y', 'vertical place', 'share of the height from the top', ordered=True)
 
@@ -114,21 +119,26 @@ class SiScore(Study):
   def __post_init__(self) -> None:
     """Raises InputError for a setting that is not valid."""
     super().__post_init__()
+    valid = f'left out where {KEYS.study.factor} is {self.factor!r}'
     for key in ('areas', 'angles', 'xs', 'ys'):
       values = getattr(self, key)
       self.require(bool(values) and len(set(values)) == len(values), key, 'distinct')
       is_grid_area = self.factor == GRID and key == 'areas' and len(values) == 1
-      is_allowed = self.factor == CROSS or is_grid_area or values == getattr(SiScore, key)
-      self.require(is_allowed, key, f'left out where {KEYS.study.factor} is {self.factor!r}')
-    is_allowed = self.factor == GRID or self.cells == SiScore.cells
-    self.require(is_allowed, 'cells', f'left out where {KEYS.study.factor} is {self.factor!r}')
-    is_allowed = not self.stored or self.measure == SiScore.measure
-    self.require(is_allowed, 'measure', 'left out for stored scenes, whose areas are what they are')
+      is_used, is_default = self.factor == CROSS or is_grid_area, values == getattr(SiScore, key)
+      self.require(is_used or is_default, key, valid)
+    is_used, is_default = self.factor == GRID, self.cells == SiScore.cells
+    self.require(is_used or is_default, 'cells', valid)
+    is_used, is_default = not self.stored, self.measure == SiScore.measure
+    valid = 'left out for stored scenes, whose areas are what they are'
+    self.require(is_used or is_default, 'measure', valid)
     _check_reach(self.design)
 
   @property
   def design(self) -> Design:
-    """The levels, and the share of an object that must be inside the image for a scene to count."""
+    """The levels (areas, angles and places), and the share of an object that must be visible.
+
+    Scenes with less of the object inside the image do not count.
+    """
     if self.factor == GRID:
       design = designs.grid(self.cells, self.areas[0])
     elif self.factor == CROSS:
@@ -143,8 +153,9 @@ class SiScore(Study):
 
   @property
   def canvas(self) -> int:
-    """Side of composed scenes in pixels, if the source of the objects sets none; 0 for stored
-    scenes.
+    """Side of composed scenes in pixels, which the source of the objects takes by default.
+
+    It is 0 for stored scenes, which are not composed.
     """
     return 0 if self.stored else self.design.side
 
@@ -161,8 +172,8 @@ class SiScore(Study):
     show, prepare = scene_views.shown(design, image_shape[0], self.measure)
     return Views(
       show,
-      np.arange(len(design), dtype=np.int32),
-      scene_views.parameters(design),
+      ids=np.arange(len(design), dtype=np.int32),
+      parameters=scene_views.parameters(design),
       image_shape=image_shape,
       prepare=prepare,
       composes=True,
@@ -171,35 +182,48 @@ class SiScore(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The origin of the scenes and which of them count, for the table `which numbers these are`."""
+    """The origin and the levels of the scenes, and the share of the object that must be visible.
+
+    An example is {'scenes': 'composed here, by size; scenes with 0.95 of the object inside count'},
+    a line of the report's table `which numbers these are`.
+    """
     origin = 'as stored' if self.stored else 'composed here'
-    share = self.design.min_inside
-    counted = f'scenes with {share:g} of the object inside count' if share else 'all count'
-    return {'scenes': f'{origin}, by {self.factor}; {counted}'}
+    min_inside = self.design.min_inside
+    criterion = f'scenes with {min_inside:g} of the object inside count'
+    if min_inside == 0:
+      criterion = 'all count'
+    return {'scenes': f'{origin}, by {self.factor}; {criterion}'}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns what keeps the numbers from published ones: scenes composed here have other
-    images.
+    """Returns why accuracies are not comparable with published ones, as a list of phrases.
+
+    Scenes that are composed here have other objects and backgrounds than the published ones.
     """
     return [] if self.stored else ['scenes are composed here of other objects and backgrounds']
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the levels; see `Study`."""
+    """Returns the names of the levels as names of the views; stored scenes have a single view."""
     if self.stored:
       return super().view_table(image_shape)
     return ViewTable.of(_level_names(self.design))
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views and which scenes count; see `Study`."""
+    """Returns the names of the views, which scenes count, and the object of each row.
+
+    Scenes with the same object are one unit of resampling.
+    """
     if not self.stored:
       return self._pairs(records, image_shape[0]).table
-    counted = self._counts(records.column('fraction_inside'))
-    return ViewTable(('as stored',), None, counted[:, None], units=records.column('object'))
+    is_counted = self._counts(records.column('fraction_inside'))
+    return ViewTable(('as stored',), counted=is_counted[:, None], units=records.column('object'))
 
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
   ) -> tuple[RecordsReader, ViewTable]:
-    """Returns records with a row per pair of object and background, and their table of views."""
+    """Returns records with a row per pair of object and background, and their table of views.
+
+    The levels of stored scenes are averaged over as one group, 'as stored'.
+    """
     pairs = self._pairs(records, image_shape[0])
     as_stored = {'as stored': list(range(len(pairs.design)))}
     groups = as_stored if self.stored else self.view_table(image_shape).groups
@@ -216,13 +240,14 @@ class SiScore(Study):
       columns = {name: records.column(name) for name in COLUMNS}
       scenes = tabulate(columns, self.design.name, self.design.side)
       design, objects = scenes.design, scenes.objects
-      fraction = scenes.spread(columns['fraction_inside'], -1.0)
-      by_pair = SelectedRows(records, scenes.spread(np.arange(len(scenes.pair)), -1))
+      # A pair that is not stored at a level has the row −1, and a share that never counts.
+      fraction = scenes.spread(columns['fraction_inside'], absent=-1.0)
+      by_pair = SelectedRows(records, scenes.spread(np.arange(len(scenes.pair)), absent=-1))
     else:
       design, objects = self.design, records.column('object')
       fraction = self._fractions(records.column, side)
-    table = ViewTable(_level_names(design), None, self._counts(fraction), units=objects)
-    return Pairs(by_pair, design, table, fraction > 0)
+    table = ViewTable(_level_names(design), counted=self._counts(fraction), units=objects)
+    return Pairs(by_pair, design, table, is_visible=fraction > 0)
 
   def _counts(self, fraction: np.ndarray) -> np.ndarray:
     """Returns which scenes count, bool, from the shares of their objects inside the image.
@@ -261,7 +286,7 @@ class SiScore(Study):
         f'the rows have no column {missing[0]!r}, so they are no stored scenes; read them with '
         f'--{KEYS.data.source}=si_score.'
       )
-    varied = {f for f, keys in designs.KEYS.items() if any(np.ptp(columns[k]) for k in keys)}
+    varied = {k for k, names in designs.KEYS.items() if any(np.ptp(columns[x]) for x in names)}
     if varied and self.factor in designs.KEYS and self.factor not in varied:
       equal = f'{KEYS.study.factor} is {self.factor!r}, of which all scenes have one'
       raise InputError(f'{equal}: they look like the set of {" and ".join(sorted(varied))}.')
@@ -282,7 +307,8 @@ class SiScore(Study):
       return {}
     views = self.views(rows.image_shape)
     levels = np.unique(np.linspace(0, len(views) - 1, GALLERY_LEVELS).round().astype(int))
-    batch = next(rows.batches(min(3, rows.num_examples), [0]))
+    num_pairs = min(3, rows.num_examples)
+    batch = next(rows.batches(num_pairs, [0]))
     prepare = views.prepare
     assert prepare is not None
     prepare_rows = jax.jit(lambda rows: map_rows(lambda row, _: prepare(row), rows, None))
@@ -320,7 +346,7 @@ class SiScore(Study):
       counted=dict.fromkeys(ranks, counted),
       clusters=first.table.units,
     )
-    class_names = {**dict(enumerate(NAMES)), **CLASS_NAMES}
+    class_names = {**dict(enumerate(NAMES)), **CLASS_NAMES}  # {index in ImageNet: name}
     if self.stored:
       stored_names = first.records.identity.get('classes', ())
       if len(stored_names) not in (0, len(NAMES)):  # the classes are not ImageNet's
@@ -360,8 +386,8 @@ class SiScore(Study):
         yield self.means(SCENE_ACCURACY, published, keys, test=True)
         by_factor = self._balanced(published, factor)
         yield self.means(BALANCED_ACCURACY, by_factor, keys, paired=False)
-      is_common = _common(published, keys) if factor == designs.LOCATION else None
-      yield self.means(NORMALISED_ACCURACY, published, keys, where=is_common, by_group=True)
+      has_enough = _has_enough_scenes(published, keys) if factor == designs.LOCATION else None
+      yield self.means(NORMALISED_ACCURACY, published, keys, where=has_enough, by_group=True)
     for index in np.unique(classes).tolist():
       facets = {'class': class_names[index]}
       yield self.means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets)
@@ -379,8 +405,9 @@ class SiScore(Study):
     if not factor and designs.ROTATION in factors:
       factor = designs.ROTATION
     compared_keys = designs.KEYS.get(factor, designs.LEVEL)
+    pooled_keys = [key for key in designs.LEVEL if key not in compared_keys]
     groups = designs.places(levels, compared_keys)
-    strata = designs.places(levels, [key for key in designs.LEVEL if key not in compared_keys])
+    strata = designs.places(levels, pooled_keys)
     is_balanced = counted & designs.balanced(counted, groups, strata, min_share)
     return dataclasses.replace(published, counted=dict.fromkeys(published.labels, is_balanced))
 
@@ -430,7 +457,7 @@ def _counted(outcomes: Outcomes) -> np.ndarray:
   return outcomes.counted[outcomes.labels[0]]
 
 
-def _common(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
+def _has_enough_scenes(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
   """Returns whether enough scenes count at each level, bool [L].
 
   Levels with equal values of `keys`, such as x and y, are one group; a share of at least
@@ -438,8 +465,9 @@ def _common(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
   reach could have the largest accuracy by chance.
   """
   group = designs.places(outcomes.views, keys)
-  counted_share = _counted(outcomes).mean(0)
-  return (np.bincount(group, counted_share) >= MIN_SHARE_OF_PAIRS * np.bincount(group))[group]
+  share_by_level = _counted(outcomes).mean(0)
+  num_levels = np.bincount(group)  # of each group
+  return (np.bincount(group, share_by_level) >= MIN_SHARE_OF_PAIRS * num_levels)[group]
 
 
 def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Row:
@@ -447,7 +475,7 @@ def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float)
 
   The difference is averaged over levels, and its interval is a bootstrap over objects.
   """
-  levels = list(published.groups(designs.LEVEL))
+  levels = list(published.groups(designs.LEVEL))  # each level is a group of one view
   published_units = units(published, label, levels)
   balanced_units = units(balanced, label, levels)
 
@@ -455,7 +483,8 @@ def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float)
     """Returns the mean difference of accuracies, [B], at B sets of weights of K objects, [B, K]."""
     return known_mean(published_units.means(weights) - balanced_units.means(weights))
 
-  return row(label, '', GAP, {}, bootstrap(gap, published_units, confidence)[0], confidence)
+  (estimate,) = bootstrap(gap, published_units, confidence)
+  return row(label, '', GAP, {}, estimate, confidence)
 
 
 def _level_names(design: Design) -> list[str]:
@@ -467,12 +496,17 @@ def _level_names(design: Design) -> list[str]:
 
 
 def _check_reach(design: Design) -> None:
-  """Raises InputError if a design shows no part of an object at any level."""
+  """Raises InputError if a design shows no part of an object at any level.
+
+  The reach is the distance along an axis at which an object can still be visible: for a square
+  object, the distance of its farthest corner from its centre, doubled, because an elongated object
+  of the same area reaches farther.
+  """
   angle = np.radians(design.angle)
   reach = np.sqrt(design.area) * (np.abs(np.cos(angle)) + np.abs(np.sin(angle)))
   is_visible = np.ones(len(design), bool)
   for centre in (design.x, design.y):
     is_visible &= (centre + reach > 0) & (centre - reach < 1)
-  centres = design.x.tolist()[:3], design.y.tolist()[:3]
+  centres = design.x.tolist()[:3], design.y.tolist()[:3]  # three are enough for the message
   valid = 'places from which an object reaches into the image, about 0 to 1'
   require(bool(is_visible.any()), f'{KEYS.study.xs} and ys', centres, valid)
