@@ -343,7 +343,7 @@ def delivered_size(
     raise InputError(
       f'{images.where(index)} comes out as {result[0]}x{result[1]} pixels, where '
       f'others come out as {expected[0]}x{expected[1]}: bring all images to one size, '
-      f'for example with resize=256 and crop=224 (--{KEYS.data.resize}=256, and so on).'
+      f'for example with resize=256 and crop=224 ({KEYS.data.resize:--}=256, and so on).'
     )
   return result
 

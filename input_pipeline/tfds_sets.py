@@ -170,7 +170,7 @@ def download(builder: tfds.core.DatasetBuilder) -> None:
     raise InputError(
       f'TFDS data set {builder.info.full_name!r} is not prepared in {builder.data_path} and '
       f'could not be downloaded ({type(error).__name__}: {error}). Prepare it where there is a '
-      f'network, and name the folder with --{KEYS.data.tfds.data_dir}=DIR, in Python data_dir or '
+      f'network, and name the folder with {KEYS.data.tfds.data_dir:--}=DIR, in Python data_dir or '
       'the base_dir of a config.'
     ) from error
 

@@ -39,7 +39,7 @@ from robustness.config.experiment import Execution, Experiment
 from robustness.core import progress as progress_bars
 from robustness.core import user_data
 from robustness.core.arguments import as_images, check_integers
-from robustness.core.errors import KEYS, InputError, naming
+from robustness.core.errors import InputError, naming, naming_arguments
 from robustness.core.registry import Part
 from robustness.core.rows import ArrayRows, Rows, as_float32
 from robustness.core.settings import check_name, choice, parse
@@ -107,6 +107,7 @@ def classifier(
   return Model(module, variables, mean, std, channels, outputs, class_names, name)
 
 
+@naming_arguments()
 def measure(
   study: str | Study,
   model: Any,
@@ -151,10 +152,9 @@ def measure(
   Raises:
     InputError: an argument cannot be used; nothing is written.
   """
-  with naming('config.study', study if isinstance(study, str) else study.name):
+  with progress_bars.showing(progress):
     study_object = _study(study, settings)
-    with naming('config', 'measure'):
-      execution = Execution(seed=seed, batch_size=batch_size or 0)
+    execution = Execution(seed=seed, batch_size=batch_size or 0)
     rows, classifiers = _rows_and_classifiers(model, data, labels, columns, class_names or (), seed)
     needed = study_object.fewest_classifiers if study_object.needs_classifier else 0
     if len(classifiers) < needed or (classifiers and not needed):
@@ -164,17 +164,16 @@ def measure(
       )
     checks.check_study(study_object, rows, {c.name: c.provenance for c in classifiers}, execution)
     checks.check_step(study_object, execution, classifiers, rows)
-    with progress_bars.showing(progress):
-      if workdir is not None:
-        arguments = study_object, execution, classifiers, rows
-        return launch.measure_in_workdir(*arguments, workdir, devices)
-      with contextlib.ExitStack() as stack:
-        folder = pathlib.Path(tempfile.mkdtemp())
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        results = measure_study(study_object, execution, classifiers, rows, folder, devices=devices)
-        assert results.studies is not None
-        weakref.finalize(results.studies()[SINGLE], stack.pop_all().close)
-        return results
+    if workdir is not None:
+      arguments = study_object, execution, classifiers, rows
+      return launch.measure_in_workdir(*arguments, workdir, devices)
+    with contextlib.ExitStack() as stack:
+      folder = pathlib.Path(tempfile.mkdtemp())
+      stack.callback(shutil.rmtree, folder, ignore_errors=True)
+      results = measure_study(study_object, execution, classifiers, rows, folder, devices=devices)
+      assert results.studies is not None
+      weakref.finalize(results.studies()[SINGLE], stack.pop_all().close)
+      return results
 
 
 def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
@@ -336,6 +335,7 @@ def run(
   return read(directory)
 
 
+@naming_arguments('images')
 def train(
   network: Any,
   images: Any,
@@ -376,7 +376,9 @@ def train(
   """
   for key in ('measure', 'split'):
     if key in settings:
-      raise InputError(f'train does not take {key!r}: set {KEYS.training}.{key} of a config.')
+      raise InputError(
+        f"train does not take {key!r}: call robustness.run(CONFIG, DIR, {{'training.{key}': ...}})."
+      )
   rows = as_rows(images, labels, None, (), seed)
   if isinstance(rows, ArrayRows) and not rows.class_names:
     count = int(rows.labels.max()) + 1
@@ -393,8 +395,6 @@ def train(
     key: settings.pop(key) for key in ('initial_weights', 'input_filter') if key in settings
   }
   with contextlib.ExitStack() as stack:
-    for section in ('config.training', 'config.classifier', 'config'):
-      stack.enter_context(naming(section, 'train'))
     training = parse(TrainingSettings, {'epochs': epochs, **settings}, 'config.training')
     recipe = (TrainedHere if is_named else functools.partial(_TrainedModule, module=network))(
       name=network if is_named else 'network',
@@ -433,6 +433,7 @@ def as_policy(policy: Any) -> Policy:
   )
 
 
+@naming_arguments()
 def attack(
   key: jax.Array,
   model: Any,
@@ -466,12 +467,13 @@ def attack(
   if isinstance(model, Classifier | Model | str) or Model(model).library != 'function':
     bound = as_classifier('', model, np.asarray(images), ())
     logits = lambda batch: bound.apply(bound.variables, batch, ())[0]  # noqa: E731
-  values = {'norm': norm, 'epsilon': epsilon, **settings}
-  part = parse(ATTACKS.find(name, 'name'), values, 'attack')
+  kind, values = ATTACKS.find(name, 'name'), {'norm': norm, 'epsilon': epsilon, **settings}
+  section = f'{kind.section}.{kind.name}'
   classes = range(jax.eval_shape(logits, images).shape[1])
   check_integers('labels', labels, (len(images),), classes)
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(len(images)))
-  return part(keys, logits, images, jnp.asarray(labels))
+  with naming(section, ''):
+    return parse(kind, values, section)(keys, logits, images, jnp.asarray(labels))
 
 
 def apply_policy(
@@ -490,5 +492,9 @@ def apply_policy(
   """
   name = 'target' if labels.ndim == 2 else 'label'
   batch = {'image': images, name: labels, 'example_id': jnp.arange(len(images))}
-  augmented = as_policy(policy)(batch, jax.random.bits(key), jnp.int32(0))
+  try:
+    augmented = as_policy(policy)(batch, jax.random.bits(key), jnp.int32(0))
+  except KeyError as error:
+    fix = 'give targets [B, classes], such as jax.nn.one_hot(labels, classes), for labels'
+    raise InputError(f'the policy needs the column {error}: {fix}.') from error
   return augmented['image'], augmented[name]

@@ -468,7 +468,7 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
     file = path.parent / CONFIG
   if not file.exists():
     raise InputError(
-      f'{path} is no workdir: it has no {CONFIG}. Give the --workdir of a finished run.'
+      f'{path} is no workdir: it has no {CONFIG}. Give the workdir of a finished run.'
     )
   config = without_inherited(json_files.read(file, advice=_REWRITTEN))
   if 'predictions' in config:
@@ -647,7 +647,7 @@ def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
   """
   path = expanded(directory).absolute()
   if not path.is_dir():
-    raise InputError(f'{path} is no folder; give the --workdir of a run.')
+    raise InputError(f'{path} is no folder; give the workdir of a run.')
   if (path / CONFIG).is_file() and (path / ENVIRONMENT).is_file():
     config = without_inherited(json_files.read(path / CONFIG, advice=_REWRITTEN))
     return path, config, json_files.read(path / ENVIRONMENT, {'command': str}, _AGAIN)

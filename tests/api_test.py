@@ -2,9 +2,11 @@
 
 import dataclasses
 import importlib
+import inspect
 import itertools
 import pathlib
 import pkgutil
+import re
 import subprocess
 import sys
 
@@ -75,7 +77,7 @@ assert robustness.systematic.rho(0.8, 0.6, 0.5) > 0
 
 
 def test_no_setting_of_a_study_is_an_argument_of_measure():
-  arguments = set(robustness.measure.__code__.co_varnames[:11])
+  arguments = set(inspect.signature(robustness.measure).parameters) - {'settings'}
   for study in STUDIES.classes().values():
     assert not arguments & {field.name for field in dataclasses.fields(study)}, study.name
 
@@ -209,6 +211,7 @@ BAD = {
   'no model': ('accuracy', None, IMAGES, LABELS),
   'model of images alone': ('corruption_spectrum', linear, IMAGES, LABELS),
   'no function': ('accuracy', 5, IMAGES, LABELS),
+  'no weights': ('accuracy', 'resnet20', IMAGES, LABELS),
   'no architecture': ('accuracy', 'resnet21', IMAGES, LABELS),
   'no gradient': ('attack_error', lambda x: np.asarray(linear(np.asarray(x))), IMAGES, LABELS),
   'no study': ('acuracy', linear, IMAGES, LABELS),
@@ -219,14 +222,15 @@ NOISE = itertools.count(1.0)
 
 @pytest.mark.parametrize('name', BAD)
 def test_bad_input_is_refused_before_anything_is_written(name, tmp_path):
-  with pytest.raises(InputError):
+  with pytest.raises(InputError) as raised:
     robustness.measure(*BAD[name], workdir=tmp_path / 'run')
+  assert not re.search(r'--|config\.', str(raised.value)), 'a flag or key, not an argument'
   assert not (tmp_path / 'run').exists()
 
 
 @pytest.mark.parametrize('options', [{'nrom': 3}, {'norm': -1.0}, {'seed': -1}, {'batch_size': -1}])
 def test_bad_settings_are_refused(options, tmp_path):
-  with pytest.raises(InputError, match='norm|seed|batch_size'):
+  with pytest.raises(InputError, match='^(unknown key nrom:|norm is|seed is|batch_size is)'):
     robustness.measure(
       'fourier_heatmap', linear, IMAGES, LABELS, **options, workdir=tmp_path / 'run'
     )
@@ -261,7 +265,9 @@ def test_a_network_is_trained_resumed_and_measured(tmp_path):
   assert (other.predict(images) != first.predict(images)).any()
   assert robustness.measure('accuracy', first, images, labels).value('top1_accuracy').value <= 1
   refused('small_cn', robustness.train, 'small_cn', images, labels, epochs=1)
-  refused('learning_rat', robustness.train, 'small_cnn', images, labels, epochs=1, learning_rat=1)
+  refused(
+    'key learning_rat:', robustness.train, 'small_cnn', images, labels, epochs=1, learning_rat=1
+  )
   refused(
     "'measure'", robustness.train, 'small_cnn', images, labels, epochs=1, measure=['accuracy']
   )
@@ -326,7 +332,9 @@ def test_adversarial_images_stay_in_the_ball_and_may_be_traced():
   assert (linear(adversarial).argmax(1) == labels).mean() < (
     linear(images).argmax(1) == labels
   ).mean()
-  refused('attack.step', robustness.attack, key, linear, images, labels, 'pgd', 0.1, step=3)
+  arguments = key, linear, images, labels, 'pgd'
+  refused("unknown key step: did you mean 'steps'", robustness.attack, *arguments, 0.1, step=3)
+  refused('^epsilon is -1.0; it must be', robustness.attack, *arguments, -1.0)
   refused('[0, 1]', robustness.attack, key, linear, images * 255, labels, 'pgd', 0.1)
   refused('labels', robustness.attack, key, linear, images, labels + 1000, 'pgd', 0.1)
   model = robustness.classifier(linear, mean=[0.5])
@@ -344,6 +352,7 @@ def test_a_policy_changes_images_and_mixes_targets():
   _, mixed = jax.jit(robustness.apply_policy, static_argnums=3)(key, images, targets, ('mixup',))
   np.testing.assert_allclose(mixed.sum(1), 1, rtol=1e-5)
   assert (mixed.max(1) < 1).any()
+  refused("'target': give targets", robustness.apply_policy, key, images, labels, ['mixup'])
 
 
 def test_every_module_with_a_lazy_attribute_defines_it():

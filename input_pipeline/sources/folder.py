@@ -93,7 +93,7 @@ class Folder(Source):
         split,
         problem=f'but {root} has no folder {split!r} of class folders',
         fix=f'{nearest(split, folders)}. Put class folders to train on into train and others into '
-        f"test. --{KEYS.data.split}='' reads the class folders in {self.key('path')} itself, for "
+        f"test. {KEYS.data.split:--}='' reads the class folders in {self.key('path')} itself, for "
         'all uses.',
       )
     return root
@@ -140,8 +140,8 @@ class Foolbox(Source):
     if spec is None or not spec.submodule_search_locations:
       raise InputError(
         f"{KEYS.data.source} is 'foolbox', which is not installed: pip install "
-        f"'.[imagenet]', or read your own pictures with --{KEYS.data.source}=folder "
-        f'--{KEYS.data.folder.path}=DIR.'
+        f"'.[imagenet]', or read your own pictures with {KEYS.data.source:--}=folder "
+        f'{KEYS.data.folder.path:--}=DIR.'
       )
     folder = Path(spec.submodule_search_locations[0], 'data')
     paths = [str(path) for path in sorted(folder.glob('imagenet_*.jpg'))]

@@ -102,7 +102,7 @@ def _find(arrays: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, p
       return key
   expected = ' or '.join(repr(f'{key}_{split}') for key in keys)
   unsplit_keys = ', or ' + ' or '.join(map(repr, keys))
-  advice = unsplit_keys if unsplit else f"; to read unsplit arrays set --{KEYS.data.split}=''"
+  advice = unsplit_keys if unsplit else f"; to read unsplit arrays set {KEYS.data.split:--}=''"
   raise InputError(
     f'{path} has no array {expected}{advice}. It holds '
     f'{", ".join(map(repr, sorted(arrays))) or "nothing"}.'

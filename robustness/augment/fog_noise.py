@@ -25,7 +25,7 @@ import numpy as np
 from robustness.augment import Augmentation, Example
 from robustness.core import random_images
 from robustness.core.array_files import read_npz
-from robustness.core.errors import KEYS, InputError
+from robustness.core.errors import KEYS, InputError, for_caller
 from robustness.core.paths import expanded
 from robustness.core.registry import setting
 from robustness.core.typing import PlainValue
@@ -100,9 +100,12 @@ def deviation(mean: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
   if mean.shape != tuple(shape):
     raise InputError(
       f'the spectrum of fog was measured on images of {mean.shape[0]} × {mean.shape[1]} pixels, '
-      f'and these have {shape[0]} × {shape[1]}. Measure it on them: python main.py '
-      f'--config=configs/{STUDY}.py --workdir=DIR --{KEYS.study.corruptions}=fog with the '
-      f'{KEYS.data} of this training, then set {SECTION}.spectrum=DIR.'
+      f'and these have {shape[0]} × {shape[1]}. Measure it on them: '
+      + for_caller(
+        f'python main.py --config=configs/{STUDY}.py --workdir=DIR --{KEYS.study.corruptions}=fog',
+        f"robustness.measure('{STUDY}', ..., corruptions=('fog',), workdir=DIR)",
+      )
+      + f' with the {KEYS.data} of this training, then set {SECTION}.spectrum=DIR.'
     )
   height, width = mean.shape
   fy, fx = np.arange(height)[:, None], np.arange(width // 2 + 1)[None, :]
@@ -151,7 +154,7 @@ def _from_results(results: Results, source: str) -> dict[str, np.ndarray]:
   if results.study != STUDY or FOG not in results.arrays.get('corruption', ()):
     raise InputError(
       f'{source} holds results of the study {results.study!r} without {FOG!r}; {SECTION}.spectrum '
-      f'takes those of {STUDY!r} with --{KEYS.study.corruptions}={FOG}.'
+      f'takes those of {STUDY!r} with {KEYS.study.corruptions:--}={FOG}.'
     )
   scale = results.settings['normalisation'], results.settings['channels']
   if scale != ('orthonormal', 'each'):

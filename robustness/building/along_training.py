@@ -10,7 +10,7 @@ import jax
 from absl import logging
 
 from robustness.config.experiment import Execution
-from robustness.core.errors import KEYS, InputError
+from robustness.core.errors import KEYS, WORKDIR, InputError
 from robustness.core.rows import Rows
 from robustness.core.typing import Variables
 from robustness.estimates.facets import STEP
@@ -75,7 +75,7 @@ def joined(folder: pathlib.Path, labels: Sequence[str]) -> Results:
   if not results_by_step:
     raise InputError(
       f'no step of {", ".join(labels)} was measured: the training had ended before '
-      f'{KEYS.training.measure} was set. Give another --workdir.'
+      f'{KEYS.training.measure} was set. Give another {WORKDIR:--}.'
     )
   tables = []
   for step, results in results_by_step:

@@ -68,7 +68,7 @@ class CheckpointFolder(StoredNetwork):
     if facts['architecture'] != self.name:
       raise InputError(
         f'{path} holds {facts["architecture"]!r} ({FACTS_NAME}); the config asks for '
-        f'{self.name!r}: --{KEYS.classifier.name}={facts["architecture"]}.'
+        f'{self.name!r}: {KEYS.classifier.name:--}={facts["architecture"]}.'
       )
     keys = ('class_names', 'mean', 'std', 'image_shape')
     names, mean, std, shape = (tuple(facts[key]) for key in keys)

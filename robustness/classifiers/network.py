@@ -154,7 +154,7 @@ class StoredNetwork(Network):
     if loaded.is_assumed:
       logging.warning(
         '%s: no record says how the images of %s are normalised; the mean %s and std %s of %s are '
-        f'assumed: set --{KEYS.classifier.mean} and std, or put a record next to it.',
+        f'assumed: set {KEYS.classifier.mean:--} and std, or put a record next to it.',
         *(label, self.weights, loaded.mean, loaded.std, self.architecture.name),
       )
 

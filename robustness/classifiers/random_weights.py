@@ -31,8 +31,8 @@ class RandomWeights(Network):
     if architecture.fit:
       raise InputError(
         f'{self.name} begins with variables that are computed from training images, and weights'
-        f" that are 'random' lack them: give --{KEYS.classifier.train}=True, or another "
-        f'--{KEYS.classifier.name}.'
+        f" that are 'random' lack them: give {KEYS.classifier.train:--}=True, or another "
+        f'{KEYS.classifier.name:--}.'
       )
     module = architecture.build(len(class_names))
     example = jnp.zeros((1, *images.shape))

@@ -111,7 +111,7 @@ def _of_timm(name: str, identity: str, weights: str) -> _Source:
   record = (path if path.is_dir() else path.parent) / CONFIG_FILE if path else None
   if record and record.is_file() and (stored := json_files.read(record)).get('pretrained_cfg'):
     if (theirs := stored.get('architecture', base)) != base:
-      raise InputError(f'{record} is of {theirs!r}: set --{KEYS.classifier.name}={TIMM}:{theirs}')
+      raise InputError(f'{record} is of {theirs!r}: set {KEYS.classifier.name:--}={TIMM}:{theirs}')
     facts = {**facts, 'label_names': stored.get('label_names'), **stored['pretrained_cfg']}
   preparation = preprocessing.fields_of_record(TIMM, facts, f'{record or name}: ')
   return _from(name, path, record, preparation, facts)

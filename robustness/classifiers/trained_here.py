@@ -7,7 +7,7 @@ from robustness.attacks import balls
 from robustness.augment.policy import Policy
 from robustness.classifiers import ClassifierSettings, Images, resolved
 from robustness.classifiers.network import Network, NetworkWeights, StoredNetwork
-from robustness.core.errors import KEYS, InputError, SettingError
+from robustness.core.errors import KEYS, InputError, SettingError, for_caller
 from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.typing import Facts, Variables
 from robustness.models.architecture import Weights
@@ -68,10 +68,13 @@ class TrainedHere(Network):
     if not self.train:
       names = [entry.name for entry in self.architecture.weights]
       published = f' or a name ({", ".join(names)})' if names else ''
-      raise InputError(
-        f'{label} has no weights: give --{KEYS.classifier.weights}=FILE{published}, or '
-        f'train it in this workdir with --{KEYS.classifier.train}=True.'
+      fix = for_caller(
+        f'give --{KEYS.classifier.weights}=FILE{published}, or train it in this workdir with '
+        f'--{KEYS.classifier.train}=True',
+        f'give robustness.classifier({self.name!r}, variables=FILE){published}, or what '
+        f'robustness.train({self.name!r}, ...) returns',
       )
+      raise InputError(f'{label} has no weights: {fix}.')
     if self.attack is None or (self.training.precision or precision) != 'bfloat16':
       return
     epsilon, unit = self.attack.epsilon, balls.mean_change(self.attack.norm, 1.0, image_shape)
@@ -79,7 +82,7 @@ class TrainedHere(Network):
       raise InputError(
         f'the training is in bfloat16, in which numbers have 8 bits, and an attack of {epsilon:g} '
         f'would be rounded away: give {KEYS.classifier.attack}.{self.attack.name}.epsilon of at '
-        f'least {BFLOAT16_STEP / unit:.6f} (2**-8), or set --{KEYS.training.precision}=float32.'
+        f'least {BFLOAT16_STEP / unit:.6f} (2**-8), or set {KEYS.training.precision:--}=float32.'
       )
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:

@@ -153,13 +153,13 @@ class Experiment:
       )
       raise InputError(
         f'the classifiers want their images prepared differently ({sizes}): run '
-        f'them apart, or set --{KEYS.data.resize} and --{KEYS.data.crop} for all.'
+        f'them apart, or set {KEYS.data.resize:--} and {KEYS.data.crop:--} for all.'
       )
     for form, name in names.items():
       if unrecorded:
         logging.warning(
           'images are prepared as %s wants them (%d of %d pixels, %s), and no record says how %s '
-          f'does: set --{KEYS.data.resize} and --{KEYS.data.crop} if otherwise.',
+          f'does: set {KEYS.data.resize:--} and {KEYS.data.crop:--} if otherwise.',
           *(name, *form[:3], ', '.join(unrecorded)),
         )
       return Preparation(name, *form)

@@ -5,7 +5,7 @@ import os
 import pathlib
 import shutil
 
-from robustness.core.errors import causes
+from robustness.core.errors import WORKDIR, causes
 from robustness.core.paths import expanded
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -37,7 +37,7 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
         'same command again.'
       )
     if number in NOT_WRITABLE:
-      place = '--workdir' if directory else 'folder'
+      place = f'{WORKDIR:--}' if directory else 'folder'
       return (
         f'{path or "files"}: {os.strerror(number).lower()}. Give a {place} that can be written to, '
         'and files that may be read.'
@@ -45,7 +45,7 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
     folders = pathlib.Path(path), *pathlib.Path(path).parents
     if number in IN_THE_WAY and expanded(directory).absolute() in folders[1:]:
       existing = next(folder for folder in folders if folder.exists())
-      other = ', or give another --workdir' if directory else ''
+      other = f', or give another {WORKDIR:--}' if directory else ''
       return f'{existing} is in the way of a file or folder of the run: move it{other}.'
   return None
 

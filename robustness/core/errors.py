@@ -3,7 +3,8 @@
 An error about a key of the config carries the key, its value, the valid values and the fix as data;
 only `SettingError` writes the sentence. A part does not know the section of the config that it is
 in: it names its keys as in a config with one study and one classifier, and the reader of the config
-states the actual name of the section with `naming`.
+states the actual name of the section with `naming`. A function that users call states with
+`naming_arguments` that its keys are arguments; fixes then have the form of `for_caller` in Python.
 """
 
 import argparse
@@ -88,7 +89,27 @@ def key_name(key: str) -> str:
   names, section = _sections.get({}), key
   while section and section not in names:
     section = section.rpartition('.')[0]
-  return names[section] + key.removeprefix(section) if section else key
+  return (names[section] + key.removeprefix(section)).removeprefix('.') if section else key
+
+
+@contextlib.contextmanager
+def naming_arguments(data: str = 'data') -> Iterator[None]:
+  """A context in which errors name keys as arguments of a Python function: 'norm', 'data.crop'.
+
+  `data` is the argument with the images.
+  """
+  sections = ('config', 'config.classifier', 'config.study', 'config.training')
+  actual = {'config.classifier.name': 'model', 'config.study.name': 'study', 'config.data': data}
+  token = _sections.set({**dict.fromkeys(sections, ''), **actual})
+  try:
+    yield
+  finally:
+    _sections.reset(token)
+
+
+def for_caller(command: str, python: str) -> str:
+  """Returns the fix for the caller: `python` within `naming_arguments`, and `command` otherwise."""
+  return python if _sections.get({}).get('config') == '' else command
 
 
 @contextlib.contextmanager
@@ -118,8 +139,16 @@ def exits_refused() -> Iterator[None]:
     ) from error
 
 
+def or_column(name: str) -> str:
+  """Returns the end of a fix for rows that lack a column, which Python can give."""
+  return for_caller('.', f', or give columns={{{name!r}: ...}} with a value for each image.')
+
+
 class KeyName:
-  """The name of a key in a sentence: f'{KEYS.data.crop}' is `key_name('config.data.crop')`."""
+  """The name of a key in a sentence: f'{KEYS.data.crop}' is `key_name('config.data.crop')`.
+
+  f'{KEYS.seed:--}' is the flag '--config.seed', or 'seed' within `naming_arguments`.
+  """
 
   def __init__(self, key: str):
     self._key = key
@@ -132,9 +161,13 @@ class KeyName:
     """Returns the full name of the key in the user's config."""
     return key_name(self._key)
 
+  def __format__(self, dashes: str) -> str:
+    """Returns the name after `dashes`, which arguments of Python do not have."""
+    return for_caller(dashes, '') + str(self)
 
-KEYS = KeyName('config')
-"""The root of all names of keys."""
+
+KEYS, WORKDIR = KeyName('config'), KeyName('workdir')
+"""The root of all names of keys, and the name of the folder of a run."""
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

@@ -257,7 +257,7 @@ class Registry(Generic[P]):
         continue
       if name not in parts:
         choices = nearest(str(name), [*keys, *parts])
-        raise InputError(f'unknown key {key_name(path)}.{name}: {choices}.')
+        raise InputError(f'unknown key {key_name(f"{path}.{name}")}: {choices}.')
       settings.parse(parts[name], values, f'{path}.{name}')
 
   def default_sections(self) -> dict[str, Facts]:

@@ -33,7 +33,7 @@ def parse(cls: type[T], section: Section, path: str) -> T:
   refuse_unknown(section, fields, path)
   for name, field in fields.items():
     if name not in section and field.default is field.default_factory is dataclasses.MISSING:
-      raise InputError(f'{key_name(path)}.{name} is not given.')
+      raise InputError(f'{key_name(f"{path}.{name}")} is not given.')
   values = {name: _convert(types[name], x, f'{path}.{name}') for name, x in section.items()}
   parsed = cls(**values)
   for name, value in values.items():
@@ -53,7 +53,7 @@ def refuse_unknown(section: Section, valid: Iterable[str], path: str) -> None:
   """
   for key in section:
     if key not in valid:
-      raise InputError(f'unknown key {key_name(path)}.{key}: {nearest(str(key), valid)}.')
+      raise InputError(f'unknown key {key_name(f"{path}.{key}")}: {nearest(str(key), valid)}.')
 
 
 def refuse_moved(moved_keys: Mapping[str, str], section: Section, path: str) -> None:
@@ -66,7 +66,7 @@ def refuse_moved(moved_keys: Mapping[str, str], section: Section, path: str) -> 
   """
   for key, value in section.items():
     if key in moved_keys:
-      fix = f'It is now {key_name(path)}.{moved_keys[key]}.'
+      fix = f'It is now {key_name(f"{path}.{moved_keys[key]}")}.'
       raise SettingError(f'{path}.{key}', value, fix=fix, problem='a key of an earlier version')
 
 

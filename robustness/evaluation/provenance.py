@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from robustness.core.errors import KEYS, InputError
+from robustness.core.errors import KEYS, WORKDIR, InputError
 from robustness.core.typing import Facts
 from robustness.evaluation.records import RecordsReader
 from robustness.results import Table
@@ -132,7 +132,7 @@ def require_same_images(
     if not np.array_equal(recorded[name], values):
       raise InputError(
         f'{folder} holds answers on other images ({name} differs): the files of {KEYS.data} were '
-        'changed since. Restore them, or give another --workdir.'
+        f'changed since. Restore them, or give another {WORKDIR:--}.'
       )
 
 

@@ -663,7 +663,7 @@ def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
     elif height != width:
       fix = f'images are cropped to squares only: give images of {height} × {width}.'
     else:
-      keys = f'--{KEYS.data.resize}={height} --{KEYS.data.crop}={height}'
+      keys = f'{KEYS.data.resize:--}={height} {KEYS.data.crop:--}={height}'
       fix = f'resize the shorter side and crop: {keys}.'
     raise InputError(
       f'{classifier.name} takes images of {" × ".join(map(str, classifier.input_shape))} '

@@ -181,7 +181,7 @@ def whitening_filters(images: jax.Array) -> Variables:
   if len(images) < length:
     raise InputError(
       f'whitening takes at least {length} training images, one for each value of a patch; there '
-      f'are {len(images)}. Train on more rows, or take another --{KEYS.classifier.name}.'
+      f'are {len(images)}. Train on more rows, or take another {KEYS.classifier.name:--}.'
     )
   if float(jnp.var(images, (0, 1, 2)).sum()) < MIN_VARIANCE:
     raise InputError(

@@ -64,7 +64,7 @@ def resolve(weights: str, architecture: Architecture) -> Weights | None:
   if entry and entry.architecture != architecture.name:
     raise InputError(
       f'weights {weights!r} are of {entry.architecture!r}, and {KEYS.classifier}.'
-      f'name is {architecture.name!r}: set --{KEYS.classifier.name}={entry.architecture}'
+      f'name is {architecture.name!r}: set {KEYS.classifier.name:--}={entry.architecture}'
     )
   return entry
 
@@ -131,7 +131,7 @@ def from_hugging_face(repository: str, file: str, name: str) -> Fetched:
       f'{name} could not be fetched ({type(error).__name__}). Where there is a network, run "hf '
       f'download {repository} {CONFIG_FILE} {WEIGHTS_FILE}", and copy the folder {folder.name} of '
       f'its cache to {folder}; or download https://huggingface.co/{repository}/resolve/main/'
-      f'{WEIGHTS_FILE} and give --{KEYS.classifier.weights}=FILE, with --{KEYS.classifier.mean} '
+      f'{WEIGHTS_FILE} and give {KEYS.classifier.weights:--}=FILE, with {KEYS.classifier.mean:--} '
       "and std unless they are its architecture's."
     ) from error
   return Fetched(path, path.parent.name)

@@ -74,7 +74,7 @@ def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
       if named and not theirs and architecture.timm:  # shapes may be equal, as with other padding
         raise InputError(
           f"the weights are of timm's {named!r}, and {architecture.name} is timm's "
-          f"'{architecture.timm}': run them by --{KEYS.classifier.name}={TIMM}:{named}, or give "
+          f"'{architecture.timm}': run them by {KEYS.classifier.name:--}={TIMM}:{named}, or give "
           'the record this name if both are one network'
         )
       fields = {**_checked_fields(read, facts), 'class_names': class_names(records[CONFIG_FILE])}

@@ -105,7 +105,7 @@ def load_with_notes(
       if saved != architecture.name and {saved, architecture.name} <= catalog.ARCHITECTURES.keys():
         raise InputError(  # two architectures may have equal shapes and differ in padding only
           f'the weights are of {saved!r}, not of {architecture.name!r}: set '
-          f'--{KEYS.classifier.name}={saved}'
+          f'{KEYS.classifier.name:--}={saved}'
         )
     else:
       arrays, notes = read_with_notes(file)

@@ -22,7 +22,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import KEYS, InputError
+from robustness.core.errors import KEYS, InputError, for_caller
 from robustness.core.registry import setting
 from robustness.core.rows import Batch, Rows, as_float32, with_column
 from robustness.core.settings import choice, require
@@ -128,8 +128,8 @@ class AccuracyByFactor(Study):
     if any(name in MEASURED for name in self.factors):
       least = max(2, self.bins) * self.fewest
       enough = f'at least {least}, for groups of {KEYS.study.fewest} images'
-      count = rows.num_examples
-      require(count >= least, 'config.data.num_images', count, enough)
+      count, name = rows.num_examples, for_caller('config.data.num_images', 'the number of images')
+      require(count >= least, name, count, enough)
     values = rows.without_images()
     levels = {
       name: self._levels(name, values['label' if name == CLASS else name], rows.class_names)

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import KEYS, InputError
+from robustness.core.errors import KEYS, InputError, or_column
 from robustness.core.rows import Rows
 from robustness.estimates.facets import Facet
 from robustness.estimates.means import part, published_row
@@ -62,7 +62,8 @@ class BackgroundGap(Study):
     if not names.issuperset(MIXED):
       raise InputError(
         f'the images are of the variants {", ".join(sorted(map(str, names))) or "none"}; '
-        f'{" and ".join(MIXED)} are compared: set {KEYS.data.source}=imagenet_9.'
+        f'{" and ".join(MIXED)} are compared: set {KEYS.data.source}=imagenet_9'
+        + or_column(VARIANT)
       )
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:

@@ -112,8 +112,8 @@ class CorruptionError(StoredOrMade):
           'classifier.',
         )
       raise InputError(
-        f'{KEYS.study}.{key} is {value}, but {KEYS.study.baseline}={self.baseline!r} is '
-        f'published for {needed}: set {KEYS.study}.{key}="{needed}", or '
+        f'{getattr(KEYS.study, key)} is {value}, but {KEYS.study.baseline}={self.baseline!r} is '
+        f'published for {needed}: set {getattr(KEYS.study, key)}="{needed}", or '
         f"{KEYS.study.baseline}='first' to divide by the first classifier."
       )
 

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import KEYS, InputError
+from robustness.core.errors import KEYS, InputError, or_column
 from robustness.core.rows import Rows
 from robustness.estimates.means import means, part, published_row
 from robustness.estimates.outcomes import Outcomes
@@ -64,7 +64,7 @@ class ShapeBias(Study):
     if textures is None or textures.dtype.kind not in 'UO' or shapes.ndim > 1:
       raise InputError(
         f'the images have no column {TEXTURE!r} with the class of the texture, or several labels: '
-        f'set {KEYS.data.source}=cue_conflict.'
+        f'set {KEYS.data.source}=cue_conflict' + or_column(TEXTURE)
       )
     if np.array_equal(textures.astype(str), np.asarray(rows.class_names)[shapes]):
       raise InputError('no picture has the texture of another class than its shape has.')

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import KEYS, InputError
+from robustness.core.errors import KEYS, InputError, or_column
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
@@ -284,7 +284,7 @@ class SiScore(Study):
     if missing := [name for name in COLUMNS if name not in columns]:
       raise InputError(
         f'the rows have no column {missing[0]!r}, so they are no stored scenes; read them with '
-        f'--{KEYS.data.source}=si_score.'
+        f'{KEYS.data.source:--}=si_score' + or_column(missing[0])
       )
     varied = {k for k, names in designs.KEYS.items() if any(np.ptp(columns[x]) for x in names)}
     if varied and self.factor in designs.KEYS and self.factor not in varied:

@@ -42,7 +42,7 @@ def with_second(variables: Variables) -> Variables:
   if not second:
     raise InputError(
       f'{KEYS.training.auxiliary_norms} is above 0, and this network has no normalisation layers: '
-      f'set it to 0, or take another --{KEYS.classifier.name}.'
+      f'set it to 0, or take another {KEYS.classifier.name:--}.'
     )
   return unflatten_dict({**flat, **second})
 

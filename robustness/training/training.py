@@ -236,7 +236,7 @@ class Training:
       if value != unused and not any(jax.tree.leaves(select(state.params))):
         raise InputError(
           f'{WHERE}.{name} is {value:g}, and this network has no {words}: set it to {unused:g}, or '
-          f'take another --{KEYS.classifier.name}.'
+          f'take another {KEYS.classifier.name:--}.'
         )
     can_drop_paths = isinstance(self.model, Network) and self.model.can_drop_paths
     if settings.drop_path and not can_drop_paths:

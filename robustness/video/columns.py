@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
-from robustness.core.errors import KEYS, InputError
+from robustness.core.errors import KEYS, InputError, or_column
 from robustness.video.metadata import FRAME_TYPES, NeighborSets, source_of
 
 GROUP, OFFSET, FRAME_TYPE, FPS, LABEL = 'group_id', 'offset', 'frame_type', 'fps', 'label'
@@ -127,5 +127,5 @@ def check_names(columns: Container[str]) -> None:
     if name not in columns:
       raise InputError(
         f'the rows have no column {name!r}: they are no frames of neighbor sets. '
-        f"Set {KEYS.data.source} to 'video_neighbors' or 'made_clips'."
+        f"Set {KEYS.data.source} to 'video_neighbors' or 'made_clips'" + or_column(name)
       )

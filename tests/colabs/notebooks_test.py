@@ -187,7 +187,7 @@ def test_the_cell_that_installs_takes_the_wheel_beside_the_notebook(installed, t
 
 @pytest.mark.slow
 def test_a_folder_without_a_run_is_told(installed, tmp_path):
-  with pytest.raises(CellExecutionError, match='nothing is no folder; give the --workdir of a run'):
+  with pytest.raises(CellExecutionError, match='nothing is no folder; give the workdir of a run'):
     executed('tradeoff', installed, tmp_path, tmp_path / 'nothing')
 
 
