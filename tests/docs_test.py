@@ -328,7 +328,7 @@ def test_the_study_of_the_recipe_runs_by_the_command_below_it(copy_with_recipe, 
   few = ('training.steps=5', 'training.batch_size=32', 'data.num_images=60')
   flags = (*arguments.split(), *(f'--config.{value}' for value in few))
   output = python('tests/end_to_end/machine.py', 'own', *flags, cwd=copy_with_recipe, PYTHONPATH='')
-  assert re.search(r'^\* Lowest top-1 accuracy of 5 pixels: ', output, re.M)
+  assert re.search(r'^\* Lowest top-1 accuracy of 5 shifts: .* shifted by \d', output, re.M)
   results = Results.read(tmp_path / 'run')
   assert results.study == 'shift' and results.settings['largest'] == 4
   by_shift = select(results.table, 'accuracy', pixels=...)
@@ -339,7 +339,7 @@ def test_the_study_of_the_recipe_runs_by_the_command_below_it(copy_with_recipe, 
   headings = {'Findings', 'Figures', 'Tables', 'Settings', 'How to repeat', 'How to cite'}
   assert headings <= {*re.findall(r'>([^<]+)</h2>', report)}
   assert not said.complaints(results)
-  assert 'top-1 accuracy (%) by pixels' in report and 'Top-1 accuracy by pixels, n = 60' in report
+  assert 'top-1 accuracy (%) by shift' in report and 'Top-1 accuracy by shift, n = 60' in report
 
 
 @pytest.mark.slow

@@ -48,7 +48,8 @@ def main(arguments: Sequence[str]) -> int:
     tasks, quantities, rows, columns, options.intervals, presented
   )
   print(FORMATS[options.format](table, best), end='')
-  for note in side_by_side.notes_of(tasks, presented):
+  choices = side_by_side.named_choices(tasks, quantities, (*rows, *columns), presented)
+  for note in side_by_side.notes_of(choices):
     print(f'note: {note}', file=sys.stderr)
   return 0
 

@@ -36,6 +36,7 @@ from robustness.present.notation import (
   place_of,
   says_nothing,
   sentence,
+  span,
   value_text,
   value_words,
 )
@@ -393,8 +394,7 @@ def _difference_words(column: Column, rate: float) -> str:
 
 def sample(rows: pd.DataFrame) -> str:
   """Returns the number of images and the confidence, as ', n = 10,000; 95 % intervals'."""
-  n = sorted({int(n) for n in rows.n.dropna()})
-  images = '' if not n else f'{n[0]:,}' if len(n) == 1 else f'{n[0]:,} to {n[-1]:,}'
+  images = span(rows.n.dropna())
   confidence = rows.confidence[rows.low.notna()]
   text = f', n = {images}' if images else ''
   return f'{text}; {100 * confidence.iloc[0]:g} % intervals' if len(confidence) else text

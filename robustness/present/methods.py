@@ -2,7 +2,7 @@
 for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pandas as pd
 
@@ -12,6 +12,7 @@ from robustness.estimates.quantity import RATIO
 from robustness.estimates.stratified import METHOD as STRATIFIED
 from robustness.estimates.table import OVER_SEEDS
 from robustness.present.choice import headlines
+from robustness.present.notation import span
 from robustness.present.page import classifier_words, counted_devices, data_words, duration
 from robustness.results import NO_CLASSIFIER, SEED, Results
 
@@ -86,7 +87,7 @@ def _intervals(results: Results, label: str) -> str:
   for method, rows_by_words in rows_by_method.items():
     rows = [row for group in rows_by_words.values() for row in group]
     confidences |= {f'{100 * row.confidence:g} %' for row in rows}
-    n, units = _span([row.n for row in rows]), _span([row.clusters for row in rows])
+    n, units = span([row.n for row in rows]), span([row.clusters for row in rows])
     size = f'n = {n}' if units == n else f'n = {n} in {units} independent units'
     clauses.append(f'for {", ".join(rows_by_words)}: {METHODS.get(method, method)} ({size})')
   levels = ' and '.join(sorted(confidences))
@@ -104,12 +105,6 @@ def _baseline(results: Results) -> str:
       names.add(results.labels[0] if baseline == 'first' else baseline)
   names.discard('')
   return f'Ratios are to the values of {" and ".join(sorted(names))}.' if names else ''
-
-
-def _span(counts: Sequence[int]) -> str:
-  """Returns the smallest and the largest count as text: '10' or '10 to 1,000'."""
-  low, high = min(counts), max(counts)
-  return f'{low:,}' if low == high else f'{low:,} to {high:,}'
 
 
 def _scope_of_intervals(results: Results, environment: Facts, label: str) -> str:

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -314,6 +314,12 @@ def plural(quantity: Quantity, facets: Sequence[str]) -> str:
 def joined_words(quantity: Quantity, facets: Sequence[str]) -> str:
   """Returns the names of facets in words: 'corruption and severity'."""
   return ' and '.join(quantity.facet(name).words for name in facets)
+
+
+def span(counts: Iterable[int]) -> str:
+  """Returns the smallest and the largest count as text: '10' or '10 to 1,000'; '' without any."""
+  ends = dict.fromkeys([min(counts), max(counts)] if (counts := [*counts]) else [])
+  return ' to '.join(f'{end:,}' for end in ends)
 
 
 def name_of(quantity: str, facets: Sequence[str]) -> str:

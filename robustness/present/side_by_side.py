@@ -8,11 +8,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from robustness.core.errors import InputError, nearest
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, CLEAN_ERROR, Quantity
 from robustness.estimates.table import facets_of, select
 from robustness.present.choice import CLASS, Choice, headlines, headlines_of_quantity
-from robustness.present.notation import MINUS, Notation, value_text
+from robustness.present.notation import MINUS, Notation, span, value_text
 from robustness.present.tables import Cell
 from robustness.results import SINGLE, TASK, Results, Table
 
@@ -35,6 +37,7 @@ class Entry(NamedTuple):
     value: the estimate; NaN if it is undefined.
     text: the estimate as text, with its interval if the table has intervals.
     numbers: values of the facets that are numbers, by facet, which rows are sorted by.
+    counts: the number of observations, [] if it is unknown.
   """
 
   labels: Mapping[str, str]
@@ -42,6 +45,7 @@ class Entry(NamedTuple):
   value: float
   text: str
   numbers: Mapping[str, float]
+  counts: Sequence[int]
 
   def key(self, names: Sequence[str]) -> tuple[str, ...]:
     """Returns `labels[name]` for each of `names`, which identifies the entry's row or column."""
@@ -58,7 +62,8 @@ def arranged(
 ) -> tuple[Table, frozenset[Cell]]:
   """Returns a table of estimates, and the cells with the best classifier's value.
 
-  Cells with the same text as the best one count as best too. There is no best cell if the quantity
+  The number of observations n follows the name of a quantity if quantities differ in it. Cells with
+  the same text as the best one count as best too. There is no best cell if the quantity
   has no better direction or all cells have the same text.
 
   Args:
@@ -74,24 +79,15 @@ def arranged(
     InputError: the results lack a quantity or facet, or estimates by these facets.
   """
   dimensions = [*rows, *columns]
-  facets = [name for name in dimensions if name not in (CLASSIFIER, QUANTITY, TASK)]
+  facets, by_task = _facets(dimensions), TASK in dimensions
   entries: list[Entry] = []
-  if short_columns:
-    for name in short_columns:
-      for head, choice in _columns(tasks, name):
-        entries += _entries(head, choice, (), intervals, by_task=False)
-  else:
-    _check_names(tasks, quantities, dimensions)
-    by_task = TASK in dimensions
-    of_tasks = (_choices(task, tasks[task], quantities, facets) for task in tasks)
-    choices = itertools.chain.from_iterable(of_tasks)
-    for choice in sorted(choices, key=lambda choice: CLASS in choice.facets):
-      head = choice.words if by_task else choice.name
-      entries += _entries(head, choice, facets, intervals, by_task)
+  for head, choice in named_choices(tasks, quantities, dimensions, short_columns):
+    entries += _entries(head, choice, facets, intervals, by_task)
   if not entries:
     names = f' of {", ".join(quantities)}' if quantities else ''
     by = f' by {" and ".join(facets)} alone' if facets else ' over all'
     raise InputError(f'there is no estimate{names}{by}: results.csv shows which facets there are.')
+  entries = _with_counts(entries)
   titles = dict.fromkeys(entry.labels[QUANTITY] for entry in entries)
   num_classifiers = len({entry.labels[CLASSIFIER] for entry in entries})
   if not (dimensions or short_columns) and len(titles) > MAX_COLUMNS >= num_classifiers:
@@ -116,6 +112,44 @@ def arranged(
     corner[0] = f'{next(iter(titles))}: {corner[0]}'
   table = Table((*corner, *map(', '.join, column_keys)), texts)
   return table, frozenset(cell for rivals in compared.values() for cell in _best(rivals))
+
+
+def _facets(dimensions: Sequence[str]) -> list[str]:
+  """Returns the dimensions that are facets of the estimates of a task."""
+  return [name for name in dimensions if name not in (CLASSIFIER, QUANTITY, TASK)]
+
+
+def named_choices(
+  tasks: Mapping[str, Results],
+  quantities: Sequence[str] = (),
+  dimensions: Sequence[str] = (),
+  short_columns: Sequence[str] = (),
+) -> list[tuple[str, Choice]]:
+  """Returns what a table shows, each with its name; for the arguments see `arranged`."""
+  if short_columns:
+    return [column for name in short_columns for column in _columns(tasks, name)]
+  _check_names(tasks, quantities, dimensions)
+  facets = _facets(dimensions)
+  of_tasks = (_choices(task, tasks[task], quantities, facets) for task in tasks)
+  choices = sorted(
+    itertools.chain.from_iterable(of_tasks), key=lambda choice: CLASS in choice.facets
+  )
+  return [(choice.words if TASK in dimensions else choice.name, choice) for choice in choices]
+
+
+def _with_counts(entries: list[Entry]) -> list[Entry]:
+  """Returns the entries with n after the name of each quantity, if the quantities differ in n."""
+  counts = collections.defaultdict[str, list[int]](list)
+  for entry in entries:
+    counts[entry.labels[QUANTITY]] += entry.counts
+  texts = {head: span(numbers) for head, numbers in counts.items()}
+  if len({*texts.values()}) < 2:
+    return entries
+  heads = {head: f'{head}, n = {text or "unknown"}' for head, text in texts.items()}
+  return [
+    entry._replace(labels={**entry.labels, QUANTITY: heads[entry.labels[QUANTITY]]})
+    for entry in entries
+  ]
 
 
 def _check_names(
@@ -205,7 +239,7 @@ def _columns(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str, Cho
   else:
     choices = _first_measured(tasks, name.lower(), quantity)
   if not choices:
-    valid = dict.fromkeys(['clean', *filter(None, tasks), *quantities.values()])
+    valid = {'clean', *filter(None, tasks), *quantities.values()} - {name}
     raise InputError(f'--show has {name!r}, which is no task or quantity; {nearest(name, valid)}.')
   if choices[0].quantity.name == CLEAN_ERROR.name:
     head = 'Clean error'
@@ -240,14 +274,17 @@ def _first_measured(tasks: Mapping[str, Results], name: str, quantity: str) -> l
   return []
 
 
-def notes_of(tasks: Mapping[str, Results], short_columns: Sequence[str]) -> list[str]:
-  """Returns notes on the columns `short_columns`, such as why mCE is not comparable with papers."""
+def notes_of(choices: Sequence[tuple[str, Choice]]) -> list[str]:
+  """Returns notes on what a table shows, given its `named_choices`.
+
+  They say under which conditions an extreme was measured, and, for example, why mCE is not
+  comparable with papers.
+  """
   notes = dict[str, None]()
-  for name in short_columns:
-    for head, choice in _columns(tasks, name):
-      rows = choice.summary_rows
-      rows = rows[(rows.versus == '') & (rows.note != '')]
-      notes |= dict.fromkeys(f'{head}, {row.classifier}: {row.note}' for _, row in rows.iterrows())
+  for head, choice in choices:
+    for _, row in choice.summary_rows[choice.summary_rows.versus == ''].iterrows():
+      note = '; '.join(filter(None, (choice.places(row), row.note)))
+      notes |= {f'{head}, {row.classifier}: {note}': None} if note else {}
   return [*notes]
 
 
@@ -270,14 +307,17 @@ def _entries(
   rows = choice.summary_rows[choice.summary_rows.versus == '']
   digits = notation.plain_digits(float(rows['value'].abs().max()))
   for _, row in rows.iterrows():
-    text = notation.bare(row) if intervals else notation.number(row.value, digits)
+    text = notation.number(row.value, digits)
+    if intervals:
+      text = f'{notation.bare(row)} {choice.places(row)}'.rstrip()
     labels = {CLASSIFIER: row.classifier, QUANTITY: head}
     for name in facets:
       labels[name] = value_text(choice.quantity.facet(name), row[name]).replace(MINUS, '-')
     if by_task:
       labels[TASK] = choice.task.replace('_', ' ')
     numbers = {name: row[name] for name in facets if not isinstance(row[name], str)}
-    yield Entry(labels, choice.quantity, row.value, text, numbers)
+    counts = [] if pd.isna(row.n) else [int(row.n)]
+    yield Entry(labels, choice.quantity, row.value, text, numbers, counts)
 
 
 def _ordered_keys(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[str, ...]]:

@@ -79,7 +79,7 @@ def battery(runs):
   results = {
     name: dataclasses.replace(Results.read(folder), data=data) for name, folder in tasks.items()
   }
-  value = means.Estimate(0.4, 0.3, 0.5, 40, 40, 'clopper-pearson')
+  value = means.Estimate(0.4, 0.3, 0.5, 24, 24, 'clopper-pearson')
   quantities = AttackError(attacks=('auto_attack',)).quantities
   rows = [
     means.row(label, '', quantities[0], {'epsilon': 8 / 255}, value, 0.95)
@@ -97,7 +97,7 @@ def test_a_table_for_a_paper_has_short_heads(battery, runs, capsys):
   printed = capsys.readouterr()
   assert 'note: mCE, half: the baseline itself' in printed.err
   assert printed.out.splitlines() == [
-    '| classifier | Clean (%) ↑ | mCE (%) ↓ | AA 8/255 (%) ↑ |',
+    '| classifier | Clean (%) ↑, n = 40 | mCE (%) ↓, n = 40 | AA 8/255 (%) ↑, n = 24 |',
     '| --- | --- | --- | --- |',
     '| half | 50.0 | 100.0 | 60.0 |',
     '| most | **90.0** | 100.0 | 60.0 |',
@@ -125,7 +125,7 @@ def test_many_headlines_are_rows_and_a_table_no_wider_than_a_page(battery, capsy
   assert main(['table', battery]) == 0
   lines = capsys.readouterr().out.splitlines()
   assert lines[0] == '| quantity | half | most |'
-  assert lines[2] == '| clean: top-1 accuracy (%) ↑ | 50.0 | **90.0** |'
+  assert lines[2] == '| clean: top-1 accuracy (%) ↑, n = 40 | 50.0 | **90.0** |'
 
 
 def test_ratios_to_different_classifiers_are_in_no_table(runs, capsys):

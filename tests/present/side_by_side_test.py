@@ -32,6 +32,16 @@ def test_tasks_of_a_battery_are_rows_where_they_are_asked_for():
   refused(message, side_by_side.arranged, {SINGLE: tasks['clean']}, rows=('task',))
 
 
+def test_a_note_says_where_the_extreme_of_many_conditions_is():
+  errors = [Estimate(x / 10, x / 10, x / 10, 9, 9, 'wald') for x in range(9)]
+  rows = [row('net', '', ERROR, {'severity': k}, x, 0.95) for k, x in enumerate(errors)]
+  results = Results('made', [], {}, {}, table=assemble([part(rows)]), quantities=(ERROR,))
+  notes = side_by_side.notes_of(side_by_side.named_choices({SINGLE: results}))
+  assert notes == ['highest top-1 error of 9 severities, net: at severity 8']
+  table, _ = side_by_side.arranged({SINGLE: results}, intervals=True)
+  assert table.rows[0][1] == '80.0 at severity 8'
+
+
 def test_single_classes_follow_the_headlines_of_all_tasks():
   error = Estimate(0.5, 0.2, 0.8, 9, 9, 'wald')
   facets = {'clean': [{}, {'class': 'dog'}, {'class': 'cat'}], 'noisy': [{}]}
