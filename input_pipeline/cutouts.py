@@ -49,8 +49,12 @@ FOREGROUNDS, SHEETS, REMOVED = 'foregrounds', 'sheets', 'removed'
 """Folders of the cutouts, of the contact sheets, and of removed cutouts."""
 _ABOUT = ('number', 'file', 'class', 'imagenet_index', 'image_id', 'width', 'height', 'fill')
 """Columns of cutouts.csv before the flags."""
-THUMBNAILS, ROWS, SIDE, CAPTION = 8, 6, 144, 16  # a row and rows a sheet, and their pixels
-_LIGHT, _DARK, _SQUARE = 225, 190, 8  # the checkerboard behind what is transparent
+THUMBNAILS, ROWS = 8, 6
+"""Thumbnails in a row of a contact sheet, and rows of a sheet."""
+SIDE, CAPTION = 144, 16
+"""Side of a thumbnail and height of the caption below it, in pixels."""
+_LIGHT, _DARK, _SQUARE = 225, 190, 8
+"""Levels and side in pixels of the squares of the checkerboard that shows transparent pixels."""
 Line = dict[str, object]
 """A line of a table, {column: value}."""
 
@@ -92,7 +96,7 @@ def read_class_names(path: Path, only: Collection[str] = ()) -> dict[str, str]:
 
 
 def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list[Segment]:
-  """Returns the segments of some classes with the flags of their boxes.
+  """Returns the segments of the classes in `names`, with the flags of their boxes.
 
   Args:
     segments: table of masks (train-annotations-object-segmentation.csv or like it).
@@ -101,13 +105,16 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
   """
   table = _read(segments, (*_OBJECT, 'MaskPath'), _SEGMENT_BOX, {'LabelName': [*names]})
   filters = {'LabelName': [*names], 'ImageID': [*table.ImageID]}
-  pairs = table.reset_index().merge(_read(boxes, _OBJECT, (*_BOX, *FLAGS), filters), on=[*_OBJECT])
-  distance = np.abs(pairs[[*_SEGMENT_BOX]].to_numpy() - pairs[[*_BOX]].to_numpy()).max(1)
+  boxes_table = _read(boxes, _OBJECT, (*_BOX, *FLAGS), filters)
+  # every segment with every box of its image and class; `index` is the line of the segment
+  pairs = table.reset_index().merge(boxes_table, on=[*_OBJECT])
+  differences = np.abs(pairs[[*_SEGMENT_BOX]].to_numpy() - pairs[[*_BOX]].to_numpy())  # [pairs, 4]
+  distance = differences.max(1)
   near = pairs.assign(distance=distance)[distance <= MAX_BOX_DISTANCE]
   nearest_first = near.sort_values('distance', kind='stable').drop_duplicates('index')
   flags = nearest_first.set_index('index')[[*FLAGS]].astype(int).to_dict('index')
   return [
-    Segment(row.ImageID, row.MaskPath, names[row.LabelName], flags.get(row.Index, {}))
+    Segment(row.ImageID, row.MaskPath, names[row.LabelName], flags=flags.get(row.Index, {}))
     for row in table.itertuples()
   ]
 
@@ -127,20 +134,26 @@ def _refusals(path: Path) -> Iterator[None]:
 
 
 def _read(
-  path: Path, words: Sequence[str], numbers: Sequence[str], values: Mapping[str, Collection[str]]
+  path: Path,
+  text_columns: Sequence[str],
+  number_columns: Sequence[str],
+  allowed: Mapping[str, Collection[str]],
 ) -> pd.DataFrame:
-  """Returns some columns of the lines of a table that pass a filter.
+  """Returns the named columns of the lines of a table that have allowed values.
 
   Args:
     path: a CSV file.
-    words: columns that are returned as strings.
-    numbers: columns that are returned as numbers.
-    values: {column: allowed values}; a line passes if each of these columns has one of them.
+    text_columns: columns that are returned as strings.
+    number_columns: columns that are returned as numbers.
+    allowed: {column: allowed values}; a line is returned if each of these columns has one of its
+      allowed values.
 
   Raises:
-    InputError: the table cannot be read, or lacks a column or a number.
+    InputError: the table cannot be read, lacks a column, or has a field that is no number in one of
+      `number_columns`.
   """
-  columns, options = [*words, *numbers], {'dtype': str, 'na_filter': False, 'encoding': 'utf-8-sig'}
+  columns = [*text_columns, *number_columns]
+  options = {'dtype': str, 'na_filter': False, 'encoding': 'utf-8-sig'}
   with _refusals(path):
     header = [*pd.read_csv(path, nrows=0, **options)]
     if missing := [name for name in columns if name not in header]:
@@ -149,13 +162,14 @@ def _read(
         f'Needed: {", ".join(columns)}.'
       )
     parts = pd.read_csv(path, usecols=columns, chunksize=LINES_AT_ONCE, **options)
-    table = pd.concat([part[part[[*values]].isin(values).all(axis=1)] for part in parts])
-  for name in numbers:
+    table = pd.concat([part[part[[*allowed]].isin(allowed).all(axis=1)] for part in parts])
+  for name in number_columns:
     column = pd.to_numeric(table[name], errors='coerce')
     if column.isna().any():
-      line = column.index[column.isna()][0]
+      row = column.index[column.isna()][0]
+      line = row + 2  # the header is line 1
       raise InputError(
-        f'{path}, line {line + 2}: {name} is {table[name][line]!r}; a number is expected. Is the '
+        f'{path}, line {line}: {name} is {table[name][row]!r}; a number is expected. Is the '
         'table cut short? Fetch it again.'
       )
     table[name] = column
@@ -187,9 +201,11 @@ def cut(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
       the nearest neighbor, since the masks of Open Images are not always as large as the images.
   """
   height, width = image.shape[:2]
-  rows, columns = mask.shape
-  if abs(rows * width - columns * height) > max(height, width):  # more than a pixel of rounding
-    raise InputError(f'mask of {columns}×{rows} for an image of {width}×{height}')
+  mask_height, mask_width = mask.shape
+  # a pixel of rounding in the mask's size changes the difference by at most the longer side
+  difference = abs(mask_height * width - mask_width * height)
+  if difference > max(height, width):
+    raise InputError(f'mask of {mask_width}×{mask_height} for an image of {width}×{height}')
   if mask.shape != (height, width):
     resized = Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST)
     mask = np.asarray(resized)
@@ -235,10 +251,10 @@ def extract(
     file = Path(FOREGROUNDS) / segment.class_name / f'{Path(segment.mask).stem}.png'
     (out / file).parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(out / file)
-    index, size = imagenet_index(segment.class_name), (pixels.shape[1], pixels.shape[0])
-    about = len(entries) + 1, str(file), segment.class_name, index, segment.image_id
-    facts = zip(_ABOUT, (*about, *size, round(fill, 4)), strict=True)
-    entries.append({**dict(facts), **segment.flags})
+    number, index = len(entries) + 1, imagenet_index(segment.class_name)
+    height, width = pixels.shape[:2]
+    about = number, str(file), segment.class_name, index, segment.image_id, width, height
+    entries.append(dict(zip(_ABOUT, (*about, round(fill, 4)), strict=True)) | segment.flags)
   _write(out / REJECTED, ('mask', 'class', 'reason'), rejected)
   reasons = Counter(_kind(str(entry['reason'])) for entry in rejected)
   if not entries:
@@ -255,13 +271,13 @@ def extract(
 def _cut_segment(
   segment: Segment, images: Path, masks: Path, filters: Filters
 ) -> tuple[np.ndarray, float]:
-  """Returns a cutout, uint8 [h, w, 4], and the share of its box that the mask fills.
+  """Returns a cutout, uint8 [h, w, 4], and the fraction of its rectangle that the mask fills.
 
   Args:
-    segment: the object and its box.
+    segment: the object and the flags of its box.
     images: folder of the photographs.
     masks: folder of the masks.
-    filters: the smallest side and share, and the flags that a box must not have.
+    filters: the conditions that the segment must meet.
 
   Raises:
     InputError: the object is left out; the message is the reason.
@@ -288,7 +304,10 @@ def _cut_segment(
 
 
 def _kind(reason: str) -> str:
-  """Returns why a segment is left out without file names and numbers, so that it can be counted."""
+  """Returns the reason for leaving out a segment without file names and numbers, for counting.
+
+  'too small' stands for '20×9 pixels, below 10', and 'no mask' for 'no mask masks/1.png'.
+  """
   kinds = ('no mask', 'no image', 'unreadable image', 'mask of', 'mask fills')
   default = 'too small' if ', below' in reason else reason
   return next((kind for kind in kinds if reason.startswith(kind)), default)
@@ -298,14 +317,17 @@ def _write_sheets(out: Path, entries: Sequence[Line]) -> None:
   """Writes a contact sheet per class: thumbnails of the listed cutouts with numbers and sizes."""
   (out / SHEETS).mkdir(parents=True, exist_ok=True)
   for name in sorted({str(entry['class']) for entry in entries}):
-    mine = [entry for entry in entries if entry['class'] == name]
-    for first in range(0, len(mine), THUMBNAILS * ROWS):
-      page = _sheet(out, mine[first : first + THUMBNAILS * ROWS])
-      page.save(out / SHEETS / f'{name}_{first // (THUMBNAILS * ROWS) + 1}.png')
+    members, per_page = [entry for entry in entries if entry['class'] == name], THUMBNAILS * ROWS
+    for first in range(0, len(members), per_page):
+      page = _sheet(out, members[first : first + per_page])
+      page.save(out / SHEETS / f'{name}_{first // per_page + 1}.png')
 
 
 def _sheet(out: Path, entries: Sequence[Line]) -> Image.Image:
-  """Returns a contact sheet: thumbnails of the cutouts of `entries` with numbers and sizes."""
+  """Returns a contact sheet: thumbnails of the listed cutouts with their numbers and sizes.
+
+  `entries` are lines of cutouts.csv, and `out` is the folder that their files are relative to.
+  """
   rows = math.ceil(len(entries) / THUMBNAILS)
   page = Image.new('RGB', (THUMBNAILS * SIDE, rows * (SIDE + CAPTION)), 'white')
   draw, font = ImageDraw.Draw(page), ImageFont.load_default()
@@ -316,7 +338,7 @@ def _sheet(out: Path, entries: Sequence[Line]) -> Image.Image:
     x, y = column * SIDE, row * (SIDE + CAPTION)
     with opened(str(out / str(entry['file']))) as image:
       small = image.convert('RGBA')
-    small.thumbnail((SIDE - 4, SIDE - 4))
+    small.thumbnail((SIDE - 4, SIDE - 4))  # a margin of two pixels
     page.paste(ground, (x, y))
     page.paste(small, (x + (SIDE - small.width) // 2, y + (SIDE - small.height) // 2), small)
     caption = f'{entry["number"]}  {entry["width"]}x{entry["height"]}'

@@ -117,14 +117,9 @@ class TfRows:
     # the mask is False for the padding of the last batch
     columns = {name: np.concatenate([b[name][b['mask']] for b in batches]) for name in row}
     del columns['mask']
-    return ArrayRows(
-      images=columns.pop('image'),
-      labels=columns.pop('label'),
-      class_names=self.class_names,
-      example_ids=columns.pop('example_id'),
-      source=self._images.title,
-      columns=columns,
-    )
+    images, labels, ids = columns.pop('image'), columns.pop('label'), columns.pop('example_id')
+    title = self._images.title
+    return ArrayRows(images, labels, self.class_names, ids, source=title, columns=columns)
 
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
@@ -282,18 +277,15 @@ class TfRows:
     return {name: values[example_ids] for name, values in self._images.columns.items()}
 
   def _read(
-    self,
-    elements: tf.data.Dataset,
-    batch_size: int,
-    elements_of_batch: Callable[[int], tf.data.Dataset],
+    self, elements: tf.data.Dataset, batch_size: int, elements_of: Callable[[int], tf.data.Dataset]
   ) -> Iterator[Batch]:
     """Yields batches of decoded images.
 
     Args:
       elements: elements of all batches, not decoded.
       batch_size: elements per batch.
-      elements_of_batch: function of the number of a batch, from 0, that returns its elements again.
-        It is called after an error, to find the element that caused it.
+      elements_of: function of the number of a batch, from 0, that returns its elements again. It is
+        called after an error, to find the element that caused it.
 
     Raises:
       InputError: an image cannot be decoded, or has another size or no label.
@@ -307,7 +299,7 @@ class TfRows:
       try:
         batch = next(iterator, None)
       except tf.errors.OpError as error:
-        raise self._error_of_batch(elements_of_batch(number), error) from error
+        raise self._error_of_batch(elements_of(number), error) from error
       if batch is None:
         return
       yield self._checked(batch)

@@ -32,7 +32,7 @@ LISTED = 5  # damaged pictures in a message
 
 
 def read_names(path: str) -> list[str]:
-  """Returns the image names in a text file, in its order, without empty lines.
+  """Returns the image names in a text file, in the order of the lines, without empty lines.
 
   Each line is `<class>/<file>` relative to the data's folder, as in RobustBench's list of 5,000
   images of ImageNet: n01440764/ILSVRC2012_val_00000293.JPEG. The path 'robustbench' stands for this
@@ -126,31 +126,34 @@ def check_pictures(images: Images, indices: np.ndarray) -> None:
       return reason_of(error)
     return ''
 
-  refuse_damaged(damage, checked, len(decoded), len(indices), images.where)
+  refuse_damaged(
+    damage, checked, num_decoded=len(decoded), num_pictures=len(indices), describe=images.where
+  )
 
 
 def refuse_damaged(
   damage: Callable[[int], str],
   checked: Sequence[int],
   num_decoded: int,
-  number: int,
+  num_pictures: int,
   describe: Callable[[int], str],
 ) -> None:
   """Raises InputError if pictures are damaged, with their number and the first names.
 
   Args:
-    damage: returns the damage of the picture with an index, or ''; called in threads.
+    damage: function of the index of a picture that returns why it cannot be read, '' if it can be;
+      called in threads.
     checked: the indices of the pictures to check.
-    num_decoded: the number of pictures that `damage` decodes; it reads the headers of the others.
-    number: the number of all pictures.
-    describe: returns the name of the picture with an index.
+    num_decoded: how many of the checked pictures `damage` decodes; of the rest it reads headers.
+    num_pictures: the number of all pictures, checked or not.
+    describe: function of the index of a picture that returns its name.
   """
   with ThreadPoolExecutor(usable_cores()) as pool:
     reasons = zip(checked, pool.map(damage, checked), strict=True)
     damaged = [(index, reason) for index, reason in reasons if reason]
   if not damaged:
     return
-  among = '' if len(checked) == number else f' that were looked at of {number}'
+  among = '' if len(checked) == num_pictures else f' that were looked at of {num_pictures}'
   if num_decoded < len(checked):
     among += f' ({num_decoded} were decoded, and only the headers of the others read)'
   names = [describe(index) for index, _ in damaged[:LISTED]]
@@ -192,24 +195,38 @@ def _selected_indices(images: Images, settings: DataSettings, seed: int) -> np.n
       "'tiny_imagenet_c'.",
     )
   part_size = images.num_examples // images.parts
-  bases = np.arange(part_size, dtype=np.int64)
+  bases = np.arange(part_size, dtype=np.int64)  # indices in one part
   if settings.image_list:
-    listed = [*map(composed, read_names(settings.image_list))]
-    names = [*map(composed, images.names)]
-    index_of, number = {name: index for index, name in enumerate(names)}, Counter(names)
-    for name in listed:
-      advice = 'a name that one image alone has: rename the files'
-      require(number[name] < 2, f'a line of {settings.image_list}', name, advice)
-    missing = [name for name in listed if name not in index_of]
-    if missing:
-      raise InputError(
-        f'{settings.image_list} lists {len(missing)} of {len(listed)} images that {images.title} '
-        f'lacks, first {missing[0]!r}: {nearest(missing[0], index_of)}.'
-      )
-    bases = np.sort(np.array([index_of[name] for name in listed], np.int64))
+    bases = _listed_indices(images, settings.image_list)
   noun = 'base images' if images.parts > 1 else 'images'
   subset = choose_subset(len(bases), settings.num_images, seed, settings.subset == FIRST, noun)
+  # the same base images of every part
   return (np.arange(images.parts)[:, None] * part_size + bases[subset][None]).ravel()
+
+
+def _listed_indices(images: Images, image_list: str) -> np.ndarray:
+  """Returns the ascending indices of the images in a list, int64; in sets of parts, in one part.
+
+  Args:
+    images: images with names.
+    image_list: path of a text file, or 'robustbench'; see `read_names`.
+
+  Raises:
+    InputError: an image in the list does not exist, or two images have its name.
+  """
+  listed = [*map(composed, read_names(image_list))]
+  names = [*map(composed, images.names)]
+  index_of, count = {name: index for index, name in enumerate(names)}, Counter(names)
+  for name in listed:
+    advice = 'a name that one image alone has: rename the files'
+    require(count[name] < 2, f'a line of {image_list}', name, advice)
+  missing = [name for name in listed if name not in index_of]
+  if missing:
+    raise InputError(
+      f'{image_list} lists {len(missing)} of {len(listed)} images that {images.title} '
+      f'lacks, first {missing[0]!r}: {nearest(missing[0], index_of)}.'
+    )
+  return np.sort(np.array([index_of[name] for name in listed], np.int64))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,11 +254,11 @@ class Selection:
     Arrays that are read completely are not copied.
     """
     settings, arrays = self.settings, self.images.arrays
-    is_resized = any((settings.resize, settings.crop, settings.random_crop_area))
-    if arrays is None or is_resized:
+    is_changed = any((settings.resize, settings.crop, settings.random_crop_area))
+    if arrays is None or is_changed:
       return None
-    are_all = len(self.indices) == len(arrays[0])
-    images, labels = arrays if are_all else (array[self.indices] for array in arrays)
+    is_complete = len(self.indices) == self.images.num_examples
+    images, labels = arrays if is_complete else (array[self.indices] for array in arrays)
     return ArrayRows(
       images,
       labels,
@@ -278,8 +295,10 @@ def select(
   keeps_size = settings.resize or settings.crop or images.as_stored
   if preparation and not keeps_size:
     prepared_size = (preparation.side, preparation.side)
-    looked_at = np.arange(1 if images.cropped else images.num_examples)  # whatever the subset
-    if any(size != prepared_size for size in _sizes(images, looked_at)):
+    # All images decide, so that every subset is prepared in the same way; images that were cropped
+    # before they were stored have one size.
+    deciding = np.arange(1 if images.cropped else images.num_examples)
+    if any(size != prepared_size for size in _sizes(images, deciding)):
       # A second crop would cut off what belongs to images that were cropped before.
       settings = dataclasses.replace(
         settings,
@@ -367,8 +386,8 @@ def _common_size(images: Images, settings: DataSettings, indices: np.ndarray) ->
   """
   if settings.resize and settings.crop:
     return settings.crop, settings.crop
-  first: Size | None = None
+  common: Size | None = None
   for index, size in zip(indices.tolist(), _sizes(images, indices), strict=False):
-    first = delivered_size(images, settings, index, size, first)
-  assert first is not None
-  return first
+    common = delivered_size(images, settings, index, size, expected=common)
+  assert common is not None
+  return common

@@ -131,7 +131,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
   def features(self) -> dict[str, Feature]:
     """Returns the features: image, label, number, factors, object and background of a scene.
 
-    The size of images is unknown if a design of the user's is opened by its name only.
+    The size of images is unknown if the user's own design is opened only by its name.
     """
     config = self.builder_config
     side = config.levels().side if config.design or config.name in designs.FACTORS else None
@@ -149,8 +149,8 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
     """Writes the tables of the scenes, and returns the examples of the split 'test'."""
     config = self.builder_config
-    named = config.foregrounds and config.backgrounds
-    manual = '' if named else str(dl_manager.manual_dir)
+    has_folders = config.foregrounds and config.backgrounds
+    manual = '' if has_folders else str(dl_manager.manual_dir)
     plan = make_plan(config.levels(), self._folders(manual), config.seed, config.measure)
     for name, text in plan.tables().items():
       (self.data_path / name).write_text(text)
@@ -159,7 +159,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
         **self.settings(),
         'pairs': len(plan.objects),
         'levels': len(plan.design),
-        'full_cross': plan.inside.size,
+        'full_cross': plan.inside.size,  # scenes of all pairs at all levels, visible or not
         'objects': [f'{c.class_name}/{c.path.name}' for c in plan.cutouts],
         'backgrounds': [path.name for path in plan.backgrounds],
       }
@@ -171,7 +171,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
   def settings(self) -> dict[str, object]:
     """Returns the settings that affect the images; the levels are represented by a digest."""
     config, design = self.builder_config, self.builder_config.levels()
-    levels = np.stack([*design.factors.values()]).astype('<f8')
+    levels = np.stack([*design.factors.values()]).astype('<f8')  # the same bytes on every machine
     return {
       'design': design.name,
       'levels_sha256': hashlib.sha256(levels.tobytes()).hexdigest(),
@@ -183,7 +183,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     }
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """Returns the digests of the cutouts and of the backgrounds."""
+    """Returns {'foregrounds': digest of all cutouts, 'backgrounds': digest of all backgrounds}."""
     folders = self._folders(manual_dir)
     files = {
       'foregrounds': [c.path for c in find_cutouts(folders['foregrounds'], 'foregrounds')],
@@ -193,10 +193,13 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     return {name: digest_of_files(root, files[name], ENDS) for name, root in roots.items()}
 
   def _folders(self, manual_dir: str) -> dict[str, str]:
-    """Returns the folders of cutouts and backgrounds, by default those in TFDS's `manual_dir`."""
+    """Returns {'foregrounds': folder of cutouts, 'backgrounds': folder of backgrounds}.
+
+    A folder that the config does not name is in `manual_dir`, TFDS's folder of manual downloads.
+    """
     config = self.builder_config
-    named = {'foregrounds': config.foregrounds, 'backgrounds': config.backgrounds}
-    return {name: folder or str(Path(manual_dir) / name) for name, folder in named.items()}
+    folders = {'foregrounds': config.foregrounds, 'backgrounds': config.backgrounds}
+    return {name: folder or str(Path(manual_dir) / name) for name, folder in folders.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,7 +236,7 @@ class ScenePlan:
 
     metadata.csv has a line for each visible scene, by image_id.
     """
-    level, pair = np.nonzero(self.is_visible.T)
+    level, pair = np.nonzero(self.is_visible.T)  # [scenes] each, level by level
     cutouts = [self.cutouts[index] for index in self.objects[pair]]
     design, side = self.design, np.full(len(pair), self.design.side)
     columns = {
@@ -281,13 +284,15 @@ def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: st
   drawn = draw_backgrounds(len(cutouts), len(files), seed)
   for index in np.unique(drawn):
     check_background(files[index], design.side)
-  alphas = [read_cutout(cutout.path)[..., 3] for cutout in cutouts]
+  alphas = [read_cutout(cutout.path)[..., 3] for cutout in cutouts]  # of RGBA
   sizes = np.array([alpha.shape for alpha in alphas])
-  of_mask = measure == 'mask'
-  pixels = [int((alpha >= 128).sum()) if of_mask else alpha.size for alpha in alphas]
+  is_mask = measure == 'mask'
+  pixels = [int((alpha >= 128).sum()) if is_mask else alpha.size for alpha in alphas]
   inside = scene_views.fractions_inside(design, sizes, np.array(pixels), design.side)
-  objects = np.arange(len(cutouts)).repeat(drawn.shape[1])
-  plan = ScenePlan(design, cutouts, files, objects, drawn.ravel(), inside[objects], measure)
+  objects = np.arange(len(cutouts)).repeat(drawn.shape[1])  # the object of each pair
+  plan = ScenePlan(
+    design, cutouts, files, objects, grounds=drawn.ravel(), inside=inside[objects], measure=measure
+  )
   if not plan.is_visible.any():
     raise InputError(
       f'no scene of design {design.name!r} has {design.min_inside:g} of its object '
@@ -309,7 +314,7 @@ def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example
   numbers = design.image_ids(len(plan.objects))[pair]
   pixels = read_cutout(cutout.path)
   height, width = pixels.shape[:2]
-  room = -(-max(height, width) // ROOM) * ROOM
+  room = -(-max(height, width) // ROOM) * ROOM  # the longer side, rounded up
   factors = np.stack([*design.factors.values()])
   prepare, compose = composer(factors.tobytes(), design.side, plan.measure)
   row = prepare(
@@ -344,17 +349,21 @@ def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example
 def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]:
   """Returns two compiled functions that compose scenes as the study `si_score` shows them.
 
-  The first is `prepare(row) -> row`, called once per pair; the second is `compose(row, levels int
-  [B]) -> uint8 [B, side, side, 3]`. A row has `image`, uint8 [side, side, 3]; `foreground`, uint8
-  [F, F, 4]; and `foreground_size`, int32 [2].
+  The first is `prepare(row) -> row`, called once per pair. Its argument has `image`, the
+  background, uint8 [side, side, 3]; `foreground`, the cutout in a square, uint8 [F, F, 4]; and
+  `foreground_size`, height and width of the cutout, int32 [2].
+
+  The second is `compose(row, levels) -> uint8 [B, side, side, 3]`. It returns the scenes of a
+  prepared row at B levels, int [B], which are indices in 0..L − 1.
 
   Args:
-    factors: bytes of area, angle, x and y of the levels, float64 [4, L]; bytes can be cached.
+    factors: bytes of area, angle, x and y of the L levels, float64 [4, L]; arrays have no hash, by
+      which the functions are cached.
     side: side of the canvas in pixels.
     measure: 'rectangle' or 'mask', to which areas refer.
   """
   area, angle, x, y = np.frombuffer(factors).reshape(4, -1)
-  design = Design('', side, 0.0, area, angle, x, y)
+  design = Design(name='', side=side, min_inside=0.0, area=area, angle=angle, x=x, y=y)
   show, prepare = scene_views.shown(design, side, measure)
   views = {name: jnp.asarray(values) for name, values in scene_views.parameters(design).items()}
 

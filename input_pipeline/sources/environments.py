@@ -119,9 +119,7 @@ class Environments(Source):
     files = [[cells.get(e, {}).get(name, []) for name in classes] for e in environments]
     present = np.array([[bool(cell) for cell in files_of_class] for files_of_class in files])
     missing = _check_cells(present, environments, groups, self.allow_missing)
-    paths: list[str] = []
-    labels: list[int] = []
-    environment_numbers: list[int] = []
+    paths, labels, environment_numbers = list[str](), list[int](), list[int]()
     for number, files_of_class in enumerate(files):
       is_permitted = _is_permitted(settings.split, number, groups.of_label)
       for label in np.flatnonzero(is_permitted).tolist():
@@ -129,6 +127,7 @@ class Environments(Source):
         paths += cell
         labels += [label] * len(cell)
         environment_numbers += [number] * len(cell)
+    counts = np.bincount(environment_numbers, minlength=len(environments))
     return file_images(
       paths,
       np.array(labels, np.int32),
@@ -138,9 +137,7 @@ class Environments(Source):
         'path': self.path,
         'split': settings.split,
         'environments': list(environments),
-        'images_by_environment': np.bincount(
-          environment_numbers, minlength=len(environments)
-        ).tolist(),
+        'images_by_environment': counts.tolist(),
         **missing,
       },
       columns={'environment': np.array(environment_numbers, np.int32)},

@@ -77,7 +77,8 @@ _MAX_LISTED = 8
 Listed = tuple[list[str], np.ndarray, dict[str, int]]
 """Paths of images, their labels [N] or [N, L] in ImageNet's order, and facts for results."""
 Labelled = tuple['Split', np.ndarray, np.ndarray, dict[str, int]]
-"""A split, labels and positions in it of the examples that are read, and facts for results."""
+"""A split; the labels [N] or [N, L] of the examples that are read, in ImageNet's order; their
+positions in the split [N]; and facts for results."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,11 +115,12 @@ class NaturalShifts(Source):
     choice('config.data.split', settings.split, ('', 'test'))  # the sets have no training images
     advice = f'give that of {self.dataset} as released.'
     root = self.folder(advice)
-    read = {REAL: self._real, OBJECTNET: _objectnet}.get(self.dataset, _by_class)
+    read_release = {REAL: self._real, OBJECTNET: _objectnet}.get(self.dataset, _by_class)
     left_out = Counter[str]()
-    paths, labels, facts = read(root, left_out)
+    paths, labels, facts = read_release(root, left_out)
     classes = np.unique(labels[labels >= 0])
     num_classes, num_images = PUBLISHED[self.dataset]
+    # ObjectNet's objects are counted, several of which may be one class
     self._check_count('classes', num_classes, facts.pop('objects', len(classes)))
     self._check_count('images', num_images, len(paths) + facts.get('images_without_label', 0))
     readers: dict[str, Any] = {}
@@ -153,10 +155,11 @@ class NaturalShifts(Source):
     """Returns the images of a split of the TFDS set with the same name."""
     from input_pipeline import tfds_sets
 
-    read = self._labels_of_real if self.dataset == REAL else self._labels_of_tfds
-    examples, labels, positions, facts = read(split)
+    read_labels = self._labels_of_real if self.dataset == REAL else self._labels_of_tfds
+    examples, labels, positions, facts = read_labels(split)
     classes = np.unique(labels[labels >= 0])
-    self._check_count('classes', PUBLISHED[self.dataset][0], len(classes))
+    num_classes, _ = PUBLISHED[self.dataset]
+    self._check_count('classes', num_classes, len(classes))
     title = f'tfds {examples.builder.name!r}, split {examples.name!r}'
     name = examples.builder.info.full_name
     description = {'name': name, 'split': examples.name, 'classes': len(classes), **facts}
@@ -164,7 +167,7 @@ class NaturalShifts(Source):
     return store.images([WNIDS[label] for label in classes], title, description)
 
   def _labels_of_tfds(self, split: str) -> Labelled:
-    """Returns all examples of a split with their labels in ImageNet's order."""
+    """Returns all examples of a split; see `Labelled`."""
     from input_pipeline import tfds_sets
 
     builder = tfds_sets.prepared_builder(self.dataset, self.data_dir, self.key('dataset'))
@@ -176,7 +179,10 @@ class NaturalShifts(Source):
     return examples, labels, np.arange(examples.num_examples), {}
 
   def _labels_of_real(self, split: str) -> Labelled:
-    """Returns the examples of imagenet2012_real that have a label in the feature `real_label`."""
+    """Returns the examples of imagenet2012_real that have a label in the feature `real_label`.
+
+    The split 'test', the default of the settings, stands for 'validation', the only one of the set.
+    """
     from input_pipeline import tfds_sets
 
     builder = tfds_sets.find_builder(TFDS_REAL, self.data_dir, self.key('dataset'))
@@ -191,18 +197,19 @@ class NaturalShifts(Source):
     tfds_sets.download(builder)
     name = 'validation' if split == DataSettings.split else split
     examples = tfds_sets.Split(builder, name, 'original_label')
-    lists = examples.lists('real_label') if examples.num_examples else []
-    positions = np.flatnonzero([len(labels) for labels in lists])
+    label_lists = examples.lists('real_label') if examples.num_examples else []
+    positions = np.flatnonzero([len(labels) for labels in label_lists])
     if not len(positions):
       raise InputError(f'{builder.info.full_name} has no label for any image of split {name!r}.')
-    imagenet_labels = np.array([WNIDS.index(name) for name in names])
-    labels = _padded([imagenet_labels[lists[position]].tolist() for position in positions])
-    return examples, labels, positions, {'images_without_label': len(lists) - len(positions)}
+    imagenet_labels = np.array([WNIDS.index(wnid) for wnid in names])
+    labels = _padded([imagenet_labels[label_lists[position]].tolist() for position in positions])
+    return examples, labels, positions, {'images_without_label': len(label_lists) - len(positions)}
 
   def _real(self, root: Path, left_out: Counter[str]) -> Listed:
     """Returns ImageNet's validation images with labels from real.json, in order of their numbers.
 
-    Images without a label are left out. `left_out` counts the files that are not read.
+    Images without a label are left out. The files that are not read are added to `left_out`, by
+    reason.
     """
     file = expanded(self.real_labels)
     if not file.is_file():
@@ -224,7 +231,7 @@ class NaturalShifts(Source):
         raise InputError(f'{root} has {pair} of one number: each counts once.')
     if not numbered:
       raise InputError(f'{root} holds no ILSVRC2012_val_00000001.JPEG or others of that kind.')
-    for number in (min(numbered), max(numbered)):
+    for number in (min(numbered), max(numbered)):  # images are numbered from 1
       if not 1 <= number <= len(table):
         raise InputError(
           f'{self.real_labels} has the labels of {len(table)} images; there is number {number}.'
@@ -238,9 +245,10 @@ class NaturalShifts(Source):
 
 
 def _positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-  """Returns the positions of ImageNet's labels in the ascending `classes`, int32.
+  """Returns labels that are numbered within the classes of the set, int32 of the same shape.
 
-  Padding, -1, is unchanged.
+  `classes` are the labels that occur, ascending; `labels` are in ImageNet's order. Both number
+  ImageNet's classes from 0. Padding, −1, is unchanged.
   """
   return np.where(labels >= 0, np.searchsorted(classes, labels), -1).astype(np.int32)
 
@@ -248,11 +256,12 @@ def _positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def _by_class(root: Path, left_out: Counter[str]) -> Listed:
   """Returns the images root/<class>/<image>, with classes as WordNet identifiers or all as numbers.
 
-  `left_out` counts the files that are not read.
+  The files that are not read are added to the counter `left_out`, by reason.
   """
   count_outside_classes(root, left_out)
   by_wnid = folders_in(root)
-  if by_wnid and all(name.isdecimal() and int(name) < len(WNIDS) for name in by_wnid):
+  has_numbers = all(name.isdecimal() and int(name) < len(WNIDS) for name in by_wnid)
+  if by_wnid and has_numbers:
     for name in by_wnid:  # such as '7' and '007'
       is_repeated = name != str(int(name)) and str(int(name)) in by_wnid
       valid = 'of a number that no other one has'
@@ -284,7 +293,8 @@ def _check_wnids(names: Collection[str], title: str) -> None:
 def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
   """Returns the images root/images/<object>/<image> of objects that are classes of ImageNet.
 
-  The released mapping has their labels. `left_out` counts the files that are not read.
+  Tables in root/mappings state the classes of an object, one or more. The files that are not read
+  are added to the counter `left_out`, by reason.
   """
   mappings = root / 'mappings'
   for folder in (mappings, root / 'images'):
@@ -322,7 +332,10 @@ def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
 
 
 def _inside(size: Size, path: object) -> Size:
-  """Returns height and width without the frame of ObjectNet's pictures, from `size` with it."""
+  """Returns height and width of a picture of ObjectNet without its frame.
+
+  `size` is height and width with the frame. `path` names the picture in messages.
+  """
   require(min(size) > 2 * FRAME, f'the size of {path}', size, f'above twice its frame of {FRAME}')
   return size[0] - 2 * FRAME, size[1] - 2 * FRAME
 
@@ -334,19 +347,19 @@ def _without_frame(path: bytes) -> np.ndarray:
   return image[FRAME:-FRAME, FRAME:-FRAME]
 
 
-def _label_of(words: str) -> int:
-  """Returns the label of the ImageNet class that any of several synonyms names.
+def _label_of(synonyms: str) -> int:
+  """Returns the label of the ImageNet class that one of the `synonyms` names.
 
-  `words` are synonyms such as 'quill, quill pen'.
+  They are a text such as 'quill, quill pen'.
   """
   # 'maillot' and 'maillot, tank suit' are two classes
-  for word in words.removeprefix('maillot, ').split(', '):
-    label = label_space.position(word, NAMES)
+  for name in synonyms.removeprefix('maillot, ').split(', '):
+    label = label_space.position(name, NAMES)
     if label is not None:
       return label
   raise InputError(
-    f'objectnet_to_imagenet_1k.json names {words!r}, which is no class of ImageNet; '
-    f'{nearest(words.split(", ")[0], NAMES)}.'
+    f'objectnet_to_imagenet_1k.json names {synonyms!r}, which is no class of ImageNet; '
+    f'{nearest(synonyms.split(", ")[0], NAMES)}.'
   )
 
 

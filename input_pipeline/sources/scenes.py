@@ -4,7 +4,8 @@ Cutouts are in class folders, backgrounds in a folder; both are sorted by name. 
 two backgrounds, drawn without replacement; a row is a pair of a cutout and a background:
 
 * `image`: the background, uint8 [S, S, 3] with S = `canvas`;
-* `foreground`: the cutout, uint8 [F, F, 4], at the upper left of a square that fits the largest;
+* `foreground`: the cutout, uint8 [F, F, 4], at the upper left of a square of F pixels, the longest
+  side of all cutouts;
 * `foreground_size`: height and width of the cutout; `foreground_pixels`: number of its pixels with
   alpha of at least 128;
 * `object`, `background`: positions in the sorted lists of files;
@@ -43,7 +44,7 @@ CANVAS = 512
 MAX_ENLARGEMENT = 1.25
 """Largest factor of enlargement of a background to the canvas."""
 Read = Callable[[int], np.ndarray]
-"""A function from the number of a cutout or background to its pixels."""
+"""A function from the number of a cutout or background in the sorted files to its pixels."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +74,7 @@ def find_cutouts(
   Args:
     folder: the folder; the names of class folders are listed in `robustness.scenes.classes`.
     key: the setting with the folder, for messages.
-    left_out: counts the files that are not read.
+    left_out: counter to which the files that are not read are added, by reason.
   """
   root = image_files.existing_folder(folder, 'give the one that holds one folder a class.', key)
   if not image_files.folders_in(root):
@@ -82,20 +83,29 @@ def find_cutouts(
   cutouts = []
   for class_index, (name, path) in enumerate(image_files.folders_in(root).items()):
     label = imagenet_index(name, f'{key}: folder')
-    files = image_files.images_in(path, ('.png', '.webp'), False, left_out)
+    files = image_files.images_in(path, ('.png', '.webp'), deep=False, left_out=left_out)
     if not files:
       raise InputError(
         f'{path} holds no PNG or WebP file: a cutout needs an alpha channel. Remove '
         'the folder or fill it.'
       )
-    cutouts += [CutoutFile(file, name, label, class_index, i) for i, file in enumerate(files)]
+    cutouts += [
+      CutoutFile(file, name, label, class_index=class_index, instance=instance)
+      for instance, file in enumerate(files)
+    ]
   return tuple(cutouts)
 
 
 def find_backgrounds(
   folder: str, key: str = 'config.data.scenes.backgrounds', left_out: Counter[str] | None = None
 ) -> tuple[Path, ...]:
-  """Returns the image files of a folder; `find_cutouts` has the same arguments."""
+  """Returns the image files of a folder of backgrounds, sorted by name.
+
+  Args:
+    folder: the folder; its subfolders are not read.
+    key: the setting with the folder, for messages.
+    left_out: counter to which the files that are not read are added, by reason.
+  """
   root = image_files.existing_folder(folder, 'give the one that holds backgrounds.', key)
   files = image_files.images_in(root, deep=False, left_out=left_out)
   if not files:
@@ -108,7 +118,8 @@ def check_cutout(path: Path) -> Size:
   """Returns height and width of a cutout from its header, without decoding it.
 
   Raises:
-    InputError: the cutout has no alpha channel, or is longer than `LONGEST` times its width.
+    InputError: the cutout has no alpha channel, or its longer side is more than `LONGEST` times
+      the shorter one.
   """
   with image_files.opened(str(path)) as image:
     mode, size = image.mode, (image.height, image.width)
@@ -182,7 +193,7 @@ class SceneParts(Source, abc.ABC):
   canvas: int = setting(0, COUNT, is_count)
 
   def for_study(self, study: Facts) -> Self:
-    """Returns the source with the study's canvas if the settings do not set one."""
+    """Returns the source with the side of the canvas that the study sets, if `canvas` is 0."""
     return dataclasses.replace(self, canvas=self.canvas or study.get('canvas', 0))
 
   @property
@@ -212,7 +223,8 @@ class SceneParts(Source, abc.ABC):
       names: names of the objects, and names of the backgrounds, for messages.
     """
     side, largest = self.side, max(map(max, sizes))
-    drawn = draw_backgrounds(len(labels), len(names[1]))
+    object_names, background_names = names
+    drawn = draw_backgrounds(len(labels), len(background_names))  # [objects, 2]
     objects, backgrounds = np.arange(len(labels)).repeat(drawn.shape[1]), drawn.ravel()
     drawn_pairs = np.stack([objects, backgrounds], 1)
     classes = np.asarray(labels, np.int32)[objects]
@@ -224,13 +236,15 @@ class SceneParts(Source, abc.ABC):
     }
 
     def read(pair: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.int32]:
-      """Returns background, padded cutout and its number of pixels with alpha ≥ 128."""
-      pixels = cutout(int(pair[0]))
+      """Returns background, padded cutout and the cutout's number of pixels with alpha ≥ 128."""
+      object_number, background_number = pair.tolist()
+      pixels = cutout(object_number)
       height, width = pixels.shape[:2]
       padded = np.pad(pixels, ((0, largest - height), (0, largest - width), (0, 0)))
-      return background(int(pair[1])), padded, np.int32((pixels[..., 3] >= 128).sum())
+      return background(background_number), padded, np.int32((pixels[..., 3] >= 128).sum())
 
     def decode(pair: tf.Tensor) -> dict[str, tf.Tensor]:
+      """Returns the columns of a row that are read from files; see the module."""
       import tensorflow as tf
 
       image, foreground, count = tf.numpy_function(read, [pair], (tf.uint8, tf.uint8, tf.int32))
@@ -239,6 +253,11 @@ class SceneParts(Source, abc.ABC):
         'foreground': tf.ensure_shape(foreground, [largest, largest, 4]),
         'foreground_pixels': tf.ensure_shape(count, []),
       }
+
+    def describe(index: int) -> str:
+      """Returns the names of the object and the background of a row."""
+      name, ground = object_names[objects[index]], background_names[backgrounds[index]]
+      return f'{name} on {ground} (example {index})'
 
     return Images(
       title=title,
@@ -250,13 +269,11 @@ class SceneParts(Source, abc.ABC):
         **description,
         'canvas': side,
         'objects': len(labels),
-        'num_backgrounds': len(names[1]),
+        'num_backgrounds': len(background_names),
       },
       store=MemoryStore(drawn_pairs, classes),
       decode=decode,
-      where=lambda index: (
-        f'{names[0][drawn_pairs[index, 0]]} on {names[1][drawn_pairs[index, 1]]} (example {index})'
-      ),
+      where=describe,
       sizes=lambda indices: [(side, side)] * len(indices),
       columns={name: values.astype(np.int32) for name, values in columns.items()},
     )
@@ -287,10 +304,10 @@ class Scenes(SceneParts):
     decoded = evenly(np.arange(len(files)), MAX_DECODED)
     refuse_damaged(
       lambda index: damage(files[index]),
-      decoded,
-      len(decoded),
-      len(files),
-      lambda index: str(files[index]),
+      checked=decoded,
+      num_decoded=len(decoded),
+      num_pictures=len(files),
+      describe=lambda index: str(files[index]),
     )
     images = self.pairs(
       f'scenes of {self.foregrounds!r}',

@@ -148,28 +148,34 @@ class SiScore(Source):
         f'{self.key("metadata")} is empty; {name!r} holds no factors. Give the metadata.csv of its '
         'archive.'
       )
-    stored = split.numbers(('image_id', 'label'))  # scenes may be missing: the split may be a slice
-    columns, missing = _joined(path, stored['image_id'], stored['label'], True)
+    stored = split.numbers(('image_id', 'label'))
+    # scenes may be missing: the split may be a slice
+    columns, missing = _joined(path, stored['image_id'], stored['label'], allow_missing=True)
     return images, columns, path, missing
 
   def _from_folder(self) -> tuple[Images, dict[str, np.ndarray], str, int]:
-    """Returns the scenes of a released folder, ascending by number, in the form of `_from_tfds`."""
-    or_dataset = f'{self.key("dataset")}=siscore/FACTOR.'
-    advice = f'give a folder of scenes, <class>/<image id>.jpg, or {or_dataset}'
+    """Returns the scenes of a released folder, ascending by number.
+
+    Returns:
+      The images; their factors, the columns `COLUMNS`; the path of the metadata.csv with the
+      factors; and the number of scenes in metadata.csv that are not in the folder.
+    """
+    dataset = f'{self.key("dataset")}=siscore/FACTOR'
+    advice = f'give a folder of scenes, <class>/<image id>.jpg, or {dataset}.'
     root = self.folder(advice)
     folders = folders_in(root)
     if sets := [name for name in folders if re.match('(area|rotation|location.*)$', name)]:
       raise InputError(f'{root} holds the sets {", ".join(sets)}: give the folder of one of them.')
-    numbers: dict[int, tuple[Path, int]] = {}
+    scenes: dict[int, tuple[Path, int]] = {}  # {image id: (file, label)}
     left_out = Counter[str]()
     count_outside_classes(root, left_out)
     for name, folder in folders.items():
       label = imagenet_index(name, f'{root}: folder')
       for file in images_in(folder, left_out=left_out):
-        if not file.stem.isdecimal() or int(file.stem) in numbers:
+        if not file.stem.isdecimal() or int(file.stem) in scenes:
           raise InputError(f'{file} is not called after the number of an image, or another one is.')
-        numbers[int(file.stem)] = file, label
-    if not numbers:
+        scenes[int(file.stem)] = file, label
+    if not scenes:
       raise InputError(f'{root} holds no <class>/<image id>.jpg{looks_like(root)}: {advice}')
     candidates = [root / 'metadata.csv', root.parent / 'metadata.csv']
     tables = [file for file in candidates if file.is_file()]
@@ -179,11 +185,12 @@ class SiScore(Source):
         'of the set, of the folder object_size, object_location or object_rotation.'
       )
     metadata = self.metadata or str(tables[0])
-    ids = np.array(sorted(numbers))
-    labels = np.array([numbers[number][1] for number in ids.tolist()], np.int32)
-    class_folders = [numbers[number][0].relative_to(root).parts[0] for number in ids.tolist()]
+    ids = sorted(scenes)
+    files = [scenes[image_id][0] for image_id in ids]
+    labels = np.array([scenes[image_id][1] for image_id in ids], np.int32)
+    class_folders = [file.relative_to(root).parts[0] for file in files]
     images = file_images(
-      [str(numbers[number][0]) for number in ids.tolist()],
+      [str(file) for file in files],
       labels,
       WNIDS,
       title=f'scenes in {self.path}',
@@ -191,7 +198,7 @@ class SiScore(Source):
       channels=3,
       left_out=left_out,
     )
-    columns, missing = _joined(metadata, ids, labels, self.allow_missing, class_folders)
+    columns, missing = _joined(metadata, np.array(ids), labels, self.allow_missing, class_folders)
     return images, columns, metadata, missing
 
 
@@ -207,41 +214,43 @@ def _joined(
   allow_missing: bool,
   folders: Sequence[str] = (),
 ) -> tuple[dict[str, np.ndarray], int]:
-  """Returns the columns `COLUMNS` of images from metadata.csv.
+  """Returns the columns `COLUMNS` of images from metadata.csv, after checks of its classes.
 
   Args:
     path: path of metadata.csv.
     image_ids: numbers of the images, int [N].
     labels: their labels, int [N].
-    allow_missing: whether metadata.csv may contain other scenes.
+    allow_missing: whether metadata.csv may contain scenes that are not among the images.
     folders: the class folder of each image; () without folders.
 
   Returns:
-    The columns, and the number of other scenes in metadata.csv.
+    The columns, [N] each, and the number of scenes in metadata.csv that are not among the images.
 
   Raises:
     InputError: the classes in metadata.csv do not match the labels or the folders.
   """
   factors, missing = join_metadata(path, image_ids, allow_missing)
   classes = factors['foreground_class']
-  pairs = np.unique(np.stack([classes, labels]), axis=1)  # distinct (class, label)
-  repeated = pairs[0, 1:][pairs[0, 1:] == pairs[0, :-1]]
+  # distinct pairs of a class and a label, sorted by class
+  pair_class, pair_label = np.unique(np.stack([classes, labels]), axis=1)
+  repeated = pair_class[1:][pair_class[1:] == pair_class[:-1]]
   if len(repeated):
-    labels_of_class = pairs[1, pairs[0] == repeated[0]].tolist()
+    labels_of_class = pair_label[pair_class == repeated[0]].tolist()
     raise InputError(
       f'{path}: images of foreground_class {int(repeated[0])} have the labels '
       f'{labels_of_class}. Is it the table of another factor?'
     )
-  folder_of_class = dict(zip(classes.tolist(), folders, strict=False))
+  folder_of_class = dict(zip(classes.tolist(), folders, strict=False))  # {} without folders
   in_class_order = [folder_of_class[number] for number in sorted(folder_of_class)]
   in_name_order = sorted(in_class_order)
-  wrong = [a for a, b in zip(in_class_order, in_name_order, strict=True) if a != b]
+  orders = zip(in_class_order, in_name_order, strict=True)
+  wrong = [folder for folder, expected in orders if folder != expected]
   if wrong:
     raise InputError(
       f'{path} numbers classes of SI-Score in the order of their names, which those of the folders '
       f'{", ".join(wrong)} are not in. Was a class folder renamed?'
     )
-  columns = {ours: factors[theirs] for ours, theirs in FACTORS.items()}
+  columns = {name: factors[column] for name, column in FACTORS.items()}
   columns['object'] = _numbered(*(factors[column] for column in _OBJECT))
   return {name: columns[name] for name in COLUMNS}, missing
 
@@ -267,13 +276,13 @@ def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
       is_valid, valid = is_valid & (values == np.floor(values)), 'a whole number'
     require(bool(is_valid.all()), f'{path}: {name}', float(values[is_valid.argmin()]), valid)
   ids, inside = columns['image_id'], columns['pct_inside_image']
-  repeated = ids[1:][ids[1:] == ids[:-1]]
+  repeated = ids[1:][ids[1:] == ids[:-1]]  # ids are ascending
   if len(repeated):
     raise InputError(
       f'{path} names image {int(repeated[0])} more than once; are several tables '
       'joined? Each set has its own.'
     )
-  farthest = int(np.argmax(np.abs(inside - 0.5)))
+  farthest = int(np.argmax(np.abs(inside - 0.5)))  # outside [0, 1] if any value is
   key = f'{path}: pct_inside_image of image {int(ids[farthest])}'
   require(0 <= inside[farthest] <= 1, key, float(inside[farthest]), 'a fraction in [0, 1]')
   for name in WHOLE:
@@ -284,30 +293,35 @@ def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
 def join_metadata(
   path: str | Path, image_ids: np.ndarray, allow_missing: bool = False
 ) -> tuple[dict[str, np.ndarray], int]:
-  """Returns the columns of `read_metadata` for images, and the number of other images in the table.
+  """Returns the lines of metadata.csv for N images, and how many of its images are not among these.
 
   Args:
     path: path of metadata.csv.
-    image_ids: numbers of the images, int [N]; the columns have their order.
-    allow_missing: whether the table may contain other images.
+    image_ids: distinct numbers of the images, int [N].
+    allow_missing: whether metadata.csv may name images that are not in `image_ids`.
+
+  Returns:
+    The columns of `read_metadata`, [N] each, in the order of `image_ids`; and the number of images
+    in metadata.csv that are not in `image_ids`.
 
   Raises:
-    InputError: the table lacks an image, or contains others that must not be missing.
+    InputError: metadata.csv does not name one of the images, or names an image that is not in
+      `image_ids` although `allow_missing` is False.
   """
   table = read_metadata(path)
-  listed = table['image_id']
+  listed = table['image_id']  # ascending
   rows = np.minimum(np.searchsorted(listed, image_ids), len(listed) - 1)
-  unknown = listed[rows] != image_ids
-  if unknown.any():
+  is_unknown = listed[rows] != image_ids
+  if is_unknown.any():
     raise InputError(
-      f'{path} does not name {int(unknown.sum())} of {len(image_ids)} images, first '
-      f'image_id {int(image_ids[unknown][0])}. Is it the table of another factor?'
+      f'{path} does not name {int(is_unknown.sum())} of {len(image_ids)} images, first '
+      f'image_id {int(image_ids[is_unknown][0])}. Is it the table of another factor?'
     )
-  lacking = np.setdiff1d(listed, image_ids)
-  if len(lacking) and not allow_missing:
+  missing = np.setdiff1d(listed, image_ids)
+  if len(missing) and not allow_missing:
     raise InputError(
-      f'{path} names {len(lacking)} of {len(listed)} images of SI-Score that are not here, first '
-      f'{lacking[0]}.jpg: unpack the archive again, or set {KEYS.data.si_score.allow_missing}=True.'
+      f'{path} names {len(missing)} of {len(listed)} images of SI-Score that are not here, first '
+      f'{missing[0]}.jpg: unpack the archive again, or set {KEYS.data.si_score.allow_missing}=True.'
     )
   return {name: values[rows] for name, values in table.items()}, len(listed) - len(image_ids)
 
@@ -319,6 +333,7 @@ def metadata_text(columns: Mapping[str, np.ndarray]) -> str:
   """
 
   def rounded(name: str) -> list[int | float]:
+    """Returns the values of a column as they are written."""
     if name in WHOLE:
       return [int(value) for value in columns[name]]
     digits = 4 if name == 'pct_inside_image' else 7

@@ -59,7 +59,7 @@ def magnitude(
     level: level in 0..`FULL_RANGE`, or in 0..`RAND_MAX_LEVEL` for RandAugment.
     height: height of images in pixels.
     width: width of images in pixels.
-    rand: whether the level is RandAugment's.
+    rand: whether the level is a magnitude of RandAugment.
 
   Raises:
     InputError: the implementation has no such operation or level.
@@ -80,7 +80,9 @@ def magnitude(
   value = float(values[name])
   if name in operations.WARPS:
     return value, -value
-  return value, 2 - value if name in FACTORS and implementation == 'torchvision' else value
+  if name in FACTORS and implementation == 'torchvision':
+    return value, 2 - value
+  return value, value
 
 
 def _values(
@@ -94,8 +96,8 @@ def _values(
 
   Args:
     implementation: a key of `FULL_RANGE`.
-    scaled: function from an end e to the level's value in the range from 0 to e, such as level 3 of
-      10 in the range to 30: 9.
+    scaled: function of the end of a range from 0, which returns the value at the level: 9 for
+      level 3 of 10 in the range 0..30.
     height: height of images in pixels.
     width: width of images in pixels.
     constants: largest translation and half side of Cutout's square in pixels, see `CONSTANTS`.
@@ -112,6 +114,7 @@ def _values(
     }
   if implementation == 'torchvision':
     return shears | {
+      # the paper's 150 pixels of images with a side of 331
       'TranslateX': int(scaled(150 / 331 * width)),
       'TranslateY': int(scaled(150 / 331 * height)),
       'Rotate': scaled(30),
@@ -131,8 +134,8 @@ def _values(
 
 
 def names_of(implementation: str) -> tuple[str, ...]:
-  """Returns the operations of an implementation."""
-  values = _values(implementation, lambda end: end, 1, 1)
+  """Returns the operations of an implementation, in the order of `operations.NAMES`."""
+  values = _values(implementation, lambda end: end, height=1, width=1)  # only the names count
   return tuple(name for name in operations.NAMES if name in (*WITHOUT_MAGNITUDE, *values))
 
 
@@ -158,7 +161,8 @@ def parsed(lines: Iterable[str], key: str) -> tuple[SubPolicy, ...]:
   policies: list[SubPolicy] = []
   for line in lines:
     steps = [part.split() for part in line.split(',')]
-    if len(steps) != 2 or {len(words) for words in steps} != {3}:
+    has_form = len(steps) == 2 and all(len(words) == 3 for words in steps)
+    if not has_form:
       raise InputError(
         f'{key_name(key)} has {line!r}; a sub-policy is two operations, each with its '
         "probability and its magnitude of 0..10: 'Rotate .7 2, TranslateX .3 9'."
@@ -168,7 +172,10 @@ def parsed(lines: Iterable[str], key: str) -> tuple[SubPolicy, ...]:
 
 
 def _step(words: list[str], source: str) -> Step:
-  """Reads a step; error messages begin with its `source`, the setting and the line."""
+  """Reads a step from its words, such as ['Rotate', '.7', '2'].
+
+  Error messages begin with `source`, the setting and the line.
+  """
   name, probability, level = words
   if name not in operations.NAMES:
     raise InputError(f'{source} names {name!r}; {nearest(name, operations.NAMES)}.')
@@ -259,13 +266,17 @@ class AutoAugment(Augmentation):
     image = example['image']
     height, width = image.shape[:2]
     compiled, tables = _compiled(self, height, width)
-    u = jax.random.uniform(key, (9,))  # a single call, which costs as much as an operation
+    # A single call draws all numbers, since each call costs as much as an operation: u[0] the
+    # sub-policy, u[1:3] whether each of its two operations is applied, u[3:5] which of its two
+    # magnitudes an operation has, and u[5:] rows and columns of the centres of Cutout.
+    u = jax.random.uniform(key, (9,))
     policy = operations.below(u[0], len(tables[0]))
+    # [2] each, the second one after the first
     name, probability, value, mirrored = (jnp.asarray(table)[policy] for table in tables)
     drawn = operations.Drawn(
-      jnp.where(u[1:3] < probability, name, -1),
-      jnp.where(u[3:5] < 0.5, value, mirrored),
-      operations.below(u[5:].reshape(2, 2), jnp.array([[height, width]])),
+      name=jnp.where(u[1:3] < probability, name, -1),
+      magnitude=jnp.where(u[3:5] < 0.5, value, mirrored),
+      centre=operations.below(u[5:].reshape(2, 2), jnp.array([[height, width]])),
     )
     return {**example, 'image': compiled.in_sequence(image, drawn, self.vacated)}
 
@@ -282,15 +293,19 @@ def _compiled(
   implementation = augmentation.implementation
   steps = [step for policy in augmentation.policies for step in policy]
   names = tuple(sorted({step.name for step in steps if step.probability > 0}))
-  values = [magnitude(implementation, s.name, s.level, height, width) for s in steps]
-  columns = [s.probability for s in steps], *zip(*values, strict=True)
+  indices = [names.index(s.name) if s.name in names else -1 for s in steps]
+  probabilities = [s.probability for s in steps]
+  pairs = [magnitude(implementation, s.name, s.level, height, width) for s in steps]
+  values, mirrored = zip(*pairs, strict=True)
+  floats = (np.array(column, np.float32) for column in (probabilities, values, mirrored))
+  columns = np.array(indices, np.int32), *floats
   is_transparent = implementation == 'tensorflow_models'
   vacated = (0,) if is_transparent else augmentation.vacated
-  index = np.array([names.index(s.name) if s.name in names else -1 for s in steps], np.int32)
-  tables = index, *(np.array(column, np.float32) for column in columns)
-  square = SQUARE[implementation]
-  compiled = operations.Operations(names, 'nearest', vacated, square, is_transparent)
-  return compiled, tuple(table.reshape(-1, 2) for table in tables)
+  compiled = operations.Operations(
+    names, 'nearest', vacated=vacated, square=SQUARE[implementation], transparent=is_transparent
+  )
+  # steps 2 i and 2 i + 1 are the two operations of sub-policy i
+  return compiled, tuple(column.reshape(-1, 2) for column in columns)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -348,13 +363,16 @@ class RandAugment(Augmentation):
     image, names, count = example['image'], self.names, self.operations
     height, width = image.shape[:2]
     fill = self.fill or FILL[self.magnitudes]
-    level = self.magnitude, height, width, True
-    values = jnp.array([magnitude(self.magnitudes, name, *level) for name in names], jnp.float32)
-    u = jax.random.uniform(key, (4, count))  # a single call, which costs as much as an operation
-    identity = int(self.magnitudes == 'torchvision')
-    name = operations.below(u[0], len(names) + identity) - identity
+    level = self.magnitude
+    pairs = [magnitude(self.magnitudes, n, level, height, width, rand=True) for n in names]
+    values = jnp.array(pairs, jnp.float32)  # [operations, 2]
+    # A single call draws all numbers, since each call costs as much as an operation: u[0] names,
+    # u[1] which of its two magnitudes an operation has, u[2:] centres of Cutout.
+    u = jax.random.uniform(key, (4, count))
+    has_identity = int(self.magnitudes == 'torchvision')  # its name is −1
+    name = operations.below(u[0], len(names) + has_identity) - has_identity
     sign = operations.below(u[1], 2)
     centres = operations.below(u[2:].T, jnp.array([[height, width]]))
     drawn = operations.Drawn(name, values[name, sign], centres)
-    compiled = operations.Operations(names, 'nearest', fill, fill)
+    compiled = operations.Operations(names, 'nearest', vacated=fill, square=fill)
     return {**example, 'image': compiled.in_sequence(image, drawn)}
