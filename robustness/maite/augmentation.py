@@ -22,7 +22,15 @@ Batch = tuple[Sequence[Any], Sequence[Any], Sequence[Mapping[str, Any]]]
 
 @dataclasses.dataclass(frozen=True)
 class MaiteAugmentation:
-  """A corruption with MAITE's protocol `Augmentation`; see `as_maite_augmentation`."""
+  """A corruption with MAITE's protocol `Augmentation`.
+
+  Attributes:
+    metadata: {'id': name and severity}, such as 'fog 3'.
+    name: name of the corruption.
+    severity: severity in [1, 5].
+    seed: seed of the random numbers.
+    options: keywords of `robustness.corrupt`.
+  """
 
   metadata: Mapping[str, Any]
   name: str
@@ -37,20 +45,22 @@ class MaiteAugmentation:
       InputError: images are not (C, H, W) or not in [0, 1], or an option is not valid.
     """
     images, targets, metadata = batch
-    corrupted = [self._corrupt(x, m['id']) for x, m in zip(images, metadata, strict=True)]
+    corrupted = [self._corrupt(x, datum['id']) for x, datum in zip(images, metadata, strict=True)]
     return corrupted, targets, metadata
 
   def _corrupt(self, image: Any, datum_id: int | str) -> np.ndarray:
     """Returns the image (C, H, W) corrupted by the random numbers of its id."""
-    [array] = user_data.stacked_images([image])
+    [array] = user_data.stacked_images([image])  # (H, W, C)
+    is_8_bit = array.dtype == np.uint8
     number = zlib.crc32(datum_id.encode()) if isinstance(datum_id, str) else int(datum_id)
+    # the key of the studies of corruptions for this example and view
     view = jnp.uint32(view_id(part_name(self.name), self.severity))
     root = random_keys.stream(self.seed, STREAM)
     key = random_keys.for_example(root, jnp.uint32(number % 2**32), view)
-    options = {'quantize': 'floor' if array.dtype == np.uint8 else None, **self.options}
+    options = {'quantize': 'floor' if is_8_bit else None, **self.options}
     corrupted = catalog.corrupt(key, as_float32(array), self.name, self.severity, **options)
-    levels = np.asarray(corrupted).transpose(2, 0, 1)
-    return np.rint(255 * levels).astype(np.uint8) if array.dtype == np.uint8 else levels
+    channels_first = np.asarray(corrupted).transpose(2, 0, 1)
+    return np.rint(255 * channels_first).astype(np.uint8) if is_8_bit else channels_first
 
 
 def as_maite_augmentation(
@@ -58,8 +68,9 @@ def as_maite_augmentation(
 ) -> MaiteAugmentation:
   """Returns a corruption with MAITE's protocol `Augmentation`.
 
-  Images whose ids are their example ids get the random numbers of the studies of corruptions with
-  this seed, in batches of any size. A string as id is replaced by its CRC-32.
+  An image gets random numbers by its id, in batches of any size. If the ids are example ids, they
+  are the random numbers of the studies of corruptions with this seed. A string as id is replaced by
+  its CRC-32.
 
   Args:
     name: a corruption, or `FILE.py:NAME`; see `robustness.corrupt`.

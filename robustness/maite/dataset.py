@@ -28,7 +28,7 @@ class MaiteDataset:
 
   Attributes:
     rows: the rows, each with one label.
-    metadata: the source of the rows and their class names.
+    metadata: {'id': source of the rows, 'index2label': {class number: class name}}.
   """
 
   rows: Rows
@@ -39,11 +39,15 @@ class MaiteDataset:
     return self.rows.num_examples
 
   def __getitem__(self, index: int, /) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
-    """Returns an image (C, H, W), its one-hot target (classes,) and {'id': its example id}."""
-    [row] = self.rows.at(np.array([range(len(self))[index]])).batches(1)
-    target = np.arange(len(self.rows.class_names)) == row['label']
-    metadata = {'id': int(row['example_id'][0])}
-    return row['image'][0].transpose(2, 0, 1), target.astype(np.float32), metadata
+    """Returns an image (C, H, W), its one-hot target (classes,) and {'id': its example id}.
+
+    A negative index counts from the last row; IndexError is raised beyond the rows.
+    """
+    position = range(len(self))[index]
+    [batch] = self.rows.at(np.array([position])).batches(1)  # a batch of this row alone
+    target = np.arange(len(self.rows.class_names)) == batch['label']
+    metadata = {'id': int(batch['example_id'][0])}
+    return batch['image'][0].transpose(2, 0, 1), target.astype(np.float32), metadata
 
 
 def as_maite_dataset(

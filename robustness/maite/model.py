@@ -21,7 +21,7 @@ class MaiteModel:
 
   Attributes:
     model: what `robustness.measure` takes as one model.
-    metadata: its name, and its class names if they are known.
+    metadata: {'id': its name} and, if class names are known, 'index2label', {class number: name}.
   """
 
   model: Any
@@ -33,13 +33,17 @@ class MaiteModel:
     Raises:
       InputError: images are not (C, H, W), differ in size, or are not in [0, 1].
     """
-    images = as_float32(user_data.stacked_images(batch)).astype(np.float32)
+    images = as_float32(user_data.stacked_images(batch)).astype(np.float32)  # [B, H, W, C]
+    # the first call makes a classifier of the model, which later calls use
     self.model = as_classifier('', self.model, images, ())
     return [*self.model.predict(images)]
 
 
 def as_maite_model(model: Any) -> MaiteModel:
-  """Returns a model that `measure` takes with MAITE's protocol `Model`."""
+  """Returns a model with MAITE's protocol `Model`.
+
+  `model` is anything that `robustness.measure` takes as one model, such as a network of PyTorch.
+  """
   model = model if isinstance(model, Classifier | Model) else Model(model)
   metadata: dict[str, Any] = {'id': model.name or model.label}
   if model.class_names:

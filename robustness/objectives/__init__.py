@@ -12,6 +12,7 @@ from robustness.core.typing import PyTree
 
 Arrays = Mapping[str, jax.Array]
 State = dict[str, jax.Array]
+"""{name: array}; for example what an objective keeps between two steps."""
 Total = Callable[[PyTree], PyTree]
 """Sums a tree of arrays over the devices that share the batch."""
 Minimised = tuple[jax.Array, jax.Array, State, State]
@@ -40,9 +41,13 @@ class Objective(Part):
     Args:
       outputs: `logits` float32 [B, classes], or [B, V, classes] where an augmentation returns V
         images per row; see `needs_features`.
-      batch: The augmented batch with `target` [B, classes], `example_id` [B] and the columns.
-      state: Arrays of the form of `initial_state`.
-      total: Sums over devices, for example for the means of groups.
+      batch: The augmented batch with `target` [B, classes], `example_id` [B] and the columns that
+        the property `columns` names.
+      state: The state after the previous micro-batch, `initial_state` at first.
+      total: Function that sums arrays over devices, for example for the means of groups.
+
+    Returns:
+      Losses [B], weights [B], the new state, and {name: scalar} of metrics.
     """
 
   @property
@@ -51,7 +56,7 @@ class Objective(Part):
     return ()
 
   def initial_state(self, num_classes: int) -> State:
-    """Returns the arrays that persist between steps; they are part of the checkpoint."""
+    """Returns the state before the first step; states are part of checkpoints. {} is no state."""
     del num_classes
     return {}
 

@@ -19,8 +19,10 @@ MIN_PROBABILITY = 1e-7  # lower bound of the mixture's probabilities, as in the 
 class CrossEntropy(Objective):
   """Minimises −Σ_k q_k·log softmax(z)_k of each row, in nats, averaged over the row's images.
 
+  q is the smoothed target and z are the logits of an image.
+
   Attributes:
-    label_smoothing: ε in [0, 1) of the target (1 − ε)·q + ε / classes.
+    label_smoothing: ε in [0, 1); the smoothed target is (1 − ε)·target + ε / classes.
 
   Reference:
     Szegedy et al. (2016), Rethinking the Inception Architecture, section 7.
@@ -30,6 +32,7 @@ class CrossEntropy(Objective):
   label_smoothing: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
+    """Returns the losses with equal weights, the unchanged state and no metrics."""
     losses = cross_entropy(outputs['logits'], batch['target'], self.label_smoothing)
     return losses, jnp.ones_like(losses), state, {}
 
@@ -72,12 +75,12 @@ class JSD(Objective):
 
 
 def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: float = 0.0) -> jax.Array:
-  """Returns the cross-entropy of `CrossEntropy` for each row, float32 [B], in nats.
+  """Returns the cross-entropy with smoothed targets of each row, float32 [B], in nats.
 
   Args:
     logits: z [B, classes], or [B, V, classes] to average V losses; converted to float32.
     target: q [B, classes], which sums to 1.
-    smoothing: ε in [0, 1).
+    smoothing: ε in [0, 1); the smoothed target is (1 − ε)·q + ε / classes.
   """
   logits, smoothed = logits.astype(jnp.float32), optax.smooth_labels(target, smoothing)
   if logits.ndim == 2:
@@ -89,8 +92,8 @@ def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: float = 0.0) 
 def jensen_shannon(logits: jax.Array) -> jax.Array:
   """Returns the Jensen–Shannon divergence of V predictions of each row, float32 [B] in nats.
 
-  It is 1/V Σ_v KL(p_v ‖ M), from 0 to ln V, with p_v = softmax(z_v) for logits z [B, V, classes]
-  and M = max(1/V Σ_v p_v, 10⁻⁷).
+  It is 1/V Σ_v KL(p_v ‖ m), from 0 to ln V, with p_v = softmax(z_v) for logits z [B, V, classes]
+  and the mixture m = max(1/V Σ_v p_v, 10⁻⁷).
   """
   log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
   p = jnp.exp(log_p)

@@ -17,6 +17,7 @@ from robustness.objectives.cross_entropy import cross_entropy
 EVERY, SAME_CLASSES = PAIRS = ('every', 'same_classes')
 SQUARED, UNBIASED = ESTIMATES = ('squared', 'unbiased')
 GROUP = 'class_group'
+"""The column with the number of a row's group of classes; see `Coral.pairs`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,18 +61,19 @@ def group_rows(
   member = jax.nn.one_hot(column.astype(jnp.int32), groups, dtype=jnp.float32)
   count = total(member.sum(0))
   num_present = (count > 0).sum()
-  return member, count, member @ (1 / (jnp.maximum(count, 1) * jnp.maximum(num_present, 1)))
+  group_weight = 1 / (jnp.maximum(count, 1) * jnp.maximum(num_present, 1))  # of each row of a group
+  return member, count, member @ group_weight
 
 
 @dataclasses.dataclass(frozen=True)
 class Coral(GroupObjective):
   """Weights environments equally and adds γ times the mean distance between their features.
 
-  With the mean μ and the covariance C (over n − 1) of the features of a set of rows, the distance
-  of two sets is mean_j (μ_j − μ'_j)² + mean_jk (C_jk − C'_jk)², as in DomainBed and WILDS. Sets of
-  fewer than two rows are skipped. All environments pass the network in one batch and share the
-  statistics of batch normalisation; DomainBed passes each separately, which removes part of the
-  distance. The metric `feature_distance` is the mean over pairs.
+  With the mean μ and the covariance C (over n − 1) of the features of a set of n rows, the distance
+  of two sets is mean_j (μ_j − μ'_j)² + mean_jk (C_jk − C'_jk)², as in DomainBed and WILDS. Pairs
+  with a set of fewer than two rows are skipped. All environments pass the network in one batch and
+  share the statistics of batch normalisation; DomainBed passes each separately, which removes part
+  of the distance. The metric `feature_distance` is the mean over pairs.
 
   Attributes:
     environments: Number of environments, at least 2.
@@ -101,10 +103,10 @@ class Coral(GroupObjective):
     losses = cross_entropy(outputs['logits'], batch['target'], self.label_smoothing)
     member, _, weights = group_rows(batch[self.column], self.environments, total)
     sets, pairs = self._compared(member, batch)
-    has_rows = (total(sets.sum(0))[pairs] >= 2).all(1)
+    has_rows = (total(sets.sum(0))[pairs] >= 2).all(1)  # of each pair: a covariance needs two rows
     features = outputs['features'].astype(jnp.float32)
-    if features.ndim == 3:
-      sets = jnp.repeat(sets, features.shape[1], 0)
+    if features.ndim == 3:  # [B, V, F]: all V images of a row are in its sets
+      sets = jnp.repeat(sets, features.shape[1], axis=0)
     distances = self._distances(features.reshape(len(sets), -1), sets, pairs, total)
     distance = jnp.where(has_rows, distances, 0).sum() / jnp.maximum(has_rows.sum(), 1)
     return losses + self.penalty * distance, weights, state, {'feature_distance': distance}
@@ -118,9 +120,11 @@ class Coral(GroupObjective):
     count = self.environments
     if self.pairs == EVERY:
       return member, np.stack(np.triu_indices(count, 1), 1)
-    clean = member[:, :1] * jax.nn.one_hot(batch[GROUP], count, dtype=jnp.float32)[:, 1:]
-    numbers = np.arange(count - 1)
-    return jnp.concatenate([member[:, 1:], clean], 1), np.stack([numbers, numbers + count - 1], 1)
+    # first the environments k = 1, …, count − 1, then the rows of environment 0 for each k
+    class_group = jax.nn.one_hot(batch[GROUP], count, dtype=jnp.float32)
+    clean = member[:, :1] * class_group[:, 1:]
+    first = np.arange(count - 1)
+    return jnp.concatenate([member[:, 1:], clean], 1), np.stack([first, first + count - 1], 1)
 
   def _distances(
     self, features: jax.Array, sets: jax.Array, pairs: np.ndarray, total: Total
@@ -134,18 +138,19 @@ class Coral(GroupObjective):
     centred = sets[..., None] * (features[:, None] - mean[None])
     spread = total(jnp.einsum('nsd,nse->sde', centred, centred))
     covariance = spread / jnp.maximum(count - 1, 1)[:, None, None]
-    changes = [((x[a] - x[b]) ** 2).mean() for a, b in pairs for x in (covariance, mean)]
-    return jnp.stack(changes).reshape(len(pairs), 2).sum(1)
+    terms = [((x[a] - x[b]) ** 2).mean() for a, b in pairs for x in (covariance, mean)]
+    return jnp.stack(terms).reshape(len(pairs), 2).sum(1)
 
 
 @dataclasses.dataclass(frozen=True)
 class GroupDRO(GroupObjective):
-  """Minimises Σ_g q_g·ℓ_g with the mean loss ℓ_g of each group and shares q_g ← q_g·exp(η·ℓ_g) / Σ.
+  """Minimises Σ_g q_g·ℓ_g with the mean loss ℓ_g of each group g and its share q_g.
 
-  Shares are updated before they are used, as in the released code. If a batch lacks a group, its
-  share is unchanged before normalisation, and the loss is a mean over the other groups; the
-  released code counts the missing group as 0. Weights are q_g / (rows of the group), and metrics
-  are `worst_group_loss` and `largest_share`.
+  A step multiplies every q_g by exp(η·ℓ_g), and divides all of them by their sum. Shares are
+  updated before they are used, as in the released code. If a batch lacks a group, its share is
+  unchanged before normalisation, and the loss is a mean over the other groups; the released code
+  counts the missing group as 0. Weights are q_g / (rows of the group), and metrics are
+  `worst_group_loss` and `largest_share`.
 
   Attributes:
     groups: Number of groups; 0 takes the number of classes.
@@ -162,7 +167,7 @@ class GroupDRO(GroupObjective):
   step_size: float = setting(0.01, 'above 0', lambda x: 0 < x < float('inf'))
 
   def initial_state(self, num_classes: int) -> State:
-    """Returns `share`, float32 [groups], equal shares."""
+    """Returns {'share': float32 [groups]}, equal shares."""
     count = self.groups or num_classes
     return {'share': jnp.full((count,), 1 / count, jnp.float32)}
 
@@ -171,7 +176,8 @@ class GroupDRO(GroupObjective):
     losses = cross_entropy(outputs['logits'], batch['target'], self.label_smoothing)
     column = batch[self.column].astype(jnp.int32)
     member = jax.nn.one_hot(column, len(state['share']), dtype=jnp.float32)
-    count, summed = total((member.sum(0), (member * jax.lax.stop_gradient(losses)[:, None]).sum(0)))
+    losses_of_groups = member * jax.lax.stop_gradient(losses)[:, None]
+    count, summed = total((member.sum(0), losses_of_groups.sum(0)))
     mean = summed / jnp.maximum(count, 1)
     share = jax.nn.softmax(jnp.log(state['share']) + self.step_size * mean)
     weights = member @ (share / jnp.maximum(count, 1))
@@ -183,10 +189,11 @@ class GroupDRO(GroupObjective):
 class IRM(GroupObjective):
   """Weights environments equally and adds λ times the mean of their penalties.
 
-  The penalty of an environment is |d/dw mean_i CE(w·z_i, q_i)|² at w = 1 over its images i; the
-  derivative is mean_i Σ_c (p_ic − q_ic)·z_ic with p = softmax(z). Environments without rows in a
-  batch are skipped. The state is `step`, the number of completed steps; metrics are `penalty` (the
-  mean over environments) and `penalty_weight` (λ).
+  The penalty of an environment is |d/dw mean_i CE(w·z_i, q_i)|² at w = 1, where CE is the
+  cross-entropy of the logits z_i and the target q_i of image i, and the mean is over its images.
+  The derivative is mean_i Σ_c (p_ic − q_ic)·z_ic with p = softmax(z). Environments without rows in
+  a batch are skipped. The state is `step`, the number of completed steps; metrics are `penalty`
+  (the mean over environments) and `penalty_weight` (λ).
 
   Attributes:
     environments: Number of environments.
@@ -210,7 +217,7 @@ class IRM(GroupObjective):
   rescale: bool = False
 
   def initial_state(self, num_classes: int) -> State:
-    """Returns `step`, int32 []."""
+    """Returns {'step': 0}, an int32 scalar: the number of completed steps."""
     return {'step': jnp.zeros((), jnp.int32)}
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
@@ -219,8 +226,9 @@ class IRM(GroupObjective):
     smoothed = optax.smooth_labels(batch['target'], self.label_smoothing)
     losses = cross_entropy(logits, smoothed)
     member, count, weights = group_rows(batch[self.column], self.environments, total)
-    target = jnp.expand_dims(smoothed, tuple(range(1, logits.ndim - 1)))
-    slope = ((jax.nn.softmax(logits) - target) * logits).sum(-1).reshape(len(losses), -1).mean(1)
+    target = jnp.expand_dims(smoothed, tuple(range(1, logits.ndim - 1)))  # [B, 1, K] for V images
+    slope_of_images = ((jax.nn.softmax(logits) - target) * logits).sum(-1)  # [B] or [B, V]
+    slope = slope_of_images.reshape(len(losses), -1).mean(1)
     penalties, has_rows = self._penalties(slope, member, half_of(batch['example_id']), total)
     penalty = jnp.where(has_rows, penalties, 0).sum() / jnp.maximum(has_rows.sum(), 1)
     weight = jnp.where(state['step'] < self.anneal_steps, 1.0, self.penalty)
@@ -240,15 +248,20 @@ class IRM(GroupObjective):
       half: 0 or 1 for each row, [B]; 'unbiased' multiplies the means of both halves.
       total: sums over devices.
     """
-    groups = [member * (half == k)[:, None] for k in (0, 1)]
+    # the rows, in environments, of the two means that are multiplied
+    factors = [member * (half == k)[:, None] for k in (0, 1)]
     if self.estimate == SQUARED:
-      groups = [member, member]
-    sums = [total(((slope[:, None] * group).sum(0), group.sum(0))) for group in groups]
+      factors = [member, member]
+    sums = [total(((slope[:, None] * rows).sum(0), rows.sum(0))) for rows in factors]
     first, second = (summed / jnp.maximum(count, 1) for summed, count in sums)
-    return first * second, (sums[0][1] > 0) & (sums[1][1] > 0)
+    [(_, first_count), (_, second_count)] = sums
+    return first * second, (first_count > 0) & (second_count > 0)
 
 
 def half_of(example_ids: jax.Array) -> jax.Array:
-  """Returns 0 or 1 for each example by a hash, as all ids of an environment may be even."""
+  """Returns 0 or 1 for each example, a hash of its id, int32 [B].
+
+  The parity of the id itself would not do: all ids of an environment may be even.
+  """
   keys = jax.vmap(functools.partial(jax.random.fold_in, random_keys.from_seed(0)))(example_ids)
   return (jax.vmap(jax.random.bits)(keys) & 1).astype(jnp.int32)

@@ -19,8 +19,8 @@ def create(kind: str, divides: int = 0, all_processes: bool = False) -> Parallel
 
   Args:
     kind: 'jit' (over a mesh, the default) or 'pmap'.
-    divides: Number of rows; the largest number of devices that divides it is used, equally many of
-      each process. 0 uses all devices.
+    divides: Number of rows, which the number of devices must divide; the largest such number is
+      used, equally many of each process. 0 uses all devices.
     all_processes: Whether a step runs on the devices of all processes, each with its share of the
       batch; all processes must then call it.
 
@@ -28,13 +28,13 @@ def create(kind: str, divides: int = 0, all_processes: bool = False) -> Parallel
     InputError: The name is unknown, or the rows do not divide over the processes.
   """
   choice('config.parallel', kind, KINDS)
-  indices = range(jax.process_count()) if all_processes else [jax.process_index()]
-  devices = [jax.local_devices(process_index=index) for index in indices]
-  fewest = min(map(len, devices))
-  counts = [n for n in range(1, fewest + 1) if divides % (n * len(devices)) == 0]
+  processes = range(jax.process_count()) if all_processes else [jax.process_index()]
+  devices = [jax.local_devices(process_index=process) for process in processes]
+  max_per_process = min(map(len, devices))
+  counts = [n for n in range(1, max_per_process + 1) if divides % (n * len(processes)) == 0]
   if not counts:
     raise InputError(
-      f'{divides} rows do not divide over {len(devices)} processes; each must have equally many.'
+      f'{divides} rows do not divide over {len(processes)} processes; each must have equally many.'
     )
   return KINDS[kind]([device for local in devices for device in local[: max(counts)]])
 
@@ -45,7 +45,7 @@ def connect(parallel: Parallel) -> None:
   Without this wait, the first collective operation would allow the other processes only half a
   minute, and they may take longer to compile a step or read rows.
   """
-  if parallel.share[1] == 1:
+  if parallel.num_processes == 1:
     return
   barrier('its devices')
 
@@ -53,5 +53,5 @@ def connect(parallel: Parallel) -> None:
     local = ones.sum()
     return local if parallel.axis_name is None else jax.lax.psum(local, parallel.axis_name)
 
-  ones = np.ones(parallel.num_devices // parallel.share[1], np.float32)
+  ones = np.ones(parallel.num_devices // parallel.num_processes, np.float32)  # one per local device
   jax.block_until_ready(parallel.compile(total, (BATCH,), REPLICATED)(parallel.put_batch(ones)))

@@ -17,6 +17,7 @@ from robustness.core.typing import PyTree
 T = TypeVar('T')
 Step = Callable[..., PyTree]
 BATCH, REPLICATED = 'batch', 'replicated'
+"""How an array of a step is laid out: split along its leading axis, or a copy on each device."""
 CPU_OPTIONS = {'xla_cpu_scheduler_type': 'CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED'}
 """Compiler options for CPUs. XLA's default schedule runs operations as soon as they are ready: a
 network that standardises its kernels would compute all of them before it uses the first one, which
@@ -26,13 +27,13 @@ MAX_OUTSTANDING = 8
 """Largest number of unfinished calls on several CPU devices, over all functions of a `Parallel`.
 
 XLA lets 32 programs wait on a device. On a CPU it starts and runs programs with one thread per
-device. A start that waits for a place among the 32 occupies a thread that earlier programs need,
-which is a deadlock.
+device. The start of a 33rd program waits and occupies a thread that the earlier programs need: a
+deadlock.
 """
 
 
 class Compiled(Protocol):
-  """A compiled function of pytrees."""
+  """The interface of a compiled function of pytrees."""
 
   def __call__(self, *arguments: PyTree) -> PyTree:
     """Runs the function."""
@@ -45,10 +46,12 @@ class MeshParallel:
   """Runs one step function on a mesh of devices.
 
   Attributes:
-    axis_name: None: a step under jit sees the full batch and needs no explicit collectives.
+    axis_name: The axis over which a step sums over devices. It is None here, because a step under
+      jit sees the full batch and needs no explicit collectives.
     devices: The devices that share a batch, ordered by process.
     num_devices: The number of devices of all processes.
-    share: (k, n) if n processes share a batch and this one provides the k-th part.
+    num_processes: The number n of processes that share a batch.
+    share: (k, n) if this process provides the k-th of n parts of a batch, with k from 0.
   """
 
   axis_name: str | None = None
@@ -64,7 +67,8 @@ class MeshParallel:
     self.num_devices = len(self.devices)
     processes = sorted({device.process_index for device in self.devices})
     index = jax.process_index()
-    self.share = (processes.index(index) if index in processes else 0, len(processes))
+    self.num_processes = len(processes)
+    self.share = (processes.index(index) if index in processes else 0, self.num_processes)
     self._outstanding: collections.deque[list[jax.Array]] = collections.deque()
     self._mesh = Mesh(np.array(self.devices), ('data',), axis_types=(AxisType.Auto,))
     self._shardings = {
@@ -78,10 +82,10 @@ class MeshParallel:
     """Compiles a step.
 
     Args:
-      step: A pure function of positional pytrees; the batch is the leading axis of batched ones.
+      step: A pure function of positional pytrees; arrays of a batch have it as their leading axis.
       inputs: 'batch' or 'replicated' for each argument.
       outputs: 'batch' or 'replicated' for each output (a pytree prefix of the outputs).
-      donate: Indices of arguments with memory that the outputs may reuse.
+      donate: Indices of the arguments whose memory the outputs may reuse.
 
     Returns:
       The compiled function of arguments from `put_batch` and `replicate`. On several CPU devices a
@@ -100,8 +104,9 @@ class MeshParallel:
     """Returns `function(rows, *shared)` inside a step, computed by each device for its rows only.
 
     For some operations, such as a Fourier transform, XLA gathers the operands on every device, and
-    devices wait for each other, on a CPU for at most a minute. The function must not use traced
-    values other than its arguments.
+    devices wait for each other, on a CPU for at most a minute. `rows` are split along their leading
+    axis, and every device gets all of `shared`. The function must not use traced values other than
+    its arguments.
     """
     sharded = jax.shard_map(
       function,
@@ -114,11 +119,11 @@ class MeshParallel:
 
   def put_batch(self, tree: PyTree) -> PyTree:
     """Splits the leading axis of every array, this process's rows, over the process's devices."""
-    return self._put(self._shardings[BATCH], tree)
+    return self._on_devices(tree, self._shardings[BATCH])
 
   def replicate(self, tree: PyTree) -> PyTree:
     """Copies every array to each device; all processes must pass the same values."""
-    return self._put(self._shardings[REPLICATED], tree)
+    return self._on_devices(tree, self._shardings[REPLICATED])
 
   def gather(self, tree: PyTree) -> PyTree:
     """Returns batched outputs of a single process as numpy arrays [B, ...]."""
@@ -131,17 +136,17 @@ class MeshParallel:
     """
     return tree
 
-  def _put(self, sharding: NamedSharding, tree: PyTree) -> PyTree:
-    """Returns arrays on the devices with a sharding, from this process's arrays."""
-    if self.share[1] == 1:
+  def _on_devices(self, tree: PyTree, sharding: NamedSharding) -> PyTree:
+    """Returns this process's arrays on the devices, laid out by a sharding."""
+    if self.num_processes == 1:
       return jax.device_put(tree, sharding)
     make = jax.make_array_from_process_local_data
     return jax.tree.map(lambda x: make(sharding, np.asarray(x)), tree)
 
   def _bounded(self, compiled: Compiled) -> Compiled:
-    """Returns the function with at most `MAX_OUTSTANDING` unfinished calls.
+    """Returns a function that makes the same calls, with at most `MAX_OUTSTANDING` unfinished ones.
 
-    The limit applies only if this process has several CPU devices in the mesh.
+    If this process does not have several CPU devices in the mesh, `compiled` itself is returned.
     """
     local = [device for device in self.devices if device.process_index == jax.process_index()]
     if len(local) > 1 and local[0].platform == 'cpu':
@@ -150,9 +155,10 @@ class MeshParallel:
 
 
 class _Bounded:
-  """A compiled function that waits until fewer than `MAX_OUTSTANDING` calls are unfinished.
+  """A compiled function with at most `MAX_OUTSTANDING` unfinished calls.
 
-  `outstanding` holds the outputs of unfinished calls of all functions of a `Parallel`.
+  `outstanding` holds the outputs of each unfinished call, the oldest call first. All functions of a
+  `Parallel` share it.
   """
 
   def __init__(self, function: Compiled, outstanding: collections.deque[list[jax.Array]]):
@@ -160,19 +166,23 @@ class _Bounded:
     self.lower = function.lower
 
   def __call__(self, *arguments: PyTree) -> PyTree:
-    """Starts a call, and waits for the oldest while too many are unfinished."""
+    """Starts a call, and waits for the oldest calls while too many are unfinished."""
     outputs = self._function(*arguments)
     self._outstanding.append(jax.tree.leaves(outputs))
     while len(self._outstanding) > MAX_OUTSTANDING:
       for array in self._outstanding.popleft():
         try:
           array.block_until_ready()
-        except jax.errors.JaxRuntimeError as error:  # `is_deleted` misses some deleted arrays
+        except jax.errors.JaxRuntimeError as error:
+          # a later call has taken the array's memory; `is_deleted` does not detect all such arrays
           if 'deleted or donated' not in str(error):
             raise
     return outputs
 
 
 def own_copy(tree: PyTree) -> PyTree:
-  """Returns replicated arrays as arrays of this process, for work that other processes skip."""
+  """Returns replicated arrays as arrays on a device of this process, which others need not join.
+
+  The copy on the process's first device is taken; leaves that are no JAX arrays are unchanged.
+  """
   return jax.tree.map(lambda x: x.addressable_data(0) if isinstance(x, jax.Array) else x, tree)

@@ -23,6 +23,7 @@ class PmapParallel(MeshParallel):
     super().__init__(devices)
     local = [device for device in self.devices if device.process_index == jax.process_index()]
     self._num_local = len(local)
+    # places entry i of the leading axis on local device i, as pmap needs it
     self._stacked = NamedSharding(Mesh(np.array(local), ('data',)), PartitionSpec('data'))
 
   def compile(
@@ -43,7 +44,7 @@ class PmapParallel(MeshParallel):
     return function(dict(rows), *shared)
 
   def put_batch(self, tree: PyTree) -> PyTree:
-    """Splits the leading axis of every array into [local devices, rows per device]."""
+    """Splits the leading axis of every array into [local devices, rows per device], on the host."""
     return jax.tree.map(lambda x: np.reshape(x, (self._num_local, -1, *np.shape(x)[1:])), tree)
 
   def replicate(self, tree: PyTree) -> PyTree:
@@ -58,7 +59,7 @@ class PmapParallel(MeshParallel):
     return jax.tree.map(stack, tree)
 
   def gather(self, tree: PyTree) -> PyTree:
-    """Returns batched outputs as numpy arrays [B, ...]."""
+    """Returns batched outputs [devices, rows per device, ...] as numpy arrays [B, ...]."""
     return jax.tree.map(lambda x: np.asarray(x).reshape((-1, *np.shape(x)[2:])), tree)
 
   def unreplicate(self, tree: T) -> T:
@@ -73,8 +74,8 @@ class PmapParallel(MeshParallel):
     def single(x: jax.Array) -> jax.Array:
       """Returns one array without the device axis from an array with a copy per device."""
       shape, shards = x.shape[1:], x.addressable_shards
-      if self.share[1] == 1:
-        return shards[0].data[0]
+      if self.num_processes == 1:
+        return shards[0].data[0]  # the data of a shard are [1, ...]
       copies = [shard.data.reshape(shape) for shard in shards]
       return jax.make_array_from_single_device_arrays(shape, self._shardings[REPLICATED], copies)
 

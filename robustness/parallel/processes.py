@@ -31,15 +31,19 @@ HEARTBEAT_SECONDS = 30
 """A process without a heartbeat for this time counts as dead, and JAX ends the other processes."""
 
 FAIL_SECONDS, SAVE_SECONDS = 15, 60
-"""Time that a failing process, or a stopping process, waits for the others to end too."""
+"""Time that a failing process, or a process that stops and can resume, waits for others to end."""
 
 LAST_SECONDS = 3.0
+"""Further time that process 0 waits, so that other processes end before it."""
 VISIBLE_SECONDS = 10
 """Longest time until a network file system shows a file from another machine."""
 
 FOREVER_SECONDS = 10**6
+"""Time-out of `barrier`, 12 days, as Orbax's barriers need one."""
 _COLLECTIVES = ('Gloo', 'NCCL', 'coordination service', 'CoordinationService', 'UNAVAILABLE')
+"""Words in messages of errors that the end of another process causes."""
 _numbers = itertools.count()
+"""The numbers of barriers: names may recur, and JAX needs a new key for each barrier."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +54,8 @@ class Processes:
     coordinator: HOST:PORT of process 0.
     count: Number of processes.
     index: Number of this process, in [0, count).
-    detect: Asks the cluster for these three (SLURM, TPU pods, Kubernetes or Open MPI, with
-      `jax.distributed.initialize`).
+    detect: Whether `jax.distributed.initialize` asks the cluster for coordinator, count and index
+      (SLURM, TPU pods, Kubernetes or Open MPI).
     timeout: Seconds to wait for the coordinator and for all processes.
   """
 
@@ -67,9 +71,10 @@ class Processes:
     return self.detect or self.count > 1
 
   def join(self) -> None:
-    """Joins `jax.distributed`, before any use of devices; does nothing for a single process.
+    """Joins `jax.distributed`; does nothing for a single process.
 
-    If the coordinator does not answer in time, the process exits with status 2.
+    It must be called before any use of devices. If the coordinator does not answer in time, the
+    process exits with status 2.
 
     Raises:
       InputError: The coordinator is missing, a number is out of range, or JAX detects no cluster.
@@ -83,10 +88,11 @@ class Processes:
     deadline.start()
     try:
       jax.distributed.initialize(
-        None if self.detect else self.coordinator,
-        None if self.detect else self.count,
-        None if self.detect else self.index,
-        initialization_timeout=self.timeout + 60,  # `deadline` is earlier and dumps no core
+        coordinator_address=None if self.detect else self.coordinator,
+        num_processes=None if self.detect else self.count,
+        process_id=None if self.detect else self.index,
+        # `deadline` ends the process before JAX does, with a message and without a core dump
+        initialization_timeout=self.timeout + 60,
         heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
       )
     except (ValueError, RuntimeError) as error:
@@ -113,7 +119,7 @@ class Processes:
       )
     host, _, port = self.coordinator.rpartition(':')
     is_valid = host and port.isdecimal() and 0 <= self.index < self.count
-    if not self.detect and self.is_distributed and not is_valid:
+    if self.is_distributed and not self.detect and not is_valid:
       raise InputError(
         f'--num_processes={self.count} needs --coordinator=HOST:PORT and --process_id in '
         f'0..{self.count - 1}; got --coordinator={self.coordinator} --process_id={self.index}.'
@@ -145,10 +151,10 @@ class Processes:
   def end_together(self, work: Callable[[], int]) -> int:
     """Runs `work` and returns its status; with several processes, a failed one does not return.
 
-    It leaves by `os._exit`, because a regular exit would wait for the other processes, which wait
-    for this one. Before that it waits a limited time for others that fail too, so that they can
-    print their reasons. Process 0 waits longest: it runs JAX's coordination service, and JAX ends
-    the other processes with it.
+    A failed process leaves by `os._exit`, because a regular exit would wait for the others, which
+    wait for this one. Before that it waits a limited time for others that fail too, so that they
+    can print their reasons. Process 0 waits longest: it runs JAX's coordination service, and JAX
+    ends the other processes with it. `work` returns an exit status, 0 for success.
     """
     if not self.is_distributed:
       return work()
@@ -174,7 +180,10 @@ ALONE = Processes()
 
 
 def exchange(name: str, value: str) -> list[str]:
-  """Returns the values of all processes by index; all processes must call this in the same order.
+  """Returns the values of all processes, in the order of their indices.
+
+  All processes must call it, and in the same order if they call it several times. `name` says what
+  is waited for, as in `barrier`.
 
   Raises:
     jax.errors.JaxRuntimeError: Another process ended meanwhile, see `peer_is_lost`.
@@ -184,23 +193,24 @@ def exchange(name: str, value: str) -> list[str]:
   barrier(name)
   content = np.frombuffer(value.encode(), np.uint8)
   sizes = multihost_utils.process_allgather(np.int32(content.size))
-  padded = np.zeros(max(1, *sizes), np.uint8)
+  padded = np.zeros(max(1, *sizes), np.uint8)  # gathered arrays must have equal, nonzero sizes
   padded[: content.size] = content
   rows = multihost_utils.process_allgather(padded)
   return [row[:size].tobytes().decode() for row, size in zip(rows, sizes, strict=True)]
 
 
 def barrier(name: str) -> None:
-  """Returns when all processes have called it with the same name; see `exchange`.
+  """Returns when all processes have called it with the same name, such as 'the checkpoints'.
 
-  It has no time-out, unlike collective operations of devices.
+  It has no time-out, unlike collective operations of devices. For the order of calls and errors see
+  `exchange`.
   """
   if jax.process_count() > 1:
     _wait(f'{name} {next(_numbers)}', FOREVER_SECONDS)
 
 
 def _wait(key: str, seconds: int) -> None:
-  """Waits until all processes have reached the barrier `key`, for at most so many seconds."""
+  """Waits until all processes have reached the barrier `key`, but at most `seconds`."""
   multihost.get_barrier_sync_fn()(key=key, timeout_ms=1000 * seconds)
 
 
@@ -210,7 +220,7 @@ def check_config(config: Mapping[str, object]) -> None:
   The message names the first process that differs from process 0, and the keys.
   """
   first, *peers = exchange('the config', json.dumps(config, default=repr))
-  for index, peer in enumerate(peers, 1):
+  for index, peer in enumerate(peers, start=1):
     lines = [] if peer == first else differing_keys(json.loads(first), json.loads(peer))
     if lines:
       raise InputError(
@@ -228,22 +238,23 @@ def check_workdir(directory: pathlib.Path) -> None:
   """
   if jax.process_count() == 1:
     return
-  file, failure = directory / f'.seen_by_all_{uuid.uuid4().hex}', ''
+  file, failure = directory / f'.seen_by_all_{uuid.uuid4().hex}', ''  # a new name in each run
   if jax.process_index() == 0:
     try:
       directory.mkdir(parents=True, exist_ok=True)
       file.touch()
     except OSError as error:
       failure = f'workdir {directory} cannot be made or written to ({error.strerror}).'
-  name, failure = json.loads(exchange('a file', json.dumps([file.name, failure]))[0])
+  from_first, *_ = exchange('a file', json.dumps([file.name, failure]))
+  name, failure = json.loads(from_first)
   if failure:
     raise InputError(f'process 0: {failure}')
   deadline = time.monotonic() + VISIBLE_SECONDS
   while not (is_seen := (directory / name).exists()) and time.monotonic() < deadline:
     time.sleep(0.1)
-  answers = exchange('who sees it', '' if is_seen else str(directory))
+  not_seen_in = exchange('who sees it', '' if is_seen else str(directory))
   file.unlink(missing_ok=True)
-  blind = [f'process {index} ({path})' for index, path in enumerate(answers) if path]
+  blind = [f'process {index} ({path})' for index, path in enumerate(not_seen_in) if path]
   if blind:
     raise InputError(
       f'the workdir that process 0 made is not there for {", ".join(blind)}. Give all processes '

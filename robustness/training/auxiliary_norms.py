@@ -31,13 +31,15 @@ def with_second(variables: Variables) -> Variables:
     InputError: the network has no normalisation layers.
   """
   flat = flatten_dict(dict(without_second(variables)), keep_empty_nodes=True)
-  arrays = collections.defaultdict(set)
+  # a path is (collection, *layer, array), such as ('params', 'stem', 'bn', 'scale')
+  arrays_of_layer = collections.defaultdict(set)
   for path in flat:
-    arrays[path[1:-1]].add(path[-1])
+    arrays_of_layer[path[1:-1]].add(path[-1])
+  norms = {layer for layer, arrays in arrays_of_layer.items() if layer and arrays <= _ARRAYS}
   second = {
     (path[0], AUXILIARY, *path[1:]): jnp.copy(value)
     for path, value in flat.items()
-    if path[1:-1] and arrays[path[1:-1]] <= _ARRAYS
+    if path[1:-1] in norms
   }
   if not second:
     raise InputError(
@@ -56,11 +58,13 @@ def without_second(variables: Variables) -> Variables:
 
 
 def swapped(variables: Variables) -> Variables:
-  """Returns variables in which both sets of normalisation arrays are exchanged, so that the second
-  set, added by `with_second`, is used.
+  """Returns variables with both sets of normalisation arrays exchanged.
+
+  The network then uses the second set, which `with_second` added.
   """
   flat = flatten_dict(dict(variables), keep_empty_nodes=True)
   for path in [path for path in flat if path[1:2] == (AUXILIARY,)]:
-    in_network = (path[0], *path[2:])
+    collection, _, *layer_and_array = path
+    in_network = (collection, *layer_and_array)  # path of the same array in the first set
     flat[path], flat[in_network] = flat[in_network], flat[path]
   return unflatten_dict(flat)

@@ -24,12 +24,13 @@ from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.core.settings import differing_keys
 from robustness.core.typing import Facts, PlainValue, PyTree, Variables
+from robustness.parallel.mesh import own_copy
 from robustness.parallel.processes import barrier, exchange
 from robustness.training.preemption import interrupt_deferred
 from robustness.training.state import TrainState, final_variables
 
 FACTS_NAME = 'classifier.json'
-FACTS_FORM: json_files.Form = {
+FACTS_FORM: json_files.Form = {  # '?' marks keys that may be missing
   'architecture?': str,
   'class_names?': [str],
   'mean?': [float],
@@ -59,15 +60,16 @@ class Checkpoints:
       InputError: the directory holds checkpoints of a training with other facts.
     """
     self._directory = pathlib.Path(directory).absolute()
-    barrier('the checkpoints')  # Orbax's first exchange has a short timeout
+    barrier('the checkpoints')  # Orbax's first exchange has a short time-out
     folder = self._directory / FOLDER_NAME
     folder.mkdir(parents=True, exist_ok=True)
-    limits = {'max_to_keep': 2, 'cleanup_tmp_directories': True}
-    options = ocp.CheckpointManagerOptions(create=False, **limits)
+    options = ocp.CheckpointManagerOptions(
+      create=False, max_to_keep=2, cleanup_tmp_directories=True
+    )
     handlers = {'state': ocp.StandardCheckpointHandler(), 'position': ocp.JsonCheckpointHandler()}
     self._manager = _Manager(folder, options=options, item_handlers=handlers)
     try:
-      self._check_or_write(json.loads(json.dumps(facts)))
+      self._check_or_write(json.loads(json.dumps(facts)))  # tuples become lists, as in the file
     except BaseException:
       self._manager.close()
       raise
@@ -121,7 +123,8 @@ class Checkpoints:
   def _newest(self) -> int | None:
     """Returns the step of the newest checkpoint that the first process sees, or None."""
     step = self._manager.latest_step()
-    return json.loads(exchange('the newest checkpoint', json.dumps(step))[0])
+    from_first, *_ = exchange('the newest checkpoint', json.dumps(step))
+    return json.loads(from_first)
 
   def _check_or_write(self, facts: Facts) -> None:
     """Checks the facts of the training against `classifier.json`, or writes this file."""
@@ -153,7 +156,7 @@ def load_variables(directory: Path) -> tuple[Variables, dict[str, PlainValue]]:
   state = _read(root / FOLDER_NAME / str(step))
   facts = {**_load_json(root / FACTS_NAME), 'step': step}
   if best := state.get('best'):
-    if best['score'] < 0:
+    if best['score'] < 0:  # the value before the first evaluation
       raise InputError(
         f'{root} keeps the best weights, and at step {step} none were evaluated yet, so that it '
         'holds those that the training began with: let the training continue.'
@@ -189,8 +192,9 @@ def newest_step(directory: Path) -> int | None:
 class _Manager(ocp.CheckpointManager):
   """Orbax's checkpoint manager, except that it does not ask JAX whether to stop.
 
-  Processes agree on a step to stop at by the last step that each asked about, and a thread that
-  finishes an earlier save must not ask about its step again.
+  Processes agree on a step to stop at by the last step that each of them asked JAX about. Orbax's
+  thread that finishes a save would ask about an earlier step again, after `StopRequest` asked about
+  a later one.
   """
 
   def reached_preemption(self, step: int) -> bool:
@@ -202,7 +206,9 @@ class _Manager(ocp.CheckpointManager):
 def _read(folder: pathlib.Path) -> dict[str, PyTree]:
   """Returns the state in one checkpoint's folder as numpy arrays."""
   process = jax.process_index()
-  alone = ocp.options.MultiprocessingOptions(process, {process}, f'process{process}')
+  alone = ocp.options.MultiprocessingOptions(  # waits for no other process
+    primary_host=process, active_processes={process}, barrier_sync_key_prefix=f'process{process}'
+  )
   handlers = ocp.CompositeCheckpointHandler(
     state=ocp.StandardCheckpointHandler(multiprocessing_options=alone),
     position=ocp.JsonCheckpointHandler(multiprocessing_options=alone),
@@ -210,12 +216,14 @@ def _read(folder: pathlib.Path) -> dict[str, PyTree]:
   try:
     with ocp.Checkpointer(handlers, multiprocessing_options=alone) as reader:
       arrays = reader.metadata(folder).item_metadata['state'].tree
+      # Orbax takes the kind of array and the dtype from these, and the shapes from the checkpoint
       on_host = jax.tree.map(lambda x: np.empty(0, x.dtype), arrays)
-      restored = ocp.args.StandardRestore(on_host)
-      arguments = ocp.args.Composite(state=restored, position=ocp.args.JsonRestore())
+      state_args, position_args = ocp.args.StandardRestore(on_host), ocp.args.JsonRestore()
+      arguments = ocp.args.Composite(state=state_args, position=position_args)
       saved = reader.restore(folder, args=arguments)
     position = dict(saved.position)
-    if position.pop(DIGEST, None) != _digest(saved.state, position, folder.parents[1]):
+    directory = folder.parents[1]  # folder is directory / FOLDER_NAME / step
+    if position.pop(DIGEST, None) != _digest(saved.state, position, directory):
       raise ValueError('it was altered: it has another digest than when it was saved')
     return saved.state
   except InputError:  # the facts cannot be read
@@ -228,10 +236,12 @@ def _read(folder: pathlib.Path) -> dict[str, PyTree]:
 
 
 def _digest(state: Mapping[str, PyTree], position: Facts, directory: pathlib.Path) -> str:
-  """Returns the SHA-256 of a state's arrays, its position, and the facts in a directory."""
-  arrays = {name: value for name, value in _flat(state).items() if value is not None}
-  for name, value in arrays.items():  # replicated on all devices of all processes
-    arrays[name] = np.asarray(value.addressable_data(0) if isinstance(value, jax.Array) else value)
+  """Returns the SHA-256 of a state's arrays, its position such as {'step': 100}, and its facts.
+
+  The facts are read from `classifier.json` in `directory`.
+  """
+  leaves = {name: value for name, value in _flat(state).items() if value is not None}
+  arrays = {name: np.asarray(value) for name, value in own_copy(leaves).items()}
   texts = {'position': position, 'facts': _load_json(directory / FACTS_NAME)}
   plain = {name: np.array(json.dumps(value, sort_keys=True)) for name, value in texts.items()}
   return digest_of({**arrays, **plain})
@@ -255,7 +265,10 @@ def _shapes(tree: Mapping[str, PyTree]) -> dict[str, str]:
 
 
 def _check_same(new: Facts, stored: Facts, problem: str) -> None:
-  """Raises InputError, with the first differences, if two sets of facts differ."""
+  """Raises InputError if two sets of facts differ.
+
+  The message is `problem` with the first differences, '{key}: {stored value} → {new value}'.
+  """
   if lines := differing_keys(stored, new):
     omitted = f' and {len(lines) - MAX_LISTED} more' if len(lines) > MAX_LISTED else ''
     raise InputError(

@@ -20,7 +20,10 @@ FIRST = ('stem', 'patches', 'embedding', 'pre_norm')
 
 
 def _block(path: tuple[Any, ...]) -> tuple[int, int] | None:
-  """Returns (2, 3) for a path with 'stage2' and 'block3', 0 for a missing one, None for neither."""
+  """Returns the numbers of stage and block in a path, such as (2, 3) for 'stage2' and 'block3'.
+
+  The number of a stage or block that the path lacks is 0. The result is None if it lacks both.
+  """
   numbers = dict(re.findall(r'\b(stage|block)(\d+)\b', '/'.join(path)))
   return (int(numbers.get('stage', 0)), int(numbers.get('block', 0))) if numbers else None
 
@@ -39,7 +42,8 @@ def layers(params: PyTree) -> PyTree:
   """
   blocks = {path: _block(path) for path in flatten_dict(params)}
   order = sorted({block for block in blocks.values() if block})
-  closing = ('top', 'norm') if any('attention' in path for path in blocks) else ('top',)
+  has_attention = any('attention' in path for path in blocks)
+  in_last_block = ('top', 'norm') if has_attention else ('top',)
 
   def layer(path: tuple[Any, ...], _: Any) -> int:
     """Returns the number of the layer that has the parameter at a path."""
@@ -49,7 +53,7 @@ def layers(params: PyTree) -> PyTree:
     name = path[1] if path[0] == AUXILIARY else path[0]
     if name in FIRST:
       return 0
-    return len(order) if name in closing else len(order) + 1  # the last block's, or the head's
+    return len(order) if name in in_last_block else len(order) + 1  # the last block's or the head's
 
   return path_aware_map(layer, params)
 
@@ -83,12 +87,13 @@ def drop_factors(params: PyTree, rate: float, keys: jax.Array, rises: bool = Tru
     in training, where Huang et al. do so in evaluations.
   """
   params = without_second({'params': params})['params']  # without norms of auxiliary images
-  parts = [path[: index + 1] for path in flatten_dict(params) for index in range(len(path))]
-  blocks = sorted(
-    {part for part in parts if part[-1].startswith('block')}, key=lambda path: _block(path) or ()
+  modules = {path[:end] for path in flatten_dict(params) for end in range(1, len(path) + 1)}
+  blocks = sorted(  # paths of the residual blocks, in the order of the network
+    (path for path in modules if path[-1].startswith('block')), key=lambda path: _block(path) or ()
   )
-  keep = 1 - rate * jnp.linspace(0 if rises else 1, 1, len(blocks))[:, None]
+  keep = 1 - rate * jnp.linspace(0 if rises else 1, 1, len(blocks))[:, None]  # 1 − p, [n, 1]
   draw = jax.vmap(lambda key: jax.random.bernoulli(key, keep, (len(blocks), 2)) / keep)
-  factors = jnp.moveaxis(draw(keys.ravel()).reshape(*keys.shape, len(blocks), 2), -2, 0)
-  tree = {(*path, 'factors'): x for path, x in zip(blocks, factors, strict=True)}
+  by_sample = draw(keys.ravel()).reshape(*keys.shape, len(blocks), 2)
+  by_block = jnp.moveaxis(by_sample, -2, 0)
+  tree = {(*path, 'factors'): factors for path, factors in zip(blocks, by_block, strict=True)}
   return {DROP_PATH: unflatten_dict(tree)}

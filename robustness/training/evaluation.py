@@ -21,7 +21,7 @@ from robustness.video.columns import GROUP, OFFSET, clip_numbers
 
 
 class AccuracyOnRows:
-  """The function from weights to their accuracy on rows; the processes divide the rows."""
+  """The function from weights to their accuracy on rows; each process evaluates a part of them."""
 
   def __init__(
     self, classifier: Classifier, rows: Rows, seed: int, parallel: Parallel, resident_bytes: int
@@ -33,37 +33,42 @@ class AccuracyOnRows:
       rows: the rows.
       seed: seed of the evaluation's random numbers.
       parallel: layout of the devices.
-      resident_bytes: rows with at most so many bytes are read once and stay on the devices.
+      resident_bytes: rows with at most this number of bytes are read once and stay on the devices.
     """
     self.classifier, self.rows = classifier, rows
     key = random_keys.stream(seed, 'accuracy')
-    self.evaluator = Evaluator(classifier, identity(), key, parallel)
+    self.evaluator = Evaluator(classifier, identity(), key, parallel)  # shows images unchanged
     self._layout = self.evaluator.layout(rows.num_examples)
     self._blocks = CachedBlocks(self._blocks_of_process, resident_bytes)
 
   def __call__(self, variables: Variables) -> dict[str, float]:
-    """Returns `{'accuracy'}` of the weights, in [0, 1]."""
-    copied = own_copy(variables)
-    shards = self.evaluator.shards_of_blocks(self._blocks, self._layout, variables=copied)
-    right = sum(int((shard['rank'] == 0).sum()) for _, _, shard in shards)
-    counts = exchange(f'the evaluation of {self.evaluator.name}', str(right))
+    """Returns {'accuracy': share of the rows that the weights classify correctly, in [0, 1]}.
+
+    All processes must call it, each for its part of the rows, and get the accuracy on all rows.
+    """
+    local = own_copy(variables)  # an evaluation uses the devices of one process only
+    shards = self.evaluator.shards_of_blocks(self._blocks, self._layout, variables=local)
+    # the rank of a label is the number of classes with a larger logit
+    num_correct = sum(int((shard['rank'] == 0).sum()) for _, _, shard in shards)
+    counts = exchange(f'the evaluation of {self.evaluator.name}', str(num_correct))
     return {'accuracy': sum(map(int, counts)) / self.rows.num_examples}
 
   def _blocks_of_process(self) -> Iterator[BlockOnDevices]:
-    """Yields the blocks of this process, on the devices."""
+    """Yields the blocks of this process, every n-th of n processes, on the devices."""
     numbers = range(jax.process_index(), self._layout.num_blocks, jax.process_count())
     blocks = self.evaluator.blocks_on_devices
     return blocks(self.rows, self._layout, numbers) if numbers else iter(())
 
 
 class CachedBlocks:
-  """Blocks of rows (the batches of an evaluation) on the devices, iterated over in each evaluation.
+  """Blocks of rows (batches) on the devices; each evaluation iterates over all of them.
 
   If all blocks take at most `max_bytes`, summed over the devices, they stay on the devices after
   the first iteration. Otherwise they are read again for each iteration.
   """
 
   def __init__(self, read: Callable[[], Iterator[BlockOnDevices]], max_bytes: int):
+    """Takes the function `read`, which copies all blocks to the devices again in each call."""
     self._read, self._max_bytes = read, max_bytes
     self._cache: list[BlockOnDevices] = []
 
@@ -73,15 +78,15 @@ class CachedBlocks:
       yield from self._cache
       return
     blocks: list[BlockOnDevices] = []
-    room = self._max_bytes
+    bytes_left = self._max_bytes
     for block in self._read():
-      room -= block.nbytes
-      if room >= 0:
+      bytes_left -= block.nbytes
+      if bytes_left >= 0:
         blocks.append(block)
       else:
-        blocks.clear()
+        blocks.clear()  # frees the devices' memory: all blocks stay or none
       yield block
-    if room >= 0:
+    if bytes_left >= 0:
       self._cache = blocks
 
 
@@ -89,10 +94,15 @@ def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
   """Returns two int arrays: the indices of the rows to train on and of the rows to validate on.
 
   The frames of a clip, the stored versions of an image, and other rows with the same `group_id` are
-  not separated. `share` is the fraction of rows to validate on.
+  not separated. `share` is the fraction of rows to validate on, in [0, 1).
+
+  Raises:
+    InputError: the rows are versions of images, and too many to read their columns.
   """
-  are_versions = 'base_images' in rows.description  # splitting them one by one would leak
-  columns = (rows.without_images() if are_versions else columns_of(rows)) if share else {}
+  columns: Mapping[str, np.ndarray] = {}
+  if share:
+    has_versions = 'base_images' in rows.description  # splitting versions one by one would leak
+    columns = rows.without_images() if has_versions else columns_of(rows)
   are_frames = {GROUP, OFFSET} <= columns.keys() and columns[GROUP].dtype.kind in 'iu'
   groups = clip_numbers(columns) if are_frames else columns.get(GROUP, columns.get(BASE))
   return held_out(rows.num_examples, share, groups)

@@ -38,8 +38,9 @@ AHEAD = 2
 Columns = dict[str, jax.Array]
 """The columns of a batch on the devices."""
 Evaluate = Callable[[Variables], Mapping[str, float]]
+"""A function from variables to {name: number}, such as {'accuracy': 0.9}."""
 Metrics = Mapping[str, jax.Array]
-"""Scalars of a step on the devices."""
+"""{name: scalar} of a step on the devices, such as its loss; see `TrainStep`."""
 
 
 @in_32_bits()
@@ -58,7 +59,7 @@ def train(
 
   The same call after a kill returns the same parameters, bit for bit, on the same machine and
   device layout; a GPU needs XLA_FLAGS=--xla_gpu_deterministic_ops=true for it. The log may then
-  contain a step twice; then the later line counts. A finished training returns at once.
+  contain a step twice, of which the later line is valid. A finished training returns at once.
 
   Args:
     training: the specification of the training.
@@ -68,7 +69,7 @@ def train(
       epoch) and `evaluation/...`.
     evaluate: function from variables to {name: number} with `accuracy`, which must not change or
       store the variables. With `keep='best'` it decides which weights are kept.
-    measure: function of step and variables, called at the steps of `measure_at`.
+    measure: function of step and variables, called at the steps of `measure_at`; None for none.
     facts: further JSON values for `classifier.json`, such as the class names.
     label: label of the progress line.
 
@@ -82,13 +83,14 @@ def train(
   training.check_layout(parallel)
   if training.settings.keep == BEST and evaluate is None:
     raise InputError("keep is 'best', and nothing evaluates the weights: give evaluate.")
-  if parallel.share[1] != jax.process_count():
+  if parallel.num_processes != jax.process_count():
     raise InputError('a training takes the devices of all processes of the run.')
   with Checkpoints(directory, training.facts(facts or {})) as checkpoints:
     state = checkpoints.restore(training.state_shapes()) or training.initial_state()
     if int(state.step) < training.total_steps:
       connect(parallel)
-      state = _Run(training, parallel, writer, evaluate, measure, checkpoints).steps(state, label)
+      run = _Run(training, parallel, writer, evaluate, measure, checkpoints)
+      state = run.steps(state, label)
   return jax.tree.map(np.asarray, final_variables(vars(state)))
 
 
@@ -114,10 +116,11 @@ def open_feed(training: Training, parallel: Parallel, begin: int) -> Feed:
   or a copy for each device of a CPU. Otherwise batches are read from the host.
   """
   images_left = (training.total_steps - begin) * training.settings.batch_size
-  copies = parallel.num_devices if jax.default_backend() == 'cpu' else 1
-  if parallel.share[1] == 1 and images_left >= training.rows.num_examples:
-    arrays = training.rows.in_memory(training.settings.resident_bytes // copies)
-    if arrays is not None:
+  # the devices of a CPU share its memory, while each accelerator has a separate one
+  num_copies = parallel.num_devices if jax.default_backend() == 'cpu' else 1
+  if parallel.num_processes == 1 and images_left >= training.rows.num_examples:
+    arrays = training.rows.in_memory(training.settings.resident_bytes // num_copies)
+    if arrays is not None:  # the rows fit
       return _resident(training, parallel, arrays)
   return _streamed(training, parallel)
 
@@ -126,8 +129,8 @@ def _streamed(training: Training, parallel: Parallel) -> Feed:
   """Returns a feed that reads batches on the host and copies them `AHEAD` steps early."""
 
   def batches(begin: int) -> Iterator[Columns]:
-    arguments = (training.settings.batch_size, training.seed, begin, parallel.share)
-    endless = training.rows.training_batches(*arguments, training.sampler)
+    size, read = training.settings.batch_size, training.rows.training_batches
+    endless = read(size, training.seed, begin, parallel.share, training.sampler)
     on_host = itertools.islice(endless, training.total_steps - begin)
     return ahead((parallel.put_batch(_checked(training, batch)) for batch in on_host), AHEAD)
 
@@ -147,16 +150,17 @@ def _resident(training: Training, parallel: Parallel, arrays: ArrayRows) -> Feed
 
   def gather(rows: Columns, positions: jax.Array, sampler_columns: Columns) -> Columns:
     """Returns the rows at `positions`, with the columns that the sampler adds."""
+    # every position is that of a row, so that XLA need not clip them
     selected = {name: rows[name].at[positions].get(mode='promise_in_bounds') for name in rows}
     return {**selected, **sampler_columns}
 
   compiled_gather = parallel.compile(gather, (REPLICATED, BATCH, BATCH), BATCH)
 
   def batch(step: int) -> Columns:
-    """Returns this process's share of the batch of a step, on the devices."""
-    span = share_of_batch(step, size)
-    positions = order.positions(*span).astype(np.int32)
-    return compiled_gather(rows, *parallel.put_batch((positions, order.columns(*span))))
+    """Returns the batch of a step, on the devices."""
+    begin, end = share_of_batch(step, size)  # of the sampler's sequence of rows
+    positions = order.positions(begin, end).astype(np.int32)
+    return compiled_gather(rows, *parallel.put_batch((positions, order.columns(begin, end))))
 
   def batches(begin: int) -> Iterator[Columns]:
     return ahead((batch(step) for step in range(begin, training.total_steps)), AHEAD)
@@ -172,9 +176,9 @@ def _checked(training: Training, batch: Mapping[str, np.ndarray]) -> dict[str, n
 
 
 def ahead(source: Iterator[Columns], count: int) -> Iterator[Columns]:
-  """Yields the elements of `source`, each of which is taken from it `count` elements in advance.
+  """Yields the elements of `source`, and takes each one `count` elements before it is yielded.
 
-  Copies to the devices run asynchronously and so overlap with the steps before them.
+  Taking an element starts its copy to the devices, which then overlaps with the steps before it.
   """
   buffer = collections.deque(itertools.islice(source, count))
   while buffer:
@@ -184,22 +188,26 @@ def ahead(source: Iterator[Columns], count: int) -> Iterator[Columns]:
 
 def compiled_step(training: Training, parallel: Parallel) -> Compiled:
   """Returns the compiled step `(state, batch, scalars) -> (state, metrics)`, see `TrainStep`."""
-  step = TrainStep(training, parallel)
-  kinds = (REPLICATED, BATCH, REPLICATED)
-  return parallel.compile(step, kinds, (REPLICATED, REPLICATED), donate=(0,))
+  return parallel.compile(
+    TrainStep(training, parallel),
+    inputs=(REPLICATED, BATCH, REPLICATED),
+    outputs=(REPLICATED, REPLICATED),
+    donate=(0,),  # the new state may take the memory of the old one
+  )
 
 
 @dataclasses.dataclass
 class _Run:
-  """The loop over the steps of a training; the first four attributes are arguments of `train`.
+  """The loop over the steps of a training.
 
   Attributes:
     training: the specification of the training.
     parallel: layout of the devices.
     writer: writer of scalars.
     evaluate: function from variables to {name: number}, or None.
+    measure: function of step and variables, or None.
     checkpoints: the folder of checkpoints.
-    newest: the newest loss and evaluation, for the progress line.
+    newest: {name: number} of the newest loss and evaluation, for the progress line.
   """
 
   training: Training
@@ -227,14 +235,16 @@ class _Run:
     """
     training, size, begin = self.training, self.settings.batch_size, int(state.step)
     feed = open_feed(training, self.parallel, begin)
+    images_before = begin * size
     take_step = compiled_step(training, self.parallel)
     scalars_at = jax.jit(training.scalars)
     state = self.parallel.replicate(state)
     with (
-      StopRequest(self.parallel.share[1]) as stop,
-      Progress(training.total_steps * size, label, 'images', initial=begin * size) as progress,
+      StopRequest(self.parallel.num_processes) as stop,
+      Progress(training.total_steps * size, label, 'images', initial=images_before) as progress,
     ):
-      for step, batch in enumerate(feed.batches(begin), begin + 1):
+      # `step` is the number of steps taken, 1 after the first one; scalars count steps from 0
+      for step, batch in enumerate(feed.batches(begin), start=begin + 1):
         scalars = self.parallel.replicate(scalars_at(np.int32(step - 1)))
         state, metrics = take_step(state, batch, scalars)
         self.meter.add(step, metrics)
@@ -250,7 +260,7 @@ class _Run:
     return self.parallel.unreplicate(state)
 
   def _log(self, step: int) -> None:
-    """Writes the scalars of the training if the step is a multiple of `log_every_steps`."""
+    """Writes the means since the last log line after every `log_every_steps` steps and the last."""
     if step % self.settings.log_every_steps == 0 or step == self.training.total_steps:
       values = self.meter.summary()
       values['epoch'] = step * self.settings.batch_size / self.training.rows.num_examples
@@ -263,18 +273,19 @@ class _Run:
     `progress` shows that the training is evaluated.
 
     Returns:
-      The state. With `keep='best'` its `best` holds these weights if their accuracy is the highest.
+      The state. With `keep='best'` its `best` holds the evaluated weights if their accuracy is
+      higher than that of all earlier ones.
     """
     num_examples = self.training.rows.num_examples
     is_last = step == self.training.total_steps
     is_due = is_last or schedule.is_due(step, self.settings, num_examples)
     if self.evaluate is None or not is_due:
       return state
-    self.meter.flush()
+    self.meter.flush()  # raises before weights that are not finite are evaluated
     single = self.parallel.unreplicate(state)
     with progress.other_work('evaluation'):
       numbers = dict(self.evaluate(single.variables))
-      if self.settings.ema_decay:  # after lookahead the raw weights are the slow ones
+      if self.settings.ema_decay:  # lookahead itself sets the raw weights to the slow ones
         raw = self.evaluate(single.raw_variables)
         numbers |= {f'raw_{name}': value for name, value in raw.items()}
     self.writer.write_scalars(step, {f'evaluation/{name}': x for name, x in numbers.items()})
@@ -287,7 +298,7 @@ class _Run:
     return state.replace(best=self.parallel.replicate(best))
 
   def _measure_if_due(self, step: int, state: TrainState, progress: Progress) -> None:
-    """Calls `measure` at the steps that `measure_at` selects and at the last step."""
+    """Calls `measure` after the steps that `measure_at` selects and after the last step."""
     is_last, num_examples = step == self.training.total_steps, self.training.rows.num_examples
     if self.measure and (is_last or schedule.is_measured(step, self.settings, num_examples)):
       self.meter.flush()
@@ -297,15 +308,20 @@ class _Run:
       self.meter.pause()
 
   def _save_if_due(self, step: int, state: TrainState, is_stopped: bool) -> None:
-    """Saves the state at the last step, every `checkpoint_every_steps` steps and after SIGTERM.
+    """Saves the state after every `checkpoint_every_steps` steps, the last step and SIGTERM.
+
+    Args:
+      step: number of steps taken.
+      state: the state after them.
+      is_stopped: whether the run received SIGTERM.
 
     Raises:
-      Preempted: the run received SIGTERM (`is_stopped`).
+      Preempted: `is_stopped` is True, and the state is saved.
     """
     is_last = step == self.training.total_steps
     if not (is_stopped or is_last or schedule.is_saved(step, self.settings)):
       return
-    self.meter.flush()
+    self.meter.flush()  # raises before a state that is not finite is saved
     self.writer.flush()
     self.checkpoints.save(self.parallel.unreplicate(state))
     if is_stopped:
@@ -313,7 +329,7 @@ class _Run:
       raise self._preempted(step)
 
   def _preempted(self, step: int) -> Preempted:
-    """Returns the error that ends a run after SIGTERM, saved at a step."""
+    """Returns the error that ends a run after SIGTERM, with the state after `step` saved."""
     return Preempted(
       f'stopped by SIGTERM after step {step} of {self.training.total_steps} and saved. Run the '
       'same command to resume.'
@@ -337,18 +353,18 @@ class Meter:
       fetch: function that copies the metrics of several steps to the host.
     """
     self._batch_size, self._fetch = batch_size, fetch
-    self._running: collections.deque[Metrics] = collections.deque()
+    self._running: collections.deque[Metrics] = collections.deque()  # of steps not waited for yet
     self._collected: list[tuple[int, Metrics]] = []  # step and metrics that are not fetched yet
     self._values: dict[str, list[float]] = collections.defaultdict(list)  # since the last summary
-    self._begin: float | None = None  # when the measurement of the rate began
-    self._images = 0  # finished since then
+    self._rate_begin: float | None = None  # time from which the rate is measured; None: not begun
+    self._rate_images = 0  # images of the steps that ended since then
 
   def add(self, step: int, metrics: Metrics) -> None:
     """Adds the metrics of a step that may still run; waits for the step `LAG` steps before it."""
     self._collected.append((step, metrics))
     self._running.append(metrics)
     while len(self._running) > LAG:
-      self._wait()
+      self._wait_for_oldest()
 
   def flush(self) -> None:
     """Fetches the metrics of all added steps.
@@ -357,7 +373,7 @@ class Meter:
       InputError: the loss or the norm of the gradient is not finite at some step.
     """
     while self._running:
-      self._wait()
+      self._wait_for_oldest()
     steps = [step for step, _ in self._collected]
     fetched = self._fetch([metrics for _, metrics in self._collected])
     self._collected.clear()
@@ -375,28 +391,32 @@ class Meter:
 
   def pause(self) -> None:
     """Excludes the time until the end of the next step from the rate."""
-    self._begin, self._images = None, 0
+    self._rate_begin, self._rate_images = None, 0
 
   def summary(self) -> dict[str, float]:
-    """Returns means since the previous call, the last learning rate, and the images per second.
+    """Returns {name: mean since the previous call}, the last learning rate and images per second.
 
     The rate is measured from the end of the first step after the start or a pause, so that
-    compilation does not count; it is missing if no further step has ended.
+    compilation does not count; `images_per_second` is missing if no later step has ended.
     """
     self.flush()
     end = time.monotonic()
     means = {name: float(np.mean(values)) for name, values in self._values.items()}
     means['learning_rate'] = self._values['learning_rate'][-1]
-    if self._begin is not None and self._images:
-      means['images_per_second'] = self._images / (end - self._begin)
+    if self._rate_begin is not None and self._rate_images:
+      means['images_per_second'] = self._rate_images / (end - self._rate_begin)
     self._values.clear()
-    self._begin, self._images = end, 0
+    self._rate_begin, self._rate_images = end, 0
     return means
 
-  def _wait(self) -> None:
-    """Waits for the oldest running step, and counts its images for the rate."""
+  def _wait_for_oldest(self) -> None:
+    """Waits until the oldest running step has ended, and counts its images for the rate.
+
+    The end of the first step after the start or a pause only starts the measurement of the rate:
+    the time of this step includes compilation or the pause.
+    """
     jax.block_until_ready(self._running.popleft())
-    if self._begin is None:
-      self._begin = time.monotonic()
+    if self._rate_begin is None:
+      self._rate_begin = time.monotonic()
     else:
-      self._images += self._batch_size
+      self._rate_images += self._batch_size

@@ -16,14 +16,15 @@ from robustness.training import depth
 from robustness.training.settings import ALL, LAMB, NONE, PLATEAU, RMSPROP, SGD, TrainingSettings
 
 PLATEAU_FACTOR = 0.1
+"""Factor of the learning rate when the training loss stops falling."""
 HEAD = HEAD_BIAS[1:-1]
-"""Path of the last layer in every architecture, or `HEAD[:1]` if the module itself is the layer."""
+"""Path of the last layer in `params`, ('head', 'dense'), or `HEAD[:1]` if 'head' is the layer."""
 
 
 def has_decay(params: PyTree, decay: str) -> PyTree:
   """Returns a tree of bools, true for parameters with weight decay.
 
-  For `decay` 'kernels' these are the leaves called `kernel`, for 'all' all, for 'none' none.
+  `decay` is 'kernels' for the parameters called `kernel`, 'all' or 'none'.
   """
   return path_aware_map(
     lambda path, _: decay == ALL or (decay != NONE and path[-1] == 'kernel'), params
@@ -31,7 +32,7 @@ def has_decay(params: PyTree, decay: str) -> PyTree:
 
 
 def is_in_head(params: PyTree) -> PyTree:
-  """Returns which parameters are of the last layer, a tree of bools."""
+  """Returns whether each parameter is of the last layer, a tree of bools."""
   return path_aware_map(lambda path, _: path[:-1] in (HEAD, HEAD[:1]), params)
 
 
@@ -41,12 +42,12 @@ def scaled_head(params: PyTree, factor: float) -> PyTree:
 
 
 def is_in_stem(params: PyTree) -> PyTree:
-  """Returns which parameters are of the first layer, a tree of bools."""
+  """Returns whether each parameter is of the layer `stem`, a tree of bools."""
   return path_aware_map(lambda path, _: path[0] == 'stem', params)
 
 
 def is_normalisation_bias(params: PyTree) -> PyTree:
-  """Returns which parameters are biases of a layer that has no kernel, a tree of bools."""
+  """Returns whether each parameter is the bias of a layer without kernel, a tree of bools."""
   flat = flatten_dict(params)
   return path_aware_map(
     lambda path, _: path[-1] == 'bias' and (*path[:-1], 'kernel') not in flat, params
@@ -74,9 +75,10 @@ def create(
   `stem_rate`. Gradients of the biases of normalisations are multiplied by `bias_rate` before decay,
   which amounts to a learning rate larger and a decay smaller by this factor.
 
-  Under 'plateau' η is multiplied by a factor that starts at 1 and falls to a tenth after each epoch
-  with a mean training loss that is not below the least earlier mean by at least a ten-thousandth of
-  it. The factor is part of the optimizer's state, so that it survives a stop.
+  Under 'plateau' η is multiplied by a factor that starts at 1. An epoch improves if its mean
+  training loss is below the least mean of earlier epochs by at least a ten-thousandth of it; each
+  epoch that does not improve divides the factor by 10. The factor is part of the optimizer's state,
+  so that it survives a stop.
 
   Args:
     settings: names the optimizer and its constants.
@@ -101,7 +103,8 @@ def create(
   mask = functools.partial(has_decay, decay=settings.decay)
 
   def schedule(step: ArrayLike) -> ArrayLike:
-    del step  # Optax counts steps for a schedule, and checkpoints hold the count
+    # Optax counts the steps of a schedule, and checkpoints hold the count; here it has no effect
+    del step
     return learning_rate
 
   if settings.optimizer == SGD:
@@ -113,7 +116,9 @@ def create(
   elif settings.optimizer == RMSPROP:
     stages += [
       optax.add_decayed_weights(settings.weight_decay, mask),
-      optax.rmsprop(schedule, 0.9, settings.epsilon, 1.0, momentum=settings.momentum),
+      optax.rmsprop(
+        schedule, decay=0.9, eps=settings.epsilon, initial_scale=1.0, momentum=settings.momentum
+      ),
     ]
   else:
     make = optax.lamb if settings.optimizer == LAMB else optax.adamw

@@ -15,18 +15,19 @@ from jax.experimental import multihost_utils
 def interrupt_deferred() -> Iterator[None]:
   """Delays the KeyboardInterrupt of Ctrl-C to the end of a context.
 
-  An interrupt while Orbax starts its threads would leave a checkpoint unfinished.
+  An interrupt while Orbax starts its threads would leave a checkpoint unfinished. In other threads
+  than the main one, which do not receive signals, the context has no effect.
   """
   if threading.current_thread() is not threading.main_thread():
     yield
     return
-  signals: list[int] = []
-  previous = signal.signal(signal.SIGINT, lambda number, frame: signals.append(number))
+  received: list[int] = []
+  previous = signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
   try:
     yield
-  finally:
+  finally:  # a handler that was not installed from Python reads as None and cannot be restored
     signal.signal(signal.SIGINT, signal.default_int_handler if previous is None else previous)
-  if signals:
+  if received:
     raise KeyboardInterrupt
 
 
@@ -44,26 +45,32 @@ class StopRequest:
   """
 
   def __init__(self, processes: int = 1) -> None:
-    """Sets `received`, whether the signal came; it stays False if JAX handles the signal."""
+    """Prepares the context.
+
+    The attribute `received` is whether the signal came; it stays False if JAX handles the signal.
+    `processes` is the number of processes that train one network.
+    """
     self.received = False
-    self._agreed = processes > 1
-    self._active = not self._agreed and threading.current_thread() is threading.main_thread()
-    self._previous: Any = None
+    self._is_agreed = processes > 1
+    self._is_handler = not self._is_agreed and threading.current_thread() is threading.main_thread()
+    self._previous: Any = None  # the handler of the signal outside of the context
 
   def __enter__(self) -> Self:
-    if self._active:
+    if self._is_handler:
       self._previous = signal.signal(signal.SIGTERM, self._receive)
     return self
 
   def __exit__(self, kind: type[BaseException] | None, *unused: object) -> None:
-    if self._active:
+    if self._is_handler:
       signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous is None else self._previous)
     if self.received and kind is None:
       signal.raise_signal(signal.SIGTERM)
 
   def due(self, step: int) -> bool:
     """Returns whether to stop after this step; it must be called at every step."""
-    return multihost_utils.reached_preemption_sync_point(step) if self._agreed else self.received
+    if self._is_agreed:
+      return multihost_utils.reached_preemption_sync_point(step)
+    return self.received
 
   def _receive(self, number: int, frame: FrameType | None) -> None:
     """Handles SIGTERM: the training stops after the current step."""

@@ -50,7 +50,8 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
   With η the largest rate, a warm-up of w steps and T steps in all, η_t = η·t/w for t < w. Then
 
   * 'cosine': η_t = η/2 · (1 + cos(π·(t − w)/(T − w))), which falls to 0 at T;
-  * 'step': η_t = η·f^n with n the number of `step_epochs`, rounded to steps, that are at most t;
+  * 'step': η_t = η·f^n with f the `step_factor` and n the number of `step_epochs`, rounded to
+    steps, that are at most t;
   * 'constant' and 'plateau': η_t = η, which the optimizer multiplies by a factor under 'plateau';
   * 'triangular', with factors f_0, f_1 and the share p: η_t is linear from η·f_0 at t = 0 to η at
     ⌊p·T⌋, and from there to η·f_1 at T.
@@ -76,21 +77,22 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
     settings.lookahead,
     f'at most {total}, the steps of the training, which would end with its first weights',
   )
-  begin = 0.0 if warmup else settings.learning_rate
+  first_rate = 0.0 if warmup else settings.learning_rate
   if settings.schedule in (PLATEAU, CONSTANT):
-    return optax.warmup_constant_schedule(begin, settings.learning_rate, warmup)
+    return optax.warmup_constant_schedule(first_rate, settings.learning_rate, warmup)
   if settings.schedule == TRIANGULAR:
-    first, share, last = settings.triangle
-    rate, peak = settings.learning_rate, max(1, int(share * total))
-    rise = optax.linear_schedule(first * rate, rate, peak)
-    fall = optax.linear_schedule(rate, last * rate, total - peak)
-    return optax.join_schedules([rise, fall], [peak])
+    first_factor, share, last_factor = settings.triangle
+    rate, peak_step = settings.learning_rate, max(1, int(share * total))
+    rise = optax.linear_schedule(first_factor * rate, rate, peak_step)
+    fall = optax.linear_schedule(rate, last_factor * rate, total - peak_step)
+    return optax.join_schedules([rise, fall], [peak_step])
   if settings.schedule != STEP:
     return optax.warmup_cosine_decay_schedule(0.0, settings.learning_rate, warmup, total)
   per_epoch = num_examples / settings.batch_size
-  falls = [round(epoch * per_epoch) for epoch in settings.step_epochs]
+  fall_steps = [round(epoch * per_epoch) for epoch in settings.step_epochs]
+  are_inside = all(warmup < step < total for step in fall_steps)
   require(
-    all(warmup < fall < total for fall in falls) and len(set(falls)) == len(falls),
+    are_inside and len(set(fall_steps)) == len(fall_steps),
     'config.training.step_epochs',
     settings.step_epochs,
     f'after the warm-up of {settings.warmup_epochs:g} epochs, before the end and at least a step '
@@ -98,7 +100,9 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
   )
   rise = optax.linear_schedule(0.0, settings.learning_rate, max(1, warmup))
   fall = optax.piecewise_constant_schedule(
-    settings.learning_rate, {step - warmup: settings.step_factor for step in falls}
+    # `join_schedules` counts the steps of `fall` from the end of the warm-up
+    settings.learning_rate,
+    {step - warmup: settings.step_factor for step in fall_steps},
   )
   return optax.join_schedules([rise, fall], [warmup]) if warmup else fall
 
@@ -121,7 +125,7 @@ def is_due(step: int, settings: TrainingSettings, num_examples: int) -> bool:
 
   If a multiple of this period lies between two steps, the later step completes it.
   """
-  period = settings.evaluate_every_epochs * num_examples / settings.batch_size
+  period = settings.evaluate_every_epochs * num_examples / settings.batch_size  # in steps
   return period > 0 and step // period > (step - 1) // period
 
 
@@ -140,15 +144,14 @@ def is_measured(step: int, settings: TrainingSettings, num_examples: int) -> boo
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class StepScalars:
-  """Numbers that differ between the steps of a training, or between trainings of one program.
+  """Numbers of a step that are arguments of the compiled step.
 
-  They are arguments of the compiled step, so that trainings that differ in seed, rates or length
-  share one program.
+  Trainings that differ only in seed, learning rates or length therefore share one program.
 
   Attributes:
     seed: uint32, the seed of the random keys of augmentations and attack.
     learning_rate: float32, η of this step, without the factor of a plateau.
-    stem_rate: float32, 1 while the first layer is trained, then 0.
+    stem_rate: float32, 1 while the layer `stem` is trained, then 0.
     epoch_steps: int32, number of steps over which a plateau averages the loss.
     total_steps: float32, number of steps of the training.
   """

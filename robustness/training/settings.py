@@ -146,28 +146,34 @@ class TrainingSettings:
     check_fields(self, WHERE)
 
     def rule(name: str, holds: bool, valid: str) -> None:
+      """Raises InputError for the setting `name` unless `holds`; `valid` says what it must be."""
       require(holds, f'{WHERE}.{name}', vars(self)[name], valid)
 
     rule('epochs', self.epochs > 0 or self.steps > 0, f'above 0 when {KEYS.training.steps} is 0')
     divides = self.batch_size % self.accumulate == 0
     rule('accumulate', divides, f'a divisor of {KEYS.training.batch_size} = {self.batch_size}')
-    moves = not self.nesterov or self.momentum > 0 or self.optimizer != SGD
-    rule('nesterov', moves, f'False when {KEYS.training.momentum} is 0')
+    has_momentum = not self.nesterov or self.momentum > 0 or self.optimizer != SGD
+    rule('nesterov', has_momentum, f'False when {KEYS.training.momentum} is 0')
     epochs = self.step_epochs
-    falls = bool(epochs) == (self.schedule == STEP) and list(epochs) == sorted(set(epochs))
-    rule('step_epochs', falls, "ascending epochs for the schedule 'step', and () for every other")
-    rises = self.schedule != TRIANGULAR or self.warmup_epochs == 0
-    rule('warmup_epochs', rises, "0 for the schedule 'triangular', which rises by itself")
-    is_single = not (self.lookahead and self.ema_decay)
-    rule('lookahead', is_single, f'0 where {KEYS.training.ema_decay} averages the weights')
-    fits = not self.steps or self.lookahead <= self.steps
-    rule('lookahead', fits, f'at most {KEYS.training.steps}, which is {self.steps}')
-    plain = self.bias_rate == 1 or (self.optimizer == SGD and 0 < self.bias_rate < math.inf)
-    rule('bias_rate', plain, "above 0, and 1 for every optimizer but 'sgd'")
-    valid = (
+    are_ascending = list(epochs) == sorted(set(epochs))
+    are_used = bool(epochs) == (self.schedule == STEP)
+    rule(
+      'step_epochs',
+      are_used and are_ascending,
+      "ascending epochs for the schedule 'step', and () for every other",
+    )
+    rises_once = self.schedule != TRIANGULAR or self.warmup_epochs == 0
+    rule('warmup_epochs', rises_once, "0 for the schedule 'triangular', which rises by itself")
+    has_one_average = not self.lookahead or not self.ema_decay
+    rule('lookahead', has_one_average, f'0 where {KEYS.training.ema_decay} averages the weights')
+    is_reached = not self.steps or self.lookahead <= self.steps
+    rule('lookahead', is_reached, f'at most {KEYS.training.steps}, which is {self.steps}')
+    is_valid = self.bias_rate == 1 or (self.optimizer == SGD and 0 < self.bias_rate < math.inf)
+    rule('bias_rate', is_valid, "above 0, and 1 for every optimizer but 'sgd'")
+    valid_keep = (
       f"'last' unless {KEYS.training.validation} > 0: the best weights are chosen by held-out "
       'training rows, for the rows of the study would leak into them'
     )
-    rule('keep', self.keep == LAST or self.validation > 0, valid)
-    often = self.keep == LAST or self.evaluate_every_epochs > 0
-    rule('evaluate_every_epochs', often, f"above 0 where {KEYS.training.keep} is 'best'")
+    rule('keep', self.keep == LAST or self.validation > 0, valid_keep)
+    is_evaluated = self.keep == LAST or self.evaluate_every_epochs > 0
+    rule('evaluate_every_epochs', is_evaluated, f"above 0 where {KEYS.training.keep} is 'best'")

@@ -14,6 +14,7 @@ from robustness.core.typing import PyTree, Variables
 from robustness.training import auxiliary_norms
 
 SLOW_DECAY = 0.95
+"""The decay of slow weights per step at the end of a training, see `TrainingSettings.lookahead`."""
 
 
 class TrainState(struct.PyTreeNode):
@@ -57,14 +58,15 @@ class TrainState(struct.PyTreeNode):
   def averaged(self, decay: float) -> Self:
     """Returns the state with θ_EMA ← d_t·θ_EMA + (1 − d_t)·θ after step t.
 
+    θ are the weights and batch statistics, and θ_EMA is their exponential moving average `ema`.
     d_t = min(decay, (1 + t)/(10 + t)) is smaller in the first steps, so that the initial weights
     are soon forgotten. With decay 0 the state is unchanged.
     """
     if not decay:
       return self
-    steps = self.step.astype(jnp.float32)
-    d = jnp.minimum(decay, (1 + steps) / (10 + steps))
-    mixed = jax.tree.map(lambda a, b: d * a + (1 - d) * b, self.ema, self.trained)
+    t = self.step.astype(jnp.float32)
+    d = jnp.minimum(decay, (1 + t) / (10 + t))
+    mixed = jax.tree.map(lambda mean, new: d * mean + (1 - d) * new, self.ema, self.trained)
     return self.replace(ema=mixed)
 
   def drawn_to_slow(self, every: int, total_steps: float | jax.Array) -> Self:
@@ -96,16 +98,16 @@ class TrainState(struct.PyTreeNode):
 def final_variables(state: Mapping[str, PyTree]) -> Variables:
   """Returns `params` and `batch_stats` that a training ends with.
 
-  They are the `best` variables if the state has these, else the averaged `ema`, else the raw ones.
+  They are the `best` variables if the state has `best`, else the averaged `ema`, else the raw ones.
   `state` is {attribute: value} of a `TrainState`, or a checkpoint, which omits empty attributes.
   """
   weights = state.get('best') or state.get('ema') or state
-  names = 'params', 'batch_stats'
-  return auxiliary_norms.without_second({name: weights.get(name, {}) for name in names})
+  collections = 'params', 'batch_stats'
+  return auxiliary_norms.without_second({name: weights.get(name, {}) for name in collections})
 
 
 def with_initial(variables: Variables, initial: Mapping[str, PyTree]) -> Variables:
-  """Returns `params` and `batch_stats` in which the arrays of `initial` replace the drawn ones.
+  """Returns `params` and `batch_stats` of variables, with arrays replaced by those of `initial`.
 
   Raises:
     InputError: `initial` has arrays that the network does not have, or of another shape.

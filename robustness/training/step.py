@@ -62,11 +62,12 @@ class TrainStep:
     """
     training, batch = self.training, with_scaled_image(batch)
     scalars = training.scalars(state.step) if scalars is None else scalars
-    labels = batch['label'].reshape(len(batch['label']), -1)
+    labels = batch['label'].reshape(len(batch['label']), -1)  # [B, L], also for a single label
     num_labels = (labels >= 0).sum(1, keepdims=True).astype(jnp.float32)
     batch = {
       **batch,
       'label': labels[:, 0],
+      # one_hot of the padding, −1, is all 0
       'target': jax.nn.one_hot(labels, training.num_classes).sum(1) / num_labels,
       OCCURRENCE: random_keys.occurrences(batch['example_id'], self.axis_name),
     }
@@ -128,7 +129,7 @@ class TrainStep:
       zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
       (sums, batch_stats, objective), _ = jax.lax.scan(add, (zeros, *initial), micro_batches)
       means = jax.tree.map(lambda x: x / count, sums)
-    if self.axis_name is not None:
+    if self.axis_name is not None:  # each device has the means over its part of the batch
       means = jax.lax.pmean(means, self.axis_name)
     gradients, mean_weight, metrics = means
     gradients = jax.tree.map(lambda g: g / mean_weight, gradients)
@@ -142,6 +143,13 @@ class TrainStep:
     The caller divides by the mean weight of the whole batch, because weights may differ between
     micro-batches and devices.
 
+    Args:
+      state: the state before the step.
+      batch_stats: the batch statistics after the previous micro-batch.
+      objective: the state of the objective after the previous micro-batch.
+      batch: the columns of the micro-batch.
+      seed: seed of the attack's random numbers.
+
     Returns:
       (gradient, mean weight, metrics), which are means over the rows; the new batch statistics; and
       the new state of the objective.
@@ -149,7 +157,7 @@ class TrainStep:
     batch = self._attack(state, batch_stats, batch, seed)
     minimise = self.training.pipeline.objective
     settings, factors = self.training.settings, {}
-    is_updated = not settings.freeze_statistics
+    train = not settings.freeze_statistics
     if settings.drop_path:
       keys = _image_keys(batch, seed, DROP_PATH, state.step)
       assert isinstance(self.training.model, Network)  # as `Training` has checked
@@ -159,7 +167,7 @@ class TrainStep:
     def weighted_loss(params: PyTree) -> tuple[jax.Array, PyTree]:
       """Returns the mean of weights · losses, and the other outputs of the micro-batch."""
       images = batch['image']
-      outputs, new_stats = self._with_auxiliary(params, batch_stats, images, is_updated, factors)
+      outputs, new_stats = self._with_auxiliary(params, batch_stats, images, train, factors)
       losses, weights, new_objective, metrics = minimise(outputs, batch, objective, self.total)
       weights = jax.lax.stop_gradient(weights)
       auxiliary = (outputs['logits'], new_stats, weights.mean(), new_objective, metrics)
@@ -167,7 +175,7 @@ class TrainStep:
 
     (loss, auxiliary), gradients = jax.value_and_grad(weighted_loss, has_aux=True)(state.params)
     logits, new_stats, mean_weight, new_objective, metrics = auxiliary
-    label = batch['label'].reshape(-1, *[1] * (logits.ndim - 2))
+    label = batch['label'].reshape(-1, *[1] * (logits.ndim - 2))  # [B], or [B, 1] for V images
     accuracy = jnp.mean(jnp.argmax(logits, -1) == label, dtype=jnp.float32)
     metrics = {**metrics, **self.training.pipeline.policy.metrics(batch)}
     means = (gradients, mean_weight, {'loss': loss, 'accuracy': accuracy, **metrics})
@@ -179,12 +187,13 @@ class TrainStep:
     `shape` is the images' shape after the policy: [B, H, W, C], or [B, V, H, W, C] with V images
     for each row.
     """
-    count, images = self.training.settings.auxiliary_norms, shape[1] if len(shape) == 5 else 1
-    if count and count >= images:
+    count, num_images = self.training.settings.auxiliary_norms, shape[1] if len(shape) == 5 else 1
+    if count and count >= num_images:
+      images = 'image' if num_images == 1 else 'images'
       raise SettingError(
         KEYS.training.auxiliary_norms,
         count,
-        problem=f'and the policy makes {images} image{"s" * (images > 1)} per row, the first of '
+        problem=f'and the policy makes {num_images} {images} per row, the first of '
         "which needs the network's first normalisation",
         fix=f'Put {with_more_images()} into {KEYS.classifier.augment.policy}, or set it lower.',
       )
@@ -195,19 +204,18 @@ class TrainStep:
     """Returns the outputs and new batch statistics, as `_forward` does, for images [B, V, H, W, C].
 
     The last `auxiliary_norms` of the V images of each row use the network's second set of
-    normalisation layers.
+    normalisation layers, and the images before them the first set. Arguments are as in `_forward`.
     """
     count = self.training.settings.auxiliary_norms
     if not count:
       return self._forward(params, batch_stats, images, train, factors)
-    first, last = (
-      jax.tree.map(lambda x, part=part: x[:, part], factors)
-      for part in (slice(-count), slice(-count, None))
-    )
-    outputs, batch_stats = self._forward(params, batch_stats, images[:, :-count], train, first)
+    main_factors = jax.tree.map(lambda x: x[:, :-count], factors)
+    auxiliary_factors = jax.tree.map(lambda x: x[:, -count:], factors)
+    main_images, auxiliary_images = images[:, :-count], images[:, -count:]
+    outputs, batch_stats = self._forward(params, batch_stats, main_images, train, main_factors)
     second = swapped({'params': params, 'batch_stats': batch_stats})
     auxiliary_outputs, second_stats = self._forward(
-      second['params'], second['batch_stats'], images[:, -count:], train, last
+      second['params'], second['batch_stats'], auxiliary_images, train, auxiliary_factors
     )
     all_outputs = jax.tree.map(lambda *x: jnp.concatenate(x, 1), outputs, auxiliary_outputs)
     return all_outputs, swapped({'batch_stats': second_stats})['batch_stats']
@@ -256,16 +264,17 @@ class TrainStep:
     if attack is None:
       return batch
     keys = _image_keys(batch, seed, attack.name, state.step).ravel()
-    shape = (-1, *[1] * (images.ndim - 4))
-    labels = jnp.broadcast_to(batch['label'].reshape(shape), images.shape[:-3])
+    label_shape = (-1, *[1] * (images.ndim - 4))  # [B], or [B, 1] for V images of each row
+    labels = jnp.broadcast_to(batch['label'].reshape(label_shape), images.shape[:-3])
     train = attack.statistics == 'batch' and not self.training.settings.freeze_statistics
 
-    def logits(flat: jax.Array) -> jax.Array:
-      return self._forward(state.params, batch_stats, flat, train, {})[0]['logits']
+    def logits(images: jax.Array) -> jax.Array:
+      outputs, _ = self._forward(state.params, batch_stats, images, train, {})
+      return outputs['logits']
 
-    # augmentations may leave [0, 1]
-    flat = jnp.clip(images.reshape(-1, *images.shape[-3:]), 0, 1)
-    adversarial = attack.worst(1, keys, logits, flat, labels.ravel())
+    # augmentations may leave [0, 1], where attacks search
+    flat_images = jnp.clip(images.reshape(-1, *images.shape[-3:]), 0, 1)
+    adversarial = attack.worst(1, keys, logits, flat_images, labels.ravel())
     return {**batch, 'image': adversarial.reshape(images.shape)}
 
 
@@ -277,6 +286,7 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
       missing, initial weights have another shape, or parts do not fit each other or the images.
   """
   size = training.settings.batch_size
+  # the mask of padded rows belongs to evaluations
   without_mask = {name: value for name, value in row.items() if name != 'mask'}
   columns = check_batch(without_mask, training.rows.image_shape, training.num_classes)
   columns = {**columns, **training.order.columns(0, size)}
@@ -285,7 +295,7 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
   with_initial(state.trained, training.initial)
   training.check_network(state)
   axis = getattr(training.model, 'axis_name', None)  # set for batch norms that are synced by pmap
-  leading_axes = (1, size) if axis else (size,)
+  leading_axes = (1, size) if axis else (size,)  # one device has the batch
   batch = {
     name: jax.ShapeDtypeStruct(
       (*leading_axes, *value.shape[1:]), jax.dtypes.canonicalize_dtype(value.dtype)
@@ -301,7 +311,8 @@ def _image_keys(batch: Batch, seed: jax.Array, name: str, step: jax.Array) -> ja
   keys, images = row_keys(batch, seed, name, step), batch['image']
   if images.ndim == 4:
     return keys
-  return jax.vmap(lambda key: jax.random.split(key, images.shape[1]))(keys)
+  num_images = images.shape[1]  # V, for each row
+  return jax.vmap(lambda key: jax.random.split(key, num_images))(keys)
 
 
 def _split(x: jax.Array, count: int) -> jax.Array:

@@ -110,7 +110,7 @@ class Training:
 
   @property
   def num_classes(self) -> int:
-    """The number of outputs of the model."""
+    """The number of logits that the model returns."""
     logits, _ = self._shapes
     return logits.shape[-1]
 
@@ -140,11 +140,11 @@ class Training:
     stem_steps = schedule.stem_steps(settings, examples)
     is_stem_trained = jnp.asarray(step) < stem_steps if stem_steps else jnp.asarray(True)
     return StepScalars(
-      jnp.asarray(np.uint32(self.seed)),
-      jnp.asarray(self.learning_rate(step), jnp.float32),
-      is_stem_trained.astype(jnp.float32),
-      jnp.asarray(schedule.epoch_steps(settings, examples), jnp.int32),
-      jnp.asarray(self.total_steps, jnp.float32),
+      seed=jnp.asarray(np.uint32(self.seed)),
+      learning_rate=jnp.asarray(self.learning_rate(step), jnp.float32),
+      stem_rate=is_stem_trained.astype(jnp.float32),
+      epoch_steps=jnp.asarray(schedule.epoch_steps(settings, examples), jnp.int32),
+      total_steps=jnp.asarray(self.total_steps, jnp.float32),
     )
 
   def initial_state(self) -> TrainState:
@@ -156,16 +156,16 @@ class Training:
     initial = self.initial
     if self.fit and not initial:
       count = min(self.fit_rows, self.rows.num_examples)
-      first = next(self.rows.training_batches(count, self.seed, sampler=self.sampler))
-      initial = self.fit(self.inputs(jnp.asarray(with_scaled_image(first)['image'])))
+      batch = next(self.rows.training_batches(count, self.seed, sampler=self.sampler))
+      initial = self.fit(self.inputs(jnp.asarray(with_scaled_image(batch)['image'])))
 
     def draw(key: jax.Array) -> Variables:  # one program for all seeds, optimizers and objectives
       return dict(self.model.init(key, jnp.zeros((1, *self.rows.image_shape)), train=False))
 
     key = random_keys.stream(self.seed, 'initial parameters')
     variables = jax.jit(draw, compiler_options=COMPILED_ONCE)(key)
-    scaled = optimizer.scaled_head(variables['params'], self.settings.head_scale)
-    return self._state(with_initial(_trained({**variables, 'params': scaled}), initial))
+    scaled_params = optimizer.scaled_head(variables['params'], self.settings.head_scale)
+    return self._state(with_initial(_trained({**variables, 'params': scaled_params}), initial))
 
   def state_shapes(self) -> TrainState:
     """Returns the shapes and types of the state, without computing it."""
@@ -181,10 +181,12 @@ class Training:
     objective = self.pipeline.objective.initial_state(self.num_classes)
     step = jnp.zeros((), jnp.int32)
     state = TrainState(step, opt_state=opt_state, objective=objective, **variables)
+    # A step takes over the memory of its state, in which no array may therefore occur twice.
     if settings.ema_decay or settings.lookahead:
       state = state.replace(ema=jax.tree.map(jnp.copy, state.trained))
     if settings.keep == BEST:
       copied = jax.tree.map(jnp.copy, state.variables)
+      # every accuracy exceeds the score -1
       state = state.replace(best={**copied, 'score': jnp.float32(-1), 'step': jnp.int32(0)})
     return state
 
@@ -193,10 +195,13 @@ class Training:
 
     A checkpoint is only resumed by a training with equal values.
     """
+    reporting = set(REPORTING)
+    if self.settings.keep == BEST:  # evaluations decide which weights are kept
+      reporting.remove('evaluate_every_epochs')
     settings = {
       name: value
       for name, value in dataclasses.asdict(self.settings).items()
-      if name not in REPORTING or (name == 'evaluate_every_epochs' and self.settings.keep == BEST)
+      if name not in reporting
     }
     del settings['precision']  # `further_facts` has the precision that the network is built with
     input_filter = self.inputs.input_filter
@@ -224,19 +229,19 @@ class Training:
         augmentations, the batch statistics or the normalisation layers.
     """
     settings, attack = self.settings, self.pipeline.attack
-    layers = {
+    needed_layers = {  # by the setting that needs them: a selection of parameters, and its name
       'stem_epochs': (optimizer.is_in_stem, 'layer called stem'),
       'bias_rate': (optimizer.is_normalisation_bias, 'biases of normalisations'),
       'backbone_rate_multiplier': (optimizer.is_in_head, 'last layer called head'),
       'head_scale': (optimizer.is_in_head, 'last layer called head'),
       'layer_decay': (depth.is_in_block, 'layers called stage1 or block0'),
     }
-    for name, (select, words) in layers.items():
+    for name, (select, layers) in needed_layers.items():
       value, unused = vars(settings)[name], vars(TrainingSettings())[name]
       if value != unused and not any(jax.tree.leaves(select(state.params))):
         raise InputError(
-          f'{WHERE}.{name} is {value:g}, and this network has no {words}: set it to {unused:g}, or '
-          f'take another {KEYS.classifier.name:--}.'
+          f'{WHERE}.{name} is {value:g}, and this network has no {layers}: set it to {unused:g}, '
+          f'or take another {KEYS.classifier.name:--}.'
         )
     can_drop_paths = isinstance(self.model, Network) and self.model.can_drop_paths
     if settings.drop_path and not can_drop_paths:
@@ -303,25 +308,27 @@ class Training:
     if not isinstance(part, GroupObjective):
       return
     column, key = part.column, part.count_key
-    stated = part.describe()[key]
-    count = stated or self.num_classes
-    sizes = {'label': self.num_classes, **self.pipeline.policy.added}
+    stated_count = part.describe()[key]  # 0 for the number of classes
+    count = stated_count or self.num_classes
+    num_groups = {'label': self.num_classes, **self.pipeline.policy.added}  # by column
     section = f'config.classifier.objective.{part.name}'
-    if column not in sizes:
+    if column not in num_groups:
       if column not in columns:
         return
       values = np.asarray(columns[column])
-      if values.ndim > 1 or values.dtype.kind not in 'biu' or values.min() < 0:
+      is_integer = values.dtype.kind in 'biu'
+      if values.ndim > 1 or not is_integer or values.min() < 0:
         raise InputError(
           f'{section}.column is {column!r}, which numbers no groups: take a column of one whole '
           'number a row, from 0 on.'
         )
-      sizes[column] = int(values.max()) + 1
-    if sizes[column] > count:
+      num_groups[column] = int(values.max()) + 1
+    if num_groups[column] > count:
+      stated = stated_count or f'0, the number of classes ({count})'
       raise InputError(
-        f'{section}.{key} is {stated or f"0, the number of classes ({count})"}, but the column '
-        f'{column!r} has the values 0 to {sizes[column] - 1}: rows of {count} and above would have '
-        f'no weight. Set {section}.{key}={sizes[column]}.'
+        f'{section}.{key} is {stated}, but the column {column!r} has the values 0 to '
+        f'{num_groups[column] - 1}: rows of {count} and above would have no weight. Set '
+        f'{section}.{key}={num_groups[column]}.'
       )
 
   def check_layout(self, parallel: Parallel) -> None:
@@ -329,13 +336,14 @@ class Training:
 
     A model with batch normalisation must have the axis name of `parallel`.
     """
-    size, parts, processes = self.settings.batch_size, self.settings.accumulate, parallel.share[1]
-    if size % (parts * parallel.num_devices):
+    size, num_micro_batches = self.settings.batch_size, self.settings.accumulate
+    num_processes, divisor = parallel.num_processes, num_micro_batches * parallel.num_devices
+    if size % divisor:
       raise SettingError(
         KEYS.training.batch_size,
         size,
-        valid=f'a multiple of {parts} micro-batches × {processes} processes × '
-        f'{parallel.num_devices // processes} devices each = {parts * parallel.num_devices}',
+        valid=f'a multiple of {num_micro_batches} micro-batches × {num_processes} processes × '
+        f'{parallel.num_devices // num_processes} devices each = {divisor}',
       )
     axis_name = getattr(self.model, 'axis_name', parallel.axis_name)
     if axis_name != parallel.axis_name:
@@ -346,7 +354,7 @@ class Training:
 
 
 def _trained(variables: Variables) -> Variables:
-  """Returns `params` and `batch_stats` of variables, {} for statistics that are missing."""
+  """Returns `params` and `batch_stats` of variables; `batch_stats` is {} if it is missing."""
   return {'params': variables['params'], 'batch_stats': variables.get('batch_stats', {})}
 
 
@@ -363,11 +371,13 @@ def check_batch(batch: Batch, image_shape: tuple[int, int, int], num_classes: in
       f'training images must be uint8 or float32 of shape {image_shape}; got {image.dtype} '
       f'of shape {image.shape[1:]}.'
     )
-  table = label.reshape(len(label), -1)
-  outside = np.flatnonzero((table[:, 0] < 0) | (table.max(1) >= num_classes))
+  table = label.reshape(len(label), -1)  # labels of images with fewer ones are padded with -1
+  has_no_label, exceeds_classes = table[:, 0] < 0, table.max(1) >= num_classes
+  outside = np.flatnonzero(has_no_label | exceeds_classes)
   if outside.size:
+    first = outside[0]
     raise InputError(
-      f'example {batch["example_id"][outside[0]]} has label {label[outside[0]]}; the '
+      f'example {batch["example_id"][first]} has label {label[first]}; the '
       f'classifier has classes 0 to {num_classes - 1}.'
     )
   return numeric_columns(batch)

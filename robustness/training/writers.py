@@ -16,7 +16,7 @@ Scalars = Mapping[str, object]
 
 
 class ScalarWriter(Protocol):
-  """The interface of a writer in the training loop; the metric writers of `clu` have it."""
+  """The interface of a writer of scalars; the metric writers of `clu` have it too."""
 
   def write_scalars(self, step: int, scalars: Scalars) -> None:
     """Writes {name: number} of a step."""
@@ -33,13 +33,14 @@ class JsonLinesWriter:
   """
 
   def __init__(self, path: str | os.PathLike[str], facts: Scalars | None = None):
+    """Prepares the file `path`, which the first line creates if it does not exist."""
     self._path = pathlib.Path(path)
     self._facts = dict(facts or {})
     if self._path.exists():
       content = self._path.read_bytes()
-      complete = content.rfind(b'\n') + 1
-      if complete < len(content):
-        os.truncate(self._path, complete)
+      complete_bytes = content.rfind(b'\n') + 1
+      if complete_bytes < len(content):
+        os.truncate(self._path, complete_bytes)
 
   def write_scalars(self, step: int, scalars: Scalars) -> None:
     """Writes numbers; a number that is not finite becomes null, as JSON cannot express it."""
@@ -64,7 +65,7 @@ def training_writer(workdir: pathlib.Path, label: str) -> ScalarWriter:
   except ModuleNotFoundError as error:
     logging.info('%s: no TensorBoard events (%s is not installed)', label, error.name)
     return lines
-  with contextlib.suppress(RuntimeError):  # TensorFlow reads rows and has chosen its devices
+  with contextlib.suppress(RuntimeError):  # if TensorFlow already uses its devices, to read rows
     tensorflow_config.set_visible_devices([], 'GPU')  # the GPUs are JAX's
   events = metric_writers.SummaryWriter(os.fspath(workdir / 'tensorboard' / label))
   writer: ScalarWriter = metric_writers.MultiWriter([lines, events])
@@ -76,7 +77,7 @@ NO_WRITER = JsonLinesWriter(os.devnull)
 
 
 def _plain(value: object) -> object:
-  """Returns a numpy or JAX scalar as Python's; None for a number that is not finite."""
+  """Returns a NumPy or JAX scalar as a Python one; None for a number that is not finite."""
   if isinstance(value, (str, bool, int)) or value is None:
     return value
   number = np.asarray(value).item()
