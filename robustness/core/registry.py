@@ -33,7 +33,7 @@ from robustness.core.typing import Facts, PlainValue
 SEPARATOR = '.py:'
 """Text by which a name in a config is recognized as a reference FILE.py:NAME to a user's code."""
 _IN_MODULE = re.compile(r'([^\W\d]\w*)(\.[^\W\d]\w*)+:[^\W\d]\w*')
-"""Pattern of references package.module:NAME."""
+"""Pattern of references package.module:NAME to an installed package."""
 V = TypeVar('V')
 """Any type."""
 _RUNS_FILES = contextvars.ContextVar('runs_files', default=True)
@@ -53,7 +53,8 @@ class Part(abc.ABC):
       user's file.
     section: config section that has the settings of this kind of part by its name, for messages;
       the base class of each kind sets it.
-    file: {'file': name, 'file_sha256': digest} for a part in a user's file; else empty.
+    file: {'file': name of the file, 'file_sha256': its digest} for a part in a user's file; else
+      empty.
   """
 
   name: ClassVar[str]
@@ -77,7 +78,7 @@ class Part(abc.ABC):
 
   @property
   def files(self) -> dict[str, PlainValue]:
-    """{'files': {NAME: {'file': name, 'file_sha256': digest}}} for the code in `references`.
+    """{'files': {NAME: {'file': name of the file, 'file_sha256': its digest}}} for `references`.
 
     It is {} if the settings refer to no user's code.
     """
@@ -114,8 +115,9 @@ class Part(abc.ABC):
       key: name of the setting; its value is a word or a tuple of words.
       valid: the valid words.
     """
-    words = getattr(self, key)
-    for name in (words,) if isinstance(words, str) else words:
+    value = getattr(self, key)
+    words = (value,) if isinstance(value, str) else value
+    for name in words:
       settings.choice(self.key(key), name, valid)
 
   def key(self, key: str) -> str:
@@ -138,8 +140,8 @@ def setting(
     holds: function that returns whether a value is valid.
     large: whether an integer may be 2**31 or more.
     only_with: (key, value, ...): the setting has an effect only if the setting `key` has one of the
-      values; (key,): only if it is on (not 0, '', () or False). A setting without effect that has
-      its default value is not recorded.
+      values. (key,): only if the setting `key` is on, that is, not 0, '', () or False. A setting
+      without effect that has its default value is not recorded.
   """
   checks = {'valid': valid, 'holds': holds, 'large': large, 'only_with': only_with}
   return dataclasses.field(default=default, metadata=checks)
@@ -158,7 +160,7 @@ def word(default: str, words: Iterable[str], only_with: tuple[str, ...] = ()) ->
 
 
 def check_fields(parsed: object, section: str) -> None:
-  """Raises InputError if a field of a dataclass has a value that its `setting` does not admit.
+  """Raises InputError if a field has a value that its `setting` or `word` does not admit.
 
   `section` is the name of the config section of the dataclass, for the message.
   """
@@ -191,17 +193,22 @@ class Registry(Generic[P]):
     return _classes(self.package, self.base)
 
   def find(self, name: str, key: str) -> type[P]:
-    """Returns the class of the part `name`, the name of a packaged part or FILE.py:NAME.
+    """Returns the class of a part.
+
+    Args:
+      name: name of a part of the package, such as 'fog', or a reference such as FILE.py:NAME.
+      key: config key with this name, for messages.
 
     Raises:
-      InputError: no part has this name. The message calls the config key of the name `key`.
+      InputError: no part has this name.
     """
-    if isinstance(name, str) and is_reference(name):
+    is_text = isinstance(name, str)  # a config may hold a number by mistake
+    if is_text and is_reference(name):
       return self._from_file(name, key)
-    if isinstance(name, str) and (part := _of_module(self.package, name, self.base)):
+    if is_text and (part := _of_module(self.package, name, self.base)):
       return part
     parts = self.classes()
-    if not isinstance(name, str) or name not in parts:
+    if not is_text or name not in parts:
       raise InputError(
         f'{key_name(key)} names {name!r}; {nearest(str(name), parts)}. FILE.py:NAME or '
         'package.module:NAME takes one of your own.'
@@ -209,16 +216,19 @@ class Registry(Generic[P]):
     return parts[name]
 
   def select(self, name: str, sections: Section, path: str, key: str = 'name') -> P:
-    """Returns a part with the settings of its section, or with defaults if it has no section.
+    """Returns the part `name` with the settings that its section in a config has.
+
+    Settings without a value in the section have their defaults.
 
     Args:
-      name: name of the part, or a reference to it.
-      sections: {name of a part: its settings}.
+      name: name of the part, or a reference such as FILE.py:NAME.
+      sections: {name of a part: {setting: value}}, for this part and others.
       path: name of `sections` in the config, such as 'config.classifier.augment', for messages.
-      key: config key of the name, such as 'policy', for messages.
+      key: the key in `path` that holds `name`, such as 'policy', for messages.
     """
-    part = self.find(name, f'{path}.{key}')
-    return settings.parse(part, sections.get(part.name, {}), f'{path}.{part.name}')
+    part_class = self.find(name, f'{path}.{key}')
+    values = sections.get(part_class.name, {})
+    return settings.parse(part_class, values, f'{path}.{part_class.name}')
 
   def optional(self, section: Section, path: str) -> P | None:
     """Returns the part that `section['name']` selects, None if the name is ''.
@@ -237,7 +247,7 @@ class Registry(Generic[P]):
     names: tuple[str, ...] = (),
     other_keys: Iterable[str] = (),
   ) -> None:
-    """Checks a section of the config that selects parts, and the subsections of all parts.
+    """Checks a section of the config that selects parts, and its subsections, one for each part.
 
     Args:
       section: the section; it may have `key`, `other_keys`, and a subsection for each part.
@@ -278,6 +288,7 @@ class Registry(Generic[P]):
     if not (inspect.isclass(part) and issubclass(part, self.base)):
       raise InputError(f'{subject}, which is no subclass of {base}.')
     fields = {field.name for field in dataclasses.fields(part)}
+    # an annotation without a field: the class is no dataclass, which would ignore the setting
     for name, kind in inspect.get_annotations(part).items():
       if name not in fields and 'ClassVar' not in str(kind):
         raise InputError(
@@ -309,7 +320,7 @@ def _of_module(package: str, name: str, base: type[P]) -> type[P] | None:
     name: name of the part.
     base: base class of the parts.
   """
-  is_package = '__path__' in vars(importlib.import_module(package))
+  is_package = '__path__' in vars(importlib.import_module(package))  # else a single module
   if not is_package or not name.isidentifier():
     return None
   if importlib.util.find_spec(f'{package}.{name}') is None:
@@ -328,17 +339,18 @@ def _classes(package: str, base: type[P]) -> Mapping[str, type[P]]:
 def defined_in(package: str, base: type[V]) -> tuple[type[V], ...]:
   """Returns the concrete subclasses of `base` in the modules of a package, or in one module."""
   parent = importlib.import_module(package)
+  folders = vars(parent).get('__path__', ())  # () for a single module
   modules = [
-    importlib.import_module(f'{package}.{entry.name}')
-    for entry in pkgutil.iter_modules(vars(parent).get('__path__', ()))
+    importlib.import_module(f'{package}.{entry.name}') for entry in pkgutil.iter_modules(folders)
   ] or [parent]
   return tuple(part for module in modules for part in _defined(module, base))
 
 
 def _defined(module: ModuleType, base: type[V]) -> Iterator[type[V]]:
-  """Yields the concrete subclasses of `base` that a module defines."""
+  """Yields the concrete subclasses of `base` that a module defines, without those it imports."""
   for value in vars(module).values():
-    if not inspect.isclass(value) or value.__module__ != module.__name__:
+    is_defined_here = inspect.isclass(value) and value.__module__ == module.__name__
+    if not is_defined_here:
       continue
     if issubclass(value, base) and value is not base and not inspect.isabstract(value):
       yield value
@@ -380,7 +392,7 @@ def is_reference(name: str) -> bool:
 
 
 def part_name(name: str) -> str:
-  """Returns NAME if a name in a config refers to code, as `FILE.py:NAME`, and else the name."""
+  """Returns NAME for a reference to code such as `FILE.py:NAME`, and every other name unchanged."""
   return name.rpartition(':')[2] if is_reference(name) else name
 
 
@@ -397,7 +409,7 @@ def load(reference: str, key: str) -> FromFile:
     raise FileRefusedError(f'{key_name(key)} names {reference!r}: files of results are not run.')
   path, _, name = reference.rpartition(':')
   file = expanded(path or reference)
-  in_module = SEPARATOR not in reference and path
+  in_module = SEPARATOR not in reference and path  # package.module:NAME
   if not path or not name:
     raise InputError(f'{reference}: say which name in it is meant, as {file.name}:NAME.')
   if not in_module and not file.is_file():
@@ -410,6 +422,7 @@ def load(reference: str, key: str) -> FromFile:
   except InputError:
     raise
   except (Exception, SystemExit) as error:  # the file is the user's and may raise anything
+    # the module itself or a package that contains it is missing, not a module that it imports
     if isinstance(error, ModuleNotFoundError) and f'{path}.'.startswith(f'{error.name}.'):
       raise InputError(
         f'{key_name(key)} names {reference!r}: no module {error.name!r} is installed.'

@@ -157,21 +157,24 @@ class Rows(Protocol):
 
 
 _ORDER = 0x5B5E7
-"""Constant in the seed of `random_order`."""
+"""Arbitrary constant that makes the draws of `random_order` differ from other draws of a seed."""
 
 
 def random_order(num_examples: int, seed: int) -> np.ndarray:
-  """Returns 0, ..., `num_examples` − 1 in random order, int64, as sequential designs read rows."""
+  """Returns the positions 0, ..., `num_examples` − 1 in random order, int64 [num_examples].
+
+  Studies that stop at a precision (`Study.half_width`) read the rows in this order.
+  """
   return np.random.default_rng([_ORDER, seed]).permutation(num_examples)
 
 
 def num_blocks(num_examples: int, batch_size: int) -> int:
   """Returns the number of blocks of `batch_size` rows that hold `num_examples` rows."""
-  return -(-num_examples // batch_size)
+  return -(-num_examples // batch_size)  # rounded up
 
 
 def chosen_blocks(num_examples: int, batch_size: int, blocks: Sequence[int] | None) -> list[int]:
-  """Returns the numbers of the blocks to read, ascending.
+  """Returns the numbers of the blocks to read, ascending and without repeats.
 
   Args:
     num_examples: number of rows.
@@ -184,7 +187,7 @@ def chosen_blocks(num_examples: int, batch_size: int, blocks: Sequence[int] | No
   require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
   count = num_blocks(num_examples, batch_size)
   numbers = list(range(count)) if blocks is None else sorted(set(blocks))
-  if numbers and not 0 <= numbers[0] <= numbers[-1] < count:
+  if numbers and (numbers[0] < 0 or numbers[-1] >= count):
     raise InputError(
       f'blocks {numbers[0]}..{numbers[-1]} asked for; there are {count} blocks of {batch_size} '
       f'rows, 0..{count - 1}.'
@@ -214,11 +217,15 @@ def as_float32(images: np.ndarray) -> np.ndarray:
 
 
 def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:
-  """Returns the numeric arrays of a batch, which devices can take; paths and other words cannot."""
+  """Returns the columns of a batch that devices can take: booleans, integers and floats.
+
+  Columns of text, such as paths, are left out.
+  """
+  numeric_kinds = 'biuf'  # NumPy's kinds bool, int, unsigned and float
   return {
-    name: value
-    for name, value in batch.items()
-    if isinstance(value, np.ndarray) and value.dtype.kind in 'biuf'
+    name: values
+    for name, values in batch.items()
+    if isinstance(values, np.ndarray) and values.dtype.kind in numeric_kinds
   }
 
 
@@ -230,9 +237,10 @@ def check_label_array(labels: np.ndarray, name: str, is_complete: bool = True) -
       0, fit int32, and differ within an image.
     name: name of the labels in messages.
     is_complete: whether these are all labels of a data set. Only then labels [N, 2] with 0 and 1 in
-      every row are refused as one-hot, because a part may have only images of both classes.
+      every row are refused as one-hot; in a part of a data set they may be images of both classes.
   """
-  if labels.ndim not in (1, 2) or labels.shape[1:] == (0,) or labels.dtype.kind not in 'iu':
+  has_no_columns = labels.shape[1:] == (0,)
+  if labels.ndim not in (1, 2) or has_no_columns or labels.dtype.kind not in 'iu':
     raise InputError(
       f'{name} is {labels.dtype} of shape {labels.shape}; expected integers [N], '
       'or [N, L] padded with -1.'
@@ -240,7 +248,7 @@ def check_label_array(labels: np.ndarray, name: str, is_complete: bool = True) -
   if not labels.size:
     return
   table = labels if labels.ndim == 2 else labels[:, None]
-  smallest = 0 if labels.ndim == 1 else -1  # -1 is padding
+  smallest = 0 if labels.ndim == 1 else -1  # padding
   largest = np.iinfo(np.int32).max
   for value, is_valid, limit in (
     (labels.min(), labels.min() >= smallest, 'start at 0'),
@@ -249,7 +257,7 @@ def check_label_array(labels: np.ndarray, name: str, is_complete: bool = True) -
     if not is_valid:
       row = int(np.argwhere(table == value)[0][0])
       raise InputError(f'{name} has {value} (example {row}); labels {limit}.')
-  is_repeated, ordered = have_repeated_labels(table), np.sort(table, axis=1)
+  is_repeated, ordered = have_repeated_labels(table), np.sort(table, axis=1)  # padding is first
   is_one_hot = is_complete and table.shape[1] == 2 and (ordered == [0, 1]).all()
   if is_repeated.any() or is_one_hot:
     row = int(is_repeated.argmax())
@@ -257,12 +265,16 @@ def check_label_array(labels: np.ndarray, name: str, is_complete: bool = True) -
       f'{name} has {labels[row].tolist()} (example {row}); the labels of an image are different '
       'classes, padded with -1, and not one-hot, which labels.argmax(1) makes classes of.'
     )
-  if (ordered[:, -1] < 0).any():
-    raise InputError(f'{name} has no label for example {int((ordered[:, -1] < 0).argmax())}.')
+  is_without_label = ordered[:, -1] < 0
+  if is_without_label.any():
+    raise InputError(f'{name} has no label for example {int(is_without_label.argmax())}.')
 
 
 def padded_labels(labels: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
-  """Returns lists of labels as int32 [N, L], L at least 1, padded with −1."""
+  """Returns the label lists of N images as int32 [N, L], padded with −1.
+
+  L is the length of the longest list, and at least 1.
+  """
   table = np.full((len(labels), max([1, *map(len, labels)])), -1, np.int32)
   for row, values in zip(table, labels, strict=True):
     row[: len(values)] = values
@@ -271,13 +283,14 @@ def padded_labels(labels: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
 
 def have_repeated_labels(labels: np.ndarray) -> np.ndarray:
   """Returns whether an image has a label twice, bool [N], for labels [N, L] padded with -1."""
-  ordered = np.sort(labels, axis=1)
-  is_repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+  ordered = np.sort(labels, axis=1)  # equal labels are neighbours
+  previous, following = ordered[:, :-1], ordered[:, 1:]
+  is_repeated = (previous == following) & (following >= 0)
   return np.asarray(is_repeated.any(1))
 
 
 def check_class_names(names: Sequence[str], title: str) -> None:
-  """Raises InputError for empty and repeated names of classes, and names them by number.
+  """Raises InputError for empty or repeated names of classes; the message states their numbers.
 
   `title` is the name of the list of names in the message.
   """
@@ -360,14 +373,14 @@ class ArrayRows:
       raise InputError('no images: the arrays are empty.')
     if len(self.labels) != len(self.images):
       raise InputError(f'{len(self.labels)} labels for {len(self.images)} images.')
-    ids, int32 = self.example_ids, np.iinfo(np.int32)
+    ids, int32_limits = self.example_ids, np.iinfo(np.int32)
     if ids is not None:
       if ids.shape != self.labels.shape[:1] or ids.dtype.kind not in 'iu':
         raise InputError(
           f'example_ids is {ids.dtype} of shape {ids.shape}; expected integers '
           f'[{len(self.images)}].'
         )
-      if ids.min() < int32.min or ids.max() > int32.max:
+      if ids.min() < int32_limits.min or ids.max() > int32_limits.max:
         raise InputError(f'example_ids go from {ids.min()} to {ids.max()}; they are int32.')
     # rows with example ids may be a selection of the rows of a data set
     check_label_array(self.labels, 'labels', is_complete=ids is None)
@@ -415,7 +428,7 @@ class ArrayRows:
     return self
 
   def in_memory(self, max_bytes: int) -> ArrayRows | None:
-    """Returns the rows themselves for any `max_bytes`."""
+    """Returns the rows themselves; None if they have more than `max_bytes` bytes."""
     arrays = (self.images, self.labels, *self.columns.values())
     return self if sum(array.nbytes for array in arrays) <= max_bytes else None
 
@@ -445,9 +458,12 @@ class ArrayRows:
     For arguments and columns see `Rows.training_batches`.
     """
     order = sampler or Epochs(self.num_examples, seed)
-    share_of_batch(start_step, batch_size, share)  # raises errors before the first batch
+    share_of_batch(start_step, batch_size, share)  # raises errors now, not at the first batch
     spans = (share_of_batch(step, batch_size, share) for step in itertools.count(start_step))
-    return ({**self._batch(order.positions(*span)), **order.columns(*span)} for span in spans)
+    return (
+      {**self._batch(order.positions(start, stop)), **order.columns(start, stop)}
+      for start, stop in spans
+    )
 
   def without_images(self) -> Batch:
     """Returns the labels, example ids and further columns of all rows."""
@@ -488,7 +504,7 @@ def with_column(rows: Rows, name: str, values: Callable[[Batch], np.ndarray], fa
     rows: the rows.
     name: name of the column.
     values: function from a batch to the values of the column, [B, ...].
-    facts: {key: JSON value} about the column, which the description of the rows gains.
+    facts: {key: JSON value} about the column, which are added to the description of the rows.
   """
   return _ChangedRows(rows, lambda batch: {**batch, name: values(batch)}, rows.class_names, facts)
 
@@ -503,8 +519,8 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
 
   Args:
     rows: the rows.
-    positions: int32 [old classes], the new label of each old label; -1 for a class without one.
-      Of old labels of an image with the same new label, the first one counts.
+    positions: int32 [old classes], the new label of each old label; -1 for a class without a new
+      label. If labels of an image get the same new label, only the first is kept.
     class_names: the names of the new labels; () for images of no known class.
   """
   kind = 'matched by class name' if class_names else UNKNOWN_CLASSES
@@ -513,16 +529,18 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
   def change(batch: Batch) -> Batch:
     label = batch['label']
     mask = batch.get('mask', np.ones(len(label), bool))
-    is_unknown = mask.reshape(-1, *[1] * (label.ndim - 1)) & (label >= len(positions))
+    is_row = mask if label.ndim == 1 else mask[:, None]
+    is_unknown = is_row & (label >= len(positions))
     if is_unknown.any():
       row = np.argwhere(is_unknown)[0][0]
       raise InputError(
         f'example {batch["example_id"][row]} has label {label[row]}; the data name '
         f'{len(positions)} classes.'
       )
-    label = np.where(label >= 0, positions[label], label).astype(np.int32)
-    if label.ndim == 2:  # of old labels with one new label, the first counts
-      equals_earlier = np.tril(label[:, :, None] == label[:, None], -1).any(2)
+    label = np.where(label >= 0, positions[label], label).astype(np.int32)  # -1 stays
+    if label.ndim == 2:
+      is_equal = label[:, :, None] == label[:, None]  # [B, L, L]
+      equals_earlier = np.tril(is_equal, -1).any(2)
       label[equals_earlier] = -1
     return {**batch, 'label': label}
 
@@ -572,8 +590,14 @@ class _ChangedRows:
     if arrays is None:
       return None
     columns = self.change(arrays.without_images())
-    labels, ids = columns.pop('label'), columns.pop('example_id')
-    return ArrayRows(arrays.images, labels, self.class_names, ids, arrays.source, columns)
+    return ArrayRows(
+      arrays.images,
+      labels=columns.pop('label'),
+      class_names=self.class_names,
+      example_ids=columns.pop('example_id'),
+      source=arrays.source,
+      columns=columns,
+    )
 
   def without_images(self) -> Batch:
     return self.change(self.rows.without_images())

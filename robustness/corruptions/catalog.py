@@ -244,7 +244,7 @@ def _checked_and_corrupted(
   The arguments are the same as in `corrupt_each`; `images` may also be one image [H, W, C].
   """
   batch = images.shape[:-3]
-  severity_numbers, between = numbered(severity)
+  severity_numbers, between = numbered(severity)  # `between`: fractional severities
   table = checked_table(images.shape[-3:-1], names, quantize, side, options, between)
   check_integers('index', index, batch, range(len(names)))
   num_severities = len(SEVERITIES) + len(between)
@@ -294,7 +294,7 @@ def _corrupt(
     index: see `apply`; a scalar or [B].
     severity: see `apply`; a scalar or [B].
     photographs: pictures of frost, uint8 [h, w, 3] each; None takes those in `static`.
-    static: options of corruptions, ((corruption, ((option, value), ...)), ...).
+    static: options of corruptions as hashable pairs, ((corruption, ((option, value), ...)), ...).
     **settings: the other arguments of `apply`.
   """
   options: dict[str, dict[str, object]] = {name: dict(pairs) for name, pairs in static}
@@ -324,8 +324,8 @@ def apply(
   """Corrupts one image by the index of the corruption, so that a study compiles once.
 
   Use it inside a compiled step; `corrupt_each` is compiled already. Under vmap over images do not
-  map `index` and `severity`: mapped ones make every corruption run. Traced values are not checked;
-  they yield NaN where index or severity is invalid.
+  map `index` and `severity`: if they are mapped, every corruption runs for every image. Traced
+  values are not checked: the image is NaN where the index or the severity is invalid.
 
   Args:
     key: As in `corrupt`.
@@ -344,9 +344,9 @@ def apply(
   key, image = as_key(key), as_images(image, ranks=(3,))
   options = options or {}
   table = checked_table(image.shape[:2], names, quantize, side, options, between)
-  count = len(SEVERITIES) + len(between)
+  num_severities = len(SEVERITIES) + len(between)
   check_integers('index', index, (), range(len(names)))
-  check_integers('severity', severity, (), range(1, count + 1))
+  check_integers('severity', severity, (), range(1, num_severities + 1))
 
   def branch(name: str, key: jax.Array, image: jax.Array, severity: jax.Array) -> jax.Array:
     corruption = find(name)
@@ -354,13 +354,15 @@ def apply(
     rounding = 'round' if corruption.rounded and quantize == 'floor' else quantize
     return to_levels(corrupted, rounding) if rounding else corrupted
 
-  # One name has branches too: without them XLA fuses it with its surroundings and rounds otherwise.
+  # A single name gets branches too: without them XLA fuses the corruption with the operations
+  # around it, and results differ in their last digits.
   branches: list[Callable[..., jax.Array]] = [functools.partial(branch, name) for name in names]
   branches.append(lambda key, image, severity: jnp.full_like(image, jnp.nan))
   with random_keys.pinned():
     index, severity = jnp.asarray(index, jnp.int32), jnp.asarray(severity, jnp.int32)
-    is_valid = (index >= 0) & (index < len(names)) & (severity >= 1) & (severity <= count)
-    selected = jnp.where(is_valid, index, len(names))
+    is_valid = (index >= 0) & (index < len(names)) & (severity >= 1) & (severity <= num_severities)
+    branch_of_nan = len(names)
+    selected = jnp.where(is_valid, index, branch_of_nan)
     return jax.lax.switch(selected, branches, key, image, severity)
 
 
@@ -377,7 +379,10 @@ def checked_table(
   Args:
     shape: height and width of the images.
     names: the corruptions.
-    quantize, side, options, between: settings of `apply`.
+    quantize: see `apply`.
+    side: see `apply`.
+    options: see `apply`.
+    between: see `apply`.
 
   Raises:
     InputError: a setting is invalid, or images are too small for a corruption.
@@ -407,6 +412,7 @@ def numbered(severity: Numbers) -> tuple[jax.Array | np.ndarray, tuple[float, ..
   """Returns severities as integers for `apply`, and the distinct fractional severities, ascending.
 
   The integers are 1..5 for whole severities, and 6, 7, ... for fractional ones in ascending order.
+  For example, [2, 3.5, 1.5] becomes [2, 7, 6] and (1.5, 3.5).
 
   Raises:
     InputError: a severity is outside [1, 5], or is a traced float.
@@ -425,14 +431,15 @@ def numbered(severity: Numbers) -> tuple[jax.Array | np.ndarray, tuple[float, ..
     raise InputError(f'severity is {invalid.flat[0]:g}; it must be in [1, 5].')
   is_integer = values == np.round(values)
   between = np.unique(values[~is_integer])
-  numbers = np.searchsorted(between, values) + len(SEVERITIES) + 1
+  first_number = len(SEVERITIES) + 1
+  numbers = np.searchsorted(between, values) + first_number
   return np.where(is_integer, values, numbers).astype(np.int32), tuple(between.tolist())
 
 
 def refuse_stored(columns: Mapping[str, object]) -> None:
-  """Raises InputError if rows are stored corrupted images or perturbed frames.
+  """Raises InputError if rows are stored images that are corrupted or perturbed already.
 
-  The error after corrupting them again would be meaningless. `columns` are the rows' columns.
+  To corrupt them again would give a meaningless error. `columns` are the columns of the rows.
   """
   if 'corruption' in columns or 'perturbation' in columns:
     raise InputError(

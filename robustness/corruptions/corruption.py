@@ -28,12 +28,12 @@ Constants = Mapping[str, tuple[Any, ...]]
 Draws = Mapping[str, jax.Array]
 """Random numbers of an image by name."""
 SIDES = {32: 32, 64: 32, 224: 224, 299: 224}
-"""{image side: the side that provides missing constants}."""
+"""{image side: the side with the constants of corruptions that have none for this side}."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Strength:
-  """The constants of a corruption, from which a function takes those of one severity.
+  """The constants of a corruption with a severity, for which its function looks them up.
 
   `constants` has one value per severity; `severity` is an integer ≥ 1, which may be traced.
   """
@@ -47,7 +47,7 @@ class Strength:
     return jnp.asarray(self.severity) - SEVERITIES[0]
 
   def select(self, values: Sequence[float] | np.ndarray) -> jax.Array:
-    """Returns `values` [severities, ...] at the severity, [...], as int32 or else float32."""
+    """Returns the entry of `values` [severities, ...] at the severity, as int32 or float32."""
     array = np.asarray(values)
     dtype = np.int32 if np.issubdtype(array.dtype, np.integer) else np.float32
     return jnp.asarray(array.astype(dtype))[self.index]
@@ -72,8 +72,8 @@ class Corruption:
     family: One of `names.FAMILIES`. A training that holds out one member shows none of the others.
     draw: `(key, shape, constants, **options)` returns the random numbers of an image.
     options: {option: its values, the released generator's first}; () accepts any value.
-    least_side: Returns the shortest side of an image in pixels, given the constants.
-    reason: Why there is a shortest side.
+    least_side: Function from the constants to the smallest side that an image may have, in pixels.
+    reason: Why there is a smallest side, such as 'or no tile fits'.
     square: Whether images must be square.
     even: Whether sides must be even.
     rounded: Whether the released generator rounds to the nearest level instead of truncating.
@@ -131,16 +131,20 @@ class Corruption:
         choice(option, value, self.options[option])
 
   def check_side(self, shape: Sequence[int], constants: Constants) -> None:
-    """Raises InputError if images (H, W) are too small or of a shape that is not supported."""
-    images = f'images of {shape[0]} × {shape[1]} pixels'
-    if self.square and shape[0] != shape[1]:
+    """Raises InputError if images of this `shape` (H, W, ...) are too small, not square or odd.
+
+    The last two matter only for corruptions with `square` and `even`.
+    """
+    height, width = shape[:2]
+    images = f'images of {height} × {width} pixels'
+    if self.square and height != width:
       raise InputError(
         f'{images} are not square, for which {self.name} is defined: crop them ({KEYS.data.crop}).'
       )
-    if self.even and shape[0] % 2:
+    if self.even and height % 2:
       raise InputError(f'{images} have an odd side; {self.name} is defined for even ones.')
     least = self.least_side(constants)
-    if min(shape[:2]) < least:
+    if min(height, width) < least:
       raise InputError(
         f'{images} are too small for {self.name}: it needs {least} or more a side, {self.reason}.'
       )
@@ -152,14 +156,16 @@ def corruption(
   """Returns the decorator that makes a function a `Corruption`.
 
   Args:
-    parameters: Names of its constants, separated by blanks.
-    by_side: {side: five values, or five rows of values for two or more parameters}.
+    parameters: Names of its constants, separated by blanks, such as 'low high'.
+    by_side: {side: one entry for each of the five severities}. An entry is a value, or a tuple of
+      values if there are several parameters.
     family: One of `names.FAMILIES`.
     **declared: Other fields of `Corruption`.
   """
   names = parameters.split()
 
   def constants(values: Sequence[Any]) -> Constants:
+    """Returns {parameter: one value per severity} from one entry per severity."""
     assert len(values) == len(SEVERITIES)
     columns = zip(*values, strict=True) if len(names) > 1 else [tuple(values)]
     return dict(zip(names, columns, strict=True))
@@ -170,7 +176,7 @@ def corruption(
 
 
 def rows(text: str) -> list[tuple[float, ...]]:
-  """Returns rows of constants, one for each severity, from a text 'a b c, a b c, ...'."""
+  """Returns a tuple of constants for each severity from a text such as '1 0.5, 2 0.7, ...'."""
 
   def number(word: str) -> float:
     return int(word) if word.isdigit() else float(word)
@@ -193,7 +199,7 @@ def c_bar(
   of a network, so they are irregular.
 
   Args:
-    draw: `(keys, side)` returns the random numbers of an image.
+    draw: `(keys, side)` returns the random numbers of an image of side × side pixels.
     family: One of `names.FAMILIES`.
     cifar: Magnitudes at 32 pixels, in CIFAR-10-C-bar.
     imagenet: Magnitudes at 224 pixels, in ImageNet-C-bar.
@@ -219,10 +225,11 @@ def c_bar(
 
 
 def interpolated(values: Sequence[Any], severity: float) -> Any:
-  """Returns the value at a fractional severity in [1, 5] of five values, interpolated linearly.
+  """Returns the value at a fractional severity in [1, 5], interpolated linearly.
 
-  Integers (radii, iterations, JPEG quality, spatter's `mud`) are rounded, halves to even. Zoom
-  factors end at the interpolated last factor and have the steps of the severity below.
+  `values` has one value for each of the severities 1 to 5. Integers (radii, iterations, JPEG
+  quality, spatter's `mud`) are rounded, halves to even. Zoom factors, a tuple for each severity,
+  end at the interpolated last factor and have the steps of the next lower integer severity.
   """
   below = min(int(severity), len(values) - 1)
   fraction = severity - below

@@ -1,8 +1,9 @@
 """LAION-C's six distortions: glitches, mosaic, stickers, vertical lines, shapes and a checkerboard.
 
-Each maps 8-bit RGB images to 8-bit RGB images; a grey image becomes the grey value of its RGB
-copy's result. Mosaics and stickers consist of other pictures: from a folder (`photographs`), or
-procedural ones, which differ from LAION-C. The authors took a million images of LAION.
+Each maps 8-bit RGB images to 8-bit RGB images. A grey image is corrupted as an RGB image with equal
+channels, and the grey value of the result is taken. Mosaics and stickers consist of other pictures,
+for which the authors took a million images of LAION. Here they come from a folder (`photographs`)
+or are procedural, and therefore differ from LAION-C.
 
 Reference:
   Li et al. (2025), LAION-C: An Out-of-Distribution Benchmark for Web-Scale Vision Models, and the
@@ -31,12 +32,13 @@ from robustness.corruptions.pixels import from_levels, grey, to_levels
 
 PICTURES = ('mosaic', 'stickers')
 """Corruptions that need other pictures."""
-MAX_PICTURES = 1000  # taken from a folder
+MAX_PICTURES = 1000  # most pictures that are taken from a folder
 PROCEDURAL = 512  # number of procedural pictures
 STICKER, CELL = 16, 14  # sides of stickers and of checkerboard cells in pixels
-BEND = 40  # shift in pixels of the line of a black pixel
+BEND = 40  # shift in pixels, to the left, of a vertical line where pixels are black
 REACH, STAMP = 13, 29  # pixels from a shape's position to the corner of its stamp; a stamp's side
-SIZES, TURNS = range(6, 16), 360  # sizes of shapes in pixels, and their angles in degrees
+SIZES, TURNS = range(6, 16), 360  # sizes of shapes in pixels, and number of angles, 1° apart
+STAR = 3  # number of the kind of shape that is rotated: triangles, squares, circles, stars
 Levels = Callable[..., jax.Array]
 """Function of RGB levels, int32 [H, W, 3], that returns distorted levels."""
 
@@ -69,20 +71,21 @@ def distortion(
   'level', (2, 4, 5, 8, 10), least_side=lambda constants: 4, reason='or no quarter has a row'
 )
 def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
-  """Shifts bands of rows sideways and one entire channel, cyclically; every other row is black.
+  """Shifts bands of rows sideways and one channel downwards, cyclically; every other row is black.
 
   All images have the same shifts, because the released generator has a single seed.
   """
   del key
   height, width = levels.shape[:2]
   drawn = [glitches(level, height, width) for level in strength.constants['level']]
-  shifts, moves = zip(*drawn, strict=True)
+  shifts, moves = zip(*drawn, strict=True)  # one for each severity
   shift, moved = strength.select(np.array(shifts)), strength.select(np.array(moves))
-  columns = (jnp.arange(width)[None] - shift[:, None]) % width
-  shifted = jnp.take_along_axis(levels, columns[:, :, None], axis=1)
+  source_column = (jnp.arange(width)[None] - shift[:, None]) % width
+  shifted = jnp.take_along_axis(levels, source_column[:, :, None], axis=1)
   channel, right, down = moved
   rolled = jnp.roll(levels, down, axis=0)
   row = jnp.arange(height)[:, None, None]
+  # as released, only the first row of the channel, now at row `down`, moves to the right
   rolled = jnp.where(row == down % height, jnp.roll(rolled, right, axis=1), rolled)
   glitched = jnp.where(jnp.arange(3)[None, None] == channel, rolled, shifted)
   return jnp.where(row % 2 == 0, 0, glitched)
@@ -90,23 +93,29 @@ def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array
 
 @functools.lru_cache
 def glitches(level: float, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the random shifts of `glitched`, as glitch_this draws them with seed 1.
+  """Returns the random shifts of `glitched`, as the package glitch_this draws them with seed 1.
+
+  Args:
+    level: strength of glitch_this, from 0 to 10: with it grow the number of bands and the shifts.
+    height: height of the image in pixels.
+    width: width of the image in pixels.
 
   Returns:
     The shift of each row to the right, int32 [height]; and the number of the moved channel with its
     shifts to the right and down, int32 [3].
   """
-  max_shift, count = int(level**2 / 100 * width), int(2 * level)
+  max_shift, num_bands = int(level**2 / 100 * width), int(2 * level)
   shift = np.zeros(height, np.int32)
-  for number in range(count):
-    draw = random.Random(1 + number)
-    offset = draw.randint(-max_shift, max_shift)
+  for band in range(num_bands):
+    generator = random.Random(1 + band)
+    offset = generator.randint(-max_shift, max_shift)
     if offset:
-      start = draw.randint(0, height)
-      shift[start : start + draw.randint(1, height // 4)] = offset
-  draw = random.Random(1)
-  moved = [draw.randint(0, 2), draw.randint(-count, count), draw.randint(-count, count)]
-  return shift, np.array(moved, np.int32)
+      start = generator.randint(0, height)
+      shift[start : start + generator.randint(1, height // 4)] = offset
+  generator = random.Random(1)
+  channel = generator.randint(0, 2)
+  right, down = (generator.randint(-num_bands, num_bands) for _ in range(2))
+  return shift, np.array([channel, right, down], np.int32)
 
 
 @distortion(
@@ -119,34 +128,40 @@ def glitches(level: float, height: int, width: int) -> tuple[np.ndarray, np.ndar
 def mosaic(
   key: jax.Array, levels: jax.Array, strength: Strength, photographs: str | None = None
 ) -> jax.Array:
-  """Replaces every tile of the image by the shrunk picture of the nearest mean colour.
+  """Replaces every tile of the image by the shrunk picture with the nearest mean colour.
 
-  The grid of tiles is centred, and cells beyond the edge repeat it. The colour of a tile is
-  its pixel's colour in the image shrunk by Pillow's bicubic filter. `photographs` is a folder of
-  pictures; None takes procedural ones.
+  The grid of tiles is centred; the image is extended to whole tiles by repeating its edge. The
+  colour of a tile is that of its pixel in the image shrunk by Pillow's bicubic filter to one pixel
+  a tile. `photographs` is a folder of pictures; None takes procedural ones.
   """
   del key
   sides, (height, width) = tuple(strength.constants['tile']), levels.shape[:2]
 
   def tiled(side: int, pictures: np.ndarray) -> jax.Array:
-    y0, x0 = -height % side // 2, -width % side // 2
-    pads = (y0, -height % side - y0), (x0, -width % side - x0), (0, 0)
+    """Returns the mosaic of tiles of `side` pixels from pictures [P, side, side, 3]."""
+    missing_height, missing_width = -height % side, -width % side  # up to whole tiles
+    y0, x0 = missing_height // 2, missing_width // 2
+    pads = (y0, missing_height - y0), (x0, missing_width - x0), (0, 0)
     padded = jnp.pad(levels, pads, mode='edge')
     means = pictures.mean((1, 2), np.float32)
+    # squared distance of colours, [rows of tiles, columns of tiles, P]
     distance = jnp.square(shrunk(padded, side)[:, :, None] - means[None, None]).sum(-1)
     tiles = jnp.asarray(pictures)[distance.argmin(-1)].astype(jnp.int32)
     joined = tiles.transpose(0, 2, 1, 3, 4).reshape(padded.shape)
     return joined[y0 : y0 + height, x0 : x0 + width]
 
-  pictures = zip(sides, load_tiles(photographs, sides), strict=True)
-  branches = [functools.partial(tiled, *pair) for pair in pictures]
+  pictures_by_severity = load_tiles(photographs, sides)
+  branches = [
+    functools.partial(tiled, side, pictures)
+    for side, pictures in zip(sides, pictures_by_severity, strict=True)
+  ]
   return jax.lax.switch(strength.index, branches)
 
 
 def shrunk(levels: jax.Array, factor: int) -> jax.Array:
-  """Returns levels [H, W, 3] shrunk by a factor that divides H and W.
+  """Returns levels [H, W, 3] shrunk by a factor that divides H and W, float32.
 
-  Columns are shrunk and rounded before rows.
+  As in Pillow, the width is shrunk and rounded to whole levels before the height.
   """
 
   def along(values: jax.Array, axis: int) -> jax.Array:
@@ -158,14 +173,23 @@ def shrunk(levels: jax.Array, factor: int) -> jax.Array:
 
 
 def bicubic(size: int, factor: int) -> np.ndarray:
-  """Returns the weights of Pillow's antialiased bicubic filter (a = -.5), [size / factor, size]."""
+  """Returns the weights of Pillow's antialiased bicubic filter that shrinks a line of pixels.
+
+  Args:
+    size: number of pixels of the line.
+    factor: factor by which it is shrunk, a divisor of `size`.
+
+  Returns:
+    The weight of each pixel in each shrunk pixel, float32 [size / factor, size]; rows sum to 1.
+  """
   centre = (np.arange(size // factor)[:, None] + 0.5) * factor
   pixel = np.arange(size)
   start, end = np.floor(centre - 2 * factor + 0.5), np.floor(centre + 2 * factor + 0.5)
-  x = np.abs((pixel + 0.5 - centre) / factor)
+  x = np.abs((pixel + 0.5 - centre) / factor)  # distance in shrunk pixels
+  # Keys' cubic kernel with a = −½ for x < 1 and for 1 ≤ x < 2
   near = (1.5 * x - 2.5) * x * x + 1
   far = ((-0.5 * x + 2.5) * x - 4) * x + 2
-  is_in_window = (pixel >= start) & (pixel < end)
+  is_in_window = (pixel >= start) & (pixel < end)  # Pillow rounds the window to whole pixels
   weights = np.where(x < 1, near, np.where(x < 2, far, 0)) * is_in_window
   return np.asarray(weights / weights.sum(1, keepdims=True), np.float32)
 
@@ -173,15 +197,15 @@ def bicubic(size: int, factor: int) -> np.ndarray:
 def _draw_stickers(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, photographs: str | None = None
 ) -> Draws:
-  """Returns random numbers of N stickers.
+  """Returns random numbers of N stickers, the largest number at any severity.
 
   `corner` is the row and column of the upper left pixel, int32 [N, 2], and `picture`, uint32 [N],
   modulo the number of pictures is the index of the picture.
   """
   key_corner, key_picture = jax.random.split(key)
   count = max(constants['count'])
-  room = jnp.array(shape[:2]) - STICKER
-  corner = jax.random.randint(key_corner, (count, 2), 0, room[None])
+  end = jnp.array(shape[:2]) - STICKER  # exclusive
+  corner = jax.random.randint(key_corner, (count, 2), 0, end[None])
   return {'corner': corner, 'picture': jax.random.bits(key_picture, (count,), jnp.uint32)}
 
 
@@ -196,42 +220,48 @@ def _draw_stickers(
 def stickers(
   draws: Draws, levels: jax.Array, strength: Strength, photographs: str | None = None
 ) -> jax.Array:
-  """Pastes pictures of 16 × 16 pixels at random positions, each over the earlier ones.
+  """Pastes pictures of 16 × 16 pixels at random positions; a later sticker covers an earlier one.
 
   `photographs` is a folder of pictures; None takes procedural ones.
   """
   (pictures,) = load_tiles(photographs, (STICKER,))
   count, corner = len(draws['corner']), draws['corner']
   square = jnp.ones((count, STICKER, STICKER), bool)
-  last = last_stamp(levels.shape, corner, square, jnp.arange(count) < strength['count'])
-  picture = (draws['picture'] % len(pictures)).astype(jnp.int32)[last]
+  sticker = last_stamp(levels.shape, corner, square, jnp.arange(count) < strength['count'])
+  picture = (draws['picture'] % len(pictures)).astype(jnp.int32)[sticker]
   rows, columns = jnp.indices(levels.shape[:2])
-  y = jnp.clip(rows - corner[last][..., 0], 0, STICKER - 1)
-  x = jnp.clip(columns - corner[last][..., 1], 0, STICKER - 1)
+  # position in the sticker; without a sticker it is clipped and replaced below
+  y = jnp.clip(rows - corner[sticker][..., 0], 0, STICKER - 1)
+  x = jnp.clip(columns - corner[sticker][..., 1], 0, STICKER - 1)
   pasted = jnp.asarray(pictures)[picture, y, x].astype(jnp.int32)
-  return jnp.where(last[..., None] < 0, levels, pasted)
+  return jnp.where(sticker[..., None] < 0, levels, pasted)
 
 
 def last_stamp(
   shape: Sequence[int], corner: jax.Array, stamps: jax.Array, is_used: jax.Array
 ) -> jax.Array:
-  """Returns the index of the last stamp that covers each pixel, int32 [H, W], or -1.
+  """Returns the index of the last stamp that covers each pixel, int32 [H, W]; -1 for none.
 
-  `corner` int [N, 2] holds the row and column of the first pixel of each stamp, `stamps` bool
-  [N, K, K] its covered pixels, and `is_used` bool [N] whether it is drawn.
+  Args:
+    shape: shape of the image, which begins with H and W.
+    corner: row and column of the upper left pixel of each stamp, int [N, 2]; it may be negative.
+    stamps: which pixels each stamp covers, bool [N, K, K].
+    is_used: whether each stamp is drawn, bool [N].
   """
   number, down, right = jnp.indices(stamps.shape)
   y, x = corner[:, 0, None, None] + down, corner[:, 1, None, None] + right
+  # a negative index would count from the end
   is_covered = stamps & is_used[:, None, None] & (y >= 0) & (x >= 0)
   empty = jnp.full(shape[:2], -1, jnp.int32)
+  # pixels that are not covered get row H, which mode='drop' ignores
   return empty.at[jnp.where(is_covered, y, shape[0]), x].max(number, mode='drop')
 
 
 def _draw_shapes(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
-  """Returns random numbers of N shapes, int32.
+  """Returns random numbers of N shapes, int32; N is the largest number at any severity.
 
   They are `kind` [N] (0 to 3: triangle, square, circle, star), `place` [N, 2], row and column,
-  `size` [N] in pixels, `colour` [N, 3] in levels, and `turn` [N] in degrees.
+  `size` [N] in pixels, `colour` [N, 3] in levels, and `turn` [N], the angle of a star in degrees.
   """
   keys, count = jax.random.split(key, 5), max(constants['count'])
   return {
@@ -245,13 +275,16 @@ def _draw_shapes(key: jax.Array, shape: tuple[int, ...], constants: Constants) -
 
 @distortion('count', (150, 300, 600, 800, 1000), draw=_draw_shapes)
 def geometric_shapes(draws: Draws, levels: jax.Array, strength: Strength) -> jax.Array:
-  """Draws shapes of a single colour at random positions, each over the earlier ones."""
-  kind, size = draws['kind'], draws['size'] - SIZES[0]
-  number = jnp.where(kind < 3, kind * len(SIZES) + size, 3 * len(SIZES) + size * TURNS)
-  stamps = jnp.asarray(shape_stamps())[number + jnp.where(kind < 3, 0, draws['turn'])]
+  """Draws shapes of a single colour at random positions; a later shape covers an earlier one."""
+  kind, size_index = draws['kind'], draws['size'] - SIZES[0]
+  # number of the first stamp of this kind and size, in the order of `shape_stamps`
+  number = jnp.where(
+    kind < STAR, kind * len(SIZES) + size_index, STAR * len(SIZES) + size_index * TURNS
+  )
+  stamps = jnp.asarray(shape_stamps())[number + jnp.where(kind < STAR, 0, draws['turn'])]
   is_used = jnp.arange(len(kind)) < strength['count']
-  last = last_stamp(levels.shape, draws['place'] - REACH, stamps, is_used)
-  return jnp.where(last[..., None] < 0, levels, draws['colour'][last])
+  shape = last_stamp(levels.shape, draws['place'] - REACH, stamps, is_used)
+  return jnp.where(shape[..., None] < 0, levels, draws['colour'][shape])
 
 
 @functools.cache
@@ -263,37 +296,43 @@ def shape_stamps() -> np.ndarray:
   """
   stamps = []
 
-  def drawn(shape: str, points: Sequence[tuple[float, float]]) -> None:
+  def draw(shape: str, points: Sequence[tuple[float, float]]) -> None:
+    """Appends the stamp of a shape of `ImageDraw` with these corners (x, y)."""
     stamp = Image.new('1', (STAMP, STAMP))
     getattr(ImageDraw.Draw(stamp), shape)([(REACH + x, REACH + y) for x, y in points], fill=1)
     stamps.append(np.asarray(stamp))
 
   for size in SIZES:
-    drawn('polygon', ((0, 0), (size, 0), (size / 2, size)))
+    draw('polygon', ((0, 0), (size, 0), (size / 2, size)))
   for shape in ('rectangle', 'ellipse'):
     for size in SIZES:
-      drawn(shape, ((0, 0), (size, size)))
+      draw(shape, ((0, 0), (size, size)))
   for size in SIZES:
+    radii = [size / 1.2, size / 2.4] * 5  # tips and inner corners of a star alternate
     for turn in range(TURNS):
       angles = [math.radians(36 * corner + turn) for corner in range(10)]
-      corners = zip([size / 1.2, size / 2.4] * 5, angles, strict=True)
-      drawn('polygon', [(r * math.sin(a), r * math.cos(a)) for r, a in corners])
+      corners = zip(radii, angles, strict=True)
+      draw('polygon', [(r * math.sin(a), r * math.cos(a)) for r, a in corners])
   return np.stack(stamps)
 
 
 def _draw_cells(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> jax.Array:
-  """Returns a random number for each cell, uniform on [0, 1), float32 [rows, columns]."""
-  return jax.random.uniform(key, [-(-size // CELL) for size in shape[:2]])
+  """Returns a random number for each cell, uniform on [0, 1), float32 [rows, columns] of cells."""
+  return jax.random.uniform(key, [-(-side // CELL) for side in shape[:2]])  # rounded up
 
 
 @distortion('low high', ((0, 50), (50, 100), (100, 125), (125, 150), (150, 255)), draw=_draw_cells)
 def luminance_checkerboard(draws: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
-  """Makes cells of 14 × 14 pixels alternately lighter and darker, by U(low, high) levels each."""
+  """Makes cells of 14 × 14 pixels alternately lighter and darker.
+
+  The change of a cell in levels is uniform on [low, high).
+  """
   rows, columns = jnp.indices(draws.shape)
   sign = jnp.where((rows + columns) % 2 == 0, 1, -1)
   change = sign * (strength['low'] + draws * (strength['high'] - strength['low']))
-  pixels = jnp.repeat(jnp.repeat(change, CELL, 0), CELL, 1)[: levels.shape[0], : levels.shape[1]]
-  return jnp.floor(jnp.clip(levels + pixels[..., None], 0, 255)).astype(jnp.int32)
+  height, width = levels.shape[:2]
+  pixel_change = jnp.repeat(jnp.repeat(change, CELL, 0), CELL, 1)[:height, :width]
+  return jnp.floor(jnp.clip(levels + pixel_change[..., None], 0, 255)).astype(jnp.int32)
 
 
 @distortion('columns step', ((224, 1), (178, 2), (112, 4), (84, 6), (60, 8)))
@@ -301,54 +340,65 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
   """Draws vertical lines on black, each bent to the left by 40 (1 - I / 255) pixels.
 
   Line i of L starts at column iW / L of the width W and runs down in segments of `step` rows. A
-  segment has the mean colour of the W / L columns of these rows to its right, and I is their mean
-  grey level. Pixels follow Bresenham's lines between integer coordinates, as in Pillow.
+  segment has the mean colour of a block of pixels, those of the same rows in the W / L columns to
+  the right of the line's start, and I is the mean grey level of the block. Pixels follow
+  Bresenham's lines between integer coordinates, as in Pillow.
   """
   del key
   height, width = levels.shape[:2]
   counts = strength.constants['columns']
   tables = zip(*(line_tables(count, max(counts), width) for count in counts), strict=True)
-  start, end, ends = (strength.select(np.stack(arrays)) for arrays in tables)
-  step, number = strength['step'], jnp.arange(height)
-  top, bottom = jnp.minimum(number * step, height), jnp.minimum((number + 1) * step, height)
-  luma = (levels @ jnp.array([19595, 38470, 7471]) + 2**15) >> 16
-  stack = jnp.concatenate([levels, luma[..., None]], -1)
+  first, end, end_of_segment = (strength.select(np.stack(arrays)) for arrays in tables)
+  # numbers of the segments of a line; with more than one row each, the last ones are empty
+  step, segments = strength['step'], jnp.arange(height)
+  top, bottom = jnp.minimum(segments * step, height), jnp.minimum((segments + 1) * step, height)
+  grey_level = (levels @ jnp.array([19595, 38470, 7471]) + 2**15) >> 16  # as in Pillow
+  stack = jnp.concatenate([levels, grey_level[..., None]], -1)
+  # sums[y, x] is the sum over all pixels above row y and left of column x
   sums = jnp.pad(stack.cumsum(0).cumsum(1), ((1, 0), (1, 0), (0, 0)))
 
-  def colours(line: jax.Array, block: jax.Array) -> jax.Array:
-    """Returns the mean R, G, B and grey levels of a line's blocks of pixels, rounded down."""
-    y0, y1, x0, x1 = top[block], bottom[block], start[line], end[line]
+  def mean_levels(line: jax.Array, segment: jax.Array) -> jax.Array:
+    """Returns the mean R, G, B and grey levels of segments' blocks, rounded down, [..., 4]."""
+    y0, y1, x0, x1 = top[segment], bottom[segment], first[line], end[line]
     total = sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0]
     return total // jnp.maximum((y1 - y0) * (x1 - x0), 1)[..., None]
 
-  def draw(line: jax.Array, last: jax.Array) -> jax.Array:
-    x1 = ends[line, colours(line, number)[:, 3]]
-    x0 = jnp.roll(x1, 1).at[0].set(start[line])
+  def draw_line(line: jax.Array, drawn: jax.Array) -> jax.Array:
+    """Returns `drawn`, the number of the last drawn segment at each pixel, after one more line."""
+    block_grey = mean_levels(line, segments)[:, 3]
+    x1 = end_of_segment[line, block_grey]
+    x0 = jnp.roll(x1, 1).at[0].set(first[line])  # a segment starts where the previous one ends
     y, x = bresenham(x0, jnp.maximum(top - step, 0), x1, top)
     is_inside = (x >= 0) & (x < width) & (top[:, None] < height)
-    order = jnp.broadcast_to((line * height + number)[:, None], y.shape)
-    return last.at[jnp.where(is_inside, y, height), x].max(order, mode='drop')
+    number = jnp.broadcast_to((line * height + segments)[:, None], y.shape)
+    # pixels outside get row `height`, which mode='drop' ignores
+    return drawn.at[jnp.where(is_inside, y, height), x].max(number, mode='drop')
 
-  last = jax.lax.fori_loop(0, strength['columns'], draw, jnp.full((height, width), -1, jnp.int32))
-  colour = colours(last // height, last % height)[..., :3]
-  return jnp.where(last[..., None] < 0, 0, colour)
+  nothing_drawn = jnp.full((height, width), -1, jnp.int32)
+  drawn = jax.lax.fori_loop(0, strength['columns'], draw_line, nothing_drawn)
+  rgb = mean_levels(line=drawn // height, segment=drawn % height)[..., :3]
+  return jnp.where(drawn[..., None] < 0, 0, rgb)
 
 
 @functools.lru_cache
 def line_tables(count: int, size: int, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns the columns of `count` vertical lines for an image that is `width` pixels wide.
+  """Returns the columns of the lines of `vertical_lines`, each with its block of columns.
 
-  A line stands for a block of columns. Entries from `count` on, up to `size`, are unused.
+  Args:
+    count: number of lines.
+    size: length of the tables, at least `count`; entries from `count` on are unused.
+    width: width of the image in pixels.
 
   Returns:
-    The first column of each line's block, int32 [size]; the column after the block, int32 [size];
-    and the column in which a segment of the line ends for each mean level of the block's pixels,
-    int32 [size, 256], truncated as in Pillow.
+    The first column of each line's block, where the line starts, int32 [size]; the column after the
+    block, int32 [size]; and the column in which a segment of the line ends for each mean grey level
+    of its pixels, int32 [size, 256], truncated as in Pillow.
   """
-  x = np.arange(size) / count * width
-  bent = x[:, None] + (1 - np.arange(256) / 255) * -BEND
-  end = np.minimum((x + width / count).astype(np.int32), width)
-  return x.astype(np.int32), end, bent.astype(np.int32)
+  first = np.arange(size) / count * width
+  level = np.arange(256)
+  bent = first[:, None] + (1 - level / 255) * -BEND
+  end = np.minimum((first + width / count).astype(np.int32), width)
+  return first.astype(np.int32), end, bent.astype(np.int32)
 
 
 def bresenham(
@@ -356,7 +406,8 @@ def bresenham(
 ) -> tuple[jax.Array, jax.Array]:
   """Returns the rows and the columns of the pixels of N lines, int32 [N, BEND + 2] each.
 
-  Lines run from (x0, y0) to (x1, y1), int32 [N] each. A line with fewer pixels repeats its last.
+  Lines run from (x0, y0) to (x1, y1), int32 [N] each. A line with fewer than BEND + 2 pixels, which
+  is the most that `vertical_lines` needs, repeats its last pixel.
   """
   dx, dy = x1 - x0, y1 - y0
   across = jnp.maximum(jnp.abs(dx), jnp.abs(dy))[:, None]
@@ -375,9 +426,9 @@ def load_tiles(
 ) -> tuple[np.ndarray, ...]:
   """Returns pictures shrunk to squares, uint8 [pictures, side, side, 3] for each of `sides`.
 
-  `source` is a folder; its first 1000 image files by path are read, at any depth. None and ''
-  select procedural pictures. As in the generator, pictures are resized to 256, cropped to the
-  centre of 224, and resized bilinearly.
+  `source` is a folder; its first `MAX_PICTURES` image files by path are read, at any depth. None
+  and '' select procedural pictures. As in the released generator, the shorter side of a picture is
+  resized to 256 pixels, the centre of 224 × 224 pixels is cropped, and resized bilinearly.
   """
   pictures = _folder_pictures(os.fspath(source)) if source else _procedural_pictures()
   return tuple(
@@ -387,7 +438,10 @@ def load_tiles(
 
 
 def _folder_pictures(source: str) -> list[Image.Image]:
-  """Returns the first `MAX_PICTURES` pictures in a folder, resized to 256 and cropped to 224."""
+  """Returns the first `MAX_PICTURES` pictures in a folder, cropped to 224 × 224 pixels.
+
+  Before, the shorter side is resized to 256 pixels.
+  """
   folder = expanded(source)
   files = [f for f in files_in(folder) if f.suffix.lower() in SUFFIXES][:MAX_PICTURES]
   if not files:
@@ -405,15 +459,23 @@ def _folder_pictures(source: str) -> list[Image.Image]:
 
 
 def _procedural_pictures() -> list[Image.Image]:
-  """Returns smooth patches around colours that fill the RGB cube, equal on every machine."""
-  draw = np.random.RandomState(19)
-  colour = draw.uniform(0, 255, (PROCEDURAL, 1, 1, 3))
-  patches = np.clip(colour + draw.normal(0, 30, (PROCEDURAL, 7, 7, 3)), 0, 255).astype(np.uint8)
+  """Returns smooth pictures around colours that fill the RGB cube, 56 × 56 pixels each.
+
+  A fixed seed and generator make them equal on every machine.
+  """
+  generator = np.random.RandomState(19)
+  colour = generator.uniform(0, 255, (PROCEDURAL, 1, 1, 3))
+  variation = generator.normal(0, 30, (PROCEDURAL, 7, 7, 3))
+  patches = np.clip(colour + variation, 0, 255).astype(np.uint8)
   return [Image.fromarray(p).resize((56, 56), Image.Resampling.BICUBIC) for p in patches]
 
 
 def describe(source: str) -> dict[str, object]:
-  """Returns facts for results on the pictures of mosaics and stickers: origin, number, digest."""
+  """Returns facts for results on the pictures of mosaics and stickers.
+
+  They are {'source': 'procedural'} for '', and else also the folder's name ('from'), the number of
+  pictures ('count') and their digest ('sha256'); 'source' is then 'photographs'.
+  """
   if not source:
     return {'source': 'procedural'}
   (tiles,) = load_tiles(source, (STICKER,))

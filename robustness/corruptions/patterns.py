@@ -16,7 +16,7 @@ from robustness.corruptions.pixels import GUARD, from_levels
 
 MAX_PLASMA_STEPS = 6
 """Largest number of iterations of `plasma_noise`."""
-GRADIENTS = 256  # in the table of Perlin's noise
+GRADIENTS = 256  # number of gradients in the table of Perlin's noise
 CELLS = 7  # cells of Perlin's lattice along a side, in the lowest octave
 OCTAVES = (1, 2, 4, 8, 16)
 """Factors of the frequency of the five layers of Perlin noise."""
@@ -25,7 +25,7 @@ GAIN = 1.5
 GREY = 128 / 255
 """Grey value of lines and of checkerboard cells."""
 MAX_CELLS = 40  # cells of the checkerboard along a side
-LINE_GUARD = 1e-4  # an integer number of lines does not fall below itself by rounding
+LINE_GUARD = 1e-4  # added before rounding down, so that a number such as 2.9999999 becomes 3
 LINES = (0.5, 1.0, 1.5, 2.0, 2.5)
 """Magnitudes of `lines` at severities 1 to 5."""
 STARS = 5
@@ -38,11 +38,12 @@ RAY_DEVIATION = 0.25  # relative standard deviation of a ray's length
 def _draw_wave(keys: jax.Array, side: int) -> Draws:
   """Returns random numbers of a wave: its `phase` in radians and `frequency` (fx, fy).
 
-  Frequencies are in radians per pixel. The component that is larger in magnitude is uniform on
+  Frequencies are in radians per pixel. The component with the larger absolute value is uniform on
   [−π, π].
   """
-  first = uniform(keys[0], -jnp.pi, jnp.pi)
-  pair = jnp.stack([first, jnp.abs(first) * uniform(keys[1], -1, 1)])
+  larger = uniform(keys[0], -jnp.pi, jnp.pi)
+  smaller = jnp.abs(larger) * uniform(keys[1], -1, 1)
+  pair = jnp.stack([larger, smaller])
   is_swapped = jax.random.bernoulli(keys[2])
   frequency, phase = jnp.where(is_swapped, pair[::-1], pair), uniform(keys[3], 0, 2 * jnp.pi)
   return {'frequency': frequency, 'phase': phase}
@@ -50,13 +51,14 @@ def _draw_wave(keys: jax.Array, side: int) -> Draws:
 
 @c_bar(_draw_wave, imagenet=(1.0, 1.5, 2.0, 4.5, 5.0), keys=4, family=ALONE)
 def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Adds a grey sine wave: clip(x + A sin(c fx + r fy + φ), 0, 1) with 255 A = 19.6 m.
+  """Adds a grey sine wave of 19.6 m of 255 levels, with the magnitude m: clip(x + A sin(…), 0, 1).
 
-  (fx, fy) is the drawn frequency in radians per pixel and φ the phase.
+  The argument of the sine is c fx + r fy + φ at row r and column c, with the drawn frequency
+  (fx, fy) in radians per pixel and the phase φ. The amplitude is A = 19.6 m / 255.
   """
-  r, c = grid(image.shape[0])
+  row, column = grid(image.shape[0])
   amplitude = 19.6 / 255 * strength['magnitude']
-  wave = jnp.sin(c * draws['frequency'][0] + r * draws['frequency'][1] + draws['phase'])
+  wave = jnp.sin(column * draws['frequency'][0] + row * draws['frequency'][1] + draws['phase'])
   return jnp.clip(image + amplitude * wave[..., None], 0, 1)
 
 
@@ -72,16 +74,17 @@ def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strengt
   family=ALONE,
 )
 def cocentric_sine_waves(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Adds wobbly grey rings: clip(x + I z, 0, 1) with 255 I = 12.8 m.
+  """Adds wobbly grey rings with a height of 12.8 m of 255 levels, where m is the magnitude.
 
-  z ∈ [−½, ½) is a sawtooth, z = ((ρ + a sin kθ) mod w) / w − ½. (ρ, θ) are polar coordinates about
-  the drawn `centre`, and a = `wobble` and w = `width` are in pixels. k = `frequency` is a real
-  number, so that the rings have a seam. The released set spells the name so.
+  The result is clip(x + 12.8 m / 255 · z, 0, 1). z ∈ [−½, ½) is a sawtooth of the distance ρ (in
+  pixels) and the angle θ from the drawn `centre`: z = ((ρ + a sin kθ) mod w) / w − ½, with
+  a = `wobble` and w = `width` in pixels. k = `frequency` is a real number, so that the rings have a
+  seam. The released set spells the name so.
   """
   r, c = grid(image.shape[0])
   down, right = r - draws['centre'][0], c - draws['centre'][1]
   radius, angle = jnp.hypot(down, right), jnp.arctan2(right, down)
-  width = jnp.maximum(draws['width'], 1e-6)
+  width = jnp.maximum(draws['width'], 1e-6)  # no division by 0
   rings = jnp.mod(radius + draws['wobble'] * jnp.sin(draws['frequency'] * angle), width) / width
   height = 12.8 / 255 * strength['magnitude']
   return jnp.clip(image + height * (rings - 0.5)[..., None], 0, 1)
@@ -99,13 +102,15 @@ def cocentric_sine_waves(draws: Draws, image: jax.Array, strength: Strength) -> 
   family=ALONE,
 )
 def plasma_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Mixes the image with smooth coloured noise: clip((1 − I) x + I n, 0, 1) with 255 I = 6.4 m.
+  """Mixes the image x with smooth coloured noise n: clip((1 − w) x + w n, 0, 1).
 
-  n ∈ [−1, 1] has mean 0 in each channel, so the image is darkened. A grey image takes the mean of
-  the three channels' n.
+  The weight is w = 6.4 m / 255 with the magnitude m. The noise n ∈ [−1, 1] has mean 0 in each
+  channel, so that the image is darkened. For a grey image, n is the mean of the noise in the three
+  channels.
   """
   time = draws['time']
   y, x = (jnp.broadcast_to(v, image.shape[:2]) / draws['scale'] for v in grid(image.shape[0]))
+  # each step adds waves of a higher frequency and a smaller amplitude to the coordinates
   fine, slow, divisor = 1.0, 1.0, jnp.float32(1)
   for step in range(MAX_PLASMA_STEPS):
     across = jnp.cos(fine * y + time / slow) / divisor
@@ -129,7 +134,7 @@ def _draw_perlin(keys: jax.Array, side: int) -> Draws:
   generator shuffles its table with a slight bias; this permutation is uniform.
   """
   vectors = jax.random.randint(keys[0], (GRADIENTS, 2), -GRADIENTS, GRADIENTS).astype(jnp.float32)
-  length = jnp.sqrt((vectors**2).sum(1, keepdims=True))
+  length = jnp.sqrt((vectors**2).sum(1, keepdims=True))  # 0 or at least 1
   return {
     'gradients': jnp.where(length > 0, vectors / jnp.maximum(length, 1), jnp.array([1.0, 0.0])),
     'permutation': jax.random.permutation(keys[1], GRADIENTS),
@@ -138,10 +143,11 @@ def _draw_perlin(keys: jax.Array, side: int) -> Draws:
 
 @c_bar(_draw_perlin, imagenet=(4.6, 5.2, 5.8, 7.6, 8.8), keys=2, family=ALONE)
 def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Mixes the image with a grey pattern g of Perlin noise: (1 − α) x + α g with α = .05 m.
+  """Mixes the image x with a grey pattern g of Perlin noise (Perlin 1985): (1 − α) x + α g.
 
-  g = clip(½ t + ½, 0, 1) and t = Σ_f |noise(f p)| / f over the octaves f = 1, 2, 4, 8, 16, with
-  p = 7 (r, c) / N at pixel (r, c) (Perlin 1985).
+  The weight is α = .05 m with the magnitude m. g = clip(½ t + ½, 0, 1) and t = Σ_f |noise(f p)| / f
+  over the octaves f = 1, 2, 4, 8, 16, with p = 7 (r, c) / N at row r and column c of an image of
+  N × N pixels.
   """
   r, c = (CELLS / image.shape[0] * line for line in grid(image.shape[0]))
   total = sum(
@@ -154,23 +160,27 @@ def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
 
 
 def noise(r: jax.Array, c: jax.Array, gradients: jax.Array, permutation: jax.Array) -> jax.Array:
-  """Returns 1.5 times gradient noise at rows r [N, 1] and columns c [1, M] of a lattice, [N, M].
+  """Returns 1.5 times gradient noise on a grid of points, [N, M]; it is 0 at lattice points.
 
-  It is 0 at lattice points. Lattice point (i, j) has the gradient with the number p[p[i] + j], with
-  the permutation p.
+  Args:
+    r: row of the points in units of the lattice, [N, 1].
+    c: column of the points in units of the lattice, [1, M].
+    gradients: table of unit vectors (row, column), [256, 2].
+    permutation: p, int [256]; lattice point (i, j) has the gradient number p[(p[i] + j) mod 256].
   """
   r0, c0 = jnp.floor(r), jnp.floor(c)
   down, right = r - r0, c - c0
   i, j = r0.astype(jnp.int32), c0.astype(jnp.int32)
 
   def corner(di: int, dj: int) -> jax.Array:
+    """Returns gradient · offset for the lattice point (i + di, j + dj) beside each point."""
     hashed = permutation[(i + di) % GRADIENTS] + (j + dj) % GRADIENTS
     gradient = gradients[permutation[hashed % GRADIENTS]]
     return (down - di) * gradient[..., 0] + (right - dj) * gradient[..., 1]
 
-  s, t = (v * v * (3 - 2 * v) for v in (down, right))
-  upper, lower = ((1 - s) * corner(0, k) + s * corner(1, k) for k in (0, 1))
-  return GAIN * ((1 - t) * upper + t * lower)
+  s, t = (v * v * (3 - 2 * v) for v in (down, right))  # smooth weights of the next row and column
+  at_left, at_right = ((1 - s) * corner(0, dj) + s * corner(1, dj) for dj in (0, 1))
+  return GAIN * ((1 - t) * at_left + t * at_right)
 
 
 @c_bar(
@@ -181,12 +191,12 @@ def noise(r: jax.Array, c: jax.Array, gradients: jax.Array, permutation: jax.Arr
   family=NOISE,
 )
 def blue_noise_sample(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Makes pixels black where blue noise of standard deviation 1 is at most .3 m - 2.5.
+  """Makes pixels black where blue noise is at most .3 m - 2.5, with the magnitude m.
 
-  The noise has the amplitude |k| at frequency k, so that black pixels are far from each other; m is
-  the magnitude.
+  The noise has standard deviation 1 and the amplitude |k| at frequency k, so that black pixels are
+  far from each other.
   """
-  field = spectral_noise(draws['phases'], np.sqrt(_squared(image.shape[0])))
+  field = spectral_noise(draws['phases'], np.sqrt(_squared_frequency(image.shape[0])))
   threshold = 0.3 * strength['magnitude'] - 2.5
   return jnp.where((field > threshold)[..., None], image, 0)
 
@@ -199,25 +209,31 @@ def blue_noise_sample(draws: Draws, image: jax.Array, strength: Strength) -> jax
   family=NOISE,
 )
 def brownish_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Returns clip(x + σ n, 0, 1) with 255 σ = 6.4 m and independent noise n in each channel.
+  """Adds noise with large smooth structures, independent in each channel: clip(x + σ n, 0, 1).
 
-  The noise has the amplitude 1 / (|k|² + 1) at frequency k and the standard deviation 1. Its mean
-  is not removed, so the mean level of channels changes. A grey image uses the phases of the first
-  channel.
+  The noise n has standard deviation 1 and the amplitude 1 / (|k|² + 1) at frequency k. σ is 6.4 m
+  of 255 levels with the magnitude m. The mean of n is not removed, so that the mean level of a
+  channel changes.
   """
-  amplitude = 1 / (_squared(image.shape[0]) + 1)
-  phases = draws['phases'][: image.shape[-1]]
-  noise = jnp.moveaxis(jax.vmap(lambda phase: spectral_noise(phase, amplitude))(phases), 0, -1)
+  num_channels = image.shape[-1]
+  amplitude = 1 / (_squared_frequency(image.shape[0]) + 1)
+  phases = draws['phases'][:num_channels]  # three are drawn, also for a grey image
+  by_channel = jax.vmap(lambda phase: spectral_noise(phase, amplitude))(phases)  # [C, N, N]
+  noise = jnp.moveaxis(by_channel, 0, -1)
   return jnp.clip(image + 6.4 / 255 * strength['magnitude'] * noise, 0, 1)
 
 
 def spectral_noise(half_phases: jax.Array, amplitude: np.ndarray) -> jax.Array:
-  """Returns noise [N, N] of standard deviation 1 with a given amplitude spectrum and phases.
+  """Returns noise [N, N] of standard deviation 1 with an amplitude spectrum and phases.
 
-  The noise is the real part of the inverse Fourier transform of a spectrum with frequency 0 in the
-  middle. The spectrum has the `amplitude` [N, N], the phases `half_phases` [N, N / 2] in its left
-  half, and these turned by 180° in its right half, as released. The spectrum is not Hermitian: the
-  real part holds a random share of the amplitude of each frequency.
+  The noise is the real part of the inverse Fourier transform of a spectrum. As in the released
+  generator, the spectrum is not Hermitian, so that the real part has a random share of the
+  amplitude of each frequency.
+
+  Args:
+    half_phases: phases in radians of the left half of the spectrum, [N, N / 2]. The right half has
+      the same phases, rotated by 180°.
+    amplitude: absolute values of the spectrum, [N, N], with frequency 0 in the middle.
   """
   side = len(half_phases)
   phase = jnp.concatenate([half_phases, half_phases[::-1, ::-1]], 1)
@@ -226,7 +242,7 @@ def spectral_noise(half_phases: jax.Array, amplitude: np.ndarray) -> jax.Array:
   return field / field.std()
 
 
-def _squared(side: int) -> np.ndarray:
+def _squared_frequency(side: int) -> np.ndarray:
   """Returns the squared frequency |k|², float64 [N, N], with frequency 0 in the middle."""
   line = (np.arange(side) - side // 2) ** 2.0
   return line[:, None] + line
@@ -244,65 +260,73 @@ def _squared(side: int) -> np.ndarray:
   family=ALONE,
 )
 def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Makes cells of one colour of a rotated checkerboard grey, each with probability .1 m."""
+  """Makes cells of a rotated checkerboard grey, with probability .1 m for the magnitude m.
+
+  Only cells of one of the two colours of the checkerboard can become grey.
+  """
   r, c = grid(image.shape[0])
   cos, sin = jnp.cos(draws['angle']), jnp.sin(draws['angle'])
+  # position of each pixel on the checkerboard, in cells
   u, v = (r * cos + c * sin) / draws['cell'], (c * cos - r * sin) / draws['cell']
   count = jnp.floor(4 * image.shape[0] / draws['cell']).astype(jnp.int32)
   count = jnp.minimum(count, MAX_CELLS)
 
-  def cell(position: jax.Array) -> jax.Array:
+  def cell_index(position: jax.Array) -> jax.Array:
+    """Returns the index of a cell in `draws['luck']`; as released, negative ones count back."""
     towards_zero = jnp.trunc(position).astype(jnp.int32)
     return jnp.where(towards_zero < 0, towards_zero + count, towards_zero)
 
   is_of_colour = (jnp.floor(u) - jnp.floor(v)) % 2 == 0
-  is_cut = draws['luck'][cell(u), cell(v)] < 0.1 * strength['magnitude']
+  is_cut = draws['luck'][cell_index(u), cell_index(v)] < 0.1 * strength['magnitude']
   return jnp.where((is_of_colour & is_cut)[..., None], jnp.float32(GREY), image)
 
 
 def _draw_lines(keys: jax.Array, side: int) -> Draws:
   """Returns random numbers of L lines: `point` (row, column) in pixels [L, 2], and `angle` [L].
 
-  Angles are in radians. L is the largest number of lines that any severity needs.
+  Angles are in radians: a common angle plus deviations in a random range. L is the largest number
+  of lines that any severity needs.
   """
-  count = int(0.1 * LINES[-1] * side + LINE_GUARD)
-  turns = uniform(keys[2], -0.5, 0.5, (count,)) * uniform(keys[1], 0.1, 1)
+  count = int(0.1 * max(LINES) * side + LINE_GUARD)
+  deviations = uniform(keys[2], -0.5, 0.5, (count,)) * uniform(keys[1], 0.1, 1)  # in turns
   return {
     'point': uniform(keys[3], 0, side, (count, 2)),
-    'angle': uniform(keys[0], 0, 2 * np.pi) + 2 * np.pi * turns,
+    'angle': uniform(keys[0], 0, 2 * np.pi) + 2 * np.pi * deviations,
   }
 
 
 @c_bar(_draw_lines, cifar=LINES, keys=4, family=ALONE)
 def lines(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Draws ⌊.1 m N⌋ anti-aliased grey lines of similar directions on an image of N × N pixels.
+  """Draws anti-aliased grey lines of similar directions.
 
-  Pixels that a line touches are truncated to 8 bits before the next line is drawn.
+  An image of N × N pixels has ⌊.1 m N⌋ lines, with the magnitude m. Pixels that a line touches are
+  truncated to 8 bits before the next line is drawn.
   """
   side = image.shape[0]
   directions = jnp.stack([jnp.sin(draws['angle']), jnp.cos(draws['angle'])], 1)
 
-  def add(number: jax.Array, covered: jax.Array) -> jax.Array:
+  def add_line(number: jax.Array, covered: jax.Array) -> jax.Array:
+    """Returns the image `covered` with one more line."""
     reach = side * directions[number]
-    ends = [jnp.trunc(draws['point'][number] + sign * reach) for sign in (-1, 1)]
-    weight = line_weight(side, *ends)[..., None]
+    start, end = (jnp.trunc(draws['point'][number] + sign * reach) for sign in (-1, 1))
+    weight = line_weight(side, start, end)[..., None]
     mixed = 255 * ((1 - weight) * covered + weight * GREY)
     truncated = from_levels(jnp.floor(jnp.clip(mixed, 0, 255) + GUARD).astype(jnp.uint8))
     return jnp.where(weight > 0, truncated, covered)
 
   count = jnp.floor(0.1 * side * strength['magnitude'] + LINE_GUARD).astype(jnp.int32)
-  return jax.lax.fori_loop(0, count, add, image)
+  return jax.lax.fori_loop(0, count, add_line, image)
 
 
 def line_weight(side: int, start: jax.Array, end: jax.Array) -> jax.Array:
-  """Returns the share of each pixel that a line one pixel wide covers, [N, N].
+  """Returns the share of each pixel that a line one pixel wide covers, [N, N] for N = `side`.
 
-  It is max(0, 1 - distance from the line), and 0 beyond the ends `start` and `end` (row, column)
-  along the longer axis of the line.
+  It is max(0, 1 - distance from the line in pixels), and 0 beyond the ends of the line, which are
+  (row, column), along its longer axis.
   """
   r, c = grid(side)
   down, right = end - start
-  length = jnp.maximum(jnp.hypot(down, right), 1e-6)
+  length = jnp.maximum(jnp.hypot(down, right), 1e-6)  # no division by 0
   distance = jnp.abs((r - start[0]) * right - (c - start[1]) * down) / length
   r0, r1 = jnp.sort(jnp.stack([start[0], end[0]]))
   c0, c1 = jnp.sort(jnp.stack([start[1], end[1]]))
@@ -334,17 +358,18 @@ def _stars(keys: jax.Array, count: int, low: float, high: float) -> Draws:
 def sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Adds five bright stars: 1 − (1 − x) Π_s (1 − w_s), with w_s the brightness of star s in [0, 1].
 
-  Rays are about .01 m N pixels long, and at least one pixel.
+  Rays are about .01 m N pixels long, with the magnitude m in an image of N × N pixels, and at least
+  one pixel.
   """
-  length = 0.01 * image.shape[0] * strength['magnitude']
-  lengths = jnp.maximum(1, length * (1 + RAY_DEVIATION * draws['noise']))
+  mean_length = 0.01 * image.shape[0] * strength['magnitude']
+  lengths = jnp.maximum(1, mean_length * (1 + RAY_DEVIATION * draws['noise']))
 
-  def dimmed(star: int) -> jax.Array:
+  def one_minus_brightness(star: int) -> jax.Array:
     reach, falloff = _ray(image.shape[0], draws, star, lengths[star])
     return 1 - jnp.clip(falloff * reach, 0, 1)
 
-  clear = jnp.prod(jnp.stack([dimmed(star) for star in range(STARS)]), 0)
-  return 1 - (1 - image) * clear[..., None]
+  factor = jnp.prod(jnp.stack([one_minus_brightness(star) for star in range(STARS)]), 0)
+  return 1 - (1 - image) * factor[..., None]
 
 
 @c_bar(
@@ -355,29 +380,31 @@ def sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   family=ALONE,
 )
 def inverse_sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Shows the image only near the centre of one star, white elsewhere: 1 + w (x − 1).
+  """Shows the image only near the centre of one star, and white elsewhere: 1 + w (x − 1).
 
-  w is in [0, 1]. Rays are about .25 N pixels long. With l / d the length of a ray over the distance
-  from the centre, w is proportional to (l / d)² to the power .13 m, so rays fade faster for larger
-  m.
+  The weight w is in [0, 1] and proportional to (l / d)² to the power .13 m, with the length l of a
+  ray, about a quarter of the image's side, the distance d from the centre, and the magnitude m: so
+  rays fade faster for larger m.
   """
-  lengths = 0.25 * image.shape[0] * (1 + RAY_DEVIATION * draws['noise'][0])
-  reach, falloff = _ray(image.shape[0], draws, 0, lengths)
-  clear = jnp.clip(falloff * reach ** (0.13 * strength['magnitude']), 0, 1)
-  return 1 + clear[..., None] * (image - 1)
+  only_star = 0
+  lengths = 0.25 * image.shape[0] * (1 + RAY_DEVIATION * draws['noise'][only_star])
+  reach, falloff = _ray(image.shape[0], draws, only_star, lengths)
+  weight = jnp.clip(falloff * reach ** (0.13 * strength['magnitude']), 0, 1)
+  return 1 + weight[..., None] * (image - 1)
 
 
 def _ray(side: int, draws: Draws, star: int, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
   """Returns two factors of the brightness of each pixel near one star, l² / d² and 1 − (f − ½)².
 
-  Both are [N, N]. A pixel is d pixels from the centre of the star and at the fraction f of the
-  angle between two rays; l is interpolated between the `lengths` of these rays, in pixels.
+  Both are [N, N] for N = `side`. A pixel is d pixels from the centre of the star and at the
+  fraction f of the angle between two rays; l is interpolated between the `lengths` [199] of these
+  rays, in pixels.
   """
   r, c = grid(side)
   down, right = r - draws['centre'][star, 0], c - draws['centre'][star, 1]
-  rays = draws['rays'][star]
-  turned = (jnp.arctan2(right, down) + np.pi) / (2 * np.pi) * rays
-  before = jnp.floor(turned)
-  fraction, index = turned - before, before.astype(jnp.int32)
-  length = (1 - fraction) * lengths[index % rays] + fraction * lengths[(index + 1) % rays]
+  num_rays = draws['rays'][star]
+  angle = (jnp.arctan2(right, down) + np.pi) / (2 * np.pi) * num_rays  # 1 from ray to ray
+  before = jnp.floor(angle)
+  fraction, ray = angle - before, before.astype(jnp.int32)
+  length = (1 - fraction) * lengths[ray % num_rays] + fraction * lengths[(ray + 1) % num_rays]
   return length**2 / (down**2 + right**2 + 1e-4), 1 - (fraction - 0.5) ** 2

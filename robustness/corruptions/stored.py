@@ -34,7 +34,9 @@ from robustness.results import Table
 
 GENERATED, STORED = 'generated', 'stored'
 """Values of the setting `source`."""
-COLUMNS = ('corruption', 'severity', 'base_id')
+PART_COLUMNS = ('corruption', 'severity')
+"""Columns of stored rows that state the part of the set."""
+COLUMNS = (*PART_COLUMNS, 'base_id')
 """Columns that the rows of a stored set have."""
 CLEAN_IMAGE = 'clean_image'
 """Column with the clean image of a stored row."""
@@ -94,7 +96,8 @@ class StoredOrMade(CorruptionViews):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Checks the rows, as `Study.check` does; with source='stored' they must be of a stored set.
 
-    Corruptions of a named set that the rows lack are logged; a corruption named singly must exist.
+    If the rows lack a corruption, it is logged if `corruptions` names a set that contains it, and
+    an error if `corruptions` names the corruption itself.
 
     Raises:
       InputError: the rows are not of a stored set, or lack a corruption or the clean images.
@@ -106,8 +109,8 @@ class StoredOrMade(CorruptionViews):
       return
     _require_stored(rows)
     if stored := _parts_of_rows(rows):
-      names = self.of_stored(stored).names
-      if missing := [name for name in self.names if name not in names]:
+      stored_names = self.of_stored(stored).names
+      if missing := [name for name in self.names if name not in stored_names]:
         problem = f'{rows.description.get("path") or "the set"} lacks {", ".join(missing)}'
         if set(missing) & set(self.corruptions):
           raise InputError(f'{problem}: fetch it, or leave it out of {KEYS.study.corruptions}.')
@@ -131,15 +134,16 @@ class StoredOrMade(CorruptionViews):
     indices = [index for index, part in enumerate(stored) if part in needed]
     if len(indices) == len(stored):
       return rows
-    size = rows.num_examples // len(stored)
+    part_size = rows.num_examples // len(stored)
     parts = [stored[index] for index in indices if stored[index] != CLEAN_PART]
     facts = {
       'parts': len(indices),
       'corruptions': [*dict.fromkeys(NAMED[part.corruption] for part in parts)],
       'severities': sorted({part.severity for part in parts}),
     }
-    row_ids = np.add.outer(np.array(indices) * size, np.arange(size)).ravel()
-    return with_facts(rows.at(row_ids), facts)
+    first_rows = np.array(indices) * part_size
+    positions = np.add.outer(first_rows, np.arange(part_size)).ravel()
+    return with_facts(rows.at(positions), facts)
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns a view for each corruption and severity, or one for stored images.
@@ -168,7 +172,10 @@ class StoredOrMade(CorruptionViews):
     return super().view_table(image_shape)
 
   def of_stored(self, parts: Sequence[tuple[int, int]]) -> Self:
-    """Returns the study restricted to the corruptions and severities in `parts`, pairs of both."""
+    """Returns the study restricted to the corruptions and severities that are stored.
+
+    `parts` are the stored pairs (number of the corruption, severity).
+    """
     names, severities = stored_settings(parts, self.names, self.severities)
     return dataclasses.replace(self, corruptions=names, severities=severities)
 
@@ -182,8 +189,8 @@ class StoredOrMade(CorruptionViews):
   ) -> tuple[RecordsReader, ViewTable]:
     """Returns the records with a row per image and a view per corruption and severity.
 
-    Records of stored images have a row for each image in each part; these rows are rearranged, and
-    the clean images are the first view if the set has them.
+    Records of a stored set have a single view, and a row for each image at each corruption and
+    severity; these rows are rearranged. The clean images, if the set has them, are the first view.
     """
     if not self.is_stored:
       return super().by_image(records, image_shape)
@@ -205,11 +212,14 @@ class StoredOrMade(CorruptionViews):
       return self, Recorded(evaluations, self.facets(image_shape))
     parts = parts_of(evaluations[0].records)
     study = self.of_stored(parts)
-    views = study.facets(image_shape)[0 if CLEAN_PART in parts else 1 :].reset_index(drop=True)
-    records = [self.by_image(e.records, image_shape)[0] for e in evaluations]
-    pairs = zip(evaluations, records, strict=True)
-    by_image = [dataclasses.replace(e, records=joined) for e, joined in pairs]
-    return study, Recorded(by_image, views)
+    facets = study.facets(image_shape)
+    if CLEAN_PART not in parts:
+      facets = facets[1:].reset_index(drop=True)  # the first row describes the clean view
+    by_image = []
+    for evaluation in evaluations:
+      records, _ = self.by_image(evaluation.records, image_shape)
+      by_image.append(dataclasses.replace(evaluation, records=records))
+    return study, Recorded(by_image, facets)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the study's estimates, after arranging stored images by image and view."""
@@ -219,14 +229,15 @@ class StoredOrMade(CorruptionViews):
   def gallery(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
     """Returns the first image under every corruption and severity; see `CorruptionViews.gallery`.
 
-    Of a stored set it is the first image stored for each corruption and severity.
+    Of a stored set it is the first image that is stored for each corruption and severity.
     """
     if not self.is_stored:
       return super().gallery(rows, key)
-    firsts = range(0, rows.num_examples, rows.num_examples // rows.description['parts'])
+    part_size = rows.num_examples // rows.description['parts']
+    first_rows = range(0, rows.num_examples, part_size)
     images = {
-      (int(b['corruption'][0]), int(b['severity'][0])): b['image'][0]
-      for b in rows.batches(1, list(firsts))
+      (int(batch['corruption'][0]), int(batch['severity'][0])): batch['image'][0]
+      for batch in rows.batches(1, list(first_rows))
     }
     study = self.of_stored(list(images))
     gallery = np.stack([images[part] for part in study.parts])
@@ -261,9 +272,10 @@ class StoredOrMade(CorruptionViews):
     """Returns the table of views; for stored images it names each row's corruption and severity."""
     if not self.is_stored:
       return super().by_row(records, image_shape)
-    names = [str(StoredPart(*part)) for part in parts_in(*map(records.column, COLUMNS[:2]))]
+    parts = parts_in(*map(records.column, PART_COLUMNS))
+    names = [str(StoredPart(*part)) for part in parts]
     is_corrupted = np.array([name != 'clean' for name in names])
-    return ViewTable(('as stored',), None, is_corrupted[:, None], names)
+    return ViewTable(('as stored',), counted=is_corrupted[:, None], rows=names)
 
 
 def parts_in(corruption: np.ndarray, severity: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -276,7 +288,8 @@ def parts_in(corruption: np.ndarray, severity: np.ndarray) -> Iterator[tuple[int
 
 def parts_of(records: RecordsReader) -> list[StoredPart]:
   """Returns the distinct corruptions and severities of stored rows, ascending, clean first."""
-  return sorted(map(StoredPart._make, set(parts_in(*map(records.column, COLUMNS[:2])))))
+  pairs = set(parts_in(*map(records.column, PART_COLUMNS)))
+  return sorted(map(StoredPart._make, pairs))
 
 
 def _parts_of_rows(rows: Rows) -> list[StoredPart]:
@@ -284,40 +297,42 @@ def _parts_of_rows(rows: Rows) -> list[StoredPart]:
 
   The result is [] for rows that are not of a stored set.
   """
-  count = rows.description.get('parts', 0)
-  if not count:
+  num_parts = rows.description.get('parts', 0)
+  if not num_parts:
     return []
-  first = rows.at(np.arange(count) * (rows.num_examples // count)).without_images()
-  return [*map(StoredPart._make, parts_in(first['corruption'], first['severity']))]
+  part_size = rows.num_examples // num_parts
+  first_rows = rows.at(np.arange(num_parts) * part_size).without_images()
+  return [*map(StoredPart._make, parts_in(first_rows['corruption'], first_rows['severity']))]
 
 
 def stored_settings(
   parts: Sequence[tuple[int, int]], names: Sequence[str], severities: Sequence[int]
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
-  """Returns those corruptions and severities of a study that are stored.
+  """Returns the corruptions of a study that are stored, and the severities that are stored.
 
   Args:
-    parts: number of the corruption, and severity, of each stored part.
+    parts: (number of the corruption, severity) of each stored part.
     names: the corruptions of the study.
     severities: the severities of the study.
 
   Raises:
-    InputError: no corruption is stored, or one lacks a severity that others have.
+    InputError: no corruption is stored, or a stored corruption lacks a severity that another has.
   """
   stored = [(NAMED[number], severity) for number, severity in parts if number in NAMED]
-  of_study = [(n, s) for n, s in stored if n in names and s in severities]
-  stored_names = tuple(name for name in names if name in dict(of_study))
-  levels = tuple(severity for severity in severities if severity in {s for _, s in of_study})
-  needed = [(name, severity) for name in stored_names for severity in levels]
+  in_study = [(n, s) for n, s in stored if n in names and s in severities]
+  names_in_study, severities_in_study = {n for n, _ in in_study}, {s for _, s in in_study}
+  stored_names = tuple(name for name in names if name in names_in_study)
+  stored_severities = tuple(s for s in severities if s in severities_in_study)
+  needed = [(name, severity) for name in stored_names for severity in stored_severities]
   missing = [f'{name} {severity}' for name, severity in needed if (name, severity) not in stored]
   if not stored_names or missing:
-    have = ', '.join(f'{n} {s}' for n, s in stored) or 'no corruption'
+    available = ', '.join(f'{n} {s}' for n, s in stored) or 'no corruption'
     raise InputError(
       f'stored images of {", ".join(missing or names)} are wanted, but the set has '
-      f'{have}. Set {KEYS.study.corruptions} and {KEYS.study.severities} '
+      f'{available}. Set {KEYS.study.corruptions} and {KEYS.study.severities} '
       f'({", ".join(map(str, SEVERITIES))}) to what it has.'
     )
-  return stored_names, levels
+  return stored_names, stored_severities
 
 
 def by_part(columns: Sequence[np.ndarray], parts: Sequence[StoredPart]) -> np.ndarray:
@@ -338,13 +353,13 @@ def by_part(columns: Sequence[np.ndarray], parts: Sequence[StoredPart]) -> np.nd
   table = np.zeros((len(images), len(parts)), int)
   for column, part in enumerate(parts):
     rows = np.flatnonzero((corruption == part.corruption) & (severity == part.severity))
-    order = rows[np.argsort(base_id[rows], kind='stable')]
-    if not np.array_equal(base_id[order], images):
+    by_image = rows[np.argsort(base_id[rows], kind='stable')]
+    if not np.array_equal(base_id[by_image], images):
       raise InputError(
         f'{part} has {len(rows)} rows of {len(np.unique(base_id[rows]))} images; all '
         f'{len(images)} images must be there once in every part.'
       )
-    table[:, column] = order
+    table[:, column] = by_image
   return table
 
 
@@ -360,10 +375,10 @@ def _require_stored(rows: Rows) -> None:
 
 
 def with_clean_images(rows: Rows) -> Rows:
-  """Returns stored rows with their clean images as a column `clean_image`.
+  """Returns stored rows with the clean image of each row as a column `clean_image`.
 
-  Clean images are the first part of the rows, in the order of the other parts. Rows without clean
-  images are unchanged.
+  Clean images are the first part of the rows and in ascending order of base_id. Rows of a set
+  without clean images are unchanged.
 
   Raises:
     InputError: the rows are not stored corrupted images.
@@ -371,13 +386,16 @@ def with_clean_images(rows: Rows) -> Rows:
   _require_stored(rows)
   if not rows.description['clean_images']:
     return rows
-  clean = rows.at(np.arange(rows.num_examples // rows.description['parts']))
+  part_size = rows.num_examples // rows.description['parts']
+  clean = rows.at(np.arange(part_size))
   base_ids = clean.without_images()['base_id']
-  arrays = functools.cache(lambda: clean.in_memory(MAX_CACHED_BYTES))
+  # the clean images as arrays, read at the first call; None if they are too large
+  in_memory = functools.cache(lambda: clean.in_memory(MAX_CACHED_BYTES))
 
-  def clean_image(batch: Batch) -> np.ndarray:
+  def clean_images(batch: Batch) -> np.ndarray:
+    """Returns the clean image of each row of a batch, [B, H, W, C]; each is read only once."""
     indices, inverse = np.unique(np.searchsorted(base_ids, batch['base_id']), return_inverse=True)
-    batches = (arrays() or clean).at(indices).batches(len(indices))
+    batches = (in_memory() or clean).at(indices).batches(len(indices))
     return next(batches)['image'][inverse]
 
-  return with_column(rows, CLEAN_IMAGE, clean_image, {})
+  return with_column(rows, CLEAN_IMAGE, clean_images, facts={})

@@ -85,16 +85,17 @@ class CorruptionOptions:
 
   def __post_init__(self) -> None:
     for name, value in dataclasses.asdict(self).items():
-      (values,) = catalog.CORRUPTIONS[name].options.values()
-      if values:
-        choice(f'config.study.options.{name}', value, values)
+      (valid,) = catalog.CORRUPTIONS[name].options.values()  # each has a single option
+      if valid:  # () accepts any value
+        choice(f'config.study.options.{name}', value, valid)
 
   def non_default(self) -> dict[str, dict[str, str]]:
     """Returns {corruption: {option: value}} for the options that differ from the default."""
     default = dataclasses.asdict(CorruptionOptions())
     return {
-      name: dict.fromkeys(catalog.CORRUPTIONS[name].options, value)
+      name: {option: value}
       for name, value in dataclasses.asdict(self).items()
+      for option in catalog.CORRUPTIONS[name].options
       if value != default[name]
     }
 
@@ -141,9 +142,9 @@ class CorruptionViews(Study):
     valid = *SETS, *STORED_SETS, *NUMBERS
     catalog.check_names(self.key('corruptions'), self.corruptions, valid)
     self.require(bool(self.corruptions), 'corruptions', 'not empty')
-    can_make = self.is_stored or not {*self.names} & {*STORED}
-    fix = f"of those made here without {KEYS.study.source}='stored'"
-    self.require(can_make, 'corruptions', fix)
+    needs_stored = bool({*self.names} & {*STORED})
+    valid_names = f"of those made here without {KEYS.study.source}='stored'"
+    self.require(self.is_stored or not needs_stored, 'corruptions', valid_names)
     severities = set(self.severities)
     is_valid = bool(severities) and severities <= set(SEVERITIES)
     is_distinct = len(severities) == len(self.severities)
@@ -177,7 +178,7 @@ class CorruptionViews(Study):
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The names of the corruptions; of a reference `FILE.py:NAME` it is NAME."""
+    """The names of the corruptions, with NAME for a reference `FILE.py:NAME`."""
     return tuple(map(part_name, self.references))
 
   @property
@@ -187,18 +188,18 @@ class CorruptionViews(Study):
 
   @property
   def variants(self) -> dict[str, dict[str, str]]:
-    """{corruption: {option: value}} for the options that differ from the released generators'."""
+    """{corruption: {option: value}} for options without the value of the released generator."""
     non_default = self.options.non_default()
     return {name: options for name, options in non_default.items() if name in self.names}
 
   @property
   def severities_between(self) -> tuple[float, ...]:
-    """The fractional severities of the views, ascending; none here."""
+    """The fractional severities of the views, ascending; () unless a study overrides it."""
     return ()
 
   @property
   def levels(self) -> tuple[float, ...]:
-    """The severities of the views: as set, or with fractional ones among them, ascending."""
+    """The severities of the views: as set, or ascending if there are fractional ones."""
     between = self.severities_between
     return tuple(sorted((*self.severities, *between))) if between else self.severities
 
@@ -211,10 +212,13 @@ class CorruptionViews(Study):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """The settings that determine the views; studies with equal settings share their records."""
-    described = dataclasses.asdict(self)
+    """The settings that determine the views; studies with equal settings share their records.
+
+    Settings that only a subclass has are not among them.
+    """
+    values = dataclasses.asdict(self)
     names = (field.name for field in dataclasses.fields(CorruptionViews))
-    shared = {name: described[name] for name in names if name != 'confidence'}
+    shared = {name: values[name] for name in names if name != 'confidence'}
     return {'views': STREAM, **shared, **self.files, **self.facts}
 
   def views(self, image_shape: ImageShape) -> Views:
@@ -226,24 +230,32 @@ class CorruptionViews(Study):
     """
     is_released = self.protocol == AS_RELEASED
     released = set_to_follow(image_shape, self.constants, self.names) if is_released else None
-    catalog.checked_table(image_shape[:2], self.references, None, self.constants or None, {})
+    catalog.checked_table(
+      image_shape[:2], self.references, quantize=None, side=self.constants or None, options={}
+    )
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
-    fractional = {s: len(SEVERITIES) + 1 + k for k, s in enumerate(self.severities_between)}
-    ids, corruptions, severities = [0], [-1], [0]
-    for number, name in enumerate(self.names):
+    # `catalog.apply` numbers fractional severities 6, 7, ...
+    first = len(SEVERITIES) + 1
+    numbers = {severity: first + k for k, severity in enumerate(self.severities_between)}
+    ids, corruptions, severities = [0], [-1], [0]  # the clean view
+    for index, name in enumerate(self.names):
       for severity in self.levels:
         ids.append(view_id(name, severity))
-        corruptions.append(number)
-        severities.append(fractional.get(severity, int(severity)))
+        corruptions.append(index)
+        severities.append(numbers.get(severity, int(severity)))
 
     def energies(row: Arrays, image: jax.Array, view: Arrays) -> Arrays:
       difference = change(image, row['image'], view['severity'])
       return measures.energies(spectrum.half_magnitude(difference))
 
+    parameters = {
+      'corruption': np.array(corruptions, np.int32),
+      'severity': np.array(severities, np.int32),
+    }
     return Views(
-      self._view_function(released.jpeg_quality if released else 0),
-      np.array(ids, np.int32),
-      {'corruption': np.array(corruptions, np.int32), 'severity': np.array(severities, np.int32)},
+      show=self._view_function(released.jpeg_quality if released else 0),
+      ids=np.array(ids, np.int32),
+      parameters=parameters,
       measure=energies,
       image_shape=image_shape if released else None,
       sequential=True,  # XLA's sums over a batch depend on its size; sums over one image do not
@@ -261,8 +273,8 @@ class CorruptionViews(Study):
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Returns the names 'clean' and '<corruption> <severity>' of the views, and their groups.
 
-    There is a group for each corruption, each severity, and each set. Fractional severities are in
-    no group.
+    There is a group for each corruption, each severity, and each complete set, such as 'official'.
+    Fractional severities are in no group.
     """
     return self.table_of_views(image_shape, has_clean=True)
 
@@ -281,9 +293,10 @@ class CorruptionViews(Study):
       f'severity {severity}': [groups[corruption][k] for corruption in self.names]
       for k, severity in enumerate(self.severities)
     }
+    complete_sets = whole_sets(self.names, min(image_shape[:2]))
     sets = {
       label: [view for name in members for view in groups[name]]
-      for label, members in whole_sets(self.names, min(image_shape[:2])).items()
+      for label, members in complete_sets.items()
     }
     table = ViewTable.of(names, {**groups, **by_severity, **sets})
     facets |= {name: {'corruption': name} for name in self.names}
@@ -292,7 +305,7 @@ class CorruptionViews(Study):
     return dataclasses.replace(table, facets=facets)
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
-    """Returns the table of how, and from what images, the corrupted images were made."""
+    """Returns the table that states how and from what images the corrupted images were made."""
     return Provenance.of_made(self, evaluations[0].records, image_shape).table()
 
   def constants_of(self, image_shape: ImageShape) -> int:
@@ -302,12 +315,12 @@ class CorruptionViews(Study):
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
     """Returns {difference from a released set in words: whether images made here have it}."""
     constants = self.constants_of(image_shape)
-    is_in_files = self.protocol == AS_RELEASED or not released.jpeg_quality
+    is_stored_alike = self.protocol == AS_RELEASED or not released.jpeg_quality
     return {
       'frost is drawn, not photographed': 'frost' in self.names and not self.photographs,
       "pictures of mosaics and stickers are not LAION's": 'pictures' in self.facts,
       'values are not rounded to 8 bits as released': self.rounding != 'floor',
-      f'images are not stored as {released.storage}': not is_in_files,
+      f'images are not stored as {released.storage}': not is_stored_alike,
       f'constants are those of {constants} pixels': constants != released.side,
       f'variants of {", ".join(self.variants)} are not the released ones': bool(self.variants),
     }
@@ -315,7 +328,8 @@ class CorruptionViews(Study):
   def _view_function(self, jpeg_quality: int) -> Callable[..., jax.Array]:
     """Returns the function `Views.show`; photographs are read here, once.
 
-    Corrupted images are compressed with a JPEG quality; 0 does not compress them.
+    Corrupted images are compressed as JPEG files of quality `jpeg_quality`; 0 does not compress
+    them.
     """
     options: dict[str, Mapping[str, object]] = {**self.variants}
     if self.photographs:
@@ -333,6 +347,7 @@ class CorruptionViews(Study):
     )
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
+      """Returns the row's image corrupted as `view` says; severity 0 is the clean image."""
       catalog.refuse_stored(row)
 
       def corrupted(image: jax.Array, corruption: jax.Array, severity: jax.Array) -> jax.Array:
@@ -352,8 +367,9 @@ class CorruptionViews(Study):
     The arrays are `gallery` [corruptions, severities, H, W, C] and `gallery_clean` [H, W, C].
     """
     row = one_view.read_row(rows, 0)
-    count = len(self.views(row['image'].shape))
-    images = np.stack([one_view.show(self, row, view, key) for view in range(CLEAN + 1, count)])
+    num_views = len(self.views(row['image'].shape))
+    corrupted_views = range(CLEAN + 1, num_views)
+    images = np.stack([one_view.show(self, row, view, key) for view in corrupted_views])
     return {'gallery': self.grid(images), 'gallery_clean': row['image']}
 
   def by_corruption(self, values: np.ndarray) -> np.ndarray:
@@ -361,7 +377,8 @@ class CorruptionViews(Study):
 
     The first view, which is clean, is dropped.
     """
-    return values[:, CLEAN + 1 :].reshape(len(values), len(self.names), len(self.levels))
+    corrupted = values[:, CLEAN + 1 :]
+    return corrupted.reshape(len(values), len(self.names), len(self.levels))
 
   def grid(self, values: np.ndarray) -> np.ndarray:
     """Reshapes values [V, ...] of the corrupted views to [corruptions, severities, ...]."""
@@ -397,8 +414,14 @@ class Provenance:
     cls, settings: CorruptionViews, records: RecordsReader, image_shape: tuple[int, int, int]
   ) -> Self:
     """Returns the origin of images that this project corrupted, from the records of a run."""
-    data, count = records.identity.get('data', {}), records.layout.num_rows
-    return cls(settings, False, data, provenance.data_digest(records), count, image_shape)
+    return cls(
+      settings,
+      stored=False,
+      description=records.identity.get('data', {}),
+      digest=provenance.data_digest(records),
+      num_images=records.layout.num_rows,
+      image_shape=image_shape,
+    )
 
   @property
   def released(self) -> ReleasedSet:
@@ -414,7 +437,8 @@ class Provenance:
     """Phrases for how the images differ from the released set, apart from their random numbers."""
     released, settings = self.released, self.settings
     source = self.description.get('source', '')
-    # of 32 pixels, the corruptions of Yin et al.'s table 3 are complete without the official others
+    # at 32 pixels, the corruptions of Yin et al.'s table 3 count as complete, although the released
+    # set has others
     is_paper_set = released.side == 32 and set(SETS['fourier_cifar']) <= set(settings.names)
     missing = [n for n in released.corruptions if n not in settings.names and not is_paper_set]
     missing_severities = [str(s) for s in SEVERITIES if s not in settings.severities]
@@ -436,8 +460,10 @@ class Provenance:
     """Returns {difference from the released set in words: whether the clean images have it}."""
     released, description = self.released, self.description
     name, split = str(description.get('name', '')).lower(), str(description.get('split', ''))
-    clean = released.clean.items()
-    is_clean_data = any(data in name and split.startswith(part) for data, part in clean)
+    is_clean_data = any(
+      data_set in name and split.startswith(clean_split)
+      for data_set, clean_split in released.clean.items()
+    )
     prepared = released.prepared.items()
     missing = [f'{KEYS.data}.{k}={value}' for k, value in prepared if description.get(k) != value]
     is_unknown = bool(released.clean) and not is_clean_data
@@ -488,7 +514,7 @@ class Provenance:
 def check_between(key: str, severities: Sequence[float]) -> None:
   """Raises InputError, naming the setting `key`, for invalid fractional severities.
 
-  They must be distinct, ascending, in [1, 5], no integers, and multiples of 1 / `FINEST`.
+  They must be distinct, ascending, in [1, 5], multiples of 1 / `FINEST`, and no integers.
   """
   for severity in severities:
     require(1 <= severity <= 5, key, severity, 'in [1, 5]')

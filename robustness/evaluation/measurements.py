@@ -21,7 +21,7 @@ FINITE = 'finite'
 MEASURE = 'measure/'
 """Prefix of the fields that views measure for every row."""
 RESOLUTION = 2.0**-20
-"""Values are rounded to multiples of it before they are summed."""
+"""Values are rounded to multiples of this number before they are summed."""
 LARGEST = 2.0**11
 """Upper bound, excluded, of values that are summed: value / `RESOLUTION` must fit int32."""
 MAX_ROWS_PER_DEVICE = 2**15
@@ -29,30 +29,32 @@ MAX_ROWS_PER_DEVICE = 2**15
 
 
 def observe(
-  views: Views, rows: Mapping[str, jax.Array], images: jax.Array, view: tuple[object, ...]
+  views: Views, rows: Mapping[str, jax.Array], images: jax.Array, arguments: tuple[object, ...]
 ) -> dict[str, jax.Array]:
   """Applies the functions `measure` and `total` of views to the rows of one device in one view.
 
   Args:
-    views: the views of the study.
+    views: the views of the study, with functions `(row, image, *arguments) -> {name: value}`.
     rows: columns of the stored rows, [B, ...].
     images: the rows in the view, [B, H, W, C].
-    view: (parameters of the view,), or (parameters, function from images to logits).
+    arguments: (parameters of the view,), and the function from images to logits if the views use
+      the classifier.
 
   Returns:
     `measure/<name>` [B, ...] and `total/<name>` int32 [1, 3, ...], see `split_sum`.
   """
 
   def by_row(function: Observe | None) -> Mapping[str, jax.Array]:
-    """Returns {name: [B, ...]}, a function of one row applied to all rows; {} for None."""
+    """Returns what a function of one row returns for all rows, {name: [B, ...]}; {} for None."""
     if function is None:
       return {}
-    return jax.vmap(lambda row, image: function(row, image, *view))(dict(rows), images)
+    return jax.vmap(lambda row, image: function(row, image, *arguments))(dict(rows), images)
 
-  totals = by_row(views.total).items()
+  totals = by_row(views.total)
+  measures = by_row(views.measure)
   return {
-    **{f'{MEASURE}{name}': value for name, value in by_row(views.measure).items()},
-    **{f'{TOTAL}{name}': split_sum(value, rows['mask']) for name, value in totals},
+    **{f'{MEASURE}{name}': values for name, values in measures.items()},
+    **{f'{TOTAL}{name}': split_sum(values, rows['mask']) for name, values in totals.items()},
   }
 
 
@@ -72,7 +74,7 @@ def split_sum(values: jax.Array, mask: jax.Array) -> jax.Array:
       f'{rows} rows a device are more than {MAX_ROWS_PER_DEVICE}, which exact sums can take: '
       'set --config.batch_size.'
     )
-  is_row = mask.reshape((-1,) + (1,) * (values.ndim - 1))
+  is_row = mask.reshape((-1,) + (1,) * (values.ndim - 1))  # [B, 1, ...], as many axes as `values`
   is_valid = (values >= 0) & (values < LARGEST)
   multiples = jnp.round(jnp.where(is_row & is_valid, values, 0) / RESOLUTION).astype(jnp.int32)
   is_outside = (is_row & ~is_valid).astype(jnp.int32)
@@ -106,27 +108,29 @@ def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
     labels: int32 [B], or [B, L] padded with -1.
 
   Returns:
-    `prediction` int32, `rank` int32 (number of classes that rank before the true one),
-    `rank/first` and `rank/last` int16 (rank if the true class came before, and after, all others
-    with its logit), `probability` float32 of the true class, `confidence` float32 of the predicted
-    class, `finite` bool (no NaN and no +inf), each [B].
+    `prediction` int32, `rank` int32 (number of classes that rank before the true class),
+    `rank/first` and `rank/last` int16 (the rank if the true class came before, and after, all other
+    classes with the same logit), `probability` float32 of the true class, `confidence` float32 of
+    the predicted class, `finite` bool (no NaN and no +inf), each [B].
   """
   num_classes = logits.shape[-1]
   label_lists = labels[:, None] if labels.ndim == 1 else labels
   is_label = label_lists >= 0
-  index = jnp.maximum(label_lists, 0)
+  index = jnp.maximum(label_lists, 0)  # [B, L]; padding, which takes class 0, is masked below
   class_logits = logits[:, None, :]
   label_logits = jnp.take_along_axis(logits, index, axis=1)
   classes = jnp.arange(num_classes)[None, None, :]
+  # bool [B, L, classes]: whether a class ranks before a label
   is_before = (classes != index[:, :, None]) & (
     (class_logits > label_logits[:, :, None])
     | ((class_logits == label_logits[:, :, None]) & (classes < index[:, :, None]))
   )
-  # XLA may compute cheap logits again for each use, with other last digits: argmax decides.
+  # XLA may compute logits again for each use, with other last digits, so that `is_before` may
+  # contradict argmax; argmax decides
   prediction = logits.argmax(-1).astype(jnp.int32)
   rank = jnp.where(index == prediction[:, None], 0, jnp.maximum(is_before.sum(-1), 1))
   rank = jnp.where(is_label, rank, num_classes)
-  best = rank.argmin(1)[:, None]  # the label with the best rank
+  best = rank.argmin(1)[:, None]  # position of the label with the best rank
   first = (class_logits > label_logits[:, :, None]).sum(-1)
   last = (class_logits >= label_logits[:, :, None]).sum(-1) - 1
   probabilities = jax.nn.softmax(logits)

@@ -122,6 +122,7 @@ class Evaluator:
 
   def __post_init__(self) -> None:
     if self.classifier and self.classifier.calls_host and self.parallel.num_devices > 1:
+      # a callback to the host runs on one device; `object.__setattr__`, as the class is frozen
       object.__setattr__(self, 'parallel', type(self.parallel)(self.parallel.devices[:1]))
 
   @property
@@ -169,7 +170,8 @@ class Evaluator:
       parameters={name: values[positions] for name, values in self.views.parameters.items()},
     )
     evaluator = dataclasses.replace(self, views=views)
-    evaluator.__dict__.update(run=self.run, prepared=self.prepared)  # as `cached_property` does
+    # `functools.cached_property` looks up compiled functions in `__dict__`
+    evaluator.__dict__.update(run=self.run, prepared=self.prepared)
     return evaluator
 
   def step_rows(self, layout: Layout) -> int:
@@ -179,10 +181,10 @@ class Evaluator:
       rows_per_device = 8 if self._pixels >= LARGE_IMAGE_PIXELS else 64
     devices = self.parallel.num_devices
     rows = even_part_size(layout.block_rows, (self.rows_at_once or rows_per_device) * devices)
-    return -(-rows // devices) * devices
+    return -(-rows // devices) * devices  # rounded up
 
   def _views_at_once(self, chunk_views: int) -> int:
-    """Returns how many views the network takes in one batch; see `views_at_once`."""
+    """Returns how many of a chunk's views the network takes in one batch; see `views_at_once`."""
     one_by_one = self.views.sequential or self.views.uses_classifier
     on_host = jax.default_backend() == 'cpu' or (self.classifier and self.classifier.calls_host)
     if self.views_at_once or one_by_one or on_host:
@@ -217,14 +219,14 @@ class Evaluator:
     with Progress(num_images, f'{self.name}: {self.phase}', 'images', initial=num_present) as bar:
       for block, chunk, shard in self.shards(rows, layout, {b: c for b, c in todo.items() if c}):
         present = first_present.pop(block, None)
-        if present is not None:  # before the first shard is added to the block
+        if present is not None:  # only before the first shard that is added to the block
           columns = {name: shard[name] for name in ROW_IDENTITY}
           require_same_images(records.read(block, present).arrays, columns, records.directory)
         records.write(block, chunk, shard.arrays)
         bar.advance(layout.size(block, chunk))
 
   def _check_same_images(self, rows: Rows, records: Records, missing: dict[int, list[int]]) -> None:
-    """Raises InputError if the first shard that exists was recorded from other images.
+    """Raises InputError if the first existing shard was recorded from other images than `rows`.
 
     `missing` is {number of the row block: numbers of its view chunks that do not exist yet}.
     """
@@ -234,17 +236,17 @@ class Evaluator:
       if present is not None:
         recorded = records.read(block, present).arrays
         batch = next(self._with_columns(rows).batches(layout.block_rows, [block], stored=True))
-        columns, count = _host_columns(batch), _num_rows(layout, batch)
-        read = {name: columns[name][:count] for name in ROW_IDENTITY}
+        columns, num_rows = _host_columns(batch), _num_rows(layout, batch)
+        read = {name: columns[name][:num_rows] for name in ROW_IDENTITY}  # without padding
         require_same_images(recorded, read, records.directory)
         return
 
   def shards(
     self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Yields (row block, view chunk, shard) for the shards in `table`, or all for None.
+    """Yields (number of the row block, number of the view chunk, shard) for the shards in `table`.
 
-    `table` is {number of the block: numbers of its chunks}.
+    `table` is {number of the block: numbers of its chunks}; None stands for all shards.
     """
     if table is None:
       table = {b: list(range(layout.num_chunks)) for b in range(layout.num_blocks)}
@@ -272,20 +274,21 @@ class Evaluator:
     table: Mapping[int, list[int]] | None = None,
     variables: PyTree = None,
   ) -> Iterator[tuple[int, int, Shard]]:
-    """Yields (row block, view chunk, shard) as `shards` does, for blocks already on the devices.
+    """Yields (number of the row block, number of the view chunk, shard) for blocks on the devices.
 
-    The devices compute a shard while the host reduces the one before it.
+    The devices compute a shard while the host reduces the previous shard.
 
     Args:
       blocks: rows on the devices.
       layout: how the table is cut.
-      table: {block: chunks} of the shards to compute; None computes all chunks of the blocks.
+      table: {number of the block: numbers of its chunks} of the shards to compute; None computes
+        all chunks of the blocks.
       variables: weights that replace the classifier's; None takes the classifier's.
     """
     if self.classifier and variables is None:
       variables = self.classifier.variables
     variables = self.parallel.replicate(variables)
-    state, unread = None, None
+    state, unread = None, None  # `unread`: the shard that the devices are computing
     mistakes = MistakesOfBlock(self.pictured) if self.pictured else None
     with self.classifier.host_errors() if self.classifier else contextlib.nullcontext():
       for block in blocks:
@@ -307,7 +310,7 @@ class Evaluator:
       variables: the classifier's weights on the devices.
       step_batches: the rows, see `BlockOnDevices`.
       views: ids and parameters of the views, see `_chunk_of_views`.
-      state: the state after the shard before this one, None at first.
+      state: the state after the previous shard, None before the first shard.
 
     Returns:
       The fields of each step batch, and the state for the next shard. The state stays None unless
@@ -317,18 +320,25 @@ class Evaluator:
 
   @in_32_bits()
   def check(self, rows: Rows) -> None:
-    """Raises InputError if the views cannot show the rows or do not allow the classifier.
+    """Raises InputError if the views cannot show the rows or cannot use the classifier.
 
     Only shapes are traced; nothing is computed.
     """
     columns = numeric_columns(next(self._with_columns(rows).batches(1, [0], stored=True)))
-    size = self.parallel.num_devices
+    size = self.parallel.num_devices  # one row for each device
     batch = {name: np.zeros((size, *x.shape[1:]), x.dtype) for name, x in columns.items()}
-    view = jax.tree.map(lambda values: values[0], (self.views.ids, dict(self.views.parameters)))
+    views = self.views.ids, dict(self.views.parameters)
+    first_view = jax.tree.map(lambda values: values[0], views)
     variables = self.classifier.variables if self.classifier else None
     traced = copy.copy(self)
-    vars(traced)['_logits'] = jax.jit(self._logits)  # which attacks call often, traced once a shape
-    jax.eval_shape(lambda v, b, x: traced.show(v, self._prepare(b), x), variables, batch, view)
+    # attacks call `_logits` many times; with `jit` it is traced only once for each shape
+    vars(traced)['_logits'] = jax.jit(self._logits)
+    jax.eval_shape(
+      lambda variables, batch, view: traced.show(variables, self._prepare(batch), view),
+      variables,
+      batch,
+      first_view,
+    )
 
   def _with_columns(self, rows: Rows) -> Rows:
     """Returns the rows with the columns that the views add, see `Views.add_columns`."""
@@ -338,8 +348,8 @@ class Evaluator:
   def run(self) -> Callable[..., Fields]:
     """The function `(variables, batch, chunk) -> {field: [rows, views]}` that `step` describes.
 
-    The batch is on the devices, and the chunk is ids and parameters of views from
-    `_chunk_of_views`. The function is compiled unless the classifier is a function on the host.
+    The batch is on the devices, and the chunk holds ids and parameters of views, on the host (see
+    `_chunk_of_views`). The function is compiled unless the classifier is a function on the host.
     """
     if self.classifier and self.classifier.host_function:
       return self._run_host_function
@@ -392,18 +402,21 @@ class Evaluator:
         measured[FINITE_IMAGE] = jnp.isfinite(images).all((1, 2, 3))
       return images, measured
 
-    def next_view(best: Best, view: View) -> tuple[Best, Fields]:
+    def add_next_view(best: Best, view: View) -> tuple[Best, Fields]:
+      """Returns the worst mistake of each row after one more view, and the view's fields."""
       images, measured = one_view(view)
       return add_view(best, images, measured), measured
 
     pictures = {}
     if self.pictured:
-      best, by_view = jax.lax.scan(next_view, no_mistakes(batch['image']), chunk)
+      best, by_view = jax.lax.scan(add_next_view, no_mistakes(batch['image']), chunk)
       pictures = dict(zip((MISTAKE, MISTAKEN_IMAGE), best, strict=True))
     else:
-      at_once = self._views_at_once(len(chunk[0]))
-      batch_size = at_once if at_once > 1 else None
+      ids, _ = chunk
+      at_once = self._views_at_once(len(ids))
+      batch_size = at_once if at_once > 1 else None  # None is a loop without `vmap`
       by_view = jax.lax.map(lambda view: one_view(view)[1], chunk, batch_size=batch_size)
+    # loops put the views first
     return {name: jnp.moveaxis(values, 0, 1) for name, values in by_view.items()} | pictures
 
   def _predictions(
@@ -430,19 +443,20 @@ class Evaluator:
     """Returns the fields of `step` for a classifier that only the host can call.
 
     The devices make the images of a view and reduce its logits; the host calls the classifier on
-    one view while the devices make the next one. The arguments are the same as in `step`, with the
-    chunk on the host.
+    one view while the devices make the images of the next. The arguments are the same as in `step`,
+    with the chunk on the host.
     """
     ids, parameters = chunk
-    count = len(np.unique(ids))  # the last view is repeated to fill a chunk
-    views = [(ids[i], {k: v[i] for k, v in parameters.items()}) for i in range(count)]
+    num_views = len(np.unique(ids))  # without repeats of the last view, which fill the last chunk
+    views = [(ids[i], {k: v[i] for k, v in parameters.items()}) for i in range(num_views)]
     logits, measured = [], []
     on_devices = self._compiled_show(variables, batch, self.parallel.replicate(views[0]))
     for view, next_view in zip(views, [*views[1:], None], strict=True):
       images, fields = self.parallel.gather(on_devices)
       if next_view is not None:
         on_devices = self._compiled_show(variables, batch, self.parallel.replicate(next_view))
-      logits.append(self._call_host_function(images, batch, view[0]))
+      view_id, _ = view
+      logits.append(self._call_host_function(images, batch, view_id))
       measured.append(fields)
     chunk_logits = _filled(logits, len(ids))
     chunk_fields = {k: _filled([fields[k] for fields in measured], len(ids)) for k in measured[0]}
@@ -513,12 +527,19 @@ class Evaluator:
   def _observe(
     self, rows_and_images: Mapping[str, PyTree], variables: PyTree, parameters: Arrays
   ) -> Fields:
-    """Returns the fields of `observe` for one device: its `rows` and their `images` in a view."""
-    view = (parameters, *self._logits_argument(variables))
-    return observe(self.views, **rows_and_images, view=view)
+    """Returns the fields of `observe` for the rows of one device in one view.
+
+    `rows_and_images` is {'rows': columns [B, ...], 'images': the rows in the view [B, H, W, C]},
+    and `parameters` are those of the view.
+    """
+    arguments = (parameters, *self._logits_argument(variables))
+    return observe(self.views, **rows_and_images, arguments=arguments)
 
   def _logits_argument(self, variables: PyTree) -> tuple[Logits, ...]:
-    """Returns (the function from images to logits,) for views that take it, else ()."""
+    """Returns the further arguments of `Views.show`: the function from images to logits, or ().
+
+    They are () for views without `uses_classifier`.
+    """
     return (functools.partial(self._logits, variables),) if self.views.uses_classifier else ()
 
   def _logits(self, variables: PyTree, images: jax.Array) -> jax.Array:
@@ -526,18 +547,22 @@ class Evaluator:
     return self._network.apply(variables, images, ())[0]
 
   def _show_row(self, logits_argument: tuple[Logits, ...], row: Arrays, view: View) -> jax.Array:
-    """Returns one row in one view (id and parameters), [H, W, C]."""
-    image: jax.Array = self.views.show(key_of(self.key, row, *view), row, view[1], *logits_argument)
+    """Returns the image [H, W, C] of one row in one view, which is its id and its parameters."""
+    view_id, parameters = view
+    key = key_of(self.key, row, view_id, parameters)
+    image: jax.Array = self.views.show(key, row, parameters, *logits_argument)
     return image
 
   def _show_together(self, rows: Arrays, variables: PyTree, view: View) -> Shown:
     """Returns the images [B, H, W, C] of a device's rows in a view, and {measure: [B, ...]}.
 
-    It is for `Views.together`, in which one call shows all rows.
+    It is for views with `Views.together`, where one call of `Views.show` shows all rows.
     """
-    keys = jax.vmap(lambda row: key_of(self.key, row, *view))(dict(rows))
-    images: Shown = self.views.show(keys, rows, view[1], functools.partial(self._logits, variables))
-    return images
+    view_id, parameters = view
+    keys = jax.vmap(lambda row: key_of(self.key, row, view_id, parameters))(dict(rows))
+    logits = functools.partial(self._logits, variables)
+    result: Shown = self.views.show(keys, rows, parameters, logits)
+    return result
 
   def _by_row(self, function: Callable[..., T], rows: Arrays, view: PyTree) -> T:
     """Returns `function(row, view)` of all rows, stacked.
@@ -554,16 +579,17 @@ class Evaluator:
     size, columns = self.step_rows(layout), numeric_columns(batch)
     for begin in range(0, _num_rows(layout, batch), size):
       step_batch = {name: values[begin : begin + size] for name, values in columns.items()}
-      missing = size - len(step_batch['mask'])
+      num_missing = size - len(step_batch['mask'])
       yield {
-        name: np.pad(values, [(0, missing)] + [(0, 0)] * (values.ndim - 1))
+        name: np.pad(values, [(0, num_missing)] + [(0, 0)] * (values.ndim - 1))
         for name, values in step_batch.items()
       }
 
   def _chunk_of_views(self, layout: Layout, chunk: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Returns ids [v] and parameters {name: [v, ...]} of the views in chunk number `chunk`.
 
-    The last chunk repeats the last view until it has v views, so that all chunks have one shape.
+    The last chunk repeats the last view until it has v = `layout.chunk_views` views, so that one
+    compiled program takes all chunks.
     """
     start = chunk * layout.chunk_views
     index = np.minimum(np.arange(start, start + layout.chunk_views), layout.num_views - 1)
@@ -577,12 +603,14 @@ class Evaluator:
     chunk: int,
     outputs: Sequence[Arrays],
   ) -> tuple[int, int, Shard]:
-    """Returns (block, chunk, shard) from the outputs of a shard's steps, without padding.
+    """Returns (block, chunk, shard), with the numbers of both, from the outputs of a shard's steps.
+
+    The shard has no padding: neither rows nor repeated views that fill a step.
 
     Args:
       layout: how the table is cut.
       mistakes: collects the pictures of the block; None stores no pictures.
-      batch: the host's columns of the block.
+      batch: the columns of the block on the host.
       chunk: number of the chunk of views.
       outputs: fields [rows, views, ...] of each step, on the devices.
 
@@ -615,20 +643,23 @@ class Evaluator:
     return batch['block'], chunk, Shard(rows, views, arrays)
 
   def _check_outputs(self, fields: dict[str, np.ndarray], ids: np.ndarray, first_view: int) -> None:
-    """Removes `FINITE`, `FINITE_IMAGE` and `DISTRIBUTION`, bool [rows, views], from the fields.
+    """Checks the outputs of a classifier in the chunk of views that starts at `first_view`.
 
-    `ids` are the ids of the examples, [rows], and `first_view` is the number of the first view.
+    `FINITE`, `FINITE_IMAGE` and `DISTRIBUTION`, bool [rows, views], are removed from the fields,
+    because records do not store them. `ids` are the ids of the examples, [rows].
 
     Raises:
       InputError: logits or the gradients of an attack are not finite (the message names the example
         and the view), or all outputs are probabilities in place of logits.
     """
-    finite = fields.pop(FINITE)
-    has_gradient = fields.pop(FINITE_IMAGE, np.ones_like(finite))
-    if not (finite & has_gradient).all():
-      row, view = np.argwhere(~(finite & has_gradient))[0]
+    has_finite_logits = fields.pop(FINITE)
+    # an image is not finite if the gradient that an attack followed is not
+    has_finite_image = fields.pop(FINITE_IMAGE, np.ones_like(has_finite_logits))
+    is_finite = has_finite_logits & has_finite_image
+    if not is_finite.all():
+      row, view = np.argwhere(~is_finite)[0]
       place = f'example {ids[row]}, {self.views.describe(first_view + view)}'
-      if has_gradient[row, view]:
+      if has_finite_image[row, view]:
         raise InputError(
           f'{self.name} gives logits that are not finite for {place}. Check the weights, the '
           'normalisation and the precision.'
@@ -639,27 +670,29 @@ class Evaluator:
         'logits before the softmax, or jnp.log(jnp.maximum(probabilities, '
         'jnp.finfo(jnp.float32).tiny)); see docs/your_model.md.'
       )
-    # callables on the host are checked where they are called and have no such field
-    distribution = fields.pop(DISTRIBUTION, np.zeros(1))
-    if distribution.all() and self._network.num_classes > 1:
+    # functions on the host are checked where they are called and have no field `DISTRIBUTION`
+    is_distribution = fields.pop(DISTRIBUTION, np.zeros(1))
+    if is_distribution.all() and self._network.num_classes > 1:
       raise InputError(f'{self.name} {NO_LOGITS}')
 
 
 def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
   """Checks that the classifier takes the images and classes of the rows.
 
-  If views set `Views.image_shape`, the shown images are resized, so only their channels must fit.
+  If views set `Views.image_shape`, shown images are resized to the classifier's input, and only
+  their channels must fit.
 
   Raises:
     InputError: the images have another shape than the classifier's input, or the rows have more
       classes than the classifier. The message states both and the fix.
   """
   shape = views.image_shape or rows.image_shape
-  first_checked_axis = 2 if views.image_shape else 0
+  channel_axis = 2
+  first_checked_axis = channel_axis if views.image_shape else 0
   if tuple(shape[first_checked_axis:]) != tuple(classifier.input_shape[first_checked_axis:]):
     height, width, channels = classifier.input_shape
-    if shape[2] != channels:
-      fix = f'give images of {channels} channels, or a classifier of {shape[2]}.'
+    if shape[channel_axis] != channels:
+      fix = f'give images of {channels} channels, or a classifier of {shape[channel_axis]}.'
     elif height != width:
       fix = f'images are cropped to squares only: give images of {height} × {width}.'
     else:
@@ -677,15 +710,20 @@ def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
 
 
 def check_images(batch: Batch) -> None:
-  """Raises InputError, naming the example, for float images with values outside [0, 1]."""
+  """Raises InputError for float images with values outside [0, 1] or NaN.
+
+  The message names the example. Images of 8 bits are valid, and padding is not checked.
+  """
   if batch['image'].dtype == np.uint8:
     return
   images = batch['image'][batch['mask']]
-  if not (images.min() >= 0 and images.max() <= 1):
-    row = int(np.argmax([not (image.min() >= 0 and image.max() <= 1) for image in images]))
+  lowest, highest = images.min((1, 2, 3)), images.max((1, 2, 3))
+  is_invalid = ~((lowest >= 0) & (highest <= 1))  # comparisons with NaN are False
+  if is_invalid.any():
+    row = int(is_invalid.argmax())
     raise InputError(
-      f'example {batch["example_id"][row]} has values in [{images[row].min():g}, '
-      f'{images[row].max():g}]; images lie in [0, 1]: divide 8-bit ones by 255.'
+      f'example {batch["example_id"][row]} has values in [{lowest[row]:g}, {highest[row]:g}]; '
+      'images lie in [0, 1]: divide 8-bit ones by 255.'
     )
 
 
@@ -695,7 +733,7 @@ def check_labels(batch: Batch, classifier: Classifier) -> None:
   Every image needs at least one label in [0, classes) and has each label once. Labels are int [B],
   or int [B, L] padded with -1.
   """
-  labels = batch['label'].reshape(len(batch['label']), -1)
+  labels = batch['label'].reshape(len(batch['label']), -1)  # [B, L]
   is_padding = labels < 0 if batch['label'].ndim == 2 else np.zeros_like(labels, bool)
   is_outside = ((labels >= classifier.num_classes) | (labels < 0)) & ~is_padding
   is_bad = is_outside.any(1) | is_padding.all(1) | have_repeated_labels(labels)
@@ -713,42 +751,47 @@ def resized(images: jax.Array, shape: tuple[int, int, int]) -> jax.Array:
   """Returns images [B, H, W, C] in a classifier's input shape (height, width, channels).
 
   Images are scaled until they cover the shape (linear, antialiased, sides rounded), and their
-  centre is cropped. Images of this size are unchanged.
+  centre is cropped. Images that have the height and width of `shape` are unchanged.
   """
-  height, width = images.shape[1:3]
-  if (height, width) == tuple(shape[:2]):
+  num_images, height, width, channels = images.shape
+  new_height, new_width, _ = shape
+  if (height, width) == (new_height, new_width):
     return images
-  scale = max(shape[0] / height, shape[1] / width)
-  sides = max(shape[0], round(height * scale)), max(shape[1], round(width * scale))
-  size = (len(images), *sides, images.shape[3])
-  images = jax.image.resize(images, size, 'linear', antialias=True)
-  y, x = (sides[0] - shape[0]) // 2, (sides[1] - shape[1]) // 2
-  return images[:, y : y + shape[0], x : x + shape[1]]
+  scale = max(new_height / height, new_width / width)
+  scaled_height = max(new_height, round(height * scale))
+  scaled_width = max(new_width, round(width * scale))
+  scaled_shape = num_images, scaled_height, scaled_width, channels
+  images = jax.image.resize(images, scaled_shape, 'linear', antialias=True)
+  y, x = (scaled_height - new_height) // 2, (scaled_width - new_width) // 2
+  return images[:, y : y + new_height, x : x + new_width]
 
 
 def even_part_size(total: int, largest: int, multiple: int = 1) -> int:
-  """Returns the size of the parts if `total` is cut evenly into the fewest parts ≤ `largest`.
+  """Returns the size of the parts if `total` rows or views are cut into parts of equal size.
 
-  The size is rounded up to a multiple of `multiple`, which divides `largest`. The last part is
-  smaller where the parts do not divide `total`.
+  There are as few parts of at most `largest` as possible. The size is rounded up to a multiple of
+  `multiple`, which must divide `largest`; the last part may therefore be smaller.
   """
   parts = -(-total // max(1, largest))
   return -(-total // (parts * multiple)) * multiple
 
 
 def distance(first: jax.Array, second: jax.Array) -> jax.Array:
-  """Returns ‖first - second‖₂ of each row, float32 [B], over all other axes."""
+  """Returns ‖first - second‖₂ of each row, float32 [B], for arrays [B, ...]."""
   difference = (first.astype(jnp.float32) - second.astype(jnp.float32)).reshape(len(first), -1)
   return jnp.sqrt((difference**2).sum(-1))
 
 
 def _first_present(layout: Layout, missing: Sequence[int]) -> int | None:
-  """Returns the first of a block's view chunks that is not in `missing`; None if all are."""
+  """Returns the number of a block's first view chunk that is not in `missing`; None if all are."""
   return next((chunk for chunk in range(layout.num_chunks) if chunk not in missing), None)
 
 
 def _num_images(layout: Layout, table: Mapping[int, Sequence[int]]) -> int:
-  """Returns the number of images, rows × views, in the shards {row block: view chunks}."""
+  """Returns the number of images, rows × views, in the shards of `table`.
+
+  `table` is {number of the row block: numbers of its view chunks}.
+  """
   return sum(layout.size(block, chunk) for block, chunks in table.items() for chunk in chunks)
 
 
@@ -765,5 +808,9 @@ def _num_rows(layout: Layout, batch: Batch) -> int:
 
 
 def _filled(values: list[np.ndarray], count: int) -> np.ndarray:
-  """Returns the values [rows, ...] of views as [rows, count, ...], with the last view repeated."""
-  return np.stack(values + values[-1:] * (count - len(values)), 1)
+  """Returns the values [rows, ...] of some views as one array [rows, count, ...].
+
+  The values of the last view are repeated until there are `count` views.
+  """
+  padding = [values[-1]] * (count - len(values))
+  return np.stack(values + padding, 1)

@@ -119,8 +119,8 @@ class Study(Part):
     check_fields(self, self.section)
     for key in ('confidence', 'false_discovery_rate'):
       self.require(0 < getattr(self, key) < 1, key, 'in (0, 1)')
-    valid = self.half_width == 0 or 0 < self.half_width < 0.5
-    self.require(valid, 'half_width', 'in (0, .5), or 0 to show every view to all images')
+    is_valid = self.half_width == 0 or 0 < self.half_width < 0.5
+    self.require(is_valid, 'half_width', 'in (0, .5), or 0 to show every view to all images')
 
   def key(self, key: str) -> str:
     """Returns the name of a setting in messages, `config.study.KEY` without the study's name."""
@@ -153,8 +153,11 @@ class Study(Part):
     Settings that `study` does not have are at their defaults.
     """
     sections: dict[str, dict[str, Facts]] = {}
-    for key, parts in cls.chosen_parts(study).items():
-      sections[key] = {x: {**cls.settings_of(p), **study[key].get(x, {})} for x, p in parts.items()}
+    for section, parts in cls.chosen_parts(study).items():
+      sections[section] = {
+        label: {**cls.settings_of(part), **study[section].get(label, {})}
+        for label, part in parts.items()
+      }
     return sections
 
   @classmethod
@@ -165,7 +168,7 @@ class Study(Part):
 
   @classmethod
   def from_earlier(cls, study: Facts) -> Facts:
-    """Returns `config.study` as this version writes it, from one that an earlier version wrote."""
+    """Returns `config.study` of an earlier version in the form of this version, here unchanged."""
     return study
 
   def describe(self) -> dict[str, PlainValue]:
@@ -179,9 +182,10 @@ class Study(Part):
     Studies of one run with equal values share their records. By default these are all values of
     `describe`, except settings that only concern intervals and tests.
     """
-    reduced = {'false_discovery_rate', *self.not_recorded}
-    reduced |= set() if self.half_width else {'confidence'}
-    return {key: value for key, value in self.describe().items() if key not in reduced}
+    excluded = {'false_discovery_rate', *self.not_recorded}
+    if not self.half_width:  # else the confidence level determines which rows are recorded
+      excluded.add('confidence')
+    return {key: value for key, value in self.describe().items() if key not in excluded}
 
   @property
   def stream(self) -> str:
@@ -245,10 +249,11 @@ class Study(Part):
     """
     if not self.half_width:
       return
-    if BASE in next(rows.batches(1, [0], stored=True)):
-      bases = rows.without_images()[BASE]
+    first_row = next(rows.batches(1, [0], stored=True))
+    if BASE in first_row:
+      base_ids = rows.without_images()[BASE]
       valid = '0 where images are versions of one another (base_id), which are dependent trials'
-      self.require(len(np.unique(bases)) == len(bases), 'half_width', valid)
+      self.require(len(np.unique(base_ids)) == len(base_ids), 'half_width', valid)
     needed, fewest = '', fewest_trials(self.half_width, self.confidence)
     if fewest > rows.num_examples:  # checked first, because planning a large design takes hours
       needed = f'at least {fewest:,}' if fewest < 1e9 else f'{fewest:.1e}'
@@ -283,20 +288,22 @@ class Study(Part):
     return ViewTable.of(names if len(views) > 1 else ['as stored'])
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the table of views for records, which may also describe the individual rows.
+    """Returns the table of views for records with the rows as they are stored.
 
-    For images that are stored as views would show them, such as ImageNet-C, the table states what
-    each row shows.
+    By default it is `view_table`, with the images that are versions of one another (`units`). For
+    images that are stored corrupted, such as ImageNet-C, the table also names the corruption of
+    each row.
     """
     return dataclasses.replace(self.view_table(image_shape), units=versions(records))
 
   def by_image(
     self, records: RecordsReader, image_shape: ImageShape
   ) -> tuple[RecordsReader, ViewTable]:
-    """Returns records with one row per image, and the table of their views.
+    """Returns records with one row for each image, and the table of their views.
 
-    A study of stored versions of images, such as their corruptions, makes the versions of an image
-    views of one row.
+    By default these are the records unchanged, and `by_row`. Records of a set such as ImageNet-C
+    have a row for each corrupted version of an image; its study overrides this method, so that the
+    versions of an image become the views of a single row, as if they had been computed here.
     """
     return records, self.by_row(records, image_shape)
 
@@ -304,15 +311,15 @@ class Study(Part):
     """Returns the facets for grouping estimates: a row per view, a column per facet.
 
     By default these are the scalar parameters of the views; float32 numbers become the decimal that
-    they are printed as.
+    they are printed as (0.1 instead of 0.10000000149).
     """
     views = self.views(image_shape)
-    single = {
-      k: v.astype(str).astype(float) if v.dtype.kind == 'f' else v
-      for k, v in views.parameters.items()
-      if v.ndim == 1 and k not in (DRAWS, ONLY)
+    scalars = {
+      name: values.astype(str).astype(float) if values.dtype.kind == 'f' else values
+      for name, values in views.parameters.items()
+      if values.ndim == 1 and name not in (DRAWS, ONLY)
     }
-    return pd.DataFrame(single, index=range(len(views)))
+    return pd.DataFrame(scalars, index=range(len(views)))
 
   @property
   def shown_as(self) -> dict[str, str]:
@@ -322,7 +329,7 @@ class Study(Part):
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     """Returns the reasons why results are not comparable with published numbers, [] if they are.
 
-    By default only the images can be a reason, such as a subset of a data set.
+    By default only the choice of images can be a reason, for example a subset of a data set.
     """
     return provenance.set_differences(records.identity.get('data', {}), num_images(records))
 
@@ -339,7 +346,7 @@ class Study(Part):
     return provenance.table({**lines, **self.shown_as, provenance.COMPARABLE: compared})
 
   def which_numbers(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
-    """Returns the table of `provenance`, with a line if equal scores prevent a top-k accuracy."""
+    """Returns the table of `provenance`, with a line if equal logits decide a top-k accuracy."""
     table = self.provenance(evaluations, image_shape)
     reason = Recorded(evaluations).decided_by_ties(self.top_k)
     return Table(table.columns, [*table.rows, ['equal scores', reason]]) if reason else table
@@ -352,7 +359,7 @@ class Study(Part):
     return ()
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the results of a study from its records alone, by default its `estimates`."""
+    """Returns the results of the study from its records alone, by default the `estimates`."""
     return Findings(estimates=list(self.estimates(Recorded(evaluations, self.facets(image_shape)))))
 
   def sample_arrays(
@@ -423,10 +430,10 @@ class HasSmallChanges(Protocol):
   """The interface of a study with perturbations so small that bfloat16 may round them away."""
 
   def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
-    """Returns what rounding to bfloat16 would remove and which setting to change; '' if nothing.
+    """Returns what rounding to bfloat16 would remove and which setting to change.
 
-    A config with the precision bfloat16 is refused with this message. `image_shape` is None before
-    the images are opened.
+    A config with the precision bfloat16 is refused with this message; '' allows it. `image_shape`
+    is None before the images are opened.
     """
 
 
@@ -445,7 +452,8 @@ class ScoresPredictions(Study):
 
     Args:
       settings: an instance of `prediction_settings`, which names the files.
-      folder: the folder for records of the predictions, if these are not records already.
+      folder: the folder in which records of the predictions are written, unless the files are
+        records already.
     """
 
 
