@@ -39,11 +39,13 @@ from robustness.evaluation.views import Views, ViewTable, identity
 
 CLASS = 'class'
 Measure = Callable[..., np.ndarray]
+"""A function from images [B, H, W, C] and the axes to reduce to a value for each image, [B]."""
 MEASURED: Mapping[str, Measure] = {'brightness': np.mean, 'contrast': np.std}
 """Factors that are computed from pixels: mean and standard deviation over pixels and channels, in
 [0, 1].
 """
 ALL = 'all images'
+"""The level of the group that has all images."""
 OVERALL = declare_accuracy('overall_accuracy', 'top-1 accuracy on all images')
 BY_FACTOR = dataclasses.replace(ACCURACY, reference=OVERALL.name)
 ERROR_RATIO = Quantity(
@@ -126,19 +128,21 @@ class AccuracyByFactor(Study):
     if CLASS in self.factors and batch['label'].ndim > 1:
       raise InputError(f"{KEYS.study.factors} has 'class', but images have several labels each.")
     if any(name in MEASURED for name in self.factors):
-      least = max(2, self.bins) * self.fewest
-      enough = f'at least {least}, for groups of {KEYS.study.fewest} images'
-      count, name = rows.num_examples, for_caller('config.data.num_images', 'the number of images')
-      require(count >= least, name, count, enough)
+      needed, count = max(2, self.bins) * self.fewest, rows.num_examples
+      name = for_caller('config.data.num_images', 'the number of images')
+      require(
+        count >= needed, name, count, f'at least {needed}, for groups of {KEYS.study.fewest} images'
+      )
     values = rows.without_images()
     levels = {
       name: self._levels(name, values['label' if name == CLASS else name], rows.class_names)
       for name in self.factors
       if name not in MEASURED
     }
+    # Factors that are computed, and also columns of the data with other values.
     ambiguous = {*MEASURED} & columns & {*self.factors}
-    has_two_classes = CLASS in columns and CLASS in levels
-    if has_two_classes and not np.array_equal(values[CLASS].astype(str), levels[CLASS]):
+    has_class_column = CLASS in columns and CLASS in levels
+    if has_class_column and not np.array_equal(values[CLASS].astype(str), levels[CLASS]):
       ambiguous.add(CLASS)
     if ambiguous:
       raise InputError(
@@ -147,10 +151,9 @@ class AccuracyByFactor(Study):
       )
     for size in (1, 2) if self.pairs else (1,):
       for names in itertools.combinations(levels, size):
-        self._groups(levels, names)
-    if self.strength and (
-      BASE not in values or np.asarray(values.get(self.strength, '')).dtype.kind not in 'iuf'
-    ):
+        self._groups(levels, names)  # raises InputError for fewer than two groups
+    has_numbers = np.asarray(values.get(self.strength, '')).dtype.kind in 'iuf'
+    if self.strength and not (has_numbers and BASE in values):
       raise InputError(
         f'{KEYS.study.strength} is {self.strength!r}, which needs numbers and a column {BASE}, the '
         'picture that an image is a version of: leave it empty.'
@@ -176,9 +179,9 @@ class AccuracyByFactor(Study):
     recorded = Recorded(evaluations)
     right, wrong = (recorded.outcomes(quantity) for quantity in (OVERALL, ERROR_RATIO))
     if self.clusters:
-      units = self.by_row(records, image_shape).units
-      right = dataclasses.replace(right, clusters=units)
-      wrong = dataclasses.replace(wrong, clusters=units)
+      clusters = self.by_row(records, image_shape).units
+      right = dataclasses.replace(right, clusters=clusters)
+      wrong = dataclasses.replace(wrong, clusters=clusters)
     estimates = list(self._estimates(right, wrong, columns))
     if self.strength:
       columns[self.strength] = records.column(self.strength).astype(float)
@@ -186,7 +189,7 @@ class AccuracyByFactor(Study):
     return Findings(estimates=estimates)
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the table of the single view, see `Study.by_row`.
+    """Returns the table of the single view, which states the unit of each image.
 
     Images with the same value in the column `clusters` are one unit, which is drawn as a whole in
     intervals.
@@ -195,10 +198,11 @@ class AccuracyByFactor(Study):
     if not self.clusters:
       return table
     values = records.column(self.clusters)
-    _, units = np.unique(values, return_inverse=True)
-    alone = pd.isna(values) | (values == '')  # nobody says that they belong together
-    units[alone] = len(units) + np.flatnonzero(alone)
-    return dataclasses.replace(table, units=units)
+    _, numbers = np.unique(values, return_inverse=True)
+    is_missing = pd.isna(values) | (values == '')
+    # Each image without a value is one unit, with a number that no value has.
+    numbers[is_missing] = len(numbers) + np.flatnonzero(is_missing)
+    return dataclasses.replace(table, units=numbers)
 
   def _levels(self, name: str, values: np.ndarray, classes: Sequence[str]) -> np.ndarray:
     """Returns the level of a factor for every image, [N].
@@ -223,9 +227,10 @@ class AccuracyByFactor(Study):
     if not self.bins or len(distinct) <= self.bins:
       return values.astype(float)
     ends = np.unique(np.quantile(values[is_present], np.linspace(0, 1, self.bins + 1)))
-    if len(ends) <= self.bins:  # a value that fills a whole bin is a group
+    if len(ends) <= self.bins:  # two quantiles are equal: a value that fills a bin is a group
       common = distinct[counts * self.bins >= counts.sum()].astype(float)
       ends = np.unique([*ends, *common, *np.nextafter(common, np.inf)])
+    # Bin k has the values in [ends[k], ends[k + 1]), and the last bin its upper end too.
     bin_numbers = np.clip(np.searchsorted(ends, values, side='right') - 1, 0, len(ends) - 2)
     bins = [is_present & (bin_numbers == k) for k in np.unique(bin_numbers[is_present])]
     medians = [np.median(values[is_in_bin]) for is_in_bin in bins]
@@ -286,22 +291,27 @@ class AccuracyByFactor(Study):
       bases: [N], the number of the picture that each image is a version of.
     """
     conditions = [name for name in self.factors if name != self.strength]
+    # The levels of each image in all conditions, and the number of each combination of them.
     keys = [*zip(*(columns[name] for name in conditions), strict=True)] or [()] * len(bases)
     groups = {key: index for index, key in enumerate(dict.fromkeys(keys))}
     strengths, strength_index = np.unique(columns[self.strength], return_inverse=True)
     pictures, first_row, picture = np.unique(bases, return_index=True, return_inverse=True)
     clusters = right.clusters[first_row] if self.clusters and right.clusters is not None else None
     # Failure points by index: each strength, then 'never wrong', then 'no image of this picture'.
-    ladder = np.array([*strengths, 2 * strengths[-1] - strengths[-2], np.nan])
+    beyond_largest = 2 * strengths[-1] - strengths[-2]
+    failure_points = np.array([*strengths, beyond_largest, np.nan])
     by_group = pd.DataFrame([*groups], columns=conditions)
     by_strength = by_group.merge(pd.DataFrame({self.strength: strengths[1:]}), how='cross')
     points, rows = dict[str, np.ndarray](), []
     for label, values in right.values.items():
+      # Right 1, wrong 0, and NaN without an image, by picture, group and strength.
       accuracy = np.full((len(pictures), len(groups), len(strengths)), np.nan)
       accuracy[picture, [groups[key] for key in keys], strength_index] = values[:, 0]
-      wrong = np.concatenate([accuracy == 0, ~np.isnan(accuracy).all(-1, keepdims=True)], -1)
-      points[label] = ladder[np.where(wrong.any(-1), wrong.argmax(-1), -1)]
-      change = (accuracy[..., :1] - accuracy[..., 1:]).reshape(len(pictures), -1)
+      has_image = ~np.isnan(accuracy).all(-1, keepdims=True)
+      is_point = np.concatenate([accuracy == 0, has_image], -1)  # the first true one counts
+      points[label] = failure_points[np.where(is_point.any(-1), is_point.argmax(-1), -1)]
+      at_least_strength = accuracy[..., :1]
+      change = (at_least_strength - accuracy[..., 1:]).reshape(len(pictures), -1)
       signs, counted = {'gained': change > 0, 'lost': change < 0}, ~np.isnan(change)
       counts = dict.fromkeys(signs, counted)
       drops = Outcomes.from_fields(DROP, signs, by_strength, counted=counts, clusters=clusters)
@@ -310,7 +320,7 @@ class AccuracyByFactor(Study):
         estimate = share_difference(gained, lost, self.confidence)
         rows.append(row(label, '', DROP, group.facets, estimate, self.confidence))
     yield part(rows)
-    point = dataclasses.replace(FAILURE_POINT, low=ladder[0], high=ladder[-2])
+    point = dataclasses.replace(FAILURE_POINT, low=strengths[0], high=beyond_largest)
     is_large = (~np.isnan(points[right.labels[0]])).sum(0) >= self.fewest
     for by in [(), conditions] if conditions else [()]:
       outcomes = Outcomes.from_fields(point, points, by_group, clusters=clusters)
@@ -347,6 +357,7 @@ class AccuracyByFactor(Study):
     with_all = dataclasses.replace(grouped, values=values, views=views, counted=counted)
     groups, first = list(with_all.groups((name,))), with_all.labels[0]
     by_label = {label: units(with_all, label, groups) for label in with_all.labels}
+    # (label, label of the classifier that is subtracted, units of one or both classifiers)
     compared = [(label, '', [units_of_label]) for label, units_of_label in by_label.items()]
     compared += [(k, first, [by_label[first], by_label[k]]) for k in by_label if k != first]
     rows = []

@@ -311,9 +311,8 @@ class AttackError(AttackStudy):
           worst = attack.worst(self.restarts, keys, logits, images, rows['label'], scale)
           return worst, unobserved
         arguments = Arguments(keys, logits, images, _labels(rows), scale)
-        state = staged(rows, view) if isinstance(attack, Ensemble) else {}
-        if state:  # the host has run all stages, see `_stages`
-          return attack.finish(arguments, state)
+        if isinstance(attack, Ensemble) and (state := staged(rows, view)):
+          return attack.finish(arguments, state)  # the host has run all stages, see `_stages`
         return attack.observed(*arguments)
 
       branches: list[Callable[..., tuple[jax.Array, dict[str, jax.Array]]]]

@@ -62,7 +62,9 @@ SIGNIFICANT = Quantity(
   "share of frequencies whose error differs significantly from the first classifier's",
 )
 FREQUENCY = ('frequency_y', 'frequency_x')
+"""The facets of a frequency, in cycles per image down and across."""
 ALL = 'all'
+"""The value of `classes` that gives every class a map."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,8 +104,11 @@ class FourierHeatmap(Study):
     self.require_no_repeats('classes')
     is_valid = ALL not in self.classes or len(self.classes) == 1
     self.require(is_valid, 'classes', f'names of classes, or {ALL!r} alone')
-    alone = not (self.classes and self.half_width)
-    self.require(alone, 'classes', f'() with {KEYS.study.half_width}, which shows images in rounds')
+    # A map of a class needs all its images in every view, which rounds do not show.
+    has_one = not (self.classes and self.half_width)
+    self.require(
+      has_one, 'classes', f'() with {KEYS.study.half_width}, which shows images in rounds'
+    )
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError for classes in the settings that the rows do not have."""
@@ -142,10 +147,12 @@ class FourierHeatmap(Study):
     These are another norm of the perturbation, another window (the side of the square of
     frequencies that the map shows), or another number of images.
     """
-    side, norms = image_shape[0], {s: tuple(norms) for s, norms in PUBLISHED_WINDOWS.items()}
+    side, norms = image_shape[0], {s: tuple(by_norm) for s, by_norm in PUBLISHED_WINDOWS.items()}
     changed = basis.differing(self.norm, norms, side, self.phase, self.clip)
-    by_norm = PUBLISHED_WINDOWS.get(side, {})
-    windows = by_norm.get(self.norm) or tuple({*itertools.chain(*by_norm.values())})
+    windows_by_norm = PUBLISHED_WINDOWS.get(side, {})
+    # Of a norm that is not published, the window may be that of any published norm.
+    all_windows = tuple({*itertools.chain(*windows_by_norm.values())})
+    windows = windows_by_norm.get(self.norm) or all_windows
     if windows and self.window not in windows:
       published = ' and '.join(map(_side, windows))
       changed.append(f'window {_side(self.window)}, published {published}')
@@ -160,22 +167,26 @@ class FourierHeatmap(Study):
 
     A band is 'low', 'mid' or 'high', see `robustness.fourier.maps.bands`.
     """
-    f, of_cell = self.frequencies(image_shape), band_map(image_shape, self.window)
-    views = {band: (1 + f.cell[of_cell == band]).tolist() for band in BANDS}
-    named = {f'{band} frequencies': cells for band, cells in views.items() if cells}
-    groups = {'clean': [CLEAN], 'all frequencies': (1 + f.cell.ravel()).tolist(), **named}
+    f, band_of_cell = self.frequencies(image_shape), band_map(image_shape, self.window)
+    view_of_cell = 1 + f.cell  # views follow the clean one; a frequency and its mirror share a view
+    by_band = {band: view_of_cell[band_of_cell == band].tolist() for band in BANDS}
+    bands_with_cells = {f'{band} frequencies': views for band, views in by_band.items() if views}
+    all_views = view_of_cell.ravel().tolist()
+    groups = {'clean': [CLEAN], 'all frequencies': all_views, **bands_with_cells}
     return ViewTable.of(basis.wave_names(f.fy, f.fx), groups)
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
     """Returns arrays for the figures of images.
 
-    They are the first image clean and under a few frequencies (fy, fx), `sample_frequencies` [S,
-    2]; and `basis_images` [2 r + 1, 2 r + 1, H, W] for |fy|, |fx| ≤ r.
+    `sample_images` [S, H, W, C] has the first image clean and under a few frequencies (fy, fx).
+    `sample_frequencies` [S, 2] lists these, with (0, 0) for the clean image. `basis_images`
+    [2 r + 1, 2 r + 1, H, W] has the basis images with |fy|, |fx| ≤ r, where r is at most 3.
     """
     row = one_view.read_row(rows, 0)
     height, width, _ = row['image'].shape
     f = self.frequencies(row['image'].shape)
     y, x = (side // 2 for side in f.cell.shape)  # of zero frequency
+    # Distances from zero frequency along the diagonal, at least 1; none in a window of one cell.
     shares = (0, 0.25, 0.5, 0.75, 1)
     steps = sorted({max(1, round(min(y, x) * share)) for share in shares}) if min(y, x) else []
     views = [CLEAN, *(1 + f.cell[y - step, x - step] for step in steps)]
@@ -191,7 +202,7 @@ class FourierHeatmap(Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """Errors by frequency, errors of classes and changes of layers, with the norm in words."""
+    """Errors by frequency, errors of classes and changes of layers; their words state the norm."""
     top_k = self._errors(self.top_k) if self.top_k > 1 else ()
     waves = f'under waves of norm {self.norm:g}'
     by_class, in_band, layer_change = (
@@ -221,7 +232,8 @@ class FourierHeatmap(Study):
         'radius': np.floor(np.hypot(f.fy, f.fx) + 0.5),
       }
     )
-    return views.astype(object).reindex([-1, *range(len(f))]).reset_index(drop=True)
+    with_clean = views.astype(object).reindex([-1, *range(len(f))])  # there is no row −1: NaN
+    return with_clean.reset_index(drop=True)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns errors and changes of layers by frequency, and errors by band and by ring.
@@ -233,14 +245,15 @@ class FourierHeatmap(Study):
     `bands` has the number of cells in each band.
     """
     f, cells = self.frequencies(image_shape), self._cells(image_shape)
-    weight = np.append(1, np.bincount(f.cell.ravel(), minlength=len(f)))
+    cells_of_frequency = np.bincount(f.cell.ravel(), minlength=len(f))
+    weight = np.append(1, cells_of_frequency)  # the clean view first
     recorded = Recorded(evaluations, self.facets(image_shape))
     estimates: list[pd.DataFrame] = []
     for k in recorded.top_k(self.top_k):
       wrong = dataclasses.replace(recorded.outcomes(self._errors(k)[0]), weight=weight)
       estimates += self._of_errors(k, wrong, cells)
     estimates += self._by_class(recorded, weight)
-    counts = [[name, shown_count, total] for name, (shown_count, total) in cells.items()]
+    counts = [[name, num_shown, total] for name, (num_shown, total) in cells.items()]
     table = Table(('frequencies', 'cells shown', 'cells of the image'), counts)
     return Findings(tables={'bands': table}, estimates=[*estimates, *self._of_layers(recorded)])
 
@@ -266,12 +279,12 @@ class FourierHeatmap(Study):
     yield from self._significant(by_frequency)
     window = f'the window of {self.window} × {self.window} shows'
     for by in ((), ('band',)):
-      part = self.means(error, missed, by, where=perturbed)
+      estimates = self.means(error, missed, by, where=perturbed)
       notes = []
-      for name in part['band'] if by else ['all'] * len(part):
-        n, total = cells[name]
-        notes.append(f'{window} {n} of {total} cells' if n < total else '')
-      yield part.assign(note=notes)
+      for name in estimates['band'] if by else ['all'] * len(estimates):
+        num_shown, total = cells[name]
+        notes.append(f'{window} {num_shown} of {total} cells' if num_shown < total else '')
+      yield estimates.assign(note=notes)
     yield self.means(error, missed, ('radius',), where=perturbed)
 
   def _significant(self, by_frequency: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -281,14 +294,16 @@ class FourierHeatmap(Study):
     The false-discovery rate is over the frequencies of all classifiers together.
     """
     differences = by_frequency[by_frequency.versus != '']
-    marked = significant(differences, self._errors(1)[0], self.false_discovery_rate)
-    for label, rows in differences.assign(marked=marked).groupby('classifier', sort=False):
+    error, _ = self._errors(1)
+    is_significant = significant(differences, error, self.false_discovery_rate)
+    by_classifier = differences.assign(marked=is_significant).groupby('classifier', sort=False)
+    for label, rows in by_classifier:
       counts = np.array([(rows.marked & (sign * rows.value > 0)).sum() for sign in (-1, 1)])
       facets = pd.DataFrame({'finding': ['less error', 'more error']})
-      part = self.arrays(SIGNIFICANT, label, facets, counts / len(rows), n=rows.n.iloc[0])
+      shares = self.arrays(SIGNIFICANT, label, facets, counts / len(rows), n=rows.n.iloc[0])
       rate = f'at a false-discovery rate of {self.false_discovery_rate:g}'
-      part['note'] = [f'{count} of {len(rows)} frequencies, {rate}' for count in counts]
-      yield part
+      shares['note'] = [f'{count} of {len(rows)} frequencies, {rate}' for count in counts]
+      yield shares
 
   def _by_class(self, recorded: Recorded, weight: np.ndarray) -> Iterator[pd.DataFrame]:
     """Yields top-1 errors on the images of each class by frequency, and by band.
@@ -302,9 +317,9 @@ class FourierHeatmap(Study):
     perturbed = np.arange(len(missed.views)) != CLEAN
     names = list(records.identity['classes'])
     labels = records.column('label').reshape(records.layout.num_rows, -1)
-    in_rows = [names[k] for k in np.unique(labels[labels >= 0])]
+    present = [names[k] for k in np.unique(labels[labels >= 0])]  # labels are padded with −1
     numbers = _class_numbers(names)
-    for name in in_rows if self.classes == (ALL,) else self.classes:
+    for name in present if self.classes == (ALL,) else self.classes:
       (word,) = in_words([name])
       settings.choice('config.study.classes', word, numbers)
       of_class = missed.of_rows((labels == numbers[word]).any(1))
@@ -318,7 +333,7 @@ class FourierHeatmap(Study):
     z_h is the output of layer h, and x̃ is x with the basis image of the frequency added.
     """
     for evaluation in recorded.evaluations:
-      for name in evaluation.records.read(0, 0).arrays:
+      for name in evaluation.records.read(block=0, chunk=0).arrays:
         prefix, _, layer = name.partition('/')
         if prefix == LAYER_CHANGE.name:
           alone = Recorded([evaluation], recorded.views)
@@ -359,13 +374,13 @@ def _relative(results: Results) -> Results:
   if not is_change.any():
     return results
   layers = [layer for facts in results.classifiers for layer in facts.get('layers', ())]
-  order = {layer: place for place, layer in enumerate(dict.fromkeys(layers))}
+  order = {layer: index for index, layer in enumerate(dict.fromkeys(layers))}
   table = table.sort_values('layer', key=lambda names: names.map(order), kind='stable')
   change = table[table['quantity'] == LAYER_CHANGE.name]
   largest = change.groupby(['classifier', 'layer']).value.transform('max')
-  named = change.layer + ', largest ' + largest.map('{:.3g}'.format)
-  ends = change[['value', 'low', 'high']].div(largest.where(largest > 0), axis=0)
-  table = pd.concat([table.drop(change.index), change.assign(layer=named, **ends)])
+  titles = change.layer + ', largest ' + largest.map('{:.3g}'.format)  # 'stage1, largest 3.21'
+  relative = change[['value', 'low', 'high']].div(largest.where(largest > 0), axis=0)
+  table = pd.concat([table.drop(change.index), change.assign(layer=titles, **relative)])
   quantities = list(results.quantities)
   for index, quantity in enumerate(quantities):
     if quantity.name == LAYER_CHANGE.name:
@@ -375,11 +390,11 @@ def _relative(results: Results) -> Results:
 
 
 def _side(window: int) -> str:
-  """Returns the square of frequencies in a window in words."""
+  """Returns the size of a window in words: '63 × 63', or 'all frequencies' for 0."""
   return f'{window} × {window}' if window else 'all frequencies'
 
 
 def _class_numbers(names: Sequence[str]) -> dict[str, int]:
-  """Returns the number of each class by its name, and by its name with spaces."""
+  """Returns the number of each class by its name and by its name in words, such as 'sea lion'."""
   numbered = enumerate(zip(names, in_words(names), strict=True))
   return {name: number for number, synonyms in numbered for name in synonyms}

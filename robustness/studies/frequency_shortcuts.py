@@ -45,7 +45,8 @@ THROUGH = Quantity(
 class is recognised and other classes are not mistaken for it.
 """
 WHOLE = declare_accuracy('accuracy_when_whole', 'accuracy on whole images', drawn=True)
-MIN_PROBABILITY = 1e-12  # keeps the loss −log p finite
+MIN_PROBABILITY = 1e-12
+"""Smallest probability in the loss −log p, which keeps it finite."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,12 +95,13 @@ class FrequencyShortcuts(Study):
       raise InputError('frequency_shortcuts counts by class, and these rows have several labels.')
     if len(np.unique(labels)) < 2:
       raise _one_class()
-    image = columns[BASE if BASE in columns else 'example_id']
-    distinct = np.unique(np.stack([labels, image]), axis=1)
-    few = [rows.class_names[k] for k, n in enumerate(np.bincount(distinct[0])) if n == 1]
-    if few:
+    image = columns[BASE if BASE in columns else 'example_id']  # versions of an image are one
+    class_of_image, _ = np.unique(np.stack([labels, image]), axis=1)
+    with_one = np.flatnonzero(np.bincount(class_of_image) == 1)
+    if len(with_one):
+      name = rows.class_names[with_one[0]]
       raise InputError(
-        f'frequency_shortcuts chooses on half of the images of a class, and {few[0]!r} has one: '
+        f'frequency_shortcuts chooses on half of the images of a class, and {name!r} has one: '
         f'give more images ({KEYS.data.num_images}; 0 takes all).'
       )
 
@@ -109,9 +111,9 @@ class FrequencyShortcuts(Study):
     for number, mask in enumerate(masks):
       generator = np.random.default_rng(number)  # a set does not depend on the number of sets
       for grid in self.grids:
-        patches = generator.random((grid, grid)) < self.kept
-        y, x = (np.arange(n) * grid // n for n in (height, width))
-        mask &= patches[y[:, None], x[None, :]]
+        is_kept = generator.random((grid, grid)) < self.kept
+        y, x = (np.arange(n) * grid // n for n in (height, width))  # the patch of each frequency
+        mask &= is_kept[y[:, None], x[None, :]]
     ordered = np.fft.ifftshift(masks, (1, 2))
 
     def mirrored(table: np.ndarray) -> np.ndarray:
@@ -136,7 +138,7 @@ class FrequencyShortcuts(Study):
     return Views(_show, number, {'set': number, 'kept': masks})
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views: 'clean', 'set 1', 'set 2', …; see `Study`."""
+    """Returns the names of the views, 'clean', 'set 1', 'set 2', …, and the group 'all sets'."""
     sets = range(1, self.sets + 1)
     groups = {'clean': [0], 'all sets': list(sets)}
     return ViewTable.of(['clean', *(f'set {number}' for number in sets)], groups)
@@ -159,12 +161,19 @@ class FrequencyShortcuts(Study):
     return Findings(estimates=list(self._by_class(recorded, best_sets)), arrays=arrays)
 
   def _best_sets(self, evaluation: Evaluation, labels: np.ndarray) -> dict[int, int]:
-    """Returns {class index: index of the set with the smallest mean −log p of the class}."""
-    losses = -np.log(np.maximum(evaluation.records.table('probability')[:, 1:], MIN_PROBABILITY))
-    choosing = _choosing(labels, evaluation.records)
-    return {
-      k: int(losses[(labels == k) & choosing].mean(0).argmin()) for k in np.unique(labels).tolist()
-    }
+    """Returns {class index: index of the set of frequencies that suits the class best}.
+
+    It is the set with the smallest mean of −log p, where p is the probability of the true class,
+    over the images that choose sets (see `_is_choosing`). `labels` has the class of each row, [N].
+    """
+    probabilities = evaluation.records.table('probability')[:, 1:]  # view 0 shows whole images
+    losses = -np.log(np.maximum(probabilities, MIN_PROBABILITY))
+    is_choosing = _is_choosing(labels, evaluation.records)
+    best_sets = {}
+    for index in np.unique(labels).tolist():
+      mean_by_set = losses[(labels == index) & is_choosing].mean(0)
+      best_sets[index] = int(mean_by_set.argmin())
+    return best_sets
 
   def _by_class(
     self, recorded: Recorded, best_sets: Mapping[str, Mapping[int, int]]
@@ -176,7 +185,7 @@ class FrequencyShortcuts(Study):
     """
     first, right = recorded.evaluations[0], recorded.outcomes(THROUGH)
     labels = first.records.column('label')
-    is_scored = ~_choosing(labels, first.records)
+    is_scored = ~_is_choosing(labels, first.records)
     for name, number in _classes(first).items():
       in_class = np.flatnonzero((labels == number) & is_scored)
       in_others = np.flatnonzero((labels != number) & is_scored)
@@ -225,14 +234,18 @@ def _one_class() -> InputError:
   )
 
 
-def _choosing(labels: np.ndarray, records: RecordsReader) -> np.ndarray:
-  """Returns which rows choose a class's set, bool [N]: all versions of every second image of it."""
+def _is_choosing(labels: np.ndarray, records: RecordsReader) -> np.ndarray:
+  """Returns whether each row is among those that choose the set of its class, bool [N].
+
+  Of every class it is every second image, with all versions of the image.
+  """
   image = image_numbers(records)
-  choosing = np.zeros(len(labels), bool)
+  is_choosing = np.zeros(len(labels), bool)
   for label in np.unique(labels):
     rows = np.flatnonzero(labels == label)
-    choosing[rows] = pd.factorize(image[rows])[0] % 2 == 0
-  return choosing
+    number_in_class, _ = pd.factorize(image[rows])  # 0, 1, … in order of first occurrence
+    is_choosing[rows] = number_in_class % 2 == 0
+  return is_choosing
 
 
 def _show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:

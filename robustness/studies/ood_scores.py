@@ -130,21 +130,23 @@ class OodScores(ScoresPredictions):
   largest: int = setting(100, 'at least 1', lambda x: x >= 1)
 
   def __post_init__(self) -> None:
-    """Raises InputError for a setting that is not valid, or a setting of a score that is not
-    computed.
+    """Raises InputError for a setting that is not valid.
+
+    This includes a setting that is not at its default and only concerns scores that `scores` does
+    not list, such as `neighbours` without 'knn'.
     """
     super().__post_init__()
     self.choose('scores', SCORES)
     self.require_no_repeats('scores')
-    for key, scores in SCORES_BY_SETTING.items():
-      is_used = bool({*scores} & {*self.scores})
-      is_default = getattr(self, key) == getattr(type(self), key)
-      words = ' and '.join(map(repr, scores))
-      self.require(is_used or is_default, key, f'left out without {words} in {self.key("scores")}')
+    for key, users in SCORES_BY_SETTING.items():
+      is_used = any(score in self.scores for score in users)
+      default = getattr(type(self), key)
+      valid = f'left out without {" and ".join(map(repr, users))} in {self.key("scores")}'
+      self.require(is_used or getattr(self, key) == default, key, valid)
 
   @property
   def recording(self) -> dict[str, Any]:
-    """The values that decide the records, which do not depend on the scores; see `Study`."""
+    """The name and the recorded outputs; all scores are computed from the same records."""
     return {'name': self.name, 'outputs': list(self.outputs)}
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
@@ -155,16 +157,17 @@ class OodScores(ScoresPredictions):
     yield self.means(CONFIDENCE, recorded)
 
   def score_predictions(self, workdirs: Workdirs, folder: pathlib.Path) -> Scored:
-    """Returns AUROC, AUPR and FPR95 of each score from finished workdirs; see
-    `ScoresPredictions`.
+    """Returns AUROC, AUPR and FPR95 of each score from the records of finished workdirs.
+
+    No records are written to `folder`.
     """
     if not workdirs.unknown:
       raise InputError(
         'config.out_of_distribution is empty: give the workdirs of runs on images of no known '
         'class, as in --config.out_of_distribution=WORKDIR,WORKDIR, or under near and far.'
       )
-    is_fitted = any(name in FITTED for name in self.scores)
-    if is_fitted != bool(workdirs.bank) or (workdirs.held_out and not workdirs.bank):
+    needs_bank, has_bank = any(name in FITTED for name in self.scores), bool(workdirs.bank)
+    if needs_bank != has_bank or (workdirs.held_out and not has_bank):
       raise InputError(
         f'config.bank is {workdirs.bank!r} and {KEYS.study.scores} {self.scores}: '
         f'{", ".join(map(repr, FITTED))} need the workdir of a run on training images, and nothing '
@@ -179,14 +182,15 @@ class OodScores(ScoresPredictions):
     _check_known(workdirs, scored | banks)
     for path, bank in banks.items():
       _refuse_shared(path, bank, scored)
-    runs = first, [*shifted.values()], [*unknown.values()], [*banks.values()]
+    tasks_on = [list(tasks.values()) for tasks in (shifted, unknown, banks)]
     rows: list[Row] = []
     for evaluation in first.evaluations:
-      rows += self._separations(evaluation.label, workdirs, *runs)
+      rows += self._separations(evaluation.label, workdirs, first, *tasks_on)
     tasks = {
       TEST: first,
       **{f'{path}, shifted': task for path, task in shifted.items()},
       **{f'{path}, no known class': task for path, task in unknown.items()},
+      # There are two banks, one or none.
       **dict(zip(('bank of features', 'held-out images'), banks.values(), strict=False)),
     }
     data = {name: dict(task.results.data) for name, task in tasks.items()}
@@ -219,19 +223,22 @@ class OodScores(ScoresPredictions):
       for group, paths in (('near', workdirs.near), ('far', workdirs.far))
       if len(paths) > 1
     }
+    # Scores that need no bank are not fitted to the test images either, which take its place.
     recordings = [_recording(bank, label) for bank in banks or [first]]
     bank, held_out = recordings[0], recordings[-1]
-    last_layer = functools.cache(lambda: LastLayer.solved(bank))  # vim, react and ash
+    last_layer = functools.cache(lambda: LastLayer.solved(bank))  # only for vim, react and ash
     scores = {name: self._score(name, bank, held_out, last_layer) for name in self.scores}
-    outside = dict(zip(names.values(), (_values(t, label, scores) for t in unknown), strict=True))
+    values_of_unknown = (_values(task, label, scores) for task in unknown)
+    outside = dict(zip(names.values(), values_of_unknown, strict=True))
     inside_by_set = {TEST: [_values(first, label, scores)]}
     data_sets = list(dict.fromkeys(map(_data_set, [first, *shifted])))
     if shifted:
       inside_by_set[SHIFTED] = [*inside_by_set[TEST]]
       for task in shifted:
         values = _values(task, label, scores)
-        # Equal ids are one image only within one data set.
-        values[ID] = values[ID].astype(np.int64) + (data_sets.index(_data_set(task)) << 40)
+        # Equal ids are one image only within one data set; ids are below 2⁴⁰.
+        first_id = data_sets.index(_data_set(task)) << 40
+        values[ID] = values[ID].astype(np.int64) + first_id
         inside_by_set[SHIFTED].append(values)
     for id_set, parts in inside_by_set.items():
       note = {'note': NOTE_ON_VERSIONS} if id_set == SHIFTED and len(data_sets) > 1 else {}
@@ -274,8 +281,8 @@ class OodScores(ScoresPredictions):
 
 def _recording(task: FinishedStudy, label: str) -> Recording:
   """Returns the logits, features and labels that a run recorded of a classifier."""
-  records = _evaluation(task, label).records
-  return Recording(*map(records.column, ('output/logits', f'output/{FEATURES}', 'label')))
+  column = _evaluation(task, label).records.column
+  return Recording(column('output/logits'), column(f'output/{FEATURES}'), column('label'))
 
 
 def _values(task: FinishedStudy, label: str, scores: Mapping[str, Score]) -> dict[str, np.ndarray]:
@@ -284,18 +291,18 @@ def _values(task: FinishedStudy, label: str, scores: Mapping[str, Score]) -> dic
   The key `ID` has the number of each image, [N]; versions of one image have the same number.
   """
   records, recording = _evaluation(task, label).records, _recording(task, label)
-  images = versions(records)
+  images = versions(records)  # None if no two rows are versions of one image
   ids = records.column(ID) if images is None else images
   return {ID: ids, **{name: score(recording) for name, score in scores.items()}}
 
 
-def _read(path: str, name: str, first: FinishedStudy | None = None) -> FinishedStudy:
-  """Returns the study of a finished workdir, or of its task `name`.
+def _read(path: str, task_name: str, first: FinishedStudy | None = None) -> FinishedStudy:
+  """Returns the study of a finished workdir, or of its task `task_name` if that is not ''.
 
   Raises:
     InputError: the workdir is of another study, or has other classifiers than `first`.
   """
-  task = read_task(path, name)
+  task = read_task(path, task_name)
   if not isinstance(task.study, OodScores):
     raise InputError(
       f'{path} is of the study {task.study.name}, which keeps no logits and features: give a '
@@ -303,9 +310,9 @@ def _read(path: str, name: str, first: FinishedStudy | None = None) -> FinishedS
     )
   for expected in first.evaluations if first else ():
     actual = _evaluation(task, expected.label)
-    before, after = expected.records.identity, actual.records.identity
-    keys = [{'classifier': identity['classifier']} for identity in (before, after)]
-    if lines := differing_keys(keys[0], keys[1]):
+    identities = expected.records.identity, actual.records.identity
+    before, after = ({'classifier': identity['classifier']} for identity in identities)
+    if lines := differing_keys(before, after):
       raise InputError(
         f'{path} and {first.folder if first else path} have other classifiers under '
         f'{expected.label!r}: {"; ".join(lines)}. Run the same on both.'
@@ -336,10 +343,10 @@ def _check_known(workdirs: Workdirs, tasks: Mapping[str, FinishedStudy]) -> None
 
 
 def _refuse_shared(path: str, bank: FinishedStudy, tasks: Mapping[str, FinishedStudy]) -> None:
-  """Raises InputError if more than `MAX_SHARED` of a run's images are in the bank of 'knn'.
+  """Raises InputError if more than the share `MAX_SHARED` of a run's images are in a bank.
 
-  The nearest feature in the bank of such an image would be its own. `path` is the workdir of the
-  bank, and `tasks` are the scored runs by path.
+  The nearest feature in the bank of such an image would be its own. `bank` is the run with the
+  workdir `path` that scores are fitted to, and `tasks` are the scored runs by path.
   """
   in_bank = bank.evaluations[0].records.column(IMAGE_DIGEST)
   for other, task in tasks.items():

@@ -37,7 +37,8 @@ from robustness.present import charts
 from robustness.results import Results
 
 LOGITS = 'output/logits'
-SEED = 0  # of the split, of U and of the bootstrap
+"""Name of the recorded logits."""
+SEED = 0
 """Seed of the split, of the random numbers U of prediction sets, and of the bootstrap."""
 FEWEST = 20
 """Fewest images that are held out, and fewest that are measured."""
@@ -45,7 +46,7 @@ ECE = Quantity(
   'ece',
   'debiased expected calibration error',
   AMOUNT,
-  'lower',
+  better='lower',
   low=0,
   high=1,
   headline=True,
@@ -56,11 +57,12 @@ LIKELIHOOD = Quantity(
   'nll',
   'negative log-likelihood',
   AMOUNT,
-  'lower',
-  'nats',
+  better='lower',
+  unit='nats',
   low=0,
   statistic=operator.itemgetter('nll'),
 )
+# Right and covered are recorded as 0 or 1 in float32, like all `Recalibration._fields`.
 RIGHT = dataclasses.replace(
   ACCURACY, headline=False, reference='', statistic=lambda fields: fields['right'] > 0
 )
@@ -76,8 +78,7 @@ SIZE = Quantity(
   'set_size',
   'classes in a prediction set',
   AMOUNT,
-  '',
-  'classes',
+  unit='classes',
   low=0,
   drawn=True,
   statistic=lambda fields: fields['size'].astype(float),
@@ -89,12 +90,13 @@ BY_CLASS = Quantity('class_coverage_gap', 'mean gap of coverage over classes', b
 FITTED = Quantity('temperature', 'temperature fitted on the images held out', AMOUNT, low=0)
 SCALING = Facet('scaling', 'scaling', place='with {} scaling', places={'none': 'without scaling'})
 GROUPS = (('view',), ('severity',), ('corruption',), ('corruption', 'severity'))
-"""Sets of facets that estimates are by. The clean view has severity 0 and no corruption, so that it
-is separate from the corrupted ones.
+"""The facets of each table of estimates: all corrupted views together, each severity, each
+corruption, and each single view. The clean view is separate in the first two, because it has the
+facets view 'clean' and severity 0, and it is absent in the others, because it has no corruption.
 """
 SCALING_FIELDS, SET_FIELDS = ('nll', 'confidence', 'right'), ('covered', 'size')
-"""What is measured of each scaling: −log p of the true class, the confidence, and whether the
-prediction is right; and of each score: whether the set has the true class, and its size.
+"""What is measured of each image: with a scaling −log p of the true class, the confidence, and
+whether the prediction is right; by a score whether the set has the true class, and its size.
 """
 ENDS = ('', '_low', '_high')
 """Ends of the names of `SET_FIELDS` at the threshold q, and at both ends of its interval."""
@@ -155,39 +157,41 @@ class Recalibration(StoredOrMade):
     columns = rows.without_images()
     if not self.is_stored:
       refuse_versions(columns)
-    _single(columns['label'])
-    self._split(rows.num_examples // (rows.description['parts'] if self.is_stored else 1))
+    _single_labels(columns['label'])
+    # A part of a stored set is one corruption at one severity, and has every image once.
+    num_parts = rows.description['parts'] if self.is_stored else 1
+    self._split(rows.num_examples // num_parts)
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The quantities, with the stated coverage 1 − α in words; see `Study`."""
+    """The quantities, in which the words of the coverage state 1 − α, for example '90 %'."""
     promised = f'{100 * (1 - self.alpha):g} %'
     covered = dataclasses.replace(COVERED, words=COVERED.words.format(promised=promised))
     return (ECE, covered, SIZE, LIKELIHOOD, RIGHT, STRATIFIED, BY_CLASS, FITTED)
 
   @property
   def recording(self) -> dict[str, Any]:
-    """The values that decide the records, which have logits too; see `CorruptionViews`."""
+    """The settings of the views, and that logits are recorded; equal values share records."""
     return {**super().recording, 'outputs': list(self.outputs)}
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields every quantity on the images that are not held out, by `GROUPS`."""
     recorded.require_distinct()
     is_clean = recorded.views.corruption.isna().to_numpy()
-    clean = int(np.flatnonzero(is_clean)[0])
+    clean = int(np.flatnonzero(is_clean)[0])  # index of the clean view
     by_severity = recorded.views.assign(severity=recorded.views.severity.fillna(0).astype(int))
     views = by_severity.assign(view=np.where(is_clean, 'clean', 'corrupted'))
     fitting, deciding, measured = self._split(recorded.evaluations[0].records.layout.num_rows)
-    fits, values, labels = {}, {}, {}
+    fits, values, labels = {}, {}, {}  # by label of the classifier
     for evaluation in recorded.evaluations:
       label, records = evaluation.label, evaluation.records
       fits[label] = self._fitted(evaluation, clean, fitting, deciding)
       values[label] = records.values(fits[label].measured)[measured]
-      labels[label] = _single(records.column('label'))[measured]
+      labels[label] = _single_labels(records.column('label'))[measured]
     for label, fitted in fits.items():
       if TEMPERATURE in fitted.scalings:
-        temperature, n = 1 / float(fitted.scalings[TEMPERATURE].weight), len(fitting)
-        estimate = Estimate.without_interval(temperature, n)
+        temperature = 1 / float(fitted.scalings[TEMPERATURE].weight)
+        estimate = Estimate.without_interval(temperature, n=len(fitting))
         yield part([row(label, '', FITTED, {}, estimate, self.confidence)])
     draws = Draws.generate(len(measured), self.resamples, SEED)
     for name in (NONE, *self.scalings):
@@ -208,10 +212,11 @@ class Recalibration(StoredOrMade):
       score_views = by_severity.assign(score=name)
       for label, at_q in fields_at_ends[0].items():
         is_covered = at_q['covered'] > 0
-        gap = prediction_sets.size_stratified_violation(is_covered, at_q['size'], self.alpha)
-        yield self.arrays(STRATIFIED, label, score_views, gap, n=len(measured))
-        gap = prediction_sets.class_coverage_gap(is_covered, labels[label], self.alpha)
-        yield self.arrays(BY_CLASS, label, score_views, gap, n=len(measured))
+        sizes = at_q['size']
+        largest_gap = prediction_sets.size_stratified_violation(is_covered, sizes, self.alpha)
+        yield self.arrays(STRATIFIED, label, score_views, largest_gap, n=len(measured))
+        mean_gap = prediction_sets.class_coverage_gap(is_covered, labels[label], self.alpha)
+        yield self.arrays(BY_CLASS, label, score_views, mean_gap, n=len(measured))
 
   def _coverage_and_size(
     self,
@@ -268,9 +273,9 @@ class Recalibration(StoredOrMade):
       fields: `SCALING_FIELDS` or `SET_FIELDS`.
       end: suffix of the fields in `ENDS`, for a score at the threshold or an end of its interval.
     """
-    places = {field: self._fields.index((field + end, name)) for field in fields}
+    indices = {field: self._fields.index((field + end, name)) for field in fields}
     return {
-      label: {field: values[..., place] for field, place in places.items()}
+      label: {field: values[..., index] for field, index in indices.items()}
       for label, values in measured.items()
     }
 
@@ -289,7 +294,8 @@ class Recalibration(StoredOrMade):
         f'({KEYS.data.num_images}).',
       )
     num_fitting = num_held_out // 2
-    num_deciding, needed = num_held_out - num_fitting, math.ceil(1 / self.alpha - 1e-9) - 1
+    num_deciding = num_held_out - num_fitting
+    needed = math.ceil(1 / self.alpha - 1e-9) - 1  # with fewer the threshold is ∞
     if self.scores and num_deciding < needed:
       raise self.refused(
         'alpha',
@@ -316,21 +322,23 @@ class Recalibration(StoredOrMade):
       InputError: the classifier cannot predict the class of some images.
     """
     records = evaluation.records
-    logits, labels = records.column(LOGITS, clean), _single(records.column('label'))
-    can_predict = np.isfinite(logits).all(0)
+    logits, labels = records.column(LOGITS, clean), _single_labels(records.column('label'))
+    can_predict = np.isfinite(logits).all(0)  # the logits of missing classes are −∞
     if not can_predict[labels].all():
       raise InputError(
         f'{evaluation.label} cannot predict the class of some images, which no scaling mends: '
         'measure it on images of the classes that it has.'
       )
     fitting_logits = logits[fitting][:, can_predict]
-    fitting_labels = (can_predict.cumsum() - 1)[labels[fitting]]  # among the remaining classes
+    index_among_predictable = can_predict.cumsum() - 1
+    fitting_labels = index_among_predictable[labels[fitting]]
     scalings = {NONE: Scaling()}
     for kind in self.scalings:
       scalings[kind] = scaling.fit(kind, fitting_logits, fitting_labels, self.penalty)
     absent = int(can_predict.sum()) - len(np.unique(labels[fitting]))
     uniform = np.random.default_rng(SEED).random(len(labels))
-    fitted = _Fitted(self, scalings, can_predict, absent, uniform, labels, {})
+    # Scores need the scalings; thresholds follow from the scores of the images that decide them.
+    fitted = _Fitted(self, scalings, can_predict, absent, uniform, labels, thresholds={})
     thresholds, decided = {}, {}
     for name, scores in fitted.set_scores(logits[deciding], uniform[deciding]).items():
       true_scores = np.take_along_axis(scores, labels[deciding][:, None], 1)[:, 0]
@@ -357,7 +365,7 @@ class Recalibration(StoredOrMade):
     right = Outcomes.from_fields(RIGHT, fields, views)
     groups = [group for by in GROUPS for group in right.groups(by)]
     first = right.labels[0]
-    first_scores: list[Scores] = []
+    first_scores: list[Scores] = []  # of the first classifier, by group
     for label, is_right in right.values.items():
       scores_by_view = [
         calibration.scores(Predictions.sort(*pair), draws, self.bins)
@@ -434,7 +442,7 @@ class _Fitted:
     logits = shard[LOGITS]
     labels = np.broadcast_to(self.labels[shard.rows, None], logits.shape[:2])
     uniform = np.broadcast_to(self.uniform[shard.rows, None], logits.shape[:2])
-    fields = []
+    fields = []  # in the order of `Recalibration._fields`
     for name in self.scalings:
       scaled = self.rescaled(name, logits)
       fields += [
@@ -443,9 +451,10 @@ class _Fitted:
         scaled.argmax(-1) == labels,
       ]
     for name, scores in self.set_scores(logits, uniform).items():
-      for threshold in self.thresholds[name]:
-        inside = (scores <= threshold) & self.can_predict
-        fields += [np.take_along_axis(inside, labels[..., None], -1)[..., 0], inside.sum(-1)]
+      for threshold in self.thresholds[name]:  # q, and both ends of its interval
+        is_in_set = (scores <= threshold) & self.can_predict
+        is_covered = np.take_along_axis(is_in_set, labels[..., None], -1)[..., 0]
+        fields += [is_covered, is_in_set.sum(-1)]
     return np.stack(fields, -1).astype(np.float32)
 
 
@@ -456,7 +465,7 @@ def _correlation(first: np.ndarray, second: np.ndarray) -> float:
   return float((first * second).sum() / scale) if scale else 0.0
 
 
-def _single(labels: np.ndarray) -> np.ndarray:
+def _single_labels(labels: np.ndarray) -> np.ndarray:
   """Returns the class of each image, [N], from labels [N] or [N, L] padded with −1.
 
   Raises InputError if an image has several labels, for which likelihoods are not defined.

@@ -36,9 +36,10 @@ from robustness.results import Table
 
 DRAWN = 'drawn_view'
 """Name of the column with the view of each image."""
-SEED = 0  # of the order of images
-"""Seed of the order of images."""
+SEED = 0
+"""Seed of the random order in which images are assigned to views."""
 ERRORS = dataclasses.replace(ERROR, reference='')
+"""The top-1 error, without the error on clean images, which are not shown."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +71,7 @@ class SampledMCE(CorruptionViews):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """The values that decide the records, which have one view per image; see `CorruptionViews`."""
+    """The settings of the views, and the name, because no other study has one view per image."""
     return {**super().recording, 'name': self.name}
 
   @property
@@ -80,8 +81,11 @@ class SampledMCE(CorruptionViews):
 
   @property
   def weights(self) -> np.ndarray:
-    """The weights of the errors of all views in mCE, [V]; 0 for the clean view."""
-    names = [name for name in self.names for _ in self.severities]
+    """The weights of the errors of all views in mCE, [V]; 0 for the clean view.
+
+    Other weights are 1 / (number of views × published mean error under the view's corruption).
+    """
+    names = [name for name in self.names for _ in self.severities]  # the corruption of each view
     return np.array([0.0, *[1 / (len(names) * self.published.corrupted[name]) for name in names]])
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
@@ -115,10 +119,10 @@ class SampledMCE(CorruptionViews):
     def show(
       key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
     ) -> jax.Array:
-      """Returns the image of a row with the corruption of its column `drawn_view`; see `Views`."""
+      """Returns the image of a row in the view that its column `drawn_view` names, [H, W, C]."""
       del view
-      entry = {k: jax.numpy.asarray(v)[row[DRAWN]] for k, v in all_views.parameters.items()}
-      image: jax.Array = all_views.show(key, row, entry)
+      drawn = {k: jax.numpy.asarray(v)[row[DRAWN]] for k, v in all_views.parameters.items()}
+      image: jax.Array = all_views.show(key, row, drawn)
       return image
 
     return dataclasses.replace(
@@ -131,18 +135,22 @@ class SampledMCE(CorruptionViews):
     )
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the name of the only view; see `Study`."""
+    """Returns the name of the only view."""
     return ViewTable.of(['one corruption an image, as often as it weighs in mCE'])
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns a table without facets for the only view; see `Study`."""
+    """Returns a table with one row, for the only view, and no columns.
+
+    The corruption is no facet of the view, because each image has another one.
+    """
     return pd.DataFrame(index=range(1))
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns mCE, errors, and a table of how many images each classifier was shown and needed."""
     recorded = Recorded(evaluations)
     count = evaluations[0].records.layout.num_rows
-    line = [count, count * (len(self.weights) - 1), self.mce_half_width, self.num_needed]
+    num_corrupted_views = len(self.weights) - 1
+    line = [count, count * num_corrupted_views, self.mce_half_width, self.num_needed]
     columns = ('passes', 'passes of all views', 'half width asked for', 'images needed for it')
     return Findings(
       tables={'passes': Table(columns, [line])}, estimates=list(self.estimates(recorded))
@@ -151,31 +159,32 @@ class SampledMCE(CorruptionViews):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields mCE and errors over all, by corruption and by severity, and paired differences."""
     recorded.require_distinct()
-    wrong = {k: values[:, 0] for k, values in recorded.outcomes(ERRORS).values.items()}
+    wrong = {label: values[:, 0] for label, values in recorded.outcomes(ERRORS).values.items()}
     drawn = {e.label: e.records.column(DRAWN) for e in recorded.evaluations}
-    strata = next(iter(drawn.values()))
+    strata = next(iter(drawn.values()))  # the view of each image
     if other := [label for label, views in drawn.items() if not np.array_equal(views, strata)]:
       raise InputError(
         f'{next(iter(drawn))} and {other[0]} were shown the same images under other corruptions, '
         'for these depend on which images a run has: run both on the same images.'
       )
-    of_view = super().facets((0, 0, 0))
+    all_views = super().facets((0, 0, 0))  # which do not depend on the shape of the images
     first = next(iter(wrong))
+    # The facets of each estimate, and the weights of the errors of all views in it.
     groups: list[tuple[Quantity, dict[str, Any], np.ndarray]] = [(MCE, {}, self.weights)]
-    is_corrupted = of_view.corruption.notna().to_numpy()
+    is_corrupted = all_views.corruption.notna().to_numpy()
     groups.append((ERRORS, {}, is_corrupted / is_corrupted.sum()))
     for facet in ('corruption', 'severity'):
-      for value in of_view[facet].dropna().unique():
-        inside = (of_view[facet] == value).to_numpy()
-        groups.append((ERRORS, {facet: value}, inside / inside.sum()))
+      for value in all_views[facet].dropna().unique():
+        is_in_group = (all_views[facet] == value).to_numpy()
+        groups.append((ERRORS, {facet: value}, is_in_group / is_in_group.sum()))
     rows = []
     for quantity, facets, weights in groups:
-      settings = strata, weights, self.confidence
+      design = strata, weights, self.confidence
       for label, values in wrong.items():
-        estimate = _within(stratified.estimate(values, *settings), quantity.range)
+        estimate = _within(stratified.estimate(values, *design), quantity.range)
         rows.append(row(label, '', quantity, facets, estimate, self.confidence))
         if label != first:
-          difference = stratified.difference(wrong[first], values, *settings)
+          difference = stratified.difference(wrong[first], values, *design)
           estimate = _within(difference, quantity.difference_range)
           rows.append(row(label, first, quantity, facets, estimate, self.confidence))
     yield part(rows)
@@ -201,16 +210,17 @@ def _with_drawn_views(rows: Rows, study: SampledMCE, ids: np.ndarray) -> Rows:
 
   `ids` are the ids of all views, [V].
   """
-  examples = rows.without_images()['example_id']
-  views = np.empty(len(examples), np.int32)
-  counts = stratified.allocated(study.weights, len(examples))
-  views[random_order(len(examples), SEED)] = np.repeat(np.arange(len(counts)), counts)
-  order = np.argsort(examples)
+  example_ids = rows.without_images()['example_id']
+  views = np.empty(len(example_ids), np.int32)
+  counts = stratified.allocated(study.weights, len(example_ids))  # images in each view
+  views[random_order(len(example_ids), SEED)] = np.repeat(np.arange(len(counts)), counts)
+  order = np.argsort(example_ids)
 
   def view_of(batch: Batch) -> np.ndarray:
-    """Returns the drawn view of each row of a batch."""
-    at = np.searchsorted(examples[order], batch['example_id']).clip(0, len(order) - 1)
-    return np.asarray(views[order[at]])
+    """Returns the drawn view of each row of a batch, int32 [B], by the row's example id."""
+    # Padding may have an id that no row has; the clip keeps its index in range.
+    index = np.searchsorted(example_ids[order], batch['example_id']).clip(0, len(order) - 1)
+    return np.asarray(views[order[index]])
 
   drawn = with_column(
     rows, DRAWN, view_of, {'drawn_views': SEED, 'drawn_by_weights_of': study.baseline}

@@ -528,15 +528,8 @@ class Systematic(Study):
       trials = np.bincount(environment_of_view).tolist()  # views of each environment
       trained = list(range(len(trials)))
       share = np.stack([right[:, environment_of_view == k].mean(1) for k in trained], 1)
-    return EnvironmentShares(
-      share,
-      label=records.column('label'),
-      group=records.column(COLUMN),
-      trained=trained,
-      trials=trials,
-      balance=self.balance,
-      confidence=self.confidence,
-    )
+    label, group = records.column('label'), records.column(COLUMN)
+    return EnvironmentShares(share, label, group, trained, trials, self.balance, self.confidence)
 
   @property
   def compares_training_rows(self) -> bool:
