@@ -24,7 +24,7 @@ from robustness.attacks import ATTACKS
 from robustness.augment import AUGMENTATIONS
 from robustness.augment.policy import from_section
 from robustness.cli import command_line, trackers
-from robustness.config import experiment
+from robustness.config import experiment, packaged
 from robustness.config.defaults import ConfigDict
 from robustness.estimates.table import select
 from robustness.evaluation import study
@@ -104,6 +104,13 @@ def test_the_readme_opens_with_the_picture_and_the_two_commands():
   installed = ('pip install --quiet .\n', "pip install --quiet '.[test]'")
   for part in (*installed, FIRST[17:60], SECOND.rpartition('&& ')[2]):
     assert part in ci, part
+
+
+@pytest.mark.parametrize('name', [name for name in DOCUMENTS if name.startswith('docs/studies/')])
+def test_the_page_of_a_study_ends_with_the_command_that_prints_its_keys(name):
+  study_name = pathlib.Path(name).stem
+  assert text(name).splitlines()[-1].startswith(f'All keys: `robustness {study_name} --help`')
+  assert study_name in packaged.files()
 
 
 @pytest.mark.parametrize('name', DOCUMENTS)
