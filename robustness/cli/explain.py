@@ -97,7 +97,8 @@ def _matching(keys: Sequence[Key], word: str) -> Iterator[str]:
   for key in dict.fromkeys(matching):
     yield from _entry(f'--{key.section}.{key.name} = {key.value}', key.meaning)
   if not matching:
-    yield f'no key has {word!r}; {nearest(word, {key.name for key in keys})}'
+    hint = nearest(word, {key.name for key in keys})
+    yield f'no key has {word!r}; {hint}; --help without a word lists the keys'
 
 
 def meanings(cls: type) -> dict[str, str]:

@@ -184,13 +184,15 @@ MAX_LISTED = 60  # valid words
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:
-  """Returns a phrase with the three closest valid words, and all valid words or their number.
+  """Returns a phrase with up to three similar valid words, and all valid words or their number.
 
   For example `did you mean 'norm'? valid: 'clip', 'norm', 'phase'`; more than `MAX_LISTED` words
-  are counted instead of listed.
+  are counted instead of listed, or more than twice as many if none is similar.
   """
   words = sorted(valid)
-  are_few = len(words) <= MAX_LISTED
-  close = difflib.get_close_matches(word, words, n=3, cutoff=0.5 if are_few else 0)
-  listed = f'valid: {", ".join(map(repr, words))}' if are_few else f'({len(words)} are valid)'
+  close = difflib.get_close_matches(word, words, n=3)
+  if len(words) <= (MAX_LISTED if close else 2 * MAX_LISTED):
+    listed = f'valid: {", ".join(map(repr, words))}'
+  else:
+    listed = f'({len(words)} are valid)' if close else f'{len(words)} are valid, none is similar'
   return f'did you mean {" or ".join(map(repr, close))}? {listed}' if close else listed

@@ -50,8 +50,8 @@ def get(name: str) -> Architecture:
   architecture = find(name)
   if architecture is None:
     raise InputError(
-      f'unknown architecture {name!r}: {nearest(name, ARCHITECTURES)}; yours is named FILE.py:NAME '
-      '(docs/your_model.md).'
+      f'unknown architecture {name!r}: {nearest(name, ARCHITECTURES)}; see `robustness list '
+      'classifiers`. Yours is named FILE.py:NAME (docs/your_model.md).'
     )
   return architecture
 

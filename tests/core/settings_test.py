@@ -48,8 +48,12 @@ def test_refuses(section, message):
   refused(message, settings.parse, Outer, section, 'config.s')
 
 
-def test_nearest_of_many_lists_three_and_of_few_all_even_when_none_is_close():
+def test_nearest_of_many_lists_only_similar_words_and_of_few_all_even_when_none_is_similar():
   message = nearest('class 7x', [f'class {n}' for n in range(100, 450)] + ['class 7'])
   assert message.startswith("did you mean 'class 7' or ") and message.count("'") == 6
   assert message.endswith('? (351 are valid)')
   assert nearest('zzz', ['norm', 'clip']) == "valid: 'clip', 'norm'"
+  animals = [f'{n} goats' for n in range(90)]
+  assert nearest('cow', animals).startswith("valid: '0 goats', ")
+  assert nearest('cow', [*animals, *'abcdefghijklmnopqrstuvwxyz', *'0123456']).startswith('123 are')
+  assert nearest('dog', ['crop', 'long', 'window']) == "valid: 'crop', 'long', 'window'"
