@@ -15,6 +15,7 @@ from robustness.core import compilation_cache
 from robustness.core.errors import InputError
 from robustness.core.host import usable_cores
 from robustness.core.paths import expanded
+from robustness.present import page
 
 CUDA = ('jax_cuda12_plugin', 'jax_cuda13_plugin')
 """Modules for NVIDIA GPUs; one of them is enough."""
@@ -87,9 +88,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def machine() -> Iterator[tuple[str, str]]:
   """Yields (name, text) for devices, cores, memory and the folder of compiled programs."""
-  devices = [f'{device.platform} {device.device_kind}' for device in jax.devices()]
-  counted = ', '.join(f'{devices.count(name)} × {name}' for name in dict.fromkeys(devices))
-  yield 'devices', f'{counted} (backend {jax.default_backend()})'
+  devices = page.counted_devices(workdir.environment(''))
+  yield 'devices', f'{devices} (backend {jax.default_backend()})'
   if jax.default_backend() == 'cpu':
     yield '', 'JAX finds no accelerator; for an NVIDIA GPU see the extra cuda below'
   yield 'cores', f'{usable_cores()} usable of {os.cpu_count()}'
