@@ -6,7 +6,9 @@ import inspect
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 
+from robustness import __version__
 from robustness.config import packaged
 from robustness.core import disk, environment_variables, plain_characters
 from robustness.core.errors import InputError, exits_refused
@@ -18,6 +20,8 @@ robustness NAME[:VARIANT] --workdir=DIR [--config.KEY=VALUE ...]
                             a file's path or config.json of a workdir stands for NAME too
 robustness NAME --help      the config's text, its variants, and its keys with their meaning
 robustness NAME --help=WORD the keys that have WORD in their name or meaning
+robustness --help=WORD      the studies, configs, classifiers and data sources that have WORD
+robustness --version        the versions of this package, JAX and Flax
 robustness list [PART]      studies, configs, classifiers, data sources, each with a line
 robustness doctor           devices, versions, extras, data at hand, and what is missing
 robustness report WORKDIR   draws figures and report again from the results in WORKDIR
@@ -69,6 +73,9 @@ def main(arguments: Sequence[str]) -> int:
   if not arguments or arguments[0] in ('help', '-h', '--help'):
     print(USAGE, end='')
     return 0 if arguments else 2
+  if arguments[0] == '--version':
+    print(f'robustness {__version__}', *(f'{name} {version(name)}' for name in ('jax', 'flax')))
+    return 0
   first, *rest = arguments
   name = first.replace('-', '_')
   try:

@@ -79,6 +79,19 @@ def training_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
   )
 
 
+def data_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
+  """Returns a hint if a user names a network and the config reads the default data, else ''."""
+  names_source = any('data.source=' in argument for argument in arguments)
+  source = config.get('data', {}).get('source')
+  if source != DEFAULT or names_source or not any(map(_NAMES_NETWORK_OR_DATA.match, arguments)):
+    return ''
+  return (
+    f'note: no flag names a data source, so the images are the default {DEFAULT} (28 × 28 pixels, '
+    f'grey). Name yours by --{KEYS.data.source}=folder --{KEYS.data.folder.path}=DIR; '
+    '`robustness list sources` has other sources.'
+  )
+
+
 def reference(arguments: Sequence[str]) -> str | None:
   """Returns FILE of the last `--config=FILE` or `--config FILE`; None without one."""
   file = None

@@ -5,12 +5,14 @@ robustness list [studies] [configs] [classifiers] [sources]
   Without words it lists all. `robustness NAME --help` has the keys of a config.
 """
 
+import itertools
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import robustness.studies
 from input_pipeline.settings import SOURCES
 from robustness.cli import command_line
+from robustness.cli.explain import meanings
 from robustness.config import packaged
 from robustness.core.errors import InputError, nearest
 from robustness.evaluation import study
@@ -38,6 +40,32 @@ def main(arguments: Sequence[str]) -> int:
       print(f'  {word:<{width}}  {text}'.rstrip())
     print()
   return 0
+
+
+def matching(word: str) -> Iterator[str]:
+  """Yields the names of all lists that have `word` in their line.
+
+  The studies with a key that has the word in its name or meaning follow, and the command that
+  finds such keys in a config.
+  """
+
+  def has_word(*texts: str) -> bool:
+    """Returns whether one of the texts has the word, in either case."""
+    return any(word.lower() in text.lower() for text in texts)
+
+  for heading, lines in PARTS.values():
+    entries = [f'  {name}  {text}' for name, text in lines() if name and has_word(name, text)]
+    yield from [heading, *entries, ''] if entries else []
+  examples = [
+    name
+    for name, kind in study.STUDIES.classes().items()
+    if name in packaged.files() and has_word(*itertools.chain(*meanings(kind).items()))
+  ]
+  if examples:
+    yield f'studies with such keys\n  {", ".join(examples)}\n'
+  example = f'robustness {examples[0] if examples else "accuracy"} --help={word}'
+  yield f'keys of a config: robustness CONFIG --help={word}, such as {example}'
+  yield 'commands: robustness --help'
 
 
 def studies() -> Listing:

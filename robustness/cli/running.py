@@ -17,7 +17,7 @@ from absl import app, flags, logging
 
 from robustness import launch
 from robustness.building import checks
-from robustness.cli import command_line, process
+from robustness.cli import command_line, overview, process
 from robustness.cli.explain import explain
 from robustness.cli.process import BAD_INPUT, INTERRUPTED, PREEMPTED, exit_with
 from robustness.config import experiment as experiments
@@ -67,7 +67,8 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
   """Reads the flags and runs the config that they name; ends the process.
 
   For bad flags, or a bad config, the process ends with one line that says what is wrong. With
-  --help it prints the keys of the config and ends.
+  --help it prints the keys of the config and ends; with --help=WORD and no config, what can be
+  named that has the word.
 
   Args:
     arguments: the name of the process, and the flags.
@@ -78,8 +79,11 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
     with exits_refused():
       config, other_arguments = command_line.read(arguments)
     help_flags = [text for text in other_arguments if text.partition('=')[0] in ('-h', '--help')]
+    word = help_flags[0].partition('=')[2] if help_flags else ''
+    if config is None and word:
+      print(*overview.matching(word), sep='\n')
+      sys.exit(0)
     if config is not None and help_flags:
-      word = help_flags[0].partition('=')[2]
       reference = str(command_line.reference(other_arguments))
       run_flags = flags.FLAGS.get_flags_for_module(__name__)
       with exits_refused():
@@ -118,15 +122,17 @@ def _run(
   Args:
     config: the config with all overrides.
     typed: the words of the command, for the report.
-    arguments: the flags; after a bad input a hint is printed if they seem to forget `train=False`.
+    arguments: the flags; after a bad input hints are printed if they seem to forget `train=False`
+      or the data.
   """
   assert config is not None  # see `_parse`
   if PRINT_CONFIG.value:
     print(json.dumps(recorded(config.to_dict()), indent=2))
     return 0
   status = dry_run(config.to_dict()) if DRY_RUN.value else _run_here(config, shlex.join(typed))
-  if status == BAD_INPUT and (hint := command_line.training_hint(config, arguments)):
-    print(hint, file=sys.stderr)
+  for find_hint in (command_line.training_hint, command_line.data_hint):
+    if status == BAD_INPUT and (hint := find_hint(config, arguments)):
+      print(hint, file=sys.stderr)
   return status
 
 

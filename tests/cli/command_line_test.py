@@ -272,6 +272,21 @@ def test_a_config_of_an_earlier_version_has_a_section_with_the_name_of_the_summa
 
 
 @cases(
+  'arguments, has_hint',
+  (('--config=accuracy:own', '--config.classifier.name=resnet20'), True),
+  (('--config=accuracy:own', '--config.classifier.weights=mine.pth'), True),
+  (('--config=accuracy:own', '--config.classifier.name=a', '--config.data.source=npz'), False),
+  (('--config=accuracy:own', '--config.classifier.name=a', '--config.data.split=train'), True),
+  (('--config=accuracy:own', '--config.seed=1'), False),
+)
+def test_an_error_of_a_network_on_the_default_data_says_which_flags_name_data(arguments, has_hint):
+  config, _ = command_line.read(arguments)
+  hint = command_line.data_hint(config, arguments)
+  assert hint.startswith('note: no flag names a data source') == has_hint
+  assert ('--config.data.source=folder --config.data.folder.path=DIR' in hint) == has_hint
+
+
+@cases(
   'arguments, is_told',
   (('--config=accuracy', '--config.classifier.name=efficientnet_lite0'), True),
   (('--config=accuracy', '--config.data.source=folder'), True),

@@ -82,6 +82,22 @@ def test_keys_are_found_by_a_word_with_their_task(capsys, word, keys):
     assert any(line.strip().startswith(f'{key} = ') for line in lines), lines
 
 
+@cases(
+  'word, expected',
+  ('severity', ('imagenet_c  ', 'flip_rate', 'robustness corruption_error --help=severity')),
+  (
+    'cow',
+    ('keys of a config: robustness CONFIG --help=cow, such as robustness accuracy --help=cow',),
+  ),
+)
+def test_a_word_without_a_config_lists_what_has_it_and_how_to_find_keys(word, expected, capsys):
+  with pytest.raises(SystemExit, match='0'):
+    main([f'--help={word}'])
+  output = capsys.readouterr().out
+  for text in expected:
+    assert text in output
+
+
 def test_a_word_of_no_key_names_the_nearest(capsys):
   with pytest.raises(SystemExit, match='0'):
     main(['accuracy', '--help=confidance'])

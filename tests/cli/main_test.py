@@ -16,7 +16,7 @@ import pytest
 from absl.testing import flagsaver
 
 from input_pipeline.settings import SOURCES
-from robustness import launch
+from robustness import __version__, launch
 from robustness.__main__ import COMMANDS, USAGE, main
 from robustness.cli import doctor, leaderboard, process, running
 from robustness.config import packaged
@@ -62,7 +62,7 @@ def test_the_doctor_lists_every_extra_and_what_a_missing_one_would_add(capsys, m
   monkeypatch.setattr(doctor, 'is_installed', lambda module: module != 'open_clip')
   assert main(['doctor']) == 0
   message = lines(capsys)
-  assert message['devices'].startswith('8 × cpu')
+  assert message['devices'].startswith('8 × cpu (backend cpu)')
   assert message['clip'].startswith("MISSING  would add: CLIP's tokenizer")
   assert message['torch'].startswith('yes ')
   assert {'jax', 'numpy'} <= set(message) & set(PACKAGES)
@@ -115,6 +115,11 @@ def test_help_names_every_command_and_the_module_is_the_command(capsys):
   assert main([]) == 2 and main(['--help']) == 0
   assert capsys.readouterr().out == 2 * USAGE
   assert not [name for name in ('NAME[:VARIANT]', *COMMANDS) if f'robustness {name} ' not in USAGE]
+
+
+def test_the_version_is_printed_with_those_of_jax_and_flax(capsys):
+  assert main(['--version']) == 0
+  assert capsys.readouterr().out.startswith(f'robustness {__version__} jax {jax.__version__} flax ')
 
 
 class Interrupted:
