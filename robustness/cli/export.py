@@ -178,7 +178,7 @@ def hub_entry(
   """Returns an evaluation result as YAML for a hub: dataset, task, value, date, source, notes."""
   if options.percent and quantity.scale == 1:
     raise InputError(
-      f'--percent is for shares and ratios, and {quantity.name} is neither: leave it out.'
+      f'--percent is for what is printed in percent, and {quantity.name} is not: leave it out.'
     )
   scale = 100.0 if options.percent else 1.0
   low, high = (f'{scale * row[end]:.6g}' for end in ('low', 'high'))
@@ -232,7 +232,7 @@ def _parser() -> argparse.ArgumentParser:
   add('--task', default='', metavar='ID', help='the id of its task, from its eval.yaml')
   add('--quantity', default='', metavar='NAME', help='of results.csv (the first headline)')
   add('--at', default='', metavar='FACET=VALUE,...', help='which estimate, where there are several')
-  add('--percent', action='store_true', help='a share or ratio in percent, else a fraction')
+  add('--percent', action='store_true', help='a share or mCE in percent, else a fraction')
   add('--url', default='', help='where the run is published')
   add('--project', default='robustness', metavar='NAME', help='of a tracker (robustness)')
   return parser

@@ -26,7 +26,7 @@ BEFORE, NEVER = 'at or before the lowest severity', 'not reached'
 """Notes on a failure severity at an end of the severities."""
 NO_CLEAN = 'undefined: no clean image is right'
 """Note on a failure severity of a classifier without clean accuracy."""
-_ratio = functools.partial(declare_error, kind=RATIO, function=MeanRatio('corruption'))
+_ratio = functools.partial(declare_error, kind=RATIO, unit='%', function=MeanRatio('corruption'))
 """Returns a ratio of errors to a baseline's, averaged over corruptions, given its name and
 words.
 """
@@ -35,7 +35,6 @@ RELATIVE_MCE = _ratio(
   'relative_mCE',
   'relative mean corruption error',
   kind=AMOUNT,
-  unit='%',
   function=MeanRatio('corruption', is_excess=True),
 )
 

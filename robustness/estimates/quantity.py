@@ -37,11 +37,12 @@ class Quantity:
   Attributes:
     name: value of the column `quantity` in the table of results.
     words: the name in plain words, such as 'top-1 error'.
-    kind: 'share' for a fraction of images in [0, 1] and 'ratio' for a number relative to that of
-      a baseline, such as mCE, both printed in percent; 'count' for a whole number, such as a rank;
-      'amount' for any other, in `unit`.
+    kind: 'share' for a fraction of images in [0, 1], printed in percent; 'ratio' for a number
+      relative to 1, such as mCE; 'count' for a whole number, such as a rank; 'amount' for any
+      other, in `unit`.
     better: 'lower', 'higher', or '' if neither is better.
-    unit: unit of an amount, such as 'frames', or '%' to print it in percent; '' for none.
+    unit: unit of an amount, such as 'frames'; '%' for a ratio or an amount that papers print in
+      percent, as mCE; '' for none.
     low, high: the smallest and largest possible value; None takes the range of the kind.
     headline: whether reports state it first and figures show it.
     drawn: whether figures show it although it is no headline.
@@ -104,9 +105,9 @@ class Quantity:
   @property
   def scale(self) -> float:
     """The factor that values are multiplied by for printing: 100 if they are written in percent,
-    as shares and ratios are, else 1.
+    as shares are, else 1.
     """
-    return 100.0 if self.kind in (SHARE, RATIO) or self.unit == '%' else 1.0
+    return 100.0 if self.kind == SHARE or self.unit == '%' else 1.0
 
   @property
   def end(self) -> str:

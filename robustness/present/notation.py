@@ -12,7 +12,7 @@ import pandas as pd
 from robustness.estimates.facets import Facet
 from robustness.estimates.jackknife import TOO_FEW
 from robustness.estimates.of_means import ITSELF
-from robustness.estimates.quantity import COUNT, SHARE, Quantity
+from robustness.estimates.quantity import COUNT, RATIO, SHARE, Quantity
 from robustness.estimates.systematic import DEGENERATE
 
 MINUS, NO_BREAK = '−', '\N{NO-BREAK SPACE}'
@@ -64,9 +64,7 @@ class Notation:
 
   @property
   def scale(self) -> float:
-    """The factor that values are multiplied by: 100 if they are written in percent, as shares and
-    ratios are, else 1.
-    """
+    """The factor that values are multiplied by: 100 if they are written in percent, else 1."""
     return self.quantity.scale
 
   @property
@@ -109,7 +107,8 @@ class Notation:
     """Returns the number of decimals for values without intervals.
 
     Values in percent show two digits of the largest value and at least one decimal; signed ones
-    have one decimal, and counts none. Other quantities show three digits of the largest value.
+    have one decimal, and counts none. Other quantities show three digits of the largest value,
+    and ratios at least three decimals.
 
     Args:
       largest: the largest absolute value that is written, unscaled.
@@ -120,7 +119,7 @@ class Notation:
     leading = math.floor(math.log10(largest)) if largest > 1e-12 else 0
     if self.scale > 1:
       return 1 if self.signed else min(12, max(1, 1 - leading))
-    return min(12, max(0, 2 - leading))
+    return min(12, max(3 if self.quantity.kind == RATIO else 0, 2 - leading))
 
   def number(self, value: float, digits: int) -> str:
     """Returns a value without its unit; 'unknown' for NaN.

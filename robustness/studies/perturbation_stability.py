@@ -75,10 +75,10 @@ _distances = functools.partial(Quantity, better='lower', statistic=top5_distance
 OVER_PERTURBATIONS = MeanRatio('perturbation')
 """The mean over perturbations of the ratio to the baseline."""
 FLIP_PROBABILITY = _flips('flip_probability', 'flip probability', headline=True)
-MFR = _flips('mFR', 'mean flip rate', RATIO, function=OVER_PERTURBATIONS)
+MFR = _flips('mFR', 'mean flip rate', RATIO, unit='%', function=OVER_PERTURBATIONS)
 TOP5_DISTANCE = _distances('top5_distance', 'top-5 distance', AMOUNT, low=0, high=15)
 MT5D = _distances(
-  'mT5D', 'mean top-5 distance relative to a baseline', RATIO, function=OVER_PERTURBATIONS
+  'mT5D', 'mean top-5 distance relative to a baseline', RATIO, unit='%', function=OVER_PERTURBATIONS
 )
 
 

@@ -235,8 +235,8 @@ def test_an_estimate_is_named_as_in_the_csv_and_amounts_are_no_percent(facets, a
   results.quantities = (MCE,)
   estimate = export.estimate(results, 'net', 'mCE', at)
   assert estimate[1].value == 1.2
-  amount = dataclasses.replace(MCE, kind='amount'), estimate[1]
-  refused('--percent is for shares', export.hub_entry, *amount, Namespace(percent=True), '', {})
+  amount = dataclasses.replace(MCE, unit=''), estimate[1]
+  refused('--percent is for what', export.hub_entry, *amount, Namespace(percent=True), '', {})
   other = dataclasses.replace(MCE, words='of another task')
   tasks = {'a': results, 'b': dataclasses.replace(results, quantities=(other,))}
   for task, quantities in (('a', MCE), ('b', other)):

@@ -179,13 +179,13 @@ def test_the_axis_of_values_that_are_all_equal_is_the_range_of_the_quantity():
   views = product(thing=['a', 'b', 'c'], severity=[1, 2, 3])
   by = ('thing',), ('thing', 'severity')
   zero = charts.draw(made(views, *by, quantity=rho, values=np.zeros((9, 9))))
-  assert zero['rho_thing'][0].axes[0].get_xlim() == (-5, 105)
-  assert {axes.get_ylim() for axes in zero['rho_thing_severity'][0].axes} == {(-5, 105)}
+  assert zero['rho_thing'][0].axes[0].get_xlim() == (-0.05, 1.05)
+  assert {axes.get_ylim() for axes in zero['rho_thing_severity'][0].axes} == {(-0.05, 1.05)}
   values = np.repeat([[0, 0, 0, 0.1, 0.1, 0.1, 0, 0, 0]], 9, 0)
   other = charts.draw(made(views, *by, quantity=rho, values=values))
-  assert other['rho_thing'][0].axes[0].get_xlim()[1] < 20
+  assert other['rho_thing'][0].axes[0].get_xlim()[1] < 0.2
   [low, high] = other['rho_thing_severity'][0].axes[0].get_ylim()
-  assert low < 0 and 10 < high < 20
+  assert low < 0 and 0.1 < high < 0.2
 
 
 @pytest.mark.parametrize('of_classes', [True, False])

@@ -22,7 +22,7 @@ from tests.cases import cases
 from tests.estimates.means_test import CHANGE
 
 SPACE = '\N{NO-BREAK SPACE}'
-MCE = Quantity('mCE', 'mCE', 'ratio')
+MCE = Quantity('mCE', 'mCE', 'ratio', unit='%')
 
 
 @cases(
@@ -57,7 +57,7 @@ def test_an_estimate_of_too_few_clusters_says_why_it_has_no_interval():
   note = f'undefined in 1 view: all alike; {too_few(2.04)}'
   row = dataclasses.make_dataclass('Row', fields)(0.5, np.nan, np.nan, 1, note)
   text = Notation(Quantity('ratio', 'ratio', kind='ratio')).full(row)
-  assert text == f'50.0{SPACE}% (no interval: too few clusters, effectively 2.0)'
+  assert text == '0.500 (no interval: too few clusters, effectively 2.0)'
 
 
 def test_the_ratio_of_a_classifier_to_itself_is_100_percent_without_an_interval():
