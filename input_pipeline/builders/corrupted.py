@@ -101,26 +101,24 @@ class CorruptedConfig(BaseConfig):
     choice('corruption', self.corruption, (*NAMES, CLEAN_NAME))
     choice('quantize', self.quantize, QUANTIZE)
     severities = (0,) if self.is_clean else SEVERITIES
-    for key, value, valid in (
+    for key, value, values in (
       ('severity', self.severity, severities),
       ('constants', self.constants, (0, *TABLES)),
     ):
       is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-      require(is_whole and value in valid, key, value, f'one of {", ".join(map(str, valid))}')
-    plain = [split.partition('[')[0] for split in self.splits]
-    require(
-      len(set(plain)) == len(plain) and all(re.fullmatch(r'\w+', name) for name in plain),
-      'splits',
-      self.splits,
-      "different splits, each with at most one slice: 'test[:1000]'",
-    )
+      require(is_whole and value in values, key, value, f'one of {", ".join(map(str, values))}')
+    split_names = [split.partition('[')[0] for split in self.splits]
+    is_distinct = len(set(split_names)) == len(split_names)
+    is_valid = is_distinct and all(re.fullmatch(r'\w+', name) for name in split_names)
+    valid = "different splits, each with at most one slice: 'test[:1000]'"
+    require(is_valid, 'splits', self.splits, valid)
     if not self.name or re.fullmatch(PLAIN_NAME, self.name):
       plain_name = self._plain_name()
       form = f'{plain_name!r}, what this is, or a name of another form'
       require(self.name in ('', plain_name), 'name', self.name, form)
       self.name = plain_name
-    change = f'under {self.corruption}, severity {self.severity}'
-    change = 'as they are' if self.is_clean else change
+    corrupted = f'under {self.corruption}, severity {self.severity}'
+    change = 'as they are' if self.is_clean else corrupted
     self.description = self.description or f'Images of {self.base} {change}'
 
   def _plain_name(self) -> str:
@@ -129,11 +127,11 @@ class CorruptedConfig(BaseConfig):
     Raises:
       InputError: a setting has another value than the default.
     """
-    usual = {f.name: f.default for f in dataclasses.fields(CorruptedConfig)}
-    usual.update(PREPARATION.get(self.base, {}))
-    free = ('splits', 'constants', 'quantize', 'photographs', 'seed', 'resize', 'crop')
-    keys = (*free, 'interpolation', 'resized_by') if self.resize else free
-    changed = [key for key in keys if vars(self)[key] != usual[key]]
+    defaults = {f.name: f.default for f in dataclasses.fields(CorruptedConfig)}
+    defaults.update(PREPARATION.get(self.base, {}))
+    keys = ['splits', 'constants', 'quantize', 'photographs', 'seed', 'resize', 'crop']
+    keys += ['interpolation', 'resized_by'] if self.resize else []
+    changed = [key for key in keys if vars(self)[key] != defaults[key]]
     if changed or '/' in self.base:
       changed = changed or ['a base with a config']
       raise InputError(
@@ -175,11 +173,15 @@ def parse_name(name: str) -> CorruptedConfig:
 
 
 def default_split(base: tfds.core.DatasetBuilder) -> str:
-  """Returns 'test', or 'validation' where there is no test split with labels."""
+  """Returns 'test', or 'validation' if a data set has no test split with labels.
+
+  `base` is the builder of the prepared data set.
+  """
   splits = base.info.splits
   if 'test' in splits and 'validation' in splits:
     example = next(iter(base.as_dataset(split='test').take(1)))
-    return 'validation' if np.asarray(example['label']) < 0 else 'test'
+    is_unlabelled = np.asarray(example['label']) < 0  # TFDS stores −1 in place of unknown labels
+    return 'validation' if is_unlabelled else 'test'
   for name in ('test', 'validation'):
     if name in splits:
       return name
@@ -195,7 +197,8 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   CONFIG = CorruptedConfig
   PARSE_NAME = staticmethod(parse_name)
   BUILDER_CONFIGS: ClassVar[list[CorruptedConfig]] = [
-    parse_name(f'{base}_{name}')  # those that TFDS lists; other bases are named in the same way
+    # the configs that TFDS lists; configs of other bases are found by names of the same form
+    parse_name(f'{base}_{name}')
     for base in LISTED_BASES
     for name in (CLEAN_NAME, *(f'{name}_{s}' for name in NAMES for s in SEVERITIES))
   ]
@@ -209,8 +212,7 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     return {**self.base_features(), 'example_id': tfds.features.Scalar(dtype=np.int64)}
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
-    """Opens the base splits, stores the settings in the metadata, and returns the examples by
-    split.
+    """Stores the settings in the metadata, and returns {split: its examples}.
 
     The base is downloaded if it is not prepared.
     """
@@ -238,7 +240,10 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     return generators
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """Returns the digests of the base's files and of the photographs of frost ('' without them)."""
+    """Returns {'base': digest of the base's files, 'photographs': digest of the photographs}.
+
+    Without photographs of frost their digest is ''.
+    """
     photographs = self.builder_config.photographs
     digest = textures.describe(photographs)['sha256'] if photographs else ''
     return {**super().input_digests(manual_dir), 'photographs': digest}
@@ -256,7 +261,7 @@ def block_examples(
     block: number of the block.
   """
   rows = open_base(config, base_dir, split)
-  (batch,) = rows.batches(BLOCK, [block])
+  [batch] = rows.batches(BLOCK, [block])
   levels = corruptor(config, rows.image_shape)(batch['image'], batch['example_id'])
   for index in np.flatnonzero(batch['mask']):
     key = int(batch['example_id'][index])
@@ -274,7 +279,7 @@ def corruptor(
   if config.is_clean:
     return lambda images, ids: np.rint(images * 255).astype(np.uint8)
   names = (config.corruption,)
-  table = checked_table(image_shape[:2], names, None, config.constants or None, {})
+  table = checked_table(image_shape[:2], names, None, side=config.constants or None, options={})
   root = random_keys.stream(config.seed, STREAM)
   number = jnp.int32(view_id(config.corruption, config.severity))
   options = {}
@@ -289,4 +294,5 @@ def corruptor(
   ) -> jax.Array:
     return apply(random_keys.for_example(root, example_id, number), image, index, severity)
 
+  # index 0 is the only one of `names`
   return functools.partial(compiled(show), index=np.int32(0), severity=np.int32(config.severity))

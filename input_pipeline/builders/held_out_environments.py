@@ -58,9 +58,10 @@ INSTANCES: dict[str, tuple[str, ...]] = {
 }
 """{end of a config's name: its environments}, as in the paper."""
 NOWHERE = -1
-"""Environment number of rows that are not shown."""
-Place = tuple[ArrayLike, ArrayLike]
-"""The environment of each row of a batch, or `NOWHERE`, and its level (severity or degrees)."""
+"""Number in place of an environment for rows that are not shown."""
+View = tuple[ArrayLike, ArrayLike]
+"""One way of showing B rows: the number of the environment of each row, or `NOWHERE`, and its level
+(severity or degrees), integers [B], or one integer for all rows."""
 Example = tuple[str, dict[str, np.ndarray | int | bool]]
 """Key and features of an example."""
 
@@ -69,7 +70,8 @@ Example = tuple[str, dict[str, np.ndarray | int | bool]]
 class HeldOutConfig(BaseConfig):
   """Config of a data set that trains on some cells of class × environment and tests on all.
 
-  A cell is the images of a class in an environment: as stored, or under one transform T_m.
+  A cell is the images of a class in an environment: E_0, the images as stored, or one of M
+  transforms T_1, ..., T_M.
 
   Attributes:
     name: name of the config; TFDS loads the data set by it.
@@ -101,9 +103,10 @@ class HeldOutConfig(BaseConfig):
     transforms.check_names('environments', self.environments)
     transforms.check_levels('config', self.severities, self.angles)
     # The names of the paper's configs, such as 'cifar10_rotation', imply their environments.
-    usual = INSTANCES.get(self.name.rpartition('_')[2], self.environments)
-    valid = f'{usual} in a config called {self.name!r}'
-    require(self.environments == usual, 'environments', self.environments, valid)
+    _, _, end = self.name.rpartition('_')
+    expected = INSTANCES.get(end, self.environments)
+    valid = f'{expected} in a config called {self.name!r}'
+    require(self.environments == expected, 'environments', self.environments, valid)
 
   @property
   def names(self) -> list[str]:
@@ -117,14 +120,15 @@ class HeldOutConfig(BaseConfig):
       InputError: the numbers of groups and environments differ.
     """
     count = len(self.environments)
+    default_size = len(class_names) // 2 if count == 1 else 0
     settings = DataSettings(
       class_groups=self.class_groups,
       random_class_groups=0 if self.class_groups else count,
-      classes_per_group=self.classes_per_group or (len(class_names) // 2 if count == 1 else 0),
+      classes_per_group=self.classes_per_group or default_size,
       class_group_seed=self.class_group_seed,
     )
     groups = from_settings(settings, class_names)
-    if len(groups) != len(self.environments):
+    if len(groups) != count:
       raise InputError(
         f'there are {len(groups)} class groups for {count} environments '
         f'({", ".join(self.environments)}); give one group for each.'
@@ -156,9 +160,7 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   DESCRIPTION, PAPER = DESCRIPTION, 'omran2022towards'
 
   def features(self) -> dict[str, Feature]:
-    """Returns the features of the base, and environment, class group, level and source of an
-    example.
-    """
+    """Returns the features of the base, and how an example is shown; see `DESCRIPTION`."""
     scalars = {'class_group': np.int32, 'seen': np.bool_, 'level': np.int32, 'source_id': np.int64}
     return {
       **self.base_features(),
@@ -167,9 +169,10 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     }
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
-    """Opens the base splits, stores settings and class groups, and returns the examples by split.
+    """Stores settings and class groups in the metadata, and returns {split: its examples}.
 
-    The base is downloaded if it is not prepared.
+    The base is downloaded if it is not prepared. The splits are 'train', and one for each
+    environment and class group of the test, such as 'test_snow_c1'.
     """
     del dl_manager
     config = self.builder_config
@@ -181,36 +184,36 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
       transforms.get(name).check_shape(train.image_shape)
     self.info.metadata.update({'base': base.info.full_name, 'class_groups': groups.describe()})
     self.note_inputs()
-    labels = [batch['label'][batch['mask']] for batch in test.batches(BLOCK)]
-    group_of_row = groups.of_label[np.concatenate(labels)]
-    if len(lacking := np.setdiff1d(groups.of_label, group_of_row)):
+    test_labels = [batch['label'][batch['mask']] for batch in test.batches(BLOCK)]
+    group_of_row = groups.of_label[np.concatenate(test_labels)]  # of each test image
+    without_images = np.setdiff1d(groups.of_label, group_of_row)
+    if len(without_images):
       raise InputError(
-        f'the test split {config.test_split!r} has no image of the classes of c{lacking[0]}: take '
-        'more of it.'
+        f'the test split {config.test_split!r} has no image of the classes of '
+        f'c{without_images[0]}: take more of it.'
       )
     splits: dict[str, object] = {TRAIN: self._train(train, groups)}
-    for number, name in enumerate(config.names):
+    for number, environment in enumerate(config.names):
       for group in np.unique(groups.of_label).tolist():
         rows = test.at(np.flatnonzero(group_of_row == group))
-        splits[f'test_{name}_c{group}'] = self._test(rows, groups, number)
+        splits[f'test_{environment}_c{group}'] = self._test(rows, groups, number)
     return splits
 
   def _train(self, rows: Rows, groups: ClassGroups) -> Iterator[Example]:
-    """Yields every image clean, and once more in the environment of its class group if it has
-    one.
-    """
+    """Yields every image clean, and images of classes in a group once more in its environment."""
 
-    def places(ids: np.ndarray, group: np.ndarray) -> Iterator[Place]:
-      yield 0, 0
-      rows = zip(ids.tolist(), group.tolist(), strict=True)
-      levels = [self._training_level(*row) for row in rows]
+    def views(ids: np.ndarray, group: np.ndarray) -> Iterator[View]:
+      yield 0, 0  # all rows clean
+      pairs = zip(ids.tolist(), group.tolist(), strict=True)
+      levels = [self._training_level(example_id, number) for example_id, number in pairs]
       yield np.where(group > 0, group, NOWHERE), levels
 
-    return self._transformed(rows, groups, TRAIN_STREAM, places)
+    return self._transformed(rows, groups, TRAIN_STREAM, views)
 
   def _training_level(self, example: int, group: int) -> int:
-    """Returns the severity or angle of a training image, uniform and determined by (seed,
-    example id).
+    """Returns the severity or angle of a training image in the environment of its class group.
+
+    It is drawn uniformly, and the config's seed and the id of the `example` determine it.
     """
     config = self.builder_config
     levels = transforms.get(config.names[group]).levels(config.severities, config.angles)
@@ -223,15 +226,16 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     """
     transform = transforms.get(self.builder_config.names[environment])
     levels = transform.levels(self.builder_config.severities, transforms.RIGHT_ANGLES)
-    places: list[Place] = [(environment, level) for level in (levels if environment else (0,))]
-    return self._transformed(rows, groups, STREAM, lambda ids, group: places)
+    is_clean = environment == 0
+    views: list[View] = [(environment, level) for level in ((0,) if is_clean else levels)]
+    return self._transformed(rows, groups, STREAM, lambda ids, group: views)
 
   def _transformed(
     self,
     rows: Rows,
     groups: ClassGroups,
     stream: str,
-    places: Callable[[np.ndarray, np.ndarray], Iterable[Place]],
+    views: Callable[[np.ndarray, np.ndarray], Iterable[View]],
   ) -> Iterator[Example]:
     """Yields the examples of rows, transformed in one or more ways.
 
@@ -239,14 +243,14 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
       rows: the images.
       groups: the class groups.
       stream: name of the random stream.
-      places: function of example ids [B] and class groups [B] that yields, for each way, the
-        environments and levels of the rows.
+      views: function of example ids [B] and class groups [B] that returns the ways to show the
+        rows.
     """
     show = shower(self.builder_config.environments, self.builder_config.seed, stream)
     for batch in rows.batches(BLOCK):
       ids, group = batch['example_id'], groups.of_label[batch['label']]
-      for place in places(ids, group):
-        numbers = [np.asarray(number, np.int32) for number in place]
+      for view in views(ids, group):
+        numbers = [np.asarray(number, np.int32) for number in view]
         environment, level = (np.broadcast_to(number, ids.shape) for number in numbers)
         images = show(batch['image'], ids, environment, level)
         for index in np.flatnonzero((environment != NOWHERE) & batch['mask']):
@@ -280,12 +284,13 @@ def shower(
     stream: name of the random stream.
   """
   root = random_keys.stream(seed, stream)
-  ids = jnp.array([0, *(transforms.get(name).view_base for name in environments)])
+  # the view id of each environment at level 0, first of the clean one
+  view_bases = jnp.array([0, *(transforms.get(name).view_base for name in environments)])
 
   def show(
     image: jax.Array, example_id: jax.Array, environment: jax.Array, level: jax.Array
   ) -> jax.Array:
-    key = random_keys.for_example(root, example_id, ids[environment] + level)
+    key = random_keys.for_example(root, example_id, view_bases[environment] + level)
     return transforms.transform(key, image, environment, level, environments)
 
   return compiled(show)

@@ -35,9 +35,9 @@ from robustness.core.typing import Facts
 SETTINGS, INPUTS = 'settings', 'inputs_sha256'
 """Keys of a prepared data set's metadata: the settings of its config and digests of its inputs."""
 ENDS = 4096
-"""Number of bytes at each end of a large file that its digest covers."""
+"""Number of bytes at the beginning and at the end of a large file that its digest covers."""
 WHOLE = 2**30
-"""Largest size in bytes of a base data set that is read completely for its digest."""
+"""Size in bytes up to which all files of a base data set are read completely for its digest."""
 BLOCK = 256
 """Number of images that are computed together."""
 Feature: TypeAlias = tfds.features.FeatureConnector | Mapping[str, tfds.features.FeatureConnector]
@@ -57,7 +57,7 @@ def digest_of_files(root: pathlib.Path, files: Iterable[pathlib.Path], ends: int
   digest = hashlib.sha256()
   for path in sorted(files):
     with path.open('rb') as file:
-      size = file.seek(0, 2)
+      size = file.seek(0, 2)  # the position of the end
       digest.update(json.dumps([path.relative_to(root).as_posix(), size]).encode())
       file.seek(0)
       if ends and size > 2 * ends:
@@ -103,7 +103,10 @@ class MadeOf(abc.ABC):
       self._refuse_other_data()
 
   def _create_builder_config(self, builder_config: Any, version: object) -> tfds.core.BuilderConfig:
-    """Returns a config object itself, the config with a name, or for None the first listed one."""
+    """Returns the config that TFDS is asked for.
+
+    `builder_config` is the config itself, the name of a config, or None for the first listed one.
+    """
     if self.PARSE_NAME is None:
       return super()._create_builder_config(builder_config, version)  # type: ignore[misc]
     if isinstance(builder_config, self.CONFIG):
@@ -130,9 +133,10 @@ class MadeOf(abc.ABC):
     )
 
   def _generate_examples(self, parts: range, examples: Callable[[int], Iterator[object]]) -> object:
-    """Returns the examples of all shards: an iterator, or a Beam transform if the config says so.
+    """Returns the examples of all parts: an iterator, or a Beam transform if the config says so.
 
-    `parts` are the numbers of the shards, and `examples` yields the examples of one.
+    `parts` are the numbers of the parts, and `examples` is a function of the number of a part that
+    yields its examples.
     """
     if not self.builder_config.beam:
       return itertools.chain.from_iterable(map(examples, parts))
@@ -142,19 +146,20 @@ class MadeOf(abc.ABC):
   def settings(self) -> Facts:
     """Returns the values of the config that affect the images, without paths."""
     fields = dataclasses.asdict(self.builder_config)
-    return {name: v for name, v in fields.items() if name not in (*_OF_TFDS, *self.PATHS)}
+    excluded = (*_OF_TFDS, *self.PATHS)
+    return {name: value for name, value in fields.items() if name not in excluded}
 
   @abc.abstractmethod
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """Returns {name of an input: SHA-256 of its files}.
+    """Returns {name of an input, such as 'base': SHA-256 of its files}.
 
-    `manual_dir` is TFDS's folder for inputs that the config does not name; '' if unknown.
+    `manual_dir` is TFDS's folder for inputs that the config does not name; '' if it is unknown.
     """
 
   def note_inputs(self, manual_dir: str = '') -> None:
     """Writes settings and digests of inputs into the metadata of the data being prepared."""
     noted = {SETTINGS: self.settings(), INPUTS: self.input_digests(manual_dir)}
-    self.info.metadata.update(json.loads(json.dumps(noted)))
+    self.info.metadata.update(json.loads(json.dumps(noted)))  # as they will be read: JSON values
 
   def _refuse_other_data(self) -> None:
     """Raises InputError if prepared data were made with other settings or inputs."""
@@ -165,7 +170,7 @@ class MadeOf(abc.ABC):
     inputs = metadata[INPUTS]
     try:
       inputs = self.input_digests('')
-    except InputError as error:
+    except InputError as error:  # prepared data may be used where their inputs are not
       logging.warning('%s: its inputs are not compared (%s)', self.data_path, error)
     current = json.loads(json.dumps({SETTINGS: self.settings(), INPUTS: inputs}))
     differences = differing_keys({key: metadata[key] for key in current}, current)
@@ -232,7 +237,8 @@ class MadeOfBase(MadeOf):
     """
     image, names = check_features(self.base)
     config, channels = self.builder_config, 1 if image.shape[-1] == 1 else 3
-    size = (config.crop or None,) * 2 if config.crop or config.resize else image.shape[:2]
+    is_resized = config.crop or config.resize
+    size = (config.crop or None, config.crop or None) if is_resized else image.shape[:2]
     return {
       'image': tfds.features.Image(shape=(*size, channels), dtype=np.uint8, encoding_format='png'),
       'label': tfds.features.ClassLabel(names=list(names)),
@@ -276,11 +282,12 @@ def compiled(show: Callable[..., jax.Array]) -> Callable[..., np.ndarray]:
   """Returns a compiled function that applies `show` to each entry of arrays [B, ...].
 
   Args:
-    show: function of one entry of each array that returns an image, float32 [H, W, C] in [0, 1].
+    show: function that returns an image, float32 [H, W, C] in [0, 1]. Its positional arguments are
+      one entry of each array.
 
   Returns:
     Function of arrays [B, ...], which returns uint8 [B, H, W, C]. Its keyword arguments are passed
-    to `show` unchanged for all entries.
+    to `show` for every entry.
   """
 
   @jax.jit

@@ -123,11 +123,11 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
       manual = str(dl_manager.manual_dir) if missing else ''
     except AssertionError as error:  # of TFDS
       raise InputError(f'{missing[0]!r} of config {config.name!r} is not there. {error}') from error
-    home, frames, loaded = _load(config, manual)
+    metadata_folder, frames_root, loaded = _load(config, manual)
     names = tuple(self.info.features['label'].names)
     if loaded.class_names != names:
       raise InputError(
-        f'{home} has the classes {loaded.class_names}, and {config.name} those of '
+        f'{metadata_folder} has the classes {loaded.class_names}, and {config.name} those of '
         f'{config.classes}: use a VideoNeighborsConfig of your own.'
       )
     self.info.metadata.update(
@@ -141,40 +141,40 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     self.note_inputs(manual)
     boxes_of: Mapping[str, list[Box]] = {}
     if config.boxes:
-      place = _place(config.boxes, manual)
-      boxes_of, clipped = boxes.read(place, loaded.paths, label_space.words(names))
+      path = _existing(config.boxes, manual)
+      boxes_of, clipped = boxes.read(path, loaded.paths, label_space.words(names))
       self.info.metadata['clipped_boxes'] = clipped.number
       if clipped.number:
         logging.warning(
           '%s: %d boxes stand out of their images by more than %g pixel and are cut at the '
           'borders, the first on %s',
-          *(place, clipped.number, boxes.TOLERANCE, clipped.first),
+          *(path, clipped.number, boxes.TOLERANCE, clipped.first),
         )
-    return {'test': self._examples(loaded, frames, boxes_of)}
+    return {'test': self._examples(loaded, frames_root, boxes_of)}
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """Returns the digests of the metadata, the frames and the boxes."""
+    """Returns the digests of the 'metadata', the 'frames' and the 'boxes', '' without boxes."""
     config = self.builder_config
-    home, frames, loaded = _load(config, manual_dir)
-    files = [frames / path for path in loaded.paths]
+    metadata_folder, frames_root, loaded = _load(config, manual_dir)
+    files = [frames_root / path for path in loaded.paths]
     tables: list[pathlib.Path] = []
-    for folder in (home, home / 'metadata', home / 'misc'):
+    for folder in (metadata_folder, metadata_folder / 'metadata', metadata_folder / 'misc'):
       tables += [*folder.glob('*.json'), *folder.glob('*.csv')]
     digest_of_boxes = ''
     if config.boxes:
-      boxes = _place(config.boxes, manual_dir)
-      if boxes.is_file():
-        digest_of_boxes = digest_of_files(boxes.parent, [boxes])
+      path = _existing(config.boxes, manual_dir)
+      if path.is_file():
+        digest_of_boxes = digest_of_files(path.parent, [path])
       else:
-        digest_of_boxes = digest_of_files(boxes, filter(pathlib.Path.is_file, boxes.rglob('*')))
+        digest_of_boxes = digest_of_files(path, filter(pathlib.Path.is_file, path.rglob('*')))
     return {
-      'metadata': digest_of_files(home, tables),
-      'frames': digest_of_files(frames, files, ENDS),
+      'metadata': digest_of_files(metadata_folder, tables),
+      'frames': digest_of_files(frames_root, files, ENDS),
       'boxes': digest_of_boxes,
     }
 
   def _examples(
-    self, loaded: NeighborFrames, frames: pathlib.Path, boxes_of: Mapping[str, list[Box]]
+    self, loaded: NeighborFrames, frames_root: pathlib.Path, boxes_of: Mapping[str, list[Box]]
   ) -> Iterator[tuple[int, dict[str, object]]]:
     """Yields (number, example) of the frames in the order of their paths.
 
@@ -182,24 +182,24 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
 
     Args:
       loaded: the frames and their columns.
-      frames: the folder to which their paths are relative.
+      frames_root: the folder to which their paths are relative.
       boxes_of: {path of a frame: its boxes}.
     """
     labels = loaded.labels if loaded.labels.ndim == 2 else loaded.labels[:, None]
     for index, path in enumerate(loaded.paths):
       labels_of_frame = [int(label) for label in labels[index] if label >= 0]
       row = {name: values[index] for name, values in loaded.columns.items()}
-      member = row['group_id'] >= 0
+      is_set = row['group_id'] >= 0  # −1 is padding
       yield (
         index,
         {
-          'image': str(frames / path),
+          'image': str(frames_root / path),
           'path': path,
           'label': labels_of_frame[0],
           'labels': labels_of_frame,
           'anchor': bool(row['anchor']),
-          'group_id': row['group_id'][member],
-          'offset': row['offset'][member],
+          'group_id': row['group_id'][is_set],
+          'offset': row['offset'][is_set],
           'frame_type': int(row['frame_type']),
           'fps': row['fps'],
           'boxes': [
@@ -214,14 +214,17 @@ def _load(
   config: VideoNeighborsConfig, manual_dir: str
 ) -> tuple[pathlib.Path, pathlib.Path, NeighborFrames]:
   """Returns the folder of the metadata, the folder of the frames, and the frames that exist."""
-  home = _place(config.metadata, manual_dir)
-  frames = _place(config.frames or config.metadata, manual_dir)
-  loaded = load(home, str(frames), config.classes, config.allow_missing)
-  return home, frames_folder(str(frames)), loaded
+  metadata_folder = _existing(config.metadata, manual_dir)
+  frames = str(_existing(config.frames or config.metadata, manual_dir))
+  loaded = load(metadata_folder, frames, config.classes, config.allow_missing)
+  return metadata_folder, frames_folder(frames), loaded
 
 
-def _place(path: str, manual_dir: str) -> pathlib.Path:
-  """Returns where a path exists: as it is, in manual_dir, or in the archive's folder there."""
+def _existing(path: str, manual_dir: str) -> pathlib.Path:
+  """Returns a file or folder of the config: `path` itself if it exists, else below `manual_dir`.
+
+  Below TFDS's `manual_dir` it may be in the folder of the released archive.
+  """
   manual = pathlib.Path(manual_dir)
-  places = (expanded(path), manual / path, manual / ARCHIVE / path)
-  return next((place for place in places if place.exists()), manual / path)
+  candidates = (expanded(path), manual / path, manual / ARCHIVE / path)
+  return next((candidate for candidate in candidates if candidate.exists()), manual / path)

@@ -15,8 +15,11 @@ BASIC = (
   *('AutoContrast', 'Equalize', 'Posterize', 'Rotate', 'Solarize'),
   *('ShearX', 'ShearY', 'TranslateX', 'TranslateY'),
 )
+"""The operations of AugMix."""
 FURTHER = ('Color', 'Contrast', 'Brightness', 'Sharpness')
+"""Operations that resemble common corruptions; only `AugMix.all_operations` adds them."""
 SIGNED = ('Rotate', 'ShearX', 'ShearY', 'TranslateX', 'TranslateY')
+"""Operations with a random sign."""
 MAX_DEPTH = 3
 """Number of operations in the longest chain if depths are drawn."""
 
@@ -74,7 +77,7 @@ class AugMix(Augmentation):
     image, count = example['image'], (self.mixtures, self.width)
     key_weights, key_share, key_chains = jax.random.split(key, 3)
     chains = self.chains(key_chains, count, image.shape[:2])
-    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), chains)
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), chains)  # [mixtures · width, ...]
     operations = Operations(self.names, 'bilinear')
     ends = map_entries(lambda chain: operations.in_sequence(image, chain), flat)
     ends = ends.reshape(*count, *image.shape)
@@ -82,33 +85,42 @@ class AugMix(Augmentation):
     return {**example, 'image': stacked(image, images, self.clean)}
 
   def chains(self, key: jax.Array, count: tuple[int, ...], shape: tuple[int, ...]) -> Drawn:
-    """Returns random chains of operations for images of a shape (H, W).
+    """Returns random chains of operations.
 
-    The arrays are [*count, steps, ...]; steps beyond the depth of a chain are the identity.
+    Args:
+      key: random key.
+      count: leading axes of the result, such as (mixtures, width); () for one chain.
+      shape: height and width of the images, on which the magnitudes of translations depend.
+
+    Returns:
+      The operations in order, arrays [*count, steps, ...] with as many steps as the longest chain
+      may have. Steps beyond the end of a chain are the identity.
     """
     names, steps = self.names, self.depth or MAX_DEPTH
     key_depth, key_name, key_level, key_sign = jax.random.split(key, 4)
     depth = self.depth or jax.random.randint(key_depth, (*count, 1), 1, MAX_DEPTH + 1)
-    name = jax.random.randint(key_name, (*count, steps), 0, len(names))
-    level = jax.random.uniform(key_level, name.shape, minval=0.1, maxval=self.severity)
-    sign = jax.random.rademacher(key_sign, name.shape, jnp.float32)
-    table = magnitudes(level, *shape)
-    value = jnp.select([name == n for n in range(len(names))], [table[n] for n in names])
-    is_signed = jnp.isin(name, jnp.array([names.index(n) for n in SIGNED]))
-    step = jnp.broadcast_to(jnp.arange(steps), name.shape)
+    # index in `names` of each step, [*count, steps]
+    index = jax.random.randint(key_name, (*count, steps), 0, len(names))
+    level = jax.random.uniform(key_level, index.shape, minval=0.1, maxval=self.severity)
+    sign = jax.random.rademacher(key_sign, index.shape, jnp.float32)
+    magnitude_of = magnitudes(level, *shape)
+    is_operation = [index == number for number in range(len(names))]
+    magnitude = jnp.select(is_operation, [magnitude_of[name] for name in names])
+    is_signed = jnp.isin(index, jnp.array([names.index(name) for name in SIGNED]))
+    step = jnp.broadcast_to(jnp.arange(steps), index.shape)
     return Drawn(
-      jnp.where(step < depth, name, -1),
-      jnp.where(is_signed, sign * value, value),
-      jnp.zeros((*name.shape, 2), jnp.int32),
+      name=jnp.where(step < depth, index, -1),
+      magnitude=jnp.where(is_signed, sign * magnitude, magnitude),
+      centre=jnp.zeros((*index.shape, 2), jnp.int32),  # Cutout is none of the operations
     )
 
 
 def mixture(
   key_weights: jax.Array, key_share: jax.Array, image: jax.Array, ends: jax.Array, alpha: float
 ) -> jax.Array:
-  """Returns V mixtures of an image with augmented images, [V, H, W, C].
+  """Returns V mixtures of an image x with the images at the ends of its chains, [V, H, W, C].
 
-  They are (1 − m)·x + m·Σ_i w_i·end_i, with w ~ Dirichlet(α, …, α) and m ~ Beta(α, α).
+  Each is (1 − m)·x + m·Σ_i w_i·end_i, with independent w ~ Dirichlet(α, …, α) and m ~ Beta(α, α).
 
   Args:
     key_weights: random key of w.
@@ -133,7 +145,10 @@ def stacked(image: jax.Array, variants: jax.Array, has_clean: bool) -> jax.Array
 
 
 def magnitudes(level: jax.Array, height: int, width: int) -> dict[str, jax.Array]:
-  """Returns the unsigned magnitude of each operation, in its unit, at a level in (0, 10]."""
+  """Returns {operation: its magnitude without sign, in its unit} at levels in (0, 10].
+
+  The magnitudes have the shape of `level`; `height` and `width` are those of the image in pixels.
+  """
   share = level / 10
   return {
     'AutoContrast': share,

@@ -11,11 +11,12 @@ import jax
 import jax.numpy as jnp
 
 FIXED = 1 << 16
-"""Coordinates of Pillow's nearest warp are multiples of 1 / 65536 pixel."""
+"""Steps per pixel of the coordinates in Pillow's nearest warp, which are integers."""
 TABULATED = (
   *('AutoContrast', 'Equalize', 'Invert', 'Posterize'),
   *('Solarize', 'SolarizeAdd', 'Brightness', 'Contrast'),
 )
+"""Operations that map each level of a channel to another one, whatever its place."""
 
 
 def matrix(
@@ -25,8 +26,13 @@ def matrix(
 
   Place (x, y) of the result shows place (a x + b y + c, d x + e y + f) of the image, in pixels.
 
-  Translations move the image by `magnitude` pixels to the left or up; Rotate turns it by degrees
-  counterclockwise about its centre.
+  Args:
+    name: index in `names`, int32 scalar.
+    names: the warps that can occur.
+    magnitude: pixels by which translations move the image to the left or up; degrees by which
+      Rotate turns it counterclockwise about its centre; or the slope of a shear.
+    height: height of the image in pixels.
+    width: width of the image in pixels.
   """
   angle = -jnp.deg2rad(jnp.float32(magnitude))
   cos, sin = jnp.cos(angle), jnp.sin(angle)
@@ -54,6 +60,8 @@ def nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
   height, width, channels = levels.shape
   a, b, c, d, e, f = data
   x, y = jnp.arange(width)[None, :], jnp.arange(height)[:, None]
+  # Pillow's order: the centre of pixel (0, 0) and the steps are rounded to 1 / FIXED pixel, and
+  # their sum is rounded down to a pixel
   column = (_fixed(c + (a + b) / 2) + _fixed(a) * x + _fixed(b) * y) >> 16
   row = (_fixed(f + (d + e) / 2) + _fixed(d) * x + _fixed(e) * y) >> 16
   is_inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
@@ -63,32 +71,38 @@ def nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns an image mapped affinely with bilinear interpolation, and where it has a source pixel.
+  """Warps an image with bilinear interpolation; values are truncated to levels.
 
-  Values are truncated to levels. Arguments and results are those of `nearest`: `data` has the six
-  coefficients that map places of the result to places of the image, and the mask is True where
-  that place is inside the image. Beyond the border its pixels are repeated.
+  At the border the image is continued by its outermost pixels. Coordinates are float32 and Pillow's
+  are float64: about one value in a thousand differs by one level.
 
-  Coordinates are float32 and Pillow's are float64: about one value in a thousand differs by one
-  level.
+  Args:
+    levels: uint8 [H, W, C] with C ≤ 4.
+    data: the matrix of the warp, float32 [6], see `matrix`.
+
+  Returns:
+    The warped levels, 0 where a pixel shows a place outside the input; and whether each pixel shows
+    a place inside the input, bool [H, W].
   """
   height, width, channels = levels.shape
   a, b, c, d, e, f = data
   x, y = jnp.arange(width)[None, :] + 0.5, jnp.arange(height)[:, None] + 0.5
   column, row = a * x + b * y + c, d * x + e * y + f
   is_inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-  x0, y0 = jnp.floor(column - 0.5), jnp.floor(row - 0.5)
+  x0, y0 = jnp.floor(column - 0.5), jnp.floor(row - 0.5)  # the upper left of four neighbours
   right_share, low_share = column - 0.5 - x0, row - 0.5 - y0
   packed = _packed(levels)
 
   def neighbour(down: int, right: int) -> jax.Array:
+    """Returns the values of the neighbour below (`down` is 1) or to the `right`, [H, W, C]."""
     i = jnp.clip(y0.astype(jnp.int32) + down, 0, height - 1)
     j = jnp.clip(x0.astype(jnp.int32) + right, 0, width - 1)
     values = packed.at[i * width + j].get(mode='promise_in_bounds')
     return _unpacked(values, channels).astype(jnp.float32)
 
   def mixed(down: int) -> jax.Array:
-    first, second = neighbour(down, 0), neighbour(down, 1)
+    """Returns the two upper neighbours, or the two lower ones (`down` is 1), interpolated."""
+    first, second = neighbour(down, 0), neighbour(down, 1)  # the left and the right one
     return first + (second - first) * right_share[..., None]
 
   upper, lower = mixed(0), mixed(1)
@@ -102,13 +116,16 @@ def _fixed(value: jax.Array) -> jax.Array:
 
 
 def _packed(levels: jax.Array) -> jax.Array:
-  """Returns the channels of each pixel in one int32, [H·W], so that one gather moves a pixel."""
+  """Returns the channels of each pixel in the bytes of one int32, [H·W].
+
+  One gather then moves all channels of a pixel.
+  """
   shifts = 8 * jnp.arange(levels.shape[-1])
   return (levels.astype(jnp.int32) << shifts[None, None, :]).sum(-1, dtype=jnp.int32).ravel()
 
 
 def _unpacked(packed: jax.Array, channels: int) -> jax.Array:
-  """Returns the channels [..., C] of pixels that `_packed` packed."""
+  """Returns the channels, int32 [..., C] in 0..255, of pixels that `_packed` packed."""
   return (packed[..., None] >> (8 * jnp.arange(channels))[None, None, :]) & 255
 
 
@@ -118,14 +135,15 @@ def table(
   """Returns the level that an operation makes of each level 0..255 of C channels, uint8 [256, C].
 
   Args:
-    name: index of the operation in `names`.
-    names: the operations that can occur; only these are compiled.
-    levels: the image [H, W, C], which AutoContrast, Equalize and Contrast depend on.
+    name: index of the operation in `names`, int32 scalar.
+    names: the members of `TABULATED` that can occur; only these are compiled.
+    levels: the image [H, W, C], on which the tables of AutoContrast, Equalize and Contrast depend.
     magnitude: magnitude in the operation's unit.
   """
   level = jnp.broadcast_to(jnp.arange(256)[:, None], (256, levels.shape[-1]))
   tables: dict[str, Callable[[], jax.Array]] = {
     'Invert': lambda: 255 - level,
+    # the mask has ones in the bits that are kept: −16 is …11110000
     'Posterize': lambda: level & -(1 << (8 - magnitude.astype(jnp.int32))),
     'Solarize': lambda: jnp.where(level < magnitude, level, 255 - level),
     'SolarizeAdd': lambda: jnp.where(
@@ -140,7 +158,10 @@ def table(
 
 
 def look_up(levels: jax.Array, entries: jax.Array) -> jax.Array:
-  """Returns `entries[levels[y, x, c], c]` for every value of an image [H, W, C]."""
+  """Returns `entries[levels[y, x, c], c]` for every value of an image [H, W, C].
+
+  `entries` is a table [256, C], see `table`.
+  """
   channels = levels.shape[-1]
   index = levels.astype(jnp.int32) * channels + jnp.arange(channels)[None, None, :]
   return entries.ravel().at[index].get(mode='promise_in_bounds')
@@ -153,7 +174,10 @@ def blend(degenerate: jax.Array | int, levels: jax.Array, factor: jax.Array) -> 
 
 
 def grey(levels: jax.Array) -> jax.Array:
-  """Returns Pillow's mode 'L', int32 [H, W, 1]: .299 R + .587 G + .114 B in 65536ths, rounded."""
+  """Returns the grey levels of an image as Pillow computes them, int32 [H, W, 1].
+
+  They are .299 R + .587 G + .114 B with weights in 65536ths, rounded.
+  """
   levels = levels.astype(jnp.int32)
   if levels.shape[-1] == 1:
     return levels
@@ -162,13 +186,17 @@ def grey(levels: jax.Array) -> jax.Array:
 
 
 def _mean_grey(levels: jax.Array) -> jax.Array:
-  """Returns the rounded mean of the grey levels of an image."""
+  """Returns the rounded mean of the grey levels of an image, ⌊sum / pixels + ½⌋, int32 scalar."""
   pixels = levels.shape[0] * levels.shape[1]
   return (2 * grey(levels).sum() + pixels) // (2 * pixels)
 
 
 def _auto_contrast(levels: jax.Array, level: jax.Array) -> jax.Array:
-  """Returns the table that stretches each channel from its extreme levels to 0 and 255."""
+  """Returns the table [256, C] that stretches each channel from its extreme levels to 0 and 255.
+
+  `levels` is the image [H, W, C], and `level` the levels 0..255 of each channel, [256, C]. Channels
+  of a single level are unchanged.
+  """
   values = levels.reshape(-1, levels.shape[-1]).astype(jnp.int32)
   low, high = values.min(0, keepdims=True), values.max(0, keepdims=True)
   stretched = _quotient(255 * jnp.maximum(level - low, 0), high - low)
@@ -176,7 +204,7 @@ def _auto_contrast(levels: jax.Array, level: jax.Array) -> jax.Array:
 
 
 def equalize(levels: jax.Array) -> jax.Array:
-  """Returns the table that equalises each channel's histogram h in Pillow's integer arithmetic.
+  """Returns the table [256, C] that equalises each channel's histogram h as Pillow does.
 
   Entry i is ⌊(⌊s/2⌋ + Σ_{j<i} h[j]) / s⌋ with s = ⌊(Σh − h[brightest level present]) / 255⌋, or i
   where s = 0.
@@ -187,8 +215,8 @@ def equalize(levels: jax.Array) -> jax.Array:
   last = jnp.take_along_axis(counts, values.max(0, keepdims=True), 0)
   step = (len(values) - last) // 255
   below = jnp.cumsum(counts, 0) - counts
-  flat = jnp.minimum(_quotient(step // 2 + below, step), 255)
-  return jnp.where(step > 0, flat, jnp.broadcast_to(level, counts.shape))
+  equalised = jnp.minimum(_quotient(step // 2 + below, step), 255)
+  return jnp.where(step > 0, equalised, jnp.broadcast_to(level, counts.shape))
 
 
 def _quotient(numerator: jax.Array, denominator: jax.Array) -> jax.Array:

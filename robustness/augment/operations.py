@@ -1,7 +1,8 @@
 """The image operations of AutoAugment, RandAugment and AugMix, in pure JAX, as in Pillow.
 
-All operations of one of the five families share a computation. Under `vmap` an image
-costs all families that can occur; in a loop over images, as on a CPU, it costs its own family only.
+The operations of a family, of which there are five, share a computation. Under `vmap` all families
+that can occur are computed for every image; in a loop over images, as on a CPU, only the family of
+the image's operation is.
 """
 
 import dataclasses
@@ -32,7 +33,8 @@ RESEMBLED = {
   'Sharpness': (BLUR,),
   'Cutout': ('checkerboard_cutout',),
 }
-"""{operation: the transforms of `robustness.environments`, or families of them, it resembles}."""
+"""{operation: names of the transforms in `robustness.environments`, or of families of transforms,
+that it resembles}."""
 
 NOT_USED = 'any number: it has no effect'
 FACTOR = 'a factor of at least 0; 1 changes nothing'
@@ -73,7 +75,8 @@ class Drawn:
 
 jax.tree_util.register_dataclass(Drawn, ['name', 'magnitude', 'centre'], [])
 Family = Callable[[tuple[str, ...], Drawn, Image], Image]
-"""A function of the family's operations that can occur, into which `Drawn.name` is an index."""
+"""A function (names, drawn, image) that returns the image after the operation
+`names[drawn.name]`; `names` are the operations of the family that can occur."""
 
 
 def apply(
@@ -113,14 +116,15 @@ def apply(
   image = as_images(image, (3,), 'operations')
   middle = jnp.array(centre or (image.shape[0] // 2, image.shape[1] // 2))
   start = to_levels(image), jnp.ones(image.shape[:2], bool)
-  operation = Operations((name,), interpolation, fill, fill)
-  levels, _ = operation(start, Drawn(jnp.int32(0), jnp.float32(magnitude), middle))
+  operation = Operations((name,), interpolation, vacated=fill, square=fill)
+  drawn = Drawn(name=jnp.int32(0), magnitude=jnp.float32(magnitude), centre=middle)
+  levels, _ = operation(start, drawn)
   return from_levels(levels)
 
 
 @dataclasses.dataclass(frozen=True)
 class Operations:
-  """A function that applies one of several operations; only `names` are compiled.
+  """A function that applies one of several operations; only the operations in `names` are compiled.
 
   Attributes:
     names: Members of `NAMES`; an operation is selected by its index.
@@ -138,12 +142,13 @@ class Operations:
   transparent: bool = False
 
   def __call__(self, image: Image, drawn: Drawn) -> Image:
-    """Applies one operation to an image.
+    """Returns an image after the operation `names[drawn.name]`, or unchanged if the name is −1.
 
     If `transparent`, the mask excludes vacated and covered pixels; otherwise it is unchanged.
     """
     color, sharpness = functools.partial(_blended, grey), functools.partial(_blended, smoothed)
     functions: tuple[Family, ...] = (self._warped, _tabulated, color, sharpness, self._covered)
+    # branch 0 is the identity; each family with an operation in `names` has a further branch
     branches: list[Callable[[Drawn, Image], Image]] = [lambda drawn, image: image]
     branch_of: dict[str, int] = {}
     position: dict[str, int] = {}  # index of an operation within its branch
@@ -175,7 +180,7 @@ class Operations:
     def step(state: Image, drawn: Drawn) -> tuple[Image, None]:
       return self(state, drawn), None
 
-    start = to_levels(image), jnp.ones(image.shape[:2], bool)
+    start = to_levels(image), jnp.ones(image.shape[:2], bool)  # all pixels show the image
     (levels, mask), _ = jax.lax.scan(step, start, drawn)
     if self.transparent:
       levels = filled(levels, mask, fill)
@@ -183,20 +188,21 @@ class Operations:
     return jax.lax.cond(is_changed, lambda: from_levels(levels), lambda: image)
 
   def _warped(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
-    """Applies the warp of `drawn`; for the arguments and the result see `Family`."""
+    """Returns the image after the warp `names[drawn.name]`, with vacated pixels filled."""
     levels, mask = image
     data = pillow.matrix(drawn.name, names, drawn.magnitude, *mask.shape)
     warp = INTERPOLATIONS[self.interpolation]
     if not self.transparent:
       warped, is_inside = warp(levels, data)
       return filled(warped, is_inside, self.vacated), mask
+    # the mask is warped as a further channel, 0 at pixels that show nothing of the image
     with_mask = jnp.concatenate([levels, 255 * mask[..., None].astype(levels.dtype)], -1)
     warped, _ = warp(with_mask, data)
     warped_mask = warped[..., -1] > 0
     return filled(warped[..., :-1], warped_mask, self.vacated), warped_mask
 
   def _covered(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
-    """Covers a square (Cutout); for the arguments and the result see `Family`."""
+    """Returns the image with a square covered; Cutout is the only operation in `names`."""
     levels, mask = image
     is_free = ~square(mask.shape, drawn.centre, drawn.magnitude)
     return filled(levels, is_free, self.square), mask & is_free if self.transparent else mask
@@ -205,14 +211,18 @@ class Operations:
 def below(uniform: jax.Array, count: ArrayLike) -> jax.Array:
   """Returns ⌊uniform · count⌋, int32: uniform over 0..count − 1 for uniform numbers in [0, 1)."""
   count = jnp.asarray(count)
-  return jnp.minimum((uniform * count).astype(jnp.int32), count - 1)
+  return jnp.minimum((uniform * count).astype(jnp.int32), count - 1)  # a product may round to count
 
 
 def square(shape: tuple[int, ...], centre: jax.Array, side: ArrayLike) -> jax.Array:
-  """Returns a mask [H, W] of the pixels of a square.
+  """Returns a mask, bool [H, W], which is true at the pixels of a square.
 
-  They are in [c − ⌊s/2⌋, c − ⌊s/2⌋ + s) on both axes; c is `centre`, int32 [2], and s is `side`,
-  rounded down.
+  With centre c and side s, these are the pixels in [c − ⌊s/2⌋, c − ⌊s/2⌋ + s) on both axes.
+
+  Args:
+    shape: H and W.
+    centre: row and column c of the centre, int32 [2].
+    side: side in pixels, rounded down to s.
   """
   size = jnp.asarray(side).astype(jnp.int32)
   y, x = jnp.arange(shape[0]), jnp.arange(shape[1])
@@ -221,15 +231,19 @@ def square(shape: tuple[int, ...], centre: jax.Array, side: ArrayLike) -> jax.Ar
 
 
 def _tabulated(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
-  """Applies an operation that maps each level 0..255 to another one by a table; see `Family`."""
+  """Returns the image after `names[drawn.name]`, which maps each level 0..255 by a table."""
   levels, mask = image
-  return pillow.look_up(levels, pillow.table(drawn.name, names, levels, drawn.magnitude)), mask
+  table = pillow.table(drawn.name, names, levels, drawn.magnitude)
+  return pillow.look_up(levels, table), mask
 
 
 def _blended(
   degenerate: Callable[[jax.Array], jax.Array], names: tuple[str, ...], drawn: Drawn, image: Image
 ) -> Image:
-  """Blends an image with its `degenerate` image (grey, or smoothed); see `Family`."""
+  """Returns a blend of the image and its `degenerate` version, by the magnitude of `drawn`.
+
+  `degenerate` makes the image grey or smooth; factor 0 gives this version, and 1 the image.
+  """
   levels, mask = image
   return blend(degenerate(levels), levels, drawn.magnitude).astype(levels.dtype), mask
 
@@ -243,8 +257,10 @@ def smoothed(levels: jax.Array) -> jax.Array:
   height, width, channels = levels.shape
   flat = levels.astype(jnp.int32).reshape(height, width * channels)  # long rows are faster
   padded = jnp.pad(flat, ((1, 1), (channels, channels)))
+  # sums over three rows, then over three columns of them: the pixel and its eight neighbours
   rows = padded[:-2] + padded[1:-1] + padded[2:]
   total = rows[:, : -2 * channels] + rows[:, channels:-channels] + rows[:, 2 * channels :]
+  # ⌊s/13 + ½⌋ = ⌊(2 s + 13) / 26⌋ with the weighted sum s = total + 4 flat
   mean = ((2 * (total + 4 * flat) + 13).astype(jnp.float32) * (1 / 26)).astype(jnp.int32)
   y, x = jnp.arange(height)[:, None], jnp.arange(width * channels)[None, :] // channels
   is_inner = (y > 0) & (y < height - 1) & (x > 0) & (x < width - 1)
@@ -277,12 +293,15 @@ def colour(fill: tuple[int, ...], channels: int) -> jax.Array:
 
 
 def check_colour(colour: tuple[int, ...], key: str) -> None:
-  """Raises InputError about the setting `key` unless a colour has 0, 1 or 3 levels in 0..255."""
+  """Raises InputError unless a colour has 0, 1 or 3 levels in 0..255.
+
+  `key` is the setting with the colour, for the message.
+  """
   is_colour = len(colour) in (0, 1, 3) and all(0 <= level <= 255 for level in colour)
   fix = 'levels 0..255, one or red, green and blue, or () for the usual ones'
   require(is_colour, key, colour, fix)
 
 
 def resembled(names: Iterable[str]) -> tuple[str, ...]:
-  """Returns names of transforms (`robustness.environments`) that operations resemble, sorted."""
+  """Returns the transforms that one or more of the named operations resemble, sorted."""
   return tuple(sorted({transform for name in names for transform in RESEMBLED.get(name, ())}))

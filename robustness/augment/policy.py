@@ -40,12 +40,13 @@ class Policy:
 
   @property
   def added(self) -> dict[str, int]:
-    """{name: number of values} of the columns that augmentations add to rows."""
-    return {k: n for a in self.augmentations for k, n in a.added_columns().items()}
+    """{name: n} for the columns of integers in [0, n) that the augmentations add to rows."""
+    return {name: n for part in self.augmentations for name, n in part.added_columns().items()}
 
   def metrics(self, batch: Example) -> dict[str, jax.Array]:
     """Returns {name: mean over the rows} that the augmentations log for an augmented batch."""
-    return {k: mean for a in self.augmentations for k, mean in a.metrics(batch).items()}
+    parts = self.augmentations
+    return {name: mean for part in parts for name, mean in part.metrics(batch).items()}
 
   def __call__(
     self, batch: Example, seed: int | jax.Array, step: jax.Array, parallel: Parallel | None = None
@@ -62,21 +63,26 @@ class Policy:
     """
     for augmentation in self.augmentations:
       name, columns = augmentation.name, augmentation.added_columns()
-      if columns and batch['image'].ndim == 5:
+      has_several_images = batch['image'].ndim == 5  # [B, V, H, W, C]
+      if columns and has_several_images:
         raise InputError(
           f'the augmentation {name!r} gives a row a column, {", ".join(columns)}, '
           'and one before it in the policy gives several images of a row: put it before that one.'
         )
-      if augmentation.one_key_a_row:
+      if augmentation.one_key_a_row:  # the key of step 0, also for the copies of a row in the batch
         keys = row_keys({'example_id': batch['example_id']}, seed, name, jnp.zeros_like(step))
       else:
         keys = row_keys(batch, seed, name, step)
+      # Choices that differ in cost are computed row by row on a CPU, and on accelerators by branch,
+      # where branches are declared; on each device for its rows only.
       is_sequential = augmentation.sequential and jax.default_backend() == 'cpu'
       if is_sequential or augmentation.branches:
-        on_device = functools.partial(_in_sequence if is_sequential else _by_branch, augmentation)
+        augment_rows = _in_sequence if is_sequential else _by_branch
+        on_device = functools.partial(augment_rows, augmentation)
         rows = {**batch, KEY: keys}
         batch = parallel.by_device(on_device, rows) if parallel else on_device(rows)
         continue
+      # All other augmentations are vectorised over the rows.
       if augmentation.needs_partner:
         axis_name = parallel.axis_name if parallel else None
         batch = {**batch, 'partner': _partners(augmentation, batch, axis_name)}
@@ -85,7 +91,10 @@ class Policy:
 
 
 def _in_sequence(augmentation: Augmentation, rows: Example) -> Example:
-  """Applies an augmentation to rows one by one, so that a row costs only its own choice."""
+  """Returns rows after an augmentation, one by one, so that only each row's choice is computed.
+
+  `rows` are columns [B, ...], among them `KEY`, which the result lacks.
+  """
 
   def augmented(row: Mapping[str, jax.Array], _: None) -> Example:
     example = dict(row)
@@ -95,10 +104,14 @@ def _in_sequence(augmentation: Augmentation, rows: Example) -> Example:
 
 
 def _by_branch(augmentation: Augmentation, rows: Example) -> Example:
-  """Applies an augmentation to rows sorted by their branch; see `sequential.by_branch`."""
+  """Returns rows after an augmentation that computes only the branch that an image draws.
+
+  `rows` are columns [B, ...], among them `KEY`, which the result lacks. `sequential.by_branch`
+  sorts the images by branch.
+  """
   rows, copies = dict(rows), 1
   keys, images = rows.pop(KEY), rows.pop('image')
-  if images.ndim == 5:
+  if images.ndim == 5:  # [B, V, H, W, C]: every image has a key
     copies = images.shape[1]
     numbers = jnp.arange(copies)
     keys = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))(keys, numbers).ravel()
@@ -106,6 +119,7 @@ def _by_branch(augmentation: Augmentation, rows: Example) -> Example:
   columns = {name: jnp.repeat(values, copies, axis=0) for name, values in rows.items()}
   branches = jax.vmap(augmentation.draw_branch)(keys, columns)
   augmented = by_branch(augmentation.apply_branch, augmentation.branches, branches, keys, flat)
+  # columns are added only to rows with one image
   added = dict.fromkeys(augmentation.added_columns(), branches[::copies])
   return {**rows, **added, 'image': augmented.reshape(images.shape)}
 
@@ -116,10 +130,16 @@ def _augment(
   example: Example,
   map_images: Callable[..., Example] = lambda function, numbers: jax.vmap(function)(numbers),
 ) -> Example:
-  """Applies an augmentation to one row, or to each image of a row with several images.
+  """Returns a row after an augmentation, which is applied to each image of a row with several.
 
-  Each image has its own random numbers. Images mixed with a partner share them, as a row has a
-  single target.
+  Each image has its own random numbers, but images that are mixed with a partner share one draw,
+  because the target of the row is mixed by it too.
+
+  Args:
+    augmentation: the augmentation.
+    key: random key of the row.
+    example: the row, with `image` [H, W, C] or [V, H, W, C].
+    map_images: applies a function to each of the numbers 0..V − 1 of images and stacks the results.
   """
   if example['image'].ndim == 3:
     return _checked(augmentation, key, example)
@@ -148,8 +168,10 @@ def _checked(augmentation: Augmentation, key: jax.Array, example: Example) -> Ex
   Raises InputError if it lacks a column, or its image has another shape or is not of floats.
   """
   augmented, shape = augmentation(key, example), example['image'].shape
-  if not isinstance(augmented, Mapping) or not {*example} - {'partner'} <= {*augmented}:
-    columns = sorted(augmented) if isinstance(augmented, Mapping) else type(augmented).__name__
+  is_mapping = isinstance(augmented, Mapping)
+  has_columns = is_mapping and {*example} - {'partner'} <= {*augmented}
+  if not has_columns:
+    columns = sorted(augmented) if is_mapping else type(augmented).__name__
     raise InputError(
       f'the augmentation {augmentation.name!r} gives {columns}; it must give the example that it '
       "is given, {**example, 'image': image}."
@@ -176,9 +198,15 @@ def row_keys(batch: Example, seed: int | jax.Array, name: str, step: jax.Array) 
 
 
 def _partners(augmentation: Augmentation, batch: Example, axis_name: str | None) -> Example:
-  """Returns the partner of each row, at the mirrored index of the batch over all devices.
+  """Returns the partner of each row: row B − 1 − i of the batch of all devices for row i of B rows.
 
-  With `augmentation.within`, the index is mirrored among rows with equal values in that column.
+  With `augmentation.within`, the name of a column, the index is mirrored among the rows that have
+  equal values in that column.
+
+  Args:
+    augmentation: the augmentation that mixes rows with their partners.
+    batch: the rows of this device.
+    axis_name: axis of pmap over the devices; None if `batch` has the rows of all devices.
   """
   within = augmentation.within
   if within and (within not in batch or batch[within].ndim > 1):
