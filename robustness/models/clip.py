@@ -29,17 +29,25 @@ import jax.numpy as jnp
 from robustness.models import layers, transformer
 from robustness.models.architecture import CLIP, HALF, STEM_AND_FOUR_STAGES, Architecture
 from robustness.models.naming import OUTPUT_FIRST, Names, Scheme, Stored, reshaped
+from robustness.models.resnet import EXPANSION
 from robustness.models.transformer import Activation, attend, attention_names
 from robustness.models.vit import SIZES, TIMM, Size, VisionTransformer, stages
 
 EPSILON = 1e-5
-RESNET_SIZE = 1024  # of its embedding
+"""The ε of layer normalisation in CLIP."""
+RESNET_SIZE = 1024
+"""Length of the embeddings of CLIP's ResNet-50."""
 BLOCKS_PER_STAGE, STEM_FEATURES = (3, 4, 6, 3), 64
+"""The blocks of CLIP's ResNet-50, and its number of channels after the stem."""
 CONTEXT, VOCABULARY = 77, 49408
+"""The number of tokens of a text in CLIP, and of different tokens."""
 HEAD_WIDTH = 64
+"""Number of channels of an attention head in CLIP's text towers."""
 HEAD = 'zero_shot_head'
+"""The name in files of the head that this project adds."""
 WITH_HEAD = 'open_clip, plus a head that python -m robustness.models.zero_shot makes'
 SIGLIP_CONTEXT, END_OF_TEXT = 64, 1
+"""The number of tokens of a text in SigLIP, and the id of the token that ends and fills it."""
 
 
 def average_pool(x: jax.Array, side: int) -> jax.Array:
@@ -54,34 +62,41 @@ class Stem(layers.Layer):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, 3] to [B, H // 4, W // 4, 64]."""
     for index, features in enumerate((STEM_FEATURES // 2, STEM_FEATURES // 2, STEM_FEATURES)):
-      sizes = (features, 3, 2 if index == 0 else 1)
-      x = layers.ConvNorm(*sizes, **self.common, name=f'layer{index + 1}')(x, train)
-    return average_pool(x, 2)
+      stride, name = 2 if index == 0 else 1, f'layer{index + 1}'
+      x = layers.ConvNorm(features, kernel=3, stride=stride, **self.common, name=name)(x, train)
+    return average_pool(x, side=2)
 
 
 class Bottleneck(layers.Layer):
-  """1×1, 3×3 and 1×1 convolutions; an average pool before the last one halves the image."""
+  """1×1, 3×3 and 1×1 convolutions plus a shortcut; average pools divide the sides by `stride`.
+
+  `features` is the number of inner channels, a quarter of the output channels.
+  """
 
   features: int
   stride: int = 1
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H // stride, W // stride, 4 features]."""
-    y = layers.ConvNorm(self.features, 1, **self.common, name='layer1')(x, train)
-    y = layers.ConvNorm(self.features, 3, **self.common, name='layer2')(y, train)
+    """Maps [B, H, W, C] to [B, H // stride, W // stride, 4 · features]."""
+    outputs = EXPANSION * self.features
+    y = layers.ConvNorm(self.features, kernel=1, **self.common, name='layer1')(x, train)
+    y = layers.ConvNorm(self.features, kernel=3, **self.common, name='layer2')(y, train)
     y = average_pool(y, self.stride)
-    y = layers.convolution(4 * self.features, 1, dtype=self.dtype, name='conv3')(y)
+    y = layers.convolution(outputs, kernel=1, dtype=self.dtype, name='conv3')(y)
     y = layers.batch_norm(not train, **self.common, name='bn3')(y)
-    if self.stride > 1 or x.shape[-1] != 4 * self.features:
+    if self.stride > 1 or x.shape[-1] != outputs:  # the shortcut must have the shape of y
       x = average_pool(x, self.stride)
-      x = layers.convolution(4 * self.features, 1, dtype=self.dtype, name='shortcut_conv')(x)
+      x = layers.convolution(outputs, kernel=1, dtype=self.dtype, name='shortcut_conv')(x)
       x = layers.batch_norm(not train, **self.common, name='shortcut_bn')(x)
     return nn.relu(x + y)
 
 
 class AttentionPool(layers.Layer):
-  """Attention pooling: the mean over positions attends to all positions and to itself."""
+  """Attention pooling: the mean over positions attends to all positions and to itself.
+
+  `size` is the length of the embeddings.
+  """
 
   size: int
   num_heads: int = 32
@@ -91,7 +106,7 @@ class AttentionPool(layers.Layer):
     """Maps [B, H, W, C] to [B, size]."""
     width = x.shape[-1]
     x = x.reshape(x.shape[0], -1, width)
-    x = jnp.concatenate([x.mean(1, keepdims=True), x], axis=1)
+    x = jnp.concatenate([x.mean(1, keepdims=True), x], axis=1)  # the first token is the mean
     position = self.param('position', nn.initializers.normal(width**-0.5), (x.shape[1], width))
     x = x + position[None].astype(x.dtype)
 
@@ -100,7 +115,8 @@ class AttentionPool(layers.Layer):
       y = nn.Dense(width, dtype=self.dtype, name=name)(tokens)
       return y.reshape(*y.shape[:2], self.num_heads, -1)
 
-    pooled = attend(heads('query', x[:, :1]), heads('key', x), heads('value', x))
+    mean_token = x[:, :1]
+    pooled = attend(heads('query', mean_token), heads('key', x), heads('value', x))
     return nn.Dense(self.size, dtype=self.dtype, name='out')(pooled.reshape(-1, width))
 
 
@@ -160,13 +176,15 @@ class TextTower(layers.Layer):
     x = x + position[None].astype(x.dtype)
     attention = functools.partial(transformer.SelfAttention, self.num_heads, self.causal)
     perceptron = functools.partial(transformer.Perceptron, self.activation, self.hidden)
-    parts = (attention, perceptron, self.epsilon)
+    block = functools.partial(transformer.Block, attention, perceptron, self.epsilon)
     for index in range(self.depth):
-      x = transformer.Block(*parts, **self.common, name=f'block{index}')(x)
+      x = block(**self.common, name=f'block{index}')(x)
     x = transformer.layer_norm(self.epsilon, dtype=self.dtype, name='norm')(x)
-    last = tokens.argmax(-1) if self.causal else jnp.full(len(x), self.context - 1)
-    x = jnp.take_along_axis(x, last[:, None, None], axis=1)[:, 0]
-    x = nn.Dense(self.size, not self.causal, dtype=self.dtype, name='projection')(x)
+    # the position of the end-of-text token, which has the largest id, or of the last token
+    end = tokens.argmax(-1) if self.causal else jnp.full(len(x), self.context - 1)
+    x = jnp.take_along_axis(x, end[:, None, None], axis=1)[:, 0]
+    has_bias = not self.causal  # the projection of SigLIP has one
+    x = nn.Dense(self.size, use_bias=has_bias, dtype=self.dtype, name='projection')(x)
     return x.astype(jnp.float32)
 
 
@@ -245,7 +263,7 @@ class Clip(Architecture):
 
   Attributes:
     text: the text tower, which embeds into the same space.
-    text_scheme: the names of its arrays in files.
+    text_scheme: the names of the text tower's arrays in files.
   """
 
   text: TextTower = TextTower()
@@ -279,14 +297,14 @@ SIGLIP_SIZES = {
 
 
 def _clip(name: str, activation: Activation) -> Clip:
-  """Returns the architecture of CLIP of a size, a key of `CLIP_SIZES` or 'rn50'.
+  """Returns the architecture of CLIP called `name`, a key of `CLIP_SIZES`, or 'rn50' for ResNet-50.
 
   Arrays have open_clip's names. The head, which open_clip's files lack, has a name of this project;
   `robustness.models.zero_shot` computes it. `activation` is 'quick_gelu' for the networks that
   OpenAI trained, and 'gelu' for others.
   """
-  quick, side = activation == 'quick_gelu', 224
-  ends: tuple[str, ...] = STEM_AND_FOUR_STAGES
+  is_quick, side = activation == 'quick_gelu', 224
+  stage_layers: tuple[str, ...] = STEM_AND_FOUR_STAGES
   if name in CLIP_SIZES:
     patch, side, size, embedding = CLIP_SIZES[name]
     network: layers.Network = VisionTransformer(
@@ -297,21 +315,21 @@ def _clip(name: str, activation: Activation) -> Clip:
       pre_norm=True,
       projection=embedding,
     )
-    # The text tower is as wide as the embedding.
-    text = TextTower(embedding, activation, embedding, num_heads=embedding // HEAD_WIDTH)
-    names, ends = _TRANSFORMER, stages(size['depth'])
+    num_heads = embedding // HEAD_WIDTH  # the text tower is as wide as the embedding
+    text = TextTower(embedding, activation, width=embedding, num_heads=num_heads)
+    names, stage_layers = _TRANSFORMER, stages(size['depth'])
   else:
     network, text, names = ClipResNet(), TextTower(RESNET_SIZE, activation), _RESNET
   return Clip(
-    f'clip_{name}' + ('_quickgelu' if quick else ''),
+    f'clip_{name}' + ('_quickgelu' if is_quick else ''),
     network,
     input_shape=(side, side, 3),
     **CLIP,
-    stages=ends,
+    stages=stage_layers,
     source='Radford et al., Learning Transferable Visual Models From Natural Language '
-    f'Supervision, 2021 ({"as OpenAI trained it" if quick else "with GELU"})',
+    f'Supervision, 2021 ({"as OpenAI trained it" if is_quick else "with GELU"})',
     licence='weights of '
-    + ('OpenAI: MIT; of MetaCLIP: CC-BY-NC-4.0; of DFN: Apple' if quick else 'open_clip: MIT')
+    + ('OpenAI: MIT; of MetaCLIP: CC-BY-NC-4.0; of DFN: Apple' if is_quick else 'open_clip: MIT')
     + '; others as their publishers say',
     schemes=(Scheme(WITH_HEAD, names, _TEXT_ARRAYS, headless='visual.'),),
     text=text,
@@ -336,29 +354,29 @@ def _siglip(
     context: number of tokens of a text.
     suffix: the end of the name, such as '_384'.
   """
-  second = version == 2
-  patch, sizes, hidden = SIGLIP_SIZES[size]
+  is_second = version == 2
+  patch, tower, hidden = SIGLIP_SIZES[size]
   return SigLip(
-    f'siglip{"2" if second else ""}_{size}{suffix}',
-    VisionTransformer(patch=patch, **sizes, hidden=hidden, positions='no_token', pool='attention'),
+    f'siglip{"2" if is_second else ""}_{size}{suffix}',
+    VisionTransformer(patch=patch, **tower, hidden=hidden, positions='no_token', pool='attention'),
     input_shape=(side, side, 3),
     **HALF,
-    stages=stages(sizes['depth']),
+    stages=stages(tower['depth']),
     source=_SIGLIP_SOURCES[version],
     licence='weights of big_vision, also at open_clip: Apache-2.0',
     schemes=(_SIGLIP_IMAGE,),
     text=TextTower(
-      size=sizes['width'],
-      activation='tanh_gelu' if second else 'gelu',
-      **sizes,
+      size=tower['width'],
+      activation='tanh_gelu' if is_second else 'gelu',
+      **tower,
       hidden=hidden,
       context=context,
-      vocabulary=256_000 if second else 32_000,
+      vocabulary=256_000 if is_second else 32_000,
       epsilon=1e-6,
       causal=False,
     ),
     text_scheme=_SIGLIP_TEXT,
-    padding=0 if second else END_OF_TEXT,
+    padding=0 if is_second else END_OF_TEXT,
   )
 
 

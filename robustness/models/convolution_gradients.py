@@ -33,6 +33,7 @@ from robustness.core.host import usable_cores
 from robustness.models import winograd
 
 DIMENSIONS = ('NHWC', 'HWIO', 'NHWC')
+"""The order of the axes of inputs, kernel and outputs, for `lax.conv_general_dilated`."""
 PATCH_BYTES = 5 * 2**18
 """Largest size of the patches of a product: two images of 32 × 32 × 16 by 3 × 3 in float32."""
 
@@ -67,14 +68,16 @@ def convolution(
   """
   if isinstance(padding, str):
     padding = lax.padtype_to_pads(inputs.shape[1:3], kernel.shape[:2], strides, padding)
-  settings = _Convolution(tuple(strides), tuple((low, high) for low, high in padding), precision)
+  convolve = _Convolution(tuple(strides), tuple((low, high) for low, high in padding), precision)
   is_cpu = jax.default_backend() == 'cpu'
-  return _convolution(inputs, kernel, settings) if is_cpu else settings(inputs, kernel)
+  return _convolution(inputs, kernel, convolve) if is_cpu else convolve(inputs, kernel)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Convolution:
-  """A convolution of inputs [B, H, W, I] with a kernel [U, V, I, O], with fixed settings.
+  """The function (inputs [B, H, W, I], kernel [U, V, I, O]) -> outputs [B, H', W', O].
+
+  Its methods compute the gradients, and the same outputs in another way.
 
   Attributes:
     strides: strides down and to the right.
@@ -87,30 +90,34 @@ class _Convolution:
   precision: lax.PrecisionLike
 
   def __call__(self, inputs: jax.Array, kernel: jax.Array) -> jax.Array:
+    """Returns the outputs as XLA computes them."""
     return _convolve(inputs, kernel, self.strides, self.pads, precision=self.precision)
 
   def patches_pay(self, inputs: jax.Array, kernel: jax.Array) -> bool:
-    """Returns whether the gradient by patches is faster, as docs/records/benchmarks.md measured it.
+    """Returns whether the kernel's gradient is computed faster from patches than by XLA.
 
-    With few input channels, the runs of memory that patches copy are short. With far more filters
-    than output positions, the sum of the products takes longer than the products.
+    The limits were measured (docs/records/benchmarks.md). With few input channels, the runs of
+    memory that patches copy are short. With far more filters than output positions, the sum of the
+    products takes longer than the products.
     """
-    positions = inputs.shape[1] * inputs.shape[2] // (self.strides[0] * self.strides[1])
-    return kernel.shape[2] >= MIN_CHANNELS and kernel.shape[3] <= MAX_FILTERS_PER_PLACE * positions
+    _, _, num_inputs, num_filters = kernel.shape
+    num_positions = inputs.shape[1] * inputs.shape[2] // (self.strides[0] * self.strides[1])
+    return num_inputs >= MIN_CHANNELS and num_filters <= MAX_FILTERS_PER_PLACE * num_positions
 
   def is_winograd(self, inputs: jax.Array, kernel: jax.Array) -> bool:
     """Returns whether Winograd's algorithm applies and is faster, as the benchmarks measured it."""
-    channels, sides = kernel.shape[2:], inputs.shape[1:3]
-    is_3x3 = (kernel.shape[:2], self.strides, self.pads) == ((3, 3), (1, 1), ((1, 1), (1, 1)))
+    channels, image_sides = kernel.shape[2:], inputs.shape[1:3]
+    is_3x3 = kernel.shape[:2] == (3, 3) and self.strides == (1, 1) and self.pads == ((1, 1), (1, 1))
     is_applicable = is_3x3 and inputs.dtype == kernel.dtype == jnp.float32
-    is_large = min(channels) >= WINOGRAD_CHANNELS and min(sides) >= WINOGRAD_SIDE
-    is_faster = is_large and WINOGRAD_PAIRS[0] <= math.prod(channels) <= WINOGRAD_PAIRS[1]
-    return is_applicable and is_faster
+    is_large = min(channels) >= WINOGRAD_CHANNELS and min(image_sides) >= WINOGRAD_SIDE
+    min_pairs, max_pairs = WINOGRAD_PAIRS
+    return is_applicable and is_large and min_pairs <= math.prod(channels) <= max_pairs
 
   def by_winograd(self, inputs: jax.Array, kernel: jax.Array, summed: int = 1) -> jax.Array:
     """Returns the convolution by Winograd's algorithm, [B, H, W, O], a few images at a time.
 
-    `summed` is 1, or 2 to convolve gradients of the outputs; see `winograd.convolved`.
+    `summed` is 1 to sum over the kernel's input channels, or 2 to sum over its output channels,
+    which convolves gradients of the outputs.
     """
     shares, chunk = _chunks_of_tiles(inputs, kernel)
     filters = winograd.transformed(kernel)
@@ -118,12 +125,17 @@ class _Convolution:
     def convolve(_: None, x: jax.Array) -> tuple[None, jax.Array]:
       return None, winograd.convolved(x, filters, self.precision, summed)
 
-    _, y = _scan(convolve, None, shares, chunk, inputs)
+    _, y = _scan(convolve, None, shares, chunk, inputs)  # [chunks, shares, chunk, H, W, O]
     images = jnp.moveaxis(y, 0, 1).reshape(shares, -1, *y.shape[3:])
-    return images[:, : len(inputs) // shares].reshape(*inputs.shape[:3], -1)
+    without_padding = images[:, : len(inputs) // shares]
+    return without_padding.reshape(*inputs.shape[:3], -1)
 
   def input_gradient(self, change: jax.Array, kernel: jax.Array, size: Sequence[int]) -> jax.Array:
-    """Returns the gradient by the inputs, [B, H, W, I], for the gradient `change` by the output."""
+    """Returns the gradient by the inputs, [B, H, W, I], for the gradient `change` by the output.
+
+    `size` is (H, W). The gradient is a convolution, with stride 1, of `change` with stride − 1
+    zeros between its positions, which is padded to H + U − 1 rows and W + V − 1 columns.
+    """
     before = [side - 1 - low for side, (low, _) in zip(kernel.shape[:2], self.pads, strict=True)]
     after = [
       length + side - 1 - ((outputs - 1) * stride + 1) - first
@@ -131,8 +143,8 @@ class _Convolution:
         size, kernel.shape[:2], change.shape[1:3], self.strides, before, strict=True
       )
     ]
-    turned, pads = jnp.flip(kernel, (0, 1)).swapaxes(2, 3), list(zip(before, after, strict=True))
-    return _convolve(change, turned, (1, 1), pads, self.strides, precision=self.precision)
+    flipped, pads = jnp.flip(kernel, (0, 1)).swapaxes(2, 3), list(zip(before, after, strict=True))
+    return _convolve(change, flipped, (1, 1), pads, self.strides, precision=self.precision)
 
   def filter_gradient(
     self, inputs: jax.Array, change: jax.Array, sides: Sequence[int]
@@ -146,29 +158,32 @@ class _Convolution:
       change: gradient of its outputs, [B, H', W', O].
       sides: height U and width V of the kernel.
     """
-    size, length = change.shape[1:3], math.prod(sides) * inputs.shape[3]
-    limit = PATCH_BYTES // (math.prod(size) * length * inputs.itemsize)
-    shares, chunk = _chunks(inputs, limit)
-    kind = jnp.promote_types(inputs.dtype, jnp.float32)
+    size, patch_length = change.shape[1:3], math.prod(sides) * inputs.shape[3]
+    bytes_per_image = math.prod(size) * patch_length * inputs.itemsize
+    shares, chunk = _chunks(inputs, max_images=PATCH_BYTES // bytes_per_image)
+    dtype = jnp.promote_types(inputs.dtype, jnp.float32)
 
     def add(total: jax.Array, x: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
-      product = lax.dot_general(
+      product = lax.dot_general(  # [shares, O, U · V · I], summed over images and positions
         dy.reshape(shares, -1, dy.shape[-1]),
-        self.patches(x, size, sides).reshape(shares, -1, length),
+        self.patches(x, size, sides).reshape(shares, -1, patch_length),
         (((1,), (1,)), ((0,), (0,))),
         precision=self.precision,
-        preferred_element_type=kind,
+        preferred_element_type=dtype,
       )
       return total + product, None
 
-    zeros = jnp.zeros((shares, change.shape[-1], length), kind)
+    zeros = jnp.zeros((shares, change.shape[-1], patch_length), dtype)
     totals, _ = _scan(add, zeros, shares, chunk, inputs, change)
     return totals.sum(0).T.reshape(*sides, inputs.shape[-1], change.shape[-1])
 
   def winograd_filter_gradient(
     self, inputs: jax.Array, change: jax.Array, kernel: jax.Array
   ) -> jax.Array:
-    """Returns the gradient by the kernel, [3, 3, I, O]."""
+    """Returns the kernel's gradient, [3, 3, I, O], by Winograd's algorithm, a few images at a time.
+
+    `change` is the gradient by the output, [B, H, W, O].
+    """
     shares, chunk = _chunks_of_tiles(inputs, kernel)
 
     def add(total: jax.Array, x: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
@@ -186,33 +201,39 @@ class _Convolution:
     padded = jnp.pad(x, ((0, 0), (0, 0), *self.pads, (0, 0)))
     (down, right), (height, width) = self.strides, size
     rows, columns = down * (height - 1) + 1, right * (width - 1) + 1
-    taps = []  # the input under each entry of the kernel
+    inputs_by_entry = []  # the input under each entry of the kernel, [shares, images, H', W', I]
     for u in range(sides[0]):
       for v in range(sides[1]):
-        taps.append(padded[:, :, u : u + rows : down, v : v + columns : right])
-    return jnp.concatenate(taps, -1)
+        inputs_by_entry.append(padded[:, :, u : u + rows : down, v : v + columns : right])
+    return jnp.concatenate(inputs_by_entry, -1)
 
 
-def _chunks(inputs: jax.Array, limit: int) -> tuple[int, int]:
+def _chunks(inputs: jax.Array, max_images: int) -> tuple[int, int]:
   """Returns the number of shares of the images, and the number of images computed at once in each.
 
   A share has the images of one device. The number of shares is the largest divisor of the number of
-  images up to the number of devices. A share is computed in chunks of at most `limit` images; the
-  chunk's size divides the share, unless all such sizes are at most limit / 2.
+  images up to the number of devices. A share is computed in chunks of at most `max_images`. The
+  chunk's size divides the share, so that none is padded, unless all such sizes are at most half of
+  `max_images`; the chunks then have nearly equal sizes.
   """
-  images = len(inputs)
-  shares = max(n for n in range(1, jax.device_count() + 1) if images % n == 0)
-  size = images // shares
-  limit = max(1, min(size, limit))
-  chunk = max(n for n in range(1, limit + 1) if size % n == 0)
-  return shares, chunk if 2 * chunk > limit else math.ceil(size / math.ceil(size / limit))
+  num_images = len(inputs)
+  shares = max(n for n in range(1, jax.device_count() + 1) if num_images % n == 0)
+  size = num_images // shares
+  max_images = max(1, min(size, max_images))
+  divisor = max(n for n in range(1, max_images + 1) if size % n == 0)
+  if 2 * divisor > max_images:
+    return shares, divisor
+  num_chunks = math.ceil(size / max_images)
+  return shares, math.ceil(size / num_chunks)
 
 
 def _chunks_of_tiles(inputs: jax.Array, kernel: jax.Array) -> tuple[int, int]:
   """Returns `_chunks` for Winograd's tiles, with chunks that fit the caches of all cores."""
-  tiles = math.prod(-(-side // winograd.INNER) for side in inputs.shape[1:3])
-  size = tiles * winograd.PRODUCTS * sum(kernel.shape[2:]) * inputs.itemsize
-  return _chunks(inputs, TILE_BYTES * usable_cores() // (jax.local_device_count() * size))
+  num_tiles = math.prod(-(-side // winograd.INNER) for side in inputs.shape[1:3])
+  num_channels = sum(kernel.shape[2:])  # tiles of inputs and of outputs are stored
+  bytes_per_image = num_tiles * winograd.PRODUCTS * num_channels * inputs.itemsize
+  num_bytes = TILE_BYTES * usable_cores()  # for the devices of this process together
+  return _chunks(inputs, num_bytes // (jax.local_device_count() * bytes_per_image))
 
 
 def _scan(
@@ -222,48 +243,63 @@ def _scan(
 
   The last chunk is padded by zeros.
 
-  `step` is a function (carried, *chunks) -> (carried, output), as for `lax.scan`.
+  Args:
+    step: function (carried, *chunks) -> (carried, output), as for `lax.scan`.
+    carried: the first value that `step` takes.
+    shares: number of equal parts of the images, one for each device.
+    chunk: number of images of a share in a step.
+    *arrays: the arrays, with equally many images.
+
+  Returns:
+    The last carried value, and the outputs of all steps, stacked.
   """
-  lacking = -(len(arrays[0]) // shares) % chunk
-  cut = [
-    jnp.pad(x.reshape(shares, -1, *x.shape[1:]), [(0, 0), (0, lacking)] + [(0, 0)] * (x.ndim - 1))
+  num_padded = -(len(arrays[0]) // shares) % chunk
+  in_shares = [
+    jnp.pad(
+      x.reshape(shares, -1, *x.shape[1:]), [(0, 0), (0, num_padded)] + [(0, 0)] * (x.ndim - 1)
+    )
     for x in arrays
   ]
 
   def scan_chunk(carried: Any, begin: jax.Array) -> tuple[Any, Any]:
-    return step(carried, *(lax.dynamic_slice_in_dim(x, begin, chunk, axis=1) for x in cut))
+    return step(carried, *(lax.dynamic_slice_in_dim(x, begin, chunk, axis=1) for x in in_shares))
 
-  return lax.scan(scan_chunk, carried, jnp.arange(0, cut[0].shape[1], chunk))
+  return lax.scan(scan_chunk, carried, jnp.arange(0, in_shares[0].shape[1], chunk))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _convolution(inputs: jax.Array, kernel: jax.Array, settings: _Convolution) -> jax.Array:
-  """Returns the convolution of XLA; its gradients are computed by `_backward`."""
-  return settings(inputs, kernel)
+def _convolution(inputs: jax.Array, kernel: jax.Array, convolve: _Convolution) -> jax.Array:
+  """Returns the outputs as XLA computes them; `_backward` computes their gradients."""
+  return convolve(inputs, kernel)
 
 
 def _forward(
-  inputs: jax.Array, kernel: jax.Array, settings: _Convolution
+  inputs: jax.Array, kernel: jax.Array, convolve: _Convolution
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-  """Returns the convolution, and the arrays that `_backward` needs."""
-  convolve = settings.by_winograd if settings.is_winograd(inputs, kernel) else settings
+  """Returns the outputs if a gradient is taken, and the arrays (inputs, kernel) for `_backward`."""
+  if convolve.is_winograd(inputs, kernel):
+    return convolve.by_winograd(inputs, kernel), (inputs, kernel)
   return convolve(inputs, kernel), (inputs, kernel)
 
 
 def _backward(
-  settings: _Convolution, residuals: tuple[jax.Array, jax.Array], change: jax.Array
+  convolve: _Convolution, residuals: tuple[jax.Array, jax.Array], change: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns the gradients by inputs and kernel for the gradient `change` by the output."""
+  """Returns the gradients by inputs and kernel for the gradient `change` by the output.
+
+  `residuals` are the inputs and the kernel, see `_forward`.
+  """
   inputs, kernel = residuals
-  if settings.is_winograd(inputs, kernel):
-    # Exchanged channels would be fused into the transformation, which then takes 10 times as long.
-    by_inputs = settings.by_winograd(change, jnp.flip(kernel, (0, 1)), summed=2)
-    return by_inputs, settings.winograd_filter_gradient(inputs, change, kernel)
-  by_inputs = settings.input_gradient(change, kernel, inputs.shape[1:3])
-  if settings.patches_pay(inputs, kernel):
-    by_kernel = settings.filter_gradient(inputs, change, kernel.shape[:2])
-  else:
-    [by_kernel] = jax.linear_transpose(lambda k: settings(inputs, k), kernel)(change)
+  if convolve.is_winograd(inputs, kernel):
+    # `summed` in place of a transpose of the kernel's channels, which XLA would fuse into the
+    # transformation of the kernel; this then takes 10 times as long
+    by_inputs = convolve.by_winograd(change, jnp.flip(kernel, (0, 1)), summed=2)
+    return by_inputs, convolve.winograd_filter_gradient(inputs, change, kernel)
+  by_inputs = convolve.input_gradient(change, kernel, inputs.shape[1:3])
+  if convolve.patches_pay(inputs, kernel):
+    by_kernel = convolve.filter_gradient(inputs, change, kernel.shape[:2])
+  else:  # XLA's gradient
+    [by_kernel] = jax.linear_transpose(lambda k: convolve(inputs, k), kernel)(change)
   return by_inputs, by_kernel.astype(kernel.dtype)
 
 

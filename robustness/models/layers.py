@@ -21,7 +21,11 @@ from robustness.models import convolution_gradients
 from robustness.models.naming import Path
 
 EPSILON = 1e-5
+"""The ε that norms add to the variance."""
 MOMENTUM = 0.9
+"""The share of the running statistics of batch norm that a training step keeps."""
+UNUSED_CHANNELS = 16
+"""Number of channels that `DepthwiseConv` adds on a CPU to break a power of two."""
 Norm = Literal['batch', 'group']
 FEATURES = 'features'
 """The name under which a head sows the inputs of its linear map, [B, F], in `intermediates`."""
@@ -29,6 +33,7 @@ DROP_PATH = 'drop_path'
 """The collection of variables with the `factors` [B, 2] of each block in stochastic depth."""
 
 he_normal = nn.initializers.variance_scaling(2.0, 'fan_in', 'normal')
+"""The initialiser of kernels: normal with variance 2 / (number of inputs of an output)."""
 
 
 class Common(TypedDict):
@@ -63,7 +68,7 @@ class Layer(nn.Module, kw_only=True):
     if not self.has_variable(DROP_PATH, 'factors'):
       return x
     factors: jax.Array = self.get_variable(DROP_PATH, 'factors')[:, branch]
-    return x * factors.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype)
+    return x * factors.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype)  # [B, 1, ..., 1]
 
 
 class Network(Layer):
@@ -98,9 +103,9 @@ def convolution(features: int, kernel: int, stride: int = 1, **options: Any) -> 
   """Returns a square convolution without bias, padded by (kernel − 1) / 2 on every side."""
   return nn.Conv(
     features,
-    (kernel, kernel),
-    (stride, stride),
-    kernel // 2,
+    kernel_size=(kernel, kernel),
+    strides=(stride, stride),
+    padding=kernel // 2,
     use_bias=False,
     conv_general_dilated=convolution_gradients.convolution,
     **{'kernel_init': he_normal, **options},
@@ -149,8 +154,8 @@ def max_pool(x: jax.Array, *, padding: int = 0, covers_all: bool = False) -> jax
   Every side is first padded by `padding` pixels of −∞. If `covers_all` is True, the last window of
   an even side extends beyond it, so that every pixel is in a window (PyTorch's `ceil_mode`).
   """
-  sides = [(padding, padding + (covers_all and side % 2 == 0)) for side in x.shape[1:3]]
-  return nn.max_pool(x, (3, 3), (2, 2), sides)
+  pads = [(padding, padding + (covers_all and side % 2 == 0)) for side in x.shape[1:3]]
+  return nn.max_pool(x, window_shape=(3, 3), strides=(2, 2), padding=pads)
 
 
 class DepthwiseConv(nn.Module):
@@ -161,9 +166,10 @@ class DepthwiseConv(nn.Module):
   grouped convolution takes 12 to 60 times as long on a CPU. Padding is TensorFlow's 'SAME', with
   the extra pixel of an odd padding at the end, or (K − 1) / 2 on every side.
 
-  The sum is computed in float32, or in the kernel's type if that is wider. On a CPU, pixels are
-  padded by 16 values if the number of channels is a power of two of at least 128. Otherwise the
-  shifted images would use the same few cache lines, which takes up to four times as long.
+  The sum is computed in float32, or in the kernel's type if that is wider. On a CPU, if the number
+  of channels is a power of two of at least 128, arrays in memory get 16 more channels of zeros,
+  which the sum leaves out. Otherwise the shifted images would use the same few cache lines, which
+  takes up to four times as long.
   """
 
   kernel: int
@@ -175,20 +181,22 @@ class DepthwiseConv(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), C]."""
-    side, stride, sides = self.kernel, self.stride, x.shape[1:3]
-    weights = self.param('kernel', he_normal, (side, side, 1, x.shape[-1]))
+    side, stride, image_sides, channels = self.kernel, self.stride, x.shape[1:3], x.shape[-1]
+    weights = self.param('kernel', he_normal, (side, side, 1, channels))
     pads = [(side // 2, side // 2)] * 2
     if self.pads_like_tensorflow:
-      pads = jax.lax.padtype_to_pads(sides, (side, side), (stride, stride), 'SAME')
-    channels = x.shape[-1]
-    is_power_of_two = channels >= 128 and channels.bit_count() == 1
-    extra = 16 if is_power_of_two and jax.default_backend() == 'cpu' else 0
-    padded = jnp.pad(x.astype(weights.dtype), ((0, 0), *pads, (0, extra)))
-    if extra:
-      wider = jnp.pad(weights, ((0, 0),) * 3 + ((0, extra),))
-      padded, wider = jax.lax.optimization_barrier((padded, wider))
-      padded, weights = padded[..., :channels], wider[..., :channels]
-    height, width = (stride * ((size - 1) // stride) + 1 for size in sides)
+      pads = jax.lax.padtype_to_pads(image_sides, (side, side), (stride, stride), 'SAME')
+    is_large_power_of_two = channels >= 128 and channels.bit_count() == 1
+    is_slow = is_large_power_of_two and jax.default_backend() == 'cpu'
+    unused = UNUSED_CHANNELS if is_slow else 0
+    padded = jnp.pad(x.astype(weights.dtype), ((0, 0), *pads, (0, unused)))
+    if unused:
+      wide_weights = jnp.pad(weights, ((0, 0), (0, 0), (0, 0), (0, unused)))
+      # without a barrier XLA would remove the unused channels, which only change memory addresses
+      padded, wide_weights = jax.lax.optimization_barrier((padded, wide_weights))
+      padded, weights = padded[..., :channels], wide_weights[..., :channels]
+    # the pixels from the first to the last one under an entry of the kernel
+    height, width = (stride * ((size - 1) // stride) + 1 for size in image_sides)
     products = []
     for u in range(side):
       for v in range(side):
@@ -283,9 +291,10 @@ def residual_stages(
     num_blocks: number of blocks of each stage.
     **common: see `Layer`.
   """
-  for index, number in enumerate(num_blocks):
-    wide_block, stride = functools.partial(block, features * 2**index), 1 if index == 0 else 2
-    x = Stage(wide_block, number, stride, **common, name=f'stage{index + 1}')(x, train)
+  for index, count in enumerate(num_blocks):
+    stage_block = functools.partial(block, features * 2**index)
+    stride = 1 if index == 0 else 2
+    x = Stage(stage_block, count, stride, **common, name=f'stage{index + 1}')(x, train)
   return x
 
 
@@ -315,6 +324,7 @@ class LinearHead(nn.Module):
 def sown_features(intermediates: PyTree) -> jax.Array | None:
   """Returns the features [B, F] that the last layer stored as `FEATURES` by `sow`, or None."""
   flat: dict[Path, tuple[jax.Array, ...]] = traverse_util.flatten_dict(intermediates)
+  # a value has an entry for each call of `sow`
   return next((value[0] for path, value in flat.items() if path[-1] == FEATURES), None)
 
 
@@ -324,4 +334,5 @@ def first_calls(intermediates: PyTree) -> dict[str, PyTree]:
   `intermediates` is the tree that Linen or NNX collect with `capture_intermediates`.
   """
   flat = traverse_util.flatten_dict(intermediates)
-  return {'/'.join(map(str, p[:-1])): value[0] for p, value in flat.items() if p[-1] == '__call__'}
+  calls = {path[:-1]: outputs for path, outputs in flat.items() if path[-1] == '__call__'}
+  return {'/'.join(map(str, module)): outputs[0] for module, outputs in calls.items()}

@@ -58,10 +58,11 @@ class Block(layers.Layer):
     for number, kernel in enumerate(kernels, start=1):
       is_last = number == len(kernels)
       features = outputs if is_last else self.features
+      # the last but one is the bottleneck's 3×3 convolution, or the first one of two
       stride = self.stride if number == len(kernels) - 1 else 1
       y = layer(features, kernel, stride, name=f'layer{number}')(y, train)
       y = y if is_last else nn.relu(y)
-    if self.stride != 1 or x.shape[-1] != outputs:
+    if self.stride != 1 or x.shape[-1] != outputs:  # the shortcut must have the shape of y
       x = layer(outputs, 1, self.stride, name='shortcut')(x, train)
     return nn.relu(x + y)
 
@@ -83,8 +84,8 @@ class ResNet(layers.Network):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Returns logits [B, num_classes] of normalised images [B, H, W, C]."""
-    sizes = (STEM_FEATURES, 7, 2, True, self.norm, 'norm')
-    stem = ConvNorm(*sizes, **self.common, name='stem')
+    layer = functools.partial(ConvNorm, norm=self.norm, norm_name='norm', **self.common)
+    stem = layer(STEM_FEATURES, kernel=7, stride=2, name='stem')
     x = layers.max_pool(stem(x.astype(self.dtype), train), padding=1)
     block = functools.partial(Block, bottleneck=self.depth >= 50, norm=self.norm)
     num_blocks = BLOCKS_PER_STAGE[self.depth]
@@ -106,6 +107,7 @@ _SCHEME = Scheme(
 )
 
 
+# number of parameters by depth, with 1000 classes
 _PARAMETERS = {18: 11_689_512, 34: 21_797_672, 50: 25_557_032, 101: 44_549_160, 152: 60_192_808}
 _TORCHVISION = {
   'resnet18': (torchvision('resnet18', 'f37072fd'),),

@@ -33,15 +33,16 @@ QkvBias = Literal['all', 'no_key', 'none']
 def activation(name: Activation, x: jax.Array) -> jax.Array:
   """Returns GELU(x) = x Φ(x), with Φ the normal distribution function, or an approximation.
 
-  'gelu' is exact, 'quick_gelu' is x σ(1.702 x) with the logistic function σ, and 'tanh_gelu' is the
-  usual approximation by tanh.
+  With `name` 'gelu' it is exact; 'quick_gelu' is x σ(1.702 x) with the logistic function σ, and
+  'tanh_gelu' is the usual approximation by tanh.
   """
   if name == 'quick_gelu':
     return x * nn.sigmoid(1.702 * x)
   if name == 'tanh_gelu':
     return nn.gelu(x)
   wide = at_least_float32(x)
-  return (wide * (0.5 + 0.5 * jax.lax.erf(wide * 0.5**0.5))).astype(x.dtype)
+  distribution = 0.5 + 0.5 * jax.lax.erf(wide * 0.5**0.5)  # Φ
+  return (wide * distribution).astype(x.dtype)
 
 
 layer_norm = functools.partial(nn.LayerNorm, use_fast_variance=False)
@@ -56,13 +57,13 @@ def attend(
 ) -> jax.Array:
   """Returns the attention softmax(q kᵀ / √d + bias) v of every head, [..., Q, heads, d].
 
+  The softmax is computed in float32 or wider.
+
   Args:
     query: [..., Q, heads, d].
     key: [..., K, heads, d].
     value: [..., K, heads, d].
     bias: array that broadcasts to [..., heads, Q, K] with equally many axes; None for no bias.
-
-  The softmax is computed in float32 or wider.
   """
   scores = jnp.einsum('...qhd,...khd->...hqk', query * query.shape[-1] ** -0.5, key)
   scores = at_least_float32(scores)
@@ -80,22 +81,27 @@ def hide_later(count: int) -> jax.Array:
 def rotary_angles(kind: Rotary, grid: tuple[int, int], before: int, size: int) -> np.ndarray:
   """Returns the rotation angles of queries and keys, [before + rows × columns, size ÷ 2].
 
-  A patch at position (y, x) has the angles y f_k, then x f_k, for k = 0, ..., size ÷ 4 − 1. The
-  `before` tokens in front of the patches have the angle 0. `size` is the number of channels of a
-  head. DINOv3 ('halves') has positions in (−1, 1) and f_k = 2π ÷ 100^(4k ÷ size). EVA-02 ('pairs')
-  scales the positions of any grid to 16 × 16 patches and has f_k = 1 ÷ 10000^(4k ÷ size).
+  A patch at position (y, x) has the angles y f_k for k = 0, ..., size ÷ 4 − 1, then x f_k for the
+  same k. DINOv3 ('halves') has positions in (−1, 1) and f_k = 2π ÷ 100^(4k ÷ size). EVA-02
+  ('pairs') scales the positions of any grid to 16 × 16 patches and has f_k = 1 ÷ 10000^(4k ÷ size).
+
+  Args:
+    kind: 'halves' or 'pairs'.
+    grid: number of rows and of columns of patches.
+    before: number of tokens before the patches, which have the angle 0.
+    size: number of channels of a head, a multiple of 4.
 
   References: Siméoni et al., DINOv3, 2025, section 3.2; Fang et al., EVA-02, 2023, section 2.
   """
   exponents = 4 * np.arange(size // 4) / size
   if kind == 'halves':
     frequencies = 2 * np.pi * 100.0**-exponents
-    places = [(2 * np.arange(side) + 1) / side - 1 for side in grid]
+    coordinates = [(2 * np.arange(side) + 1) / side - 1 for side in grid]
   else:
     frequencies = 10000.0**-exponents
-    places = [16 * np.arange(side) / side for side in grid]
-  y, x = np.meshgrid(*places, indexing='ij')
-  angles = np.stack([y, x], -1).reshape(-1, 2, 1) * frequencies
+    coordinates = [16 * np.arange(side) / side for side in grid]
+  y, x = np.meshgrid(*coordinates, indexing='ij')
+  angles = np.stack([y, x], -1).reshape(-1, 2, 1) * frequencies  # [patches, 2, size ÷ 4]
   return np.pad(angles.reshape(len(angles), -1), ((before, 0), (0, 0))).astype(np.float32)
 
 
@@ -115,9 +121,12 @@ def rotate(kind: Rotary, x: jax.Array, angles: jax.Array) -> jax.Array:
 class SelfAttention(Layer):
   """Multi-head self-attention: a linear map `qkv`, attention of every head, a linear map `out`.
 
-  If `causal` is True, a position attends to itself and earlier positions only. Queries and keys are
-  rotated by the `angles` of a call, if any, in pairs of channels that `rotary` determines. If
-  `qkv_bias` is 'no_key', queries and values have a bias and keys have none.
+  Attributes:
+    num_heads: number of attention heads.
+    causal: whether a position attends to itself and earlier positions only.
+    qkv_bias: which of queries, keys and values have a bias: 'all', 'none', or 'no_key' for all but
+      the keys.
+    rotary: which pairs of channels the `angles` of a call rotate, see `rotate`.
   """
 
   num_heads: int
@@ -129,9 +138,13 @@ class SelfAttention(Layer):
   def __call__(
     self, x: jax.Array, angles: jax.Array | None = None, bias: jax.Array | None = None
   ) -> jax.Array:
-    """Maps [..., N, D] to the same shape; `bias` is added to the scores, see `attend`."""
+    """Maps N tokens [..., N, D] to the same shape.
+
+    `angles` rotate queries and keys (see `rotary_angles`); None does not. `bias` is added to the
+    scores, see `attend`; a causal layer ignores it.
+    """
     width = x.shape[-1]
-    heads = (*x.shape[:-1], 3, self.num_heads, width // self.num_heads)
+    shape = (*x.shape[:-1], 3, self.num_heads, width // self.num_heads)
     qkv = nn.Dense(3 * width, self.qkv_bias == 'all', dtype=self.dtype, name='qkv')(x)
     if self.qkv_bias == 'no_key':
       zeros = nn.initializers.zeros_init()
@@ -139,7 +152,7 @@ class SelfAttention(Layer):
       value_bias = self.param('value_bias', zeros, (width,))
       qkv_bias = jnp.concatenate([query_bias, jnp.zeros(width), value_bias])
       qkv += qkv_bias.reshape((1,) * (qkv.ndim - 1) + (-1,)).astype(qkv.dtype)
-    qkv = qkv.reshape(heads)
+    qkv = qkv.reshape(shape)
     query, key, value = qkv[..., 0, :, :], qkv[..., 1, :, :], qkv[..., 2, :, :]
     if angles is not None:
       query = rotate(self.rotary, query, angles).astype(x.dtype)
@@ -151,11 +164,14 @@ class SelfAttention(Layer):
 
 
 class Perceptron(Layer):
-  """Two linear maps: `fc1` to `hidden` channels, 0 for four times the input's, and `fc2` back.
+  """Two linear maps, `fc1` to hidden channels and `fc2` back, with an activation between them.
 
-  Between them is an activation. If `gated` is True, `fc1` has two outputs a and b with `hidden`
-  channels each, and silu(a) · b replaces the activation. If `epsilon` is not 0, layer normalisation
-  with this ε comes before `fc2`.
+  Attributes:
+    activation: the activation.
+    hidden: number of hidden channels; 0 takes four times the number of input channels.
+    gated: whether `fc1` has two outputs a and b with `hidden` channels each, and silu(a) · b
+      replaces the activation.
+    epsilon: ε of a layer normalisation before `fc2`; 0 has no normalisation.
   """
 
   activation: Activation = 'gelu'
@@ -168,9 +184,9 @@ class Perceptron(Layer):
     """Maps [..., D] to the same shape."""
     width = x.shape[-1]
     hidden = self.hidden or 4 * width
-    x = nn.Dense((1 + self.gated) * hidden, dtype=self.dtype, name='fc1')(x)
-    first, second = x[..., :hidden], x[..., hidden:]
-    x = nn.silu(first) * second if self.gated else activation(self.activation, x)
+    x = nn.Dense(2 * hidden if self.gated else hidden, dtype=self.dtype, name='fc1')(x)
+    gate, gated = x[..., :hidden], x[..., hidden:]
+    x = nn.silu(gate) * gated if self.gated else activation(self.activation, x)
     if self.epsilon:
       x = layer_norm(self.epsilon, dtype=self.dtype, name='norm')(x)
     return nn.Dense(width, dtype=self.dtype, name='fc2')(x)
@@ -194,10 +210,10 @@ class Block(Layer):
     """Maps [B, N, D] to [B, N, D]; for `angles` see `SelfAttention`."""
     y = layer_norm(self.epsilon, dtype=self.dtype, name='norm1')(x)
     y = self.attention(**self.common, name='attention')(y, angles)
-    x = x + self.drop_path(self._scaled(y, 'scale1'))
+    x = x + self.drop_path(self._scaled(y, 'scale1'), branch=0)
     y = layer_norm(self.epsilon, dtype=self.dtype, name='norm2')(x)
     y = self._scaled(self.perceptron(**self.common, name='mlp')(y), 'scale2')
-    return x + self.drop_path(y, 1)
+    return x + self.drop_path(y, branch=1)
 
   def _scaled(self, y: jax.Array, name: str) -> jax.Array:
     """Returns `y` times the layer scale `name`, if the block has layer scale."""
@@ -225,11 +241,12 @@ class PatchEmbedding(Layer):
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps images [B, H, W, C] to tokens [B, N, width].
 
-    N is (H // patch) (W // patch) + registers, and 1 for the class token unless there is none.
+    N is (H // patch) · (W // patch), plus the number of registers, plus 1 if there is a class
+    token. The class token comes first, then the registers, then the patches row by row.
     """
-    side = (self.patch, self.patch)
+    sides = (self.patch, self.patch)  # of the kernel, and strides, so that patches do not overlap
     x = nn.Conv(
-      self.width, side, side, 'VALID', use_bias=self.use_bias, dtype=self.dtype, name='patches'
+      self.width, sides, sides, 'VALID', use_bias=self.use_bias, dtype=self.dtype, name='patches'
     )(x)
     x = x.reshape(x.shape[0], -1, self.width)
     tokens = []
@@ -239,12 +256,12 @@ class PatchEmbedding(Layer):
       start = nn.initializers.normal(0.02)
       tokens.append(self._learned('registers', start, self.registers, x))
     if self.positions != 'none':
-      before = int(self.positions == 'all')
+      num_before = int(self.positions == 'all')  # 1 for the position of the class token
       start = nn.initializers.normal(0.02)
-      position = self._learned('position', start, before + x.shape[1], x)
-      if before:
+      position = self._learned('position', start, num_before + x.shape[1], x)
+      if num_before:
         tokens[0] += position[:, :1]
-      x = x + position[:, before:]
+      x = x + position[:, num_before:]
     tokens = [jnp.broadcast_to(token, (len(x), *token.shape[1:])) for token in tokens]
     return jnp.concatenate([*tokens, x], axis=1)
 
@@ -262,13 +279,13 @@ class AttentionPool(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, N, D] to [B, D]."""
-    count, _, width = x.shape
+    """Maps N tokens [B, N, D] to one, [B, D]."""
+    count, num_tokens, width = x.shape
     latent = self.param('latent', nn.initializers.normal(width**-0.5), (1, 1, width))
     query = nn.Dense(width, dtype=self.dtype, name='query')(latent.astype(x.dtype))
     query = jnp.broadcast_to(query, (count, 1, width)).reshape(count, 1, self.num_heads, -1)
     key_value = nn.Dense(2 * width, dtype=self.dtype, name='key_value')(x)
-    key, value = jnp.moveaxis(key_value.reshape(count, x.shape[1], 2, self.num_heads, -1), 2, 0)
+    key, value = jnp.moveaxis(key_value.reshape(count, num_tokens, 2, self.num_heads, -1), 2, 0)
     pooled = attend(query, key, value).reshape(count, width)
     pooled = nn.Dense(width, dtype=self.dtype, name='out')(pooled)
     y = layer_norm(self.epsilon, dtype=self.dtype, name='norm')(pooled)
@@ -286,6 +303,10 @@ class UnitLength(nn.Module):
 
 
 def attention_names(ours: str, theirs: str) -> Names:
-  """Returns PyTorch's names of queries, keys and values: `in_proj_weight` and `in_proj_bias`."""
+  """Returns PyTorch's names of the arrays of a linear map to queries, keys and values.
+
+  They are `theirs` with '_weight' and '_bias', such as 'attn.in_proj_weight'; `ours` is the path of
+  the layer in this project.
+  """
   kernel = Stored((f'{theirs}_weight',), OUTPUT_FIRST)
   return {f'{ours}/kernel': kernel, f'{ours}/bias': f'{theirs}_bias'}

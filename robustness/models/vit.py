@@ -65,11 +65,12 @@ class VisionTransformer(Network):
     layer_scale: whether blocks scale their residual branches by learned numbers, as in DeiT III.
     registers: number of additional learned tokens, as in DINOv2.
     positions: which tokens have a position embedding, see `transformer.PatchEmbedding`.
-    rotary: how queries and keys are rotated by position, as in DINOv3 and EVA-02; '' for not.
+    rotary: how queries and keys are rotated by position, as in DINOv3 and EVA-02; '' does not
+      rotate them.
     qkv_bias: which of queries, keys and values have a bias.
     gated: whether perceptrons are gated, as in EVA-02.
     gate_norm: whether gated perceptrons normalise their hidden channels.
-    pool: what the head takes: the class 'token', 'token_and_mean' for that and the mean of the
+    pool: what the head takes: the class 'token', 'token_and_mean' for this and the mean of the
       patches, the 'mean' of the patches (normalised after averaging, as in EVA-02), or 'attention'
       for a layer `attention_pool` with a learned query, as in SigLIP.
   """
@@ -107,12 +108,13 @@ class VisionTransformer(Network):
     """
     del train
     norm = functools.partial(transformer.layer_norm, self.epsilon, dtype=self.dtype)
-    first, angles = 1 + self.registers, None
+    first_patch, angles = 1 + self.registers, None  # class token and registers precede the patches
     if self.rotary:
       grid = x.shape[1] // self.patch, x.shape[2] // self.patch
-      size = self.width // self.num_heads
-      angles = jnp.asarray(transformer.rotary_angles(self.rotary, grid, first, size))
-    tokens = (self.patch, self.width, not self.pre_norm, self.registers, self.positions)
+      head_width = self.width // self.num_heads
+      angles = jnp.asarray(transformer.rotary_angles(self.rotary, grid, first_patch, head_width))
+    has_bias = not self.pre_norm  # of the map of patches; CLIP's has none
+    tokens = (self.patch, self.width, has_bias, self.registers, self.positions)
     x = transformer.PatchEmbedding(*tokens, **self.common, name='embedding')(x.astype(self.dtype))
     if self.pre_norm:
       x = norm(name='pre_norm')(x)
@@ -126,14 +128,15 @@ class VisionTransformer(Network):
     for index in range(self.depth):
       x = transformer.Block(*parts, **self.common, name=f'block{index}')(x, angles)
     if self.pool == 'mean':
-      x = x[:, first:].mean(1)
+      x = x[:, first_patch:].mean(1)
     x = norm(name='norm')(x)
     if self.pool == 'attention':
       pool = (self.num_heads, perceptron, self.epsilon)
       x = transformer.AttentionPool(*pool, **self.common, name='attention_pool')(x)
     elif self.pool != 'mean':
-      mean = [x[:, first:].mean(1)] if self.pool == 'token_and_mean' else []
-      x = jnp.concatenate([x[:, 0], *mean], -1)
+      patch_means = [x[:, first_patch:].mean(1)] if self.pool == 'token_and_mean' else []
+      class_token = x[:, 0]
+      x = jnp.concatenate([class_token, *patch_means], -1)
     if self.projection:
       x = nn.Dense(self.projection, use_bias=False, dtype=self.dtype, name='projection')(x)
     if self.projection or self.pool == 'attention':
@@ -188,8 +191,9 @@ def _google(num_heads: int) -> Scheme:
 
   The files hold queries, keys and values as separate arrays, with an axis for the attention heads.
   """
-  heads_last = reshaped(lambda s: (*s[:-1], num_heads, s[-1] // num_heads))
-  heads_first = reshaped(lambda s: (num_heads, s[0] // num_heads, *s[1:]))
+  # shapes in the file, for the shape [..., width] of an output and [width, ...] of an input
+  heads_last = reshaped(lambda shape: (*shape[:-1], num_heads, shape[-1] // num_heads))
+  heads_first = reshaped(lambda shape: (num_heads, shape[0] // num_heads, *shape[1:]))
   block = r'Transformer/encoderblock_\1'
   attention = f'{block}/MultiHeadDotProductAttention_1'
   qkv = tuple(rf'{attention}/{part}/\2' for part in ('query', 'key', 'value'))
@@ -219,6 +223,7 @@ def schemes(num_heads: int) -> tuple[Scheme, ...]:
 
 
 LAYER_SCALES: Names = {r'block(\d+)/scale(\d)': r'blocks.\1.gamma_\2'}
+"""The names of layer scales in files of DeiT III's and other authors."""
 _DEIT = Scheme('facebookresearch/deit', {**TIMM, **LAYER_SCALES})
 
 
@@ -237,7 +242,7 @@ def _vit(size: str, patch: int, parameters: int, side: int = 224) -> Architectur
     side: pixels on a side of the images that the weights take; 224 pixels have weights trained
       with augmentation and regularisation ('augreg'), others the first release's weights ('orig').
   """
-  name = f'vit_{size[0]}{patch}'
+  name = f'vit_{size[0]}{patch}'  # such as vit_b16
   recipe, crop = ('augreg', 0.9) if side == 224 else ('orig', 1.0)
   published = f'vit_{size}_patch{patch}_{side}.{recipe}_in21k_ft_in1k'
   return Architecture(
@@ -250,7 +255,7 @@ def _vit(size: str, patch: int, parameters: int, side: int = 224) -> Architectur
     schemes=schemes(SIZES[size]['num_heads']),
     weights=(timm(name, published, side=side, crop=crop, **HALF),),
     parameters=parameters,
-    timm=rf'(vit|deit)_{size}_patch{patch}_\d+',  # one network
+    timm=rf'(vit|deit)_{size}_patch{patch}_\d+',  # DeiT has the network of ViT
   )
 
 
@@ -261,7 +266,7 @@ def _deit3(size: str, parameters: int) -> Architecture:
   """
   name = f'deit3_{size[0]}16'
   timm_name = f'deit3_{size}_patch16_224'
-  crops = {'fb_in1k': 0.9, 'fb_in22k_ft_in1k': 1.0}
+  crops = {'fb_in1k': 0.9, 'fb_in22k_ft_in1k': 1.0}  # share of the side, by the tag of the weights
   return Architecture(
     name,
     VisionTransformer(**SIZES[size], layer_scale=True, positions='patches'),
@@ -269,7 +274,7 @@ def _deit3(size: str, parameters: int) -> Architecture:
     source='Touvron et al., DeiT III: Revenge of the ViT, 2022',
     licence='weights of facebookresearch/deit: Apache-2.0',
     schemes=(_TIMM, _DEIT),
-    weights=tuple(timm(name, f'{timm_name}.{recipe}', crop=c) for recipe, c in crops.items()),
+    weights=tuple(timm(name, f'{timm_name}.{tag}', crop=crop) for tag, crop in crops.items()),
     parameters=parameters,
     timm=rf'deit3_{size}_patch16_\d+',
   )

@@ -1,10 +1,11 @@
 """Winograd's minimal filtering, F(4 × 4, 3 × 3), for convolutions of many channels on a CPU.
 
-4 × 4 outputs of a tile d of 6 × 6 inputs and a 3 × 3 filter g take 36 products in place of 144,
+4 × 4 outputs y of a tile d of 6 × 6 inputs and a 3 × 3 filter g take 36 products in place of 144,
 
   y = Aᵀ [(G g Gᵀ) ⊙ (Bᵀ d B)] A,
 
-and sums over channels are 36 matrix products. The gradient by the filter, with the same tiles, is
+with element-wise products ⊙, and sums over channels are 36 matrix products. The gradient by the
+filter, with the same tiles, is
 
   ∂L/∂g = Gᵀ [Σ over tiles (Bᵀ d B) ⊙ (A ∂L/∂y Aᵀ)] G.
 
@@ -37,11 +38,12 @@ A = np.array(
   [[1, 0, 0, 0], [1, 1, 1, 1], [1, -1, 1, -1], [1, 2, 4, 8], [1, -2, 4, -8], [0, 0, 0, 1]]
 )
 SIDE, INNER = A.shape
+"""The side of a tile of inputs, 6, and of its outputs, 4; tiles of inputs overlap."""
 PRODUCTS = SIDE**2
 
 
 def transformed(kernel: jax.Array) -> jax.Array:
-  """Maps a kernel [3, 3, I, O] to G g Gᵀ, [36, I, O]."""
+  """Returns G g Gᵀ, [36, I, O], for the filters g of a kernel [3, 3, I, O]."""
   return _both_sides(G, kernel).reshape(PRODUCTS, *kernel.shape[2:])
 
 
@@ -50,12 +52,13 @@ def convolved(
 ) -> jax.Array:
   """Returns inputs [..., H, W, I] convolved with a `transformed` kernel, [..., H, W, O].
 
-  `summed` is the kernel's axis that is summed over. 1 is that of I; with 2, that of O, inputs are
+  `summed` is the kernel's axis that is summed over: 1 for I; or 2 for O, where inputs are
   [..., H, W, O] and the result is [..., H, W, I].
   """
-  tiles = _tiles(inputs, B.T, 1)
-  contracted = ((tiles.ndim - 1,), (summed,)), ((0,), (0,))
-  products = lax.dot_general(tiles, kernel, contracted, precision=precision)
+  tiles = _tiles(inputs, B.T, border=1)
+  contracted_and_batched = ((tiles.ndim - 1,), (summed,)), ((0,), (0,))
+  products = lax.dot_general(tiles, kernel, contracted_and_batched, precision=precision)
+  # [6, 6, ..., tiles down, tiles right, O] to [..., tiles down, 4, tiles right, 4, O]
   rows = _combined(A.T, products.reshape(SIDE, SIDE, *products.shape[1:]), -3)
   y = _combined(A.T, rows, -2)
   down, inner, right, _, channels = y.shape[-5:]
@@ -69,9 +72,10 @@ def tile_products(inputs: jax.Array, change: jax.Array, precision: lax.Precision
   Each of S shares has B images: inputs are [S, B, H, W, I], and `change`, the gradient by the
   outputs, is [S, B, H, W, O]. `kernel_gradient` takes the sum over S.
   """
-  summed = tuple(range(2, 5))
+  input_tiles, change_tiles = _tiles(inputs, B.T, border=1), _tiles(change, A, border=0)
+  summed = (2, 3, 4)  # images and tiles, of [36, S, B, tiles down, tiles right, channels]
   axes = (summed, summed), ((0, 1), (0, 1))
-  return lax.dot_general(_tiles(inputs, B.T, 1), _tiles(change, A, 0), axes, precision=precision)
+  return lax.dot_general(input_tiles, change_tiles, axes, precision=precision)
 
 
 def kernel_gradient(products: jax.Array) -> jax.Array:
@@ -85,30 +89,31 @@ def _tiles(x: jax.Array, matrix: np.ndarray, border: int) -> jax.Array:
   M is `matrix`. The side of a tile in pixels is the number of columns of M. Tiles begin 4 pixels
   apart, the first one `border` pixels outside the image.
   """
-  for axis in (x.ndim - 3, x.ndim - 1):  # the first pass has moved a side of the tiles to the front
-    tiles = -(-x.shape[axis] // INNER)
+  # H, then W, whose number has grown by one: the first pass puts a side of the tiles at the front
+  for axis in (x.ndim - 3, x.ndim - 1):
+    num_tiles = -(-x.shape[axis] // INNER)
     pads = [(0, 0)] * x.ndim
-    pads[axis] = border, INNER * tiles + border - x.shape[axis]
-    padded, last = jnp.pad(x, pads), INNER * (tiles - 1) + 1
+    pads[axis] = border, INNER * num_tiles + border - x.shape[axis]
+    padded, span = jnp.pad(x, pads), INNER * (num_tiles - 1) + 1
     pixels = [  # pixel i of every tile
-      lax.slice_in_dim(padded, i, i + last, INNER, axis) for i in range(matrix.shape[1])
+      lax.slice_in_dim(padded, i, i + span, INNER, axis) for i in range(matrix.shape[1])
     ]
     x = _combined(matrix, pixels)
   return x.swapaxes(0, 1).reshape(PRODUCTS, *x.shape[2:])
 
 
 def _both_sides(matrix: np.ndarray, x: jax.Array) -> jax.Array:
-  """Returns M x Mᵀ of the first two axes."""
+  """Returns M x Mᵀ with M = `matrix`, for `x` as matrices in its first two axes."""
   return _combined(matrix, _combined(matrix, x).swapaxes(0, 1)).swapaxes(0, 1)
 
 
 def _combined(matrix: np.ndarray, arrays: Iterable[jax.Array], axis: int = 0) -> jax.Array:
-  """Returns the sums Σ_j matrix[i, j] · arrays[j], stacked along an axis.
+  """Returns the sums Σ_j matrix[i, j] · arrays[j] for all i, stacked along an axis.
 
   The few terms are added one by one, which is faster than a matrix product of such small sides.
   """
   sums = []
   for row in matrix:
-    terms = [float(a) * array for a, array in zip(row, arrays, strict=True) if a]
+    terms = [float(factor) * array for factor, array in zip(row, arrays, strict=True) if factor]
     sums.append(functools.reduce(jnp.add, terms))
   return jnp.stack(sums, axis)
