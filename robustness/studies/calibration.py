@@ -33,7 +33,7 @@ from robustness.workdir import WorkdirPredictions
 
 COVERAGES = np.arange(1, 21) / 20
 """Shares of the images that are answered in curves of selective risk."""
-SEED = 0  # of the bootstrap
+SEED = 0
 """Seed of the bootstrap."""
 
 
@@ -43,7 +43,7 @@ def _error(name: str, words: str, headline: bool = False) -> Quantity:
 
 
 ERRORS = (
-  _error('ece', 'debiased expected calibration error', True),
+  _error('ece', 'debiased expected calibration error', headline=True),
   _error('brier', 'Brier score of the predicted class'),
   _error('aurc', 'area under the risk-coverage curve'),
   _error('excess_aurc', 'excess area under the risk-coverage curve'),
@@ -71,8 +71,10 @@ QUANTITIES = (
   *(*ERRORS, LEANING, dataclasses.replace(ACCURACY, headline=False), MEAN_CONFIDENCE),
   *(SELECTIVE, *WITH_CHANCE, *IN_BINS),
 )
-COVERAGE = Facet('coverage', 'share of images answered', '', True, '', 'shares of images')
-BIN = Facet('bin', 'bin of confidence', '', True, '', 'bins')
+COVERAGE = Facet(
+  'coverage', 'share of images answered', ordered=True, words_of_many='shares of images'
+)
+BIN = Facet('bin', 'bin of confidence', ordered=True, words_of_many='bins')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +96,10 @@ class Calibration(ScoresPredictions, StoredOrMade):
   resamples: int = setting(1000, '1 to 100,000', lambda x: 1 <= x <= 10**5)
 
   def score_predictions(self, settings: WorkdirPredictions, folder: pathlib.Path) -> Scored:
-    """Returns the estimates from the records of a finished workdir; see `ScoresPredictions`."""
+    """Returns the estimates from the records of the finished workdir that `settings` name.
+
+    Settings of corruptions do not concern them and are left out of the description of the study.
+    """
     keys = 'name', 'bins', 'resamples', 'confidence'
     return settings.scored(self.reduced, {key: getattr(self, key) for key in keys})
 
@@ -124,16 +129,17 @@ class Calibration(ScoresPredictions, StoredOrMade):
         f'another study, or of accuracy_by_factor without {KEYS.study.clusters}.'
       )
     draws = Draws.generate(evaluations[0].records.layout.num_rows, self.resamples, seed)
+    # {name of a view or of a group: indices of its views}
     members = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}
     findings = Findings()
     first = evaluations[0].label
     for evaluation in evaluations:
       label, records = evaluation.label, evaluation.records
-      confidence, right = records.table('confidence').T, records.table('rank').T == 0
-      predictions = [Predictions.sort(*pair) for pair in zip(confidence, right, strict=True)]
+      confidence, right = records.table('confidence').T, records.table('rank').T == 0  # [V, N]
+      predictions = [Predictions.sort(*view) for view in zip(confidence, right, strict=True)]
       scores_by_view = [metrics.scores(view, draws, self.bins) for view in predictions]
-      scores = {n: Scores.mean([scores_by_view[v] for v in views]) for n, views in members.items()}
-      rows = [*self._values(label, scores, table)]
+      scores = {k: Scores.mean([scores_by_view[v] for v in views]) for k, views in members.items()}
+      rows = list(self._values(label, scores, table))
       if label == first:
         first_scores = scores
       else:
@@ -180,13 +186,14 @@ class Calibration(ScoresPredictions, StoredOrMade):
     facets = pd.DataFrame([dict(table.facets_of(name)) for name in members])
     n = len(views[0].order)
     risks = np.stack([view.selective_error(COVERAGES) for view in views])
-    risks = np.concatenate([risks[places].mean(0) for places in members.values()])
+    risks = np.concatenate([risks[indices].mean(0) for indices in members.values()])
     by_coverage = facets.merge(pd.DataFrame({'coverage': COVERAGES}), how='cross')
     yield self.arrays(SELECTIVE, label, by_coverage, risks, n=n)
     numbers = pd.DataFrame({'bin': np.arange(1, self.bins + 1)})
-    by_bin = facets[: len(views)].merge(numbers, how='cross')
+    by_bin = facets[: len(views)].merge(numbers, how='cross')  # single views come before groups
     bins = [view.binned(view.equal_width(self.bins)) for view in views]
-    for quantity, values in zip(IN_BINS, zip(*bins, strict=True), strict=True):
+    sizes_confidences_accuracies = zip(*bins, strict=True)
+    for quantity, values in zip(IN_BINS, sizes_confidences_accuracies, strict=True):
       yield self.arrays(quantity, label, by_bin, np.concatenate(values), n=n)
 
   def figures(self, results: Results) -> Figures:

@@ -40,8 +40,8 @@ FAILURE_SEVERITY = Quantity(
   'failure_severity',
   'severity at which accuracy falls',
   AMOUNT,
-  'higher',
-  'severity',
+  better='higher',
+  unit='severity',
   low=1,
   high=5,
   statistic=Right(),
@@ -95,11 +95,12 @@ class CorruptionError(StoredOrMade):
 
   def _check_published(self, published: PublishedErrors) -> None:
     """Raises InputError if the settings lack a corruption or severity of the published errors."""
-    sets = tuple(whole_sets(tuple(published.corrupted)))[:1]
+    needed_set, *_ = whole_sets(tuple(published.corrupted))  # its name, such as 'official'
     has_corruptions = set(self.names) >= set(published.corrupted)
+    has_severities = set(self.severities) == set(SEVERITIES)
     for key, value, is_complete, needed in (
-      ('corruptions', self.corruptions, has_corruptions, sets),
-      ('severities', self.severities, set(self.severities) == set(SEVERITIES), SEVERITIES),
+      ('corruptions', self.corruptions, has_corruptions, (needed_set,)),
+      ('severities', self.severities, has_severities, SEVERITIES),
     ):
       if is_complete:
         continue
@@ -119,7 +120,7 @@ class CorruptionError(StoredOrMade):
 
   @property
   def recording(self) -> dict[str, Any]:
-    """The values that decide the records; see `CorruptionViews`.
+    """The settings that decide the records; studies with equal ones share records.
 
     Beside what other studies of corruptions record, they have the severities `between` and the
     `half_width` and `confidence` that end the rounds.
@@ -133,7 +134,7 @@ class CorruptionError(StoredOrMade):
 
   @property
   def severities_between(self) -> tuple[float, ...]:
-    """The severities between the whole ones that are shown too; see `StoredOrMade`."""
+    """The fractional severities that are shown too, such as 1.5."""
     return self.between
 
   def views(self, image_shape: ImageShape) -> Views:
@@ -142,7 +143,8 @@ class CorruptionError(StoredOrMade):
     Raises InputError if the images have another size than the images of the baseline's errors.
     """
     published = self.published
-    if published and min(table_for(*image_shape[:2]).side, 224) != published.side:
+    side = min(table_for(*image_shape[:2]).side, 224)  # images of 299 pixels are ImageNet's too
+    if published and side != published.side:
       raise self.refused(
         'baseline',
         f'whose errors were measured on {published.set_name} at {published.side} pixels',
@@ -171,15 +173,15 @@ class CorruptionError(StoredOrMade):
     """
     views, published = recorded.views, self.published  # None: mCE divides by the first classifier
     is_clean = views.corruption.isna()
-    is_averaged = views.severity.isin(self.severities)  # not a severity of `between`
+    is_averaged = views.severity.isin(self.severities)  # and not a severity of `between`
     for k in recorded.top_k(self.top_k):
       error, clean_error = errors_at(k)
       if is_clean.any():
         yield self.means(clean_error, recorded, where=is_clean, test=True, decides=k == 1)
       yield self.means(error, recorded, ('corruption', 'severity'), test=True, decides=k == 1)
       is_single = len(self.severities) == 1  # errors by corruption are then those by both facets
-      by_corruption = {'where': is_averaged, 'test': is_single, 'decides': k == 1}
-      yield self.means(error, recorded, ('corruption',), **by_corruption)
+      options = {'where': is_averaged, 'test': is_single, 'decides': k == 1}
+      yield self.means(error, recorded, ('corruption',), **options)
       for label, members in whole_sets(self.names).items():
         is_in_set = (is_averaged & views.corruption.isin(members)).to_numpy()
         facets = {'corruption_set': label}
@@ -201,16 +203,16 @@ class CorruptionError(StoredOrMade):
     """
     sets = whole_sets(self.names, min(image_shape[:2]))
     estimates = [
-      part[part['corruption_set'].isin(sets)] if 'corruption_set' in part else part
-      for part in super().reduce(evaluations, image_shape).estimates
+      table[table['corruption_set'].isin(sets)] if 'corruption_set' in table else table
+      for table in super().reduce(evaluations, image_shape).estimates
     ]
     note = self._incomparable(image_shape)
     if len(evaluations) == 1 and not self.published:
       note = self._to_set(image_shape)
-    for part in estimates if note else ():
-      is_mce = part.quantity.isin((MCE.name, RELATIVE_MCE.name)) & (part.versus == '')
-      notes = [f'{noted}; {note}'.removeprefix('; ') for noted in part.note[is_mce]]
-      part.loc[is_mce, 'note'] = notes
+    for table in estimates if note else ():
+      is_mce = table.quantity.isin((MCE.name, RELATIVE_MCE.name)) & (table.versus == '')
+      notes = [f'{previous}; {note}'.removeprefix('; ') for previous in table.note[is_mce]]
+      table.loc[is_mce, 'note'] = notes
     return Findings(estimates=estimates)
 
   def denominator(self, first: str) -> str:
@@ -239,15 +241,15 @@ class CorruptionError(StoredOrMade):
     The advice names the published baselines that fit image size, corruptions and severities, or if
     there are none, asks for a second classifier.
     """
-    side = min(table_for(*image_shape[:2]).side, 224)
-    fitting = [
+    side, channels = min(table_for(*image_shape[:2]).side, 224), image_shape[2]
+    baselines = [
       repr(name)
       for name, errors in BASELINES.items()
-      if (errors.side, 3) == (side, image_shape[2]) and {*errors.corrupted} <= {*self.names}
+      if errors.side == side and channels == 3 and {*errors.corrupted} <= {*self.names}
     ]
-    if not fitting or set(self.severities) != set(SEVERITIES):
+    if not baselines or set(self.severities) != set(SEVERITIES):
       return 'for mCE give two classifiers'
-    return f'for mCE set {self.key("baseline")} to {" or ".join(fitting)}'
+    return f'for mCE set {self.key("baseline")} to {" or ".join(baselines)}'
 
   def figures(self, results: Results) -> Figures:
     """Returns the default figures, and one image under every corruption and severity."""

@@ -61,17 +61,23 @@ def root_mean_square(energy: np.ndarray, pixels: int) -> np.ndarray:
 _amount = functools.partial(Quantity, kind=AMOUNT, low=0)
 """Returns a quantity that is an amount of at least 0, given its name and words."""
 _rms = functools.partial(_amount, statistic=root_mean_square)
+"""Returns a quantity that is a root mean square of energies, given its name and words."""
 _radial = functools.partial(_amount, statistic=np.multiply)
+"""Returns a quantity that is an amplitude |F| times a scale, given its name and words."""
 RMS = _rms('rms', 'root mean square change of pixels', headline=True)
 CLEAN_RMS = _rms('clean_rms', 'root mean square of the pixels')
 RADIAL = _radial('radial_amplitude', 'mean |F| of the change', headline=True)
 CLEAN_RADIAL = _radial('clean_radial_amplitude', 'mean |F| of the images')
 BY_RADIUS = f'{RADIAL.name}_corruption_radius'
+"""Name of the default figure of amplitudes by |f|."""
 HIGH_PASS = 'high pass'
+"""Title of the table of what the high pass keeps."""
 SLOTS = 'slots'
+"""Name of the column of `_with_slots`."""
 MOST_ROWS = 512
 """Rows of a shard of records, unless the config asks for more."""
 HIGH_PASS_COLUMNS = ('keeps |f_y| from', 'keeps |f_x| from', 'share of the energy of white noise')
+"""Columns of the table `HIGH_PASS`, which has one row."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,19 +104,22 @@ class CorruptionSpectrum(StoredOrMade):
 
   @property
   def recording(self) -> dict[str, Any]:
-    """All settings except the confidence, because they decide what is measured; see `Study`."""
+    """All settings except the confidence, because they decide what is measured and recorded."""
     return {key: value for key, value in self.describe().items() if key != 'confidence'}
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view, which measures spectra of images, and a view for each corruption and
     severity, which measures spectra of the changes from the clean images.
     """
-    measures, views = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)), super().views
+    measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
+    views = super().views(image_shape)
 
     def magnitude(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
       """Returns |F| of the change of an image; in the clean view, of the image itself."""
-      clean, place = (CLEAN_IMAGE, row) if self.is_stored else ('image', view)
-      return spectrum.half_magnitude(change(image, row[clean], place['severity']), self.channels)
+      # The clean image and the severity of a stored image are columns of its row.
+      clean, severity_in = (CLEAN_IMAGE, row) if self.is_stored else ('image', view)
+      changes = change(image, row[clean], severity_in['severity'])
+      return spectrum.half_magnitude(changes, self.channels)
 
     def total(row: Arrays, image: jax.Array, view: Arrays) -> dict[str, jax.Array]:
       """Returns `magnitude` averaged over channels, for the sum over images; by slot if stored."""
@@ -118,7 +127,7 @@ class CorruptionSpectrum(StoredOrMade):
       return {'spectrum': jnp.multiply.outer(row[SLOTS], mean) if self.is_stored else mean}
 
     return dataclasses.replace(
-      views(image_shape),
+      views,
       image_shape=image_shape,
       measure=lambda row, image, view: measures(magnitude(row, image, view)),
       total=total,
@@ -137,7 +146,7 @@ class CorruptionSpectrum(StoredOrMade):
     `clean_spectrum` [H, W] of the images.
     """
     records, (height, width) = evaluations[0].records, image_shape[:2]
-    # Of stored images: the study of the parts that are stored, and records with a row per image.
+    # For stored images: the study of the parts that are stored, and records with a row per image.
     study, recorded = self.joined(evaluations, image_shape)
     by_image = recorded.evaluations[0].records
     scale = 1.0 if self.normalisation == 'orthonormal' else float(height * width) ** 0.5
@@ -184,9 +193,9 @@ class CorruptionSpectrum(StoredOrMade):
       yield self.means(clean, by_view, where=is_clean)
       yield self.means(changed, by_view.combined(('corruption',), known_mean), ('corruption',))
       yield self.means(changed, by_view, ('corruption', 'severity'))
-    rings = records.table('measure/rings').astype(float), scale
+    amplitudes = records.table('measure/rings').astype(float), scale  # [N, V, rings], and a factor
     ring_views = views.merge(pd.DataFrame({'radius': radii}), how='cross')
-    by_ring = Outcomes.from_fields(RADIAL, {IMAGES: rings}, ring_views, clusters=images)
+    by_ring = Outcomes.from_fields(RADIAL, {IMAGES: amplitudes}, ring_views, clusters=images)
     yield self.means(CLEAN_RADIAL, by_ring, ('radius',), where=is_clean.repeat(len(radii)))
     for facets in (('corruption', 'radius'), ('corruption', 'severity', 'radius')):
       yield self.means(RADIAL, by_ring, facets)
@@ -197,24 +206,19 @@ class CorruptionSpectrum(StoredOrMade):
     high = f'high frequency is |f_y| ≥ {rows} and |f_x| ≥ {columns} cycles per image'
     figures = charts.draw(results)
     for name, (figure, caption) in figures.items():
-      for legend in figure.legends:  # of the images alone, which names nothing
+      for legend in figure.legends:  # its only entry is `IMAGES`
         legend.remove()
-      of_share = name.startswith(SHARE_OF_HIGH.name)
-      figures[name] = figure, f'{caption} {sentence(high)}' if of_share else caption
+      is_of_share = name.startswith(SHARE_OF_HIGH.name)
+      figures[name] = figure, f'{caption} {sentence(high)}' if is_of_share else caption
     figure, caption = figures[BY_RADIUS]
     clean = select(results.table, CLEAN_RADIAL.name, radius=...)
+    radius = clean.radius.astype(float)
     changes = results.table.value[results.table.quantity == RADIAL.name]
     largest = max(changes.max(), clean.value.max())
     for axes in figure.axes:
       for line in axes.get_lines():
         line.set_label('change' if line.get_label() == IMAGES else '')
-      look: dict[str, Any] = {
-        'color': '0.3',
-        'linestyle': '--',
-        'linewidth': 0.8,
-        'label': 'clean images',
-      }
-      axes.plot(clean.radius.astype(float), clean.value, **look)
+      axes.plot(radius, clean.value, '--', color='0.3', linewidth=0.8, label='clean images')
       style.log_scale(axes)
       axes.set_ylim(largest * 10.0**-DECADES, 1.5 * largest)
     style.legend_above(figure)
@@ -223,10 +227,10 @@ class CorruptionSpectrum(StoredOrMade):
     names, levels = (list(dict.fromkeys(cells[facet])) for facet in ('corruption', 'severity'))
     severity = self.severity if self.severity in levels else levels[len(levels) // 2]
     shares = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=severity)
-    share = select(results.table, CLEAN_SHARE.name)
-    titles = ['clean images', *(name.replace('_', ' ') for name in names)]
-    values = (*share.value, *shares.value)
-    titles = [f'{name}, {style.percent(v)}' for name, v in zip(titles, values, strict=True)]
+    clean_share = select(results.table, CLEAN_SHARE.name)
+    panels = ['clean images', *(name.replace('_', ' ') for name in names)]
+    values = (*clean_share.value, *shares.value)
+    titles = [f'{name}, {style.percent(v)}' for name, v in zip(panels, values, strict=True)]
     of_severity = results.arrays['spectrum'][:, levels.index(severity)]
     spectra = [results.arrays['clean_spectrum'], *of_severity]
     figures['spectra'] = (
@@ -250,9 +254,12 @@ def _with_slots(rows: Rows) -> Rows:
   """
   num_parts: int = rows.description['parts']
   num_base = rows.num_examples // num_parts
-  numbers = rows.at(np.arange(num_parts) * num_base).without_images()
-  number = {part: k for k, part in enumerate(parts_in(numbers['corruption'], numbers['severity']))}
-  slots = np.eye(min(num_parts, -(-MOST_ROWS // num_base) + 1), dtype=np.float32)
+  first_rows = rows.at(np.arange(num_parts) * num_base).without_images()  # of each part
+  parts_in_order = parts_in(first_rows['corruption'], first_rows['severity'])
+  number = {part: k for k, part in enumerate(parts_in_order)}
+  # Consecutive rows that begin within a part touch one part more than they could fill.
+  most_parts = -(-MOST_ROWS // num_base) + 1
+  slots = np.eye(min(num_parts, most_parts), dtype=np.float32)
 
   def column(batch: Batch) -> np.ndarray:
     """Returns the one-hot slots of the rows of a batch, float32 [B, slots]."""
@@ -270,10 +277,10 @@ def _total_by_part(records: RecordsReader, parts: Sequence[StoredPart]) -> np.nd
   Raises:
     InputError: a shard has rows of more parts than the sums have slots (see `_with_slots`).
   """
-  number: dict[tuple[int, int], int] = {}
+  number: dict[tuple[int, int], int] = {}  # of each part, in the order of the rows
   totals: dict[tuple[int, int], np.ndarray] = {}
   for shard in records.shards():
-    [slots] = shard['total/spectrum']
+    [slots] = shard['total/spectrum']  # of the only view
     in_block = dict.fromkeys(parts_in(shard['corruption'], shard['severity']))
     if len(in_block) > len(slots):
       raise InputError(

@@ -31,7 +31,9 @@ from robustness.present import charts
 from robustness.results import Results
 
 WAVE_ERROR = declare_error('wave_error', 'top-1 error under the wave of one query alone')
-QUERIES = Facet('queries', 'queries', '', True, 'after {} queries', 'numbers of queries')
+QUERIES = Facet(
+  'queries', 'queries', ordered=True, place='after {} queries', words_of_many='numbers of queries'
+)
 
 PUBLISHED_NORMS = {224: (24.0, 15.7)}
 """Norms in the paper by the side of the images in pixels."""
@@ -74,9 +76,10 @@ class FourierAttack(BeginsWithMap):
       return basis.distinct_frequencies(*image_shape[:2], self.window)
 
   def _candidates(self, image_shape: ImageShape) -> np.ndarray:
-    """Returns the indices in `_frequencies` of the frequencies with a view, ascending.
+    """Returns the indices in `_frequencies` of the frequencies that are shown, int, ascending.
 
-    Without a heatmap all have one, otherwise the `queries` worst in the map of each classifier.
+    Without a heatmap all are shown, otherwise the `queries` frequencies with the largest errors in
+    the map of each classifier.
     """
     frequencies = self._frequencies(image_shape)
     if self._map is None:
@@ -96,8 +99,8 @@ class FourierAttack(BeginsWithMap):
 
   def _waves(self, image_shape: ImageShape) -> tuple[np.ndarray, np.ndarray]:
     """Returns the frequencies fy and fx of all views except the clean one."""
-    frequencies, places = self._frequencies(image_shape), self._candidates(image_shape)
-    return frequencies.fy[places], frequencies.fx[places]
+    frequencies, candidates = self._frequencies(image_shape), self._candidates(image_shape)
+    return frequencies.fy[candidates], frequencies.fx[candidates]
 
   @property
   def shown_as(self) -> dict[str, str]:
@@ -132,25 +135,26 @@ class FourierAttack(BeginsWithMap):
           'and frequencies must not be chosen on the images that they are measured on: set another '
           f"{KEYS.data.split} or config.seed with {KEYS.data.num_images}, or heat_map=''."
         )
-      self._map.records()
+      self._map.records()  # raises InputError if they are missing
 
   def _measured(self, records: RecordsReader) -> np.ndarray:
     """Returns which rows errors are computed on, bool [N]: those that chose no frequencies."""
     count = records.layout.num_rows
     if self._map is None:
       image = image_numbers(records)
-      return np.random.default_rng(0).permutation(image.max() + 1)[image] % 2 == 1
-    unseen = ~self._map.saw(records)
-    if not unseen.any():
+      random_number = np.random.default_rng(0).permutation(image.max() + 1)[image]
+      return random_number % 2 == 1  # a random half of the images, with all their versions
+    is_unseen = ~self._map.saw(records)
+    if not is_unseen.any():
       raise InputError(
         f'all {count} images of this run are among those of {KEYS.study.heat_map} '
         f'{self.heat_map!r}, which chose the frequencies: take other images.'
       )
-    return unseen
+    return is_unseen
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The errors, with the norm in words; see `Study`."""
+    """The errors after some queries, on clean images, and under one wave; words state the norm."""
     words = f'{ERROR.words} under the worst waves of norm {self.norm:g}'
     error = dataclasses.replace(ERROR, words=words)
     return (error, CLEAN_ERROR, WAVE_ERROR)
@@ -169,7 +173,8 @@ class FourierAttack(BeginsWithMap):
     outcomes = Recorded(evaluations, self.facets(image_shape)).outcomes(ERROR)
     for label, wrong in outcomes.values.items():
       if self._map is None:
-        worst = _worst(wrong[~is_measured, CLEAN + 1 :].mean(0), self.queries)
+        error_by_frequency = wrong[~is_measured, CLEAN + 1 :].mean(0)
+        worst = _worst(error_by_frequency, self.queries)
       else:
         worst_of_map = _worst(self._map.error(label, frequencies), self.queries)
         worst = np.searchsorted(candidates, worst_of_map)
@@ -193,7 +198,8 @@ class FourierAttack(BeginsWithMap):
     """
     row, waves = one_view.read_row(rows, 0), np.stack(self._waves(rows.image_shape), 1)
     worst = _worst_waves(assemble(findings.estimates))
-    views = [CLEAN, *(CLEAN + 1 + int(np.argmax((waves == wave).all(1))) for wave in worst)]
+    indices = [int(np.argmax((waves == wave).all(1))) for wave in worst]
+    views = [CLEAN, *(CLEAN + 1 + index for index in indices)]
     return {'sample_images': np.stack([one_view.show(self, row, view, key) for view in views])}
 
   def figures(self, results: Results) -> Figures:

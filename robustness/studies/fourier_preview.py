@@ -98,8 +98,8 @@ class FourierPreview(BeginsWithMap):
     """
     if self._map is not None:
       self._map.check_shape(image_shape)
-    of_cell = band_map(image_shape)
-    weights = np.stack([spectrum.measures(of_cell == band).high for band in BANDS])
+    band_of_cell = band_map(image_shape)
+    weights = np.stack([spectrum.measures(band_of_cell == band).high for band in BANDS])
     return dataclasses.replace(
       identity(),
       show=lambda key, row, view, logits: row['image'],
@@ -130,6 +130,7 @@ class FourierPreview(BeginsWithMap):
       e.label: (e.records.table(f'measure/{BAND_ENERGY}')[:, 0].astype(float), [*cells.values()])
       for e in evaluations
     }
+    # A band without frequencies, in small images, has no estimate.
     views = pd.DataFrame({'band': [band if count else None for band, count in cells.items()]})
     of_bands = Outcomes.from_fields(
       SENSITIVITY_PER_CELL, energies, views, clusters=recorded.clusters
@@ -137,8 +138,9 @@ class FourierPreview(BeginsWithMap):
     estimates.append(self.means(SENSITIVITY_PER_CELL, of_bands, ('band',)))
     for evaluation in evaluations:
       n = evaluation.records.layout.num_rows
-      total = spectrum.full_map(evaluation.records.total('sensitivity')[0], image_shape[1])
-      estimates += self._of_map(evaluation.label, total / n, n)
+      (half_total,) = evaluation.records.total('sensitivity')  # of the only view
+      mean = spectrum.full_map(half_total, image_shape[1]) / n
+      estimates += self._of_map(evaluation.label, mean, n)
     return Findings(estimates=estimates)
 
   def _of_map(self, label: str, sensitivity: np.ndarray, n: int) -> list[pd.DataFrame]:
@@ -151,26 +153,26 @@ class FourierPreview(BeginsWithMap):
       n: number of images.
     """
 
-    def at(window: int) -> tuple[Frequencies, np.ndarray]:
-      """Returns the distinct frequencies in a window, and the sensitivity at each."""
+    def sensitivity_in(window: int) -> tuple[Frequencies, np.ndarray]:
+      """Returns the distinct frequencies in a window (0 for all), and the sensitivity at each."""
       height, width = sensitivity.shape
       f = distinct_frequencies(height, width, window)
       return f, sensitivity[f.fy + height // 2, f.fx + width // 2]
 
-    f, values = at(0)
-    places = pd.DataFrame(dict(zip(FREQUENCY, (f.fy, f.fx), strict=True)))
-    parts = [self.arrays(SENSITIVITY, label, places, values, n=n)]
+    f, values = sensitivity_in(window=0)
+    facets = pd.DataFrame(dict(zip(FREQUENCY, (f.fy, f.fx), strict=True)))
+    tables = [self.arrays(SENSITIVITY, label, facets, values, n=n)]
     if self._map is None:
-      return parts
+      return tables
     rows = self._map.classifier_rows(label)
     columns = [*SUBJECT, *FREQUENCY, *ESTIMATE]
-    parts.append(rows[columns].assign(classifier=label, quantity=MEASURED_ERROR.name))
-    f, values = at(self._map.window)
+    tables.append(rows[columns].assign(classifier=label, quantity=MEASURED_ERROR.name))
+    f, values = sensitivity_in(self._map.window)
     error = self._map.error(label, f)
-    is_defined = min(np.ptp(values), np.ptp(error)) > 0
+    is_defined = min(np.ptp(values), np.ptp(error)) > 0  # neither is constant
     rho = scipy.stats.spearmanr(values, error).statistic if is_defined else np.nan
-    views = pd.DataFrame(index=range(1))
-    return [*parts, self.arrays(RANK_CORRELATION, label, views, np.array([rho]), n=len(f))]
+    no_facets = pd.DataFrame(index=range(1))
+    return [*tables, self.arrays(RANK_CORRELATION, label, no_facets, np.array([rho]), n=len(f))]
 
 
 def _squares(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> jax.Array:

@@ -105,7 +105,7 @@ class LeastDistance(AttackStudy):
 
   attacks: tuple[str, ...] = setting(('fmn',), 'not empty', bool)
   epsilons: tuple[float, ...] = setting(
-    tuple(half / 510 for half in range(17)),
+    tuple(number / 510 for number in range(17)),  # 0, ½/255, 1/255, …, 8/255
     'not empty, finite and at least 0',
     lambda radii: bool(radii) and all(0 <= radius < float('inf') for radius in radii),
   )
@@ -119,11 +119,14 @@ class LeastDistance(AttackStudy):
 
   @property
   def common_settings(self) -> Facts:
-    """The norm."""
+    """The norm, which all attacks have in common."""
     return {'norm': self.norm}
 
   def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
-    """Returns why bfloat16 is refused: least distances have no lower bound; see `Study`."""
+    """Returns why bfloat16 is refused: least distances have no lower bound, so it rounds them away.
+
+    The shape of the images makes no difference.
+    """
     return 'least distances may be below 2**-8 a value'
 
   @property
@@ -133,17 +136,17 @@ class LeastDistance(AttackStudy):
     return dataclasses.replace(MEDIAN, words=words), ACCURACY, OPTIMALITY
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the table of views, which have the attacks' names; see `Study`."""
+    """Returns the names of the views, which are those of the attacks."""
     return ViewTable.of([value_text(ATTACK, label) for label in self.runs])
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
-    """Returns the attack of each view; see `Study`."""
+    """Returns a table with the attack of each view, by its label."""
     return pd.DataFrame({'attack': list(self.runs)})
 
   @property
   def shown_as(self) -> dict[str, str]:
     """The attacks with settings, for the report's table `which numbers these are`."""
-    attacks = [f'{value_text(ATTACK, k)} ({attack.words})' for k, attack in self.runs.items()]
+    attacks = [f'{value_text(ATTACK, x)} ({attack.words})' for x, attack in self.runs.items()]
     return {'attacks': f'{", ".join(attacks)} in {self.ball}; true distances may be less'}
 
   def views(self, image_shape: ImageShape) -> Views:
@@ -154,9 +157,10 @@ class LeastDistance(AttackStudy):
     def show(
       keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-      """Returns the nearest wrong images and their distances; see `Views`."""
+      """Returns the nearest wrong images [B, H, W, C], and {'distance': their distances [B]}."""
 
       def nearest(attack: NearestAttack, _: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Returns distances and images; `jax.lax.switch` passes an operand that is not needed."""
         return attack.nearest(keys, logits, rows['image'], rows['label'])
 
       branches = [functools.partial(nearest, attack) for attack in attacks]
@@ -172,7 +176,7 @@ class LeastDistance(AttackStudy):
     With several attacks the optimality of each is added; see `_optimality`.
     """
     distances = recorded.outcomes(MEDIAN)
-    nearest = distances.combined((), lambda values: values.min(1))
+    nearest = distances.combined((), lambda values: values.min(1))  # of all attacks
     by_attack = [(distances, ('attack',))] if len(self.runs) > 1 else []
     radii = np.array(self.epsilons)
     curve = pd.DataFrame({'epsilon': radii})
@@ -183,7 +187,7 @@ class LeastDistance(AttackStudy):
       right = Outcomes.from_fields(ACCURACY, fields, grid, clusters=recorded.clusters)
       yield self.means(ACCURACY, right, (*by, 'epsilon'), test=True)
     if len(self.runs) > 1:
-      fields = {k: (values, nearest.values[k]) for k, values in distances.values.items()}
+      fields = {label: (d, nearest.values[label]) for label, d in distances.values.items()}
       views = pd.DataFrame({'attack': [*self.runs, BEST, UNCHANGED]})
       areas = Outcomes.from_fields(OPTIMALITY, fields, views, clusters=recorded.clusters)
       shares = self.means(OPTIMALITY, areas, ('attack',), by_group=True)

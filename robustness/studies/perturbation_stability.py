@@ -105,15 +105,16 @@ class PerturbationStability(Study):
   baseline: str = word(FIRST, (FIRST, ALEXNET))
 
   def __post_init__(self) -> None:
-    """Raises InputError for an unknown perturbation, or for others than AlexNet's values were
-    published for.
+    """Raises InputError for an unknown perturbation.
+
+    With AlexNet as the baseline it is also raised unless the perturbations are those for which its
+    values were published.
     """
     super().__post_init__()
     self.choose('perturbations', (*PERTURBATION_SETS, *PERTURBATIONS))
-    published = self.baseline == FIRST or set(self.names) == set(ALEXNET_FLIPS)
-    self.require(
-      published, 'perturbations', f"('imagenet_p',) with {KEYS.study.baseline}='alexnet'"
-    )
+    has_baseline = self.baseline == FIRST or set(self.names) == set(ALEXNET_FLIPS)
+    valid = f"('imagenet_p',) with {KEYS.study.baseline}='alexnet'"
+    self.require(has_baseline, 'perturbations', valid)
 
   def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:
     """Returns the five best classes, the best first, int32 [..., 5].
@@ -121,7 +122,8 @@ class PerturbationStability(Study):
     Of two equal logits the class with the lower index is first. With fewer than five classes all
     are returned.
     """
-    return jax.lax.top_k(output, min(5, output.shape[-1]))[1].astype(jnp.int32)
+    _, best = jax.lax.top_k(output, min(5, output.shape[-1]))
+    return best.astype(jnp.int32)
 
   @property
   def names(self) -> tuple[str, ...]:
@@ -132,7 +134,7 @@ class PerturbationStability(Study):
     return tuple(name for name in PERTURBATIONS if name in names)
 
   def needed_rows(self, rows: Rows) -> Rows:
-    """Returns the rows of the settings' perturbations; see `Study`."""
+    """Returns the rows with the perturbations of the settings."""
     numbers = [PERTURBATIONS[name] for name in self.names]
     is_wanted = np.isin(rows.without_images()['perturbation'], numbers)
     if is_wanted.all():
@@ -164,9 +166,11 @@ class PerturbationStability(Study):
     if source not in NUM_IMAGES:
       return [f'the source {source} is no released set']
     count, released = num_images(records), NUM_IMAGES[source]
-    few = [f'{count} of {released} images'] if count != released else []
-    differ = set(self.names) != set(PERTURBATION_SETS[source])
-    return [*few, *([f'not the ten perturbations of {source}'] if differ else [])]
+    differences = {
+      f'{count} of {released} images': count != released,
+      f'not the ten perturbations of {source}': {*self.names} != {*PERTURBATION_SETS[source]},
+    }
+    return [words for words, is_different in differences.items() if is_different]
 
   @property
   def shown_as(self) -> dict[str, str]:
@@ -186,13 +190,13 @@ class PerturbationStability(Study):
     predictions, best_classes = {}, {}
     for evaluation in recorded.evaluations:
       label, records = evaluation.label, evaluation.records
-      rows = [compared(records, name) for name in self.names]
-      reference, frame = np.concatenate(rows, 2)  # [sequences, all frames of a sequence] each
+      pairs = [compared(records, name) for name in self.names]
+      reference, frame = np.concatenate(pairs, 2)  # [sequences, frames of all perturbations] each
       prediction, best = records.column('prediction'), records.column('output/logits')
       predictions[label] = prediction[reference], prediction[frame]
-      if best.shape[-1] == 5:
+      if best.shape[-1] == 5:  # and not a classifier of fewer classes
         best_classes[label] = best[reference], best[frame]
-    num_frames = [rows_of_name.shape[-1] for rows_of_name in rows]
+    num_frames = [pairs_of_name.shape[-1] for pairs_of_name in pairs]
     numbers = np.concatenate([np.arange(1, count + 1) for count in num_frames])
     names = np.repeat(self.names, num_frames)
     views = pd.DataFrame({'perturbation': names, 'frame': numbers})
@@ -209,7 +213,7 @@ class PerturbationStability(Study):
       yield self.means(quantity, outcomes, ('perturbation',))
       yield self.means(quantity, outcomes, ('perturbation', 'frame'), paired=False)
       if self.baseline == ALEXNET or first in fields:
-        baseline = published if self.baseline == ALEXNET else None
+        baseline = published if self.baseline == ALEXNET else None  # the first classifier
         yield self.means(ratio, outcomes, baseline=baseline)
 
 
@@ -230,8 +234,10 @@ def compared(records: RecordsReader, name: str) -> np.ndarray:
   rows = np.flatnonzero(perturbation == PERTURBATIONS[name])
   rows = rows[np.lexsort((frame[rows], base_id[rows]))]
   count = len(np.unique(base_id[rows]))
+  # A sequence in each line; all rows in one line, which is refused, if lengths must differ.
   table = rows.reshape(count, -1) if len(rows) % count == 0 else rows[None]
   if (base_id[table] != base_id[table[:, :1]]).any() or (frame[table] != frame[table[0]]).any():
     raise InputError(f'sequences of {name} have different frames: all must be there once.')
-  reference = table[:, :1] if 'noise' in name else table[:, :-1]
-  return np.stack(np.broadcast_arrays(reference, table[:, 1:]))
+  first, later, before = table[:, :1], table[:, 1:], table[:, :-1]
+  reference = first if 'noise' in name else before
+  return np.stack(np.broadcast_arrays(reference, later))
