@@ -113,14 +113,14 @@ def entries_of(
     studies_by_workdir: the studies by name of the workdir and by task.
     typed: the names of workdirs that the user typed.
   """
-  common_tasks = _common_tasks(studies_by_workdir)
+  tasks_of_classifiers = _tasks_of_classifiers(studies_by_workdir)
   recorded_labels = {
-    name: {e.label for task in common_tasks for e in studies[task].evaluations}
+    name: {e.label for task in tasks_of_classifiers for e in studies[task].evaluations}
     for name, studies in studies_by_workdir.items()
   }
   labels = distinct_labels(recorded_labels, typed)
   entries_by_task: dict[str, list[Entry]] = {}
-  for task in common_tasks:
+  for task in tasks_of_classifiers:
     finished_studies = {name: studies[task] for name, studies in studies_by_workdir.items()}
     confidence = next(iter(finished_studies.values())).study.confidence
     entries_by_task[task] = []
@@ -139,8 +139,37 @@ def entries_of(
   return entries_by_task
 
 
-def _common_tasks(studies_by_workdir: Mapping[str, Mapping[str, FinishedStudy]]) -> list[str]:
-  """Returns the tasks of classifiers that all workdirs have, and prints a note on each other task.
+def common_tasks(study_names: Mapping[str, Mapping[str, str]]) -> list[str]:
+  """Returns the tasks that all workdirs have, and prints a note on each other task.
+
+  Args:
+    study_names: the names of the studies by name of the workdir and by task.
+
+  Raises:
+    InputError: there is no common task.
+  """
+  first, *later = study_names.values()
+  tasks = [task for task in first if all(task in names for names in later)]
+  if not tasks:
+    tasks_by_workdir = '; '.join(
+      f'{workdir_name}: {", ".join(task or f"the study {name}" for task, name in names.items())}'
+      for workdir_name, names in study_names.items()
+    )
+    raise InputError(
+      f'these workdirs have no study or task in common ({tasks_by_workdir}): give workdirs of the '
+      'same study, or of batteries with the same tasks.'
+    )
+  for task in dict.fromkeys(itertools.chain(first, *later)):
+    if task not in tasks:
+      holders = [name for name, names in study_names.items() if task in names]
+      print(f'note: task {task} is left out: only {", ".join(holders)} has it', file=sys.stderr)
+  return tasks
+
+
+def _tasks_of_classifiers(
+  studies_by_workdir: Mapping[str, Mapping[str, FinishedStudy]],
+) -> list[str]:
+  """Returns the tasks of classifiers that all workdirs have; see `common_tasks`.
 
   Args:
     studies_by_workdir: the studies by name of the workdir and by task.
@@ -148,19 +177,13 @@ def _common_tasks(studies_by_workdir: Mapping[str, Mapping[str, FinishedStudy]])
   Raises:
     InputError: there is no common task, or all of them measure images alone.
   """
-  first, *later = studies_by_workdir.values()
-  common_tasks = [task for task in first if all(task in studies for studies in later)]
-  if not common_tasks:
-    tasks_by_workdir = '; '.join(
-      f'{name}: {", ".join(task or f"the study {s.study.name}" for task, s in studies.items())}'
-      for name, studies in studies_by_workdir.items()
-    )
-    raise InputError(f'these workdirs have no study or task in common ({tasks_by_workdir}).')
-  for task in dict.fromkeys(itertools.chain(first, *later)):
-    if task not in common_tasks:
-      holders = [name for name, studies in studies_by_workdir.items() if task in studies]
-      print(f'note: task {task} is left out: only {", ".join(holders)} has it', file=sys.stderr)
-  tasks_of_classifiers = [task for task in common_tasks if first[task].study.needs_classifier]
+  study_names = {
+    name: {task: finished.study.name for task, finished in studies.items()}
+    for name, studies in studies_by_workdir.items()
+  }
+  first = next(iter(studies_by_workdir.values()))
+  tasks = common_tasks(study_names)
+  tasks_of_classifiers = [task for task in tasks if first[task].study.needs_classifier]
   if not tasks_of_classifiers:
     names = ', '.join(studies_by_workdir)
     raise InputError(f'{names} measure images alone: give workdirs of studies of classifiers.')

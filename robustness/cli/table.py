@@ -59,13 +59,15 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
 
   `workdirs` are PATH or LABEL=PATH, and `study_file` is the user's FILE.py:NAME for the study NAME.
   Classifiers of all workdirs get distinct labels; runs of several seeds contribute their means.
-  Notes are printed about workdirs with other images or settings than the first, and about values
-  that their records do not reproduce. Ratios to the first classifier of a run are left out if runs
+  Tasks that some of the workdirs lack are left out. Notes are printed about these, about workdirs
+  with other images or settings than the first, and about values that their records do not
+  reproduce. Ratios to the first classifier of a run are left out if runs
   differ in this classifier.
 
   Raises:
     InputError: a workdir has no results, or its records lead to other results; or workdirs
-      are of different studies, or differ in settings that names of quantities state.
+      are of different studies or have no task in common, or differ in settings that names of
+      quantities state.
   """
   results_by_run = {}
   for name, path in comparison.named_workdirs(workdirs).items():
@@ -76,12 +78,20 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
     {name: set(results.labels) for name, results in results_by_run.items()},
     comparison.typed_labels(workdirs),
   )
-  tasks: dict[str, dict[str, Results]] = {}
-  for name, results in results_by_run.items():
-    for task, task_results in results.over_seeds.by_task.items():
-      study = task_results.study or results.study
-      tasks.setdefault(task, {})[name] = dataclasses.replace(task_results, study=study)
-  return {task: _joined(task, by_run, labels) for task, by_run in tasks.items()}
+  by_run = {
+    name: {
+      task: dataclasses.replace(part, study=part.study or results.study)
+      for task, part in results.over_seeds.by_task.items()
+    }
+    for name, results in results_by_run.items()
+  }
+  study_names = {
+    name: {task: part.study for task, part in parts.items()} for name, parts in by_run.items()
+  }
+  return {
+    task: _joined(task, {name: parts[task] for name, parts in by_run.items()}, labels)
+    for task in comparison.common_tasks(study_names)
+  }
 
 
 def _joined(

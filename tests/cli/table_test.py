@@ -162,6 +162,21 @@ def test_other_images_are_noted_and_other_studies_refused(runs, capsys):
   assert 'few is of the study accuracy and one of corruption_error' in capsys.readouterr().err
 
 
+def test_tasks_that_not_all_workdirs_have_are_left_out(battery, runs, capsys):
+  parts = Results.read(battery).by_task
+  joined({'clean': parts['clean']}, {}).write(runs / 'clean_only')
+  joined({'attack': parts['attack']}, {}).write(runs / 'attack_only')
+  assert [*table.read([battery, str(runs / 'clean_only')])] == ['clean']
+  noted = capsys.readouterr().err
+  assert 'note: task attack is left out: only battery has it\n' in noted
+  assert 'note: task corruptions is left out' in noted
+  for names in (('clean_only', 'attack_only'), ('clean', 'battery')):
+    assert main(['table', *(str(runs / name) for name in names)]) == 2
+    output = capsys.readouterr()
+    assert 'have no study or task in common' in output.err and not output.out
+    assert 'give workdirs of the same study, or of batteries with the same tasks' in output.err
+
+
 HUB = ('export', 'one', '--to=hub', '--out=hub')
 MOST_OF_IT = (*HUB, '--classifier=most', '--dataset=me/fog', '--task=top1')
 
