@@ -17,6 +17,7 @@ STATISTICS = ('running', 'batch')
 """The values of `Attack.statistics`."""
 Array = jax.Array
 Scalar = Array | float
+"""A number, which may be traced."""
 Logits = Callable[[Array], Array]
 """A pure function from images [B, H, W, C] to logits [B, classes]."""
 
@@ -29,7 +30,7 @@ def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
 def margin(logits: jax.Array, labels: jax.Array) -> jax.Array:
   """Returns max_{i≠y} z_i − z_y for logits z and labels y, float32 [B].
 
-  It is above 0 if the prediction is wrong.
+  The margin is above 0 if the prediction is wrong.
   """
   scores = logits.astype(jnp.float32)
   correct = jnp.take_along_axis(scores, labels[:, None], 1)[:, 0]
@@ -53,8 +54,8 @@ def dlr(logits: jax.Array, labels: jax.Array) -> jax.Array:
       f"the loss 'dlr' compares the first with the third logit, and this classifier has "
       f"{logits.shape[-1]} classes: take 'auto_pgd' or 'pgd' with the loss 'cross_entropy'."
     )
-  top = jax.lax.top_k(logits.astype(jnp.float32), 3)[0]
-  return margin(logits, labels) / (top[:, 0] - top[:, 2] + 1e-12)
+  ranked, _ = jax.lax.top_k(logits.astype(jnp.float32), 3)  # z_(1), z_(2), z_(3)
+  return margin(logits, labels) / (ranked[:, 0] - ranked[:, 2] + 1e-12)
 
 
 def lead(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> jax.Array:
@@ -69,6 +70,8 @@ def lead(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> jax.Array:
 def targeted_dlr(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> jax.Array:
   """Returns (z_t − z_y) / (z_(1) − (z_(3) + z_(4)) / 2), float32 [B], for target classes t.
 
+  z are the logits, y the labels and z_(1) ≥ z_(2) ≥ ... the sorted logits.
+
   Raises:
     InputError: There are fewer than four classes.
 
@@ -79,20 +82,23 @@ def targeted_dlr(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> ja
       f'the targeted loss compares the first with the third and fourth logit, and this classifier '
       f"has {logits.shape[-1]} classes: take 'auto_pgd' with the loss 'cross_entropy'."
     )
-  top = jax.lax.top_k(logits.astype(jnp.float32), 4)[0]
-  return lead(logits, labels, targets) / (top[:, 0] - (top[:, 2] + top[:, 3]) / 2 + 1e-12)
+  ranked, _ = jax.lax.top_k(logits.astype(jnp.float32), 4)  # z_(1), ..., z_(4)
+  scale = ranked[:, 0] - (ranked[:, 2] + ranked[:, 3]) / 2 + 1e-12
+  return lead(logits, labels, targets) / scale
 
 
 def likeliest(logits: jax.Array, number: Array | int) -> jax.Array:
-  """Returns the class with the (`number` + 2)-th largest logit of each image, int32 [B].
+  """Returns a class that each image is not predicted as, by the order of its logits, int32 [B].
 
-  For a correctly classified image, `number` 0 therefore returns the likeliest wrong class.
+  `number` 0 selects the class with the second largest logit, 1 that with the third largest, and so
+  on. For a correctly classified image, `number` 0 is therefore the likeliest wrong class.
   """
-  return jnp.argsort(-logits, axis=-1)[:, number + 1].astype(jnp.int32)
+  descending = jnp.argsort(-logits, axis=-1)
+  return descending[:, number + 1].astype(jnp.int32)
 
 
 def wrong_classes(logits: Logits, images: Array) -> int:
-  """Returns the number of classes minus 1."""
+  """Returns the number of wrong classes of an image: all classes of the classifier but one."""
   return jax.eval_shape(logits, images).shape[1] - 1
 
 
@@ -169,20 +175,24 @@ class Attack(Part):
 
   @property
   def draws(self) -> bool:
-    """Whether the result depends on the random key, so that restarts differ."""
+    """Whether the result depends on the random key, so that restarts differ; True by default."""
     return True
 
   @property
   def in_turn(self) -> bool:
-    """Whether the attack runs on tiles of the batch and skips images that have been misclassified.
+    """Whether the attack leaves out images that are misclassified already, before and during it.
 
-    See `robustness.attacks.in_turn`.
+    Such an attack collects the other images of a batch in small tiles and attacks tile by tile, see
+    `robustness.attacks.in_turn`. False by default: an attack runs on the entire batch.
     """
     return False
 
   @property
   def has_fixed_loss(self) -> bool:
-    """Whether the attack has a built-in loss and ignores `loss`, as attacks `in_turn` do."""
+    """Whether the attack ignores the setting `loss`, because it has a loss that cannot be changed.
+
+    By default this holds for attacks with `in_turn`.
+    """
     return self.in_turn
 
   @property
@@ -192,8 +202,9 @@ class Attack(Part):
 
   @property
   def words(self) -> str:
-    """The settings in words, such as '40 steps': the first one, and those that are not the default.
+    """The settings in words, such as '40 steps'; '' without settings that only this attack has.
 
+    They are the first setting, and of the others those with another value than the default.
     Settings that all attacks share are left out.
     """
     shared = {field.name for field in dataclasses.fields(Attack)}
@@ -203,7 +214,10 @@ class Attack(Part):
 
   @property
   def shortcoming(self) -> str:
-    """The attack in words if it is weaker than AutoAttack, so that errors are too low; else ''."""
+    """The attack in words if its errors are too low because it is weaker than AutoAttack; else ''.
+
+    By default it is the attack's name.
+    """
     return self.name
 
   @property
@@ -236,9 +250,9 @@ class Attack(Part):
   ) -> Array:
     """Returns for each image the result with the largest margin over `restarts` runs.
 
-    An image is therefore misclassified if any run finds an image that is. The first run uses
-    `keys`, and run r uses fold_in(key, r), so that more restarts never weaken an attack. An attack
-    that draws nothing runs once. For the other arguments see `__call__`.
+    A result is therefore misclassified if the result of any run is. The first run uses `keys`, and
+    run r uses fold_in(key, r), so that more restarts never weaken an attack. An attack that draws
+    nothing runs once. For the arguments after `restarts` see `__call__`.
     """
     first = self(keys, logits, images, labels, scale)
     if first.shape != images.shape:
@@ -249,6 +263,7 @@ class Attack(Part):
       return first
 
     def restart(run: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+      """Returns the images of largest margin, and these margins, after run number `run`."""
       worst, largest = state
       run_keys = jax.vmap(lambda key: jax.random.fold_in(key, run))(keys)
       candidates = self(run_keys, logits, images, labels, scale)
@@ -256,8 +271,9 @@ class Attack(Part):
       is_worse = balls.by_row(margins > largest)
       return jnp.where(is_worse, candidates, worst), jnp.maximum(margins, largest)
 
-    state = (first, margin(logits(first), labels))
-    return jax.lax.fori_loop(1, restarts, restart, state)[0]
+    after_first = first, margin(logits(first), labels)
+    worst, _ = jax.lax.fori_loop(1, restarts, restart, after_first)
+    return worst
 
 
 ATTACKS = Registry('robustness.attacks', Attack)  # type: ignore[type-abstract]

@@ -36,8 +36,8 @@ NO_GRADIENT = 'have no gradient of the DLR loss at a random start: gradient atta
 BY_SQUARE = 'fall to Square and to no attack by gradients before: these may have failed'
 RANDOM = "get other logits when they are shown again: the version 'rand' is for that"
 REPEATS, DIFFERS = 5, 1e-4
-"""Number of passes that test for a random network, and the smallest difference of logits of unit
-length that counts as random."""
+"""Number of passes that test whether a network is random, and the difference of logits, scaled to
+length 1, above which it is."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,8 +68,8 @@ class AutoAttack(Ensemble):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    has_version = self.norm != 'l1' or self.version == 'standard'
-    self.require(has_version, 'version', "'standard' in ℓ1")
+    is_defined = self.norm != 'l1' or self.version == 'standard'
+    self.require(is_defined, 'version', "'standard' in ℓ1")
 
   @property
   def stages(self) -> tuple[str, ...]:
@@ -117,23 +117,25 @@ class AutoAttack(Ensemble):
     if self.norm == 'l1':
       apgd_targets, repeats = min(L1_TARGETS, targets), L1_RESTARTS
     passes = PASSES if self.version == 'rand' else 1
-    apgd = functools.partial(AutoPGD, self.norm, self.epsilon, steps=self.iterations)
-    fab = functools.partial(FAB, self.norm, self.epsilon, steps=self.iterations)
+    ball = self.norm, self.epsilon
+    apgd = functools.partial(AutoPGD, *ball, steps=self.iterations)
+    fab = functools.partial(FAB, *ball, steps=self.iterations)
     members: dict[str, tuple[Member, int]] = {
       'apgd_ce': (apgd(passes=passes), repeats),
       'apgd_dlr': (apgd(passes=passes, loss='dlr'), repeats),
       'apgd_t': (apgd(targets=apgd_targets), apgd_targets),
       'fab': (fab(targets=0), repeats),
       'fab_t': (fab(targets=targets), targets),
-      'square': (Square(self.norm, self.epsilon, queries=self.queries), 1),
+      'square': (Square(*ball, queries=self.queries), 1),
     }
     return [members[name] for name in self.stages]
 
 
 def _differs(logits: Logits, images: Array) -> Array:
   """Returns whether repeated passes return different logits or classes, bool [B]."""
-  scores = jax.lax.map(lambda _: logits(images), jnp.arange(REPEATS))
+  scores = jax.lax.map(lambda _: logits(images), jnp.arange(REPEATS))  # [passes, B, classes]
   unit = scores / (jnp.linalg.norm(scores, axis=-1, keepdims=True) + 1e-10)
+  # the largest difference of two passes
   change = jnp.linalg.norm(unit[:, None] - unit[None], axis=-1).max((0, 1))
   classes = scores.argmax(-1)
   return (change > DIFFERS) | (classes != classes[:1]).any(0)

@@ -22,9 +22,10 @@ MOMENTUM, INCREASING = 0.75, 0.75  # α and ρ of the paper
 RADII, SHARE = (3.0, 2.0, 1.0), 0.3
 """Radii of the three ascents in ℓ1 as multiples of ε, and share of the steps of the first two."""
 SPARSER, FEWER, MAX_REDUCTION, CHECK_SHARE = 0.95, 1.5, 10.0, 0.04
-"""Of Auto-PGD in ℓ1: the share of changed values below which an image became sparser, the divisor
-of their number and of the step size, the largest factor by which the step size is reduced, and the
-share of an ascent after which there is a checkpoint."""
+"""Numbers of Auto-PGD in ℓ1: an image became sparser if its number of changed values is below this
+share of the last number; the divisor of the number of values that a step changes, and of the step
+size; the largest factor by which the step size is reduced; and the share of the steps of an ascent
+between two checkpoints."""
 Aux = TypeVar('Aux')
 Iterate = dict[str, Array]
 """Points `x` and their `gradient` [B, H, W, C], `loss` and `margin` [B]."""
@@ -72,14 +73,14 @@ class AutoPGD(Attack):
 
   @property
   def in_turn(self) -> bool:
-    """Whether runs have target classes; only targeted runs skip images that are misclassified."""
+    """Whether runs have target classes; only then misclassified images are left out."""
     return self.targets > 0
 
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
     if not self.targets:
-      return self._ascend(keys, logits, images, labels, scale, None, False)
+      return self._ascend(keys, logits, images, labels, scale, targets=None, can_stop=False)
     run = functools.partial(self.run, logits=logits, scale=scale)
     count = min(self.targets, attacks.wrong_classes(logits, images))
     return attack_in_turn(run, count, logits, keys, images, labels)
@@ -87,12 +88,13 @@ class AutoPGD(Attack):
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
   ) -> Array:
-    """Returns the images that run `number` finds, one for each image (see `in_turn`).
+    """Returns the iterates of largest margin of run `number`, [B, H, W, C] (see `in_turn`).
 
-    The run ends early when all images are misclassified.
+    With `targets`, the run maximises the loss for target class `number`. It ends early when all
+    images are misclassified.
     """
     targets = attacks.likeliest(logits(images), number) if self.targets else None
-    return self._ascend(keys, logits, images, labels, scale, targets, True)
+    return self._ascend(keys, logits, images, labels, scale, targets, can_stop=True)
 
   def _ascend(
     self,
@@ -119,6 +121,7 @@ class AutoPGD(Attack):
     spans = jnp.asarray(checkpoints(self.steps))
 
     def value(x: Array) -> tuple[Array, tuple[Array, Array]]:
+      """Returns the sum of the losses, and (losses [B], margins [B])."""
       scores = logits(x)
       if targets is None:
         losses = attacks.LOSSES[self.loss](scores, labels)
@@ -128,7 +131,7 @@ class AutoPGD(Attack):
 
     def evaluated(x: Array) -> Iterate:
       gradient, (loss, margins) = mean_gradient(value, x, self.passes)
-      is_nan = jnp.isnan(gradient).any((1, 2, 3))  # returning NaN makes the study refuse the image
+      is_nan = jnp.isnan(gradient).any((1, 2, 3))  # an image of NaN is refused by the study
       return {
         'x': jnp.where(balls.by_row(is_nan), jnp.nan, x),
         'gradient': gradient,
@@ -147,18 +150,28 @@ class AutoPGD(Attack):
     def continues(state: _State) -> Array:
       return (state.number < self.steps) & ((not can_stop) | (state.worst['margin'] <= 0).any())
 
-    start, rows = evaluated(balls.edge(keys, images, self.norm, epsilon)), jnp.zeros(len(images))
-    size, rises = rows + 2 * epsilon, rows.astype(jnp.int32)
-    first = jnp.int32(0), start, start['x'], start, start, size
-    state = _State(*first, rows == 0, start['loss'], rows, rises)
+    start, zeros = evaluated(balls.edge(keys, images, self.norm, epsilon)), jnp.zeros(len(images))
+    size, rises = zeros + 2 * epsilon, zeros.astype(jnp.int32)
+    state = _State(
+      number=jnp.int32(0),
+      current=start,
+      previous=start['x'],
+      best=start,
+      worst=start,
+      size=size,
+      was_halved=zeros == 0,  # True: there is no last checkpoint, as if η had been halved there
+      checkpoint_loss=start['loss'],
+      last_loss=zeros,
+      rises=rises,
+    )
     return jax.lax.stop_gradient(jax.lax.while_loop(continues, step, state).worst['x'])
 
   def _moved(self, state: _State, images: Array, epsilon: Scalar) -> Array:
-    """Returns the points after a step with momentum."""
+    """Returns the points after a step with momentum, [B, H, W, C]; see `AutoPGD` for z and α."""
     current, size = state.current, balls.by_row(state.size)
     direction = jax.vmap(lambda g: balls.direction(g, self.norm))(current['gradient'])
     z = balls.clipped(images, current['x'] + size * direction - images, self.norm, epsilon)
-    alpha = jnp.where(state.number == 0, 1.0, MOMENTUM)
+    alpha = jnp.where(state.number == 0, 1.0, MOMENTUM)  # the first step has no momentum
     x = current['x'] + alpha * (z - current['x']) + (1 - alpha) * (current['x'] - state.previous)
     return balls.clipped(images, x - images, self.norm, epsilon)
 
@@ -166,11 +179,11 @@ class AutoPGD(Attack):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class _State:
-  """The state of the ascent of each image."""
+  """The state of the ascents of B images; arrays without another shape are [B]."""
 
-  number: Array  # completed steps
+  number: Array  # completed steps, a scalar
   current: Iterate
-  previous: Array  # the point before the current one
+  previous: Array  # the points before the current ones, [B, H, W, C]
   best: Iterate  # the iterate of highest loss
   worst: Iterate  # the iterate of largest margin
   size: Array  # η
@@ -215,10 +228,10 @@ def _ascend_sparsely(
   steps: int,
   can_stop: bool,
 ) -> Array:
-  """Returns the iterates of largest margin of the last of three ascents in ℓ1, see `AutoPGD`.
+  """Returns the points of largest margin of the last of three ascents in ℓ1, see `AutoPGD`.
 
   Args:
-    evaluated: the function from points to an iterate.
+    evaluated: the function from points [B, H, W, C] to an iterate.
     images: clean images [B, H, W, C].
     x: the start of the first ascent.
     epsilon: the radius ε.
@@ -231,17 +244,22 @@ def _ascend_sparsely(
     return (x != images).sum((1, 2, 3)).astype(jnp.float32)
 
   def ascend(x: Array, settings: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-    """Returns the points of highest loss and those of largest margin of one ascent."""
-    radius, count, can_stop = settings
+    """Returns the points of highest loss and the points of largest margin of one ascent.
+
+    `x` are the points before their projection onto the ball, at which the ascent starts, and
+    `settings` are the radius, the number of steps and whether the ascent may end early.
+    """
+    radius, count, may_end = settings
     start = evaluated(balls.clipped(images, x - images, 'l1', radius))
 
     def step(state: tuple[Any, ...]) -> tuple[Any, ...]:
+      """Returns the state after a step; `support` [B] is s in `AutoPGD`."""
       number, current, best, worst, size, support = state
       direction = jax.vmap(sparse_direction)(current['gradient'], support / FEWER)
       change = current['x'] + balls.by_row(size) * direction - images
       iterate = evaluated(balls.clipped(images, change, 'l1', radius))
       best = _select(iterate['loss'] > best['loss'], iterate, best)
-      is_done = can_stop & (worst['margin'] > 0)
+      is_done = may_end & (worst['margin'] > 0)
       worst = _select(~is_done & (iterate['margin'] > worst['margin']), iterate, worst)
       is_checkpoint = (number + 1) % jnp.maximum(CHECK_SHARE * count, 1).astype(int) == 0
       is_sparser = is_checkpoint & (changed(best['x']) < SPARSER * support)
@@ -256,34 +274,38 @@ def _ascend_sparsely(
       )
 
     def continues(state: tuple[Any, ...]) -> Array:
-      return (state[0] < count) & (~can_stop | (state[3]['margin'] <= 0).any())
+      number, _, _, worst, *_ = state
+      return (number < count) & (~may_end | (worst['margin'] <= 0).any())
 
     size = jnp.full(len(x), radius, jnp.float32)
     state = jnp.int32(0), start, start, start, size, changed(start['x'])
     _, _, best, worst, *_ = jax.lax.while_loop(continues, step, state)
     return best['x'], worst['x']
 
-  first = math.ceil(round(SHARE * steps, 9))
+  first = math.ceil(round(SHARE * steps, 9))  # rounded: .3 · 10 is slightly above 3 in floats
   counts = np.diff([0, first, min(2 * first, steps), steps])
   radii = epsilon * jnp.asarray(RADII, jnp.float32)
   settings = radii, jnp.asarray(counts), jnp.asarray([False, False, can_stop])
-  return jax.lax.stop_gradient(jax.lax.scan(ascend, x, settings)[1][-1])
+  _, worst = jax.lax.scan(ascend, x, settings)  # of each ascent, [3, B, H, W, C]
+  return jax.lax.stop_gradient(worst[-1])
 
 
 def sparse_direction(gradient: Array, count: Array) -> Array:
-  """Returns the signs of the `count` values of largest magnitude, divided by their number.
+  """Returns the direction of a step of ℓ1 length 1 that changes few values, [H, W, C].
 
-  `count` is rounded up, and at least 1; equal magnitudes are all kept. It is 0 where the gradient
-  [H, W, C] is 0.
+  It is ±1 / n, with the sign of the gradient [H, W, C], for its n values of largest magnitude, and
+  0 for all others and where the gradient is 0. n is `count` rounded up, at least 1, and more if
+  magnitudes are equal.
   """
-  size = jnp.abs(gradient)
-  rank = jnp.clip(size.size - count, 0, size.size - 1).astype(int)
-  signs = jnp.where(size >= jnp.sort(size, axis=None)[rank], jnp.sign(gradient), 0)
+  magnitude = jnp.abs(gradient)
+  rank = jnp.clip(magnitude.size - count, 0, magnitude.size - 1).astype(int)
+  threshold = jnp.sort(magnitude, axis=None)[rank]
+  signs = jnp.where(magnitude >= threshold, jnp.sign(gradient), 0)
   return signs / jnp.maximum(jnp.abs(signs).sum(), 1)
 
 
 def _select(condition: Array, first: Iterate, second: Iterate) -> Iterate:
-  """Returns the rows of `first` where the condition [B] holds, else of `second`, in each array."""
+  """Returns `first` for the images for which the condition [B] holds, and `second` for others."""
   return jax.tree.map(functools.partial(jax.vmap(jax.lax.select), condition), first, second)
 
 
@@ -297,7 +319,7 @@ def checkpoints(steps: int) -> np.ndarray:
   while shares[-1] < 1:
     shares.append(shares[-1] + max(shares[-1] - shares[-2] - 0.03, 0.06))
   ends = np.unique([int(np.ceil(round(share * steps, 9))) for share in shares])
-  ends = ends[ends <= steps]
+  ends = ends[ends <= steps]  # 0, and the steps that end at a checkpoint, counted from 1
   spans = np.zeros(steps, np.int32)
   spans[ends[1:] - 1] = np.diff(ends)
   return spans
@@ -306,16 +328,17 @@ def checkpoints(steps: int) -> np.ndarray:
 def mean_gradient(
   value: Callable[[Array], tuple[Array, Aux]], x: Array, passes: int
 ) -> tuple[Array, Aux]:
-  """Returns the mean gradient of `value` at x over `passes` calls, which may differ at random.
+  """Returns the mean gradient of `value` at x over `passes` calls, and the last auxiliary output.
 
-  The second result is the auxiliary output of the last call.
+  The calls of a random network differ.
   """
   gradient = jax.grad(value, has_aux=True)
   first = gradient(x)
 
   def add(_: Array, state: tuple[Array, Aux]) -> tuple[Array, Aux]:
+    summed = state[0]
     summand, aux = gradient(x)
-    return state[0] + summand, aux
+    return summed + summand, aux
 
   total, aux = jax.lax.fori_loop(1, passes, add, first) if passes > 1 else first
   return total / passes, aux

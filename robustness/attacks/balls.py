@@ -31,14 +31,15 @@ def check(
   """
   choice(f'{section}.norm', norm, norms)
   is_radius = 0 < epsilon <= (1.0 if norm == 'linf' else sys.float_info.max)
-  fix = 'finite, above 0, and at most 1 for linf (pixels are in [0, 1]; 8/255 is .03137)'
-  require(is_radius, f'{section}.{key}', epsilon, fix)
+  valid = 'finite, above 0, and at most 1 for linf (pixels are in [0, 1]; 8/255 is .03137)'
+  require(is_radius, f'{section}.{key}', epsilon, valid)
 
 
 def mean_change(norm: str, epsilon: float, image_shape: tuple[int, ...]) -> float:
-  """Returns the change of a pixel value at the edge of a ball.
+  """Returns the mean change of a pixel value by a perturbation at the edge of a ball of radius ε.
 
-  It is ε for ℓ∞, the root mean square ε/√(HWC) for ℓ2, and the mean ε/(HWC) for ℓ1.
+  It is ε for ℓ∞, the root mean square ε/√(HWC) for ℓ2, and the mean ε/(HWC) for ℓ1, in images of
+  H × W pixels and C channels.
   """
   return epsilon / math.prod(image_shape) ** (1 / ORDERS[norm])
 
@@ -47,11 +48,12 @@ def direction(gradient: jax.Array, norm: str) -> jax.Array:
   """Returns the direction of steepest ascent of one image, of length 1 in 'linf' or 'l2'.
 
   It is sign(∇) for ℓ∞ and ∇/‖∇‖₂ for ℓ2, and 0 where the gradient ∇ is 0. The float32 gradient
-  is first divided by a power of two, which is exact: for confident predictions its squares would
-  underflow.
+  is first divided by a power of two, which is exact, because for confident predictions the squares
+  of its values would underflow.
   """
   if norm == 'linf':
     return jnp.sign(gradient)
+  # the largest magnitude without its mantissa, that is, rounded down to a power of two
   bits = jax.lax.bitcast_convert_type(jnp.abs(gradient).max(), jnp.uint32) & EXPONENT
   power = jax.lax.bitcast_convert_type(bits, jnp.float32)
   scaled = gradient / jnp.where(power > 0, power, 1)
@@ -61,7 +63,8 @@ def direction(gradient: jax.Array, norm: str) -> jax.Array:
 def start(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | float) -> jax.Array:
   """Returns random points in the balls around images [B, H, W, C], clipped to [0, 1].
 
-  They are uniform in the cube ('linf') or the ball ('l2') of radius ε; `keys` are [B].
+  They are uniform in the cube ('linf') or the ball ('l2') of radius ε. Each image has its key in
+  `keys` [B].
   """
   shape = images.shape[1:]
 
@@ -78,7 +81,7 @@ def edge(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | flo
 
   The change is uniform noise scaled to the largest value ε ('linf'), has a direction that is
   uniform on the sphere ('l2'), or is normal noise of variance 1 that is projected onto the ball
-  ('l1'); `keys` are [B].
+  ('l1'). Each image has its key in `keys` [B].
   """
 
   def draw(key: jax.Array) -> jax.Array:
@@ -106,9 +109,10 @@ def by_row(values: jax.Array) -> jax.Array:
 def clipped(
   images: jax.Array, change: jax.Array, norm: str, epsilon: jax.Array | float
 ) -> jax.Array:
-  """Returns x + Π(δ) clipped to [0, 1], [B, H, W, C]; Π(δ) is the ball's nearest point in ℓ2.
+  """Returns images with their changes projected onto a ball and clipped to [0, 1], [B, H, W, C].
 
-  For 'l1', Π(δ) is the nearest change in the ball that keeps x + Π(δ) in [0, 1].
+  For an image x with the change δ it is x + Π(δ), where Π(δ) is the point of the ball nearest to δ
+  in ℓ2. For 'l1', Π(δ) is the nearest point that keeps x + Π(δ) in [0, 1].
   """
   if norm == 'l1':
     return jnp.clip(images + jax.vmap(_onto_l1, (0, 0, None))(images, change, epsilon), 0, 1)
@@ -127,9 +131,11 @@ def _onto_l1(image: jax.Array, change: jax.Array, epsilon: jax.Array | float) ->
   """
   size, room = jnp.abs(change), jnp.where(change > 0, 1 - image, image)
   full = jnp.maximum(size - room, 0)  # the λ up to which a term is at its bound
+  # as λ falls, a term grows with slope 1 from λ = size to λ = full
   breaks = jnp.concatenate([-size.ravel(), -full.ravel()])
-  starts = jnp.repeat(jnp.asarray([1, -1]), size.size)
-  breaks, starts = jax.lax.sort((breaks, starts), num_keys=1)
-  sums = jnp.cumsum(starts[:-1].cumsum() * jnp.diff(breaks))
-  shrunk_by = -jnp.interp(epsilon, jnp.append(0, sums), breaks)
-  return jnp.sign(change) * jnp.clip(size - shrunk_by, 0, room)
+  slope_changes = jnp.repeat(jnp.asarray([1, -1]), size.size)
+  breaks, slope_changes = jax.lax.sort((breaks, slope_changes), num_keys=1)
+  slopes = slope_changes[:-1].cumsum()
+  sums = jnp.cumsum(slopes * jnp.diff(breaks))
+  smallest_lambda = -jnp.interp(epsilon, jnp.append(0, sums), breaks)
+  return jnp.sign(change) * jnp.clip(size - smallest_lambda, 0, room)

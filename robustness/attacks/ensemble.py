@@ -15,9 +15,9 @@ from robustness.attacks import Array, Attack, Logits, Scalar
 from robustness.attacks.in_turn import in_turn
 
 State = Mapping[str, Array]
-"""`adversarial` [B, H, W, C], `is_right` bool [B] (whether these images are still classified
-correctly), and `stage` int32 [B] (number of the attack that succeeded, counted from 1, or 0), after
-some of the runs."""
+"""The state after some of the runs: `adversarial` images [B, H, W, C], `is_right` bool [B] (whether
+these images are still classified correctly), and `stage` int32 [B] (number of the attack that
+succeeded, counted from 1; 0 if none did)."""
 
 
 class Arguments(NamedTuple):
@@ -36,7 +36,7 @@ class Member(Protocol):
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
   ) -> Array:
-    """Returns the images of run `number`, see `in_turn`."""
+    """Returns the images [B, H, W, C] that run `number` makes of clean images, see `in_turn`."""
 
 
 class Ensemble(Attack):
@@ -54,7 +54,7 @@ class Ensemble(Attack):
 
   @abc.abstractmethod
   def finish(self, arguments: Arguments, state: State) -> tuple[Array, dict[str, Array]]:
-    """Returns what `observed` returns, from the state after the last run."""
+    """Returns adversarial images and observations, as `observed` does, after the last run."""
 
   @staticmethod
   def begin(logits: Logits, images: Array, labels: Array) -> State:
@@ -65,16 +65,20 @@ class Ensemble(Attack):
   def advance(
     self, stage: int, first: Array | int, count: int, arguments: Arguments, state: State
   ) -> State:
-    """Returns the state after `count` runs of a stage, from run `first`, which may be traced."""
+    """Returns the state after `count` runs of a stage, from run `first`, which may be traced.
+
+    `stage` is counted from 0.
+    """
     keys, logits, images, labels, scale = arguments
     images, number, was_right = jax.lax.stop_gradient(images), stage + 1, state['is_right']
     stage_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
-    member = self.members(attacks.wrong_classes(logits, images) + 1)[stage][0]
+    member, _ = self.members(attacks.wrong_classes(logits, images) + 1)[stage]
     run = functools.partial(member.run, logits=logits, scale=scale)
-    rows = stage_keys, images, labels, state['adversarial'], was_right
-    adversarial, is_right = in_turn(run, count, logits, *rows, first)
-    reached = jnp.where(was_right & ~is_right, number, state['stage'])
-    return {'adversarial': adversarial, 'is_right': is_right, 'stage': reached}
+    adversarial, is_right = in_turn(
+      run, count, logits, stage_keys, images, labels, state['adversarial'], was_right, first=first
+    )
+    succeeded = jnp.where(was_right & ~is_right, number, state['stage'])
+    return {'adversarial': adversarial, 'is_right': is_right, 'stage': succeeded}
 
   def observed(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
@@ -83,8 +87,8 @@ class Ensemble(Attack):
     arguments = Arguments(keys, logits, jax.lax.stop_gradient(images), labels, scale)
     state = self.begin(logits, arguments.images, labels)
     members = self.members(attacks.wrong_classes(logits, images) + 1)
-    for stage, (_, count) in enumerate(members):
-      state = self.advance(stage, 0, count, arguments, state)
+    for stage, (_, num_runs) in enumerate(members):
+      state = self.advance(stage, 0, num_runs, arguments, state)
     return self.finish(arguments, state)
 
   def __call__(

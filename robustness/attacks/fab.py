@@ -20,7 +20,7 @@ MAX_BIAS, OVERSHOOT, BACKWARD = 0.1, 1.05, 0.9  # α_max, η and β of the paper
 
 @dataclasses.dataclass(frozen=True)
 class FAB(Attack):
-  """Returns the nearest misclassified image in n steps if it is in the ball, else the image itself.
+  """Returns the nearest misclassified image of n steps if it is in the ball, else the clean image.
 
   A step replaces the boundary between the label and another class by its tangent plane at the
   iterate x. With the shortest changes d_1 and d_2 within [0, 1] that move x and the image x_0 onto
@@ -55,10 +55,10 @@ class FAB(Attack):
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
   ) -> Array:
-    """Returns the images of the run with a number, see `in_turn`.
+    """Returns the nearest wrong images of run `number`, [B, H, W, C] (see `in_turn`).
 
-    The run ends when a wrong image in the ball is found for every image. Untargeted runs after the
-    first one start at a random point at half the radius.
+    A targeted run uses target class `number`. Untargeted runs after the first start at a random
+    point at half the radius. A run ends when there is a wrong image in the ball for every image.
     """
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
     if self.targets:
@@ -75,14 +75,17 @@ class FAB(Attack):
       value = value - (normal * x).sum((1, 2, 3))  # the plane is normal · x + value = 0
       from_x = onto_plane(x, normal, value, self.norm)
       from_image = onto_plane(images, normal, value, self.norm)
-      lengths = [jnp.maximum(balls.length(d, self.norm), 1e-8) for d in (from_x, from_image)]
-      bias = by_row(jnp.minimum(lengths[0] / (lengths[0] + lengths[1]), MAX_BIAS))
+      length_1, length_2 = (
+        jnp.maximum(balls.length(d, self.norm), 1e-8) for d in (from_x, from_image)
+      )
+      bias = by_row(jnp.minimum(length_1 / (length_1 + length_2), MAX_BIAS))
       x = (1 - bias) * (x + OVERSHOOT * from_x) + bias * (images + OVERSHOOT * from_image)
       x = jnp.clip(x, 0, 1)
-      is_nan = jnp.isnan(x).any((1, 2, 3))  # returning NaN makes the study refuse the image
+      is_nan = jnp.isnan(x).any((1, 2, 3))  # an image of NaN is refused by the study
       is_wrong = (logits(x).argmax(-1) != labels) | is_nan
       length = jnp.where(is_nan, 0, balls.length(x - images, self.norm))
-      is_nearer = is_wrong & (length < distance) & (distance > epsilon)  # one in the ball is final
+      # a wrong image in the ball is final
+      is_nearer = is_wrong & (length < distance) & (distance > epsilon)
       return (
         k + 1,
         jnp.where(by_row(is_wrong), images + BACKWARD * (x - images), x),
@@ -91,7 +94,8 @@ class FAB(Attack):
       )
 
     def continues(state: tuple[Array, Array, Array, Array]) -> Array:
-      return (state[0] < self.steps) & (state[3] > epsilon).any()
+      k, _, _, distance = state
+      return (k < self.steps) & (distance > epsilon).any()
 
     start = jnp.int32(0), x, images, jnp.full(len(images), jnp.inf)
     _, _, nearest, distance = jax.lax.while_loop(continues, step, start)
@@ -100,18 +104,18 @@ class FAB(Attack):
   def _nearest(self, logits: Logits, labels: Array, x: Array) -> tuple[Array, Array]:
     """Returns z_t − z_y [B] and its gradient [B, H, W, C] for the class t with the nearest plane.
 
-    The plane of t is the tangent plane at x of the boundary between t and the label y.
+    The plane of t is the tangent plane at x of the boundary between t and the label y; z are the
+    logits.
     """
     scores, backward = jax.vjp(logits, x)
     count, rows = scores.shape[1], jnp.arange(len(x))
+    # the gradient of z_t − z_y for every class t: [classes, B, classes] and [classes, B, H, W, C]
     cotangents = jnp.eye(count)[:, None] - jax.nn.one_hot(labels, count)[None]
-    normals = jax.vmap(lambda cotangent: backward(cotangent)[0])(
-      cotangents
-    )  # [classes, B, H, W, C]
+    normals = jax.vmap(lambda cotangent: backward(cotangent)[0])(cotangents)
     differences = scores - jnp.take_along_axis(scores, labels[:, None], 1)
     flat = normals.reshape(*normals.shape[:2], -1)
-    dual = jnp.linalg.norm(flat, balls.ORDERS[balls.DUALS[self.norm]], axis=-1)
-    distances = jnp.abs(differences) / (1e-12 + dual.T)
+    dual_norms = jnp.linalg.norm(flat, balls.ORDERS[balls.DUALS[self.norm]], axis=-1)
+    distances = jnp.abs(differences) / (1e-12 + dual_norms.T)  # [B, classes]
     is_label = jax.nn.one_hot(labels, count, dtype=bool)
     classes = jnp.where(is_label, jnp.inf, distances).argmin(1)
     return differences[rows, classes], normals[classes, rows]
@@ -151,22 +155,25 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
     offsets: b, float32 [B].
     norm: 'linf', 'l2' or 'l1'.
   """
+  # divided by the largest |w_i|, so that small gradients do not underflow
   largest = by_row(jnp.maximum(jnp.abs(normals).max((1, 2, 3)), 1e-30))
   offsets, normals = offsets / largest[:, 0, 0, 0], normals / largest
-  gap = -offsets - (normals * points).sum((1, 2, 3))
+  gap = -offsets - (normals * points).sum((1, 2, 3))  # w · d of every change d onto the plane
   towards = jnp.sign(normals) * by_row(jnp.where(gap < 0, -1.0, 1.0))
   room = jnp.where(towards > 0, 1 - points, jnp.where(towards < 0, points, 0))
   weight = jnp.abs(normals)
   if norm == 'l1':
     order = jnp.argsort(-weight.reshape(len(points), -1), axis=1)
     reach = jnp.take_along_axis((weight * room).reshape(order.shape), order, 1)
-    before = jnp.take_along_axis(reach.cumsum(1) - reach, jnp.argsort(order, axis=1), 1)
+    reached_before = reach.cumsum(1) - reach  # by the values of larger weight
+    before = jnp.take_along_axis(reached_before, jnp.argsort(order, axis=1), 1)
     missing = by_row(jnp.abs(gap)) - before.reshape(weight.shape)
     return towards * jnp.clip(missing / jnp.maximum(weight, 1e-30), 0, room)
   rate = jnp.ones_like(weight) if norm == 'linf' else weight
 
   def newton(state: tuple[Array, Array]) -> tuple[Array, Array]:
-    scale = state[0]
+    """Returns λ [B] after a step of Newton's method, and whether it grew."""
+    scale, _ = state
     is_full = by_row(scale) * rate >= room
     reached = jnp.where(is_full, weight * room, 0).sum((1, 2, 3))
     slope = jnp.where(is_full, 0, weight * rate).sum((1, 2, 3))
@@ -175,4 +182,5 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
 
   start = jnp.zeros(len(points)), jnp.ones(len(points), bool)
   scale, _ = jax.lax.while_loop(lambda state: state[1].any(), newton, start)
+  # an infinite λ where there is no room would give NaN
   return towards * jnp.minimum(jnp.where(room > 0, by_row(scale) * rate, 0), room)

@@ -40,8 +40,11 @@ class FMN(NearestAttack):
   def radius_after(
     self, radius: Array, is_wrong: Array, distance: Array, boundary: Array, share: Array
   ) -> Array:
-    """Returns the radii for the projection, [B]; see `NearestAttack.radius_after`."""
+    """Returns the radii [B] for a step, smaller for wrong images and larger for right images.
+
+    For the arguments see `NearestAttack.radius_after`.
+    """
     first, last = RADIUS_CHANGES
-    factor = last + (first - last) * share
-    larger = jnp.where(jnp.isfinite(distance), radius, boundary) * (1 + factor)
-    return jnp.where(is_wrong, jnp.minimum(radius * (1 - factor), distance), larger)
+    gamma = last + (first - last) * share
+    larger = jnp.where(jnp.isfinite(distance), radius, boundary) * (1 + gamma)
+    return jnp.where(is_wrong, jnp.minimum(radius * (1 - gamma), distance), larger)

@@ -30,10 +30,11 @@ def in_turn(
 ) -> tuple[Array, Array]:
   """Returns the adversarial images after `count` runs, and whether they are classified correctly.
 
-  If a run finds a misclassified image, this image is kept and later runs skip its row. Before each
-  run, the rows that are still correct are moved to the front and attacked in tiles of equal size.
-  The last tile is filled with copies of its first row, so that a run ends when these rows have
-  fallen. The result of a row does not depend on other rows.
+  If a run finds a misclassified image, this image is kept and later runs leave out its row. In each
+  run, the rows that are still classified correctly are collected and attacked in tiles of equal
+  size. The last tile is filled with copies of its first row, which do not delay the end of a run
+  that stops when all images of its tile are misclassified. The result of a row does not depend on
+  other rows.
 
   Args:
     run: The attack, which returns an image for each row of a tile; keys differ from run to run.
@@ -46,26 +47,30 @@ def in_turn(
     right: bool [B], whether the `adversarial` images are classified correctly.
     first: Number of the first run.
   """
-  rows, images, labels = len(labels), jnp.asarray(images), jnp.asarray(labels)
-  tile = min(rows, CPU_TILE if jax.default_backend() == 'cpu' else TILE)
+  num_rows, images, labels = len(labels), jnp.asarray(images), jnp.asarray(labels)
+  tile = min(num_rows, CPU_TILE if jax.default_backend() == 'cpu' else TILE)
+  no_row = num_rows  # an index past the last row, which `mode='drop'` ignores
 
   def attack_rows(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
     """Returns (adversarial images, whether they are classified correctly) after run `number`."""
-    order = jnp.flatnonzero(state[1], size=rows + tile, fill_value=rows)
+    _, is_right = state
+    # the rows that are still right, followed by `no_row` to fill the last tile
+    order = jnp.flatnonzero(is_right, size=num_rows + tile, fill_value=no_row)
     run_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
 
     def attack_tile(index: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
       """Returns the state (adversarial images, whether they are right) after the run on a tile."""
-      adversarial, right = state
+      current, is_right = state
       padded = jax.lax.dynamic_slice(order, (index * tile,), (tile,))
-      row = jnp.where(padded < rows, padded, padded[0])
+      row = jnp.where(padded < num_rows, padded, padded[0])
       candidates = run(number, run_keys[row], images[row], labels[row])
-      has_fallen = right[row] & (logits(candidates).argmax(-1) != labels[row])
-      target = jnp.where(has_fallen, padded, rows)
-      adversarial = adversarial.at[target].set(candidates, mode='drop')
-      return adversarial, right.at[target].set(False, mode='drop')
+      has_fallen = is_right[row] & (logits(candidates).argmax(-1) != labels[row])
+      target = jnp.where(has_fallen, padded, no_row)
+      current = current.at[target].set(candidates, mode='drop')
+      return current, is_right.at[target].set(False, mode='drop')
 
-    return jax.lax.fori_loop(0, -(-state[1].sum() // tile), attack_tile, state)
+    num_tiles = -(-is_right.sum() // tile)
+    return jax.lax.fori_loop(0, num_tiles, attack_tile, state)
 
   return jax.lax.fori_loop(first, first + count, attack_rows, (adversarial, right))
 
@@ -78,4 +83,6 @@ def attack_in_turn(
   An image is unchanged if no run succeeds, or if the clean image is misclassified already.
   """
   right = logits(images).argmax(-1) == labels
-  return in_turn(run, count, logits, keys, images, labels, jnp.asarray(images), right)[0]
+  adversarial = jnp.asarray(images)
+  adversarial, _ = in_turn(run, count, logits, keys, images, labels, adversarial, right)
+  return adversarial

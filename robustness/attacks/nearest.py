@@ -19,11 +19,12 @@ from robustness.corruptions.names import NOISE
 class NearestAttack(Attack):
   """Base class of attacks that reduce the distance of a wrong image, with a radius ε for each row.
 
-  A step classifies x + δ and keeps it if it is wrong and nearer than the ones before. Then
-  δ ← Π_ε(δ + α ∇/‖∇‖₂), and x + δ is clipped to [0, 1]. `radius_after` shrinks ε where x + δ is
-  wrong and expands it elsewhere. Π_ε is the nearest point of the ball for ℓ∞ and ℓ1, and
-  multiplies δ to the length ε for ℓ2. α falls to α/100 along a half cosine. A gradient of 0 is
-  replaced by a random direction. n steps take n forward and backward passes.
+  A step classifies the image x plus a change δ, and keeps x + δ if it is wrong and nearer to x than
+  all wrong images of earlier steps. Then δ ← Π_ε(δ + α ∇/‖∇‖₂) with the gradient ∇ of the loss,
+  and x + δ is clipped to [0, 1]. `radius_after` shrinks ε where x + δ is wrong and expands it
+  elsewhere. Π_ε is the nearest point of the ball for ℓ∞ and ℓ1, and scales δ to the length ε for
+  ℓ2. α falls to α/100 along a half cosine. A gradient of 0 is replaced by a random direction.
+  n steps take n forward and backward passes.
 
   Attributes:
     steps: n ≥ 1. The first step classifies the clean images only.
@@ -37,7 +38,7 @@ class NearestAttack(Attack):
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
-    """Returns the nearest wrong images in the ball of radius ε, else the images themselves."""
+    """Returns the nearest wrong images if they are at most `epsilon` away, else `images`."""
     distance, nearest = self.nearest(keys, logits, images, labels)
     return jnp.where(by_row(distance > scale * self.epsilon), images, nearest)
 
@@ -61,7 +62,7 @@ class NearestAttack(Attack):
       is_wrong: bool [B], whether x + δ is misclassified.
       distance: the least distance [B] of a wrong image; inf if none was found.
       boundary: ‖δ‖ plus the distance [B] at which the linearised loss is 0.
-      share: the share of α that is left, from 1 to 0 along a half cosine.
+      share: falls from 1 in the first step to 0 along a half cosine, a scalar.
     """
 
   def nearest(
@@ -69,14 +70,16 @@ class NearestAttack(Attack):
   ) -> tuple[Array, Array]:
     """Returns the least distances in the norm, float32 [B], and the images at these distances.
 
-    The distance is 0 if the clean image is misclassified. If no wrong image was found it is inf,
-    and the image is the clean one. Both are NaN if a gradient was NaN and none was found before.
-    For the arguments see `Attack.__call__`.
+    The distance is 0 if the clean image is misclassified. If there is no wrong image, the distance
+    is inf and the image is the clean image. Both are NaN if a gradient was NaN before the first
+    wrong image. For the arguments see `Attack.__call__`.
     """
     images = jax.lax.stop_gradient(images)
+    # no image in [0, 1] is farther away
     farthest = balls.length(jnp.maximum(images, 1 - images), self.norm)
 
     def value(x: Array) -> tuple[Array, tuple[Array, Array]]:
+      """Returns the sum of the losses, and (losses [B], whether the images are wrong [B])."""
       scores = logits(x)
       losses = self.losses(scores, labels)
       return losses.sum(), (losses, scores.argmax(-1) != labels)
@@ -96,7 +99,7 @@ class NearestAttack(Attack):
       boundary = length + jnp.abs(losses) / balls.length(gradient, balls.DUALS[self.norm])
       radius = self.radius_after(radius, is_wrong, distance, boundary, share)
       radius = jnp.minimum(radius, farthest)
-      size = self.step_size * (0.01 + 0.99 * share)
+      size = self.step_size * (0.01 + 0.99 * share)  # from α to α/100
       step_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, number)
       change = x + size * jax.vmap(direction)(step_keys, gradient) - images
       x = jnp.clip(images + self._projected(change, radius), 0, 1)
@@ -105,6 +108,7 @@ class NearestAttack(Attack):
     infinite = jnp.full(len(images), jnp.inf)
     state = images, jnp.full(len(images), self.first_radius), images, infinite
     x, _, nearest, distance = jax.lax.fori_loop(0, self.steps, step, state)
+    # `balls.length` is at least MIN_LENGTH
     distance = jnp.where(distance > balls.MIN_LENGTH, distance, 0)
     is_nan = jnp.isnan(x).any((1, 2, 3)) & jnp.isinf(distance)
     return jnp.where(is_nan, jnp.nan, distance), jnp.where(by_row(is_nan), jnp.nan, nearest)

@@ -41,7 +41,7 @@ class PGD(Attack):
 
   @property
   def words(self) -> str:
-    """The settings in words, such as '10 steps of ε/4'."""
+    """The settings in words, such as '10 steps of ε/4' or '10 steps of .01 at ε = .03'."""
     size = f'{self.step_size:.4g} at ε = {self.epsilon:.4g}' if self.step_size else 'ε/4'
     return f'{self.steps} steps of {size}{"" if self.random_start else ", no random start"}'
 

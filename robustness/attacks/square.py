@@ -19,9 +19,9 @@ from robustness.corruptions.names import NOISE
 
 AREA = 0.8  # p of the paper, the share of the image that the first windows cover
 HALVED_AFTER = np.array([10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000])
-"""Steps after which the area of windows is halved."""
+"""Numbers of steps after which the area of windows is halved."""
 WEIGHTS = {'l2': 2, 'l1': 4}
-"""The power of 1/k that is the weight of the k-th rectangle of η."""
+"""Exponents p in the weight 1/k^p of the k-th rectangle of the pattern η, see `halves`."""
 TILES = 5
 """Number of tiles along a side in the first change in ℓ2 and ℓ1."""
 
@@ -62,8 +62,11 @@ class Square(Attack):
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
   ) -> Array:
-    """Returns the images of the run (see `in_turn`), which ends when all images are wrong."""
-    del number  # the keys differ by run
+    """Returns the images of largest margin that one run finds, [B, H, W, C] (see `in_turn`).
+
+    The run ends early when all images are misclassified.
+    """
+    del number  # there is only one run
     epsilon, shape = scale * self.epsilon, images.shape[1:]
     start, propose = _stripes, _windows
     if self.norm != 'linf':
@@ -72,9 +75,11 @@ class Square(Attack):
     windows = jnp.asarray(sides(shape[:2], 1 if self.norm == 'linf' else 3))
 
     def step_keys(number: Array | int) -> Array:
+      """Returns the keys [B] of a step; 0 is the first change."""
       return jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
 
     def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+      """Returns the state (completed steps, images, their margins) after a step."""
       k, x, best = state
       halvings = jnp.searchsorted(HALVED_AFTER, k)
       size = halvings, windows[halvings]
@@ -84,17 +89,20 @@ class Square(Attack):
       return k + 1, jnp.where(by_row(is_better), new, x), jnp.where(is_better, margins, best)
 
     def continues(state: tuple[Array, Array, Array]) -> Array:
-      return (state[0] < self.queries) & (state[2] < 0).any()
+      k, _, best = state
+      return (k < self.queries) & (best < 0).any()
 
     x = jax.vmap(start, (0, 0, None))(step_keys(0), images, epsilon)
     state = jnp.int32(0), x, margin(logits(x), labels)
-    return jax.lax.while_loop(continues, step, state)[1]
+    _, x, _ = jax.lax.while_loop(continues, step, state)
+    return x
 
 
 def sides(shape: Sequence[int], smallest: int) -> np.ndarray:
-  """Returns the sides of windows after 0 to 9 halvings of their area, int32 [10].
+  """Returns the sides of square windows after 0 to 9 halvings of their area, in pixels, int32 [10].
 
-  Sides are at least `smallest`, and odd if `smallest` is 3. `shape` is the image's shape.
+  `shape` is the height and width of the image. Sides are at least `smallest`, and odd if `smallest`
+  is 3, as the patterns in ℓ2 and ℓ1 need.
   """
   areas = AREA / 2.0 ** np.arange(len(HALVED_AFTER) + 1) * math.prod(shape)
   rounded = np.maximum(np.round(np.sqrt(areas)).astype(np.int32), smallest)
@@ -111,17 +119,22 @@ def _window(key: Array, shape: Sequence[int], side: Array) -> tuple[Array, Array
   """Draws a window: its first row and column, int32 [2], and the mask of its pixels, [H, W, 1]."""
   corner = jax.random.randint(key, (2,), 0, jnp.maximum(jnp.asarray(shape[:2]) - side, 1))
   row, column = jnp.arange(shape[0]) - corner[0], jnp.arange(shape[1]) - corner[1]
-  rows, columns = (row >= 0) & (row < side), (column >= 0) & (column < side)
-  return corner, (rows[:, None] & columns[None])[:, :, None]
+  is_row, is_column = (row >= 0) & (row < side), (column >= 0) & (column < side)
+  return corner, (is_row[:, None] & is_column[None])[:, :, None]
 
 
 def _windows(
   key: Array, image: Array, x: Array, size: tuple[Array, Array], epsilon: Scalar
 ) -> Array:
-  """Proposes a window in which each channel changes by ±2ε."""
-  place, signs = jax.random.split(key)
-  _, mask = _window(place, image.shape, size[1])
-  change = 2 * epsilon * jax.random.rademacher(signs, (1, 1, image.shape[2]), image.dtype)
+  """Returns the proposal in ℓ∞: the image `x` with a window in which each channel moves by ±2ε.
+
+  The result stays in the ball around the clean `image`. `size` is the number of halvings and the
+  side of windows.
+  """
+  key_window, key_signs = jax.random.split(key)
+  _, side = size
+  _, mask = _window(key_window, image.shape, side)
+  change = 2 * epsilon * jax.random.rademacher(key_signs, (1, 1, image.shape[2]), image.dtype)
   moved = jnp.clip(x + jnp.where(mask, change, 0), image - epsilon, image + epsilon)
   return jnp.clip(moved, 0, 1)
 
@@ -137,10 +150,12 @@ def halves(side: int, norm: str) -> np.ndarray:
     return pattern / np.linalg.norm(pattern.ravel(), balls.ORDERS[norm])
 
   def nested(height: int) -> np.ndarray:
-    distances = [np.abs(np.arange(size) - size // 2) for size in (height, side)]
+    """Returns the sum of rectangles around the middle of [height, side], of length 1."""
+    down, right = (np.abs(np.arange(size) - size // 2) for size in (height, side))
     weights = 1.0 / np.arange(1, max(height, side) // 2 + 2) ** WEIGHTS[norm]
-    sums = np.append(weights[::-1].cumsum()[::-1], 0)  # over rectangle k and the larger ones
-    return scaled(sums[np.maximum(distances[0][:, None], distances[1])])
+    # entry k is the sum of the weights of rectangle k + 1 and all larger rectangles
+    sums = np.append(weights[::-1].cumsum()[::-1], 0)
+    return scaled(sums[np.maximum(down[:, None], right)])
 
   eta = np.concatenate([nested(side // 2), -nested(side - side // 2)])
   return scaled(eta).astype(np.float32)
@@ -149,10 +164,10 @@ def halves(side: int, norm: str) -> np.ndarray:
 def _patterns(shape: Sequence[int], norm: str) -> Array:
   """Returns the patterns η for each number of halvings, upright and transposed, [10, 2, 2M, 2M].
 
-  M is the longer side of images. A pattern begins at (M, M) and is surrounded by zeros, so that its
-  shift to any position in an image is a slice.
+  M is the longer side of the image. A pattern begins at (M, M) and is surrounded by zeros, so that
+  a slice of it is an image with the pattern at any position.
   """
-  middle, all_sides = max(shape[:2]), sides(shape[:2], 3)
+  middle, all_sides = max(shape[:2]), sides(shape[:2], smallest=3)
   table = np.zeros((len(all_sides), 2, 2 * middle, 2 * middle), np.float32)
   for pattern, side in zip(table, all_sides, strict=True):
     eta = halves(int(side), norm)
@@ -161,14 +176,14 @@ def _patterns(shape: Sequence[int], norm: str) -> Array:
 
 
 def _tiles(norm: str, key: Array, image: Array, epsilon: Scalar) -> Array:
-  """Returns the image with η in each of 5 × 5 tiles, with a random sign for each channel.
+  """Returns the first change in ℓ2 and ℓ1: η in each tile, with a random sign for each channel.
 
-  The square of tiles begins at the same margin from the top and from the left; what lies outside
-  of a wide image is cut off.
+  There are 5 tiles from top to bottom. They begin at the same distance from the top and from the
+  left, as in the authors' code; what exceeds the image is cut off.
   """
   height, width, channels = image.shape
   side = max(1, height // TILES)
-  margin = (height - height // side * side) // 2
+  offset = (height - height // side * side) // 2
   counts = height // side, width // side
   key_signs, key_turns = jax.random.split(key)
   signs = jax.random.rademacher(key_signs, (*counts, 1, 1, channels), image.dtype)
@@ -177,7 +192,7 @@ def _tiles(norm: str, key: Array, image: Array, epsilon: Scalar) -> Array:
   tiles = signs * jnp.where(is_turned, eta.swapaxes(2, 3), eta)
   joined = tiles.transpose(0, 2, 1, 3, 4).reshape(counts[0] * side, counts[1] * side, channels)
   change = jnp.zeros((height + side, width + side, channels))
-  rows, columns = slice(margin, margin + len(joined)), slice(margin, margin + joined.shape[1])
+  rows, columns = slice(offset, offset + len(joined)), slice(offset, offset + joined.shape[1])
   change = change.at[rows, columns].set(joined)
   return _with_change(norm, image, change[:height, :width], epsilon)
 
@@ -202,29 +217,34 @@ def _moved_mass(
     size: the number of halvings, and the side of windows.
     epsilon: radius of the ball.
   """
-  keys = jax.random.split(key, 4)
-  corner, target = _window(keys[0], image.shape, size[1])
-  _, source = _window(keys[1], image.shape, size[1])
+  keys, (halvings, side), channels = jax.random.split(key, 4), size, image.shape[2]
+  corner, target = _window(keys[0], image.shape, side)
+  _, source = _window(keys[1], image.shape, side)
   is_turned = jax.random.bernoulli(keys[2]).astype(jnp.int32)
-  signs = jax.random.rademacher(keys[3], (1, 1, image.shape[2]), image.dtype)
+  signs = jax.random.rademacher(keys[3], (1, 1, channels), image.dtype)
   start = patterns.shape[-1] // 2 - corner
-  pattern = jax.lax.dynamic_slice(patterns[size[0], is_turned], start, image.shape[:2])
+  pattern = jax.lax.dynamic_slice(patterns[halvings, is_turned], start, image.shape[:2])
   change, order = x - image, int(balls.ORDERS[norm])
 
   def channel_norms(values: Array) -> Array:
+    """Returns the norm of each channel of values [H, W, C], [1, 1, C]."""
     return jnp.linalg.norm(values.reshape(1, -1, values.shape[2]), order, 1, keepdims=True)
 
   old = jnp.where(target, change, 0)
   new = pattern[..., None] * signs + old / (1e-12 + channel_norms(old))
-  unused = jnp.maximum(epsilon**order - (jnp.abs(change) ** order).sum(), 0) / image.shape[2]
+  # the target gets the norm of both windows, and a share of what the change lacks to length ε
+  unused = jnp.maximum(epsilon**order - (jnp.abs(change) ** order).sum(), 0) / channels
   powers = unused + channel_norms(jnp.where(target | source, change, 0)) ** order
-  lengths = jnp.sqrt(powers) if norm == 'l2' else image.shape[2] * powers
+  lengths = jnp.sqrt(powers) if norm == 'l2' else channels * powers
   new = new / (1e-12 + channel_norms(new)) * lengths
   return _with_change(norm, image, jnp.where(target, new, jnp.where(source, 0, change)), epsilon)
 
 
 def _with_change(norm: str, image: Array, change: Array, epsilon: Scalar) -> Array:
-  """Returns the image plus a change scaled to length ε ('l2') or projected ('l1'), in [0, 1]."""
+  """Returns the image plus a change, in [0, 1].
+
+  The change is scaled to the length ε ('l2') or projected onto the ball of radius ε ('l1').
+  """
   if norm == 'l1':
     return balls.clipped(image[None], change[None], norm, epsilon)[0]
   return jnp.clip(image + epsilon * change / (jnp.linalg.norm(change.ravel()) + 1e-12), 0, 1)
