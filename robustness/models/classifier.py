@@ -26,7 +26,7 @@ Layers = dict[str, jax.Array]
 Outputs = tuple[jax.Array, Layers]
 """Logits [B, classes], and the outputs of layers."""
 Forward = Callable[[PyTree, jax.Array, tuple[str, ...]], Outputs]
-"""A function of variables, images in [0, 1] and names of layers, see `Classifier.forward`."""
+"""A function of variables, images in [0, 1] and names of layers, as the field `forward` holds."""
 Network = Callable[[PyTree, jax.Array, Collection[str]], Outputs]
 """A function of variables, normalised images and names of layers."""
 LOGITS = 'logits'
@@ -116,8 +116,8 @@ class Classifier:
       raise InputError(f'{name} has no classes: give class_names, one for each output.')
     facts = {'kind': 'callable', 'outputs': outputs, **(provenance or {})}
     checked = CheckedFunction(function, len(class_names), outputs, batch_size)
-    names = tuple(class_names)
-    return cls(name, _host_only, None, input_shape, names, (), (), facts, checked)
+    names, layers, stages = tuple(class_names), (), ()  # a function on the host shows no layers
+    return cls(name, _host_only, None, input_shape, names, layers, stages, facts, checked)
 
   @classmethod
   def from_nnx(
@@ -151,9 +151,9 @@ class Classifier:
       network.variables,
       input_shape,
       tuple(class_names),
-      (*nnx_module.layer_names(network, input_shape, len(class_names), name), LOGITS),
-      (*stages, LOGITS),
-      {'kind': 'nnx', **(provenance or {})},
+      layers=(*nnx_module.layer_names(network, input_shape, len(class_names), name), LOGITS),
+      stages=(*stages, LOGITS),
+      provenance={'kind': 'nnx', **(provenance or {})},
     )
 
   @classmethod
@@ -196,17 +196,17 @@ class Classifier:
     from robustness.models import torch_module  # PyTorch is optional, and takes a second to import
 
     inputs = Inputs(tuple(mean), tuple(std), input_filter)
-    tried = np.random.default_rng(0).random((3, *input_shape), np.float32)
-    images = np.asarray(inputs(jnp.asarray(tried)))
+    noise = np.random.default_rng(0).random((3, *input_shape), np.float32)
+    images = np.asarray(inputs(jnp.asarray(noise)))  # on which the module is checked
     network = torch_module.wrap(module, images, len(class_names), name, batch_size, head)
     facts = {**torch_module.facts(network), **(provenance or {})}
     return cls(
       name,
       _forward(network, inputs),
-      None,
+      None,  # the module holds its weights
       input_shape,
       tuple(class_names),
-      (*network.shapes, LOGITS),
+      layers=(*network.shapes, LOGITS),
       provenance=facts,
       calls_host=True,
     )
@@ -233,7 +233,8 @@ class Classifier:
     if self.host_function:
       return self.host_function(images)
     with self.host_errors():
-      logits = np.asarray(self.apply(self.variables, jnp.asarray(images), ())[0])
+      on_device, _ = self.apply(self.variables, jnp.asarray(images), layers=())
+      logits = np.asarray(on_device)
     if self.num_classes > 1 and len(logits) and are_distributions(logits).all():
       raise InputError(f'{self.name} {NO_LOGITS}')
     return logits
@@ -248,19 +249,19 @@ class Classifier:
     if self.host_function:
       raise InputError(f'{self.name} is a {_NO_GRADIENT}')
     try:
-      answer: object = self.forward(variables, images, layers)
+      result: object = self.forward(variables, images, layers)
     except jax.errors.JAXTypeError as error:
       reason = str(error).splitlines()[0]
       raise InputError(
         f'forward of {self.name} cannot be compiled ({reason}) Give jax.numpy alone, or see '
         'Classifier.from_callable.'
       ) from error
-    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Mapping)):
+    if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)):
       raise InputError(
-        f'forward of {self.name} returned {type(answer).__name__}; it must return the pair '
+        f'forward of {self.name} returned {type(result).__name__}; it must return the pair '
         '(logits, {layer: output}), where {} stands for no layers.'
       )
-    logits, outputs = answer
+    logits, outputs = result
     check_logits(self.name, logits, len(images), self.num_classes)
     if LOGITS in layers:
       outputs = {LOGITS: logits, **outputs}
@@ -273,13 +274,14 @@ class Classifier:
 
   @contextlib.contextmanager
   def host_errors(self) -> Iterator[None]:
-    """Returns a context in which an InputError that a callback to the host raises stays one.
+    """Returns a context that restores an InputError which a callback to the host raises.
 
-    Outside of it JAX raises an error of its runtime with the text of the traceback instead.
+    Without the context, JAX raises an error of its runtime with the text of the traceback instead.
     """
     try:
       yield
     except jax.errors.JaxRuntimeError as error:
+      # the text after the name of the error, at the end of the traceback
       message = str(error).rpartition(f'{InputError.__name__}: ')[2]
       if not self.calls_host or message == str(error):
         raise
@@ -296,12 +298,14 @@ class Classifier:
         f'{self.name} is a callable, whose layers cannot be seen: set '
         f'{KEYS.study.layers}=() (asked for: ' + ', '.join(requested) + ').'
       )
-    expanded = [name for w in requested for name in (self.stages if w == STAGES else (w,))]
-    for name in expanded:
+    names: dict[str, None] = {}  # a set in the order of insertion
+    for name in requested:
+      names |= dict.fromkeys(self.stages if name == STAGES else (name,))
+    for name in names:
       if name not in self.layers:
         valid = nearest(name, (STAGES, *self.layers))
         raise InputError(f'{self.name} has no layer {name!r}; {valid}.')
-    return tuple(dict.fromkeys(expanded))
+    return tuple(names)
 
   def with_adaptation(self, adaptation: Adaptation | None) -> Self:
     """Returns the classifier with an adaptation at test time; None returns it unchanged.
@@ -312,8 +316,10 @@ class Classifier:
     """
     if adaptation is None:
       return self
+    # a function on the host has no layers; if the adaptation needs none, `linen_layers` says why
     layers = {} if self.host_function and adaptation.kinds else self.linen_layers()
-    if adaptation.kinds and not any(issubclass(kind, adaptation.kinds) for kind in layers.values()):
+    has_adapted = any(issubclass(kind, adaptation.kinds) for kind in layers.values())
+    if adaptation.kinds and not has_adapted:
       raise SettingError(
         KEYS.classifier.adaptation.name,
         adaptation.name,
@@ -325,6 +331,7 @@ class Classifier:
       valid = 'at least 2 where batch normalisation takes the statistics of the batch alone'
       adaptation.require(has_statistics, 'batch_size', f'{valid} (source_weight=0)')
     facts = {'adaptation': adaptation.describe()}
+    # provenance stays empty until the weights are loaded
     provenance = {**self.provenance, **facts} if self.provenance else {}
     return dataclasses.replace(self, adaptation=adaptation, provenance=provenance)
 
@@ -341,8 +348,8 @@ class Classifier:
     projected onto a coarser label space. It is replaced by 'logits' in a classifier that projects
     nothing. A callable has 'logits' only.
     """
-    valid = self.layers or (LOGITS,)
-    names = [LOGITS if w == UNPROJECTED and w not in valid else w for w in requested]
+    projects_logits = UNPROJECTED in self.layers
+    names = [LOGITS if x == UNPROJECTED and not projects_logits else x for x in requested]
     if self.host_function and set(names) > {LOGITS}:
       raise InputError(
         f'{self.name} is a callable, whose layers cannot be seen, and the study records '
@@ -394,7 +401,7 @@ def from_linen(
       weights,
       inputs,
       mutable=['intermediates'],
-      capture_intermediates=lambda m, _: '/'.join(m.path) in layers,
+      capture_intermediates=lambda submodule, _: '/'.join(submodule.path) in layers,
     )
     outputs = first_calls(state['intermediates'])
     sown = sown_features(state['intermediates'])
@@ -414,13 +421,14 @@ def from_linen(
       "Give all its collections, such as {'params': ..., 'batch_stats': ...}, and a module whose "
       '__call__ takes images [B, H, W, C], with train=False by default.'
     ) from error
-  calls = first_calls(state['intermediates'])
+  calls = first_calls(state['intermediates'])  # {path of a submodule: shape of its output}
   if empty := [path for path, x in calls.items() if 0 in getattr(x, 'shape', ())]:
     raise InputError(
       f'images of {input_shape[0]} × {input_shape[1]} pixels are too small for {name}: nothing is '
       f'left of them in its layer {empty[0]!r}. Set {KEYS.data.resize}.'
     )
   check_logits(name, logits, 1, len(class_names))
+  # the path of `module` is '', and submodules that do not return one array are no layers
   layers = [path for path, x in calls.items() if path and isinstance(x, jax.ShapeDtypeStruct)]
   if FEATURES not in layers and sown_features(state['intermediates']) is not None:
     layers.append(FEATURES)
@@ -430,14 +438,14 @@ def from_linen(
     variables,
     input_shape,
     tuple(class_names),
-    (*layers, LOGITS),
-    (*stages, LOGITS),
-    dict(provenance or {}),
+    layers=(*layers, LOGITS),
+    stages=(*stages, LOGITS),
+    provenance=dict(provenance or {}),
   )
 
 
 def _host_only(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
-  """Raises InputError; the `forward` of classifiers that are functions on the host, without JAX."""
+  """Raises InputError: it is the `forward` of classifiers that are functions on the host."""
   raise InputError(f'a {_NO_GRADIENT}')
 
 
@@ -448,8 +456,8 @@ def _forward(network: Network, inputs: Inputs) -> Forward:
   """
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...] = ()) -> Outputs:
-    inside = frozenset(layers) - {LOGITS}
-    logits, outputs = network(variables, inputs(images), inside)
+    inner_layers = frozenset(layers) - {LOGITS}
+    logits, outputs = network(variables, inputs(images), inner_layers)
     logits = logits.astype(jnp.float32)
     return logits, {**outputs, **({LOGITS: logits} if LOGITS in layers else {})}
 

