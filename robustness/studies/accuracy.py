@@ -13,7 +13,7 @@ from robustness.evaluation.study import Study
 
 
 def accuracy_at(k: int) -> Quantity:
-  """Returns the quantity top-k accuracy."""
+  """Returns the quantity for top-k accuracy, of which only top-1 is a headline of reports."""
   name, words = f'top{k}_accuracy', f'top-{k} accuracy'
   return declare_accuracy(name, words, headline=k == 1, statistic=Right(k))
 
@@ -34,7 +34,7 @@ class Accuracy(Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The quantities `top1_accuracy`, `top<k>_accuracy`, and `accuracy`, which is by class."""
+    """The quantities `top1_accuracy`, `top<k>_accuracy`, and `accuracy` by class."""
     return *(accuracy_at(k) for k in sorted({1, self.top_k})), ACCURACY
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:

@@ -63,19 +63,20 @@ class AllButOne(StoredOrMade):
     first: tuple[object, ...] = ()
     for label, facts in classifiers.items():
       parts = facts.get('augment') or ()
-      drawn = [part for part in parts if part['name'] == RandomCorruption.name] or [{}]
-      left_out = tuple(drawn[0].get('left_out', ()))
-      severities = tuple(drawn[0].get('severities', ()))
+      # The settings of the augmentation `corruption`; an empty dict if the network has none.
+      corruption, *repeats = [x for x in parts if x['name'] == RandomCorruption.name] or [{}]
+      left_out = tuple(corruption.get('left_out', ()))
+      severities = tuple(corruption.get('severities', ()))
       problem = ''
-      if len(drawn) > 1 or len(left_out) != 1 or len(severities) != 1:
+      if repeats or len(left_out) != 1 or len(severities) != 1:
         problem = 'give it the part corruption once, with one name in left_out and one severity'
       elif left_out[0] not in self.names or severities[0] not in self.severities:
         problem = f'which is not shown: see {KEYS.study.corruptions} and {KEYS.study.severities}'
       elif (left_out[0], severities[0]) in networks:
         problem = f'as {networks[left_out[0], severities[0]]} does: take one'
       else:
-        probability = drawn[0]['probability']
-        trained_on = {*spelt_out(drawn[0]['corruptions'])}, probability
+        probability = corruption['probability']
+        trained_on = {*spelt_out(corruption['corruptions'])}, probability
         first = first or trained_on
         if trained_on != first or not probability:
           problem = 'of others than the first: give all equal corruptions and probability above 0'
@@ -96,22 +97,23 @@ class AllButOne(StoredOrMade):
     outcomes = recorded.outcomes(ERROR)
     errors = outcomes.values
     conditions = list(zip(views.corruption, views.severity, strict=True))
-    wrong = [errors[label][:, conditions.index(key)] for key, label in networks.items()]
-    columns = pd.DataFrame(list(networks), columns=['corruption', 'severity'])
-    composed = dataclasses.replace(outcomes, values={COMPOSED: np.stack(wrong, 1)}, views=columns)
+    # Each view is taken from the network that left out its corruption and severity.
+    wrong = [errors[label][:, conditions.index(view)] for view, label in networks.items()]
+    facets = pd.DataFrame(list(networks), columns=['corruption', 'severity'])
+    composed = dataclasses.replace(outcomes, values={COMPOSED: np.stack(wrong, 1)}, views=facets)
     yield self.means(ERROR, composed, ('corruption', 'severity'))
-    has_all = columns.groupby('corruption').severity.transform('size') == len(self.severities)
+    has_all = facets.groupby('corruption').severity.transform('size') == len(self.severities)
     yield self.means(ERROR, composed, ('corruption',), where=has_all.to_numpy())
     clean = np.flatnonzero(views.corruption.isna())
     if len(clean):
       clean_wrong = np.concatenate([errors[label][:, clean] for label in networks.values()], 1)
       yield self.means(CLEAN_ERROR, dataclasses.replace(composed, values={COMPOSED: clean_wrong}))
-    rows = []
+    rows, n = [], TABLE_3.images
     note = {} if {*self.severities} == {*SEVERITIES} else {'note': 'over five severities'}
     for name, accuracy in ALL_BUT_ONE.items():
-      published = round(1 - accuracy, 4), TABLE_3.images
+      error = round(1 - accuracy, 4)
       if name == 'clean':
-        rows.append(published_row(PUBLISHED, CLEAN_ERROR, *published))
-      elif name in set(columns.corruption):
-        rows.append(published_row(PUBLISHED, ERROR, *published, corruption=name) | note)
+        rows.append(published_row(PUBLISHED, CLEAN_ERROR, error, n))
+      elif name in set(facets.corruption):
+        rows.append(published_row(PUBLISHED, ERROR, error, n, corruption=name) | note)
     yield part(rows)

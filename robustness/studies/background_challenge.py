@@ -62,7 +62,7 @@ class BackgroundChallenge(Study):
 
   @property
   def facts(self) -> dict[str, PlainValue]:
-    """The digest of the backgrounds, if their folder exists; see `Study`."""
+    """The digest of the backgrounds, for records and results; {} if their folder is missing."""
     if not self.backgrounds or not expanded(self.backgrounds).is_dir():
       return {}
     return {'backgrounds_sha256': digest_of({'pictures': _pictures(*self._files)})}
@@ -91,7 +91,7 @@ class BackgroundChallenge(Study):
         f'the images have no masks of their size: set {KEYS.data.source}=imagenet_9, '
         f'{KEYS.data.imagenet_9.masks}=True, and leave out {KEYS.data.resize} and {KEYS.data.crop}.'
       )
-    self.views(rows.image_shape)
+    self.views(rows.image_shape)  # raises InputError for backgrounds of another size
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns a view for each background, in which every row has its foreground on this
@@ -120,23 +120,27 @@ class BackgroundChallenge(Study):
     on_all = recorded.outcomes(SURVIVING).combined((), functools.partial(np.all, axis=1))
     yield self.means(SURVIVING, on_all, test=True)
     yield self.means(OVERALL, recorded)
-    yield part([published_row(k, SURVIVING, v, FOREGROUNDS) for k, v in PUBLISHED.items()])
+    rows = [published_row(label, SURVIVING, v, FOREGROUNDS) for label, v in PUBLISHED.items()]
+    yield part(rows)
 
 
 @functools.lru_cache(1)
 def _pictures(*files: Path) -> np.ndarray:
-  """Returns the images in files of one size, uint8 [V, H, W, 3]."""
-  first = read_rgb(files[0]).size
+  """Returns the images in V files, uint8 [V, H, W, 3]; raises InputError if their sizes differ.
+
+  The last result is cached, because a run needs it several times.
+  """
+  size = read_rgb(files[0]).size
   pictures = []
   for file in files:
     picture = read_rgb(file)
-    if picture.size != first:
-      raise InputError(f'{file} has {picture.size} pixels and {files[0]} {first}: give one size.')
+    if picture.size != size:
+      raise InputError(f'{file} has {picture.size} pixels and {files[0]} {size}: give one size.')
     pictures.append(np.asarray(picture))
   return np.stack(pictures)
 
 
 def _on_background(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
   """Returns the foreground of a row on the background of a view, [H, W, 3]."""
-  background = view['picture'].astype(jnp.float32) / 255
+  background = view['picture'].astype(jnp.float32) / 255  # uint8
   return jnp.where(row['foreground'][..., None], row['image'], background)

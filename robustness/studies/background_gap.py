@@ -38,7 +38,7 @@ GAP = Quantity(
   low=-1.0,
   headline=True,
   statistic=Right(),
-  function=lambda means, baseline: means[..., 0] - means[..., 1],
+  function=lambda means, baseline: means[..., 0] - means[..., 1],  # in the order of `MIXED`
 )
 
 
@@ -70,8 +70,8 @@ class BackgroundGap(Study):
     """Yields accuracy by variant, the gap, and published values of both."""
     variants = recorded.evaluations[0].records.column(VARIANT).astype(str)
     names = [*MIXED, *(name for name in np.unique(variants) if name not in MIXED)]
-    counts = variants[:, None] == np.array(names)
-    by_variant = recorded.outcomes(GAP).in_groups(counts, pd.DataFrame({VARIANT: names}))
+    is_variant = variants[:, None] == np.array(names)  # [images, variants]
+    by_variant = recorded.outcomes(GAP).in_groups(is_variant, pd.DataFrame({VARIANT: names}))
     yield self.means(ACCURACY, by_variant, (VARIANT,), test=True)
     yield self.means(GAP, by_variant, (VARIANT,), where=np.isin(names, MIXED))
     rows = []

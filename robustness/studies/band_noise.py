@@ -21,7 +21,8 @@ from robustness.fourier.filters import filtered_by_half
 
 PUBLISHED_NORMS = {32: (8.0,)}
 """Norms in the paper by the side of the images in pixels."""
-MIN_NORM = 1e-12  # keeps the noise finite if its norm is 0
+MIN_NORM = 1e-12
+"""Smallest norm that noise is divided by, which keeps it finite if its norm is 0."""
 
 
 @dataclasses.dataclass(frozen=True)

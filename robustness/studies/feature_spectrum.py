@@ -31,13 +31,16 @@ OUTPUT = 'output/'
 FLOOR = 1e-6
 """Added to |F| so that the logarithm of 0 is finite."""
 _relative = functools.partial(Quantity, kind=AMOUNT, statistic=np.subtract)
+"""Returns a quantity that is a mean of differences, given its name and words."""
 RELATIVE = _relative(
   'relative_log_amplitude', 'log-amplitude minus that of zero frequency', drawn=True
 )
 HIGHEST = _relative(
   'high_frequency_log_amplitude', 'log-amplitude of the highest frequency, relative'
 )
-FREQUENCY = Facet('frequency', 'frequency along the diagonal', 'π', True, '', 'frequencies')
+FREQUENCY = Facet(
+  'frequency', 'frequency along the diagonal', 'π', ordered=True, words_of_many='frequencies'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +71,7 @@ class FeatureSpectrum(Study):
 
   @property
   def outputs(self) -> tuple[str, ...]:  # type: ignore[override]
-    """The layers with recorded spectra; see `Study`."""
+    """The layers from which spectra are recorded, see `summarise_output`."""
     return self.of_layers
 
   def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:
@@ -78,20 +81,24 @@ class FeatureSpectrum(Study):
     """
     x = output.astype(jnp.float32)
     if x.ndim == 3:
-      x = self._placed(layer, x)
-    if x.ndim != 4:
+      x = self._as_square_map(layer, x)
+    if x.ndim != 4:  # layers of ('stages',) may be vectors, and layers that are named must not
       self.require(layer not in self.of_layers, 'of_layers', f'without {layer}: it gives a vector')
       return jnp.zeros((len(x), 0))
-    along = jnp.arange(-(-min(x.shape[1:3]) // 2))
-    amplitude = jnp.abs(jnp.fft.fft2(x, axes=(1, 2))[:, along, along])
+    diagonal = jnp.arange(-(-min(x.shape[1:3]) // 2))  # half the shorter side, rounded up
+    amplitude = jnp.abs(jnp.fft.fft2(x, axes=(1, 2))[:, diagonal, diagonal])
     return jnp.log(amplitude + FLOOR).mean(-1)
 
-  def _placed(self, layer: str, tokens: jax.Array) -> jax.Array:
-    """Returns the tokens [B, T, D] of a transformer as a square map [B, H, H, D]."""
+  def _as_square_map(self, layer: str, tokens: jax.Array) -> jax.Array:
+    """Returns the tokens [B, T, D] of a transformer as a square map [B, H, H, D].
+
+    The first tokens are dropped. InputError is raised if the others are no square number.
+    """
     count = tokens.shape[1]
     side = math.isqrt(max(count - max(self.first_tokens, 0), 0))
     first = count - side**2
-    if not side or (first != self.first_tokens and self.first_tokens >= 0):
+    is_another_number = first != self.first_tokens and self.first_tokens >= 0
+    if not side or is_another_number:
       raise self.refused(
         'first_tokens', f'and {layer} gives {count} tokens', 'The rest is no square number.'
       )
@@ -104,16 +111,17 @@ class FeatureSpectrum(Study):
     """
     num_maps = 0
     for evaluation in recorded.evaluations:
-      fields = evaluation.records.read(0, 0).arrays
-      for name in (n for n in fields if n.startswith(OUTPUT) and fields[n].shape[-1] > 1):
-        values = evaluation.records.column(name).astype(float)
-        count = values.shape[1]
-        places = pd.DataFrame({'frequency': np.round(np.arange(count) / count, 6)})
-        of_zero = {evaluation.label: (values, values[:, :1])}
-        relative = Outcomes.from_fields(RELATIVE, of_zero, places, clusters=recorded.clusters)
-        layer = {'layer': name.removeprefix(OUTPUT)}
+      arrays = evaluation.records.read(block=0, chunk=0).arrays
+      # Outputs of layers that are no maps have at most one frequency.
+      for name in (k for k in arrays if k.startswith(OUTPUT) and arrays[k].shape[-1] > 1):
+        amplitudes = evaluation.records.column(name).astype(float)
+        count = amplitudes.shape[1]
+        views = pd.DataFrame({'frequency': np.round(np.arange(count) / count, 6)})
+        fields = {evaluation.label: (amplitudes, amplitudes[:, :1])}  # minus that at frequency 0
+        relative = Outcomes.from_fields(RELATIVE, fields, views, clusters=recorded.clusters)
+        layer, is_highest = {'layer': name.removeprefix(OUTPUT)}, np.arange(count) == count - 1
         yield self.means(RELATIVE, relative, ('frequency',), facets=layer)
-        yield self.means(HIGHEST, relative, where=np.arange(count) == count - 1, facets=layer)
+        yield self.means(HIGHEST, relative, where=is_highest, facets=layer)
         num_maps += 1
     if not num_maps:
       raise self.refused(
@@ -122,5 +130,5 @@ class FeatureSpectrum(Study):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """The values that decide the records; see `Study`."""
+    """The name, and the settings that decide what is recorded; equal values share records."""
     return {'name': self.name, 'of_layers': list(self.of_layers), 'tokens': self.first_tokens}

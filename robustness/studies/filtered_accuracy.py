@@ -39,7 +39,7 @@ class FilteredAccuracy(BandStudy):
   quantities = (ACCURACY, CLEAN_ACCURACY, TRAINED)
 
   def _show(self, key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-    """Returns the filtered image; the unfiltered one in the clean view."""
+    """Returns the filtered image [H, W, C]; in the clean view, with bandwidth 0, the whole one."""
     image = row['image']
     return jnp.where(view['bandwidth'] > 0, filtered_by_half(image, view['kept']), image)
 
@@ -61,10 +61,10 @@ class FilteredAccuracy(BandStudy):
     For networks with a filter on their input, the accuracy at the filter's bandwidth is added.
     """
     yield from super().estimates(recorded)
-    clean = recorded.views.band.isna().to_numpy()
+    is_clean = recorded.views.band.isna().to_numpy()  # views without a filter in the study
     for evaluation in recorded.evaluations:
       input_filter = (evaluation.records.identity.get('classifier') or {}).get('input_filter') or {}
       if input_filter.get('name') in self.kinds:
         alone = Recorded([evaluation], recorded.views)
         facets = {'band': input_filter['name'], 'bandwidth': input_filter['bandwidth']}
-        yield self.means(TRAINED, alone, where=clean, facets=facets)
+        yield self.means(TRAINED, alone, where=is_clean, facets=facets)

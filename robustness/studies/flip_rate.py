@@ -79,7 +79,7 @@ class FlipRate(Study):
     super().__post_init__()
     catalog.check_names(self.key('corruptions'), self.corruptions, (*SETS, *KNOWN))
     self.require(self.lowest < self.highest, 'lowest', f'below {self.highest}')
-    largest = int((self.highest - self.lowest) * FINEST) + 1
+    largest = int((self.highest - self.lowest) * FINEST) + 1  # severities are multiples of 1/FINEST
     self.require(2 <= self.frames <= largest, 'frames', f'in 2..{largest}')
 
   @property
@@ -94,12 +94,15 @@ class FlipRate(Study):
 
   @property
   def severities(self) -> np.ndarray:
-    """The severities of the frames, ascending."""
+    """The severities of the frames, ascending, evenly spaced up to rounding to 1/1000."""
     even = np.linspace(self.lowest, self.highest, self.frames)
     return np.round(even * FINEST) / FINEST
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns a view for each frame of each corruption, with the random numbers of its frame 1."""
+    """Returns a view for each frame of each corruption, corruption by corruption.
+
+    All frames of a corruption draw the random numbers of its first frame.
+    """
     side = self.constants or None
     numbers, between = catalog.numbered(self.severities)
     options = {name: LIKE_DRAWS[name] for name in LIKE_DRAWS if name in self.names}
@@ -110,24 +113,24 @@ class FlipRate(Study):
     )
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-      """Returns the image of a row with the corruption and severity of a frame; see `Views`."""
+      """Returns the image of a row with the corruption and severity of a frame, [H, W, C]."""
       catalog.refuse_stored(row)
       return corrupt(key, row['image'], view['corruption'], view['severity'])
 
-    first = min(self.severities)
+    ids_of_first = [view_id(name, min(self.severities)) for name in self.names]
     return Views(
       show,
-      np.array([view_id(n, s) for n in self.names for s in self.severities], np.int32),
-      {
+      ids=np.array([view_id(name, s) for name in self.names for s in self.severities], np.int32),
+      parameters={
         'corruption': np.repeat(np.arange(len(self.names), dtype=np.int32), self.frames),
         'severity': np.tile(np.asarray(numbers, np.int32), len(self.names)),
-        DRAWS: np.repeat(np.array([view_id(n, first) for n in self.names], np.int32), self.frames),
+        DRAWS: np.repeat(np.array(ids_of_first, np.int32), self.frames),
       },
       sequential=True,
     )
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the frames, '<corruption> <severity>'; see `Study`."""
+    """Returns the names of the frames as names of the views, for example 'fog 1.5'."""
     return ViewTable.of([f'{name} {s:.4g}' for name in self.names for s in self.severities])
 
   @property
@@ -147,12 +150,13 @@ class FlipRate(Study):
     The share is over all frames, by corruption, and by corruption and frame. The flip rate is the
     mean over corruptions of this share ÷ the first classifier's share, the mFR of the paper.
     """
-    places = [(name, frame) for name in self.names for frame in range(1, self.frames)]
+    # Pair number f of a corruption is the frames f and f + 1.
+    facets = [(name, pair) for name in self.names for pair in range(1, self.frames)]
     pairs = {}
     for label, records in ((e.label, e.records) for e in recorded.evaluations):
       predicted = records.table('prediction').reshape(-1, len(self.names), self.frames)
       pairs[label] = predicted[..., 1:], predicted[..., :-1]
-    views = pd.DataFrame(places, columns=['corruption', 'frame'])
+    views = pd.DataFrame(facets, columns=['corruption', 'frame'])
     outcomes = Outcomes.from_fields(FLIP_RATE, pairs, views, clusters=recorded.clusters)
     yield self.means(FLIP_RATE, outcomes)
     yield self.means(FLIP_RATE, outcomes, ('corruption',))

@@ -27,6 +27,9 @@ from robustness.evaluation.outcomes import ONE_VIEW
 from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipes, Study
 
 TEXTURE, CLASS, HUMANS = 'texture', 'class', 'humans'
+"""The column with the name of the texture's class, the facet of the shape's class, and the label of
+published values of people.
+"""
 PICTURES = 1200
 """Number of images with a conflict in the released set, which published values are of."""
 
@@ -85,21 +88,24 @@ class ShapeBias(Study):
       by_shape[evaluation.label] = ((answers == shapes) & is_conflict)[:, None]
       by_texture[evaluation.label] = ((answers == textures) & is_conflict)[:, None]
     names = [name for name in classes.tolist() if name in shapes[is_conflict]]
-    masks: list[tuple[dict[str, str], np.ndarray]]
-    masks = [({}, is_conflict), *(({CLASS: n}, is_conflict & (shapes == n)) for n in names)]
+    masks: list[tuple[dict[str, str], np.ndarray]]  # facets of estimates, and their images
+    masks = [
+      ({}, is_conflict),
+      *(({CLASS: name}, is_conflict & (shapes == name)) for name in names),
+    ]
     decided = {label: by_shape[label] | by_texture[label] for label in by_shape}
     answered = {label: np.hstack([by_shape[label], by_texture[label]]) for label in by_shape}
     views = pd.DataFrame({'answer': ['shape', 'texture']})
     for facets, mask in masks:
       shares = Outcomes.from_fields(DECIDED, decided, ONE_VIEW).of_rows(mask)
       yield self.means(DECIDED, shares, facets=facets)
-      shapes_of_decided = Outcomes.from_fields(BIAS, by_shape, ONE_VIEW, counted=decided).of_rows(
-        mask
-      )
-      yield means(BIAS, shapes_of_decided, confidence=self.confidence, facets=facets, paired=False)
+      # A bias is a share of the answers that are decided, which has an exact interval. Differences
+      # of biases are functions of two shares, because classifiers decide different images.
+      of_decided = Outcomes.from_fields(BIAS, by_shape, ONE_VIEW, counted=decided).of_rows(mask)
+      yield means(BIAS, of_decided, confidence=self.confidence, facets=facets, paired=False)
       answers_of_both = Outcomes.from_fields(BIAS, answered, views).of_rows(mask)
-      pairs = self.means(BIAS, answers_of_both, ['answer'], facets=facets)
-      yield pairs[pairs.versus != '']
+      biases = self.means(BIAS, answers_of_both, ['answer'], facets=facets)
+      yield biases[biases.versus != '']
 
   def _published(self) -> Iterator[pd.DataFrame]:
     """Yields the published values, which have no intervals."""
@@ -110,4 +116,4 @@ class ShapeBias(Study):
         rows.append(published_row(label.replace('_', ' '), quantity, value, PICTURES))
       for name, value in classes.items():
         rows.append(published_row(HUMANS, quantity, value, PICTURES, **{CLASS: name}))
-    yield part([row for row in rows if row['value'] == row['value']])
+    yield part([row for row in rows if pd.notna(row['value'])])

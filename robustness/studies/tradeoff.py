@@ -64,9 +64,10 @@ class Tradeoff(StoredOrMade):
     shares = by_view.combined(('corruption',), known_mean)
     yield self.means(HIGH_FREQUENCY_FRACTION, shares, ('corruption',))
     right = recorded.outcomes(ACCURACY).values
-    errors = {k: 1 - self.by_corruption(v).mean(2) for k, v in right.items()}
-    first = next(iter(errors))
-    for label in [*errors][1:]:
+    # [images, corruptions], the mean over severities
+    errors = {label: 1 - self.by_corruption(values).mean(2) for label, values in right.items()}
+    first, *later = errors
+    for label in later:
       pair = errors[first], errors[label]
       yield trade_off(label, first, shares.values[IMAGES], *pair, self.confidence)
 
@@ -74,17 +75,16 @@ class Tradeoff(StoredOrMade):
     """Returns changes of accuracy against shares of energy, with the lines, and the default
     figures.
     """
-    labels = [label for label in results.labels if label != IMAGES]
-    first = labels[0]
+    first, *later = (label for label in results.labels if label != IMAGES)
     shares = select(results.table, HIGH_FREQUENCY_FRACTION.name, corruption=...)
     panels = []
-    for label in labels[1:]:
+    for label in later:
       of_label = results.table[results.table.classifier == label]
       line = of_label[of_label['quantity'] == LINE.name]
-      fitted = ', '.join(
-        f'{q.name} {Notation(q).bare(row)}{unit}'
-        for q, unit in ((SLOPE, ''), (RESIDUAL, ' points'))
-        for row in of_label[of_label['quantity'] == q.name].itertuples()
+      fitted = ', '.join(  # the slope and the residual of the line, for the title of the panel
+        f'{quantity.name} {Notation(quantity).bare(row)}{unit}'
+        for quantity, unit in ((SLOPE, ''), (RESIDUAL, ' points'))
+        for row in of_label[of_label['quantity'] == quantity.name].itertuples()
       )
       changes = select(of_label, ACCURACY.name, first, corruption=...).set_index('corruption')
       line = line.set_index('high_frequency_share') if len(line) else line
