@@ -131,9 +131,8 @@ class Predictions:
         None counts each once.
     """
     w = np.ones(len(self.order)) if weights is None else weights
-    size, confidence, correct = (
-      _sums(w * values, starts) for values in (1, self.confidence, self.correct)
-    )
+    columns = 1, self.confidence, self.correct
+    size, confidence, correct = (_sums(w * values, starts) for values in columns)
     divisor = np.maximum(size, 1)  # not 0 in an empty bin
     return Bins(size, confidence / divisor, correct / divisor)
 
@@ -417,7 +416,7 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
   width, mass = predictions.binned(width_bins), predictions.binned(mass_bins)
   values = {
     **{BIASED.get(name, name): value for name, value in _biased_measures(width, mass).items()},
-    **_unbinned_measures(predictions, None),
+    **_unbinned(predictions, None),
     'ece': debiased_calibration_error(width),
     'ece_equal_mass': debiased_calibration_error(mass),
     'rms_calibration_error': np.sqrt(np.maximum(squared_calibration_error(mass), 0)),
@@ -430,7 +429,7 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
     counts = draws.counts[begin : begin + batch_size, predictions.order]
     uniform = draws.uniform[begin : begin + batch_size, predictions.order]
     samples = predictions.binned(width_bins, counts), predictions.binned(mass_bins, counts)
-    drawn.append({**_biased_measures(*samples), **_unbinned_measures(predictions, counts)})
+    drawn.append({**_biased_measures(*samples), **_unbinned(predictions, counts)})
     simulated = dataclasses.replace(predictions, correct=uniform < predictions.confidence)
     calibrated.append(_biased_measures(simulated.binned(width_bins), simulated.binned(mass_bins)))
 
@@ -460,9 +459,7 @@ def _biased_measures(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
   }
 
 
-def _unbinned_measures(
-  predictions: Predictions, weights: np.ndarray | None
-) -> dict[str, np.ndarray]:
+def _unbinned(predictions: Predictions, weights: np.ndarray | None) -> dict[str, np.ndarray]:
   """Returns {name: [...]} of the measures without bins: 'brier', 'aurc' and 'excess_aurc'.
 
   Args:

@@ -21,10 +21,13 @@ from robustness.core.errors import InputError
 from robustness.estimates.means import Estimate
 
 Q_PROFILE = 'q-profile'
+"""Name of the interval in the table of results."""
 
 
 def between(values: np.ndarray, variances: np.ndarray, confidence: float = 0.95) -> np.ndarray:
-  """Returns the variance τ² of the true values behind K measured ones, and its interval, [3].
+  """Returns the variance τ² of true values, given K measured values, and its interval.
+
+  The result is an array [3]: τ², and the low and the high end of its interval.
 
   Args:
     values: [K], the measured values.
@@ -42,35 +45,36 @@ def between(values: np.ndarray, variances: np.ndarray, confidence: float = 0.95)
     )
 
   def excess(variance: float, target: float) -> float:
-    """Returns Q(τ²), the weighted sum of squares of the module, at `variance`, minus `target`."""
+    """Returns Q(τ²), which is defined at the top of this module, at τ² = `variance` − `target`."""
     weight = 1 / (variances + variance)
     centre = (weight * values).sum() / weight.sum()
     return float((weight * (values - centre) ** 2).sum() - target)
 
   tail = (1 - confidence) / 2
-  targets = count - 1, *scipy.stats.chi2.ppf([1 - tail, tail], count - 1)
-  largest = ((values - values.mean()) ** 2).sum() / targets[2]  # Q is at most this sum / τ²
+  at_low, at_high = scipy.stats.chi2.ppf([1 - tail, tail], count - 1)  # Q falls with τ²
+  largest = ((values - values.mean()) ** 2).sum() / at_high  # Q is at most this sum / τ²
   return np.array(
     [
       scipy.optimize.brentq(excess, 0, 1.01 * largest, (target,)) if excess(0, target) > 0 else 0.0
-      for target in targets
+      for target in (count - 1, at_low, at_high)
     ]
   )
 
 
 def class_spread(right: np.ndarray, labels: np.ndarray, confidence: float = 0.95) -> Estimate:
-  """Returns the standard deviation τ of the true accuracies of the classes.
+  """Returns the standard deviation τ of the true accuracies of the classes, with its interval.
 
-  The sampling variance of a measured accuracy is p (1 − p) / n, where half a right and half a wrong
-  answer are added, so that it is above 0 also for a class without mistakes.
+  The sampling variance of a class's measured accuracy is p (1 − p) / n for n images. For p, half a
+  right and half a wrong answer are added, so that the variance is above 0 also for a class without
+  mistakes.
 
   Args:
     right: bool [N], whether each image is classified right.
     labels: int [N], the class of each image.
     confidence: confidence of the interval, in (0, 1).
   """
-  _, place, count = np.unique(labels, return_inverse=True, return_counts=True)
-  correct = np.bincount(place, right)
+  _, class_index, count = np.unique(labels, return_inverse=True, return_counts=True)
+  correct = np.bincount(class_index, right)
   smoothed = (correct + 0.5) / (count + 1)
   spread = np.sqrt(between(correct / count, smoothed * (1 - smoothed) / count, confidence))
   value, low, high = spread.tolist()

@@ -1,6 +1,6 @@
 """Comparisons of classifiers on the same images.
 
-They are paired differences and tests, the false-discovery rate of many tests, and effective
+These are paired differences and tests, the false-discovery rate of many tests, and effective
 robustness: accuracy relative to a line through other classifiers.
 """
 
@@ -11,11 +11,11 @@ from scipy import special
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import z_value
 
-_ROUNDING = 1e-9  # relative error of sums of fractions
+_ROUNDING = 1e-9  # largest relative rounding error of a sum of fractions
 
 
 def mcnemar(b: ArrayLike, c: ArrayLike) -> np.ndarray:
-  """Returns p-values of McNemar's exact two-sided test of equal error.
+  """Returns p-values of McNemar's exact two-sided test that two classifiers have the same error.
 
   They are min(1, 2·P(X ≤ min(b, c))) with X ~ Bin(b + c, ½), and 1 if b + c = 0.
 
@@ -53,21 +53,23 @@ def sign_flip(differences: ArrayLike) -> np.ndarray:
   values = np.asarray(differences)
   if not np.array_equal(values, np.round(values)):
     raise InputError('the differences are not whole: give numbers of right predictions.')
-  flat = np.abs(values.reshape(len(values), -1)).astype(int)
-  length = 2 * int(flat.sum(0).max(initial=0)) + 1
+  columns = values.reshape(len(values), -1)  # a column per test
+  sizes = np.abs(columns).astype(int)
+  length = 2 * int(sizes.sum(0).max(initial=0)) + 1  # number of possible sums, from −max to max
   angle = 2 * np.pi * np.arange(length) / length
-  function = np.ones((flat.shape[1], length))
-  for size in np.unique(flat[flat > 0]):
-    function *= np.cos(size * angle) ** (flat == size).sum(0)[:, None]
-  chances = np.fft.fft(function).real / length
-  sums = np.minimum(np.arange(length), length - np.arange(length))
-  observed = np.abs(values.reshape(len(values), -1).sum(0))[:, None]
-  p_value = np.where(sums >= observed, chances, 0.0).sum(1)
-  return np.where(observed[:, 0] == 0, 1.0, np.clip(p_value, 0, 1)).reshape(values.shape[1:])[()]
+  function = np.ones((sizes.shape[1], length))  # Π cos(d_k·ω), [tests, angles ω]
+  for size in np.unique(sizes[sizes > 0]):
+    function *= np.cos(size * angle) ** (sizes == size).sum(0)[:, None]
+  # Probability of each sum, in the order 0, 1, …, max, −max, …, −1 of the Fourier transform.
+  probability = np.fft.fft(function).real / length
+  absolute_sum = np.minimum(np.arange(length), length - np.arange(length))
+  observed = np.abs(columns.sum(0))
+  p_value = np.where(absolute_sum >= observed[:, None], probability, 0.0).sum(1)
+  return np.where(observed == 0, 1.0, np.clip(p_value, 0, 1)).reshape(values.shape[1:])[()]
 
 
 def benjamini_hochberg(p: ArrayLike, rate: float) -> np.ndarray:
-  """Returns which p-values are significant at a false-discovery rate, bool of their shape.
+  """Returns whether each p-value is significant at a false-discovery rate, bool of the same shape.
 
   All p-values are one family: the expected share of false discoveries among the significant ones is
   at most `rate`. With p₍₁₎ ≤ … ≤ p₍ₘ₎ a test is significant if its adjusted value, the minimum over
@@ -94,7 +96,7 @@ def benjamini_hochberg(p: ArrayLike, rate: float) -> np.ndarray:
     raise InputError('a p-value is NaN or outside [0, 1]: give probabilities.')
   ordered = np.sort(values, axis=None)
   discoveries = ordered[ordered * (values.size / np.arange(1, values.size + 1)) <= rate]
-  return np.asarray(values <= discoveries.max(initial=-1))
+  return np.asarray(values <= discoveries.max(initial=-1))  # −1: none is significant
 
 
 def paired_difference(
@@ -134,49 +136,52 @@ def effective_robustness(references: ArrayLike, shifted: ArrayLike, n: int) -> n
 
   On the logit scale, accuracies under shift are about linear in reference accuracies. The plane
   shifted = β(reference_1, ..., reference_R), a line if R = 1, is fitted by least squares to the
-  other models. ρ = shifted − β(references) is the accuracy above the one that the plane predicts,
-  as a fraction. Networks with other training data are above the line of a single reference set (Shi
-  et al. 2023).
+  other models. ρ = shifted − β(references) is the model's accuracy minus the accuracy that the
+  plane predicts, as a fraction. Networks with other training data are above the line of a single
+  reference set (Shi et al. 2023).
 
   An accuracy of 0 or 1 has no logit and is moved by half an image, 1/(2n). ρ is NaN if the
   reference accuracies of the other models do not define a plane: they are equal, or for R > 1
   collinear.
 
   Args:
-    references: accuracies on the reference sets, [..., M, R].
-    shifted: accuracies under the shift, [..., M].
+    references: accuracies of M models on R reference sets, in [0, 1], [..., M, R].
+    shifted: accuracies of the models under the shift, in [0, 1], [..., M].
     n: number of images in the smallest set.
 
   Raises:
-    InputError: there are fewer than R + 3 models; a plane would fit R + 1 others exactly.
+    InputError: there are fewer than R + 3 models; a plane would fit R + 1 other models exactly.
 
   Reference:
     Taori et al. (2020), Measuring robustness to natural distribution shifts, section 2 and
-      appendix;
-    Shi et al. (2023), Effective robustness against natural distribution shifts for models with
-    different training data, section 3.
+    appendix; Shi et al. (2023), Effective robustness against natural distribution shifts for models
+    with different training data, section 3.
   """
   x, y = np.asarray(references, float), np.asarray(shifted, float)
-  models, count = x.shape[-2:]
-  if models < fewest_models(count):
+  num_models, num_references = x.shape[-2:]
+  if num_models < fewest_models(num_references):
+    sets = f'{num_references} reference set{"s" * (num_references > 1)}'
     raise InputError(
-      f'effective robustness given {count} reference set{"s" * (count > 1)} needs at least '
-      f'{fewest_models(count)} models, not {models}.'
+      f'effective robustness given {sets} needs at least {fewest_models(num_references)} models, '
+      f'not {num_models}.'
     )
-  z, level = (special.logit(np.clip(a, 0.5 / n, 1 - 0.5 / n)) for a in (x, y))
-  z = np.concatenate([np.ones_like(z[..., :1]), z], -1)
+  logit_x, logit_y = (special.logit(np.clip(a, 0.5 / n, 1 - 0.5 / n)) for a in (x, y))
+  design = np.concatenate([np.ones_like(logit_x[..., :1]), logit_x], -1)  # with an intercept
   expected = []
-  for model in range(models):
-    other_models = np.delete(np.arange(models), model)
-    points = z[..., other_models, :]
-    plane = np.linalg.pinv(points) @ level[..., other_models, None]
-    value = special.expit((z[..., [model], :] @ plane)[..., 0, 0])
-    expected.append(np.where(np.linalg.matrix_rank(points) == count + 1, value, np.nan))
+  for model in range(num_models):
+    other_models = np.delete(np.arange(num_models), model)
+    points = design[..., other_models, :]
+    plane = np.linalg.pinv(points) @ logit_y[..., other_models, None]
+    value = special.expit((design[..., [model], :] @ plane)[..., 0, 0])
+    is_plane_defined = np.linalg.matrix_rank(points) == num_references + 1
+    expected.append(np.where(is_plane_defined, value, np.nan))
   return np.asarray(y - np.stack(expected, -1))
 
 
 def fewest_models(references: int) -> int:
-  """Returns the number of models that effective robustness needs with this number of reference
-  sets.
+  """Returns the fewest models for which `effective_robustness` is defined.
+
+  Args:
+    references: the number R of reference sets.
   """
   return references + 3

@@ -23,7 +23,12 @@ _MAX_KAPPA = 1 - 1e-9
 
 
 def beyond_chance(observed: np.ndarray, expected: np.ndarray) -> np.ndarray:
-  """Returns κ = (p_o − p_e)/(1 − p_e) for observed and expected agreement; NaN if p_e = 1."""
+  """Returns κ = (p_o − p_e)/(1 − p_e), [...], NaN if p_e = 1.
+
+  Args:
+    observed: p_o, the share of images on which two classifiers agree, [...].
+    expected: p_e, the share that is expected by chance, [...].
+  """
   possible, kappa = 1 - np.asarray(expected, float), np.full(np.shape(expected), np.nan)
   np.divide(observed - expected, possible, out=kappa, where=possible > 1e-12)
   return kappa
@@ -48,28 +53,30 @@ def error_consistency(first: ArrayLike, second: ArrayLike, agreement: ArrayLike)
 def estimates(units: Units, groups: np.ndarray, confidence: float = 0.95) -> list[Estimate]:
   """Returns the mean error consistency of each group of views, with jackknife intervals.
 
-  κ is computed in each view and averaged over the group's views in which it is defined, as by
-  condition in the authors' toolbox (model-vs-human, `ErrorConsistency.get_result_df`). κ of several
-  views pooled would be above 0 for independent classifiers, because some views are harder for both.
+  κ is computed in each view and averaged over the group's views in which it is defined, as the
+  authors' toolbox averages over conditions (model-vs-human, `ErrorConsistency.get_result_df`). κ of
+  several views pooled would be above 0 for independent classifiers, because some views are harder
+  for both.
 
   The interval is symmetric in Fisher's z = artanh κ and always includes the value.
 
   * Half an image, times the view's design effect d, is added to each cell of the 2 × 2 table of
-    right and wrong answers. d is the variance of the cells' shares over the units divided by that
-    over independent images (Rao and Scott 1981).
+    right and wrong answers. d is the variance of the cells' shares over the units, divided by the
+    variance that they have over independent images (Rao and Scott 1981).
   * The variance is V' = (3 d V₀ + m V)/(3 + m), at least V₀. V₀ is the variance over independent
-    images and V the variance of the jackknife over units. V is uncertain if few images are
-    right, or wrong, in both classifiers by chance; m is the smaller of these two effective numbers.
-  * The half-width is √(z² V₀ + t² (V' − V₀)). The normal quantile z is for the variance that images
+    images and V the variance of the jackknife over units. V is uncertain if both classifiers would
+    be right, or both wrong, by chance on few images; m is the smaller of these two effective
+    numbers of images.
+  * The half-width is √(q² V₀ + t² (V' − V₀)). The normal quantile q is for the variance that images
     alone explain. Student's quantile t, at Satterthwaite's degrees of freedom of the jackknife, is
     for the variance that the units add.
   * If units hold several images, an interval needs `FEWEST` effective units.
 
   Args:
-    units: totals [K, 3 V] of K units: the numbers of images on which the first classifier is right
-      in each of V views, on which the second is, and on which both are right or both wrong. Their
-      weights are numbers of images.
-    groups: weights of the views in each of G groups, [G, V].
+    units: totals [K, 3 V] of K units in V views: V numbers of images on which the first classifier
+      is right, V numbers on which the second is right, and V numbers on which both are right or
+      both are wrong. The weights are numbers of images, [K, 3 V].
+    groups: weights of the views in each of G groups, [G, V]; 0 if a view is not in the group.
     confidence: confidence of each interval, in (0, 1).
 
   Reference:
@@ -79,6 +86,7 @@ def estimates(units: Units, groups: np.ndarray, confidence: float = 0.95) -> lis
   views = units.weight.shape[1] // 3
   images = units.weight[:, :views]
   first, second, equal = np.split(units.total, 3, 1)
+  # first + second counts images with two right answers twice, and images − equal with one once.
   right = (first + second + equal - images) / 2
   cells = np.stack([right, first - right, second - right, images - first - second + right])
   estimates = []
@@ -107,7 +115,7 @@ def estimates(units: Units, groups: np.ndarray, confidence: float = 0.95) -> lis
 def _interval(
   cells: np.ndarray, weight: np.ndarray, value: float, confidence: float
 ) -> tuple[float, float, str]:
-  """Returns the interval of a mean κ over views, and why there is none; see `estimates`.
+  """Returns the interval of a mean κ over views, or the reason why there is none.
 
   Args:
     cells: [4, K, V], the number of images of each unit and view on which both classifiers are
@@ -117,19 +125,21 @@ def _interval(
     confidence: confidence of the interval, in (0, 1).
 
   Returns:
-    Both ends, NaN if there is no interval, and the reason why; '' if there is one.
+    Both ends, NaN if there is no interval, and the reason why there is none, else ''. For the
+    method see `estimates`.
   """
-  cells = cells[:, cells.any((0, 2))]
+  cells = cells[:, cells.any((0, 2))]  # units with images
   count = cells.shape[1]
   sizes = cells.sum(0)  # images of each unit and view
   is_clustered = (sizes > 1).any()
   units = float(jackknife.effective_units(sizes @ weight)) if is_clustered else float(count)
   if units < (jackknife.FEWEST if is_clustered else 2):
     return np.nan, np.nan, jackknife.too_few(units)
-  n = sizes.sum(0)
-  total = cells.sum(1)
+  n = sizes.sum(0)  # images of each view
+  total = cells.sum(1)  # [4, V]
   share = total / n
-  # Design effects: the variance of the shares over units, relative to independent images.
+  # Design effects: the variance of the shares over units, relative to independent images; of each
+  # view, [V], and of the mean over views.
   influence = (cells - share[:, None] * sizes) / n
   independent = (share * (1 - share)).sum(0) / n
   effect = np.maximum((influence**2).sum((0, 1)) * count / (count - 1) / independent, 1)
@@ -139,13 +149,15 @@ def _interval(
   kappa = _kappa_of_cells(filled)
   centre = _z(kappa @ weight)
   deviation = jackknife.deviations(_z(_kappa_of_cells(filled[:, None] - cells) @ weight))
-  # V₀ by the slope of z with respect to the images of each cell.
-  step = np.eye(4)[:, :, None] / 2
-  changed = _kappa_of_cells(np.moveaxis(filled - step, 1, 0)) - kappa
+  # V₀ by the slope of z with respect to the images of each cell: half an image less in one cell.
+  half_image = np.eye(4)[:, :, None] / 2
+  changed = _kappa_of_cells(np.moveaxis(filled - half_image, 1, 0)) - kappa
   slope = 2 * (_z(kappa @ weight + changed * weight) - centre)
   spread = slope - (filled * slope).sum(0) / filled.sum(0)
   independent_variance = float((filled * spread**2).sum())
-  right, wrong = (total[0] + total[1:3]) / n, (total[3] + total[1:3]) / n  # of both classifiers
+  # m: images on which both classifiers would be right, or both wrong, if they were independent.
+  both_right, only_one, both_wrong = total[0], total[1:3], total[3]
+  right, wrong = (both_right + only_one) / n, (both_wrong + only_one) / n  # [2, V]
   by_chance = float((n * np.minimum(right.prod(0), wrong.prod(0))).sum()) / joint_effect
   variance = PRIOR * joint_effect * independent_variance + by_chance * float((deviation**2).sum())
   excess = max(variance / (PRIOR + by_chance) - independent_variance, 0.0)
@@ -164,9 +176,10 @@ def _z(kappa: np.ndarray) -> np.ndarray:
 def _kappa_of_cells(cells: np.ndarray) -> np.ndarray:
   """Returns κ [...] of the 2 × 2 table of two classifiers' answers.
 
-  `cells` [4, ...] has the numbers of images on which both are right, only the first, only the
-  second, and neither.
+  Args:
+    cells: [4, ...], the numbers of images on which both classifiers are right, only the first, only
+      the second, and neither.
   """
   n = cells.sum(0)
-  share = cells / np.where(n > 0, n, 1)
-  return error_consistency(share[0] + share[1], share[0] + share[2], share[0] + share[3])
+  right, only_first, only_second, wrong = cells / np.where(n > 0, n, 1)
+  return error_consistency(right + only_first, right + only_second, right + wrong)

@@ -5,8 +5,8 @@ With E[k, s] the error under corruption k at severity s and E⁰ a baseline's,
   mCE = 1/K Σ_k (Σ_s E[k, s]) / (Σ_s E⁰[k, s]),
   relative mCE = 1/K Σ_k Σ_s (E[k, s] - E_clean) / Σ_s (E⁰[k, s] - E⁰_clean).
 
-Both are ratios: 1 is the baseline itself (Hendrycks and Dietterich 2019, section 4.2, who print
-them times 100; Yin et al. 2019, appendix A).
+Both are ratios, and 1 for the baseline itself (Hendrycks and Dietterich 2019, section 4.2, who
+print them times 100; Yin et al. 2019, appendix A).
 """
 
 import functools
@@ -27,8 +27,8 @@ BEFORE, NEVER = 'at or before the lowest severity', 'not reached'
 NO_CLEAN = 'undefined: no clean image is right'
 """Note on a failure severity of a classifier without clean accuracy."""
 _ratio = functools.partial(declare_error, kind=RATIO, unit='%', function=MeanRatio('corruption'))
-"""Returns a ratio of errors to a baseline's, averaged over corruptions, given its name and
-words.
+"""Returns a quantity, given its name and words: the error relative to a baseline, averaged over
+corruptions.
 """
 MCE = _ratio('mCE', 'mean corruption error', headline=True)
 RELATIVE_MCE = _ratio(
@@ -88,14 +88,14 @@ def failure_severity(
       'ascending.'
     )
   threshold = share * np.asarray(clean, float)
-  below = table < threshold[..., None]
-  first = below.argmax(-1)
+  is_below = table < threshold[..., None]
+  first = is_below.argmax(-1)  # index of the first severity below the threshold
   before = np.maximum(first - 1, 0)
   high, low = (np.take_along_axis(table, k[..., None], -1)[..., 0] for k in (before, first))
   drop = high - low
   part = np.divide(high - threshold, drop, out=np.zeros_like(drop), where=(drop > 0) & (first > 0))
   crossing = levels[before] + part * (levels[first] - levels[before])
-  return np.where(below.any(-1), crossing, np.inf)
+  return np.where(is_below.any(-1), crossing, np.inf)
 
 
 def failure_points(
@@ -104,20 +104,20 @@ def failure_points(
   """Returns the failure severity of each classifier under each corruption, as rows of the table.
 
   Intervals are from a bootstrap over images. If accuracy never falls below the limit, the value is
-  NaN with a note; an interval that reaches beyond the highest severity ends there, also with a
+  NaN with a note. An interval that reaches beyond the highest severity ends at it, also with a
   note.
 
   Args:
     quantity: the quantity of the rows.
-    outcomes: whether each image is right; views have the facets `corruption` and `severity`,
-      and the clean view has neither.
+    outcomes: whether each image is classified right. Views have the facets `corruption` and
+      `severity`; the clean view has neither.
     share: the share of clean accuracy below which a classifier fails, in (0, 1).
     confidence: confidence of each interval, in (0, 1).
   """
   outcomes.require(quantity)
   right, rows = outcomes.common, []
   views = right.views.reset_index(drop=True)
-  clean = int(np.flatnonzero(views.corruption.isna())[0])
+  clean, *_ = np.flatnonzero(views.corruption.isna())
   for label in right.labels:
     for name, corrupted in views.groupby('corruption', sort=False):
       corrupted = corrupted.sort_values('severity')
@@ -134,7 +134,7 @@ def failure_point(
   """Returns the failure severity under one corruption, with an interval.
 
   Args:
-    measured: the number of right images of each unit, clean and at S severities.
+    measured: the number of right images of each unit by group: clean, then S severities.
     severities: [S], ascending.
     share: the share of clean accuracy below which a classifier fails, in (0, 1).
     confidence: confidence of the interval, in (0, 1).
@@ -142,9 +142,12 @@ def failure_point(
   n, count, highest = measured.n, len(measured.weight), severities[-1]
 
   def severity_at(weights: np.ndarray) -> np.ndarray:
-    """Returns the failure severity [B] at weights [B, K] of the units, which are counts ÷ K."""
-    accuracy = measured.means(np.rint(weights * count))
-    return failure_severity(accuracy[:, 1:], accuracy[:, 0], severities, share)
+    """Returns the failure severity in B bootstrap samples, [B], given weights [B, K] of the units.
+
+    A weight is the number of times that the unit is in the sample, divided by K.
+    """
+    accuracy = measured.means(np.rint(weights * count))  # whole numbers have no rounding errors
+    return failure_severity(accuracy[:, 1:], accuracy[:, 0], severities, share)  # 0 is clean
 
   value = float(severity_at(np.full((1, count), 1 / count))[0])
   drawn = resampled(severity_at, count)

@@ -17,13 +17,13 @@ class Facet:
     words: the name in plain words, such as 'bandwidth'.
     unit: unit of its values; '' for none.
     ordered: whether its values are ordered numbers, such as severities, and not names.
-    place: the phrase for a value, such as 'under {}'. '' stands for 'at WORDS {}' for numbers and
-      'in WORDS {}' for names, with `words`.
+    place: the phrase for a value, such as 'under {}' for 'under fog'. '' stands for 'at WORDS {}'
+      for numbers and 'in WORDS {}' for names, where WORDS is `words`.
     words_of_many: the plural of `words`, if it is not regular.
-    places: phrases for single values that `place` does not fit, such as {'none': 'without
+    places: {value: phrase} for single values that `place` does not fit, such as {'none': 'without
       scaling'}.
-    steps: numbers that are multiples of 1/steps are written as fractions, such as 8/255; 0 writes
-      none so.
+    steps: denominator of fractions: with 255, multiples of 1/255 are written like 8/255. 0 writes
+      all numbers as decimals.
   """
 
   name: str
@@ -42,14 +42,14 @@ class Facet:
 
   @property
   def plural(self) -> str:
-    """The plural of the words: 'corruptions', 'severities', 'classes'."""
-    endings = ('y', 'ies'), ('ss', 'sses'), ('s', 's'), ('', 's')
-    end, ends = next(pair for pair in endings if self.words.endswith(pair[0]))
-    return self.words_of_many or f'{self.words.removesuffix(end)}{ends}'
+    """The plural of the words, such as 'corruptions', 'severities' or 'classes'."""
+    endings = {'y': 'ies', 'ss': 'sses', 's': 's', '': 's'}  # the first that fits
+    singular = next(ending for ending in endings if self.words.endswith(ending))
+    return self.words_of_many or f'{self.words.removesuffix(singular)}{endings[singular]}'
 
   @property
   def axis(self) -> str:
-    """The name of an axis, with the unit: 'frequency |f| (cycles per image)'."""
+    """The name of an axis, with the unit, such as 'frequency |f| (cycles per image)'."""
     return f'{self.words} ({self.unit})' if self.unit else self.words
 
 
@@ -72,12 +72,23 @@ FREQUENCY_Y = Facet('frequency_y', 'vertical frequency', _CYCLES, ordered=True)
 FREQUENCY_X = Facet(
   'frequency_x', 'horizontal frequency', _CYCLES, ordered=True, place='and horizontal frequency {}'
 )
-RADIUS = Facet('radius', 'frequency |f|', _CYCLES, True, 'at |f| = {}', 'values of |f|')
+RADIUS = Facet(
+  'radius',
+  'frequency |f|',
+  _CYCLES,
+  ordered=True,
+  place='at |f| = {}',
+  words_of_many='values of |f|',
+)
 LAYER = Facet('layer', 'layer')
 ATTACK = Facet('attack', 'attack', place='under {}')
-EPSILON = Facet('epsilon', 'radius ε', '', True, 'at ε = {}', 'radii', steps=255)
-FRAME = Facet('frame', 'place in the sequence', '', True, '', 'places in the sequence')
-K = Facet('k', 'k', 'frames', True, 'at k = {}', 'values of k')
+EPSILON = Facet(
+  'epsilon', 'radius ε', ordered=True, place='at ε = {}', words_of_many='radii', steps=255
+)
+FRAME = Facet(
+  'frame', 'place in the sequence', ordered=True, words_of_many='places in the sequence'
+)
+K = Facet('k', 'k', 'frames', ordered=True, place='at k = {}', words_of_many='values of k')
 ANGLE = Facet('angle', 'angle', 'degrees', ordered=True)
 ENVIRONMENT = Facet('environment', 'environment')
 CLASS_GROUP = Facet('class_group', 'class group')
@@ -90,9 +101,9 @@ VIEW = Facet(
   places={'clean': 'on clean images', 'corrupted': 'on corrupted images'},
 )
 SCORE = Facet('score', 'score', place='by {}')
-REFERENCE = Facet('reference', 'reference sets', '', False, 'given {}', 'reference sets')
+REFERENCE = Facet('reference', 'reference sets', place='given {}', words_of_many='reference sets')
 RANKED_BY = Facet('ranked_by', 'quantity', place='by {}')
-TASK = Facet('task', 'task of the battery', '', False, 'in {}', 'tasks')
+TASK = Facet('task', 'task of the battery', place='in {}', words_of_many='tasks')
 SEED = Facet('seed', 'seed', ordered=True)
 SHARED = {facet.name: facet for facet in [*vars().values()] if isinstance(facet, Facet)}
 """Facets that several studies use, by name. A study declares its other facets itself."""

@@ -14,10 +14,14 @@ from scipy import linalg, special
 from robustness.core.errors import InputError
 from robustness.estimates.out_of_distribution import ENERGY, of_logits
 
-_ROWS_PER_UNKNOWN = 8  # the last layer is exact except for rounding
-"""Images per unknown that the last layer is solved from."""
-_ROUNDING = 0.01  # of the standard deviation of logits, enough for TensorFloat-32
-"""Largest error of the solved logits, as a share of their standard deviation."""
+_IMAGES_PER_FEATURE = 8
+"""Images per feature that the last layer is solved from; few suffice, as it is exact up to
+rounding.
+"""
+_ROUNDING = 0.01
+"""Largest error of the solved logits, as a share of their standard deviation. It is enough for
+logits in TensorFloat-32.
+"""
 
 
 class Recording(NamedTuple):
@@ -35,8 +39,10 @@ Score = Callable[[Recording], np.ndarray]
 def mahalanobis(bank: Recording, is_relative: bool) -> Score:
   """Returns the score 'mds': minus the squared Mahalanobis distance to the nearest class mean.
 
-  If `is_relative` it is 'rmds', to which the squared distance from the mean of all images is added.
-  Means and covariances are of the features of `bank`, the records of training images.
+  Args:
+    bank: records of training images, which means and covariances are computed from.
+    is_relative: whether the score is 'rmds': the squared distance from the mean of all images is
+      added.
 
   Raises:
     InputError: the images have several labels each.
@@ -48,23 +54,26 @@ def mahalanobis(bank: Recording, is_relative: bool) -> Score:
   means = np.stack([features[label == c].mean(0) for c in range(len(classes))])
   centre = features.mean(0)
   within, overall = _whitening(features - means[label]), _whitening(features - centre)
-  white = (means - centre) @ within
+  white_means = (means - centre) @ within
 
   def score(images: Recording) -> np.ndarray:
     """Returns the scores [N] of images."""
     deviations = np.asarray(images.features, float) - centre
     x = deviations @ within
-    distance = (x**2).sum(1) - (2 * x @ white.T - (white**2).sum(1)).max(1)
+    # min over classes of ‖x − m‖² = ‖x‖² − max (2 x·m − ‖m‖²) for the whitened class means m.
+    distance = (x**2).sum(1) - (2 * x @ white_means.T - (white_means**2).sum(1)).max(1)
     return np.asarray(is_relative * ((deviations @ overall) ** 2).sum(1) - distance)
 
   return score
 
 
 def _whitening(deviations: np.ndarray) -> np.ndarray:
-  """Returns a matrix A [D, r] with AAᵀ the pseudo-inverse of the covariance of deviations [N,
-  D].
+  """Returns a matrix A [D, r] so that AAᵀ is the pseudo-inverse of a covariance of rank r.
+
+  Args:
+    deviations: deviations of N images from their mean, [N, D], with this covariance.
   """
-  values, vectors = linalg.eigh(deviations.T @ deviations / len(deviations))
+  values, vectors = linalg.eigh(deviations.T @ deviations / len(deviations))  # ascending
   is_used = values > len(values) * np.finfo(np.float32).eps * values[-1]
   return np.asarray(vectors[:, is_used] / np.sqrt(values[is_used]))
 
@@ -90,10 +99,11 @@ class LastLayer:
         f'the last layer has {size} features and is solved for from {count} images of config.bank: '
         'record more images than features.'
       )
-    subset = slice(None, None, max(1, count // (_ROWS_PER_UNKNOWN * size)))
-    x = np.pad(np.asarray(bank.features[subset], float), ((0, 0), (0, 1)), constant_values=1)
-    solution = linalg.lstsq(x, bank.logits[subset])[0]
-    return cls(solution[:-1], solution[-1])
+    subset = slice(None, None, max(1, count // (_IMAGES_PER_FEATURE * size)))
+    features = np.asarray(bank.features[subset], float)
+    with_ones = np.pad(features, ((0, 0), (0, 1)), constant_values=1)  # the bias is the last row
+    solution, *_ = linalg.lstsq(with_ones, bank.logits[subset])
+    return cls(kernel=solution[:-1], bias=solution[-1])
 
   def __call__(self, features: np.ndarray) -> np.ndarray:
     """Returns the logits [N, K] of features [N, D]."""
@@ -122,8 +132,9 @@ class LastLayer:
 def virtual_logit(layer: LastLayer, bank: Recording, directions: int) -> Score:
   """Returns the score 'vim': the energy minus the scaled norm of the features' residual.
 
-  The residual is what the D principal directions of the training features do not explain. It is
-  scaled so that its mean norm equals the mean of the largest logit on the training images.
+  The residual is the part of the features that is orthogonal to the D principal directions of the
+  training features. Its norm is scaled so that its mean over the training images equals the mean of
+  their largest logits.
 
   Args:
     layer: the last layer of the network.
@@ -136,9 +147,10 @@ def virtual_logit(layer: LastLayer, bank: Recording, directions: int) -> Score:
   size = bank.features.shape[1]
   if directions >= size:
     raise InputError(f"D = {directions} of 'vim' for {size} features: give 1 to {size - 1}.")
-  origin = -linalg.pinv(layer.kernel.T) @ layer.bias
+  origin = -linalg.pinv(layer.kernel.T) @ layer.bias  # features with logits near 0
   centred = bank.features - origin
-  residual = linalg.eigh(centred.T @ centred)[1][:, : size - directions]  # of the smallest values
+  _, eigenvectors = linalg.eigh(centred.T @ centred)  # in ascending order of eigenvalues
+  residual = eigenvectors[:, : size - directions]
   scale = bank.logits.max(1).mean() / linalg.norm(centred @ residual, axis=1).mean()
   return lambda images: (
     layer.energy(images, lambda features: features)
@@ -151,8 +163,8 @@ def rectified(layer: LastLayer, held_out: Recording, percentile: float) -> Score
 
   Args:
     layer: the last layer of the network.
-    held_out: records of images; their features decide the limit.
-    percentile: the percentile of all their features that is the limit, in [0, 100].
+    held_out: records of the images with the features that decide the limit.
+    percentile: the percentile of all features of these images that is the limit, in [0, 100].
   """
   limit = np.percentile(held_out.features, percentile)
   return lambda images: layer.energy(images, lambda features: np.minimum(features, limit))
@@ -166,26 +178,27 @@ def shaped(layer: LastLayer, percentile: float) -> Score:
     percentile: features above this percentile of the image's own features are kept, in [0, 100].
   """
   size = len(layer.kernel)
-  count = size - round(size * percentile / 100)
+  num_kept = size - round(size * percentile / 100)
 
   def shape(features: np.ndarray) -> np.ndarray:
-    """Returns features in which the largest ones of each image are equal, and the others 0.
+    """Returns features [N, D] of which the largest of each image are equal, and all others 0.
 
-    Their sum is the sum of all features of the image.
+    The sum over the features of an image stays the same.
     """
-    changed, largest = np.zeros_like(features), np.argsort(-features, 1, 'stable')[:, :count]
-    np.put_along_axis(changed, largest, features.sum(1, keepdims=True) / count, 1)
+    changed, largest = np.zeros_like(features), np.argsort(-features, 1, 'stable')[:, :num_kept]
+    np.put_along_axis(changed, largest, features.sum(1, keepdims=True) / num_kept, 1)
     return changed
 
   return lambda images: layer.energy(images, shape)
 
 
 def kl_matching(held_out: Recording) -> Score:
-  """Returns the score 'klm': minus the smallest KL divergence from an image's probabilities to a
-  class's mean probabilities.
+  """Returns the score 'klm': minus the smallest KL divergence of an image's probabilities from the
+  mean probabilities of a class.
 
-  The mean is over the images in `held_out` that are predicted as the class; classes that are
-  predicted for none of them are left out.
+  Args:
+    held_out: records of images. The mean of a class is over the images that are predicted as this
+      class; classes that are predicted for no image are left out.
   """
   logits = np.asarray(held_out.logits, float)
   classes, predicted = np.unique(logits.argmax(1), return_inverse=True)
@@ -196,6 +209,7 @@ def kl_matching(held_out: Recording) -> Score:
     """Returns the scores [N] of images."""
     log_p = special.log_softmax(np.asarray(images.logits, float), 1)
     p = np.exp(log_p)
+    # −KL(p ‖ q) = Σ p log q − Σ p log p for the mean probabilities q of a class.
     return np.asarray((p @ log_means.T).max(1) - (p * log_p).sum(1))
 
   return score

@@ -10,7 +10,7 @@ successes can take, is at least the confidence for every proportion.
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import scipy
@@ -26,13 +26,13 @@ MOST_LOOKS = 12
 FEWEST_TRIALS = 16
 """Smallest number of trials in a round; fewer would leave the device idle."""
 
-ERROR_SHARES = (*(k / 100 for k in range(90, 70, -1)), 0.7, 0.6, 0.5, 0.25)
+ERROR_SHARES = (*(percent / 100 for percent in range(90, 70, -1)), 0.7, 0.6, 0.5, 0.25)
 """Candidates for (1 − level) / (1 − confidence), descending; the first with enough coverage is
-used.
+used. It sets the level of the intervals of finished proportions.
 """
 
 EARLY_SHARE = 0.02
-"""The part of 1 − confidence that is spent on intervals of unfinished proportions."""
+"""The part of α = 1 − confidence that is spent on intervals of unfinished proportions."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,10 +40,10 @@ class FixedWidth:
   """A sequential design: the looks at proportions, and their intervals at each look.
 
   The interval of a finished proportion is Clopper and Pearson's at `level`, from the trials up to
-  the look at which it was finished. Before, it is Clopper and Pearson's at the higher
-  `early_level`. All intervals of all looks cover the proportion together with probability ≥
-  `confidence`, so that the interval is valid at whichever look a user stops (a confidence sequence
-  over the planned looks; repeated confidence intervals in the words of Jennison and Turnbull).
+  the look at which it was finished. At earlier looks it is Clopper and Pearson's at the higher
+  `early_level`. With probability ≥ `confidence` the intervals of all looks contain the proportion,
+  so that the interval is valid at whichever look a user stops (a confidence sequence over the
+  planned looks; repeated confidence intervals in the words of Jennison and Turnbull).
 
   Attributes:
     half_width: w, the largest half-width of a finished proportion's interval, as a fraction.
@@ -71,8 +71,10 @@ class FixedWidth:
 
   @property
   def early_level(self) -> float:
-    """The confidence of unfinished intervals; any of them misses with probability `EARLY_SHARE` ·
-    α.
+    """The confidence of the interval of an unfinished proportion, above `level`.
+
+    It is 1 − `EARLY_SHARE` · α / `looks` with α = 1 − `confidence`. The probability that the
+    interval of any look misses the proportion is then at most `EARLY_SHARE` · α.
     """
     return 1 - EARLY_SHARE * (1 - self.confidence) / self.looks
 
@@ -89,51 +91,56 @@ class FixedWidth:
       n: number of trials at the look, a multiple of `trials`, [...].
     """
     finished = self.finished(successes, n)
-    levels = (self.level, self.early_level)
-    narrow, wide = (clopper_pearson(successes, n, level) for level in levels)
-    low, high = (np.where(finished, *ends) for ends in zip(narrow, wide, strict=True))
+    final_low, final_high = clopper_pearson(successes, n, self.level)
+    early_low, early_high = clopper_pearson(successes, n, self.early_level)
+    low = np.where(finished, final_low, early_low)
+    high = np.where(finished, final_high, early_high)
     return low[()], high[()]
 
   def other_interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Returns intervals of other proportions of the same trials, which do not decide when to stop,
-    [...].
+    """Returns the intervals (low, high) of proportions that do not decide when to stop, [...] each.
 
-    They are Clopper and Pearson's at confidence 1 − α / looks, and by the union bound valid at all
-    looks together. The arguments are the same as for `interval`.
+    They are Clopper and Pearson's at confidence 1 − α / looks with α = 1 − `confidence`, and by the
+    union bound valid at all looks together. For the arguments see `interval`.
     """
     return clopper_pearson(successes, n, 1 - (1 - self.confidence) / self.looks)
 
   def coverage(self, proportions: ArrayLike) -> np.ndarray:
-    """Returns the exact probability [P] that the intervals of all looks contain p, for p [P] in (0,
-    1).
+    """Returns the exact probability that the intervals of all looks contain a proportion, [P].
+
+    Args:
+      proportions: [P], the true proportions, in (0, 1).
     """
-    p = np.asarray(proportions, float)[:, None]
+    p = np.asarray(proportions, float)
 
-    def holding(successes: np.ndarray, n: int) -> np.ndarray:
-      """Returns whether the interval of `successes` in n trials contains p, bool [P, K]."""
-      low, high = _at(_outcomes(self, n)[:2], successes)
-      return (low <= p) & (p <= high)
+    def contains_p(successes: np.ndarray, n: int) -> np.ndarray:
+      """Returns whether the interval of each count [P, K] in n trials contains p, bool [P, K]."""
+      low_by_count, high_by_count, _ = _outcomes(self, n)
+      low, high = _at(low_by_count, successes), _at(high_by_count, successes)
+      return (low <= p[:, None]) & (p[:, None] <= high)
 
-    paths = self._paths(p[:, 0], holding)
+    paths = self._paths(p, contains_p)
     return np.asarray(
       np.sum([(probability * finished).sum(1) for _, probability, finished in paths], 0)
     )
 
   def expected_trials(self, proportions: ArrayLike) -> np.ndarray:
-    """Returns the expected number of trials [P] until proportions p [P] in (0, 1) are finished."""
+    """Returns the expected number of trials until proportions [P] in (0, 1) are finished, [P]."""
     paths = self._paths(np.asarray(proportions, float))
     return np.asarray(
       np.sum([n * (probability * finished).sum(1) for n, probability, finished in paths], 0)
     )
 
   def tested(self) -> np.ndarray:
-    """Returns proportions in (0, ½), ascending, among which the coverage is lowest, up to rounding.
+    """Returns the proportions at which the coverage must be tested, ascending, in (0, ½).
 
-    Coverage is symmetric in p and 1 − p. It jumps at the ends of intervals and is lowest just
-    outside them; the proportions are therefore all ends of the intervals of all looks.
+    The coverage has its minimum at one of these proportions, up to rounding. It jumps at the ends
+    of intervals and is lowest just outside an interval; the proportions are therefore just outside
+    all intervals of all looks. Coverage is equal at p and 1 − p, so that p < ½ is enough.
     """
     looks = [_outcomes(self, self.trials * look) for look in range(1, self.looks + 1)]
-    low, high = (np.concatenate([ends[side] for ends in looks]) for side in (0, 1))
+    low = np.concatenate([low_by_count for low_by_count, _, _ in looks])
+    high = np.concatenate([high_by_count for _, high_by_count, _ in looks])
     outside = np.unique([np.nextafter(low, 0), np.nextafter(high, 1)])
     return outside[(outside > 0) & (outside < 0.5)]
 
@@ -142,48 +149,53 @@ class FixedWidth:
   ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yields the distribution of the number of successes at each look, for proportions p [P].
 
-    Each item has the number n of trials; P(k successes, unfinished before) [P, K]; and bool [P, K],
-    whether the count k is finished. The K counts are within 6 standard errors of n p.
+    An item has three parts for K counts of successes, which are within 6 standard errors of n p:
+
+    * n, the number of trials at the look;
+    * the probability of each count, and that the proportion was unfinished before, [P, K];
+    * whether the proportion is finished at this look with this count, bool [P, K].
 
     Args:
       p: proportions, [P].
-      holds: called with counts [P, K] and n; only paths on which it is true at every look are
-        followed. None follows all.
+      holds: a function of counts [P, K] and n that returns bool [P, K]; the probability is only of
+        paths on which it is true at every look. None includes all paths.
     """
-    p, around = p[:, None], _around(self.most_trials)
-    around_round = np.round(self.trials * p).astype(int) + _around(self.trials)
-    of_round = scipy.stats.binom.pmf(around_round, self.trials, p)
+    p, distances = p[:, None], _distances_from_mean(self.most_trials)
+    counts_of_round = np.round(self.trials * p).astype(int) + _distances_from_mean(self.trials)
+    of_round = scipy.stats.binom.pmf(counts_of_round, self.trials, p)
+    # Probabilities of unfinished counts before the round, and the first of these counts.
     unfinished, first = np.ones((len(p), 1)), np.zeros((len(p), 1), int)
     for n in range(self.trials, self.most_trials + 1, self.trials):
+      # The Fourier transform leaves rounding errors below 0.
       sums = np.maximum(scipy.signal.fftconvolve(unfinished, of_round, axes=1), 0)
-      successes = np.round(n * p).astype(int) + around
-      place = successes - first - around_round[:, :1]
-      inside = (place >= 0) & (place < sums.shape[1]) & (successes >= 0) & (successes <= n)
-      probability = np.where(inside, np.take_along_axis(sums, place * inside, 1), 0)
+      successes = np.round(n * p).astype(int) + distances
+      column = successes - first - counts_of_round[:, :1]  # of each count in `sums`
+      inside = (column >= 0) & (column < sums.shape[1]) & (successes >= 0) & (successes <= n)
+      probability = np.where(inside, np.take_along_axis(sums, column * inside, 1), 0)
       if holds is not None:
         probability = probability * holds(successes, n)
-      [finished] = _at(_outcomes(self, n)[2:], successes)
+      _, _, finished_by_count = _outcomes(self, n)
+      finished = _at(finished_by_count, successes)
       yield n, probability, finished
       unfinished, first = probability * ~finished, successes[:, :1]
 
 
-def _around(trials: int) -> np.ndarray:
-  """Returns distances of counts from their mean, up to 6 standard errors (at p = ½) on either
-  side.
-  """
+def _distances_from_mean(trials: int) -> np.ndarray:
+  """Returns the whole numbers up to 6 standard errors of a count at p = ½, on both sides of 0."""
   reach = math.ceil(3 * math.sqrt(trials))
   return np.arange(-reach, reach + 1)
 
 
-def _at(by_count: Sequence[np.ndarray], counts: np.ndarray) -> list[np.ndarray]:
-  """Returns the entries `counts`, clipped to 0..n, of each array in `by_count`, [n + 1]."""
-  return [values[np.clip(counts, 0, len(values) - 1)] for values in by_count]
+def _at(by_count: np.ndarray, counts: np.ndarray) -> np.ndarray:
+  """Returns the entries of `by_count`, [n + 1], at counts [...], which are clipped to 0..n."""
+  return np.asarray(by_count[np.clip(counts, 0, len(by_count) - 1)])
 
 
 @functools.lru_cache(MOST_LOOKS)
 def _outcomes(design: FixedWidth, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns low end, high end and whether a proportion is finished, by the count 0..n, [n + 1]
-  each.
+  """Returns three arrays [n + 1] by the number of successes in n trials, 0 to n.
+
+  They are the low and the high end of the interval, and whether the proportion is finished.
   """
   counts = np.arange(n + 1)
   low, high = design.interval(counts, n)
@@ -193,29 +205,30 @@ def _outcomes(design: FixedWidth, n: int) -> tuple[np.ndarray, np.ndarray, np.nd
 def fewest_trials(half_width: float, confidence: float) -> int:
   """Returns a lower bound of a design's trials: z² / (4 w²), from Wald's interval at p = ½."""
   z = float(special.ndtri((1 + confidence) / 2))
-  return math.floor(min(z / (2 * half_width), 1e100) ** 2)
+  return math.floor(min(z / (2 * half_width), 1e100) ** 2)  # finite for any half-width
 
 
 @functools.cache
 def fixed_size(half_width: float, confidence: float) -> int:
   """Returns the fewest trials with a Clopper–Pearson interval never wider than ± `half_width`.
 
-  The interval is widest for half successes.
+  The interval is widest if half of the trials succeed.
   """
 
-  def wide(n: int) -> bool:
-    """Returns whether the interval of n trials is wider than ± `half_width` at half successes."""
+  def is_too_wide(n: int) -> bool:
+    """Returns whether the interval is wider than ± `half_width` if half of n trials succeed."""
     low, high = clopper_pearson([n // 2, (n + 1) // 2], n, confidence)
     return bool(((high - low) / 2 > half_width).any())
 
-  low = max(1, fewest_trials(half_width, confidence))
-  high = low + 1 + low // 8
-  while wide(high):
-    low, high = high, 2 * high
-  while high - low > 1:
-    middle = (low + high) // 2
-    low, high = (middle, high) if wide(middle) else (low, middle)
-  return high
+  # Bisection between a number with too wide intervals and a number that suffices.
+  too_few = max(1, fewest_trials(half_width, confidence))
+  enough = too_few + 1 + too_few // 8
+  while is_too_wide(enough):
+    too_few, enough = enough, 2 * enough
+  while enough - too_few > 1:
+    middle = (too_few + enough) // 2
+    too_few, enough = (middle, enough) if is_too_wide(middle) else (too_few, middle)
+  return enough
 
 
 @functools.cache
@@ -235,25 +248,25 @@ def plan(half_width: float, confidence: float) -> FixedWidth:
   for name, value, end in (('half_width', half_width, 0.5), ('confidence', confidence, 1)):
     if not 0 < value < end:
       raise InputError(f'{name} = {value!r} is not in (0, {end:g}).')
-  once = fixed_size(half_width, confidence)
-  if once < 2 * FEWEST_TRIALS:  # a single look
-    return FixedWidth(half_width, confidence, confidence, once, 1)
+  once = fixed_size(half_width, confidence)  # trials of a single look
+  if once < 2 * FEWEST_TRIALS:
+    return FixedWidth(half_width, confidence, level=confidence, trials=once, looks=1)
   designs = (_with_error(half_width, confidence, share) for share in ERROR_SHARES)
   return next(design for design in designs if _holds(design))
 
 
 def _with_error(half_width: float, confidence: float, share: float) -> FixedWidth:
-  """Returns the design with equal looks and the level 1 − `share` · (1 − `confidence`)."""
+  """Returns the design with the level 1 − `share` · (1 − `confidence`) and as many looks as fit."""
   level = 1 - share * (1 - confidence)
   needed = fixed_size(half_width, level)
   looks = min(MOST_LOOKS, needed // FEWEST_TRIALS)
-  return FixedWidth(half_width, confidence, level, -(-needed // looks), looks)
+  trials = -(-needed // looks)  # rounded up
+  return FixedWidth(half_width, confidence, level, trials, looks)
 
 
 def _holds(design: FixedWidth) -> bool:
-  """Returns whether every proportion is covered often enough; a few are tested first to save
-  time.
-  """
+  """Returns whether the intervals cover every proportion with at least the design's confidence."""
   tested = design.tested()
+  # Every 64th proportion first, which refuses most designs soon; then all, 128 at a time.
   parts = [tested[::64], *np.array_split(tested, max(1, len(tested) // 128))]
   return all((design.coverage(part) >= design.confidence).all() for part in parts)

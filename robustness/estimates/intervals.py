@@ -12,12 +12,12 @@ from robustness.core.errors import InputError
 CLOPPER_PEARSON, KORN_GRAUBARD = 'clopper-pearson', 'korn-graubard'
 SEQUENTIAL = 'sequential clopper-pearson'
 BONETT_PRICE, STUDENT = 'bonett-price', 'student'
-REGRESSION = 'student of a regression'  # over its points, and not over images
+REGRESSION = 'student of a regression'  # over the points of a line, and not over images
 BOOTSTRAP, LOG_RATIO, EXACT = 'bootstrap', 'log-ratio', 'exact'
 BAYESIAN, JACKKNIFE, NEWCOMBE = 'bayesian-bootstrap', 'jackknife', 'newcombe'
-THRESHOLD = 'images and threshold'  # of shares of sets with a threshold from other images
+THRESHOLD = 'images and threshold'  # of prediction sets with a threshold from held-out images
 """Names of intervals in the column `method` of the table of results."""
-_ROUNDING = 1e-12  # means of shares that are closer to 0 or 1 count as 0 or 1
+_ROUNDING = 1e-12
 """Means of shares closer to 0 or 1 than this count as 0 or 1."""
 
 
@@ -27,11 +27,11 @@ def clopper_pearson(
   """Returns Clopper and Pearson's exact interval (low, high) for a proportion.
 
   Its coverage is at least `confidence` = 1 − α. With B⁻¹(q; a, b) the quantile q of the Beta(a, b)
-  distribution and k successes, low = B⁻¹(α/2; k, n − k + 1) and high = B⁻¹(1 − α/2; k + 1, n − k).
-  low is 0 for k = 0 and high is 1 for k = n; both are NaN for n = 0.
+  distribution and k successes in n trials, low = B⁻¹(α/2; k, n − k + 1) and high = B⁻¹(1 − α/2; k +
+  1, n − k). low is 0 for k = 0 and high is 1 for k = n; both are NaN for n = 0.
 
   Args:
-    successes: k, whole numbers in [0, n], any shape.
+    successes: the numbers k, whole and in [0, n], any shape.
     n: number of trials, any shape that broadcasts with `successes`.
     confidence: 1 − α, in (0, 1).
 
@@ -58,8 +58,9 @@ def korn_graubard(
   """Returns Korn and Graubard's interval (low, high) for a proportion of trials in n clusters.
 
   A cluster is, for example, all views of one image. The interval is Clopper and Pearson's at the
-  effective number of trials n* (`effective_trials`), computed from p(1 − p) and s²/n. If p is 0 or
-  1, n* = n, because such data show no difference between clusters.
+  effective number of trials n*, which `effective_trials` computes from the variance p(1 − p) of a
+  trial and the variance s²/n of the mean p. If p is 0 or 1, n* = n, because such data show no
+  difference between clusters.
 
   Args:
     mean: p, in [0, 1].
@@ -77,8 +78,8 @@ def korn_graubard(
   p, s, clusters, trials = np.broadcast_arrays(
     *(np.asarray(value, float) for value in (mean, std, n, size))
   )
-  inside = (p > _ROUNDING) & (p < 1 - _ROUNDING)
-  independent = np.where(inside, p * (1 - p), 0.0)
+  is_inside = (p > _ROUNDING) & (p < 1 - _ROUNDING)
+  independent = np.where(is_inside, p * (1 - p), 0.0)
   variance = s**2 / np.maximum(clusters, 1)
   effective = effective_trials(independent, variance, clusters, clusters * trials, confidence)
   return proportion_interval(p * effective, effective, confidence)
@@ -93,13 +94,14 @@ def effective_trials(
 ) -> np.ndarray:
   """Returns the number n* of independent trials that are as informative as N trials in n clusters.
 
-  n* = v / V · (t_{N−1} / t_{n−1})², cut to [n, N], where t_d is Student's quantile at `confidence`
-  with d degrees of freedom. n* = n if all trials of a cluster agree, and if no variance can be
-  estimated: v = 0, V = NaN or a single cluster. See `korn_graubard`.
+  With the variance v of a single independent trial, the variance V of the mean, and Student's
+  quantile t_d at `confidence` with d degrees of freedom, n* = v / V · (t_{N−1} / t_{n−1})², cut to
+  [n, N]. n* = n if all trials of a cluster agree, and if no variance can be estimated: v = 0, V =
+  NaN or a single cluster. See `korn_graubard`.
 
   Args:
-    independent: v ≥ 0, the variance of one independent trial.
-    variance: V, the variance of the mean, estimated from the spread between the clusters.
+    independent: v, at least 0.
+    variance: V, estimated from the spread between the clusters.
     clusters: n.
     trials: N.
     confidence: confidence of the interval, in (0, 1).
@@ -108,10 +110,8 @@ def effective_trials(
     *(np.asarray(value, float) for value in (independent, variance, clusters, trials))
   )
   has_variance = (v > 0) & (n > 1) & np.isfinite(mean_variance)
-  quantile = 1 - _tail(confidence)
-  quantiles = (special.stdtrit(np.maximum(count - 1, 1), quantile) for count in (total, n))
-  factor = (next(quantiles) / next(quantiles)) ** 2
-  effective = np.where(has_variance, total * factor, n)
+  factor = (t_value(total, confidence) / t_value(n, confidence)) ** 2
+  effective = np.where(has_variance, total * factor, n)  # for V = 0
   np.divide(v * factor, mean_variance, out=effective, where=has_variance & (mean_variance > 0))
   return np.clip(effective, n, np.maximum(total, n))
 
@@ -119,11 +119,11 @@ def effective_trials(
 def student_interval(
   mean: ArrayLike, std: ArrayLike, n: ArrayLike, confidence: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns Student's interval (low, high) for a mean: mean ± t·std/√n, with n − 1 degrees of
-  freedom.
+  """Returns Student's interval (low, high) for a mean, mean ± t·std/√n.
 
-  It is for values without known bounds. For a mean of fractions use `korn_graubard`: its interval
-  stays in [0, 1] and has a width also if all values are equal.
+  t is Student's quantile with n − 1 degrees of freedom. The interval is for values without known
+  bounds. For a mean of fractions use `korn_graubard`: its interval stays in [0, 1] and has a width
+  also if all values are equal.
 
   Args:
     mean: means of n independent values, any shape and unit.
@@ -172,10 +172,12 @@ def percentile_interval(
 
 
 def t_value(n: ArrayLike, confidence: float = 0.95) -> np.ndarray:
-  """Returns Student's two-sided quantile at `confidence`, with n − 1 degrees of freedom but at
-  least 1.
+  """Returns Student's two-sided quantile at `confidence`, any shape.
 
-  n may be an effective number of units, which is not whole.
+  Args:
+    n: number of units, or their effective number, which need not be whole. There are n − 1 degrees
+      of freedom, but at least 1.
+    confidence: the probability between minus the quantile and the quantile, in (0, 1).
   """
   freedom = np.maximum(np.asarray(n, float) - 1, 1)
   quantile: np.ndarray = special.stdtrit(freedom, 1 - _tail(confidence))
@@ -197,9 +199,9 @@ def _tail(confidence: float) -> float:
 def _counts(values: ArrayLike, name: str) -> np.ndarray:
   """Returns counts as floats; raises InputError for values that are negative or not whole."""
   counts = np.asarray(values, float)
-  bad = (counts < 0) | (counts != np.round(counts))
-  if np.any(bad):
-    first = counts.flat[int(np.argmax(bad))]
+  is_invalid = (counts < 0) | (counts != np.round(counts))
+  if np.any(is_invalid):
+    first = counts.flat[int(np.argmax(is_invalid))]
     raise InputError(f'{name} = {first:g} is not a count: give whole numbers >= 0.')
   return counts
 
@@ -207,11 +209,15 @@ def _counts(values: ArrayLike, name: str) -> np.ndarray:
 def proportion_interval(
   k: np.ndarray | float, n: np.ndarray | float, confidence: float
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns Clopper and Pearson's ends for real numbers k of successes and n of trials.
+  """Returns the ends (low, high) of Clopper and Pearson's interval for numbers that are not whole.
 
-  See `clopper_pearson`, which requires whole numbers.
+  Args:
+    k: number of successes, in [0, n], such as a share times an effective number of trials.
+    n: number of trials; both ends are NaN if it is 0.
+    confidence: confidence of the interval, in (0, 1).
   """
   tail = _tail(confidence)
+  # The quantiles need parameters above 0; for k = 0 and k = n the ends are set below.
   low = special.betaincinv(np.where(k > 0, k, 1), n - k + 1, tail)
   high = special.betaincinv(k + 1, np.where(k < n, n - k, 1), 1 - tail)
   low = np.where(n == 0, np.nan, np.where(k > 0, low, 0.0))

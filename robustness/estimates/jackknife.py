@@ -10,7 +10,7 @@ import numpy as np
 FEWEST = 4
 """Fewest effective units for an interval, if units hold several images."""
 TOO_FEW = 'no interval: too few clusters'
-"""Beginning of the note of an estimate with fewer units."""
+"""Beginning of the note of an estimate with fewer than `FEWEST` effective units."""
 
 
 def effective_units(weight: np.ndarray) -> np.ndarray:
@@ -23,17 +23,15 @@ def effective_units(weight: np.ndarray) -> np.ndarray:
 
 
 def too_few(units: float) -> str:
-  """Returns the note of an estimate that has no interval, because `units` effective units are too
-  few.
-  """
+  """Returns the note of an estimate without an interval, given the effective number of units."""
   return f'{TOO_FEW}, effectively {units:.1f}'
 
 
 def deviations(without: np.ndarray) -> np.ndarray:
-  """Returns √((K − 1)/K) (θ₍ₖ₎ − mean), [K, ...], where θ₍ₖ₎ is a statistic without unit k.
+  """Returns √((K − 1)/K) (θ₍ₖ₎ − mean of θ₍ₖ₎), [K, ...], where θ₍ₖ₎ is a statistic without unit k.
 
-  The sum of squares over the units is the jackknife's variance; the sum of products of two
-  statistics is their covariance.
+  The sum of their squares over the units is the jackknife's variance of the statistic. The sum of
+  products with the deviations of another statistic is the covariance of the two statistics.
 
   Args:
     without: θ₍ₖ₎ of K units, [K, ...].

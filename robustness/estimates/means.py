@@ -39,8 +39,8 @@ def means(
 ) -> pd.DataFrame:
   """Returns means of a statistic by classifier and group of views, as rows of the table of results.
 
-  Paired differences from the first classifier are added. The value is Σ w x / Σ w over the rows and
-  views that count, with the statistic x and the view's weight w. Intervals are:
+  Paired differences from the first classifier follow the values. A mean is Σ w x / Σ w over the
+  rows and views that count, with the statistic x and the weight w of the view. Intervals are:
 
   * for a share, Clopper and Pearson's if every unit has one trial, else Korn and Graubard's;
   * for an amount, Student's over the units, cut to the quantity's range;
@@ -50,14 +50,16 @@ def means(
     quantity: the quantity that the mean estimates.
     outcomes: the values of its statistic, for all classifiers.
     by: facets of views; each combination of their values is a group. () is the mean over all views.
-    confidence: confidence of each interval, in (0, 1); a sequential design has its own.
+    confidence: confidence of each interval, in (0, 1); a single view of a sequential design has the
+      confidence of the design instead.
     where: bool [V], the views that are included; None includes all.
-    facets: {facet: value} that all of these estimates have in addition to `by`.
+    facets: {facet: value} of all these estimates, in addition to the facets `by`.
     scale: factor of the mean and its interval.
     paired: whether differences from the first classifier are estimated too.
     test: whether differences have p-values: McNemar's exact test if every unit has one trial, else
       the sign-flip test over units. Views with weights that are not whole numbers have none.
-    decides: whether a sequential design stopped by this statistic.
+    decides: whether this statistic decided when a sequential design stopped. Otherwise intervals
+      are those of `FixedWidth.other_interval`.
   """
   outcomes.require(quantity)
   rows: list[Row] = []
@@ -106,13 +108,13 @@ def arrays(
     confidence: confidence of the intervals that means over several seeds will have, in (0, 1).
   """
   missing = dict.fromkeys(('low', 'high', 'p'), np.nan)
-  words = {'classifier': label, 'quantity': quantity.name, 'versus': '', 'method': '', 'note': ''}
+  texts = {'classifier': label, 'quantity': quantity.name, 'versus': '', 'method': '', 'note': ''}
   numbers = {'value': value, 'n': n, 'clusters': n, 'confidence': confidence, 'family': 1}
-  return facets.reset_index(drop=True).assign(**words, **numbers, **missing)
+  return facets.reset_index(drop=True).assign(**texts, **numbers, **missing)
 
 
 def part(rows: Sequence[Row]) -> pd.DataFrame:
-  """Returns rows as a table with the columns of the table of results."""
+  """Returns rows as a table: a part of the table of results, see `table.assemble`."""
   return pd.DataFrame(rows, columns=None if rows else [*SUBJECT, *ESTIMATE])
 
 
@@ -198,12 +200,12 @@ def mean(
 
 
 def share(sums: Sums, confidence: float = 0.95) -> Estimate:
-  """Returns a share of trials that come in K clusters.
+  """Returns the share of successes among trials that come in K clusters, with its interval.
 
-  Let m_k be the weight of cluster k, y_k the successful part of it, and p = Σ y / Σ m. The variance
-  of p is K / (K − 1) · Σ (y_k − p m_k)² / (Σ m)². The interval is Korn and Graubard's with this
-  variance and the effective number of clusters; if every cluster has one trial, it is Clopper and
-  Pearson's.
+  Let m_k be the weight of cluster k, and y_k the weight of its successful trials. The share is p =
+  Σ y_k / Σ m_k and has the variance K / (K − 1) · Σ (y_k − p m_k)² / (Σ m_k)². The interval is Korn
+  and Graubard's with this variance and the effective number of clusters; if every cluster has one
+  trial, it is Clopper and Pearson's.
   """
   count, weight = len(sums.weight), sums.weight.sum()
   method = intervals.CLOPPER_PEARSON if sums.trials <= count else intervals.KORN_GRAUBARD
@@ -211,17 +213,17 @@ def share(sums: Sums, confidence: float = 0.95) -> Estimate:
     return Estimate(np.nan, np.nan, np.nan, 0, 0, method)
   mean = min(max(float(sums.total.sum() / weight), 0.0), 1.0)
   effective = sums.clusters
+  # Scaled so that the variance of the mean, std² / effective, is that of `count` clusters.
   std = _deviation(sums, mean) * np.sqrt(effective / count)
-  low, high = intervals.korn_graubard(
-    mean, std, effective, max(sums.trials / effective, 1), confidence
-  )
+  trials_per_cluster = max(sums.trials / effective, 1)
+  low, high = intervals.korn_graubard(mean, std, effective, trials_per_cluster, confidence)
   return Estimate(mean, float(low), float(high), sums.n, count, method)
 
 
 def amount(sums: Sums, bounds: tuple[float, float], confidence: float = 0.95) -> Estimate:
   """Returns a mean over K clusters with Student's interval, cut to the range `bounds`.
 
-  Clusters of unequal size count as their effective number.
+  For clusters of unequal weight, K is their effective number.
   """
   count, weight = len(sums.weight), sums.weight.sum()
   if not count:
@@ -234,7 +236,10 @@ def amount(sums: Sums, bounds: tuple[float, float], confidence: float = 0.95) ->
 
 
 def _deviation(sums: Sums, mean: float) -> float:
-  """Returns the standard deviation of the means of K clusters; NaN for a single cluster."""
+  """Returns √K times the standard error of the mean over K clusters; NaN for a single cluster.
+
+  For clusters of equal weight this is the standard deviation of their means.
+  """
   count = len(sums.weight)
   if count < 2:
     return np.nan
@@ -245,28 +250,30 @@ def _deviation(sums: Sums, mean: float) -> float:
 def share_difference(
   gained: Sums, lost: Sums, confidence: float = 0.95, test: bool = False
 ) -> Estimate:
-  """Returns the difference of two shares of the same trials, second minus first.
+  """Returns the share of successes of the second classifier minus the share of the first.
 
-  The interval is Bonett and Price's at the effective number of trials.
+  Both are shares of the same trials. The interval is Bonett and Price's at the effective number of
+  trials.
 
   Args:
-    gained: the trials that succeed only with the second classifier.
-    lost: the trials that succeed only with the first classifier.
+    gained: sums of the trials that succeed only with the second classifier.
+    lost: sums of the trials that succeed only with the first classifier.
     confidence: confidence of the interval, in (0, 1).
     test: whether the estimate has a p-value, see `means`.
   """
   count, weight = len(gained.weight), gained.weight.sum()
   if not count:
     return Estimate(np.nan, np.nan, np.nan, 0, 0, intervals.BONETT_PRICE)
-  b, c = (float(sums.total.sum() / weight) for sums in (gained, lost))
+  b, c = (float(sums.total.sum() / weight) for sums in (gained, lost))  # shares of all trials
   difference = gained.total - lost.total
   spread = ((difference - (b - c) * gained.weight) ** 2).sum() / weight**2
   variance = spread * count / (count - 1) if count > 1 else np.nan
   clusters, trials = gained.clusters, max(gained.trials, count)
-  size = intervals.effective_trials(b + c - (b - c) ** 2, variance, clusters, trials, confidence)
+  of_trial = b + c - (b - c) ** 2  # variance of one trial, which adds 1, −1 or 0
+  size = intervals.effective_trials(of_trial, variance, clusters, trials, confidence)
   value, low, high = paired_difference(b * size, c * size, size, confidence)
-  p_value = np.nan
-  if test and gained.trials <= count:
+  has_single_trials, p_value = gained.trials <= count, np.nan
+  if test and has_single_trials:
     p_value = float(mcnemar(gained.total.sum(), lost.total.sum()))
   elif test and np.array_equal(difference, np.round(difference)):
     p_value = float(sign_flip(difference))
@@ -286,8 +293,8 @@ def energy_fraction(part: ArrayLike, total: ArrayLike) -> np.ndarray:
 
 
 def known_mean(values: ArrayLike) -> np.ndarray:
-  """Returns means over the last axis without NaN; NaN if all values are NaN."""
+  """Returns means over the last axis that leave NaN out; NaN if all values are NaN."""
   array = np.asarray(values, float)
-  is_finite = ~np.isnan(array)
-  count = is_finite.sum(-1)
-  return np.asarray(np.where(is_finite, array, 0).sum(-1) / np.where(count > 0, count, np.nan))
+  is_number = ~np.isnan(array)
+  count = is_number.sum(-1)
+  return np.asarray(np.where(is_number, array, 0).sum(-1) / np.where(count > 0, count, np.nan))

@@ -14,33 +14,36 @@ from robustness.estimates.quantity import Quantity
 
 INFINITE = 'infinite: half of the images or more have no finite value'
 """The note of a median that is infinite, which the table has as missing."""
-_ROUNDING = 1e-9  # of sums of shares
+_ROUNDING = 1e-9  # largest rounding error of a sum of shares
 
 
 def medians(
   quantity: Quantity, outcomes: Outcomes, by: Sequence[str] = (), *, confidence: float = 0.95
 ) -> pd.DataFrame:
-  """Returns rows with medians by classifier and view, and with differences from the first.
+  """Returns rows with the median of each classifier in each view, and differences from the first.
 
-  The median of an even number of images is the middle of the two central values. Intervals are
-  percentiles of bootstrap samples of the independent units, see `of_means.bootstrap`.
+  A difference is the median of a classifier minus the median of the first classifier. The median of
+  an even number of images is the middle of the two central values. Intervals are percentiles of
+  bootstrap samples of the independent units, see `of_means.bootstrap`.
 
   Args:
     quantity: the quantity that the median estimates.
     outcomes: the values of its statistic, for all classifiers.
-    by: facets of views that select one view with each combination of their values.
+    by: facets of views; there is one view with each combination of their values.
     confidence: confidence of each interval, in (0, 1).
   """
   outcomes.require(quantity)
   first, *compared = outcomes.labels
-  clusters = outcomes.clusters
-  place = slice(None) if clusters is None else np.unique(clusters, return_inverse=True)[1]
+  unit_of_row = np.arange(len(outcomes.values[first]))
+  if outcomes.clusters is not None:
+    _, unit_of_row = np.unique(outcomes.clusters, return_inverse=True)
   pairs = [*((label, '') for label in outcomes.labels), *((label, first) for label in compared)]
   rows: list[Row] = []
   for label, versus in pairs:
     for group in outcomes.groups(by):
-      columns = [outcomes.values[k][:, group.views[0]] for k in (label, versus) if k]
-      statistic = functools.partial(_difference, columns, place)
+      (view,) = group.views
+      columns = [outcomes.values[name][:, view] for name in (label, versus) if name]
+      statistic = functools.partial(_median_or_difference, columns, unit_of_row)
       (estimate,) = bootstrap(statistic, units(outcomes, label, [group]), confidence)
       if np.isnan(estimate.value):
         estimate = dataclasses.replace(estimate, note=INFINITE)
@@ -48,23 +51,29 @@ def medians(
   return part(rows)
 
 
-def _difference(
-  columns: Sequence[np.ndarray], place: np.ndarray | slice, weights: np.ndarray
+def _median_or_difference(
+  columns: Sequence[np.ndarray], unit_of_row: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
-  """Returns the median of the first column [N] minus that of the second, [B].
+  """Returns the median of a column, or the difference of two medians, in B bootstrap samples, [B].
 
-  With one column it is the median of that. `weights`, [B, K], are the weights of the K units in
-  each bootstrap sample, and `place`, [N], has the index of each row's unit.
+  Args:
+    columns: one or two arrays [N] with a value per row; the median of the second is subtracted.
+    unit_of_row: int [N], the index in 0..K − 1 of the unit that each row belongs to.
+    weights: [B, K], the weight of each unit in each bootstrap sample.
   """
-  of_rows = weights[:, place]
-  values = [_weighted(column, of_rows) for column in columns]
-  with np.errstate(invalid='ignore'):
-    return values[0] - values[1] if len(values) > 1 else values[0]
+  row_weights = weights[:, unit_of_row]
+  first, *subtracted = (_weighted_median(column, row_weights) for column in columns)
+  with np.errstate(invalid='ignore'):  # ∞ − ∞ is NaN
+    return first - subtracted[0] if subtracted else first
 
 
-def _weighted(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-  """Returns the medians [B] of values [N] with weights [B, N]."""
+def _weighted_median(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+  """Returns the median of values [N] for each of B sets of weights, [B, N], as an array [B].
+
+  It is the middle of two values if exactly half of the weight is on either side.
+  """
   order = np.argsort(values)
-  shares = weights[:, order].cumsum(1) / weights.sum(1, keepdims=True)
-  low, high = ((shares < 0.5 + offset).sum(1) for offset in (-_ROUNDING, _ROUNDING))
+  share_up_to = weights[:, order].cumsum(1) / weights.sum(1, keepdims=True)
+  # The first values at which the share reaches ½, and exceeds ½.
+  low, high = ((share_up_to < 0.5 + offset).sum(1) for offset in (-_ROUNDING, _ROUNDING))
   return np.asarray((values[order][low] + values[order][high]) / 2)

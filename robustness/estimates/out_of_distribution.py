@@ -11,8 +11,8 @@ With features f before the last layer, logits z = Wf + b and probabilities p = s
                                                                    (Sun et al. 2022)
   'mds'        max_c −(f − μ_c)ᵀ Σ⁻¹ (f − μ_c), μ_c class means    (Lee et al. 2018)
   'rmds'       'mds' + (f − μ)ᵀ Σ₀⁻¹ (f − μ), over all classes     (Ren et al. 2021)
-  'vim'        E(z) − α ‖P(f + W⁺b)‖, P without D directions, α = mean max z / mean ‖P(f + W⁺b)‖
-                                                                   (Wang et al. 2022)
+  'vim'        E(z) − α ‖P(f + W⁺b)‖, P the projection that removes D principal directions,
+               α = mean max z / mean ‖P(f + W⁺b)‖                  (Wang et al. 2022)
   'react'      E of the logits of min(f, t), t a percentile of f   (Sun et al. 2021)
   'ash'        E of the logits of f, its largest entries set to Σ f / their number, the others to 0
                                                                    (Djurisic et al. 2023, ASH-B)
@@ -22,7 +22,7 @@ Three measures say how well a score separates the two:
 
 * AUROC is the probability that an ID image scores higher than an OOD image; ties count ½.
 * AUPR is the average precision: the sum over thresholds of the gain in recall times the precision,
-  with ID and OOD images in their actual proportion. It depends on which are the positives.
+  with ID and OOD images in their actual proportion. It depends on which images are the positives.
 * FPR95 is the false-positive rate at a recall of 95 %. With OOD images as positives it is the share
   of ID images that are flagged at the threshold that flags 95 % of the OOD images (OpenOOD 1.5).
   With ID images as positives it is the share of OOD images that are accepted at the threshold that
@@ -56,7 +56,7 @@ RECALL = 0.95
 _MAX_DISTANCES_PER_BATCH = 2**24
 """Most pairwise distances in memory at once, 128 MiB."""
 _RESAMPLES, _RESAMPLES_PER_BATCH = 1000, 100
-"""Bootstrap samples of an interval, and those computed at once."""
+"""Numbers of bootstrap samples of an interval, and of samples that are computed at once."""
 
 
 def of_logits(name: str, logits: np.ndarray) -> np.ndarray:
@@ -79,7 +79,7 @@ def generalised_entropy(logits: np.ndarray, exponent: float, largest: int) -> np
     exponent: γ in the formula of the module.
     largest: the number M of largest probabilities that are summed over.
   """
-  p = np.sort(special.softmax(np.asarray(logits, float), 1), 1)[:, -largest:]
+  p = np.sort(special.softmax(np.asarray(logits, float), 1), 1)[:, -largest:]  # in ascending order
   return np.asarray(-((p * (1 - p)) ** exponent).sum(1))
 
 
@@ -107,11 +107,12 @@ def nearest_neighbours(features: np.ndarray, bank: np.ndarray, neighbours: int) 
     for vectors in (np.asarray(features, float), np.asarray(bank, float))
   )
   num_batches = 1 + len(unit_features) * len(unit_bank) // _MAX_DISTANCES_PER_BATCH
-  parts = np.array_split(unit_features, num_batches)
+  column = len(unit_bank) - neighbours  # of the K-th largest similarity in ascending order
   similarity = [
-    np.partition(part @ unit_bank.T, len(unit_bank) - neighbours, 1)[:, len(unit_bank) - neighbours]
-    for part in parts
+    np.partition(part @ unit_bank.T, column, 1)[:, column]
+    for part in np.array_split(unit_features, num_batches)
   ]
+  # Vectors of length 1 with the scalar product s have the distance √(2 − 2 s).
   return np.asarray(-np.sqrt(np.maximum(2 - 2 * np.concatenate(similarity), 0)))
 
 
@@ -130,7 +131,8 @@ class Separation:
       positives: 'ood' or 'id', the positives of AUPR and FPR95.
 
     Raises:
-      InputError: there are no ID or no OOD images, a score is NaN, or `positives` is another word.
+      InputError: there are no ID or no OOD images, a score is NaN, or `positives` is not 'ood' or
+        'id'.
     """
     choice('positives', positives, POSITIVES)
     values = np.concatenate([of_id, of_ood])
@@ -140,11 +142,12 @@ class Separation:
         'each, none NaN.'
       )
     self.positives = positives
-    share = len(of_ood if positives == 'ood' else of_id) / len(values)
+    share = len(of_ood if positives == 'ood' else of_id) / len(values)  # of positive images
     self._negatives_per_positive = (1 - share) / share
-    _, places = np.unique(values, return_inverse=True)
-    self._order = np.argsort(places, kind='stable')
-    self._starts = np.flatnonzero(np.diff(places[self._order], prepend=-1))
+    # Images in ascending order of scores, and the position where each distinct score begins.
+    _, ranks = np.unique(values, return_inverse=True)
+    self._order = np.argsort(ranks, kind='stable')
+    self._starts = np.flatnonzero(np.diff(ranks[self._order], prepend=-1))
     self._is_id = self._order < len(of_id)
 
   def __call__(self, weights: np.ndarray) -> np.ndarray:
@@ -155,24 +158,24 @@ class Separation:
         within each kind of image, so that AUPR keeps the shares of both kinds.
     """
     w = weights[:, self._order]
-    # The shares of the ID and of the OOD images at each distinct score, ascending.
+    # Weight at each of S distinct scores, ascending, as a share of the ID or OOD images, [B, S].
     id_weight = np.add.reduceat(w * self._is_id, self._starts, 1)
     ood_weight = np.add.reduceat(w * ~self._is_id, self._starts, 1)
     id_share = id_weight / id_weight.sum(1, keepdims=True)
     ood_share = ood_weight / ood_weight.sum(1, keepdims=True)
-    below = np.cumsum(ood_share, 1)
-    area = (id_share * (below - ood_share / 2)).sum(1)
-    if self.positives == 'ood':
-      caught, false_alarms = below, np.cumsum(id_share, 1)  # flagged from the lowest score on
-    else:
-      caught, false_alarms = (np.cumsum(x[:, ::-1], 1) for x in (id_share, ood_share))
-    gain = np.diff(caught, axis=1, prepend=0)
-    flagged = caught + self._negatives_per_positive * false_alarms
-    precision = np.divide(caught, flagged, out=np.ones_like(caught), where=flagged > 0)
-    first = (caught >= RECALL - 1e-9).argmax(1)
-    at_recall = np.take_along_axis(false_alarms, first[:, None], 1)[:, 0]
-    values = area, (gain * precision).sum(1), at_recall
-    return np.asarray(np.clip(values, 0, 1).T)  # sums of weights round
+    ood_up_to = np.cumsum(ood_share, 1)
+    auroc = (id_share * (ood_up_to - ood_share / 2)).sum(1)  # half of the OOD images that tie
+    if self.positives == 'ood':  # flagged by a score up to the threshold
+      recall, false_rate = ood_up_to, np.cumsum(id_share, 1)
+    else:  # flagged by a score from the threshold on, the highest threshold first
+      recall, false_rate = (np.cumsum(x[:, ::-1], 1) for x in (id_share, ood_share))
+    gain = np.diff(recall, axis=1, prepend=0)
+    flagged = recall + self._negatives_per_positive * false_rate  # images per positive
+    precision = np.divide(recall, flagged, out=np.ones_like(recall), where=flagged > 0)
+    aupr = (gain * precision).sum(1)
+    first = (recall >= RECALL - 1e-9).argmax(1)  # threshold at which the recall is reached
+    fpr95 = np.take_along_axis(false_rate, first[:, None], 1)[:, 0]
+    return np.asarray(np.clip((auroc, aupr, fpr95), 0, 1).T)  # rounding may exceed [0, 1]
 
 
 def separations(
@@ -187,27 +190,28 @@ def separations(
   """Returns AUROC, AUPR and FPR95 of in-distribution (ID) images against each set of other (OOD)
   images, and their means over groups of sets.
 
-  The result has three estimates by the name of a set or group. Intervals are percentiles of the
+  The result is {name of a set or group: (AUROC, AUPR, FPR95)}. Intervals are percentiles of the
   Bayesian bootstrap; all OOD sets are compared with the same resampled ID images. Two units of
-  weight ¼ are added to the ID images and to each OOD set, one with the lowest and one with the
-  highest score: without them, completely separated sets would have an interval of no width. If
-  units hold several images, fewer than `FEWEST` effective units have no interval, and a note says
-  so. docs/studies/ood_scores.md has the coverage.
+  weight ¼ are added to the ID images and to each OOD set in the bootstrap samples, one with a score
+  below and one with a score above all images: without them, completely separated sets would have an
+  interval of no width. If units hold several images and there are effectively fewer than `FEWEST`,
+  there is no interval, and a note says so. docs/studies/ood_scores.md has the coverage.
 
   Args:
     of_id: scores [N] of the ID images.
     units: [N]; ID images with equal entries are resampled together, such as versions of one image.
-    sets: scores and units of the images of each OOD set, by its name.
-    groups: names of the OOD sets that are averaged over, by the name of their mean.
+    sets: {name of an OOD set: (scores, units)} of the images of the set.
+    groups: {name of a mean: names of the OOD sets that it is over}.
     positives: 'ood' or 'id', the positives of AUPR and FPR95.
     confidence: confidence of each interval, in (0, 1).
     seed: seed of resampling.
   """
   values, drawn, extremes = {}, {}, [-np.inf, np.inf]
   for number, (name, (of_ood, ood_units)) in enumerate(sets.items(), 1):
-    ones = np.ones((1, len(of_id) + len(of_ood)))
-    values[name] = Separation(of_id, of_ood, positives)(ones)[0]
+    equal_weights = np.ones((1, len(of_id) + len(of_ood)))
+    values[name] = Separation(of_id, of_ood, positives)(equal_weights)[0]
     with_extremes = Separation(np.append(of_id, extremes), np.append(of_ood, extremes), positives)
+    # Stream 0 is that of the ID images, so that their weights are the same for all sets.
     samples = zip(_weights(units, seed, 0), _weights(ood_units, seed, number), strict=True)
     drawn[name] = np.concatenate([with_extremes(np.hstack(weights)) for weights in samples])
   estimates = {}
@@ -220,28 +224,35 @@ def separations(
     samples_of_mean = np.mean([drawn[member] for member in members], 0)
     low, high = percentile_interval(samples_of_mean, effective, confidence)
     low, high, note = np.minimum(low, value), np.maximum(high, value), ''
-    if n > num_units and effective < FEWEST:
+    is_clustered = n > num_units
+    if is_clustered and effective < FEWEST:
       low, high, note = np.full_like(value, np.nan), np.full_like(value, np.nan), too_few(effective)
-    ends = zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
-    estimates[name] = tuple(Estimate(*end, n, num_units, BAYESIAN, note=note) for end in ends)
+    estimates[name] = tuple(
+      Estimate(*value_and_ends, n, num_units, BAYESIAN, note=note)
+      for value_and_ends in zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
+    )
   return estimates
 
 
 def _weights(units: np.ndarray, seed: int, stream: int) -> Iterator[np.ndarray]:
-  """Yields batches of weights [b, N + 2] of N images in Bayesian bootstrap samples.
+  """Yields the weights of N images and two added ones in batches of Bayesian bootstrap samples.
 
-  The last two columns are the two added units of `separations`. Before scaling to the sum 1, which
-  `Separation` does, the weight of a unit has a gamma distribution of shape 1, and of an added unit
-  of shape ¼. An added unit counts as a unit of average size.
+  A batch has the shape [samples in a batch, N + 2]; its last two columns are the added images of
+  `separations`, each a unit. All images of a unit have the same weight, which is drawn from a gamma
+  distribution of shape 1. The weight of an added image is drawn with the shape ¼ and multiplied by
+  the average number of images in a unit, because it stands for a whole unit. `Separation` scales
+  the weights to the sum 1.
 
   Args:
-    units: [N]; images with equal entries get equal weights.
+    units: [N]; images with equal entries are one unit.
     seed: seed of resampling.
     stream: number of the image set; different sets get independent weights.
   """
-  _, place, sizes = np.unique(units, return_inverse=True, return_counts=True)
+  _, unit, sizes = np.unique(units, return_inverse=True, return_counts=True)
   count, generator = len(sizes), np.random.default_rng((seed, stream))
-  shape, places = np.repeat([1, 0.25], [count, 2]), np.append(place, [count, count + 1])
+  unit_of_image = np.append(unit, [count, count + 1])
+  shape = np.repeat([1, 0.25], [count, 2])
   scale = np.repeat([1, sizes.mean()], [count, 2])
   for _ in range(0, _RESAMPLES, _RESAMPLES_PER_BATCH):
-    yield generator.gamma(shape, scale, (_RESAMPLES_PER_BATCH, len(shape)))[:, places]
+    by_unit = generator.gamma(shape, scale, (_RESAMPLES_PER_BATCH, len(shape)))
+    yield by_unit[:, unit_of_image]

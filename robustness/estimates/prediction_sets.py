@@ -1,16 +1,17 @@
 """Prediction sets that contain the true class with a stated probability: split conformal
 prediction.
 
-A score s(x, y) is large if class y does not fit image x. Let q be the ⌈(n + 1)(1 − α)⌉-th smallest
-score of the true class among n held-out images, or ∞ if that exceeds n. The prediction set of an
-image is {y: s(x, y) ≤ q}. It contains the true class with probability ≥ 1 − α for images that are
-exchangeable with the held-out ones. Corrupted images are not.
+A score s(x, y) is large if class y does not fit image x. Let k be ⌈(n + 1)(1 − α)⌉ for n held-out
+images and a miss rate α, and q the k-th smallest of the n scores of their true classes, or ∞ if k
+exceeds n. The prediction set of an image is {y: s(x, y) ≤ q}. It contains the true class with
+probability ≥ 1 − α for images that are exchangeable with the held-out ones. Corrupted images are
+not exchangeable with them.
 
 With probabilities p in descending order, the rank r of y from 1, and U uniform in [0, 1):
 
   'lac'   1 − p_y
   'aps'   Σ_{j ≤ r} p_(j) − U p_y
-  'raps'  the same + λ max(0, r − k)
+  'raps'  Σ_{j ≤ r} p_(j) − U p_y + λ max(0, r − k₀), with settings λ and k₀
 
 Sets may be empty; if that were forbidden, they would contain the class more often than stated.
 
@@ -38,6 +39,7 @@ from robustness.estimates.quantity import Quantity
 LAC, APS, RAPS = 'lac', 'aps', 'raps'
 """Names of the scores."""
 SCORES = (LAC, APS, RAPS)
+"""All scores."""
 SIZES = (0, 2, 4, 11, 101)
 """The smallest set size of each stratum: sizes 0 to 1, 2 to 3, 4 to 10, 11 to 100, and above."""
 
@@ -52,7 +54,7 @@ def scores(
     probabilities: [..., K], in [0, 1].
     uniform: U [...], one random number in [0, 1) per image.
     penalty: λ of 'raps'.
-    rank: k of 'raps'.
+    rank: k₀ of 'raps', the largest rank without a penalty.
   """
   choice('score', kind, SCORES)
   p = np.asarray(probabilities, float)
@@ -73,7 +75,7 @@ class Threshold(NamedTuple):
 
   Attributes:
     q: the threshold; ∞ makes every set contain all classes.
-    low, high: thresholds at the ends of the interval.
+    low, high: thresholds at the ends of the interval; they may be ∞ too.
   """
 
   q: float
@@ -82,17 +84,18 @@ class Threshold(NamedTuple):
 
 
 def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95) -> Threshold:
-  """Returns the thresholds from the scores of the true classes of n held-out images.
+  """Returns the threshold of prediction sets, with its interval, from n held-out images.
 
-  q is the k-th smallest score with k = ⌈(n + 1)(1 − α)⌉, and ∞ if k exceeds n. Over draws of the
-  held-out images, the share of images with a score of at most q has the distribution Beta(k, n + 1
-  − k) with the mean k / (n + 1). Its quantiles, mirrored at the mean, are the ranks of `low` and
-  `high` among the scores, as shares. With fewer than 10 scores above q, `low` is at the quantile
-  that is not mirrored if that is lower (Woodruff, Confidence intervals for medians and other
-  position measures, JASA 47, 1952).
+  The threshold q is the k-th smallest score of a true class with k = ⌈(n + 1)(1 − α)⌉, and ∞ if k
+  exceeds n. The ends of its interval are the scores with other ranks. Over draws of the held-out
+  images, the share of new images with a score of at most q has the distribution Beta(k, n + 1 − k)
+  with the mean k / (n + 1). Let b₁ < b₂ be its quantiles at `confidence`, times n + 1. `low` has
+  the rank 2k − b₂ and `high` the rank 2k − b₁: the quantiles mirrored at k. If fewer than 10 scores
+  are above q, the rank of `low` is b₁ where b₁ is the smaller (Woodruff, Confidence intervals for
+  medians and other position measures, JASA 47, 1952).
 
   Args:
-    of_true_class: [n], the scores.
+    of_true_class: [n], the scores of the true classes of the held-out images.
     alpha: α, in (0, 1).
     confidence: confidence of the interval, in (0, 1).
 
@@ -102,22 +105,27 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
   count = len(of_true_class)
   if not count or not 0 < alpha < 1:
     raise InputError(f'{count} scores and α = {alpha!r}: give at least one and α in (0, 1).')
-  place, ordered = math.ceil((count + 1) * (1 - alpha) - 1e-9), np.sort(of_true_class)
+  rank = math.ceil((count + 1) * (1 - alpha) - 1e-9)  # a whole number is not rounded up
+  ordered = np.sort(of_true_class)
 
-  def score(number: int) -> float:
-    """Returns the score with this rank, from 1 for the smallest; ∞ beyond the last."""
-    return math.inf if number > count else float(ordered[max(number, 1) - 1])
+  def score_at(rank: int) -> float:
+    """Returns the score with a rank, from 1 for the smallest score, which also has all lower ranks.
 
-  if place > count:
-    return Threshold(math.inf, score(count), math.inf)
+    Ranks above the number of scores have the score ∞.
+    """
+    return math.inf if rank > count else float(ordered[max(rank, 1) - 1])
+
+  if rank > count:
+    return Threshold(q=math.inf, low=score_at(count), high=math.inf)
   lower, upper = (
-    (count + 1) * float(special.betaincinv(place, count + 1 - place, tail))
-    for tail in ((1 - confidence) / 2, (1 + confidence) / 2)
+    (count + 1) * float(special.betaincinv(rank, count + 1 - rank, probability))
+    for probability in ((1 - confidence) / 2, (1 + confidence) / 2)
   )
-  low_place, high_place = 2 * place - upper, 2 * place - lower
-  if count - place < 10:
-    low_place = min(low_place, lower)
-  return Threshold(score(place), score(math.floor(low_place)), score(math.ceil(high_place)))
+  low_rank, high_rank = 2 * rank - upper, 2 * rank - lower
+  if count - rank < 10:
+    low_rank = min(low_rank, lower)
+  low, high = score_at(math.floor(low_rank)), score_at(math.ceil(high_rank))
+  return Threshold(q=score_at(rank), low=low, high=high)
 
 
 def with_threshold_draw(
@@ -129,50 +137,52 @@ def with_threshold_draw(
   """Returns estimates made by `means.means`, with intervals that include the random draw of the
   held-out images.
 
-  On either side of the value, the width of the interval and the change of the value between q and
-  the end of its interval are added in squares (MOVER; Zou & Donner, Construction of confidence
-  limits about effect measures, Statistics in Medicine 27, 2008).
+  On either side of the value, the width of the interval over images and the change of the value
+  between the threshold q and the end of its interval are added in squares. The changes of two
+  classifiers with the correlation ρ are combined to √(c₁² + c₂² − 2 ρ c₁ c₂) for their difference,
+  where c₁ is on the opposite side (MOVER; Zou & Donner, Construction of confidence limits about
+  effect measures, Statistics in Medicine 27, 2008).
 
   Args:
     estimates: rows of L classifiers and G groups: first L · G values, then (L − 1) · G differences
       from the first classifier.
-    ends: values of the same rows at the thresholds `low` and `high`.
+    ends: values of the same rows at the thresholds `low` and `high`, two arrays.
     correlations: correlation between each classifier's decisions about the held-out images and the
       first classifier's, [L].
     quantity: quantity of the estimates, which has the range of values and differences.
   """
-  classifiers = len(correlations)
-  single = (estimates.versus == '').to_numpy()
+  num_classifiers = len(correlations)
+  is_value = (estimates.versus == '').to_numpy()  # not a difference
   value = estimates.value.to_numpy()
-  changes = [np.abs(values - value)[single].reshape(classifiers, -1) for values in ends]
-  squares = [change**2 for change in changes]
+  changes = [np.abs(values - value)[is_value].reshape(num_classifiers, -1) for values in ends]
+  squares = []  # of the changes of all rows, below and above the value
   rho = np.asarray(correlations)[1:, None]
   for side, opposite in ((0, 1), (1, 0)):
-    shared = 2 * rho * changes[side][1:] * changes[opposite][:1]
-    pairs = np.maximum(changes[side][1:] ** 2 + changes[opposite][:1] ** 2 - shared, 0)
-    squares[side] = np.concatenate([squares[side].ravel(), pairs.ravel()])
+    change, first = changes[side][1:], changes[opposite][:1]  # of later and the first classifier
+    of_differences = np.maximum(change**2 + first**2 - 2 * rho * change * first, 0)
+    squares.append(np.concatenate([(changes[side] ** 2).ravel(), of_differences.ravel()]))
   low = value - np.sqrt((value - estimates.low) ** 2 + squares[0])
   high = value + np.sqrt((estimates.high - value) ** 2 + squares[1])
-  bounds = np.where(single[:, None], quantity.range, quantity.difference_range).T
-  low, high = np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
+  smallest, largest = np.where(is_value[:, None], quantity.range, quantity.difference_range).T
+  low, high = np.maximum(low, smallest), np.minimum(high, largest)
   return estimates.assign(low=low, high=high, method=THRESHOLD)
 
 
 def size_stratified_violation(covered: np.ndarray, size: np.ndarray, alpha: float) -> np.ndarray:
-  """Returns the largest |coverage − (1 − α)| over the strata of set sizes that occur, [...] in [0,
-  1].
+  """Returns the largest |coverage − (1 − α)| over strata of set sizes, [...] in [0, 1].
 
-  Coverage is the share of sets with the true class; the strata are listed in `SIZES`.
+  Coverage is the share of sets with the true class; the strata are listed in `SIZES`. Strata
+  without a set are left out.
 
   Args:
     covered: bool [N, ...], whether a set contains the true class.
     size: int [N, ...], number of classes in the set.
     alpha: α, in (0, 1).
   """
-  stratum = np.searchsorted(SIZES, size, side='right')
+  stratum_of_set = np.searchsorted(SIZES, size, side='right')  # from 1
   gaps = []
-  for k in range(1, len(SIZES) + 1):
-    inside = stratum == k
+  for stratum in range(1, len(SIZES) + 1):
+    inside = stratum_of_set == stratum
     share = (covered & inside).sum(0) / np.maximum(inside.sum(0), 1)
     gaps.append(np.where(inside.any(0), np.abs(share - (1 - alpha)), 0.0))
   return np.asarray(np.max(gaps, 0))

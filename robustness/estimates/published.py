@@ -23,7 +23,7 @@ def _columns(text: str) -> dict[str, dict[str, float]]:
 _TEXT = importlib.resources.files(__package__).joinpath('published.toml').read_text('utf-8')
 _TABLES = {name: _columns(text) for name, text in tomllib.loads(_TEXT).items()}
 ALEXNET_ERRORS = _TABLES['errors']['alexnet']
-"""Top-1 error of AlexNet on ImageNet-C, mean over severities, the denominators of mCE.
+"""{corruption: top-1 error of AlexNet on ImageNet-C, mean over severities}, denominators of mCE.
 
 Source: Hendrycks and Dietterich, Benchmarking neural network robustness to common corruptions and
 perturbations (2019), and the values printed with their released code.
@@ -33,22 +33,23 @@ ALEXNET_CLEAN_ERROR = 0.43478
 """Top-1 error of the same AlexNet, torchvision's, on the ImageNet validation set."""
 
 ALEXNET_FLIPS = _TABLES['sequences']['flips']
-"""Flip probability of AlexNet on ImageNet-P by perturbation, the denominators of mFR."""
+"""{perturbation: flip probability of AlexNet on ImageNet-P}, the denominators of mFR."""
 ALEXNET_TOP5_DISTANCES = _TABLES['sequences']['top5']
-"""Its top-5 distance, the denominators of mT5D.
+"""{perturbation: top-5 distance of AlexNet on ImageNet-P}, the denominators of mT5D.
 
-Source: Hendrycks and Dietterich (2019), rounded. A ResNet-50's divided by them have the published
-means .580 and .784.
+Source of both: Hendrycks and Dietterich (2019), rounded. The flip probabilities and top-5 distances
+of a ResNet-50 divided by these numbers have the published means .580 and .784.
 """
 
 ALEXNET_3DCC_ERRORS = _TABLES['errors_3dcc']['alexnet']
-"""Top-1 error of AlexNet on 5,000 images of ImageNet-3DCC, mean over severities.
+"""{corruption: top-1 error of AlexNet on 5,000 images of ImageNet-3DCC, mean over severities}.
 
 Source: Kar et al., 3D Common Corruptions for Object Recognition (2022), and their evaluation.
 """
 
 CIFAR10_STANDARD_ERRORS = _TABLES['errors']['standard']
-"""Top-1 error on CIFAR-10-C of a plainly trained WideResNet-28-10, mean over severities.
+"""{corruption: top-1 error of a plainly trained WideResNet-28-10 on CIFAR-10-C, mean over
+severities}.
 
 Source: RobustBench (Croce et al. 2021), the model "Standard" in the table of accuracies by
 corruption and severity on all 10,000 images that its repository holds.
@@ -81,17 +82,25 @@ class PublishedErrors:
 
 BASELINES = {
   'alexnet': PublishedErrors(
-    'AlexNet on ImageNet-C', ALEXNET_ERRORS, ALEXNET_CLEAN_ERROR, 224, 'ImageNet-C'
+    title='AlexNet on ImageNet-C',
+    corrupted=ALEXNET_ERRORS,
+    clean=ALEXNET_CLEAN_ERROR,
+    side=224,
+    set_name='ImageNet-C',
   ),
   'alexnet_3dcc': PublishedErrors(
-    'AlexNet on 5,000 images of ImageNet-3DCC', ALEXNET_3DCC_ERRORS, math.nan, 224, 'ImageNet-3DCC'
+    title='AlexNet on 5,000 images of ImageNet-3DCC',
+    corrupted=ALEXNET_3DCC_ERRORS,
+    clean=math.nan,
+    side=224,
+    set_name='ImageNet-3DCC',
   ),
   'cifar10_standard': PublishedErrors(
-    "RobustBench's Standard WideResNet-28-10 on CIFAR-10-C",
-    CIFAR10_STANDARD_ERRORS,
-    math.nan,
-    32,
-    'CIFAR-10-C',
+    title="RobustBench's Standard WideResNet-28-10 on CIFAR-10-C",
+    corrupted=CIFAR10_STANDARD_ERRORS,
+    clean=math.nan,
+    side=32,
+    set_name='CIFAR-10-C',
   ),
 }
 """Published errors by their name in the setting `baseline` of the study `corruption_error`."""
@@ -99,15 +108,15 @@ BASELINES = {
 
 @dataclasses.dataclass(frozen=True)
 class PublishedTable:
-  """A table of accuracies from a paper; all values are fractions by label of the classifier.
+  """A table of accuracies from a paper, by label of the classifier; all values are fractions.
 
   Attributes:
     name: name of the table in the paper.
     images: number of images of the set, under each corruption and severity.
-    clean: accuracy on clean images.
-    corrupted: accuracy by corruption, averaged over severities.
-    average: average over corruptions, as printed.
-    mce: mCE, as printed; empty if the table has none.
+    clean: {label: accuracy on clean images}.
+    corrupted: {label: {corruption: accuracy, averaged over severities}}.
+    average: {label: average over corruptions, as printed}.
+    mce: {label: mCE, as printed}; empty if the table has none.
   """
 
   name: str
@@ -128,9 +137,10 @@ def _read(name: str, images: int) -> PublishedTable:
     images: number of images of the set.
   """
   corrupted = _TABLES[name.replace(' ', '_')]
+  # The rows that are no corruptions are taken out of every column.
   clean, average, mce = (
-    {label: column.pop(head) for label, column in corrupted.items() if head in column}
-    for head in ('clean', 'average', 'mCE')
+    {label: column.pop(row) for label, column in corrupted.items() if row in column}
+    for row in ('clean', 'average', 'mCE')
   )
   return PublishedTable(name, images, clean, corrupted, average, mce)
 
@@ -141,24 +151,27 @@ TABLE_3 = _read('table 3', 10_000)
 SHAPE_BIAS = _TABLES['shape_bias']
 """Shape bias, and the shares of answers by shape and by texture, for humans and networks.
 
-The ten humans are pooled. A network's probability of a class is the mean over its ImageNet
-categories.
+The answers of the ten humans are pooled. A network's probability of a class is the mean over the
+ImageNet categories of the class.
 
 Source: humans and networks by the answers that model-vs-human (79ed7cd) and vlm_shapebias (459198f)
 released; ResNet-50 trained on Stylized-ImageNet by the table of texture-vs-shape (ccd0c01).
 """
 HUMAN_SHAPE_BIAS = _TABLES['human_shape_bias']
-"""The same for the ten humans by class of the shape, with 75 pictures each."""
+"""Shape bias, and the shares of answers, of the ten humans by class of the shape, with 75 pictures
+per class.
+"""
 
 BACKGROUNDS = _TABLES['backgrounds']
-"""Accuracy on variants of ImageNet-9 and the difference between two of them, by network.
+"""Accuracy on variants of ImageNet-9 and the difference between two variants, by network.
 
 Source: Xiao et al., Noise or signal, 2021, and the table of backgrounds_challenge (46d224b).
 """
 
 ALL_BUT_ONE = _TABLES['all_but_one']['all_but_one']
-"""The last column of table 3: errors of networks trained on all other corruptions at the same
-severity. It has no value for motion blur and snow, which were not made on training images.
+"""{corruption: error of a network that was trained on all other corruptions at the same severity},
+the last column of table 3. It has no value for motion blur and snow, which were not made on
+training images.
 """
 
 TABLE_4 = _read('table 4', 50_000)
@@ -168,4 +181,6 @@ TABLE_1 = {
   'natural': (0.9606, 0.9484, 0.9395, 0.9072, 0.7429),
   'fog_noise': (0.9090, 0.8726, 0.8120, 0.7175, 0.4626),
 }
-"""CIFAR-10, accuracy under fog at severities 1 to 5, trained plainly and on fog noise."""
+"""{training: accuracies on CIFAR-10 under fog at severities 1 to 5}, for a network that is trained
+plainly and for a network that is trained on fog noise.
+"""

@@ -15,8 +15,8 @@ for an amount. `evaluation.outcomes.Recorded` calls it with the records of some 
 `Outcomes.from_fields` with the arguments that a study passes.
 """
 Function = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""A function of means by group of views, of a classifier [..., G] and of the baseline [..., G],
-that returns one value [...] or one for each group [..., G].
+"""A function of a classifier's and the baseline's means over G groups of views, [..., G] each, that
+returns one value [...] or a value for each group [..., G].
 """
 SHARE, RATIO, AMOUNT, COUNT = 'share', 'ratio', 'amount', 'count'
 """The kinds of quantities, see `Quantity`."""
@@ -39,28 +39,29 @@ class Quantity:
     words: the name in plain words, such as 'top-1 error'.
     kind: 'share' for a fraction of images in [0, 1], printed in percent; 'ratio' for a number
       relative to 1, such as mCE; 'count' for a whole number, such as a rank; 'amount' for any
-      other, in `unit`.
+      other number, in `unit`.
     better: 'lower', 'higher', or '' if neither is better.
     unit: unit of an amount, such as 'frames'; '%' for a ratio or an amount that papers print in
       percent, as mCE; '' for none.
     low, high: the smallest and largest possible value; None takes the range of the kind.
-    headline: whether reports state it first and figures show it.
-    drawn: whether figures show it although it is no headline.
+    headline: whether reports state the quantity first and figures show it.
+    drawn: whether figures show the quantity although it is no headline.
     reference: name of the quantity that figures draw for comparison, such as the error on clean
-      images: its values by the same facets if there are any, else its value over all conditions.
+      images: its values by the same facets if there are any, else its value over all conditions. ''
+      draws none.
     biased: whether chance on the test images adds the same bias in every training, so that seeds
       alone cannot show a difference.
-    by: facets; each of their values gets a sentence at the top of a report; facets that a table
-      lacks are ignored. () states the value over all conditions.
-    extreme: which of many values sentences name: 'highest' or 'lowest'; '' takes the worse end.
-      With a reference that has values by the same facets, it is the value farthest beyond the
-      reference.
+    by: names of facets; a report begins with a sentence for each value of these facets. Facets that
+      a table lacks are ignored. () states the value over all conditions.
+    extreme: which of many values sentences name: 'highest' or 'lowest'; '' takes the worse end. If
+      the reference has values by the same facets, the value that is farthest above (or below) its
+      reference is named.
     facets: the study's declarations of facets, which put them into words; see
       `robustness.evaluation.study.Study`.
     statistic: function that returns the value of each row and view. None if the quantity is no
       mean, and in results that were read from a file.
-    function: function of the means of the statistic by group of views; None is the mean itself. See
-      `robustness.estimates.of_means`.
+    function: function of the means of the statistic over groups of views; None takes the mean
+      itself. See `robustness.estimates.of_means`.
   """
 
   name: str
@@ -81,9 +82,7 @@ class Quantity:
   function: Function | None = dataclasses.field(default=None, compare=False, repr=False)
 
   def __post_init__(self) -> None:
-    """Raises InputError for a missing name, or a kind, `better` or `extreme` that is no valid
-    word.
-    """
+    """Raises InputError if `name` is '', or `kind`, `better` or `extreme` has no valid value."""
     if self.extreme not in ('', 'highest', 'lowest'):
       raise InputError(
         f"Quantity {self.name!r} names the end {self.extreme!r}: give 'highest', 'lowest' or ''."
@@ -95,24 +94,23 @@ class Quantity:
       )
 
   def facet(self, name: str) -> Facet:
-    """Returns the facet with this name: as the study declares it, else from `facets.SHARED`.
+    """Returns the facet with a name: from `facets`, which the study declares, or `facets.SHARED`.
 
-    An undeclared name becomes an ordered facet; its words are the name with spaces.
+    A name that is in neither becomes an ordered facet; its words are the name with spaces.
     """
     declared = {**SHARED, **{facet.name: facet for facet in self.facets}}
     return declared.get(name) or Facet(name, name.replace('_', ' '), ordered=True)
 
   @property
   def scale(self) -> float:
-    """The factor that values are multiplied by for printing: 100 if they are written in percent,
-    as shares are, else 1.
-    """
+    """The factor of printed values: 100 if they are printed in percent, otherwise 1."""
     return 100.0 if self.kind == SHARE or self.unit == '%' else 1.0
 
   @property
   def end(self) -> str:
-    """The end of many values that sentences name, 'highest' or 'lowest'; '' if no direction is
-    better.
+    """The end of many values that sentences name, 'highest' or 'lowest'.
+
+    It is `extreme` or the worse end; '' if neither direction is better.
     """
     return self.extreme or {'lower': 'highest', 'higher': 'lowest'}.get(self.better, '')
 
@@ -134,7 +132,7 @@ class Right:
   """The statistic of top-k accuracies: whether the true class is among the k best, bool [N, V].
 
   Attributes:
-    k: the number of classes.
+    k: the number of classes with the largest logits among which the true class counts as right.
   """
 
   k: int = 1
@@ -153,9 +151,9 @@ class Wrong(Right):
 
 
 declare_error = functools.partial(Quantity, better='lower', statistic=Wrong())
-"""Returns a quantity that is a top-1 error, given its name and words."""
+"""Returns a quantity that is a mean of top-1 errors, given its name and words."""
 declare_accuracy = functools.partial(Quantity, better='higher', statistic=Right())
-"""Returns a quantity that is a top-1 accuracy, given its name and words."""
+"""Returns a quantity that is a mean of top-1 accuracies, given its name and words."""
 CLEAN_ERROR = declare_error('clean_error', 'top-1 error on clean images')
 ERROR = declare_error('error', 'top-1 error', headline=True, reference=CLEAN_ERROR.name)
 CLEAN_ACCURACY = declare_accuracy('clean_accuracy', 'top-1 accuracy on clean images')
@@ -165,7 +163,10 @@ ACCURACY = declare_accuracy(
 
 
 def errors_at(k: int) -> tuple[Quantity, Quantity]:
-  """Returns the quantities top-k error on corrupted images and top-k error on clean images."""
+  """Returns two quantities: the top-k error under corruptions, and the top-k error on clean images.
+
+  The first has the second as its reference.
+  """
   if k == 1:
     return ERROR, CLEAN_ERROR
   clean = declare_error(f'clean_top{k}_error', f'top-{k} error on clean images', statistic=Wrong(k))

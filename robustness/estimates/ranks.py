@@ -1,10 +1,10 @@
 """Ranks of several classifiers, with intervals that contain all true ranks together.
 
 Two classifiers differ significantly if their difference exceeds c standard errors. c is the
-quantile of the largest difference among equal classifiers, so that with the stated confidence no
-equal pair exceeds it. The interval of a rank holds all ranks that no significant difference
-contradicts. Ranks alone do not say which two classifiers differ: a third may be better than one of
-them and not than the other.
+quantile of the largest difference among equal classifiers, so that with the stated confidence the
+difference of no equal pair exceeds c. The interval of a rank holds all ranks that no significant
+difference contradicts. Intervals of ranks alone do not say which two classifiers differ: a third
+classifier may differ significantly from only one of two classifiers.
 
 Reference: Mogstad, Romano, Shaikh and Wilhelm, Inference for ranks with applications to mobility
 across neighbourhoods and academic achievement across countries, Review of Economic Studies 91
@@ -21,7 +21,7 @@ from robustness.estimates.intervals import z_value
 from robustness.estimates.means import Estimate
 
 DRAWS = 20_000
-"""Number of normal draws that c is a quantile of."""
+"""Number of normal draws that the bound c of differences is a quantile of."""
 METHOD, BONETT_WRIGHT = 'simultaneous ranks', 'bonett-wright'
 """Names of the intervals of ranks and of rank correlations."""
 FEWEST_NETWORKS = 5
@@ -29,7 +29,7 @@ FEWEST_NETWORKS = 5
 
 
 class Ranks(NamedTuple):
-  """The ends of intervals of ranks, 1 for the best, that contain all p true ranks together.
+  """The ends of intervals that contain all true ranks of p classifiers together; 1 is best.
 
   Attributes:
     low: [p], 1 + the number of classifiers that are significantly better.
@@ -62,22 +62,24 @@ def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed
       f'ranks of {p} values with errors of shape {errors.shape}: give at least two finite values '
       'and an error of each.'
     )
-  of_pair = np.hypot(errors[:, None], errors)
+  # Of pairs i and j, [p, p]: the standard error, value i minus value j, pairs that are not yet
+  # known to differ, and whether i is significantly better than j.
+  standard_error = np.hypot(errors[:, None], errors)
+  difference = values[:, None] - values
+  is_open, is_better = ~np.eye(p, dtype=bool), np.zeros((p, p), bool)
   draws = np.random.default_rng(seed).standard_normal((DRAWS, p)) * errors
-  difference = values[:, None] - values  # i minus j
-  open_pairs, better = ~np.eye(p, dtype=bool), np.zeros((p, p), bool)
-  while open_pairs.any():
+  while is_open.any():
     largest = np.zeros(DRAWS)
-    # one pair at a time: all would take p² · draws numbers
-    for i, j in np.argwhere(open_pairs & (of_pair > 0)):
-      np.maximum(largest, (draws[:, i] - draws[:, j]) / of_pair[i, j], out=largest)
+    # One pair at a time: all pairs at once would need p² · `DRAWS` numbers.
+    for i, j in np.argwhere(is_open & (standard_error > 0)):
+      np.maximum(largest, (draws[:, i] - draws[:, j]) / standard_error[i, j], out=largest)
     bound = np.quantile(largest, confidence, method='higher')
-    is_new = open_pairs & (difference > bound * of_pair)
+    is_new = is_open & (difference > bound * standard_error)
     if not is_new.any():
       break
-    better |= is_new
-    open_pairs &= ~is_new
-  return Ranks(1 + better.sum(0), p - better.sum(1))
+    is_better |= is_new
+    is_open &= ~is_new
+  return Ranks(low=1 + is_better.sum(0), high=p - is_better.sum(1))
 
 
 def rank_correlation(x: np.ndarray, y: np.ndarray, confidence: float = 0.95) -> Estimate:
@@ -112,7 +114,8 @@ def rank_correlation(x: np.ndarray, y: np.ndarray, confidence: float = 0.95) -> 
   if n < FEWEST_NETWORKS:
     note = f'no interval: fewer than {FEWEST_NETWORKS} networks'
     return Estimate(rho, np.nan, np.nan, n, n, BONETT_WRIGHT, note=note)
-  centre = np.clip(rho, -1 + 6 / (n**3 - n), 1 - 6 / (n**3 - n))
+  half_step = 6 / (n**3 - n)  # half of the distance from 1 to the next smaller value
+  centre = np.clip(rho, -1 + half_step, 1 - half_step)
   half = z_value(confidence) * np.sqrt((1 + centre**2 / 2) / (n - 3))
   low, high = np.tanh(np.arctanh(centre) + np.array([-half, half]))
   return Estimate(rho, min(float(low), rho), max(float(high), rho), n, n, BONETT_WRIGHT)

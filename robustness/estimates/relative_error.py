@@ -21,28 +21,28 @@ from robustness.estimates.of_means import Units
 NO_ERROR = 'undefined: no error on all images'
 """The note of a ratio of a classifier without errors."""
 ADDED = 0.25, 1.0
-"""Effective images added to the wrong and to the right ones (first number), and to those inside and
-outside the group (second number).
+"""Effective numbers of images that are added to counts: 0.25 to the wrong and to the right images,
+inside and outside the group, and 1 to all images inside and outside the group.
 """
 DRAWS = 10_000
 """Number of joint normal draws of an interval."""
 
 
 def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Estimate]:
-  """Returns the error in each group relative to the error on all images, which are the last group.
+  """Returns the error in each group of images relative to the error on all images.
 
   With the error e in a group, the error r on all other images and the share π of images in the
   group, it is e / (π e + (1 − π) r).
 
   Intervals are quantiles of joint normal draws of the log odds of e, r and π; for two classifiers,
-  of both pairs of errors and π. Their variances and correlations are computed as follows:
+  of e and r of both, and π. The variances and correlations of the log odds are computed as follows:
 
-  * They are the jackknife's over the units, with `ADDED` times the design effect d added to each
-    count. d ≥ 1 is the variance of a share over the units divided by that over independent images,
-    which is also a lower bound of the variance of log odds.
+  * They are those of the jackknife over the units, with `ADDED` times the design effect d added to
+    each count. d ≥ 1 is the variance of a share over the units divided by its variance over
+    independent images. The latter is also a lower bound of the variance of log odds.
   * Variances are multiplied by the squared ratio of Student's quantile to the normal one, at
-    Satterthwaite's degrees of freedom of the ratio. If a group has nearly all images, the others
-    are in few units, and these decide the variance.
+    Satterthwaite's degrees of freedom of the ratio. If a group has nearly all images, all other
+    images are in few units, which decide the variance.
   * Correlations are reduced a little, because two shares that are equal here may differ on other
     images.
 
@@ -51,8 +51,9 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
   `FEWEST` effective units. docs/intervals.md has the coverage in simulations.
 
   Args:
-    units: the numbers of wrong and of all images by group, of one classifier; or of two, for the
-      difference of their ratios, second minus first.
+    units: the numbers of wrong images (`total`) and of all images (`weight`) by group, [K, G]; the
+      last group has all images and no estimate. There is one entry for one classifier, or two for
+      the difference of the ratios of two classifiers, second minus first.
     confidence: confidence of each interval, in (0, 1).
   """
   weight = units[0].weight
@@ -61,18 +62,15 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
   estimates = []
   for group in range(groups - 1):
     sides = _sides(weight, group)
+    # Columns: e and r of each classifier, and π, as counts of images and of the images they are of.
     total = np.column_stack([*(_sides(wrong.total, group) for wrong in units), weight[:, group]])
     images = np.column_stack([*[sides] * len(units), weight[:, -1]])
     value = float(_ratio(total.sum(0) / np.maximum(images.sum(0), 1)))
     is_clustered = bool((weight[:, -1] > 1).any())
     effective = float(jackknife.effective_units(sides).min()) if is_clustered else np.inf
-    note = (
-      NO_ERROR
-      if np.isnan(value)
-      else jackknife.too_few(effective)
-      if effective < jackknife.FEWEST
-      else ''
-    )
+    note = jackknife.too_few(effective) if effective < jackknife.FEWEST else ''
+    if np.isnan(value):
+      note = NO_ERROR
     low, high = np.nan, np.nan
     if not note:
       low, high = _interval(total, images, is_clustered, confidence)
@@ -82,11 +80,14 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
 
 
 def _sides(columns: np.ndarray, group: int) -> np.ndarray:
-  """Returns the columns of a group and of all other images, [K, 2].
+  """Returns the counts of each unit inside and outside a group, [K, 2].
 
-  `columns` [K, G] has all images in the last column.
+  Args:
+    columns: [K, G], the counts of each unit by group, with all images as the last group.
+    group: index of the group.
   """
-  return np.stack([columns[:, group], columns[:, -1] - columns[:, group]], 1)
+  inside, overall = columns[:, group], columns[:, -1]
+  return np.stack([inside, overall - inside], 1)
 
 
 def _interval(
@@ -95,8 +96,9 @@ def _interval(
   """Returns the interval (low, high) of the ratio e / (π e + (1 − π) r); see `relative_errors`.
 
   Args:
-    total: [K, 2C + 1], for K units and C classifiers, the sums that e, r and π are computed from.
-    images: [K, 2C + 1], the numbers of images that they are shares of.
+    total: [K, 2C + 1], for K units and C classifiers: the numbers of wrong images inside and
+      outside the group of each classifier, and the number of images in the group.
+    images: [K, 2C + 1], the numbers of images that the shares e, r and π are of.
     is_clustered: whether units hold several images.
     confidence: confidence of the interval, in (0, 1).
   """
@@ -104,24 +106,25 @@ def _interval(
   n = np.maximum(images.sum(0), 1)
   share = (total.sum(0) + 0.5) / (n + 1)
   spread = ((total - share * images) ** 2).sum(0) / n * count / (count - 1)
-  effect = np.maximum(spread / (share * (1 - share)), 1)
+  effect = np.maximum(spread / (share * (1 - share)), 1)  # design effects d
   if is_clustered:
     added = effect * np.append(np.full(total.shape[1] - 1, ADDED[0]), ADDED[1])
   else:
     added = np.full(total.shape[1], 0.5)
   yes, no = total.sum(0) + added, (images - total).sum(0) + added
-  without = np.log((yes - total) / (no - images + total))
-  deviation = jackknife.deviations(without)
+  log_odds_without = np.log((yes - total) / (no - images + total))  # each unit, [K, 2C + 1]
+  deviation = jackknife.deviations(log_odds_without)
   variance = (deviation**2).sum(0)
-  correlated = np.sqrt(1 - 2 / (yes + no + 1))
-  scale = np.divide(correlated, np.sqrt(variance), out=np.zeros_like(yes), where=variance > 0)
+  reduction = np.sqrt(1 - 2 / (yes + no + 1))  # of correlations, less for many images
+  scale = np.divide(reduction, np.sqrt(variance), out=np.zeros_like(yes), where=variance > 0)
   correlation = (deviation * scale).T @ (deviation * scale)
   np.fill_diagonal(correlation, 1)
-  size, axes = np.linalg.eigh(correlation)
+  eigenvalues, eigenvectors = np.linalg.eigh(correlation)
   normal = np.random.default_rng(0).standard_normal((DRAWS, len(yes)))
-  normal = normal @ (axes * np.sqrt(np.maximum(size, 0))).T
+  normal = normal @ (eigenvectors * np.sqrt(np.maximum(eigenvalues, 0))).T  # correlated
   if is_clustered:
-    freedom = jackknife.degrees_of_freedom(jackknife.deviations(_ratio(special.expit(without))))
+    ratio_without = _ratio(special.expit(log_odds_without))
+    freedom = jackknife.degrees_of_freedom(jackknife.deviations(ratio_without))
     student = special.stdtrit(np.nan_to_num(freedom, nan=count - 1), (1 + confidence) / 2)
     error = np.sqrt(np.maximum(variance, 1 / yes + 1 / no)) * student / z_value(confidence)
     shares = special.expit(np.log(yes / no) + normal * error)
@@ -133,14 +136,17 @@ def _interval(
 
 
 def _ratio(shares: np.ndarray) -> np.ndarray:
-  """Returns e / (π e + (1 − π) r), [...], for shares e, r and π in the last axis, [..., 3].
+  """Returns the ratio e / (π e + (1 − π) r), [...], or the second ratio minus the first.
 
-  e is the error in a group, r the error outside it and π the group's share of images. For e₁, r₁,
-  e₂, r₂ and π, [..., 5], it is the second ratio minus the first. It is NaN if nothing is wrong.
+  It is NaN if a classifier makes no error.
+
+  Args:
+    shares: the error e in a group, the error r outside it and the share π of the group, [..., 3];
+      for two classifiers e₁, r₁, e₂, r₂ and π, [..., 5].
   """
-  group, ratios = shares[..., -1], []
-  for first in range(0, shares.shape[-1] - 1, 2):
-    inside, outside = shares[..., first], shares[..., first + 1]
-    overall = group * inside + (1 - group) * outside
+  group_share, ratios = shares[..., -1], []
+  for column in range(0, shares.shape[-1] - 1, 2):
+    inside, outside = shares[..., column], shares[..., column + 1]
+    overall = group_share * inside + (1 - group_share) * outside
     ratios.append(inside / np.where(overall > 0, overall, np.nan))
-  return np.asarray(ratios[-1] - ratios[0] if len(ratios) > 1 else ratios[0])
+  return np.asarray(ratios[1] - ratios[0] if len(ratios) > 1 else ratios[0])

@@ -2,9 +2,9 @@
 
 Logits z become W z + b, with the W and b of smallest negative log-likelihood, which is convex in
 both. Temperature scaling, W = 1/T and b = 0, changes no prediction; vector scaling has a diagonal W
-and matrix scaling any W. The latter two overfit if there are many classes or predictions are nearly
-separable. Therefore a penalty λ is added for off-diagonal elements, biases and the variance of the
-diagonal; a strong penalty leaves temperature scaling.
+and matrix scaling any W. Vector and matrix scaling overfit if there are many classes or predictions
+are nearly separable. Therefore a penalty is added for off-diagonal elements of W, biases and the
+variance of the diagonal, times a factor λ. A large λ leaves temperature scaling.
 
 Reference:
   Guo et al., On calibration of modern neural networks, ICML 2017, section 4.2; Kull et al., Beyond
@@ -28,21 +28,21 @@ NONE, TEMPERATURE, VECTOR, MATRIX = 'none', 'temperature', 'vector', 'matrix'
 """Names of scalings; 'none' leaves the logits as they are."""
 KINDS = (TEMPERATURE, VECTOR, MATRIX)
 """Names of the scalings that can be fitted."""
-PENALTIES = tuple(10.0**k for k in range(3, -5, -1))
+PENALTIES = tuple(10.0**exponent for exponent in range(3, -5, -1))
 """The penalties λ that are tried, strongest first."""
 FOLDS, MANY_CLASSES = 5, 20
-"""Parts of the images in cross-validation; the number of classes above which only one is left
-out.
+"""The number of parts of the images in cross-validation, and the number of classes above which a
+matrix is cross-validated on the first part alone.
 """
 TOLERANCE = 1.5
 """A simpler scaling is preferred if it is worse than the best one by at most this many standard
 errors.
 """
 LARGEST = 100.0
-"""Upper bound of 1/T and of the diagonal, which would diverge if all predictions are right."""
+"""Upper bound of 1/T and of all parameters, which would diverge if all predictions are right."""
 _PRECISE, _ROUGH = 1e-12, 1e-6
-"""Relative changes of the loss at which a search ends: for a result, and for a penalty that is
-tried.
+"""Relative changes of the loss at which a search ends: for the scaling that is returned, and for
+those that cross-validation compares.
 """
 
 
@@ -51,8 +51,8 @@ class Scaling:
   """A map of logits z to W z + b.
 
   Attributes:
-    weight: W: a number, its diagonal [K], or a matrix [K, K].
-    bias: b: [K], or 0.
+    weight: W, [K, K]; for a diagonal matrix only its diagonal, [K], or a number if it is constant.
+    bias: b, [K]; or 0.
   """
 
   weight: np.ndarray | float = 1.0
@@ -73,8 +73,8 @@ def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0)
     logits: [N, K].
     labels: int [N], in 0..K − 1.
     penalty: λ of vector and matrix scaling, the factor of the sum of three terms: the mean squared
-      off-diagonal element, the mean squared bias and the variance of the diagonal. ∞ is temperature
-      scaling. 0 lets `best_candidate` choose λ, which may also leave the logits as they are.
+      off-diagonal element of W, the mean squared bias and the variance of the diagonal. ∞ is
+      temperature scaling. 0 lets `best_candidate` choose λ, or leave the logits as they are.
 
   Raises:
     InputError: an unknown kind, no image, logits that are not finite, or a label out of range.
@@ -108,13 +108,12 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   the kind with each of `PENALTIES`, until the mean loss on left-out images rises. The first
   candidate is chosen that is worse than the best by at most `TOLERANCE` standard errors of the mean
   paired difference, so that calibrated logits stay as they are. Each of `FOLDS` parts of the images
-  is left out once; with more than `MANY_CLASSES` classes only the first, because fitting a matrix
-  takes long.
+  is left out once. For matrix scaling with more than `MANY_CLASSES` classes only the first part is
+  left out, because a fit takes long.
 
-  One error is added to the left-out losses: an image with its true class as the second most likely
-  one, with the mean loss of this over all images. If nearly all images are right, their losses
-  alone would favour ever larger logits. Platt (1999, section 2.2) adds an image of each class for
-  this reason.
+  One simulated error is added to the left-out losses: an image that would be of the class with the
+  second largest logit. If nearly all images are right, their losses alone would favour ever larger
+  logits. Platt (1999, section 2.2) adds an image of each class for this reason.
 
   Args:
     kind: one of `KINDS`.
@@ -122,6 +121,7 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
     labels: int [N], in 0..K − 1.
   """
   order = np.random.default_rng(0).permutation(len(labels))
+  # With few images a part may be empty, or have the only image and leave none to fit to.
   parts = [part for part in np.array_split(order, FOLDS) if 0 < len(part) < len(labels)]
   parts = parts[:1] if logits.shape[1] > MANY_CLASSES and kind == MATRIX else parts
   if not parts:
@@ -129,15 +129,17 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   fitted_rows = [np.setdiff1d(order, part) for part in parts]
 
   def left_out_losses(scalings: Sequence[Scaling]) -> np.ndarray:
-    """Returns the losses of all left-out images and of the added error, [N + 1].
+    """Returns the losses of the n left-out images in nats, then of the simulated error, [n + 1].
 
-    Each image has the loss by the scaling that was fitted without it.
+    Args:
+      scalings: the scaling for each of `parts`, which was fitted without the images of the part.
     """
     scaled = [scaling(logits[part]) for scaling, part in zip(scalings, parts, strict=True)]
-    z, of_rows = np.concatenate(scaled), labels[np.concatenate(parts)]
-    second = z.argsort(1)[:, -2] if z.shape[1] > 1 else of_rows
-    error = negative_log_likelihood(z, second).mean()
-    return np.append(negative_log_likelihood(z, of_rows), error)
+    z, true_class = np.concatenate(scaled), labels[np.concatenate(parts)]
+    # The simulated error has the mean loss over all images if the second class were true.
+    second_class = z.argsort(1)[:, -2] if z.shape[1] > 1 else true_class
+    loss_of_error = negative_log_likelihood(z, second_class).mean()
+    return np.append(negative_log_likelihood(z, true_class), loss_of_error)
 
   fits = [_fitted(TEMPERATURE, logits[rows], labels[rows], 0.0) for rows in fitted_rows]
   candidates = {
@@ -154,12 +156,12 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
     if losses.mean() > least:
       break
     candidates[kind, penalty], least = losses, losses.mean()
-  best = min(candidates.values(), key=np.mean)
-  excess = {candidate: losses - best for candidate, losses in candidates.items()}
+  best_losses = min(candidates.values(), key=np.mean)
+  excess_losses = {candidate: losses - best_losses for candidate, losses in candidates.items()}
   return next(
     candidate
-    for candidate, loss in excess.items()
-    if loss.mean() <= TOLERANCE * loss.std() / np.sqrt(len(loss))
+    for candidate, excess in excess_losses.items()
+    if excess.mean() <= TOLERANCE * excess.std() / np.sqrt(len(excess))
   )
 
 
@@ -184,38 +186,41 @@ def _fitted(
   """
   classes = z.shape[1]
   target = np.eye(classes)[y]
-  size = {TEMPERATURE: 1, VECTOR: classes, MATRIX: classes**2}[kind]
-  off_diagonal = 1 - np.eye(classes)
-  shrunk = 0.0 if kind == TEMPERATURE else penalty
+  num_weights = {TEMPERATURE: 1, VECTOR: classes, MATRIX: classes**2}[kind]
+  is_off_diagonal = 1 - np.eye(classes)
+  num_off_diagonal = max(classes * (classes - 1), 1)
+  strength = 0.0 if kind == TEMPERATURE else penalty
 
   def scaling(parameters: np.ndarray) -> Scaling:
-    """Returns the scaling with the weights, then biases, that `parameters` concatenates."""
-    weight, bias = parameters[:size], parameters[size:]
+    """Returns the scaling with `parameters`, its weights followed by its biases."""
+    weight, bias = parameters[:num_weights], parameters[num_weights:]
     if kind == TEMPERATURE:
       return Scaling(float(weight[0]))
     return Scaling(weight.reshape(classes, classes) if kind == MATRIX else weight, bias)
 
   def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
     """Returns the penalised loss at `parameters`, and its gradient of the same shape."""
-    scaled = scaling(parameters)
-    logarithm = special.log_softmax(scaled(z), 1)
-    change = (np.exp(logarithm) - target) / len(z)
-    by_weight = change.T @ z if kind == MATRIX else (change * z).sum(0)
-    value, by_bias = -(logarithm * target).sum() / len(z), change.sum(0)
-    if shrunk:
-      weights = np.asarray(scaled.weight)
+    current = scaling(parameters)
+    log_p = special.log_softmax(current(z), 1)
+    value = -(log_p * target).sum() / len(z)
+    by_logits = (np.exp(log_p) - target) / len(z)  # derivatives of the loss
+    by_weight = by_logits.T @ z if kind == MATRIX else (by_logits * z).sum(0)
+    by_bias = by_logits.sum(0)
+    if strength:
+      weights = np.asarray(current.weight)
       diagonal = np.diag(weights) if kind == MATRIX else weights
       spread = diagonal - diagonal.mean()
-      value += shrunk * (np.mean(spread**2) + np.mean(scaled.bias**2))
-      by_bias = by_bias + 2 * shrunk * scaled.bias / classes
-      by_diagonal = 2 * shrunk * spread / classes
+      value += strength * (np.mean(spread**2) + np.mean(current.bias**2))
+      by_bias = by_bias + 2 * strength * current.bias / classes
+      by_diagonal = 2 * strength * spread / classes
       if kind == MATRIX:
-        off, pairs = off_diagonal * scaled.weight, max(classes * (classes - 1), 1)
-        value += shrunk * (off**2).sum() / pairs
-        by_weight = by_weight + 2 * shrunk * off / pairs + np.diag(by_diagonal)
+        off_diagonal = is_off_diagonal * current.weight
+        value += strength * (off_diagonal**2).sum() / num_off_diagonal
+        of_penalty = 2 * strength * off_diagonal / num_off_diagonal
+        by_weight = by_weight + of_penalty + np.diag(by_diagonal)
       else:
         by_weight = by_weight + by_diagonal
-    if kind == TEMPERATURE:
+    if kind == TEMPERATURE:  # all logits share one weight
       return float(value), by_weight.sum(keepdims=True)
     return float(value), np.concatenate([by_weight.ravel(), by_bias])
 
@@ -226,9 +231,10 @@ def _fitted(
     identity = np.eye(classes) if kind == MATRIX else np.ones(classes)
     weight = np.asarray(begin.weight if np.ndim(begin.weight) else begin.weight * identity)
     start = np.concatenate([weight.ravel(), np.broadcast_to(begin.bias, classes)])
-    # About one over the root of each parameter's curvature, so that steps have one size in all.
-    pairs = max(classes - 1, 1)
-    curvature = 2 * penalty / np.where(identity > 0, 1, pairs) + (z**2).mean()
+    # The search is in units of about 1/√curvature, in which all parameters change equally fast. The
+    # penalty of an off-diagonal element is a mean over `classes` − 1 times as many elements.
+    divisor = np.where(identity > 0, 1, max(classes - 1, 1))
+    curvature = 2 * penalty / divisor + (z**2).mean()
     unit = np.concatenate([curvature.ravel(), np.full(classes, 2 * penalty + 1)]) ** -0.5
 
   def loss_in_units(parameters: np.ndarray) -> tuple[float, np.ndarray]:
@@ -236,7 +242,8 @@ def _fitted(
     value, gradient = loss(parameters * unit)
     return value, gradient * unit
 
-  bounds = [(1 / LARGEST if kind == TEMPERATURE else -LARGEST, LARGEST)] * len(start)
+  smallest = 1 / LARGEST if kind == TEMPERATURE else -LARGEST
+  bounds = [(smallest, LARGEST)] * len(start)
   options = {'maxiter': 2000, 'maxfun': 4000, 'ftol': tolerance, 'gtol': 1e-8}
   minimum = scipy.optimize.minimize(
     loss_in_units, start / unit, jac=True, bounds=bounds, method='L-BFGS-B', options=options

@@ -33,8 +33,8 @@ _AROUND_THE_VALUE = (
   intervals.NEWCOMBE,
   'joint draws',
 )
-"""Beginnings of the methods with interval ends at the value plus or minus a quantile times a
-standard error. Such an interval is widened by the ratio of two quantiles.
+"""Beginnings of the names of methods with interval ends at the value plus or minus a quantile times
+a standard error. Such an interval is widened by the ratio of two quantiles.
 """
 _MAX_TRIALS = 1e12
 """Upper limit of the search in `_effective_trials`; no test set is that large."""
@@ -43,20 +43,21 @@ _MAX_TRIALS = 1e12
 def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None:
   """Returns one of `family` estimates with the interval that holds for all of them together.
 
-  The largest of many estimates is too large by chance. Its interval at confidence 1 − α/family
-  (Bonferroni; Dunn 1961) holds whichever estimate is selected. How the interval is widened depends
-  on its method:
+  The largest of many estimates is too large by chance. With the confidence 1 − α of the row, the
+  interval at confidence 1 − α/family (Bonferroni; Dunn 1961) holds whichever estimate is selected.
+  How the interval is widened depends on its method:
 
   * Clopper–Pearson is computed again from the counts; in a sequential design with several looks at
     the data, at confidence 1 − α/(family · looks).
   * Korn–Graubard is computed again from the effective number of trials that its ends imply.
-  * Bonett–Price is symmetric: its half-width is multiplied by the ratio of the quantiles. The
-    interval of a log-ratio is widened likewise on the scale of logarithms.
+  * Bonett–Price is symmetric around its middle: its half-width is multiplied by the ratio of the
+    quantiles at the new and the old confidence. The interval of a log-ratio is widened likewise on
+    the scale of logarithms.
   * Methods in `_AROUND_THE_VALUE`, such as the bootstrap, are widened on each side of the value by
     the same ratio.
 
-  Quantiles are from Student's distribution and grow faster with the confidence than normal
-  ones: with few clusters the spread itself is uncertain.
+  The quantiles are Student's, which grow faster with the confidence than normal ones: with few
+  clusters the spread itself is uncertain.
 
   Args:
     row: row of the table of results.
@@ -65,17 +66,17 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
 
   Returns:
     The row with new `low`, `high` and `family`. None if the interval cannot be widened: its method
-      is
-    another one, or it is made from counts and the quantity is not a share.
+    is not listed above, or it is made from counts and the quantity is not a share.
 
   Raises:
     InputError: `family` is less than 1.
   """
   if family < 1:
     raise InputError(f'a family of {family} estimates: give at least 1.')
-  if quantity.kind != SHARE and row.method.startswith(
+  is_from_counts = row.method.startswith(
     (intervals.CLOPPER_PEARSON, intervals.KORN_GRAUBARD, intervals.SEQUENTIAL)
-  ):
+  )
+  if is_from_counts and quantity.kind != SHARE:
     return None
   ends = _ends(row, 1 - (1 - row.confidence) / family)
   if ends is None:
@@ -91,7 +92,8 @@ def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray
   The ends are NaN if the estimate has no interval. The result is None if its interval cannot be
   widened.
   """
-  value, low, high, n = float(row.value), float(row.low), float(row.high), int(row.clusters)
+  value, low, high = float(row.value), float(row.low), float(row.high)
+  n = int(row.clusters)
   if np.isnan(low) or np.isnan(high):
     return np.nan, np.nan
   if row.method.startswith(intervals.CLOPPER_PEARSON):
@@ -101,6 +103,7 @@ def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray
   ratio = _quantile(n, joint) / _quantile(n, row.confidence)
   if row.method.startswith(intervals.KORN_GRAUBARD):
     trials = _effective_trials(value, low, high, n, row.confidence)
+    # `proportion_interval` widens by the normal ratio; fewer trials widen it by Student's.
     min_trials = min(trials, n) if n > 1 else trials
     normal_ratio = intervals.z_value(joint) / intervals.z_value(row.confidence)
     trials = max(trials * (normal_ratio / ratio) ** 2, min_trials)
@@ -121,9 +124,9 @@ def significant(differences: pd.DataFrame, quantity: Quantity, rate: float = RAT
   """Returns which differences of one figure are significant, bool [n].
 
   Benjamini and Hochberg's procedure is applied to the p-values of all rows together. Differences
-  without an interval are not tested and count as not significant. The same holds for means over
-  seeds of a quantity with `Quantity.biased`, because chance on the shared images adds the same bias
-  to every seed.
+  without an interval are not tested and count as not significant. Neither are means over seeds of a
+  quantity with `Quantity.biased`, because chance on the shared images adds the same bias to every
+  seed.
 
   Args:
     differences: rows of the table of results that are paired differences.
@@ -141,34 +144,41 @@ def significant(differences: pd.DataFrame, quantity: Quantity, rate: float = RAT
 
 
 def p_values(differences: pd.DataFrame) -> np.ndarray:
-  """Returns the p-value of each difference, [n]; NaN if it has no interval.
+  """Returns the p-value of the hypothesis that each difference is 0, [n].
 
-  It is the column `p` if the difference was tested. Otherwise it follows from the interval: the
-  significance level 1 − confidence at which the interval would just reach 0. With the value d, the
-  distance h from d to the end of the interval nearer to 0, and the quantile z at the interval's
-  confidence, this level is 2·(1 − F(z·|d| / h)), where F is Student's distribution with clusters −
-  1 degrees of freedom. d is the middle of the interval for Bonett and Price's method, and for
-  log-ratios, on the scale of logarithms.
+  It is the value in the column `p` if there is one. Otherwise it is computed from the interval, as
+  1 minus the confidence at which the interval would just reach 0, and NaN without an interval.
+
+  With d the estimated difference, h the distance from d to the end of the interval towards 0, F
+  Student's distribution with the number of clusters − 1 degrees of freedom, and q its quantile at
+  the interval's confidence, the standard error is h / q and the p-value 2 F(−|d| q / h). Intervals
+  by Bonett and Price's method are symmetric around their middle, which is d then. The interval of a
+  ratio minus 1 is symmetric on the scale of logarithms, ln(1 + difference), to which its ends are
+  transformed first.
+
+  Args:
+    differences: rows of the table of results that are paired differences.
   """
   value, low, high = (differences[end].to_numpy(float) for end in ('value', 'low', 'high'))
   method, clusters = differences['method'].astype(str), differences['clusters'].to_numpy(float)
   is_ratio = method.str.startswith(intervals.LOG_RATIO).to_numpy()
   low, high = (np.log1p(end, out=end.copy(), where=is_ratio) for end in (low, high))
   is_symmetric = is_ratio | method.str.contains(intervals.BONETT_PRICE, regex=False).to_numpy()
-  value = np.where(is_symmetric, (low + high) / 2, value)
-  reach = np.where(value > 0, value - low, high - value)
-  degrees = np.where(clusters > 1, clusters - 1, np.inf)
-  quantile = special.stdtrit(degrees, (1 + differences['confidence'].to_numpy(float)) / 2)
+  centre = np.where(is_symmetric, (low + high) / 2, value)
+  half_width = np.where(centre > 0, centre - low, high - centre)  # on the side of 0
+  freedom = np.where(clusters > 1, clusters - 1, np.inf)  # ∞ is the normal distribution
+  quantile = special.stdtrit(freedom, (1 + differences['confidence'].to_numpy(float)) / 2)
   with np.errstate(divide='ignore', invalid='ignore'):
-    levels = 2 * special.stdtr(degrees, -np.abs(value) / reach * quantile)
-  levels = np.where((value == 0) & (reach == 0), 1.0, levels)
-  tests = differences['p'].to_numpy(float)
-  return np.where(np.isnan(tests), levels, tests)
+    p_from_interval = 2 * special.stdtr(freedom, -np.abs(centre) / half_width * quantile)
+  p_from_interval = np.where((centre == 0) & (half_width == 0), 1.0, p_from_interval)
+  p_from_test = differences['p'].to_numpy(float)
+  return np.where(np.isnan(p_from_test), p_from_interval, p_from_test)
 
 
 def _quantile(n: int, confidence: float) -> float:
-  """Returns the two-sided quantile of Student's distribution for n clusters, of the normal for n <
-  2.
+  """Returns the two-sided quantile of Student's distribution with n − 1 degrees of freedom.
+
+  For n < 2 clusters it is the quantile of the normal distribution.
   """
   return intervals.z_value(confidence) if n < 2 else float(intervals.t_value(n, confidence))
 
@@ -182,6 +192,7 @@ def _effective_trials(value: float, low: float, high: float, n: int, confidence:
   tail = (1 - confidence) / 2
   if value <= 0 or value >= 1:
     width = high - low
+    # The interval of 0 successes in m trials ends at 1 − tail^(1/m).
     return float(np.log(tail) / np.log1p(-width)) if 0 < width < 1 else float(n)
 
   def excess(logarithm: float) -> float:
@@ -190,6 +201,7 @@ def _effective_trials(value: float, low: float, high: float, n: int, confidence:
     return float(special.betaincinv(value * trials + 1, trials * (1 - value), 1 - tail) - high)
 
   lowest, highest = np.log(0.5), np.log(_MAX_TRIALS)
-  if excess(lowest) <= 0 or excess(highest) >= 0:
+  has_root = excess(lowest) > 0 > excess(highest)  # more trials lower the upper end
+  if not has_root:
     return float(n)
   return float(np.exp(scipy.optimize.brentq(excess, lowest, highest)))

@@ -1,11 +1,12 @@
 """Weighted sums of shares from independent samples of strata, such as mCE from one view per image.
 
-A stratum v has the weight w_v and n_v trials; k_v of them, the share p_v, succeed. The value is
+A stratum v has the weight w_v and n_v trials, of which k_v succeed, a share p_v. The value is
 Σ_v w_v p_v. Its variance is Σ_v w_v² p̃_v (1 − p̃_v) / n_v with p̃_v = (k_v + 1)/(n_v + 2), so that
-a stratum without a failure is not taken for certain. The interval is normal. For a difference of
-two classifiers on the same trials, b_v and c_v are the trials that only the first and only the
-second gets wrong, p = (b_v + 1)/(n_v + 2) and q = (c_v + 1)/(n_v + 2), and the variance is Σ_v w_v²
-(p + q − (p − q)²)/n_v.
+a stratum without a failure does not count as certain. The interval is normal.
+
+For the difference of two classifiers on the same trials, b_v is the number of trials that succeed
+only for the second classifier and c_v the number that succeed only for the first. With p =
+(b_v + 1)/(n_v + 2) and q = (c_v + 1)/(n_v + 2), the variance is Σ_v w_v² (p + q − (p − q)²)/n_v.
 
 Reference: Cochran, Sampling techniques (1977), chapter 5; Agresti & Caffo, The American
 Statistician 54 (2000), for the successes added.
@@ -46,11 +47,20 @@ def difference(
   weights: np.ndarray,
   confidence: float = 0.95,
 ) -> Estimate:
-  """Returns Σ_v w_v (p_v of the second − p_v of the first) on the same trials; see `estimate`."""
+  """Returns Σ_v w_v (p_v of the second − p_v of the first) with its interval.
+
+  Args:
+    first: bool [N], whether each trial succeeds for the first classifier.
+    second: bool [N], whether the same trials succeed for the second classifier.
+    strata: see `estimate`.
+    weights: see `estimate`.
+    confidence: confidence of the interval, in (0, 1).
+  """
   n = _counts(strata, len(weights))
-  lost, gained = (_counts(strata[x], len(weights)) for x in (second & ~first, first & ~second))
-  p, q = (lost + 1) / (n + 2), (gained + 1) / (n + 2)
-  return _with_interval(weights, lost - gained, p + q - (p - q) ** 2, n, confidence)
+  gained = _counts(strata[second & ~first], len(weights))
+  lost = _counts(strata[first & ~second], len(weights))
+  p, q = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
+  return _with_interval(weights, gained - lost, p + q - (p - q) ** 2, n, confidence)
 
 
 def allocated(weights: np.ndarray, total: int) -> np.ndarray:
@@ -59,9 +69,10 @@ def allocated(weights: np.ndarray, total: int) -> np.ndarray:
   It is proportional to the weights, rounded by largest remainders. For shares of ½ this makes the
   interval as narrow as possible.
   """
-  shares = total * weights / weights.sum()
-  counts: np.ndarray = shares.astype(int)
-  counts[np.argsort(counts - shares, kind='stable')[: total - counts.sum()]] += 1
+  exact = total * weights / weights.sum()
+  counts: np.ndarray = exact.astype(int)
+  by_remainder = np.argsort(counts - exact, kind='stable')  # largest first
+  counts[by_remainder[: total - counts.sum()]] += 1
   return counts
 
 
@@ -71,6 +82,7 @@ def trials_needed(weights: np.ndarray, half_width: float, confidence: float = 0.
   The trials are `allocated` to the strata; shares of ½ need the most.
   """
   counted = weights[weights > 0]
+  # The variance ¼ Σ_v w_v² / n_v of shares of ½ may be at most (half_width/z)²; 1e-9 for rounding.
   limit = (half_width / z_value(confidence)) ** 2 / 0.25 * (1 + 1e-9)
   total = max(len(counted), math.floor(float(counted.sum()) ** 2 / limit))
   while True:
@@ -81,8 +93,11 @@ def trials_needed(weights: np.ndarray, half_width: float, confidence: float = 0.
 
 
 def _counts(strata: np.ndarray, count: int) -> np.ndarray:
-  """Returns the number of trials in each of `count` strata, float [V]; other numbers are
-  ignored.
+  """Returns the number of trials in each of V strata, float [V].
+
+  Args:
+    strata: int [N], the stratum of each trial; trials outside 0..V − 1 are ignored.
+    count: the number V of strata.
   """
   return np.bincount(strata[(strata >= 0) & (strata < count)], minlength=count).astype(float)
 
@@ -94,7 +109,7 @@ def _with_interval(
 
   Args:
     weights: w, [V]; strata with weight 0 do not count.
-    total: the sum of the trials in each stratum, [V].
+    total: the sum of the trials' values in each stratum, [V].
     variance: the variance of a single trial in each stratum, [V].
     n: the number of trials in each stratum, [V].
     confidence: confidence of the interval, in (0, 1).

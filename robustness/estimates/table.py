@@ -22,12 +22,14 @@ paired difference it is the classifier that is subtracted.
 """
 ESTIMATE = ('value', 'low', 'high', 'n', 'clusters', 'method', 'confidence', 'family', 'p', 'note')
 """The last columns. Shares are fractions in full precision. `n` is the number of observations,
-which are in `clusters` independent groups, such as videos. `family` is the number of estimates that
-the interval holds for together, and `p` the p-value of a test against 0.
+which are in `clusters` independent groups, such as videos. `family` is the number of estimates for
+which the intervals hold together, 1 for a single one. `p` is the p-value of the test that a
+difference is 0.
 """
 RESERVED = (*SUBJECT, *ESTIMATE, 'task', 'seed', 'marked')
-"""Names that no facet may have: the other columns, facets that are added for several tasks or
-seeds, and the column that figures add for significant differences.
+"""Names that no facet of a study may have: `SUBJECT` and `ESTIMATE`, the facets `task` and `seed`,
+which are added for several tasks or seeds, and `marked`, the column that figures add for
+significant differences.
 """
 OVER_SEEDS = 'student over seeds'
 """The method of intervals of means over several trainings, which differ in their seeds."""
@@ -101,7 +103,7 @@ def facets_of(table: pd.DataFrame) -> list[str]:
 def _facet(column: pd.Series) -> pd.Series:
   """Returns the column of a facet as strings, integers or floats, with missing values.
 
-  Numbers are integers if all of them are whole.
+  Numbers become integers if all numbers in the column are whole.
   """
   present = column[column.notna()]
   if len(present) and isinstance(present.iloc[0], str):
@@ -124,18 +126,18 @@ def _check(table: pd.DataFrame, facets: Sequence[str]) -> None:
         'finite, or NaN where it does not exist.'
       )
   for name in facets:
-    if (table[name].astype(object) == '').any():  # in results.csv '' means that it is missing
+    if (table[name].astype(object) == '').any():  # in results.csv '' is a missing value
       raise InputError(f"the facet {name} is '' in the table of results: give a word, or None.")
   keys = [*SUBJECT, *facets, 'family']
   is_repeated = table.duplicated(keys)
   if is_repeated.any():
     row = table[is_repeated].iloc[0]
-    words = ', '.join(f'{k}={row[k]}' for k in keys if not pd.isna(row[k]) and row[k] != '')
-    raise InputError(f'the table of results has two rows of one estimate: {words}.')
+    subject = ', '.join(f'{k}={row[k]}' for k in keys if not pd.isna(row[k]) and row[k] != '')
+    raise InputError(f'the table of results has two rows of one estimate: {subject}.')
 
 
 def with_facet(table: pd.DataFrame, name: str, value: object) -> pd.DataFrame:
-  """Returns a table with the facet `name` before all others, with the same value in all rows."""
+  """Returns a table with the facet `name` before its other facets and one value in all rows."""
   wider = table.copy()
   wider.insert(len(SUBJECT), name, value)
   return wider
@@ -145,7 +147,7 @@ def without_facet(table: pd.DataFrame, name: str, value: object = None) -> pd.Da
   """Returns the estimates at one value of a facet, without the column of this facet.
 
   Other facets that have no value in any of these rows are removed too. If the table lacks the
-  facet, all rows are returned for None, else none.
+  facet, the result is the table if `value` is None, and has no rows otherwise.
 
   Args:
     table: table of results.
@@ -154,16 +156,17 @@ def without_facet(table: pd.DataFrame, name: str, value: object = None) -> pd.Da
   """
   if name not in table.columns:
     return table if value is None else table[:0]
-  selected = table[table[name].isna() if value is None else (table[name] == value).fillna(False)]
+  is_selected = table[name].isna() if value is None else (table[name] == value).fillna(False)
+  selected = table[is_selected]
   is_empty = selected.isna().all()
   return selected.drop(columns=[k for k in facets_of(selected) if k == name or is_empty[k]])
 
 
 def named_values(table: pd.DataFrame, start: str) -> dict[str, float]:
-  """Returns {name: value} for logs, such as 'results/gaussian minus natural/error/corruption=fog'.
+  """Returns {name: value} for logs, from the estimates by at most one facet.
 
-  Only estimates over all conditions or by a single facet are included; `task` and `seed` do not
-  count as facets here.
+  A name is for example 'results/gaussian minus natural/error/corruption=fog'. `task` and `seed` do
+  not count as facets here, but are part of the names.
 
   Args:
     table: table of results.
@@ -171,11 +174,12 @@ def named_values(table: pd.DataFrame, start: str) -> dict[str, float]:
   """
   facets = facets_of(table)
   conditions = [name for name in facets if name not in ('task', 'seed')]
+  num_conditions = table[conditions].notna().sum(axis=1)
   values = {}
-  for row in table[table[conditions].notna().sum(axis=1) <= 1].to_dict('records'):
+  for row in table[num_conditions <= 1].to_dict('records'):
     label = f'{row["classifier"]} minus {row["versus"]}' if row['versus'] else row['classifier']
-    words = [f'{name}={row[name]}' for name in facets if not pd.isna(row[name])]
-    values['/'.join([start, label, row['quantity'], *words])] = row['value']
+    parts = [f'{name}={row[name]}' for name in facets if not pd.isna(row[name])]
+    values['/'.join([start, label, row['quantity'], *parts])] = row['value']
   return values
 
 
@@ -206,8 +210,8 @@ def from_csv(path: pathlib.Path, types: Mapping[str, str]) -> pd.DataFrame:
     types: the types of the facets from `facet_types`.
 
   Raises:
-    InputError: the file is missing, truncated or too large, lacks a column or has another one, or
-      has an impossible value.
+    InputError: the file is missing, truncated or too large, lacks a column, has a column that is
+      not in `types`, or has an impossible value.
   """
   try:
     content = read_bounded(path, MAX_BYTES_OF_RESULTS).decode()
@@ -241,7 +245,7 @@ _VALID: Mapping[str, tuple[float, float]] = {
   'confidence': (0, 1),
   'p': (0, 1),
 }
-"""The smallest and largest valid value of columns with the same range for every quantity."""
+"""{column: (smallest, largest valid value)}, for columns with one range for all quantities."""
 
 
 def _check_values(table: pd.DataFrame) -> None:
@@ -250,9 +254,10 @@ def _check_values(table: pd.DataFrame) -> None:
   These are a number outside `_VALID`, an interval with low > high, and text that is too long.
   """
   for name, (low, high) in _VALID.items():
-    bad = table[name][((table[name] < low) | (table[name] > high)).fillna(False).astype(bool)]
-    if len(bad):
-      raise ValueError(f'{name} is {bad.iloc[0]:g}, outside [{low:g}, {high:g}]')
+    is_outside = ((table[name] < low) | (table[name] > high)).fillna(False).astype(bool)
+    if is_outside.any():
+      value = table[name][is_outside].iloc[0]
+      raise ValueError(f'{name} is {value:g}, outside [{low:g}, {high:g}]')
   crossed = table[table.low > table.high]
   if len(crossed):
     raise ValueError(f'low is {crossed.low.iloc[0]:g}, above high, {crossed.high.iloc[0]:g}')
@@ -268,14 +273,15 @@ def select(
   """Returns the estimates of a quantity by exactly the facets that are named.
 
   `select(table, 'error', corruption='fog')` is the error under fog over all severities: facets that
-  are not named are missing in the rows returned. The result is empty if the table lacks a facet.
+  are not named have no value in the rows returned. The result has no rows if the table lacks a
+  named facet.
 
   Args:
     table: table of results.
     quantity: name of the quantity.
-    versus: '' selects values of classifiers, a label the paired differences from that classifier,
-      and None both.
-    **facets: {facet: value}; the value `...` selects all values of the facet.
+    versus: '' selects values of classifiers; a label selects the paired differences from the
+      classifier with this label; None selects values and all differences.
+    **facets: {facet: value}; the value `...` (Ellipsis) selects all rows with a value of the facet.
   """
   is_selected = table.quantity == quantity
   if versus is not None:
@@ -288,40 +294,45 @@ def select(
       is_selected &= table[name].notna()
     else:
       is_selected &= (table[name] == value).fillna(False).astype(bool)
-  return table[is_selected] if not facets else table[:0]
+  lacks_facet = bool(facets)  # facets of the table have been removed above
+  return table[:0] if lacks_facet else table[is_selected]
 
 
 def by_facets(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
   """Yields (facets, rows) for each set of facets; the rows have values of exactly these facets.
 
-  The sets are in the order in which they first occur in the table; the facets in the
+  The sets are in the order in which they first occur in the table, and the facets of a set in the
   order of the columns.
   """
   names = facets_of(table)
-  has_value = table[names].notna().to_numpy()
-  for pattern in dict.fromkeys(map(tuple, has_value.tolist())):
+  has_value = table[names].notna().to_numpy()  # [rows, facets]
+  for pattern in dict.fromkeys(map(tuple, has_value.tolist())):  # the distinct rows of it
     is_in_group = (has_value == np.array(pattern, bool)).all(1)
     facets = tuple(name for name, is_present in zip(names, pattern, strict=True) if is_present)
     yield facets, table[is_in_group]
 
 
 def without_repeats(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Yields (facets, rows) as `by_facets`, without groups that repeat the values of a smaller
-  group.
+  """Yields the groups of `by_facets`, without groups that repeat the values of a group with fewer
+  facets.
 
   With a single severity, for example, the errors by corruption and severity repeat the errors by
-  corruption. `table` has the estimates of one quantity.
+  corruption.
+
+  Args:
+    table: estimates of one quantity.
   """
   groups = list(by_facets(table))
-  keys = []
+  contents = []
   min_num_facets: dict[tuple[object, ...], int] = {}
   for facets, rows in groups:
+    # Groups repeat each other if they are equal without the facets that have a single value.
     varying = [name for name in facets if rows[name].nunique() > 1]
     texts = rows[['classifier', 'versus', *varying]].astype(str)
     texts['value'] = rows['value'].map('{:.9g}'.format)
-    key = (*varying, frozenset(texts.itertuples(index=False, name=None)))
-    min_num_facets[key] = min(len(facets), min_num_facets.get(key, len(facets)))
-    keys.append(key)
-  for key, (facets, rows) in zip(keys, groups, strict=True):
-    if len(facets) == min_num_facets[key]:
+    content = (*varying, frozenset(texts.itertuples(index=False, name=None)))
+    min_num_facets[content] = min(len(facets), min_num_facets.get(content, len(facets)))
+    contents.append(content)
+  for content, (facets, rows) in zip(contents, groups, strict=True):
+    if len(facets) == min_num_facets[content]:
       yield facets, rows

@@ -3,9 +3,9 @@
 For corruption k, x_k is the share of high-frequency energy in the change of the images, and y_k a
 classifier's accuracy minus the baseline's. The line y = s x + c minimises Σ e_k² with residuals e_k
 = y_k − s x_k − c. A positive slope s means that robustness is gained at high frequencies and lost
-at low ones (Yin et al. 2019, section 4.2, figure 6; its legend calls the slope k and has a
-residual r that is not defined there). Here r = √(Σ e_k² / K) for K corruptions, in the unit of
-accuracy.
+at low frequencies (Yin et al. 2019, section 4.2, figure 6; the legend of the figure calls the slope
+k and has a residual r that is not defined there). Here r = √(Σ e_k² / K) for K corruptions, in the
+unit of accuracy.
 """
 
 import dataclasses
@@ -22,8 +22,8 @@ from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.quantity import AMOUNT, Quantity
 
-_MAX_ABS_VALUE = 100.0  # of slopes and lines, which may leave [−1, 1] by far
-"""Bound of slopes and lines, which may be far outside [−1, 1]."""
+_MAX_ABS_VALUE = 100.0
+"""Bound of intercepts and lines, which may be far outside [−1, 1]."""
 SLOPE = Quantity('slope', 'slope of accuracy by share of high frequency', AMOUNT, headline=True)
 SLOPE_OVER_CORRUPTIONS = Quantity(
   'slope_over_corruptions',
@@ -41,7 +41,8 @@ RESIDUAL = Quantity('residual', 'root mean square distance of changes of accurac
 LINE = Quantity(
   'line', 'accuracy on the line through the corruptions', low=-_MAX_ABS_VALUE, high=_MAX_ABS_VALUE
 )
-QUANTITIES = SLOPE, SLOPE_OVER_CORRUPTIONS, INTERCEPT, RESIDUAL, LINE
+_SINGLE_VALUES = SLOPE, SLOPE_OVER_CORRUPTIONS, INTERCEPT, RESIDUAL
+QUANTITIES = (*_SINGLE_VALUES, LINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,13 +60,16 @@ class Lines:
   residual: np.ndarray
 
   def at(self, share: ArrayLike) -> np.ndarray:
-    """Returns the heights of the lines at shares [G], [..., G]."""
+    """Returns the changes of accuracy on the lines at shares [G], as an array [..., G]."""
     return np.asarray(self.intercept[..., None] + self.slope[..., None] * np.asarray(share, float))
 
 
 def fit_lines(share: ArrayLike, change: ArrayLike) -> Lines:
-  """Returns the lines through K ≥ 3 points along the last axis of `share` and `change`, [..., K]
-  each.
+  """Returns the lines through K ≥ 3 points each.
+
+  Args:
+    share: shares of high-frequency energy of the points, [..., K].
+    change: changes of accuracy of the points, [..., K].
 
   Raises:
     InputError: there are fewer than three points.
@@ -89,23 +93,24 @@ def trade_off(
   error: ArrayLike,
   confidence: float = 0.95,
 ) -> pd.DataFrame:
-  """Returns rows with the line of mean change of accuracy by mean share of high-frequency energy.
+  """Returns rows with the line through mean changes of accuracy against mean shares of energy.
 
-  It is fitted by least squares to K points, one per corruption; the change is relative to `versus`.
+  The line is fitted by least squares to K points, one per corruption. A change is the accuracy of
+  the classifier minus the accuracy of the baseline.
 
   There are two kinds of intervals:
 
   * Over images: a bootstrap, in which an image's shares and errors under all corruptions and of
     both classifiers are resampled together. Slope, intercept and line have percentile intervals;
     the line is given at 25 shares (the facet `high_frequency_share`) between the smallest and the
-    largest. The sampling variance of the means increases r², once in the data and again in each
-    sample. Therefore r² has the basic interval, 2 r² minus the quantiles, at least 0 and extended
-    to include r².
+    largest share. The sampling variance of the means increases r², once in the data and again in
+    each sample. Therefore r² has the basic interval, 2 r² minus the quantiles of its samples, at
+    least 0 and extended to include r².
   * Over corruptions: Student's interval of the slope with K − 2 degrees of freedom, which treats
     the corruptions as a random sample with independent residuals.
 
-  Corruptions that change no image are left out, with a note. With fewer than three others there is
-  no line.
+  Corruptions that change no image are left out, with a note. If fewer than three corruptions
+  remain, all values are NaN.
 
   Args:
     label: label of the classifier.
@@ -117,23 +122,27 @@ def trade_off(
     confidence: confidence of all intervals, in (0, 1).
   """
   shares, changes = np.asarray(share, float), np.subtract(baseline_error, error).astype(float)
-  is_changed, n = ~np.isnan(shares), len(shares)
-  changing = is_changed.any(0)
-  left_out = f'{(~changing).sum()} of {len(changing)} corruptions change no image and are left out'
-  note = '' if changing.all() else left_out
-  if changing.sum() < 3:
-    methods = BOOTSTRAP, REGRESSION, BOOTSTRAP, BOOTSTRAP
-    estimates = [Estimate(np.nan, np.nan, np.nan, n, n, method, note=note) for method in methods]
-    pairs = zip(QUANTITIES[:-1], estimates, strict=True)
-    return part([row(label, versus, name, {}, undefined, confidence) for name, undefined in pairs])
-  total = np.concatenate([np.where(is_changed, shares, 0)[:, changing], changes[:, changing]], 1)
-  weight = np.concatenate([is_changed[:, changing], np.ones((n, changing.sum()))], 1)
+  is_changed, n = ~np.isnan(shares), len(shares)  # [N, K]
+  is_used = is_changed.any(0)  # corruptions that change an image
+  left_out = f'{(~is_used).sum()} of {len(is_used)} corruptions change no image and are left out'
+  note = '' if is_used.all() else left_out
+  if is_used.sum() < 3:
+    undefined = Estimate(np.nan, np.nan, np.nan, n, n, BOOTSTRAP, note=note)
+    over_corruptions = dataclasses.replace(undefined, method=REGRESSION)
+    pairs = zip(_SINGLE_VALUES, (undefined, over_corruptions, undefined, undefined), strict=True)
+    return part([row(label, versus, quantity, {}, e, confidence) for quantity, e in pairs])
+  # The means of the first half of the columns are the shares x, and of the second the changes y.
+  total = np.concatenate([np.where(is_changed, shares, 0)[:, is_used], changes[:, is_used]], 1)
+  weight = np.concatenate([is_changed[:, is_used], np.ones((n, is_used.sum()))], 1)
   units = Units(total, weight, n)
   x, y = np.split(units.means(np.full(n, 1 / n)), 2)
   grid = np.linspace(x.min(), x.max(), 25)
 
   def statistic(weights: np.ndarray) -> np.ndarray:
-    """Returns slope, intercept, residual and the line, [B, 28], at weights [B, N] of the images."""
+    """Returns slope, intercept, residual and the line at 25 shares, in B bootstrap samples.
+
+    The result is [B, 28] for weights [B, N] of the images.
+    """
     lines = fit_lines(*np.split(units.means(weights), 2, -1))
     fields = np.stack([lines.slope, lines.intercept, lines.residual], -1)
     return np.concatenate([fields, lines.at(grid)], -1)
@@ -142,18 +151,23 @@ def trade_off(
   over_corruptions = linear_fit(x, y, [], confidence).slope
   estimates = [slope, over_corruptions, intercept, _basic_of_squares(residual)]
   rows = []
-  for quantity, estimate in zip(QUANTITIES[:-1], estimates, strict=True):
+  for quantity, estimate in zip(_SINGLE_VALUES, estimates, strict=True):
     noted = dataclasses.replace(estimate, note='; '.join(filter(None, (note, estimate.note))))
     rows.append(row(label, versus, quantity, {}, noted, confidence))
-  for at, estimate in zip(grid, line, strict=True):
-    rows.append(row(label, versus, LINE, {'high_frequency_share': at}, estimate, confidence))
+  for grid_share, estimate in zip(grid, line, strict=True):
+    at_share = {'high_frequency_share': grid_share}
+    rows.append(row(label, versus, LINE, at_share, estimate, confidence))
   return part(rows)
 
 
 def _basic_of_squares(percentile: Estimate) -> Estimate:
-  """Returns r with the basic interval of r², given its percentile interval; NaN stays NaN."""
-  value, ends = percentile.value, (percentile.high, percentile.low)
-  low, high = (float(np.sqrt(max(2 * value**2 - end**2, 0.0))) for end in ends)
+  """Returns a residual r with the root of the basic interval of r²; NaN stays NaN.
+
+  Args:
+    percentile: r with its percentile interval.
+  """
+  value, mirrored_ends = percentile.value, (percentile.high, percentile.low)
+  low, high = (float(np.sqrt(max(2 * value**2 - end**2, 0.0))) for end in mirrored_ends)
   return dataclasses.replace(percentile, low=min(low, value), high=max(high, value))
 
 
@@ -178,23 +192,27 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
 
   Intervals are Student's for a regression with M − 2 degrees of freedom: the points (models) are
   treated as a random sample with independent residuals. A bootstrap of few points would have too
-  narrow intervals: most samples of three points repeat one, and two points have no residual.
+  narrow intervals: most samples of three points repeat a point, and two points have no residual.
 
   Args:
-    x: [M], for M ≥ 3 points, not all equal.
-    y: [M].
-    grid: [G], where the band is computed.
+    x: [M], abscissas of M ≥ 3 points, not all equal.
+    y: [M], ordinates of the points.
+    grid: [G], the abscissas at which the band is computed.
     confidence: confidence of the intervals, in (0, 1).
   """
-  first, second, at = (np.asarray(v, float) for v in (x, y, grid))
-  fit, count = scipy.stats.linregress(first, second), len(first)
-  reach = float(scipy.stats.t.ppf((1 + confidence) / 2, count - 2)) * fit.stderr
+  abscissas, ordinates, grid = (np.asarray(values, float) for values in (x, y, grid))
+  fit, count = scipy.stats.linregress(abscissas, ordinates), len(abscissas)
+  half_of_slope = float(scipy.stats.t.ppf((1 + confidence) / 2, count - 2)) * fit.stderr
 
-  def half(point: np.ndarray) -> np.ndarray:
-    """Returns half the width of the band of the line at a point."""
-    return np.asarray(reach * np.sqrt(first.var() + (point - first.mean()) ** 2))
+  def half_width(at: np.ndarray) -> np.ndarray:
+    """Returns half the width of the band at abscissas."""
+    return np.asarray(half_of_slope * np.sqrt(abscissas.var() + (at - abscissas.mean()) ** 2))
 
-  numbers = (float(fit.slope), float(reach)), (float(fit.intercept), float(half(np.array(0.0))))
-  slope, intercept = (Estimate(v, v - w, v + w, count, count, REGRESSION) for v, w in numbers)
-  line = fit.intercept + fit.slope * at
-  return LinearFit(slope, intercept, line, line - half(at), line + half(at))
+  def estimate(value: float, half: float) -> Estimate:
+    """Returns a parameter of the line with the interval value ± half."""
+    return Estimate(value, value - half, value + half, count, count, REGRESSION)
+
+  slope = estimate(float(fit.slope), float(half_of_slope))
+  intercept = estimate(float(fit.intercept), float(half_width(np.array(0.0))))
+  line, half = fit.intercept + fit.slope * grid, half_width(grid)
+  return LinearFit(slope, intercept, y=line, low=line - half, high=line + half)
