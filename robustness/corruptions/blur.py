@@ -25,10 +25,9 @@ from robustness.corruptions.pixels import to_levels
   family=BLUR,
 )
 def gaussian_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Smooths each channel with a Gaussian of standard deviation `sigma` pixels, cut off at 4
-  `sigma`.
+  """Smooths each channel with a Gaussian of standard deviation `sigma` pixels.
 
-  Edges are replicated.
+  The Gaussian is cut off at 4 `sigma`, and edges are replicated.
   """
   sigma, largest = strength['sigma'], strength.maximum('sigma')
   return jnp.clip(filters.gaussian_filter(image, sigma, largest), 0, 1)
@@ -64,20 +63,21 @@ def disk_kernels(radii: tuple[float, ...], sigmas: tuple[float, ...]) -> np.ndar
   kernels = [_disk(radius, sigma) for radius, sigma in zip(radii, sigmas, strict=True)]
   side = max(len(kernel) for kernel in kernels)
   stack = np.stack([np.pad(kernel, (side - len(kernel)) // 2) for kernel in kernels])
-  margin = np.flatnonzero((stack > 1e-9).any((0, 1)))[0]
+  margin = np.flatnonzero((stack > 1e-9).any((0, 1)))[0]  # columns that are 0 in all kernels
   return stack[:, margin : side - margin, margin : side - margin]
 
 
 def _disk(radius: float, sigma: float) -> np.ndarray:
-  """Returns the kernel of a disk that a Gaussian smooths, [side, side] with the sum 1.
+  """Returns the kernel of a disk that is smoothed by a Gaussian, [side, side].
 
-  `radius` and the standard deviation `sigma` are in pixels.
+  `radius` and the standard deviation `sigma` of the Gaussian are in pixels. For the side and the
+  sum see `disk_kernels`.
   """
   reach = 8 if radius <= 8 else int(radius)
   line = np.arange(-reach, reach + 1)
   disk = (line[:, None] ** 2 + line[None, :] ** 2 <= radius**2).astype(np.float64)
   disk /= disk.sum()
-  taps = np.arange(-1, 2) if radius <= 8 else np.arange(-2, 3)
+  taps = np.arange(-1, 2) if radius <= 8 else np.arange(-2, 3)  # a Gaussian of 3 or of 5 taps
   weights = np.exp(-0.5 * (taps / sigma) ** 2)
   weights /= weights.sum()
   for axis in (0, 1):
@@ -115,7 +115,7 @@ def motion_blur(
 
   `radius` and `sigma` of the kernel are in pixels, and `degrees` is the angle of the direction.
   """
-  del angle
+  del angle  # which `_draw_angle` takes
   radius, sigma = strength['radius'], strength['sigma']
   blurred = filters.motion_blur(image, radius, sigma, degrees, strength.maximum('radius'))
   return to_levels(blurred, 'floor')
@@ -137,13 +137,15 @@ def _zooms(*ends: tuple[float, float]) -> list[tuple[float, ...]]:
   family=BLUR,
 )
 def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Averages the image with enlargements of its centre: (2x + Σ zoom(x, z)) / (count + 1), z > 1.
+  """Averages the image x with enlargements of its centre by n zoom factors z, the first one 1.
 
-  The clean image counts twice: as itself and as the zoom by 1.
+  The result is (2 x + Σ zoom(x, z)) / (n + 1), with the sum over z > 1: the clean image counts
+  twice, as itself and as the zoom by 1.
   """
   zooms = strength.constants['zooms']
   counts = np.asarray([len(z) for z in zooms])
   longest = counts.max()
+  # repeats of the last factor, which are not used, give all severities arrays of one shape
   padded = [np.pad(z, (0, longest - len(z)), mode='edge') for z in zooms]
   height, width = image.shape[:2]
   rows = jnp.asarray(np.stack([filters.zoom_coordinates(height, z) for z in padded]))
@@ -169,7 +171,7 @@ def _draw_moves(
   def moves(iteration: jax.Array | int, delta: jax.Array) -> jax.Array:
     bits = jax.random.bits(jax.random.fold_in(key, iteration), shape[:2], jnp.uint32)
     side = (2 * delta).astype(jnp.uint32)
-    cell = bits % (side * side)
+    cell = bits % (side * side)  # one of the side × side offsets
     return jnp.stack([cell // side, cell % side]).astype(jnp.int32) - delta
 
   return moves
@@ -197,20 +199,21 @@ def glass_blur(
 ) -> jax.Array:
   """Moves pixels at random by up to delta pixels, between two Gaussian smoothings of sigma pixels.
 
-  `strength` has delta, sigma and the number of passes over the pixels, `iterations`. `moves` is a
-  function of the number of a pass and delta that returns how far each pixel moves in it.
-  With 'copy', as in the released generator, a pixel takes its partner's value, which stays there;
-  with 'swap' they exchange values.
+  `strength` has delta, sigma and the number of passes over the pixels, `iterations`. `moves` is the
+  function of `_draw_moves`, which draws a partner for each pixel in each pass. With 'copy', as in
+  the released generator, a pixel takes its partner's value, and the partner keeps it; with 'swap'
+  the two exchange values.
   """
   sigma, max_sigma = strength['sigma'], strength.maximum('sigma')
   delta = strength['delta']
   one_pass = copy_moves if exchange == 'copy' else swap_moves
   smooth = to_levels(filters.gaussian_filter(image, sigma, max_sigma), 'floor')
   channels = image.shape[-1]
+  # the flat index, int32 [H·W], of the pixel from which each pixel gets its value
   source = jax.lax.fori_loop(
     1,
     strength['iterations'],
-    lambda i, s: s[one_pass(moves(i, delta), delta)],
+    lambda number, source: source[one_pass(moves(number, delta), delta)],
     one_pass(moves(0, delta), delta),
   )
   moved = smooth.reshape(-1, channels)[source].reshape(image.shape)
@@ -233,17 +236,20 @@ def _targets(moves: jax.Array, delta: jax.Array) -> jax.Array:
 def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
   """Returns the source of every pixel after one pass of one-way copies, int32 [H·W].
 
-  Pixels are visited once each, last to first. A visit reads the final value of a later pixel, which
-  was visited before, or the old value of an earlier one. A pixel's source is therefore found by
-  following partners while they come later, then once more; pointer doubling finds the end.
+  Pixels are visited once each, from the last to the first. A visited pixel takes the value of its
+  partner: the final value if the partner comes later in the image and was therefore visited before,
+  and else the old value. A pixel's source is therefore found by following partners while they come
+  later, then once more. Doubling the length of the jumps finds the end of such a chain.
   """
   target = _targets(moves, delta)
   index = jnp.arange(len(target))
   jump = jnp.where(target > index, target, index)
 
   def double(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    doubled = state[0][state[0]]
-    return doubled, filters.any_of_batch(doubled != state[0])
+    """Returns the jumps of twice the length, and whether any of them differs."""
+    jump, _ = state
+    doubled = jump[jump]
+    return doubled, filters.any_of_batch(doubled != jump)
 
   start = jump, filters.any_of_batch(jump != index)
   last, _ = jax.lax.while_loop(lambda state: state[1], double, start)
@@ -262,4 +268,5 @@ def swap_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
     pixel, partner = size - 1 - i, target[size - 1 - i]
     return source.at[pixel].set(source[partner]).at[partner].set(source[pixel])
 
+  # adding 0 * target gives the state a batch axis under vmap before the loop
   return jax.lax.fori_loop(0, size, visit, jnp.arange(size) + 0 * target)

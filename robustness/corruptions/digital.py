@@ -36,7 +36,7 @@ def brightness(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Arra
   family=HAZE,
 )
 def contrast(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Scales every channel about its mean m over the image: clip(m + factor (x - m), 0, 1)."""
+  """Scales every channel x about its mean m over the image: clip(m + factor (x - m), 0, 1)."""
   mean = image.mean(1, keepdims=True).mean(0, keepdims=True)  # averaging lines first rounds less
   return jnp.clip((image - mean) * strength['factor'] + mean, 0, 1)
 
@@ -51,7 +51,10 @@ def contrast(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   family=ALONE,
 )
 def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Changes the saturation: S ← clip(factor S + shift, 0, 1); a grey image is unchanged."""
+  """Changes the saturation S of the hue, saturation, value model: clip(factor S + shift, 0, 1).
+
+  A grey image is unchanged.
+  """
   factor, shift = strength['factor'], strength['shift']
   return jnp.clip(scale_saturation(image, factor, shift), 0, 1)
 
@@ -67,7 +70,7 @@ def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   family=ALONE,
 )
 def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Compresses an image to JPEG with 4:2:0 chroma, at `quality`; one channel makes a grey file."""
+  """Compresses an image to JPEG of a `quality`, with 4:2:0 chroma, or to a grey file."""
   return jpeg.round_trip(image, strength['quality'])
 
 
@@ -86,8 +89,8 @@ def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> ja
 def pixelate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Shrinks sides of n pixels to ⌊n scale⌋ by averages over boxes, and enlarges them by repetition.
 
-  It equals Pillow to the bit: the image is rounded to levels, then columns are averaged and
-  rounded, then rows.
+  The result equals Pillow's to the bit: the image is rounded to levels, then columns are averaged
+  and rounded, then rows.
   """
   branches = [functools.partial(_pixelate, scale=scale) for scale in strength.constants['scale']]
   return jax.lax.switch(strength.index, branches, image)
@@ -97,11 +100,13 @@ def _pixelate(image: jax.Array, scale: float) -> jax.Array:
   """Returns an image [H, W, C] after its sides were shrunk by `scale` and enlarged again."""
   height, width, channels = image.shape
   small_height, small_width = int(height * scale), int(width * scale)
+  # the row and column of the shrunk image that each pixel shows
   rows, columns = boxes(small_height, height).argmax(1), boxes(small_width, width).argmax(1)
   levels = jnp.round(jnp.clip(image, 0, 1) * 255).reshape(height, width * channels)
+  # the channels of a pixel are neighbouring columns of `levels`, and stay separate
   columns_of_box = np.kron(boxes(width, small_width), np.eye(channels, dtype=int))
-  levels = _rounded_means(levels, columns_of_box, 1)
-  levels = _rounded_means(levels, boxes(height, small_height), 0)
+  levels = _rounded_means(levels, columns_of_box, axis=1)
+  levels = _rounded_means(levels, boxes(height, small_height), axis=0)
   small = from_levels(levels.astype(jnp.int32)).reshape(len(levels), -1, channels)
   wide = small.at[:, columns].get(mode='promise_in_bounds')
   return wide.at[rows].get(mode='promise_in_bounds')
@@ -110,11 +115,13 @@ def _pixelate(image: jax.Array, scale: float) -> jax.Array:
 def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Array:
   """Returns means of integer levels over boxes of lines, rounded by Pillow's 22-bit arithmetic.
 
+  Boxes are consecutive lines, so that `BAND` boxes at a time are multiplied with only the lines
+  that they contain.
+
   Args:
-    levels: [H, W].
-    members: [boxes, lines], 1 where a line is in a box. Boxes are consecutive, so that `BAND` boxes
-      at a time are multiplied with the lines that they contain only.
-    axis: 0 for boxes of rows, 1 for boxes of columns.
+    levels: whole numbers in 0..255, float32 [H, W].
+    members: [boxes, lines], 1 where a line is in a box, else 0.
+    axis: 0 if lines are rows, 1 if they are columns.
   """
   sums = []
   for start in range(0, len(members), BAND):
@@ -124,7 +131,7 @@ def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Arr
     lines = jax.lax.slice_in_dim(levels, first, last + 1, axis=axis)
     factors = (weights, lines) if axis == 0 else (lines, weights.T)
     sums.append(jnp.matmul(*factors, precision=HIGHEST))
-  shares = np.floor(2**FRACTION / members.sum(1) + 0.5).astype(np.int32)
+  shares = np.floor(2**FRACTION / members.sum(1) + 0.5).astype(np.int32)  # 1 / lines of a box
   half = 1 << (FRACTION - 1)
   shares = shares[:, None] if axis == 0 else shares[None, :]
   joined = jnp.concatenate(sums, axis).astype(jnp.int32)
@@ -134,7 +141,8 @@ def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Arr
 def boxes(old: int, new: int) -> np.ndarray:
   """Returns which of `old` lines of pixels each of `new` lines averages, 0 or 1, int64 [new, old].
 
-  Boxes are those of Pillow's box filter; lines on a boundary are decided in float64 as there.
+  The boxes are those of Pillow's box filter, also where a line is on the boundary of two boxes,
+  which rounding in float64 decides.
   """
   step = old / new
   reach = max(step, 1.0)

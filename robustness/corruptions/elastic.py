@@ -11,8 +11,9 @@ from robustness.corruptions.names import ALONE
 TRUNCATE = 3.0  # radius of the smoothing kernel in units of sigma
 SUBPIXELS = 32  # OpenCV's warps round positions to 1 / 32 pixel
 IMAGECORRUPTIONS_ALPHA = (0.0625, 0.08125, 0.10625, 0.125, 0.15)  # in units of the height
-MAX_POSITION = 1e6  # bound in pixels for affine maps that are almost singular
+MAX_POSITION = 1e6  # bound in pixels of positions, which are huge if the map is almost singular
 _IMAGENET = '2 .7 .1, 2 .08 .2, .05 .01 .02, .07 .01 .02, .12 .01 .02'
+"""alpha, sigma and affine of each severity, in units of a side, for ImageNet-C and Inception."""
 
 
 def _of_side(side: int, text: str) -> list[tuple[float, ...]]:
@@ -73,10 +74,11 @@ def elastic_transform(
   ]
   affine_map = affine_positions(*_pixels(image), affine * draws['jitter'])
   moved = _displaced(image, alpha * separable(draws['noise'], *smoothing))
-  y = jnp.stack([_fold(affine_map[0], image.shape[0], True), moved[0]])
-  x = jnp.stack([_fold(affine_map[1], image.shape[1], True), moved[1]])
-  # The loop stores the first warp's result; fused into the second warp, XLA would compute it again
-  # for every pixel that is read.
+  (affine_y, affine_x), (moved_y, moved_x) = affine_map, moved
+  y = jnp.stack([_fold(affine_y, image.shape[0], mirror=True), moved_y])
+  x = jnp.stack([_fold(affine_x, image.shape[1], mirror=True), moved_x])
+  # Two rounds of a loop instead of two calls, because the loop stores the result of the first warp.
+  # XLA would fuse it into the second warp and compute it again for every pixel that is read.
   warped = jax.lax.fori_loop(0, 2, lambda i, image: sample_bilinear(image, y[i], x[i]), image)
   return jnp.clip(warped, 0, 1)
 
@@ -88,16 +90,20 @@ def _pixels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _displaced(image: jax.Array, field: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns the rows and columns [H, W] that pixels displaced by field (x, y) [H, W, 2] read."""
+  """Returns the rows and columns, [H, W] each, from which displaced pixels take their values.
+
+  `field` [H, W, 2] holds the displacement (x, y) of each pixel.
+  """
   y, x = _pixels(image)
   height, width = image.shape[:2]
-  return _fold(y + field[..., 1], height, False), _fold(x + field[..., 0], width, False)
+  rows = _fold(y + field[..., 1], height, mirror=False)
+  return rows, _fold(x + field[..., 0], width, mirror=False)
 
 
 def _fold(position: jax.Array, size: int, mirror: bool) -> jax.Array:
-  """Returns positions reflected at the borders into [0, size - 1].
+  """Returns positions on a line of `size` pixels, reflected at its ends into [0, size - 1].
 
-  They are reflected at the centre of the edge pixel (`mirror`), or at its outer side.
+  With `mirror` they are reflected at the centre of the last pixel, otherwise at its outer side.
   """
   edge = 0 if mirror else 0.5
   length = max(size - 1, 1) if mirror else size
@@ -119,6 +125,7 @@ def affine_positions(y: jax.Array, x: jax.Array, shifts: jax.Array) -> tuple[jax
   second = centre + arm * np.array((1, -1), np.float32)
   third = centre + arm * np.array((-1, -1), np.float32)
   origin = third + shifts[2]
+  # a pixel is origin + along · u + across · v; it shows third + 2 arm (along + across, along)
   u, v = first + shifts[0] - origin, second + shifts[1] - origin
   area = u[0] * v[1] - u[1] * v[0]
   scale = jnp.where(area == 0, 0, 1 / jnp.where(area == 0, 1, area))

@@ -22,7 +22,10 @@ HIGHEST = jax.lax.Precision.HIGHEST  # otherwise accelerators round products to 
 
 
 def border_index(position: jax.Array, size: int, border: Border) -> jax.Array:
-  """Returns the index in [0, size) of the pixel that a position takes beyond a line's `border`."""
+  """Returns the index in [0, size) of the pixel of a line that a position stands for.
+
+  Positions are integers, which may be beyond the ends of the line; `border` says how it continues.
+  """
   if border == 'nearest' or size == 1:
     return jnp.clip(position, 0, size - 1)
   period = 2 * size if border == 'reflect' else 2 * size - 2
@@ -32,7 +35,7 @@ def border_index(position: jax.Array, size: int, border: Border) -> jax.Array:
 
 
 def pad(image: jax.Array, rows: int, columns: int, border: Border) -> jax.Array:
-  """Extends an image [H, W, C] by static numbers of rows and columns on either side."""
+  """Extends an image [H, W, C] by `rows` at the top and bottom and `columns` at either side."""
   height, width = image.shape[:2]
   y = border_index(jnp.arange(-rows, height + rows), height, border)
   x = border_index(jnp.arange(-columns, width + columns), width, border)
@@ -42,8 +45,8 @@ def pad(image: jax.Array, rows: int, columns: int, border: Border) -> jax.Array:
 def gaussian_weights(sigma: jax.Array | float, max_sigma: float, truncate: float = 4) -> jax.Array:
   """Returns the taps exp(-k² / 2σ²), k = -r..r, of a Gaussian filter, normalised to sum 1.
 
-  Taps with |k| > int(truncate·σ + ½) are 0. σ = `sigma` in pixels may be traced; 0 gives a single
-  tap. Its static bound `max_sigma` fixes r.
+  Taps with |k| > int(truncate·σ + ½) are 0. σ = `sigma` in pixels may be traced; for σ = 0 only the
+  tap k = 0 is not 0. The static bound `max_sigma` of σ fixes r.
   """
   reach = int(truncate * max_sigma + 0.5)
   tap = jnp.arange(-reach, reach + 1, dtype=jnp.float32)
@@ -63,12 +66,13 @@ def gaussian_matrix(
   """
   weights = gaussian_weights(sigma, max_sigma, truncate)
   reach, wide = len(weights) // 2, size + len(weights) - 1
+  # row i holds the weights from column i on; columns are the line extended by `reach` on each side
   band = jnp.tile(jnp.pad(weights, (0, size)), size)[: size * wide].reshape(size, wide)
   inside = band[:, reach : reach + size]
   if reach == 0:
     return inside
   outside = np.concatenate([np.arange(-reach, 0), np.arange(size, size + reach)])
-  with jax.ensure_compile_time_eval():
+  with jax.ensure_compile_time_eval():  # the pixel inside that each position outside stands for
     fold = jax.nn.one_hot(border_index(jnp.asarray(outside), size, border), size)
   edges = jnp.concatenate([band[:, :reach], band[:, reach + size :]], 1)
   return inside + jnp.matmul(edges, fold, precision=HIGHEST)
@@ -98,7 +102,7 @@ def correlate(image: jax.Array, kernel: jax.Array) -> jax.Array:
   height, width = image.shape[:2]
   padded = pad(image, kernel.shape[0] // 2, kernel.shape[1] // 2, 'mirror')
   if kernel.size > DIRECT_TAPS:
-    # These are the smallest even sizes without a prime factor above 5.
+    # the smallest even sizes without a prime factor above 5, for which FFTs are fast
     size = [2 * scipy.fft.next_fast_len(-(-n // 2), real=True) for n in padded.shape[:2]]
     spectrum = jnp.fft.rfft2(jnp.moveaxis(padded, -1, 0), s=size)
     transfer = jnp.conj(jnp.fft.rfft2(kernel, s=size))
@@ -125,7 +129,10 @@ def interpolate(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def sample_bilinear(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
-  """Samples [H, W, C] at fractional rows y and columns x [...], edges replicated: [..., C]."""
+  """Returns an image [H, W, C] sampled bilinearly at rows y and columns x [...], as [..., C].
+
+  Positions are in pixels and may be fractional; edges are replicated.
+  """
   height, width, channels = image.shape
   y0, x0 = jnp.floor(y), jnp.floor(x)
   down, right = (y - y0)[..., None], (x - x0)[..., None]
@@ -164,12 +171,12 @@ def zoom_coordinates(size: int, zooms: np.ndarray) -> np.ndarray:
 def motion_blur(
   image: jax.Array, radius: jax.Array, sigma: jax.Array, angle: jax.Array, max_radius: int
 ) -> jax.Array:
-  """Blurs along one side of a direction, edges replicated.
+  """Returns an image blurred along one side of a direction, edges replicated.
 
-  y(p) = Σᵢ wᵢ x(p + oᵢ), wᵢ ∝ exp(-i² / 2σ²), i = 0..2·radius,
-  oᵢ = (⌈i sin a - ½⌉, ⌈i cos a - ½⌉) rows and columns.
+  The value at pixel p of the image x is Σᵢ wᵢ x(p + oᵢ) over i = 0..2·radius, with weights
+  wᵢ ∝ exp(-i² / 2σ²) of sum 1 and offsets oᵢ = (⌈i sin a - ½⌉, ⌈i cos a - ½⌉) in rows and columns.
 
-  The integer radius and sigma are in pixels and the angle a in degrees; all may be traced.
+  The integer `radius` and σ = `sigma` are in pixels and a = `angle` in degrees; all may be traced.
   `max_radius` is the static bound of the radius.
   """
   tap = jnp.arange(2 * max_radius + 1)
@@ -191,9 +198,7 @@ def motion_blur(
 
 
 def grid(side: int) -> tuple[jax.Array, jax.Array]:
-  """Returns the row indices [N, 1] and column indices [1, N] of a square image's pixels,
-  float32.
-  """
+  """Returns the rows, float32 [N, 1], and the columns, [1, N], of the pixels of N × N images."""
   line = jnp.arange(side, dtype=jnp.float32)
   return line[:, None], line[None, :]
 

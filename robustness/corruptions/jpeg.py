@@ -16,8 +16,8 @@ from robustness.corruptions.filters import HIGHEST
 
 BLOCK = 8
 """Side of a block in pixels."""
-GUARD = 2.0**-2  # in eighths; a quotient that is an integer does not fall below itself by rounding
-FIRST_SHIFT, SECOND_SHIFT = 11, 15  # of 13 bits, 2 remain between the two passes
+GUARD = 2.0**-2  # in eighths; added so that an integer quotient is not rounded down to the next
+FIRST_SHIFT, SECOND_SHIFT = 11, 15  # bits dropped after each pass; 2 of 13 remain between them
 
 # Colour weights times 2^16; libjpeg rounds halves of luma up and of chroma down.
 FROM_RGB = np.array(
@@ -118,19 +118,19 @@ def to_rgb(y: jax.Array, cb: jax.Array, cr: jax.Array) -> jax.Array:
 def halve(plane: jax.Array) -> jax.Array:
   """Returns the means of 2 × 2 pixels of a plane [H, W], [⌈H/2⌉, 8⌈W/16⌉], as in libjpeg.
 
-  Halves are rounded up in odd columns and down in even ones. Columns beyond ⌈W/2⌉ are means of the
-  replicated last column.
+  Means of k + ½ are rounded up in odd columns and down in even columns. Columns beyond ⌈W/2⌉ are
+  means of the replicated last column.
   """
   height, width = plane.shape
   plane = jnp.pad(plane, ((0, height % 2), (0, -width % (2 * BLOCK))), mode='edge')
   total = plane[::2] + plane[1::2]
   total = total[:, ::2] + total[:, 1::2]
-  bias = 1 + np.arange(total.shape[1], dtype=np.int32) % 2
+  bias = 1 + np.arange(total.shape[1], dtype=np.int32) % 2  # 1, 2, 1, 2, ...
   return (total + bias[None, :]) >> 2
 
 
 def code(plane: jax.Array, steps: jax.Array) -> jax.Array:
-  """Returns a plane of levels [H, W] after compression: the DCT of its 8 × 8 blocks is quantised.
+  """Returns a plane of levels [H, W] after the DCT of its 8 × 8 blocks was quantised.
 
   `steps` [8, 8] are the quantisation steps. Edges are replicated to fill blocks.
   """
@@ -141,12 +141,15 @@ def code(plane: jax.Array, steps: jax.Array) -> jax.Array:
   step = jnp.tile(steps, (1, padded.shape[1] // BLOCK))[None]
   quantised = _quantise(eighths.reshape(-1, BLOCK, padded.shape[1]), step).reshape(padded.shape)
   down = _transform(quantised, DCT.T, FIRST_SHIFT)
-  decoded = _transform(down.T, DCT.T, SECOND_SHIFT + 3).T + 128
+  decoded = _transform(down.T, DCT.T, SECOND_SHIFT + 3).T + 128  # + 3: eighths to levels
   return jnp.clip(decoded, 0, 255)[:height, :width]
 
 
 def _transform(lines: jax.Array, matrix: np.ndarray, shift: int) -> jax.Array:
-  """Returns round(matrix · v / 2^shift), int32, for every vertical run v of 8 pixels."""
+  """Returns round(matrix · v / 2^shift), int32, for every vertical run v of 8 values.
+
+  `matrix` is [8, 8], and `lines` and the result are [H, W] with H a multiple of 8.
+  """
   pieces = lines.reshape(-1, BLOCK, lines.shape[1])
   sums = jnp.einsum('uk,nkw->nuw', jnp.asarray(matrix, jnp.int32), pieces)
   return ((sums + (1 << (shift - 1))) >> shift).reshape(lines.shape)
@@ -165,15 +168,15 @@ def _quantise(eighths: jax.Array, step: jax.Array) -> jax.Array:
 def enlarge(plane: jax.Array, size: tuple[int, ...]) -> jax.Array:
   """Returns a chroma plane enlarged by 2 to a size (H, W), as in libjpeg.
 
-  The four nearest pixels have the weights 9/16, 3/16, 3/16, 1/16. Images of at most 4 pixels per
-  row are enlarged by repetition.
+  The four nearest pixels have the weights 9/16, 3/16, 3/16, 1/16. Images with at most 4 columns are
+  enlarged by repetition.
   """
   height, width = size
   plane = plane[: (height + 1) // 2, : (width + 1) // 2]
   if plane.shape[1] <= 2:
     return jnp.repeat(jnp.repeat(plane, 2, 0), 2, 1)[:height, :width]
   wide = _double(_double(plane, 0), 1)
-  bias = 8 - np.arange(wide.shape[1], dtype=np.int32) % 2
+  bias = 8 - np.arange(wide.shape[1], dtype=np.int32) % 2  # 8, 7, 8, 7, ...
   return ((wide + bias[None, :]) >> 4)[:height, :width]
 
 

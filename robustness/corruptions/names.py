@@ -132,9 +132,10 @@ _SEQUENCES = """
 """
 PERTURBATIONS = {name: number for number, name in enumerate(_SEQUENCES.split())}
 """Numbers of ImageNet-P's and CIFAR-10-P's sequences in the columns of stored rows."""
+_FIRST_TEN = tuple(PERTURBATIONS)[:10]
 PERTURBATION_SETS = {
-  'imagenet_p': tuple(PERTURBATIONS)[:10],
-  'cifar10_p': tuple('spatter' if n == 'snow' else n for n in tuple(PERTURBATIONS)[:10]),
+  'imagenet_p': _FIRST_TEN,
+  'cifar10_p': tuple('spatter' if name == 'snow' else name for name in _FIRST_TEN),
 }
 """Sequences over which published means are taken; CIFAR-10-P has spatter instead of snow."""
 
@@ -193,9 +194,10 @@ def view_id(corruption: str, severity: float) -> int:
 
 
 def spelt_out(entries: Sequence[str]) -> tuple[str, ...]:
-  """Returns distinct names of corruptions, with the members of sets in place of the sets' names.
+  """Returns the distinct names of corruptions in `entries`, which may also be names of sets.
 
-  The order is the same as in `NUMBERS`; references `FILE.py:NAME` to a user's code come last.
+  A set is replaced by its members. The order is the same as in `NUMBERS`; references `FILE.py:NAME`
+  to a user's code come last.
   """
   sets, included = {**SETS, **STORED_SETS}, dict[str, None]()
   for entry in entries:
@@ -206,13 +208,13 @@ def spelt_out(entries: Sequence[str]) -> tuple[str, ...]:
 def whole_sets(names: Sequence[str], side: int = 0) -> dict[str, tuple[str, ...]]:
   """Returns {label: members} of the published sets with all of their corruptions in `names`.
 
-  If no set equals `names`, the label 'shown' has all of them. If `side`, the side of images in
-  pixels, is not 0, one of the two sets of Yin et al. is left out: CIFAR-10's for more than 64
-  pixels, and ImageNet's otherwise.
+  If no set has exactly the members `names`, there is also the label 'shown' for `names`. `side` is
+  the side of images in pixels, 0 if it is unknown. If it is known and there are several sets, one
+  of the two sets of Yin et al. is left out: CIFAR-10's for more than 64 pixels, else ImageNet's.
   """
   all_sets = {**SETS, **STORED_SETS}.items()
   sets = {label: members for label, members in all_sets if set(members) <= set(names)}
-  is_set = any(set(members) == set(names) for members in sets.values())
+  is_one_set = any(set(members) == set(names) for members in sets.values())
   if side and len(sets) > 1:
     sets.pop('fourier_imagenet' if side <= 64 else 'fourier_cifar', None)
-  return sets if is_set else {**sets, 'shown': tuple(names)}
+  return sets if is_one_set else {**sets, 'shown': tuple(names)}

@@ -17,7 +17,7 @@ from robustness.corruptions.names import NOISE
 
 LEVELS = 255
 """Largest 8-bit level."""
-TAIL = 2.0**-34  # probability omitted from a table on each side; draws have 32 bits
+TAIL = 2.0**-34  # probability omitted from a table on each side, below the 2⁻³² of a draw
 
 
 @corruption(
@@ -31,7 +31,10 @@ TAIL = 2.0**-34  # probability omitted from a table on each side; draws have 32 
   family=NOISE,
 )
 def gaussian_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Adds noise of standard deviation σ: clip(x + σε, 0, 1), ε ~ N(0, 1) per pixel and channel."""
+  """Adds noise of standard deviation σ = `sigma`: clip(x + σε, 0, 1) for the image x.
+
+  ε ~ N(0, 1) is independent for each pixel and channel.
+  """
   noise = random_images.normal(key, image.shape)
   return jnp.clip(image + strength['sigma'] * noise, 0, 1)
 
@@ -47,8 +50,9 @@ def gaussian_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.
   family=NOISE,
 )
 def speckle_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Adds noise in proportion to the image: clip(x + σxε, 0, 1), ε ~ N(0, 1) per pixel and
-  channel.
+  """Adds noise in proportion to the image x: clip(x + σxε, 0, 1) with σ = `sigma`.
+
+  ε ~ N(0, 1) is independent for each pixel and channel.
   """
   noise = random_images.normal(key, image.shape)
   return jnp.clip(image + strength['sigma'] * image * noise, 0, 1)
@@ -70,6 +74,7 @@ def impulse_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
   One random 32-bit number per value decides.
   """
   bits = random_images.bits(key, image.shape)
+  # half of the rate as a fraction of 2³²
   limits = np.round(np.asarray(strength.constants['rate']) * 2.0**31).astype(np.uint32)
   half = jnp.asarray(limits)[strength.index]
   return jnp.where(bits < half, 0, jnp.where(bits < 2 * half, 1, image)).astype(image.dtype)
@@ -116,7 +121,11 @@ def shot_noise(
 
 
 def _split_levels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns level, int32 in 0..255, and remainder in [0, 1), with 255x = level + remainder."""
+  """Returns (level, remainder) with 255 x = level + remainder for the values x of an image.
+
+  The level is int32 in 0..255 and the remainder in [0, 1). Values within 2⁻¹² of a level have the
+  remainder 0.
+  """
   scaled = jnp.clip(image, 0, 1) * LEVELS
   nearest = jnp.round(scaled)
   is_level = jnp.abs(scaled - nearest) <= 2.0**-12
@@ -151,10 +160,10 @@ def cumulative_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray
   rate = (np.asarray(photons)[:, None] * np.arange(LEVELS + 1) / LEVELS).reshape(-1, 1)
   start = np.nan_to_num(scipy.stats.poisson.ppf(TAIL, rate)).clip(0)
   end = np.nan_to_num(scipy.stats.poisson.isf(TAIL, rate))
-  width = 1 << int(np.ceil(np.log2((end - start).max() + 2)))
+  width = 1 << int(np.ceil(np.log2((end - start).max() + 2)))  # K, a power of two
   cumulative = scipy.stats.poisson.cdf(start + np.arange(width), rate)
   edges = np.round(cumulative * 2.0**32).astype(np.int64)
-  edges[:, -1] = 2**32
+  edges[:, -1] = 2**32  # the last count takes the omitted probability
   return start[:, 0].astype(np.int32), edges
 
 
@@ -188,7 +197,7 @@ def poisson_from_table(bits: jax.Array, level: jax.Array, strength: Strength) ->
   width = packed.shape[1]
   row = strength.index * (LEVELS + 1) + level
   # Walker's alias method: the upper bits choose a column of the table, and the lower bits decide
-  # between the column and its alias. An entry is (threshold · width + alias).
+  # between the column and its alias. An entry is (limit · width + alias).
   column = (bits >> (32 - width.bit_length() + 1)).astype(jnp.int32)
   entry = jnp.asarray(packed.reshape(-1))[row * width + column]
   lower_bits = bits & (2**32 // width - 1)
@@ -203,15 +212,17 @@ def poisson_by_inversion(bits: jax.Array, level: jax.Array, strength: Strength) 
   upper = jnp.asarray(np.minimum(edges - 1, 2**32 - 1).clip(0).astype(np.uint32).reshape(-1))
   row = strength.index * (LEVELS + 1) + level
   count = jnp.zeros_like(row)
+  # binary search with steps of width / 2, width / 4, ..., 1
   for step in (width >> k for k in range(1, width.bit_length())):
     count += jnp.where(bits > upper[row * width + count + step - 1], step, 0)
   return jnp.asarray(start)[row] + count
 
 
 def small_poisson(uniform: jax.Array, rate: jax.Array, max_rate: float) -> jax.Array:
-  """Returns float32 Poisson counts of a small rate by inversion of uniform numbers.
+  """Returns float32 Poisson counts of small rates by inversion of uniform numbers in [0, 1).
 
-  The static bound `max_rate` fixes the number of terms; the omitted tail is below 2⁻³⁴.
+  `uniform` and `rate` have one shape. The static bound `max_rate` of the rates fixes the number of
+  terms; the omitted tail is below 2⁻³⁴.
   """
   terms = int(scipy.stats.poisson.isf(TAIL, max_rate)) + 1
   probability = cumulative = jnp.exp(-rate)

@@ -14,7 +14,7 @@ from robustness.core.settings import choice
 QUANTIZE = ('floor', 'round')
 """Ways of rounding to 8-bit levels, see `to_levels`."""
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # weights of R, G, B
-GUARD = 2.0**-12  # in levels; float32 errors below it do not move a value across a threshold
+GUARD = 2.0**-12  # in levels; smaller errors of float32 do not move a value across a threshold
 
 LEVELS = np.arange(256, dtype=np.float32) / np.float32(255)
 """Levels k / 255, rounded as NumPy does. XLA's division by 255 is one bit off for half of them."""
@@ -65,7 +65,9 @@ def shift_value(image: jax.Array, shift: jax.Array) -> jax.Array:
 
 
 def scale_saturation(image: jax.Array, factor: jax.Array, shift: jax.Array) -> jax.Array:
-  """Replaces S by clip(S · factor + shift, 0, 1) and preserves hue and value.
+  """Returns an image with the saturation S of HSV replaced by clip(S · factor + shift, 0, 1).
+
+  Hue and value do not change.
 
   A pixel without saturation has hue 0, which is red: with shift > 0 greys turn reddish, as in the
   released generators. An image of one channel is returned unchanged.

@@ -25,10 +25,11 @@ class ReleasedSet:
   """A released set of corrupted images.
 
   Attributes:
+    name: Name of the set, for results.
     side: Side of the square images in pixels.
     jpeg_quality: Quality of the files; 0 for arrays of 8-bit values.
-    clean: {word in the name of the clean images: their split}; empty where the clean images were
-      not released.
+    clean: {word in the name of the data set of the clean images: their split}; empty if the clean
+      images were not released.
     num_images: Number of clean images; 0 if unknown.
     prepared: {key of `config.data`: value} with which the clean images were prepared.
     corruptions: The corruptions over which published means are taken.
@@ -48,12 +49,13 @@ class ReleasedSet:
     return f'JPEG, quality {self.jpeg_quality}' if self.jpeg_quality else '8-bit arrays'
 
   def size_differs(self, image_shape: tuple[int, int, int]) -> dict[str, bool]:
-    """Returns {phrase that states another size than this set's: whether the images have it}."""
+    """Returns {phrase that the images have another size than this set: whether that is so}."""
     height, width = image_shape[:2]
     is_equal = height == width == self.side
     return {f'images are {height} × {width}, not {self.side} × {self.side}': not is_equal}
 
 
+# name, side, JPEG quality, clean images, their number and preparation
 RELEASED = {
   32: ReleasedSet('CIFAR-10-C and CIFAR-100-C', 32, 0, {'cifar': 'test'}, 10_000),
   64: ReleasedSet('Tiny-ImageNet-C', 64, 85, {}, 10_000),
@@ -89,7 +91,10 @@ C_BAR = tuple(
 
 
 def matching_set(names: Collection[str], side: int) -> ReleasedSet:
-  """Returns the released set of `side` pixels that has all of `names`, else the standard one."""
+  """Returns the set of `C_BAR` or LAION-C with this side and all of `names`, else of `RELEASED`.
+
+  `side` is the side of images in pixels and `names` are corruptions.
+  """
   candidates = (*C_BAR, BY_SOURCE['laion_c'])
   matches = (s for s in candidates if s.side == side and {*names} <= {*s.corruptions})
   return next(matches, RELEASED[side])
@@ -98,7 +103,7 @@ def matching_set(names: Collection[str], side: int) -> ReleasedSet:
 def set_to_follow(
   image_shape: tuple[int, int, int], constants: int, names: Collection[str]
 ) -> ReleasedSet:
-  """Returns the released set with a protocol that corrupted images can follow.
+  """Returns the released set of which corrupted images can follow the protocol.
 
   Args:
     image_shape: Shape (H, W, C) of the images.

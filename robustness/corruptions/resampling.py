@@ -43,33 +43,44 @@ def resize(
   if kernel == 'nearest':
     steps = [old / new for old, new in zip(image.shape, shape, strict=False)]
     # Pillow adds the step in float64, which decides which of two equally near pixels it takes.
-    lines = [
-      np.cumsum([s / 2, *[s] * (n - 1)]).astype(int) for s, n in zip(steps, shape, strict=True)
-    ]
-    return image[lines[0]][:, lines[1]]
-  method = {'lanczos': 'lanczos3'}.get(kernel, kernel)
+    y, x = (
+      np.cumsum([step / 2, *[step] * (size - 1)]).astype(int)
+      for step, size in zip(steps, shape, strict=True)
+    )
+    return image[y][:, x]
+  method = {'lanczos': 'lanczos3'}.get(kernel, kernel)  # JAX's name
   size = (*shape, image.shape[-1])
   return jnp.clip(jax.image.resize(image, size, method, antialias, HIGHEST), 0, 1)
 
 
 def _resampling(
-  name: str, down: str, up: str, antialias: bool = True, quality: int = 0
+  name: str, shrinking: str, enlarging: str, antialias: bool = True, jpeg_quality: int = 0
 ) -> Corruption:
-  """Returns a corruption that shrinks an image by the kernel `down` and enlarges it by `up`.
+  """Returns a corruption that shrinks an image by one kernel and enlarges it by another one.
 
-  The shrunk image is compressed to JPEG of a `quality`; 0 does not compress it. The corruption has
-  the option `up`, another kernel that enlarges, and the option `quality` if that is not 0.
+  Args:
+    name: name of the corruption.
+    shrinking: the kernel that shrinks.
+    enlarging: the kernel that enlarges, which is the default of the corruption's option `up`.
+    antialias: whether the shrinking kernel is stretched by the factor.
+    jpeg_quality: quality of the JPEG file in which the shrunk image is stored, which is the default
+      of the corruption's option `quality`. 0 stores none, and then there is no such option.
   """
-  options = {'up': (up, *(kernel for kernel in ENLARGING if kernel != up))}
+  other_kernels = (kernel for kernel in ENLARGING if kernel != enlarging)
+  options = {'up': (enlarging, *other_kernels)} | ({'quality': ()} if jpeg_quality else {})
 
   def resampled(
-    key: jax.Array, image: jax.Array, strength: Strength, up: str = up, quality: int = quality
+    key: jax.Array,
+    image: jax.Array,
+    strength: Strength,
+    up: str = enlarging,
+    quality: int = jpeg_quality,
   ) -> jax.Array:
     require(quality in range(101), 'quality', quality, 'an integer in 1..100; 0 does not compress')
 
     def resample(image: jax.Array, scale: float) -> jax.Array:
       height, width = image.shape[:2]
-      small = resize(image, (int(height * scale), int(width * scale)), down, antialias)
+      small = resize(image, (int(height * scale), int(width * scale)), shrinking, antialias)
       small = jpeg.round_trip(small, quality) if quality else small
       return resize(small, (height, width), up)
 
@@ -81,7 +92,7 @@ def _resampling(
     'scale',
     {32: SCALES, 224: SCALES},
     BLUR,
-    options=options | ({'quality': ()} if quality else {}),
+    options=options,
     least_side=lambda constants: 4,
     reason='or no pixel remains',
   )(resampled)
@@ -98,4 +109,4 @@ resample_bilinear_aliased = _resampling(
 resample_bicubic_aliased = _resampling(
   'resample_bicubic_aliased', 'bicubic', 'bicubic', antialias=False
 )
-resample_jpeg = _resampling('resample_jpeg', 'bilinear', 'bilinear', quality=QUALITY)
+resample_jpeg = _resampling('resample_jpeg', 'bilinear', 'bilinear', jpeg_quality=QUALITY)

@@ -20,7 +20,7 @@ MUD_THRESHOLD = 0.8  # thinner mud is invisible
 LOW, HIGH = 50, 150  # Canny's thresholds
 TANGENT = int(np.floor((np.sqrt(2) - 1) * 2**15 + 0.5))  # 2^15 tan 22.5°
 MAX_DISTANCE = 20  # greater distances are cut off
-GUARD = 1e-4  # a mean that is an integer does not fall below itself by rounding
+GUARD = 1e-4  # added before rounding down, so that a mean such as 2.9999999 becomes 3
 # Steps (dy, dx) of the 5 x 5 chamfer mask, their lengths, and the number of doublings until a step
 # reaches a length of 20.
 STEPS = (
@@ -75,8 +75,8 @@ def spatter(noise: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
 def _mud(image: jax.Array, mask: jax.Array, sigma: jax.Array, max_sigma: float) -> jax.Array:
   """Returns an image with mud, clip(x (1 − m) + colour m, 0, 1).
 
-  m is the mask [H, W], smoothed by `sigma` pixels and set to 0 below .8; `max_sigma` is the largest
-  `sigma` of any severity.
+  x is the image [H, W, C] and m the mask of mud [H, W], smoothed by `sigma` pixels and set to 0
+  below .8; `max_sigma` is the largest `sigma` of any severity.
   """
   cover = gaussian_filter(mask.astype(jnp.float32)[..., None], sigma, max_sigma)
   cover = jnp.where(cover < MUD_THRESHOLD, 0, cover)
@@ -84,7 +84,10 @@ def _mud(image: jax.Array, mask: jax.Array, sigma: jax.Array, max_sigma: float) 
 
 
 def _water(image: jax.Array, liquid: jax.Array, strength: jax.Array) -> jax.Array:
-  """Adds drops to an image: colour · strength · m / max m, with m = liquid · `relief`(liquid)."""
+  """Returns an image with drops added: colour · strength · m / max m, clipped to [0, 1].
+
+  The light on the drops is m = liquid · `relief`(liquid), for the thickness `liquid` [H, W].
+  """
   # The generator stores the liquid in 8 bits, where rare values above 1 wrap around.
   levels = jnp.floor(liquid * 255).astype(jnp.int32) % 256
   drops = (levels * relief(levels)).astype(jnp.float32)
@@ -96,8 +99,8 @@ def _water(image: jax.Array, liquid: jax.Array, strength: jax.Array) -> jax.Arra
 def relief(levels: jax.Array) -> jax.Array:
   """Returns the light on the edges of a film of liquid, int32 [H, W] in 0..255.
 
-  `levels` are the film's thickness in 8 bits. Each pixel's distance to the nearest Canny edge of
-  them, at most 20, is averaged, equalised, embossed and averaged again.
+  `levels` are the film's thickness in 8 bits, [H, W]. The distance of each pixel to the nearest
+  Canny edge of `levels`, at most 20, is averaged, equalised, embossed and averaged again.
   """
   distance = mean3(distance_to(canny(levels)))
   steps = jnp.floor(distance + GUARD).astype(jnp.int32)
@@ -120,13 +123,16 @@ def canny(levels: jax.Array) -> jax.Array:
   candidates = _thin(size, down, right) & (size > LOW)
 
   def grow(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    around = jnp.pad(state[0], 1)
-    tall = around[:-2] | around[1:-1] | around[2:]
-    return (tall[:, :-2] | tall[:, 1:-1] | tall[:, 2:]) & candidates, state[0]
+    """Returns the edges and the candidates around them, and the edges before."""
+    edges, _ = state
+    padded = jnp.pad(edges, 1)
+    tall = padded[:-2] | padded[1:-1] | padded[2:]
+    return (tall[:, :-2] | tall[:, 1:-1] | tall[:, 2:]) & candidates, edges
 
   strong = candidates & (size > HIGH)
   start = strong, jnp.zeros_like(strong)
-  return jax.lax.while_loop(lambda state: (state[0] != state[1]).any(), grow, start)[0]
+  edges, _ = jax.lax.while_loop(lambda state: (state[0] != state[1]).any(), grow, start)
+  return edges
 
 
 def _gradient(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -143,20 +149,22 @@ def _thin(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
   """Returns whether each gradient is the largest along its direction, bool [H, W].
 
   `size` is the gradient's magnitude, and `down` and `right` are its components. The direction is
-  rounded to one of four.
+  rounded to one of four: horizontal, vertical and two diagonals.
   """
   padded, (height, width) = jnp.pad(size, 1), size.shape
 
   def neighbour(i: int, j: int) -> jax.Array:
+    """Returns the magnitude at the pixel i rows below and j columns to the right of each pixel."""
     return padded[1 + i : 1 + i + height, 1 + j : 1 + j + width]
 
+  # the angle of the gradient is below 22.5° if |down| < |right| tan 22.5°; both sides times 2¹⁵
   tall, wide = jnp.abs(down) << 15, jnp.abs(right) * TANGENT
   horizontal = (size > neighbour(0, -1)) & (size >= neighbour(0, 1))
   vertical = (size > neighbour(-1, 0)) & (size >= neighbour(1, 0))
   falling = (size > neighbour(-1, -1)) & (size > neighbour(1, 1))
   rising = (size > neighbour(-1, 1)) & (size > neighbour(1, -1))
   diagonal = jnp.where((down ^ right) < 0, rising, falling)
-  steep = tall > wide + (jnp.abs(right) << 16)
+  steep = tall > wide + (jnp.abs(right) << 16)  # above 67.5°, with tan 67.5° = tan 22.5° + 2
   return jnp.where(tall < wide, horizontal, jnp.where(steep, vertical, diagonal))
 
 

@@ -113,8 +113,9 @@ def describe(source: str) -> dict[str, str]:
 def procedural_textures() -> tuple[np.ndarray, ...]:
   """Returns five synthetic pictures of frost, uint8 [336, 480, 3], equal on every machine.
 
-  Each is a cloud of amplitudes that fall with frequency, with needles in all directions, and has
-  the mean colour and contrast of a photograph; the second and third are the same picture.
+  A picture is a cloud with amplitudes that fall with frequency, and needles in all directions. It
+  has the mean colour and contrast of one of the photographs; the second and third are the same
+  picture.
   """
   looks = list(zip(COLOURS, CONTRASTS, strict=True))
   textures = {
@@ -125,7 +126,10 @@ def procedural_textures() -> tuple[np.ndarray, ...]:
 
 
 def _texture(random: np.random.RandomState, colour: tuple[int, ...], contrast: int) -> np.ndarray:
-  """Returns a cloud with needles of a mean colour and a contrast, uint8 [336, 480, 3]."""
+  """Returns a cloud with needles, uint8 [336, 480, 3].
+
+  `colour` is its mean in RGB levels and `contrast` its standard deviation in levels.
+  """
   falloff = 1 / np.maximum(np.hypot(*_frequencies()), 1 / SIDES[0]) ** 1.4
   cloud = _filtered(random.standard_normal(SIDES), falloff)
   light = cloud + _needles(random)
@@ -146,7 +150,7 @@ def _filtered(noise: np.ndarray, response: np.ndarray) -> np.ndarray:
 
 
 def _needles(random: np.random.RandomState) -> np.ndarray:
-  """Returns light on crystals in `DIRECTIONS` directions, with standard deviation 1."""
+  """Returns light on crystals in `DIRECTIONS` directions, [336, 480], with standard deviation 1."""
   fy, fx = _frequencies()
   total = np.zeros(SIDES)
   for angle in np.arange(DIRECTIONS) * np.pi / DIRECTIONS:

@@ -17,13 +17,16 @@ from robustness.corruptions.names import ALONE, BLUR
 
 LARGE = 128  # images of this side or more have 5 × 5 pinches, smaller ones 3 × 3
 TURNS = np.linspace(-1, 1, 21)
-"""Rotations that `circular_motion_blur` averages, as fractions of the largest."""
+"""Angles of the rotations that `circular_motion_blur` averages, as fractions of the largest."""
 TURN_WEIGHTS = np.exp(-2 * TURNS**2) / np.exp(-2 * TURNS**2).sum()
-"""Weights of these rotations, with sum 1."""
+"""Weights of the rotations in `TURNS`, with sum 1."""
 
 
 def sample_or_black(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
-  """Samples [H, W, C] bilinearly at fractional rows y and columns x [...]; outside is 0."""
+  """Returns an image [H, W, C] sampled bilinearly at rows y and columns x [...], as [..., C].
+
+  Positions are in pixels and may be fractional; values outside of the image are 0.
+  """
   height, width = image.shape[:2]
   framed = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))
   return filters.sample_bilinear(framed, jnp.clip(y, -1, height) + 1, jnp.clip(x, -1, width) + 1)
@@ -41,7 +44,8 @@ def sample_or_black(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
 def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Displaces rows and columns by sine waves: x(r + a sin(2πr/l₁ + h₁), c + a sin(2πc/l₂ + h₂)).
 
-  a = .0025 m N pixels; the drawn `length` (l₁, l₂) is in pixels and `phase` (h₁, h₂) in radians.
+  The amplitude is a = .0025 m N pixels, with the magnitude m, for an image x of N × N pixels. The
+  drawn `length` (l₁, l₂) is in pixels and `phase` (h₁, h₂) in radians.
   """
   amount = 0.0025 * image.shape[0] * strength['magnitude']
   rows, columns = (
@@ -64,7 +68,11 @@ def _signs(key: jax.Array, side: int) -> Draws:
 
 @c_bar(_signs, cifar=(5.5, 6.0, 6.5, 8.5, 10.0), family=ALONE)
 def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Pinches a circle in each of 3 × 3 cells (5 × 5 in large images) and twirls it by ± mπ/20."""
+  """Pinches a circle in each of 3 × 3 cells (5 × 5 in large images) and twirls it.
+
+  The pixels at the centre of a cell are turned by ± mπ/20, with the magnitude m and a random sign,
+  and pixels at the edge of the circle are not turned.
+  """
   magnitude = strength['magnitude']
   cells = draws['sign'].shape[0]
   width = image.shape[0] // cells
@@ -74,7 +82,7 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
   down, right = r - row * width - radius, c - column * width - radius
   distance = jnp.hypot(down, right)
   is_inside = (distance <= radius) & (distance > 0) & (r < cells * width) & (c < cells * width)
-  share = jnp.where(is_inside, distance / max(radius, 1), 1)
+  share = jnp.where(is_inside, distance / max(radius, 1), 1)  # of the radius, from 0 to 1
   pinched = jnp.sin(np.pi / 2 * share) ** -(0.04 * magnitude + 0.1)
   sign = draws['sign'][row.astype(jnp.int32), column.astype(jnp.int32)]
   angle = sign * magnitude * np.pi / 20 * (1 - share) ** 2
@@ -96,16 +104,16 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
 def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Shows the image as through moving water.
 
-  Rays are refracted by the slope of a caustic pattern, and .2 m times the slope is added as light.
-  The water is .05 m N pixels deep and has refractive index 4; the waves have a drawn `time` and a
-  `size` in pixels.
+  Rays are refracted by the slope of a caustic pattern, and .2 m times the slope is added as light,
+  with the magnitude m. The water is .05 m N pixels deep, in an image of N × N pixels, and has the
+  refractive index 4; the waves have a drawn `time` and a `size` in pixels.
   """
   side, magnitude = image.shape[0], strength['magnitude']
   surface = filters.gaussian_filter(caustic(side, draws)[..., None], 1.0, 1.0, 'reflect')[..., 0]
   framed = jnp.pad(surface, 1)  # neighbours outside are 0
   down, right = framed[2:, 1:-1] - framed[:-2, 1:-1], framed[1:-1, 2:] - framed[1:-1, :-2]
   slope = jnp.hypot(down, right)
-  cos = 1 / jnp.sqrt(1 + slope**2)
+  cos = 1 / jnp.sqrt(1 + slope**2)  # of the angle between the ray and the normal of the surface
   sin = slope * cos
   shift = 0.05 * magnitude * side * sin * (jnp.sqrt(1 - sin**2 / 16) - cos / 4)
   bent = jnp.where(cos >= 0.999, 0, shift / jnp.maximum(slope, 1e-12))
@@ -116,8 +124,9 @@ def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> ja
 
 
 def caustic(side: int, draws: Draws) -> jax.Array:
-  """Returns the brightness of a caustic pattern of light through waves, float32 [N, N] in [0,
-  1].
+  """Returns the brightness of light through waves, float32 [N, N] in [0, 1] for N = `side`.
+
+  `draws` are those of `caustic_refraction`. The numbers are those of the released generator.
   """
   start = [
     jnp.mod(jnp.broadcast_to(line, (side, side)) / draws['size'], 1) * 6.28318530718 - 250
@@ -142,14 +151,15 @@ def _to_thousandths(values: jax.Array) -> jax.Array:
 
 @c_bar(None, cifar=(2.8, 3.6, 4.4, 5.2, 6.0), family=BLUR)
 def circular_motion_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Averages rotations of the image about its centre: Σ_i w_i R(t_i · 1.5 m°) x.
+  """Averages rotations of the image x about its centre: Σ_i w_i R(t_i · 1.5 m°) x.
 
-  t = −1, −.9, …, 1, and w ∝ exp(−2t²) has sum 1. R(angle) rotates by cubic splines and is black
-  outside of the image, so that corners darken.
+  m is the magnitude, t = −1, −.9, …, 1, and w ∝ exp(−2t²) has sum 1. R(angle) rotates by cubic
+  splines and is black outside of the image, so that corners darken.
   """
   side, middle = image.shape[0], (image.shape[0] - 1) / 2
-  weights = jnp.asarray(prefilter(side), jnp.float32)
-  coefficients = filters.separable(image, weights, weights).reshape(side * side, -1)
+  to_coefficients = jnp.asarray(prefilter(side), jnp.float32)
+  coefficients = filters.separable(image, to_coefficients, to_coefficients)
+  coefficients = coefficients.reshape(side * side, -1)
   r, c = (line - middle for line in filters.grid(side))
   angles = jnp.deg2rad(1.5 * strength['magnitude']) * jnp.asarray(TURNS, jnp.float32)
 
@@ -169,12 +179,12 @@ def prefilter(side: int) -> np.ndarray:
   The cubic spline with these coefficients passes through the pixels; the line is mirrored beyond
   its ends.
   """
-  values = np.zeros((side, side))
+  to_pixels = np.zeros((side, side))  # from coefficients to the values of the spline at the pixels
   for offset, weight in ((-1, 1 / 6), (0, 4 / 6), (1, 1 / 6)):
     neighbour = np.abs(np.arange(side) + offset)
     neighbour = np.where(neighbour > side - 1, 2 * (side - 1) - neighbour, neighbour)
-    values[np.arange(side), neighbour] += weight
-  return np.linalg.inv(values)
+    to_pixels[np.arange(side), neighbour] += weight
+  return np.linalg.inv(to_pixels)
 
 
 def sample_spline(coefficients: jax.Array, side: int, y: jax.Array, x: jax.Array) -> jax.Array:
@@ -202,7 +212,7 @@ def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[j
   pixels.
   """
   start = jnp.floor(position)
-  t = position - start
+  t = position - start  # in [0, 1)
   inner = (3 * t**3 - 6 * t**2 + 4) / 6, (-3 * t**3 + 3 * t**2 + 3 * t + 1) / 6
   weights = [(1 - t) ** 3 / 6, *inner, t**3 / 6]
   first = start.astype(jnp.int32)
@@ -218,11 +228,11 @@ def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[j
 def transverse_chromatic_abberation(
   draws: Draws, image: jax.Array, strength: Strength
 ) -> jax.Array:
-  """Enlarges the three channels by 1, 1 + s/2 and 1 + s in random order, with s = .05 m.
+  """Enlarges the three channels by 1, 1 + s/2 and 1 + s in random order.
 
-  Pixels are taken as the coefficients of cubic B-splines, so that even the scale 1 smooths by the
-  filter [1 4 1] / 6. A grey image takes the mean of the three scales. Released images are rounded
-  to the nearest level. The released set spells the name so.
+  s = .05 m with the magnitude m. Pixels are taken as the coefficients of cubic B-splines, so that
+  even the scale 1 smooths by the filter [1 4 1] / 6. A grey image takes the mean of the three
+  scales. Released images are rounded to the nearest level. The released set spells the name so.
   """
   max_enlargement = 0.05 * strength['magnitude']
   planes = jnp.broadcast_to(image, (*image.shape[:2], 3))
@@ -231,8 +241,8 @@ def transverse_chromatic_abberation(
     matrix = zoom_matrix(image.shape[0], 1 + max_enlargement * draws['order'][channel] / 2)
     return filters.separable(planes[..., channel : channel + 1], matrix, matrix)
 
-  made = jnp.concatenate([enlarged(channel) for channel in range(3)], -1)
-  return jnp.clip(made if image.shape[-1] == 3 else made.mean(-1, keepdims=True), 0, 1)
+  colour = jnp.concatenate([enlarged(channel) for channel in range(3)], -1)
+  return jnp.clip(colour if image.shape[-1] == 3 else colour.mean(-1, keepdims=True), 0, 1)
 
 
 def zoom_matrix(side: int, scale: jax.Array) -> jax.Array:

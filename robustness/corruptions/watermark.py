@@ -28,7 +28,8 @@ OPACITIES = (0.1, 0.25, 0.5, 0.75, 1.0)
 FONT_SIZES = {224: 36, 384: 62, 512: 82, 518: 84}
 """{side: published font size}, both in pixels; for other sides it is ⌊side / 6.22⌋."""
 REPEATS, LEFT, TOP = 3, 0.01, 0.4
-"""Repeats of the two characters, and the corner of the text, divided by width and height."""
+"""Repeats of the two characters; and column and row of the corner of the text, divided by the
+image's width and height."""
 STROKES = {
   '捷': '0428 3728, 2105 2190 1793 0688, 0560 3647, 3417 9417, 3928 8228 8257, 3241 9741, '
   '3854 8254, 6205 6288, 6269 8969, 4561 4373 3784 2795, 4474 5082 5887 6889 9789',
@@ -68,7 +69,8 @@ def coverage(height: int, width: int, font: str = '') -> np.ndarray:
     )
     return np.asarray(drawing, np.float32) / 255
   corner_y += np.ceil(ASCENT * size) - ABOVE_BASELINE * size
-  rows, columns = size + 1, len(STROKES) * size + 1
+  rows, columns = size + 1, len(STROKES) * size + 1  # pixels of the pair of characters
+  # positions of the samples, in units of the font size from the corner; and the first pixels
   (y, first_row), (x, first_column) = (
     ((np.arange(SAMPLES * count) + 0.5) / SAMPLES / size - corner % 1 / size, int(corner))
     for count, corner in ((rows, corner_y), (columns, corner_x))
@@ -80,9 +82,9 @@ def coverage(height: int, width: int, font: str = '') -> np.ndarray:
       for start, end in itertools.pairwise(points):
         (x0, y0), (dx, dy) = start, end - start
         from_start = (x - x0) * dx + (y[:, None] - y0) * dy
-        along = np.clip(from_start / (dx**2 + dy**2), 0, 1)
-        squared = (x - x0 - along * dx) ** 2 + (y[:, None] - y0 - along * dy) ** 2
-        is_inside |= squared <= (STROKE_WIDTH / 2) ** 2
+        along = np.clip(from_start / (dx**2 + dy**2), 0, 1)  # fraction of the way to the end
+        squared_distance = (x - x0 - along * dx) ** 2 + (y[:, None] - y0 - along * dy) ** 2
+        is_inside |= squared_distance <= (STROKE_WIDTH / 2) ** 2
   pair = is_inside.reshape(rows, SAMPLES, columns, SAMPLES).mean((1, 3))
   page = np.zeros((height, width), np.float32)
   for column in range(first_column, first_column + REPEATS * (columns - 1), columns - 1):

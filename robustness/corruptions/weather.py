@@ -52,9 +52,10 @@ _TINY_SNOW = rows(
 def snow(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Whitens the image and adds falling flakes s and the same flakes rotated by 180°.
 
-  The result is clip(x̃ + s + rotated s, 0, 1) with x̃ = m x + (1 - m) max(x, 1.5 grey(x) + .5) and
-  m = `mix`. s is noise of mean `loc` and deviation `scale`, enlarged by `zoom`, set to 0 below
-  `threshold`, and blurred along the motion with `radius` and `sigma` in pixels.
+  The result is clip(x̃ + s + rotated s, 0, 1) for the whitened image
+  x̃ = m x + (1 - m) max(x, 1.5 grey(x) + .5) with m = `mix`. The flakes s are noise of mean `loc`
+  and standard deviation `scale`, enlarged by `zoom`, set to 0 below `threshold`, and blurred along
+  the motion with `radius` and `sigma` in pixels.
   """
   flakes = (strength['loc'] + strength['scale'] * draws['noise'])[..., None]
   y, x = (
@@ -100,7 +101,7 @@ def frost(
 
   def piece_of(picture: jax.Array | np.ndarray) -> jax.Array:
     rows, columns = resized(picture.shape, resize, height, width)
-    room = rows - height, columns - width
+    room = rows - height, columns - width  # largest row and column of the piece's corner
     y, x = (jnp.minimum((corner[i] * max(room[i], 1)).astype(jnp.int32), room[i]) for i in (0, 1))
     return frost_piece(jnp.asarray(picture), y, x, resize, height, width)
 
@@ -109,15 +110,15 @@ def frost(
 
 
 def add_frost(image: jax.Array, piece: jax.Array, strength: Strength) -> jax.Array:
-  """Returns clip(a x + b frost, 0, 1) for a piece of frost in levels [H, W, 3]."""
-  weights = strength['image_weight'], strength['frost_weight']
-  return jnp.clip(weights[0] * image + weights[1] * like_channels(piece / 255, image), 0, 1)
+  """Returns the image mixed with a piece of frost, which is in levels 0..255, [H, W, 3]."""
+  image_weight, frost_weight = strength['image_weight'], strength['frost_weight']
+  return jnp.clip(image_weight * image + frost_weight * like_channels(piece / 255, image), 0, 1)
 
 
 def resized(shape: Sequence[int], resize: float, height: int, width: int) -> tuple[int, int]:
-  """Returns the rows and columns of a picture scaled by `resize`, or more to cover the image.
+  """Returns the numbers of rows and columns of a picture that is scaled by the factor `resize`.
 
-  They are at least `height` and `width`, the sides of the image.
+  The factor is larger if the picture would not cover the image of `height` × `width` pixels.
   """
   factor = max(resize, height / shape[0], width / shape[1])
   return max(round(shape[0] * factor), height), max(round(shape[1] * factor), width)
@@ -149,10 +150,10 @@ def _draw_fog(
   """Returns the random numbers for `plasma`, uniform on [−1, 1].
 
   The side of the map is the smallest power of two that covers the image and `map_side`. With
-  cloud='tfds' it is 512, so that 224 pixels show a smaller, more even part of it.
+  cloud='tfds' it is 512, so that 224 pixels show a smaller, more even part of the map.
   """
   min_side = max(constants['map_side']) if cloud == 'released' else 512
-  side = 1 << (max(*shape[:2], min_side) - 1).bit_length()
+  side = 1 << (max(*shape[:2], min_side) - 1).bit_length()  # rounded up to a power of two
   return jax.random.uniform(key, (side**2 - 1,), minval=-1, maxval=1)
 
 
@@ -173,10 +174,10 @@ def fog(
 ) -> jax.Array:
   """Adds a fractal map f of fog to all channels: clip((x + a f) m / (m + a), 0, 1), m = max x.
 
-  a is `amount`, and the map's roughness falls by `decay` from one scale to the next. A black image
-  stays black, and dark images get less fog.
+  a is `amount`, and the map's roughness falls by the factor `decay` from one scale to the next
+  finer one. A black image stays black, and dark images get less fog.
   """
-  del cloud
+  del cloud  # which `_draw_fog` takes
   amount, decay = strength['amount'], strength['decay']
   height, width = image.shape[:2]
   clouds = plasma(draws, decay)[:height, :width, None]
