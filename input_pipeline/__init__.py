@@ -38,7 +38,7 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
   purpose = f'{KEYS.data.source} = {settings.source.name!r}'
   with _refusals(purpose):
     images = open_images(settings)
-    ''.join(images.class_names).encode()
+    ''.join(images.class_names).encode()  # raises UnicodeEncodeError for names not in UTF-8
     check_class_names(images.class_names, f'class names of {images.title}')
     selection = select(images, settings, seed, preparation)
   rows: Rows | None = selection.array_rows()
@@ -50,6 +50,7 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
     rows = TfRows(selection)
   if settings.known_classes:
     return rows
+  # classes that the classifiers do not know all become label 0, without a name
   return with_labels(rows, np.zeros(len(rows.class_names), np.int32), ())
 
 

@@ -40,15 +40,15 @@ def of_parts(
     description: JSON values for results.json, to which properties of the parts are added.
     fields: other fields of `Images`, such as `store` and `class_names`.
   """
-  numbers = np.array(parts, np.int32).repeat(num_base, axis=0)
+  corruptions, severities = np.array(parts, np.int32).repeat(num_base, axis=0).T
   base = np.tile(np.arange(num_base, dtype=np.int32), len(parts))
-  named = {NAMED[part.corruption]: None for part in parts if part.corruption != CLEAN}
+  names = [NAMED[part.corruption] for part in parts if part.corruption != CLEAN]
   facts = {
     'stored': True,
-    'corruptions': list(named),
+    'corruptions': list(dict.fromkeys(names)),  # distinct, in the order of the parts
     'base_images': num_base,
     'parts': len(parts),
-    'severities': sorted({part.severity for part in parts} - {0}),
+    'severities': sorted({part.severity for part in parts} - {0}),  # clean images have 0
     'clean_images': CLEAN_PART in parts,
   }
 
@@ -61,7 +61,7 @@ def of_parts(
     num_examples=len(parts) * num_base,
     parts=len(parts),
     cropped=True,
-    columns={'corruption': numbers[:, 0], 'severity': numbers[:, 1], 'base_id': base},
+    columns={'corruption': corruptions, 'severity': severities, 'base_id': base},
     **{'where': describe, **fields},
   )
 
@@ -69,29 +69,30 @@ def of_parts(
 def part_of_config(config: str) -> StoredPart | None:
   """Returns the corruption and severity in a config's name, such as 'frosted_glass_blur_5'.
 
-  It is None for another name.
+  It returns None for a name of another form.
   """
   match = _CONFIG.fullmatch(config)
   return match and StoredPart(NUMBERS[_ALIASES.get(match[1], match[1])], int(match[2]))
 
 
 def check_names(
-  named: Collection[str], folder: Path, names: Sequence[str] = NAMES, kind: str = 'corruption'
+  names: Collection[str], folder: Path, valid: Sequence[str] = NAMES, kind: str = 'corruption'
 ) -> None:
   """Raises InputError if files or folders are named after no corruption, or if there are none.
 
   Args:
-    named: the names in the folder, without suffixes.
+    names: the names in the folder, without suffixes.
     folder: the folder, for messages.
-    names: the valid names.
-    kind: what the names are called in messages.
+    valid: the valid names.
+    kind: the noun for a valid name in messages.
   """
-  for name in named:
-    if name not in names:
+  for name in names:
+    if name not in valid:
       release = looks_like(folder)
-      fix = f': {nearest(name, names)}. Rename it or move it elsewhere'
-      advice = '' if f"with '{name}" in release else fix
+      fix = f': {nearest(name, valid)}. Rename it or move it elsewhere'
+      is_of_release = f"with '{name}" in release  # whose source reads it: no need to rename it
+      advice = '' if is_of_release else fix
       raise InputError(f'{folder} holds {name!r}, which is no {kind}{advice}{release}.')
-  if not named:
-    expected = f'expected some of: {", ".join(names)}.'
+  if not names:
+    expected = f'expected some of: {", ".join(valid)}.'
     raise InputError(f'{folder} holds no {kind}{looks_like(folder)}; {expected}')

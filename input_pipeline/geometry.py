@@ -15,7 +15,7 @@ from PIL import Image
 from input_pipeline.images import Size
 from input_pipeline.settings import DataSettings
 
-TRIES, RATIO = 10, 4 / 3  # of `random_resized_crop`
+TRIES, RATIO = 10, 4 / 3
 """Number of boxes that `random_resized_crop` tries, and the largest ratio of their sides."""
 KERNELS = {'bilinear': 'triangle', 'bicubic': 'keyscubic'}
 """Interpolations in TensorFlow."""
@@ -34,10 +34,10 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
     return tf.ensure_shape(levels, [None, None, None])
   if settings.resize:
     sides = tf.shape(image)[:2]
-    shorter = sides if settings.squash else tf.reduce_min(sides)
-    target = sides * settings.resize // shorter
-    size = tf.constant([settings.crop] * 2) if settings.crop else target
-    window = tf.raw_ops.ScaleAndTranslate(  # nothing outside is computed
+    resized_to_target = sides if settings.squash else tf.reduce_min(sides)
+    target = sides * settings.resize // resized_to_target  # height and width after the resize
+    size = tf.constant([settings.crop] * 2) if settings.crop else target  # and after the crop
+    window = tf.raw_ops.ScaleAndTranslate(  # computes only the pixels of the crop
       images=image[None],
       size=size,
       scale=tf.cast(target, tf.float32) / tf.cast(sides, tf.float32),
@@ -72,12 +72,13 @@ def _by_pillow(
   resize columns first where that is less work, which changes every fourth value.
   """
   picture = Image.fromarray(levels[..., 0] if levels.shape[-1] == 1 else levels)
-  (whole_height, whole_width), (height, width) = target, size
-  method, x = FILTERS[settings.interpolation], (whole_width - width) // 2
-  wide = picture.resize((whole_width, picture.height), method)
-  resized = wide.crop((x, 0, x + width, picture.height)).resize((width, whole_height), method)
-  top = (whole_height - height) // 2
-  return np.asarray(resized)[top : top + height].reshape(height, width, -1)
+  (target_height, target_width), (height, width) = target, size
+  method = FILTERS[settings.interpolation]
+  x, y = (target_width - width) // 2, (target_height - height) // 2
+  wide = picture.resize((target_width, picture.height), method)
+  # columns outside the crop are cut off before the second resize, which need not compute them
+  resized = wide.crop((x, 0, x + width, picture.height)).resize((width, target_height), method)
+  return np.asarray(resized)[y : y + height].reshape(height, width, -1)
 
 
 def random_resized_crop(
@@ -109,21 +110,25 @@ def random_resized_crop(
 
 
 def _box(shape: tf.Tensor, smallest_area: float, seed: tf.Tensor) -> tf.Tensor:
-  """Returns a random box in an image of `shape` (height, width): top, left, height, width, int32
-  [4].
+  """Returns the top, left, height and width of a random box in an image, int32 [4].
 
-  `smallest_area` is a fraction of the image's area. `seed`, int64 [2], determines the box.
+  Args:
+    shape: height and width of the image, int32 [2].
+    smallest_area: smallest area of the box as a fraction of the image's area.
+    seed: int64 [2], which determines the box.
   """
   height, width = tf.unstack(tf.cast(shape, tf.float32))
+  # numbers in [0, 1): areas and ratios of `TRIES` boxes, and the place of the box that is taken
   draws = tf.random.stateless_uniform([2 * TRIES + 2], seed)
   area = (smallest_area + draws[:TRIES] * (1 - smallest_area)) * height * width
   ratio = tf.exp((2 * draws[TRIES : 2 * TRIES] - 1) * math.log(RATIO))
   rows, columns = tf.round(tf.sqrt(area / ratio)), tf.round(tf.sqrt(area * ratio))
-  fits = (rows >= 1) & (rows <= height) & (columns >= 1) & (columns <= width)
-  first = tf.argmax(tf.cast(fits, tf.int32))
+  can_fit = (rows >= 1) & (rows <= height) & (columns >= 1) & (columns <= width)
+  first = tf.argmax(tf.cast(can_fit, tf.int32))  # the first box that fits
+  drawn = tf.stack([rows[first], columns[first]])
   largest = tf.stack([tf.minimum(height, width * RATIO), tf.minimum(width, height * RATIO)])
-  sides = tf.where(tf.reduce_any(fits), tf.stack([rows[first], columns[first]]), tf.round(largest))
+  sides = tf.where(tf.reduce_any(can_fit), drawn, tf.round(largest))
   margin = tf.stack([height, width]) - sides
   central = tf.floor(margin / 2)
-  place = tf.where(tf.reduce_any(fits), tf.floor(draws[2 * TRIES :] * (margin + 1)), central)
-  return tf.cast(tf.concat([tf.minimum(place, margin), sides], 0), tf.int32)
+  corner = tf.where(tf.reduce_any(can_fit), tf.floor(draws[2 * TRIES :] * (margin + 1)), central)
+  return tf.cast(tf.concat([tf.minimum(corner, margin), sides], 0), tf.int32)

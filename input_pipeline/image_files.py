@@ -45,7 +45,10 @@ _RELEASES = {
 """{title of a published data set: (source that reads it or '', pattern of its files and
 folders)}.
 """
-_BITS, _SAMPLE_FORMAT, _SIGNED = 258, 339, 2  # tags of TIFF, and a value of the second
+_BITS, _SAMPLE_FORMAT = 258, 339
+"""Tags of TIFF: bits per sample, and the number format of samples."""
+_UNSIGNED, _SIGNED = 1, 2
+"""Values of the tag of the number format."""
 _WORD = re.compile(r'\.\w{1,12}', re.ASCII)
 """Suffixes that are counted by name."""
 _GREY_MODES = ('1', 'L', 'LA', 'La', 'I')
@@ -119,9 +122,9 @@ def has_suffix(file: Path | str, suffixes: Sequence[str]) -> bool:
 
 
 def suffix_of(name: str) -> str:
-  """Returns the reason for leaving out a file of another suffix, such as 'files .txt'.
+  """Returns the reason for leaving out a file whose suffix is not read, such as 'files .txt'.
 
-  All suffixes that are long or no word share a reason.
+  Suffixes that are longer than 12 characters or no word share one reason, so that there are few.
   """
   suffix = Path(name).suffix.lower()
   if not suffix:
@@ -130,7 +133,10 @@ def suffix_of(name: str) -> str:
 
 
 def count_outside_classes(root: Path, left_out: Counter[str]) -> None:
-  """Adds to `left_out` the pictures directly in `root`, and its folders of file systems."""
+  """Counts in `left_out` the pictures in `root` outside class folders, and its system folders.
+
+  System folders are created by file servers and operating systems.
+  """
   loose = images_in(root, deep=False)
   left_out['pictures outside class folders'] += len(loose)
   left_out[SYSTEM] += sum(
@@ -146,6 +152,12 @@ def read_header(file: str | bytes) -> tuple[Size, bool]:
     return (image.height, image.width), _is_grey(image)
 
 
+def read_size(file: str | bytes) -> Size:
+  """Returns height and width of an image in pixels; nothing is decoded."""
+  size, _ = read_header(file)
+  return size
+
+
 def read_image(file: str | bytes, channels: int) -> np.ndarray:
   """Decodes a picture in a file, or its bytes, to uint8 [H, W, channels].
 
@@ -154,22 +166,23 @@ def read_image(file: str | bytes, channels: int) -> np.ndarray:
   """
   title = 'an image' if isinstance(file, bytes) else file
   with opened(file) as image:
-    grey, largest = _is_grey(image), _largest_level(image)
+    is_grey, white = _is_grey(image), _largest_level(image)
     if image.mode.startswith('I'):  # Pillow's own conversion would saturate
-      scaled = np.rint(np.asarray(image, np.float64) * 255 / largest)
+      scaled = np.rint(np.asarray(image, np.float64) * 255 / white)
       pixels = scaled.clip(0, 255).astype(np.uint8)[..., None]
-    elif grey:
+    elif is_grey:
       pixels = np.asarray(image.convert('L'))[..., None]
     else:
-      transparent = image.mode == 'P' and 'transparency' in image.info
-      pixels = np.asarray((image.convert('RGBA') if transparent else image).convert('RGB'))
-  if channels == 1 and not grey:
+      # by way of RGBA, without which Pillow warns of palettes with transparent colours
+      is_transparent = image.mode == 'P' and 'transparency' in image.info
+      pixels = np.asarray((image.convert('RGBA') if is_transparent else image).convert('RGB'))
+  if channels == 1 and not is_grey:
     raise InputError(f'{title} is in colour; a grey image was expected.')
-  return np.repeat(pixels, channels, axis=-1) if grey and channels > 1 else pixels
+  return np.repeat(pixels, channels, axis=-1) if is_grey and channels > 1 else pixels
 
 
 def _largest_level(image: Image.Image) -> int:
-  """Returns the level of white of a picture with one channel.
+  """Returns the level of white: 255, 65535, or 2^bits − 1 of a TIFF file.
 
   Raises:
     InputError: the picture has a number format without a known level of white.
@@ -181,7 +194,7 @@ def _largest_level(image: Image.Image) -> int:
   assert isinstance(image, TiffImagePlugin.TiffImageFile)
   bits = int(np.ravel(image.tag_v2.get(_BITS, 1))[0])
   kind = int(np.ravel(image.tag_v2.get(_SAMPLE_FORMAT, 1))[0])
-  if image.mode == 'I' and (bits > 16 or kind != 1):
+  if image.mode == 'I' and (bits > 16 or kind != _UNSIGNED):
     sign = 'signed ' if kind == _SIGNED else ''
     raise InputError(f'it is of {sign}{bits}-bit integers: store it in 8 or 16 unsigned bits')
   return 2**bits - 1
@@ -214,26 +227,29 @@ def file_images(
   channels: int | None = None,
   **fields: Any,
 ) -> Images:
-  """Returns the `Images` of files, one per image.
+  """Returns the `Images` of N files with one image each.
 
   Args:
-    paths: paths of the files.
+    paths: paths of the files, [N]; they are read only when their images are.
     labels: integers [N] or [N, L].
     class_names: names of the classes in label order.
     title: names the images in messages.
     description: JSON values that identify the images in results.json.
     channels: 1 or 3; None reads all headers, and takes 1 if every readable file is grey.
-    fields: other fields of `Images`. Without `store`, all paths are held in memory.
+    fields: other fields of `Images`, which replace those that are set here. The default `store`
+      holds all paths in memory.
   """
-  channels = channels or (1 if all(map(may_be_grey, paths)) else 3)
+  if channels is None:
+    channels = 1 if all(map(may_be_grey, paths)) else 3
   fields = {
     'read': functools.partial(read_file, channels=channels),
     'header': lambda path: read_header(path.decode()),
-    'sizes': lambda indices: (read_header(paths[index])[0] for index in indices),
+    'sizes': lambda indices: (read_size(paths[index]) for index in indices),
     **fields,
   }
   if 'store' not in fields:
-    fields['store'] = MemoryStore(np.array([path.encode() for path in paths], object), labels)
+    stored = np.array([path.encode() for path in paths], object)  # bytes of different lengths
+    fields['store'] = MemoryStore(stored, labels)
   return Images(
     title=title,
     description=description,

@@ -130,15 +130,16 @@ class PartsStore(IndexedStore):
     """Returns the element at an index, calling `fetch` in Python."""
     import tensorflow as tf
 
-    count, kind = len(self.labels), tf.uint8 if self.shape else tf.string
-    stored = tf.numpy_function(lambda i: self.fetch(*divmod(int(i), count)), [index], kind)
-    label = tf.gather(tf.constant(self.labels), index % count)
+    num_base, dtype = len(self.labels), tf.uint8 if self.shape else tf.string
+    # divmod gives the numbers of the part and of the base image
+    stored = tf.numpy_function(lambda i: self.fetch(*divmod(int(i), num_base)), [index], dtype)
+    label = tf.gather(tf.constant(self.labels), index % num_base)
     return {'example_id': index, 'label': label, 'stored': tf.ensure_shape(stored, self.shape)}
 
   def host_element(self, index: int) -> tuple[bytes | np.ndarray, int | np.ndarray]:
     """Returns the stored value and the label at an index."""
-    part, place = divmod(index, len(self.labels))
-    return self.fetch(part, place), self.labels[place]
+    part, base = divmod(index, len(self.labels))
+    return self.fetch(part, base), self.labels[base]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -100,6 +100,19 @@ def choose_subset(
   return np.sort(random_order(num_examples, seed)[:num_images])
 
 
+def choose_groups(groups: np.ndarray, num_groups: int, seed: int, noun: str) -> np.ndarray:
+  """Returns the ascending indices of all examples of random groups, int64.
+
+  Args:
+    groups: number of the group of each example, int [N] in 0..G − 1; every group has an example.
+    num_groups: number of groups that are chosen; 0 takes all G groups.
+    seed: seed of the choice, as in `choose_subset`.
+    noun: what a group is called in messages, in the plural.
+  """
+  subset = choose_subset(int(groups.max()) + 1, num_groups, seed, noun=noun)
+  return np.flatnonzero(np.isin(groups, subset))
+
+
 def check_pictures(images: Images, indices: np.ndarray) -> None:
   """Checks that image files can be decoded, before anything is computed with them.
 

@@ -98,6 +98,7 @@ def moved_keys(source: type[Source]) -> dict[str, str]:
   """Returns {key of `config.data` in earlier versions: the key that replaces it for a source}."""
   settings = {field.name for field in dataclasses.fields(source)}
   names = {key: source.moved_keys.get(key, key) for key in _MOVED}
+  # keys that the source does not have name a source that has them
   return _MOVED | {key: f'{source.name}.{new}' for key, new in names.items() if new in settings}
 
 
@@ -184,11 +185,9 @@ class DataSettings:
 
   @property
   def is_permitted_cells(self) -> bool:
-    """Whether rows are training images of stored environments, only of the permitted classes of
-    each.
-    """
-    grouped = bool(self.class_groups or self.random_class_groups)
-    return self.source.has_environments and self.split == 'train' and grouped
+    """Whether rows are training images of stored environments, each with its permitted classes."""
+    has_groups = bool(self.class_groups or self.random_class_groups)
+    return self.source.has_environments and self.split == 'train' and has_groups
 
   @property
   def pillow_resizes(self) -> bool:
@@ -197,21 +196,18 @@ class DataSettings:
 
   def __post_init__(self) -> None:
     check_fields(self, 'config.data')
-    alone = not (self.class_groups and self.random_class_groups)
+    has_both = bool(self.class_groups and self.random_class_groups)
     valid = f'0 where {KEYS.data.class_groups} names the classes'
-    require(alone, 'config.data.random_class_groups', self.random_class_groups, valid)
-    grouped = bool(self.random_class_groups or self.class_groups)
+    require(not has_both, 'config.data.random_class_groups', self.random_class_groups, valid)
+    has_groups = bool(self.random_class_groups or self.class_groups)
     for key in ('classes_per_group', 'class_group_seed'):
       value, valid = getattr(self, key), f'0 without {KEYS.data.random_class_groups}'
-      require(grouped or not value, f'config.data.{key}', value, valid)
-    require(
-      bool(self.resize) or not self.squash,
-      'config.data.squash',
-      True,
-      f'False where {KEYS.data.resize} is 0',
-    )
+      require(has_groups or not value, f'config.data.{key}', value, valid)
+    valid = f'False where {KEYS.data.resize} is 0'
+    require(bool(self.resize) or not self.squash, 'config.data.squash', True, valid)
     valid = f'at most {KEYS.data.resize} = {self.resize}'
-    require(self.crop <= (self.resize or self.crop), 'config.data.crop', self.crop, valid)
+    can_crop = self.resize == 0 or self.crop <= self.resize
+    require(can_crop, 'config.data.crop', self.crop, valid)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,13 +240,13 @@ def open_images(settings: DataSettings) -> Images:
     choice('config.data.split', settings.split, source.splits)
   images = source.open(settings)
   names = tuple(map(composed, images.class_names))
-  facts: dict[str, Any] = {'source': source.name, **images.description}
+  facts: dict[str, Any] = {'source': source.name, **images.description}  # `source` comes first
   facts |= {'source': source.name, **source.file}
   if left_out := {reason: count for reason, count in sorted(images.left_out.items()) if count}:
     listed = ', '.join(f'{count} {reason}' for reason, count in left_out.items())
     logging.info('%s: left out %s', images.title, listed)
     facts[LEFT_OUT] = left_out
-  # scenes have all classes of ImageNet
+  # images that are composed later (`as_stored`) have all classes of ImageNet as labels
   if settings.known_classes and not images.as_stored and (empty := _without_images(images, names)):
     unlisted = f' and {len(empty) - LISTED} more' if len(empty) > LISTED else ''
     logging.warning(

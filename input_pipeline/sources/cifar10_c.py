@@ -34,7 +34,7 @@ from robustness.corruptions.names import CLEAN_PART, NAMES, NUMBERS, SEVERITIES,
 _NAMES = 'airplane automobile bird cat deer dog frog horse ship truck'
 CLASS_NAMES = tuple(_NAMES.split())
 """CIFAR-10's classes in label order."""
-# of the fine classes, in label order (Krizhevsky 2009): the alphabet's
+# CIFAR-100's fine classes in label order, which is alphabetical (Krizhevsky 2009)
 _CIFAR100_NAMES = """
   apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle
   bowl boy bridge bus butterfly camel can castle caterpillar cattle
@@ -98,7 +98,7 @@ class Cifar10C(Source):
       images = read_images(files[name], len(SEVERITIES) * len(labels))
       for severity, part in zip(SEVERITIES, np.split(images, len(SEVERITIES)), strict=True):
         arrays[StoredPart(NUMBERS[name], severity)] = part
-    images_of = list(arrays.values())
+    images_of_part = list(arrays.values())
     return of_parts(
       [*arrays],
       len(labels),
@@ -106,7 +106,7 @@ class Cifar10C(Source):
       description={'path': self.path},
       class_names=self.classes,
       channels=IMAGE_SHAPE[2],
-      store=PartsStore(lambda part, i: np.array(images_of[part][i]), labels, IMAGE_SHAPE),
+      store=PartsStore(lambda part, i: np.array(images_of_part[part][i]), labels, IMAGE_SHAPE),
       decode=lambda image: image,
       sizes=lambda indices: [IMAGE_SHAPE[:2]] * len(indices),
     )
@@ -204,11 +204,13 @@ def read_labels(
   if labels.ndim != 1 or labels.dtype.kind not in 'iu' or not labels.size:
     raise InputError(f'{path} is {labels.dtype} of shape {labels.shape}; expected integers [N].')
   low, high = labels.min(), labels.max()
-  if low < 0 or high >= classes or high < 10 < classes:
-    hint = f' It looks like CIFAR-{110 - classes}: see {KEYS.data.source}.'
+  is_cifar10 = high < 10 < classes
+  if low < 0 or high >= classes or is_cifar10:
+    other = 110 - classes  # 100 for CIFAR-10, and 10 for CIFAR-100
+    is_other = 0 <= low <= high < 100
+    hint = f' It looks like CIFAR-{other}: see {KEYS.data.source}.' if is_other else ''
     raise InputError(
-      f'{path} has labels {low}..{high}; CIFAR-{classes} has 0..{classes - 1}.'
-      f'{hint if 0 <= low <= high < 100 else ""}'
+      f'{path} has labels {low}..{high}; CIFAR-{classes} has 0..{classes - 1}.{hint}'
     )
   first = labels[: len(labels) // repeats]
   if len(labels) % repeats or (labels.reshape(repeats, -1) != first).any():

@@ -9,6 +9,7 @@ Reference: the layout of the release of CNS-Bench (Edmond, doi:10.17617/3.MAGNKP
 """
 
 import dataclasses
+import functools
 import re
 from collections import Counter
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from input_pipeline.image_files import file_images, folders_in, images_in
 from input_pipeline.images import Images
-from input_pipeline.selection import choose_subset
+from input_pipeline.selection import choose_groups
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
@@ -72,13 +73,8 @@ class CnsBench(Source):
     if not paths:
       raise InputError(f'{root} holds no pictures <shift>/<index>_<class>/<picture>.jpg.')
     present, targets = np.unique(labels, return_inverse=True)
-    distinct, bases = np.unique(10_000 * np.array(labels) + seeds, return_inverse=True)
-
-    def choose(num_images: int, seed: int) -> np.ndarray:
-      """Returns the ascending indices of all versions of `num_images` random pictures."""
-      chosen_bases = choose_subset(len(distinct), num_images, seed, noun='pictures')
-      return np.flatnonzero(np.isin(bases, chosen_bases))
-
+    # a number for each class and seed; seeds have four digits
+    _, bases = np.unique(10_000 * np.array(labels) + seeds, return_inverse=True)
     return file_images(
       paths,
       targets.astype(np.int32),
@@ -91,6 +87,6 @@ class CnsBench(Source):
         'scale': np.array(scales, np.float32),
         'base_id': bases.astype(np.int32),
       },
-      choose=choose,
+      choose=functools.partial(choose_groups, bases, noun='pictures'),
       left_out=left_out,
     )

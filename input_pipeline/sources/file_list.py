@@ -60,9 +60,9 @@ class FileList(Source):
 
   def open(self, settings: DataSettings) -> Images:
     """Returns the listed images; only the files of rows in a subset must exist."""
-    listing = self._table_file()
-    title = f'{listing}'
-    table = shards.read_table(listing, text_columns=(*FILES, 'split'))
+    table_file = self._table_file()
+    title = str(table_file)
+    table = shards.read_table(table_file, text_columns=(*FILES, 'split'))
     if 'split' in table and settings.split:
       splits = sorted(set(table['split'].astype(str)))
       table = table[table['split'].astype(str) == settings.split].reset_index(drop=True)
@@ -71,13 +71,13 @@ class FileList(Source):
           f'{KEYS.data.split} is {settings.split!r}: {title} has {nearest(settings.split, splits)}.'
         )
     valid = "'' or 'test': the table has no column split"
-    has = 'split' in table or settings.split in ('', 'test')
-    require(has, 'config.data.split', settings.split, valid)
+    has_split = 'split' in table or settings.split in ('', 'test')
+    require(has_split, 'config.data.split', settings.split, valid)
     column = next((name for name in FILES if name in table), '')
     if not column:
       names = ', '.join(FILES)
       raise InputError(f'{title} has no column of files ({names}), only {", ".join(table)}.')
-    root = expanded(self.path) if self.path else listing.parent
+    root = expanded(self.path) if self.path else table_file.parent
     files = _Files(table[column], root, title)
     if not self.label_column and not any(name in table for name in shards.LABELS):
       table = table.assign(label=files.labels())
@@ -85,7 +85,8 @@ class FileList(Source):
     key = self.key('label_column')
     labels, class_names = shards.labels_of(table, self.label_column, numbered, title, key)
     valid = "'' where labels are words"
-    self.require(numbered in ((), class_names), 'label_space', valid)
+    is_used = numbered == class_names  # only numbers are named by the label space
+    self.require(not numbered or is_used, 'label_space', valid)
     left_out = Counter[str]()
     return image_files.file_images(
       files,
@@ -94,7 +95,7 @@ class FileList(Source):
       title=f'files listed in {title}',
       description={
         'path': self.path,
-        'metadata': str(listing),
+        'metadata': title,
         'split': settings.split,
         'label_column': self.label_column,
       },
@@ -164,6 +165,7 @@ class _Files(Sequence[str]):
     real_folder = functools.cache(os.path.realpath)
 
     def real(path: str) -> str:
+      """Returns `os.path.realpath`, which is computed only once for a folder."""
       folder, name = os.path.split(path)
       return os.path.realpath(path) if os.path.islink(path) else f'{real_folder(folder)}/{name}'
 
@@ -182,19 +184,22 @@ class _Files(Sequence[str]):
     """Returns the path of a row's file; raises InputError if there is no such file, or several."""
     path = self._root / self._names[row]
     if not os.path.isfile(path):
-      alike = self._anywhere.get(composed(self._names[row]), [])
-      if len(alike) != 1:
-        count = f'{len(alike)} files are so called' if alike else 'there is no such file'
+      matches = self._anywhere.get(composed(self._names[row]), [])
+      if len(matches) != 1:
+        count = f'{len(matches)} files are so called' if matches else 'there is no such file'
         raise InputError(
           f'{self._title}: row {row} names {self._names[row]!r}, which is not in {self._root}: '
           f'{count}. Set {KEYS.data.file_list.path} to the folder that the names begin at.'
         )
-      [path] = alike
+      [path] = matches
     return str(path)
 
   @functools.cached_property
   def _anywhere(self) -> dict[str, list[Path]]:
-    """All files below the root by relative path, and files in subfolders also by name."""
+    """{relative path: files} of all files below the root, and {name: files} of subfolders' files.
+
+    Names are in one Unicode normalisation, so that more than one file may have a path.
+    """
     anywhere: dict[str, list[Path]] = {}
     for file in files_in(self._root):
       anywhere.setdefault(composed(str(file.relative_to(self._root))), []).append(file)

@@ -52,13 +52,14 @@ class Folder(Source):
     left_out = Counter[str]()
     image_files.count_outside_classes(root, left_out)
     folders = classes.items()
+    # {class: its files}, and {file: <class>/<file name>}
     files = {name: image_files.images_in(path, left_out=left_out) for name, path in folders}
     names = {path: f'{name}/{path.name}' for name, paths in files.items() for path in paths}
     if self.label_space:
       files = merged(files, label_space.get(self.label_space), root)
       reason = f'images of no class of {self.label_space}'
       left_out[reason] = len(names) - sum(map(len, files.values()))
-    paths = [path for members in files.values() for path in members]
+    paths = [path for paths_of_class in files.values() for path in paths_of_class]
     if not paths:
       raise InputError(
         f'{root}: none of its {len(classes)} class folders holds an image; expected '
@@ -86,7 +87,8 @@ class Folder(Source):
       return root / split
     folders = image_files.folders_in(root)
     splits = {*folders} & {*SPLITS}
-    are_splits = len(splits) > 1 or 0 < len(folders) == len(splits)
+    is_only_split = len(splits) == len(folders) == 1
+    are_splits = len(splits) > 1 or is_only_split
     if split and (split != 'test' or are_splits):
       raise SettingError(
         KEYS.data.split,

@@ -14,6 +14,7 @@ Reference: Xiao et al., Noise or signal: the role of image backgrounds in object
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections import Counter
 from pathlib import Path
@@ -23,7 +24,7 @@ import numpy as np
 
 from input_pipeline.image_files import file_images, folders_in, images_in, read_file
 from input_pipeline.images import Images
-from input_pipeline.selection import choose_subset
+from input_pipeline.selection import choose_groups
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError
 from robustness.core.registry import setting
@@ -67,7 +68,7 @@ class Imagenet9(Source):
     self.choose('variants', VARIANTS)
     self.require(len({*self.variants}) == len(self.variants), 'variants', 'distinct')
     root = self.folder('give the folder that holds original, mixed_same, mixed_rand, ....')
-    names = label_space.get(self.name).class_names[:-1]
+    *names, _ = label_space.get(self.name).class_names  # the last class is that of no group
     left_out = Counter[str]()
     paths, variants, foregrounds = list[str](), list[str](), list[str]()
     labels = list[int]()
@@ -92,13 +93,7 @@ class Imagenet9(Source):
         ]
     if not paths:
       raise InputError(f'{root} holds no images of {", ".join(self.variants)}.')
-    distinct, bases = np.unique(foregrounds, return_inverse=True)
-
-    def choose(num_images: int, seed: int) -> np.ndarray:
-      """Returns the ascending indices of all variants of `num_images` random foregrounds."""
-      chosen_bases = choose_subset(len(distinct), num_images, seed, noun='foregrounds')
-      return np.flatnonzero(np.isin(bases, chosen_bases))
-
+    _, bases = np.unique(foregrounds, return_inverse=True)
     return file_images(
       paths,
       np.array(labels, np.int32),
@@ -107,7 +102,7 @@ class Imagenet9(Source):
       description={'path': self.path, 'variants': list(self.variants)},
       channels=3,
       columns={VARIANT: np.array(variants), BASE: bases.astype(np.int32)},
-      choose=choose,
+      choose=functools.partial(choose_groups, bases, noun='foregrounds'),
       left_out=left_out,
       **({'read': None, 'decode': _with_mask, 'as_stored': True} if self.masks else {}),
     )

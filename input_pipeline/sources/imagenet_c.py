@@ -86,8 +86,8 @@ class ImagenetC(Source):
     root = self.folder(f'give the folder of {self.title}: {layout}')
     folders = self._parts(root)
     without_frost = [f for part, f in folders.items() if part.corruption != NUMBERS['frost']]
-    limited = self.has_more_frost and without_frost
-    classes = set(folders_in(without_frost[0])) if limited else None
+    is_limited = self.has_more_frost and without_frost  # to the classes of other corruptions
+    classes = set(folders_in(without_frost[0])) if is_limited else None
     left_out = Counter[str]()
     files_of_part = same_files([*folders.values()], classes, SUFFIXES, self.base_name, left_out)
     files = files_of_part[0]
@@ -96,11 +96,12 @@ class ImagenetC(Source):
     facts = {'class_folders_left_out': len(unread)} if unread else {}
     paths = [str(folder) for folder in folders.values()]
     distinct = {id(part_files): part_files for part_files in files_of_part}.values()
-    ''.join(itertools.chain(paths, *distinct)).encode()  # refuses what is no text
-    size, _ = read_header(os.path.join(paths[0], files[0]))
-    if size[:2] == (64, 64) and not self.has_more_frost:
-      file, fix = os.path.join(paths[0], files[0]), f'set {KEYS.data.source}=tiny_imagenet_c.'
-      raise InputError(f'{file} has 64 × 64 pixels: it looks like Tiny-ImageNet-C; {fix}')
+    ''.join(itertools.chain(paths, *distinct)).encode()  # raises for names that are not in UTF-8
+    first_file = os.path.join(paths[0], files[0])
+    size, _ = read_header(first_file)
+    if size == (64, 64) and not self.has_more_frost:
+      fix = f'set {KEYS.data.source}=tiny_imagenet_c.'
+      raise InputError(f'{first_file} has 64 × 64 pixels: it looks like Tiny-ImageNet-C; {fix}')
 
     def path(part: int, index: int) -> str:
       """Returns the path of image `index` of the part (corruption and severity) `part`."""
@@ -117,7 +118,8 @@ class ImagenetC(Source):
       read=functools.partial(read_file, channels=3),
       header=lambda path: read_header(path.decode()),
       where=lambda index: f'{path(*divmod(index, len(files)))} (example {index})',
-      # Millions of headers would take an hour: another size is noticed when its file is read.
+      # To read millions of headers would take an hour; a file of another size raises an error when
+      # it is read.
       sizes=lambda indices: [size] * len(indices),
       names=[self.base_name(file).replace(os.sep, '/') for file in files],
       left_out=left_out,
@@ -199,10 +201,13 @@ def same_files(
 
   Returns:
     A list of paths for each folder; folders with equal paths share one list.
+
+  Raises:
+    InputError: there are no images, or one folder lacks an image of another one.
   """
   left_out = Counter() if left_out is None else left_out
   first = sorted(_listed(folders[0], classes, extensions, left_out), key=base_name)
-  bases, listed = list(map(base_name, first)), [first]
+  expected, files_of_folder = list(map(base_name, first)), [first]
   if not first:
     raise InputError(
       f'{folders[0]} holds no <class>/<image>; expected files ending in {", ".join(extensions)}.'
@@ -210,21 +215,25 @@ def same_files(
   for folder in folders[1:]:
     files = sorted(_listed(folder, classes, extensions, left_out), key=base_name)
     names = list(map(base_name, files))
-    if names != bases:
-      name = min(set(names) ^ set(bases) or {names[0]})
-      lacking, having = (folder, folders[0]) if name in set(bases) else (folders[0], folder)
+    if names != expected:
+      # a name in only one of the two folders; both have all names if one has a name twice
+      name = min(set(names) ^ set(expected) or {names[0]})
+      lacking, having = (folder, folders[0]) if name in expected else (folders[0], folder)
       raise InputError(
         f'{lacking} lacks {name}, which {having} has: every corruption and severity '
         'must hold the same images. Unpack the archive again.'
       )
-    listed.append(first if files == first else files)
-  return listed
+    files_of_folder.append(first if files == first else files)
+  return files_of_folder
 
 
 def _listed(
   folder: Path, classes: set[str] | None, extensions: Sequence[str], left_out: Counter[str]
 ) -> list[str]:
-  """Returns the paths <class>/<image> of the images below one folder; see `same_files`."""
+  """Returns the paths <class>/<image> of the images below a folder, in any order.
+
+  For the arguments see `same_files`.
+  """
   paths = []
   for class_folder in folders_in(folder).values():
     if classes is not None and class_folder.name not in classes:

@@ -1,26 +1,29 @@
 """Source `made_clips`: rendered video clips of moving MNIST digits, with neighbor sets.
 
 The digits of `input_pipeline.sources.digits` turn, grow, drift and flicker; nothing is downloaded.
-The split 'test' has one clip of 41 frames for each of 200 test digits. Of each it has a random
-anchor and the up to 10 frames on each side of it, fewer at the ends of the clip. The split 'train'
-has one frame of a clip for each training digit, and no sets. Videos have 25 or 30 frames per
-second; the motion per frame is smaller at 30. `example_id` is the index of the frame, clip by clip.
+The split 'test' has a clip of 41 frames for each of the first 200 test digits. The neighbor set of
+a clip is a random frame, the anchor, and the 10 frames before and after it, fewer at the ends of
+the clip; other frames are not rendered. The split 'train' has one frame of a clip for each training
+digit, and no sets. Videos have 25 or 30 frames per second; the motion per frame is smaller at 30.
+`example_id` is the index of the frame, clip by clip.
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 from scipy import ndimage
 
 from input_pipeline.images import Images, array_images
-from input_pipeline.selection import choose_subset
+from input_pipeline.selection import choose_groups
 from input_pipeline.settings import DataSettings, Source
 from input_pipeline.sources.digits import CLASSES, read_split
 
 CLIPS, LENGTH, SIDE, K = 200, 41, 28, 10
-"""Clips in the split 'test', frames of a clip, side of a frame in pixels, and neighbors on each
-side.
-"""
+"""Clips in the split 'test', frames of a clip, side of a frame in pixels, and most neighbors before
+and after an anchor."""
+_FLICKER_SHARE, _FLICKER_RATE = 0.15, 10
+"""Amplitude of the flicker as a fraction of the brightness, and its periods per second."""
 FPS = (25, 30)
 """Frames per second that clips are drawn from."""
 _STREAM = 0xC119
@@ -32,8 +35,9 @@ class Motion:
   """How N digits move.
 
   Attributes:
-    middle: [N, 4], angle in radians, scale and shift (down, right) in pixels at the clip's middle.
-    change: [N, 4], the change of these per frame.
+    middle: [N, 4], angle in radians, scale, and shift down and to the right in pixels, at the
+      clip's middle.
+    change: [N, 4], the change of these four numbers per frame.
     contrast: [N], factor of the digit's brightness.
     fps: [N], frames per second.
   """
@@ -56,8 +60,8 @@ class MadeClips(Source):
     `path`; a subset takes whole clips.
     """
     digits, labels = read_split(settings.split)
-    generator = np.random.default_rng([_STREAM, settings.split == 'train'])
     is_test = settings.split == 'test'
+    generator = np.random.default_rng([_STREAM, not is_test])
     motion = draw_motion(generator, CLIPS if is_test else len(digits))
     if is_test:
       anchors = generator.integers(0, LENGTH, CLIPS)
@@ -83,19 +87,18 @@ class MadeClips(Source):
       'path': np.array([f'clip{c:03d}/{f:02d}' for c, f in zip(clip, frame, strict=True)]),
     }
 
-    def choose(count: int, seed: int) -> np.ndarray:
-      return np.flatnonzero(np.isin(clip, choose_subset(CLIPS, count, seed, noun='clips')))
-
+    choose = functools.partial(choose_groups, clip, noun='clips')
     return dataclasses.replace(images, columns=columns, choose=choose)
 
 
 def draw_motion(generator: np.random.Generator, count: int) -> Motion:
   """Draws how `count` digits move.
 
-  In a clip at 27.5 frames per second they turn by up to 40° and drift by up to 8 pixels.
+  In a clip at 27.5 frames per second, the mean of `FPS`, they turn by up to 40° and drift by up to
+  8 pixels down or up, and to the left or right.
   """
   fps = generator.choice(FPS, count)
-  per_frame = (np.mean(FPS) / fps) / LENGTH
+  per_frame = (np.mean(FPS) / fps) / LENGTH  # the share of a clip's motion in one frame
 
   def uniform(largest: float, *shape: int) -> np.ndarray:
     """Returns numbers uniform on [-largest, largest], [count, *shape]."""
@@ -112,32 +115,35 @@ def draw_motion(generator: np.random.Generator, count: int) -> Motion:
 def members(anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """Returns the clip and the offset from the anchor of each frame of the sets, int32 [F] each.
 
-  `anchors` are frame numbers, int [clips]. Frames are ordered by clip, then time.
+  `anchors` are the frame numbers of the anchors, int [clips]. Frames are ordered by clip, then
+  time.
   """
   offsets = np.arange(-K, K + 1)
-  inside = (anchors[:, None] + offsets >= 0) & (anchors[:, None] + offsets < LENGTH)
-  clip, column = np.nonzero(inside)
+  frames = anchors[:, None] + offsets[None, :]
+  clip, column = np.nonzero((frames >= 0) & (frames < LENGTH))
   return clip.astype(np.int32), offsets[column].astype(np.int32)
 
 
 def render(digits: np.ndarray, motion: Motion, clip: np.ndarray, time: np.ndarray) -> np.ndarray:
-  """Renders frames of clips, uint8 [F, 28, 28, 1].
+  """Returns rendered frames of clips, uint8 [F, 28, 28, 1].
 
   Args:
-    digits: uint8 [N, 28, 28, 1].
-    motion: how these move.
-    clip: int [F], the digit of each frame.
-    time: [F], time of each frame from the clip's middle, in frames.
+    digits: levels of the digits, uint8 [N, 28, 28, 1].
+    motion: the motion of each digit.
+    clip: int [F], the index of the digit in each frame.
+    time: [F], the time of each frame since the clip's middle, in frames; negative before it.
   """
-  poses = motion.middle[clip] + motion.change[clip] * time[:, None]
-  flicker = motion.contrast[clip] * (1 + 0.15 * np.sin(2 * np.pi * 10 * time / motion.fps[clip]))
+  poses = motion.middle[clip] + motion.change[clip] * time[:, None]  # [F, 4]
+  phase = 2 * np.pi * _FLICKER_RATE * time / motion.fps[clip]
+  brightness = motion.contrast[clip] * (1 + _FLICKER_SHARE * np.sin(phase))
   frames = np.empty((len(clip), SIDE, SIDE, 1), np.uint8)
   center = (SIDE - 1) / 2
-  for index, (angle, scale, *place) in enumerate(poses):
+  for index, (angle, scale, down, right) in enumerate(poses):
     cosine, sine = np.cos(angle), np.sin(angle)
+    # from places in the frame to places in the digit, which turns and grows about its centre
     matrix = np.array([[cosine, sine], [-sine, cosine]]) / scale
-    shift = center - matrix @ (center + np.array(place))
+    offset = center - matrix @ (center + np.array([down, right]))
     digit = digits[clip[index], ..., 0].astype(float)
-    image = ndimage.affine_transform(digit, matrix, shift, order=1)
-    frames[index, ..., 0] = np.clip(np.rint(image * flicker[index]), 0, 255)
+    image = ndimage.affine_transform(digit, matrix, offset, order=1)
+    frames[index, ..., 0] = np.clip(np.rint(image * brightness[index]), 0, 255)
   return frames

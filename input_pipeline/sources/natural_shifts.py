@@ -39,7 +39,7 @@ from input_pipeline.image_files import (
   folders_in,
   images_in,
   read_file,
-  read_header,
+  read_size,
 )
 from input_pipeline.images import Images, Size
 from input_pipeline.settings import DataSettings, Source
@@ -127,7 +127,7 @@ class NaturalShifts(Source):
     if self.dataset == OBJECTNET:
       readers['read'] = _without_frame
       readers['sizes'] = lambda indices: (
-        _inside(read_header(paths[index])[0], paths[index]) for index in indices
+        _inside(read_size(paths[index]), paths[index]) for index in indices
       )
     return file_images(
       paths,

@@ -35,14 +35,16 @@ class Npz(Source):
   path: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images and labels of the split; raises InputError for missing or invalid
-    arrays.
+    """Returns the images and labels of the split.
+
+    Raises:
+      InputError: an array is missing or invalid.
     """
     arrays, title = self.arrays(), self.path
-    images_key = _find(arrays, _IMAGES, settings.split, title)
-    labels_key = _find(arrays, _LABELS, settings.split, title)
-    images = _checked_images(arrays[images_key], f'{title}: {images_key!r}')
-    labels = _checked_labels(arrays[labels_key], len(images), f'{title}: {labels_key!r}')
+    images_name = _find(arrays, _IMAGES, settings.split, title)
+    labels_name = _find(arrays, _LABELS, settings.split, title)
+    images = _checked_images(arrays[images_name], f'{title}: {images_name!r}')
+    labels = _checked_labels(arrays[labels_name], len(images), f'{title}: {labels_name!r}')
     description = {'path': self.path, 'split': settings.split}
     return array_images(images, labels, _class_names(arrays, labels, title), title, description)
 
@@ -81,28 +83,31 @@ def read_npy(path: Path) -> np.ndarray:
   return array
 
 
-def _find(arrays: Mapping[str, np.ndarray], keys: tuple[str, ...], split: str, path: str) -> str:
-  """Returns the name of the array of a split: `<key>_<split>`, or `<key>` for the splits '' and
-  'test'.
+def _find(arrays: Mapping[str, np.ndarray], names: tuple[str, ...], split: str, path: str) -> str:
+  """Returns the name of the array of a split, such as 'images_train'.
+
+  For the splits '' and 'test', an array without a split in its name, such as 'images', is taken
+  too.
 
   Args:
     arrays: {name: array}.
-    keys: possible keys; the first with an array is used.
+    names: possible names without a split, such as 'images' and 'x'; the first with an array is
+      used.
     split: the split.
     path: the file or folder, for messages.
 
   Raises:
     InputError: there is no such array.
   """
-  unsplit = split in ('', 'test')
-  for key in keys:
-    if split and f'{key}_{split}' in arrays:
-      return f'{key}_{split}'
-    if key in arrays and unsplit:
-      return key
-  expected = ' or '.join(repr(f'{key}_{split}') for key in keys)
-  unsplit_keys = ', or ' + ' or '.join(map(repr, keys))
-  advice = unsplit_keys if unsplit else f"; to read unsplit arrays set {KEYS.data.split:--}=''"
+  can_be_unsplit = split in ('', 'test')
+  for name in names:
+    if split and f'{name}_{split}' in arrays:
+      return f'{name}_{split}'
+    if name in arrays and can_be_unsplit:
+      return name
+  expected = ' or '.join(repr(f'{name}_{split}') for name in names)
+  unsplit = ', or ' + ' or '.join(map(repr, names))
+  advice = unsplit if can_be_unsplit else f"; to read unsplit arrays set {KEYS.data.split:--}=''"
   raise InputError(
     f'{path} has no array {expected}{advice}. It holds '
     f'{", ".join(map(repr, sorted(arrays))) or "nothing"}.'
@@ -114,9 +119,10 @@ def _checked_images(images: np.ndarray, title: str) -> np.ndarray:
   if images.ndim == 3:
     images = images[..., None]
   if images.ndim != 4 or images.shape[-1] not in (1, 3):
-    first = ' It looks channels-first: transpose it.' if images.shape[1:2] in ((1,), (3,)) else ''
+    is_channels_first = images.ndim > 1 and images.shape[1] in (1, 3)
+    hint = ' It looks channels-first: transpose it.' if is_channels_first else ''
     raise InputError(
-      f'{title} has shape {images.shape}; expected [N, H, W], [N, H, W, 1] or [N, H, W, 3].{first}'
+      f'{title} has shape {images.shape}; expected [N, H, W], [N, H, W, 1] or [N, H, W, 3].{hint}'
     )
   if not images.size:
     raise InputError(f'{title} holds no images (shape {images.shape}).')
@@ -125,7 +131,8 @@ def _checked_images(images: np.ndarray, title: str) -> np.ndarray:
   if images.dtype.kind != 'f':
     raise InputError(f'{title} is {images.dtype}; expected uint8 in 0..255 or floats in [0, 1].')
   low, high = float(images.min()), float(images.max())
-  if not (low >= 0 and high <= 1):
+  is_in_range = low >= 0 and high <= 1  # False for NaN
+  if not is_in_range:
     raise InputError(
       f'{title} has values in [{low:g}, {high:g}]; floats must lie in [0, 1]. '
       'Divide by 255, or store uint8.'
@@ -159,11 +166,12 @@ def _class_names(
   if 'class_names' not in arrays:
     return numbered_classes(largest, title)
   stored = np.atleast_1d(arrays['class_names'])
-  stored = np.char.decode(stored, 'utf-8', 'replace') if stored.dtype.kind == 'S' else stored
+  is_bytes = stored.dtype.kind == 'S'
+  stored = np.char.decode(stored, 'utf-8', 'replace') if is_bytes else stored
   names = tuple(map(str, stored))
   check_class_names(names, f"{title}: 'class_names'")
   if largest >= len(names):
-    row = int(np.argwhere(labels == largest)[0][0])
+    row = int(np.nonzero(labels == largest)[0][0])  # of [N] or [N, L]
     raise InputError(
       f'{title}: label {largest} (example {row}) is outside the {len(names)} '
       "classes of 'class_names'."

@@ -86,14 +86,14 @@ class Parquet(shards.Shards):
     key = self.key('label_column')
     labels, class_names = shards.labels_of(table, self.label_column, names, title, key)
     store = ParquetStore(tuple(map(str, files)), column, labels)
-    small = store.stored_bytes <= MAX_BYTES_IN_MEMORY
+    is_small = store.stored_bytes <= MAX_BYTES_IN_MEMORY
     return shards.encoded_images(
-      MemoryStore(store.all(), labels) if small else store,
+      MemoryStore(store.all(), labels) if is_small else store,
       class_names,
       title,
       self.description(settings.split, len(files)),
       num_examples=len(table),
-      columns=shards.columns_of(table, (self.label_column, *shards.LABELS[:1]), left_out),
+      columns=shards.columns_of(table, (self.label_column, 'label'), left_out),
       left_out=left_out,
     )
 
@@ -118,36 +118,37 @@ class ParquetStore(StreamedStore):
     return [_opened(Path(file)).metadata for file in self.files]
 
   @functools.cached_property
-  def _places(self) -> list[tuple[int, int]]:
-    """For every row group the number of its file, and its number in the file."""
+  def _row_groups(self) -> list[tuple[int, int]]:
+    """For every row group of all files, the number of its file and its number in the file."""
     groups = [range(metadata.num_row_groups) for metadata in self._metadata]
     return [(file, group) for file, numbers in enumerate(groups) for group in numbers]
 
   @functools.cached_property
-  def _first(self) -> np.ndarray:
-    """The index of each row group's first row, and the number of rows, int64 [groups + 1]."""
-    counts = [self._metadata[file].row_group(group).num_rows for file, group in self._places]
+  def _starts(self) -> np.ndarray:
+    """The index of each row group's first row, then the number of rows, int64 [groups + 1]."""
+    counts = [self._metadata[file].row_group(group).num_rows for file, group in self._row_groups]
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
   @property
   def stored_bytes(self) -> int:
     """Size of all row groups in bytes, uncompressed."""
-    groups = (self._metadata[file].row_group(group) for file, group in self._places)
+    groups = (self._metadata[file].row_group(group) for file, group in self._row_groups)
     return sum(group.total_byte_size for group in groups)
 
   def read_group(self, group: int) -> list[bytes]:
-    """Returns the encoded images of a row group, numbered over all files.
+    """Returns the encoded images of row group `group`, counted over all files.
 
     Raises:
       InputError: a row has no image bytes, the file is damaged, or the images are too large.
     """
-    file_number, number = self._places[group]
+    file_number, number = self._row_groups[group]
     file = Path(self.files[file_number])
     images, size = list[bytes](), 0
     with _naming(file):
       for batch in _opened(file).iter_batches(AT_ONCE, row_groups=[number], columns=[self.column]):
-        column = batch.column(0)
-        if hasattr(column.type, 'get_field_index') and column.type.num_fields:
+        column = batch.column(0)  # the only one that is read
+        is_struct = hasattr(column.type, 'get_field_index') and column.type.num_fields
+        if is_struct:
           column = column.field('bytes')
         if column.null_count:
           row = len(images) + column.is_null().to_pylist().index(True)
@@ -166,21 +167,18 @@ class ParquetStore(StreamedStore):
 
   def all(self) -> np.ndarray:
     """Returns the encoded images of all rows, object [N]."""
-    groups = map(self.read_group, range(len(self._places)))
+    groups = map(self.read_group, range(len(self._row_groups)))
     return np.array([*itertools.chain.from_iterable(groups)], object)
 
   @functools.cached_property
   def _group(self) -> Callable[[int], list[bytes]]:
-    """The function from the number of a row group to its encoded images, `read_group`.
-
-    It keeps the images of the last `WINDOW` row groups in memory.
-    """
+    """The method `read_group` with a cache of the images of the last `WINDOW` row groups."""
     return functools.lru_cache(maxsize=WINDOW)(self.read_group)
 
   def _encoded(self, index: int) -> bytes:
     """Returns the encoded image of a row."""
-    group = int(np.searchsorted(self._first, index, side='right')) - 1
-    return self._group(group)[index - int(self._first[group])]
+    group = int(np.searchsorted(self._starts, index, side='right')) - 1
+    return self._group(group)[index - int(self._starts[group])]
 
   def host_element(self, index: int) -> tuple[bytes, np.ndarray]:
     """Returns the encoded image and the label of a row."""
@@ -197,30 +195,29 @@ class ParquetStore(StreamedStore):
     consecutive groups.
     """
     indices = np.asarray(indices, np.int64)
-    epoch, offset = divmod(start, len(indices))
+    first_epoch, offset = divmod(start, len(indices))
 
     def windows() -> Iterator[np.ndarray]:
       """Yields the indices of one window after another, from element `start` on."""
-      number, skipped = epoch, offset
-      while True:
-        for window in self._epoch(indices, seed, number):
-          if skipped < len(window):
-            yield window[skipped:]
-          skipped = max(0, skipped - len(window))
-        number += 1
+      num_skipped = offset  # indices of the first epoch that remain to be skipped
+      for epoch in itertools.count(first_epoch):
+        for window in self._epoch(indices, seed, epoch):
+          if num_skipped < len(window):
+            yield window[num_skipped:]
+          num_skipped = max(0, num_skipped - len(window))
 
     return self._read(windows)
 
   def _epoch(self, indices: np.ndarray, seed: int, epoch: int) -> Iterator[np.ndarray]:
     """Yields the indices of an epoch, one shuffled window after another."""
     rng = np.random.default_rng((seed, epoch))
-    groups = np.searchsorted(self._first, indices, side='right') - 1
+    groups = np.searchsorted(self._starts, indices, side='right') - 1  # the row group of each index
     order = rng.permutation(np.unique(groups))
     for begin in range(0, len(order), WINDOW):
       yield rng.permutation(indices[np.isin(groups, order[begin : begin + WINDOW])])
 
   def _read(self, windows: Any) -> tf.data.Dataset:
-    """Returns the elements at the indices that the windows of `windows()` list, in order."""
+    """Returns the elements at the indices in the arrays that `windows()` yields, in order."""
     import tensorflow as tf
 
     def elements() -> Iterator[dict[str, Any]]:
@@ -237,7 +234,7 @@ class ParquetStore(StreamedStore):
 
 @contextlib.contextmanager
 def _naming(file: Path) -> Iterator[None]:
-  """Raises InputError, with the name of the file, for errors of Arrow in a `with` block."""
+  """A context that converts errors of reading a damaged file to InputError, naming the file."""
   import pyarrow as pa
 
   try:
@@ -257,21 +254,25 @@ def _opened(file: Path) -> pq.ParquetFile:
 
 
 def _image_column(schema: pa.Schema, file: Path) -> str:
-  """Returns the name of the only column of encoded images.
+  """Returns the name of the column of encoded images in a file with a schema.
+
+  It is the column of bytes called 'image' or 'img', or else the only column of bytes. `file` names
+  the file in messages.
 
   Raises:
-    InputError: there is none, or there are several and none is called image or img.
+    InputError: no column holds bytes, 'image' and 'img' both do, or several columns of other names
+      do.
   """
   import pyarrow as pa
 
-  def holds_bytes(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-      return bool(kind.get_field_index('bytes') >= 0)
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+  def holds_bytes(dtype: pa.DataType) -> bool:
+    """Returns whether values are bytes, or structs with the field `bytes`, as the Hub has them."""
+    if pa.types.is_struct(dtype):
+      return bool(dtype.get_field_index('bytes') >= 0)  # −1 without such a field
+    return bool(pa.types.is_binary(dtype) or pa.types.is_large_binary(dtype))
 
-  with_bytes = [field.name for field in schema if holds_bytes(field.type)]
-  usual_names = [name for name in IMAGES if name in with_bytes]
-  candidates = usual_names or with_bytes
+  columns_of_bytes = [field.name for field in schema if holds_bytes(field.type)]
+  candidates = [name for name in IMAGES if name in columns_of_bytes] or columns_of_bytes
   if len(candidates) != 1:
     columns = ', '.join(f'{field.name} ({field.type})' for field in schema)
     raise InputError(

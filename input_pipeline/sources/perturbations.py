@@ -25,7 +25,7 @@ import numpy as np
 from input_pipeline.corruption_parts import check_names
 from input_pipeline.image_files import folders_in
 from input_pipeline.images import Images, PartsStore
-from input_pipeline.selection import choose_subset
+from input_pipeline.selection import choose_groups
 from input_pipeline.settings import DataSettings, Source
 from input_pipeline.sources.cifar10_c import CLASS_NAMES, IMAGE_SHAPE, LABELS, read_labels, test_set
 from input_pipeline.sources.imagenet_c import labels_of_folders, same_files
@@ -70,6 +70,7 @@ def of_sequences(
         'least two are compared. Fetch the files again.'
       )
   names, count = list(frames), len(labels)
+  # the first row of each perturbation, then the number of rows
   starts = np.cumsum([0, *(count * length for length in frames.values())])
   columns = {
     'perturbation': np.repeat([PERTURBATIONS[name] for name in names], np.diff(starts)),
@@ -79,13 +80,9 @@ def of_sequences(
   columns = {name: values.astype(np.int32) for name, values in columns.items()}
 
   def locate(index: int) -> tuple[str, int, int]:
+    """Returns the perturbation, the number of the image and the number of the frame of a row."""
     name = names[int(np.searchsorted(starts, index, 'right')) - 1]
     return name, int(columns['base_id'][index]), int(columns['frame'][index])
-
-  def choose(num_images: int, seed: int) -> np.ndarray:
-    """Returns the ascending indices of all frames of `num_images` random images."""
-    bases = choose_subset(count, num_images, seed, noun='base images')
-    return np.flatnonzero(np.isin(columns['base_id'], bases))
 
   def describe(index: int) -> str:
     name, image, frame = locate(index)
@@ -96,9 +93,10 @@ def of_sequences(
     description={'path': path, 'perturbations': names, 'base_images': count},
     num_examples=int(starts[-1]),
     channels=IMAGE_SHAPE[2],
-    store=PartsStore(lambda _, i: fetch(*locate(i)), labels[columns['base_id']], shape),
+    # one part, as perturbations have different numbers of frames
+    store=PartsStore(lambda _, row: fetch(*locate(row)), labels[columns['base_id']], shape),
     columns=columns,
-    choose=choose,
+    choose=functools.partial(choose_groups, columns['base_id'], noun='base images'),
     cropped=True,
     **{'where': describe, **fields},
   )
@@ -151,7 +149,10 @@ class Cifar10P(Source):
         f'{folder} has no labels.npy, as released: set {key}="cifar10", whose test set of TFDS has '
         'the labels.'
       )
-    labels = read_labels(label_file, 1) if label_file else test_set(dataset, self.data_dir, key)[1]
+    if label_file:
+      labels = read_labels(label_file, repeats=1)
+    else:
+      _, labels = test_set(dataset, self.data_dir, key)
     if len(labels) != len(sequences):
       raise InputError(
         f'{folder} holds {len(sequences)} sequences of each perturbation, and '
@@ -195,13 +196,14 @@ class ImagenetP(Source):
     check_names(folders, root, tuple(PERTURBATIONS), 'perturbation')
     paths = {name: folders[name] for name in PERTURBATIONS if name in folders}
     left_out = Counter[str]()
-    files = same_files(list(paths.values()), extensions=VIDEOS, left_out=left_out)[0]
+    files, *_ = same_files(list(paths.values()), extensions=VIDEOS, left_out=left_out)
     names, labels = labels_of_folders(files)
     firsts = {name: read_video(str(path / files[0])) for name, path in paths.items()}
     frames = {name: len(video) for name, video in firsts.items()}
-    sizes = {name: video.shape[1:3] for name, video in firsts.items()}
+    height, width = next(iter(firsts.values())).shape[1:3]
 
     def fetch(name: str, image: int, frame: int) -> bytes:
+      """Returns the bytes from which `_read_frame` reads a frame."""
       return f'{paths[name] / files[image]}\0{frame}\0{frames[name]}'.encode()
 
     return of_sequences(
@@ -213,7 +215,7 @@ class ImagenetP(Source):
       class_names=names,
       read=_read_frame,
       left_out=left_out,
-      sizes=lambda indices: [next(iter(sizes.values()))] * len(indices),
+      sizes=lambda indices: [(height, width)] * len(indices),
     )
 
 
@@ -222,7 +224,8 @@ def read_video(path: str) -> np.ndarray:
   """Returns all frames of a video file, uint8 [frames, H, W, 3]."""
   file = Path(path)
   with clips.opened(file) as (container, stream):
-    frames = [x.to_ndarray(format='rgb24') for _, x in clips.frames(file, container, stream)]
+    decoded = clips.frames(file, container, stream)
+    frames = [frame.to_ndarray(format='rgb24') for _, frame in decoded]
   if not frames:
     raise InputError(f'{path} holds no frames: fetch it again.')
   return np.stack(frames)

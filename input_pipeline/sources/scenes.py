@@ -170,7 +170,7 @@ def check_background(path: Path, side: int) -> None:
 
   `side` is the side of the canvas in pixels. Only the header of the file is read.
   """
-  (height, width), _ = image_files.read_header(str(path))
+  height, width = image_files.read_size(str(path))
   if min(height, width) * MAX_ENLARGEMENT < side:
     raise InputError(
       f'background {path} is {width}×{height} pixels; the canvas has '

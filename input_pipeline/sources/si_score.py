@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import io
 import re
 from collections import Counter
@@ -37,7 +38,7 @@ from input_pipeline.image_files import (
   looks_like,
 )
 from input_pipeline.images import Images
-from input_pipeline.selection import choose_subset
+from input_pipeline.selection import choose_groups
 from input_pipeline.settings import DataSettings, Source
 from input_pipeline.shards import read_table
 from input_pipeline.sources.tfds import Tfds
@@ -103,14 +104,8 @@ class SiScore(Source):
       for name, values in factors.items()
     }
     pairs = _numbered(columns['object'], columns['background'])
-    count = int(pairs.max()) + 1
-
-    def choose(num_images: int, seed: int) -> np.ndarray:
-      """Returns the ascending indices of all scenes of `num_images` random pairs."""
-      subset = choose_subset(count, num_images, seed, noun='pairs of object and background')
-      return np.flatnonzero(np.isin(pairs, subset))
-
-    facts: dict[str, object] = {'stored': True, 'pairs': count, 'metadata': metadata}
+    num_pairs = int(pairs.max()) + 1
+    facts: dict[str, object] = {'stored': True, 'pairs': num_pairs, 'metadata': metadata}
     if self.allow_missing and metadata:
       facts['missing_scenes'] = missing
     return dataclasses.replace(
@@ -118,7 +113,7 @@ class SiScore(Source):
       class_names=WNIDS,
       columns=columns,
       as_stored=True,
-      choose=choose,
+      choose=functools.partial(choose_groups, pairs, noun='pairs of object and background'),
       description={**images.description, **facts},
     )
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MAX_EXAMPLES_IN_MEMORY, MAX_BYTES_IN_MEMORY = 100_000, 2**30
 """Largest split that is kept in memory: number of examples, and size of the data set in bytes."""
-COMPARED = 1000  # labels of every part: to compare all is to read all images
+COMPARED = 1000
 """Labels at the beginning of every part that are compared; comparing all would read all images."""
 
 
@@ -66,11 +66,11 @@ class Tfds(Source):
     title = f'tfds {self.dataset!r}, split {settings.split!r}'
     description = {'name': builder.info.full_name, 'split': settings.split}
     images = tfds_sets.SplitsStore([split]).images(names, title, description)
-    small = int(builder.info.dataset_size) <= MAX_BYTES_IN_MEMORY
-    in_memory = small and split.num_examples <= MAX_EXAMPLES_IN_MEMORY
+    is_small = int(builder.info.dataset_size) <= MAX_BYTES_IN_MEMORY
+    is_in_memory = is_small and split.num_examples <= MAX_EXAMPLES_IN_MEMORY
     return dataclasses.replace(
       images,
-      store=split.in_memory() if in_memory else images.store,
+      store=split.in_memory() if is_in_memory else images.store,
       where=lambda index: f'{title}, example {index}',
       cropped=tfds_sets.stored_part(builder) is not None,
     )
@@ -96,7 +96,8 @@ class TfdsCorrupted(Source):
     from input_pipeline.tfds_sets import SplitsStore
 
     parts = self._by_part(settings.split)
-    first, *_ = splits = [*parts.values()]
+    splits = [*parts.values()]
+    first = splits[0]
     title = f'tfds {self.pattern!r}, split {settings.split!r}'
     description = {
       'name': self.pattern,
@@ -111,7 +112,7 @@ class TfdsCorrupted(Source):
     return of_parts([*parts], first.num_examples, title, description, **shared)
 
   def _by_part(self, split: str) -> dict[StoredPart, Split]:
-    """Returns the split of each stored part, a corruption at a severity, in order."""
+    """Returns {corruption and severity: split} of the configs that match, ordered by part."""
     from input_pipeline.tfds_sets import Split, prepared_builder, stored_part
 
     opened: dict[StoredPart, Split] = {}
@@ -158,18 +159,19 @@ def _same_classes(splits: list[Split]) -> tuple[str, ...]:
   """
   from input_pipeline.tfds_sets import check_features
 
-  features = (check_features(split.builder) for split in splits)
-  counts = (split.num_examples for split in splits)
-  facts = [(n, image.shape, names) for n, (image, names) in zip(counts, features, strict=True)]
-  for split, fact in zip(splits, facts, strict=True):
-    if fact != facts[0]:
-      different = [f'{a} and {b}' for a, b in zip(facts[0][:2], fact[:2], strict=True) if a != b]
+  first, *later_parts = splits
+  first_image, class_names = check_features(first.builder)
+  for split in later_parts:
+    image, names = check_features(split.builder)
+    pairs = ((first.num_examples, split.num_examples), (first_image.shape, image.shape))
+    different = [f'{expected} and {value}' for expected, value in pairs if expected != value]
+    if different or names != class_names:
       raise InputError(
-        f'{splits[0].builder.info.full_name} and {split.builder.info.full_name} differ in '
+        f'{first.builder.info.full_name} and {split.builder.info.full_name} differ in '
         f'images, size or classes ({", ".join(different) or "classes"}): give a '
         f'narrower pattern in {KEYS.data.tfds_corrupted.pattern}.'
       )
-  return facts[0][2]
+  return class_names
 
 
 def _same_labels(splits: list[Split]) -> np.ndarray:
@@ -181,18 +183,18 @@ def _same_labels(splits: list[Split]) -> np.ndarray:
   """
   first, *later_parts = splits
   labels = first.numbers(['label'])['label']
-  begin = np.arange(min(len(labels), COMPARED))
+  positions = np.arange(min(len(labels), COMPARED))
   for split in later_parts:
-    read = split.elements(begin).map(lambda element: element['label']).batch(COMPARED)
-    (compared,) = read.as_numpy_iterator()
-    differ = differing_keys(_made_of(first), _made_of(split)) or [
+    read = split.elements(positions).map(lambda element: element['label']).batch(COMPARED)
+    [compared] = read.as_numpy_iterator()  # one batch
+    differences = differing_keys(_made_of(first), _made_of(split)) or [
       f'label of example {k}: {labels[k]} → {compared[k]}'
-      for k in np.flatnonzero(compared != labels[begin])
+      for k in np.flatnonzero(compared != labels[positions])
     ]
-    if differ:
+    if differences:
       raise InputError(
         f'{first.builder.info.full_name} and {split.builder.info.full_name} are not made of the '
-        f'same images in the same way ({differ[0]}): give a narrower pattern in '
+        f'same images in the same way ({differences[0]}): give a narrower pattern in '
         f'{KEYS.data.tfds_corrupted.pattern}, or prepare both again from one base with the same '
         'settings.'
       )

@@ -42,7 +42,7 @@ SPACES = ('imagenet_vid', 'youtube_bb')
 """Label spaces of the published neighbor sets; the first is the default."""
 LISTED = 10
 """Missing frames that a message lists."""
-_SUBSET = 0xA2C4  # the random stream of `choose`
+_SUBSET = 0xA2C4
 """Seed of the random stream of `NeighborFrames.choose`."""
 
 
@@ -142,12 +142,13 @@ class NeighborFrames:
     if not num_anchors:
       return np.arange(len(self.paths))
     group_id, offset = self.columns[GROUP], self.columns[OFFSET]
-    anchors = np.argwhere((group_id >= 0) & (offset == 0))[:, 0]
-    # A part of a set would change its pm-k accuracy.
+    anchors, _ = np.nonzero((group_id >= 0) & (offset == 0))  # the row of each set's anchor
+    # Sets that share frames are a family: a part of a set would change its pm-k accuracy.
     family = component_numbers(group_id)
-    families, sizes = np.unique(family[anchors], return_counts=True)
+    families, anchors_per_family = np.unique(family[anchors], return_counts=True)
     order = np.random.default_rng([_SUBSET, seed]).permutation(len(families))
-    last = int(np.searchsorted(np.cumsum(sizes[order]), num_anchors))
+    # families are taken in this order until they have enough anchors
+    last = int(np.searchsorted(np.cumsum(anchors_per_family[order]), num_anchors))
     return np.flatnonzero(np.isin(family, families[order[: last + 1]]))
 
 
@@ -221,25 +222,25 @@ def _is_file(root: Path, path: str) -> bool:
 
 
 def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputError:
-  """Returns the error for missing frames, which suggests where they may be.
+  """Returns the error for missing frames, with advice where the frames may be.
 
   Args:
     missing: paths of the missing frames.
     sets: the neighbor sets.
     root: the folder of frames.
   """
-  anchors = set(missing) & {sets.frames[index] for index in sets.anchors}
+  missing_anchors = set(missing) & {sets.frames[index] for index in sets.anchors}
   listed = ', '.join(missing[:LISTED]) + (', ...' if len(missing) > LISTED else '')
   elsewhere = [f for f in (root.parent, *sorted(root.glob('*'))) if os.path.isfile(f / missing[0])]
   fix = 'Get them; predictions in a file are scored without frames (:predictions).'
   if elsewhere:
     fix = f'The first lies in {elsewhere[0]}: give that folder.'
-  elif len(anchors) < len(sets.anchors):
+  elif len(missing_anchors) < len(sets.anchors):
     key = KEYS.data.video_neighbors.allow_missing
     fix = f'Get them, or take the sets as far as there are frames (--{key}=True): sets without '
     fix += 'their anchor are left out.'
   return InputError(
-    f'{len(missing)} of {len(sets.frames)} frames are not in {root} ({len(anchors)} of '
+    f'{len(missing)} of {len(sets.frames)} frames are not in {root} ({len(missing_anchors)} of '
     f'{len(sets.anchors)} anchors): {listed}. These are {sets.title}. {fix}'
   )
 
@@ -271,11 +272,12 @@ def _assemble(
   """
   columns = to_columns(sets)
   has_anchor = present[sets.anchors]
-  groups, offsets = columns[GROUP], columns[OFFSET]  # [F, M], the sets of each frame
+  groups, offsets = columns[GROUP], columns[OFFSET]  # [F, M], the sets of each frame, −1 is padding
   is_member = (groups >= 0) & present[:, None] & has_anchor[np.maximum(groups, 0)]
-  rows = np.flatnonzero(is_member.any(1))
-  # the columns with members come first
-  order = np.argsort(~is_member, axis=1, kind='stable')[:, : is_member.sum(1).max()]
+  rows = np.flatnonzero(is_member.any(1))  # the frames that are returned
+  # the sets that a frame remains a member of come first; columns without any member are dropped
+  max_sets = is_member.sum(1).max()
+  order = np.argsort(~is_member, axis=1, kind='stable')[:, :max_sets]
   group_id = np.take_along_axis(np.where(is_member, groups, -1), order, 1)[rows]
   offset = np.take_along_axis(np.where(is_member, offsets, 0), order, 1)[rows]
   labels = padded_labels([np.unique(row[row >= 0]) for row in sets.labels[rows]])

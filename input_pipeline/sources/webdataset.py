@@ -43,7 +43,7 @@ IMAGE_FIELDS = tuple(suffix.removeprefix('.') for suffix in SUFFIXES)
 """Fields that are images."""
 LABEL, METADATA = 'cls', 'json'
 """Fields with a label, and with a JSON object."""
-_MAX_LABEL = 32  # bytes of a field `cls`
+_MAX_LABEL = 32
 """Largest size of a field `cls` in bytes."""
 _ANY_JSON = (dict, list, str, bool, int, float, type(None))
 
@@ -144,7 +144,7 @@ def _lines(file: Path) -> list[str]:
 def _samples(
   shard: Path, left_out: Counter[str], shard_of_key: dict[str, Path]
 ) -> Iterator[tuple[str, dict[str, _Member]]]:
-  """Yields (key, fields) of the samples in a shard that have an image, in order.
+  """Yields (key, {field: member}) of the samples in a shard that have an image, in order.
 
   Args:
     shard: the tar file.
@@ -174,7 +174,8 @@ def _samples(
         if field.lower() in fields:
           raise InputError(f'{shard}: the sample {key!r} has two members {field.lower()!r}.')
         fields[field.lower()] = _Member(shard, member.offset_data, member.size)
-      if shard.stat().st_size < archive.offset + tarfile.BLOCKSIZE:  # a block of zeros ends it
+      end = archive.offset + tarfile.BLOCKSIZE  # a block of zeros is the end of an archive
+      if shard.stat().st_size < end:
         raise tarfile.ReadError('it has no end')
   except (tarfile.TarError, OSError, RecursionError, MemoryError, OverflowError) as error:
     reason = str(error) or type(error).__name__
@@ -202,8 +203,8 @@ def _with_images(
   if not fields.keys() & {*IMAGE_FIELDS}:
     samples = {}
     for name, member in fields.items():
-      middle, dot, field = name.rpartition('.')
-      samples.setdefault(f'{key}{dot and "."}{middle}', {})[field] = member
+      middle, dot, field = name.rpartition('.')  # '' and '' without a dot
+      samples.setdefault(f'{key}{dot}{middle}', {})[field] = member
   for name, members in samples.items():
     if not members.keys() & {*IMAGE_FIELDS}:
       if members.keys() & {LABEL, METADATA}:
@@ -258,12 +259,14 @@ def _stated(key: str, fields: Mapping[str, _Member], names: Sequence[str]) -> di
 
 
 def _contradicts(label: object, number: int, names: Sequence[str]) -> bool:
-  """Returns whether a label, a number or a word, names another class than `number`.
+  """Returns whether a label, a number or text, names another class than `number`.
 
-  A word that is no class name, such as a caption, does not.
+  Text that is no name in `names`, the names of the classes in label order, and no number, such as a
+  caption, names no class.
   """
   if isinstance(label, str) and composed(label) in names:
-    return names[number] != composed(label) if 0 <= number < len(names) else True
+    has_name = 0 <= number < len(names)
+    return not has_name or names[number] != composed(label)
   if isinstance(label, str):
     return label.isdecimal() and int(label) != number
   return isinstance(label, int | float) and label != number
