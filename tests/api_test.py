@@ -279,6 +279,7 @@ class Mean(nn.Module):
     return nn.Dense(2)(images.mean((1, 2)))
 
 
+@pytest.mark.slow
 def test_settings_of_trainings_work_with_arrays_and_checkpoints_are_weights(tmp_path):
   images, labels = np.random.default_rng(0).random((24, 8, 8, 3), np.float32), np.arange(24) % 2
   held_out = {'epochs': 2, 'batch_size': 8, 'validation': 0.25, 'keep': 'best'}
@@ -296,6 +297,7 @@ def test_settings_of_trainings_work_with_arrays_and_checkpoints_are_weights(tmp_
   assert robustness.train(Mean(), images, labels, **options).predict(images).shape == (24, 2)
 
 
+@pytest.mark.slow
 def test_records_of_one_training_are_not_resumed_with_another(tmp_path):
   images, labels = np.random.default_rng(0).random((16, 8, 8, 3), np.float32), np.arange(16) % 2
   options = {'policy': {'crop': {'padding': 1}}, 'epochs': 1, 'batch_size': 8}
@@ -306,6 +308,7 @@ def test_records_of_one_training_are_not_resumed_with_another(tmp_path):
   refused('sha256', robustness.measure, 'accuracy', other, images, labels, workdir=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_training_on_some_cells_is_measured_by_its_transfer():
   data = DataSettings(num_images=60, random_class_groups=2)
   training_data = dataclasses.replace(data, split='train')

@@ -244,6 +244,7 @@ def test_the_printed_tables_and_exports_are_of_finished_runs(
   assert (tmp_path / 'hub/.eval_results/NAME.yaml').is_file()
 
 
+@pytest.mark.slow
 def test_the_study_from_python_runs(tmp_path, monkeypatch, capsys):
   monkeypatch.chdir(tmp_path)
   space = run_blocks('docs/from_python.md')

@@ -71,7 +71,10 @@ ATTACKS = {
 """Studies of attacks with the sizes of their shards."""
 
 
-@pytest.mark.parametrize('case', ATTACKS)
+@pytest.mark.parametrize(
+  'case',
+  [pytest.param(case, marks=pytest.mark.slow) if 'a shard' in case else case for case in ATTACKS],
+)
 def test_pictures_of_an_attack_come_from_its_records(case, tmp_path, monkeypatch):
   """The attack does not run again for pictures, and makes the same pictures if it does."""
   study, execution = ATTACKS[case]

@@ -66,6 +66,7 @@ def test_a_stopped_training_measures_the_same_and_no_step_twice(finished, tmp_pa
   assert uninterrupted.read_bytes() == stopped.read_bytes()
 
 
+@pytest.mark.slow
 def test_kept_checkpoints_are_measured_with_the_same_bytes_after_a_stop(tmp_path, monkeypatch):
   changes = {'steps': 5, 'checkpoint_every_steps': 2, 'measure_at': 'checkpoints'}
   launch.run(config(**changes), tmp_path / 'complete')

@@ -120,7 +120,10 @@ SECTIONS = {
 }
 
 
-@pytest.mark.parametrize('key', SECTIONS)
+@pytest.mark.parametrize(
+  'key',
+  ['study', *(pytest.param(key, marks=pytest.mark.slow) for key in ('classifier', 'battery'))],
+)
 def test_no_file_that_any_section_of_a_config_names_is_run(runs, tmp_path, key, capsys):
   _, ran = make_private(runs / 'a')
   text = json.dumps(SECTIONS[key]).replace('{}:', f'{tmp_path}/x.py:')
@@ -222,6 +225,7 @@ def test_other_values_of_another_version_are_marked(runs, tmp_path, name, value,
     assert message in (tmp_path / 'out/hub/robustness.md').read_text()
 
 
+@pytest.mark.slow
 def test_equal_values_of_another_version_have_no_mark(runs, tmp_path, capsys):
   for name in 'ab':
     of_other_code(runs / name)
@@ -292,6 +296,7 @@ def test_an_interval_that_leaves_out_its_value_is_refused_without_records(runs, 
   assert 'is 0.25, outside of its interval, [0.3, 0.4]' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_values_without_records_are_marked(runs, tmp_path, capsys):
   words = 'not verifiable from records'
   for name in ('report', 'table', 'page'):

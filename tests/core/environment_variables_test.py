@@ -24,7 +24,12 @@ ABSENT = 'JAX cannot start its devices with JAX_PLATFORMS='
     'JAX_NUM_CPU_DEVICES', '0', 'JAX cannot start its devices with JAX_', marks=pytest.mark.slow
   ),
   ('MPLBACKEND', 'nonsense', 'the environment has MPLBACKEND=nonsense: Key backend: '),
-  ('XLA_FLAGS', '--xla_nonsense=1', 'Unknown flag in XLA_FLAGS: --xla_nonsense=1'),
+  pytest.param(
+    'XLA_FLAGS',
+    '--xla_nonsense=1',
+    'Unknown flag in XLA_FLAGS: --xla_nonsense=1',
+    marks=pytest.mark.slow,
+  ),
 )
 def test_the_doctor_names_the_variable_in_one_line(name, value, message):
   status = 1 if name == 'XLA_FLAGS' else 2  # XLA itself ends the process

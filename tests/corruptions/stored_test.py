@@ -117,7 +117,9 @@ def test_stored_images_have_the_numbers_of_made_ones(name: str, tmp_path: pathli
 
 @cases(
   'clean, settings',
-  (True, {'corruptions': ('contrast', 'brightness'), 'severities': (3,)}),
+  pytest.param(
+    True, {'corruptions': ('contrast', 'brightness'), 'severities': (3,)}, marks=pytest.mark.slow
+  ),
   (False, {'corruptions': ('contrast',), 'severities': (1, 3)}),
 )
 def test_only_the_parts_that_a_study_counts_are_shown(clean, settings, tmp_path, monkeypatch):

@@ -64,7 +64,11 @@ def of_shares(shares, count):
 
 @cases(
   'held_out, measured, alpha',
-  *((50, 500, 0.1), (250, 500, 0.1), (250, 5000, 0.1), (250, 5000, 0.02), (1000, 5000, 0.1)),
+  *((50, 500, 0.1), (250, 5000, 0.02)),
+  *(
+    pytest.param(held_out, measured, 0.1, marks=pytest.mark.slow)
+    for held_out, measured in ((250, 500), (250, 5000), (1000, 5000))
+  ),
 )
 def test_intervals_of_coverage_hold_over_draws_of_the_images_held_out(held_out, measured, alpha):
   generator, misses, draws = np.random.default_rng(1), np.zeros(2), 400

@@ -212,6 +212,7 @@ def test_too_few_images_are_refused_with_how_many_are_needed(half_width, count, 
   STUDY.check(rows(), {})
 
 
+@pytest.mark.slow
 def test_attacks_are_shown_in_rounds(tmp_path):
   study = AttackError(attacks=('fgsm',), epsilons=(0.002, 0.3), half_width=0.1)
   results = run(tmp_path, study, labels=['tiny'])

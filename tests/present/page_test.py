@@ -269,6 +269,7 @@ def test_a_folder_holds_results_figures_and_report(tmp_path):
     assert text in page
 
 
+@pytest.mark.slow
 def test_figures_are_drawn_again_only_after_a_change(tmp_path, monkeypatch):
   def draw(results: Results) -> dict[str, tuple[Figure, str]]:
     return {'line': (Figure((1, 1)), 'A line.')}

@@ -119,7 +119,7 @@ def test_the_mean_over_draws_is_the_block_without_drops(name):
   assert len(np.unique(np.asarray(values[:, 0, 0, 0]).round(4))) == 2
 
 
-@pytest.mark.parametrize('copies', [1, 2])
+@pytest.mark.parametrize('copies', [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_step_is_the_same_on_devices_and_in_micro_batches(make_task, copies):
   pipeline = Pipeline(Policy.of(repeat={'copies': 2}) if copies == 2 else Policy())
 
@@ -139,6 +139,7 @@ def test_a_step_is_the_same_on_devices_and_in_micro_batches(make_task, copies):
     assert not all(np.array_equal(dropped, undropped) for dropped, undropped in pairs)
 
 
+@pytest.mark.slow
 def test_each_set_of_norms_takes_the_factors_of_its_images(make_task):
   """Two equal sets of layer norms change as one does, by the sum of both changes."""
   pipeline = Pipeline(Policy.of(repeat={'copies': 3}))

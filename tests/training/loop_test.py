@@ -30,7 +30,7 @@ DEVICE_NUMBER = jnp.float32(1)
 @cases(
   'settings, seed',
   ({}, 1),
-  ({'learning_rate': 0.01, 'steps': 9}, 0),
+  pytest.param({'learning_rate': 0.01, 'steps': 9}, 0, marks=pytest.mark.slow),
   ({'schedule': 'plateau', 'stem_epochs': 1.0, 'lookahead': 2}, 3),
 )
 def test_seeds_rates_lengths_and_data_sizes_share_one_program(make_task, rows, settings, seed):
@@ -227,7 +227,7 @@ def test_metrics_are_fetched_once_and_the_host_waits_for_the_step_before_the_las
 @cases(
   'pipeline',
   Pipeline(attack=PGD(steps=2)),
-  Pipeline(Policy.of(mixup={}, gaussian={})),
+  pytest.param(Pipeline(Policy.of(mixup={}, gaussian={})), marks=pytest.mark.slow),
   Pipeline(objective=IRM(column='label', environments=3)),
 )
 def test_trainings_give_the_same_weights_where_jax_has_64_bits(make_task, run, pipeline, tmp_path):
