@@ -47,6 +47,8 @@ TASK, SEED = 'task', 'seed'
 NO_SPREAD = 'no interval: all seeds are equal'
 """Note of a mean over seeds without an interval."""
 NO_CLASSIFIER = 'no classifier is used'
+MACHINE_SETTINGS = ('parallel', 'precision', 'batch_size', 'views_per_step', 'seed', 'seeds')
+"""Settings that do not decide whether two runs can be compared."""
 SINGLE = ''
 """Name of the only task of a run that is no battery."""
 FOURIER_TABLE = 'fourier_table'
@@ -285,6 +287,11 @@ class Results:
       )
       for name, quantities in self.tasks.items()
     }
+
+  @property
+  def protocol(self) -> dict[str, Any]:
+    """The settings that must be equal for the numbers of two runs to be comparable."""
+    return {key: value for key, value in self.settings.items() if key not in MACHINE_SETTINGS}
 
   @property
   def over_seeds(self) -> Results:

@@ -18,7 +18,6 @@ import pandas as pd
 
 from robustness import comparison, workdir
 from robustness.cli import new_parser
-from robustness.cli.leaderboard import protocol_of
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded, label_and_path
 from robustness.core.settings import differing_keys
@@ -97,7 +96,7 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
         network_of[label] = names[description]
       for task, of_task in results.by_task.items():
         same_for_all = {k: v for k, v in of_task.data.items() if k not in OF_NETWORKS}
-        protocol: Facts = {'settings': protocol_of(of_task), 'data': same_for_all}
+        protocol: Facts = {'settings': of_task.protocol, 'data': same_for_all}
         for quantity in of_task.quantities:
           if not (quantity.headline and quantity.better):
             continue

@@ -68,8 +68,6 @@ LEFT_OUT = 'entries left out'
 FROM_RECORDS = 'as records give'
 PERCENTILES = (BOOTSTRAP, BAYESIAN, *JOINT.values())
 """Methods of intervals that may exclude the value."""
-MACHINE_SETTINGS = ('parallel', 'precision', 'batch_size', 'views_per_step', 'seed', 'seeds')
-"""Settings that do not decide whether two entries can be compared."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -194,11 +192,6 @@ def _publish(
   publish(out, results, PRESENTED, environment, config, captioned(figures))
 
 
-def protocol_of(results: Results) -> dict[str, object]:
-  """Returns the settings that must be equal for the numbers of two entries to be comparable."""
-  return {k: v for k, v in results.settings.items() if k not in MACHINE_SETTINGS}
-
-
 @dataclasses.dataclass(frozen=True)
 class BoardEntry:
   """One entry of a leaderboard: a folder with results.
@@ -229,7 +222,7 @@ class BoardEntry:
   def protocol(self) -> str:
     """The study, settings and images as JSON text; entries of equal text share a board."""
     images = self.digest or self.results.data
-    return json.dumps([self.results.study, protocol_of(self.results), images], sort_keys=True)
+    return json.dumps([self.results.study, self.results.protocol, images], sort_keys=True)
 
 
 def read(folder: pathlib.Path, study_file: str = '') -> tuple[list[BoardEntry], dict[str, str]]:

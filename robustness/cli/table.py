@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 
 from robustness import comparison
 from robustness.cli import new_parser, verification
-from robustness.cli.leaderboard import protocol_of
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, differing_keys
 from robustness.estimates.of_means import ITSELF
@@ -152,7 +151,7 @@ def _check_comparable(
       )
     differing = {
       'images': differing_keys(first.data, other.data),
-      'settings': differing_keys(protocol_of(first), protocol_of(other)),
+      'settings': differing_keys(first.protocol, other.protocol),
     }
     for subject, lines in differing.items():
       if lines:

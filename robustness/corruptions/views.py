@@ -490,6 +490,8 @@ class Provenance:
     lines = provenance.data_lines(self.description, self.digest, self.num_images, self.image_shape)
     if not self.clean:
       lines['clean images'] = 'none are stored, hence no clean error and nothing relative to it'
+    lines['corruptions'] = ', '.join(settings.names)
+    lines['severities'] = ', '.join(f'{severity:g}' for severity in settings.levels)
     lines['corrupted images'] = 'read as they are stored' if self.stored else 'made here'
     if not self.stored:
       storage = f'8 bits, {settings.rounding}' if settings.rounding else 'none: floats'

@@ -34,11 +34,15 @@ def data_lines(
   description: Facts, digest: str, num_images: int, image_shape: tuple[int, int, int]
 ) -> dict[str, str]:
   """Returns the lines about the images in the table `which numbers these are`."""
+  groups = description.get('class_groups') or {}
+  texts = (f'{name}: {", ".join(classes)}' for name, classes in groups.items() if classes)
+  grouped = {'class groups': '; '.join(texts)} if groups else {}
   return {
     'images': _number(description, num_images),
-    'data': named(description, ('source', 'name', 'path', 'split')),
+    'data': named(description, ('source', 'name', 'path', 'foregrounds', 'backgrounds', 'split')),
     'digest of the images': digest,
     'preprocessing': _preprocessing(description, image_shape),
+    **grouped,
   }
 
 
@@ -80,14 +84,17 @@ def named(values: Facts, keys: Sequence[str]) -> str:
 
 
 def _number(description: Facts, num_images: int) -> str:
-  """Returns the number of images in words, with how they were selected unless at random."""
+  """Returns the number of images in words, with how they were selected."""
   listed = description.get('image_list', '')
   first = 'the first ' if description.get('subset') == 'first' else ''
   if listed == ROBUSTBENCH and num_images == ROBUSTBENCH_IMAGES:
     return f"{num_images}, RobustBench's subset"
   if listed == ROBUSTBENCH:
     return f"{first}{num_images} of RobustBench's subset of {ROBUSTBENCH_IMAGES}"
-  return f'{first}{num_images}{f" of those listed in {listed}" if listed else ""}'
+  available, seed = description.get('available_examples'), description.get('subset_seed')
+  drawn = f' of {available}' if available and (first or seed is not None) else ''
+  drawn = f' of those listed in {listed}' if listed else drawn
+  return f'{first}{num_images}{drawn}{f", drawn with seed {seed}" if seed is not None else ""}'
 
 
 def _preprocessing(description: Facts, image_shape: tuple[int, int, int]) -> str:

@@ -13,8 +13,14 @@ from robustness.estimates.stratified import METHOD as STRATIFIED
 from robustness.estimates.table import OVER_SEEDS
 from robustness.present.choice import headlines
 from robustness.present.notation import span
-from robustness.present.page import classifier_words, counted_devices, data_words, duration
-from robustness.results import NO_CLASSIFIER, SEED, Results
+from robustness.present.page import (
+  classifier_facts,
+  counted_devices,
+  data_words,
+  duration,
+  flattened,
+)
+from robustness.results import NO_CLASSIFIER, SEED, WHICH_NUMBERS, Results
 
 METHODS = {
   intervals.CLOPPER_PEARSON: "Clopper and Pearson's exact binomial ones",
@@ -36,10 +42,13 @@ METHODS = {
   OVER_SEEDS: "Student's over trainings",
 }
 """Descriptions of intervals, by the column `method` of the table of results."""
+PACKAGES = ('jax', 'flax', 'torch', 'tensorflow-datasets', 'numpy', 'scipy')
+"""Packages whose versions are stated, if the run has them."""
 
 
 def paragraph(results: Results, environment: Facts, label: str = '') -> str:
-  """Returns a paragraph on what was measured, how intervals were computed, and on which machine.
+  """Returns a paragraph on what was measured and how, how intervals were computed, and on which
+  machine.
 
   Args:
     results: the results of a finished workdir.
@@ -49,6 +58,7 @@ def paragraph(results: Results, environment: Facts, label: str = '') -> str:
   command = environment['command']
   sentences = [
     f'We measure {_classifiers(results, label)} on {data_words(results.data)}.',
+    _protocol(results),
     _intervals(results, label),
     _baseline(results),
     _scope_of_intervals(results, environment, label),
@@ -63,9 +73,45 @@ def _classifiers(results: Results, label: str) -> str:
   texts = []
   for facts in results.classifiers:
     if label in ('', facts['label']):
-      words = classifier_words(facts)
+      of_seed = next(iter(facts.get('seeds', {}).values()), facts)
+      answers = (f'{key}: {of_seed[key]}' for key in ('label_space', 'merge') if of_seed.get(key))
+      words = ', '.join(filter(None, (*classifier_facts(facts), _scaling(of_seed), *answers)))
       texts.append(f'{facts["label"]} ({words})' if words else facts['label'])
   return '; '.join(texts)
+
+
+def _scaling(classifier: Facts) -> str:
+  """Returns how a classifier normalises images in [0, 1]; '' if it is unknown."""
+  values = classifier.get('preprocessing') or {}
+  texts = [
+    f'{key} {", ".join(f"{number:.4g}" for number in values[key])}'
+    for key in ('mean', 'std')
+    if key in values
+  ]
+  return f'images normalised by {" and ".join(texts)}' if texts else ''
+
+
+def _protocol(results: Results) -> str:
+  """Returns how images were chosen, prepared and changed, with the settings of each study.
+
+  What is the same in all tasks of a battery is stated once.
+  """
+  lines_by_task: dict[str, list[str]] = {}
+  for task, of_task in results.by_task.items():
+    table = results.tables.get(f'{task}: {WHICH_NUMBERS}' if task else WHICH_NUMBERS)
+    stated = {str(row[0]): str(row[1]) for row in table.rows} if table else {}
+    settings = {key: x for key, x in of_task.protocol.items() if key not in {'name', *stated}}
+    named = [f'{name}={text}' for name, text in flattened(settings) if text]
+    lines = [f'{what}: {text.replace("; ", ", ")}' for what, text in stated.items()]
+    lines += [f'settings of {of_task.study}: {", ".join(named)}'] * bool(named)
+    lines_by_task[task] = lines
+  first, *others = lines_by_task.values()
+  shared = [line for line in first if all(line in lines for lines in others)]
+  sentences = [f'Protocol: {"; ".join(shared)}.'] if shared else []
+  for task, lines in lines_by_task.items():
+    rest = [line for line in lines if line not in shared]
+    sentences += [f'Protocol of {task}: {"; ".join(rest)}.'] if rest else []
+  return ' '.join(sentences)
 
 
 def _intervals(results: Results, label: str) -> str:
@@ -143,7 +189,7 @@ def _machine(environment: Facts) -> str:
   commit = str(environment.get('git_commit', ''))
   if len(commit) == 40:  # else it says why the commit is unknown
     code = f'{code} (commit {commit[:12]})'
-  packages = [f'{name} {versions[name]}' for name in ('jax', 'flax', 'numpy') if name in versions]
+  packages = [f'{name} {versions[name]}' for name in PACKAGES if name in versions]
   time = duration(environment)
   verb = f'takes {time} on' if time else 'uses'
   software = ', '.join([f'Python {environment.get("python", "")}', *packages])

@@ -163,12 +163,12 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
       for name, entry in results.tables.items()
       if name.partition(': ')[0] not in results.tasks
     },
-    CLASSIFIERS: _terms(_flattened({'classifiers': results.classifiers, 'data': results.data})),
-    SETTINGS: _terms(_flattened(results.settings)),
+    CLASSIFIERS: _terms(flattened({'classifiers': results.classifiers, 'data': results.data})),
+    SETTINGS: _terms(flattened(results.settings)),
     'How to repeat': f'{_copied(context.environment.get("command", ""))}'
     f'<details><summary>Whole configuration</summary>{block}</details>',
     'How to cite': _copied(bibtex(context.papers)),
-    VERSIONS: _terms(_flattened(context.environment)),
+    VERSIONS: _terms(flattened(context.environment)),
     FILES: _files(folder, results),
   }
   sections = {name: content for name, content in sections.items() if content}
@@ -460,7 +460,7 @@ def _copied(text: str) -> str:
   return f'<pre class="copied"><code>{escape(text)}</code></pre>'
 
 
-def _flattened(values: object, name: str = '') -> Iterable[tuple[str, str]]:
+def flattened(values: object, name: str = '') -> Iterable[tuple[str, str]]:
   """Yields (dotted name, text) of each plain value in nested values, such as ('data.split',
   'test').
 
@@ -468,10 +468,10 @@ def _flattened(values: object, name: str = '') -> Iterable[tuple[str, str]]:
   """
   if isinstance(values, Mapping):
     for key, value in values.items():
-      yield from _flattened(value, f'{name}.{key}' if name else str(key))
+      yield from flattened(value, f'{name}.{key}' if name else str(key))
   elif isinstance(values, (list, tuple)) and any(isinstance(v, Mapping) for v in values):
     for index, value in enumerate(values):
-      yield from _flattened(value, f'{name}[{index}]')
+      yield from flattened(value, f'{name}[{index}]')
   elif isinstance(values, (list, tuple)):
     text = ', '.join(str(value) for value in values[:_MAX_LISTED])
     yield name, text if len(values) <= _MAX_LISTED else f'{text}, … ({len(values)} in all)'
@@ -533,16 +533,18 @@ def source_words(data: Facts) -> str:
 
 def classifier_facts(classifier: Facts) -> list[str]:
   """Returns the description of a classifier, its file, number of parameters and digest of its
-  weights.
+  weights; with several seeds, the first's and the digests of all.
   """
-  classifier = next(iter(classifier.get('seeds', {}).values()), classifier)
+  entries = [*classifier.get('seeds', {}).values()] or [classifier]
+  classifier = entries[0]
   facts = [classifier_words(classifier)]
   if file := classifier.get('file'):
     facts.append(f'{classifier.get("object", "")} of {file}'.removeprefix(' of '))
   if count := classifier.get('parameters'):
     facts.append(f'{count:,} parameters')
-  if digest := classifier.get('sha256') or classifier.get('file_sha256'):
-    facts.append(f'SHA-256 {digest[:12]}')
+  digests = [entry.get('sha256') or entry.get('file_sha256') for entry in entries]
+  if digests := [digest[:12] for digest in digests if digest]:
+    facts.append(f'SHA-256 {", ".join(dict.fromkeys(digests))}')
   return facts
 
 

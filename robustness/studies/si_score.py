@@ -192,7 +192,12 @@ class SiScore(Study):
     criterion = f'scenes with {min_inside:g} of the object inside count'
     if min_inside == 0:
       criterion = 'all count'
-    return {'scenes': f'{origin}, by {self.factor}; {criterion}'}
+    keys = {'area': 'areas', 'angle': 'angles', 'x': 'xs', 'y': 'ys'}
+    shown = {keys[factor]: _span_words(x) for factor, x in self.design.factors.items()}
+    shown['cells'] = f'{self.cells} × {self.cells}' if self.factor == GRID else 'none'
+    if self.stored:
+      shown = dict.fromkeys((*shown, 'measure'), 'as stored')
+    return {'scenes': f'{origin}, by {self.factor}; {criterion}', **shown}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     """Returns why accuracies are not comparable with published ones, as a list of phrases.
@@ -493,6 +498,13 @@ def _level_names(design: Design) -> list[str]:
     f'area {area:.4g}, {angle:g}°, at {x:.4g}, {y:.4g}'
     for area, angle, x, y in zip(design.area, design.angle, design.x, design.y, strict=True)
   ]
+
+
+def _span_words(values: np.ndarray) -> str:
+  """Returns distinct numbers in words: '0, 90', or '0.01 to 1, 100 values' for ten or more."""
+  texts = [f'{value:.3g}' for value in np.unique(values)]
+  many = f'{texts[0]} to {texts[-1]}, {len(texts)} values'
+  return many if len(texts) >= 10 else ', '.join(texts)
 
 
 def _check_reach(design: Design) -> None:

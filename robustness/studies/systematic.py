@@ -294,9 +294,13 @@ class Systematic(Study):
 
     They are lines of the report's table `which numbers these are`.
     """
-    names = 'as stored' if self.source == STORED else ', '.join(map(part_name, self.environments))
     degenerate = ', degenerate terms as 1' if self.degenerate == 'one' else ''
-    return {'environments': names, 'rho': f'{self.formula}, {self.balance} balance{degenerate}'}
+    environments = {
+      key: 'as stored' if self.source == STORED else ', '.join(map(part_name, map(str, values)))
+      for key in ('environments', 'severities', 'angles')
+      if (values := getattr(self, key))
+    }
+    return {**environments, 'rho': f'{self.formula}, {self.balance} balance{degenerate}'}
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:

@@ -20,3 +20,4 @@ def test_preprocessing_names_size_interpolation_and_what_resizes(settings, expec
   rows = input_pipeline.load(DataSettings(num_images=3, **settings))
   lines = data_lines(rows.description, '', rows.num_examples, rows.image_shape)
   assert lines['preprocessing'] == expected
+  assert lines['images'] == '3 of 1000, drawn with seed 0'
