@@ -27,7 +27,7 @@ CORRUPTIONS = (
   *('glass_blur', 'impulse_noise', 'jpeg_compression', 'pixelate', 'shot_noise', 'speckle_noise'),
   'zoom_blur',
 )
-"""Those of table 3 that the paper could make on training images."""
+"""The corruptions of table 3 that the paper could make on training images."""
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:

@@ -11,7 +11,7 @@ python main.py --config=configs/class_balance.py:cifar10 --workdir=/tmp/class_ba
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import train_small_networks, use_cifar10
+from robustness.config.trainings import resnet20_on_cifar10, train_small_networks
 
 
 def digits() -> ConfigDict:
@@ -23,10 +23,7 @@ def digits() -> ConfigDict:
 
 def cifar10() -> ConfigDict:
   """Returns the config of one network on all test images of CIFAR-10."""
-  config = default_config('class_balance')
-  use_cifar10(config, num_images=0)
-  config.classifier.name = 'resnet20'
-  return config
+  return resnet20_on_cifar10('class_balance', num_images=0)
 
 
 get_config = variants(digits, cifar10)

@@ -14,7 +14,7 @@ python main.py --config=configs/feature_spectrum.py:cifar10 --workdir=/tmp/spect
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import train_small_networks, use_cifar10
+from robustness.config.trainings import resnet20_on_cifar10, train_small_networks
 
 
 def digits() -> ConfigDict:
@@ -26,10 +26,7 @@ def digits() -> ConfigDict:
 
 def cifar10() -> ConfigDict:
   """Returns the config of one network on 500 CIFAR-10 test images."""
-  config = default_config('feature_spectrum')
-  use_cifar10(config, num_images=500)
-  config.classifier.name = 'resnet20'
-  return config
+  return resnet20_on_cifar10('feature_spectrum', num_images=500)
 
 
 get_config = variants(digits, cifar10)

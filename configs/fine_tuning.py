@@ -42,7 +42,7 @@ STARTS = {
   'deit3_s16': ('timm:deit3_small_patch16_224.fb_in1k', 0.0),
   'deit3_b16': ('timm:deit3_base_patch16_224.fb_in1k', 0.2),
   'deit3_l16': ('timm:deit3_large_patch16_224.fb_in1k', 0.45),
-  'efficientnetv2_s': ('timm:tf_efficientnetv2_s.in21k_ft_in1k', 0.2 * 39 / 40),  # .2·i/40
+  'efficientnetv2_s': ('timm:tf_efficientnetv2_s.in21k_ft_in1k', 0.2 * 39 / 40),  # block i of 40
 }
 """{architecture: (published weights to begin with, drop path of the last block)}."""
 
@@ -60,8 +60,9 @@ def get_config(variant: str = 'convnext_base') -> ConfigDict:
   config.data.update(source='folder', resize=256, crop=224)
   classifier.data.random_crop_area = 0.08
   training.update(batch_size=512, optimizer='adamw', epochs=30.0)
-  families = convnext, swin, deit3, efficientnetv2
-  (rate,) = (recipe(config) for recipe in families if variant.startswith(recipe.__name__))
+  recipes = convnext, swin, deit3, efficientnetv2  # named as the architectures begin
+  (rate,) = (recipe(config) for recipe in recipes if variant.startswith(recipe.__name__))
+  # A reference: the rate follows a batch size that the user sets later.
   training.learning_rate = training.get_ref('batch_size').to_float() * (rate / 512)
   return config
 

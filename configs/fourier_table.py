@@ -95,7 +95,8 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 def digits() -> ConfigDict:
   """Returns the default config: a small CNN on MNIST digits."""
-  config = _recipes('small_cnn', RECIPES[:-1], sigma=0.4, low_pass=9, high_pass=27)
+  labels = tuple(label for label in RECIPES if label != 'auto_augment')  # it is for colours
+  config = _recipes('small_cnn', labels, sigma=0.4, low_pass=9, high_pass=27)
   config.battery.tasks = TABLES
   config.data.num_images = 200
   for task in ('errors', 'tradeoff'):
@@ -103,7 +104,8 @@ def digits() -> ConfigDict:
   config.battery.heat_maps.study.norm = 8.0
   config.battery.heat_maps.data.num_images = 100
   for classifier in config.classifiers.values():
-    classifier.augment.policy = tuple(n for n in classifier.augment.policy if n != 'flip')
+    policy = classifier.augment.policy
+    classifier.augment.policy = tuple(name for name in policy if name != 'flip')
     classifier.augment.crop.padding = 2
   config.classifiers.adversarial.attack.pgd.epsilon = 0.1
   config.classifiers.adversarial.attack.pgd.step_size = 0.04

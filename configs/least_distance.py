@@ -22,7 +22,7 @@ from robustness.config.trainings import resnet20_on_cifar10, train_small_network
 
 def digits() -> ConfigDict:
   """Returns the default config: two small CNNs on MNIST digits, one trained adversarially."""
-  config = _in_l2(default_config('least_distance', labels=('natural', 'adversarial')), 0.1)
+  config = _in_l2(default_config('least_distance', labels=('natural', 'adversarial')), step=0.1)
   train_small_networks(config, epochs=6.0)
   attack = config.classifiers.adversarial.attack
   attack.name = 'pgd'
@@ -32,7 +32,7 @@ def digits() -> ConfigDict:
 
 def cifar10() -> ConfigDict:
   """Returns the config of one network on 200 CIFAR-10 test images."""
-  return _in_l2(resnet20_on_cifar10('least_distance'), 0.02)
+  return _in_l2(resnet20_on_cifar10('least_distance'), step=0.02)
 
 
 def _in_l2(config: ConfigDict, step: float) -> ConfigDict:

@@ -26,17 +26,14 @@ python main.py --config=configs/ood_scores.py:openood --workdir=/tmp/openood \
 """
 
 from robustness.config.defaults import ConfigDict, default_battery, default_config, nested, variants
-from robustness.config.trainings import use_cifar10
+from robustness.config.trainings import resnet20_on_cifar10, use_cifar10
 from robustness.estimates.out_of_distribution import SCORES
 from robustness.evaluation import study
 
 
 def cifar10() -> ConfigDict:
   """Returns the config of one network on CIFAR-10 test images."""
-  config = default_config('ood_scores')
-  use_cifar10(config, num_images=2000)
-  config.classifier.name = 'resnet20'
-  return config
+  return resnet20_on_cifar10('ood_scores', num_images=2000)
 
 
 def unknown() -> ConfigDict:
@@ -84,7 +81,7 @@ def sets() -> ConfigDict:
   config.classifier.name = 'resnet20'
   config.battery.training.data.split = 'train'
   config.battery.training.data.num_images = 5000
-  for name in unknown_sets:
+  for name in unknown_sets:  # from TFDS, or from a folder that the user names
     data = config.battery[name].data
     data.known_classes = False
     data.resize, data.crop = 32, 32

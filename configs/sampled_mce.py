@@ -14,14 +14,12 @@ python main.py --config=configs/sampled_mce.py:imagenet --workdir=/tmp/sampled_m
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import use_cifar10
+from robustness.config.trainings import resnet20_on_cifar10
 
 
 def cifar10() -> ConfigDict:
   """Returns the config of one network on CIFAR-10 test images, made as CIFAR-10-C was."""
-  config = default_config('sampled_mce')
-  use_cifar10(config, num_images=2457)
-  config.classifier.name = 'resnet20'
+  config = resnet20_on_cifar10('sampled_mce', num_images=2457)
   config.study.protocol = 'as_released'
   return config
 

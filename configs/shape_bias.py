@@ -16,7 +16,10 @@ from robustness.config.defaults import ConfigDict, default_config, variants
 
 
 def cue_conflict(study: str = 'shape_bias', dataset: str = 'cue_conflict') -> ConfigDict:
-  """Returns the config of pictures with the shape of one class and the texture of another."""
+  """Returns the config of pictures with the shape of one class and the texture of another.
+
+  Other variants are of another study and of other pictures of the same release.
+  """
   config = default_config(study)
   config.data.source = 'cue_conflict'
   config.data.cue_conflict.dataset = dataset
@@ -27,12 +30,12 @@ def cue_conflict(study: str = 'shape_bias', dataset: str = 'cue_conflict') -> Co
 
 def edge() -> ConfigDict:
   """Returns the config of accuracy on edges."""
-  return cue_conflict('accuracy', 'edge')
+  return cue_conflict(study='accuracy', dataset='edge')
 
 
 def silhouette() -> ConfigDict:
   """Returns the config of accuracy on silhouettes."""
-  return cue_conflict('accuracy', 'silhouette')
+  return cue_conflict(study='accuracy', dataset='silhouette')
 
 
 get_config = variants(cue_conflict, edge, silhouette)

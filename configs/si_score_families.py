@@ -47,7 +47,8 @@ RESNET50 = ('resnet50', 'timm:resnet50.a1_in1k')
 """(architecture, weights) of networks that several comparisons have."""
 GROUP_NORM = ('resnet50_gn', 'timm:resnet50_gn.a1h_in1k')
 VIT_IMAGENET = ('vit_b16', 'timm:vit_base_patch16_224.augreg_in1k')
-FILE = ''  # to be given
+FILE = ''
+"""Weights that are published as a file, which the user names."""
 COMPARISONS = {
   'batch_or_group_norm': ('size', {'batch_norm': RESNET50, 'group_norm': GROUP_NORM}),
   'bit_or_vit_location': ('grid', {'bit_r101x3': ('bit_r101x3', FILE), 'vit_b16': VIT_IMAGENET}),

@@ -21,7 +21,12 @@ python main.py --config=configs/train.py:cifar10_fast --workdir=/tmp/train_fast
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import train_airbench, train_small_networks, use_cifar10
+from robustness.config.trainings import (
+  resnet20_on_cifar10,
+  train_airbench,
+  train_small_networks,
+  use_cifar10,
+)
 
 
 def digits() -> ConfigDict:
@@ -33,9 +38,7 @@ def digits() -> ConfigDict:
 
 def cifar10() -> ConfigDict:
   """Returns the config of a ResNet-20 trained on CIFAR-10 for 200 epochs with flips and crops."""
-  config = default_config('accuracy')
-  use_cifar10(config, num_images=0)
-  config.classifier.name = 'resnet20'
+  config = resnet20_on_cifar10('accuracy', num_images=0)
   config.classifier.train = True
   config.classifier.augment.policy = ('flip', 'crop')
   config.training.epochs = 200.0

@@ -68,7 +68,7 @@ def get_config(variant: str = '') -> ConfigDict:
   space = 'youtube_bb' if first == YTBB else 'imagenet_vid'
   entries = networks if first == YTBB else variant
   entries = entries or ','.join(NETWORKS)
-  listed = [entry.partition('=') for entry in entries.split(',')]
+  listed = [entry.partition('=') for entry in entries.split(',')]  # (name, '=', file or '')
   architectures = {name: _architecture(name) for name, *_ in listed}
   for name in architectures.values():
     check_variant(name, (*NETWORKS, *IN_TIMM))
@@ -79,14 +79,17 @@ def get_config(variant: str = '') -> ConfigDict:
   for name, _, file in listed:
     architecture = architectures[name]
     is_built_here = architecture in NETWORKS or (file and architecture in OF_THIS_PROJECT)
-    timm = f'timm:{IN_TIMM.get(architecture)}'
-    config.classifiers[name].name = architecture if is_built_here else timm
+    run_by_timm = f'timm:{IN_TIMM.get(architecture)}'
+    config.classifiers[name].name = architecture if is_built_here else run_by_timm
     config.classifiers[name].weights = file or NETWORKS.get(name, '')
     config.classifiers[name].label_space = '' if name.endswith(FINETUNED) else space
   return config
 
 
 def _architecture(name: str) -> str:
-  """Returns the architecture of the published row with a name."""
-  network, *trained = name.removesuffix(FINETUNED).split('_augment_')
-  return network if network == name or trained else PRINTED.get(network, network)
+  """Returns the architecture of the published row with a name.
+
+  It is 'resnet50', for example, for 'resnet50_finetuned' and 'resnet50_augment_shot_noise'.
+  """
+  network, *corruption = name.removesuffix(FINETUNED).split('_augment_')
+  return network if network == name or corruption else PRINTED.get(network, network)

@@ -17,12 +17,13 @@ def use_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
   config.data.num_images = num_images
 
 
-def resnet20_on_cifar10(study_name: str) -> ConfigDict:
-  """Returns the config of a study of a ResNet-20, which is not trained, on 1000 CIFAR-10 test
-  images.
+def resnet20_on_cifar10(study_name: str, num_images: int = 1000) -> ConfigDict:
+  """Returns the config of a study of a ResNet-20, which is not trained, on CIFAR-10 test images.
+
+  For `num_images` see `use_cifar10`.
   """
   config = default_config(study_name)
-  use_cifar10(config)
+  use_cifar10(config, num_images)
   config.classifier.name = 'resnet20'
   return config
 

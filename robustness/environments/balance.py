@@ -13,7 +13,7 @@ from robustness.environments.transforms import CLEAN
 ENVIRONMENT = 'environment'
 """Column of rows with the number of the environment."""
 BALANCED = 'config.training.balanced'
-"""The setting, for messages."""
+"""Name of the setting with the column that is balanced, for messages."""
 
 
 def balanced(column: str, rows: Rows, transforms: Sequence[str], seed: int) -> Sampler | None:
@@ -35,6 +35,7 @@ def balanced(column: str, rows: Rows, transforms: Sequence[str], seed: int) -> S
   if column == ENVIRONMENT and transforms:
     return Balanced(_generated(columns, transforms), seed, SAMPLED)
   values = columns.get(column)
+  # Columns with a whole number or a boolean for each row.
   valid = [name for name, array in columns.items() if array.ndim == 1 and array.dtype.kind in 'biu']
   if values is None or column not in valid:
     raise InputError(f'{BALANCED} is {column!r}; {nearest(column, valid)}.')
@@ -57,8 +58,8 @@ def _generated(columns: dict[str, np.ndarray], transforms: Sequence[str]) -> lis
       f'{BALANCED} is {ENVIRONMENT!r}, which needs class groups: set {KEYS.data.class_groups}, or '
       f'{KEYS.data.random_class_groups}.'
     )
-  members = [np.arange(len(group))]
-  members += [np.flatnonzero(group == 1 + k) for k in range(len(transforms))]
+  all_rows = np.arange(len(group))
+  members = [all_rows, *(np.flatnonzero(group == k) for k in range(1, len(transforms) + 1))]
   for name, indices in zip((CLEAN, *transforms), members, strict=True):
     if not len(indices):
       raise InputError(

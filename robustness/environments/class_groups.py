@@ -6,6 +6,7 @@ over; training shows them without transforms.
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,8 @@ SAMPLED = 'sampled_environment'
 """The environment for which a balanced sampler (`robustness.environments.balance`) drew a row."""
 SUBTREE = 'wordnet:'
 """Beginning of a name that stands for all classes below a WordNet synset."""
-_STREAM = 0xC1A55  # the random stream of `balanced`
+_STREAM = 0xC1A55
+"""Number that is combined with the seed in `balanced`, so that other draws with it differ."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,20 +42,23 @@ class ClassGroups:
   class_names: tuple[str, ...]
 
   def __post_init__(self) -> None:
-    owner: dict[int, int] = {}
+    """Raises InputError for a group without classes, or a class that is listed twice."""
+    group_of: dict[int, int] = {}
     for number, labels in enumerate(self.members, 1):
       if not labels:
         raise InputError(f'class group {number} is empty: an environment needs at least one class.')
       for label in labels:
-        if label in owner:
-          groups = f'{owner[label]} and {number}' if owner[label] != number else f'{number}, twice'
+        if label in group_of:
+          first = group_of[label]
+          groups = f'{first} and {number}' if first != number else f'{number}, twice'
           raise InputError(
             f'the class {self.class_names[label]!r} is in the class groups {groups}; they must '
             'be disjoint.'
           )
-        owner[label] = number
+        group_of[label] = number
 
   def __len__(self) -> int:
+    """Returns M, the number of groups; 0 makes the object false."""
     return len(self.members)
 
   @functools.cached_property
@@ -100,13 +105,14 @@ def by_name(
   children = _children(hierarchy) if has_synsets else {}
 
   def labels_of(name: str) -> list[int]:
+    """Returns the label of a class, or the labels of all classes below a synset."""
     if name.startswith(SUBTREE):
       return _below(name.removeprefix(SUBTREE), children, labels)
     if composed(name) not in labels:
       raise InputError(f'{KEYS.data.class_groups} names {name!r}; {nearest(name, labels)}.')
     return [labels[composed(name)]]
 
-  members = tuple(tuple(sorted(sum(map(labels_of, group), []))) for group in groups)
+  members = tuple(tuple(sorted(itertools.chain(*map(labels_of, group)))) for group in groups)
   return ClassGroups(members, tuple(class_names))
 
 
@@ -124,8 +130,8 @@ def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 
   is_possible = count >= 1 and size >= 1 and count * size <= classes
   fix = f'at least 1, with {max(size, 1)} of the {classes} classes in each'
   require(is_possible, 'config.data.random_class_groups', count, fix)
-  ascending = np.argsort(np.array(class_names))
-  order = ascending[np.random.default_rng((_STREAM, seed)).permutation(classes)]
+  ascending_by_name = np.argsort(np.array(class_names))
+  order = ascending_by_name[np.random.default_rng((_STREAM, seed)).permutation(classes)]
   members = np.sort(order[: count * size].reshape(count, -1), 1).tolist()
   return ClassGroups(tuple(map(tuple, members)), tuple(class_names))
 
@@ -183,6 +189,7 @@ def with_groups(rows: Rows, groups: ClassGroups) -> Rows:
   """
 
   def group(batch: Batch) -> np.ndarray:
+    """Returns the class group of each row of a batch, int32 [B]."""
     label = batch['label']
     if label.ndim != 1:
       raise InputError(f'class groups need one label an image; got labels of shape {label.shape}.')

@@ -32,16 +32,22 @@ COLUMNS = (
   *('test class', 'training class', 'test environment', 'training environment'),
 )
 """Columns of the table of pairs."""
-_READ = 256  # rows per batch
-_COMPARED = 2**22  # pairs per comparison
+_ROWS_PER_BATCH = 256
+_MAX_PAIRS_AT_ONCE = 2**22
+"""Most pairs of hashes that are compared at once, which limits memory."""
 _ENVIRONMENT = 'environment'
+"""Column of rows with the number of the environment."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Hashed:
-  """Perceptual hashes of N rows, uint64 [N], with the names of their classes and environments.
+  """Perceptual hashes of N rows.
 
-  The name of the environment is '' for rows without environments.
+  Attributes:
+    hashes: uint64 [N].
+    example_ids: int [N], the number of each image.
+    classes: [N], the name of each row's class, the first one of several.
+    environments: [N], the name of each row's environment; '' for rows without environments.
   """
 
   hashes: np.ndarray
@@ -77,20 +83,21 @@ def hashes(images: np.ndarray) -> np.ndarray:
   from PIL import Image
 
   package = _package()
-  levels = images if images.dtype == np.uint8 else np.rint(images * 255).astype(np.uint8)
-  pictures = levels[..., 0] if levels.shape[-1] == 1 else levels
+  in_8_bits = images if images.dtype == np.uint8 else np.rint(images * 255).astype(np.uint8)
+  pictures = in_8_bits[..., 0] if in_8_bits.shape[-1] == 1 else in_8_bits
   bits = [package.phash(Image.fromarray(picture)).hash.ravel() for picture in pictures]
-  packed = np.packbits(np.array(bits, bool).reshape(len(levels), BITS), axis=1)
-  return packed.view(np.dtype('>u8')).astype(np.uint64)[:, 0]
+  packed = np.packbits(np.array(bits, bool).reshape(len(images), BITS), axis=1)
+  return packed.view(np.dtype('>u8')).astype(np.uint64)[:, 0]  # 8 bytes, the first bit highest
 
 
 def hashed(rows: Rows) -> Hashed:
   """Returns the hashes of the clean images of all rows."""
   columns: list[tuple[np.ndarray, ...]] = []
   environment_names = rows.description.get('environments', ())
-  for batch in rows.batches(_READ):
-    mask = batch['mask']
+  for batch in rows.batches(_ROWS_PER_BATCH):
+    mask = batch['mask']  # false for padding
     label = batch['label'] if batch['label'].ndim == 1 else batch['label'][:, 0]
+    # −1 takes the last name below, ''.
     environment = batch[_ENVIRONMENT] if environment_names else np.full(len(mask), -1)
     arrays = (array[mask] for array in (batch['example_id'], label, environment))
     columns.append((hashes(batch['image'][mask]), *arrays))
@@ -105,14 +112,15 @@ def pairs(first: np.ndarray, second: np.ndarray, max_bits: int) -> np.ndarray:
   Hash i of `first` [N] and hash j of `second` [M] differ in at most `max_bits` bits. Pairs are
   sorted by bits, then i, then j.
   """
-  step = max(1, _COMPARED // max(len(second), 1))
-  tables = [np.zeros((0, 3), int)]
+  step = max(1, _MAX_PAIRS_AT_ONCE // max(len(second), 1))
+  tables = [np.zeros((0, 3), int)]  # the result if there are no hashes
   for start in range(0, len(first), step):
     distance = np.bitwise_count(first[start : start + step, None] ^ second)
     i, j = np.nonzero(distance <= max_bits)
     tables.append(np.stack([i + start, j, distance[i, j].astype(int)], 1))
   table = np.concatenate(tables)
-  return table[np.lexsort((table[:, 1], table[:, 0], table[:, 2]))]
+  i, j, bits = table.T
+  return table[np.lexsort((j, i, bits))]  # by the last key first
 
 
 def between(
@@ -127,7 +135,8 @@ def between(
   shares, rows = {}, []
   for label, trained in training.items():
     table = pairs(test.hashes, trained.hashes, max_bits)
-    count, n = len(np.unique(table[:, 0])), len(test.hashes)
+    test_images = table[:, 0]
+    count, n = len(np.unique(test_images)), len(test.hashes)
     low, high = clopper_pearson(count, n, confidence)
     note = f'{len(table)} pairs that differ in at most {max_bits} of {BITS} bits'
     if len(table) > LISTED:

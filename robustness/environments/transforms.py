@@ -24,7 +24,7 @@ from robustness.corruptions.warps import sample_or_black
 ROTATION = 'rotation'
 """Name of the rotation."""
 RIGHT_ANGLES = (90, 180, 270)
-"""Angles in degrees at which rotations are tested."""
+"""Angles in degrees at which a study may show rotations; they move pixels and interpolate none."""
 NAMES = (*KNOWN, ROTATION)
 """Names of all transforms, except those in users' files."""
 CLEAN = 'clean'
@@ -40,7 +40,7 @@ class Transform:
 
   def __call__(self, key: jax.Array, image: jax.Array, level: jax.Array) -> jax.Array:
     """Returns the transformed image [H, W, C] in [0, 1] at a level; see `transform`."""
-    return apply(key, image, 0, jnp.asarray(level, jnp.int32), names=(self.name,))
+    return apply(key, image, index=0, severity=jnp.asarray(level, jnp.int32), names=(self.name,))
 
   def levels(self, severities: Sequence[int], angles: Sequence[int]) -> tuple[int, ...]:
     """Returns the levels of the transform: angles for a rotation, else severities."""
@@ -48,7 +48,10 @@ class Transform:
 
   @property
   def family(self) -> str:
-    """The family of the corruption; a rotation resembles no other transform."""
+    """The family of the corruption, whose members resemble each other, such as 'blur'.
+
+    A rotation is in a family of its own.
+    """
     return find(self.name).family
 
   @property
@@ -62,7 +65,7 @@ class Transform:
 
   def check_shape(self, image_shape: Sequence[int]) -> None:
     """Raises InputError if images of a shape cannot be transformed."""
-    checked_table(image_shape[:2], [self.name], None, None, {})
+    checked_table(image_shape[:2], [self.name], quantize=None, side=None, options={})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +130,8 @@ def check_levels(section: str, severities: Sequence[int], angles: Sequence[int])
     ('angles', angles, range(1, 360), 'numbers of degrees in (0, 360)'),
   ):
     levels = tuple(values) if isinstance(values, Sequence) else ()
-    is_valid = 0 < len(levels) == len(set(levels)) and set(levels) <= set(valid)
+    is_distinct = 0 < len(levels) == len(set(levels))
+    is_valid = is_distinct and set(levels) <= set(valid)
     require(is_valid, f'{section}.{key}', levels or values, f'distinct {words}')
 
 
@@ -160,11 +164,12 @@ def rotate(image: jax.Array, degrees: jax.Array | float) -> jax.Array:
   """
   turns = jnp.round(jnp.asarray(degrees, jnp.float32) / 90)
   is_right_angle = jnp.abs(degrees - 90 * turns) < 1e-4
-  branches = [functools.partial(jnp.rot90, k=k) for k in range(4)]
+  branches = [functools.partial(jnp.rot90, k=quarters) for quarters in range(4)]
   moved = jax.lax.switch(turns.astype(jnp.int32) % 4, branches, image)
   angle = jnp.deg2rad(jnp.asarray(degrees, jnp.float32))
   centre = (image.shape[0] - 1) / 2
   row, column = (line - centre for line in grid(image.shape[0]))
   cos, sin = jnp.cos(angle), jnp.sin(angle)
+  # The position in the image that each pixel of the rotated image is read from.
   y, x = cos * row + sin * column + centre, cos * column - sin * row + centre
   return jnp.where(is_right_angle, moved, sample_or_black(image, y, x))

@@ -46,6 +46,7 @@ class BandStudy(Study):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
+    """Raises InputError for a setting that is not valid."""
     super().__post_init__()
     self.choose('kinds', KINDS)
     self.require_no_repeats('kinds', 'bandwidths')
@@ -53,29 +54,31 @@ class BandStudy(Study):
   def bands(self, image_shape: ImageShape) -> list[tuple[str, int]]:
     """Returns (kind, bandwidth) of every band, ordered by kind, then ascending bandwidth."""
     side, fixed = min(image_shape[:2]), sorted(self.bandwidths)
-    pairs = [(kind, fixed or bandwidths(kind, side, MAX_BANDWIDTHS)) for kind in self.kinds]
-    return [(kind, bandwidth) for kind, values in pairs for bandwidth in values]
+    by_kind = [(kind, fixed or bandwidths(kind, side, MAX_BANDWIDTHS)) for kind in self.kinds]
+    return [(kind, bandwidth) for kind, values in by_kind for bandwidth in values]
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view (id 0), then the view of each band.
 
-    The parameters of a view are `kept`, bool [H, W // 2 + 1] in the order of `rfft2`, and
-    `bandwidth`, int32; the clean view keeps all frequencies and has bandwidth 0. The id is 2 B,
-    plus 1 for a high pass, so that the random numbers of a view do not depend on which other views
-    a run has.
+    The parameters of a view are `kept`, bool [H, W // 2 + 1], the mask of the frequencies that are
+    kept, in the order of `rfft2`; and `bandwidth`, int32. The clean view keeps all frequencies and
+    has bandwidth 0. The id of a view decides its random numbers: twice the bandwidth for a low
+    pass, and one more for a high pass, whatever other views a run has.
 
     Raises:
       InputError: A bandwidth is no symmetric square of frequencies for this image size.
     """
     height, width, _ = image_shape
-    table = self.bands(image_shape)
-    masks = [half(KINDS[kind](height, width, b)) for kind, b in table]
+    bands = self.bands(image_shape)
+    all_frequencies = np.ones((height, width // 2 + 1), bool)
+    masks = [half(KINDS[kind](height, width, bandwidth)) for kind, bandwidth in bands]
+    ids = [2 * bandwidth + (kind == 'high_pass') for kind, bandwidth in bands]
     return Views(
       self._show,
-      np.array([0, *(2 * b + (kind == 'high_pass') for kind, b in table)], np.int32),
-      {
-        'bandwidth': np.array([0, *(b for _, b in table)], np.int32),
-        'kept': np.stack([np.ones((height, width // 2 + 1), bool), *masks]),
+      ids=np.array([0, *ids], np.int32),
+      parameters={
+        'bandwidth': np.array([0, *(bandwidth for _, bandwidth in bands)], np.int32),
+        'kept': np.stack([all_frequencies, *masks]),
       },
     )
 
@@ -84,11 +87,11 @@ class BandStudy(Study):
 
     Both are None in the clean view, which is first.
     """
-    table = [(None, None), *self.bands(image_shape)]
-    return pd.DataFrame(table, columns=['band', 'bandwidth'])
+    clean = (None, None)
+    return pd.DataFrame([clean, *self.bands(image_shape)], columns=['band', 'bandwidth'])
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views: 'clean', then '<kind>_<bandwidth>'."""
+    """Returns the names of the views: 'clean', then, for example, 'low_pass_15'."""
     return ViewTable.of(['clean', *(f'{kind}_{b}' for kind, b in self.bands(image_shape))])
 
   @abc.abstractmethod
@@ -109,7 +112,7 @@ class BandStudy(Study):
     row = one_view.read_row(rows, 0)
     views, arrays = self.facets(row['image'].shape), {}
     for kind in self.kinds:
-      bands = np.flatnonzero(views.band == kind)
+      bands = np.flatnonzero(views.band == kind)  # indices of views
       sampled = bands[np.unique(np.linspace(0, len(bands) - 1, 5).round().astype(int))]
       samples = [one_view.show(self, row, view, key) for view in sampled]
       arrays[f'sample_images/{kind}'] = np.stack(samples)

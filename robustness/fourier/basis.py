@@ -77,7 +77,7 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
   rows, columns = (window, window) if window else (height, width)
   axis_y = np.arange(rows, dtype=np.int32) - rows // 2
   axis_x = np.arange(columns, dtype=np.int32) - columns // 2
-  order, mirror = (  # indices of cells and of their mirrors in the centred spectrum
+  order, mirror = (  # row-major indices of the cells, and of their mirrors, in the whole spectrum
     ((sign * axis_y + height // 2) % height)[:, None] * width + (sign * axis_x + width // 2) % width
     for sign in (1, -1)
   )
@@ -153,6 +153,7 @@ def perturb(
   per_image = jnp.broadcast_to(frequency, (count, 2)), jnp.broadcast_to(norm, (count,))
 
   def perturbed(key: jax.Array, image: jax.Array, pair: jax.Array, v: jax.Array) -> jax.Array:
+    """Returns one image plus the wave of its frequency (fy, fx) and norm v."""
     return add_wave(key, image, pair[0], pair[1], v, phase, clip)
 
   return jax.vmap(perturbed)(keys, images, *per_image)
@@ -221,10 +222,11 @@ def differing(
     phase: One of `PHASES`.
     clip: Whether images are clipped to [0, 1].
   """
-  norms = ' and '.join(f'{value:g}' for value in published.get(side, ()))
-  norms = norms or f'for {" and ".join(map(str, published))} pixels only'
+  norms = published.get(side, ())
+  words = ' and '.join(f'{value:g}' for value in norms)
+  words = words or f'for {" and ".join(map(str, published))} pixels only'
   differences = {
-    f'norm {norm:g}, published {norms}': norm not in published.get(side, ()),
+    f'norm {norm:g}, published {words}': norm not in norms,
     f'phase {phase}': phase != 'reference',
     'clipped': clip,
   }
@@ -254,12 +256,14 @@ def wave_views(
   height, width, _ = image_shape
 
   def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
+    """Returns the image of a row plus the wave of a view, [H, W, C]."""
     return add_wave(key, row['image'], view['fy'], view['fx'], view['norm'], phase, clip)
 
+  clean_id, ids = 0, 1 + fy % height * width + fx % width
   return Views(
     show,
-    np.append(CLEAN, 1 + fy % height * width + fx % width).astype(np.int32),
-    {
+    ids=np.append(clean_id, ids).astype(np.int32),
+    parameters={
       'fy': np.append(0, fy).astype(np.int32),
       'fx': np.append(0, fx).astype(np.int32),
       'norm': np.append(0, np.full(len(fy), norm)).astype(np.float32),
@@ -268,7 +272,7 @@ def wave_views(
 
 
 def wave_names(fy: np.ndarray, fx: np.ndarray) -> list[str]:
-  """Returns the names of the views of `wave_views`: 'clean', then 'fy=<fy>, fx=<fx>' each."""
+  """Returns the names of the views of `wave_views`: 'clean', then, for example, 'fy=-2, fx=5'."""
   return ['clean', *(f'fy={y}, fx={x}' for y, x in zip(fy, fx, strict=True))]
 
 
@@ -284,4 +288,5 @@ def sample_figure(
   """
   waves = [f'({y}, {x})'.replace('-', '−') for y, x in frequencies]
   samples = dict(zip(['clean', *waves], pictures, strict=True))
+  # One row of images, which has no title.
   return images.grid({'': samples}, '(vertical, horizontal) frequency in cycles per image'), caption

@@ -31,7 +31,8 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
   """
   side = min(height, width)
   if not bandwidth:
-    share = (PUBLISHED[1] - PUBLISHED[0] + 1) / 2 / PUBLISHED[1]
+    published_bandwidth, published_side = PUBLISHED
+    share = (published_side - published_bandwidth + 1) / 2 / published_side
     return max(1, round(share * height)), max(1, round(share * width))
   if not 0 < bandwidth < side or (side - bandwidth) % 2 == 0:
     kind = 'odd' if side % 2 == 0 else 'even'
@@ -40,7 +41,7 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
       f'number in 1..{side - 1}, so that the square of frequencies is symmetric.'
     )
   lowest = (side - bandwidth + 1) // 2
-  # An odd side has no frequency at half its pixels.
+  # The limit is the highest frequency; that of an odd side is below half its pixels.
   rows, columns = (min(round(lowest * size / side), size // 2) for size in (height, width))
   return rows, columns
 
@@ -50,9 +51,9 @@ def high_pass(height: int, width: int, bandwidth: int = 0) -> np.ndarray:
 
   Zero frequency is in the centre (`fftshift`); for the bandwidth see `lowest_kept`.
   """
-  lowest = lowest_kept(height, width, bandwidth)
+  lowest_y, lowest_x = lowest_kept(height, width, bandwidth)
   fy, fx = (np.abs(np.arange(n) - n // 2) for n in (height, width))
-  return (fy >= lowest[0])[:, None] & (fx >= lowest[1])
+  return (fy >= lowest_y)[:, None] & (fx >= lowest_x)
 
 
 def low_pass(height: int, width: int, bandwidth: int) -> np.ndarray:
@@ -105,6 +106,7 @@ def bandwidths(kind: str, side: int, max_count: int) -> list[int]:
     side: Shorter side of the images in pixels.
     max_count: Largest number of bandwidths.
   """
+  # A low pass takes odd bandwidths, a high pass odd ones on even sides and even ones on odd sides.
   valid = range(1, side + 1, 2) if kind == 'low_pass' else range(1 + side % 2, side, 2)
   index = np.linspace(0, len(valid) - 1, min(max_count, len(valid)))
   return [valid[i] for i in np.unique(index.round().astype(int))]

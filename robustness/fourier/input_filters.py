@@ -16,16 +16,18 @@ class _Square(InputFilter):
   """Base class of filters that keep a B × B square of frequencies; results may leave [0, 1].
 
   Attributes:
-    bandwidth: B, which must be a symmetric square of frequencies for the size of images.
+    bandwidth: B, the side of the square; a square of this side must be symmetric about its centre
+      for the size of the images.
   """
 
   bandwidth: int
 
   def __post_init__(self) -> None:
+    """Raises InputError for a bandwidth below 1."""
     self.require(self.bandwidth >= 1, 'bandwidth', 'at least 1')
 
   def __call__(self, images: jax.Array) -> jax.Array:
-    """Returns filtered images, float32 [B, H, W, C]."""
+    """Returns the filtered images, float32 [N, H, W, C]."""
     height, width = images.shape[1:3]
     mask = filters.half(filters.KINDS[self.name](height, width, self.bandwidth))
     return jax.vmap(filters.filtered_by_half, (0, None))(images, jnp.asarray(mask))

@@ -95,13 +95,13 @@ def centred_map(
       f'{versus!r} and {facets}; its classifiers are {classifiers}.'
     )
   height, width = results.data['image_shape'][:2]
-  values = np.full((height, width), np.nan)
-  fy, fx = (rows[name].to_numpy(int) for name in ('frequency_y', 'frequency_x'))
-  for sign in (-1, 1):
+  values = np.full((height, width), np.nan)  # frequency f at index f modulo the side
+  fy, fx = (rows[name].to_numpy(int) for name in FREQUENCY)
+  for sign in (-1, 1):  # the mirror of each frequency, and the frequency itself
     values[sign * fy % height, sign * fx % width] = rows[column].to_numpy(float)
   window = results.settings.get('window', 0)
-  axes = [np.arange(window or side) - (window or side) // 2 for side in (height, width)]
-  return *axes, values[np.ix_(axes[0] % height, axes[1] % width)]
+  y, x = (np.arange(window or side) - (window or side) // 2 for side in (height, width))
+  return y, x, values[np.ix_(y % height, x % width)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +163,8 @@ class FinishedMap:
         f'{self.key} has heat maps of {", ".join(labels)}, none of {label!r}: name the '
         'classifier like one of them.'
       )
-    return self.rows[self.rows.classifier == (label if label in labels else labels[0])]
+    selected = label if label in labels else labels[0]
+    return self.rows[self.rows.classifier == selected]
 
   def error(self, label: str, frequencies: Frequencies) -> np.ndarray:
     """Returns the error at each of V distinct frequencies, float64 [V], NaN if not measured.
@@ -190,7 +191,8 @@ class FinishedMap:
   def _folders(self) -> list[pathlib.Path]:
     """The folders with records of the run, for all seeds.
 
-    For a task of a battery, they are the folders of all its tasks with the same study.
+    For a task of a battery, they are the folders of all its tasks with the same study. The list is
+    empty if the records were deleted.
     """
     is_task = self.directory.parent.name == 'tasks'
     root = self.directory.parent.parent if is_task else self.directory
@@ -200,11 +202,15 @@ class FinishedMap:
   def records(self) -> list[Records]:
     """Opens all records of the images on which the map was measured.
 
-    A sequential run has records of each round; of another run the first classifier's are opened.
+    A sequential run has records of each round, and may have more rounds for some classifiers. Of
+    another run the first classifier's are opened, because all classifiers saw the same images.
+
+    Raises:
+      InputError: the records are missing.
     """
     paths = []
     for folder in self._folders or [self.directory / 'records']:
-      rounds = folder.glob(f'*/{ROUND}*')  # a sequential design may have more for some classifiers
+      rounds = folder.glob(f'*/{ROUND}*')
       paths += sorted(rounds) or [folder / self.rows.classifier.iloc[0]]
     return [Records.open(path) for path in paths]
 

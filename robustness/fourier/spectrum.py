@@ -23,7 +23,8 @@ CHANNELS = ('each', 'grey')
 """Whether spectra are computed of each channel or of the grey image."""
 GREY = (0.299, 0.587, 0.114)
 """Weights of R, G and B in the grey image."""
-PIXELS_PER_CYCLE = 64  # a ring is one cycle wide for each 64 pixels of the shorter side, rounded up
+PIXELS_PER_CYCLE = 64
+"""A ring is one cycle wide for each 64 pixels of the shorter side, rounded up."""
 
 
 def half_magnitude(image: jax.Array, channels: str = 'each') -> jax.Array:
@@ -46,8 +47,10 @@ def full_map(values: np.ndarray, width: int) -> np.ndarray:
   `values` [..., H, W // 2 + 1] are in the order of `rfft2`, and `width` is W. The map is equal at a
   frequency and its mirror.
   """
-  mirrored = np.roll(values[..., ::-1, :], 1, axis=-2)
-  full = np.concatenate([values, mirrored[..., 1 : (width + 1) // 2][..., ::-1]], axis=-1)
+  mirrored = np.roll(values[..., ::-1, :], 1, axis=-2)  # the value at −f_y in row f_y
+  has_mirror = slice(1, (width + 1) // 2)  # columns f_x > 0, without Nyquist's
+  negative = mirrored[..., has_mirror][..., ::-1]  # columns −f_x, in the order of `fft2`
+  full = np.concatenate([values, negative], axis=-1)
   return np.fft.fftshift(full, axes=(-2, -1))
 
 
@@ -97,12 +100,14 @@ def measures(keep: np.ndarray) -> Measures:
   height, width = keep.shape
   columns = width // 2 + 1
   weight = np.full((height, columns), 2, np.float32)
-  weight[:, 0] = 1
-  if width % 2 == 0:
+  weight[:, 0] = 1  # f_x = 0, whose mirror is in the half spectrum too
+  if width % 2 == 0:  # and the Nyquist frequency of an even width
     weight[:, -1] = 1
   fy = np.abs(np.fft.fftfreq(height, 1 / height))
   step = -(-min(height, width) // PIXELS_PER_CYCLE)
-  ring = np.floor(np.hypot(fy[:, None], np.arange(columns)[None, :]) / step + 0.5).astype(int)
-  rings = (ring == np.unique(ring)[:, None, None]) * weight
+  radius = np.hypot(fy[:, None], np.arange(columns)[None, :])
+  ring = np.floor(radius / step + 0.5).astype(int)  # the nearest multiple of the width of a ring
+  numbers = np.unique(ring)
+  rings = (ring == numbers[:, None, None]) * weight
   rings /= rings.sum((1, 2), keepdims=True)
-  return Measures(weight, weight * half(keep), rings.astype(np.float32), np.unique(ring) * step)
+  return Measures(weight, weight * half(keep), rings.astype(np.float32), radii=numbers * step)

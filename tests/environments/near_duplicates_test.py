@@ -49,7 +49,7 @@ def test_pairs_by_brute_force(monkeypatch):
   distances = np.bitwise_count(first[:, None] ^ second)
   expected = sorted((distances[i, j], i, j) for i, j in np.argwhere(distances <= 2))
   for compared in (2**22, 70):
-    monkeypatch.setattr(near_duplicates, '_COMPARED', compared)
+    monkeypatch.setattr(near_duplicates, '_MAX_PAIRS_AT_ONCE', compared)
     table = pairs(first, second, 2)
     assert [(bits, i, j) for i, j, bits in table.tolist()] == expected
   assert pairs(first, second[:0], 2).shape == (0, 3)
