@@ -102,15 +102,15 @@ def _protocol(results: Results) -> str:
     stated = {str(row[0]): str(row[1]) for row in table.rows} if table else {}
     settings = {key: x for key, x in of_task.protocol.items() if key not in {'name', *stated}}
     named = [f'{name}={text}' for name, text in flattened(settings) if text]
-    lines = [f'{what}: {text.replace("; ", ", ")}' for what, text in stated.items()]
+    lines = [f'{key}: {text.replace("; ", ", ")}' for key, text in stated.items()]
     lines += [f'settings of {of_task.study}: {", ".join(named)}'] * bool(named)
     lines_by_task[task] = lines
-  first, *others = lines_by_task.values()
-  shared = [line for line in first if all(line in lines for lines in others)]
+  first, *later = lines_by_task.values()
+  shared = [line for line in first if all(line in lines for lines in later)]
   sentences = [f'Protocol: {"; ".join(shared)}.'] if shared else []
   for task, lines in lines_by_task.items():
-    rest = [line for line in lines if line not in shared]
-    sentences += [f'Protocol of {task}: {"; ".join(rest)}.'] if rest else []
+    single = [line for line in lines if line not in shared]
+    sentences += [f'Protocol of {task}: {"; ".join(single)}.'] if single else []
   return ' '.join(sentences)
 
 

@@ -193,11 +193,11 @@ class SiScore(Study):
     if min_inside == 0:
       criterion = 'all count'
     keys = {'area': 'areas', 'angle': 'angles', 'x': 'xs', 'y': 'ys'}
-    shown = {keys[factor]: _span_words(x) for factor, x in self.design.factors.items()}
-    shown['cells'] = f'{self.cells} × {self.cells}' if self.factor == GRID else 'none'
+    levels = {keys[factor]: _span_words(x) for factor, x in self.design.factors.items()}
+    levels['cells'] = f'{self.cells} × {self.cells}' if self.factor == GRID else 'none'
     if self.stored:
-      shown = dict.fromkeys((*shown, 'measure'), 'as stored')
-    return {'scenes': f'{origin}, by {self.factor}; {criterion}', **shown}
+      levels = dict.fromkeys((*levels, 'measure'), 'as stored')
+    return {'scenes': f'{origin}, by {self.factor}; {criterion}', **levels}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     """Returns why accuracies are not comparable with published ones, as a list of phrases.
