@@ -142,7 +142,8 @@ def measure(
     devices: JAX devices of this process; None takes all.
     workdir: folder for records, results and report. An interrupted call with the same folder
       resumes. None keeps no files.
-    progress: whether bars show the progress; None shows them on a terminal and in a notebook.
+    progress: True draws bars, False shows nothing; None draws bars on a terminal and in a notebook,
+      and prints lines to stderr elsewhere, at most every 10 s.
     **settings: settings of the study, see docs/studies. Named parts may be objects:
       `attacks=[PGD(steps=20)]`.
 
@@ -154,16 +155,17 @@ def measure(
   """
   with progress_bars.showing(progress):
     study_object = _study(study, settings)
-    execution = Execution(seed=seed, batch_size=batch_size or 0)
-    rows, classifiers = _rows_and_classifiers(model, data, labels, columns, class_names or (), seed)
-    needed = study_object.fewest_classifiers if study_object.needs_classifier else 0
-    if len(classifiers) < needed or (classifiers and not needed):
-      valid = f'at least {needed} of them' if needed else 'images alone: set model=None'
-      raise InputError(
-        f'model has {len(classifiers)} classifiers; {study_object.name} takes {valid}.'
+    execution, name = Execution(seed=seed, batch_size=batch_size or 0), study_object.name
+    with progress_bars.phase(f'{name}: checking images, classifiers and the compiled step', 0):
+      rows, classifiers = _rows_and_classifiers(
+        model, data, labels, columns, class_names or (), seed
       )
-    checks.check_study(study_object, rows, {c.name: c.provenance for c in classifiers}, execution)
-    checks.check_step(study_object, execution, classifiers, rows)
+      needed = study_object.fewest_classifiers if study_object.needs_classifier else 0
+      if len(classifiers) < needed or (classifiers and not needed):
+        valid = f'at least {needed} of them' if needed else 'images alone: set model=None'
+        raise InputError(f'model has {len(classifiers)} classifiers; {name} takes {valid}.')
+      checks.check_study(study_object, rows, {c.name: c.provenance for c in classifiers}, execution)
+      checks.check_step(study_object, execution, classifiers, rows)
     if workdir is not None:
       arguments = study_object, execution, classifiers, rows
       return launch.measure_in_workdir(*arguments, workdir, devices)
@@ -409,14 +411,16 @@ def train(
     )
     stack.enter_context(progress_bars.showing(progress))
     folder = pathlib.Path(workdir or stack.enter_context(tempfile.TemporaryDirectory()))
-    (trained,) = ClassifierBuilder(
+    builder = ClassifierBuilder(
       Experiment({}, '', recipe.data, {recipe.name: recipe}, Execution(seed=seed), False),
       rows,
       lambda _: rows,
       folder / 'checkpoints',
       lambda name: training_writer(folder, name) if workdir else NO_WRITER,
-    ).build()
-    return trained
+    )
+    with progress_bars.phase(f'{recipe.name}: checking images and the training step', 0):
+      assert builder.planned
+    return builder.build()[0]
 
 
 def as_policy(policy: Any) -> Policy:

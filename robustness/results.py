@@ -30,7 +30,7 @@ from robustness.core.settings import Section, check_name
 from robustness.core.typing import Facts
 from robustness.estimates import table as estimates
 from robustness.estimates.facets import Facet
-from robustness.estimates.intervals import student_interval
+from robustness.estimates.intervals import decimals, student_interval
 from robustness.estimates.quantity import AMOUNT, Quantity
 
 if TYPE_CHECKING:
@@ -141,6 +141,14 @@ class Value(NamedTuple):
   value: float
   low: float
   high: float
+
+  def __repr__(self) -> str:
+    """Returns the numbers with as many decimals as tables show, or with six digits if no interval
+    says how many.
+    """
+    width = self.high - self.low
+    form = f'.{decimals(width)}f' if width > 1e-12 else '.6g'
+    return f'Value(value={self.value:{form}}, low={self.low:{form}}, high={self.high:{form}})'
 
 
 class Presenter(Protocol):

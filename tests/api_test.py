@@ -91,6 +91,7 @@ def test_results_have_values_figures_a_report_and_a_table_for_a_paper(heat_map, 
   estimate = heat_map.value('error', band='low')
   (row,) = heat_map.table.query('quantity == "error" and band == "low"').itertuples()
   assert estimate == (row.value, row.low, row.high)
+  assert re.fullmatch(r'Value\(value=0\.\d{1,3}, low=0\.\d+, high=[01]\.\d+\)', str(estimate))
   assert isinstance(heat_map.figure('error'), Figure) and isinstance(heat_map.figure(), Figure)
   page = heat_map.report(tmp_path / 'page.html').read_text()
   assert page.startswith('<!DOCTYPE html>') and 'linear' in page

@@ -77,7 +77,7 @@ def naming(section: str, actual: str) -> Iterator[None]:
   For example, within `naming('config.study', 'config.battery.noise.study')` errors about
   'config.study.norm' name 'config.battery.noise.study.norm'. The innermost such context decides.
   """
-  token = _sections.set({**_sections.get({}), section: actual})
+  token = _sections.set({**_sections.get({}), section: key_name(actual)})
   try:
     yield
   finally:
@@ -98,9 +98,9 @@ def naming_arguments(data: str = 'data') -> Iterator[None]:
 
   `data` is the argument with the images.
   """
-  sections = ('config', 'config.classifier', 'config.study', 'config.training')
-  actual = {'config.classifier.name': 'model', 'config.study.name': 'study', 'config.data': data}
-  token = _sections.set({**dict.fromkeys(sections, ''), **actual})
+  actual = dict.fromkeys(('config', 'config.classifier', 'config.study', 'config.training'), '')
+  actual |= {'config.classifier.name': 'model', 'config.classifier.augment.policy': 'policy'}
+  token = _sections.set({**actual, 'config.study.name': 'study', 'config.data': data})
   try:
     yield
   finally:

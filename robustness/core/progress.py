@@ -16,6 +16,8 @@ LINE_SECONDS = 20.0
 """Smallest time in seconds between two log lines."""
 _DRAWS_BARS = contextvars.ContextVar[bool | None]('draws_bars', default=None)
 """Whether progress is drawn as bars, as the context `showing` sets it; None if no context did."""
+_PRINTS_LINES = contextvars.ContextVar('prints_lines', default=False)
+"""Whether lines are printed, as the context `showing` sets it, if the log leaves them out."""
 PHASE_SECONDS, BEAT_SECONDS, SLOW_BEAT_SECONDS = 5.0, 10.0, 60.0
 """Seconds until work in a context `phase` is shown, seconds between two reports that a step still
 runs, and seconds between later reports, after that time."""
@@ -25,15 +27,17 @@ runs, and seconds between later reports, after that time."""
 def showing(bars: bool | None) -> Iterator[None]:
   """A context that decides whether progress is drawn as bars (True) or logged as lines (False).
 
-  None draws bars in notebooks; elsewhere bars are drawn if stderr is a terminal that can redraw a
-  line.
+  None draws bars in notebooks, and if stderr is a terminal that can redraw a line; elsewhere lines
+  are printed to stderr, also if the log leaves out such lines.
   """
   is_notebook = 'ipykernel' in sys.modules
-  token = _DRAWS_BARS.set(True if bars is None and is_notebook else bars)
+  draws = _DRAWS_BARS.set(True if bars is None and is_notebook else bars)
+  prints = _PRINTS_LINES.set(bars is None)
   try:
     yield
   finally:
-    _DRAWS_BARS.reset(token)
+    _DRAWS_BARS.reset(draws)
+    _PRINTS_LINES.reset(prints)
 
 
 def draws_bars() -> bool:
@@ -46,6 +50,13 @@ def draws_bars() -> bool:
   if bars is not None:
     return bars
   return sys.stderr.isatty() and 'JPY_PARENT_PID' not in os.environ
+
+
+def _line_writer() -> Callable[..., None]:
+  """Returns the function (format, *values) that logs a line, or prints it; see `showing`."""
+  if not _PRINTS_LINES.get() or logging.get_verbosity() >= logging.INFO:
+    return logging.info
+  return lambda text, *values: print(text % values, file=sys.stderr, flush=True)
 
 
 _OPEN: list['Progress'] = []
@@ -84,25 +95,27 @@ class Heartbeat:
 
 
 @contextlib.contextmanager
-def phase(label: str) -> Iterator[None]:
-  """A context that shows work of unknown length, called `label`, if it takes `PHASE_SECONDS`.
+def phase(label: str, after: float | None = None) -> Iterator[None]:
+  """A context that shows work of unknown length, called `label`, if it takes `after` seconds.
 
   A terminal shows a bar with the time. Other outputs get a line with the seconds at intervals, and
   one with the duration at the end.
   """
   bars: list[tqdm] = []
-  start, is_terminal = time.monotonic(), draws_bars()
+  start, is_terminal, write_line = time.monotonic(), draws_bars(), _line_writer()
 
   def show(seconds: float) -> None:
     if not is_terminal:
-      logging.info('%s … %.0f s', label, seconds)
+      write_line('%s …%s', label, f' {seconds:.0f} s' if seconds else '')
     elif bars:
       bars[0].refresh()
     else:
       bars.append(tqdm(desc=label, bar_format='{desc} … {elapsed}'))
       bars[0].start_t -= seconds
 
-  heartbeat = Heartbeat(show, PHASE_SECONDS, 1.0 if is_terminal else BEAT_SECONDS)
+  heartbeat = Heartbeat(
+    show, PHASE_SECONDS if after is None else after, 1.0 if is_terminal else BEAT_SECONDS
+  )
   try:
     yield
   finally:
@@ -111,7 +124,7 @@ def phase(label: str) -> Iterator[None]:
     for bar in bars:
       bar.close()
     if not is_terminal and seconds >= PHASE_SECONDS:
-      logging.info('%s in %.1f s', label, seconds)
+      write_line('%s in %.1f s', label, seconds)
 
 
 class Progress:
@@ -135,7 +148,7 @@ class Progress:
     self._initial = self._done = initial
     self._start = self._last_line = time.monotonic()
     self._first: tuple[float, int] | None = None  # time and amount done after the first step
-    self._shown = self._other_work = ''
+    self._shown, self._other_work, self._write_line = '', '', _line_writer()
     self._bar: tqdm | None = None
     if draws_bars():
       size = {'total': total, 'initial': initial}
@@ -143,7 +156,7 @@ class Progress:
       self._bar.set_postfix_str('compiling …' if initial < total else '')
     elif initial < total:
       before = f'{initial}/{total} {unit} done before; ' if initial else ''
-      logging.info('%s: %scompiling …', label, before)
+      self._write_line('%s: %scompiling …', label, before)
     every = 1.0 if self._bar is not None else BEAT_SECONDS
     self._heartbeat = Heartbeat(self._show_waiting, every, every) if initial < total else None
 
@@ -161,7 +174,7 @@ class Progress:
       else:
         speed = f'{self._speed()}, {(self._total - self._done) / self.rate:.0f} s left'
       share = 100 * self._done / max(self._total, 1)
-      logging.info('%s (%.0f %%), %s%s', self._head(), share, speed, self._shown)
+      self._write_line('%s (%.0f %%), %s%s', self._head(), share, speed, self._shown)
     if self._first is None:
       self._first = time.monotonic(), self._done
 
@@ -185,10 +198,10 @@ class Progress:
     elif self._other_work:
       return
     elif self._first is None:
-      logging.info('%s: the first step, which compiles, has taken %.0f s', self._label, seconds)
+      self._write_line('%s: the first step, which compiles, has taken %.0f s', self._label, seconds)
     elif time.monotonic() - self._last_line >= SLOW_BEAT_SECONDS:
       self._last_line = time.monotonic()
-      logging.info('%s after %.0f s', self._head(), seconds)
+      self._write_line('%s after %.0f s', self._head(), seconds)
 
   def show(self, values: Mapping[str, float]) -> None:
     """Sets {name: number}, such as a training's loss, to print at the end of every later line."""
@@ -213,13 +226,13 @@ class Progress:
       self._bar.close()
     elif self._done == self._initial:
       end = ', done before' if self._done >= self._total else ' when it stopped'
-      logging.info('%s%s', self._head(), end)
+      self._write_line('%s%s', self._head(), end)
     else:
       is_compiled = self._first is not None and self._first[1] < self._done
       speed = self._speed() + ('' if is_compiled else ' with compilation')
       seconds = time.monotonic() - self._start
       before = f' ({self._initial} before)' if self._initial else ''
-      logging.info('%s%s in %.1f s, %s%s', self._head(), before, seconds, speed, self._shown)
+      self._write_line('%s%s in %.1f s, %s%s', self._head(), before, seconds, speed, self._shown)
 
   def _head(self) -> str:
     """Returns the label and the number of finished units."""

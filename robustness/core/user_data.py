@@ -153,10 +153,20 @@ def _iterated(data: Any) -> Iterator[Any]:
 
 
 def _image_array(image: Any) -> np.ndarray:
-  """Returns an image, or a batch of images, as an array with channels last."""
+  """Returns an image, or a batch of images, as an array with channels last.
+
+  Raises:
+    InputError: a tensor of PyTorch has channels last.
+  """
   array = as_array(image)
-  is_torch = hasattr(image, 'detach') and array.ndim in (3, 4)
-  return np.moveaxis(array, -3, -1) if is_torch else array
+  if not hasattr(image, 'detach') or array.ndim not in (3, 4):
+    return array
+  if array.shape[-1] in COLOURS and array.shape[-3] not in COLOURS:
+    raise InputError(
+      f'a tensor of PyTorch has the shape {array.shape}, channels last; tensors have channels '
+      'first, [N, C, H, W], and arrays channels last, [N, H, W, C]: give tensor.numpy().'
+    )
+  return np.moveaxis(array, -3, -1)
 
 
 def as_array(value: Any) -> np.ndarray:

@@ -3,6 +3,8 @@
 All functions broadcast their arguments. Both ends are NumPy scalars if all arguments are numbers.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
@@ -114,6 +116,14 @@ def effective_trials(
   effective = np.where(has_variance, total * factor, n)  # for V = 0
   np.divide(v * factor, mean_variance, out=effective, where=has_variance & (mean_variance > 0))
   return np.clip(effective, n, np.maximum(total, n))
+
+
+def decimals(width: float) -> int:
+  """Returns the number of decimals of values with an interval of this width, at most 12.
+
+  The last decimal is at most a fifth of the width, so that the interval's ends stay distinct.
+  """
+  return min(12, max(0, math.ceil(-math.log10(width / 5))))
 
 
 def student_interval(

@@ -90,6 +90,12 @@ class Model:
     return 'function'
 
   @property
+  def takes_channels_first(self) -> bool:
+    """Whether the module gets images [B, C, H, W]; otherwise it gets [B, H, W, C]."""
+    default = FIRST if self.library in ('torch', 'equinox', 'maite') else LAST
+    return (self.channels or default) == FIRST
+
+  @property
   def label(self) -> str:
     """The name in tables and figures, by default the architecture's, class's or function's name."""
     if isinstance(self.module, str):
@@ -116,15 +122,13 @@ class Model:
     inputs.check(channels)
     if self.library == 'torch' and self.mean is None and self.std is None:
       logging.info('%s gets images in [0, 1]: no mean and std are applied', self.label)
-    default = FIRST if self.library in ('torch', 'equinox', 'maite') else LAST
-    takes_channels_first = (self.channels or default) == FIRST
     function = self._function()
 
     def call(variables: PyTree, batch: Any) -> Any:
       """Returns the module's outputs for images [B, H, W, C] in [0, 1]."""
       # modules of other libraries than JAX take NumPy arrays
       normalised = inputs(batch) if isinstance(batch, jax.Array) else np.asarray(inputs(batch))
-      if takes_channels_first:
+      if self.takes_channels_first:
         normalised = normalised.transpose(0, 3, 1, 2)
       return function(variables, normalised)
 
@@ -139,7 +143,7 @@ class Model:
         'give class_names with a name for each output.'
       )
     self._check(first, second)
-    made = self._wrapped(call, inputs, (height, width, channels), names, takes_channels_first)
+    made = self._wrapped(call, inputs, (height, width, channels), names)
     self._check(first, self._as_announced(made.predict(image)))
     return made
 
@@ -191,9 +195,12 @@ class Model:
       raise
     except Exception as error:  # the module is the user's and may raise anything
       reason = ' '.join(str(error).split('\n', 1)[0].split())
+      layouts = {FIRST: '[B, C, H, W]', LAST: '[B, H, W, C]'}
+      current, other = CHANNELS if self.takes_channels_first else CHANNELS[::-1]
       raise InputError(
         f'{self.label} failed on one image {list(image.shape[1:])}: {type(error).__name__}: '
-        f"{reason} (Set channels to 'first' or 'last', as it takes images.)"
+        f'{reason} (It got {layouts[current]}; robustness.classifier(..., channels={other!r}) gives '
+        f'it {layouts[other]}.)'
       ) from error
     if outputs.ndim != 2 or len(outputs) != 1:
       raise InputError(f'{self.label} gives {outputs.shape} for one image, not (1, classes).')
@@ -231,7 +238,6 @@ class Model:
     inputs: Inputs,
     shape: tuple[int, int, int],
     names: tuple[str, ...],
-    takes_channels_first: bool,
   ) -> Classifier:
     """Returns the classifier, with as much access to layers and gradients as its library allows.
 
@@ -244,13 +250,12 @@ class Model:
       inputs: the normalisation.
       shape: height, width and channels of the images.
       names: the class names.
-      takes_channels_first: whether the module takes images [B, C, H, W].
     """
     options: dict[str, Any] = {'name': self.label, 'mean': inputs.mean, 'std': inputs.std}
     facts = {'kind': self.library}
-    if self.library == 'torch' and takes_channels_first:
+    if self.library == 'torch' and self.takes_channels_first:
       made = Classifier.from_torch(self.module, shape, names, **options)
-    elif self.library in ('linen', 'nnx') and not takes_channels_first:
+    elif self.library in ('linen', 'nnx') and not self.takes_channels_first:
       options |= {'input_shape': shape, 'class_names': names}
       if self.library == 'nnx':
         made = Classifier.from_nnx(self.module, **options)

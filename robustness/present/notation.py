@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.estimates.facets import Facet
+from robustness.estimates.intervals import decimals
 from robustness.estimates.jackknife import TOO_FEW
 from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import COUNT, RATIO, SHARE, Quantity
@@ -93,7 +94,6 @@ class Notation:
   def digits(self, width: float) -> int:
     """Returns the number of decimals for values with an interval of this width; 0 for a count.
 
-    The last decimal is at most a fifth of the width, so that the interval's ends stay distinct.
     Without a width, values in percent have 1 decimal and others 2.
     """
     if self.quantity.kind == COUNT and not self.difference:
@@ -101,7 +101,7 @@ class Notation:
     scaled = self.scale * width
     if not scaled > 1e-12:  # rounding of floats too
       return 1 if self.scale > 1 else 2
-    return min(12, max(0, math.ceil(-math.log10(scaled / 5))))
+    return decimals(scaled)
 
   def plain_digits(self, largest: float) -> int:
     """Returns the number of decimals for values without intervals.

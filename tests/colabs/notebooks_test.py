@@ -17,7 +17,6 @@ from robustness.present import headlines
 from robustness.results import Results
 from tests import installation
 from tests.end_to_end import runs
-from tests.table_rows import estimate
 from tests.video.rescoring_test import saved
 
 ROOT = installation.ROOT
@@ -216,10 +215,9 @@ DRAWN = {
 def test_it_draws_a_finished_run(name, installed, tmp_path, request):
   config, phrases = DRAWN[name]
   workdir = tmp_path / 'run' if config else request.getfixturevalue('finished')
-  table = runs.run(config(tmp_path), workdir).table if config else None
+  results = runs.run(config(tmp_path), workdir) if config else None
   if name == 'video_pm_k':
-    worst = estimate(table, 'one', 'accuracy_pm_k', k=2).value
-    phrases = [f'one pm-2 Value(value={float(worst)!r}, ']
+    phrases = [f'one pm-2 {results.value("accuracy_pm_k", "one", k=2)}']
   cells = drawn_run(name, installed, workdir, tmp_path / 'drawn')
   assert len(pictures(cells)) == 1 and '<img' in pages(cells)
   text = printed(cells)

@@ -132,6 +132,18 @@ def test_a_long_phase_is_shown(is_terminal, fast, caplog, monkeypatch):
   assert is_terminal or caplog.messages[-1].startswith('net: figures in ')
 
 
+def test_a_function_of_python_prints_its_lines(monkeypatch):
+  """Scripts have neither a terminal nor a log of such lines, and are shown what happens."""
+  monkeypatch.setattr(progress.logging, 'get_verbosity', lambda: progress.logging.WARNING)
+  monkeypatch.setattr(sys, 'stderr', screen := io.StringIO())
+  for bars in (False, None):
+    assert not screen.getvalue(), 'progress=False leaves them to the log'
+    with progress.showing(bars), phase('net: checks', 0), Progress(4, 'net', 'images') as work:
+      wait_for(lambda bars=bars: bars is False or 'net: checks …\n' in screen.getvalue())
+      work.advance(4)
+  assert '\nnet: 4/4 images in ' in screen.getvalue()
+
+
 def test_a_short_phase_is_not_shown(caplog):
   caplog.set_level(logging.INFO)
   with phase('net: figures'):

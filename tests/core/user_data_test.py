@@ -11,6 +11,12 @@ LABELS = np.arange(6) % 3
 NAMES = ('a', 'b', 'c')
 
 
+class Tensor(np.ndarray):
+  """An array that looks like a tensor of PyTorch."""
+
+  detach = cpu = lambda self: self
+
+
 class WithoutIterator:
   """A data set with a length and indices alone, as PyTorch's."""
 
@@ -70,6 +76,7 @@ def test_arrays_keep_their_type_columns_and_class_names():
   ('arguments', 'message'),
   [
     ((IMAGES.transpose(0, 3, 1, 2), LABELS), 'channels first'),
+    ((np.ones((6, 8, 8, 3)).view(Tensor), LABELS), 'last; tensors have channels first'),
     ((IMAGES * 255, LABELS), r'must lie in \[0, 1\]'),
     ((IMAGES, LABELS, None, NAMES[:2]), 'labels has 2 .example 2.; there are 2 classes'),
     ((IMAGES, LABELS.astype(float)), 'expected integers'),

@@ -76,6 +76,8 @@ def test_channels_first_and_the_mean_of_each_channel():
   np.testing.assert_allclose(made[0], linear((IMAGES - mean) / std), rtol=1e-3, atol=1e-3)
   refused('2 values for images of 3', Model(linear, mean=(0.1, 0.2)).classifier, IMAGES)
   refused('channels', Model, linear, channels='middle')
+  failing = Model(lambda x: x.missing, channels='first')
+  refused("got .B, C, H, W.; .* channels='last'", failing.classifier, IMAGES)
 
 
 def test_class_names_are_those_of_the_model_or_of_the_data():
