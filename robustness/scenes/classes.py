@@ -35,6 +35,7 @@ washing machine 897
 """
 
 
+# The table has lines of 'name index; name index'; the last word of an entry is the index.
 _ENTRIES = (' '.join(entry.split()).rpartition(' ') for entry in _TABLE.split(';'))
 IMAGENET_INDEX: Mapping[str, int] = {name: int(index) for name, _, index in _ENTRIES}
 """{class of the released generator: its index in ImageNet's order}.
@@ -54,12 +55,12 @@ def imagenet_index(name: str, kind: str = 'class') -> int:
   Raises:
     InputError: There is no such class; the nearest one is named.
   """
-  word = ' '.join(name.replace('_', ' ').lower().split())
-  if word in IMAGENET_INDEX:
-    return IMAGENET_INDEX[word]
-  if word in imagenet_names.WNIDS:
-    return imagenet_names.WNIDS.index(word)
+  plain_name = ' '.join(name.replace('_', ' ').lower().split())
+  if plain_name in IMAGENET_INDEX:
+    return IMAGENET_INDEX[plain_name]
+  if plain_name in imagenet_names.WNIDS:
+    return imagenet_names.WNIDS.index(plain_name)
   raise InputError(
-    f'{kind} {name!r} is no class of SI-Score: {nearest(word, IMAGENET_INDEX)}; or '
+    f'{kind} {name!r} is no class of SI-Score: {nearest(plain_name, IMAGENET_INDEX)}; or '
     "a WordNet identifier of ImageNet, such as 'n07693725'. Rename the class."
   )

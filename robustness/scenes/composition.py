@@ -28,6 +28,8 @@ BAND = 32
 """Number of lines of a rotated object per iteration where loops may have any length."""
 REACH = 2
 """Largest distance of a neighbour from the cutout in pixels."""
+MARGIN = 12
+"""Pixels of a window in addition to the diagonal of the canvas, for neighbours and rounding."""
 
 
 @jax.jit
@@ -67,7 +69,8 @@ def compose(
   )
   stored = jnp.round(255 * premultiplied(colours)).astype(jnp.uint8)[None]
   size = jnp.array(cutout.shape[:2], jnp.int32)
-  return paste_cutout(stored, 0, size, None, canvas, (area, angle, x, y), rotate=True)[0]
+  scene, _ = paste_cutout(stored, 0, size, None, canvas, (area, angle, x, y), rotate=True)
+  return scene
 
 
 @functools.partial(jax.jit, static_argnames=('rotate', 'max_reduction'))
@@ -87,7 +90,7 @@ def paste_cutout(
     cutouts: [N, h, w, 4], premultiplied, float32 in [0, 1] or uint8.
     index: Index of the cutout.
     size: int32 [2], height and width of the cutout.
-    pixels: Number of pixels in the area, see `counted`.
+    pixels: Number of pixels that the area refers to, see `counted`; None for the rectangle.
     background: float32 [S, S, 3] in [0, 1].
     factors: Area > 0 of the resized cutout as a fraction of the canvas; angle in degrees
       counter-clockwise; x and y of the centre, fractions of the side from the left and the top.
@@ -104,6 +107,7 @@ def paste_cutout(
   if rotate:
     window, offset = visible(cutouts, index, size, placement, side, max_reduction)
     lines = side if math.isinf(max_reduction) else BAND
+    # The window is the only one, with index 0.
     scene = paste_rotated(pack(window)[None], 0, offset, background, placement, lines)
     return scene, placement.fraction
   positions = [jnp.arange(side) - placement.corner[i] for i in (0, 1)]
@@ -155,7 +159,7 @@ def visible(
     max_reduction: Largest factor of reduction of the cutout.
 
   Returns:
-    The part, [D, D, 4] with D = ⌈√2 · side⌉ + 12, and the position of its first pixel in the
+    The part, [D, D, 4] with D = `window_side(side)`, and the position of its first pixel in the
     resized cutout, int32 [2].
   """
 
@@ -164,12 +168,17 @@ def visible(
     is_near = (positions >= -REACH) & (positions < length + REACH)
     return jnp.where(is_near, jnp.clip(positions, 0, length - 1), positions)
 
-  room = math.ceil(math.sqrt(2) * side) + 12
+  room = window_side(side)
   middle = placement.matrix @ jnp.array([side / 2, side / 2, 1.0], jnp.float32)
   offset = jnp.floor(middle).astype(jnp.int32) - room // 2
   positions = [bordered(jnp.arange(room) + offset[i], placement.resized[i]) for i in (0, 1)]
   window = resize_pixels(cutouts, index, size, placement.resized, positions, max_reduction)
   return window, offset
+
+
+def window_side(side: int) -> int:
+  """Returns the side of the square with all pixels that a canvas can show at any angle."""
+  return math.ceil(math.sqrt(2) * side) + MARGIN
 
 
 def paste_rotated(
@@ -196,7 +205,7 @@ def paste_rotated(
 
   def add_band(number: ArrayLike, scene: jax.Array) -> jax.Array:
     """Returns the scene with band `number`, `lines` lines high, composed."""
-    first = jnp.minimum(number * lines, side - lines)
+    first = jnp.minimum(number * lines, side - lines)  # the last band may overlap the one before
     row, column = (jnp.arange(lines) + first + 0.5)[:, None], (jnp.arange(side) + 0.5)[None, :]
     v, h = (m[0] * row + m[1] * column + m[2] for m in placement.matrix)
     colours, alpha = _sample(packed, index, offset, placement.resized, v, h)
@@ -207,7 +216,8 @@ def paste_rotated(
     return add_band(0, background)
   top = jnp.clip(placement.corner[0], 0, side)
   bottom = jnp.clip(placement.corner[0] + placement.expanded[0], 0, side)
-  return jax.lax.fori_loop(top // lines, -(-bottom // lines), add_band, background)
+  first_band, end = top // lines, -(-bottom // lines)  # the end is rounded up
+  return jax.lax.fori_loop(first_band, end, add_band, background)
 
 
 def pack(pixels: jax.Array) -> jax.Array:
@@ -260,11 +270,12 @@ def _sample(
     return jnp.stack([-d + 2 * square - cube, *middle, cube - square])
 
   is_inside = (v >= 0) & (v < size[0]) & (h >= 0) & (h < size[1])
+  # The second of the 4 neighbours in either direction: the last one that is not beyond (v, h).
   v0, h0 = jnp.floor(v - 0.5), jnp.floor(h - 0.5)
   down, across = weights(v - 0.5 - v0), weights(h - 0.5 - h0)
   _, height, width = packed.shape
   row = jnp.clip(v0.astype(jnp.int32) - 1 - offset[0], 0, height - 4)
-  row = row + jnp.asarray(index, jnp.int32) * height
+  row = row + jnp.asarray(index, jnp.int32) * height  # of all windows below each other
   first = row * width + jnp.clip(h0.astype(jnp.int32) - 1 - offset[1], 0, width - 4)
   pixels = packed.reshape(-1)
 

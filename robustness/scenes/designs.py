@@ -23,6 +23,7 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.settings import require
 
 SIZE, LOCATION, ROTATION = FACTORS = ('size', 'location', 'rotation')
+"""The published factors, each of which varies in one design."""
 LEVEL = ('area', 'angle', 'x', 'y')
 """The factors of a level; see `Design`."""
 BACKGROUNDS_PER_OBJECT = 2
@@ -53,6 +54,7 @@ class Design:
   y: np.ndarray
 
   def __post_init__(self) -> None:
+    """Raises InputError for a value out of range, or factors of unequal lengths."""
     require(self.side >= 1, 'side', self.side, 'at least 1 pixel')
     require(0 <= self.min_inside <= 1, 'min_inside', self.min_inside, 'in [0, 1]')
     for key, values in self.factors.items():
@@ -64,6 +66,7 @@ class Design:
     require(high <= 1, 'area', high, 'at most 1, the whole canvas: a fraction, not percent')
 
   def __len__(self) -> int:
+    """Returns L, the number of levels."""
     return len(self.area)
 
   @property
@@ -139,7 +142,7 @@ def cross(
   levels = np.array([*itertools.product(xs, ys, areas, angles)], np.float64).reshape(-1, 4)
   x, y, area, angle = levels.T
   design = Design(name, side, min_inside or 0.0, area=area, angle=angle, x=x, y=y)
-  if min_inside is None:
+  if min_inside is None:  # it depends on whether the positions are the centre
     return dataclasses.replace(design, min_inside=0.95 if is_centred(design) else 0.5)
   return design
 
@@ -183,7 +186,10 @@ def varying(levels: pd.DataFrame) -> dict[str, tuple[str, ...]]:
 
 
 def places(levels: pd.DataFrame, keys: Sequence[str]) -> np.ndarray:
-  """Returns a number for each level, int [L], equal for levels with equal values in `keys`."""
+  """Returns a number for each level, int [L], equal for levels with equal values in `keys`.
+
+  Numbers begin with 0 and are in the order of the values; without keys all levels have 0.
+  """
   return np.asarray(levels.groupby(list(keys)).ngroup()) if keys else np.zeros(len(levels), int)
 
 
@@ -205,13 +211,14 @@ def balanced(
       smaller one leaves out pairs.
   """
   group, stratum = np.asarray(groups), np.asarray(strata)
-  by_group = [(g, counts[:, group == g]) for g in np.unique(group)]
-  present = [g for g, scenes in by_group if scenes.any() and scenes.mean() >= share]
+  by_group = [(value, counts[:, group == value]) for value in np.unique(group)]
+  present = [value for value, scenes in by_group if scenes.any() and scenes.mean() >= share]
   is_compared = np.isin(group, present)
   mask = np.zeros_like(counts)
   for value in np.unique(stratum):
     levels = is_compared & (stratum == value)
-    if len(np.unique(group[levels])) == len(present):
+    is_in_every_group = len(np.unique(group[levels])) == len(present)
+    if is_in_every_group:
       mask[:, levels] = counts[:, levels].all(1, keepdims=True)
   return mask
 
@@ -257,19 +264,21 @@ def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTa
   Raises:
     InputError: a scene is stored twice.
   """
+  # Stored factors in single precision, such as 0.2, become the decimals that they stand for.
   factors = np.round(np.stack([columns[factor] for factor in LOOP_ORDER]).astype(np.float64), 7)
   levels, level = np.unique(factors, axis=1, return_inverse=True)
-  both = np.stack([columns['object'], columns['background']])
-  pairs, pair = np.unique(both, axis=1, return_inverse=True)
-  cell = pair.ravel() * levels.shape[1] + level.ravel()
+  objects_and_backgrounds = np.stack([columns['object'], columns['background']])
+  pairs, pair = np.unique(objects_and_backgrounds, axis=1, return_inverse=True)
+  num_levels = levels.shape[1]
+  cell = pair.ravel() * num_levels + level.ravel()  # of the table [pairs, levels], row by row
   if len(np.unique(cell)) != len(cell):
-    repeated = int(np.flatnonzero(np.bincount(cell) > 1)[0])
-    values = zip(LOOP_ORDER, levels[:, repeated % levels.shape[1]], strict=True)
+    repeated_pair, repeated_level = divmod(np.flatnonzero(np.bincount(cell) > 1)[0], num_levels)
+    values = zip(LOOP_ORDER, levels[:, repeated_level], strict=True)
     place = ', '.join(f'{factor} {value:g}' for factor, value in values)
     raise InputError(
-      'object {} on background {} '.format(*pairs[:, repeated // levels.shape[1]])
+      'object {} on background {} '.format(*pairs[:, repeated_pair])
       + f'is stored more than once at {place}; are several sets mixed?'
     )
   x, y, area, angle = levels
   design = Design(name, side, float(columns['fraction_inside'].min()), area, angle, x, y)
-  return SceneTable(design, pairs[0], pair.ravel(), level.ravel())
+  return SceneTable(design, objects=pairs[0], pair=pair.ravel(), level=level.ravel())

@@ -62,14 +62,14 @@ def place(
   with jax.enable_x64(True):
     height, width = (jnp.asarray(size)[i].astype(jnp.float64) for i in (0, 1))
     measured = height * width if pixels is None else jnp.asarray(pixels).astype(jnp.float64)
-    k = jnp.sqrt(_quotient(_decimal(area, 7), _quotient(measured, side * side)))
-    resized = jnp.trunc(jnp.stack([height, width]) * k)
+    scale = jnp.sqrt(_quotient(_decimal(area, 7), _quotient(measured, side * side)))
+    resized = jnp.trunc(jnp.stack([height, width]) * scale)
     radians = jnp.mod(_decimal(angle, 4), 360.0) * (math.pi / 180)
     cosine, sine = (jnp.round(f(radians), 15) for f in (jnp.cos, jnp.sin))  # right angles are exact
     expanded, linear, shift = _rotation(resized, cosine, sine)
     centre = jnp.trunc(jnp.stack([_decimal(y, 7), _decimal(x, 7)]) * side)
     corner = jnp.trunc(centre - expanded / 2)
-    shift = shift - (linear * corner[None, :]).sum(1)
+    shift = shift - (linear * corner[None, :]).sum(1)  # from positions on the canvas
     matrix = jnp.concatenate([linear, shift[:, None]], 1).astype(jnp.float32)
     visible = jnp.clip(corner + expanded, 0, side) - jnp.clip(corner, 0, side)
     total = jnp.prod(expanded)
@@ -87,8 +87,8 @@ def _decimal(value: ArrayLike, digits: int) -> jax.Array:
 def _quotient(value: jax.Array, divisor: ArrayLike) -> jax.Array:
   """Returns the correctly rounded quotient.
 
-  XLA multiplies by the reciprocal of a constant divisor, and merges two divisions. The selections
-  prevent both.
+  XLA multiplies by the reciprocal of a constant divisor, and merges two divisions. The selections,
+  which change no value, hide the divisor and the first quotient from it and so prevent both.
   """
   quotient = value / jnp.where(jnp.isnan(value), value, jnp.asarray(divisor, jnp.float64))
   return jnp.where(jnp.isnan(quotient), value, quotient)
@@ -114,7 +114,7 @@ def _rotation(
   half = size / 2
   shift = half - (linear * half[None, :]).sum(1)
   corners = jnp.asarray([[0, 0], [0, 1], [1, 1], [1, 0]], jnp.float64) * size[None, :]
-  turned = (linear[None] * corners[:, None, :]).sum(-1) + shift[None, :]
+  turned = (linear[None] * corners[:, None, :]).sum(-1) + shift[None, :]  # [4 corners, 2]
   expanded = jnp.ceil(turned.max(0)) - jnp.floor(turned.min(0))
   expanded = jnp.where(cosine == 0, size[::-1], expanded)  # Pillow transposes at right angles
   return expanded, linear, half - (linear * (expanded / 2)[None, :]).sum(1)

@@ -48,10 +48,12 @@ def most_scale(shape: Sequence[int], area: float, side: int) -> float:
   The cutout fits an array of a shape (height, width), its sides have a ratio of at most `LONGEST`,
   and its resized rectangle covers at least the fraction `area` of a canvas of `side` pixels.
   """
-  shorter = side * math.sqrt(area / LONGEST)  # truncation to integers removes up to one pixel
+  shorter = side * math.sqrt(area / LONGEST)
   if shorter <= 2:
     return math.inf
-  return math.sqrt(shape[0] * shape[1] / area) / side * shorter / (shorter - 1)
+  height, width = shape
+  # The last factor is of the truncation to whole pixels, which removes up to one.
+  return math.sqrt(height * width / area) / side * shorter / (shorter - 1)
 
 
 def resize_pixels(
@@ -75,9 +77,9 @@ def resize_pixels(
   """
   lines = jnp.int32(0), size[1]
   columns = _resize_down(images, index, size[0], resized[0], positions[0], lines, max_reduction)
-  lines = _bounds(_inside(positions[0], resized[0]))
+  lines = _bounds(_inside(positions[0], resized[0]))  # rows outside the resized image stay 0
   rows = _resize_down(columns[None], 0, size[1], resized[1], positions[1], lines, max_reduction)
-  return rows[: len(positions[0]), : len(positions[1])]
+  return rows[: len(positions[0]), : len(positions[1])]  # without the padding to whole tiles
 
 
 def _resize_down(
@@ -102,12 +104,14 @@ def _resize_down(
     max_reduction: static upper bound of size / resized.
   """
   height, width, channels = images.shape[1:]
-  if (TILE + 2) * max(max_reduction, 1) + 3 >= height:
+  # Rows of the image that `TILE` resized rows depend on, with a margin for rounding.
+  rows_of_tile = (TILE + 2) * max(max_reduction, 1)
+  if rows_of_tile + 3 >= height:  # a window would be the whole image
     weights = triangle_weights(positions, jnp.arange(height), size, resized)
     image = images[index].astype(jnp.float32)
     return _as_type(images, jnp.einsum('yi,ixc->xyc', weights, image, precision='highest'))
   flat = images.reshape(*images.shape[:2], -1)
-  window, block = math.ceil((TILE + 2) * max(max_reduction, 1)) + 2, min(BLOCK, width)
+  window, block = math.ceil(rows_of_tile) + 2, min(BLOCK, width)
 
   def add_tile(number: jax.Array, output: jax.Array) -> jax.Array:
     """Returns the output with `TILE` resized rows, of tile `number`, at the needed columns."""
@@ -128,10 +132,12 @@ def _resize_down(
       transposed = jnp.swapaxes(tile.reshape(TILE, block, channels), 0, 1)
       return jax.lax.dynamic_update_slice(output, transposed, (line, number * TILE, 0))
 
+    # The number of blocks is rounded up.
     return jax.lax.fori_loop(0, -(-(lines[1] - lines[0]) // block), add_block, output)
 
-  count = -(-len(positions) // TILE)
+  count = -(-len(positions) // TILE)  # tiles, rounded up
   padded = jnp.pad(positions, (0, count * TILE - len(positions)), mode='edge')
+  # The first tile with pixels of the resized image, and the one after the last.
   start, end = _bounds(_inside(padded, resized).reshape(count, TILE).any(1))
   empty = jnp.zeros((width, count * TILE, channels), images.dtype)
   return jax.lax.fori_loop(start, end, add_tile, empty)

@@ -23,7 +23,7 @@ from robustness.scenes.resize import most_scale, resize_pixels
 
 Row = Mapping[str, jax.Array]
 """Columns of a row of object and background."""
-MOST_WORDS = 2**22
+MAX_SHEET_PIXELS = 2**22
 """Largest number of pixels of a row's sheets; beyond it, each scene resizes its cutout."""
 
 
@@ -55,9 +55,10 @@ def shown(design: Design, side: int, measure: str) -> Shown:
   """
   turning = bool(np.any(design.angle % 360))
   areas = np.unique(design.area).tolist()
-  words = len(areas) * _sheet_side(max(areas), side, turning) ** 2
+  num_pixels = len(areas) * _sheet_side(max(areas), side, turning) ** 2
+  # The window of a rotated cutout is around the middle of the canvas, so the cutout must be there.
   can_share = measure == 'rectangle' and (is_centred(design) or not turning)
-  if can_share and words <= MOST_WORDS:
+  if can_share and num_pixels <= MAX_SHEET_PIXELS:
     return _looked_up(areas, side, turning)
   return _resized_by_scene(areas, side, turning, measure)
 
@@ -71,7 +72,7 @@ def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side:
     pixels: numbers of pixels of the objects that an area measures, int [P].
     side: side of the canvas in pixels.
   """
-  levels = [parameters(design)[name] for name in LEVEL]
+  levels = [parameters(design)[name] for name in LEVEL]  # in the order of the arguments below
 
   def of_pair(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
     """Returns the share of one object on the canvas at every level, [L]."""
@@ -94,18 +95,22 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
     measure: what an area measures, see `composition.MEASURES`.
   """
   is_sequential = jax.default_backend() == 'cpu'
+  # The smallest areas of the programs that are compiled. On a CPU each has its own bound of the
+  # reduction; the first is just below the smallest area, each other one √2 times the previous.
   steps = [0.0]
-  if is_sequential:  # areas from just below the smallest one, each √2 times the previous
+  if is_sequential:
     count = 1 + math.floor(2 * math.log2(max(areas) / min(areas)) + 1e-9)
     steps = [min(areas) * (1 - 1e-5) * math.sqrt(2.0) ** step for step in range(count)]
 
   def prepare(row: Row) -> dict[str, jax.Array]:
+    """Returns a row with its premultiplied cutout, and the number of its pixels if needed."""
     columns, cutout = _cutout(row)
     pixels = composition.counted(cutout, measure)
     counts = {} if pixels is None else {'cutout_pixels': pixels}
     return {**columns, 'cutout': cutout, **counts}
 
   def show(key: jax.Array, row: Row, view: Row) -> jax.Array:
+    """Returns the scene of a row at the level of a view, [S, S, 3]."""
     factors = (view['area'], view['angle'] if turning else 0.0, view['x'], view['y'])
     cutouts, index = located(row, 'cutout')
     size, pixels, background = row['foreground_size'], row.get('cutout_pixels'), row['image']
@@ -113,8 +118,9 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
     def composed(min_area: float) -> jax.Array:
       """Returns the scene by a program for all areas of at least `min_area`."""
       bound = most_scale(cutouts.shape[1:3], min_area, side) if is_sequential else math.inf
-      scene = (cutouts, index, size, pixels, background, factors)
-      return composition.paste_cutout(*scene, turning, bound)[0]
+      arguments = (cutouts, index, size, pixels, background, factors)
+      scene, _ = composition.paste_cutout(*arguments, rotate=turning, max_reduction=bound)
+      return scene
 
     branch = jnp.searchsorted(jnp.asarray(steps), view['area'], side='right') - 1
     return jax.lax.switch(branch, [functools.partial(composed, area) for area in steps])
@@ -135,25 +141,27 @@ def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
 
   def sheet(cutout: jax.Array, size: jax.Array, area: float) -> tuple[jax.Array, jax.Array]:
     """Returns the packed cutout of an area, uint32 [D, D], and the position of its first pixel."""
-    placement = place(size, area, 0.0, 0.5, 0.5, side)
+    placement = place(size, area, angle=0.0, x=0.5, y=0.5, side=side)
     bound = most_scale(cutout.shape[:2], area, side) if is_sequential else math.inf
     if turning:
       window, offset = composition.visible(cutout[None], 0, size, placement, side, bound)
       return composition.pack(window), offset
-    along = jnp.arange(room - 2 * side)
+    along = jnp.arange(room - 2 * side)  # without the empty canvas on both sides
     pixels = resize_pixels(cutout[None], 0, size, placement.resized, (along, along), bound)
     return jnp.pad(composition.pack(pixels), side), jnp.full(2, -side, jnp.int32)
 
   def prepare(row: Row) -> dict[str, jax.Array]:
+    """Returns a row with a sheet for each area in place of the cutout."""
     columns, cutout = _cutout(row)
-    pairs = [sheet(cutout, row['foreground_size'], area) for area in areas]
-    sheets, offsets = (jnp.stack(arrays) for arrays in zip(*pairs, strict=True))
+    by_area = [sheet(cutout, row['foreground_size'], area) for area in areas]
+    sheets, offsets = (jnp.stack(arrays) for arrays in zip(*by_area, strict=True))
     return {**columns, 'sheets': sheets, 'sheet_offsets': offsets}
 
   def look_up(key: jax.Array, row: Row, view: Row) -> jax.Array:
+    """Returns the scene of a row at the level of a view, [S, S, 3], read from a sheet."""
     angle, background = view['angle'] if turning else 0.0, row['image']
     placement = place(row['foreground_size'], view['area'], angle, view['x'], view['y'], side)
-    stored, number = located(row, 'sheets')
+    stored, number = located(row, 'sheets')  # [rows, areas, D, D], and the row
     index, sheets = number * stored.shape[1] + view['sheet'], stored.reshape(-1, *stored.shape[2:])
     offset = row['sheet_offsets'][view['sheet']]
     if turning:
@@ -173,8 +181,8 @@ def _sheet_side(area: float, side: int, turning: bool) -> int:
   is the cutout's area as a fraction of the canvas, and `turning` whether scenes rotate it.
   """
   if turning:
-    return math.ceil(math.sqrt(2) * side) + 12
-  return math.ceil(side * math.sqrt(area * LONGEST)) + 1 + 2 * side
+    return composition.window_side(side)
+  return math.ceil(side * math.sqrt(area * LONGEST)) + 1 + 2 * side  # empty canvas on both sides
 
 
 def _cutout(row: Row) -> tuple[dict[str, jax.Array], jax.Array]:

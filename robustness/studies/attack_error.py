@@ -483,8 +483,8 @@ class AttackError(AttackStudy):
     worst = self.means(ATTACK_ERROR, under_worst, ('epsilon',), test=True)
     shortcomings = [attack.shortcoming for attack in self._ensembles.values()]
     if note := ' and '.join(filter(None, shortcomings)):
-      is_error = worst.versus == ''  # and not a difference between two classifiers
-      worst.loc[is_error, 'note'] = f"{note}, fewer than its authors': a lower bound"
+      # The note is on errors, not on differences between two classifiers.
+      worst.loc[worst.versus == '', 'note'] = f"{note}, fewer than its authors': a lower bound"
     yield worst
     yield from self._of_changes(recorded)
 

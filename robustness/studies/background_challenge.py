@@ -120,8 +120,7 @@ class BackgroundChallenge(Study):
     on_all = recorded.outcomes(SURVIVING).combined((), functools.partial(np.all, axis=1))
     yield self.means(SURVIVING, on_all, test=True)
     yield self.means(OVERALL, recorded)
-    rows = [published_row(label, SURVIVING, v, FOREGROUNDS) for label, v in PUBLISHED.items()]
-    yield part(rows)
+    yield part([published_row(k, SURVIVING, v, FOREGROUNDS) for k, v in PUBLISHED.items()])
 
 
 @functools.lru_cache(1)

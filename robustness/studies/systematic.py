@@ -440,8 +440,7 @@ class Systematic(Study):
       rho = self._rho(shares, columns, baseline)
       seen = shares.accuracy(columns, SEEN)
       notes_on_rho = [rho.note]
-      is_above_chance = seen.low > 1 / num_classes
-      if not is_above_chance:
+      if seen.low <= 1 / num_classes:
         notes_on_rho.append(f'{SAYS_LITTLE}: seen classes are not above chance, 1/{num_classes}')
       environment = str(facets.get(ENVIRONMENT, ''))
       notes_on_rho.append(notes.get(environment, ''))

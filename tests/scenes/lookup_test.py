@@ -53,7 +53,7 @@ def test_looking_up_is_composing(name, size, monkeypatch):
   design = DESIGNS[name]
   assert looks_up(design)
   looked_up = scenes(design, row(*size))
-  monkeypatch.setattr(views, 'MOST_WORDS', 0)
+  monkeypatch.setattr(views, 'MAX_SHEET_PIXELS', 0)
   assert not looks_up(design)
   composed = scenes(design, row(*size))
   assert np.abs(looked_up - row()['image']).max((1, 2, 3)).min() > 0.1, 'the object is seen'
