@@ -59,8 +59,9 @@ class Augmentation(Part):
   def resembles(self) -> tuple[str, ...]:
     """The transforms or families of transforms that augmented images resemble; () for none.
 
-    See `robustness.environments.transforms` and `robustness.corruptions.names.FAMILIES`. A training
-    must not show a transform to classes from which it is held out.
+    Names are those of `robustness.environments.transforms` and
+    `robustness.corruptions.names.FAMILIES`. A training that holds out a transform from some classes
+    refuses augmentations that resemble it.
     """
 
   def added_columns(self) -> dict[str, int]:
@@ -78,18 +79,20 @@ class Augmentation(Part):
     return 0
 
   def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
-    """Draws the branch of an example, int32 [], given its columns without the image.
+    """Draws the branch of an example, int32 [] in [0, `branches`).
 
-    A branch is one of the `branches` choices; a column that the augmentation adds holds it.
+    `columns` are the columns of the example without the image. If the augmentation adds a column,
+    it holds the branch.
     """
     raise NotImplementedError
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns the image [H, W, C] after the branch."""
+    """Returns the image [H, W, C] after the choice with the number `branch`."""
     raise NotImplementedError
 
 
 AUGMENTATIONS = Registry('robustness.augment', Augmentation)  # type: ignore[type-abstract]
+"""All augmentations by name."""
 
 
 def with_more_images() -> str:

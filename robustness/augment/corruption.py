@@ -47,8 +47,8 @@ class RandomCorruption(Augmentation):
     self.choose('left_out', spelt_out(self.corruptions))
     self.require(bool(self.names), 'left_out', 'fewer than all corruptions')
     severities = set(self.severities)
-    is_distinct = len(severities) == len(self.severities) > 0
-    is_valid = is_distinct and severities <= set(SEVERITIES)
+    is_distinct = len(severities) == len(self.severities)
+    is_valid = bool(severities) and is_distinct and severities <= set(SEVERITIES)
     self.require(is_valid, 'severities', 'some of 1..5, each once')
 
   @property
@@ -63,7 +63,7 @@ class RandomCorruption(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """The corruptions that are drawn."""
+    """The corruptions that are drawn, and their families."""
     families = {find(name).family for name in self.names}
     return (*self.names, *sorted(families - {ALONE}))
 
@@ -79,13 +79,17 @@ class RandomCorruption(Augmentation):
   def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
     """Draws a branch; the last one leaves the image unchanged."""
     refuse_stored(columns)
+    # `apply_branch` folds in 1
     key_branch, key_applied = jax.random.split(jax.random.fold_in(key, 0))
     unchanged = self.branches - 1
     branch = jax.random.randint(key_branch, (), 0, unchanged)
     return jnp.where(jax.random.bernoulli(key_applied, self.probability), branch, unchanged)
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns the image after the corruption and severity with the number of a branch."""
+    """Returns the image after the corruption and severity of a branch.
+
+    Branches number the corruptions, each at all severities, and then the unchanged image.
+    """
     names, side = self.names, self.constants or None
     index, position = jnp.divmod(branch, len(self.severities))
     severity = jnp.array(self.severities)[position]

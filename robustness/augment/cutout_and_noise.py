@@ -13,6 +13,7 @@ from robustness.core.registry import setting
 from robustness.corruptions.names import NOISE
 
 PIXELS, DEVIATION = 'a number of pixels, at least 1', 'a standard deviation for pixels in [0, 1]'
+"""Phrases for the valid values of settings."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +98,7 @@ class PatchGaussian(Augmentation):
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     image = example['image']
-    key_place, key_size = jax.random.split(jax.random.fold_in(key, 1))
+    key_place, key_size = jax.random.split(jax.random.fold_in(key, 1))  # `key` draws the noise
     centre = jax.random.randint(key_place, (2,), 0, jnp.array(image.shape[:2]))
     size: int | jax.Array = self.size
     if self.random_size:
@@ -107,7 +108,7 @@ class PatchGaussian(Augmentation):
 
 
 def noisy(key: jax.Array, image: jax.Array, sigma: float) -> jax.Array:
-  """Returns clip(x + σ̃·ε, 0, 1), float32 [H, W, C], σ̃ ~ U[0, sigma] and ε ~ N(0, I)."""
+  """Returns an image x [H, W, C] with noise: clip(x + σ̃·ε, 0, 1), σ̃ ~ U[0, sigma], ε ~ N(0, I)."""
   key_strength, key_noise = jax.random.split(key)
   strength = jax.random.uniform(key_strength, maxval=sigma, dtype=image.dtype)
   noise = random_images.normal(key_noise, image.shape).astype(image.dtype)

@@ -1,4 +1,8 @@
-"""Selective augmentation T_k × C_k, and the check that no other part shows what it holds out."""
+"""Augmentation that shows a transform T_k to the classes of one group C_k, and a check of leaks.
+
+The check is that no other part of a training shows a transform to classes of other groups, from
+which it is held out.
+"""
 
 import dataclasses
 from collections.abc import Iterable
@@ -22,8 +26,9 @@ from robustness.models.inputs import InputFilter
 class Environment(Augmentation):
   """Applies transform T_k to an image of class group C_k with probability `share`.
 
-  Images of held-out cells T_k × C_j, j ≠ k, cannot occur, because the class group selects the
-  transform. The column `environment` holds the number of the transform; 0 is the clean image.
+  Images of the classes C_j under a transform T_k with k ≠ j are held out: they cannot occur,
+  because the class group selects the transform. The column `environment` holds the number k of the
+  transform; 0 is the clean image.
 
   Attributes:
     transforms: T_1, ..., T_M, names of corruptions, `FILE.py:NAME` or 'rotation'; T_k belongs to
@@ -58,7 +63,7 @@ class Environment(Augmentation):
     return self.transforms
 
   def added_columns(self) -> dict[str, int]:
-    """Returns the column `environment`, with values 0..M."""
+    """Returns {'environment': 1 + M}, a column with values 0..M."""
     return {self.name: 1 + len(self.transforms)}
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
@@ -68,7 +73,7 @@ class Environment(Augmentation):
 
   @property
   def branches(self) -> int:
-    """The environments, the clean one first."""
+    """The number of environments: the clean one and the M transforms."""
     return 1 + len(self.transforms)
 
   def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
@@ -79,11 +84,11 @@ class Environment(Augmentation):
         f'the augmentation environment needs the column {COLUMN!r}: set {KEYS.data.class_groups}, '
         f'or {KEYS.data.random_class_groups}, to say which classes see which transform.'
       )
-    group = columns[COLUMN]
-    if SAMPLED in columns:
+    group = columns[COLUMN]  # 0 for classes of no group
+    if SAMPLED in columns:  # the sampler has drawn the environment
       is_applied = columns[SAMPLED] == group
     else:
-      key_choice = jax.random.split(key, 3)[0]
+      key_choice = jax.random.split(key, 3)[0]  # `apply_branch` takes the other two
       is_applied = jax.random.bernoulli(key_choice, self.share) & (group <= len(self.transforms))
     return jnp.where(is_applied, group, 0)
 
@@ -99,7 +104,10 @@ class Environment(Augmentation):
     return {f'share_{name}': (batch[self.name] == k).mean() for k, name in enumerate(names)}
 
   def _level(self, key: jax.Array, environment: jax.Array) -> jax.Array:
-    """Draws a severity, or an angle for a rotation, uniformly."""
+    """Draws a severity, or an angle in degrees if the environment is a rotation, uniformly.
+
+    `environment` is a number in 0..M, int32 scalar.
+    """
     severity_key, angle_key = jax.random.split(key)
     severity = jax.random.choice(severity_key, jnp.array(self.severities, jnp.float32))
     angle = jax.random.choice(angle_key, jnp.array(self.angles, jnp.float32))
@@ -108,7 +116,7 @@ class Environment(Augmentation):
 
 
 def selective(augmentations: Iterable[Augmentation]) -> Environment | None:
-  """Returns the augmentation that makes environments, or None."""
+  """Returns the augmentation `environment` of a policy, or None if there is none."""
   return next((a for a in augmentations if isinstance(a, Environment)), None)
 
 
@@ -138,7 +146,7 @@ def refuse_leaks(
     if part is None:
       continue
     leaked = transforms.resembling(held_out, part.resembles, f'{part.name}.resembles')
-    can_mix = (
+    mixes_environments = (
       isinstance(part, Augmentation) and part.needs_partner and part.within != Environment.name
     )
     if leaked:
@@ -146,16 +154,17 @@ def refuse_leaks(
         f'on all classes, which resembles {leaked[0]!r}: that is held out for the classes of other '
         'groups'
       )
-    elif can_mix and (environment or stored):
+    elif mixes_environments and (environment or stored):
       reason = (
         'across environments, which joins images of one with labels of classes that it is held out '
         'from'
       )
     else:
       continue
-    fix = f'set {section}.augment.{part.name}.within={Environment.name!r}, '
+    within = f'set {section}.augment.{part.name}.within={Environment.name!r}, '
+    fix = within if 'within' in part.describe() else ''
     raise InputError(
       f'{section} trains with {part.name!r} {reason}, so that ρ would measure nothing. Leave '
-      f'{part.name!r} out, {fix if "within" in part.describe() else ""}or set '
+      f'{part.name!r} out, {fix}or set '
       f'{section}.augment.{Environment.name}.allow_leaks=True if the leak is meant.'
     )

@@ -14,7 +14,9 @@ from robustness.core.registry import setting, word
 from robustness.core.sampler import EPOCH
 
 BLACK, REFLECT, MEAN = BORDERS = ('black', 'reflect', 'mean_colour')
+"""Ways to pad an image for `Crop`."""
 TRIES = 10
+"""Number of boxes that `RandomResizedCrop` draws for an image."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +56,7 @@ class AlternatingFlip(Augmentation):
         "the augmentation 'alternating_flip' needs rows in epochs: take 'flip' where "
         f'{KEYS.training.balanced} is set.'
       )
+    # the key of a row is the same in every epoch, so that odd epochs show what even ones do not
     is_mirrored = jax.random.bernoulli(key) ^ (example[EPOCH] % 2 == 1)
     return {**example, 'image': jnp.where(is_mirrored, example['image'][:, ::-1], example['image'])}
 
@@ -115,33 +118,41 @@ class RandomResizedCrop(Augmentation):
     image = example['image']
     height, width = image.shape[:2]
     y0, x0, rows, columns = self.box(key, height, width)
+    # of the affine map from the box, with its corner (y0, x0), to the entire image
     scale = jnp.stack([height / rows, width / columns])
     shift = -jnp.stack([y0, x0]) * scale
     y, x = jnp.arange(height), jnp.arange(width)
     is_inside = ((y >= y0) & (y < y0 + rows))[:, None] & ((x >= x0) & (x < x0 + columns))[None]
 
     def resized(pixels: jax.Array) -> jax.Array:
+      """Returns the box of an array [H, W, ...], with zeros around it, resized to [H, W, ...]."""
       box = jnp.where(is_inside[..., None], pixels, 0)
       return jax.image.scale_and_translate(
         box, box.shape, (0, 1), scale, shift, 'linear', antialias=True
       )
 
+    # Near the border of the box the filter also takes zeros from outside it. The division by the
+    # weight of the pixels inside leaves the mean of these pixels alone.
     weight = resized(jnp.ones((height, width, 1), image.dtype))
     return {**example, 'image': resized(image) / weight}
 
   def box(
     self, key: jax.Array, height: int, width: int
   ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Draws the first row and column, and the numbers of rows and columns of the crop, as float32
-    scalars of integers."""
+    """Draws a box in an image of `height` × `width` pixels.
+
+    Returns:
+      Its first row, first column, number of rows, and number of columns: integers as float32
+      scalars.
+    """
     key_area, key_ratio, key_top, key_left = jax.random.split(key, 4)
     area = jax.random.uniform(key_area, (TRIES,), minval=self.smallest_area)
-    limit = math.log(4 / 3)
+    limit = math.log(4 / 3)  # of the logarithm of the ratio width/height
     ratio = jnp.exp(jax.random.uniform(key_ratio, (TRIES,), minval=-limit, maxval=limit))
     rows = jnp.round(jnp.sqrt(area * height * width / ratio))
     columns = jnp.round(jnp.sqrt(area * height * width * ratio))
     can_fit = (rows >= 1) & (rows <= height) & (columns >= 1) & (columns <= width)
-    first = jnp.argmax(can_fit)
+    first = jnp.argmax(can_fit)  # the first box that fits
     rows = jnp.where(can_fit.any(), rows[first], height)
     columns = jnp.where(can_fit.any(), columns[first], width)
     y0 = jnp.floor(jax.random.uniform(key_top) * (height - rows + 1))

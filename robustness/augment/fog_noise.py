@@ -33,10 +33,13 @@ from robustness.corruptions.names import HAZE
 from robustness.results import Results
 
 STORED = pathlib.Path(__file__).with_name('fog_of_cifar10.npz')
+"""Spectrum of fog on 5000 training images of CIFAR-10."""
 STUDY, FOG = 'corruption_spectrum', 'fog'
+"""The study that measures spectra, and the corruption that is used of it."""
 COMPLEX, REAL = math.sqrt(math.pi) / 2, math.sqrt(2 / math.pi)
-"""E|F| of white noise with deviation 1, where F is complex, and where F is real because the
-frequency equals its negative."""
+"""Mean of |F|, where F is the orthonormal Fourier transform of white noise with standard deviation
+1: at frequencies where F is complex, and at those where F is real, since they equal their
+negative."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +47,8 @@ class FogNoise(Augmentation):
   """Adds Gaussian noise, independent at each frequency and channel, and clips to [0, 1].
 
   The noise is Σ N(0, σ_ij²)·U_ij over the distinct frequencies (i, j) with both phases of the wave
-  U_ij. σ_ij makes the mean |F| of the noise at (i, j), before clipping, equal to the mean |F| of
-  the change by fog. Images must have the size of the spectrum.
+  U_ij. With F the Fourier transform, σ_ij makes the mean |F| of the noise at (i, j), before
+  clipping, equal to the mean |F| of the change by fog. Images must have the size of the spectrum.
 
   Attributes:
     severity: Severity of the fog, 1..5.
@@ -79,19 +82,21 @@ class FogNoise(Augmentation):
     mean = magnitude(self.spectrum or str(STORED), self.severity)
     deviations = jnp.asarray(deviation(mean, image.shape[:2]))
     white = random_images.normal(key, image.shape)
-    half = jnp.fft.rfft2(white, axes=(0, 1)) * deviations[..., None]
-    noise = jnp.fft.irfft2(half, s=image.shape[:2], axes=(0, 1))
+    half_spectrum = jnp.fft.rfft2(white, axes=(0, 1)) * deviations[..., None]
+    noise = jnp.fft.irfft2(half_spectrum, s=image.shape[:2], axes=(0, 1))
     return {**example, 'image': jnp.clip(image + noise.astype(image.dtype), 0, 1)}
 
 
 SECTION = f'{FogNoise.section}.{FogNoise.name}'
+"""Section of the config, for messages."""
 
 
 def deviation(mean: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
   """Returns σ of each frequency of the half spectrum, float32 [H, W // 2 + 1] in `rfft2`'s order.
 
   Args:
-    mean: the mean magnitude of the change by fog, [H, W], from `magnitude`.
+    mean: the mean |F| of the change by fog, [H, W], with frequency zero in the centre; see
+      `magnitude`.
     shape: height and width of the images.
 
   Raises:
@@ -109,6 +114,7 @@ def deviation(mean: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     )
   height, width = mean.shape
   fy, fx = np.arange(height)[:, None], np.arange(width // 2 + 1)[None, :]
+  # frequencies that equal their negative: 0, and half the size if it is even
   is_real = (2 * fy % height == 0) & (2 * fx % width == 0)
   half = np.fft.ifftshift(mean)[:, : width // 2 + 1]
   return (half / np.where(is_real, REAL, COMPLEX)).astype(np.float32)
@@ -124,16 +130,21 @@ def magnitude(source: str, severity: int) -> np.ndarray:
     InputError: the source has no spectrum of fog at the severity.
   """
   arrays = _stored(source)
-  if severity not in arrays['severity']:
+  severities = arrays['severity'].tolist()
+  if severity not in severities:
     raise InputError(
-      f'{source} has the spectrum of fog at the severities {arrays["severity"].tolist()} and not '
+      f'{source} has the spectrum of fog at the severities {severities} and not '
       f'at {severity}: set {SECTION}.severity to one of these.'
     )
-  return arrays['spectrum'][arrays['severity'].tolist().index(severity)]
+  return arrays['spectrum'][severities.index(severity)]
 
 
 def _stored(source: str) -> dict[str, np.ndarray]:
-  """Reads `spectrum` [S, H, W], `severity` [S] and the scalar text `provenance`."""
+  """Returns the arrays with the spectrum of fog at S severities, from a workdir or a file.
+
+  They are `spectrum`, the mean |F| [S, H, W]; `severity`, int [S]; and `provenance`, a text that
+  states what was measured.
+  """
   path = expanded(source)
   if path.is_dir():
     return _from_results(Results.read(path), source)
@@ -150,16 +161,16 @@ def _stored(source: str) -> dict[str, np.ndarray]:
 
 
 def _from_results(results: Results, source: str) -> dict[str, np.ndarray]:
-  """Returns the arrays of `_stored` from the results of a study."""
+  """Returns the arrays that `_stored` describes from the results of `STUDY` in `source`."""
   if results.study != STUDY or FOG not in results.arrays.get('corruption', ()):
     raise InputError(
       f'{source} holds results of the study {results.study!r} without {FOG!r}; {SECTION}.spectrum '
       f'takes those of {STUDY!r} with {KEYS.study.corruptions:--}={FOG}.'
     )
-  scale = results.settings['normalisation'], results.settings['channels']
-  if scale != ('orthonormal', 'each'):
+  options = results.settings['normalisation'], results.settings['channels']
+  if options != ('orthonormal', 'each'):
     raise InputError(
-      f"{source} was measured with normalisation and channels {scale}; run it with 'orthonormal' "
+      f"{source} was measured with normalisation and channels {options}; run it with 'orthonormal' "
       "and 'each'."
     )
   index = results.arrays['corruption'].tolist().index(FOG)

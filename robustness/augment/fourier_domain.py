@@ -12,7 +12,7 @@ from robustness.augment.operations import Operations
 from robustness.core.registry import setting, word
 
 AXES = (-3, -2, -1)
-"""The axes of the spectra that are recombined: rows, columns and channels."""
+"""Axes of the Fourier transform of recombined images: rows, columns and channels."""
 DIRECTIONS = 448
 """The number of directions of waves, as in the released code."""
 
@@ -52,9 +52,10 @@ class FourierBasis(Augmentation):
   def __call__(self, key: jax.Array, example: Example) -> Example:
     """Returns the example with images with waves as `image`, [1 + waves, H, W, C] by default."""
     image = example['image']
-    shape, count = (image.shape[0], image.shape[1]), (self.waves, image.shape[2])
+    height, width, channels = image.shape
+    count = (self.waves, channels)
     key_frequency, key_direction, key_strength = jax.random.split(key, 3)
-    frequency = jax.random.randint(key_frequency, count, 1, max(shape) + 1)
+    frequency = jax.random.randint(key_frequency, count, 1, max(height, width) + 1)
     index = jax.random.randint(key_direction, count, 0, DIRECTIONS)
     direction = -jnp.linspace(0, jnp.pi, DIRECTIONS)[index]
     strength = self.smallest + self.mean * jax.random.exponential(key_strength, count)
@@ -65,21 +66,23 @@ class FourierBasis(Augmentation):
 def with_waves(
   image: jax.Array, frequency: jax.Array, direction: jax.Array, strength: jax.Array
 ) -> jax.Array:
-  """Returns an image with the waves of `FourierBasis` added, [V, H, W, C].
+  """Returns V versions of an image, each with one plane wave added to each channel, [V, H, W, C].
+
+  A wave is a sine over the image, with the root mean square σ / 32.
 
   Args:
     image: [H, W, C] in [0, 1].
-    frequency: numbers of waves across the image, [V, C].
-    direction: directions in radians, [V, C]; 0 varies from row to row.
-    strength: σ of the waves, [V, C].
+    frequency: number of waves across the image, [V, C].
+    direction: direction in which a wave varies in radians, [V, C]; 0 is from row to row.
+    strength: strength σ of the waves, [V, C].
   """
   height, width = image.shape[:2]
   y = jnp.linspace(-height / 2, height / 2, height)[None, :, None, None]
   x = jnp.linspace(-width / 2, width / 2, width)[None, None, :, None]
   along = y * jnp.cos(direction)[:, None, None] + x * jnp.sin(direction)[:, None, None]
   turns = frequency[:, None, None] / max(height, width) * along
-  wave = jnp.sin(2 * jnp.pi * turns - jnp.pi / 4)
-  wave /= jnp.sqrt((wave**2).sum((1, 2), keepdims=True))
+  wave = jnp.sin(2 * jnp.pi * turns - jnp.pi / 4)  # [V, H, W, C]
+  wave /= jnp.sqrt((wave**2).sum((1, 2), keepdims=True))  # now of norm 1
   scale = strength[:, None, None] * (height * width) ** 0.5 / 32
   return jnp.clip(image[None] + scale * wave, 0, 1)
 
@@ -163,10 +166,11 @@ class AmplitudesOfOne(Augmentation):
     once = operations.in_sequence(image, first)
 
     def recombine() -> jax.Array:
-      """Returns the combination of the first and the second version."""
+      """Returns the combination of the image after one and after two operations."""
       twice, is_swapped = operations.in_sequence(once, second), jax.random.bernoulli(key_coin)
-      pair = jnp.where(is_swapped, twice, once), jnp.where(is_swapped, once, twice)
-      levels = jnp.trunc(255 * recombined(*pair))
+      amplitudes = jnp.where(is_swapped, twice, once)
+      phases = jnp.where(is_swapped, once, twice)
+      levels = jnp.trunc(255 * recombined(amplitudes, phases))
       levels = levels % 256 if self.overflow == 'wrap' else jnp.clip(levels, 0, 255)
       return levels / 255
 
@@ -175,10 +179,10 @@ class AmplitudesOfOne(Augmentation):
 
 
 def recombined(amplitudes: jax.Array, phases: jax.Array) -> jax.Array:
-  """Returns the image with the Fourier amplitudes of one image and the phases of another one.
+  """Returns an image with the Fourier amplitudes of one image and the phases of another one.
 
-  All images are float32 [..., H, W, C].
+  `amplitudes` and `phases` are these two images; all images are float32 [..., H, W, C].
   """
-  spectrum = jnp.abs(jnp.fft.fftn(amplitudes, axes=AXES))
-  turned = jnp.exp(1j * jnp.angle(jnp.fft.fftn(phases, axes=AXES)))
-  return jnp.fft.ifftn(spectrum * turned, axes=AXES).real.astype(phases.dtype)
+  amplitude = jnp.abs(jnp.fft.fftn(amplitudes, axes=AXES))
+  unit = jnp.exp(1j * jnp.angle(jnp.fft.fftn(phases, axes=AXES)))  # complex numbers of modulus 1
+  return jnp.fft.ifftn(amplitude * unit, axes=AXES).real.astype(phases.dtype)

@@ -30,7 +30,10 @@ class Mixing(Augmentation):
   within: str = ''
 
   def share(self, key: jax.Array, key_choice: jax.Array) -> jax.Array:
-    """Draws the weight λ ~ Beta(α, α) of a row in the mixture; 1 for a row that is not mixed."""
+    """Draws the weight λ ~ Beta(α, α) of a row in the mixture; 1 for a row that is not mixed.
+
+    `key` draws λ, and `key_choice` whether the row is mixed.
+    """
     share = jax.random.beta(key, self.alpha, self.alpha)
     return jnp.where(jax.random.bernoulli(key_choice, self.probability), share, 1.0)
 
@@ -51,10 +54,8 @@ class Mixup(Mixing):
   def __call__(self, key: jax.Array, example: Example) -> Example:
     """Returns the example mixed with the image and target of its partner."""
     share, partner = self.share(*jax.random.split(key)), example['partner']
-    return {
-      **example,
-      **{name: share * example[name] + (1 - share) * partner[name] for name in ('image', 'target')},
-    }
+    mixed = {n: share * example[n] + (1 - share) * partner[n] for n in ('image', 'target')}
+    return {**example, **mixed}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +120,10 @@ class MixupOrCutmix(Mixing):
 
 
 def _inside(size: int, centre: jax.Array, share: jax.Array) -> jax.Array:
-  """Returns the mask [size] of [c − ⌊s/2⌋, c + ⌊s/2⌋), with c = centre and s = ⌊size·share⌋."""
+  """Returns which of `size` pixels of an axis are in a box, bool [size].
+
+  With c = centre and s = ⌊size·share⌋, these are the pixels in [c − ⌊s/2⌋, c + ⌊s/2⌋).
+  """
   half = jnp.floor(size * share).astype(jnp.int32) // 2
   pixel = jnp.arange(size)
   return (pixel >= centre - half) & (pixel < centre + half)

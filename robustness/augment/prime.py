@@ -15,14 +15,17 @@ from robustness.corruptions.filters import correlate, sample_bilinear
 from robustness.corruptions.names import BLUR, HAZE
 
 WIDTH = 3
+"""Number of chains in a mixture."""
 MIN_MODES = 2
+"""Smallest number of deformation modes per direction."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Prime(Augmentation):
   """Returns mixtures (1 − m)·x + m·Σ_i w_i·chain_i(x), w ~ Dirichlet(1, 1, 1) and m ~ U(0, 1).
 
-  A chain has 1, 2 or 3 steps, drawn uniformly. A step is a filter, a colour curve or a deformation
+  x is the image, and the sum goes over three random chains of steps. A chain has 1, 2 or 3 steps,
+  drawn uniformly. A step is a filter, a colour curve or a deformation
   (`filtered`, `recoloured`, `deformed`), after which values are in [0, 1]. The released code draws
   strengths and deformation fields once per batch, this one for each step of an image; the
   distribution of an image is the same.
@@ -31,11 +34,14 @@ class Prime(Augmentation):
   [mixtures, H, W, C] without `clean`, or [H, W, C] for a single image.
 
   Attributes:
-    filter_deviation: Upper bound of the standard deviation s ~ U(0, ·) of filter values.
-    colour_variance: Upper bound of the variance T ~ U(0, ·) of a curve's amplitudes; .05 for
-      ImageNet.
-    colour_waves: Upper bound of K, drawn uniformly; a curve has waves 1, …, K; 500 for ImageNet.
-    colour_band: Number of waves in a curve from a random first one; 0 takes all; 20 for ImageNet.
+    filter_deviation: Upper bound of the standard deviation of filter values, which is uniform
+      from 0.
+    colour_variance: Upper bound of the variance of a curve's amplitudes, which is uniform from 0;
+      .05 for ImageNet.
+    colour_waves: Upper bound of the number K of waves of a colour curve, drawn uniformly; a curve
+      has the frequencies 1, …, K; 500 for ImageNet.
+    colour_band: Number of successive frequencies of a colour curve that are used, from a random
+      first one up to K at most; 0 uses all; 20 for ImageNet.
     modes: Upper bound of the number of deformation modes per direction; 500 for ImageNet.
     mixtures: Number of mixtures, each with independent random numbers.
     clean: Whether the clean image is included.
@@ -61,13 +67,16 @@ class Prime(Augmentation):
     image, count = example['image'], (self.mixtures, WIDTH)
     key_weights, key_share, key_depth, key_kind, key_steps = jax.random.split(key, 5)
     depth = jax.random.randint(key_depth, (*count, 1), 1, MAX_DEPTH + 1)
+    # index of each step in `branches`; 0, the identity, beyond the end of a chain
     kind = jax.random.randint(key_kind, (*count, MAX_DEPTH), 1, 4)
     kind = jnp.where(jnp.arange(MAX_DEPTH)[None, None] < depth, kind, 0)
     keys = jax.random.split(key_steps, (*count, MAX_DEPTH))
 
     def step(image: jax.Array, draw: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+      """Returns the image after one step of a chain, in the form of a step of `lax.scan`."""
+      step_kind, step_key = draw
       branches = [lambda key, image: image, self.filter, self.recolour, self.deform]
-      return jax.lax.switch(draw[0], branches, draw[1], image), None
+      return jax.lax.switch(step_kind, branches, step_key, image), None
 
     flat = kind.reshape(-1, MAX_DEPTH), keys.reshape(-1, MAX_DEPTH)
     ends = map_entries(lambda *chain: jax.lax.scan(step, image, chain)[0], *flat)
@@ -84,6 +93,7 @@ class Prime(Augmentation):
   def recolour(self, key: jax.Array, image: jax.Array) -> jax.Array:
     """Returns the image after a random colour curve for each channel."""
     key_last, key_first, key_variance, key_values = jax.random.split(key, 4)
+    # the last and the first frequency of the curve
     last = jax.random.randint(key_last, (), 1, self.colour_waves + 1)
     first = jax.random.randint(key_first, (), 1, last + 1) if self.colour_band else jnp.int32(1)
     count = min(self.colour_band or self.colour_waves, self.colour_waves)
@@ -95,13 +105,14 @@ class Prime(Augmentation):
   def deform(self, key: jax.Array, image: jax.Array) -> jax.Array:
     """Returns the image after a random deformation.
 
-    The number of modes and the temperature T are Beta(½, ½) between bounds. T is at least the value
-    for a typical shift of half a pixel, and at most the largest value without overhangs.
+    The amplitude of mode (i, j) has the variance T / (i² + j²). The number of modes and T are drawn
+    from Beta(½, ½), scaled to the range between two bounds. The lower bound of T makes a typical
+    shift half a pixel, and the upper one is the largest T at which the image does not fold over.
     """
     key_bound, key_modes, key_temperature, key_values = jax.random.split(key, 4)
     max_modes = jax.random.randint(key_bound, (), MIN_MODES + 1, self.modes + 1)
     modes = MIN_MODES + jnp.floor(arcsine(key_modes) * (max_modes + 1 - MIN_MODES))
-    modes = jnp.minimum(modes, max_modes)
+    modes = jnp.minimum(modes, max_modes)  # exceeded where `arcsine` returns 1
     logarithm = jnp.log(modes)
     low = 1 / (np.pi * max(image.shape[:2]) ** 2 * logarithm)
     high = jnp.maximum(low, 4 / (np.pi**3 * modes**2 * logarithm))
@@ -114,46 +125,56 @@ class Prime(Augmentation):
 
 
 def arcsine(key: jax.Array) -> jax.Array:
-  """Draws from Beta(½, ½)."""
+  """Draws a number in [0, 1] from Beta(½, ½), the arcsine distribution."""
   return jnp.sin(jnp.pi / 2 * jax.random.uniform(key)) ** 2
 
 
 def filtered(image: jax.Array, values: jax.Array) -> jax.Array:
   """Returns an image correlated with a 3 × 3 filter and clipped to [0, 1].
 
-  Pixel (y, x) of a channel becomes Σ_uv (values + δ)[u, v]·image[y + u − 1, x + v − 1], with 0
-  outside the image. δ is 1 at [2, 2] and else 0, as in the released code, so that values of 0 move
-  the image by a pixel up and to the left.
+  Pixel (y, x) of a channel becomes Σ_uv (values + δ)[u, v]·image[y + u − 1, x + v − 1], with
+  indices u and v in 0..2, and with 0 outside the image. δ is 1 at [2, 2] and else 0, as in the
+  released code, so that `values` of 0 move the image by a pixel up and to the left.
   """
   framed = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))
   return jnp.clip(correlate(framed, values.at[2, 2].add(1))[1:-1, 1:-1], 0, 1)
 
 
 def recoloured(image: jax.Array, first: jax.Array, amplitudes: jax.Array) -> jax.Array:
-  """Returns clip(x + Σ_k a_k sin((first + k)·πx), 0, 1), k = 0..K - 1, with amplitudes a [K, C]."""
+  """Returns an image x with a colour curve: clip(x + Σ_k a_k sin((first + k)·πx), 0, 1).
+
+  Args:
+    image: x, [H, W, C].
+    first: lowest frequency, int32 scalar.
+    amplitudes: a_k for k = 0..K − 1 and each channel, [K, C].
+  """
+  # Σ_k a_k z^k with z = exp(iπx) by Horner's rule, which needs no sine for each of the K waves
   sin, cos = jnp.sin(jnp.pi * image), jnp.cos(jnp.pi * image)
 
   def times_and_add(
     sums: tuple[jax.Array, jax.Array], amplitude: jax.Array
   ) -> tuple[tuple[jax.Array, jax.Array], None]:
+    """Returns the sum times z plus an amplitude, as real and imaginary part."""
     real, imaginary = sums
     turned = real * cos - imaginary * sin, real * sin + imaginary * cos
     return (turned[0] + amplitude[None, None], turned[1]), None
 
   zeros = jnp.zeros_like(image), jnp.zeros_like(image)
   (real, imaginary), _ = jax.lax.scan(times_and_add, zeros, amplitudes, reverse=True, unroll=4)
-  turn = jnp.pi * jnp.mod(first * image, 2)
+  turn = jnp.pi * jnp.mod(first * image, 2)  # the imaginary part of the sum times z^first is added
   return jnp.clip(image + real * jnp.sin(turn) + imaginary * jnp.cos(turn), 0, 1)
 
 
 def deformed(image: jax.Array, amplitudes: jax.Array) -> jax.Array:
   """Returns an image [H, W, C] deformed by smooth random fields u and v.
 
-  It is sampled bilinearly at (y − H·v(y, x), x − W·u(y, x)), with replicated edges. The fields are
-  Σ_ij a_ij sin(iπx/(W − 1)) sin(jπy/(H − 1)) with `amplitudes` a [2, I, J].
+  Pixel (y, x) shows the image at (y − H·v(y, x), x − W·u(y, x)), sampled bilinearly with replicated
+  edges. The fields u and v are Σ_ij a_ij sin(iπx/(W − 1)) sin(jπy/(H − 1)) with i and j from 1, and
+  with `amplitudes` a [2, I, J], first those of u.
   """
   height, width = image.shape[:2]
   index = np.arange(1, amplitudes.shape[1] + 1)
+  # the sines of y, [H, J], and of x, [W, I]
   down, right = (
     jnp.asarray(np.sin(np.pi * np.linspace(0, 1, side)[:, None] * index), jnp.float32)
     for side in (height, width)

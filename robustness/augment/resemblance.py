@@ -21,6 +21,7 @@ from robustness.core.errors import InputError
 from robustness.environments import transforms
 
 Features = Callable[[jax.Array], jax.Array]
+"""A function from images [B, H, W, C] in [0, 1] to their features [B, D]."""
 
 
 def of_augmentation(
@@ -68,10 +69,12 @@ def of_transform(
   """
   transforms.check_names('name', (name,))
   is_rotation = name == transforms.ROTATION
-  transforms.check_levels('level', *(((1,), (level,)) if is_rotation else ((level,), (1,))))
+  severities, angles = ((1,), (level,)) if is_rotation else ((level,), (1,))  # 1 is always valid
+  transforms.check_levels('level', severities, angles)
   transforms.get(name).check_shape(images.shape[1:])
 
   def transformed(key: jax.Array, image: jax.Array) -> jax.Array:
+    # environment 1 of a single transform
     return transforms.transform(key, image, 1, jnp.float32(level), (name,))
 
   return _means(features, images, transformed, draws, key)
@@ -84,10 +87,13 @@ def _means(
   count: int,
   key: jax.Array,
 ) -> np.ndarray:
-  """Returns the mean features [count, D] of images after each of `count` draws of a transform."""
+  """Returns the mean features of images after each of `count` draws of a transform, [count, D].
+
+  `transform` is a function of a key and an image; all images of a draw have the same key.
+  """
   is_float = np.issubdtype(np.asarray(images).dtype, np.floating)
   is_valid = is_float and np.size(images) and 0 <= np.min(images) <= np.max(images) <= 1
-  if not (is_valid and count > 0):
+  if not is_valid or count < 1:
     raise InputError(
       f'got {count} draws of images of type {np.asarray(images).dtype} and shape '
       f'{np.shape(images)}; there must be one or more of each, with floats in [0, 1].'
