@@ -33,7 +33,7 @@ MIN_VARIANCE = 1e-8
 """Variance below which training images count as constant."""
 
 uniform_fan_in = nn.initializers.variance_scaling(1 / 3, 'fan_in', 'uniform')
-"""Uniform on ±1/√fan_in, PyTorch's default."""
+"""Uniform between −1/√n and 1/√n for n inputs of an output, PyTorch's default."""
 
 
 def gelu(x: jax.Array) -> jax.Array:
@@ -48,12 +48,13 @@ def gelu(x: jax.Array) -> jax.Array:
 def identity_start(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
   """Draws a kernel [U, V, I, O]: filter i copies channel i for each i < min(I, O).
 
-  The other filters are uniform on ±1/√fan_in.
+  Further filters are drawn by `uniform_fan_in`.
   """
   kernel = uniform_fan_in(key, shape, dtype)
-  index = jnp.arange(min(shape[2:]))
-  identity = jnp.zeros((*shape[:3], len(index)), dtype)
-  identity = identity.at[shape[0] // 2, shape[1] // 2, index, index].set(1)
+  height, width, inputs, outputs = shape
+  index = jnp.arange(min(inputs, outputs))
+  identity = jnp.zeros((height, width, inputs, len(index)), dtype)
+  identity = identity.at[height // 2, width // 2, index, index].set(1)  # at the kernel's centre
   return kernel.at[..., : len(index)].set(identity)
 
 
@@ -67,10 +68,11 @@ class Whitening(Layer):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps [B, H, W, C] to [B, H − 1, W − 1, 8·C]."""
-    length = PATCH * PATCH * x.shape[-1]
-    shape = (PATCH, PATCH, x.shape[-1], 2 * length)
+    channels = x.shape[-1]
+    num_filters = 2 * PATCH * PATCH * channels
+    shape = (PATCH, PATCH, channels, num_filters)
     kernel = self.variable('batch_stats', 'kernel', lambda: jnp.zeros(shape)).value.astype(x.dtype)
-    shift = self.param('shift', nn.initializers.zeros, (2 * length,))
+    shift = self.param('shift', nn.initializers.zeros, (num_filters,))
     y = jax.lax.conv_general_dilated(x, kernel, (1, 1), 'VALID', dimension_numbers=DIMENSIONS)
     return y + shift.astype(x.dtype)[None, None, None]
 
@@ -93,7 +95,8 @@ class Group(Layer):
     norm = functools.partial(
       nn.BatchNorm, not train, momentum=0.6, epsilon=1e-12, use_scale=False, **self.common
     )
-    x = gelu(norm(name='bn1')(halved(convolution(name='conv1')(x))))
+    x = halved(convolution(name='conv1')(x))
+    x = gelu(norm(name='bn1')(x))
     return gelu(norm(name='bn2')(convolution(name='conv2')(x)))
 
 
@@ -189,8 +192,11 @@ def whitening_filters(images: jax.Array) -> Variables:
       'images that vary.'
     )
   values, vectors = np.linalg.eigh(np.asarray(_second_moments(images)))
-  signs = np.where(vectors[np.abs(vectors).argmax(0), np.arange(length)] < 0, -1.0, 1.0)
-  scaled = (vectors * signs / np.sqrt(np.maximum(values, 0) + WHITENING_EPSILON))[:, ::-1]
+  # the sign of an eigenvector is arbitrary: its largest component becomes positive
+  largest = vectors[np.abs(vectors).argmax(0), np.arange(length)]
+  signs = np.where(largest < 0, -1.0, 1.0)
+  scaled = vectors * signs / np.sqrt(np.maximum(values, 0) + WHITENING_EPSILON)
+  scaled = scaled[:, ::-1]  # eigh sorts eigenvalues in ascending order
   kernel = np.concatenate([scaled, -scaled], 1).reshape(PATCH, PATCH, channels, 2 * length)
   return {'batch_stats': {'stem': {'whitening': {'kernel': kernel.astype(np.float32)}}}}
 
@@ -200,6 +206,7 @@ def _second_moments(images: jax.Array) -> jax.Array:
   """Returns the matrix Σ [4·C, 4·C] of `whitening_filters` for images [N, H, W, C]."""
 
   def moments(image: jax.Array) -> jax.Array:
+    """Returns the mean of p·pᵀ over the patches of one image."""
     height, width = image.shape[0] - PATCH + 1, image.shape[1] - PATCH + 1
     shifted = [image[u : u + height, v : v + width] for u in range(PATCH) for v in range(PATCH)]
     patches = jnp.concatenate(shifted, -1).reshape(height * width, -1)
@@ -208,7 +215,7 @@ def _second_moments(images: jax.Array) -> jax.Array:
   return jax.lax.map(moments, images).mean(0)
 
 
-WIDTHS = {
+WIDTHS = {  # channels of the three groups
   'airbench94': (64, 256, 256),
   'airbench94_half': (32, 128, 128),
   'airbench95': (128, 384, 384),
@@ -217,7 +224,7 @@ WIDTHS = {
 ARCHITECTURES = tuple(
   Architecture(
     name,
-    Airbench(10, widths),
+    Airbench(num_classes=10, widths=widths),
     input_shape=(32, 32, 3),
     **CIFAR10,
     stages=STEM_AND_STAGES,

@@ -41,6 +41,7 @@ CLIP = Normalisation(
   mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711)
 )
 HALF = Normalisation(mean=(0.5,) * 3, std=(0.5,) * 3)
+"""The normalisation of images to [−1, 1]."""
 # Patterns of the names of weights, and the augmentations that they were trained with, other than
 # flips and crops. The first pattern that matches is used.
 _TRAINED_WITH = (
@@ -96,6 +97,7 @@ class Weights:
   @property
   def resize(self) -> int:
     """The shorter side in pixels before the centre crop, rounded down as in timm."""
+    # a fraction such as 224 / 256 gives back 256 in spite of rounding
     return int(self.input_size / self.crop_fraction + 1e-6)
 
   @property
@@ -136,7 +138,11 @@ def timm(
     **fields: other fields of `Weights`.
   """
   return Weights(
-    *(f'{TIMM}:{name}', architecture, TIMM, f'timm/{name}', 'model.safetensors'),
+    name=f'{TIMM}:{name}',
+    architecture=architecture,
+    source=TIMM,
+    package=f'timm/{name}',
+    file='model.safetensors',
     input_size=side,
     crop_fraction=crop,
     interpolation=interpolation,
@@ -161,14 +167,17 @@ def torchvision(
     digest: first eight digits of the SHA-256 of the file, which are part of its name.
     version: n of torchvision's name IMAGENET1K_Vn.
     resize: pixels of the shorter side before the central crop.
-    theirs: torchvision's name of the architecture if it differs.
+    theirs: torchvision's name of the architecture; '' if it is the same.
     side: pixels on a side of the crop.
     interpolation: filter that resizes images.
   """
-  theirs, url = theirs or architecture, 'https://download.pytorch.org/models/'
-  name = f'{TORCHVISION}:{theirs}.IMAGENET1K_V{version}'
+  theirs = theirs or architecture
   return Weights(
-    *(name, architecture, TORCHVISION, url, f'{theirs}-{digest}.pth'),
+    name=f'{TORCHVISION}:{theirs}.IMAGENET1K_V{version}',
+    architecture=architecture,
+    source=TORCHVISION,
+    package='https://download.pytorch.org/models/',
+    file=f'{theirs}-{digest}.pth',
     input_size=side,
     crop_fraction=side / resize,
     interpolation=interpolation,

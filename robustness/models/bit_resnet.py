@@ -13,9 +13,11 @@ import jax.numpy as jnp
 
 from robustness.models import layers
 from robustness.models.architecture import HALF, STEM_AND_FOUR_STAGES, Architecture, timm
+from robustness.models.convolution_gradients import DIMENSIONS
 from robustness.models.naming import AS_IS, OUTPUT_FIRST_POINTWISE, POINTWISE, Names, Scheme, Stored
 
 BLOCKS_PER_STAGE = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
+"""{depth: numbers of blocks of the four stages}."""
 STEM_FEATURES = 64
 EXPANSION = 4
 """Output channels divided by input channels of the last convolution of a bottleneck."""
@@ -42,9 +44,9 @@ class StandardisedConv(layers.Layer):
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
     shape = (self.kernel, self.kernel, x.shape[-1], self.features)
     kernel = standardise(self.param('kernel', layers.he_normal, shape)).astype(self.dtype)
-    side = self.kernel // 2
-    strides, pads, order = (self.stride,) * 2, ((side, side),) * 2, ('NHWC', 'HWIO', 'NHWC')
-    return jax.lax.conv_general_dilated(x, kernel, strides, pads, dimension_numbers=order)
+    strides, pad = (self.stride, self.stride), self.kernel // 2
+    pads = ((pad, pad), (pad, pad))
+    return jax.lax.conv_general_dilated(x, kernel, strides, pads, dimension_numbers=DIMENSIONS)
 
 
 class Block(layers.Layer):
@@ -62,12 +64,12 @@ class Block(layers.Layer):
     del train  # group norm and standardisation are the same in training
     outputs = EXPANSION * self.features
     active = nn.relu(layers.GroupNorm(dtype=self.dtype, name='norm1')(x))
-    y = StandardisedConv(self.features, 1, 1, **self.common, name='conv1')(active)
+    y = StandardisedConv(self.features, kernel=1, **self.common, name='conv1')(active)
     y = nn.relu(layers.GroupNorm(dtype=self.dtype, name='norm2')(y))
     y = StandardisedConv(self.features, 3, self.stride, **self.common, name='conv2')(y)
     y = nn.relu(layers.GroupNorm(dtype=self.dtype, name='norm3')(y))
-    y = StandardisedConv(outputs, 1, 1, **self.common, name='conv3')(y)
-    if self.stride != 1 or x.shape[-1] != outputs:
+    y = StandardisedConv(outputs, kernel=1, **self.common, name='conv3')(y)
+    if self.stride != 1 or x.shape[-1] != outputs:  # the shortcut must have the shape of y
       x = StandardisedConv(outputs, 1, self.stride, **self.common, name='shortcut')(active)
     return x + y
 
@@ -91,8 +93,9 @@ class BitResNet(layers.Network):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Returns logits [B, num_classes] of normalised images [B, H, W, C]; `train` has no effect."""
     features = STEM_FEATURES * self.width
-    x = StandardisedConv(features, 7, 2, **self.common, name='stem')(x.astype(self.dtype))
-    x = layers.max_pool(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
+    stem = StandardisedConv(features, kernel=7, stride=2, **self.common, name='stem')
+    x = jnp.pad(stem(x.astype(self.dtype)), ((0, 0), (1, 1), (1, 1), (0, 0)))  # by zeros
+    x = layers.max_pool(x)
     num_blocks = BLOCKS_PER_STAGE[self.depth]
     x = layers.residual_stages(x, train, Block, features, num_blocks, **self.common)
     x = nn.relu(layers.GroupNorm(dtype=self.dtype, name='final')(x))
@@ -116,6 +119,7 @@ _SCHEMES = (
       **{
         rf'stage(\d)/block{block}/{ours}': rf'resnet/block\1/unit{block + 1:02d}/{theirs}'
         for block in range(max(BLOCKS_PER_STAGE[101]))
+        # '....1' matches conv1 and norm1
         for ours, theirs in (('....1', 'a'), ('....2', 'b'), ('....3', 'c'), ('shortcut', 'a/proj'))
       },
       'final': 'resnet',

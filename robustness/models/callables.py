@@ -13,6 +13,7 @@ from robustness.core.settings import choice
 
 Rows = TypeVar('Rows', np.ndarray, jax.Array)
 OUTPUTS = ('logits', 'probabilities')
+"""What a user's function may return."""
 SUM_TOLERANCE = 2e-3
 """Largest difference of a sum of probabilities from 1; rounding to bfloat16 changes each
 probability by a share of up to 2**-9."""
@@ -63,7 +64,10 @@ class CheckedFunction:
     return np.concatenate([self._logits_of_batch(batch, size) for batch in batches])
 
   def _logits_of_batch(self, images: np.ndarray, size: int) -> np.ndarray:
-    """Calls the function once with a copy of the images, which it may change."""
+    """Returns the logits of at most `size` images, float32, by one call of the function.
+
+    The call gets a copy of the images, which it may change, padded by zeros to `size` images.
+    """
     padded = np.zeros((size, *images.shape[1:]), np.float32)
     padded[: len(images)] = images
     output = np.asarray(self.function(padded))
@@ -76,26 +80,27 @@ class CheckedFunction:
       raise InputError(f'it returned {output.dtype}; {self.outputs} are floats, one a class.')
     output = output[: len(images)].astype(np.float32)
     finite = output[np.isfinite(output).all(1)]
-    distributions = are_distributions(finite)
+    is_distribution = are_distributions(finite)
     if self.outputs == 'logits':
-      if self.num_classes > 1 and len(finite) and distributions.all():
+      # the one logit of a single class may be 1
+      if self.num_classes > 1 and len(finite) and is_distribution.all():
         raise InputError(
           "it returns probabilities (no negative number, and every row's sum is 1) "
           "where logits were announced: give outputs='probabilities'."
         )
       return output
-    if not distributions.all():
-      row = finite[np.argmin(distributions)]
+    if not is_distribution.all():
+      row = finite[np.argmin(is_distribution)]  # the first one that is none
       raise InputError(
         f'it returned a row with minimum {row.min():g} and sum {row.sum():g}, which '
         "are no probabilities: give outputs='logits'."
       )
-    with np.errstate(divide='ignore'):
+    with np.errstate(divide='ignore'):  # the logit of a probability 0 is −∞
       return np.log(output)
 
 
 def are_distributions(rows: Rows) -> Rows:
-  """Returns whether each row of [N, classes] has no negative number and the sum 1."""
+  """Returns bool [N]: whether each row of [N, classes] has no negative number and the sum 1."""
   return (rows >= 0).all(1) & (abs(rows.sum(1) - 1) <= SUM_TOLERANCE)
 
 

@@ -23,9 +23,10 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
     for architecture in importlib.import_module(f'robustness.models.{family}').ARCHITECTURES
   }
 )
+"""The architectures of this project by name."""
 
 WEIGHTS: Mapping[str, Weights] = MappingProxyType(
-  {weights.name: weights for entry in ARCHITECTURES.values() for weights in entry.weights}
+  {weights.name: weights for network in ARCHITECTURES.values() for weights in network.weights}
 )
 """Published weights by name."""
 
@@ -65,6 +66,8 @@ def file_facts(name: str) -> dict[str, str]:
 
 
 def of_timm_name(name: str) -> str:
-  """Returns this project's name of one of timm's architectures; '' if it has none."""
-  entries = ARCHITECTURES.values()
-  return next((e.name for e in entries if e.timm and re.fullmatch(e.timm, name)), '')
+  """Returns this project's name of timm's architecture `name`; '' if the project lacks it."""
+  for ours in ARCHITECTURES.values():
+    if ours.timm and re.fullmatch(ours.timm, name):
+      return ours.name
+  return ''

@@ -7,6 +7,8 @@ References: Liu et al., A ConvNet for the 2020s, 2022, figures 4 and 9; Woo et a
 2023, section 3 and algorithm 1.
 """
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -17,7 +19,8 @@ from robustness.models.naming import Names, Scheme, Stored, reshaped
 from robustness.models.transformer import LAYER_SCALE, activation, layer_norm
 
 EPSILON = 1e-6
-FROM_FEW, FROM_MANY = (3, 3, 9, 3), (3, 3, 27, 3)  # blocks a stage
+FROM_FEW, FROM_MANY = (3, 3, 9, 3), (3, 3, 27, 3)
+"""Numbers of blocks of the four stages, in the tiny network and in all larger ones."""
 
 
 class ResponseNorm(nn.Module):
@@ -62,7 +65,10 @@ class Block(Layer):
 
 
 class Stage(Layer):
-  """Blocks `block0`, `block1`, ..., after halving height and width if `halve` is True."""
+  """Blocks `block0`, `block1`, ..., after halving height and width if `halve` is True.
+
+  For `response` see `Block`.
+  """
 
   num_blocks: int
   width: int
@@ -99,8 +105,8 @@ class ConvNext(Network):
     patches = nn.Conv(self.width, (4, 4), (4, 4), 'VALID', dtype=self.dtype, name='patches')
     x = layer_norm(EPSILON, dtype=self.dtype, name='stem')(patches(x.astype(self.dtype)))
     for index, depth in enumerate(self.depths):
-      sizes = (depth, self.width * 2**index, index > 0, self.response)
-      x = Stage(*sizes, **self.common, name=f'stage{index + 1}')(x)
+      stage = functools.partial(Stage, depth, self.width * 2**index, halve=index > 0)
+      x = stage(response=self.response, **self.common, name=f'stage{index + 1}')(x)
     x = at_least_float32(x).mean((1, 2))
     x = layer_norm(EPSILON, dtype=x.dtype, name='norm')(x)
     return LinearHead(self.num_classes, pool=False, name='head')(x)
@@ -133,7 +139,9 @@ def _schemes(version: str) -> tuple[Scheme, ...]:
   """
   projects = ('timm', f'facebookresearch/ConvNeXt{version and "-V2"}', 'transformers')
   return tuple(
-    Scheme(project, _names(column), prefix=f'convnext{version}.' if column == 2 else '')
+    Scheme(
+      project, _names(column), prefix=f'convnext{version}.' if project == 'transformers' else ''
+    )
     for column, project in enumerate(projects)
   )
 
@@ -143,7 +151,8 @@ def _names(column: int) -> Names:
 
   `column` is the project's place in the tables `_OUTSIDE` and `_BLOCK`.
   """
-  as_image = reshaped(lambda s: (1, 1, 1, *s) if column else s)
+  # all projects but timm store γ and β of response normalisation as [1, 1, 1, C]
+  as_image = reshaped(lambda shape: (1, 1, 1, *shape) if column else shape)
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
   for stage in range(4):
     ours, halve = f'stage{stage + 1}', _HALVE[column].format(stage)
@@ -172,7 +181,7 @@ def _architecture(
   name = f'convnext{version}_{size}'
   recipes = ('fcmae_ft_in1k', 'fcmae_ft_in22k_in1k') if version else ('fb_in1k', 'fb_in22k_ft_in1k')
   licence = 'CC-BY-NC-4.0' if version else 'Apache-2.0'
-  weights = (timm(name, f'{name}.{r}', crop=0.875, licence=licence) for r in recipes)
+  weights = (timm(name, f'{name}.{tag}', crop=0.875, licence=licence) for tag in recipes)
   return Architecture(
     name,
     ConvNext(width=width, depths=depths, response=bool(version)),

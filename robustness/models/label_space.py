@@ -38,6 +38,7 @@ MERGES = ('max', 'sum', 'mean')
 LOGITS, PROBABILITIES = SCORES = ('logits', 'probabilities')
 """The kinds of scores."""
 _COARSE = ('imagenet_vid', 'youtube_bb', 'laion_c', 'cue_conflict', 'imagenet_9')
+"""The names of the coarse label spaces."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +71,8 @@ def get(name: str) -> LabelSpace:
     InputError: there is no such space; the message lists the valid names.
   """
   if name == IMAGENET:
-    positions = {wnid: index for index, wnid in enumerate(imagenet_names.WNIDS)}
-    return LabelSpace(name, imagenet_names.NAMES, positions)
+    wnids = {wnid: index for index, wnid in enumerate(imagenet_names.WNIDS)}
+    return LabelSpace(name, imagenet_names.NAMES, aliases=wnids)
   if name not in _COARSE:
     raise InputError(f'unknown label space {name!r}: {nearest(name, (IMAGENET, *_COARSE))}')
   entries = coarse_entries(name)
@@ -104,8 +105,8 @@ def position(word: str, class_names: Sequence[str]) -> int | None:
 
   The exact name is preferred, otherwise names are compared as `spelt` returns them.
   """
-  for matches in (str.__eq__, lambda name, word: spelt(name) == spelt(word)):
-    if positions := [k for k, name in enumerate(class_names) if matches(name, word)]:
+  for form in (str, spelt):  # exact names first
+    if positions := [k for k, name in enumerate(class_names) if form(name) == form(word)]:
       return positions[0] if len(positions) == 1 else None
   return None
 
@@ -121,24 +122,26 @@ def coarse_space(class_names: Sequence[str]) -> LabelSpace | None:
   Names are compared as `spelt` returns them.
   """
   names = list(map(spelt, class_names))
-  return next((s for s in coarse_spaces() if names == list(map(spelt, s.class_names))), None)
+  matches = (space for space in coarse_spaces() if names == list(map(spelt, space.class_names)))
+  return next(matches, None)
 
 
 def words(class_names: Sequence[str]) -> dict[str, int]:
   """Returns {name: index of the class} for all class names.
 
-  If they are those of a built-in label space, its aliases, such as WordNet identifiers, are added.
+  If they are the class names of a built-in label space, its aliases, such as WordNet identifiers,
+  are added.
   """
   spaces = (get(name) for name in (IMAGENET, *_COARSE))
-  aliases = next((s.aliases for s in spaces if s.class_names == tuple(class_names)), {})
+  aliases = next((space.aliases for space in spaces if space.class_names == tuple(class_names)), {})
   return {**aliases, **{name: index for index, name in enumerate(class_names)}}
 
 
 def parse_ranges(ranges: str) -> tuple[int, ...]:
   """Returns the integers that a text lists; '7-9 12' is 7, 8, 9 and 12."""
   numbers: list[int] = []
-  for word in ranges.split():
-    low, _, high = word.partition('-')
+  for part in ranges.split():
+    low, _, high = part.partition('-')
     numbers += range(int(low), int(high or low) + 1)
   return tuple(numbers)
 
@@ -151,7 +154,7 @@ def log_numbers(weights: str, class_names: Sequence[str]) -> None:
   if class_names and all(name.isdecimal() for name in class_names):
     listed = [*class_names]
     if len(listed) > MAX_LOGGED_CLASSES:
-      listed[MAX_LOGGED_CLASSES - 2 : -1] = ['...']
+      listed[MAX_LOGGED_CLASSES - 2 : -1] = ['...']  # all but the first ones and the last
     logging.info(
       '%s: the weights do not name their classes; outputs 0 to %d are taken for the classes of the '
       'data in this order: %s',
@@ -186,11 +189,11 @@ def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], ow
     return rows
   indices = {**aliases, **{composed(name): index for index, name in enumerate(class_names)}}
   if unknown := [name for name in names if composed(name) not in indices]:
-    first = ', '.join(map(repr, [*class_names[:3], *list(aliases)[:1]]))
+    examples = ', '.join(map(repr, [*class_names[:3], *list(aliases)[:1]]))
     raise InputError(
       f'{len(unknown)} of {len(names)} classes of the data are none of the {len(class_names)} '
-      f'classes of {owner}, first {unknown[0]!r}. Its classes are called {first}, .... Classes are '
-      f'matched by name, not by position: {_how_to_match(names, class_names)}.'
+      f'classes of {owner}, first {unknown[0]!r}. Its classes are called {examples}, .... '
+      f'Classes are matched by name, not by position: {_how_to_match(names, class_names)}.'
     )
   positions = np.array([indices[composed(name)] for name in names], np.int32)
   return with_labels(rows, positions, tuple(class_names))
@@ -204,8 +207,8 @@ def _how_to_match(names: Sequence[str], class_names: Sequence[str]) -> str:
   coarse = coarse_space(class_names)
   if coarse and is_imagenet(names):
     return f'set {KEYS.data.folder.label_space}={coarse.name}'
-  imagenet = get(IMAGENET)
-  for space in coarse_spaces() if tuple(class_names) == imagenet.class_names else ():
+  predicts_imagenet = tuple(class_names) == get(IMAGENET).class_names
+  for space in coarse_spaces() if predicts_imagenet else ():
     spellings = {*map(spelt, (*space.class_names, *space.aliases))}
     if {*map(spelt, names)} <= spellings:
       return f'set {KEYS.classifier.label_space}={space.name}, which has all classes of the data'
@@ -238,11 +241,12 @@ def project_scores(
   """
   choice('merge', merge, MERGES)
   choice('scores', kind, SCORES)
-  needed = max((max(m) for m in space.members if m), default=-1) + 1
-  if not needed or scores.shape[-1] < needed:
+  num_scores = scores.shape[-1]
+  num_needed = max((max(members) for members in space.members if members), default=-1) + 1
+  if not num_needed or num_scores < num_needed:
     raise InputError(
-      f'{scores.shape[-1]} scores a frame cannot be projected onto {space.name!r}: '
-      f'it is made of {needed} classes of {space.source or "no other space"!r}.'
+      f'{num_scores} scores a frame cannot be projected onto {space.name!r}: '
+      f'it is made of {num_needed} classes of {space.source or "no other space"!r}.'
     )
   least = scores[~np.isneginf(scores).all(1)].min(initial=0)  # a frame without scores has −∞
   if kind == PROBABILITIES and least < 0:
@@ -258,7 +262,8 @@ def _merged(values: np.ndarray, merge: str, kind: str) -> np.ndarray:
   """Returns the scores [N] of a class, combined from the scores [N, members] of its members."""
   if merge == 'max':
     return values.max(1)
+  count = values.shape[1] if merge == 'mean' else 1
   if kind == PROBABILITIES:
-    return values.sum(1) / (values.shape[1] if merge == 'mean' else 1)
+    return values.sum(1) / count
   total = special.logsumexp(values, axis=1)
-  return total - np.log(values.shape[1]) if merge == 'mean' else total
+  return total - np.log(count) if merge == 'mean' else total

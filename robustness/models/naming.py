@@ -7,6 +7,7 @@ one first.
 
 import dataclasses
 import fnmatch
+import math
 import re
 from collections.abc import Callable, Mapping
 
@@ -49,20 +50,21 @@ def _from_flat_image(array: np.ndarray, shape: Shape) -> np.ndarray:
   return array.reshape(outputs, channels, height, width).transpose(2, 3, 1, 0)
 
 
+# Functions of a shape s, and of an array a, see `AxisOrder`.
 # [...] is stored unchanged.
 AS_IS = reshaped(lambda shape: shape)
 # [in, out] or [height, width, in, out] is stored as [out, in] or [out, in, height, width].
 OUTPUT_FIRST = AxisOrder(
-  lambda s: (s[-1], s[-2], *s[:-2]), lambda a, s: np.moveaxis(a, (1, 0), (-2, -1))
+  lambda s: (s[-1], s[-2], *s[:-2]), lambda array, _: np.moveaxis(array, (1, 0), (-2, -1))
 )
 # A dense layer's [in, out] is stored as a 1×1 convolution: [out, in, 1, 1] or [1, 1, in, out].
-OUTPUT_FIRST_POINTWISE = AxisOrder(lambda s: (s[1], s[0], 1, 1), lambda a, s: a.reshape(s[::-1]).T)
-POINTWISE = reshaped(lambda s: (1, 1, *s))
+OUTPUT_FIRST_POINTWISE = AxisOrder(lambda s: (*s[::-1], 1, 1), lambda a, s: a.reshape(s[::-1]).T)
+POINTWISE = reshaped(lambda shape: (1, 1, *shape))
 # [height, width, in, out] is stored as [out, in × height × width].
-FLAT_IMAGE = AxisOrder(lambda s: (s[3], s[2] * s[0] * s[1]), _from_flat_image)
+FLAT_IMAGE = AxisOrder(lambda shape: (shape[3], math.prod(shape[:3])), _from_flat_image)
 # [1, 1 + N, D] is stored as [1, N, D]; the first entry is zero.
 WITHOUT_FIRST = AxisOrder(
-  lambda s: (s[0], s[1] - 1, *s[2:]), lambda a, s: np.pad(a, ((0, 0), (1, 0), (0, 0)))
+  lambda s: (s[0], s[1] - 1, *s[2:]), lambda array, _: np.pad(array, ((0, 0), (1, 0), (0, 0)))
 )
 
 
@@ -95,8 +97,10 @@ class Stored:
 
 
 Names = dict[str, str | Stored]
+"""{pattern of our names: template of another project's name}, see `Scheme.table`."""
 PYTORCH = {'kernel': '.weight', 'scale': '.weight', 'bias': '.bias'}
 PYTORCH |= {'mean': '.running_mean', 'var': '.running_var'}
+"""The endings of PyTorch's names by Linen's name of an array."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +150,7 @@ class Scheme:
           templates = (entry,) if isinstance(entry, str) else entry.names
           if isinstance(entry, Stored):
             layout = entry.layout
-          if text is layer and leaf != 'kernel':
+          if text is layer and leaf != 'kernel':  # biases and norms have one axis
             layout = AS_IS
           return Stored(tuple(match.expand(name) + suffix for name in templates), layout)
     raise InputError(f'the names of {self.name} have none for {"/".join(path)}')
@@ -162,8 +166,7 @@ class Scheme:
     """Returns {name without `prefix`: array} of a file, without `ignored` and `zeros` names."""
     needed = {name.removeprefix(self.prefix): array for name, array in arrays.items()}
     for pattern in (*self.ignored, *self.zeros):
-      for name in [name for name in needed if fnmatch.fnmatchcase(name, pattern)]:
-        del needed[name]
+      needed = {k: array for k, array in needed.items() if not fnmatch.fnmatchcase(k, pattern)}
     return needed
 
   def check_zeros(self, arrays: Mapping[str, np.ndarray]) -> None:

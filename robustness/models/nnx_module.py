@@ -17,6 +17,7 @@ from robustness.models.callables import check_logits
 from robustness.models.layers import first_calls
 
 Outputs = tuple[jax.Array, dict[str, jax.Array]]
+"""Logits [B, classes], and {layer: output}."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,10 +47,11 @@ class NnxModule:
     captured = nnx.capture(module, nnx.Intermediate, method_outputs=nnx.Intermediate)
     logits, outputs = captured(inputs)
     values = first_calls(nnx.to_pure_dict(outputs))
+    # the path of the module itself is ''
     return logits, {path: x for path, x in values.items() if path and isinstance(x, jax.Array)}
 
   def _module(self, variables: Variables) -> Callable[[jax.Array], jax.Array]:
-    """Returns the module with these arrays."""
+    """Returns the module with the arrays of `variables`."""
     return nnx.merge(self.definition, self.random, nnx.State(variables), copy=True)
 
 
@@ -66,7 +68,7 @@ def split(module: object, name: str) -> NnxModule:
     )
   copy = nnx.clone(module)
   copy.eval()
-  definition, *states = nnx.split(copy, nnx.RngState, ...)
+  definition, *states = nnx.split(copy, nnx.RngState, ...)  # ... stands for all other arrays
   random, arrays = states
   return NnxModule(definition, random, nnx.to_pure_dict(arrays))
 
@@ -85,8 +87,8 @@ def layer_names(
     logits, layers = jax.eval_shape(module.logits_and_layers, module.variables, images)
   except (TypeError, ValueError) as error:
     raise InputError(
-      f'{name} cannot be called with images {(2, *image_shape)} alone: {type(error).__name__}: '
+      f'{name} cannot be called with images {images.shape} alone: {type(error).__name__}: '
       f'{error} Wrap it in an nnx.Module whose __call__ takes images [B, H, W, C].'
     ) from error
-  check_logits(name, logits, 2, num_classes)
+  check_logits(name, logits, count=2, classes=num_classes)
   return tuple(layers)

@@ -70,14 +70,14 @@ def resample(
     token = ' and a class token' if before else ''
     raise InputError(f'{position.shape[1]} positions are no square grid{token}')
   patches = position[0, before:].reshape(*stored, -1).astype(np.float64)
-  rows, columns = map(_WEIGHTS[method], stored, grid)
-  new = np.einsum('ri,ijw,cj->rcw', rows, patches, columns, optimize=True)
+  row_weights, column_weights = map(_WEIGHTS[method], stored, grid)  # [new, stored] each
+  new = np.einsum('ri,ijw,cj->rcw', row_weights, patches, column_weights, optimize=True)
   flat = new.reshape(grid[0] * grid[1], -1).astype(np.float32)
   return np.concatenate([position[:, :before], flat[None]], axis=1)
 
 
 def stored_side(count: int, before: int = 1) -> int:
-  """Returns the side of a square grid with `count - before` positions, or 0 if none is square."""
+  """Returns the side of a square grid with `count - before` positions; 0 if this is no square."""
   side = math.isqrt(max(count - before, 0))
   return side if side * side + before == count else 0
 
@@ -91,7 +91,7 @@ def resample_window(table: np.ndarray, side: int, method: str = BICUBIC) -> np.n
     method: 'bicubic' or 'bicubic_pytorch'.
 
   Raises:
-    InputError: the method is not one of these.
+    InputError: the method is neither 'bicubic' nor 'bicubic_pytorch'.
   """
   methods = {BICUBIC: _stretched_weights, 'bicubic_pytorch': _pytorch_weights}
   choice(f"{KEYS.classifier.positions} of Swin's windows", method, tuple(methods))
@@ -109,17 +109,18 @@ def _stretched_weights(old: int, new: int) -> np.ndarray:
   in 1.01..1.5, chosen so that the outermost old offset falls on the outermost new one.
   """
   half, low, high = old // 2, 1.01, 1.5
-  while high - low > 1e-6:
+  while high - low > 1e-6:  # bisection
     factor = (low + high) / 2
-    low, high = (low, factor) if (factor**half - 1) / (factor - 1) > new // 2 else (factor, high)
-  places = np.cumsum(factor ** np.arange(half))
-  places = np.concatenate([-places[::-1], [0.0], places])
-  targets = np.arange(new) - new // 2
-  return np.stack([np.interp(targets, places, row) for row in np.eye(old)], axis=1)
+    outermost = (factor**half - 1) / (factor - 1)  # 1 + factor + … + factor^(half − 1)
+    low, high = (low, factor) if outermost > new // 2 else (factor, high)
+  positive = np.cumsum(factor ** np.arange(half))
+  old_offsets = np.concatenate([-positive[::-1], [0.0], positive])
+  new_offsets = np.arange(new) - new // 2
+  return np.stack([np.interp(new_offsets, old_offsets, row) for row in np.eye(old)], axis=1)
 
 
 def _keys(distance: np.ndarray, a: float) -> np.ndarray:
-  """Returns the values of Keys' bicubic kernel with parameter `a` at distances ≥ 0 in pixels."""
+  """Returns Keys' bicubic kernel with parameter `a` at distances ≥ 0 in pixels; 0 from 2 on."""
   near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
   far = a * (((distance - 5) * distance + 8) * distance - 4)
   return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
@@ -127,7 +128,7 @@ def _keys(distance: np.ndarray, a: float) -> np.ndarray:
 
 def _bicubic_weights(old: int, new: int) -> np.ndarray:
   """Returns the matrix [new, old] that resamples a line of positions by the method 'bicubic'."""
-  scale = old / new
+  scale = old / new  # above 1 for a smaller grid, for which the kernel is widened
   centres = (np.arange(new) + 0.5) * scale
   distance = np.abs(np.arange(old)[None] + 0.5 - centres[:, None]) / max(scale, 1.0)
   weights = _keys(distance, -0.5)
@@ -135,19 +136,23 @@ def _bicubic_weights(old: int, new: int) -> np.ndarray:
 
 
 def _pytorch_weights(old: int, new: int, offset: float = 0.0) -> np.ndarray:
-  """Returns the matrix [new, old] of the method 'bicubic_pytorch'; steps: old ÷ (new + offset)."""
-  places = (np.arange(new) + 0.5) * (old / (new + offset)) - 0.5
-  taps = np.floor(places)[:, None] + np.arange(-1, 3)[None]
+  """Returns the matrix [new, old] of the method 'bicubic_pytorch', with steps old ÷ (new + offset).
+
+  New positions are this step apart; `offset` is .1 for 'bicubic_dinov2' and else 0.
+  """
+  centres = (np.arange(new) + 0.5) * (old / (new + offset)) - 0.5
+  taps = np.floor(centres)[:, None] + np.arange(-1, 3)[None]  # four old positions for each new one
   weights = np.zeros((new, old))
   rows, columns = np.arange(new)[:, None], np.clip(taps, 0, old - 1).astype(int)
-  np.add.at(weights, (rows, columns), _keys(np.abs(taps - places[:, None]), -0.75))
+  # at a border several taps are the same position, whose weights `add.at` sums
+  np.add.at(weights, (rows, columns), _keys(np.abs(taps - centres[:, None]), -0.75))
   return weights
 
 
 def _bilinear_weights(old: int, new: int) -> np.ndarray:
   """Returns the matrix [new, old] of linear interpolation that keeps the first and last pixel."""
-  places = np.linspace(0, old - 1, new) if new > 1 else np.zeros(1)
-  return np.maximum(0.0, 1 - np.abs(np.arange(old)[None] - places[:, None]))
+  centres = np.linspace(0, old - 1, new) if new > 1 else np.zeros(1)
+  return np.maximum(0.0, 1 - np.abs(np.arange(old)[None] - centres[:, None]))
 
 
 _WEIGHTS: Mapping[str, Callable[[int, int], np.ndarray]] = {

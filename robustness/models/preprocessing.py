@@ -41,6 +41,7 @@ _OTHER_STEPS = (
 _CROP = {'input_size': (3, 224, 224), 'crop_pct': 0.875, 'interpolation': 'bicubic'}
 _DEFAULTS: Facts = {'mean': IMAGENET_MEAN, 'std': IMAGENET_STD, **_CROP}
 """timm's defaults, for networks without weights."""
+# names of activations in transformers and in this project
 _ACTIVATIONS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh': 'tanh_gelu'}
 
 
@@ -71,7 +72,8 @@ def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
     with _reading(f'{folder / name}: '):
       named = facts.get('architecture', '') if name == CONFIG_FILE else ''
       theirs = catalog.of_timm_name(named)
-      if named and not theirs and architecture.timm:  # shapes may be equal, as with other padding
+      # the shapes of two networks may be equal although, for example, their padding differs
+      if named and not theirs and architecture.timm:
         raise InputError(
           f"the weights are of timm's {named!r}, and {architecture.name} is timm's "
           f"'{architecture.timm}': run them by {KEYS.classifier.name:--}={TIMM}:{named}, or give "
@@ -96,7 +98,8 @@ def class_names(record: Facts) -> tuple[str, ...]:
   names, imagenet = tuple(map(str, named)), label_space.get(label_space.IMAGENET).class_names
   if len(names) == len(imagenet) and names[0].startswith('tench'):
     return imagenet
-  return () if names[:1] in (('LABEL_0',), ('0',)) else names
+  are_numbers = names[:1] in (('LABEL_0',), ('0',))
+  return () if are_numbers else names
 
 
 def of_timm(name: str, config: Facts) -> Weights:
@@ -149,7 +152,7 @@ def _fields(
   std: Sequence[float],
   licence: str = 'see the hub',
 ) -> Facts:
-  """Returns these fields of `Weights` by name."""
+  """Returns fields of `Weights` by name; `side` is its `input_size`."""
   sizes = {'input_size': side, 'crop_fraction': crop_fraction, 'interpolation': interpolation}
   return {**sizes, 'squash': squash, 'mean': tuple(mean), 'std': tuple(std), 'licence': licence}
 
@@ -186,7 +189,7 @@ def _of_transformers(facts: Facts) -> Facts:
       raise InputError(f'its {step} is {facts[step]}, which is not done to images here')
   if abs(facts.get('rescale_factor', 1 / 255) * 255 - 1) > 1e-6:
     raise InputError(f'its rescale_factor is {facts["rescale_factor"]}, not 1/255')
-  size = facts['size']
+  size = facts['size']  # a number, a pair or a dict
   kind = facts.get('image_processor_type') or facts.get('feature_extractor_type') or ''
   if isinstance(size, list) or (isinstance(size, int) and _OF_SQUARES.match(kind)):
     size = dict(zip(('height', 'width'), _pair(size), strict=True))
@@ -198,14 +201,14 @@ def _of_transformers(facts: Facts) -> Facts:
   if facts.get('do_center_crop', False):
     side = _square(*_pair(facts['crop_size']))
     margin = 224 / 256 if kind.startswith('Levit') else 1
-    resize = int(resize / facts.get('crop_pct', margin))  # PoolFormer's, and LeViT's own
+    resize = int(resize / facts.get('crop_pct', margin))  # PoolFormer states it, LeViT's is fixed
   elif shorter and 'crop_pct' in facts:  # ConvNeXt squashes from 384 pixels on, and crops below
     squash = shorter >= 384
     resize = shorter if squash else int(shorter / facts['crop_pct'])
   elif shorter:
     raise InputError(f'it resizes the shorter side to {shorter} and crops nothing: not square')
   number = facts.get('resample', 2)
-  interpolation = _RESAMPLING.get(number, f'resample {number}')
+  interpolation = _RESAMPLING.get(number, f'resample {number}')  # refused by `_checked_fields`
   mean, std = facts['image_mean'], facts['image_std']
   return _fields(side, side / resize, interpolation, squash, mean, std)
 
@@ -261,11 +264,12 @@ def _checked_fields(read: Callable[[Facts], Facts], record: Facts) -> Facts:
 def _check_activation(architecture: Architecture, records: dict[str, Facts]) -> None:
   """Raises InputError if the network has another GELU than the records of its weights state."""
   activation = getattr(architecture.network, 'activation', '')
-  model, hub = records[OPEN_CLIP_FILE].get('model_cfg', {}), records[CONFIG_FILE]
+  open_clip, hub = records[OPEN_CLIP_FILE].get('model_cfg', {}), records[CONFIG_FILE]
   stated = _ACTIVATIONS.get(hub.get('vision_config', hub).get('hidden_act', ''), '')
-  if model.get('quick_gelu'):
+  is_of_timm = 'timm_model_name' in open_clip.get('vision_cfg', {})
+  if open_clip.get('quick_gelu'):
     stated = 'quick_gelu'
-  elif model and not stated and 'timm_model_name' not in model.get('vision_cfg', {}):
+  elif open_clip and not stated and not is_of_timm:  # open_clip's default
     stated = 'gelu'
   if activation and stated and activation != stated:
     raise InputError(

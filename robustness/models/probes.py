@@ -51,7 +51,7 @@ class Probe(Part):
 
   @abc.abstractmethod
   def candidates(self) -> Sequence[float]:
-    """Returns the values of the probe's hyperparameter to choose from; a single one is fixed."""
+    """Returns the values of the probe's hyperparameter to choose from, one or several."""
 
   def takes(self, candidate: float, rows: int) -> bool:
     """Returns whether the hyperparameter can be `candidate` with this number of training rows."""
@@ -105,7 +105,7 @@ class Linear(Probe):
     mean, std = features.mean(0), features.std(0)
     std = np.where(std > _SMALL * np.abs(features).max(), std, 1.0)  # 1 for constant features
     x, y = jnp.asarray((features - mean) / std), jnp.asarray(_one_hot(labels, classes))
-    shape = (x.shape[1] + 1, classes)  # the last row is the bias
+    shape = (x.shape[1] + 1, classes)  # W, and the bias as the last row
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
       """Returns the penalised loss and its gradient for the flattened weights and bias."""
@@ -118,8 +118,9 @@ class Linear(Probe):
     if not optimum.success:
       logging.warning('linear probe of penalty %g is not converged: %s', option, optimum.message)
     weights = optimum.x.reshape(shape)
-    kernel = weights[:-1] / std[:, None]
-    return _float32(kernel=kernel, bias=weights[-1] - mean @ kernel)
+    standardised_kernel, bias = weights[:-1], weights[-1]
+    kernel = standardised_kernel / std[:, None]
+    return _float32(kernel=kernel, bias=bias - mean @ kernel)
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
     """Returns the logits [B, classes], features · kernel + bias."""
@@ -169,7 +170,7 @@ class Neighbors(Probe):
       raise InputError(
         f'{self.key("neighbors")} has {option:g}, and there are {len(features)} training rows.'
       )
-    # k and the number of classes are lengths of arrays, hence constants of the compiled step
+    # k and the number of classes are the lengths of arrays, hence constants of the compiled step
     arrays = _float32(rows=_unit(features), ranks=np.zeros(int(option)), classes=np.zeros(classes))
     return {**arrays, 'labels': labels.astype(np.int32)}
 
@@ -179,7 +180,7 @@ class Neighbors(Probe):
     cosines, neighbors = _nearest_rows(unit, arrays['rows'], k)
     if self.votes == 'softmax':
       weights = jax.nn.softmax(cosines / self.temperature)
-    else:
+    else:  # ones that depend on the features, so that an attack raises the error of `_no_gradient`
       weights = _no_gradient(1 + 0 * cosines)
     votes = jax.nn.one_hot(arrays['labels'][neighbors], len(arrays['classes']))
     shares = (weights[..., None] * votes).sum(-2) / weights.sum(-1, keepdims=True)
@@ -187,10 +188,8 @@ class Neighbors(Probe):
 
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
     """Returns zeros with the shapes of `fitted` for the largest k."""
-    lengths = {'ranks': min(max(self.neighbors), rows), 'classes': classes}
-    arrays = _float32(
-      rows=np.zeros((rows, features)), **{k: np.zeros(n) for k, n in lengths.items()}
-    )
+    ranks, no_classes = np.zeros(min(max(self.neighbors), rows)), np.zeros(classes)
+    arrays = _float32(rows=np.zeros((rows, features)), ranks=ranks, classes=no_classes)
     return {**arrays, 'labels': np.zeros(rows, np.int32)}
 
 
@@ -209,7 +208,7 @@ class Prototype(Probe):
   scale: float = setting(20.0, 'above 0', lambda x: x > 0)
 
   def candidates(self) -> Sequence[float]:
-    """A single value, because there is no hyperparameter to choose."""
+    """Returns a single value without a meaning, because there is no hyperparameter to choose."""
     return (0,)
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
@@ -238,9 +237,10 @@ def _loss_and_gradient(
     one_hot: labels [N, classes].
     penalty: at least 0.
   """
-  logits = x @ map_and_bias[:-1] + map_and_bias[-1:]
+  weights, bias = map_and_bias[:-1], map_and_bias[-1:]
+  logits = x @ weights + bias
   log_likelihood = (jax.nn.log_softmax(logits) * one_hot).sum(-1).mean()
-  return penalty / 2 * (map_and_bias[:-1] ** 2).sum() - log_likelihood
+  return penalty / 2 * (weights**2).sum() - log_likelihood
 
 
 PROBES = Registry('robustness.models.probes', Probe)  # type: ignore[type-abstract]
@@ -284,15 +284,15 @@ def fit(
   not_held_out, classes = np.setdiff1d(rows, held_out), len(class_names)
   candidates = probe.candidates()
   has_choice = len(candidates) > 1
-  scores: dict[float, tuple[float, float]] = {}
+  scores: dict[float, tuple[float, float]] = {}  # accuracy and log loss by candidate
   for candidate in candidates if has_choice else ():
     if not probe.takes(candidate, len(not_held_out)):
       continue
     arrays = probe.fitted(features[not_held_out], labels[not_held_out], classes, candidate)
     scores[candidate] = accuracy_and_log_loss(probe, arrays, features[held_out], labels[held_out])
   possible = [candidate for candidate in candidates if probe.takes(candidate, len(rows))]
-  best = (possible or candidates)[0]
-  if scores:
+  best = (possible or candidates)[0]  # without a possible one `fitted` raises InputError
+  if scores:  # highest accuracy, then smallest log loss
     best = min(scores, key=lambda candidate: (-scores[candidate][0], scores[candidate][1]))
   facts: dict[str, PlainValue] = {**probe.describe(), 'rows': len(rows), 'seed': seed}
   if has_choice:
@@ -305,9 +305,9 @@ def fit(
 def drawn_rows(
   probe: Probe, labels: np.ndarray, class_names: Sequence[str], seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the positions of the rows for a probe, and of the held-out rows among them, ascending.
+  """Returns the indices of the rows drawn for a probe, and of the held-out rows, both ascending.
 
-  The arguments and errors are the same as in `fit`.
+  Held-out rows are drawn rows. The arguments and errors are the same as in `fit`.
   """
   if labels.ndim != 1:
     raise InputError(f'{probe.section}: the training rows have several labels each.')
@@ -320,10 +320,12 @@ def drawn_rows(
   needed = max(probe.rows_per_class, 2 if len(probe.candidates()) > 1 else 1)
   drawn, held_out, too_small = [], [], dict[str, int]()
   for index, name in enumerate(class_names):
-    rows = generator.permutation(np.flatnonzero(labels == index))[: probe.rows_per_class or None]
+    of_class = generator.permutation(np.flatnonzero(labels == index))
+    rows = of_class[: probe.rows_per_class or None]  # None for all
     if len(rows) < needed:
       too_small[name] = len(rows)
     drawn.append(rows)
+    # at least one row of a class is held out, and one is not
     num_held_out = max(1, min(len(rows) - 1, round(len(rows) * probe.held_out)))
     held_out.append(rows[:num_held_out])
   if too_small:
@@ -348,7 +350,8 @@ def accuracy_and_log_loss(
     features: float32 [N, F].
     labels: int [N].
   """
-  batches = (jnp.asarray(features[i : i + 1024]) for i in range(0, len(features), 1024))
+  size = 1024  # rows on the device at a time
+  batches = (jnp.asarray(features[i : i + size]) for i in range(0, len(features), size))
   logits = np.concatenate([np.asarray(probe(arrays, batch), float) for batch in batches])
   log_probability = scipy.special.log_softmax(logits, 1)[np.arange(len(labels)), labels]
   return float((logits.argmax(1) == labels).mean()), float(-log_probability.mean())
@@ -371,7 +374,8 @@ def features_of(network: Classifier, layer: str, class_names: Sequence[str]) -> 
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
     """Returns logits of zeros [B, classes], and {'features': [B, F]}."""
-    features = pooled(network.apply(variables, images, (name,))[1][name])
+    _, outputs = network.apply(variables, images, (name,))
+    features = pooled(outputs[name])
     return jnp.zeros((len(images), len(class_names))), {FEATURES: features}
 
   return dataclasses.replace(
@@ -383,7 +387,8 @@ def num_features(network: Classifier, layer: str) -> int:
   """Returns F, the number of features [B, F] of a layer, without computing any."""
   extractor = features_of(network, layer, ())
   images = jax.ShapeDtypeStruct((2, *network.input_shape), jnp.float32)
-  outputs = jax.eval_shape(lambda v, x: extractor.forward(v, x, ())[1], network.variables, images)
+  forward = lambda variables, images: extractor.forward(variables, images, ())  # noqa: E731
+  _, outputs = jax.eval_shape(forward, network.variables, images)
   return int(outputs[FEATURES].shape[1])
 
 
@@ -449,8 +454,8 @@ def _refused(primals: PyTree, tangents: PyTree) -> PyTree:
 def _nearest_rows(unit: jax.Array, rows: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
   """Returns the k largest products of features [B, F] with rows [N, F], and their rows, [B, k].
 
-  Rows are searched in blocks, so that no array [B, N] is in memory. Of equal products the first row
-  counts.
+  Rows are searched in blocks, so that no array [B, N] is in memory. Of rows with equal products the
+  first ones are taken.
   """
   size = min(len(rows), _ROWS_AT_ONCE)
 
@@ -462,16 +467,18 @@ def _nearest_rows(unit: jax.Array, rows: jax.Array, k: int) -> tuple[jax.Array, 
 
     `best` are these two arrays for the rows before the block.
     """
+    best_products, best_indices = best
     first = jnp.minimum(start, len(rows) - size)  # the last block overlaps the one before
-    places = jnp.broadcast_to((first + jnp.arange(size))[None], (len(unit), size))
+    indices = jnp.broadcast_to((first + jnp.arange(size))[None], (len(unit), size))
     products = unit @ jax.lax.dynamic_slice_in_dim(rows, first, size).T
-    products = jnp.where(places < start, -jnp.inf, products)
-    values, ranks = jax.lax.top_k(jnp.concatenate([best[0], products], 1), k)
-    places = jnp.concatenate([best[1], places], 1)
-    return (values, jnp.take_along_axis(places, ranks, 1)), None
+    products = jnp.where(indices < start, -jnp.inf, products)  # rows of the overlap
+    values, ranks = jax.lax.top_k(jnp.concatenate([best_products, products], 1), k)
+    indices = jnp.concatenate([best_indices, indices], 1)
+    return (values, jnp.take_along_axis(indices, ranks, 1)), None
 
   no_rows = jnp.full((len(unit), k), -jnp.inf), jnp.zeros((len(unit), k), jnp.int32)
-  return jax.lax.scan(search, no_rows, jnp.arange(0, len(rows), size))[0]
+  best, _ = jax.lax.scan(search, no_rows, jnp.arange(0, len(rows), size))
+  return best
 
 
 def _unit(x: np.ndarray) -> np.ndarray:

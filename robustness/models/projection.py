@@ -32,16 +32,17 @@ def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> 
       of `logits`.
   """
   choice('merge', merge, MERGES)
-  largest = max((max(m) for m in space.members if m), default=-1)
-  if largest < 0:
+  largest = max((max(members) for members in space.members if members), default=-1)
+  if largest < 0:  # no class has members
     raise InputError(f'label space {space.name!r} has no members to merge: it is no coarser space.')
   if largest >= logits.shape[-1]:
     raise InputError(
       f'label space {space.name!r} is made of class {largest} among others; there '
       f'are {logits.shape[-1]} classes, 0..{logits.shape[-1] - 1}.'
     )
-  count = np.array([len(m) for m in space.members])
-  index = np.full((len(count), count.max()), logits.shape[-1])  # padded by a logit of -inf
+  count = np.array([len(members) for members in space.members])
+  # [coarse classes, most members]; a class with fewer members takes a further logit, −∞
+  index = np.full((len(count), count.max()), logits.shape[-1])
   for row, members in zip(index, space.members, strict=True):
     row[: len(members)] = members
   values = jnp.pad(logits, ((0, 0), (0, 1)), constant_values=-jnp.inf)[:, index]
@@ -95,8 +96,8 @@ def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
   members = tuple((indices[composed(name)],) for name in class_names)
   if len(set(members)) < len(members):
     raise InputError(f'two classes of the data are one class of {classifier.name}.')
-  space = LabelSpace(label_space.DATA, tuple(class_names), {}, members, classifier.name)
-  return _projected(classifier, space, 'max')
+  space = LabelSpace(label_space.DATA, tuple(class_names), members=members, source=classifier.name)
+  return _projected(classifier, space, 'max')  # of a single member each
 
 
 def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier:
@@ -113,6 +114,7 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
   choice('merge', merge, MERGES)
   if tuple(classifier.class_names) == tuple(space.class_names):
     return classifier
+  # classes may be called by their names or by their WordNet identifiers
   fine = (label_space.get(space.source).class_names, imagenet_names.WNIDS) if space.source else ()
   if tuple(classifier.class_names) not in fine:
     raise InputError(
@@ -123,18 +125,18 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
 
 
 def _projected(classifier: Classifier, space: LabelSpace, merge: str) -> Classifier:
-  """Returns the classifier with the classes of a label space; their members are its own classes."""
+  """Returns the classifier with the classes of a label space, the members of which it predicts."""
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
-    inside = tuple(name for name in layers if name != UNPROJECTED)
-    logits, outputs = classifier.apply(variables, images, inside)
+    inner_layers = tuple(name for name in layers if name != UNPROJECTED)
+    logits, outputs = classifier.apply(variables, images, inner_layers)
     projected = project_logits(logits, space, merge)
     all_logits = {UNPROJECTED: logits, LOGITS: projected}
     requested = {name: value for name, value in all_logits.items() if name in layers}
     return projected, {**outputs, **requested}
 
   inner = classifier.host_function
-  outer = inner and CheckedFunction(
+  outer = inner and CheckedFunction(  # None for a network
     lambda images: np.asarray(project_logits(jnp.asarray(inner(images)), space, merge)),
     len(space.class_names),
   )
@@ -144,6 +146,6 @@ def _projected(classifier: Classifier, space: LabelSpace, merge: str) -> Classif
     host_function=outer,
     class_names=space.class_names,
     aliases=space.aliases,
-    layers=classifier.layers and (*classifier.layers, UNPROJECTED),
+    layers=(*classifier.layers, UNPROJECTED) if classifier.layers else (),  # () on the host
     provenance={**classifier.provenance, 'label_space': space.name, 'merge': merge},
   )

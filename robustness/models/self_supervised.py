@@ -20,6 +20,7 @@ from robustness.models.naming import OUTPUT_FIRST, WITHOUT_FIRST, Names, Scheme,
 from robustness.models.vit import LAYER_SCALES, SIZES, TIMM, VisionTransformer, stages
 
 REGISTERS = 4
+"""The number of register tokens of DINOv3 and of DINOv2 with registers."""
 _LAYER = r'encoder.layer.\1'
 _ATTENTION = f'{_LAYER}.attention.attention'
 _TRANSFORMERS: Names = {
@@ -45,7 +46,7 @@ def _dinov2_schemes(registers: int) -> tuple[Scheme, ...]:
   `registers` is the number of register tokens.
   """
   theirs: Names = {**TIMM, 'embedding/registers': 'register_tokens', 'head/dense': 'linear_head'}
-  # With registers timm has added the class token's position to the token.
+  # with registers timm has added the class token's position to the token
   placed: Names = {'embedding/position': Stored(('pos_embed',), WITHOUT_FIRST)}
   prefix = 'dinov2_with_registers.' if registers else 'dinov2.'
   return (
@@ -145,11 +146,12 @@ def _dinov3(size: str, parameters: int) -> Architecture:
 
 _EVA_NAMES: Names = {**TIMM, 'norm': 'fc_norm'}
 _MLP, _ATTN = r'blocks.\1.mlp', r'blocks.\1.attn'
+# names of the linear maps to queries, keys and values: of one map, and of one map each
 _PACKED: Names = {r'block(\d+)/attention/([qv])\w+_bias': rf'{_ATTN}.\2_bias'}
 _APART: Names = {
   r'block(\d+)/attention/qkv': Stored(tuple(f'{_ATTN}.{part}_proj' for part in 'qkv'), OUTPUT_FIRST)
 }
-# Names of the authors' small network and of their base; their files hold more, such as `rope`.
+# the authors' names of perceptrons in their small network and in their base
 _SMALL: Names = {r'block(\d+)/mlp/fc1': f'{_MLP}.w12', r'block(\d+)/mlp/fc2': f'{_MLP}.w3'}
 _BASE: Names = {
   r'block(\d+)/mlp/fc1': Stored((f'{_MLP}.w1', f'{_MLP}.w2'), OUTPUT_FIRST),
@@ -163,15 +165,15 @@ def _eva_schemes(base: bool) -> tuple[Scheme, ...]:
 
   Of the patterns of a scheme, narrow ones come before wide ones, because the first match counts.
   """
-  dropped = ('rope.*', '*.rope.*', 'mask_token', 'lm_head.*')
+  ignored = ('rope.*', '*.rope.*', 'mask_token', 'lm_head.*')
   if not base:
-    timms, theirs = {**_PACKED, **_EVA_NAMES}, {**_PACKED, **_SMALL, **_EVA_NAMES}
+    in_timm, theirs = {**_PACKED, **_EVA_NAMES}, {**_PACKED, **_SMALL, **_EVA_NAMES}
   else:
     bias: Names = {r'block(\d+)/attention/([qv])\w+_bias': rf'{_ATTN}.\2_proj.bias'}
     gates = Stored((f'{_MLP}.fc1_g', f'{_MLP}.fc1_x'), OUTPUT_FIRST)
-    timms = {**bias, r'block(\d+)/mlp/fc1': gates, **_EVA_NAMES, **_APART}
+    in_timm = {**bias, r'block(\d+)/mlp/fc1': gates, **_EVA_NAMES, **_APART}
     theirs = {**_PACKED, **_BASE, **_EVA_NAMES, **_APART}
-  return Scheme('timm', timms), Scheme('baaivision/EVA', theirs, dropped)
+  return Scheme('timm', in_timm), Scheme('baaivision/EVA', theirs, ignored)
 
 
 def _eva02(size: str, hidden: int, side: int, parameters: int) -> Architecture:
@@ -215,13 +217,13 @@ def _eva02(size: str, hidden: int, side: int, parameters: int) -> Architecture:
 _DINOV2 = {'small': 22_397_800, 'base': 87_261_928, 'large': 305_276_904}
 ARCHITECTURES = (
   *(
-    _dinov2(size, count, registers)
+    _dinov2(size, parameters, registers)
     for registers in (0, REGISTERS)
-    for size, count in _DINOV2.items()
+    for size, parameters in _DINOV2.items()
   ),
   _dinov3('small', 22_355_944),
   _dinov3('base', 87_178_216),
   _dinov3('large', 305_128_424),
-  _eva02('small', 1024, 336, 22_129_000),
-  _eva02('base', 2048, 448, 87_117_544),
+  _eva02('small', hidden=1024, side=336, parameters=22_129_000),
+  _eva02('base', hidden=2048, side=448, parameters=87_117_544),
 )

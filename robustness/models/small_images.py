@@ -9,6 +9,8 @@ References: He et al., Deep Residual Learning for Image Recognition, 2016, secti
 Zagoruyko and Komodakis, Wide Residual Networks, 2016, section 2 and table 1 (no dropout).
 """
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -19,6 +21,7 @@ from robustness.models.architecture import CIFAR10, STEM_AND_STAGES, Architectur
 from robustness.models.naming import Scheme
 
 CNN_WIDTHS = (16, 32, 64)
+"""The number of channels of each convolution of the CNN for digits."""
 RESNET_WIDTH = 16
 """The number of channels in the first stage, which a Wide ResNet multiplies by its width."""
 
@@ -36,17 +39,17 @@ class SmallCNN(layers.Network):
     """Returns logits [B, num_classes] of normalised images [B, H, W, C]."""
     x = x.astype(self.dtype)
     for index, features in enumerate(CNN_WIDTHS):
-      sizes = (features, 5 if index == 0 else 3, 2)
-      x = layers.ConvNorm(*sizes, **self.common, name=f'stage{index + 1}')(x, train)
+      kernel, name = 5 if index == 0 else 3, f'stage{index + 1}'
+      x = layers.ConvNorm(features, kernel, stride=2, **self.common, name=name)(x, train)
     return layers.LinearHead(self.num_classes, pool=False, name='head')(x)
 
 
 def shortcut(x: jax.Array, features: int, stride: int) -> jax.Array:
   """Returns every `stride`-th pixel of `x` [B, H, W, C], zero-padded to `features` channels."""
-  missing = features - x.shape[-1]
-  before = missing // 2
+  num_added = features - x.shape[-1]
+  before = num_added // 2
   x = x[:, ::stride, ::stride]
-  return jnp.pad(x, ((0, 0), (0, 0), (0, 0), (before, missing - before)))
+  return jnp.pad(x, ((0, 0), (0, 0), (0, 0), (before, num_added - before)))
 
 
 class Block(layers.Layer):
@@ -92,7 +95,8 @@ class CifarResNet(layers.Network):
       )
     num_blocks = (self.depth - 2) // 6
     x = layers.ConvNorm(RESNET_WIDTH, **self.common, name='stem')(x.astype(self.dtype), train)
-    x = layers.residual_stages(x, train, Block, RESNET_WIDTH, 3 * (num_blocks,), **self.common)
+    blocks_per_stage = (num_blocks, num_blocks, num_blocks)
+    x = layers.residual_stages(x, train, Block, RESNET_WIDTH, blocks_per_stage, **self.common)
     return layers.LinearHead(self.num_classes, name='head')(x)
 
 
@@ -120,8 +124,8 @@ class WideBlock(layers.Layer):
     y = layers.NormRelu(**self.common, name='norm2')(y, train)
     y = layers.convolution(self.features, 3, dtype=self.dtype, name='conv2')(y)
     if x.shape[-1] != self.features:
-      sizes = (self.features, 1, self.stride)
-      x = layers.convolution(*sizes, dtype=self.dtype, name='shortcut')(active)
+      make = functools.partial(layers.convolution, kernel=1, stride=self.stride, dtype=self.dtype)
+      x = make(self.features, name='shortcut')(active)
     return x + y
 
 
@@ -152,8 +156,9 @@ class WideResNet(layers.Network):
     if self.width < 2:
       raise InputError(f'width {self.width} is no Wide ResNet: the widening factor is 2 or more')
     x = layers.convolution(RESNET_WIDTH, 3, dtype=self.dtype, name='stem')(x.astype(self.dtype))
-    width, num_blocks = RESNET_WIDTH * self.width, 3 * ((self.depth - 4) // 6,)
-    x = layers.residual_stages(x, train, WideBlock, width, num_blocks, **self.common)
+    width, num_blocks = RESNET_WIDTH * self.width, (self.depth - 4) // 6
+    blocks_per_stage = (num_blocks, num_blocks, num_blocks)
+    x = layers.residual_stages(x, train, WideBlock, width, blocks_per_stage, **self.common)
     x = layers.NormRelu(**self.common, name='final')(x, train)
     return layers.LinearHead(self.num_classes, name='head')(x)
 
@@ -172,10 +177,10 @@ _WIDE_SCHEME = Scheme(
 
 
 def wide_resnet(depth: int, width: int) -> Architecture:
-  """Returns the Wide ResNet of `depth` layers with `width` times the channels."""
+  """Returns the Wide ResNet of `depth` layers with `width` times the channels of a ResNet."""
   return Architecture(
     f'wide_resnet_{depth}_{width}',
-    WideResNet(10, depth, width),
+    WideResNet(num_classes=10, depth=depth, width=width),
     input_shape=(32, 32, 3),
     **CIFAR10,
     stages=STEM_AND_STAGES,
@@ -187,7 +192,7 @@ def wide_resnet(depth: int, width: int) -> Architecture:
 
 _SMALL_CNN = Architecture(
   'small_cnn',
-  SmallCNN(10),
+  SmallCNN(num_classes=10),
   input_shape=(28, 28, 1),
   mean=(0.0,),
   std=(1.0,),
@@ -198,7 +203,7 @@ _SMALL_CNN = Architecture(
 _RESNETS = tuple(
   Architecture(
     f'resnet{depth}',
-    CifarResNet(10, depth),
+    CifarResNet(num_classes=10, depth=depth),
     input_shape=(32, 32, 3),
     stages=STEM_AND_STAGES,
     source='He et al., Deep Residual Learning for Image Recognition, 2016 (option A shortcuts)',

@@ -24,7 +24,7 @@ class Plan(NamedTuple):
 
   Attributes:
     features: number of output channels of the first convolution.
-    kernel: side of its kernel in pixels.
+    kernel: side of the kernel of the first convolution in pixels.
     stages: for each stage, the numbers of its fire modules in the paper, 2 to 9.
   """
 
@@ -34,8 +34,8 @@ class Plan(NamedTuple):
 
 
 PLANS = {
-  '1.0': Plan(96, 7, ((2, 3, 4), (5, 6, 7, 8), (9,))),
-  '1.1': Plan(64, 3, ((2, 3), (4, 5), (6, 7, 8, 9))),
+  '1.0': Plan(features=96, kernel=7, stages=((2, 3, 4), (5, 6, 7, 8), (9,))),
+  '1.1': Plan(features=64, kernel=3, stages=((2, 3), (4, 5), (6, 7, 8, 9))),
 }
 
 
@@ -64,11 +64,12 @@ class Stem(Layer):
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps [B, H, W, C] to [B, (H − kernel) // 2 + 1, (W − kernel) // 2 + 1, features]."""
     convolution = functools.partial(nn.Conv, dtype=self.dtype, kernel_init=he_normal, name='conv')
-    return nn.relu(convolution(self.features, (self.kernel,) * 2, (2, 2), 'VALID')(x))
+    sides = (self.kernel, self.kernel)
+    return nn.relu(convolution(self.features, sides, strides=(2, 2), padding='VALID')(x))
 
 
 class Stage(Layer):
-  """Maximum over 3×3 windows, then fire modules."""
+  """Maximum over 3×3 windows, then the fire modules `numbers`, counted from 2 as in the paper."""
 
   numbers: tuple[int, ...]
 
@@ -124,8 +125,8 @@ class SqueezeNet(Network):
 def _scheme(version: str) -> Scheme:
   """Returns the names of the layers of a SqueezeNet in torchvision's weights file.
 
-  torchvision numbers layers by their position in one list, in which poolings and the ReLU of the
-  stem have positions as well.
+  torchvision numbers layers by their position in one list, in which the ReLU of the stem and the
+  pooling of each stage have positions as well: `fire2` of stage 1 is features.3.
   """
   table: Names = {
     'stem/conv': 'features.0',

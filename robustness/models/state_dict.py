@@ -17,19 +17,19 @@ from robustness.core.errors import InputError, importing
 if TYPE_CHECKING:
   import torch
 
-TORCH_SUFFIXES = ('.th', '.pt', '.pth', '.tar', '.ckpt', '.bin')  # .tar of .pth.tar
+TORCH_SUFFIXES = ('.th', '.pt', '.pth', '.tar', '.ckpt', '.bin')
 """Suffixes of PyTorch files; `.tar` stands for `.pth.tar`, which many projects use."""
 SAFETENSORS_SUFFIX = '.safetensors'
 NPZ_SUFFIX = '.npz'
 WRAPPERS = ('state_dict_ema', 'model_ema', 'state_dict', 'model_state_dict', 'model', 'net')
 """Keys of a checkpoint that may hold the weights, the preferred key first. Averaged weights (EMA)
 come first, as in timm."""
-COUNT = 'n_averaged'  # a counter of torch.optim.swa_utils.AveragedModel
+COUNT = 'n_averaged'
 """A counter that torch.optim.swa_utils.AveragedModel stores among the weights; it is left out."""
 PREFIXES = ('module.', '_orig_mod.', 'model.', 'net.')
 """Prefixes that wrappers put before all names: data parallel, torch.compile and Lightning."""
 _log = logging.getLogger(__name__)
-_NEEDS_CODE = ('unsupported global', 'unsupported class', 'torchscript')  # In torch's messages.
+_NEEDS_CODE = ('unsupported global', 'unsupported class', 'torchscript')
 """Parts of the messages of torch.load for files that only running their code could restore."""
 
 
@@ -38,11 +38,12 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
   See `read_with_notes` for the kinds of files, what is removed from names, and the errors.
   """
-  return read_with_notes(path)[0]
+  arrays, _ = read_with_notes(path)
+  return arrays
 
 
 def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-  """Returns the arrays of a weights file by name, in their stored dtypes, and where they lay.
+  """Returns the arrays of a weights file by name, in their stored dtypes, and a note.
 
   A checkpoint of PyTorch may hold several sets of weights. Those under the first key of `WRAPPERS`
   are returned, so averaged weights are preferred; a warning names the others. A prefix of
@@ -53,8 +54,8 @@ def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray]
       as JAX projects publish them.
 
   Returns:
-    {name: array}, and {'taken_from': key}, such as 'state_dict_ema', or {} for arrays at the top of
-    the file.
+    {name: array}, and {'taken_from': key of the checkpoint}, such as 'state_dict_ema'. The second
+    is {} if the arrays are at the top of the file.
 
   Raises:
     InputError: the file is missing, of another kind, damaged, needs code to be run, or holds no
@@ -66,11 +67,11 @@ def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray]
   elif file.suffix in TORCH_SUFFIXES:
     arrays, taken_from = _read_torch(file)
   else:
-    arrays = read_safetensors(file)[0]
+    arrays, _ = read_safetensors(file)
   arrays = {name: value for name, value in arrays.items() if name != COUNT}
   if not arrays:
     raise InputError(f'{file} holds no {kind}: give the file of a trained network')
-  while prefix := next((p for p in PREFIXES if all(n.startswith(p) for n in arrays)), ''):
+  while prefix := next((p for p in PREFIXES if all(name.startswith(p) for name in arrays)), ''):
     arrays = {name.removeprefix(prefix): value for name, value in arrays.items()}
   return arrays, {'taken_from': taken_from} if taken_from else {}
 
@@ -133,9 +134,9 @@ def _read_torch(file: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
     import torch
   try:
     content: object = torch.load(file, map_location='cpu', weights_only=True)
-  except Exception as error:  # Damaged pickles raise nearly every kind.
+  except Exception as error:  # damaged pickles raise errors of nearly every type
     reason = str(error)
-    if any(word in reason.lower() for word in _NEEDS_CODE):
+    if any(text in reason.lower() for text in _NEEDS_CODE):
       raise InputError(
         f'{file} holds Python objects that only run code could restore, which is never done here:'
         ' save its state_dict() instead (if that is what it was, the file is truncated)'
@@ -144,16 +145,16 @@ def _read_torch(file: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
     raise InputError(
       f'{file} is truncated or is no PyTorch weights file ({type(error).__name__}: {cause})'
     ) from error
-  taken: list[str] = []
+  keys: list[str] = []  # to the weights, from the top of the file
   while isinstance(content, Mapping):
     wrappers = [name for name in WRAPPERS if isinstance(content.get(name), Mapping)]
     if not wrappers:
       break
     if len(wrappers) > 1:
       _log.warning('%s holds weights under %s: those of %s are taken', file, wrappers, wrappers[0])
-    taken.append(wrappers[0])
+    keys.append(wrappers[0])
     content = content[wrappers[0]]
-  else:
+  else:  # the loop did not break: the content is no mapping
     raise InputError(
       f'{file} holds a {type(content).__name__}, not a state dict (a mapping of names to tensors,'
       f' by itself or under one of {", ".join(WRAPPERS)})'
@@ -164,7 +165,8 @@ def _read_torch(file: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
       f'{file}: {len(strange)} entries are no tensors, first {", ".join(strange[:5])}; a state'
       f' dict lies at the top or under one of {", ".join(WRAPPERS)}'
     )
-  return {str(name): _array(str(name), value) for name, value in content.items()}, '.'.join(taken)
+  arrays = {str(name): _array(str(name), value) for name, value in content.items()}
+  return arrays, '.'.join(keys)
 
 
 def _array(name: str, tensor: torch.Tensor) -> np.ndarray:
@@ -178,7 +180,7 @@ def _array(name: str, tensor: torch.Tensor) -> np.ndarray:
   if tensor.is_quantized or tensor.layout != torch.strided:
     raise InputError(f'{name} is quantised or sparse: save the float weights instead')
   tensor = tensor.detach()
-  if tensor.dtype == torch.bfloat16:
+  if tensor.dtype == torch.bfloat16:  # NumPy has no such type: the bits are passed as integers
     return tensor.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
   try:
     return tensor.numpy()

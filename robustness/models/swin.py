@@ -24,8 +24,11 @@ from robustness.models.position_embedding import WINDOW_BIAS
 from robustness.models.transformer import Perceptron, SelfAttention, layer_norm
 
 EPSILON = 1e-5
+"""The ε of layer normalisation."""
 WINDOW = 7
-APART = -100.0  # added to the scores of patches that only the shift brought together
+"""The side of a window in patches."""
+APART = -100.0
+"""The number that is added to scores of pairs of patches that only the shift brought together."""
 Array = TypeVar('Array', np.ndarray, jax.Array)
 norm = functools.partial(layer_norm, EPSILON)
 
@@ -37,7 +40,7 @@ def offsets(sides: tuple[int, int]) -> np.ndarray:
   and x patches to the right of the key is (y + h − 1)(2w − 1) + x + w − 1.
   """
   height, width = sides
-  y, x = np.indices(sides).reshape(2, -1)
+  y, x = np.indices(sides).reshape(2, -1)  # row and column of every patch, [N] each
   down, right = y[:, None] - y[None] + height - 1, x[:, None] - x[None] + width - 1
   return down * (2 * width - 1) + right
 
@@ -53,14 +56,15 @@ def parted(padded: tuple[int, int], window: tuple[int, int], shift: tuple[int, i
     window: height and width of a window, N patches in all.
     shift: number of patches that the features were shifted up and left.
   """
-  labels = np.zeros(padded, int)
+  regions = np.zeros(padded, int)  # patches of one region were neighbours before the shift
   for axis, (side, size, by) in enumerate(zip(padded, window, shift, strict=True)):
     place = np.arange(side)
+    # 0 before the last window, then 1, and 2 for the patches that the shift brought there
     part = (place >= side - size).astype(int) + (place >= side - by) if by else 0 * place
-    labels = 3 * labels + np.expand_dims(part, 1 - axis)
-  label = windows(labels[None, :, :, None], window)[0, :, :, 0]
-  apart = label[:, None, :] != label[:, :, None]
-  return (apart * np.float32(APART))[:, None]
+    regions = 3 * regions + np.expand_dims(part, 1 - axis)
+  region = windows(regions[None, :, :, None], window)[0, :, :, 0]  # [windows, N]
+  is_apart = region[:, None, :] != region[:, :, None]
+  return (is_apart * np.float32(APART))[:, None]
 
 
 def windows(x: Array, sides: tuple[int, int]) -> Array:
@@ -76,8 +80,13 @@ def windows(x: Array, sides: tuple[int, int]) -> Array:
 class Block(Layer):
   """Attention within windows and a perceptron, each applied to the normalised input and added.
 
-  The shift is cyclic: patches that leave on one side return on the other. Attention does not
-  connect them to their new neighbours.
+  The shift is cyclic: patches that leave on one side return on the opposite side. Attention does
+  not connect them to their new neighbours.
+
+  Attributes:
+    num_heads: number of attention heads.
+    window: side of a window in patches; a smaller image is one window.
+    shifted: whether the windows are shifted by half a window, down and to the right.
   """
 
   num_heads: int
@@ -87,31 +96,36 @@ class Block(Layer):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps [B, H, W, C] to [B, H, W, C]."""
-    image = x.shape[1], x.shape[2]
-    height, width = sides = min(image[0], self.window), min(image[1], self.window)
+    _, rows, columns, channels = x.shape
+    height, width = sides = min(rows, self.window), min(columns, self.window)  # of a window
     shift = self.window // 2 if self.shifted else 0
-    down = shift if image[0] > self.window else 0
-    right = shift if image[1] > self.window else 0
+    down = shift if rows > self.window else 0
+    right = shift if columns > self.window else 0
     num_offsets = (2 * height - 1) * (2 * width - 1)
     table = self.param(WINDOW_BIAS, nn.initializers.normal(0.02), (num_offsets, self.num_heads))
-    padded = image[0] + -image[0] % height, image[1] + -image[1] % width
-    bias = jnp.moveaxis(table[offsets(sides)], -1, 0)[None, None]
+    num_below, num_beside = -rows % height, -columns % width  # patches that fill the last windows
+    padded = rows + num_below, columns + num_beside
+    bias = jnp.moveaxis(table[offsets(sides)], -1, 0)[None, None]  # [1, 1, heads, N, N]
     y = norm(dtype=self.dtype, name='norm1')(x)
     if down or right:
       y = jnp.roll(y, (-down, -right), (1, 2))
       bias += jnp.asarray(parted(padded, sides, (down, right)))[None]
-    y = jnp.pad(y, ((0, 0), (0, padded[0] - image[0]), (0, padded[1] - image[1]), (0, 0)))
+    y = jnp.pad(y, ((0, 0), (0, num_below), (0, num_beside), (0, 0)))
     y = SelfAttention(self.num_heads, **self.common, name='attention')(windows(y, sides), bias=bias)
-    y = y.reshape(-1, padded[0] // height, padded[1] // width, height, width, x.shape[-1])
-    y = y.transpose(0, 1, 3, 2, 4, 5).reshape(-1, *padded, x.shape[-1])
-    y = jnp.roll(y[:, : image[0], : image[1]], (down, right), (1, 2))
-    x = x + self.drop_path(y)
+    # the windows back to an image, without the padding and the shift
+    y = y.reshape(-1, padded[0] // height, padded[1] // width, height, width, channels)
+    y = y.transpose(0, 1, 3, 2, 4, 5).reshape(-1, *padded, channels)
+    y = jnp.roll(y[:, :rows, :columns], (down, right), (1, 2))
+    x = x + self.drop_path(y, branch=0)
     y = norm(dtype=self.dtype, name='norm2')(x)
-    return x + self.drop_path(Perceptron(**self.common, name='mlp')(y), 1)
+    return x + self.drop_path(Perceptron(**self.common, name='mlp')(y), branch=1)
 
 
 class Stage(Layer):
-  """Blocks `block0`, `block1`, ..., after joining squares of 2 × 2 patches if `join` is True."""
+  """Blocks `block0`, `block1`, ..., after joining squares of 2 × 2 patches if `join` is True.
+
+  For the other attributes see `Block`.
+  """
 
   num_blocks: int
   num_heads: int
@@ -126,14 +140,15 @@ class Stage(Layer):
     """
     if self.join:
       count, height, width, channels = x.shape
-      x = jnp.pad(x, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)))
-      x = x.reshape(count, (height + 1) // 2, 2, (width + 1) // 2, 2, channels)
-      x = x.transpose(0, 1, 3, 4, 2, 5).reshape(*x.shape[:2], x.shape[3], -1)
+      x = jnp.pad(x, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)))  # to even sides
+      rows, columns = (height + 1) // 2, (width + 1) // 2
+      x = x.reshape(count, rows, 2, columns, 2, channels)
+      x = x.transpose(0, 1, 3, 4, 2, 5).reshape(count, rows, columns, -1)
       x = norm(dtype=self.dtype, name='join_norm')(x)
       x = nn.Dense(2 * channels, use_bias=False, dtype=self.dtype, name='join')(x)
     for index in range(self.num_blocks):
-      sizes = (self.num_heads, self.window, index % 2 == 1)
-      x = Block(*sizes, **self.common, name=f'block{index}')(x)
+      block = functools.partial(Block, self.num_heads, self.window, shifted=index % 2 == 1)
+      x = block(**self.common, name=f'block{index}')(x)
     return x
 
 
@@ -157,13 +172,14 @@ class Swin(Network):
     patches = nn.Conv(self.width, (4, 4), (4, 4), 'VALID', dtype=self.dtype, name='patches')
     x = norm(dtype=self.dtype, name='stem')(patches(x.astype(self.dtype)))
     for index, depth in enumerate(self.depths):
-      sizes = (depth, self.num_heads * 2**index, self.window, index > 0)
-      x = Stage(*sizes, **self.common, name=f'stage{index + 1}')(x)
+      stage = functools.partial(Stage, depth, self.num_heads * 2**index, self.window)
+      x = stage(join=index > 0, **self.common, name=f'stage{index + 1}')(x)
     x = norm(dtype=self.dtype, name='norm')(x)
     return LinearHead(self.num_classes, name='head')(x)
 
 
-# Our names, and the names in timm, in the authors' repository, in torchvision and in transformers.
+_PROJECTS = ('timm', 'microsoft/Swin-Transformer', 'torchvision', 'transformers')
+# our names, and the names of each project in the order of `_PROJECTS`
 _EMBEDDINGS, _TABLE = 'embeddings.patch_embeddings.projection', 'relative_position_bias_table'
 _QKV = ' '.join(f'attention.self.{part}' for part in ('query', 'key', 'value'))
 _OUTSIDE = {
@@ -183,9 +199,6 @@ _BLOCK = {
 }
 
 
-_PROJECTS = ('timm', 'microsoft/Swin-Transformer', 'torchvision', 'transformers')
-
-
 def _names(column: int) -> Names:
   """Returns {pattern of our name: name in a project's files}.
 
@@ -199,6 +212,7 @@ def _names(column: int) -> Names:
     join = f'{layers}.{stage if project == "timm" else stage - 1}.downsample'
     blocks = f'{layers}.{stage}.blocks'
     if project == 'torchvision':
+      # features.0 is the stem; then stages and the joins between them alternate
       join, blocks = f'features.{2 * stage}', f'features.{2 * stage + 1}'
     ours = f'stage{stage + 1}'
     table |= {f'{ours}/join': f'{join}.reduction', f'{ours}/join_norm': f'{join}.norm'}
@@ -233,7 +247,7 @@ def _swin(size: str, network: Swin, parameters: int, digest: str, resize: int) -
   name = f'swin_{size}'
   timm_name = f'{name}_patch4_window7_224'
   recipes = ('ms_in1k', 'ms_in22k_ft_in1k')
-  published = [timm(name, f'{timm_name}.{r}', crop=0.9, licence='MIT') for r in recipes]
+  published = [timm(name, f'{timm_name}.{tag}', crop=0.9, licence='MIT') for tag in recipes]
   short = f'swin_{size[0]}'
   published.append(torchvision(name, digest, resize=resize, theirs=short, interpolation='bicubic'))
   return Architecture(

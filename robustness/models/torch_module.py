@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LOGITS = 'logits'
 Shape = tuple[int, ...]
-_LOCK = threading.Lock()  # one call at a time: hooks would record outputs of other calls
+_LOCK = threading.Lock()  # one call at a time: hooks would record outputs of calls in other threads
 # JAX logs the traceback of an error in a callback before it raises the error.
 logging.getLogger('jax._src.callback').addFilter(
   lambda record: not (record.exc_info and isinstance(record.exc_info[1], InputError))
@@ -80,7 +80,7 @@ class TorchModule:
     def backward(images: jax.Array, cotangents: tuple[jax.Array, ...]) -> tuple[jax.Array]:
       function = functools.partial(self.vector_jacobian_products, layers)
       result = jax.ShapeDtypeStruct(images.shape, jnp.float32)
-      method = 'broadcast_all'
+      method = 'broadcast_all'  # images and cotangents get equal leading axes
       return (jax.pure_callback(function, result, images, *cotangents, vmap_method=method),)
 
     apply.defvjp(lambda images: (apply(images), images), backward)
@@ -88,11 +88,11 @@ class TorchModule:
 
   def outputs(self, layers: tuple[str, ...], images: np.ndarray) -> list[np.ndarray]:
     """Returns the logits [..., classes] and the outputs of layers for images [..., H, W, C]."""
-    pieces = []
+    by_piece = []
     for piece in self._pieces(images):
-      outputs = self._run(piece, layers, gradient=False)[1]
-      pieces.append([outputs[k].float().cpu().numpy() for k in (LOGITS, *layers)])
-    return [_joined(images, parts) for parts in zip(*pieces, strict=True)]
+      _, outputs = self._run(piece, layers, gradient=False)
+      by_piece.append([outputs[name].float().cpu().numpy() for name in (LOGITS, *layers)])
+    return [_joined(images, pieces) for pieces in zip(*by_piece, strict=True)]
 
   def vector_jacobian_products(
     self, layers: tuple[str, ...], images: np.ndarray, *cotangents: np.ndarray
@@ -103,16 +103,16 @@ class TorchModule:
     """
     import torch
 
-    axes = np.ndim(images) - 3
-    flat = [np.asarray(v).reshape(-1, *np.shape(v)[axes:]) for v in cotangents]
+    num_leading = np.ndim(images) - 3
+    flat = [np.asarray(v).reshape(-1, *np.shape(v)[num_leading:]) for v in cotangents]
     pieces, start = [], 0
     for piece in self._pieces(images):
       x, outputs = self._run(piece, layers, gradient=True)
       stop = start + len(piece)
-      pairs = [
-        (outputs[k], torch.tensor(v[start:stop], dtype=outputs[k].dtype, device=x.device))
-        for k, v in zip((LOGITS, *layers), flat, strict=True)
-        if outputs[k].requires_grad
+      pairs = [  # of z_k and v_k
+        (outputs[name], torch.tensor(v[start:stop], dtype=outputs[name].dtype, device=x.device))
+        for name, v in zip((LOGITS, *layers), flat, strict=True)
+        if outputs[name].requires_grad
       ]
       start = stop
       with _errors_on(piece):
@@ -147,8 +147,9 @@ class TorchModule:
         outputs[name] = copy.permute(0, 2, 3, 1) if copy.ndim == 4 else copy
 
     x = torch.from_numpy(np.array(images.transpose(0, 3, 1, 2), order='C'))
-    x = x.to(next(self.module.parameters(), x).device)
-    before, handles, modules = x._version, [], dict(self.module.named_modules())
+    x = x.to(next(self.module.parameters(), x).device)  # `x` for a module without parameters
+    # PyTorch counts the changes of a tensor in `_version`
+    version, handles, modules = x._version, [], dict(self.module.named_modules())
     deterministic = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
     with _LOCK, torch.set_grad_enabled(gradient), deterministic:
       for name in layers:
@@ -164,7 +165,7 @@ class TorchModule:
       finally:
         for handle in handles:
           handle.remove()
-    if x._version != before:
+    if x._version != version:
       raise InputError('it changes its images in place: have it begin with images.clone().')
     return x, {**outputs, LOGITS: logits}
 
@@ -189,15 +190,17 @@ def wrap(
   """
   with importing(f"{name} needs PyTorch: pip install '.[torch]'"):
     import torch
-  scripted = isinstance(module, torch.jit.ScriptModule)  # it has no hooks, which read layers
-  if scripted or not isinstance(module, torch.nn.Module):
+  is_scripted = isinstance(module, torch.jit.ScriptModule)  # it has no hooks, which read layers
+  if is_scripted or not isinstance(module, torch.nn.Module):
+    plain = ' plain' if is_scripted else ''
     raise InputError(
-      f'{name} is a {type(module).__name__}, not a{" plain" * scripted} torch.nn.Module: functions '
+      f'{name} is a {type(module).__name__}, not a{plain} torch.nn.Module: functions '
       'are wrapped by Classifier.from_callable.'
     )
   if batch_size < 1:
     raise InputError(f'batch_size of {name} is {batch_size}; it must be at least 1.')
   modules, arrays = dict(module.named_modules()), _arrays(module)
+  # the path of the module itself is ''
   if training := [path or 'the module' for path, part in modules.items() if part.training]:
     raise InputError(f'{name} is in training mode (first {training[0]}): call module.eval().')
   devices = sorted({str(array.device) for array in arrays.values()})
@@ -206,30 +209,33 @@ def wrap(
       f'{name} has arrays on {" and ".join(devices)}: they must all be on one device that '
       "computes, as after module.to('cpu')."
     )
-  floats = {k: str(x.dtype) for k, x in arrays.items() if x.is_floating_point()}
-  if other := [f'{k} is {dtype}' for k, dtype in floats.items() if dtype != 'torch.float32']:
+  dtypes = {path: str(x.dtype) for path, x in arrays.items() if x.is_floating_point()}
+  if other := [f'{path} is {dtype}' for path, dtype in dtypes.items() if dtype != 'torch.float32']:
     raise InputError(f'{name} computes in float32 here, and {other[0]}: call module.float().')
   if head and head not in modules:
     raise InputError(f'{name} has no module {head!r}; {nearest(head, filter(None, modules))}.')
   made = TorchModule(module, {}, classes, batch_size, head)
   layers = [*filter(None, modules), *([FEATURES] if head else [])]
   try:
-    outputs = made._run(images, layers, gradient=False)[1]
+    _, outputs = made._run(images, layers, gradient=False)
     _check(outputs[LOGITS], len(images), classes)
-    fewer = made._run(images[1:], layers, gradient=False)[1]
-    _check(fewer[LOGITS], len(images) - 1, classes)
-    if not torch.equal(outputs[LOGITS], made._run(images, (), gradient=False)[1][LOGITS]):
+    _, outputs_of_fewer = made._run(images[1:], layers, gradient=False)
+    _check(outputs_of_fewer[LOGITS], len(images) - 1, classes)
+    _, again = made._run(images, (), gradient=False)
+    if not torch.equal(outputs[LOGITS], again[LOGITS]):
       raise InputError('it gives other logits when it is called again: switch what it draws off.')
-    if not made._run(images, (), gradient=True)[1][LOGITS].requires_grad:
+    _, with_gradient = made._run(images, (), gradient=True)
+    if not with_gradient[LOGITS].requires_grad:
       raise InputError('its logits have no gradient: wrap it by Classifier.from_callable.')
     made.vector_jacobian_products((), images, np.ones((len(images), classes), np.float32))
   except InputError as error:
     raise InputError(f'{name}: {error}') from error
+  # layers are the outputs that are float arrays with an axis for the images, in both calls
   shapes = {
     layer: tuple(output.shape[1:])
     for layer, output in outputs.items()
-    if layer != LOGITS and layer in fewer and output.is_floating_point()
-    if tuple(output.shape) == (len(images), *fewer[layer].shape[1:]) and output.ndim > 1
+    if layer != LOGITS and layer in outputs_of_fewer and output.is_floating_point()
+    if tuple(output.shape) == (len(images), *outputs_of_fewer[layer].shape[1:]) and output.ndim > 1
   }
   return dataclasses.replace(made, shapes=shapes)
 

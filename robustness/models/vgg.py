@@ -58,9 +58,10 @@ class Perceptron(layers.Layer):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps features [B, H, W, C] to logits [B, num_classes], in float32 or wider."""
-    side = (POOLED_SIDE, POOLED_SIDE)
-    flat = nn.Conv(HIDDEN, side, padding='VALID', dtype=self.dtype, name='fc1')
-    x = nn.relu(flat(part_means(x, POOLED_SIDE))[:, 0, 0])
+    # a linear map of all 7 × 7 cells, as a convolution with one position
+    sides = (POOLED_SIDE, POOLED_SIDE)
+    linear = nn.Conv(HIDDEN, sides, padding='VALID', dtype=self.dtype, name='fc1')
+    x = nn.relu(linear(part_means(x, POOLED_SIDE))[:, 0, 0])
     x = nn.relu(nn.Dense(HIDDEN, dtype=self.dtype, name='fc2')(x))
     x = layers.at_least_float32(x)
     self.sow('intermediates', layers.FEATURES, x)
@@ -84,9 +85,10 @@ class VGG(layers.Network):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Returns logits [B, num_classes] of images [B, H, W, C] with sides of at least 32 pixels."""
     x = x.astype(self.dtype)
-    for index, number in enumerate(CONVOLUTIONS_PER_STAGE[self.depth]):
-      stage = Stage(WIDTHS[index], number, self.with_norm, **self.common, name=f'stage{index + 1}')
-      x = stage(x, train)
+    sizes = zip(WIDTHS, CONVOLUTIONS_PER_STAGE[self.depth], strict=True)
+    for number, (width, num_convolutions) in enumerate(sizes, start=1):
+      stage = functools.partial(Stage, width, num_convolutions, self.with_norm, **self.common)
+      x = stage(name=f'stage{number}')(x, train)
     return Perceptron(self.num_classes, **self.common, name='head')(x)
 
 
@@ -97,13 +99,14 @@ def part_means(x: jax.Array, parts: int) -> jax.Array:
   ⌊i n / parts⌋ up to but not including ⌈(i + 1) n / parts⌉, as PyTorch's adaptive average pooling
   does. Neighbouring cells overlap where n is not a multiple of `parts`.
   """
-  index = np.arange(parts)[:, None]
+  cells = np.arange(parts)[:, None]
 
   def averages(side: int) -> jax.Array:
     """Returns the matrix [parts, side] that averages the pixels of a side within each cell."""
     pixels = np.arange(side)[None, :]
-    inside = (pixels >= index * side // parts) & (pixels < -(-(index + 1) * side // parts))
-    return jnp.asarray(inside / inside.sum(axis=1, keepdims=True), x.dtype)
+    begin, end = cells * side // parts, -(-(cells + 1) * side // parts)
+    is_inside = (pixels >= begin) & (pixels < end)
+    return jnp.asarray(is_inside / is_inside.sum(axis=1, keepdims=True), x.dtype)
 
   return jnp.einsum('ph,bhwc,qw->bpqc', averages(x.shape[1]), x, averages(x.shape[2]))
 
@@ -116,12 +119,12 @@ def _schemes(depth: int, with_norm: bool) -> tuple[Scheme, ...]:
   """
   features: Names = {}
   index = 0
-  for stage, number in enumerate(CONVOLUTIONS_PER_STAGE[depth], start=1):
-    for convolution in range(number):
+  for stage, num_convolutions in enumerate(CONVOLUTIONS_PER_STAGE[depth], start=1):
+    for convolution in range(num_convolutions):
       features[f'stage{stage}/conv{convolution}'] = f'features.{index}'
       features[f'stage{stage}/norm{convolution}'] = f'features.{index + 1}'
-      index += 3 if with_norm else 2
-    index += 1
+      index += 3 if with_norm else 2  # with the ReLU
+    index += 1  # the pooling
   torchvision: Names = {
     'head/fc1': Stored(('classifier.0',), FLAT_IMAGE),
     'head/fc2': 'classifier.3',
@@ -160,8 +163,8 @@ def _architecture(depth: int, with_norm: bool, parameters: int) -> Architecture:
 
 
 ARCHITECTURES = (
-  _architecture(16, False, 138_357_544),
-  _architecture(19, False, 143_667_240),
-  _architecture(16, True, 138_365_992),
-  _architecture(19, True, 143_678_248),
+  _architecture(16, with_norm=False, parameters=138_357_544),
+  _architecture(19, with_norm=False, parameters=143_667_240),
+  _architecture(16, with_norm=True, parameters=138_365_992),
+  _architecture(19, with_norm=True, parameters=143_678_248),
 )

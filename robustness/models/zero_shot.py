@@ -84,7 +84,8 @@ def class_list(name: str) -> tuple[list[str], list[str]]:
     return list(label_space.get(name).class_names), list(IMAGENET_CLASSNAMES)
   lines = list(CIFAR10) if name == 'cifar10' else _lines(name)
   names = [line.partition('\t')[0].strip() for line in lines]
-  return names, [line.rpartition('\t')[2].strip() for line in lines]
+  words = [line.rpartition('\t')[2].strip() for line in lines]  # all of a line without a tab
+  return names, words
 
 
 def prompts(class_names: Sequence[str], templates: Sequence[str] = TEMPLATES) -> list[list[str]]:
@@ -139,10 +140,11 @@ def tokenize_by(file: str, architecture: Architecture, texts: Sequence[str]) -> 
   with importing(f'{path} needs tokenizers: pip install tokenizers'):
     from tokenizers import Tokenizer
   tokenizer = Tokenizer.from_file(str(path))
-  removed = str.maketrans('_', ' ', string.punctuation.replace('_', ''))
+  # an underscore becomes a space, and all other punctuation is removed
+  translation = str.maketrans('_', ' ', string.punctuation.replace('_', ''))
   ids = np.full((len(texts), tower.context), architecture.padding, np.int32)
   for row, text in zip(ids, texts, strict=True):
-    plain = ' '.join(text.translate(removed).lower().split())
+    plain = ' '.join(text.translate(translation).lower().split())
     tokens = tokenizer.encode(plain, add_special_tokens=False).ids[: tower.context - 1]
     row[: len(tokens) + 1] = [*tokens, END_OF_TEXT]
   return ids
@@ -169,6 +171,7 @@ def zero_shot(
   tower, owner = architecture.text, f'the text tower of {architecture.name}'
   if tokens.ndim != 3 or tokens.shape[2] != tower.context or not tokens.size:
     raise InputError(f'tokens have shape {tokens.shape}, not [classes, prompts, {tower.context}].')
+  num_classes, num_prompts, _ = tokens.shape
   if tokens.dtype.kind not in 'iu' or tokens.min() < 0 or tokens.max() >= tower.vocabulary:
     raise InputError(
       f'tokens are {tokens.dtype} in [{tokens.min()}, {tokens.max()}]; they must be '
@@ -176,16 +179,16 @@ def zero_shot(
     )
   if 'logit_scale' not in arrays:
     raise InputError('the weights have no logit_scale: give those of a whole CLIP.')
-  shapes = {path: s for path, s in architecture.shapes(1).items() if path[1] != 'head'}
+  shapes = {path: shape for path, shape in architecture.shapes(1).items() if path[1] != 'head'}
   image = weights.restore(architecture.name, shapes, architecture.schemes[0], arrays)
   variables = weights.restore(owner, text_shapes(architecture), architecture.text_scheme, arrays)
-  apply, size = jax.jit(tower.apply), min(PROMPTS_PER_STEP, tokens.shape[0] * tokens.shape[1])
+  apply, size = jax.jit(tower.apply), min(PROMPTS_PER_STEP, num_classes * num_prompts)
   flat = tokens.reshape(-1, tower.context).astype(np.int32)
-  padded = np.pad(flat, ((0, -len(flat) % size), (0, 0)))
-  parts = [apply(variables, part) for part in padded.reshape(-1, size, tower.context)]
-  embeddings = _unit(np.concatenate(parts)[: len(flat)])
-  embeddings = _unit(embeddings.reshape(*tokens.shape[:2], tower.size).mean(1))
-  scale = np.exp(np.float32(np.asarray(arrays['logit_scale']).reshape(())))
+  padded = np.pad(flat, ((0, -len(flat) % size), (0, 0)))  # to steps of equal size
+  steps = [apply(variables, step) for step in padded.reshape(-1, size, tower.context)]
+  of_prompts = _unit(np.concatenate(steps)[: len(flat)])
+  embeddings = _unit(of_prompts.reshape(num_classes, num_prompts, tower.size).mean(1))
+  scale = np.exp(np.float32(np.asarray(arrays['logit_scale']).reshape(())))  # stored as its log
   bias = np.asarray(arrays.get('logit_bias', 0.0), np.float32).reshape(())
   head = {
     'kernel': np.ascontiguousarray(scale * embeddings.T),
@@ -202,12 +205,15 @@ def text_shapes(architecture: Clip) -> dict[Path, Shape]:
 
 
 def _unit(x: np.ndarray) -> np.ndarray:
-  """Returns the rows of `x` at length 1."""
+  """Returns `x` [..., E] with its rows scaled to length 1."""
   return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-  """Writes the weights of a zero-shot classifier; see the top of this file."""
+  """Writes the weights of a zero-shot classifier, and returns the exit status.
+
+  For the `arguments` of the command line see the top of this file; None takes the process's.
+  """
   parser = argparse.ArgumentParser(prog='python -m robustness.models.zero_shot')
   for name in ('architecture', 'weights', 'classes', 'out'):
     parser.add_argument(f'--{name}', required=True)
@@ -222,7 +228,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     record = preprocessing.record_of(expanded(args.weights), architecture)
     names, words = class_list(args.classes)
     check_class_names(names, f'--classes={args.classes}')
-    has_repeats = args.classes == label_space.IMAGENET  # two pairs of its classes share their words
+    # two pairs of ImageNet's classes share their words; elsewhere `prompts` refuses repetitions
+    has_repeats = args.classes == label_space.IMAGENET
     unique = list(dict.fromkeys(words)) if has_repeats else words
     prompts_by_word = dict(zip(unique, prompts(unique, templates), strict=True))
     texts = [prompts_by_word[word] for word in words]
@@ -244,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _lines(path: str) -> list[str]:
-  """Returns the lines of a text file that are not empty."""
+  """Returns the lines of a text file that are not empty; raises InputError if there is no file."""
   file = expanded(path)
   if not file.is_file():
     raise InputError(f'{path} is no text file.')

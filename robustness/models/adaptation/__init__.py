@@ -32,7 +32,7 @@ STATISTICS = 'batch_stats'
 _ADAPTING = jax.make_user_context()
 """A context that makes JAX retrace jitted functions inside a network. JAX's cache does not notice
 Flax's method interceptors, so it would otherwise reuse a trace without the adaptation."""
-_MIN_LOGIT = -1e30  # classes without members have −∞
+_MIN_LOGIT = -1e30
 """The logit that replaces −∞, which the projection to a label space assigns to classes that no
 output of the network belongs to; −∞ would make the entropy NaN."""
 
@@ -60,8 +60,9 @@ class Adaptation(Part):
   """Base class of adaptations: the fields are keys of `config.classifier.adaptation.<name>`.
 
   Every layer of batch normalisation uses the mean λ μ_s + (1 − λ) μ_t and the variance
-  λ σ²_s + (1 − λ) σ²_t. Here μ_s and σ²_s are the running statistics from the training, and μ_t and
-  σ²_t are the mean and variance over the images and positions of the test batch.
+  λ σ²_s + (1 − λ) σ²_t, with λ in [0, 1]. Here μ_s and σ²_s are the running statistics from the
+  training, and μ_t and σ²_t are the mean and variance over the images and positions of the test
+  batch.
 
   Attributes:
     unbiased: whether σ²_t divides by the number of values minus 1.
@@ -124,22 +125,26 @@ class Adaptation(Part):
   def normalised(
     self, apply: Apply, variables: PyTree, images: jax.Array, mask: jax.Array
   ) -> Outputs:
-    """Returns the outputs of the network with the mixed statistics in batch normalisation."""
+    """Returns the outputs of the network with the mixed statistics in batch normalisation.
+
+    Test statistics are over the `images` at which `mask`, bool [B], is True.
+    """
     if self.source_weight == 1:
       return apply(variables, images)
 
     def normalise(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
       """Runs a batch normalisation layer with mixed statistics, and any other layer unchanged."""
       layer = context.module
-      if not isinstance(layer, nn.BatchNorm) or not layer.path:  # the one below has no path
+      # the clone without a path, which is applied below, must not be changed again
+      if not isinstance(layer, nn.BatchNorm) or not layer.path:
         return call(*args, **kwargs)
       if layer.axis != -1:
         raise InputError(f'the normalisation {"/".join(layer.path)} is not over the last axis.')
       stored, weight, x = layer.variables, self.source_weight, args[0] if args else kwargs['x']
       batch = dict(zip(('mean', 'var'), moments(x, mask, int(self.unbiased)), strict=True))
       mixed = {k: weight * stored[STATISTICS][k] + (1 - weight) * batch[k] for k in batch}
-      fixed = layer.clone(parent=None, use_running_average=True)
-      return fixed.apply({'params': stored.get('params', {}), STATISTICS: mixed}, x)
+      clone = layer.clone(parent=None, use_running_average=True)
+      return clone.apply({'params': stored.get('params', {}), STATISTICS: mixed}, x)
 
     with _ADAPTING(object()), nn.intercept_methods(normalise):
       return apply(variables, images)
@@ -163,7 +168,7 @@ def linen_layers(apply: Apply, variables: PyTree, image: jax.ShapeDtypeStruct) -
 
 
 def log_probabilities(logits: jax.Array) -> jax.Array:
-  """Returns log p of logits [..., classes]; finite for classes that no output belongs to."""
+  """Returns log p of logits [..., classes]; it is finite also for classes with the logit −∞."""
   return jax.nn.log_softmax(jnp.maximum(logits, _MIN_LOGIT))
 
 
@@ -180,8 +185,8 @@ def moments(x: jax.Array, mask: jax.Array, ddof: int) -> tuple[jax.Array, jax.Ar
   """
   x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
   axes = tuple(range(x.ndim - 1))
-  weight = mask.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype)
-  count = mask.sum() * np.prod(x.shape[1:-1], initial=1)
+  weight = mask.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype)  # [B, 1, ..., 1]
+  count = mask.sum() * np.prod(x.shape[1:-1], initial=1)  # images × positions
   mean = (weight * x).sum(axes) / count
   squares = (weight * (x - mean.reshape(*[1] * len(axes), -1)) ** 2).sum(axes)
   return mean, squares / jnp.maximum(count - ddof, 1)

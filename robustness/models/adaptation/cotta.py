@@ -57,31 +57,33 @@ class Cotta(Tent):
 
   def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
     """Returns the teacher's outputs before the step, and the state after it."""
-    images, (key, restoring) = batch.images, jax.random.split(batch.keys[0])
-    confidence = batch.mean(jax.nn.softmax(predict({}, images)[0]).max(-1))
+    images, (key_views, key_restored) = batch.images, jax.random.split(batch.keys[0])
+    trained_logits, _ = predict({}, images)
+    confidence = batch.mean(jax.nn.softmax(trained_logits).max(-1))
     plain, outputs = predict(state['teacher'], images)
 
     def averaged() -> jax.Array:
+      """Returns the teacher's mean logits over random views."""
       logits = lambda key: predict(state['teacher'], view(key, images))[0]  # noqa: E731
-      return jax.lax.map(logits, jax.random.split(key, self.num_views)).mean(0)
+      return jax.lax.map(logits, jax.random.split(key_views, self.num_views)).mean(0)
 
     target = jax.lax.cond(confidence < self.threshold, averaged, lambda: plain)
     log_q = log_probabilities(target)
 
     def loss(logits: jax.Array) -> tuple[jax.Array, None]:
       log_p = log_probabilities(logits)
-      cross = -(jnp.exp(log_q) * log_p).sum(-1)
-      back = -(jnp.exp(log_p) * log_q).sum(-1)
-      return batch.mean((cross + back) / 2 if self.is_symmetric else cross), None
+      to_teacher = -(jnp.exp(log_q) * log_p).sum(-1)  # cross-entropies
+      to_student = -(jnp.exp(log_p) * log_q).sum(-1)
+      return batch.mean((to_teacher + to_student) / 2 if self.is_symmetric else to_teacher), None
 
     gradient, _, _ = self.gradient(predict, state['weights'], batch, loss)
     stepped = self.updated(state, gradient)
     teacher, weights = dict(state['teacher']), dict(stepped['weights'])
     for number, path in enumerate(sorted(weights)):
       teacher[path] = self.decay * teacher[path] + (1 - self.decay) * weights[path]
-      draw = jax.random.fold_in(restoring, number)
-      returns = jax.random.bernoulli(draw, self.restored, weights[path].shape)
-      weights[path] = jnp.where(returns, trained[path], weights[path])
+      key = jax.random.fold_in(key_restored, number)
+      is_restored = jax.random.bernoulli(key, self.restored, weights[path].shape)
+      weights[path] = jnp.where(is_restored, trained[path], weights[path])
     return (target, outputs), {**stepped, 'weights': weights, 'teacher': teacher}
 
 
@@ -90,11 +92,12 @@ def view(key: jax.Array, images: jax.Array) -> jax.Array:
 
   In a random order: brightness by a factor in [.6, 1.4], contrast [.7, 1.3], saturation [.5, 1.5],
   a turn of the hue by up to 21.6°, and gamma [.7, 1.3]. Then a rotation by up to 15°, a move by up
-  to 1/16, a scale in [.9, 1.1], with edges continued; a blur of 5 × 5 pixels with σ up to .5; a
-  mirror image with probability ½; and noise of σ = .005. Images without three channels keep
-  saturation and hue.
+  to 1/16 of the sides, a scale in [.9, 1.1], with edges continued; a blur of 5 × 5 pixels with a
+  standard deviation of up to .5 pixels; a mirror image with probability ½; and noise with a
+  standard deviation of .005. Images without three channels keep saturation and hue.
   """
   keys = jax.random.split(key, 6)
+  # brightness, contrast, saturation, hue in turns, gamma
   low, high = jnp.array([[0.6, 0.7, 0.5, -0.06, 0.7], [1.4, 1.3, 1.5, 0.06, 1.3]])
   amounts = low + (high - low) * jax.random.uniform(keys[0], (5,))
   has_colour = images.shape[-1] == 3
@@ -117,22 +120,23 @@ def view(key: jax.Array, images: jax.Array) -> jax.Array:
     x = jax.lax.switch(kind, jitters, x, amounts[kind])
   angle, down, right, scale, sigma = jax.random.uniform(keys[2], (5,), minval=-1)
   height, width = x.shape[1:3]
-  rows, columns = jnp.mgrid[:height, :width]
+  rows, columns = jnp.mgrid[:height, :width]  # from here on relative to the moved centre
   rows = rows - (height - 1) / 2 - down * height / 16
   columns = columns - (width - 1) / 2 - right * width / 16
   sine, cosine = jnp.sin(angle * jnp.pi / 12), jnp.cos(angle * jnp.pi / 12)
   zoom = 1 + scale / 10
-  source = (
+  source = (  # row and column in `x` of each pixel of the result
     (cosine * rows - sine * columns) / zoom + (height - 1) / 2,
     (sine * rows + cosine * columns) / zoom + (width - 1) / 2,
   )
   plane = lambda pixels: map_coordinates(pixels, source, 1, mode='nearest')  # noqa: E731
   x = jax.vmap(jax.vmap(plane, -1, -1))(x)
-  taps = jnp.exp(-0.5 * (jnp.arange(-2, 3) / (0.2505 + 0.2495 * sigma)) ** 2)
+  # a Gaussian of five pixels with a standard deviation in [.001, .5], down and then to the right
+  kernel = jnp.exp(-0.5 * (jnp.arange(-2, 3) / (0.2505 + 0.2495 * sigma)) ** 2)
   for axis in (1, 2):
     padded = jnp.pad(x, [(2, 2) if i == axis else (0, 0) for i in range(4)], mode='reflect')
-    parts = [jax.lax.slice_in_dim(padded, i, i + x.shape[axis], axis=axis) for i in range(5)]
-    x = sum(t * part for t, part in zip(taps / taps.sum(), parts, strict=True))
+    shifted = [jax.lax.slice_in_dim(padded, i, i + x.shape[axis], axis=axis) for i in range(5)]
+    x = sum(k * pixels for k, pixels in zip(kernel / kernel.sum(), shifted, strict=True))
   x = jnp.where(jax.random.bernoulli(keys[3]), x[:, :, ::-1], x)
   return jnp.clip(x + 0.005 * jax.random.normal(keys[4], x.shape, x.dtype), 0, 1)
 
@@ -141,6 +145,7 @@ def _turn_hue(image: jax.Array, turn: jax.Array) -> jax.Array:
   """Returns RGB images with the hue turned by a number of turns; value and saturation stay."""
   value, spread = image.max(-1), image.max(-1) - image.min(-1)
   red, green, blue = jnp.unstack(image / jnp.where(spread > 0, spread, 1)[..., None], axis=-1)
+  # the hue in sixths of a turn from red
   sector = jnp.where(
     image.argmax(-1) == 0,
     green - blue,

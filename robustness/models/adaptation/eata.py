@@ -23,11 +23,11 @@ from robustness.models.adaptation.tent import Predict, SelectiveTent
 class Eata(SelectiveTent):
   """Minimises Σ e^(E₀ − H) H / n over n kept images, plus β Σ_i F_i (θ_i − θ_i⁰)².
 
-  H is the entropy of an image. An image is kept if H < E₀ and if the cosine of its probabilities
-  and p̄ is below ε; p̄ is the moving average (.9) of the mean probabilities of kept images. The
-  weight e^(E₀ − H) has no gradient. θ are scales and biases, θ⁰ their trained values, and F the
-  mean over batches of stored images of the squared gradient of the cross-entropy at the predicted
-  classes. A batch without kept images causes no step.
+  H is the entropy of the prediction for an image. An image is kept if H < E₀ and if the cosine of
+  its probabilities and p̄ is below ε; p̄ is the moving average (.9) of the mean probabilities of
+  kept images. The weight e^(E₀ − H) has no gradient. θ are scales and biases, θ⁰ their trained
+  values, and F the mean over batches of stored images of the squared gradient of the cross-entropy
+  at the predicted classes. A batch without kept images causes no step.
 
   Attributes:
     redundancy: ε; above 1 keeps all reliable images. The authors take .05 for ImageNet and .4 for
@@ -63,12 +63,13 @@ class Eata(SelectiveTent):
 
     gradient, _, _ = self.gradient(predict, state['weights'], batch, loss)
     batches = state['batches'] + 1
-    mean = jax.tree.map(lambda f, g: f + (g**2 - f) / batches, state['fisher'], gradient)
-    return {**state, 'fisher': mean, 'batches': batches}
+    # the mean over the batches so far
+    fisher = jax.tree.map(lambda f, g: f + (g**2 - f) / batches, state['fisher'], gradient)
+    return {**state, 'fisher': fisher, 'batches': batches}
 
   def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
     """Returns the outputs before the step, and the state, unchanged if no image is kept."""
-    mean, has_mean = state['mean'], state['mean'].any()
+    mean, has_mean = state['mean'], state['mean'].any()  # p̄, which is 0 before the first kept image
 
     def loss(logits: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
       """Returns the loss without its F term, and (number of kept images, their mean p [C])."""
@@ -81,12 +82,12 @@ class Eata(SelectiveTent):
       weight = jnp.exp(e0 - jax.lax.stop_gradient(entropies))
       return (share * weight * entropies).sum(), (is_selected.sum(), share @ p)
 
-    gradient, answered, (count, new) = self.gradient(predict, state['weights'], batch, loss)
-    pull = 2 * self.fisher_weight
+    gradient, outputs, (count, new_mean) = self.gradient(predict, state['weights'], batch, loss)
+    pull = 2 * self.fisher_weight  # the gradient of β F (θ − θ⁰)² is 2 β F (θ − θ⁰)
     gradient = {
       path: g + pull * state['fisher'][path] * (state['weights'][path] - trained[path])
       for path, g in gradient.items()
     }
     stepped = self.updated(state, gradient)
-    stepped['mean'] = jnp.where(has_mean, 0.9 * mean + 0.1 * new, new)
-    return answered, jax.tree.map(lambda x, y: jnp.where(count > 0, x, y), stepped, state)
+    stepped['mean'] = jnp.where(has_mean, 0.9 * mean + 0.1 * new_mean, new_mean)
+    return outputs, jax.tree.map(lambda x, y: jnp.where(count > 0, x, y), stepped, state)

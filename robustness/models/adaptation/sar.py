@@ -22,7 +22,7 @@ from robustness.models.adaptation.tent import Predict, SelectiveTent
 
 @dataclasses.dataclass(frozen=True)
 class Sar(SelectiveTent):
-  """Minimises the mean entropy of reliable images near the weights, at w + ρ g / ‖g‖.
+  """Minimises the mean entropy of reliable images near the weights w, at w + ρ g / ‖g‖.
 
   An image is reliable if its entropy is below E₀, at w and at w + ρ g / ‖g‖; g is the gradient of
   the mean entropy of images that are reliable at w. The weights return to the trained ones after
@@ -73,7 +73,7 @@ class Sar(SelectiveTent):
 
       return self.gradient(predict, weights, batch, loss)
 
-    first, answered, (reliable, _) = gradient(state['weights'], batch.mask)
+    first, outputs, (reliable, _) = gradient(state['weights'], batch.mask)
     scale = self.radius / (optax.tree.norm(first) + 1e-12)
     near = jax.tree.map(lambda w, g: w + scale * g, state['weights'], first)
     second, _, (reliable, mean) = gradient(near, reliable)
@@ -81,10 +81,10 @@ class Sar(SelectiveTent):
     moved = jnp.where(jnp.isinf(average), mean, 0.9 * average + 0.1 * mean)
     average = jnp.where(reliable.any(), moved, average)
     stepped = self.updated(state, second)
-    fresh = {'weights': trained, 'optimizer': self._optimizer.init(trained)}
+    initial = {'weights': trained, 'optimizer': self._optimizer.init(trained)}
     has_collapsed = average < self.recovery
     stepped = {
-      k: jax.tree.map(lambda x, y: jnp.where(has_collapsed, x, y), fresh[k], stepped[k])
-      for k in fresh
+      k: jax.tree.map(lambda x, y: jnp.where(has_collapsed, x, y), initial[k], stepped[k])
+      for k in initial
     }
-    return answered, {**stepped, 'average': average}
+    return outputs, {**stepped, 'average': average}

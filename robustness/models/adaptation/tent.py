@@ -68,8 +68,9 @@ class Tent(Adaptation):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    momentum = self.optimizer == 'sgd'
-    self.require(self.nesterov or momentum, 'nesterov', "True unless optimizer is 'sgd'")
+    has_momentum = self.optimizer == 'sgd'
+    self.require(self.nesterov or has_momentum, 'nesterov', "True unless optimizer is 'sgd'")
+    # an episode forgets its last step, which only affects later predictions
     has_effect = self.steps > 1 or not self.is_episodic
     self.require(has_effect, 'steps', "at least 2 where protocol is 'episodic'")
 
@@ -91,11 +92,12 @@ class Tent(Adaptation):
     return optax.adam(self.learning_rate)
 
   def is_learnt(self, path: tuple[str, ...], layers: Layers) -> bool:
-    """Returns whether the parameters of the layer with a path are adapted."""
+    """Returns whether the parameters of the layer at `path` are adapted."""
     return issubclass(layers.get(path, object), NORMALISATIONS)
 
   def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
     """Returns {'weights': {path: adapted parameter}, 'optimizer': the optimizer's state}."""
+    # the layer's path follows 'params', before which a path may have keys of a wrapper
     weights = {
       path: jnp.asarray(x)
       for path, x in traverse_util.flatten_dict(variables).items()
@@ -107,7 +109,7 @@ class Tent(Adaptation):
     """Returns the outputs before the last step on a batch, and the state after it."""
     predict, trained = self.bound(apply, variables, state, batch)
     for number in range(1, self.steps):
-      keys = jax.vmap(jax.random.fold_in, (0, None))(batch.keys, number)
+      keys = jax.vmap(jax.random.fold_in, (0, None))(batch.keys, number)  # new ones in each step
       _, state = self.step(predict, trained, state, batch._replace(keys=keys))
     return self.step(predict, trained, state, batch)
 
@@ -127,13 +129,16 @@ class Tent(Adaptation):
     return predict, {path: flat[path] for path in state['weights']}
 
   def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
-    """Returns the outputs with the current weights, and the state after one optimizer step."""
+    """Returns the outputs with the current weights, and the state after one optimizer step.
+
+    `predict` and `trained` are the results of `bound`.
+    """
 
     def loss(logits: jax.Array) -> tuple[jax.Array, None]:
       return batch.mean(entropy(log_probabilities(logits))), None
 
-    gradient, answered, _ = self.gradient(predict, state['weights'], batch, loss)
-    return answered, self.updated(state, gradient)
+    gradient, outputs, _ = self.gradient(predict, state['weights'], batch, loss)
+    return outputs, self.updated(state, gradient)
 
   def gradient(
     self, predict: Predict, weights: PyTree, batch: ImageBatch, loss: Loss
@@ -144,12 +149,12 @@ class Tent(Adaptation):
     """
 
     def value(weights: PyTree) -> tuple[jax.Array, tuple[Outputs, Any]]:
-      answered = predict(weights, batch.images)
-      number, aux = loss(answered[0])
-      return number, (answered, aux)
+      logits, layers = predict(weights, batch.images)
+      number, further_values = loss(logits)
+      return number, ((logits, layers), further_values)
 
-    gradient, (answered, aux) = jax.grad(value, has_aux=True)(weights)
-    return gradient, answered, aux
+    gradient, (outputs, further_values) = jax.grad(value, has_aux=True)(weights)
+    return gradient, outputs, further_values
 
   def updated(self, state: PyTree, gradient: PyTree) -> dict[str, PyTree]:
     """Returns the state after an optimizer step along a gradient."""
@@ -180,4 +185,7 @@ class SelectiveTent(Tent):
 
   @abc.abstractmethod
   def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
-    """Returns the outputs and the state after one step, see `Tent`."""
+    """Returns the outputs with the current weights, and the state after one step.
+
+    `predict` and `trained` are the results of `bound`.
+    """

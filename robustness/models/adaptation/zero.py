@@ -50,37 +50,38 @@ class Zero(Adaptation):
 
   def __call__(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> Result:
     """Returns the votes as logits, with the outputs of the images themselves; and the state."""
-    first, outputs = self.normalised(apply, variables, batch.images, batch.mask)
+    logits_of_images, outputs = self.normalised(apply, variables, batch.images, batch.mask)
 
     def logits(number: jax.Array) -> jax.Array:
+      """Returns the logits of view `number` of every image."""
       keys = jax.vmap(jax.random.fold_in, (0, None))(batch.keys, number)
       images = jax.vmap(crop)(keys, batch.images)
       return self.normalised(apply, variables, images, batch.mask)[0]
 
-    of_crops = jax.lax.map(logits, jnp.arange(1, self.num_views))
-    views = jnp.concatenate([first[None], of_crops])
+    logits_of_crops = jax.lax.map(logits, jnp.arange(1, self.num_views))
+    logits_of_views = jnp.concatenate([logits_of_images[None], logits_of_crops])  # [views, B, C]
     count = int(self.num_views * self.voting_share)
-    return (jax.vmap(votes, (1, None))(views, count), outputs), state
+    return (jax.vmap(votes, (1, None))(logits_of_views, count), outputs), state
 
 
 def crop(key: jax.Array, image: jax.Array) -> jax.Array:
   """Returns a random box of an image [H, W, C], resized to [H, W, C] and mirrored in half of cases.
 
-  The area is uniform in [.08, 1] of the image's, the ratio of the sides log-uniform in [3/4, 4/3]
-  as far as it fits, and the place uniform. The resize is linear and antialiased; at the edges of
-  the box it takes pixels just outside.
+  The area is uniform in [.08, 1] of the image's area, the ratio of the sides log-uniform in [3/4,
+  4/3] as far as it fits, and the place uniform. The resize is linear and antialiased; at the edges
+  of the box it takes pixels just outside.
   """
-  sizes, place, flip = jax.random.split(key, 3)
-  area, ratio = jax.random.uniform(
-    sizes, (2,), minval=jnp.array([0.08, -1]), maxval=jnp.array([1, 1])
+  key_size, key_place, key_flip = jax.random.split(key, 3)
+  area, exponent = jax.random.uniform(
+    key_size, (2,), minval=jnp.array([0.08, -1]), maxval=jnp.array([1, 1])
   )
-  stretch = (4 / 3) ** (ratio / 2)
-  share = jnp.minimum(jnp.sqrt(area) * jnp.stack([1 / stretch, stretch]), 1)
-  start = jax.random.uniform(place, (2,)) * (1 - share) * jnp.array(image.shape[:2])
+  stretch = (4 / 3) ** (exponent / 2)  # root of width ÷ height
+  share = jnp.minimum(jnp.sqrt(area) * jnp.stack([1 / stretch, stretch]), 1)  # of both sides
+  start = jax.random.uniform(key_place, (2,)) * (1 - share) * jnp.array(image.shape[:2])
   resized = jax.image.scale_and_translate(
     image, image.shape, (0, 1), 1 / share, -start / share, 'linear', antialias=True
   )
-  return jnp.where(jax.random.bernoulli(flip), resized[:, ::-1], resized)
+  return jnp.where(jax.random.bernoulli(key_flip), resized[:, ::-1], resized)
 
 
 def votes(logits: jax.Array, count: int) -> jax.Array:
@@ -90,12 +91,13 @@ def votes(logits: jax.Array, count: int) -> jax.Array:
   """
   log_p = log_probabilities(logits)
   order = jnp.argsort(entropy(log_p))
-  choice, size = log_p.argmax(-1)[order], logits.shape[-1]
+  choice, size = log_p.argmax(-1)[order], logits.shape[-1]  # the class that each view votes for
   shares = jax.nn.one_hot(choice[:count], size, dtype=log_p.dtype).mean(0)
-  # The first view after the voting ones that votes for a tied class breaks the tie.
-  breaks = (shares == shares.max())[choice] & (jnp.arange(len(choice)) >= count)
+  # the first view after the voting ones that votes for a tied class breaks the tie
+  can_break = (shares == shares.max())[choice] & (jnp.arange(len(choice)) >= count)
   is_tied = (shares == shares.max()).sum() > 1
-  bonus = jax.nn.one_hot(choice[breaks.argmax()], size, dtype=log_p.dtype) / count
-  shares += jnp.where(is_tied & breaks.any(), bonus, 0)
+  bonus = jax.nn.one_hot(choice[can_break.argmax()], size, dtype=log_p.dtype) / count
+  shares += jnp.where(is_tied & can_break.any(), bonus, 0)
   mean = jnp.exp(log_p[order[:count]]).mean(0)
+  # `tiny` keeps the logarithm finite for a mean that is rounded to 0
   return jnp.log((1 - FLOOR) * shares + FLOOR * mean + jnp.finfo(log_p.dtype).tiny)
