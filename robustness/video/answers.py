@@ -19,15 +19,14 @@ from robustness.core import json_files
 from robustness.core.atomic_files import flush_directory, lock
 from robustness.core.errors import InputError, nearest
 
-FORMAT = 'neighbor-set review'
+FORMAT, VERSION = 'neighbor-set review', 1
 """Name and version of the file format, which the first line of a file of answers states."""
-VERSION = 1
 INDIVIDUAL, JOINT = 'individual', 'joint'
-"""Rounds of a review: annotators judge alone, then vote on contested items knowing all answers."""
+"""Rounds of a review: annotators answer alone, then vote on contested items and see all answers."""
 STAGES = (INDIVIDUAL, JOINT)
 """The rounds in their order."""
 CORRECT, INCORRECT, UNSURE = 'correct', 'incorrect', 'unsure'
-"""Answers to the question whether the labels of a frame are right."""
+"""Answers to questions: whether the labels of a frame are right, and no decision."""
 LABEL_ANSWERS = (CORRECT, INCORRECT, UNSURE)
 SIMILAR, DISSIMILAR = 'similar', 'dissimilar'
 """Answers to the question whether the frames of a pair are similar."""
@@ -43,7 +42,7 @@ ANSWER: json_files.Form = {
   'shown?': [int],
   'time?': float,
 }
-"""Form of a line with an answer."""
+"""Form of a line with an answer; keys that end in '?' may be missing."""
 PLAN: json_files.Form = {'annotators_per_pair?': int, 'joint_votes?': int, 'densify?': bool}
 """Form of the plan in the first line."""
 
@@ -54,7 +53,7 @@ class ReviewPlan:
 
   Attributes:
     annotators_per_pair: number of annotators who judge each pair independently.
-    joint_votes: number of annotators who vote in the joint round; 0 stands for
+    joint_votes: number of annotators who vote on a contested item in the joint round; 0 stands for
       `annotators_per_pair`.
     densify: whether every anchor is first shown alone, so that annotators can add the classes that
       its labels lack.
@@ -65,6 +64,7 @@ class ReviewPlan:
   densify: bool = False
 
   def __post_init__(self) -> None:
+    """Raises InputError for a number that is too small."""
     if self.annotators_per_pair < 1:
       raise InputError(f'--annotators_per_pair={self.annotators_per_pair}: give at least 1.')
     if self.joint_votes < 0:
@@ -74,7 +74,7 @@ class ReviewPlan:
 
   @property
   def needed(self) -> int:
-    """The number of votes that the joint round needs."""
+    """The number of votes that a contested item needs in the joint round."""
     return self.joint_votes or self.annotators_per_pair
 
 
@@ -87,8 +87,8 @@ class Answer:
     round: one of `STAGES`.
     anchor, neighbor: paths of the frames; the neighbor is None in an answer about an anchor.
     label: whether the labels are right, one of `LABEL_ANSWERS`; 'incorrect' marks an anchor as bad.
-    similar: whether the frames of a pair are similar; None for an anchor.
-    reasons: the changes that make a pair dissimilar.
+    similar: whether the frames of a pair are similar, one of `SIMILAR_ANSWERS`; None for an anchor.
+    reasons: the changes that make a pair dissimilar, of `REASONS`.
     feature: whether a distinctive feature is visible in only one frame of a dissimilar pair.
     added: ids of visible classes that the labels of an anchor lack.
     shown: ids of the classes that the page showed as labels.
@@ -108,6 +108,7 @@ class Answer:
   time: float = 0.0
 
   def __post_init__(self) -> None:
+    """Raises InputError for an invalid value, or for values that contradict each other."""
     check_name(self.annotator)
     _choice('round', self.round, STAGES)
     _choice('label', self.label, LABEL_ANSWERS)
@@ -139,7 +140,7 @@ class Answer:
 
   @classmethod
   def from_json(cls, entry: Mapping[str, object]) -> Answer:
-    """Returns the answer that one line of the file or one request holds."""
+    """Returns the answer that one line of the file, or one request, states as {field: value}."""
     names = {field.name for field in dataclasses.fields(cls)}
     for key in entry:
       if key not in names:
@@ -151,11 +152,16 @@ class Answer:
   def to_json(self) -> dict[str, object]:
     """Returns {field: plain value} for JSON; optional fields that are empty are left out."""
     required = {'annotator', 'round', 'anchor', 'neighbor', 'label', 'time'}
-    return {k: value for k, value in dataclasses.asdict(self).items() if k in required or value}
+    fields = dataclasses.asdict(self)
+    return {key: value for key, value in fields.items() if key in required or value}
 
 
 def check_name(name: object) -> str:
-  """Returns an annotator's name, stripped and in Unicode's composed form (NFC)."""
+  """Returns an annotator's name, stripped and in Unicode's composed form (NFC).
+
+  Raises:
+    InputError: it is no text, is empty or too long, or has other characters than the message names.
+  """
   composed = unicodedata.normalize('NFC', name).strip() if isinstance(name, str) else ''
   if not re.fullmatch(r'\w[\w .-]{0,39}', composed):
     raise InputError(
@@ -166,7 +172,7 @@ def check_name(name: object) -> str:
 
 
 def _choice(key: str, value: object, valid: Collection[str]) -> None:
-  """Raises InputError unless the value of a key of an answer is one of the valid ones."""
+  """Raises InputError unless the value of an answer's key is one of the valid values."""
   if value not in valid:
     raise InputError(f'{key} = {value!r} is not an answer: {nearest(str(value), valid)}.')
 
@@ -185,7 +191,11 @@ class AnswerLog:
     Args:
       path: the file, which is created with its folder if it does not exist.
       digest: digest of the sets under review (`Candidates.digest`).
-      settings: fields of `ReviewPlan`; a new file stores them, an existing one must agree.
+      settings: {field of `ReviewPlan`: value}. A new file stores the plan with these values; an
+        existing file must have the same values.
+
+    Raises:
+      InputError: the file cannot be written, is open in another server, or has another plan.
     """
     self.path = path
     plan = dataclasses.asdict(ReviewPlan(**settings))  # type: ignore[arg-type]
@@ -203,7 +213,10 @@ class AnswerLog:
       raise InputError(f'{problem}: give another file.') from error
 
   def _load(self, header: bytes, digest: str, settings: Mapping[str, int | bool]) -> None:
-    """Locks the file, writes the header of a new one, and reads the plan and the answers."""
+    """Locks the file, writes the header of a new file, and reads the plan and the answers.
+
+    For `digest` and `settings` see `__init__`. `header` is the first line of a new file.
+    """
     if not lock(self._file):
       raise InputError(
         f'{self.path} is open in another server: stop it, or give another --answers.'
@@ -222,7 +235,7 @@ class AnswerLog:
           f'--{key}={value}, but {self.path} was begun with {stored}: leave the flag out, or '
           'give another --answers.'
         )
-    self._size = self.path.read_bytes().rfind(b'\n') + 1
+    self._size = self.path.read_bytes().rfind(b'\n') + 1  # without an incomplete last line
     os.ftruncate(self._file, self._size)
 
   def __enter__(self) -> AnswerLog:
@@ -255,16 +268,25 @@ def _encoded(entry: Mapping[str, object]) -> bytes:
 
 
 def read(file: Path, digest: str) -> tuple[ReviewPlan, list[Answer]]:
-  """Reads the plan of a review and its answers, in the order of the file.
+  """Returns the plan of a review and its answers, in the order of the file.
 
-  `digest` is the digest of the neighbor sets that the answers must be about. An incomplete last
-  line, which a killed server leaves, was never confirmed to the annotator and is skipped.
+  An incomplete last line, which a killed server leaves, was never confirmed to the annotator and is
+  skipped.
+
+  Args:
+    file: the file of answers.
+    digest: digest of the neighbor sets that the answers must be about.
+
+  Raises:
+    InputError: the file is missing, is no file of answers, is about other neighbor sets, or has a
+      line that is no answer.
   """
   if not file.is_file():
     raise InputError(f'there is no file of answers {file}: give the one the review wrote.')
-  first, *lines = file.read_bytes().split(b'\n')
-  plan, answers = _plan(file, first, digest), []
-  for number, line in enumerate(lines[:-1], start=2):
+  header, *lines = file.read_bytes().split(b'\n')
+  lines = lines[:-1]  # what follows the last line break is empty or an incomplete line
+  plan, answers = _plan(file, header, digest), []
+  for number, line in enumerate(lines, start=2):  # line 1 is the header
     try:
       answers.append(Answer.from_json(json_files.parse(line, 'it')))
     except InputError as error:
@@ -276,16 +298,21 @@ def read(file: Path, digest: str) -> tuple[ReviewPlan, list[Answer]]:
 
 
 def _plan(file: Path, line: bytes, digest: str) -> ReviewPlan:
-  """Returns the plan of a review from the first line of its file.
+  """Returns the plan of a review.
+
+  Args:
+    file: the file of answers, for messages.
+    line: its first line.
+    digest: digest of the neighbor sets that the file must be about.
 
   Raises:
-    InputError: `file` is no file of answers, or is about neighbor sets with another digest.
+    InputError: the line is not that of a file of answers, or states another digest.
   """
   try:
     header = json_files.parse(line, 'it', {'plan?': PLAN})
     plan = ReviewPlan(**header.get('plan', {}))
   except (InputError, TypeError):
-    header, plan = {}, ReviewPlan()
+    header, plan = {}, ReviewPlan()  # refused below, because the format is missing
   if header.get('format') != FORMAT or header.get('version') != VERSION:
     raise InputError(
       f'{file} is no file of answers (its first line should say format '

@@ -38,20 +38,20 @@ MAX_DETECTIONS = 100
 
 
 def overlap(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-  """Returns intersection over union of boxes [N, 4] and [M, 4], float [N, M]."""
-  low = np.maximum(first[:, None, :2], second[None, :, :2])
+  """Returns intersection over union [N, M] of boxes x0, y0, x1, y1, [N, 4] and [M, 4]."""
+  low = np.maximum(first[:, None, :2], second[None, :, :2])  # x0 and y0 of the intersections
   high = np.minimum(first[:, None, 2:], second[None, :, 2:])
   common = np.clip(high - low, 0, None).prod(-1)
-  areas = [(boxes[:, 2:] - boxes[:, :2]).prod(-1) for boxes in (first, second)]
-  return common / (areas[0][:, None] + areas[1][None] - common)
+  first_area, second_area = ((boxes[:, 2:] - boxes[:, :2]).prod(-1) for boxes in (first, second))
+  return common / (first_area[:, None] + second_area[None] - common)
 
 
 @dataclasses.dataclass(frozen=True)
 class Matches:
   """The D scored detections of F images, sorted by falling score.
 
-  Detections of classes without ground truth are left out, and so are all but the `MAX_DETECTIONS`
-  best of one class in an image.
+  Detections of classes without ground truth are left out. Of the detections of one class in an
+  image, only the `MAX_DETECTIONS` with the highest scores are included.
 
   Attributes:
     index: int [D], position of each detection among the input boxes.
@@ -70,7 +70,9 @@ class Matches:
 
 
 def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0.5) -> Matches:
-  """Finds the true positives: detections that claim a ground-truth box of their image and class.
+  """Returns the scored detections, with the true positives among them.
+
+  A true positive is a detection that claims a ground-truth box of its image and class.
 
   In order of falling score, each detection claims the unclaimed box of largest intersection over
   union (IoU), if that IoU is at least `threshold`.
@@ -80,6 +82,9 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
     detections: detected boxes, with scores.
     num_images: number F of images.
     threshold: least IoU of a true positive, in (0, 1].
+
+  Raises:
+    InputError: the detections have no scores.
   """
   if detections.score is None:
     raise InputError('the detections have no scores: average precision needs them.')
@@ -94,6 +99,7 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
     if key in truths_of:
       objects = truth.corners[truths_of[key]]
       right[members] = _claims(detections.corners[members], objects, threshold)
+  # By falling score; detections of equal score by image, then by class.
   order = np.lexsort((detections.category, detections.image))
   order = order[np.argsort(-detections.score[order], kind='stable')]
   order = order[is_scored[order] & np.isin(detections.category[order], categories)]
@@ -102,17 +108,22 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
 
 
 def _grouped(boxes: Boxes, order: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
-  """Returns {(image, category): positions of its boxes}, sorted as in `order`, int [boxes]."""
+  """Returns {(image, category): positions of its boxes, int [boxes]}.
+
+  Args:
+    boxes: N boxes.
+    order: positions of the boxes, int [N], in the order in which each group lists its boxes.
+  """
   keys = pd.DataFrame({'image': boxes.image[order], 'category': boxes.category[order]})
-  indices = keys.groupby(['image', 'category']).indices
-  return {key: order[places] for key, places in indices.items()}
+  rows_by_key = keys.groupby(['image', 'category']).indices
+  return {key: order[rows] for key, rows in rows_by_key.items()}
 
 
 def _claims(detections: np.ndarray, truth: np.ndarray, threshold: float) -> np.ndarray:
-  """Returns whether each detection, by falling score, claims a box, bool [N].
+  """Returns whether each detection claims a ground-truth box, bool [N].
 
   Args:
-    detections: corners of the detections of one image and class, by falling score, [N, 4].
+    detections: corners of the detections of one image and class, sorted by falling score, [N, 4].
     truth: corners of the ground-truth boxes of this image and class, [M, 4].
     threshold: least intersection over union of a claim.
   """
@@ -121,7 +132,8 @@ def _claims(detections: np.ndarray, truth: np.ndarray, threshold: float) -> np.n
   for row, overlaps in enumerate(ious):
     best = len(overlaps) - 1 - int(np.argmax(overlaps[::-1]))  # the last of equal overlaps
     if overlaps[best] >= threshold:
-      right[row], ious[:, best] = True, -1
+      right[row] = True
+      ious[:, best] = -1  # no other detection can claim this box
   return right
 
 
@@ -138,10 +150,11 @@ def average_precisions(matches: Matches, recall_points: int, counts: np.ndarray)
   """
   precision = np.full((len(counts), len(matches.categories)), np.nan)
   for column, category in enumerate(matches.categories):
-    total = counts @ matches.truths[:, column]
+    total = counts @ matches.truths[:, column]  # ground-truth boxes of the class, [B]
     members = matches.category == category
     image, right = matches.image[members], matches.right[members]
-    for row in np.flatnonzero(total > 0):  # one at a time: there may be many detections
+    # One weighting at a time: [B, detections] may not fit in memory.
+    for row in np.flatnonzero(total > 0):
       precision[row, column] = _weighted(right, counts[row, image], total[row], recall_points)
   return precision
 
@@ -156,35 +169,40 @@ def _weighted(right: np.ndarray, weight: np.ndarray, total: float, recall_points
     recall_points: 0 for the area under the precision-recall curve, else the number of recall
       thresholds.
   """
-  hits, num_detections = np.cumsum(weight * right), np.cumsum(weight)
+  hits, num_detections = np.cumsum(weight * right), np.cumsum(weight)  # down to each score
   recall = hits / total
   zeros = np.zeros(len(num_detections))
   precision = np.divide(hits, num_detections, out=zeros, where=num_detections > 0)
   precision = np.maximum.accumulate(precision[::-1])[::-1]  # the largest at this recall or above
   if not recall_points:
     return float(np.diff(recall, prepend=0) @ precision)
-  places = np.searchsorted(recall, np.linspace(0, 1, recall_points), side='left')
-  # at thresholds above the largest recall the precision is 0
-  return float(np.append(precision, 0)[np.minimum(places, len(precision))].mean())
+  thresholds = np.linspace(0, 1, recall_points)
+  reached_at = np.searchsorted(recall, thresholds, side='left')  # D if above the largest recall
+  return float(np.append(precision, 0)[reached_at].mean())  # where the precision is 0
 
 
 def class_mean(precisions: np.ndarray) -> np.ndarray:
-  """Returns the mean of `precisions` [B, C] over C classes, [B], without those that are NaN.
+  """Returns the mean of `precisions` [B, C] over the C classes, [B].
 
-  It is NaN if all classes are NaN, because none has ground truth.
+  Classes without ground truth, which are NaN, are left out. The mean is NaN if all are left out.
   """
-  present = np.isfinite(precisions)
-  total, number = np.where(present, precisions, 0).sum(1), present.sum(1)
-  return np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)
+  has_truth = np.isfinite(precisions)
+  total, count = np.where(has_truth, precisions, 0).sum(1), has_truth.sum(1)
+  return np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
 
 
 def per_image(matches: Matches, recall_points: int = 0) -> np.ndarray:
   """Returns the average precision of each image alone, averaged over its classes, float [F].
 
-  It is NaN for an image without ground truth. `recall_points` is 0 for the area under the
-  precision-recall curve, else the number of recall thresholds.
+  It is NaN for an image without ground truth.
+
+  Args:
+    matches: the detections of F images.
+    recall_points: 0 for the area under the precision-recall curve, else the number of recall
+      thresholds.
   """
   precision = np.full(len(matches.truths), np.nan)
+  # The detections of image i are order[starts[i] : starts[i + 1]], by falling score.
   order = np.argsort(matches.image, kind='stable')
   starts = np.searchsorted(matches.image[order], np.arange(len(precision) + 1))
   for image in np.flatnonzero(matches.truths.sum(1)):
@@ -203,9 +221,15 @@ def worst_frames(
 ) -> np.ndarray:
   """Returns the index of the frame of least average precision in each of A sets, int [A].
 
-  `precision` [F] is the average precision of each frame alone. Candidates are the frames of a set
-  at most k away from the anchor where it is not NaN; without candidates the anchor is returned.
-  Ties go to the frame nearest to the anchor, then to the earlier one.
+  Candidates are the frames of a set at most k frames away from the anchor that have an average
+  precision; without candidates the anchor is returned. Of frames with equal average precision the
+  frame nearest to the anchor is the worst, and of two equally near frames the earlier one.
+
+  Args:
+    sets: the neighbor sets.
+    precision: average precision of each frame alone, [F]; NaN without ground truth.
+    k: largest distance from the anchor in frames.
+    include_anchor: whether the anchor is a candidate.
   """
   worst = sets.anchors.copy()
   for group, (anchor, frames, offsets) in enumerate(
@@ -216,7 +240,9 @@ def worst_frames(
     is_candidate = (np.abs(distance) <= k) & np.isfinite(precision[members])
     if is_candidate.any():
       members, distance = members[is_candidate], distance[is_candidate]
-      worst[group] = members[np.lexsort((distance, np.abs(distance), precision[members]))[0]]
+      # Sorted by precision, then by distance, then by offset: the last key is the first.
+      first, *_ = np.lexsort((distance, np.abs(distance), precision[members]))
+      worst[group] = members[first]
   return worst
 
 
@@ -240,6 +266,7 @@ class Scoring:
   confidence: float = 0.95
 
   def __post_init__(self) -> None:
+    """Raises InputError for a setting that is out of range."""
     require(self.k >= 1, 'k', self.k, 'at least 1')
     require(0 < self.threshold <= 1, 'threshold', self.threshold, 'an IoU in (0, 1], such as 0.5')
     count, valid = self.recall_points, '0 for the area, or a number of thresholds such as 11 or 101'
@@ -269,13 +296,12 @@ def detection_pm_k(
 ) -> DetectionScores:
   """Returns the mean average precision on anchors and at pm-k, with intervals.
 
-  An anchor is the reviewed frame of a neighbor set. At pm-k each set counts by its worst frame
-  within ±k frames of the anchor.
+  At pm-k each set is represented by its worst frame within ±k frames of the anchor.
 
   Args:
     sets: the neighbor sets.
     truth: ground-truth boxes; `truth.image` is the index of a box's frame in `sets.frames`.
-    detections: the detected boxes, with images numbered likewise.
+    detections: the detected boxes, with the same numbers of images.
     scoring: k, the threshold, and the other settings of the score.
   """
   points = scoring.recall_points
@@ -288,8 +314,11 @@ def detection_pm_k(
   videos = np.arange(len(frames)) if sets.videos is None else sets.videos
 
   def statistic(weights: np.ndarray) -> np.ndarray:
-    """Returns the three scores, [B, 3], at weights [B, V] of the videos, with the sum 1."""
-    # integers, how often a set is drawn, so that recalls meet their thresholds exactly
+    """Returns mAP on anchors, mAP on worst frames and the drop in B bootstrap samples, [B, 3].
+
+    `weights`, [B, V], are the weights of V videos in each sample, with the sum 1.
+    """
+    # How often each set is drawn; whole numbers, so that recalls meet their thresholds exactly.
     counts = np.rint(weights.shape[1] * weights)[:, videos]
     anchor = class_mean(average_precisions(on_anchors, points, counts))
     worst = class_mean(average_precisions(on_worst, points, counts))
@@ -297,6 +326,7 @@ def detection_pm_k(
 
   sets_per_video = np.bincount(videos)[:, None].astype(float)
   images_per_video = len(frames) / len(sets_per_video)
+  # `bootstrap` needs only the number and the sizes of the units.
   units = Units(sets_per_video, sets_per_video, len(frames), images=images_per_video)
   anchor, worst, drop = bootstrap(statistic, units, scoring.confidence, resamples=RESAMPLES)
   return DetectionScores(anchor, worst, drop, frames, precision)

@@ -1,10 +1,11 @@
 """Bounding boxes of objects in frames, from COCO's JSON files and ILSVRC's XML files.
 
-COCO annotations: `images` (id, file_name, width, height), `annotations` (image_id, category_id,
+COCO annotations have `images` (id, file_name, width, height), `annotations` (image_id, category_id,
 bbox of x, y, width, height in pixels) and `categories` (id, name). COCO results, of a detector, are
 [{"image_id", "category_id", "bbox", "score"}]. An image is named by its number or by the path of
-its frame. ILSVRC: a folder with `<path of the frame>.xml`, one `object` (name, bndbox) for each
-box; a class has its position among the classes of the sets as number.
+its frame. ILSVRC annotations are a folder with a file `<path of the frame>.xml` for each frame,
+with one `object` (name, bndbox) for each box; the number of a class is its position among the
+classes of the neighbor sets.
 
 A box that extends beyond its image is clipped at the border.
 """
@@ -54,7 +55,8 @@ class Box(NamedTuple):
   """A labelled bounding box in a frame.
 
   Attributes:
-    y_min, x_min, y_max, x_max: edges as fractions of height and width, 0 ≤ min < max ≤ 1.
+    y_min, x_min, y_max, x_max: edges as fractions of the frame's height (y) and width (x), 0 ≤ min
+      < max ≤ 1.
     label: class index.
   """
 
@@ -76,10 +78,11 @@ def read(
     classes: {name or synonym of a class: class index}.
 
   Returns:
-    {path of an annotated frame: its boxes}, and a summary of the boxes that were clipped.
+    {path of an annotated frame: its boxes}, and a summary of the boxes that were clipped. An
+    annotated frame may have no box.
 
   Raises:
-    InputError: the file is missing or invalid, or a box is of none of the classes.
+    InputError: the file is missing or invalid, or the class of a box is not in `classes`.
   """
   if not path.exists():
     raise InputError(f'{path} is missing: give a COCO .json file or a folder of ILSVRC .xml files.')
@@ -87,6 +90,7 @@ def read(
   truth = _truth(document, frames, path)
   annotated = {image['file_name'] for image in document['images']}
   boxes: dict[str, list[Box]] = {frame: [] for frame in frames if frame in annotated}
+  # x0, y0, x1, y1 as fractions of width, height, width, height.
   corners = truth.boxes.corners / np.tile(truth.sizes, 2)[truth.boxes.image]
   for image, category, (x0, y0, x1, y1) in zip(
     truth.boxes.image, truth.boxes.category.tolist(), corners.tolist(), strict=True
@@ -95,7 +99,8 @@ def read(
     if name not in classes:
       problem = f'{path}: {frames[image]} has an object of class {name!r}'
       raise InputError(f'{problem}; {nearest(name, classes)}.')
-    boxes[frames[image]].append(Box(y0, x0, y1, x1, classes[name]))
+    box = Box(y_min=y0, x_min=x0, y_max=y1, x_max=x1, label=classes[name])
+    boxes[frames[image]].append(box)
   return boxes, truth.clipped
 
 
@@ -105,8 +110,7 @@ def _document(
   """Returns annotations in COCO's form, from a COCO file or from a folder of ILSVRC's XML files.
 
   Args:
-    path: the COCO file, or the folder, which has one file per frame; frames without one are
-      skipped.
+    path: the COCO file, or the folder.
     frames: paths of frames, used for a folder.
     classes: {class name: class index}, used for a folder.
     form: the form that the COCO file must have.
@@ -115,13 +119,26 @@ def _document(
   Raises:
     InputError: a file is invalid or has an object of an unknown class.
   """
-  if not path.is_dir():
-    document: dict[str, Any] = json_files.read(path, form, advice)
-    _check_once(document, path)
-    return document
+  if path.is_dir():
+    return _document_of_xml_files(path, frames, classes)
+  document: dict[str, Any] = json_files.read(path, form, advice)
+  _check_once(document, path)
+  return document
+
+
+def _document_of_xml_files(
+  folder: Path, frames: Iterable[str], classes: Mapping[str, int]
+) -> dict[str, Any]:
+  """Returns the annotations of ILSVRC's XML files in COCO's form, with frames as image numbers.
+
+  Args:
+    folder: the folder of the files.
+    frames: paths of frames; a frame without a file is skipped.
+    classes: {class name: class index}.
+  """
   images, annotations = [], []
   for frame in frames:
-    file = (path / frame).with_suffix('.xml')
+    file = (folder / frame).with_suffix('.xml')
     if not file.is_file():
       continue
     try:
@@ -146,15 +163,19 @@ def _document(
 def _check_once(document: Mapping[str, Sequence[Mapping[str, object]]], path: Path) -> None:
   """Raises InputError if two images or two categories have the same number or path."""
   for kind, key in (('images', 'id'), ('images', 'file_name'), ('categories', 'id')):
-    values = Counter(entry[key] for entry in document.get(kind, ()))
-    value, count = values.most_common(1)[0] if values else ('', 0)
-    if count > 1:
-      advice = f'give each a different {key}'
-      raise InputError(f'{path} has {count} {kind} of {key} {value!r}: {advice}.')
+    counts = Counter(entry[key] for entry in document.get(kind, ()))
+    for value, count in counts.most_common(1):
+      if count > 1:
+        advice = f'give each a different {key}'
+        raise InputError(f'{path} has {count} {kind} of {key} {value!r}: {advice}.')
 
 
 def _text(node: ElementTree.Element, tag: str) -> str:
-  """Returns the text of the element at a path of tags below a node; raises ValueError for none."""
+  """Returns the text of the element with a path of tags below a node, such as 'size/width'.
+
+  Raises:
+    ValueError: there is no such element.
+  """
   text = node.findtext(tag)
   if text is None:
     raise ValueError(f'no {tag}')
@@ -167,8 +188,8 @@ class Boxes:
 
   Attributes:
     image: int [N], index in [0, F) of each box's image.
-    category: int [N], class of each box.
-    corners: float [N, 4], x0, y0, x1, y1 in pixels.
+    category: int [N], class number of each box.
+    corners: float [N, 4], x0, y0, x1, y1 in pixels, from the left and the top of the image.
     score: float [N], confidence of each detection; None for ground truth.
   """
 
@@ -178,32 +199,36 @@ class Boxes:
   score: np.ndarray | None = None
 
   def without_classes(self) -> Boxes:
-    """Returns the boxes with class 0 throughout, so that only their position is scored."""
+    """Returns the boxes with class 0 for all, so that only their position is scored."""
     return dataclasses.replace(self, category=np.zeros_like(self.category))
 
   def of_images(self, images: np.ndarray) -> Boxes:
-    """Returns the boxes on M listed images; the i-th image of the list gets the number i.
+    """Returns the boxes on M listed images, in the order of the list.
 
-    An image that is listed twice becomes two images.
+    `image` of a returned box is the position of its image in the list. If an image is listed twice,
+    its boxes are returned twice, once for each position.
 
     Args:
       images: indices in [0, F) of the listed images, int [M].
     """
     by_image = np.argsort(self.image, kind='stable')
     sorted_images = self.image[by_image]
-    starts = np.searchsorted(sorted_images, images, 'left')
-    counts = np.searchsorted(sorted_images, images, 'right') - starts
-    number_in_image = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    boxes = by_image[np.repeat(starts, counts) + number_in_image]
+    # Where the boxes of each listed image begin in `by_image`, and how many there are, [M].
+    begin = np.searchsorted(sorted_images, images, 'left')
+    count = np.searchsorted(sorted_images, images, 'right') - begin
+    # Of each returned box: the position in the list, and the number 0, …, count − 1 in its image.
+    position = np.repeat(np.arange(len(images)), count)
+    number_in_image = np.arange(len(position)) - (np.cumsum(count) - count)[position]
+    boxes = by_image[begin[position] + number_in_image]
     return Boxes(
-      np.repeat(np.arange(len(images)), counts),
-      self.category[boxes],
-      self.corners[boxes],
-      None if self.score is None else self.score[boxes],
+      image=position,
+      category=self.category[boxes],
+      corners=self.corners[boxes],
+      score=None if self.score is None else self.score[boxes],
     )
 
   def clip(self, sizes: np.ndarray, name: Callable[[int], str]) -> tuple[Boxes, np.ndarray]:
-    """Returns the boxes, clipped at the borders of their images, and how far each was outside.
+    """Returns the boxes, clipped at the borders of their images, and how far each extended beyond.
 
     Args:
       sizes: float [F, 2], width and height of the images in pixels; inf if unknown.
@@ -220,7 +245,7 @@ class Boxes:
     width, height = sizes[self.image].T
     scores = np.ones(len(self.image)) if self.score is None else self.score
     outside = 'are wholly outside of their images'
-    for is_valid, problem in (
+    for is_valid, problem in (  # bool [N] each
       (np.isfinite(scores), 'have a score that is no finite number'),
       (np.isfinite(self.corners).all(1), 'have a coordinate that is no finite number'),
       ((x1 > x0) & (y1 > y0), 'are inverted or empty'),
@@ -259,7 +284,7 @@ class Truth(NamedTuple):
     boxes: the boxes; `boxes.image` is the index of a frame.
     clipped: summary of the boxes that were clipped.
     sizes: float [F, 2], width and height in pixels; inf if the file does not state them.
-    positions: {image number or path: index of the frame in [0, F)}.
+    positions: {number of an image in the file, or path of its frame: index of the frame in [0, F)}.
     images: numbers and paths of all images of the file, including images that are not frames.
     names: {class number: name}; empty if the file does not list its classes.
   """
@@ -278,7 +303,8 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
   Args:
     path: a COCO file, or a folder of ILSVRC annotations.
     frames: paths of the F frames.
-    class_names: class names of the neighbor sets; ILSVRC's files name classes with them.
+    class_names: class names of the neighbor sets, by which ILSVRC's files name classes; not needed
+      for a COCO file.
 
   Raises:
     InputError: a frame has no annotation, an entry is invalid, or a box is of a crowd (iscrowd 1).
@@ -303,16 +329,18 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
 
 
 def _truth(document: Mapping[str, Any], frames: Sequence[str], path: Path) -> Truth:
-  """Returns the ground truth of F frames from COCO annotations, a document in the form `TRUTH`.
+  """Returns the ground truth of F frames from COCO annotations.
 
-  Boxes of images that are not frames are skipped. `path` is the file of the annotations, for
-  messages.
+  Args:
+    document: the annotations, in the form `TRUTH`; boxes of images that are not frames are skipped.
+    frames: paths of the F frames.
+    path: the file of the annotations, for messages.
   """
-  position = {frame: index for index, frame in enumerate(frames)}
-  positions: dict[int | str, int] = dict(position.items())
+  index_of_frame = {frame: index for index, frame in enumerate(frames)}
+  positions: dict[int | str, int] = dict(index_of_frame.items())
   sizes = np.full((len(frames), 2), np.inf)
   for image in document['images']:
-    index = position.get(image['file_name'])
+    index = index_of_frame.get(image['file_name'])
     if index is not None:
       positions[image['id']] = index
       sizes[index] = image.get('width', np.inf), image.get('height', np.inf)
@@ -340,9 +368,13 @@ def read_detections(path: Path, truth: Truth, frames: Sequence[str]) -> tuple[Bo
 def _check_entries(
   entries: Entries, images: Collection[int | str], names: Mapping[int, str], path: Path
 ) -> None:
-  """Raises InputError for an entry with an unknown image or class, or not four numbers.
+  """Raises InputError for an entry with an unknown image or class, or a box without four numbers.
 
-  `images` are the known images, `names` the known classes ({} allows any), and `path` is the file.
+  Args:
+    entries: boxes in COCO's form.
+    images: numbers and paths of the known images.
+    names: {number of a known class: its name}; {} allows any class.
+    path: the file of the entries, for messages.
   """
   for number, entry in enumerate(entries):
     image, category, bbox = entry['image_id'], entry['category_id'], entry['bbox']
@@ -383,13 +415,14 @@ def _boxes(
   corners = np.array([entry['bbox'] for entry in on_frames], float).reshape(len(on_frames), 4)
   corners[:, 2:] += corners[:, :2]  # from x, y, width, height to x0, y0, x1, y1
   boxes = Boxes(
-    np.array([positions[entry['image_id']] for entry in on_frames], int),
-    np.array([entry['category_id'] for entry in on_frames], int),
-    corners,
-    np.array([entry['score'] for entry in on_frames], float) if has_scores else None,
+    image=np.array([positions[entry['image_id']] for entry in on_frames], int),
+    category=np.array([entry['category_id'] for entry in on_frames], int),
+    corners=corners,
+    score=np.array([entry['score'] for entry in on_frames], float) if has_scores else None,
   )
 
   def name(box: int) -> str:
+    """Returns a description of a box, such as 'entry 7 of FILE on FRAME'."""
     return f'entry {numbers[box]} of {path} on {frames[boxes.image[box]]!r}'
 
   inside, distance = boxes.clip(sizes, name)

@@ -1,9 +1,10 @@
-"""Builds neighbor sets: a random anchor in every video and the frames around it.
+"""Construction of neighbor sets: a random anchor in every video and the frames around it.
 
-The user states the classes of videos in a file. JSON: {video: class} or {video: [classes]}. CSV:
-one line for each video and class, under the header `video,class`. A class is a name, a synonym
-(such as its WordNet identifier), or a number. In a folder of ILSVRC annotations,
-`<video>/<frame>.xml`, a frame has the classes of its boxes; frames without boxes are left out.
+The user states the classes of videos in a file. A JSON file is {video: class} or {video:
+[classes]}. A CSV file has a line for each video and class, under the header `video,class`. A class
+is a name, a synonym (such as its WordNet identifier), or a number. In a folder of ILSVRC
+annotations, `<video>/<frame>.xml`, a frame has the classes of its boxes; frames without boxes are
+left out.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.1.
 """
@@ -55,7 +56,7 @@ class Built:
   left_out: tuple[str, ...]
 
   def summary(self) -> str:
-    """Returns the counts as one line."""
+    """Returns the numbers of anchors, pairs and frames as one line of text."""
     sizes = [len(members) for members in self.sets.neighbors]
     left_out = f'; {len(self.left_out)} videos without a label left out' if self.left_out else ''
     return (
@@ -89,8 +90,8 @@ def build(
     facts: whether to store frame types and frame rates, which only video files have.
 
   Raises:
-    InputError: an argument is out of range, a labelled video is missing, or the folder mixes video
-      files with folders of frames.
+    InputError: an argument is out of range, a labelled video is missing or cannot be decoded, or
+      the folder mixes video files with folders of frames.
   """
   require(k >= 0, 'k', k, 'at least 0')
   require(seed >= 0, 'seed', seed, 'at least 0')
@@ -119,28 +120,29 @@ def build(
   for name in sorted(labels):
     numbers, classes = clip_of[name].numbers(), labels[name]
     by_number = classes if isinstance(classes, Mapping) else dict.fromkeys(numbers, classes)
-    numbers = [number for number in numbers if by_number.get(number)]
+    numbers = [number for number in numbers if by_number.get(number)]  # labelled frames
     if not numbers:
       left_out.append(name)
       continue
     anchor = numbers[anchor_position(name, len(numbers), seed)]
     members = [number for number in numbers if abs(number - anchor) <= k]
-    taken = clip_of[name].take(members, frames)
-    frame_facts |= taken
-    paths = list(taken)
+    facts_by_path = clip_of[name].take(members, frames)
+    frame_facts |= facts_by_path
+    paths = list(facts_by_path)
     frame_labels |= {path: by_number[number] for path, number in zip(paths, members, strict=True)}
-    sets[paths.pop(members.index(anchor))] = paths
+    anchor_path = paths.pop(members.index(anchor))
+    sets[anchor_path] = paths
   return Built(
-    from_mappings(sets, frame_labels, class_names, frame_facts if facts else None),
-    videos if kinds == {clips.FrameFolder} else frames,
-    tuple(left_out),
+    sets=from_mappings(sets, frame_labels, class_names, frame_facts if facts else None),
+    frames=videos if kinds == {clips.FrameFolder} else frames,
+    left_out=tuple(left_out),
   )
 
 
 def anchor_position(name: str, num_frames: int, seed: int) -> int:
-  """Returns the random position of a video's anchor in [0, num_frames).
+  """Returns the random position of a video's anchor among its labelled frames, in [0, num_frames).
 
-  It is uniform, and depends only on the seed and the video's name.
+  It is uniform, and depends only on the seed, the video's name and the number of frames.
   """
   salt = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], 'big')
   return int(np.random.default_rng([seed, salt]).integers(num_frames))
@@ -149,7 +151,8 @@ def anchor_position(name: str, num_frames: int, seed: int) -> int:
 def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
   """Returns class names in label order, and {name or synonym: label}.
 
-  `classes` is a label space such as 'imagenet_vid', or a text file with one class per line.
+  Args:
+    classes: a label space such as 'imagenet_vid', or a text file with one class per line.
   """
   path = expanded(classes)
   if path.is_file():
@@ -177,7 +180,9 @@ def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> VideoLabels:
     classes_of = _from_csv(path)
   else:
     document = json_files.read(path, advice='Give an object, {video: class}.')
-    classes_of = {v: words if isinstance(words, list) else [words] for v, words in document.items()}
+    classes_of = {
+      video: words if isinstance(words, list) else [words] for video, words in document.items()
+    }
   if not classes_of:
     raise InputError(f'{path} names no videos.')
   labels = {}
@@ -196,7 +201,8 @@ def _from_annotations(
   if not files:
     raise InputError(f'{folder} holds no ILSVRC annotations, <video>/<frame>.xml.')
   labels: dict[str, dict[int, list[int]]] = {}
-  for file, objects in boxes.read(folder, files, classes)[0].items():
+  boxes_by_file, _ = boxes.read(folder, files, classes)
+  for file, objects in boxes_by_file.items():
     classes_of_video = labels.setdefault(video_of(file), {})
     classes_of_video[frame_number(file)] = sorted({box.label for box in objects})
   return labels
@@ -224,9 +230,16 @@ def _from_csv(path: pathlib.Path) -> dict[str, list[object]]:
 
 
 def _position(path: pathlib.Path, video: str, word: object, classes: Mapping[str, int]) -> int:
-  """Returns the label of a class of a video, which is named by a word or a number.
+  """Returns the label of a class of a video.
 
-  `path` is the file, for messages, and `classes` is {name or synonym: label}.
+  Args:
+    path: the file that states the class, for messages.
+    video: name of the video, for messages.
+    word: the class: a name, a synonym or a label, which may be text such as '7'.
+    classes: {name or synonym: label}.
+
+  Raises:
+    InputError: there is no such class.
   """
   valid = set(classes.values())
   if isinstance(word, str) and word in classes:

@@ -44,9 +44,9 @@ class Pair(NamedTuple):
   """An anchor with one of its neighbors.
 
   Attributes:
-    anchor: number of the anchor.
-    frame: index of the neighbor's frame.
-    offset: frame number of the neighbor minus the anchor's.
+    anchor: number of the anchor among the anchors.
+    frame: index of the neighbor in `NeighborSets.frames`.
+    offset: frame number of the neighbor minus the frame number of the anchor.
   """
 
   anchor: int
@@ -56,12 +56,18 @@ class Pair(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-  """Neighbor sets to be reviewed, with pairs numbered in the order of their anchors."""
+  """Neighbor sets to be reviewed, with pairs numbered in the order of their anchors.
+
+  Attributes:
+    sets: the neighbor sets.
+    class_names: {class id: name of the class} for at least the classes of all labels.
+  """
 
   sets: NeighborSets
   class_names: Mapping[int, str]
 
   def __post_init__(self) -> None:
+    """Raises InputError if a frame has a label without a class name."""
     for frame, labels in zip(self.sets.frames, self.labels, strict=True):
       for label in labels:
         if label not in self.class_names:
@@ -72,18 +78,19 @@ class Candidates:
 
   @functools.cached_property
   def labels(self) -> tuple[tuple[int, ...], ...]:
-    """For each frame of `sets.frames` the ids of its classes, ascending."""
+    """The class ids of each frame in `sets.frames`, ascending."""
     return tuple(tuple(sorted(set(row[row >= 0].tolist()))) for row in self.sets.labels)
 
   @functools.cached_property
   def pairs(self) -> tuple[Pair, ...]:
     """All pairs of an anchor and a neighbor, sorted by anchor and offset."""
-    members = zip(*(part.tolist() for part in self.sets.pairs), strict=True)
+    # `sets.pairs` has three arrays: set, frame and offset of each pair.
+    members = zip(*(column.tolist() for column in self.sets.pairs), strict=True)
     return tuple(sorted((Pair(*pair) for pair in members), key=lambda p: (p.anchor, p.offset)))
 
   @functools.cached_property
   def pairs_of(self) -> tuple[tuple[int, ...], ...]:
-    """For each anchor the numbers of its pairs in `pairs`."""
+    """The numbers in `pairs` of the pairs of each anchor, ascending."""
     numbers: list[list[int]] = [[] for _ in self.sets.anchors]
     for number, pair in enumerate(self.pairs):
       numbers[pair.anchor].append(number)
@@ -91,7 +98,7 @@ class Candidates:
 
   @functools.cached_property
   def digest(self) -> str:
-    """SHA-256 of the sets and labels, equal for files that list them in another order."""
+    """SHA-256 of the sets and labels, which does not depend on their order in the files."""
     frames = self.sets.frames
     sets = {
       frames[self.anchor_frame(anchor)]: [frames[self.pairs[number].frame] for number in numbers]
@@ -101,18 +108,19 @@ class Candidates:
     return hashlib.sha256(content.encode()).hexdigest()
 
   def anchor_frame(self, anchor: int) -> int:
-    """Returns the index in `sets.frames` of the frame of the anchor with a number."""
+    """Returns the index in `sets.frames` of an anchor, given its number."""
     return int(self.sets.anchors[anchor])
 
   def anchor_of(self, item: Item) -> Item:
-    """Returns the anchor of an item that is a pair; an anchor is returned itself."""
+    """Returns the anchor of a pair; an item that is an anchor is returned unchanged."""
     return item if item.kind == ANCHOR else Item(ANCHOR, self.pairs[item.number].anchor)
 
   def paths(self, item: Item) -> tuple[str, str | None]:
-    """Returns the paths of an item's anchor and neighbor; the latter is None without a pair."""
+    """Returns the paths of an item's anchor and neighbor; the neighbor of an anchor is None."""
     anchor = self.sets.frames[self.anchor_frame(self.anchor_of(item).number)]
-    is_pair = item.kind == PAIR
-    return anchor, self.sets.frames[self.pairs[item.number].frame] if is_pair else None
+    if item.kind == ANCHOR:
+      return anchor, None
+    return anchor, self.sets.frames[self.pairs[item.number].frame]
 
   @functools.cached_property
   def items(self) -> Mapping[tuple[str, str | None], Item]:
@@ -122,10 +130,15 @@ class Candidates:
     return {self.paths(item): item for item in (*anchors, *pairs)}
 
   def item(self, name: str) -> Item:
-    """Returns the item of a name such as 'pair:17'."""
+    """Returns the item with a name such as 'pair:17'.
+
+    Raises:
+      InputError: there is no such item.
+    """
     kind, _, digits = name.partition(':')
     count = {ANCHOR: len(self.sets.anchors), PAIR: len(self.pairs)}.get(kind, 0)
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 9 or int(digits) >= count:
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= 9
+    if not is_number or int(digits) >= count:
       raise InputError(
         f'there is no {name!r} under review: {ANCHOR}:0 to {ANCHOR}:{len(self.sets.anchors) - 1} '
         f'and {PAIR}:0 to {PAIR}:{len(self.pairs) - 1} are.'
@@ -134,7 +147,13 @@ class Candidates:
 
 
 class FrameFile(NamedTuple):
-  """The bytes of a frame's file, their MIME type, and a tag that changes with the file."""
+  """The file of a frame.
+
+  Attributes:
+    content: the bytes of the file.
+    content_type: MIME type, such as 'image/png'.
+    tag: a value for the header ETag, which changes if the file changes.
+  """
 
   content: bytes
   content_type: str
@@ -142,10 +161,19 @@ class FrameFile(NamedTuple):
 
 
 class ReviewFrames:
-  """Reader of the image files of listed frames, by index; it refuses files outside one folder."""
+  """Reader of the image files of frames, which refuses files outside of one folder."""
 
   def __init__(self, folder: str | os.PathLike[str], paths: Sequence[str]):
-    """Checks that each path names an image file inside the folder."""
+    """Checks that each path names an image file inside the folder.
+
+    Args:
+      folder: the folder that the paths are relative to.
+      paths: paths of the frames; a frame is read by its index in this list.
+
+    Raises:
+      InputError: the folder or a file is missing, a file is outside of the folder, or a name has
+        not the suffix of an image.
+    """
     if not pathlib.Path(folder).is_dir():
       raise InputError(
         f'there is no folder {os.fspath(folder)}: give --frames the folder in '
@@ -153,7 +181,7 @@ class ReviewFrames:
       )
     self._root = pathlib.Path(folder).resolve()
     self._paths = tuple(paths)
-    self._damages: dict[int, tuple[str, str]] = {}  # {index: (tag of the file, its damage)}
+    self._damages: dict[tuple[int, str], str] = {}  # {(index, tag of the file): its damage}
     for path in self._paths:
       if pathlib.PurePosixPath(path).suffix.lower() not in CONTENT_TYPES:
         raise InputError(
@@ -183,7 +211,7 @@ class ReviewFrames:
     return FrameFile(content, CONTENT_TYPES[suffix], f'"{status.st_mtime_ns:x}-{status.st_size:x}"')
 
   def damage(self, index: int) -> str:
-    """Returns why a frame cannot be decoded completely, or ''.
+    """Returns why the frame with an index cannot be decoded completely; '' if it can.
 
     Browsers show the beginning of a truncated file without an error.
     """
@@ -191,9 +219,10 @@ class ReviewFrames:
       frame = self.read(index)
     except (InputError, OSError) as error:
       return str(error)
-    if self._damages.get(index, ('', ''))[0] != frame.tag:
-      self._damages[index] = frame.tag, damage(io.BytesIO(frame.content))
-    return self._damages[index][1]
+    key = index, frame.tag
+    if key not in self._damages:
+      self._damages[key] = damage(io.BytesIO(frame.content))
+    return self._damages[key]
 
   def _resolved(self, path: str) -> pathlib.Path:
     """Returns the file of a frame; raises InputError if it is outside the folder of frames."""

@@ -58,13 +58,13 @@ BOXES = (b'ftyp', b'moov', b'mdat', b'free', b'skip', b'wide', b'styp', b'pnot')
 EBML, SEGMENT = b'\x1a\x45\xdf\xa3', b'\x18\x53\x80\x67'
 """First bytes of Matroska and WebM files, and the identifier of their segment."""
 RIFF_SLACK = 9
-"""Most bytes that a RIFF chunk may overstate its size by: some writers count header or padding."""
+"""Most bytes by which a RIFF chunk may overstate its size: some writers count header or padding."""
 
 
 def find(root: pathlib.Path) -> dict[str, FrameFolder | VideoFile]:
   """Returns {name: clip} for every folder of images and every video file under `root`.
 
-  Folders of images are searched at any depth; images directly in `root` are ignored.
+  Folders and files are searched at any depth; images directly in `root` are ignored.
 
   Raises:
     InputError: `root` is no folder or holds no clips, or two clips have the same name.
@@ -95,13 +95,23 @@ class FrameFolder:
   """A folder of image files; every file is a frame."""
 
   def __init__(self, root: pathlib.Path, folder: pathlib.Path, files: Iterable[pathlib.Path]):
-    """Names the clip of the image `files` in `folder` by its path under `root`."""
+    """Names the clip by the path of `folder` under `root`.
+
+    Args:
+      root: folder of all clips.
+      folder: folder of the images.
+      files: the images.
+    """
     self.name = folder.relative_to(root).as_posix()
     self._sorted = sorted(files)
 
   @functools.cached_property
   def _files(self) -> dict[int, pathlib.Path]:
-    """{number of a frame: its file}; raises InputError if two files have the same number."""
+    """{number of a frame: its file}.
+
+    Raises:
+      InputError: two files have the same number.
+    """
     numbered: dict[int, pathlib.Path] = {}
     for file in self._sorted:
       number = frame_number(f'{self.name}/{file.name}')
@@ -134,7 +144,7 @@ class FrameFolder:
 
 
 class VideoFile:
-  """A video file with frames to write as PNG files, which keeps the decoded pixels exactly."""
+  """A video file; its frames are written as PNG files, which keep the decoded pixels exactly."""
 
   def __init__(self, root: pathlib.Path, file: pathlib.Path):
     """Names the clip by its path under `root`, without reading the file."""
@@ -146,10 +156,11 @@ class VideoFile:
 
     Packets cannot be counted instead: a packet may hold no frame, or half of one.
     """
-    return list(range(self._survey[0]))
+    num_frames, _ = self._num_frames_and_rate
+    return list(range(num_frames))
 
   @functools.cached_property
-  def _survey(self) -> tuple[int, float | None]:
+  def _num_frames_and_rate(self) -> tuple[int, float | None]:
     """The number of frames, and the frames per second of the video or None if unknown."""
     with opened(self._file) as (container, stream):
       times = [frame.time for _, frame in frames(self._file, container, stream)]
@@ -172,6 +183,7 @@ class VideoFile:
       InputError: a frame cannot be decoded, or the video ends before it.
     """
     facts: dict[str, FrameFacts] = {}
+    _, rate = self._num_frames_and_rate
     with opened(self._file) as (container, stream):
       for number, frame in frames(self._file, container, stream):
         if number in numbers:
@@ -179,7 +191,7 @@ class VideoFile:
           _as_shown(frame).save(content, format='PNG')
           write_atomically(folder / path, content.getvalue())
           kind = _av().video.frame.PictureType(frame.pict_type).name.lower()
-          facts[path] = {'frame_type': kind if kind in FRAME_TYPES else '', 'fps': self._survey[1]}
+          facts[path] = {'frame_type': kind if kind in FRAME_TYPES else '', 'fps': rate}
         if number >= max(numbers):
           return facts
     raise _undecodable(self._file, numbers[len(facts)], 'the video ends before it')
@@ -192,12 +204,12 @@ def _as_shown(frame: VideoFrame) -> Image.Image:
   """
   pixels = frame.to_ndarray(format='rgb24')
   matrix: Any = frame.side_data.get(_av().sidedata.sidedata.Type.DISPLAYMATRIX)
-  if matrix is not None:  # x' = a x + c y and y' = b x + d y
-    a, b, _, c, d = np.frombuffer(matrix, np.int32)[:5].tolist()
+  if matrix is not None:  # x' = a x + c y and y' = b x + d y; the third column is not needed
+    a, b, _, c, d, *_ = np.frombuffer(matrix, np.int32).tolist()
     is_quarter_turn = abs(b) > abs(a)
     if is_quarter_turn:
       pixels = pixels.swapaxes(0, 1)
-    across, down = (c, b) if is_quarter_turn else (a, d)
+    across, down = (c, b) if is_quarter_turn else (a, d)  # below 0: mirrored
     pixels = pixels[:: -1 if down < 0 else 1, :: -1 if across < 0 else 1]
   return Image.fromarray(np.ascontiguousarray(pixels))
 
@@ -208,12 +220,12 @@ def frame_rate(times: Sequence[float | None], header_rate: float | None) -> floa
   The headers of videos with a variable rate may contain any number.
 
   Args:
-    times: times of the n frames in seconds, None if unknown.
-    header_rate: the rate in the headers, None if unknown.
+    times: times of the n frames in seconds; None for an unknown time.
+    header_rate: the rate in the headers; None if they state none.
 
   Returns:
-    `header_rate` if it agrees with the times or these are unknown, else
-    (n − 1) / (last time − first time).
+    `header_rate` if it agrees with the times or the times are unknown, else (n − 1) / (last time −
+    first time).
   """
   first, last = (times[0], times[-1]) if times else (None, None)
   if first is None or last is None or last <= first:
@@ -251,7 +263,7 @@ def opened(file: pathlib.Path) -> Iterator[tuple[InputContainer, VideoStream]]:
   with container:
     if not container.streams.video:
       raise InputError(f'{file} holds no video.')
-    stream = container.streams.video[0]
+    stream, *_ = container.streams.video
     stream.codec_context.options = STOP_AT_ERRORS
     yield container, stream
 
@@ -263,8 +275,8 @@ def frames(
 
   Args:
     file: path of the video file, for messages.
-    container: the opened file, which `opened` yields.
-    stream: its video stream, which `opened` yields too.
+    container: the opened file, from `opened`.
+    stream: the video stream of the file, from `opened`.
 
   Raises:
     InputError: a frame cannot be decoded.
@@ -307,28 +319,38 @@ def require_complete(path: pathlib.Path) -> None:
 
 
 def _declared_size(file: BinaryIO, size: int) -> int:
-  """Returns the smallest file size in bytes that the headers of a file allow, 0 if they state none.
+  """Returns the size in bytes that a file must have by its headers; 0 if they state no size.
 
-  `size` is the size of the file on disk in bytes.
+  The headers may overstate the size of an AVI file by `RIFF_SLACK`, for which the result is 0 too.
+
+  Args:
+    file: the file, at its beginning.
+    size: size of the file on disk in bytes.
   """
   start = file.read(12)
   if start[4:8] in BOXES:
     return _end_of_chunks(file, size, _box_length)
-  if start[:4] == b'RIFF' and start[8:] == b'AVI ':
+  is_avi = start[:4] == b'RIFF' and start[8:] == b'AVI '
+  if is_avi:
     end = _end_of_chunks(file, size, _riff_length)
     return end if end - size > RIFF_SLACK else 0
   return _end_of_segment(file) if start[:4] == EBML else 0
 
 
 def _end_of_chunks(file: BinaryIO, size: int, length_of: Callable[[bytes], int]) -> int:
-  """Returns the position in bytes at which the last chunk that begins within the file ends.
+  """Returns the position in bytes at which the last chunk that begins within a file ends.
 
   Chunks follow each other from the beginning of the file. The search stops at the first chunk of
-  unknown length. `length_of` returns the length in bytes that the first 16 bytes of a chunk state,
-  header included, or 0 if it is unknown.
+  unknown length.
+
+  Args:
+    file: the file.
+    size: size of the file on disk in bytes.
+    length_of: function from the first 16 bytes of a chunk to its length in bytes, header included;
+      0 if it is unknown.
   """
   end = 0
-  while end + 8 <= size:
+  while end + 8 <= size:  # 8 bytes are the shortest header
     file.seek(end)
     length = length_of(file.read(16))
     if not length:
@@ -340,24 +362,24 @@ def _end_of_chunks(file: BinaryIO, size: int, length_of: Callable[[bytes], int])
 def _box_length(header: bytes) -> int:
   """Returns the length in bytes of an MP4 box from its 16 first bytes, 0 if it is not known."""
   length = int.from_bytes(header[:4], 'big')
-  if length == 1:
+  if length == 1:  # the length is in 64 bits after the type
     length = int.from_bytes(header[8:], 'big')
   # a box of length 0 extends to the end; other short lengths and odd names are not boxes
   return length if length >= 8 and header[4:8].isalnum() else 0
 
 
 def _riff_length(header: bytes) -> int:
-  """Returns the length in bytes of a RIFF file from its header, 0 if it is not known."""
+  """Returns the length in bytes of a RIFF chunk from its header, 0 if it is not known."""
   length = int.from_bytes(header[4:8], 'little')
   is_known = header[:4] == b'RIFF' and 0 < length < 0xFFFFFFF0  # other lengths mean streaming
-  return 8 + length + length % 2 if is_known else 0
+  return 8 + length + length % 2 if is_known else 0  # the header, and padding to an even length
 
 
 def _end_of_segment(file: BinaryIO) -> int:
   """Returns the position of the end of a Matroska file's segment, 0 if it is not known."""
   file.seek(len(EBML))
-  length = _ebml_number(file)
-  file.seek(length, os.SEEK_CUR)
+  header_length = _ebml_number(file)
+  file.seek(header_length, os.SEEK_CUR)
   if file.read(4) != SEGMENT:
     return 0
   length = _ebml_number(file)
@@ -374,6 +396,6 @@ def _ebml_number(file: BinaryIO) -> int:
   if not first or not first[0]:
     return 0
   further_bytes = 8 - first[0].bit_length()
-  mask = (1 << 7 * (further_bytes + 1)) - 1
+  mask = (1 << 7 * (further_bytes + 1)) - 1  # all bits but the leading ones that state the length
   value = int.from_bytes(first + file.read(further_bytes), 'big') & mask
   return 0 if value == mask else value

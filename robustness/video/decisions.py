@@ -1,4 +1,7 @@
-"""Outcome of a review: accepted anchors, pairs and labels, Table 1 of the paper, and agreement."""
+"""Outcome of a review: accepted anchors, pairs and labels, Table 1 of the paper, and agreement.
+
+The paper is Shankar et al., Do Image Classifiers Generalize Across Time?, 2021.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +47,14 @@ QUESTIONS: Mapping[str, tuple[Sequence[object], Callable[[Answer], object]]] = {
   'similar': (SIMILAR_ANSWERS, lambda answer: answer.similar),
   'keep': ((False, True), lambda answer: answer.accepts),
 }
-"""{question: (its possible answers, function that reads an annotator's answer to it)}."""
+"""{question: (possible answers, function that returns which of them an `Answer` states)}."""
 
 Rule = Callable[[Sequence[Answer]], bool]
-"""Function that returns whether the votes about an item accept it."""
+"""Function that returns whether an item is accepted, given the votes about it."""
 
 
 def no_objection(votes: Sequence[Answer]) -> bool:
-  """Returns whether there are votes and all accept: the rule of YTBB-Robust.
+  """Returns whether there are votes and all of them accept the item: the rule of YTBB-Robust.
 
   In YTBB-Robust a pair is accepted if somebody marked it similar and nobody marked it dissimilar,
   incorrect, unsure, or changed (deformation, background, occlusion, blur).
@@ -60,7 +63,7 @@ def no_objection(votes: Sequence[Answer]) -> bool:
 
 
 RULES: Mapping[str, Rule] = {'strict_majority': strict_majority, 'ytbb': no_objection}
-"""The rules by name, for the option --rule."""
+"""{name of a rule in the option --rule: the rule}."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +76,8 @@ class Decisions:
     pair_reviewed: bool [P], whether the pair has an answer or was dropped with a bad anchor.
     pair_accepted: bool [P], whether the pair is accepted.
     unsettled: anchors and pairs that need more answers, anchors first.
-    added: for each anchor the class ids that its labels gain, ascending; () if it is not accepted.
+    added: the class ids that the labels of each anchor gain, ascending; () for an anchor that is
+      not accepted.
   """
 
   anchor_reviewed: np.ndarray
@@ -84,7 +88,7 @@ class Decisions:
   added: tuple[tuple[int, ...], ...]
 
   def require_settled(self, candidates: Candidates) -> None:
-    """Raises InputError, which names the first item, if items need more answers."""
+    """Raises InputError if items need more answers; the message names the first of these items."""
     if self.unsettled:
       anchor, neighbor = candidates.paths(self.unsettled[0])
       raise InputError(
@@ -95,14 +99,19 @@ class Decisions:
 
 
 def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
-  """Returns the outcome of a review; `rule` decides from its votes whether an item is accepted.
+  """Returns the outcome of a review.
 
   An item is an anchor or a pair. An anchor without votes is accepted if one of its pairs has an
-  answer. Pairs of an anchor that is not accepted are dropped. Items on which more votes are needed
-  (`is_settled`) are not accepted.
+  answer. Pairs of an anchor that is not accepted are dropped. Items that need more votes are not
+  accepted.
+
+  Args:
+    rounds: the state of the review.
+    rule: decides from the votes about an item whether it is accepted.
   """
 
   def is_accepted(item: Item, without_votes: bool) -> bool:
+    """Returns whether an item is accepted; `without_votes` is the result if it has no votes."""
     votes = rounds.ballot(item).votes
     return rounds.is_settled(item) and (rule(votes) if votes else without_votes)
 
@@ -110,50 +119,62 @@ def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
   anchors = [item for item in items if item.kind == ANCHOR]
   pairs = [item for item in items if item.kind == PAIR]
   anchor_of_pair = np.array([pair.anchor for pair in rounds.candidates.pairs], int)
-  answered = np.array([item in rounds.ballots for item in pairs], bool)
+  has_answer = np.array([item in rounds.ballots for item in pairs], bool)
   reviewed = np.array([item in rounds.ballots for item in anchors], bool)
-  reviewed[anchor_of_pair[answered]] = True
+  reviewed[anchor_of_pair[has_answer]] = True
   accepted = reviewed & np.array([is_accepted(item, True) for item in anchors], bool)
-  bad = reviewed & ~accepted & np.array([rounds.is_settled(item) for item in anchors], bool)
+  is_settled = np.array([rounds.is_settled(item) for item in anchors], bool)
+  is_bad = reviewed & ~accepted & is_settled
   pair_accepted = np.array([is_accepted(item, False) for item in pairs], bool)
   return Decisions(
-    reviewed,
-    accepted,
-    answered | bad[anchor_of_pair],
-    pair_accepted & accepted[anchor_of_pair],
-    tuple(item for item in items if not rounds.is_settled(item)),
-    tuple(rounds.ballot(item).added if accepted[item.number] else () for item in anchors),
+    anchor_reviewed=reviewed,
+    anchor_accepted=accepted,
+    pair_reviewed=has_answer | is_bad[anchor_of_pair],
+    pair_accepted=pair_accepted & accepted[anchor_of_pair],
+    unsettled=tuple(item for item in items if not rounds.is_settled(item)),
+    added=tuple(rounds.ballot(item).added if accepted[item.number] else () for item in anchors),
   )
 
 
 def reviewed_sets(candidates: Candidates, decisions: Decisions) -> NeighborSets:
-  """Returns the sets of accepted anchors and pairs.
+  """Returns the neighbor sets of the accepted anchors, with the accepted pairs.
 
-  Sets may be empty, as in ImageNet-Vid-Robust. Neighbors gain the labels that their anchor gains.
+  A set may have no neighbors, as in ImageNet-Vid-Robust. The labels that an anchor gains are added
+  to the anchor and to all its neighbors. Frames that are in no set any more are left out.
+
+  Args:
+    candidates: the neighbor sets that were reviewed.
+    decisions: the outcome of the review.
+
+  Raises:
+    InputError: no anchor was accepted.
   """
   sets = candidates.sets
   anchors = np.flatnonzero(decisions.anchor_accepted)
   if not len(anchors):
     raise InputError('no anchor was accepted, so there are no sets to write.')
-  group, frames, offsets = np.array(candidates.pairs, np.int32).reshape(-1, 3).T
+  # The columns of `Pair`, [P] each; without pairs the table would have no columns.
+  anchor_of_pair, frame, offset = np.array(candidates.pairs, np.int32).reshape(-1, 3).T
   labels = list(candidates.labels)
   for anchor, added in enumerate(decisions.added):
-    for frame in (candidates.anchor_frame(anchor), *frames[group == anchor]) if added else ():
-      labels[frame] = tuple(sorted({*labels[frame], *added}))
-  members = [np.flatnonzero(decisions.pair_accepted & (group == anchor)) for anchor in anchors]
-  neighbors = [frames[pairs] for pairs in members]
-  indices = np.unique(np.concatenate([sets.anchors[anchors], *neighbors]))
-  new_index = np.full(len(sets.frames), -1, np.int32)
-  new_index[indices] = np.arange(len(indices))
+    for index in (candidates.anchor_frame(anchor), *frame[anchor_of_pair == anchor]):
+      labels[index] = tuple(sorted({*labels[index], *added}))
+  pairs_of_anchor = [
+    np.flatnonzero(decisions.pair_accepted & (anchor_of_pair == anchor)) for anchor in anchors
+  ]
+  neighbors = [frame[pairs] for pairs in pairs_of_anchor]
+  used_frames = np.unique(np.concatenate([sets.anchors[anchors], *neighbors]))
+  new_index = np.full(len(sets.frames), -1, np.int32)  # among the used frames
+  new_index[used_frames] = np.arange(len(used_frames))
   return dataclasses.replace(
     sets,
-    frames=tuple(sets.frames[index] for index in indices),
-    labels=padded_labels([labels[index] for index in indices]),
+    frames=tuple(sets.frames[index] for index in used_frames),
+    labels=padded_labels([labels[index] for index in used_frames]),
     anchors=new_index[sets.anchors[anchors]],
-    neighbors=tuple(new_index[positions] for positions in neighbors),
-    offsets=tuple(offsets[pairs] for pairs in members),
-    frame_types=None if sets.frame_types is None else sets.frame_types[indices],
-    fps=None if sets.fps is None else sets.fps[indices],
+    neighbors=tuple(new_index[frames] for frames in neighbors),
+    offsets=tuple(offset[pairs] for pairs in pairs_of_anchor),
+    frame_types=None if sets.frame_types is None else sets.frame_types[used_frames],
+    fps=None if sets.fps is None else sets.fps[used_frames],
   )
 
 
@@ -161,9 +182,10 @@ def table(rounds: ReviewRounds, decided: Decisions) -> pd.DataFrame:
   """Returns the accepted fractions (the paper's Table 1) and the annotators' agreement on pairs.
 
   Rows about added labels are included if the plan of the review asks for labels that an anchor
-  lacks (`densify`), or if labels were added. Agreement is computed on the individual round for each
-  question: whether the labels are correct, whether the pair is similar, and whether the annotator
-  accepts it (keep). Intervals take the pairs of an anchor as one cluster; undefined values are NaN.
+  lacks (`densify`), or if labels were added. Agreement is computed on the answers of the individual
+  round to each question: whether the labels are correct, whether the pair is similar, and whether
+  the annotator accepts it (keep). Intervals of agreement take the pairs of an anchor as one
+  cluster; undefined values are NaN.
 
   Reference:
     Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, Table 1.
@@ -176,17 +198,20 @@ def table(rounds: ReviewRounds, decided: Decisions) -> pd.DataFrame:
 
 
 def counts(rounds: ReviewRounds, decided: Decisions) -> Table:
-  """Returns a table with the numbers of accepted items and updated labels, and their totals."""
+  """Returns a table with the numbers of accepted items and updated labels, each with its total."""
   rows = [
     (quantity.words, int(values.sum()), len(values))
     for quantity, values in _values(rounds, decided).items()
-    if quantity is not ADDED
+    if quantity is not ADDED  # which is no share
   ]
   return Table(('what', 'count', 'of'), rows)
 
 
 def _values(rounds: ReviewRounds, decided: Decisions) -> dict[Quantity, np.ndarray]:
-  """Returns {quantity: its value for each anchor or pair for which it is defined}."""
+  """Returns {quantity: its value for each anchor or pair for which it is defined}.
+
+  The quantities are those of `table`, without agreement.
+  """
   values = {ANCHORS: decided.anchor_accepted[decided.anchor_reviewed]}
   added = np.array([len(classes) for classes in decided.added], float)[decided.anchor_accepted]
   if rounds.plan.densify or added.any():
@@ -203,7 +228,7 @@ def _agreement(rounds: ReviewRounds) -> Iterator[pd.DataFrame]:
   items = [item for item in sorted(rounds.ballots) if item.kind == PAIR]
   groups = np.array([rounds.candidates.pairs[item.number].anchor for item in items], int)
   for question, (answers, read_answer) in QUESTIONS.items():
-    ratings = np.full((len(items), len(names)), -1)
+    ratings = np.full((len(items), len(names)), -1)  # numbers of answers; −1 is no answer
     for number, item in enumerate(items):
       for name, answer in rounds.ballot(item).individual.items():
         ratings[number, names.index(name)] = answers.index(read_answer(answer))
@@ -223,11 +248,11 @@ def _agreement(rounds: ReviewRounds) -> Iterator[pd.DataFrame]:
 
 
 def reasons(rounds: ReviewRounds) -> Table:
-  """Returns a table of marks, the faults that votes find in pairs, with the number of pairs each.
+  """Returns a table of marks, the faults that votes find in pairs, with their numbers of pairs.
 
   Marks are, for example, 'blur', 'label incorrect' and 'similarity unsure'; a pair may have many.
   """
-  pairs: dict[str, set[Item]] = {}
+  pairs: dict[str, set[Item]] = {}  # {mark: pairs with a vote that has the mark}
   for item, ballot in rounds.ballots.items():
     for vote in ballot.votes if item.kind == PAIR else ():
       marks = [

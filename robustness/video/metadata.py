@@ -7,8 +7,8 @@ A folder holds, directly or in `metadata/`, `pmsets.json` ({anchor path: [neighb
 as in YTBB-Robust, have the labels of their anchors. Optional are `frames.json` ({frame path:
 {"frame_type": "i", "fps": 29.97}}) and, in the same folder or `misc/`, names of the classes:
 
-* a class index, `*class_index.json`, {class: [identifier, name]} or {class: name}. The word before
-  `class_index` is the label space, if the classes are of one;
+* a class index, `*class_index.json`, {class: [identifier, name]} or {class: name}. If the classes
+  are those of a label space, the word before `class_index` is its name;
 * class maps from ImageNet's classes, as in ImageNet Testbed: `class_idx_map.json` is {class of
   ImageNet: class} and `rev_class_idx_map.json` {class: [classes of ImageNet]}.
 
@@ -46,7 +46,7 @@ CLASS_INDEX, CLASS_MAP = 'class_index.json', 'class_idx_map.json'
 FRAME_TYPES = ('i', 'p', 'b')
 """Frame types of video compression: intra-coded, predicted, bidirectionally predicted."""
 FRAME, ANCHOR = LABEL_RULES = ('frame', 'anchor')
-"""Rules for the labels by which a neighbor is judged: the neighbor's, or its anchor's."""
+"""Rules for the labels by which a neighbor is judged: its own labels, or those of its anchor."""
 RELEASES = {
   'imagenet_vid': (
     'ImageNet-Vid-Robust',
@@ -79,9 +79,9 @@ class FramePairs(NamedTuple):
   """All P pairs of an anchor and one of its neighbors, ordered by anchor; each array is int32 [P].
 
   Attributes:
-    group: index of the anchor in `NeighborSets.anchors`.
+    group: index of the set, and of its anchor in `NeighborSets.anchors`.
     frame: index of the neighbor in `NeighborSets.frames`.
-    offset: frame number of the neighbor minus the anchor's.
+    offset: frame number of the neighbor minus the frame number of the anchor.
   """
 
   group: np.ndarray
@@ -98,10 +98,10 @@ class NeighborSets:
   Attributes:
     frames: paths of the F distinct frames, sorted.
     labels: int32 [F, L], the up to L class indices of each frame, padded with −1; a neighbor
-      without labels has the labels of its anchors.
+      without labels in the files has the labels of its anchors.
     anchors: int32 [A], index of each anchor in `frames`, in the order of the file.
-    neighbors: for each anchor the indices of its neighbors in `frames`, int32.
-    offsets: for each anchor the frame numbers of its neighbors minus its own, int32.
+    neighbors: A arrays, int32 [neighbors of the anchor]: their indices in `frames`.
+    offsets: A arrays, int32 [neighbors of the anchor]: their frame numbers minus the anchor's.
     class_names: class names in label order; () if the files do not state them.
     frame_types: str [F], 'i', 'p', 'b' or '' (unknown); None if all are unknown.
     fps: float64 [F], frames per second of the video, NaN if unknown; None if all are unknown.
@@ -119,17 +119,18 @@ class NeighborSets:
   @functools.cached_property
   def pairs(self) -> FramePairs:
     """All P pairs of an anchor and one of its neighbors, as flat arrays [P]."""
-    sizes = [len(members) for members in self.neighbors]
-    empty = np.zeros(0, np.int32)
+    counts = [len(neighbors) for neighbors in self.neighbors]
+    empty = np.zeros(0, np.int32)  # `concatenate` needs at least one array
     return FramePairs(
-      np.repeat(np.arange(len(self.anchors), dtype=np.int32), sizes),
-      np.concatenate([empty, *self.neighbors]),
-      np.concatenate([empty, *self.offsets]),
+      group=np.repeat(np.arange(len(self.anchors), dtype=np.int32), counts),
+      frame=np.concatenate([empty, *self.neighbors]),
+      offset=np.concatenate([empty, *self.offsets]),
     )
 
   @functools.cached_property
   def videos(self) -> np.ndarray | None:
-    """The number of the video of each set, int [A]; None if each set is from another video."""
+    """The number of the video of each set, int [A]; None if no two sets are from one video."""
+    # A frame without a folder is a video by itself.
     names = [source_of(self.frames[anchor]) or self.frames[anchor] for anchor in self.anchors]
     distinct, numbers = np.unique(names, return_inverse=True)
     return numbers if len(distinct) < len(names) else None
@@ -138,12 +139,12 @@ class NeighborSets:
   def title(self) -> str:
     """Title of the sets for reports, with their numbers of anchors and pairs.
 
-    If the classes are those of a published data set, it has the name of that set where the numbers
-    are the published ones, and otherwise states the published numbers too.
+    If the classes are those of a published data set, the title begins with the name of the data set
+    if the numbers are the published ones, and otherwise states the published numbers too.
     """
     space = label_space.coarse_space(self.class_names)
-    counts = len(self.anchors), len(self.pairs.frame)
-    counts_in_words = f'{counts[0]} anchors, {counts[1]} pairs'
+    num_anchors, num_pairs = counts = len(self.anchors), len(self.pairs.frame)
+    counts_in_words = f'{num_anchors} anchors, {num_pairs} pairs'
     if space is None or space.name not in RELEASES:
       return f'neighbor sets: {counts_in_words}'
     name, published = RELEASES[space.name]
@@ -154,29 +155,34 @@ class NeighborSets:
 
   @functools.cached_property
   def digest(self) -> str:
-    """SHA-256 of frames, anchors, pairs and labels, and of frame types and rates where known."""
+    """SHA-256 of frames, anchors, pairs and labels, and of frame types and rates if known."""
     digest = hashlib.sha256('\n'.join(self.frames).encode())
-    for array in (self.anchors, *self.pairs[:2], self.labels):
+    for array in (self.anchors, self.pairs.group, self.pairs.frame, self.labels):
       digest.update(np.ascontiguousarray(array, np.int32).tobytes())
     for facts in (self.frame_types, self.fps):
       digest.update(b'' if facts is None else np.ascontiguousarray(facts).tobytes())
     return digest.hexdigest()
 
   def pair_labels(self, rule: str = FRAME) -> np.ndarray:
-    """Returns the labels that the neighbor of each pair is judged by, int32 [P, L], −1 is padding.
+    """Returns the labels by which the neighbor of each pair is judged, int32 [P, L], padded with
+    −1.
 
-    `rule` is 'frame' for the labels of the neighbor, 'anchor' for the labels of its anchor.
+    Args:
+      rule: 'frame' for the labels of the neighbor, 'anchor' for the labels of its anchor.
     """
     if rule == ANCHOR:
       return self.labels[self.anchors][self.pairs.group]
     return self.labels[self.pairs.frame]
 
   def check_labels(self, space: str, num_classes: int, key: str) -> None:
-    """Raises InputError if a label is not below `num_classes`, the size of the label space `space`.
+    """Raises InputError if a label is no class of a label space.
 
-    `key` is the name of the setting that chooses the label space, for the message.
+    Args:
+      space: name of the label space, for the message.
+      num_classes: number of classes of the label space.
+      key: name of the setting that chooses the label space, for the message.
     """
-    row = int(np.argmax(self.labels.max(1)))
+    row = int(np.argmax(self.labels.max(1)))  # the frame with the largest label
     label = int(self.labels[row].max())
     if label >= num_classes:
       raise InputError(
@@ -192,16 +198,16 @@ def video_of(path: str) -> str:
 
 
 def source_of(path: str) -> str:
-  """Returns the name of the video from which the clip of a frame was cut.
+  """Returns the name of the video from which the clip of a frame was cut; '' without a folder.
 
-  A clip called <11-character video id>_<milliseconds>, as in YouTube-BB, was cut from the video of
-  this id. Any other clip is its own source.
+  A clip called <11-character video id>_<milliseconds>, as in YouTube-BB, was cut from the video
+  with this id. The name of any other clip is returned unchanged.
   """
   return re.sub(r'(?<![^/])([\w-]{11})_\d+$', r'\1', video_of(path))
 
 
 def frame_number(path: str) -> int:
-  """Returns the number of a frame within its video, the digits that end its name.
+  """Returns the number of a frame within its video: the digits at the end of the frame's name.
 
   Raises:
     InputError: the name does not end in digits.
@@ -225,9 +231,9 @@ def from_mappings(
 
   Args:
     sets: {anchor path: [neighbor paths]}; a set may be empty.
-    labels: {frame path: [class indices]}; every anchor needs labels, neighbors may be missing.
+    labels: {frame path: [class indices]}; every anchor needs labels, neighbors may lack them.
     class_names: class names in label order; () admits any class index.
-    facts: {frame path: frame type and rate}; None if unknown.
+    facts: {frame path: frame type and rate}; None if unknown for all frames.
 
   Raises:
     InputError: an entry is invalid; the message names it.
@@ -238,10 +244,12 @@ def from_mappings(
     _check_set(anchor, members)
   frames = tuple(sorted(set(sets).union(*sets.values())))
   position = {frame: index for index, frame in enumerate(frames)}
-  classes = {frame: [*_labels(frame, labels.get(frame, ()), len(class_names))] for frame in frames}
+  classes = {
+    frame: [*_checked_labels(frame, labels.get(frame, ()), len(class_names))] for frame in frames
+  }
   for anchor, members in sets.items():
     for frame in members:
-      if not labels.get(frame):
+      if not labels.get(frame):  # it takes the labels of all its anchors
         classes[frame] += [label for label in classes[anchor] if label not in classes[frame]]
   label_table = padded_labels([*classes.values()])
   anchors = np.array([position[anchor] for anchor in sets], np.int32)
@@ -258,13 +266,23 @@ def from_mappings(
     distances = [numbers[index] - numbers[position[anchor]] for index in indices]
     neighbors.append(np.array(indices, np.int32))
     offsets.append(np.array(distances, np.int32))
-  types, fps = _facts(frames, facts) if facts else (None, None)
-  sets_of_frames = frames, label_table, anchors, (*neighbors,), (*offsets,)
-  return NeighborSets(*sets_of_frames, tuple(class_names), types, fps)
+  types, fps = _types_and_rates(frames, facts) if facts else (None, None)
+  return NeighborSets(
+    frames=frames,
+    labels=label_table,
+    anchors=anchors,
+    neighbors=tuple(neighbors),
+    offsets=tuple(offsets),
+    class_names=tuple(class_names),
+    frame_types=types,
+    fps=fps,
+  )
 
 
 def _check_set(anchor: str, members: Sequence[str]) -> None:
-  """Raises InputError unless the members of a set are distinct frames of the anchor's video."""
+  """Raises InputError unless the neighbors `members` and their anchor are distinct frames of one
+  video.
+  """
   if isinstance(members, str) or not all(isinstance(member, str) for member in members):
     raise InputError(f'the set of anchor {anchor!r} is {members!r}: give a list of frame paths.')
   for member in members:
@@ -273,13 +291,13 @@ def _check_set(anchor: str, members: Sequence[str]) -> None:
         f'{member!r} is no neighbor of anchor {anchor!r}: it is a frame of another video. '
         'Neighbors are in the folder of their anchor.'
       )
-  counts = Counter(frame_number(path) for path in (anchor, *members))
+  counts = Counter(frame_number(path) for path in (anchor, *members))  # {frame number: count}
   if max(counts) - min(counts) > _INT32_MAX:
     raise InputError(
       f'the set of anchor {anchor!r} has the frames {min(counts)} to {max(counts)}: numbers of '
       f'frames are at most {_INT32_MAX} apart.'
     )
-  number, count = counts.most_common(1)[0]
+  ((number, count),) = counts.most_common(1)
   if count > 1:
     repeated = [path for path in (anchor, *members) if frame_number(path) == number]
     raise InputError(
@@ -288,25 +306,32 @@ def _check_set(anchor: str, members: Sequence[str]) -> None:
     )
 
 
-def _labels(frame: str, values: Sequence[int], num_classes: int) -> Sequence[int]:
+def _checked_labels(frame: str, labels: Sequence[int], num_classes: int) -> Sequence[int]:
   """Returns the labels of a frame; raises InputError unless they are distinct classes.
 
-  `num_classes` is 0 if the number of classes is not known.
+  Args:
+    frame: path of the frame, for the message.
+    labels: its labels.
+    num_classes: the number of classes; 0 if it is not known.
   """
   limit = num_classes or _INT32_MAX
-  is_list = isinstance(values, Sequence) and all(type(v) is int and 0 <= v < limit for v in values)
-  if not is_list or len(set(values)) != len(values):
+  is_list = isinstance(labels, Sequence) and all(type(v) is int and 0 <= v < limit for v in labels)
+  if not is_list or len(set(labels)) != len(labels):
     valid = f'a list of distinct classes 0..{limit - 1}'
-    raise InputError(f'frame {frame!r} has labels {values!r}: give {valid}.')
-  return values
+    raise InputError(f'frame {frame!r} has labels {labels!r}: give {valid}.')
+  return labels
 
 
-def _facts(
+def _types_and_rates(
   frames: Sequence[str], facts: Mapping[str, FrameFacts]
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-  """Returns the types [F] and rates [F] of F frames, each None if it is unknown for every frame.
+  """Returns the types, str [F], and the rates, float [F], of F frames.
 
-  `facts` is {path of a frame: its frame type and rate}.
+  Unknown types are '' and unknown rates NaN. An array is None if all its values are unknown.
+
+  Args:
+    frames: paths of the frames.
+    facts: {path of a frame: its frame type and rate}.
   """
   types, rates = [], []
   for frame in frames:
@@ -341,14 +366,15 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
     nearby = next((path for path in (*sorted(root.glob('*')), root.parent) if find(path)), None)
     fix = f', but in {nearby}: give that folder.' if nearby else ': give a folder of neighbor sets.'
     raise InputError(f'no {SETS} in {root} or {root / "metadata"}{fix}')
-  if not (home / SETS).is_file():
-    annotated = ytbb_robust.read(home, reviewed)
-    if annotated[-1] != (names := label_space.get('youtube_bb').class_names):
+  if not (home / SETS).is_file():  # annotations of YTBB-Robust
+    sets, labels, names = ytbb_robust.read(home, reviewed)
+    expected = label_space.get('youtube_bb').class_names
+    if names != expected:
       raise InputError(
-        f'{home / ytbb_robust.CLASSES} does not hold the {len(names)} classes of YTBB-Robust in '
-        f'their order: {", ".join(names[:3])}, ...'
+        f'{home / ytbb_robust.CLASSES} does not hold the {len(expected)} classes of YTBB-Robust in '
+        f'their order: {", ".join(expected[:3])}, ...'
       )
-    return from_mappings(*annotated)
+    return from_mappings(sets, labels, names)
   if not reviewed:
     raise InputError(f'{root} holds no annotations of YTBB-Robust, which alone has both reviews.')
   advice = f'Give an object that has each frame once, in the folder of {SETS}.'
@@ -371,14 +397,15 @@ def find(root: pathlib.Path) -> pathlib.Path | None:
   folders = root, root / 'metadata'
   homes = [folder for folder in folders if (folder / SETS).is_file()]
   homes += [folder for folder in folders if ytbb_robust.is_release(folder)]
-  return homes[0] if homes else None
+  return next(iter(homes), None)
 
 
 def _class_names(home: pathlib.Path) -> tuple[str, ...]:
   """Returns the class names, in label order, of the neighbor sets in a folder.
 
-  They are from class indices (`*class_index.json`) or else from class maps (`*class_idx_map.json`),
-  in this folder or a folder `misc` in or beside it; () without any such file.
+  They are from class indices (`*class_index.json`) or, if there are none, from class maps
+  (`*class_idx_map.json`), in this folder or a folder `misc` in or next to it. Without any of these
+  files the result is ().
   """
   advice = 'Give an object that has each class once.'
   for read_names, pattern in ((_indexed, f'*{CLASS_INDEX}'), (_mapped, f'*{CLASS_MAP}')):
@@ -394,14 +421,18 @@ def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str,
   """Returns the class names, in label order, from the class indices of one folder.
 
   ImageNet-Vid-Robust was released with two indices: of ImageNet's 1000 classes, and of the 30
-  coarse classes that its labels are among. Therefore `imagenet_class_index.json` is ignored if
+  coarse classes that its labels refer to. Therefore `imagenet_class_index.json` is ignored if
   another index has the classes of a coarse label space, onto which ImageNet's classes are
   projected.
 
   Args:
-    indices: the content of each class index, {class number: [identifier, name] or name}.
+    indices: {file of a class index: {class number: [identifier, name] or name}}.
+
+  Raises:
+    InputError: an index has other classes than its file's name says, only ImageNet's index is left
+      of ImageNet-Vid-Robust, or indices differ.
   """
-  names = {path: _names(path, index) for path, index in indices.items()}
+  names = {path: _names_in_index(path, index) for path, index in indices.items()}
   imagenet = label_space.get(label_space.IMAGENET).class_names
   for path, classes in names.items():
     space_of_file = path.name.removesuffix(f'_{CLASS_INDEX}')
@@ -411,6 +442,7 @@ def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str,
       content = f'the {count} classes of {space.name}' if space else f'{count} other classes'
       raise InputError(f'{path} holds {content}, and not those of {space_of_file}.')
     is_imagenet_only = len(names) == 1 and classes == imagenet
+    # `rev_wnid_map.json` was released with ImageNet-Vid-Robust.
     if is_imagenet_only and (path.parent / 'rev_wnid_map.json').is_file():
       raise InputError(f'{path.parent} has only {path.name}, which does not name its labels.')
   if any(map(label_space.coarse_space, names.values())):
@@ -428,41 +460,49 @@ def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str,
   return next(iter(names.values()), ())
 
 
-def _names(path: pathlib.Path, index: Mapping[str, object]) -> tuple[str, ...]:
+def _names_in_index(path: pathlib.Path, index: Mapping[str, object]) -> tuple[str, ...]:
   """Returns the class names of a class index, in label order.
 
   If the identifiers are ImageNet's 1000 WordNet identifiers in order, the names are those of the
-  label space `imagenet`. `path` is the file, for messages.
+  label space `imagenet`.
+
+  Args:
+    path: the file, for messages.
+    index: its content, {class number: [identifier, name] or name}.
   """
   if sorted(index) != sorted(map(str, range(len(index)))):
     raise InputError(f'{path} does not number its {len(index)} classes 0..{len(index) - 1}.')
-  words: list[list[str]] = []
+  entries: list[list[str]] = []  # [identifier, name] or [name] of each class
   for number in range(len(index)):
     stored = index[str(number)]
     entry = [stored] if isinstance(stored, str) else stored
     if not (isinstance(entry, list) and entry and all(isinstance(word, str) for word in entry)):
       raise InputError(f'{path}: class {number} is {stored!r}; give [identifier, name].')
-    words.append(entry)
-  if tuple(entry[0] for entry in words) == WNIDS:
+    entries.append(entry)
+  if tuple(entry[0] for entry in entries) == WNIDS:
     return label_space.get(label_space.IMAGENET).class_names
-  name, count = Counter(entry[-1] for entry in words).most_common(1)[0] if words else ('', 0)
-  if count > 1:
-    raise InputError(f'{path} calls {count} classes {name!r}: give each another name.')
-  return tuple(entry[-1] for entry in words)
+  names = tuple(entry[-1] for entry in entries)
+  for name, count in Counter(names).most_common(1):
+    if count > 1:
+      raise InputError(f'{path} calls {count} classes {name!r}: give each another name.')
+  return names
 
 
 def _mapped(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
   """Returns the class names, in label order, of the label space that class maps project onto.
 
   Args:
-    maps: the content of each file: {class of ImageNet: class} of `class_idx_map.json`, or {class:
-      [classes of ImageNet]} of `rev_class_idx_map.json`.
+    maps: {file: its content}. The content of `class_idx_map.json` is {class of ImageNet: class},
+      and that of `rev_class_idx_map.json` is {class: [classes of ImageNet]}.
+
+  Raises:
+    InputError: the maps are those of no label space.
   """
   spaces = label_space.coarse_spaces()
   for space in spaces:
-    members = {str(label): list(fine) for label, fine in enumerate(space.members) if fine}
-    forward = {str(fine): int(label) for label, classes in members.items() for fine in classes}
-    expected: Mapping[str, object] = {CLASS_MAP: forward, f'rev_{CLASS_MAP}': members}
+    fine_of = {str(label): list(fine) for label, fine in enumerate(space.members) if fine}
+    coarse_of = {str(fine): int(label) for label, classes in fine_of.items() for fine in classes}
+    expected: Mapping[str, object] = {CLASS_MAP: coarse_of, f'rev_{CLASS_MAP}': fine_of}
     if all(class_map == expected.get(path.name) for path, class_map in maps.items()):
       return space.class_names
   raise InputError(
@@ -475,9 +515,9 @@ def _mapped(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...
 def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
   """Writes neighbor sets in the layout of the release, which the released scorer reads too.
 
-  The files are `metadata/pmsets.json` and `metadata/labels.json`, also `metadata/frames.json` if
-  frame types or rates are known. If class names are known, `misc` gets a class index,
-  `<label space>_class_index.json` or, for classes of no label space, `class_index.json`.
+  The files are `metadata/pmsets.json`, `metadata/labels.json` and, if frame types or rates are
+  known, `metadata/frames.json`. If class names are known, a class index is written too:
+  `misc/<label space>_class_index.json` or, for classes of no label space, `misc/class_index.json`.
 
   Raises:
     InputError: the folder cannot be written.
@@ -494,7 +534,7 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
   if sets.class_names:
     space = label_space.coarse_space(sets.class_names)
     prefix = f'{space.name}_' if space else ''
-    documents[f'misc/{prefix}{CLASS_INDEX}'] = {
+    documents[f'misc/{prefix}{CLASS_INDEX}'] = {  # without identifiers
       str(number): ['', name] for number, name in enumerate(sets.class_names)
     }
   facts: dict[str, dict[str, object]] = {}
@@ -506,7 +546,8 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
   if facts:
     documents[f'metadata/{FRAMES}'] = facts
   try:
-    for path, value in reversed(documents.items()):  # sets last: a folder without them holds none
+    # The sets are written last: an incomplete folder is then no folder of neighbor sets.
+    for path, value in reversed(documents.items()):
       write_atomically(expanded(folder) / path, (json.dumps(value, indent=1) + '\n').encode())
   except OSError as error:
     raise InputError(f'{folder} cannot be written ({error}): give another folder.') from error

@@ -28,12 +28,12 @@ from robustness.core.paths import expanded
 from robustness.core.pictures import read_rgb
 from robustness.core.rows import Rows, as_float32
 from robustness.estimates.means import Estimate, mean
-from robustness.estimates.outcomes import Group, Outcomes
+from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY
 from robustness.video.metadata import FRAME, FRAME_TYPES, NeighborSets
 from robustness.video.ytbb_robust import VIDEOS
 
-BLOCK = 64  # rows that are read at once
+BLOCK = 64
 """Rows that `row_images` reads at once."""
 _NEVER = np.iinfo(np.int32).max
 """Distance in frames of a failure that does not occur, larger than any distance."""
@@ -48,10 +48,10 @@ class SetOutcomes:
   Attributes:
     anchor: bool [..., A], whether the prediction for each anchor is right.
     neighbor: bool [..., P], whether the prediction for the neighbor of each pair is right.
-    group: int [P], index in [0, A) of the anchor of each pair, ascending.
-    offset: int [P], frame number of the neighbor minus the anchor's, never 0.
-    videos: int [A], number of the video of each set; intervals group sets by video. None if every
-      set has its own video.
+    group: int [P], index in [0, A) of the set of each pair, ascending.
+    offset: int [P], frame number of the neighbor minus the frame number of the anchor, never 0.
+    videos: int [A], number of the video of each set; intervals group sets by video. None if no two
+      sets are from one video.
     models: labels of the models on the leading axis; () if there is no such axis.
   """
 
@@ -69,18 +69,19 @@ class SetOutcomes:
 
   @property
   def mistakes(self) -> np.ndarray:
-    """Whether a pair's neighbor is predicted wrongly and its anchor rightly, bool [..., P]."""
+    """Whether a pair's anchor is predicted rightly and its neighbor wrongly, bool [..., P]."""
     return self.anchor[..., self.group] & ~self.neighbor
 
-  def of_model(self, place: int) -> SetOutcomes:
+  def of_model(self, index: int) -> SetOutcomes:
     """Returns the outcomes of the model at an index of the leading axis, without this axis."""
-    anchor, neighbor = self.anchor[place], self.neighbor[place]
+    anchor, neighbor = self.anchor[index], self.neighbor[index]
     return dataclasses.replace(self, anchor=anchor, neighbor=neighbor, models=())
 
   def of_anchors(self, positions: np.ndarray) -> SetOutcomes:
-    """Returns the outcomes of the anchors at `positions` and of all their pairs.
+    """Returns the outcomes of some anchors and of all their pairs.
 
-    `positions` are ascending indices in [0, A).
+    Args:
+      positions: ascending indices of the anchors, in [0, A); they become 0, 1, ....
     """
     selected = self.of_pairs(np.isin(self.group, positions))
     group = np.searchsorted(positions, selected.group)
@@ -89,7 +90,9 @@ class SetOutcomes:
     return dataclasses.replace(selected, anchor=anchor, group=group, videos=videos)
 
   def of_pairs(self, is_selected: np.ndarray) -> SetOutcomes:
-    """Returns the outcomes of all anchors, and only of the selected pairs, bool [P]."""
+    """Returns the outcomes of all anchors, but only of the pairs that are true in `is_selected`,
+    bool [P].
+    """
     pairs = {'group': self.group[is_selected], 'offset': self.offset[is_selected]}
     return dataclasses.replace(self, neighbor=self.neighbor[..., is_selected], **pairs)
 
@@ -97,18 +100,20 @@ class SetOutcomes:
   def stacked(cls, outcomes: Mapping[str, SetOutcomes]) -> SetOutcomes:
     """Returns the outcomes of several models on the same sets, joined along a new leading axis.
 
-    `outcomes` is {label of the model: its outcomes without a leading axis}.
+    Args:
+      outcomes: {label of a model: its outcomes without a leading axis}.
     """
-    models = list(outcomes.values())
-    anchor, neighbor = np.stack([m.anchor for m in models]), np.stack([m.neighbor for m in models])
-    return dataclasses.replace(models[0], anchor=anchor, neighbor=neighbor, models=tuple(outcomes))
+    first, *_ = models = list(outcomes.values())
+    anchor = np.stack([model.anchor for model in models])
+    neighbor = np.stack([model.neighbor for model in models])
+    return dataclasses.replace(first, anchor=anchor, neighbor=neighbor, models=tuple(outcomes))
 
 
 def is_right(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
   """Returns whether each prediction is one of the labels of its frame, bool [..., N].
 
   Args:
-    predictions: integers [..., N].
+    predictions: predicted classes, integers [..., N]; −1 is no prediction and never right.
     labels: integers [N, L], the labels of each frame, padded with −1.
   """
   right = np.zeros(predictions.shape, bool)
@@ -127,7 +132,7 @@ def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> 
   Args:
     sets: the neighbor sets.
     predictions: class indices [..., F], in the order of `sets.frames`.
-    rule: labels by which a neighbor is judged, the neighbor's ('frame') or its anchor's ('anchor').
+    rule: labels by which a neighbor is judged: its own ('frame') or those of its anchor ('anchor').
 
   Raises:
     InputError: `predictions` are not of F frames.
@@ -137,7 +142,7 @@ def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> 
   pairs = sets.pairs
   anchor = is_right(predictions[..., sets.anchors], sets.labels[sets.anchors])
   neighbor = is_right(predictions[..., pairs.frame], sets.pair_labels(rule))
-  return SetOutcomes(anchor, neighbor, pairs.group, pairs.offset, sets.videos)
+  return SetOutcomes(anchor, neighbor, group=pairs.group, offset=pairs.offset, videos=sets.videos)
 
 
 def pm_k(
@@ -182,20 +187,24 @@ def pm_k(
   if (count != 1).any():
     bad = int(np.argmax(count != 1))
     raise InputError(f'the set {names[bad]} has {count[bad]} frames of offset 0; it needs one.')
-  order = np.argsort(group, kind='stable')
-  anchors, pairs = order[distance[order] == 0], order[distance[order] != 0]
-  frames = SetOutcomes(right[anchors], right[pairs], group[pairs], distance[pairs])
-  units = (
-    None if clusters is None else np.unique(np.asarray(clusters)[anchors], return_inverse=True)[1]
+  order = np.argsort(group, kind='stable')  # frames by set
+  anchors, neighbors = order[distance[order] == 0], order[distance[order] != 0]
+  frames = SetOutcomes(
+    right[anchors], right[neighbors], group=group[neighbors], offset=distance[neighbors]
   )
-  at_k = Outcomes({'': right_within(frames, k)[:, -1:]}, pd.DataFrame(index=[0]), clusters=units)
-  return mean(ACCURACY, at_k, '', Group({}, np.zeros(1, int), np.ones(1)), confidence)
+  video = None
+  if clusters is not None:
+    _, video = np.unique(np.asarray(clusters)[anchors], return_inverse=True)
+  right_at_k = right_within(frames, k)[:, -1:]  # the last column is k, as a single view
+  outcomes_at_k = Outcomes({'': right_at_k}, pd.DataFrame(index=[0]), clusters=video)
+  (view,) = outcomes_at_k.groups()
+  return mean(ACCURACY, outcomes_at_k, '', view, confidence)
 
 
 def effective_k(sets: NeighborSets, k: int) -> int:
-  """Returns the smaller of k and the largest distance of any neighbor from its anchor, at least 1.
+  """Returns k, or the largest distance of a neighbor from its anchor if that is smaller.
 
-  For larger k, pm-k does not change any more.
+  pm-k is the same for all k from that distance on. The result is at least 1.
   """
   return min(k, max(1, int(np.abs(sets.pairs.offset).max(initial=0))))
 
@@ -203,11 +212,16 @@ def effective_k(sets: NeighborSets, k: int) -> int:
 def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = True) -> np.ndarray:
   """Returns whether predictions are right on every frame of a set within k frames of its anchor.
 
-  The result is bool [..., A, largest + 1], and its last axis is k = 0, 1, ..., `largest`. With
-  `include_anchor` the prediction for the anchor must be right too. Without it only neighbors count,
-  but a set without neighbors within k frames is judged by its anchor.
+  The result is bool [..., A, largest + 1], and its last axis is k = 0, 1, ..., `largest`.
+
+  Args:
+    outcomes: the correctness of the predictions.
+    largest: the largest k.
+    include_anchor: whether the prediction for the anchor must be right too. Otherwise only
+      neighbors count, but a set without neighbors within k frames is judged by its anchor.
   """
   k, distance = np.arange(largest + 1), np.abs(outcomes.offset).astype(np.int32)
+  # Distances of the nearest wrong neighbor and of the nearest neighbor of each set, [..., A, 1].
   failure = _least_in_group(np.where(outcomes.neighbor, _NEVER, distance), outcomes)[..., None]
   if include_anchor:
     return outcomes.anchor[..., None] & (failure > k)
@@ -222,7 +236,7 @@ def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
   """
   least = np.full((*values.shape[:-1], outcomes.num_anchors), _NEVER, np.int32)
   if len(outcomes.group):
-    starts = np.flatnonzero(np.diff(outcomes.group, prepend=-1))
+    starts = np.flatnonzero(np.diff(outcomes.group, prepend=-1))  # first pair of each set
     least[..., outcomes.group[starts]] = np.minimum.reduceat(values, starts, axis=-1)
   return least
 
@@ -239,10 +253,11 @@ def by_offset(outcomes: SetOutcomes, of_pairs: np.ndarray, of_anchors: np.ndarra
     bool [..., A, O]; the last axis has the O distinct offsets of all sets, ascending, including 0.
     It is False where a set has no frame at an offset.
   """
-  offsets, column = np.unique(np.append(outcomes.offset, 0), return_inverse=True)
+  offsets, columns = np.unique(np.append(outcomes.offset, 0), return_inverse=True)
+  column_of_pair, column_of_anchors = columns[:-1], columns[-1]  # the appended offset is 0
   table = np.zeros((*of_anchors.shape, len(offsets)), bool)
-  table[..., outcomes.group, column[:-1]] = of_pairs
-  table[..., column[-1]] = of_anchors  # the appended offset 0
+  table[..., outcomes.group, column_of_pair] = of_pairs
+  table[..., column_of_anchors] = of_anchors
   return table
 
 
@@ -279,7 +294,7 @@ def by_fps(outcomes: SetOutcomes, sets: NeighborSets) -> dict[int, SetOutcomes]:
 
 
 def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
-  """Returns the index of each of the A' anchors of `after` among the anchors of `before`, int [A'].
+  """Returns the index in `before.anchors` of each of the A' anchors of `after`, int [A'].
 
   Raises:
     InputError: an anchor of `after` (the reviewed sets) is not an anchor of `before`.
@@ -299,11 +314,14 @@ def static_pairs(outcomes: SetOutcomes) -> np.ndarray:
   """Returns the indices of the pairs in the static set (the paper's appendix C), ascending by set.
 
   It has one pair for each set with neighbors: the pair of the neighbor that the most models predict
-  wrongly. Among equals it is the frame nearest to the anchor, then the earlier one. `outcomes` has
-  models on its leading axis.
+  wrongly. Among neighbors with equally many wrong models it is the frame nearest to the anchor, and
+  of two equally near frames the earlier one.
+
+  Args:
+    outcomes: the correctness of the predictions, with models on the leading axis.
   """
   num_wrong = (~outcomes.neighbor).sum(0)
-  # np.lexsort sorts by its last key first: by set, then by the most wrong models, and so on
+  # Sorted by set, then falling number of wrong models, distance, offset: the last key is the first.
   order = np.lexsort((outcomes.offset, np.abs(outcomes.offset), -num_wrong, outcomes.group))
   _, first_of_set = np.unique(outcomes.group[order], return_index=True)
   return order[first_of_set]
@@ -312,8 +330,11 @@ def static_pairs(outcomes: SetOutcomes) -> np.ndarray:
 def static_right(outcomes: SetOutcomes, pairs: np.ndarray) -> np.ndarray:
   """Returns whether each model is right on the static set, one frame per anchor, bool [..., A].
 
-  The frame is the neighbor if `pairs`, indices from `static_pairs`, has a pair of the anchor, and
-  else the anchor itself.
+  The frame is the neighbor of the anchor's pair in `pairs`, or the anchor itself without a pair.
+
+  Args:
+    outcomes: the correctness of the predictions.
+    pairs: indices of pairs from `static_pairs`.
   """
   right = outcomes.anchor.copy()
   right[..., outcomes.group[pairs]] = outcomes.neighbor[..., pairs]
@@ -362,6 +383,7 @@ def row_images(rows: Rows) -> Callable[[int], np.ndarray]:
 
   @functools.lru_cache(4)
   def block(number: int) -> np.ndarray:
+    """Returns the images of rows number · `BLOCK` and following, [up to `BLOCK`, H, W, C]."""
     images: np.ndarray = next(rows.batches(BLOCK, [number]))['image']
     return images
 
@@ -371,14 +393,16 @@ def row_images(rows: Rows) -> Callable[[int], np.ndarray]:
 def stored_images(folder: str, paths: Sequence[str]) -> Callable[[int], np.ndarray]:
   """Returns a function from the index of a row to its image as stored, without resize and crop.
 
-  Images are float32 [H, W, 3] in [0, 1]. `paths` has the path of each row's file, relative to
-  `folder`, or to `folder/ytbb_videos` if that exists.
+  Args:
+    folder: folder of the frames; if it has a folder `ytbb_videos`, frames are in that folder.
+    paths: path of each row's file, relative to the folder of the frames.
   """
   root = expanded(folder)
   root = root / VIDEOS if (root / VIDEOS).is_dir() else root
 
   @functools.lru_cache(64)
   def image(row: int) -> np.ndarray:
+    """Returns the image of a row, float32 [H, W, 3] in [0, 1]."""
     return as_float32(np.asarray(read_rgb(root / paths[row])))
 
   return image

@@ -1,9 +1,9 @@
 """Predictions of a classifier on the frames of neighbor sets, from a file or from records.
 
-A file is JSON, {frame path: [scores]}. Its scores are logits or probabilities, which project
-differently onto coarser classes: `sum` and `mean` add exp z of logits z and p of probabilities p,
-so that probabilities mistaken for logits make every class nearly equal. A frame without a
-prediction, such as one without detections, has the scores [].
+A file is JSON, {frame path: [scores]}. Its scores are logits or probabilities, which are projected
+differently onto coarser classes: the rules `sum` and `mean` add exp z of logits z, and p of
+probabilities p, so that probabilities mistaken for logits make every class nearly equal. A frame
+without a prediction, such as a frame without detections, has the scores [].
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AUTO = 'auto'
 KINDS = (AUTO, *SCORES)
 """Kinds of scores that a user can state; 'auto' decides by their values."""
 SUM_TOLERANCE = 0.01
-"""Admitted difference of a sum of probabilities from 1: files are often rounded to few digits."""
+"""Largest difference of a sum of probabilities from 1: files are often rounded to few digits."""
 REFUSED, WRONG = UNPREDICTED = ('refused', 'wrong')
 """Treatments of frames without a prediction: an error, or counted as wrong."""
 PREDICTION = 'prediction'
@@ -49,8 +49,9 @@ def read(
   Args:
     path: the file.
     frames: paths of the F frames.
-    widths: admitted numbers C of scores per frame, such as (30, 1000); () admits any.
-    unpredicted: treatment of frames without scores: 'refused', or 'wrong', which gives them −∞.
+    widths: admitted numbers C of scores per frame, such as (30, 1000); () admits any number.
+    unpredicted: treatment of frames without scores: 'refused', or 'wrong', with which all their
+      scores are −∞.
 
   Raises:
     InputError: a frame is missing, its scores are invalid, or the file cannot be read.
@@ -69,8 +70,9 @@ def read(
       f'{file}: {len(empty)} of {len(frames)} frames have no scores, first {empty[0]!r}: '
       "config.unpredicted='wrong' counts them as wrong, if a detector found nothing in them."
     )
+  # If no frame has scores, the first frame is refused below.
   predicted = [frame for frame in frames if scores_of[frame] != []] or list(frames)
-  width = 0
+  width = 0  # number of scores of the frames before
   for frame in predicted:
     scores = scores_of[frame]
     if not isinstance(scores, list) or not scores:
@@ -103,8 +105,8 @@ def read(
 def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: str) -> str:
   """Returns the kind of scores, 'logits' or 'probabilities'.
 
-  Scores are probabilities if all are in [0, 1] and the scores of every frame sum to 1, and logits
-  if one is outside of [0, 1].
+  Scores are probabilities if all are in [0, 1] and the scores of every frame sum to 1. They are
+  logits if one is outside of [0, 1].
 
   Args:
     scores: float [F, C], C scores for each of F frames, without NaN.
@@ -115,7 +117,7 @@ def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: st
   Raises:
     InputError: the scores contradict `stated`, are percentages, or 'auto' cannot decide.
   """
-  outside = (scores < 0) | (scores > 1 + 1e-6)
+  outside = (scores < 0) | (scores > 1 + 1e-6)  # [0, 1] up to rounding
   if stated == PROBABILITIES:
     if outside.any():
       row, column = np.argwhere(outside)[0].tolist()
@@ -127,7 +129,8 @@ def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: st
     return PROBABILITIES
   sums = scores.sum(1)
   if outside.any():
-    if (scores >= 0).all() and (np.abs(sums / 100 - 1) <= SUM_TOLERANCE).all():
+    are_percentages = (scores >= 0).all() and (np.abs(sums / 100 - 1) <= SUM_TOLERANCE).all()
+    if are_percentages:
       raise InputError(
         f'{title}: no score is negative and every frame sums to 100: these are percentages. Divide '
         'them by 100.'
@@ -176,10 +179,16 @@ def read_sets(records: RecordsReader) -> NeighborSets:
 
 
 def read_predictions(records: RecordsReader, merge: str = '') -> FramePredictions:
-  """Reads predictions from records of the study `video_pm_k`.
+  """Returns the predictions in records of the study `video_pm_k`.
 
-  `merge` is the rule that projects recorded scores onto a coarser label space, 'max', 'sum' or
-  'mean'; '' takes the rule that the run recorded, or else 'max'.
+  Args:
+    records: the records, a row per frame.
+    merge: rule that projects recorded scores onto a coarser label space, 'max', 'sum' or 'mean'; ''
+      takes the rule that the run recorded, or 'max' if it recorded none.
+
+  Raises:
+    InputError: there are no scores, a score is NaN, or `merge` is set for scores that are not
+      projected.
   """
   names, classifier = records.read(0, 0).arrays, records.identity['classifier']
   field = next((name for name in OUTPUTS if name in names), None)
@@ -197,10 +206,10 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
       problem=f'but the {scores.shape[1]} recorded scores are of the classes of the sets already',
       fix="Leave it ''.",
     )
-  is_recorded, bad = not merge and PREDICTION in names, np.isnan(scores).any(1)
-  if bad.any() and not is_recorded:
-    raise InputError(f'scores of row {int(bad.argmax())} hold NaN: no class is the largest.')
-  is_empty: np.ndarray = (scores == -np.inf).all(1)
+  is_recorded, has_nan = not merge and PREDICTION in names, np.isnan(scores).any(1)
+  if has_nan.any() and not is_recorded:
+    raise InputError(f'scores of row {int(has_nan.argmax())} hold NaN: no class is the largest.')
+  is_empty: np.ndarray = (scores == -np.inf).all(1)  # frames without a prediction
   prediction = records.column(PREDICTION) if is_recorded else scores.argmax(1)
   prediction = np.where(is_empty, -1, prediction)
   scores = np.where(is_empty[:, None], 0, scores)
@@ -217,15 +226,22 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
 def transfer_to(
   records: RecordsReader, sets: NeighborSets, class_names: Sequence[str]
 ) -> tuple[NeighborSets, dict[str, np.ndarray], dict[str, object]]:
-  """Returns the predictions in `records` for the F frames of `sets`, which are found by path.
+  """Returns the predictions in `records` for the F frames of other neighbor sets.
 
-  A run on candidate sets can thus be scored on the sets that passed the review. `class_names[i]` is
-  the name of label i of `sets`.
+  A run on candidate sets can thus be scored on the sets that passed the review.
+
+  Args:
+    records: records with predictions, a row per frame with its path.
+    sets: the other neighbor sets; their frames are searched by path in the records.
+    class_names: names of the classes that the labels of `sets` number, in label order.
 
   Returns:
-    `sets` with labels that index the classes of `records`; {array name: values}, the predicted
-    classes `prediction` [F, 1] and the scores [F, 1, classes], as far as `records` has them; and
-    the identity of `records`, with the title and digest of `sets`.
+    `sets` with labels that number the classes of `records`; {array name: values} with the predicted
+    classes `prediction` [F, 1] and the scores [F, 1, classes], if `records` has them; and the
+    identity of `records`, with the title and digest of `sets`.
+
+  Raises:
+    InputError: the records have no paths, or lack a frame or a class.
   """
   names = records.read(0, 0).arrays
   if PATH not in names:
@@ -247,7 +263,8 @@ def transfer_to(
   fields = {name: records.column(name)[rows][:, None] for name in recorded}
   classes = records.identity.get('classes', ())
   labels = np.unique(sets.labels[sets.labels >= 0])
-  table = np.full(int(labels.max()) + 2, -1, np.int32)  # the last entry maps the padding, −1
+  # The class in the records of each label; the last entry is for the padding, −1.
+  class_of_label = np.full(int(labels.max()) + 2, -1, np.int32)
   for label in labels.tolist():
     name = class_names[label] if label < len(class_names) else str(label)
     index = label_space.position(name, classes)
@@ -256,8 +273,8 @@ def transfer_to(
         f'the sets have the class {name!r}, which is none of the {len(classes)} of '
         f'the records; {nearest(name, classes)}.'
       )
-    table[label] = index
-  sets = dataclasses.replace(sets, labels=table[sets.labels], class_names=tuple(classes))
+    class_of_label[label] = index
+  sets = dataclasses.replace(sets, labels=class_of_label[sets.labels], class_names=tuple(classes))
   about_sets = {'num_examples': len(sets.frames), 'dataset': sets.title, 'sets': sets.digest}
   data = {**records.identity.get('data', {}), **about_sets}
   return sets, fields, {**records.identity, 'data': data, 'sets': sets.digest}

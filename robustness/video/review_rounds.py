@@ -13,8 +13,9 @@ from robustness.video.answers import INDIVIDUAL, JOINT, Answer, ReviewPlan
 from robustness.video.candidates import ANCHOR, PAIR, Candidates, Item
 
 UNCHECKED = 'unchecked'
-"""Value of `replaces` that skips the check for another window's answer."""
-HELD_SECONDS = 600.0  # time for which a pair is reserved for the annotator to whom it was shown
+"""Value of `replaces` in `ReviewRounds.submit` that accepts an answer without a check."""
+HELD_SECONDS = 600.0
+"""Time for which an item is reserved for an annotator to whom it was shown."""
 
 
 class OutdatedAnswerError(InputError):
@@ -22,7 +23,7 @@ class OutdatedAnswerError(InputError):
 
 
 def strict_majority(votes: Sequence[Answer]) -> bool:
-  """Returns whether more than half of the votes accept.
+  """Returns whether more than half of the votes accept an item.
 
   Reference:
     Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.1.
@@ -32,7 +33,12 @@ def strict_majority(votes: Sequence[Answer]) -> bool:
 
 @dataclasses.dataclass
 class Ballot:
-  """All answers about one item: {annotator: newest answer} for each round."""
+  """All answers about one item.
+
+  Attributes:
+    individual: {annotator: newest answer} of the individual round.
+    joint: {annotator: newest answer} of the joint round.
+  """
 
   individual: dict[str, Answer] = dataclasses.field(default_factory=dict)
   joint: dict[str, Answer] = dataclasses.field(default_factory=dict)
@@ -47,7 +53,7 @@ class Ballot:
 
   @property
   def votes(self) -> list[Answer]:
-    """The vote of every annotator: the joint answer, or else the individual one."""
+    """The vote of every annotator: the joint answer, or without one the individual answer."""
     return list({**self.individual, **self.joint}.values())
 
   @property
@@ -58,8 +64,8 @@ class Ballot:
     different labels to an anchor.
     """
     answers = self.individual.values()
-    differs = len({frozenset(answer.added) for answer in answers}) > 1
-    return differs or not all(answer.accepts for answer in answers)
+    have_other_labels = len({frozenset(answer.added) for answer in answers}) > 1
+    return have_other_labels or not all(answer.accepts for answer in answers)
 
   @property
   def added(self) -> tuple[int, ...]:
@@ -84,21 +90,22 @@ class ReviewRounds:
     Args:
       candidates: the sets under review.
       plan: the rules of the review.
-      answers: earlier answers, in their order.
+      answers: earlier answers, in the order in which they were given.
     """
     self.candidates, self.plan = candidates, plan
     self.ballots: dict[Item, Ballot] = {}
     self._lock = threading.RLock()
-    self._order: list[Item] = []  # of the individual round
+    self._order: list[Item] = []  # items of the individual round
     for anchor, pairs in enumerate(candidates.pairs_of):
       self._order += [Item(ANCHOR, anchor)] if plan.densify or not pairs else []
       self._order += [Item(PAIR, number) for number in pairs]
     self._individual = set(self._order)
-    self._begin: dict[str, int] = {}  # {annotator: first place in `_order` that may be open}
+    self._begin: dict[str, int] = {}  # {annotator: first index in `_order` that may be open}
     self._held: dict[Item, dict[str, float]] = {}  # {item: {annotator: end of the reservation}}
     self._contested: set[Item] = set()
-    self._history: dict[str, dict[tuple[Item, str], None]] = {}  # {annotator: answers in order}
-    self._done = 0
+    # {annotator: {(item, round): None}}, in the order of the newest answers.
+    self._history: dict[str, dict[tuple[Item, str], None]] = {}
+    self._done = 0  # individual answers that were needed
     for answer in answers:
       self.add(answer)
 
@@ -107,10 +114,15 @@ class ReviewRounds:
     return self.ballots.get(item) or Ballot()
 
   def add(self, answer: Answer, write: Callable[[Answer], None] = lambda answer: None) -> None:
-    """Adds an answer to the state of the review after `write`, which stores it, has returned.
+    """Adds an answer to the state of the review.
+
+    Args:
+      answer: the answer.
+      write: stores the answer; the state changes after it has returned.
 
     Raises:
-      InputError: its item is not under review, or it is a joint vote on an item that needs none.
+      InputError: the item of the answer is not under review, or the answer is a joint vote on an
+        item that needs no joint vote.
     """
     item = self.candidates.items.get((answer.anchor, answer.neighbor))
     if item is None:
@@ -124,12 +136,12 @@ class ReviewRounds:
         )
       write(answer)
       ballot = self.ballots.setdefault(item, Ballot())
-      before = self._awaited(item)
+      awaited_before = self._awaited(item)
       ballot.add(answer)
-      self._done += before - self._awaited(item)
+      self._done += awaited_before - self._awaited(item)
       self._held.get(item, {}).pop(answer.annotator, None)
       history = self._history.setdefault(answer.annotator, {})
-      history.pop((item, answer.round), None)
+      history.pop((item, answer.round), None)  # a corrected answer moves to the end
       history[item, answer.round] = None
       update = self._contested.add if ballot.is_contested else self._contested.discard
       update(item)
@@ -137,10 +149,13 @@ class ReviewRounds:
   def submit(
     self, answer: Answer, write: Callable[[Answer], None], replaces: object = UNCHECKED
   ) -> None:
-    """Adds a new answer, which `write` stores, unless the annotator has given a later one.
+    """Adds a new answer, unless the annotator has given a newer answer than the page knew.
 
-    `replaces` is the time in seconds of the answer in the same round that the page showed to be
-    replaced; None if it showed none; `UNCHECKED` accepts any.
+    Args:
+      answer: the answer.
+      write: stores the answer.
+      replaces: time in seconds of the annotator's earlier answer in the same round that the page
+        showed; None if it showed none. `UNCHECKED` replaces any earlier answer.
 
     Raises:
       OutdatedAnswerError: another window has answered, or the annotator has voted jointly.
@@ -159,26 +174,27 @@ class ReviewRounds:
       self.add(answer, write)
 
   def answer_time(self, item: Item, stage: str, annotator: str) -> float | None:
-    """Returns the time of an annotator's answer about an item in a round, or None."""
+    """Returns the time of an annotator's answer about an item in a round; None if there is none."""
     answer = self.ballot(item).answers(stage).get(annotator)
     return answer.time if answer else None
 
   def next(self, annotator: str) -> tuple[Item, str] | None:
     """Returns the next item of an annotator and its round; None at the end of the review.
 
-    The individual round comes first, then the joint round, anchors before pairs. The pairs of an
-    anchor that somebody called bad wait for the joint verdict on it.
+    The individual round comes first, then the joint round, in which anchors come before pairs. The
+    pairs of an anchor that somebody called bad wait for the joint vote on the anchor. An item of
+    the individual round is reserved for the annotator.
     """
     with self._lock:
       begin = self._begin.get(annotator, 0)
       while begin < len(self._order) and self._is_done(self._order[begin], annotator):
         begin += 1
       self._begin[annotator] = begin
-      for place in range(begin, len(self._order)):
-        if self._is_free(self._order[place], annotator):
-          reserved_until = self._held.setdefault(self._order[place], {})
+      for item in self._order[begin:]:
+        if self._is_free(item, annotator):
+          reserved_until = self._held.setdefault(item, {})
           reserved_until[annotator] = time.monotonic() + HELD_SECONDS
-          return self._order[place], INDIVIDUAL
+          return item, INDIVIDUAL
       for item in sorted(self._contested):
         joint = self.ballot(item).joint
         needs_vote = annotator not in joint and len(joint) < self.plan.needed
@@ -189,15 +205,16 @@ class ReviewRounds:
   def previous(
     self, annotator: str, before: Item | None, stage: str = INDIVIDUAL
   ) -> tuple[Item, str] | None:
-    """Returns the item that an annotator answered before the item `before`, and its round, or None.
+    """Returns an item that an annotator has answered, and its round; None if there is no such item.
 
     An individual answer is not shown again after the annotator's joint vote on its item, nor to an
-    annotator in the joint round, who has seen the answers of others.
+    annotator in the joint round, who has seen the answers of other annotators.
 
     Args:
-      annotator: the name.
-      before: the item on the page; None returns the annotator's last answer.
-      stage: the round in which `before` is shown, and of the returned answer.
+      annotator: name of the annotator.
+      before: the item on the page; the item that was answered before it in the same round is
+        returned. None returns the item of the annotator's last answer in any round.
+      stage: the round in which `before` is shown.
     """
     with self._lock:
       entries = [
@@ -206,32 +223,33 @@ class ReviewRounds:
         if entry_stage == JOINT or annotator not in self.ballot(item).joint
       ]
       if before is not None:
-        entries = [entry for entry in entries if entry[1] == stage]
+        entries = [(item, entry_stage) for item, entry_stage in entries if entry_stage == stage]
         if (before, stage) in entries:
           entries = entries[: entries.index((before, stage))]
       return entries[-1] if entries else None
 
   def ready_for_joint(self, item: Item) -> bool:
-    """Whether an item is contested and all individual answers about it exist."""
+    """Returns whether an item is contested and all individual answers about it have been given."""
     return item in self._contested and not self._awaited(item)
 
   def is_settled(self, item: Item) -> bool:
-    """Whether an item, and the anchor of a pair, need no more answers."""
+    """Returns whether an item, and if it is a pair also its anchor, needs no more answers."""
     if item.kind == PAIR and not self.is_settled(self.candidates.anchor_of(item)):
       return False
-    if self._is_gone(item):
+    if self._is_dropped(item):
       return True
-    joint = len(self.ballot(item).joint)
-    return not self._awaited(item) and (item not in self._contested or joint >= self.plan.needed)
+    has_joint_votes = len(self.ballot(item).joint) >= self.plan.needed
+    return not self._awaited(item) and (item not in self._contested or has_joint_votes)
 
   def progress(self, annotator: str) -> dict[str, int]:
     """Returns {name: number of answers} for the page.
 
-    'own' are the answers of `annotator`, 'individual' and 'joint' the answers of all in each round,
-    and 'individual_of' and 'joint_of' the numbers of answers that these rounds need.
+    The names are 'own' for the answers of `annotator`, 'individual' and 'joint' for the needed
+    answers that all annotators have given in each round, and 'individual_of' and 'joint_of' for all
+    answers that these rounds need.
     """
     with self._lock:
-      # pairs of an anchor that was called bad need no answers
+      # Pairs of an anchor that was called bad need no answers.
       excused = sum(
         self._awaited(Item(PAIR, number))
         for anchor in self._contested
@@ -241,7 +259,7 @@ class ReviewRounds:
       votes = [
         min(len(self.ballot(item).joint), self.plan.needed)
         for item in self._contested
-        if not self._is_gone(item)
+        if not self._is_dropped(item)
       ]
       return {
         'own': len(self._history.get(annotator, {})),
@@ -277,11 +295,11 @@ class ReviewRounds:
     return len(individual) + num_reserved < self.plan.annotators_per_pair
 
   def _is_blocked(self, item: Item) -> bool:
-    """Returns whether an item is a pair that waits for the verdict on its anchor or was dropped."""
+    """Returns whether an item is a pair that waits for the vote on its anchor or was dropped."""
     return item.kind == PAIR and self._blocks(self.candidates.anchor_of(item))
 
   def _blocks(self, anchor: Item) -> bool:
-    """Returns whether an anchor was called bad and not accepted by the joint round.
+    """Returns whether somebody called an anchor bad and the joint round has not accepted it.
 
     The pairs of such an anchor need no answers.
     """
@@ -290,8 +308,8 @@ class ReviewRounds:
       return False
     return not (self.is_settled(anchor) and strict_majority(self.ballot(anchor).votes))
 
-  def _is_gone(self, item: Item) -> bool:
-    """Returns whether a pair was dropped because its anchor was judged bad."""
+  def _is_dropped(self, item: Item) -> bool:
+    """Returns whether an item is a pair that was dropped because its anchor was rejected."""
     anchor = self.candidates.anchor_of(item)
     is_contested_pair = item.kind == PAIR and anchor in self._contested
     if not is_contested_pair or not self.is_settled(anchor):

@@ -25,13 +25,14 @@ from robustness.video.answers import INDIVIDUAL, JOINT, Answer, AnswerLog, check
 from robustness.video.candidates import ANCHOR, Item, ReviewFrames
 from robustness.video.review_rounds import UNCHECKED, OutdatedAnswerError, ReviewRounds
 
-MAX_BODY = 64 * 1024  # bytes of a request
+MAX_BODY = 64 * 1024
+"""Most bytes in the body of a request."""
 PAGE: Mapping[str, tuple[str, str]] = {
   '/': ('review.html', 'text/html; charset=utf-8'),
   '/review.css': ('review.css', 'text/css; charset=utf-8'),
   '/review.js': ('review.js', 'text/javascript; charset=utf-8'),
 }
-"""{path: (file of the page, MIME type)}."""
+"""{path of a URL: (file in the folder `page`, MIME type)}."""
 HEADERS: Mapping[str, str] = {
   'Content-Security-Policy': "default-src 'none'; img-src 'self' data:; script-src 'self'; "
   "style-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -42,7 +43,7 @@ HEADERS: Mapping[str, str] = {
 }
 """Headers of every response."""
 Plain = dict[str, object]
-"""An object of JSON."""
+"""A JSON object."""
 
 
 class ReviewServer(ThreadingHTTPServer):
@@ -91,10 +92,15 @@ class ReviewServer(ThreadingHTTPServer):
   @property
   def url(self) -> str:
     """The address of the page."""
-    return f'http://{f"[{self.host}]" if ":" in self.host else self.host}:{self.port}/'
+    is_ipv6 = ':' in self.host
+    return f'http://{f"[{self.host}]" if is_ipv6 else self.host}:{self.port}/'
 
   def session(self) -> Plain:
-    """Returns the properties of the review that do not change while the page is open."""
+    """Returns {name: value} of what does not change while the page is open.
+
+    The names are 'annotator' (the only name that may answer, or None), 'annotators' (who have
+    answered), 'classes' (`_named`), 'reasons', and the numbers of 'pairs' and 'anchors'.
+    """
     return {
       'annotator': self.annotator,
       'annotators': self.rounds.annotators(),
@@ -105,15 +111,18 @@ class ReviewServer(ThreadingHTTPServer):
     }
 
   def next_turn(self, annotator: str) -> Plain:
-    """Returns the next item of an annotator, with their progress."""
+    """Returns the next item of an annotator and the progress of the review; see `_turn`."""
     self._check_annotator(annotator)
     return self._turn(annotator, self.rounds.next(annotator))
 
   def earlier_turn(self, annotator: str, before: str, stage: str) -> Plain:
-    """Returns the item that an annotator answered before the item `before`, for correction.
+    """Returns an item that an annotator has answered, to correct it, with the progress.
 
-    `before` is the name of an item; '' returns the item that was answered last. `stage` is the
-    round, 'individual' or 'joint'.
+    Args:
+      annotator: name of the annotator.
+      before: name of an item, such as 'pair:17'; the item that was answered before it is returned.
+        '' returns the item that was answered last.
+      stage: the round of the answers, 'individual' or 'joint'.
     """
     if stage not in answers.STAGES:
       raise InputError(f'unknown round {stage!r}: {nearest(stage, answers.STAGES)}.')
@@ -125,7 +134,17 @@ class ReviewServer(ThreadingHTTPServer):
     return self._turn(annotator, turn)
 
   def take(self, posted: Plain) -> Plain:
-    """Writes the answer that the page posted to the disk; returns the annotator's next item."""
+    """Writes an answer from the page to the disk, and returns the annotator's next item.
+
+    Args:
+      posted: the fields of an `Answer` without the paths, the name of the 'item', and if the page
+        states them the labels that it had 'shown' and the time of the answer that this answer
+        'replaces'.
+
+    Raises:
+      OutdatedAnswerError: labels or answers have changed since the page showed the item.
+      InputError: the answer is invalid.
+    """
     fields = dict(posted)
     replaces = fields.pop('replaces', UNCHECKED)
     if replaces not in (None, UNCHECKED) and type(replaces) not in (int, float):
@@ -140,15 +159,15 @@ class ReviewServer(ThreadingHTTPServer):
     answer = Answer.from_json({**fields, 'shown': labels, 'time': round(time.time(), 3)})
     self._check_annotator(answer.annotator)
     names = self.candidates.class_names
-    wrong = [label for label in answer.added if label not in names or label in labels]
-    if item.kind == ANCHOR and wrong:
-      raise InputError(f'added = {wrong}: give ids of other classes than its labels.')
+    invalid = [label for label in answer.added if label not in names or label in labels]
+    if item.kind == ANCHOR and invalid:
+      raise InputError(f'added = {invalid}: give ids of other classes than its labels.')
     self.rounds.submit(answer, self.log.append, replaces)
     return self.next_turn(answer.annotator)
 
   def _check_annotator(self, name: str) -> None:
-    """Raises InputError for a name that is not allowed, or that differs only in case from a
-    known name.
+    """Raises InputError for a name that may not answer, or that equals another annotator's name
+    except for upper and lower case.
     """
     if self.annotator is not None and name != self.annotator:
       raise InputError(
@@ -162,9 +181,11 @@ class ReviewServer(ThreadingHTTPServer):
         )
 
   def _turn(self, annotator: str, turn: tuple[Item, str] | None) -> Plain:
-    """Returns an annotator's progress, and the item of a turn, (item, round), as the page needs it.
+    """Returns {'item': what the page shows about an item, 'progress': see `ReviewRounds.progress`}.
 
-    The item is None if `turn` is None, at the end of the review.
+    Args:
+      annotator: name of the annotator.
+      turn: the item and its round; None at the end of the review, at which 'item' is None too.
     """
     progress = self.rounds.progress(annotator)
     if turn is None:
@@ -172,7 +193,7 @@ class ReviewServer(ThreadingHTTPServer):
     item, stage = turn
     ballot, anchor = self.rounds.ballot(item), self.candidates.anchor_of(item)
     answer = ballot.joint.get(annotator) or ballot.individual.get(annotator)
-    votes = ballot.votes if stage == JOINT else []
+    votes = ballot.votes if stage == JOINT else []  # each annotator first answers alone
     page_item: Plain = {
       'id': str(item),
       'kind': item.kind,
@@ -180,29 +201,33 @@ class ReviewServer(ThreadingHTTPServer):
       'labels': self._named(self._page_labels(item)),
       'answered': self.rounds.answer_time(item, stage, annotator),
       'answer': _plain(answer) if answer else None,
-      'others': [{'annotator': v.annotator, 'round': v.round, **_plain(v)} for v in votes],
+      'others': [
+        {'annotator': vote.annotator, 'round': vote.round, **_plain(vote)} for vote in votes
+      ],
       'anchor': self._frame(self.candidates.anchor_frame(anchor.number)),
     }
     if item != anchor:
       pair = self.candidates.pairs[item.number]
       labels = self.candidates.labels[pair.frame]
       anchor_labels = self.candidates.labels[self.candidates.anchor_frame(pair.anchor)]
-      # the round of the page's answer about the anchor if the annotator calls it bad
-      verdict = JOINT if self.rounds.ready_for_joint(anchor) else INDIVIDUAL
+      has_other_labels = labels not in ((), anchor_labels)
+      # The page can also call the anchor of a pair bad; this is an answer in the anchor's round.
+      anchor_stage = JOINT if self.rounds.ready_for_joint(anchor) else INDIVIDUAL
       page_item |= {
         'anchor_item': str(anchor),
-        'anchor_round': verdict,
-        'anchor_answered': self.rounds.answer_time(anchor, verdict, annotator),
+        'anchor_round': anchor_stage,
+        'anchor_answered': self.rounds.answer_time(anchor, anchor_stage, annotator),
         'neighbor': self._frame(pair.frame),
         'offset': pair.offset,
-        'neighbor_labels': self._named(labels) if labels not in ((), anchor_labels) else None,
+        'neighbor_labels': self._named(labels) if has_other_labels else None,
       }
     return {'item': page_item, 'progress': progress}
 
   def _page_labels(self, item: Item) -> tuple[int, ...]:
-    """Returns the labels that the page shows for an item, ascending class ids.
+    """Returns the class ids that the page shows as labels of an item, ascending.
 
-    They are the labels of its anchor, and for a pair also those that annotators added to it.
+    They are the labels of its anchor, and for a pair also the labels that annotators have added to
+    the anchor.
     """
     anchor = self.candidates.anchor_of(item)
     stored = self.candidates.labels[self.candidates.anchor_frame(anchor.number)]
@@ -210,12 +235,15 @@ class ReviewServer(ThreadingHTTPServer):
     return tuple(sorted({*stored, *added}))
 
   def _frame(self, index: int) -> Plain:
-    """Returns the URL, path and damage of the frame `index` of the sets ('' if it is readable)."""
+    """Returns {'url', 'path', 'damage'} of the frame with an index in the sets.
+
+    The damage is the reason why the file cannot be decoded, '' if it can.
+    """
     path, damage = self.candidates.sets.frames[index], self.frames.damage(index)
     return {'url': f'/frames/{index}', 'path': path, 'damage': damage}
 
   def _named(self, labels: list[int] | tuple[int, ...]) -> list[Plain]:
-    """Returns [{'id': label, 'name': name of its class}] for labels."""
+    """Returns {'id': class id, 'name': name of the class} for each label."""
     return [{'id': label, 'name': self.candidates.class_names[label]} for label in labels]
 
 
@@ -226,7 +254,7 @@ def _plain(answer: Answer) -> Plain:
 
 
 def is_loopback(host: str) -> bool:
-  """Returns whether only this machine reaches a server bound to the host."""
+  """Returns whether a server that is bound to `host` can be reached from this machine only."""
   try:
     return ipaddress.ip_address(host).is_loopback
   except ValueError:
@@ -234,44 +262,54 @@ def is_loopback(host: str) -> bool:
 
 
 def is_own_host(header: str | None, bound: str) -> bool:
-  """Returns whether the Host header of a request names this server, at any port.
+  """Returns whether the Host header of a request names this server.
 
-  This refuses requests of a page of another site with a name that was made to resolve to this
-  machine, because browsers send that name. The port is ignored: browsers omit port 80, and
-  a tunnel has another one.
+  This protects against DNS rebinding: another site can let its own name resolve to the address of
+  this machine, so that the browser takes this server for that site and lets the site's pages read
+  the answers. The browser then sends the name of the site as Host header.
+
+  The server's names are 'localhost', the address that it is bound to and all loopback addresses. If
+  it can be reached from the network, they are also any other IP address and the names of this
+  machine. The port is ignored: browsers omit port 80, and a tunnel has another port.
+
+  Args:
+    header: the header, such as 'localhost:8000' or '[::1]:8000'; None if the request has none.
+    bound: the name or address that the server is bound to.
   """
-  name = re.sub(r':\d*$', '', header or '')
-  name = name.removeprefix('[').removesuffix(']').lower()
+  without_port = re.sub(r':\d*$', '', header or '')
+  name = without_port.removeprefix('[').removesuffix(']').lower()
   if name and name in ('localhost', bound.lower()):
     return True
+  is_on_network = not is_loopback(bound)
   try:
-    return ipaddress.ip_address(name).is_loopback or not is_loopback(bound)
-  except ValueError:
-    hosts = (socket.gethostname().lower(), socket.getfqdn().lower())
-    return not is_loopback(bound) and name in hosts
+    return ipaddress.ip_address(name).is_loopback or is_on_network
+  except ValueError:  # the name is no IP address
+    names_of_machine = (socket.gethostname().lower(), socket.getfqdn().lower())
+    return is_on_network and name in names_of_machine
 
 
 def _is_own_post(headers: Message) -> bool:
   """Returns whether a POST request comes from the page of this server.
 
   A form of another site cannot send JSON, and a script of another site would need a permission that
-  this server does not grant; the Origin header, which browsers add, must also agree.
+  this server does not grant. The Origin header, which browsers add, must also name this server.
   """
-  kind = headers.get('Content-Type', '').split(';')[0].strip().lower()
-  origin = headers.get('Origin')
-  return kind == 'application/json' and origin in (None, f'http://{headers.get("Host")}')
+  content_type, *_ = headers.get('Content-Type', '').split(';')
+  is_json = content_type.strip().lower() == 'application/json'
+  return is_json and headers.get('Origin') in (None, f'http://{headers.get("Host")}')
 
 
 class _RequestError(Exception):
-  """A request that is answered with an error."""
+  """Raised for a request that is answered with an error of an HTTP status."""
 
   def __init__(self, status: HTTPStatus, message: str):
+    """Stores the status; `message` is the text of the error on the page."""
     super().__init__(message)
     self.status = status
 
 
 class _Handler(BaseHTTPRequestHandler):
-  """The handler of one connection of a browser."""
+  """The handler of one connection of a browser, which may send several requests."""
 
   server: ReviewServer
   protocol_version = 'HTTP/1.1'
@@ -280,7 +318,10 @@ class _Handler(BaseHTTPRequestHandler):
   wbufsize = -1  # a response is sent in one piece
 
   def do_GET(self) -> None:
-    """Answers the page's requests and serves its files and frames."""
+    """Answers a request of the page, or serves a file of the page or a frame.
+
+    Requests with another host in the Host header, or from pages of other sites, are refused.
+    """
     try:
       if not is_own_host(self.headers.get('Host'), self.server.host):
         raise _RequestError(HTTPStatus.FORBIDDEN, 'The Host header does not name this server.')
@@ -303,10 +344,10 @@ class _Handler(BaseHTTPRequestHandler):
     except OSError as error:
       self._error(HTTPStatus.INTERNAL_SERVER_ERROR, f'It could not be read or written: {error}')
 
-  do_POST = do_GET  # noqa: N815
+  do_POST = do_GET  # noqa: N815  `do_GET` distinguishes them by `self.command`
 
   def _get(self, path: str, query: Mapping[str, str]) -> None:
-    """Answers a GET request for a path and its query."""
+    """Answers a GET request, given the path of its URL and {name: value} of the query."""
     if path in PAGE:
       name, kind = PAGE[path]
       content = importlib.resources.files('robustness.video').joinpath('page', name).read_bytes()
@@ -324,9 +365,10 @@ class _Handler(BaseHTTPRequestHandler):
       raise _RequestError(HTTPStatus.NOT_FOUND, 'There is nothing at this address.')
 
   def _post(self, path: str) -> None:
-    """Answers a POST request, which must be an answer from the page itself."""
+    """Answers a POST request, which must be an annotator's answer from the page itself."""
     length = self.headers.get('Content-Length', '')
-    if not (length.isascii() and length.isdigit() and len(length) < 10) or int(length) > MAX_BODY:
+    is_number = length.isascii() and length.isdigit() and len(length) < 10
+    if not is_number or int(length) > MAX_BODY:
       raise _RequestError(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f'Give a Content-Length of at most {MAX_BODY}.'
       )
@@ -343,9 +385,9 @@ class _Handler(BaseHTTPRequestHandler):
       frame = self.server.frames.read(index)
     except InputError as error:
       raise _RequestError(HTTPStatus.NOT_FOUND, str(error)) from error
-    fresh = self.headers.get('If-None-Match') == frame.tag
-    status = HTTPStatus.NOT_MODIFIED if fresh else HTTPStatus.OK
-    self._send(status, b'' if fresh else frame.content, frame.content_type, frame.tag)
+    is_cached = self.headers.get('If-None-Match') == frame.tag
+    status = HTTPStatus.NOT_MODIFIED if is_cached else HTTPStatus.OK
+    self._send(status, b'' if is_cached else frame.content, frame.content_type, frame.tag)
 
   def _json(self, value: Plain, status: HTTPStatus = HTTPStatus.OK) -> None:
     """Sends a value as JSON."""
@@ -353,7 +395,7 @@ class _Handler(BaseHTTPRequestHandler):
 
   def _error(self, status: HTTPStatus, message: str) -> None:
     """Sends an error and closes the connection."""
-    self.close_connection = True  # the rest of the request is not read
+    self.close_connection = True  # the remaining bytes of the request are not read
     self._json({'error': message}, status)
 
   def _send(self, status: HTTPStatus, content: bytes, kind: str, tag: str = '') -> None:
@@ -361,7 +403,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     Args:
       status: HTTP status.
-      content: the body.
+      content: the body; b'' if the browser has it already (304).
       kind: MIME type of the body.
       tag: entity tag (ETag) of content that the browser may cache; '' for other content.
     """
