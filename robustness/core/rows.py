@@ -460,10 +460,7 @@ class ArrayRows:
     order = sampler or Epochs(self.num_examples, seed)
     share_of_batch(start_step, batch_size, share)  # raises errors now, not at the first batch
     spans = (share_of_batch(step, batch_size, share) for step in itertools.count(start_step))
-    return (
-      {**self._batch(order.positions(start, stop)), **order.columns(start, stop)}
-      for start, stop in spans
-    )
+    return ({**self._batch(order.positions(*span)), **order.columns(*span)} for span in spans)
 
   def without_images(self) -> Batch:
     """Returns the labels, example ids and further columns of all rows."""
@@ -590,14 +587,9 @@ class _ChangedRows:
     if arrays is None:
       return None
     columns = self.change(arrays.without_images())
-    return ArrayRows(
-      arrays.images,
-      labels=columns.pop('label'),
-      class_names=self.class_names,
-      example_ids=columns.pop('example_id'),
-      source=arrays.source,
-      columns=columns,
-    )
+    labels, ids = columns.pop('label'), columns.pop('example_id')
+    images, source = arrays.images, arrays.source
+    return ArrayRows(images, labels, self.class_names, ids, source=source, columns=columns)
 
   def without_images(self) -> Batch:
     return self.change(self.rows.without_images())

@@ -150,11 +150,8 @@ def mosaic(
     joined = tiles.transpose(0, 2, 1, 3, 4).reshape(padded.shape)
     return joined[y0 : y0 + height, x0 : x0 + width]
 
-  pictures_by_severity = load_tiles(photographs, sides)
-  branches = [
-    functools.partial(tiled, side, pictures)
-    for side, pictures in zip(sides, pictures_by_severity, strict=True)
-  ]
+  by_severity = zip(sides, load_tiles(photographs, sides), strict=True)
+  branches = [functools.partial(tiled, side, pictures) for side, pictures in by_severity]
   return jax.lax.switch(strength.index, branches)
 
 
@@ -276,11 +273,9 @@ def _draw_shapes(key: jax.Array, shape: tuple[int, ...], constants: Constants) -
 @distortion('count', (150, 300, 600, 800, 1000), draw=_draw_shapes)
 def geometric_shapes(draws: Draws, levels: jax.Array, strength: Strength) -> jax.Array:
   """Draws shapes of a single colour at random positions; a later shape covers an earlier one."""
-  kind, size_index = draws['kind'], draws['size'] - SIZES[0]
+  kind, size = draws['kind'], draws['size'] - SIZES[0]  # the index of the size in `SIZES`
   # number of the first stamp of this kind and size, in the order of `shape_stamps`
-  number = jnp.where(
-    kind < STAR, kind * len(SIZES) + size_index, STAR * len(SIZES) + size_index * TURNS
-  )
+  number = jnp.where(kind < STAR, kind * len(SIZES) + size, STAR * len(SIZES) + size * TURNS)
   stamps = jnp.asarray(shape_stamps())[number + jnp.where(kind < STAR, 0, draws['turn'])]
   is_used = jnp.arange(len(kind)) < strength['count']
   shape = last_stamp(levels.shape, draws['place'] - REACH, stamps, is_used)

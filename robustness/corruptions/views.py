@@ -230,32 +230,26 @@ class CorruptionViews(Study):
     """
     is_released = self.protocol == AS_RELEASED
     released = set_to_follow(image_shape, self.constants, self.names) if is_released else None
-    catalog.checked_table(
-      image_shape[:2], self.references, quantize=None, side=self.constants or None, options={}
-    )
+    side = self.constants or None
+    catalog.checked_table(image_shape[:2], self.references, quantize=None, side=side, options={})
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
     # `catalog.apply` numbers fractional severities 6, 7, ...
     first = len(SEVERITIES) + 1
     numbers = {severity: first + k for k, severity in enumerate(self.severities_between)}
-    ids, corruptions, severities = [0], [-1], [0]  # the clean view
+    views = [(0, -1, 0)]  # id, index of the corruption and number of the severity of the clean view
     for index, name in enumerate(self.names):
       for severity in self.levels:
-        ids.append(view_id(name, severity))
-        corruptions.append(index)
-        severities.append(numbers.get(severity, int(severity)))
+        views.append((view_id(name, severity), index, numbers.get(severity, int(severity))))
+    ids, corruptions, severities = np.array(views, np.int32).T
 
     def energies(row: Arrays, image: jax.Array, view: Arrays) -> Arrays:
       difference = change(image, row['image'], view['severity'])
       return measures.energies(spectrum.half_magnitude(difference))
 
-    parameters = {
-      'corruption': np.array(corruptions, np.int32),
-      'severity': np.array(severities, np.int32),
-    }
     return Views(
       show=self._view_function(released.jpeg_quality if released else 0),
-      ids=np.array(ids, np.int32),
-      parameters=parameters,
+      ids=ids,
+      parameters={'corruption': corruptions, 'severity': severities},
       measure=energies,
       image_shape=image_shape if released else None,
       sequential=True,  # XLA's sums over a batch depend on its size; sums over one image do not
@@ -293,10 +287,9 @@ class CorruptionViews(Study):
       f'severity {severity}': [groups[corruption][k] for corruption in self.names]
       for k, severity in enumerate(self.severities)
     }
-    complete_sets = whole_sets(self.names, min(image_shape[:2]))
     sets = {
       label: [view for name in members for view in groups[name]]
-      for label, members in complete_sets.items()
+      for label, members in whole_sets(self.names, side=min(image_shape[:2])).items()
     }
     table = ViewTable.of(names, {**groups, **by_severity, **sets})
     facets |= {name: {'corruption': name} for name in self.names}
@@ -414,14 +407,9 @@ class Provenance:
     cls, settings: CorruptionViews, records: RecordsReader, image_shape: tuple[int, int, int]
   ) -> Self:
     """Returns the origin of images that this project corrupted, from the records of a run."""
-    return cls(
-      settings,
-      stored=False,
-      description=records.identity.get('data', {}),
-      digest=provenance.data_digest(records),
-      num_images=records.layout.num_rows,
-      image_shape=image_shape,
-    )
+    data, digest = records.identity.get('data', {}), provenance.data_digest(records)
+    num_rows, stored = records.layout.num_rows, False
+    return cls(settings, stored, data, digest, num_rows, image_shape)
 
   @property
   def released(self) -> ReleasedSet:

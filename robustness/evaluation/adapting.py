@@ -27,7 +27,7 @@ from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
 
 ORDER = 0xADA
 """Constant that is folded into the study's key to draw the order of the rows, and into the key of
-a row in a view to draw what the adaptation draws."""
+a row in a view to get the random numbers of the adaptation."""
 CLASSES = 1
 """Constant that is folded into the key of the order to draw the order of the classes."""
 
@@ -43,8 +43,8 @@ class AdaptingEvaluator(Evaluator):
   stream_rows: int = 0
 
   def __post_init__(self) -> None:
-    first = self.parallel.devices[:1]
-    object.__setattr__(self, 'parallel', type(self.parallel)(first))
+    first_device = self.parallel.devices[:1]  # a batch needs the state after the previous batch
+    object.__setattr__(self, 'parallel', type(self.parallel)(first_device))
 
   @property
   def _adaptation(self) -> Adaptation:
@@ -56,7 +56,7 @@ class AdaptingEvaluator(Evaluator):
   def layout(self, num_rows: int, batch_size: int = 0, views_per_step: int = 0) -> Layout:
     """Returns the layout with a shard for each stream in each view; the two sizes are ignored."""
     del batch_size, views_per_step
-    return Layout(num_rows, len(self.views), self.stream_rows, 1)
+    return Layout(num_rows, len(self.views), block_rows=self.stream_rows, chunk_views=1)
 
   def step_rows(self, layout: Layout) -> int:
     """Returns the number of rows in a batch, at most the rows of a stream."""
@@ -88,7 +88,8 @@ class AdaptingEvaluator(Evaluator):
     """Returns the fields of each batch of a stream in one view, and the state of the adaptation.
 
     The adaptation starts from the trained weights if `state` is None or if every stream is adapted
-    to separately. The arguments are the same as in `Evaluator.run_chunk`.
+    to separately. The arguments are the same as in `Evaluator.run_chunk`; `state` is the pair of
+    the initial state and the state after the previous stream.
     """
     views = self.parallel.replicate(views)
     initial, state = state or (self._initial(variables, step_batches, views), None)
@@ -102,13 +103,17 @@ class AdaptingEvaluator(Evaluator):
     return outputs, (initial, state)
 
   def _initial(self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree) -> PyTree:
-    """Returns the state of the adaptation before the first batch, on the device."""
+    """Returns the state of the adaptation before the first batch, on the device.
+
+    The adaptation has then observed `num_clean_images` stored images.
+    """
     network, adaptation = self._network, self._adaptation
     state = adaptation.begin(network.variables, network.linen_layers(), network.num_classes)
-    state, seen = self.parallel.replicate(state), 0
+    state, num_observed = self.parallel.replicate(state), 0
     for batch in step_batches:
-      if seen < adaptation.num_clean_images:
-        state, seen = self.observation(variables, state, batch, views), seen + batch['mask'].size
+      if num_observed < adaptation.num_clean_images:
+        state = self.observation(variables, state, batch, views)
+        num_observed += batch['mask'].size
     return state
 
   @functools.cached_property
@@ -120,19 +125,20 @@ class AdaptingEvaluator(Evaluator):
   def _observe_stored(self, variables: PyTree, state: PyTree, batch: Arrays, chunk: View) -> PyTree:
     """Returns the adaptation's state after it has observed a batch of stored images."""
     batch = with_scaled_image(batch)
-    image_batch = self._shown(resized(batch['image'], self._network.input_shape), batch, chunk)
+    images = resized(batch['image'], self._network.input_shape)
+    image_batch = self._image_batch(images, batch, chunk)
     return self._adaptation.observe(self._apply, variables, state, image_batch)
 
   def _apply(self, variables: PyTree, images: jax.Array) -> Outputs:
     """Returns the logits and the recorded outputs of layers, with the given variables."""
     return self._network.apply(variables, images, self.outputs)
 
-  def _shown(self, images: jax.Array, batch: Arrays, chunk: View) -> ImageBatch:
+  def _image_batch(self, images: jax.Array, batch: Arrays, chunk: View) -> ImageBatch:
     """Returns images with the mask and the random keys of a batch's rows, in a chunk's one view."""
-    view = jax.tree.map(lambda x: x[0], chunk)
+    view_id, parameters = jax.tree.map(lambda x: x[0], chunk)
 
     def key_of_row(row: Arrays) -> jax.Array:
-      return jax.random.fold_in(key_of(self.key, row, *view), ORDER)
+      return jax.random.fold_in(key_of(self.key, row, view_id, parameters), ORDER)
 
     return ImageBatch(images, batch['mask'], jax.vmap(key_of_row)(dict(batch)))
 
@@ -152,30 +158,32 @@ class AdaptingEvaluator(Evaluator):
     """
     batch = with_scaled_image(batch)
     images, measured = self.show(variables, batch, jax.tree.map(lambda x: x[0], chunk))
-    image_batch = self._shown(images, batch, chunk)
+    image_batch = self._image_batch(images, batch, chunk)
     (logits, outputs), state = self._adaptation(self._apply, variables, state, image_batch)
-    fields = {**measured, **self._predictions(batch, logits, outputs, {})}
-    return {name: values[:, None] for name, values in fields.items()}, state
+    fields = {**measured, **self._predictions(batch, logits, outputs, clean={})}
+    return {name: values[:, None] for name, values in fields.items()}, state  # axis 1: one view
 
   def _order(self, layout: Layout, batch: Batch) -> np.ndarray:
     """Returns positions of a block's n rows in the order in which they are shown, int [n].
 
-    The order is random, and by class for an adaptation with the order 'label_shift'.
+    The order is random. For an adaptation with the order 'label_shift', rows of the same class (the
+    first label of a row) follow one another, and the order of the classes is random.
     """
     rows = layout.rows(batch['block'])
-    count = rows.stop - rows.start
+    num_rows = rows.stop - rows.start
     key = jax.random.fold_in(self.key, ORDER)
 
     def bits(key: jax.Array, numbers: np.ndarray) -> np.ndarray:
-      """Returns 32 random bits for each integer."""
-      keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.asarray(numbers[:count]))
+      """Returns 32 random bits for each integer, uint32 [n]; padding is left out."""
+      keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.asarray(numbers[:num_rows]))
       return np.asarray(jax.vmap(jax.random.bits)(keys))
 
-    sorts = [bits(key, batch['example_id'])]
+    sort_keys = [bits(key, batch['example_id'])]
     if self._adaptation.order == 'label_shift':
-      labels = batch['label'].reshape(len(batch['label']), -1)[:, 0]
-      sorts += [labels[:count], bits(jax.random.fold_in(key, CLASSES), labels)]
-    return np.lexsort(sorts)
+      first_label = batch['label'].reshape(len(batch['label']), -1)[:, 0]
+      class_bits = bits(jax.random.fold_in(key, CLASSES), first_label)
+      sort_keys += [first_label[:num_rows], class_bits]
+    return np.lexsort(sort_keys)  # sorts by the last key first
 
   def _step_batches(self, layout: Layout, batch: Batch) -> Iterator[dict[str, np.ndarray]]:
     """Yields the batches of a stream, with rows in the order in which they are shown."""
@@ -189,14 +197,17 @@ class AdaptingEvaluator(Evaluator):
     chunk: int,
     outputs: Sequence[Arrays],
   ) -> tuple[int, int, Shard]:
-    """Returns (block, chunk, shard) from the outputs of a stream's batches, in stored row order."""
+    """Returns (block, chunk, shard), with the numbers of both, from the outputs of a stream.
+
+    The rows of the shard are in the order of the data. Pictures of mistakes are not stored.
+    """
     order = self._order(layout, batch)
     block, chunk, shard = super()._collect(layout, None, _reordered(batch, order), chunk, outputs)
-    positions = np.argsort(order)
-    arrays = {k: x if k.startswith(TOTAL) else x[positions] for k, x in shard.arrays.items()}
+    inverse = np.argsort(order)
+    arrays = {k: x if k.startswith(TOTAL) else x[inverse] for k, x in shard.arrays.items()}
     return block, chunk, dataclasses.replace(shard, arrays=arrays)
 
 
 def _reordered(batch: Batch, order: np.ndarray) -> Batch:
-  """Returns a batch with its rows in an order, int [n]."""
+  """Returns a batch with the rows at the positions `order`, int [n]."""
   return {k: x[order] if isinstance(x, np.ndarray) else x for k, x in batch.items()}

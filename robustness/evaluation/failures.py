@@ -1,8 +1,8 @@
 """The classes and images that suffer most in the views of a study, computed from its records.
 
 An image is damaged by the views in which the classifier is wrong. If one of the views shows images
-unchanged (the clean view), only images count that are classified correctly in it. A damaged image
-is pictured in the view of its most confident mistake.
+unchanged (the clean view), only images that are classified correctly in the clean view count. A
+damaged image is pictured in the view of its most confident mistake.
 """
 
 from __future__ import annotations
@@ -54,26 +54,28 @@ def findings(
     which stored versions of an image count as one image, and `DAMAGED_IMAGES`, with a line for each
     stored row; and {classifier: int [F, 2], row and view of each of F damaged images}.
   """
-  classes: list[dict[str, object]] = []
-  images: list[list[object]] = []
-  rows: list[Row] = []
-  places = {}
+  class_lines: list[dict[str, object]] = []
+  image_lines: list[list[object]] = []
+  accuracies: list[Row] = []
+  rows_and_views = {}
   for label, records in ((evaluation.label, evaluation.records) for evaluation in evaluations):
     names = in_words(records.identity.get('classes', ()))
     table = study.by_row(records, image_shape)
-    by_row = Tally.of(records, table)
+    row_tally = Tally.of(records, table)
     joined, views = study.by_image(records, image_shape)
-    of_class = by_row if joined is records else Tally.of(joined, views)
-    rows += class_accuracies(label, of_class, names, study.confidence, views.units)
-    classes += most_affected(label, of_class, names, views.names)
-    damaged = most_damaged(by_row)
-    images += [[label, *row] for row in _listed(records, table, by_row, damaged, names)]
-    places[label] = np.stack([damaged, by_row.view[damaged]], 1).astype(np.int32)
+    image_tally = row_tally if joined is records else Tally.of(joined, views)
+    accuracies += class_accuracies(label, image_tally, names, study.confidence, views.units)
+    class_lines += most_affected(label, image_tally, names, views.names)
+    damaged = most_damaged(row_tally)
+    listed = _listed(records, table, row_tally, damaged, names)
+    image_lines += [[label, *line] for line in listed]
+    rows_and_views[label] = np.stack([damaged, row_tally.view[damaged]], 1).astype(np.int32)
+  columns = [*next(iter(class_lines), ())]  # the keys of a line
   tables = {
-    AFFECTED_CLASSES: Table([*classes[0]] if classes else [], [[*row.values()] for row in classes]),
-    DAMAGED_IMAGES: Table(IMAGE_COLUMNS, images),
+    AFFECTED_CLASSES: Table(columns, [[*line.values()] for line in class_lines]),
+    DAMAGED_IMAGES: Table(IMAGE_COLUMNS, image_lines),
   }
-  return Findings(tables=tables, estimates=[part(rows)]), places
+  return Findings(tables=tables, estimates=[part(accuracies)]), rows_and_views
 
 
 def with_classes(table: pd.DataFrame, by_class: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -82,35 +84,37 @@ def with_classes(table: pd.DataFrame, by_class: Sequence[pd.DataFrame]) -> pd.Da
   `by_class` are tables of accuracies. A quantity that `table` has by class already is not appended.
   """
   accuracies = assemble(by_class)
-  names = set(accuracies.quantity)
-  present = {name for name in names if len(select(table, name, None, **{'class': ...}))}
+  quantities = set(accuracies.quantity)
+  # the quantities that `table` has for any class
+  present = {name for name in quantities if len(select(table, name, None, **{'class': ...}))}
   return assemble([table, accuracies[~accuracies.quantity.isin(present)]])
 
 
 def most_damaged(tally: Tally) -> np.ndarray:
-  """Returns the rows of the most damaged images, int [F], at most `MOST_IMAGES`.
+  """Returns the positions of the rows of the most damaged images, int [F], at most `MOST_IMAGES`.
 
-  They are wrong in some view, and right in the clean view if there is one. Rows are ordered by
-  their share of wrong views, the largest first, then by the mean probability of the true class, the
-  lowest first.
+  These images are wrong in some view, and right in the clean view if there is one. Rows are ordered
+  by their share of wrong views, the largest first, then by the mean probability of the true class,
+  the lowest first.
   """
-  candidates = np.flatnonzero((tally.view >= 0) & (True if tally.clean is None else tally.clean))
-  views = np.maximum(tally.shown, 1)
-  share, probability = tally.wrong / views, tally.probability / views
-  order = np.lexsort((probability[candidates], -share[candidates]))
+  is_wrong, is_right_when_clean = tally.view >= 0, True if tally.clean is None else tally.clean
+  candidates = np.flatnonzero(is_wrong & is_right_when_clean)
+  num_views = np.maximum(tally.shown, 1)  # no division by 0
+  share, probability = tally.wrong / num_views, tally.probability / num_views
+  order = np.lexsort((probability[candidates], -share[candidates]))  # by the last key first
   return candidates[order][:MOST_IMAGES]
 
 
 def _listed(
   records: RecordsReader, table: ViewTable, tally: Tally, images: np.ndarray, names: Sequence[str]
 ) -> list[list[object]]:
-  """Returns the lines of the table of damaged images, with `IMAGE_COLUMNS` but the classifier.
+  """Returns the lines of the table of damaged images: `IMAGE_COLUMNS` without the classifier.
 
   Args:
     records: the records of the classifier.
-    table: the views.
+    table: the table of the views.
     tally: the sums over the views.
-    images: rows of the images, int [F].
+    images: positions of the rows of the images, int [F].
     names: names of the classes.
   """
   ids = records.column('example_id')[images]
@@ -152,8 +156,9 @@ def class_accuracies(
   its number.
   """
   for number, members in _members(tally):
-    facets, views = {'class': class_name(number, names)}, tally.shown[members]
-    right = {ACCURACY: (1 - tally.wrong[members] / views, views)}
+    facets, num_views = {'class': class_name(number, names)}, tally.shown[members]
+    # {quantity: (share of right views, number of views) of each image}
+    right = {ACCURACY: (1 - tally.wrong[members] / num_views, num_views)}
     if tally.clean is not None:
       right[CLEAN_ACCURACY] = tally.clean[members].astype(float), np.ones(len(members))
     _, unit = np.unique(members if units is None else units[members], return_inverse=True)
@@ -178,37 +183,43 @@ def most_affected(
     names: names of the classes.
     views: names of the views.
   """
-  rows, order = [], []
+  lines, sort_values = [], []
+  num_counted_views = len(views) - (tally.clean is not None)
   for number, members in _members(tally):
     accuracy = float((1 - tally.wrong[members] / tally.shown[members]).mean())
-    row: dict[str, object] = {'classifier': label, 'class': class_name(number, names)}
-    row['images'] = len(members)
+    line: dict[str, object] = {'classifier': label, 'class': class_name(number, names)}
+    line['images'] = len(members)
     if tally.clean is None:
-      row['accuracy'] = accuracy
-      order.append(accuracy)
+      line['accuracy'] = accuracy
+      sort_values.append(accuracy)
     else:
-      row['accuracy when clean'] = clean = float(tally.clean[members].mean())
-      row['accuracy lost'] = lost = round(clean - accuracy, 9) + 0.0  # no −0
-      order.append(-lost)
-    row['views wrong'] = int(tally.wrong[members].sum())
-    row['of'] = int(tally.shown[members].sum())
-    if len(views) - (tally.clean is not None) > 1:
+      line['accuracy when clean'] = clean = float(tally.clean[members].mean())
+      line['accuracy lost'] = lost = round(clean - accuracy, 9) + 0.0  # no −0
+      sort_values.append(-lost)
+    line['views wrong'] = int(tally.wrong[members].sum())
+    line['of'] = int(tally.shown[members].sum())
+    if num_counted_views > 1:
       counted = tally.class_shown[number]
-      # Views without images of the class get 2, above every accuracy.
+      # views without images of the class get 2, above every accuracy
       right = np.where(counted > 0, tally.class_right[number] / np.maximum(counted, 1), 2)
       least = np.flatnonzero(right == right.min())
-      row['least accurate in'] = views[least[0]] if len(least) == 1 else f'{len(least)} views alike'
+      line['least accurate in'] = (
+        views[least[0]] if len(least) == 1 else f'{len(least)} views alike'
+      )
     taken_for, times = 'none', 0
-    mistakes = tally.mistakes[tally.mistakes[:, 0] == number]
+    mistakes = tally.mistakes[tally.mistakes[:, 0] == number]  # label, prediction, times
     if len(mistakes):
       _, prediction, times = mistakes[mistakes[:, 2].argmax()].tolist()
       taken_for = class_name(prediction, names)
-    rows.append({**row, 'most often taken for': taken_for, 'times': times})
-  return [rows[index] for index in np.argsort(order, kind='stable')[:MOST_CLASSES]]
+    lines.append({**line, 'most often taken for': taken_for, 'times': times})
+  return [lines[index] for index in np.argsort(sort_values, kind='stable')[:MOST_CLASSES]]
 
 
 def _members(tally: Tally) -> Iterator[tuple[int, np.ndarray]]:
-  """Yields (class, int [n], indices of its images that count in a view), for each such class."""
+  """Yields (number of a class, positions of its images that count in some view, int [n]).
+
+  Classes without such images are left out.
+  """
   counted = tally.shown > 0
   for number in np.unique(tally.labels[counted]):
     if number >= 0:
@@ -222,7 +233,7 @@ def class_name(label: int, names: Sequence[str]) -> str:
 
 @dataclasses.dataclass
 class Tally:
-  """Sums over the V views of N images, computed shard by shard.
+  """Sums over the V views of N images of C classes, computed shard by shard.
 
   An image counts in a view unless the study excludes it there (`ViewTable.counted_in`).
 
@@ -235,7 +246,7 @@ class Tally:
     view: int [N], view of the most confident mistake, -1 without a mistake.
     prediction: int [N], the class predicted in the most confident mistake.
     confidence: [N], confidence of the most confident mistake.
-    mistakes: int [P, 3]: label, wrong prediction, and how many times an image had this pair.
+    mistakes: int [P, 3]: label, wrong prediction, and the number of times that this pair occurred.
     class_right: int [C, V], number of images of a class that are right in a view.
     class_shown: int [C, V], number of images of a class that count in a view.
   """
@@ -257,10 +268,10 @@ class Tally:
     """Returns the sums over all shards of a classifier's records; `table` describes the views."""
     labels = records.column('label')
     count, by_class = len(labels), (int(labels.max()) + 1, len(table.names))
-    alone = table.clean is None or len(table.names) == 1
+    has_clean = table.clean is not None and len(table.names) > 1
     tally = cls(
       labels=labels.reshape(count, -1),
-      clean=None if alone else records.column('rank', table.clean or 0) == 0,
+      clean=records.column('rank', table.clean or 0) == 0 if has_clean else None,
       wrong=np.zeros(count, int),
       shown=np.zeros(count, int),
       probability=np.zeros(count),
@@ -276,7 +287,7 @@ class Tally:
     return tally
 
   def _add(self, shard: Shard, counted: np.ndarray) -> None:
-    """Adds a shard of n images in v views; `counted` [n, v] says which images count in which."""
+    """Adds a shard of n images in v views; `counted`, bool [n, v]: whether each counts in each."""
     wrong = (shard['rank'] > 0) & counted
     rows = shard.rows
     self.wrong[rows] += wrong.sum(1)
@@ -284,14 +295,14 @@ class Tally:
     if 'probability' in shard.arrays:
       self.probability[rows] += (shard['probability'] * counted).sum(1, dtype=float)
     confidence = shard.arrays.get(CONFIDENCE, np.zeros(wrong.shape))
-    best = np.where(wrong, confidence, -1.0)
-    view = best.argmax(1)
-    better = np.flatnonzero(best[np.arange(len(view)), view] > self.confidence[rows])
+    mistake_confidence = np.where(wrong, confidence, -1.0)
+    view = mistake_confidence.argmax(1)  # of the most confident mistake of each image
+    better = np.flatnonzero(mistake_confidence.max(1) > self.confidence[rows])
     better_rows, view = rows.start + better, view[better]
-    self.confidence[better_rows] = best[better, view]
+    self.confidence[better_rows] = mistake_confidence[better, view]
     self.view[better_rows] = shard.views.start + view
     self.prediction[better_rows] = shard['prediction'][better, view]
-    for labels in self.labels[rows].T:
+    for labels in self.labels[rows].T:  # the first label of each image, then the second, ...
       has_label = labels >= 0
       counts_in, missed, label = counted[has_label], wrong[has_label], labels[has_label]
       for table, values in ((self.class_right, counts_in & ~missed), (self.class_shown, counts_in)):
@@ -300,6 +311,8 @@ class Tally:
       predicted = shard['prediction'][has_label][missed]
       added = np.stack([true, predicted, np.ones_like(true)], 1)
       mistakes = np.concatenate([self.mistakes, added])
-      distinct, number = np.unique(mistakes[:, :2], axis=0, return_inverse=True)
-      counts = np.bincount(number.ravel(), mistakes[:, 2], len(distinct)).astype(int)
+      # pairs of label and prediction, each once, with the sum of their numbers
+      pairs, frequency = mistakes[:, :2], mistakes[:, 2]
+      distinct, number = np.unique(pairs, axis=0, return_inverse=True)
+      counts = np.bincount(number.ravel(), frequency, len(distinct)).astype(int)
       self.mistakes = np.concatenate([distinct, counts[:, None]], 1)

@@ -19,8 +19,9 @@ if TYPE_CHECKING:  # studies see records, never a classifier
 
 
 def read_row(rows: Rows, position: int) -> dict[str, np.ndarray]:
-  """Returns the columns of the row at a position, its image float32 [H, W, C] in [0, 1]."""
-  return {k: v[0] for k, v in numeric_columns(next(rows.batches(1, [position]))).items()}
+  """Returns the numeric columns of the row at a position, with its image as float32 in [0, 1]."""
+  batch = next(rows.batches(1, [position]))
+  return {name: values[0] for name, values in numeric_columns(batch).items()}
 
 
 def show(
@@ -53,7 +54,7 @@ def damaged(
   classifier: Classifier,
   stored: Sequence[np.ndarray | None],
 ) -> np.ndarray:
-  """Returns pictures of F rows, each as it is stored and in the view that is listed with it.
+  """Returns pictures of F rows, each as the row is stored and in one view.
 
   Args:
     study: the study.
@@ -111,10 +112,11 @@ def _compiled(
     key = key_of(root, row, view_id, parameters)
     prepared = views.prepare(row) if views.prepare else row
     logits = [] if forward is None else [lambda images: forward(variables, images, ())[0]]
-    if views.together:
+    if views.together:  # `show` takes a batch and returns images and measures
       keys, rows = jax.tree.map(lambda x: x[None], (key, dict(prepared)))
-      images: jax.Array = views.show(keys, rows, parameters, *logits)[0]
-      return images[0]
+      images, _ = views.show(keys, rows, parameters, *logits)
+      only_image: jax.Array = images[0]
+      return only_image
     image: jax.Array = views.show(key, prepared, parameters, *logits)
     return image
 

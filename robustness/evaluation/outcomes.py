@@ -24,9 +24,9 @@ class Evaluation:
 
   Attributes:
     label: the label of the classifier in the config.
-    records: its records. In a sequential evaluation, which evaluates some views on more rows than
-      others, these are limited to the rows that have been evaluated in all views.
-    rounds: all records of a sequential evaluation; None for any other.
+    records: its records. A sequential evaluation evaluates some views on more rows than others; its
+      records here have only the rows that were evaluated in all views.
+    rounds: all records of a sequential evaluation; None for any other evaluation.
   """
 
   label: str
@@ -41,9 +41,9 @@ def of_recorded(recorded: Mapping[str, Records | SequentialRecords]) -> list[Eva
   in all views of all classifiers, so that classifiers are compared on the same rows.
   """
   sequential = [records for records in recorded.values() if isinstance(records, SequentialRecords)]
-  common = min((records.common for records in sequential), default=0)
+  common_rounds = min((records.common for records in sequential), default=0)
   return [
-    Evaluation(label, CommonRows(records, common), records)
+    Evaluation(label, CommonRows(records, common_rounds), records)
     if isinstance(records, SequentialRecords)
     else Evaluation(label, records)
     for label, records in recorded.items()
@@ -51,7 +51,7 @@ def of_recorded(recorded: Mapping[str, Records | SequentialRecords]) -> list[Eva
 
 
 BASE = 'base_id'
-"""The column of rows with the number of the original image, if rows are stored versions of images,
+"""The column with the number of the original image, in rows that are stored versions of images,
 such as their corruptions."""
 MAX_TIED_SHARE = 0.01
 """Largest share of predictions for which the order of classes with equal scores may decide whether
@@ -77,7 +77,7 @@ class Recorded:
   """The records of all classifiers of a study.
 
   Attributes:
-    evaluations: one entry per classifier. The first is the baseline that others are compared with.
+    evaluations: one entry per classifier; other classifiers are compared with the first.
     views: the facets of the views, one row per view and one column per facet, such as `corruption`
       and `severity`.
   """
@@ -101,9 +101,9 @@ class Recorded:
     It is [1] if some classifier has no more than k classes, since all predictions would be correct,
     or if ties decide too many predictions (`decided_by_ties`), which is logged as a warning.
     """
-    counts = [len(e.records.identity.get('classes', ())) for e in self.evaluations]
-    stated_counts = [count for count in counts if count]
-    if stated_counts and k >= min(stated_counts):
+    num_classes = [len(e.records.identity.get('classes', ())) for e in self.evaluations]
+    stated_numbers = [number for number in num_classes if number]  # records may lack the classes
+    if stated_numbers and k >= min(stated_numbers):
       return [1]
     if reason := self.decided_by_ties(k):
       logging.warning('%s', reason)
@@ -113,8 +113,9 @@ class Recorded:
   def decided_by_ties(self, k: int) -> str:
     """Returns the reason why no top-k accuracy is reported, or '' if it is reported.
 
-    The reason names the classifiers for which more than a share of `MAX_TIED_SHARE` of the
-    predictions count as right or wrong merely by the order of classes with equal scores.
+    It is not reported if, for some classifier, more than a share of `MAX_TIED_SHARE` of the
+    predictions counts as right or wrong only by the order of classes with equal scores. The reason
+    names these classifiers.
     """
     if k == 1:  # the prediction, by argmax, decides ties
       return ''
@@ -161,12 +162,15 @@ class Recorded:
     values, is_shown = {}, {}
     for label, records in rounds.items():
       values[label], is_shown[label] = _values_of_rounds(records, statistic, num_rows)
-    design = next(iter(rounds.values())).design
+    design = next(iter(rounds.values())).design  # all classifiers have the same design
     return Outcomes(values, self.views, is_shown, design=design, statistic=statistic)
 
 
 def versions(records: RecordsReader) -> np.ndarray | None:
-  """Returns the number of the image that each row is a version of, [N]; None without versions."""
+  """Returns the number of the image that each row is a version of, [N].
+
+  It returns None if no two rows are versions of the same image.
+  """
   if BASE not in records.read(0, 0).arrays:
     return None
   bases = records.column(BASE)
@@ -190,9 +194,9 @@ def image_numbers(records: RecordsReader) -> np.ndarray:
 def is_decided_by_ties(shard: Shard, k: int) -> np.ndarray:
   """Returns whether top-k correctness depends on the order of equal scores, bool [n, v].
 
-  It does if the true class is among the k best when placed before all classes with its score, and
-  is not when placed after them. The result is False for records that lack these two ranks, because
-  an earlier version of this project wrote them.
+  It does if the true class is among the k best when it is placed before all classes with the same
+  score, and is not when it is placed after them. The result is False for records of an earlier
+  version of this project, which lack these two ranks.
   """
   if RANK_FIRST not in shard.arrays:
     return np.zeros(shard['rank'].shape, bool)

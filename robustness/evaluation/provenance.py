@@ -16,9 +16,11 @@ from robustness.evaluation.records import RecordsReader
 from robustness.results import Table
 
 IMAGE_DIGEST = 'image_digest'
+"""Column of records with the digest of each image, see `image_digests`."""
 LEVELS = np.arange(256, dtype=np.float32) / np.float32(255)
 """The values of 8-bit pixels, in [0, 1]."""
 COMPARABLE = 'comparable with published tables'
+"""The line that states whether results are comparable with published ones."""
 WHOLE = {
   'cifar10': ('test', 10_000),
   'cifar100': ('test', 10_000),
@@ -33,7 +35,14 @@ ROBUSTBENCH, ROBUSTBENCH_IMAGES = 'robustbench', 5000
 def data_lines(
   description: Facts, digest: str, num_images: int, image_shape: tuple[int, int, int]
 ) -> dict[str, str]:
-  """Returns the lines about the images in the table `which numbers these are`."""
+  """Returns {line: text} about the images for the table `which numbers these are`.
+
+  Args:
+    description: description of the rows, see `Rows.description`.
+    digest: digest of the images, see `data_digest`.
+    num_images: number of images.
+    image_shape: height, width and channels of the images.
+  """
   groups = description.get('class_groups') or {}
   texts = (f'{name}: {", ".join(classes)}' for name, classes in groups.items() if classes)
   grouped = {'class groups': '; '.join(texts)} if groups else {}
@@ -55,6 +64,7 @@ def set_differences(description: Facts, num_images: int, enough: int = 0) -> lis
     enough: besides the size of the whole set, a number of images that counts as no difference,
       because values on so many random images of the set are published too; 0 for none.
   """
+  # without the version and the config, as in 'cifar10:3.0.2' and 'imagenet2012/config'
   name = str(description.get('name', '')).partition(':')[0].partition('/')[0]
   if name not in WHOLE:
     return ['the data are not known to be a whole published set']
@@ -69,7 +79,7 @@ def set_differences(description: Facts, num_images: int, enough: int = 0) -> lis
 
 
 def comparable(differences: Sequence[str], otherwise: str = 'yes') -> str:
-  """Returns whether results are comparable: 'no: ' and the differences, or `otherwise` without."""
+  """Returns whether results are comparable: 'no: ' and the differences; `otherwise` if none."""
   return f'no: {"; ".join(differences)}' if differences else otherwise
 
 
@@ -84,7 +94,11 @@ def named(values: Facts, keys: Sequence[str]) -> str:
 
 
 def _number(description: Facts, num_images: int) -> str:
-  """Returns the number of images in words, with how they were selected."""
+  """Returns the number of images in words, and how they were selected.
+
+  Examples are 'the first 100 of 10000', '500 of 10000, drawn with seed 3' and '100 of those listed
+  in names.txt'.
+  """
   listed = description.get('image_list', '')
   first = 'the first ' if description.get('subset') == 'first' else ''
   if listed == ROBUSTBENCH and num_images == ROBUSTBENCH_IMAGES:
@@ -98,7 +112,10 @@ def _number(description: Facts, num_images: int) -> str:
 
 
 def _preprocessing(description: Facts, image_shape: tuple[int, int, int]) -> str:
-  """Returns in words how images were resized and cropped, and their size."""
+  """Returns in words how images were resized and cropped, and their size.
+
+  An example is 'shorter side to 256 (bilinear), centre of 224; 224 × 224 pixels'.
+  """
   size = f'{image_shape[0]} × {image_shape[1]} pixels'
   resize, crop = description.get('resize'), description.get('crop')
   sides = 'both sides' if description.get('squash') else 'shorter side'
@@ -108,8 +125,8 @@ def _preprocessing(description: Facts, image_shape: tuple[int, int, int]) -> str
     f'centre of {crop}' if crop else '',
     f'as {description["prepared_for"]} wants them' if description.get('prepared_for') else '',
   ]
-  done = ', '.join(word for word in words if word) or 'as stored'
-  return f'{done}; {size}'
+  steps = ', '.join(word for word in words if word) or 'as stored'
+  return f'{steps}; {size}'
 
 
 def image_digests(images: np.ndarray) -> np.ndarray:
@@ -121,7 +138,7 @@ def image_digests(images: np.ndarray) -> np.ndarray:
 
 
 def _in_8_bits(image: np.ndarray) -> np.ndarray:
-  """Returns an image as uint8 if its values are multiples of 1/255, and unchanged otherwise."""
+  """Returns an image as uint8 if its values are multiples of 1/255, and else unchanged."""
   if image.dtype == np.uint8:
     return image
   levels = np.rint(image * 255).astype(np.uint8)

@@ -21,6 +21,7 @@ from robustness.evaluation.study import Findings, ImageShape, Study
 from robustness.evaluation.views import ViewTable
 
 FLAG = '--study'
+"""The option with which a user allows the Python file of a study."""
 WHY_NOT = (
   'its study, or a part of it, is in a Python file, which reading results does not run; for a '
   f'study type {FLAG}=FILE.py:NAME if you trust the file'
@@ -57,7 +58,7 @@ class RecordedStudy(Study):
     return dict(self.recorded)
 
   def is_recorded_as(self, recorded: Facts) -> bool:
-    """Returns whether records that state `recorded` (`Study.recording`) can be of the results."""
+    """Returns whether records can be those of the results, by the `Study.recording` they state."""
     return all(self.stated.get(key) == value for key, value in recorded.items())
 
   def of_records(self, identity: Facts, num_views: int) -> RecordedStudy:
@@ -69,7 +70,7 @@ class RecordedStudy(Study):
     return ViewTable.of([f'view {number}' for number in range(self.num_views)])
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the table of the records' views, with the names 'view 0', 'view 1', …."""
+    """Returns the table of the records' views, which are called 'view 0', 'view 1', ..."""
     numbered = dataclasses.replace(self, num_views=records.layout.num_views)
     return dataclasses.replace(numbered.view_table(image_shape), units=versions(records))
 
@@ -110,9 +111,10 @@ def of_results(section: Facts, name: str, stated: Any, typed: str = '') -> Study
 
 
 def with_keys_of_today(study: type[Study], section: Facts) -> Facts:
-  """Returns `config.study` as this version writes it, if an earlier version wrote `section`.
+  """Returns `config.study` in the form of this version, for a section in an earlier form.
 
-  A section with missing keys or values of other types is returned unchanged.
+  `study` is the class of the study, which defines the conversion (`Study.from_earlier`). A section
+  with missing keys or values of other types is returned unchanged.
   """
   try:
     with registry.files_refused():
@@ -128,7 +130,10 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def check_typed(typed: str, sections: Sequence[Facts]) -> None:
-  """Raises InputError if `typed` is FILE.py:NAME and no section's `name` is one with this NAME."""
+  """Raises InputError if no section is of the study that a user typed, FILE.py:NAME.
+
+  `sections` are the sections `study` of configs, and `typed` is '' if the option was not given.
+  """
   names = [str(section.get('name', '')) for section in sections]
   if typed and not any(_is_typed(name, typed) for name in names):
     stated = ', '.join(dict.fromkeys(map(repr, names)))
@@ -138,7 +143,10 @@ def check_typed(typed: str, sections: Sequence[Facts]) -> None:
 
 
 def check_used(typed: str, candidates: Iterable[Study]) -> None:
-  """Raises InputError if `typed` is FILE.py:NAME and no candidate is the study NAME of a file."""
+  """Raises InputError if no candidate is the study that a user typed, FILE.py:NAME.
+
+  `typed` is '' if the option was not given.
+  """
   name = registry.part_name(typed) if typed else ''
   if typed and not any(study.file and study.name == name for study in candidates):
     raise InputError(

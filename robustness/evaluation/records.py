@@ -102,7 +102,8 @@ class Layout:
     """Returns the shards that a process computes, {number of the row block: its view chunks}.
 
     If there are at least as many blocks as processes, each process takes whole blocks. Otherwise
-    the processes take the chunks of each block in turn, starting at another process in each block.
+    the processes take the chunks of each block in turn, and each block starts with another process,
+    so that all have about the same number.
 
     Args:
       process: number of the process, in [0, processes).
@@ -339,10 +340,12 @@ class SelectedRows(RecordsReader):
     num_views, chunk_views = layout.num_views, layout.chunk_views
     if self._rows.ndim > 1:
       num_views = chunk_views = self._rows.shape[1]
-    self.layout = Layout(len(rows), num_views, max(1, len(rows)), chunk_views)
+    self.layout = Layout(
+      len(rows), num_views, block_rows=max(1, len(rows)), chunk_views=chunk_views
+    )
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns all selected rows, the only block, in a chunk of views.
+    """Returns all selected rows, which are a single block, in a chunk of views.
 
     Fields that are sums over rows are left out, because rows are missing.
     """
@@ -355,9 +358,10 @@ class SelectedRows(RecordsReader):
       if self._rows.ndim == 1:
         arrays[name] = values[self._rows]
       elif is_per_view(name):
-        arrays[name] = values[:, 0][self._rows]
+        only_view = values[:, 0]
+        arrays[name] = only_view[self._rows]
       else:
-        arrays[name] = values[self._rows.max(1)]
+        arrays[name] = values[self._rows.max(1)]  # the columns of one of an image's rows
     return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
 
   def total(self, name: str) -> np.ndarray:
@@ -369,7 +373,7 @@ class SelectedRows(RecordsReader):
 
 
 def is_per_view(name: str) -> bool:
-  """Returns whether the field `name` has a value per row and view; else it has one per row."""
+  """Returns whether the field `name` has a value per row and view, and not only one per row."""
   return name in PREDICTIONS or ('/' in name and not name.startswith(PICTURE))
 
 

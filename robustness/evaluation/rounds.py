@@ -1,8 +1,8 @@
 """Records of a sequential evaluation, which stops early for views that need no more images.
 
 It proceeds in rounds. Each round evaluates the next rows of the data, but only in the views with
-an error that is not estimated precisely enough yet. A round has its own folder of records. The
-rows and views of a round follow from the design and the earlier rounds only, so that a resumed run
+an error that is not estimated precisely enough yet. Each round has a folder of records. The rows
+and views of a round follow from the design and the earlier rounds only, so that a resumed run
 computes the same records.
 """
 
@@ -72,24 +72,24 @@ class SequentialRecords:
     return self.directory / f'{ROUND}{number:03d}'
 
   def identity_of_next(self, identity: Facts) -> Facts:
-    """Returns `identity` with the rows [first, end) and the views of the next round added."""
+    """Returns `identity` with the next round added: its rows, as [first, end], and its views."""
     begin = len(self.rounds) * self.design.trials
     rows = [begin, begin + self.design.trials]
     return {**identity, 'round': {'rows': rows, 'views': self.next_views.tolist()}}
 
   def add(self, records: Records) -> None:
-    """Adds the complete records of the next round, and determines the views of the one after it.
+    """Adds the complete records of the next round, and determines the views of the round after it.
 
-    A view is evaluated again until the design calls it finished or all rounds are used up.
+    A view is in every round until the design calls it finished or the last round is over.
     """
     views = self.next_views
     self.rounds.append(records)
     self.views.append(views)
     self._wrong[views] += records.values(lambda shard: shard['rank'] > 0).sum(0)
     self.shown[views] += records.layout.num_rows
-    finished = self.design.finished(self._wrong[views], self.shown[views])
-    is_last = len(self.rounds) == self.design.looks
-    self.next_views = views[:0] if is_last else views[~finished]
+    is_finished = self.design.finished(self._wrong[views], self.shown[views])
+    is_last_round = len(self.rounds) == self.design.looks
+    self.next_views = views[~is_finished & (not is_last_round)]
 
   @property
   def common(self) -> int:

@@ -334,10 +334,7 @@ class Evaluator:
     # attacks call `_logits` many times; with `jit` it is traced only once for each shape
     vars(traced)['_logits'] = jax.jit(self._logits)
     jax.eval_shape(
-      lambda variables, batch, view: traced.show(variables, self._prepare(batch), view),
-      variables,
-      batch,
-      first_view,
+      lambda v, b, x: traced.show(v, self._prepare(b), x), variables, batch, first_view
     )
 
   def _with_columns(self, rows: Rows) -> Rows:
@@ -758,11 +755,9 @@ def resized(images: jax.Array, shape: tuple[int, int, int]) -> jax.Array:
   if (height, width) == (new_height, new_width):
     return images
   scale = max(new_height / height, new_width / width)
-  scaled_height = max(new_height, round(height * scale))
-  scaled_width = max(new_width, round(width * scale))
-  scaled_shape = num_images, scaled_height, scaled_width, channels
-  images = jax.image.resize(images, scaled_shape, 'linear', antialias=True)
-  y, x = (scaled_height - new_height) // 2, (scaled_width - new_width) // 2
+  sides = max(new_height, round(height * scale)), max(new_width, round(width * scale))
+  images = jax.image.resize(images, (num_images, *sides, channels), 'linear', antialias=True)
+  y, x = (sides[0] - new_height) // 2, (sides[1] - new_width) // 2
   return images[:, y : y + new_height, x : x + new_width]
 
 

@@ -23,8 +23,8 @@ HostView = tuple[np.ndarray, Mapping[str, np.ndarray]]
 class StagedEvaluator(Evaluator):
   """An `Evaluator` for views that need long work, which takes their `Stages` step by step.
 
-  A view is shown after its steps. They end as soon as no row of the batch is classified correctly
-  any more.
+  A view is shown after its steps. The steps end early when no row of the batch is classified
+  correctly any more.
   """
 
   def with_views(self, positions: np.ndarray) -> Self:
@@ -42,17 +42,24 @@ class StagedEvaluator(Evaluator):
   def run_chunk(
     self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree
   ) -> tuple[list[dict[str, jax.Array]], PyTree]:
-    """Computes a shard as `Evaluator.run_chunk` does; the steps of its views come first."""
+    """Computes the shard of a block of rows in a chunk of views, after the steps of the views.
+
+    Arguments and results are the same as in `Evaluator.run_chunk`. The states after the steps are
+    passed to `run` as columns of the rows (see `STAGED`).
+    """
     ids, parameters = views
+    # the last view may be repeated to fill a chunk
+    _, first_indices = np.unique(ids, return_index=True)
     outputs = []
     for batch in step_batches:
       initial = self._program('begin')(variables, batch)
       states: list[Arrays] = []
-      positions = np.zeros(len(ids), np.int32)
-      for index in sorted(np.unique(ids, return_index=True)[1]):
-        view = ids[index], {name: values[index] for name, values in parameters.items()}
-        if steps := self._stages.steps(view[1], self._network.num_classes):
+      positions = np.zeros(len(ids), np.int32)  # of the state of each view in `states`
+      for index in sorted(first_indices):
+        view_parameters = {name: values[index] for name, values in parameters.items()}
+        if steps := self._stages.steps(view_parameters, self._network.num_classes):
           positions[ids == ids[index]] = len(states)
+          view = ids[index], view_parameters
           states.append(self._after_steps(variables, batch, view, steps, initial))
       columns = {
         f'{STAGED}/{number}/{name}': values
@@ -71,7 +78,15 @@ class StagedEvaluator(Evaluator):
     steps: Sequence[tuple[str, Hashable, int]],
     state: Arrays,
   ) -> Arrays:
-    """Returns the state of a batch after the steps of a view (`Stages.steps`), from that before."""
+    """Returns the state of a batch after the steps of a view.
+
+    Args:
+      variables: the classifier's weights.
+      batch: columns [B, ...] on the devices.
+      view: id and parameters of the view.
+      steps: the steps of the view, see `Stages.steps`.
+      state: the state before the first step.
+    """
     on_devices, num_right = self.parallel.replicate(view), self._num_right(state)
     for name, program, run in steps:
       if not num_right:
@@ -88,7 +103,7 @@ class StagedEvaluator(Evaluator):
 
   @functools.cached_property
   def _programs(self) -> dict[Hashable, Compiled]:
-    """The compiled programs of `_program`."""
+    """{program: its compiled function}, which `_program` fills."""
     return {}
 
   def _program(self, program: Hashable) -> Compiled:
@@ -128,9 +143,10 @@ class StagedEvaluator(Evaluator):
       run: jax.Array,
     ) -> Arrays:
       rows, state = rows_and_state['rows'], rows_and_state['state']
-      keys = jax.vmap(lambda row: key_of(self.key, row, *view))(dict(rows))
+      view_id, parameters = view
+      keys = jax.vmap(lambda row: key_of(self.key, row, view_id, parameters))(dict(rows))
       logits = functools.partial(self._logits, variables)
-      return self._stages.advance(program, keys, rows, view[1], logits, state, run)
+      return self._stages.advance(program, keys, rows, parameters, logits, state, run)
 
     rows_and_state = {'rows': with_scaled_image(batch), 'state': state}
     return self.parallel.by_device(advance, rows_and_state, variables, view, run)

@@ -23,16 +23,15 @@ there is none, and the image in that view, uint8 [B, H, W, C]."""
 
 
 def no_mistakes(images: jax.Array) -> Best:
-  """Returns the `best` of `add_view` before the first view: confidence −1 [B], black images."""
+  """Returns the mistakes of B rows before the first view: confidence −1 and black images."""
   return jnp.full(len(images), -1.0, jnp.float32), jnp.zeros(images.shape, jnp.uint8)
 
 
 def add_view(best: Best, images: jax.Array, fields: Arrays) -> Best:
-  """Returns each row's most confident mistake, updated by one more view.
+  """Returns each row's most confident mistake after one more view.
 
   Args:
-    best: confidence [B] of each row's most confident mistake in the views so far, −1 without one,
-      and the images shown then, uint8 [B, H, W, C].
+    best: each row's most confident mistake in the views before, see `Best`.
     images: the rows in the view, [B, H, W, C].
     fields: `rank` and `confidence` of the rows in the view, [B] each.
   """
@@ -45,12 +44,13 @@ def add_view(best: Best, images: jax.Array, fields: Arrays) -> Best:
 
 
 class BlockOfShards(RecordsReader):
-  """The records of one block of rows in all views, from its shards in memory."""
+  """The records of one block of rows in `num_views` views, from its shards in memory."""
 
   def __init__(self, shards: Sequence[Shard], num_views: int):
     rows, views = shards[0].rows, shards[0].views
-    count = rows.stop - rows.start
-    self.layout = Layout(count, num_views, count, views.stop - views.start)
+    num_rows = rows.stop - rows.start
+    block_rows, chunk_views = num_rows, views.stop - views.start
+    self.layout = Layout(num_rows, num_views, block_rows, chunk_views)
     self._shards = shards
 
   def read(self, block: int, chunk: int) -> Shard:

@@ -33,17 +33,18 @@ DRAWS = 'draws'
 
 
 STAGED = 'staged'
-"""The state after the stages of view i of a chunk is in columns `staged/<i>/<name>` of the rows,
-and the parameter `staged` of a view is its i."""
+"""Prefix of columns, and name of a parameter of views. Columns `staged/<i>/<name>` of the rows hold
+the state after the stages of the i-th view with stages, and the parameter of this view is i."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Stages:
-  """Long work on views that the host does step by step, so that progress is shown between steps.
+  """Long computations for views in steps, which the host starts one by one to show progress.
 
   Attributes:
-    steps: function `(view, classes) -> [(name, program, run)]` of the steps of a view, from its
-      parameters and the classifier's number of classes; [] for a view without steps.
+    steps: function `(view, classes) -> [(name, program, run)]` that lists the steps of a view, from
+      its parameters and the classifier's number of classes; [] for a view without steps. `name` is
+      shown to the user, and `run` is an integer argument of the program.
     begin: pure function `(rows, logits) -> state`, {name: [B, ...]}. `state['is_right']`, bool [B],
       says which rows need further steps.
     advance: pure function `(program, keys, rows, view, logits, state, run) -> state`. One program
@@ -63,7 +64,8 @@ def staged(rows: Arrays, view: Arrays) -> dict[str, jax.Array]:
   states: dict[str, list[jax.Array]] = {}
   for column, values in rows.items():  # in the order of the views
     if column.startswith(f'{STAGED}/'):
-      states.setdefault(column.split('/', 2)[2], []).append(values)
+      _, _, name = column.split('/', 2)
+      states.setdefault(name, []).append(values)
   return {name: jnp.stack(values)[view[STAGED]] for name, values in states.items()}
 
 
@@ -133,7 +135,7 @@ class Views:
 
 
 ONLY = 'identity'
-"""Name of the parameter of the view in `identity`."""
+"""Name of the parameter, always 0, of the view in `identity`."""
 
 
 def id_of(words: str) -> int:
@@ -203,8 +205,8 @@ class ViewTable:
         groups = {name: [view] for view, name in enumerate(names)}
       if len(names) > 1:
         groups[ALL_VIEWS] = list(range(len(names)))
-    clean = groups.get('clean')
-    return cls(names, clean[0] if clean else None, groups=groups)
+    clean = next(iter(groups.get('clean', ())), None)
+    return cls(names, clean, groups=groups)
 
   def facets_of(self, name: str) -> Mapping[str, object]:
     """Returns the facets of a view or group, that is, the columns that identify it in results.
