@@ -226,7 +226,7 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
     """Raises InputError for settings that have no effect on this kind or do not fit the images."""
-    if self.input_filter:
+    if self.input_filter:  # a filter raises InputError for images that it does not fit
       images = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
       jax.eval_shape(Inputs(input_filter=self.input_filter), images)
     if self.mean and not self.needs_mean:
@@ -252,6 +252,7 @@ def resolved(section: ClassifierSettings, **changes: object) -> ClassifierKind:
   """Returns a section as the dataclass of its kind, with the fields in `changes` replaced."""
   names = [field.name for field in dataclasses.fields(ClassifierSettings)]
   values = {**{name: getattr(section, name) for name in names}, **changes}
-  plain = ClassifierSettings(**values)
-  kinds = sorted(defined_in(__name__, ClassifierKind), key=lambda kind: kind.is_fallback)
-  return next(kind for kind in kinds if kind.claims(plain))(**values)
+  changed_section = ClassifierSettings(**values)
+  kinds = sorted(defined_in(__name__, ClassifierKind), key=lambda kind: kind.is_fallback)  # last
+  kind = next(kind for kind in kinds if kind.claims(changed_section))
+  return kind(**values)

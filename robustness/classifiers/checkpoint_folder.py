@@ -28,9 +28,9 @@ class CheckpointFolder(StoredNetwork):
     return is_folder and section.architecture is not None and section.record is None
 
   def read(self, image_shape: tuple[int, int, int]) -> NetworkWeights:
-    """Returns the newest weights, with position embeddings resampled for images of another shape.
+    """Returns the newest weights for images of shape [H, W, C].
 
-    See `StoredNetwork`.
+    Position embeddings that were trained on images of another shape are resampled.
     """
     loaded, _ = self._newest()
     if loaded.input_shape == tuple(image_shape):
@@ -41,9 +41,7 @@ class CheckpointFolder(StoredNetwork):
     return dataclasses.replace(loaded, variables=variables, input_shape=image_shape)
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """Returns the classifier with the newest weights; see `ClassifierKind`.
-
-    It takes images of the shape that it was trained on.
+    """Returns the classifier with the newest weights, for images of the shape it was trained on.
 
     Raises:
       InputError: the folder has no readable checkpoint, or it was trained with another architecture

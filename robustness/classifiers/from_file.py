@@ -28,8 +28,9 @@ RANDOM = 'not the same twice'
 """The value that `probe` returns for a classifier if its outputs differ between two calls."""
 PROJECTIONS = 4
 """The number of random projections of the logits of each image."""
-_LEAST = 30.0
-"""Logits that are further below the largest one, such as −∞, are compared as if this far below."""
+_MAX_DEPTH = 30.0
+"""Largest difference of a logit from the largest one when outputs are compared. A logit below that,
+such as −∞, counts as this difference below."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +63,7 @@ class FromFile(ClassifierKind):
     super().check(label, image_shape, precision)
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """Returns the classifier in the file, with a label for tables.
+    """Returns the classifier in the file with the name `label`; `precision` has no effect.
 
     Its provenance has the path, the name, the SHA-256 of the file, and outputs for fixed images, so
     that records of another version of the classifier are not mistaken for its records.
@@ -94,7 +95,7 @@ def _value_of(reference: str, digest: str) -> Classifier | Model:
   `digest` is the SHA-256 of the file, so that a changed file is read again.
   """
   loaded = registry.load(reference, WHERE)
-  value, named = loaded.value, f'{loaded.name} in {loaded.path}'
+  value, title = loaded.value, f'{loaded.name} in {loaded.path}'
   try:
     made = value() if callable(value) and not isinstance(value, Classifier | Model) else value
   except InputError:
@@ -103,7 +104,7 @@ def _value_of(reference: str, digest: str) -> Classifier | Model:
     raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
   if not isinstance(made, Classifier | Model):
     raise InputError(
-      f'{named} is a {type(made).__name__}, not a Classifier: see robustness.classifier.'
+      f'{title} is a {type(made).__name__}, not a Classifier: see robustness.classifier.'
     )
   return made
 
@@ -118,24 +119,24 @@ def _made_by(
   of the file.
   """
   loaded, made = registry.load(reference, WHERE), _value_of(reference, digest)
-  named = f'{loaded.name} in {loaded.path}'
+  title = f'{loaded.name} in {loaded.path}'
   if isinstance(made, Model):
     made = made.classifier(fixed_images(shape), class_names)
-  outputs = probe(made, named)
+  outputs = probe(made, title)
   if outputs == RANDOM:
-    logging.warning('%s is %s: changes of its weights between runs cannot be seen', named, RANDOM)
+    logging.warning('%s is %s: changes of its weights between runs cannot be seen', title, RANDOM)
   facts = {'file': loaded.path.name, 'object': loaded.name, 'file_sha256': digest, KEY: outputs}
   return dataclasses.replace(made, provenance={**made.provenance, **facts})
 
 
-def probe(classifier: Classifier, named: str = '') -> list[float] | str:
+def probe(classifier: Classifier, title: str = '') -> list[float] | str:
   """Returns 16 numbers that identify a classifier, from its logits on four fixed images.
 
   The logits z of each image are projected onto four random directions u, Σ_c u_c z_c / √classes,
   rounded to six digits. The result is `RANDOM` if a second call has other outputs.
 
   Raises:
-    InputError: the classifier raises an error. The message calls it `named`, by default its name.
+    InputError: the classifier raises an error. The message calls it `title`, by default its name.
   """
   images = fixed_images(classifier.input_shape)
   try:
@@ -145,7 +146,7 @@ def probe(classifier: Classifier, named: str = '') -> list[float] | str:
     if classifier.host_function:
       reason += ' (If it takes one number of images only, give batch_size=... to from_callable.)'
     raise InputError(
-      f'{named or classifier.name} failed on the 4 images that identify it: {reason}'
+      f'{title or classifier.name} failed on the 4 images that identify it: {reason}'
     ) from error
   if np.abs(first - again).max() > TOLERANCE * np.abs(first).max():
     return RANDOM
@@ -156,14 +157,15 @@ def fixed_images(shape: tuple[int, int, int]) -> np.ndarray:
   """Returns four images, a ramp, a wave, noise and grey, float32 [4, H, W, C] in [0, 1]."""
   height, width, channels = shape
   y, x = np.mgrid[:height, :width] / max(height, width)
-  noise = np.random.default_rng(0).random(shape)
+  noise, grey = np.random.default_rng(0).random(shape), np.full(shape, 0.5)
   planes = (x, 0.5 + 0.5 * np.sin(2 * np.pi * (1.3 * x + 2.1 * y)))
   ramp, wave = (np.repeat(plane[..., None], channels, -1) for plane in planes)
-  return np.stack([ramp, wave, noise, np.full(shape, 0.5)]).astype(np.float32)
+  return np.stack([ramp, wave, noise, grey]).astype(np.float32)
 
 
 def _projected(logits: np.ndarray) -> np.ndarray:
   """Returns the projections that `probe` describes, float64 [images × PROJECTIONS]."""
-  logits = np.maximum(logits.astype(np.float64), logits.max(1, keepdims=True) - _LEAST)
-  directions = np.random.default_rng(1).normal(size=(logits.shape[1], PROJECTIONS))
-  return (np.nan_to_num(logits) @ directions / np.sqrt(len(directions))).ravel()
+  logits = np.maximum(logits.astype(np.float64), logits.max(1, keepdims=True) - _MAX_DEPTH)
+  num_classes = logits.shape[1]
+  directions = np.random.default_rng(1).normal(size=(num_classes, PROJECTIONS))
+  return (np.nan_to_num(logits) @ directions / np.sqrt(num_classes)).ravel()

@@ -61,8 +61,9 @@ class NetworkWeights:
     The last layer is omitted, and so initialised at random, unless the classes are the same in the
     same order. Synonyms count as equal: a file of ImageNet may have 'tench' for 'n01440764'.
     """
-    indices = label_space.words(self.class_names)
-    if [indices.get(name) for name in class_names] == [*range(len(self.class_names))]:
+    index_by_name = label_space.words(self.class_names)
+    indices = [index_by_name.get(name) for name in class_names]
+    if indices == [*range(len(self.class_names))]:
       return dict(self.variables)
     flat = traverse_util.flatten_dict(dict(self.variables))
     return traverse_util.unflatten_dict(
@@ -162,9 +163,12 @@ class StoredNetwork(Network):
 def _warn_of_borders(label: str, architecture: Architecture, shape: tuple[int, int, int]) -> None:
   """Logs a warning if the patches of a vision transformer leave out pixels at the image border."""
   network = architecture.network
-  if isinstance(network, VisionTransformer) and any(side % network.patch for side in shape[:2]):
-    height, width = (side - side % network.patch for side in shape[:2])
+  height, width, _ = shape
+  if not isinstance(network, VisionTransformer):
+    return
+  below, beside = height % network.patch, width % network.patch  # pixels in no patch
+  if below or beside:
     logging.warning(
       '%s: of images of %d × %d pixels the patches of %d see %d × %d, the first of both sides',
-      *(label, *shape[:2], network.patch, height, width),
+      *(label, height, width, network.patch, height - below, width - beside),
     )

@@ -22,7 +22,9 @@ class RandomWeights(Network):
     return section.weights == RANDOM and section.architecture is not None
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """Returns the network with random weights and the classes of the data; see `ClassifierKind`.
+    """Returns the network with random weights and the classes of the data.
+
+    Without class names of the data it has one class, '0'.
 
     Raises:
       InputError: the architecture computes some weights from training images.

@@ -77,7 +77,8 @@ class _Built:
 def _source(name: str, weights: str) -> _Source:
   """Returns the source of a classifier's `name` and `weights` in a config, read once and cached."""
   library, _, identity = name.partition(':')
-  return (_of_timm if library == TIMM else _of_transformers)(name, identity, weights)
+  read = _of_timm if library == TIMM else _of_transformers
+  return read(name, identity, weights)
 
 
 def _of_timm(name: str, identity: str, weights: str) -> _Source:
@@ -108,8 +109,10 @@ def _of_timm(name: str, identity: str, weights: str) -> _Source:
       raise InputError(f'timm has no weights for {identity}: give weights=FILE or weights=random.')
     hub.from_hugging_face(repository, CONFIG_FILE, name)
     path = hub.from_hugging_face(repository, WEIGHTS_FILE, name).path.parent
-  record = (path if path.is_dir() else path.parent) / CONFIG_FILE if path else None
-  if record and record.is_file() and (stored := json_files.read(record)).get('pretrained_cfg'):
+  folder = path.parent if path and not path.is_dir() else path
+  record = folder / CONFIG_FILE if folder else None
+  stored = json_files.read(record) if record and record.is_file() else {}
+  if stored.get('pretrained_cfg'):
     if (theirs := stored.get('architecture', base)) != base:
       raise InputError(f'{record} is of {theirs!r}: set {KEYS.classifier.name:--}={TIMM}:{theirs}')
     facts = {**facts, 'label_names': stored.get('label_names'), **stored['pretrained_cfg']}
@@ -134,7 +137,8 @@ def _of_transformers(name: str, identity: str, weights: str) -> _Source:
     if identity.startswith(('/', '~', '.')) or identity.count('/') != 1:
       raise InputError(f'{name} is neither a folder here nor a repository ACCOUNT/NAME of the hub.')
     files = [CONFIG_FILE, TRANSFORMERS_FILE, *([] if weights else [WEIGHTS_FILE])]
-    folder = [hub.from_hugging_face(identity, file, name).path for file in files][0].parent
+    config, *_ = [hub.from_hugging_face(identity, file, name).path for file in files]
+    folder = config.parent  # one folder of the hub's cache has all files
   for file in (CONFIG_FILE, TRANSFORMERS_FILE):
     if not (folder / file).is_file():
       raise InputError(f'{name}: {folder} has no {file}, which says what the network is.')
@@ -163,9 +167,9 @@ def _from(
   if path and not path.exists():
     raise InputError(f'{name}: there is no {path}: give a file, a folder, or weights=random.')
   file = preprocessing.only_file(path) if path and path.is_dir() else path
-  place = (str(file.parent), file.name) if file else ('', '')
+  package, file_name = (str(file.parent), file.name) if file else ('', '')
   record_name = record.name if record and record.is_file() else ''
-  entry = Weights(name, name, LOCAL, *place, record=record_name, **preparation)
+  entry = Weights(name, name, LOCAL, package, file_name, record=record_name, **preparation)
   return _Source(entry, file, facts)
 
 
@@ -180,7 +184,7 @@ class TorchLibrary(ClassifierKind):
 
   @functools.cached_property
   def record(self) -> Weights:
-    """The name of the weights and the preparation of images; see `ClassifierKind`.
+    """The name of the weights, and how images are prepared for them.
 
     Raises:
       InputError: the name is unknown (the nearest are listed), a package is not installed, files
@@ -195,7 +199,7 @@ class TorchLibrary(ClassifierKind):
     super().check(label, image_shape, precision)
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """Returns the network as a classifier; see `ClassifierKind`.
+    """Returns the network as a classifier that calls PyTorch.
 
     timm resamples position embeddings if the network takes images of one size only. Outputs are
     named by the description of the weights. 1000 unnamed outputs are ImageNet's classes; unnamed
@@ -210,11 +214,11 @@ class TorchLibrary(ClassifierKind):
     entry, data_classes, side = source.entry, images.class_names, source.entry.input_size
     shape = images.shape if images.has_set_size else (side, side, 3)
     is_imagenet = label_space.is_imagenet(data_classes) or not data_classes
-    drawn = imagenet.class_names if is_imagenet else data_classes
+    classes_if_random = imagenet.class_names if is_imagenet else data_classes
     build = _build_timm if self.name.startswith(TIMM) else _build_transformers
     with _seeded(self.seed):
       try:
-        built = build(source, shape, len(drawn))
+        built = build(source, shape, len(classes_if_random))
       except InputError as error:
         raise InputError(f'{self.name}: {error}') from error
       except Exception as error:  # libraries fail in their own ways; the cause is quoted
@@ -229,7 +233,9 @@ class TorchLibrary(ClassifierKind):
         f'{self.name}: {entry.file or "its record"} has no last linear map, so it gives features '
         f"and no classes: set {KEYS.classifier.probe.name} to 'linear', 'knn' or 'prototype'."
       )
-    if count == len(imagenet.class_names) and (not names or names[0].startswith('tench')):
+    # 'tench' is the first class of ImageNet, which projects spell in different ways
+    may_be_imagenet = not names or names[0].startswith('tench')
+    if count == len(imagenet.class_names) and may_be_imagenet:
       names, aliases = imagenet.class_names, dict(imagenet.aliases)
     elif not names and count == len(data_classes):
       label_space.log_numbers(self.name, data_classes)
@@ -273,14 +279,14 @@ def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int
     classes: the number of outputs if weights are random; otherwise the file decides.
   """
   facts, file, timm = source.facts, source.file, _package('timm', source.entry.name)
-  base = source.entry.name.partition(':')[2].partition('.')[0]
-  head = facts.get('classifier') or ''
-  head = head if isinstance(head, str) else head[0]
+  base, _, _ = source.entry.name.removeprefix(f'{TIMM}:').partition('.')  # without the tag
+  heads = facts.get('classifier') or ''
+  head = heads if isinstance(heads, str) else heads[0]  # distilled networks have several
   if ours := catalog.of_timm_name(base):
     logging.info('%s runs in PyTorch; %s is the same network in JAX', source.entry.name, ours)
   if file and file.suffix != NPZ_SUFFIX:
-    arrays = read_arrays(file)
-    classes = next((len(arrays[k]) for k in (f'{head}.bias', f'{head}.weight') if k in arrays), 0)
+    arrays, names_of_head = read_arrays(file), (f'{head}.bias', f'{head}.weight')
+    classes = next((len(arrays[name]) for name in names_of_head if name in arrays), 0)
   elif file:
     classes = facts['num_classes']
   size = {'img_size': input_shape[:2]} if facts.get('fixed_input_size') else {}
@@ -289,11 +295,13 @@ def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int
     base, bool(file), pretrained_cfg_overlay=stored, num_classes=classes, **size
   )
   names = preprocessing.class_names(facts)
+  # a set of classes other than ImageNet-1k, such as ImageNet-12k
   subset = timm.data.infer_imagenet_subset(facts) if not names and classes != 1000 else None
   if subset and classes == facts.get('num_classes'):
     names = tuple(timm.data.ImageNetInfo(subset).label_names())
+  is_headless = not classes  # the network then returns features
   outputs = classes or getattr(module, 'head_hidden_size', module.num_features)
-  return _Built(module.eval(), head, outputs, names if classes else (), not classes)
+  return _Built(module.eval(), head, outputs, () if is_headless else names, is_headless)
 
 
 def _build_transformers(source: _Source, input_shape: tuple[int, int, int], classes: int) -> _Built:
@@ -317,6 +325,7 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
       return self.model(pixel_values=images).logits
 
   factory, file = transformers.AutoModelForImageClassification, source.file
+  # without the dtype of the file: networks compute in float32
   facts = {k: v for k, v in source.facts.items() if k not in ('torch_dtype', 'dtype')}
   config = transformers.AutoConfig.for_model(**facts)
   if not file:
@@ -325,18 +334,18 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
   missing: list[str] = []
   if file:
     arrays = read_arrays(file).items()
-    half = np.dtype(ml_dtypes.bfloat16)  # which PyTorch does not take from NumPy
-    copies = {k: np.array(v, np.float32 if v.dtype == half else None) for k, v in arrays}
-    state = {k: torch.from_numpy(v) for k, v in copies.items()}
+    bfloat16 = np.dtype(ml_dtypes.bfloat16)  # which PyTorch does not take from NumPy
+    copies = {name: np.array(x, np.float32 if x.dtype == bfloat16 else None) for name, x in arrays}
+    state = {name: torch.from_numpy(x) for name, x in copies.items()}
     model, info = type(model).from_pretrained(
       None, config=config, state_dict=state, output_loading_info=True
     )  # it maps the former names of arrays
     missing, unexpected = sorted(info['missing_keys']), sorted(info['unexpected_keys'])
-    body = [name for name in missing if not name.startswith('classifier')]
-    if body or unexpected:
+    missing_in_body = [name for name in missing if not name.startswith('classifier')]
+    if missing_in_body or unexpected:
       raise InputError(
-        f'{file} does not fit it: {len(body)} arrays are missing, {len(unexpected)} left over, '
-        f'first {(body or unexpected)[0]}'
+        f'{file} does not fit it: {len(missing_in_body)} arrays are missing, {len(unexpected)} '
+        f'left over, first {(missing_in_body or unexpected)[0]}'
       )
   names = preprocessing.class_names(facts) if file else ()
   head = 'model.classifier' if 'classifier' in dict(model.named_children()) else ''

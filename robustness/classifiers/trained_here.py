@@ -60,7 +60,7 @@ class TrainedHere(Network):
     return self.start is not None and self.has_positions
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
-    """Raises InputError for settings that do not fit; see `ClassifierKind`.
+    """Raises InputError for settings that have no effect on this kind or do not fit the images.
 
     This includes adversarial training in bfloat16 if ε is so small that rounding removes it.
     """
@@ -77,6 +77,7 @@ class TrainedHere(Network):
       raise InputError(f'{label} has no weights: {fix}.')
     if self.attack is None or (self.training.precision or precision) != 'bfloat16':
       return
+    # an attack with ε changes a pixel by ε · unit in the mean
     epsilon, unit = self.attack.epsilon, balls.mean_change(self.attack.norm, 1.0, image_shape)
     if epsilon * unit < BFLOAT16_STEP:
       raise InputError(
@@ -86,15 +87,21 @@ class TrainedHere(Network):
       )
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """Returns the network with shapes as weights and the classes of the training images."""
+    """Returns the classifier before its training: its weights are shapes only.
+
+    It has the classes of the training images.
+    """
     initial = self.initial(images.shape)
     if self.start and initial:
       self.start.warn(label, initial)
     shapes = self.architecture.variables(len(images.class_names), images.shape)
-    return self.with_shapes(label, self.trained(shapes, images, initial, {}), precision)
+    return self.with_shapes(label, self.trained(shapes, images, initial, facts={}), precision)
 
   def initial(self, image_shape: tuple[int, int, int]) -> NetworkWeights | None:
-    """Returns the weights that the training begins with, read once; None if drawn at random."""
+    """Returns the weights that the training begins with, for images of a shape [H, W, C].
+
+    They are read once. None stands for weights that are drawn at random.
+    """
     if self.start and image_shape not in self._initial:
       self._initial[image_shape] = self.start.read(image_shape)
     return self._initial.get(image_shape)
@@ -107,32 +114,35 @@ class TrainedHere(Network):
   def trained(
     self, variables: Variables, images: Images, initial: NetworkWeights | None, facts: Facts
   ) -> NetworkWeights:
-    """Returns the trained weights as `NetworkWeights`, or their shapes before the training.
+    """Returns the weights of this network with its class names, normalisation and facts.
 
     Args:
-      variables: the trained arrays or their shapes.
-      images: the images that the training used.
-      initial: the weights that it began with; None for random ones.
-      facts: further values about the training for results, such as its last step.
+      variables: the arrays after the training, or their shapes if it is still to come.
+      images: the images of the training.
+      initial: the weights that the training begins with, of which it takes the normalisation; None
+        for random weights, with the normalisation of the architecture.
+      facts: further values about the training for results, such as its last step; {} before it.
     """
     normalisation = initial or self.architecture
     begun_with = facts_of_initial(initial) if initial else {}
     return NetworkWeights(
       'trained here',
       variables,
-      images.class_names,
-      normalisation.mean,
-      normalisation.std,
-      images.shape,
-      {'weights': 'trained here', **begun_with, **facts},
+      class_names=images.class_names,
+      mean=normalisation.mean,
+      std=normalisation.std,
+      input_shape=images.shape,
+      facts={'weights': 'trained here', **begun_with, **facts},
     )
 
 
 def facts_of_initial(initial: NetworkWeights) -> Facts:
   """Returns values for results that describe the weights that a training began with.
 
-  They include the augmentations of their training, and the transforms of `robustness.environments`
-  that these resemble; None for both if the augmentations are not known.
+  Keys are `initial_weights` (their name), `initial_weights_trained_with` (the augmentations of
+  their training), `initial_weights_resemble` (the transforms of `robustness.environments` that
+  these augmentations resemble) and, if their training did not reach its end,
+  `initial_weights_unfinished`. Unknown augmentations and their transforms are None.
   """
   trained_with, resembles = initial.trained_with, None
   if trained_with is not None:

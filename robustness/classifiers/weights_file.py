@@ -25,7 +25,7 @@ class WeightsFile(StoredNetwork):
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Returns whether `weights` is set; kinds with narrower conditions are asked first."""
+    """Returns whether `weights` is set; kinds that are no fallback are asked before this one."""
     return bool(section.weights)
 
   @property
@@ -39,16 +39,16 @@ class WeightsFile(StoredNetwork):
     return self.has_positions
 
   def fetch(self) -> None:
-    """Downloads the file if necessary; see `ClassifierKind`."""
+    """Downloads the file if it is not on this machine."""
     logging.debug('weights: %s', self.fetched.path)
 
   @functools.cached_property
   def fetched(self) -> hub.Fetched:
-    """The file with the weights, downloaded if necessary."""
+    """The file with the weights, downloaded if necessary; InputError for an unknown name."""
     path = expanded(self.weights)
     if self.record and not path.is_file():
       return hub.fetch(self.record)
-    if ':' in self.weights and not path.exists():
+    if ':' in self.weights and not path.exists():  # it has the form of a published name
       valid = nearest(self.weights, catalog.WEIGHTS)
       raise InputError(f'unknown weights {self.weights!r}: {valid}')
     return hub.Fetched(path, 'a local file')
@@ -60,16 +60,16 @@ class WeightsFile(StoredNetwork):
     return weights.saved_class_names(self.fetched.path) or recorded
 
   def read(self, image_shape: tuple[int, int, int]) -> NetworkWeights:
-    """Returns the weights of the file for images of a shape; see `StoredNetwork`."""
+    """Returns the weights of the file for images of shape [H, W, C], to begin a training with."""
     return self._read(image_shape, len(self.class_names) or None)
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """Returns the network with the weights as a classifier; see `ClassifierKind`.
+    """Returns the network with the weights of the file as a classifier.
 
     With a probe, which replaces the logits, the file needs no last layer and no class names.
     """
     names, *alternatives = self._possible_classes(images.class_names)
-    count = None if self.probe or alternatives else len(names) or None
+    count = None if self.probe or alternatives else len(names) or None  # None: the file decides
     loaded = self._read(images.shape if images.has_set_size else self._input_shape, count)
     if count is None:
       variables = loaded.variables
@@ -80,6 +80,7 @@ class WeightsFile(StoredNetwork):
           f'{self.fetched.path} has no last linear map, so it gives features and no classes: set '
           f"{KEYS.classifier.probe.name} to 'linear', 'knn' or 'prototype'."
         )
+      # the last axis of every array of the last layer is that of the outputs
       count = jax.tree.leaves(variables['params']['head']['dense'])[0].shape[-1]
       fitting = (classes for classes in (names, *alternatives) if len(classes) == count)
       names = next(fitting, tuple(map(str, range(count))))
@@ -134,11 +135,11 @@ class WeightsFile(StoredNetwork):
     return NetworkWeights(
       facts['weights'],
       variables,
-      self.class_names,
-      normalisation.mean,
-      normalisation.std,
-      image_shape,
-      {**facts, **notes},
-      record.trained_with if record else None,
+      class_names=self.class_names,
+      mean=normalisation.mean,
+      std=normalisation.std,
+      input_shape=image_shape,
+      facts={**facts, **notes},
+      trained_with=record.trained_with if record else None,
       is_assumed=not (record or self.mean or project),
     )

@@ -196,11 +196,11 @@ class Model:
     except Exception as error:  # the module is the user's and may raise anything
       reason = ' '.join(str(error).split('\n', 1)[0].split())
       layouts = {FIRST: '[B, C, H, W]', LAST: '[B, H, W, C]'}
-      current, other = CHANNELS if self.takes_channels_first else CHANNELS[::-1]
+      current, other = (FIRST, LAST) if self.takes_channels_first else (LAST, FIRST)
       raise InputError(
         f'{self.label} failed on one image {list(image.shape[1:])}: {type(error).__name__}: '
-        f'{reason} (It got {layouts[current]}; robustness.classifier(..., channels={other!r}) gives '
-        f'it {layouts[other]}.)'
+        f'{reason} (It got {layouts[current]}; robustness.classifier(..., channels={other!r}) '
+        f'gives it {layouts[other]}.)'
       ) from error
     if outputs.ndim != 2 or len(outputs) != 1:
       raise InputError(f'{self.label} gives {outputs.shape} for one image, not (1, classes).')
