@@ -56,7 +56,7 @@ def cifar10(corruptions: tuple[str, ...]) -> ConfigDict:
   config.study.protocol = 'as_released'
   for classifier in config.classifiers.values():
     classifier.augment.policy = ('corruption', 'alternating_flip', 'crop')
-    classifier.data.source = 'tfds'  # in training, where the study's images are stored ones too
+    classifier.data.source = 'tfds'  # trains on clean images even if the study reads stored ones
     classifier.data.tfds.dataset = 'cifar10'
   return config
 

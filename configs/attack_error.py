@@ -55,7 +55,8 @@ def digits() -> ConfigDict:
 def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
   """Returns the config of one network, or several, on 1000 CIFAR-10 test images.
 
-  The attack is the usual one of the field; `labels` are the labels of several networks.
+  The attack is PGD in the ℓ∞ ball of 8/255 with 10 steps, the default; `labels` are the labels of
+  several networks.
   """
   config = default_config('attack_error', labels)
   use_cifar10(config)

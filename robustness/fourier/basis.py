@@ -81,6 +81,7 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
     ((sign * axis_y + height // 2) % height)[:, None] * width + (sign * axis_x + width // 2) % width
     for sign in (1, -1)
   )
+  # The smaller index stands for both, and is the frequency of the pair.
   first, cell = np.unique(np.minimum(order, mirror), return_inverse=True)
   fy, fx = first // width - height // 2, first % width - width // 2
   cells = cell.reshape(rows, columns)
@@ -259,7 +260,7 @@ def wave_views(
     """Returns the image of a row plus the wave of a view, [H, W, C]."""
     return add_wave(key, row['image'], view['fy'], view['fx'], view['norm'], phase, clip)
 
-  clean_id, ids = 0, 1 + fy % height * width + fx % width
+  clean_id, ids = 0, 1 + (fy % height) * width + fx % width
   return Views(
     show,
     ids=np.append(clean_id, ids).astype(np.int32),

@@ -42,8 +42,8 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
     )
   lowest = (side - bandwidth + 1) // 2
   # The limit is the highest frequency; that of an odd side is below half its pixels.
-  rows, columns = (min(round(lowest * size / side), size // 2) for size in (height, width))
-  return rows, columns
+  lowest_y, lowest_x = (min(round(lowest * size / side), size // 2) for size in (height, width))
+  return lowest_y, lowest_x
 
 
 def high_pass(height: int, width: int, bandwidth: int = 0) -> np.ndarray:

@@ -104,10 +104,10 @@ def measures(keep: np.ndarray) -> Measures:
   if width % 2 == 0:  # and the Nyquist frequency of an even width
     weight[:, -1] = 1
   fy = np.abs(np.fft.fftfreq(height, 1 / height))
-  step = -(-min(height, width) // PIXELS_PER_CYCLE)
+  step = -(-min(height, width) // PIXELS_PER_CYCLE)  # the width of a ring in cycles, rounded up
   radius = np.hypot(fy[:, None], np.arange(columns)[None, :])
-  ring = np.floor(radius / step + 0.5).astype(int)  # the nearest multiple of the width of a ring
+  ring = np.floor(radius / step + 0.5).astype(int)  # number of the ring of each frequency
   numbers = np.unique(ring)
   rings = (ring == numbers[:, None, None]) * weight
-  rings /= rings.sum((1, 2), keepdims=True)
+  rings /= rings.sum((1, 2), keepdims=True)  # the weights of each ring sum to 1
   return Measures(weight, weight * half(keep), rings.astype(np.float32), radii=numbers * step)

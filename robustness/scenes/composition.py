@@ -106,6 +106,7 @@ def paste_cutout(
   placement = place(size, area, angle if rotate else 0.0, x, y, side, pixels)
   if rotate:
     window, offset = visible(cutouts, index, size, placement, side, max_reduction)
+    # With a bound, rows are processed one by one, and loops may have any length.
     lines = side if math.isinf(max_reduction) else BAND
     # The window is the only one, with index 0.
     scene = paste_rotated(pack(window)[None], 0, offset, background, placement, lines)

@@ -122,6 +122,7 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
       scene, _ = composition.paste_cutout(*arguments, rotate=turning, max_reduction=bound)
       return scene
 
+    # The last step that is not above the area.
     branch = jnp.searchsorted(jnp.asarray(steps), view['area'], side='right') - 1
     return jax.lax.switch(branch, [functools.partial(composed, area) for area in steps])
 

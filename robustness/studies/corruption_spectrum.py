@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from robustness.core.errors import InputError
 from robustness.core.registry import setting, word
@@ -212,16 +213,8 @@ class CorruptionSpectrum(StoredOrMade):
       figures[name] = figure, f'{caption} {sentence(high)}' if is_of_share else caption
     figure, caption = figures[BY_RADIUS]
     clean = select(results.table, CLEAN_RADIAL.name, radius=...)
-    radius = clean.radius.astype(float)
-    changes = results.table.value[results.table.quantity == RADIAL.name]
-    largest = max(changes.max(), clean.value.max())
-    for axes in figure.axes:
-      for line in axes.get_lines():
-        line.set_label('change' if line.get_label() == IMAGES else '')
-      axes.plot(radius, clean.value, '--', color='0.3', linewidth=0.8, label='clean images')
-      style.log_scale(axes)
-      axes.set_ylim(largest * 10.0**-DECADES, 1.5 * largest)
-    style.legend_above(figure)
+    changes = results.table[results.table.quantity == RADIAL.name]
+    _add_clean_amplitudes(figure, clean, changes)
     figures[BY_RADIUS] = figure, f'{caption} Dashed: the clean images themselves.'
     cells = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=...)
     names, levels = (list(dict.fromkeys(cells[facet])) for facet in ('corruption', 'severity'))
@@ -242,6 +235,27 @@ class CorruptionSpectrum(StoredOrMade):
     caption = 'One image under every corruption and severity.'
     figures['gallery'] = gallery_figure(names, levels, results.arrays['gallery'], caption)
     return figures
+
+
+def _add_clean_amplitudes(figure: Figure, clean: pd.DataFrame, changes: pd.DataFrame) -> None:
+  """Adds a line to a figure of amplitudes by |f|: those of the clean images.
+
+  All axes get one logarithmic scale, and the legend names the lines.
+
+  Args:
+    figure: the figure of the amplitudes of changes.
+    clean: rows of the results with the amplitudes of the clean images, by `radius`.
+    changes: rows of the results with the amplitudes of changes.
+  """
+  radius = clean.radius.astype(float)
+  largest = max(changes.value.max(), clean.value.max())
+  for axes in figure.axes:
+    for line in axes.get_lines():
+      line.set_label('change' if line.get_label() == IMAGES else '')
+    axes.plot(radius, clean.value, '--', color='0.3', linewidth=0.8, label='clean images')
+    style.log_scale(axes)
+    axes.set_ylim(largest * 10.0**-DECADES, 1.5 * largest)
+  style.legend_above(figure)
 
 
 def _with_slots(rows: Rows) -> Rows:

@@ -271,6 +271,7 @@ class FourierHeatmap(Study):
     """
     error, of_clean = self._errors(k)
     perturbed = np.arange(len(missed.views)) != CLEAN
+    # Top-1 errors alone are tested, and decide with `half_width` when a view is finished.
     yield self.means(of_clean, missed, where=~perturbed, test=k == 1, decides=k == 1)
     by_frequency = self.means(error, missed, FREQUENCY, test=k == 1, decides=k == 1)
     yield by_frequency
@@ -320,7 +321,7 @@ class FourierHeatmap(Study):
     present = [names[k] for k in np.unique(labels[labels >= 0])]  # labels are padded with −1
     numbers = _class_numbers(names)
     for name in present if self.classes == (ALL,) else self.classes:
-      (word,) = in_words([name])
+      (word,) = in_words([name])  # the key of `numbers`, such as 'sea lion' for an identifier
       settings.choice('config.study.classes', word, numbers)
       of_class = missed.of_rows((labels == numbers[word]).any(1))
       facets = {'class': name}

@@ -182,10 +182,10 @@ class OodScores(ScoresPredictions):
     _check_known(workdirs, scored | banks)
     for path, bank in banks.items():
       _refuse_shared(path, bank, scored)
-    tasks_on = [list(tasks.values()) for tasks in (shifted, unknown, banks)]
+    runs = [list(by_path.values()) for by_path in (shifted, unknown, banks)]
     rows: list[Row] = []
     for evaluation in first.evaluations:
-      rows += self._separations(evaluation.label, workdirs, first, *tasks_on)
+      rows += self._separations(evaluation.label, workdirs, first, *runs)
     tasks = {
       TEST: first,
       **{f'{path}, shifted': task for path, task in shifted.items()},

@@ -234,7 +234,7 @@ def compared(records: RecordsReader, name: str) -> np.ndarray:
   rows = np.flatnonzero(perturbation == PERTURBATIONS[name])
   rows = rows[np.lexsort((frame[rows], base_id[rows]))]
   count = len(np.unique(base_id[rows]))
-  # A sequence in each line; all rows in one line, which is refused, if lengths must differ.
+  # A sequence in each line. If the rows cannot be divided, they are one line, which is refused.
   table = rows.reshape(count, -1) if len(rows) % count == 0 else rows[None]
   if (base_id[table] != base_id[table[:, :1]]).any() or (frame[table] != frame[table[0]]).any():
     raise InputError(f'sequences of {name} have different frames: all must be there once.')

@@ -87,6 +87,7 @@ class ShapeBias(Study):
       answers = classes[records.table('prediction')[:, 0]]
       by_shape[evaluation.label] = ((answers == shapes) & is_conflict)[:, None]
       by_texture[evaluation.label] = ((answers == textures) & is_conflict)[:, None]
+    # Shapes and conflicts are the same for all classifiers.
     names = [name for name in classes.tolist() if name in shapes[is_conflict]]
     masks: list[tuple[dict[str, str], np.ndarray]]  # facets of estimates, and their images
     masks = [

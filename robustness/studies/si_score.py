@@ -304,9 +304,10 @@ class SiScore(Study):
     )
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns the pictures `gallery`, [pairs, levels, 160, 160, 3].
+    """Returns the pictures `gallery`, [pairs, levels, 160, 160, 3], and their `gallery_level`.
 
-    They show the first three pairs of object and background, at up to six values of the factor.
+    They show the first three pairs of object and background at up to six levels, of which
+    `gallery_level` has the names, [levels].
     """
     if self.stored:
       return {}
@@ -315,18 +316,18 @@ class SiScore(Study):
     num_pairs = min(3, rows.num_examples)
     batch = next(rows.batches(num_pairs, [0]))
     prepare = views.prepare
-    assert prepare is not None
+    assert prepare is not None  # views that compose scenes have one
     prepare_rows = jax.jit(lambda rows: map_rows(lambda row, _: prepare(row), rows, None))
     columns = prepare_rows(numeric_columns(batch))
 
     @jax.jit
     def pictures_at(level: Arrays) -> jax.Array:
       """Returns the scenes of the rows at a level, [rows, side, side, 3] in [0, 1]."""
-      images = map_rows(lambda row, level: views.show(key, row, level), columns, level)
-      shape = (len(images), GALLERY_SIDE, GALLERY_SIDE, 3)
-      return jnp.clip(jax.image.resize(images, shape, 'linear'), 0, 1)
+      scenes = map_rows(lambda row, level: views.show(key, row, level), columns, level)
+      shape = (len(scenes), GALLERY_SIDE, GALLERY_SIDE, 3)
+      return jnp.clip(jax.image.resize(scenes, shape, 'linear'), 0, 1)
 
-    parameters = {k: jnp.asarray(v[levels]) for k, v in views.parameters.items()}
+    parameters = {name: jnp.asarray(values[levels]) for name, values in views.parameters.items()}
     pictures = jax.lax.map(pictures_at, parameters)  # [levels, rows, ...]
     names = [_level_names(self.design)[level] for level in levels]
     return {'gallery': np.asarray(pictures).swapaxes(0, 1), 'gallery_level': np.array(names)}

@@ -371,19 +371,16 @@ class Systematic(Study):
           *(({ENVIRONMENT: name}, [k]) for k, name in enumerate(names, 1)),
         ]
         baseline = self._baseline_of(label)
-        measured += self._transfer(
-          by_environment[label], by_environment.get(baseline), terms, notes, num_classes
-        )
+        shares, baseline_shares = by_environment[label], by_environment.get(baseline)
+        measured += self._transfer(shares, baseline_shares, terms, notes, num_classes)
         if by_level:
+          shares, baseline_shares = by_level[label], by_level.get(baseline)
           level_terms = [
             ({ENVIRONMENT: names[k - 1], self._transforms[k - 1].kind_of_level: level}, [column])
             for column, (k, level) in enumerate(self._levels)
           ]
-          shares, baseline_shares = by_level[label], by_level.get(baseline)
           measured += self._transfer(shares, baseline_shares, level_terms, notes, num_classes)
-          for facets, environments in terms:
-            columns = [column for column, (k, _) in enumerate(self._levels) if k in environments]
-            measured.append((MEAN_RHO, facets, self._rho(shares, columns, baseline_shares)))
+          measured += self._mean_rho(shares, baseline_shares, terms)
       # `measured` has (quantity, facets, estimate) of each row; no classifier is subtracted.
       yield part([row(label, '', *arguments, self.confidence) for arguments in measured])
 
@@ -450,6 +447,17 @@ class Systematic(Study):
       if baseline is not None:
         yield UNSEEN_GAIN, facets, shares.gain(baseline, columns)
         yield BASELINE, facets, baseline.accuracy(columns)
+
+  def _mean_rho(
+    self, shares: EnvironmentShares, baseline: EnvironmentShares | None, terms: Terms
+  ) -> Iterator[Measured]:
+    """Yields the mean of ρ over the levels of the environments of each term.
+
+    `shares` and `baseline` have a column for each level, see `_shares`.
+    """
+    for facets, environments in terms:
+      columns = [column for column, (k, _) in enumerate(self._levels) if k in environments]
+      yield MEAN_RHO, facets, self._rho(shares, columns, baseline)
 
   def _rho(
     self, shares: EnvironmentShares, columns: Sequence[int], baseline: EnvironmentShares | None
