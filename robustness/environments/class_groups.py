@@ -125,13 +125,13 @@ def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 
     seed: seed of the choice.
     size: number of classes in a group; 0 takes the largest possible. Other classes are left over.
   """
-  classes = len(class_names)
-  size = size or classes // max(count, 1)
-  is_possible = count >= 1 and size >= 1 and count * size <= classes
-  fix = f'at least 1, with {max(size, 1)} of the {classes} classes in each'
+  num_classes = len(class_names)
+  size = size or num_classes // max(count, 1)
+  is_possible = count >= 1 and size >= 1 and count * size <= num_classes
+  fix = f'at least 1, with {max(size, 1)} of the {num_classes} classes in each'
   require(is_possible, 'config.data.random_class_groups', count, fix)
   ascending_by_name = np.argsort(np.array(class_names))
-  order = ascending_by_name[np.random.default_rng((_STREAM, seed)).permutation(classes)]
+  order = ascending_by_name[np.random.default_rng((_STREAM, seed)).permutation(num_classes)]
   members = np.sort(order[: count * size].reshape(count, -1), 1).tolist()
   return ClassGroups(tuple(map(tuple, members)), tuple(class_names))
 
@@ -154,7 +154,8 @@ def _children(path: str) -> dict[str, list[str]]:
       continue
     if len(words) != 2:
       raise InputError(f"{path}, line {number} is {line!r}; it must be 'parent child'.")
-    children.setdefault(words[0], []).append(words[1])
+    parent, child = words
+    children.setdefault(parent, []).append(child)
   return children
 
 

@@ -115,18 +115,7 @@ class AccuracyByFactor(Study):
     batch = next(rows.batches(1, [0], stored=True))
     columns = {name for name, x in batch.items() if isinstance(x, np.ndarray) and x.ndim == 1}
     columns -= {'label', 'mask', 'block', 'example_id', *filter(is_per_view, columns)}
-    for name in self.factors:
-      if name in RESERVED:
-        raise InputError(
-          f'{KEYS.study.factors} has {name!r}, the name of a column of the table of results: '
-          f'rename that of the data ({", ".join(RESERVED)} are taken).'
-        )
-      choice(f'a column in {KEYS.study.factors}', name, sorted({*MEASURED, CLASS, *columns}))
-    if self.clusters:
-      valid = sorted({*columns, *set(MEASURED).intersection(self.factors)})
-      choice(f'a column in {KEYS.study.clusters}', self.clusters, valid)
-    if CLASS in self.factors and batch['label'].ndim > 1:
-      raise InputError(f"{KEYS.study.factors} has 'class', but images have several labels each.")
+    self._check_columns(columns, has_several_labels=batch['label'].ndim > 1)
     if any(name in MEASURED for name in self.factors):
       needed, count = max(2, self.bins) * self.fewest, rows.num_examples
       name = for_caller('config.data.num_images', 'the number of images')
@@ -158,6 +147,25 @@ class AccuracyByFactor(Study):
         f'{KEYS.study.strength} is {self.strength!r}, which needs numbers and a column {BASE}, the '
         'picture that an image is a version of: leave it empty.'
       )
+
+  def _check_columns(self, columns: set[str], has_several_labels: bool) -> None:
+    """Raises InputError for a factor or `clusters` that is not among the columns of the rows.
+
+    It is also raised for a factor with the name of a column of the table of results, and for the
+    factor 'class' if images have several labels each.
+    """
+    for name in self.factors:
+      if name in RESERVED:
+        raise InputError(
+          f'{KEYS.study.factors} has {name!r}, the name of a column of the table of results: '
+          f'rename that of the data ({", ".join(RESERVED)} are taken).'
+        )
+      choice(f'a column in {KEYS.study.factors}', name, sorted({*MEASURED, CLASS, *columns}))
+    if self.clusters:
+      valid = sorted({*columns, *set(MEASURED).intersection(self.factors)})
+      choice(f'a column in {KEYS.study.clusters}', self.clusters, valid)
+    if CLASS in self.factors and has_several_labels:
+      raise InputError(f"{KEYS.study.factors} has 'class', but images have several labels each.")
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the images as they are, with the factors that are computed from pixels."""

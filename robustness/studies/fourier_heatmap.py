@@ -190,7 +190,7 @@ class FourierHeatmap(Study):
     shares = (0, 0.25, 0.5, 0.75, 1)
     steps = sorted({max(1, round(min(y, x) * share)) for share in shares}) if min(y, x) else []
     views = [CLEAN, *(1 + f.cell[y - step, x - step] for step in steps)]
-    reach = min(3, (min(f.cell.shape) - 1) // 2)
+    reach = min(3, (min(f.cell.shape) - 1) // 2)  # r of `basis_images`
     around = f.cell[y - reach : y + reach + 1, x - reach : x + reach + 1]
     wave = functools.partial(basis.basis_image, height=height, width=width, phase=self.phase)
     waves = jax.jit(jax.vmap(jax.vmap(wave)))(f.fy[around], f.fx[around])

@@ -92,9 +92,10 @@ class FourierPreview(BeginsWithMap):
   heat_map: str = ''
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the identity view, in which S(f) at each image is summed over images.
+    """Returns the view of unchanged images, in which sensitivities are summed over images.
 
-    The share of each image's Σ S(f)² in each band of frequencies is measured too.
+    S(f) is the sensitivity of the loss to a wave of frequency f, see the top of this module. Its
+    squares summed over each band of frequencies, Σ S(f)², are recorded for each image too.
     """
     if self._map is not None:
       self._map.check_shape(image_shape)

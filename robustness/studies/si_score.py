@@ -291,6 +291,7 @@ class SiScore(Study):
         f'the rows have no column {missing[0]!r}, so they are no stored scenes; read them with '
         f'{KEYS.data.source:--}=si_score' + or_column(missing[0])
       )
+    # The factors of which the sample has several values.
     varied = {k for k, names in designs.KEYS.items() if any(np.ptp(columns[x]) for x in names)}
     if varied and self.factor in designs.KEYS and self.factor not in varied:
       equal = f'{KEYS.study.factor} is {self.factor!r}, of which all scenes have one'
