@@ -65,6 +65,7 @@ _DESCRIBED: dict[str, json_files.Form] = {
   **dict.fromkeys(('input_filter?', 'adaptation?', 'attack?', 'objective?'), (_PART, type(None))),
   'step?': (int, type(None)),
   'balanced?': (str, type(None)),
+  'preprocessing?': {'mean?': [float], 'std?': [float], 'input_size?': int},
 }
 _CLASSIFIER: json_files.Form = {'label': str, **_DESCRIBED, 'seeds?': {str: _DESCRIBED}}
 _FACET: json_files.Form = {

@@ -124,6 +124,7 @@ def _preprocessing(description: Facts, image_shape: tuple[int, int, int]) -> str
     f'{sides} to {resize} ({description.get("interpolation")}{by})' if resize else '',
     f'centre of {crop}' if crop else '',
     f'as {description["prepared_for"]} wants them' if description.get('prepared_for') else '',
+    'objects pasted on backgrounds that are cut to the canvas' if 'canvas' in description else '',
   ]
   steps = ', '.join(word for word in words if word) or 'as stored'
   return f'{steps}; {size}'

@@ -517,6 +517,7 @@ def data_words(data: Facts) -> str:
   unit, source = 'frame' if data.get('perturbations') else 'image', source_words(data)
   if data.get('num_backgrounds'):  # each is a scene at every level of the study
     unit, source = 'pair', 'an object and a background'
+    size = size.replace(', ', ', composed to scenes of ')
   return f'{plural(int(data["num_examples"]), unit)} of {source}{split}{size}'
 
 
@@ -532,14 +533,16 @@ def source_words(data: Facts) -> str:
 
 
 def classifier_facts(classifier: Facts) -> list[str]:
-  """Returns the description of a classifier, its file, number of parameters and digest of its
-  weights; with several seeds, the first's and the digests of all.
+  """Returns the description of a classifier, its file, image size, number of parameters and digest
+  of its weights; with several seeds, the first's and the digests of all.
   """
   entries = [*classifier.get('seeds', {}).values()] or [classifier]
   classifier = entries[0]
   facts = [classifier_words(classifier)]
   if file := classifier.get('file'):
     facts.append(f'{classifier.get("object", "")} of {file}'.removeprefix(' of '))
+  if side := classifier.get('preprocessing', {}).get('input_size'):
+    facts.append(f'made for {side} × {side} pixels')
   if count := classifier.get('parameters'):
     facts.append(f'{count:,} parameters')
   digests = [entry.get('sha256') or entry.get('file_sha256') for entry in entries]

@@ -63,7 +63,9 @@ BALANCED_ACCURACY = _drawn(
   'balanced_accuracy', 'accuracy on scenes of the same objects at every level'
 )
 GAP = Quantity('gap', 'accuracy on scenes minus that on the same objects, mean over levels', low=-1)
-NORMALISED_ACCURACY = _normalised('normalised_accuracy', 'accuracy as a share of its largest')
+NORMALISED_ACCURACY = _normalised(
+  'normalised_accuracy', 'accuracy as a share of its largest', headline=True
+)
 ANY_SHARE = ', however little of the object is inside'
 ACCURACY_OF_ALL = _drawn('accuracy_of_all_scenes', f'accuracy on all scenes{ANY_SHARE}')
 NORMALISED_OF_ALL = _normalised(

@@ -36,7 +36,7 @@ from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Figures, Findings, ImageShape, Preview, Recipes, Study
 from robustness.evaluation.views import Arrays, Views, ViewTable, identity
 from robustness.present import charts, style
-from robustness.results import Results, Table
+from robustness.results import WHICH_NUMBERS, Results, Table
 
 GENERATED, STORED = 'generated', 'stored'
 """Values of the setting `source`: environments are made from clean images, or stored."""
@@ -567,19 +567,27 @@ class Systematic(Study):
     return Findings(tables={'near_duplicates': table}, estimates=[part(estimates)])
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, with accuracies by cell first, and a figure of the cells
-    seen.
+    """Returns the default figures, with accuracies by cell first, and a figure of the cells seen.
+
+    Captions of figures by class group name the classes of each group.
     """
     default = super().figures(results)
+    environments, titles, is_seen = self._cells_seen(results.data)
+    is_counted = any(title.endswith(' classes)') for title in titles)
+    listed = f"; the table '{WHICH_NUMBERS}' lists the classes" * is_counted
+    groups = f'Class groups: {"; ".join(titles)}{listed}.'
     by_cell = '_'.join((GRID_ACCURACY.name, ENVIRONMENT, CLASS_GROUP))  # name of a default figure
     figures = {name: default[name] for name in (by_cell, *default) if name in default}
+    for name in [name for name in figures if CLASS_GROUP in name]:
+      figure, caption = figures[name]
+      figures[name] = figure, f'{caption} {groups}'
     figures |= charts.scatter(results, CLEAN_ACCURACY, GRID_ACCURACY, ENVIRONMENT)
     labels = results.table.classifier[results.table.note == SEEN_IN_TRAINING].unique()
     if len(labels):
       figures['cells'] = (
-        _picture(*self._cells_seen(results.data)),
+        _picture(environments, titles, is_seen),
         f'What the training of {", ".join(labels)} shows: pairs of class group and environment, '
-        'seen or held out.',
+        f'seen or held out{listed}.',
       )
     return figures
 

@@ -17,6 +17,7 @@ from robustness.present.page import (
   PAPERS,
   Context,
   bibtex,
+  classifier_facts,
   classifier_words,
   data_words,
   write_report,
@@ -209,6 +210,10 @@ def test_the_front_end_of_a_classifier_and_the_first_of_its_seeds_are_described(
   assert balanced == 'small cnn, trained here 40 steps with batches balanced by environment'
   seeds = {'0': TRAINED, '1': {**TRAINED, 'step': 50}}
   assert classifier_words({'label': 'a', 'seeds': seeds}) == classifier_words(TRAINED)
+  sized = {**TRAINED, 'preprocessing': {'input_size': 224}}
+  seeds = {seed: {**sized, 'sha256': 64 * seed} for seed in ('0', '1')}
+  facts = ['made for 224 × 224 pixels', 'SHA-256 000000000000, 111111111111']
+  assert classifier_facts({'label': 'a', 'seeds': seeds})[1:] == facts
 
 
 CITATION = pathlib.Path(__file__).resolve().parents[2] / 'CITATION.cff'
@@ -305,6 +310,8 @@ def test_a_figure_that_fails_leaves_the_results(tmp_path):
 def test_scenes_are_described_as_pairs_of_object_and_background():
   data = {'source': 'scenes', 'num_examples': 14, 'objects': 7, 'num_backgrounds': 4}
   assert data_words(data) == '14 pairs of an object and a background'
+  words = data_words({**data, 'image_shape': [512, 512, 3]})
+  assert words == '14 pairs of an object and a background, composed to scenes of 512 × 512 pixels'
 
 
 def test_a_folder_of_pictures_is_named():

@@ -95,6 +95,13 @@ def test_accuracy_and_n_over_all_by_level_and_factor_and_for_a_balanced_mix(tmp_
   assert gap.low < gap.value < gap.high and gap.n == overall.n
 
 
+def test_the_levels_are_stated_with_the_scenes():
+  lines = SiScore(factor='cross', areas=(0.1, 0.4), angles=(0.0, 90.0)).shown_as
+  assert (lines['areas'], lines['angles'], lines['cells']) == ('0.1, 0.4', '0, 90', 'none')
+  assert SiScore().shown_as['areas'] == '0.01 to 1, 100 values'
+  assert SiScore(stored=True).shown_as['areas'] == 'as stored'
+
+
 @pytest.mark.slow
 def test_the_balanced_curve_pools_the_same_pairs_and_sizes_at_every_angle(tmp_path):
   """Few angles have a scene at 80 and 100 %: their objects would be larger than at the others."""

@@ -363,6 +363,11 @@ def test_figures_from_results_take_environments_and_groups_of_any_name(tmp_path)
   for figure, caption in figures.values():
     figure.canvas.draw()
     assert caption.endswith('.')
+  caption = figures['accuracy_environment_class_group'][1]
+  assert caption.endswith(' Class groups: left over: c; $g_{: a; C2: b.')
+  results.data = {**data, 'class_groups': {**groups, 'C2': [f'class {k}' for k in range(9)]}}
+  caption = study.figures(results)['cells'][1]
+  assert caption.endswith("or held out; the table 'which numbers these are' lists the classes.")
   axes = figures['cells'][0].axes[0]
   expected = 'seen, held out, held out, seen, seen, held out, seen, held out, seen'
   assert ', '.join(text.get_text() for text in axes.texts) == expected
