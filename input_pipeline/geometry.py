@@ -53,11 +53,12 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
 
 
 def resized_by_pillow(levels: np.ndarray, settings: DataSettings) -> np.ndarray:
-  """Returns 8-bit levels [H, W, C] resized and cropped by Pillow on the host.
+  """Returns an image of 8-bit levels [H, W, C] after the resize and centre crop of the settings.
 
-  It does what torchvision's `Resize` and `CenterCrop` do; see `resize_and_crop` for the settings.
+  Pillow resizes it on the host, as torchvision's `Resize` does.
   """
   sides = levels.shape[:2]
+  # `settings.resize` is the new length of the shorter side, or with `squash` of each side
   target = [side * settings.resize // (side if settings.squash else min(sides)) for side in sides]
   size = [settings.crop or side for side in target]
   return _by_pillow(levels, target, size, settings)

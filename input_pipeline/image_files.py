@@ -1,4 +1,4 @@
-"""Image files: those in a folder, their headers, and their pixels as grey or RGB.
+"""Image files: finds them in folders, and reads their headers, and their pixels as grey or RGB.
 
 Pixels are what Pillow decodes, as in the pipelines with which published ImageNet accuracies were
 measured. EXIF orientation is not applied, an alpha channel is dropped, and only the first frame of
@@ -108,7 +108,8 @@ def images_in(
     folder: the folder.
     extensions: suffixes of image files.
     deep: whether files in subfolders, at any depth, are included.
-    left_out: counts the other files by reason: hidden (see `files_in`), or their suffix.
+    left_out: counter to which the files that are not returned are added by reason: hidden files, as
+      `files_in` counts them, and files of other suffixes.
   """
   files = files_in(folder, deep, left_out)
   if left_out is not None:
@@ -117,7 +118,7 @@ def images_in(
 
 
 def has_suffix(file: Path | str, suffixes: Sequence[str]) -> bool:
-  """Whether a file's name ends in one of some suffixes, in any case."""
+  """Returns whether the name of a file ends in one of the `suffixes`, in upper or lower case."""
   return str(file).lower().endswith(tuple(suffixes))
 
 
@@ -211,9 +212,10 @@ def read_file(path: bytes, channels: int) -> np.ndarray:
 
 
 def may_be_grey(file: str | bytes) -> bool:
-  """Whether a picture is grey, or cannot be read."""
+  """Returns whether a picture is grey, or cannot be read."""
   try:
-    return read_header(file)[1]
+    _, is_grey = read_header(file)
+    return is_grey
   except InputError:  # `select` names all such files at once
     return True
 

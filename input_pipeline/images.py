@@ -48,7 +48,7 @@ class IndexedStore(Store):
     """Returns the element at an index, int64 []."""
 
   def elements(self, indices: np.ndarray) -> tf.data.Dataset:
-    """Returns the elements at `indices` by reading each of them alone."""
+    """Returns the elements at `indices`, int64 [n], which are read one by one."""
     import tensorflow as tf
 
     return tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64)).map(self.element)

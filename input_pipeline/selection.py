@@ -83,11 +83,11 @@ def choose_subset(
     num_examples: number of all examples.
     num_images: size of the subset; 0 takes all.
     seed: seed of the choice.
-    first: whether to take the first `num_images` instead.
-    noun: what is counted, for messages.
+    first: whether to take the first `num_images` examples instead of random ones.
+    noun: what the examples are called in messages, in the plural.
 
   Raises:
-    InputError: there are fewer examples.
+    InputError: there are fewer examples than `num_images`.
   """
   require(
     num_images <= num_examples,
@@ -131,7 +131,7 @@ def check_pictures(images: Images, indices: np.ndarray) -> None:
 
   def damage(index: int) -> str:
     """Returns why an image, or at least its header, cannot be read; '' if it can be."""
-    stored = store.host_element(index)[0]
+    stored, _ = store.host_element(index)
     assert isinstance(stored, bytes)
     try:
       (read if index in decoded else header)(stored)
@@ -200,13 +200,10 @@ def _selected_indices(images: Images, settings: DataSettings, seed: int) -> np.n
       )
     return images.choose(settings.num_images, seed)
   if settings.image_list and not images.names:
-    raise SettingError(
-      KEYS.data.image_list,
-      settings.image_list,
-      problem=f'but images of {images.title} have no paths',
-      fix=f"It chooses among those of {KEYS.data.source}='folder', 'imagenet_c' and "
-      "'tiny_imagenet_c'.",
-    )
+    problem = f'but images of {images.title} have no paths'
+    sources = "'folder', 'imagenet_c' and 'tiny_imagenet_c'"
+    fix = f'It chooses among those of {KEYS.data.source}={sources}.'
+    raise SettingError(KEYS.data.image_list, settings.image_list, problem=problem, fix=fix)
   part_size = images.num_examples // images.parts
   bases = np.arange(part_size, dtype=np.int64)  # indices in one part
   if settings.image_list:
@@ -261,10 +258,9 @@ class Selection:
   facts: Facts
 
   def array_rows(self) -> ArrayRows | None:
-    """Returns the rows if images are stored in arrays and are neither resized nor cropped, else
-    None.
+    """Returns the rows of images that are stored in arrays and neither resized nor cropped.
 
-    Arrays that are read completely are not copied.
+    It returns None for other images. Arrays that are read completely are not copied.
     """
     settings, arrays = self.settings, self.images.arrays
     is_changed = any((settings.resize, settings.crop, settings.random_crop_area))

@@ -54,7 +54,7 @@ class Source(Part, abc.ABC):
 
   @abc.abstractmethod
   def open(self, settings: DataSettings) -> Images:
-    """Returns the stored images that the settings select; see `array_images` and `file_images`.
+    """Returns the stored images that the settings select, by `array_images` or `file_images`.
 
     Raises:
       InputError: the settings or the files are invalid; the message names them.

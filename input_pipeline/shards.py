@@ -70,8 +70,9 @@ class Shards(Source, abc.ABC):
   def shards(self, suffix: str, split: str, left_out: Counter[str]) -> list[Path]:
     """Returns the files of a split with a suffix at `path`, a file or a folder, sorted.
 
-    If names of files or folders contain names of splits, as `train-00000-of-00014.parquet` does,
-    files of other splits are omitted, see `of_split`. `left_out` counts files with other suffixes.
+    If names of files or folders state splits, such as `train-00000-of-00014.parquet`, only the
+    files of `split` are returned; `of_split` has the details. Files with other suffixes are added
+    to the counter `left_out`.
 
     Raises:
       InputError: there is no such file, files belong to different data sets, or some are missing.
@@ -225,6 +226,7 @@ def read_table(file: Path, text_columns: Collection[str] = ()) -> pd.DataFrame:
     raise InputError(f'{file} cannot be read as a table: {reason}.') from error
   if table.empty:
     raise InputError(f'{file} has no row.')
+  # Parquet files that pandas wrote may have numbers as names of columns, and an index
   return table.rename(columns=str).reset_index(drop=True)
 
 

@@ -50,7 +50,7 @@ def stored_part(builder: tfds.core.DatasetBuilder) -> StoredPart | None:
   if 'corruption_number' in metadata:
     return StoredPart(int(metadata['corruption_number']), int(metadata['severity']))
   config = builder.builder_config.name if builder.builder_config else ''
-  return part_of_config(os.path.basename(config))
+  return part_of_config(os.path.basename(config))  # a config may be called '224px/fog_3'
 
 
 def prepared_configs(dataset: str, data_dir: str) -> list[str]:
@@ -98,12 +98,8 @@ def find_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.Datas
     names = {*tfds.list_builders(with_community_datasets=False), *OWN}
     near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
     alike = f'did you mean {" or ".join(map(repr, near))}' if near else 'nothing is called alike'
-    raise SettingError(
-      key,
-      name,
-      problem='which TFDS does not know',
-      fix=f'{alike}. All names: https://www.tensorflow.org/datasets/catalog/overview',
-    ) from error
+    fix = f'{alike}. All names: https://www.tensorflow.org/datasets/catalog/overview'
+    raise SettingError(key, name, problem='which TFDS does not know', fix=fix) from error
   except Exception as error:  # TFDS's parsers raise all kinds of errors
     problem = f'which TFDS cannot open: {_first_line(error)}'
     raise SettingError(key, name, problem=problem) from error
@@ -130,6 +126,7 @@ def check_stored_features(file: pathlib.Path) -> None:
 
   TFDS imports the module that the file names for a feature, and importing can run any code.
   """
+  # dicts and lists, of which each is searched for names of classes
   unsearched = [json_files.read(file, advice='Fetch or prepare the data set again.')]
   while unsearched:
     node = unsearched.pop()

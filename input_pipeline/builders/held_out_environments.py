@@ -160,7 +160,7 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   DESCRIPTION, PAPER = DESCRIPTION, 'omran2022towards'
 
   def features(self) -> dict[str, Feature]:
-    """Returns the features of the base, and how an example is shown; see `DESCRIPTION`."""
+    """Returns the features of the base, and the environment, group and level of an example."""
     scalars = {'class_group': np.int32, 'seen': np.bool_, 'level': np.int32, 'source_id': np.int64}
     return {
       **self.base_features(),

@@ -171,8 +171,10 @@ class Cifar101(Source):
 
 
 def read_images(path: Path, count: int) -> np.ndarray:
-  """Maps a file of images into memory, uint8 [count, 32, 32, 3]; raises InputError for other
-  shapes.
+  """Maps a .npy file of images into memory, uint8 [count, 32, 32, 3].
+
+  Raises:
+    InputError: the array has another shape or type.
   """
   images = read_npy(path)
   if images.dtype != np.uint8 or images.shape[1:] != IMAGE_SHAPE:
@@ -235,12 +237,8 @@ def test_set(dataset: str, data_dir: str, key: str) -> tuple[np.ndarray, np.ndar
 
   builder = prepared_builder(dataset, data_dir, key)
   if not {'id', 'image', 'label'} <= set(builder.info.features):
-    raise SettingError(
-      key,
-      dataset,
-      problem="whose examples have no 'id'",
-      fix="Their order is not known. Give the CIFAR set of the same classes, or '' for none.",
-    )
+    fix = "Their order is not known. Give the CIFAR set of the same classes, or '' for none."
+    raise SettingError(key, dataset, problem="whose examples have no 'id'", fix=fix)
   stored = builder.as_dataset(split='test').as_numpy_iterator()
   examples = sorted(stored, key=lambda example: example['id'])
   labels = np.array([example['label'] for example in examples], np.int32)

@@ -3,7 +3,8 @@
 Files are PATH/<shift>/<index>_<class>/seed_<seed>_scale_<scale>.jpg, with the index of the class in
 ImageNet, and the scale, the strength of the shift, times 1000. Columns are `shift`, `scale` and
 `base_id`: pictures of one class and seed, of all shifts and scales, are versions of one picture.
-Rows are ordered by shift, class and file name; classes are the WordNet ids of those with pictures.
+Rows are ordered by shift, class and file name. Class names are the WordNet identifiers of the
+classes with pictures.
 
 Reference: the layout of the release of CNS-Bench (Edmond, doi:10.17617/3.MAGNKP).
 """

@@ -52,7 +52,7 @@ from input_pipeline.image_files import (
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
-from robustness.core.errors import KEYS, InputError, SettingError, nearest
+from robustness.core.errors import KEYS, InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.registry import setting
 from robustness.core.rows import in_class_order
@@ -239,12 +239,8 @@ class Environments(Source):
     names = tuple(listed.split(',')) if listed else tuple(configs)
     for name in names:
       if name not in configs:
-        raise SettingError(
-          self.key('path'),
-          self.path,
-          problem=f'which names the config {name!r}',
-          fix=f'{nearest(name, configs)}.',
-        )
+        fix = f'{nearest(name, configs)}.'
+        raise self.refused('path', f'which names the config {name!r}', fix)
     if len(names) < 2 or len(set(names)) < len(names):
       raise InputError(
         f'{self.key("path")} is {self.path!r}; environments need two different configs of a TFDS '
@@ -263,12 +259,9 @@ class Environments(Source):
       _log_choice(first, environments)
     if first not in environments:
       folder = expanded(self.path)
-      raise SettingError(
-        self.key('clean_environment'),
-        first,
-        problem='the environment of all classes',
-        fix=f'{nearest(first, environments)}{looks_like(folder) if folder.is_dir() else ""}.',
-      )
+      release = looks_like(folder) if folder.is_dir() else ''
+      fix = f'{nearest(first, environments)}{release}.'
+      raise self.refused('clean_environment', 'the environment of all classes', fix)
     return (first, *(name for name in environments if name != first))
 
 

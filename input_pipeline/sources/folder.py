@@ -149,9 +149,9 @@ class Foolbox(Source):
     paths = [str(path) for path in sorted(folder.glob('imagenet_*.jpg'))]
     if not paths:
       raise InputError(f'{folder} holds no ImageNet pictures: use foolbox 3.')
-    numbers = [int(Path(path).stem.rpartition('_')[2]) for path in paths]
-    classes, labels = np.unique(numbers, return_inverse=True)
-    names = [WNIDS[number] for number in classes]
+    class_indices = [int(Path(path).stem.rpartition('_')[2]) for path in paths]
+    classes, labels = np.unique(class_indices, return_inverse=True)
+    names = [WNIDS[index] for index in classes]
     description = {'split': settings.split}
     labels = labels.astype(np.int32)
     return image_files.file_images(paths, labels, names, 'foolbox', description, channels=3)

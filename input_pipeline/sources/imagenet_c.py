@@ -90,7 +90,7 @@ class ImagenetC(Source):
     classes = set(folders_in(without_frost[0])) if is_limited else None
     left_out = Counter[str]()
     files_of_part = same_files([*folders.values()], classes, SUFFIXES, self.base_name, left_out)
-    files = files_of_part[0]
+    files = files_of_part[0]  # of the first part, to which the labels belong
     names, labels = labels_of_folders(files)
     unread = set().union(*map(folders_in, folders.values())) - classes if classes else ()
     facts = {'class_folders_left_out': len(unread)} if unread else {}

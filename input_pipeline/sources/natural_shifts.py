@@ -65,7 +65,7 @@ PUBLISHED = {
 """Numbers of classes and images of each set. For objectnet these are the objects that are classes
 of ImageNet, and their images; imagenet_real includes the images without a label."""
 REAL, OBJECTNET = 'imagenet_real', 'objectnet'
-"""Data sets that are read differently from the others."""
+"""The data sets with labels in files, and not only in the names of class folders."""
 TFDS_REAL = 'imagenet2012_real'
 """TFDS name of `imagenet_real`."""
 FRAME = 2
@@ -109,8 +109,9 @@ class NaturalShifts(Source):
         False.
     """
     self.choose('dataset', PUBLISHED)
-    by_tfds = not self.path and self.dataset != OBJECTNET
-    if by_tfds and not (self.dataset == REAL and self.real_labels):
+    has_labels = self.dataset == REAL and self.real_labels
+    needs_folder = self.path or self.dataset == OBJECTNET or has_labels
+    if not needs_folder:
       return self._from_tfds(settings.split)
     choice('config.data.split', settings.split, ('', 'test'))  # the sets have no training images
     advice = f'give that of {self.dataset} as released.'
@@ -167,7 +168,7 @@ class NaturalShifts(Source):
     return store.images([WNIDS[label] for label in classes], title, description)
 
   def _labels_of_tfds(self, split: str) -> Labelled:
-    """Returns all examples of a split; see `Labelled`."""
+    """Returns all examples of a split, their labels in ImageNet's order, and no further facts."""
     from input_pipeline import tfds_sets
 
     builder = tfds_sets.prepared_builder(self.dataset, self.data_dir, self.key('dataset'))
@@ -213,35 +214,34 @@ class NaturalShifts(Source):
     """
     file = expanded(self.real_labels)
     if not file.is_file():
-      raise SettingError(
-        self.key('real_labels'),
-        self.real_labels,
-        problem='which is no file',
-        fix=f"Give real.json of the labels as released, or leave out {self.key('path')} for TFDS's "
+      raise self.refused(
+        'real_labels',
+        'which is no file',
+        f"Give real.json of the labels as released, or leave out {self.key('path')} for TFDS's "
         'imagenet_real.',
       )
     table = json_files.read(file, [[int]], f'It belongs to {self.key("real_labels")}.')
     files = images_in(root, left_out=left_out)
-    numbered: dict[int, str] = {}
+    path_of: dict[int, str] = {}  # {number of the image: path}
     for path in files:
       match = _VALIDATION.search(path.name)
       left_out['pictures without a number of ImageNet'] += match is None
-      if match and numbered.setdefault(int(match[1]), str(path)) != str(path):
-        pair = f'{numbered[int(match[1])]} and {path}'
+      if match and path_of.setdefault(int(match[1]), str(path)) != str(path):
+        pair = f'{path_of[int(match[1])]} and {path}'
         raise InputError(f'{root} has {pair} of one number: each counts once.')
-    if not numbered:
+    if not path_of:
       raise InputError(f'{root} holds no ILSVRC2012_val_00000001.JPEG or others of that kind.')
-    for number in (min(numbered), max(numbered)):  # images are numbered from 1
+    for number in (min(path_of), max(path_of)):  # images are numbered from 1
       if not 1 <= number <= len(table):
         raise InputError(
           f'{self.real_labels} has the labels of {len(table)} images; there is number {number}.'
         )
-    labels_of = {number: table[number - 1] for number in sorted(numbered)}
+    labels_of = {number: table[number - 1] for number in sorted(path_of)}
     labelled = [number for number, labels in labels_of.items() if labels]
     if not labelled:
       raise InputError(f'{self.real_labels} has no label for any image of {root}.')
     facts = {'images_without_label': len(labels_of) - len(labelled)}
-    return [numbered[n] for n in labelled], _padded([labels_of[n] for n in labelled]), facts
+    return [path_of[n] for n in labelled], _padded([labels_of[n] for n in labelled]), facts
 
 
 def _positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -299,12 +299,9 @@ def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
   mappings = root / 'mappings'
   for folder in (mappings, root / 'images'):
     if not folder.is_dir():
-      raise SettingError(
-        KEYS.data.natural_shifts.path,
-        str(root),
-        problem=f'which lacks the folder {folder.name}',
-        fix='Give that of ObjectNet as released, with images/<object>/<image> and mappings/.',
-      )
+      key, problem = KEYS.data.natural_shifts.path, f'which lacks the folder {folder.name}'
+      fix = 'Give that of ObjectNet as released, with images/<object>/<image> and mappings/.'
+      raise SettingError(key, str(root), problem=problem, fix=fix)
   fix = f'It belongs to {root}.'
   object_of_folder = json_files.read(mappings / 'folder_to_objectnet_label.json', {str: str}, fix)
   classes_of_object = json_files.read(mappings / 'objectnet_to_imagenet_1k.json', {str: str}, fix)

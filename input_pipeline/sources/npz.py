@@ -16,7 +16,7 @@ import numpy as np
 from input_pipeline.images import Images, array_images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.array_files import read_npz
-from robustness.core.errors import KEYS, InputError, SettingError
+from robustness.core.errors import KEYS, InputError
 from robustness.core.paths import expanded
 from robustness.core.rows import check_class_names, check_label_array, numbered_classes
 
@@ -51,8 +51,7 @@ class Npz(Source):
   def arrays(self) -> Mapping[str, np.ndarray]:
     """Returns {name: array} of the file, which is read whole; pickled objects are refused."""
     if not self.path or not expanded(self.path).is_file():
-      fix, problem = 'Give a .npz file.', 'which is no file'
-      raise SettingError(self.key('path'), self.path, fix=fix, problem=problem)
+      raise self.refused('path', 'which is no file', 'Give a .npz file.')
     return read_npz(expanded(self.path), 'Give a file that numpy.savez wrote.')
 
 

@@ -70,10 +70,10 @@ class Parquet(shards.Shards):
         raise InputError(f'{file} has other columns than {files[0]}: give shards of one data set.')
     column = _image_column(schema, files[0])
     other_names = [name for name in schema.names if name != column]
-    label = shards.label_column(other_names, self.label_column)
-    names = _class_names(schema, label, files[0])
+    label_column = shards.label_column(other_names, self.label_column)
+    names = _class_names(schema, label_column, files[0])
     for file, shard in zip(files, opened, strict=True):
-      if _class_names(shard.schema_arrow, label, file) != names:
+      if _class_names(shard.schema_arrow, label_column, file) != names:
         problem = f'{file} has other names of classes than {files[0]}'
         raise InputError(f'{problem}: give the folder of one config.')
     title = f'parquet {self.path!r}, split {settings.split!r}'

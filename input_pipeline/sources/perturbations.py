@@ -56,11 +56,11 @@ def of_sequences(
   Args:
     frames: {perturbation: number of frames of its sequences}, in the order of the rows.
     labels: label of each of the n images, [n].
-    fetch: function (perturbation, number of the image, number of the frame) that returns the frame,
-      or bytes that stand for it (see `PartsStore`).
+    fetch: function of the perturbation, the number of the image and the number of the frame. It
+      returns the frame, uint8 of `shape`, or bytes that the field `read` decodes.
     path: folder of the release.
-    title: title of the data, see `Images`.
-    shape: shape of a frame; () for bytes.
+    title: names the images in messages.
+    shape: shape of a frame; () if `fetch` returns bytes.
     **fields: further fields of `Images`.
   """
   for name, length in frames.items():

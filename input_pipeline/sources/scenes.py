@@ -142,7 +142,8 @@ def read_cutout(path: Path) -> np.ndarray:
   """Returns a cutout, uint8 [h, w, 4], RGBA with colours that are not multiplied by alpha.
 
   Raises:
-    InputError: see `check_cutout`; or all pixels are transparent.
+    InputError: the cutout has no alpha channel, its longer side is more than `LONGEST` times the
+      shorter one, or all pixels are transparent.
   """
   check_cutout(path)
   with image_files.opened(str(path)) as image:
@@ -216,11 +217,11 @@ class SceneParts(Source, abc.ABC):
     Args:
       title: title of the data, see `Images`.
       description: plain values that describe the data, see `Images`.
-      labels: class of each object in ImageNet's order.
-      sizes: height and width of each object.
-      cutout: reads the cutout of an object by its number, uint8 [h, w, 4].
-      background: reads a background by its number, uint8 [S, S, 3].
-      names: names of the objects, and names of the backgrounds, for messages.
+      labels: label of each object's class in ImageNet's order, 0..999.
+      sizes: height and width of each object's cutout, pixels.
+      cutout: function of the number of an object that returns its cutout, uint8 [h, w, 4].
+      background: function of the number of a background that returns it, uint8 [S, S, 3].
+      names: names of all objects, and names of all backgrounds, for messages.
     """
     side, largest = self.side, max(map(max, sizes))
     object_names, background_names = names
@@ -244,7 +245,7 @@ class SceneParts(Source, abc.ABC):
       return background(background_number), padded, np.int32((pixels[..., 3] >= 128).sum())
 
     def decode(pair: tf.Tensor) -> dict[str, tf.Tensor]:
-      """Returns the columns of a row that are read from files; see the module."""
+      """Returns the background, the cutout and its number of pixels for a pair of numbers."""
       import tensorflow as tf
 
       image, foreground, count = tf.numpy_function(read, [pair], (tf.uint8, tf.uint8, tf.int32))

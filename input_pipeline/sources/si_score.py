@@ -181,8 +181,8 @@ class SiScore(Source):
       )
     metadata = self.metadata or str(tables[0])
     ids = sorted(scenes)
-    files = [scenes[image_id][0] for image_id in ids]
-    labels = np.array([scenes[image_id][1] for image_id in ids], np.int32)
+    files, label_of_file = zip(*(scenes[image_id] for image_id in ids), strict=True)
+    labels = np.array(label_of_file, np.int32)
     class_folders = [file.relative_to(root).parts[0] for file in files]
     images = file_images(
       [str(file) for file in files],
@@ -199,7 +199,8 @@ class SiScore(Source):
 
 def _numbered(*columns: np.ndarray) -> np.ndarray:
   """Returns the number of each row of columns [N] among the sorted distinct rows, int [N]."""
-  return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].ravel()
+  _, numbers = np.unique(np.stack(columns), axis=1, return_inverse=True)
+  return numbers.ravel()
 
 
 def _joined(
@@ -253,7 +254,7 @@ def _joined(
 def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
   """Returns the columns `IN_FILE` of metadata.csv, [N] each, in ascending order of image_id.
 
-  Columns in `WHOLE` are int64, the others float64.
+  Columns in `WHOLE` are int64, all other columns float64.
   """
   table = read_table(Path(path))
   missing = [name for name in IN_FILE if name not in table]

@@ -105,7 +105,7 @@ class TfdsCorrupted(Source):
       'dataset': f'{first.builder.name}:{first.builder.version}',
     }
     class_names = _same_classes(splits)
-    labels = np.tile(_same_labels(splits), len(splits))
+    labels = np.tile(_same_labels(splits), len(splits))  # every part has the labels of the first
     images = SplitsStore(splits, labels=labels).images(class_names, title, description)
     fields = ('class_names', 'channels', 'store', 'decode', 'sizes')
     shared = {name: vars(images)[name] for name in fields}

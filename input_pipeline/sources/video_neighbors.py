@@ -133,12 +133,8 @@ class NeighborFrames:
       InputError: there are fewer sets.
     """
     if num_anchors > self.num_anchors:
-      raise SettingError(
-        KEYS.data.num_images,
-        num_anchors,
-        problem='which counts anchors here',
-        fix=f'There are {self.num_anchors} (0 takes all).',
-      )
+      problem, fix = 'which counts anchors here', f'There are {self.num_anchors} (0 takes all).'
+      raise SettingError(KEYS.data.num_images, num_anchors, problem=problem, fix=fix)
     if not num_anchors:
       return np.arange(len(self.paths))
     group_id, offset = self.columns[GROUP], self.columns[OFFSET]
@@ -165,12 +161,8 @@ def find_metadata(path: str, split: str) -> Path:
     return root / split
   if split not in ('', 'test'):
     splits = [f.name for f in sorted(root.iterdir()) if f.name != 'metadata' and find(f)]
-    raise SettingError(
-      KEYS.data.split,
-      split,
-      problem=f'but {root} has no folder of that name with neighbor sets',
-      fix=f'{nearest(split, splits)}.',
-    )
+    problem = f'but {root} has no folder of that name with neighbor sets'
+    raise SettingError(KEYS.data.split, split, problem=problem, fix=f'{nearest(split, splits)}.')
   if not find(root) and (release := looks_like(root)):
     raise InputError(f'{root} holds no neighbor sets{release}; {advice}')
   return root

@@ -122,14 +122,15 @@ def _values(
       'Solarize': round(255 - scaled(255), 6),
       **dict.fromkeys(FACTORS, 1 + scaled(0.9)),
     }
+  translation, half_side = constants
   return shears | {
-    **dict.fromkeys(('TranslateX', 'TranslateY'), scaled(constants[0])),
+    **dict.fromkeys(('TranslateX', 'TranslateY'), scaled(translation)),
     'Rotate': scaled(30),
     'Posterize': min(int(scaled(4)), 8),
     'Solarize': min(int(scaled(256)), 256),
     'SolarizeAdd': int(scaled(110)),
     **dict.fromkeys(FACTORS, 0.1 + scaled(1.8)),
-    'Cutout': 2 * int(scaled(constants[1])),
+    'Cutout': 2 * int(scaled(half_side)),
   }
 
 
@@ -227,8 +228,8 @@ class AutoAugment(Augmentation):
     super().__post_init__()
     operations.check_colour(self.fill, self.key('fill'))
     steps = [step for policy in self.policies for step in policy]
-    for step in steps:
-      magnitude(self.implementation, step.name, step.level, 32, 32)
+    for step in steps:  # raises an error for what the implementation lacks, at any image size
+      magnitude(self.implementation, step.name, step.level, height=32, width=32)
     is_possible = any(step.probability > 0 for step in steps)
     self.require(is_possible, 'sub_policies', 'operations of which one has a probability above 0')
 

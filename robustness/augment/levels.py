@@ -36,7 +36,7 @@ def matrix(
   """
   angle = -jnp.deg2rad(jnp.float32(magnitude))
   cos, sin = jnp.cos(angle), jnp.sin(angle)
-  x, y = width / 2, height / 2
+  x, y = width / 2, height / 2  # the centre
   matrices = {
     'ShearX': (1.0, magnitude, 0.0, 0.0, 1.0, 0.0),
     'ShearY': (1.0, 0.0, 0.0, magnitude, 1.0, 0.0),
@@ -44,7 +44,8 @@ def matrix(
     'TranslateY': (1.0, 0.0, 0.0, 0.0, 1.0, magnitude),
     'Rotate': (cos, sin, x - cos * x - sin * y, -sin, cos, y + sin * x - cos * y),
   }
-  return jnp.stack([jnp.stack([jnp.float32(x) for x in matrices[n]]) for n in names])[name]
+  stacked = [jnp.stack([jnp.float32(entry) for entry in matrices[warp]]) for warp in names]
+  return jnp.stack(stacked)[name]
 
 
 def nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:

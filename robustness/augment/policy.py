@@ -97,6 +97,7 @@ def _in_sequence(augmentation: Augmentation, rows: Example) -> Example:
   """
 
   def augmented(row: Mapping[str, jax.Array], _: None) -> Example:
+    """Returns one row; `map_rows` passes its third argument, None, to every call."""
     example = dict(row)
     return _augment(augmentation, example.pop(KEY), example, jax.lax.map)
 

@@ -156,8 +156,8 @@ def recoloured(image: jax.Array, first: jax.Array, amplitudes: jax.Array) -> jax
   ) -> tuple[tuple[jax.Array, jax.Array], None]:
     """Returns the sum times z plus an amplitude, as real and imaginary part."""
     real, imaginary = sums
-    turned = real * cos - imaginary * sin, real * sin + imaginary * cos
-    return (turned[0] + amplitude[None, None], turned[1]), None
+    real, imaginary = real * cos - imaginary * sin, real * sin + imaginary * cos
+    return (real + amplitude[None, None], imaginary), None
 
   zeros = jnp.zeros_like(image), jnp.zeros_like(image)
   (real, imaginary), _ = jax.lax.scan(times_and_add, zeros, amplitudes, reverse=True, unroll=4)
