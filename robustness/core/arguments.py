@@ -61,9 +61,9 @@ def as_images(
 
   Args:
     images: floating, [H, W, C] or [B, H, W, C]; of traced images only shape and type are checked.
-    ranks: allowed numbers of dimensions, of 3 and 4.
-    taker: name of the caller in messages.
-    rounding: how far values outside [0, 1] may lie, which are clipped.
+    ranks: allowed numbers of dimensions: (3,), (4,) or (3, 4).
+    taker: plural name of the functions that take the images, for messages.
+    rounding: largest distance from [0, 1] of values, which are then clipped.
 
   Raises:
     InputError: Shape or type is wrong, or a value is outside [0, 1] by more than `rounding`.
@@ -99,7 +99,7 @@ def as_images(
 
 
 def check_integers(name: str, value: object, batch: tuple[int, ...], valid: Sequence[int]) -> None:
-  """Raises InputError unless a value is a valid integer, or one for each image.
+  """Raises InputError unless a value is a valid integer, or an array with a valid one per image.
 
   Args:
     name: name of the value in messages.

@@ -34,15 +34,15 @@ def read_npz(
 
   Raises:
     InputError: the file is missing, truncated, encrypted, inflates to more than the limit, or holds
-      anything else than arrays.
+      something other than arrays.
   """
   file = pathlib.Path(path)
   try:
     with open_regular(file) as opened, zipfile.ZipFile(opened) as archive:
       members = archive.infolist()
       if max_bytes is None:
-        inflated = (m.file_size for m in members if m.compress_type != zipfile.ZIP_STORED)
-        size, limit = max(inflated, default=0), MAX_BYTES_PER_ARRAY
+        inflated_sizes = (m.file_size for m in members if m.compress_type != zipfile.ZIP_STORED)
+        size, limit = max(inflated_sizes, default=0), MAX_BYTES_PER_ARRAY
       else:
         size, limit = sum(m.file_size for m in members), max_bytes
       if size > limit:
@@ -66,14 +66,17 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
       raise ValueError(f'{info.filename} has the format {version} of .npy')
     shape, _, dtype = _HEADER_READERS[version](member)
     stated, actual = math.prod(shape) * dtype.itemsize, info.file_size - member.tell()
-    if stated != actual and not dtype.hasobject:
+    if stated != actual and not dtype.hasobject:  # arrays of objects are refused below
       raise ValueError(f'{info.filename} states {stated:,} bytes and holds {actual:,}')
   with archive.open(info) as member:
     return np.lib.format.read_array(member, allow_pickle=False)
 
 
 def digest_of(arrays: Mapping[str, np.ndarray]) -> str:
-  """Returns the SHA-256 of arrays: of names, types, shapes and values, in any order of names."""
+  """Returns the SHA-256 of named arrays: of names, types, shapes and values.
+
+  The order of the names does not matter.
+  """
   total = hashlib.sha256()
   for name in sorted(arrays):
     values = np.ascontiguousarray(arrays[name])

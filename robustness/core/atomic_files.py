@@ -45,8 +45,9 @@ def flush_directory(directory: pathlib.Path) -> None:
 def lock(descriptor: int) -> bool:
   """Locks an open file for this process until it is closed; returns whether that was possible.
 
-  It is not if another process has the lock. The system releases the lock when the process ends.
-  Systems without such locks (Windows, some network file systems) lock nothing.
+  It is not possible if another process has the lock. The system releases the lock when the process
+  ends. Systems without such locks (Windows, some network file systems) lock nothing, and the result
+  is True.
   """
   try:
     import fcntl

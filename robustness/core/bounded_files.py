@@ -1,5 +1,6 @@
 """Readers of untrusted files, which neither fill the memory nor wait for ever."""
 
+import errno
 import os
 import pathlib
 import stat
@@ -15,6 +16,7 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     InputError: the path is a device, a pipe or a socket, which may never end.
     OSError: the file does not exist or cannot be read.
   """
+  # O_NONBLOCK: opening a pipe would wait for a writer; systems without a flag need none
   flags = os.O_RDONLY | getattr(os, 'O_NONBLOCK', 0) | getattr(os, 'O_BINARY', 0)
   descriptor = os.open(path, flags)
   mode = os.fstat(descriptor).st_mode
@@ -22,14 +24,14 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     return os.fdopen(descriptor, 'rb')
   os.close(descriptor)
   if stat.S_ISDIR(mode):
-    raise IsADirectoryError(21, 'Is a directory', os.fspath(path))
+    raise IsADirectoryError(errno.EISDIR, 'Is a directory', os.fspath(path))
   raise InputError(f'{os.fspath(path)} is a device, a pipe or a socket: give a regular file.')
 
 
 def read_bounded(path: str | os.PathLike[str], max_bytes: int) -> bytes:
   """Returns the bytes of a regular file; raises InputError for more than `max_bytes`."""
   with open_regular(path) as file:
-    content = file.read(max_bytes + 1)
+    content = file.read(max_bytes + 1)  # one more shows that the file is too large
   if len(content) > max_bytes:
     raise InputError(f'{os.fspath(path)} is larger than {max_bytes / 2**20:,.0f} MiB.')
   return content

@@ -21,7 +21,7 @@ from robustness.core.paths import expanded
 MIN_SECONDS = 0.1  # programs that compile faster are not stored
 MAX_BYTES = 2 * 2**30
 """Largest size of all stored programs."""
-JAX_SUFFIXES = ('-cache', '-atime')  # suffixes of the files that JAX writes
+JAX_SUFFIXES = ('-cache', '-atime')  # suffixes of the files that JAX writes into the folder
 _CACHE_WARNING = re.compile(
   r"Error (writing|reading) persistent compilation cache entry for '[^']*': (.*)", re.DOTALL
 )
@@ -29,7 +29,7 @@ _CACHE_WARNING = re.compile(
 
 
 def default_folder() -> pathlib.Path:
-  """Returns the folder in JAX_COMPILATION_CACHE_DIR, or if unset one in the user's cache folder."""
+  """Returns the folder in JAX_COMPILATION_CACHE_DIR; if that is unset, one in the user's cache."""
   if folder := os.environ.get('JAX_COMPILATION_CACHE_DIR'):
     return expanded(folder)
   cache = os.environ.get('XDG_CACHE_HOME') or expanded('~/.cache')
@@ -49,14 +49,14 @@ def use(folder: str | None) -> None:
     InputError: another folder than the default one cannot be written.
   """
   if folder is None and os.environ.get('JAX_COMPILATION_CACHE_DIR'):
-    return
+    return  # JAX reads the variable itself
   if folder == '':
     _configure('jax_compilation_cache_dir', None)
     return
   path = default_folder() if folder is None else expanded(folder).absolute()
   try:
     path.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=path):
+    with tempfile.TemporaryFile(dir=path):  # raises OSError if the folder cannot be written
       pass
   except OSError as error:
     if folder is None:

@@ -43,7 +43,8 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
         'and files that may be read.'
       )
     folders = pathlib.Path(path), *pathlib.Path(path).parents
-    if number in IN_THE_WAY and expanded(directory).absolute() in folders[1:]:
+    is_in_directory = expanded(directory).absolute() in folders[1:]
+    if number in IN_THE_WAY and is_in_directory:
       existing = next(folder for folder in folders if folder.exists())
       other = f', or give another {WORKDIR:--}' if directory else ''
       return f'{existing} is in the way of a file or folder of the run: move it{other}.'

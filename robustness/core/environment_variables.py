@@ -9,28 +9,36 @@ from types import FrameType
 
 from robustness.core.errors import causes
 
-READERS = ('jax._src.config', 'matplotlib')
-"""Modules that read settings from the environment; `matplotlib` stands for all its modules."""
-OF_DEVICES = ('JAX_PLATFORMS', 'JAX_NUM_CPU_DEVICES', 'CUDA_VISIBLE_DEVICES')
+MODULE_PREFIXES = ('jax._src.config', 'matplotlib')
+"""Beginnings of the names of the modules that read settings from the environment."""
+VARIABLE_PREFIXES = ('JAX_', 'MPL')
+"""Beginnings of the names of the variables that these modules read."""
+DEVICE_VARIABLES = ('JAX_PLATFORMS', 'JAX_NUM_CPU_DEVICES', 'CUDA_VISIBLE_DEVICES')
 """Variables that decide which devices JAX starts."""
 
 
 def advice(error: BaseException) -> str | None:
-  """Returns a sentence on the environment variable that caused an error; None if none did."""
+  """Returns a sentence on the environment variable that caused an error, with the fix.
+
+  The error is examined with all errors that caused it. The result is None if no environment
+  variable did.
+  """
   for cause in causes(error):
     frames = [frame for frame, _ in traceback.walk_tb(cause.__traceback__)]
+    message = _first_line(cause)
     if any(_starts_devices(frame) for frame in frames):
-      variables = [f'{name}={os.environ[name]}' for name in OF_DEVICES if os.environ.get(name)]
-      reason = _first_line(cause).partition(' (')[0] or 'this machine has no such device'
+      is_set = [f'{name}={os.environ[name]}' for name in DEVICE_VARIABLES if os.environ.get(name)]
+      settings = f' with {" ".join(is_set)}' if is_set else ''
+      reason = message.partition(' (')[0] or 'this machine has no such device'
       return (
-        f'JAX cannot start its devices{" with " if variables else ""}{" ".join(variables)}: '
-        f'{reason}. Unset what is wrong, or take the processor by JAX_PLATFORMS=cpu.'
+        f'JAX cannot start its devices{settings}: {reason}. Unset what is wrong, or take the '
+        'processor by JAX_PLATFORMS=cpu.'
       )
-    module = str(frames[-1].f_globals.get('__name__', '')) if frames else ''
-    if module.startswith(READERS):
-      message = _first_line(cause)
+    raising_module = str(frames[-1].f_globals.get('__name__', '')) if frames else ''
+    if raising_module.startswith(MODULE_PREFIXES):
       for name, value in os.environ.items():
-        if name.startswith(('JAX_', 'MPL')) and (repr(value) in message or f'"{value}"' in message):
+        is_quoted = repr(value) in message or f'"{value}"' in message
+        if name.startswith(VARIABLE_PREFIXES) and is_quoted:
           return f'the environment has {name}={value}: {message}. Correct or unset it.'
   return None
 

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping
 
 _sections: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar('sections')
-"""{section in errors: its actual name in the config}, see `naming`."""
+"""{section in errors: name of the section in the user's config}, see `naming`."""
 
 
 MAX_VALUE_LENGTH = 300
@@ -23,9 +23,7 @@ MAX_VALUE_LENGTH = 300
 
 
 class InputError(ValueError):
-  """Raised for a bad input of a user; the message names the bad value, the valid ones and the
-  fix.
-  """
+  """Raised for a bad input of a user; the message has the bad value, valid values and the fix."""
 
 
 class SettingError(InputError):
@@ -87,8 +85,8 @@ def naming(section: str, actual: str) -> Iterator[None]:
 def key_name(key: str) -> str:
   """Returns the name of a key in the user's config, with sections renamed by `naming`."""
   names, section = _sections.get({}), key
-  while section and section not in names:
-    section = section.rpartition('.')[0]
+  while section and section not in names:  # finds the longest renamed section that contains the key
+    section, _, _ = section.rpartition('.')
   return (names[section] + key.removeprefix(section)).removeprefix('.') if section else key
 
 
@@ -130,7 +128,7 @@ def exits_refused() -> Iterator[None]:
   try:
     yield
   except SystemExit as error:
-    frame = traceback.extract_tb(error.__traceback__)[-1]
+    frame = traceback.extract_tb(error.__traceback__)[-1]  # where `sys.exit` was called
     if frame.filename == argparse.__file__:  # after --help or a wrong flag
       raise
     raise InputError(
@@ -180,7 +178,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
     reason = reason.__cause__ or reason.__context__
 
 
-MAX_LISTED = 60  # valid words
+MAX_LISTED = 60  # most valid words that a message lists
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ import ctypes
 import os
 import platform
 
-TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # as in malloc.h
+TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # numbers of the settings in malloc.h
 KEPT_BYTES, FROM_HEAP_BYTES = 2**31 - 1, 2**30
 """Freed memory that glibc keeps, and largest block that it takes from the heap, in bytes."""
 

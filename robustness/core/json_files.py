@@ -110,7 +110,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 def _misfit(value: object, form: Form, path: str) -> tuple[str, str, str] | None:
   """Returns the first difference between a value and the types that `form` states, or None.
 
-  `path` is the path of keys to the value in its file, such as 'data.size'; '' for the root.
+  `path` is the path of keys to the value in its file, such as 'data.size[0]'; '' for the root.
 
   Returns:
     The path of the first difference, the expected type in words, and the actual value in words;
@@ -119,10 +119,10 @@ def _misfit(value: object, form: Form, path: str) -> tuple[str, str, str] | None
   if isinstance(form, dict):
     if not isinstance(value, Mapping):
       return path, _NAMES[dict], _described(value)
-    prefix, form_of_all = f'{path}.' if path else '', form.get(str)
+    prefix, form_of_all = f'{path}.' if path else '', form.get(str)  # {str: form}: any keys
     forms = form if form_of_all is None else dict.fromkeys(value, form_of_all)
     for name, member_form in forms.items():
-      key = name if form_of_all is not None else name.removesuffix('?')
+      key = name if form_of_all is not None else name.removesuffix('?')  # 'key?' is optional
       if key in value:
         misfit = _misfit(value[key], member_form, f'{prefix}{key}')
         if misfit:
@@ -134,14 +134,15 @@ def _misfit(value: object, form: Form, path: str) -> tuple[str, str, str] | None
   if isinstance(form, list):
     if not isinstance(value, Sequence) or isinstance(value, str):
       return path, _NAMES[list], _described(value)
-    misfits = (_misfit(item, form[0], f'{path}[{index}]') for index, item in enumerate(value))
+    (entry_form,) = form
+    misfits = (_misfit(entry, entry_form, f'{path}[{i}]') for i, entry in enumerate(value))
     return next(filter(None, misfits), None)
   alternatives = form if isinstance(form, tuple) else (form,)
   for kind in alternatives:
     if isinstance(kind, dict | list) and isinstance(value, dict | list):
       return _misfit(value, kind, path)
   types = {kind for kind in alternatives if not isinstance(kind, dict | list)}
-  accepted = {*types, int} if float in types else types
+  accepted = {*types, int} if float in types else types  # 1 is a number as 1.0 is
   if type(value) in accepted or (dict in types and isinstance(value, Mapping)):
     return None
   return path, ' or '.join(map(_named, alternatives)), _described(value)

@@ -19,6 +19,6 @@ def attributes(package: str, modules: Mapping[str, str]) -> Callable[[str], obje
     if not modules[name]:
       return importlib.import_module(f'{package}.{name}')
     module = importlib.import_module(f'{package}.{modules[name]}')
-    return vars(module).get(name, module)
+    return vars(module).get(name, module)  # the module itself if it has no such attribute
 
   return get

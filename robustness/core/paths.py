@@ -13,11 +13,10 @@ SYSTEM_FOLDERS = (
   *('$RECYCLE.BIN', 'System Volume Information', 'lost+found'),
 )
 """Folders that file servers and operating systems create among the folders of users."""
-HIDDEN = 'hidden files'
-"""Reasons for ignoring files, which are counted by reason."""
-HIDDEN_FOLDERS = 'hidden folders'
+HIDDEN, HIDDEN_FOLDERS = 'hidden files', 'hidden folders'
 SYSTEM = 'folders of file servers and systems'
 NOT_REGULAR = 'links that lead nowhere, pipes and devices'
+"""`HIDDEN` to `NOT_REGULAR` are the reasons for ignoring files, which are counted by reason."""
 
 
 def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
@@ -48,8 +47,9 @@ def label_and_path(text: str) -> tuple[str, pathlib.Path]:
   Raises:
     InputError: there is no label before the sign, or no file can have the name.
   """
-  label, equals, path = text.partition('=')
-  if not equals or '/' in label or os.path.exists(text):  # the sign belongs to the path
+  label, equals_sign, path = text.partition('=')
+  is_path = not equals_sign or '/' in label or os.path.exists(text)  # a sign belongs to the path
+  if is_path:
     return '', expanded(text)
   if not label.strip():
     raise InputError(f'{text!r} is without a label before the sign =: write LABEL=PATH.')
@@ -73,19 +73,19 @@ def files_in(
     deep: whether to descend into the folders inside.
     left_out: counter to which the numbers of ignored files and folders are added by reason.
   """
-  paths, seen = list[pathlib.Path](), set[str]()
+  paths, visited = list[pathlib.Path](), set[str]()
   left_out = Counter() if left_out is None else left_out
-  for place, folders, names in os.walk(folder, followlinks=True):
-    real = os.path.realpath(place)
-    if real in seen:
-      folders[:] = []
+  for parent, folders, names in os.walk(folder, followlinks=True):
+    real_path = os.path.realpath(parent)
+    if real_path in visited:
+      folders[:] = []  # `os.walk` descends into the folders that this list has at the end
       continue
-    seen.add(real)
+    visited.add(real_path)
     left_out[HIDDEN] += sum(name.startswith('.') for name in names)
     left_out[HIDDEN_FOLDERS] += sum(name.startswith('.') for name in folders)
     left_out[SYSTEM] += sum(name in SYSTEM_FOLDERS for name in folders)
     folders[:] = sorted(name for name in folders if deep and not is_passed_over(name))
-    paths += [pathlib.Path(place, name) for name in names if not name.startswith('.')]
+    paths += [pathlib.Path(parent, name) for name in names if not name.startswith('.')]
   regular = sorted(path for path in paths if path.is_file())
   left_out[NOT_REGULAR] += len(paths) - len(regular)
   return regular

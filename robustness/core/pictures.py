@@ -41,7 +41,7 @@ SUFFIXES = tuple(
 Picture = str | os.PathLike[str] | bytes | BinaryIO
 """A path, the bytes of an encoded file, or an open file."""
 
-# `opened` refuses these pictures.
+# `opened` refuses the pictures of which Pillow warns
 warnings.filterwarnings('ignore', category=Image.DecompressionBombWarning)
 
 
@@ -90,7 +90,7 @@ def read_rgb(path: str | os.PathLike[str]) -> Image.Image:
 
 
 def damage(file: Picture) -> str:
-  """Returns why a picture cannot be decoded completely, or ''."""
+  """Returns why a picture cannot be decoded completely; '' if it can."""
   try:
     with opened(file) as picture:
       picture.load()

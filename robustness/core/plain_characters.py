@@ -24,14 +24,14 @@ PLAIN = {
 }
 """Printed forms of characters that have no decomposition in Unicode."""
 
-_CONTROLS = (*range(9), *range(11, 32), *range(127, 160))  # less tab and line feed
+_CONTROLS = (*range(9), *range(11, 32), *range(127, 160))  # without tab (9) and line feed (10)
 _DIRECTIONS = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-"""Characters that control the direction of text."""
+"""Codes of the characters that control the direction of text."""
 _ESCAPES = {
   code: chr(code).encode('unicode_escape').decode()
   for code in (*_CONTROLS, *_DIRECTIONS, 0x2028, 0x2029)  # the last two separate lines
 }
-"""{character that controls a terminal or the direction of text: its printed form}."""
+"""{code of a character that controls a terminal or the direction of text: its printed form}."""
 
 
 def use() -> None:
@@ -62,10 +62,11 @@ def _write(write: Callable[[str], int], escape: Callable[[str], str], text: str)
 def _escaped_unless_bar(text: str) -> str:
   """Returns a text with control characters escaped, except cursor moves of a progress bar.
 
-  A text is taken for a progress bar if it begins with a carriage return, of which those at its ends
-  are kept, or consists only of moves up a line, which are all kept.
+  A text is taken for a progress bar if it begins with a carriage return, or consists only of moves
+  up a line. Moves up a line, and carriage returns at both ends of a text, are then not escaped.
   """
-  if set(text.split('\x1b[A')) <= {''}:
+  move_up = '\x1b[A'
+  if set(text.split(move_up)) <= {''}:
     return text
   if text.startswith('\r'):
     end = '\r' if text.endswith('\r') else ''
@@ -79,7 +80,11 @@ def plain(text: str) -> str:
 
 
 def _plain(character: str) -> str:
-  """Returns a character in ASCII: its transcription in `PLAIN`, a letter's name, or an escape."""
+  """Returns a character in ASCII.
+
+  It is the form in `PLAIN`, the name of a Greek letter, the base letter without its accents, or an
+  escape.
+  """
   if character.isascii():
     return character
   if character in PLAIN:
@@ -93,12 +98,15 @@ def _plain(character: str) -> str:
   decomposed = unicodedata.normalize('NFKD', character)
   if decomposed == character:
     return character.encode('ascii', 'backslashreplace').decode()
-  raised = '^' if unicodedata.decomposition(character).startswith('<super>') else ''
-  return raised + plain(decomposed)
+  power = '^' if unicodedata.decomposition(character).startswith('<super>') else ''
+  return power + plain(decomposed)
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
-  """Returns the (replacement, end) that `codecs` expects for characters an encoding lacks."""
+  """Returns (replacement, end of the replaced part) for characters that an encoding lacks.
+
+  It is an error handler of `codecs`.
+  """
   if not isinstance(error, UnicodeEncodeError):
     raise error
   return plain(error.object[error.start : error.end]), error.end

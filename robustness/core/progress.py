@@ -31,20 +31,20 @@ def showing(bars: bool | None) -> Iterator[None]:
   are printed to stderr, also if the log leaves out such lines.
   """
   is_notebook = 'ipykernel' in sys.modules
-  draws = _DRAWS_BARS.set(True if bars is None and is_notebook else bars)
-  prints = _PRINTS_LINES.set(bars is None)
+  bars_token = _DRAWS_BARS.set(True if bars is None and is_notebook else bars)
+  lines_token = _PRINTS_LINES.set(bars is None)
   try:
     yield
   finally:
-    _DRAWS_BARS.reset(draws)
-    _PRINTS_LINES.reset(prints)
+    _DRAWS_BARS.reset(bars_token)
+    _PRINTS_LINES.reset(lines_token)
 
 
 def draws_bars() -> bool:
   """Returns whether progress is drawn as bars instead of log lines.
 
-  The context `showing` decides. Without one, bars are drawn if stderr is a terminal that can redraw
-  a line. The output of a `!command` in a notebook cannot: it keeps all states of a line.
+  The context `showing` decides. Without such a context, bars are drawn if stderr is a terminal that
+  can redraw a line. The output of a `!command` in a notebook cannot: it keeps all states of a line.
   """
   bars = _DRAWS_BARS.get()
   if bars is not None:
@@ -60,7 +60,7 @@ def _line_writer() -> Callable[..., None]:
 
 
 _OPEN: list['Progress'] = []
-"""The progresses in whose `with` blocks the program is."""
+"""The `Progress` objects of the `with` blocks that the program is in, the outermost first."""
 
 
 def part_of_step(name: str) -> contextlib.AbstractContextManager[None]:
@@ -74,7 +74,7 @@ class Heartbeat:
   def __init__(self, beat: Callable[[float], None], first: float, every: float):
     """Calls `beat(seconds since the start)` after `first` seconds, and then every `every` seconds.
 
-    Once `SLOW_BEAT_SECONDS` have passed, an interval of more than 1 s becomes that long.
+    Once `SLOW_BEAT_SECONDS` have passed, this is the interval, unless `every` is at most 1 s.
     """
     self._stopped = threading.Event()
     self._thread = threading.Thread(target=self._run, args=(beat, first, every), daemon=True)
@@ -111,7 +111,7 @@ def phase(label: str, after: float | None = None) -> Iterator[None]:
       bars[0].refresh()
     else:
       bars.append(tqdm(desc=label, bar_format='{desc} … {elapsed}'))
-      bars[0].start_t -= seconds
+      bars[0].start_t -= seconds  # the bar also shows the time before it was drawn
 
   heartbeat = Heartbeat(
     show, PHASE_SECONDS if after is None else after, 1.0 if is_terminal else BEAT_SECONDS
@@ -130,8 +130,8 @@ def phase(label: str, after: float | None = None) -> Iterator[None]:
 class Progress:
   """Counts work, and shows its rate and the remaining time.
 
-  It draws a bar on a terminal; elsewhere it logs a line at most every `LINE_SECONDS`, and at the
-  end. The first step, which compiles, does not count for the rate; lines report how long this step
+  It draws a bar on a terminal; elsewhere it logs a line at most every `LINE_SECONDS`, and a line at
+  the end. The first step, which compiles, does not count for the rate; lines report how long it
   takes, and the state of the work if a later step takes more than `SLOW_BEAT_SECONDS`.
   """
 
@@ -148,11 +148,11 @@ class Progress:
     self._initial = self._done = initial
     self._start = self._last_line = time.monotonic()
     self._first: tuple[float, int] | None = None  # time and amount done after the first step
-    self._shown, self._other_work, self._write_line = '', '', _line_writer()
+    self._values, self._other_work, self._write_line = '', '', _line_writer()
     self._bar: tqdm | None = None
     if draws_bars():
-      size = {'total': total, 'initial': initial}
-      self._bar = tqdm(desc=label, unit=f' {unit}', unit_scale=True, dynamic_ncols=True, **size)
+      amounts = {'total': total, 'initial': initial}
+      self._bar = tqdm(desc=label, unit=f' {unit}', unit_scale=True, dynamic_ncols=True, **amounts)
       self._bar.set_postfix_str('compiling …' if initial < total else '')
     elif initial < total:
       before = f'{initial}/{total} {unit} done before; ' if initial else ''
@@ -165,7 +165,7 @@ class Progress:
     self._done += amount
     if self._bar is not None:
       if self._first is None:
-        self._bar.set_postfix_str(self._shown.removeprefix('; '), refresh=False)
+        self._bar.set_postfix_str(self._values.removeprefix('; '), refresh=False)
       self._bar.update(amount)
     elif time.monotonic() - self._last_line >= LINE_SECONDS:
       self._last_line = time.monotonic()
@@ -174,7 +174,7 @@ class Progress:
       else:
         speed = f'{self._speed()}, {(self._total - self._done) / self.rate:.0f} s left'
       share = 100 * self._done / max(self._total, 1)
-      self._write_line('%s (%.0f %%), %s%s', self._head(), share, speed, self._shown)
+      self._write_line('%s (%.0f %%), %s%s', self._head(), share, speed, self._values)
     if self._first is None:
       self._first = time.monotonic(), self._done
 
@@ -188,10 +188,10 @@ class Progress:
       yield
     self._other_work = ''
     if self._bar is not None:
-      self._bar.set_postfix_str(self._shown.removeprefix('; '), refresh=False)
+      self._bar.set_postfix_str(self._values.removeprefix('; '), refresh=False)
 
   def _show_waiting(self, seconds: float) -> None:
-    """Shows the time if no step has ended for long."""
+    """Shows the time if no step has ended for long; `seconds` is the time since the start."""
     if self._bar is not None:
       if self._first is None or self._other_work:
         self._bar.refresh()
@@ -206,15 +206,15 @@ class Progress:
   def show(self, values: Mapping[str, float]) -> None:
     """Sets {name: number}, such as a training's loss, to print at the end of every later line."""
     numbers = ', '.join(f'{name} {value:.4g}' for name, value in values.items())
-    self._shown = f'; {numbers}' if numbers else ''
+    self._values = f'; {numbers}' if numbers else ''
     if self._bar is not None:
       self._bar.set_postfix_str(numbers, refresh=False)
 
   @property
   def rate(self) -> float:
-    """Units of work per second, since the end of the first step, or since the start before it."""
+    """Units of work per second since the end of the first step; before, since the start."""
     start, done = self._first or (self._start, self._initial)
-    if done == self._done:
+    if done == self._done:  # no step has ended after the first
       start, done = self._start, self._initial
     return (self._done - done) / max(time.monotonic() - start, 1e-9)
 
@@ -228,18 +228,18 @@ class Progress:
       end = ', done before' if self._done >= self._total else ' when it stopped'
       self._write_line('%s%s', self._head(), end)
     else:
-      is_compiled = self._first is not None and self._first[1] < self._done
-      speed = self._speed() + ('' if is_compiled else ' with compilation')
+      has_later_steps = self._first is not None and self._first[1] < self._done
+      speed = self._speed() + ('' if has_later_steps else ' with compilation')
       seconds = time.monotonic() - self._start
       before = f' ({self._initial} before)' if self._initial else ''
-      self._write_line('%s%s in %.1f s, %s%s', self._head(), before, seconds, speed, self._shown)
+      self._write_line('%s%s in %.1f s, %s%s', self._head(), before, seconds, speed, self._values)
 
   def _head(self) -> str:
-    """Returns the label and the number of finished units."""
+    """Returns the label and the number of finished units, such as 'fog: 20/100 images'."""
     return f'{self._label}: {self._done}/{self._total} {self._unit}'
 
   def _speed(self) -> str:
-    """Returns the rate in words."""
+    """Returns the rate in words, such as '12.5 images/s'."""
     return f'{self.rate:.4g} {self._unit}/s'
 
   def __enter__(self) -> Self:

@@ -76,7 +76,7 @@ def for_example(key: jax.Array, example_id: jax.Array, view_id: jax.Array) -> ja
 def for_occurrence(
   key: jax.Array, example_id: jax.Array, step: jax.Array, occurrence: jax.Array
 ) -> jax.Array:
-  """Returns the key of a training example in a step, also distinct for its copies in a batch.
+  """Returns the key of a training example in a step, which differs between copies in a batch.
 
   The first copy has the key fold_in(fold_in(key, example_id), step). For later copies −occurrence,
   which as uint32 is larger than any step, is folded in between example and step.
@@ -101,7 +101,8 @@ def occurrences(example_ids: jax.Array, axis_name: str | None = None) -> jax.Arr
   ids = example_ids if axis_name is None else jax.lax.all_gather(example_ids, axis_name).ravel()
   order = jnp.argsort(ids, stable=True)
   ordered = ids[order]
-  rank = jnp.arange(len(ids), dtype=jnp.int32) - jnp.searchsorted(ordered, ordered)  # among equals
+  # 0, 1, ... for the copies of each example
+  rank = jnp.arange(len(ids), dtype=jnp.int32) - jnp.searchsorted(ordered, ordered)
   earlier_copies = jnp.zeros(len(ids), jnp.int32).at[order].set(rank)
   if axis_name is None:
     return earlier_copies

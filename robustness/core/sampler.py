@@ -86,7 +86,8 @@ class Epochs(Sampler):
   def positions(self, begin: int, end: int) -> np.ndarray:
     """Returns the rows at positions [begin, end) of the sequence, int64 in [0, N)."""
     size, positions = self.num_examples, [np.zeros(0, np.int64)]
-    for epoch in range(begin // size, -(-end // size)):
+    first_epoch, end_epoch = begin // size, -(-end // size)
+    for epoch in range(first_epoch, end_epoch):
       first = epoch * size  # position of the epoch's first row in the sequence
       positions.append(self._order(epoch)[max(begin - first, 0) : end - first])
     return np.concatenate(positions)
@@ -113,7 +114,7 @@ class Balanced(Sampler):
         column.
     """
     self._groups, self._column, self._seed = [np.asarray(g) for g in groups], column, seed
-    self._epochs = [Epochs(len(g), seed, (_BALANCED, k)) for k, g in enumerate(groups)]
+    self._epochs = [Epochs(len(g), seed, stream=(_BALANCED, k)) for k, g in enumerate(groups)]
     self._cached_orders = functools.lru_cache(maxsize=2)(self._draw_orders)
 
   def _draw_orders(self, number: int) -> np.ndarray:
@@ -128,13 +129,14 @@ class Balanced(Sampler):
     """Returns the orders of the groups in blocks [first, last), int [last − first, G]."""
     count = len(self._groups)
     drawn = map(self._cached_orders, range(first // _BLOCKS, -(-last // _BLOCKS)))
-    skipped = first // _BLOCKS * _BLOCKS
-    return np.concatenate([np.zeros((0, count), int), *drawn])[first - skipped : last - skipped]
+    first_drawn = first // _BLOCKS * _BLOCKS  # number of the first block in `orders`
+    orders = np.concatenate([np.zeros((0, count), int), *drawn])
+    return orders[first - first_drawn : last - first_drawn]
 
   def _span(self, begin: int, end: int) -> tuple[int, int, slice]:
-    """Returns (first, last, slice): the blocks [first, last) that have the positions [begin, end).
+    """Returns (first, last, slice): the blocks [first, last) contain the positions [begin, end).
 
-    The slice selects these positions among all positions of the blocks.
+    The slice selects the positions [begin, end) among all positions of the blocks.
     """
     count = len(self._groups)
     first, last = begin // count, -(-end // count)
@@ -149,7 +151,8 @@ class Balanced(Sampler):
       group[epochs.positions(first, last)]
       for group, epochs in zip(self._groups, self._epochs, strict=True)
     ]
-    return np.take_along_axis(np.stack(rows, 1), self._orders(first, last), 1).ravel()[within]
+    by_group = np.stack(rows, 1)  # [blocks, G], in the order of the groups
+    return np.take_along_axis(by_group, self._orders(first, last), 1).ravel()[within]
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
     """Returns {`column`: group of each position in [begin, end), int32}; {} without a column."""
@@ -162,7 +165,7 @@ class Balanced(Sampler):
 def held_out(
   num_examples: int, share: float, units: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the indices of the rows for training, and of those for validation, int64, ascending.
+  """Returns the positions of the rows for training and for validation, int64, both ascending.
 
   The choice depends only on the arguments, so that trainings with different seeds are validated on
   the same rows.
@@ -170,8 +173,8 @@ def held_out(
   Args:
     num_examples: number N of rows.
     share: fraction of the rows for validation, rounded to whole rows or units.
-    units: integers [N], equal for rows that are only split off together, such as the frames of a
-      clip; None splits rows singly.
+    units: integers [N], equal for rows that must be on the same side, such as the frames of a clip;
+      None allows any split of the rows.
 
   Raises:
     InputError: one side would be empty although `share` is not 0.
@@ -184,7 +187,8 @@ def held_out(
   valid = f'0, or a share of the {num_examples} training rows{together} that leaves at least one on'
   require(is_possible, 'config.training.validation', share, f'{valid} either side')
   order = np.random.default_rng(_HELD_OUT).permutation(len(sizes))
-  num_rows = np.cumsum(sizes[order])
+  num_rows = np.cumsum(sizes[order])  # of the first unit, the first two units, ...
+  # the number of rows nearest to `count`; [:-1], because training needs at least one unit
   num_units = 1 + int(np.argmin(np.abs(num_rows[:-1] - count))) if share else 0
   is_held_out = np.isin(unit, order[:num_units])
   return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)

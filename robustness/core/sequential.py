@@ -54,13 +54,13 @@ def located(row: Mapping[str, jax.Array], name: str) -> tuple[jax.Array, ArrayLi
 
 
 def map_rows(function: Callable[..., T], rows: Mapping[str, jax.Array], view: PyTree) -> T:
-  """Returns the results of `function(row, view)` for every row, stacked, in sequence.
+  """Returns the results of `function(row, view)` for every row, computed in sequence and stacked.
 
   `rows` are columns [N, ...], from which each row is passed as a `SequentialRow`; `view` is the
   same for all rows.
   """
-  count = len(next(iter(rows.values())))
-  stacked: T = jax.lax.map(lambda i: function(SequentialRow(rows, i), view), jnp.arange(count))
+  num_rows = len(next(iter(rows.values())))
+  stacked: T = jax.lax.map(lambda i: function(SequentialRow(rows, i), view), jnp.arange(num_rows))
   return stacked
 
 
@@ -97,23 +97,27 @@ def by_branch(
   """
   count = len(branch)
   order = jnp.argsort(branch, stable=True)
-  members = jnp.zeros((branches,), jnp.int32).at[branch].add(1)
-  tiles = -(-members // TILE)
-  ends = jnp.cumsum(tiles)
+  members = jnp.zeros((branches,), jnp.int32).at[branch].add(1)  # rows of each branch
+  tiles = -(-members // TILE)  # tiles of each branch
+  ends = jnp.cumsum(tiles)  # number of the tile after the last one of each branch
   ordered = branch[order]
-  rank = jnp.arange(count) - (jnp.cumsum(members) - members)[ordered]  # among rows of one branch
-  slot = ((ends - tiles)[ordered] + rank // TILE) * TILE + rank % TILE  # place in the padded tiles
-  unused = jnp.full(((count // TILE + branches) * TILE,), count)
-  rows = unused.at[slot].set(order).reshape(-1, TILE)
+  # 0, 1, ..., members − 1 for the rows of each branch
+  rank = jnp.arange(count) - (jnp.cumsum(members) - members)[ordered]
+  # position of each row in the padded tiles
+  slot = ((ends - tiles)[ordered] + rank // TILE) * TILE + rank % TILE
+  no_row = count  # which mode='drop' ignores
+  unused = jnp.full(((count // TILE + branches) * TILE,), no_row)
+  rows = unused.at[slot].set(order).reshape(-1, TILE)  # the rows of each tile
   tile_branch = jnp.searchsorted(ends, jnp.arange(len(rows)), side='right')
 
-  def add(number: jax.Array, results: jax.Array) -> jax.Array:
+  def add_tile(number: jax.Array, results: jax.Array) -> jax.Array:
+    """Returns `results` [N, ...] with the results of a tile entered."""
     entries = jax.tree.map(lambda x: x[jnp.minimum(rows[number], count - 1)], trees)
     computed = jax.vmap(lambda *entry: function(tile_branch[number], *entry))(*entries)
     return results.at[rows[number]].set(computed, mode='drop')
 
-  first = jax.tree.map(lambda x: x[0], trees)
-  shape = jax.eval_shape(function, branch[0], *first)
-  zeros = jnp.zeros((count, *shape.shape), shape.dtype)
-  results: jax.Array = jax.lax.fori_loop(0, ends[-1], add, zeros)
+  first_entries = jax.tree.map(lambda x: x[0], trees)
+  result = jax.eval_shape(function, branch[0], *first_entries)
+  zeros = jnp.zeros((count, *result.shape), result.dtype)
+  results: jax.Array = jax.lax.fori_loop(0, ends[-1], add_tile, zeros)
   return results

@@ -32,13 +32,15 @@ def parse(cls: type[T], section: Section, path: str) -> T:
   fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
   refuse_unknown(section, fields, path)
   for name, field in fields.items():
-    if name not in section and field.default is field.default_factory is dataclasses.MISSING:
+    is_required = field.default is field.default_factory is dataclasses.MISSING
+    if name not in section and is_required:
       raise InputError(f'{key_name(f"{path}.{name}")} is not given.')
   values = {name: _convert(types[name], x, f'{path}.{name}') for name, x in section.items()}
   parsed = cls(**values)
   for name, value in values.items():
     key, may_be_large = f'{path}.{name}', fields[name].metadata.get('large', False)
-    for number in value if isinstance(value, tuple) else (value,):
+    elements = value if isinstance(value, tuple) else (value,)
+    for number in elements:
       if isinstance(number, float):
         require(math.isfinite(number), key, value, 'finite')
       elif isinstance(number, int):
@@ -71,17 +73,17 @@ def refuse_moved(moved_keys: Mapping[str, str], section: Section, path: str) -> 
 
 
 def merged(section: Section, changes: Section) -> dict[str, PlainValue]:
-  """Returns a copy of a section in which `changes` replaces values, also in nested sections."""
+  """Returns a copy of a section with the values of `changes`, which may have nested sections."""
   values = dict(section)
   for key, value in changes.items():
-    before = values.get(key)
-    are_sections = isinstance(before, Mapping) and isinstance(value, Mapping)
-    values[key] = merged(before or {}, value) if are_sections else value
+    old = values.get(key)
+    are_sections = isinstance(old, Mapping) and isinstance(value, Mapping)
+    values[key] = merged(old or {}, value) if are_sections else value
   return values
 
 
 def without_inherited(section: Section) -> dict[str, PlainValue]:
-  """Returns a section without the keys, at any depth, that are None: they inherit their values."""
+  """Returns a section without the keys that are None, at any depth: these inherit their values."""
   return {
     key: without_inherited(value) if isinstance(value, Mapping) else value
     for key, value in section.items()
@@ -98,7 +100,8 @@ def in_use(cls: type, section: Section) -> dict[str, PlainValue]:
   """
   fields = {field.name: field for field in dataclasses.fields(cls)}
 
-  def has_effect(key: str, value: PlainValue) -> bool:
+  def is_needed(key: str, value: PlainValue) -> bool:
+    """Returns whether a setting has an effect or differs from its default."""
     if key not in fields or _tupled(value) != fields[key].default:
       return True
     if not value:
@@ -108,7 +111,7 @@ def in_use(cls: type, section: Section) -> dict[str, PlainValue]:
       return True
     return section.get(other_key) in values if values else bool(section.get(other_key))
 
-  return {key: value for key, value in section.items() if has_effect(key, value)}
+  return {key: value for key, value in section.items() if is_needed(key, value)}
 
 
 def _tupled(value: PlainValue) -> PlainValue:
@@ -135,9 +138,10 @@ def _convert(kind: type, value: object, key: str) -> object:
     return tuple(_convert(element, v, key) for v in value)
   if isinstance(value, int) and abs(value) >= 2**63:
     raise SettingError(key, value, 'a number that 64 bits hold')
-  if kind is float and isinstance(value, int) and not isinstance(value, bool):
+  is_bool = isinstance(value, bool)  # in Python a bool is an int
+  if kind is float and isinstance(value, int) and not is_bool:
     return float(value)
-  if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+  if not isinstance(value, kind) or (is_bool and kind is not bool):
     raise SettingError(key, value, type_name(kind))
   return value
 
@@ -160,7 +164,7 @@ def _check_section(section: object, path: str) -> None:
 
 
 MAX_NAME_BYTES = 100
-"""Most bytes of a name, which is a part of names of files; these may have 255 bytes."""
+"""Most bytes of a name. It becomes a part of names of files, which may have 255 bytes."""
 
 
 def check_name(
@@ -170,7 +174,7 @@ def check_name(
 
   Args:
     key: the config key of the name, for messages.
-    name: the name.
+    name: the name; values of other types than str are refused.
     is_key: whether the name is also a key of the config, which has no dots.
     max_bytes: largest length in UTF-8.
   """
@@ -189,7 +193,10 @@ def check_name(
 
 
 def require(condition: bool, key: str, value: object, valid: str) -> None:
-  """Raises SettingError for the value of a key unless `condition` holds; `valid` is a phrase."""
+  """Raises SettingError for the value of a key unless `condition` holds.
+
+  `valid` is a phrase for the valid values, such as 'at least 0'.
+  """
   if not condition:
     raise SettingError(key, value, valid)
 
@@ -210,8 +217,8 @@ def differing_keys(
     old: the first mapping, or a value in it.
     new: the second mapping, or a value in it.
     prefix: dotted path of the two values, with which the keys in the lines begin.
-    tolerances: {last word of a key: allowed difference of lists of numbers, as a fraction of the
-      largest magnitude in them}.
+    tolerances: {last word of a key: allowed difference of two lists of numbers, as a fraction of
+      the largest magnitude in the lists}.
   """
   if isinstance(old, Mapping) and isinstance(new, Mapping):
     path = f'{prefix}.' if prefix else ''

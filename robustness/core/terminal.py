@@ -19,8 +19,8 @@ CHATTY = (
 )
 """Packages with warnings that a user of this project cannot act on."""
 NOT_ACTIONABLE = r'Some donated buffers were not usable|Glyph \d+ .*missing from'
-"""Pattern of the beginning of two more warnings of no use: of JAX, that XLA could not reuse
-a small buffer, and of Matplotlib, that its font lacks a character."""
+"""Pattern of two further warnings on which a user cannot act: JAX warns that XLA could not reuse a
+small buffer, and Matplotlib that its font lacks a character."""
 
 
 def set_up(folders: Sequence[str], is_excluded: Callable[[logging.LogRecord], bool]) -> None:
@@ -52,8 +52,8 @@ def is_shown(record: logging.LogRecord, folders: Sequence[str]) -> bool:
   """
   if record.pathname.startswith(tuple(folders)):
     return record.levelno >= logging.INFO
-  chatty = set(CHATTY) & set(record.pathname.split(os.sep))
-  return record.levelno >= (logging.ERROR if chatty else logging.WARNING)
+  is_chatty = bool(set(CHATTY) & set(record.pathname.split(os.sep)))
+  return record.levelno >= (logging.ERROR if is_chatty else logging.WARNING)
 
 
 class LineFormatter(logging.Formatter):

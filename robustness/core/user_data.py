@@ -72,11 +72,14 @@ def with_class_names(rows: ArrayRows, class_names: Sequence[str]) -> ArrayRows:
 
 
 def _of_pairs(data: Any) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the images [N, H, W, C] and labels [N] of pairs."""
+  """Returns the images [N, H, W, C] and labels [N] of pairs, see `rows_of`."""
   images, labels = [], []
   for pair in _iterated(data):
-    is_mapping, is_pair = isinstance(pair, Mapping), hasattr(pair, '__len__')
-    entry = (pair.get('image'), pair.get('label')) if is_mapping else tuple(pair) if is_pair else ()
+    entry: tuple[Any, ...] = ()
+    if isinstance(pair, Mapping):
+      entry = pair.get('image'), pair.get('label')
+    elif hasattr(pair, '__len__'):
+      entry = tuple(pair)
     if len(entry) == 3 and isinstance(entry[2], Mapping):  # MAITE's data set
       entry = stacked_images([entry[0]]), _classes([entry[1]])
     elif len(entry) == 3 and isinstance(entry[2], Sequence):  # MAITE's loader
@@ -99,7 +102,7 @@ def maite_metadata(value: Any) -> Mapping[str, Any]:
 
 
 def maite_class_names(value: Any) -> tuple[str, ...]:
-  """Returns the class names in the metadata of a data set or model of MAITE; () without any.
+  """Returns the class names in the metadata of a data set or model of MAITE; () if it has none.
 
   Raises:
     InputError: `index2label` does not number its names from 0.
@@ -114,7 +117,8 @@ def stacked_images(images: Iterable[Any]) -> np.ndarray:
   """Returns MAITE's images (C, H, W) as an array [N, H, W, C] of the same type.
 
   Raises:
-    InputError: an image has no channels first, is neither uint8 nor floating, or differs in size.
+    InputError: an image does not have its channels first, is neither uint8 nor floating, or has
+      another size than the first image.
   """
   arrays = [as_array(image) for image in images]
   for array in arrays:
@@ -142,12 +146,15 @@ def _check_sizes(sizes: Iterable[tuple[int, ...]]) -> None:
 
 
 def _iterated(data: Any) -> Iterator[Any]:
-  """Returns an iterator over a data set; one that cannot be iterated is read by index."""
-  if isinstance(data, np.ndarray) or not (
-    hasattr(data, '__iter__') or hasattr(data, '__getitem__')
-  ):
+  """Returns an iterator over a data set, which is read by index if it has no `__iter__`.
+
+  Raises:
+    InputError: the data are an array of images without labels, or have no entries.
+  """
+  has_iterator, has_index = hasattr(data, '__iter__'), hasattr(data, '__getitem__')
+  if isinstance(data, np.ndarray) or not (has_iterator or has_index):
     raise InputError(f'data is a {type(data).__name__} without labels: give labels [N].')
-  if hasattr(data, '__iter__'):
+  if has_iterator:
     return iter(data)
   return (data[number] for number in range(len(data)))
 
