@@ -249,7 +249,10 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
 
 
 def resolved(section: ClassifierSettings, **changes: object) -> ClassifierKind:
-  """Returns a section as the dataclass of its kind, with the fields in `changes` replaced."""
+  """Returns a classifier's section as the dataclass of its kind, such as `TrainedHere`.
+
+  The fields in `changes` are replaced before the kind is found.
+  """
   names = [field.name for field in dataclasses.fields(ClassifierSettings)]
   values = {**{name: getattr(section, name) for name in names}, **changes}
   changed_section = ClassifierSettings(**values)

@@ -164,11 +164,9 @@ def _warn_of_borders(label: str, architecture: Architecture, shape: tuple[int, i
   """Logs a warning if the patches of a vision transformer leave out pixels at the image border."""
   network = architecture.network
   height, width, _ = shape
-  if not isinstance(network, VisionTransformer):
-    return
-  below, beside = height % network.patch, width % network.patch  # pixels in no patch
-  if below or beside:
+  if isinstance(network, VisionTransformer) and (height % network.patch or width % network.patch):
+    covered = [side - side % network.patch for side in (height, width)]
     logging.warning(
       '%s: of images of %d × %d pixels the patches of %d see %d × %d, the first of both sides',
-      *(label, height, width, network.patch, height - below, width - beside),
+      *(label, height, width, network.patch, *covered),
     )

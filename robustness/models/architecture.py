@@ -228,7 +228,8 @@ class Architecture:
   ) -> nn.Module:
     """Returns the network as a Linen module: `module(images, train=False) -> logits`.
 
-    For `dtype` and `axis_name` see `robustness.models.layers.Layer`.
+    It computes in `dtype`. In training, batch norm is synchronised over the pmap axis `axis_name`;
+    None for no axis.
 
     Raises:
       InputError: `num_classes` is below 1.

@@ -67,7 +67,5 @@ def file_facts(name: str) -> dict[str, str]:
 
 def of_timm_name(name: str) -> str:
   """Returns this project's name of timm's architecture `name`; '' if the project lacks it."""
-  for ours in ARCHITECTURES.values():
-    if ours.timm and re.fullmatch(ours.timm, name):
-      return ours.name
-  return ''
+  networks = ARCHITECTURES.values()
+  return next((x.name for x in networks if x.timm and re.fullmatch(x.timm, name)), '')

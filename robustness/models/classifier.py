@@ -191,7 +191,8 @@ class Classifier:
       input_filter: filter of the images before normalisation.
 
     Raises:
-      InputError: see `robustness.models.torch_module.wrap`.
+      InputError: it is no PyTorch module in evaluation mode, or does not return finite, repeatable
+        logits [B, classes] with a gradient.
     """
     from robustness.models import torch_module  # PyTorch is optional, and takes a second to import
 

@@ -67,7 +67,7 @@ class Block(Layer):
 class Stage(Layer):
   """Blocks `block0`, `block1`, ..., after halving height and width if `halve` is True.
 
-  For `response` see `Block`.
+  `response` is whether blocks have global response normalisation instead of layer scale.
   """
 
   num_blocks: int
@@ -138,10 +138,9 @@ def _schemes(version: str) -> tuple[Scheme, ...]:
   `version` is '' for ConvNeXt and 'v2' for ConvNeXt V2.
   """
   projects = ('timm', f'facebookresearch/ConvNeXt{version and "-V2"}', 'transformers')
+  prefixes = ('', '', f'convnext{version}.')  # of all names in each project's files
   return tuple(
-    Scheme(
-      project, _names(column), prefix=f'convnext{version}.' if project == 'transformers' else ''
-    )
+    Scheme(project, _names(column), prefix=prefixes[column])
     for column, project in enumerate(projects)
   )
 

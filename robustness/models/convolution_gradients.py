@@ -127,8 +127,8 @@ class _Convolution:
 
     _, y = _scan(convolve, None, shares, chunk, inputs)  # [chunks, shares, chunk, H, W, O]
     images = jnp.moveaxis(y, 0, 1).reshape(shares, -1, *y.shape[3:])
-    without_padding = images[:, : len(inputs) // shares]
-    return without_padding.reshape(*inputs.shape[:3], -1)
+    # without the images that only fill the last chunk
+    return images[:, : len(inputs) // shares].reshape(*inputs.shape[:3], -1)
 
   def input_gradient(self, change: jax.Array, kernel: jax.Array, size: Sequence[int]) -> jax.Array:
     """Returns the gradient by the inputs, [B, H, W, I], for the gradient `change` by the output.
@@ -253,11 +253,9 @@ def _scan(
   Returns:
     The last carried value, and the outputs of all steps, stacked.
   """
-  num_padded = -(len(arrays[0]) // shares) % chunk
+  zeros = -(len(arrays[0]) // shares) % chunk  # images of zeros that fill the last chunk
   in_shares = [
-    jnp.pad(
-      x.reshape(shares, -1, *x.shape[1:]), [(0, 0), (0, num_padded)] + [(0, 0)] * (x.ndim - 1)
-    )
+    jnp.pad(x.reshape(shares, -1, *x.shape[1:]), [(0, 0), (0, zeros)] + [(0, 0)] * (x.ndim - 1))
     for x in arrays
   ]
 

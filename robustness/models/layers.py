@@ -289,7 +289,7 @@ def residual_stages(
     block: function that returns a block, given its number of features as the first argument.
     features: number of features of the first stage.
     num_blocks: number of blocks of each stage.
-    **common: see `Layer`.
+    **common: `dtype` and `axis_name` of the layers, see `Layer`.
   """
   for index, count in enumerate(num_blocks):
     stage_block = functools.partial(block, features * 2**index)

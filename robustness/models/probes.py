@@ -346,7 +346,7 @@ def accuracy_and_log_loss(
 
   Args:
     probe: the probe.
-    arrays: its arrays, see `Probe.fitted`.
+    arrays: the arrays of the fitted probe by name, as `Probe.fitted` returns them.
     features: float32 [N, F].
     labels: int [N].
   """
@@ -400,7 +400,7 @@ def with_probe(
   Args:
     network: the network.
     probe: the probe.
-    arrays: its arrays, see `Probe.fitted`.
+    arrays: the arrays of the fitted probe by name, as `Probe.fitted` returns them.
     class_names: the classes of the probe.
     facts: facts of `fit` for the provenance of the classifier.
   """

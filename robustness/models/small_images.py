@@ -9,8 +9,6 @@ References: He et al., Deep Residual Learning for Image Recognition, 2016, secti
 Zagoruyko and Komodakis, Wide Residual Networks, 2016, section 2 and table 1 (no dropout).
 """
 
-import functools
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -95,8 +93,7 @@ class CifarResNet(layers.Network):
       )
     num_blocks = (self.depth - 2) // 6
     x = layers.ConvNorm(RESNET_WIDTH, **self.common, name='stem')(x.astype(self.dtype), train)
-    blocks_per_stage = (num_blocks, num_blocks, num_blocks)
-    x = layers.residual_stages(x, train, Block, RESNET_WIDTH, blocks_per_stage, **self.common)
+    x = layers.residual_stages(x, train, Block, RESNET_WIDTH, (num_blocks,) * 3, **self.common)
     return layers.LinearHead(self.num_classes, name='head')(x)
 
 
@@ -124,8 +121,8 @@ class WideBlock(layers.Layer):
     y = layers.NormRelu(**self.common, name='norm2')(y, train)
     y = layers.convolution(self.features, 3, dtype=self.dtype, name='conv2')(y)
     if x.shape[-1] != self.features:
-      make = functools.partial(layers.convolution, kernel=1, stride=self.stride, dtype=self.dtype)
-      x = make(self.features, name='shortcut')(active)
+      project = layers.convolution(self.features, 1, self.stride, dtype=self.dtype, name='shortcut')
+      x = project(active)
     return x + y
 
 
@@ -157,8 +154,7 @@ class WideResNet(layers.Network):
       raise InputError(f'width {self.width} is no Wide ResNet: the widening factor is 2 or more')
     x = layers.convolution(RESNET_WIDTH, 3, dtype=self.dtype, name='stem')(x.astype(self.dtype))
     width, num_blocks = RESNET_WIDTH * self.width, (self.depth - 4) // 6
-    blocks_per_stage = (num_blocks, num_blocks, num_blocks)
-    x = layers.residual_stages(x, train, WideBlock, width, blocks_per_stage, **self.common)
+    x = layers.residual_stages(x, train, WideBlock, width, (num_blocks,) * 3, **self.common)
     x = layers.NormRelu(**self.common, name='final')(x, train)
     return layers.LinearHead(self.num_classes, name='head')(x)
 

@@ -38,8 +38,7 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
   See `read_with_notes` for the kinds of files, what is removed from names, and the errors.
   """
-  arrays, _ = read_with_notes(path)
-  return arrays
+  return read_with_notes(path)[0]
 
 
 def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:

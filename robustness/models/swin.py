@@ -124,7 +124,7 @@ class Block(Layer):
 class Stage(Layer):
   """Blocks `block0`, `block1`, ..., after joining squares of 2 × 2 patches if `join` is True.
 
-  For the other attributes see `Block`.
+  `num_heads` and `window` are the number of attention heads and the side of a window in patches.
   """
 
   num_blocks: int

@@ -207,7 +207,10 @@ class Block(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, angles: jax.Array | None = None) -> jax.Array:
-    """Maps [B, N, D] to [B, N, D]; for `angles` see `SelfAttention`."""
+    """Maps N tokens [B, N, D] to [B, N, D].
+
+    `angles` [N, head's channels ÷ 2] rotate queries and keys; None does not rotate them.
+    """
     y = layer_norm(self.epsilon, dtype=self.dtype, name='norm1')(x)
     y = self.attention(**self.common, name='attention')(y, angles)
     x = x + self.drop_path(self._scaled(y, 'scale1'), branch=0)

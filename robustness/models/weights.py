@@ -90,7 +90,8 @@ def load_with_notes(
 
     * the changes that made the variables fit, such as {'position_embedding': '14 × 14 resampled to
       24 × 24, bicubic'};
-    * 'taken_from', see `read_with_notes`;
+    * 'taken_from', the key of the checkpoint under which the weights were, such as
+      'state_dict_ema';
     * 'normalised_as', the project of the file's names, if its `Scheme` states the mean and standard
       deviation of its images.
 
@@ -227,8 +228,7 @@ def _fitted(
       f'{side}, and the file does not say which of these its positions are for: give the folder of '
       'checkpoints, or resize to a square'
     )
-  stored_rows, stored_columns = stored_grid
-  note = f'{stored_rows} × {stored_columns} resampled to {rows} × {columns}, {positions}'
+  note = f'{" × ".join(map(str, stored_grid))} resampled to {rows} × {columns}, {positions}'
   _log.warning('position embedding: %s', note)
   flat[position_embedding.PATH] = position_embedding.resample(
     stored_positions, (rows, columns), positions, num_prefix_tokens, stored_grid
@@ -302,7 +302,7 @@ def _resampled_windows(
 
   Args:
     variables: the variables of a file.
-    stored: the shapes of the tables to resample, by path, see `_other_windows`.
+    stored: the shapes, in the file, of the tables to resample, by path.
     expected: the shapes that the network needs, by path.
     method: one of `position_embedding.METHODS`.
   """
@@ -415,8 +415,8 @@ def _nearest(arrays: Mapping[str, np.ndarray]) -> str:
   size = sum(array.size for array in arrays.values())
   shares = dict.fromkeys(catalog.ARCHITECTURES, 0.0)
   for name, architecture in catalog.ARCHITECTURES.items():
-    num_parameters = architecture.parameters or size  # a network without a number is compared
-    if not size / 1.5 <= num_parameters <= size * 1.5:
+    # a network without a stated number of parameters is compared too
+    if not size / 1.5 <= (architecture.parameters or size) <= size * 1.5:
       continue
     for scheme in architecture.schemes:
       if scheme.headless:  # files lack the head; the number of its classes does not matter
@@ -426,8 +426,7 @@ def _nearest(arrays: Mapping[str, np.ndarray]) -> str:
       if classes:
         expected = scheme.shapes(architecture.shapes(classes)).items()
         actual = {key: array.shape for key, array in scheme.needed(arrays).items()}.items()
-        share = len(expected & actual) / len(expected | actual)
-        shares[name] = max(shares[name], share)
+        shares[name] = max(shares[name], len(expected & actual) / len(expected | actual))
   best = max(shares, key=lambda name: shares[name])
   if shares[best] == 1:
     return f'. The names and shapes are those of {best!r}'

@@ -99,7 +99,7 @@ class Coral(GroupObjective):
     return (self.column, *((GROUP,) if self.pairs == SAME_CLASSES else ()))
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
-    """Returns the losses with the distance of features added, and weights; see `Objective`."""
+    """Returns the losses with the distance of features added, weights, the state and metrics."""
     losses = cross_entropy(outputs['logits'], batch['target'], self.label_smoothing)
     member, _, weights = group_rows(batch[self.column], self.environments, total)
     sets, pairs = self._compared(member, batch)
@@ -172,7 +172,7 @@ class GroupDRO(GroupObjective):
     return {'share': jnp.full((count,), 1 / count, jnp.float32)}
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
-    """Returns losses, weights and the updated shares of the groups; see `Objective`."""
+    """Returns the losses, weights, the updated shares of the groups as state, and metrics."""
     losses = cross_entropy(outputs['logits'], batch['target'], self.label_smoothing)
     column = batch[self.column].astype(jnp.int32)
     member = jax.nn.one_hot(column, len(state['share']), dtype=jnp.float32)
@@ -221,7 +221,7 @@ class IRM(GroupObjective):
     return {'step': jnp.zeros((), jnp.int32)}
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
-    """Returns the losses with the penalty added, weights and the step count; see `Objective`."""
+    """Returns the losses with the penalty added, weights, the step count as state, and metrics."""
     logits = outputs['logits'].astype(jnp.float32)
     smoothed = optax.smooth_labels(batch['target'], self.label_smoothing)
     losses = cross_entropy(logits, smoothed)

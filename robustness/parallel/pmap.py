@@ -31,7 +31,8 @@ class PmapParallel(MeshParallel):
   ) -> Compiled:
     """Returns the step under `jax.pmap`; all inputs and outputs have a leading device axis.
 
-    For the arguments see `MeshParallel.compile`.
+    `donate` are the indices of arguments whose memory the outputs may reuse; `inputs` and `outputs`
+    have no effect.
     """
     del inputs, outputs
     compiled = jax.pmap(

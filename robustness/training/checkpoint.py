@@ -63,9 +63,8 @@ class Checkpoints:
     barrier('the checkpoints')  # Orbax's first exchange has a short time-out
     folder = self._directory / FOLDER_NAME
     folder.mkdir(parents=True, exist_ok=True)
-    options = ocp.CheckpointManagerOptions(
-      create=False, max_to_keep=2, cleanup_tmp_directories=True
-    )
+    limits = {'max_to_keep': 2, 'cleanup_tmp_directories': True}
+    options = ocp.CheckpointManagerOptions(create=False, **limits)
     handlers = {'state': ocp.StandardCheckpointHandler(), 'position': ocp.JsonCheckpointHandler()}
     self._manager = _Manager(folder, options=options, item_handlers=handlers)
     try:

@@ -74,7 +74,8 @@ def train(
     label: label of the progress line.
 
   Returns:
-    `{'params', 'batch_stats'}` as numpy arrays, see `final_variables`.
+    {'params': ..., 'batch_stats': ...} as NumPy arrays: of the best evaluation if `keep` is 'best',
+    else the averaged ones if there are any, else those after the last step.
 
   Raises:
     InputError: settings, data or directory do not fit, or the training diverged.
@@ -89,8 +90,7 @@ def train(
     state = checkpoints.restore(training.state_shapes()) or training.initial_state()
     if int(state.step) < training.total_steps:
       connect(parallel)
-      run = _Run(training, parallel, writer, evaluate, measure, checkpoints)
-      state = run.steps(state, label)
+      state = _Run(training, parallel, writer, evaluate, measure, checkpoints).steps(state, label)
   return jax.tree.map(np.asarray, final_variables(vars(state)))
 
 
@@ -187,7 +187,7 @@ def ahead(source: Iterator[Columns], count: int) -> Iterator[Columns]:
 
 
 def compiled_step(training: Training, parallel: Parallel) -> Compiled:
-  """Returns the compiled step `(state, batch, scalars) -> (state, metrics)`, see `TrainStep`."""
+  """Returns the compiled step `(state, batch, scalars) -> (state, metrics)` on all devices."""
   return parallel.compile(
     TrainStep(training, parallel),
     inputs=(REPLICATED, BATCH, REPLICATED),
@@ -235,13 +235,12 @@ class _Run:
     """
     training, size, begin = self.training, self.settings.batch_size, int(state.step)
     feed = open_feed(training, self.parallel, begin)
-    images_before = begin * size
     take_step = compiled_step(training, self.parallel)
     scalars_at = jax.jit(training.scalars)
     state = self.parallel.replicate(state)
     with (
       StopRequest(self.parallel.num_processes) as stop,
-      Progress(training.total_steps * size, label, 'images', initial=images_before) as progress,
+      Progress(training.total_steps * size, label, 'images', initial=begin * size) as progress,
     ):
       # `step` is the number of steps taken, 1 after the first one; scalars count steps from 0
       for step, batch in enumerate(feed.batches(begin), start=begin + 1):

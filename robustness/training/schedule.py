@@ -135,7 +135,10 @@ def is_saved(step: int, settings: TrainingSettings) -> bool:
 
 
 def is_measured(step: int, settings: TrainingSettings, num_examples: int) -> bool:
-  """Returns whether the studies of `measure` are measured after a step, see `measure_at`."""
+  """Returns whether the studies of `measure` are measured after a step.
+
+  `measure_at` decides whether this is after each evaluation or after each checkpoint.
+  """
   if settings.measure_at == CHECKPOINTS:
     return is_saved(step, settings)
   return is_due(step, settings, num_examples)

@@ -155,13 +155,8 @@ class TrainingSettings:
     has_momentum = not self.nesterov or self.momentum > 0 or self.optimizer != SGD
     rule('nesterov', has_momentum, f'False when {KEYS.training.momentum} is 0')
     epochs = self.step_epochs
-    are_ascending = list(epochs) == sorted(set(epochs))
-    are_used = bool(epochs) == (self.schedule == STEP)
-    rule(
-      'step_epochs',
-      are_used and are_ascending,
-      "ascending epochs for the schedule 'step', and () for every other",
-    )
+    falls = bool(epochs) == (self.schedule == STEP) and list(epochs) == sorted(set(epochs))
+    rule('step_epochs', falls, "ascending epochs for the schedule 'step', and () for every other")
     rises_once = self.schedule != TRIANGULAR or self.warmup_epochs == 0
     rule('warmup_epochs', rises_once, "0 for the schedule 'triangular', which rises by itself")
     has_one_average = not self.lookahead or not self.ema_decay

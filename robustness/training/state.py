@@ -72,7 +72,7 @@ class TrainState(struct.PyTreeNode):
   def drawn_to_slow(self, every: int, total_steps: float | jax.Array) -> Self:
     """Returns the state after s ← d·s + (1 − d)·w and w ← s, if `every` divides the step.
 
-    s is `ema`, w are the weights and statistics, and d is as in `TrainingSettings.lookahead`.
+    s is `ema`, w are the weights and statistics, and d = .95^every · (step / total_steps)³.
 
     Args:
       every: number of steps between two updates of s; 0 leaves the state unchanged.
@@ -112,10 +112,10 @@ def with_initial(variables: Variables, initial: Mapping[str, PyTree]) -> Variabl
   Raises:
     InputError: `initial` has arrays that the network does not have, or of another shape.
   """
-  arrays, replaced = traverse_util.flatten_dict(variables), traverse_util.flatten_dict(initial)
+  arrays, new_arrays = traverse_util.flatten_dict(variables), traverse_util.flatten_dict(initial)
   misfits = [
     '/'.join(path)
-    for path, value in replaced.items()
+    for path, value in new_arrays.items()
     if path not in arrays or np.shape(arrays[path]) != np.shape(value)
   ]
   if misfits:
@@ -123,5 +123,5 @@ def with_initial(variables: Variables, initial: Mapping[str, PyTree]) -> Variabl
       f'{len(misfits)} arrays to begin with do not fit the network: '
       f'{", ".join(misfits[:5])}. Give weights of the same architecture and image size.'
     )
-  replaced = {path: jnp.asarray(value) for path, value in replaced.items()}
-  return {'batch_stats': {}, **traverse_util.unflatten_dict({**arrays, **replaced})}
+  on_device = {path: jnp.asarray(value) for path, value in new_arrays.items()}
+  return {'batch_stats': {}, **traverse_util.unflatten_dict({**arrays, **on_device})}

@@ -316,8 +316,7 @@ class Training:
       if column not in columns:
         return
       values = np.asarray(columns[column])
-      is_integer = values.dtype.kind in 'biu'
-      if values.ndim > 1 or not is_integer or values.min() < 0:
+      if values.ndim > 1 or values.dtype.kind not in 'biu' or values.min() < 0:  # no integers
         raise InputError(
           f'{section}.column is {column!r}, which numbers no groups: take a column of one whole '
           'number a row, from 0 on.'

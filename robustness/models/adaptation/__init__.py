@@ -104,11 +104,17 @@ class Adaptation(Part):
     return 0
 
   def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
-    """Returns the state before the first batch; the empty tuple for an adaptation without state."""
+    """Returns the state before the first batch; the empty tuple for an adaptation without state.
+
+    Args:
+      variables: the trained variables of the network.
+      layers: {path: class} of the network's layers.
+      num_classes: number of logits.
+    """
     return ()
 
   def observe(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> PyTree:
-    """Returns the initial state after a batch of stored images, see `num_clean_images`."""
+    """Returns the initial state after a batch of the first `num_clean_images` stored images."""
     return state
 
   @abc.abstractmethod

@@ -20,5 +20,5 @@ class Statistics(Adaptation):
   adapts = 'batch normalisation'
 
   def __call__(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> Result:
-    """Returns the outputs with mixed statistics, and the state unchanged; see `Adaptation`."""
+    """Returns the outputs with mixed statistics in batch normalisation, and the state unchanged."""
     return self.normalised(apply, variables, batch.images, batch.mask), state

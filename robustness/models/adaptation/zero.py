@@ -87,7 +87,8 @@ def crop(key: jax.Array, image: jax.Array) -> jax.Array:
 def votes(logits: jax.Array, count: int) -> jax.Array:
   """Returns the logits [classes] of a vote, from `logits` [views, classes] of an image's views.
 
-  The `count` views of lowest entropy vote; see `Zero`.
+  The `count` views of lowest entropy vote. Ties are broken by the views of higher entropy, in
+  order.
   """
   log_p = log_probabilities(logits)
   order = jnp.argsort(entropy(log_p))
