@@ -186,9 +186,7 @@ class Outcomes:
       counted: bool [N, G], which rows are in each of G groups.
       groups: table with a row per group and a column per facet.
     """
-    values = {
-      label: np.broadcast_to(of_view, counted.shape) for label, of_view in self.values.items()
-    }
+    values = {label: np.broadcast_to(v, counted.shape) for label, v in self.values.items()}
     counted_by_label = dict.fromkeys(self.values, counted)
     return dataclasses.replace(self, values=values, views=groups, counted=counted_by_label)
 

@@ -16,7 +16,7 @@ from robustness.results import Results
 ACCURACY = Quantity('accuracy', 'accuracy', better='higher')
 """Quantity of the axes."""
 MAX_CLASSES = 40
-"""Most classes in one figure; if there are more, the classes with the largest drops are drawn."""
+"""Most classes in one figure; of more classes those with the largest drops are drawn."""
 
 
 def draw(results: Results) -> dict[str, charts.Picture]:
@@ -54,10 +54,10 @@ def draw(results: Results) -> dict[str, charts.Picture]:
 
 
 def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
-  """Returns a figure, with caption, of a classifier's accuracies on anchors and at pm-k by class.
+  """Returns (figure, caption) of a classifier's accuracies on anchors and at pm-k by class.
 
   Accuracy at pm-k is the accuracy on the worst frame within k frames of each anchor. Classes are
-  sorted by falling accuracy on anchors. Results with fewer than two classes give None.
+  sorted by falling accuracy on anchors. The result is None for fewer than two classes.
   """
   table = results.table[results.table.classifier == label]
   names = {'accuracy_anchor': 'on anchors', 'accuracy_pm_k': f'pm-{k}'}
@@ -68,7 +68,8 @@ def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
   if len(accuracy) < 2:
     return None
   drop = (accuracy - worst.set_index('class').value).sort_values(kind='stable')
-  drawn = accuracy[drop.index[-MAX_CLASSES:]].sort_values(ascending=False, kind='stable').index
+  with_largest_drops = drop.index[-MAX_CLASSES:]
+  drawn = accuracy[with_largest_drops].sort_values(ascending=False, kind='stable').index
   rows = pd.concat([anchor, worst])
   rows = rows.assign(classifier=rows['quantity'].map(names), marked=False)
   rows = rows[rows['class'].isin(drawn)]

@@ -2,8 +2,8 @@
 
 Ratings are categories 0, 1, ..., or −1 if a rater did not rate an item. An item is a pair of an
 anchor and a neighbor. Judgements of pairs of one anchor are correlated, so intervals treat the
-items of an anchor as one cluster; `groups` [N] numbers the anchor of each item (None: every item is
-a cluster).
+items of an anchor as one cluster. The argument `groups`, int [N], has the number of the anchor of
+each item; if it is None, every item is a cluster.
 """
 
 from __future__ import annotations
@@ -20,15 +20,19 @@ from robustness.estimates.outcomes import Sums
 
 CONFIDENCE = 0.95
 """Coverage of the intervals."""
-RESAMPLES = 2000  # of the bootstrap of kappa
+RESAMPLES = 2000
+"""Bootstrap samples of an interval of kappa."""
 
 
 def percent_agreement(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estimate:
-  """Returns the fraction of agreeing pairs among all pairs of ratings of one item.
+  """Returns the fraction of agreeing pairs among all pairs of ratings of the same item.
 
-  `ratings` [N, R] are the categories that R raters gave N items, −1 if missing. The interval (Korn
-  and Graubard) takes items of equal `groups` [N] as one cluster. n is the number of items with at
-  least two ratings, and the estimate is NaN for n = 0.
+  The interval is Korn and Graubard's for clusters. n is the number of items with at least two
+  ratings, and the estimate is NaN for n = 0.
+
+  Args:
+    ratings: [N, R], the categories that R raters gave N items, −1 if missing.
+    groups: int [N], the cluster of each item; None makes every item a cluster.
   """
   counts, cluster = _counts(ratings, groups)
   total = counts.sum(1)
@@ -42,10 +46,14 @@ def cohen_kappa(
 ) -> Estimate:
   """Returns the agreement of two raters beyond chance, κ = (p_o − p_e)/(1 − p_e).
 
-  `first` and `second` [N] are the raters' categories of N items, −1 if missing. p_o is the fraction
-  of items on which they agree; p_e is its expectation if each rated independently at their observed
-  frequencies; κ is NaN where p_e = 1. The interval is a percentile bootstrap over the clusters that
-  `groups` [N] numbers (None: each item is one); n is the number of items that both rated.
+  p_o is the fraction of items on which the raters agree, and p_e the expectation of this fraction
+  if both chose categories independently at their observed frequencies. κ is NaN if p_e = 1. The
+  interval is a percentile bootstrap over clusters; n is the number of items that both rated.
+
+  Args:
+    first: [N], the first rater's categories of N items, −1 if missing.
+    second: [N], the second rater's categories of the same items.
+    groups: int [N], the cluster of each item; None makes every item a cluster.
 
   Reference:
     Cohen, A coefficient of agreement for nominal scales, Educ. Psychol. Meas. 20 (1960).
@@ -53,27 +61,32 @@ def cohen_kappa(
   ratings = np.stack([first, second], -1)
   is_rated = np.asarray((ratings >= 0).all(1))
   ratings, cluster = ratings[is_rated], _clusters(groups, is_rated)
-  size = int(ratings.max(initial=0)) + 1
-  tables = np.zeros((cluster.max(initial=-1) + 1, size, size))
+  num_categories = int(ratings.max(initial=0)) + 1
+  # Numbers of items of each cluster by the first and the second rater's category.
+  tables = np.zeros((cluster.max(initial=-1) + 1, num_categories, num_categories))
   np.add.at(tables, (cluster, *ratings.T), 1)
 
   def kappa(tables: np.ndarray) -> np.ndarray:
+    """Returns κ [...] of tables [..., categories, categories]."""
     total = tables.sum((-2, -1))
     observed = _ratio(np.trace(tables, axis1=-2, axis2=-1), total)
     expected = _ratio((tables.sum(-1) * tables.sum(-2)).sum(-1), total**2)
     return beyond_chance(observed, expected)
 
-  return _bootstrapped(tables, kappa, tables.sum((1, 2)), len(ratings))
+  return _bootstrapped(tables, kappa, sizes=tables.sum((1, 2)), n=len(ratings))
 
 
 def fleiss_kappa(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estimate:
   """Returns the agreement of R raters beyond chance, κ = (P − P_e)/(1 − P_e).
 
-  `ratings` [N, R] are the categories of N items, −1 if missing. P is the mean over items of the
-  fraction of agreeing pairs of raters. P_e = Σ_j p_j², with p_j the fraction of category j among
-  all ratings, is its expectation by chance. κ is NaN if P_e = 1. Items may have different numbers
-  of ratings; items with fewer than two are left out. The interval is a percentile bootstrap over
-  the clusters that `groups` [N] numbers (None: each item is one).
+  P is the mean over items of the fraction of agreeing pairs of raters. P_e = Σ_j p_j², with p_j the
+  fraction of category j among all ratings, is the expectation of P by chance. κ is NaN if P_e = 1.
+  Items may have different numbers of ratings; items with fewer than two ratings are left out. The
+  interval is a percentile bootstrap over clusters.
+
+  Args:
+    ratings: [N, R], the raters' categories of N items, −1 if missing.
+    groups: int [N], the cluster of each item; None makes every item a cluster.
 
   Reference:
     Fleiss, Measuring nominal scale agreement among many raters, Psychol. Bull. 76 (1971).
@@ -81,16 +94,18 @@ def fleiss_kappa(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estim
   counts, cluster = _counts(ratings, groups)
   total = counts.sum(1, keepdims=True)
   agreement = (counts * (counts - 1)).sum(1, keepdims=True) / (total * (total - 1))
+  # Sums over the items of each cluster: agreement, number of items, ratings of each category.
   item_values = np.concatenate([agreement, np.ones_like(agreement), counts], 1)
   sums = np.zeros((cluster.max(initial=-1) + 1, item_values.shape[1]))
   np.add.at(sums, cluster, item_values)
 
   def kappa(sums: np.ndarray) -> np.ndarray:
-    observed, counts = _ratio(sums[..., 0], sums[..., 1]), sums[..., 2:]
+    """Returns κ [...] of sums [..., 2 + categories]."""
+    agreement, num_items, counts = sums[..., 0], sums[..., 1], sums[..., 2:]
     expected = _ratio((counts**2).sum(-1), counts.sum(-1) ** 2)
-    return beyond_chance(observed, expected)
+    return beyond_chance(_ratio(agreement, num_items), expected)
 
-  return _bootstrapped(sums, kappa, sums[:, 1], len(counts))
+  return _bootstrapped(sums, kappa, sizes=sums[:, 1], n=len(counts))
 
 
 def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
@@ -102,20 +117,22 @@ def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
 def _bootstrapped(
   sums: np.ndarray, kappa: Callable[[np.ndarray], np.ndarray], sizes: np.ndarray, n: int
 ) -> Estimate:
-  """Returns κ of the summed counts of G groups, with an interval over resampled groups.
+  """Returns κ of the summed counts of G clusters, with an interval over resampled clusters.
 
   Args:
-    sums: counts of each group, [G, ...].
-    kappa: function from counts that are summed over groups, [resamples, ...], to κ [resamples].
-    sizes: number of items of each group, int [G].
+    sums: counts of each cluster, [G, ...].
+    kappa: function from weighted sums of the counts, [resamples, ...], to κ, [resamples].
+    sizes: number of items of each cluster, [G].
     n: number of all items.
   """
   if not len(sums):
     return Estimate(np.nan, np.nan, np.nan, n, 0, BOOTSTRAP)
+  # `bootstrap` needs only the number and the sizes of the units, and no totals.
   units = Units(np.empty((len(sums), 1)), sizes[:, None], n, images=n / len(sums))
-  return bootstrap(
+  (estimate,) = bootstrap(
     lambda weights: kappa(np.tensordot(weights, sums, 1)), units, CONFIDENCE, resamples=RESAMPLES
-  )[0]
+  )
+  return estimate
 
 
 def _counts(ratings: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -127,9 +144,12 @@ def _counts(ratings: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray,
 
 
 def _clusters(groups: np.ndarray | None, is_rated: np.ndarray) -> np.ndarray:
-  """Returns the group of each rated item, numbered from 0, int [rated items].
+  """Returns the cluster of each rated item, numbered from 0 without gaps, int [rated items].
 
-  `groups` [N] may be None for items that are all independent; `is_rated` is bool [N].
+  Args:
+    groups: int [N], the cluster of each item; None makes every item a cluster.
+    is_rated: bool [N], the items that are returned.
   """
   groups = np.arange(len(is_rated)) if groups is None else groups
-  return np.unique(groups[is_rated], return_inverse=True)[1].reshape(-1)
+  _, clusters = np.unique(groups[is_rated], return_inverse=True)
+  return clusters.reshape(-1)

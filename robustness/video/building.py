@@ -180,9 +180,7 @@ def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> VideoLabels:
     classes_of = _from_csv(path)
   else:
     document = json_files.read(path, advice='Give an object, {video: class}.')
-    classes_of = {
-      video: words if isinstance(words, list) else [words] for video, words in document.items()
-    }
+    classes_of = {v: words if isinstance(words, list) else [words] for v, words in document.items()}
   if not classes_of:
     raise InputError(f'{path} names no videos.')
   labels = {}

@@ -14,62 +14,72 @@ from robustness.video.metadata import FRAME_TYPES, NeighborSets, source_of
 GROUP, OFFSET, FRAME_TYPE, FPS, LABEL = 'group_id', 'offset', 'frame_type', 'fps', 'label'
 """Names of the columns, see `to_columns`."""
 PATH = 'path'
+"""Name of the column with the path of each frame."""
 
 
 def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
-  """Returns the columns of the F frames of neighbor sets.
+  """Returns {name of a column: its values} for the F frames of neighbor sets.
 
-  `label` int32 [F, L] has up to L labels of a frame, padded with −1. `group_id` int32 [F, M] has
-  the numbers of the up to M sets that hold the frame, padded with −1, and `offset` int32 [F, M] its
-  distance from their anchors in frames, 0 for an anchor and for padding. If the sets have them,
-  `frame_type` int32 [F] is a position in `FRAME_TYPES` or −1, and `fps` float64 [F] the frame rate.
+  * `label`, int32 [F, L]: the up to L labels of a frame, padded with −1.
+  * `group_id`, int32 [F, M]: the numbers of the up to M sets that hold the frame, padded with −1.
+  * `offset`, int32 [F, M]: the frame's distance from the anchors of these sets in frames, 0 for an
+    anchor and for padding.
+  * `frame_type`, int32 [F], if the sets state types: index in `FRAME_TYPES`, −1 if unknown.
+  * `fps`, float64 [F], if the sets state rates: frames per second, NaN if unknown.
   """
   pairs, groups = sets.pairs, np.arange(len(sets.anchors), dtype=np.int32)
+  # Members of sets, first all anchors and then all neighbors; then sorted by frame and set.
   frame = np.concatenate([sets.anchors, pairs.frame])
   group = np.concatenate([groups, pairs.group])
   offset = np.concatenate([np.zeros_like(groups), pairs.offset])
   order = np.lexsort((group, frame))
   frame, group, offset = frame[order], group[order], offset[order]
-  count = np.bincount(frame, minlength=len(sets.frames))
-  first = np.repeat(np.cumsum(count) - count, count)  # first entry of the same frame
-  slot = np.arange(len(frame)) - first
+  count = np.bincount(frame, minlength=len(sets.frames))  # sets that hold each frame
+  slot = np.arange(len(frame)) - (np.cumsum(count) - count)[frame]  # 0, 1, … for each frame
   shape = len(count), int(count.max())
   group_ids, offsets = np.full(shape, -1, np.int32), np.zeros(shape, np.int32)
   group_ids[frame, slot] = group
   offsets[frame, slot] = offset
   columns = {LABEL: sets.labels, GROUP: group_ids, OFFSET: offsets}
   if sets.frame_types is not None:
-    kinds = {name: index for index, name in enumerate(FRAME_TYPES)}
-    columns[FRAME_TYPE] = np.array([kinds.get(t, -1) for t in sets.frame_types], np.int32)
+    index_of = {name: index for index, name in enumerate(FRAME_TYPES)}
+    columns[FRAME_TYPE] = np.array([index_of.get(t, -1) for t in sets.frame_types], np.int32)
   if sets.fps is not None:
     columns[FPS] = sets.fps
   return columns
 
 
 def component_numbers(group_id: np.ndarray, folders: np.ndarray | None = None) -> np.ndarray:
-  """Returns the connected component of each frame, int [F].
+  """Returns the number of the connected component of each of F frames, int [F].
 
-  Two frames are connected if they share a set (`group_id` int [F, M], padded with −1) or a folder
-  (names [F], '' for none).
+  Two frames are connected if they share a set or a folder.
+
+  Args:
+    group_id: int [F, M], the sets of each frame, padded with −1.
+    folders: str [F], the folder of each frame, '' for none; None connects frames by sets only.
   """
-  # the nodes of the graph are frames, then sets, then folders; edges lead from frames to the others
-  row, slot = np.nonzero(group_id >= 0)
-  node = group_id[row, slot] + len(group_id)
-  size = len(group_id) + int(group_id.max()) + 1
+  # The nodes of the graph are all frames, then all sets, then all folders. An edge leads from each
+  # frame to each of its sets, and to its folder.
+  frame, slot = np.nonzero(group_id >= 0)
+  node = group_id[frame, slot] + len(group_id)
+  num_nodes = len(group_id) + int(group_id.max()) + 1
   if folders is not None:
     names, folder = np.unique(folders, return_inverse=True)
-    inside = np.flatnonzero(folders != '')
-    row, node = np.append(row, inside), np.append(node, size + folder[inside])
-    size += len(names)
-  graph = scipy.sparse.coo_array((np.ones(len(row)), (row, node)), shape=(size, size))
-  return connected_components(graph, directed=False)[1][: len(group_id)]
+    in_folder = np.flatnonzero(folders != '')
+    frame, node = np.append(frame, in_folder), np.append(node, num_nodes + folder[in_folder])
+    num_nodes += len(names)
+  edges = np.ones(len(frame)), (frame, node)
+  graph = scipy.sparse.coo_array(edges, shape=(num_nodes, num_nodes))
+  _, components = connected_components(graph, directed=False)
+  return components[: len(group_id)]
 
 
 def clip_numbers(columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
   """Returns the number of the clip of each of N rows, int [N]; None without a column `group_id`.
 
   Each row is a frame of neighbor sets. A clip is a folder of frames; clips of one YouTube video
-  count as one (`source_of`). If the rows have no paths, sets that share frames count as one clip.
+  count as one clip (see `source_of`), and so do clips that share a set. If the rows have no paths,
+  sets that share frames are one clip.
   """
   if GROUP not in columns:
     return None
@@ -83,17 +93,19 @@ def from_columns(
 ) -> NeighborSets:
   """Returns the neighbor sets that the columns of rows describe; each row becomes a frame.
 
-  A row may be in several sets: its columns have a slot for each, [N, slots], and −1 in unused ones.
-
   Args:
-    columns: `label`, `group_id` (number of a set) and `offset` (frames from the set's anchor), int
-      [N, slots], or [N] for one slot; optionally `frame_type` and `fps` [N], see `to_columns`.
-    names: paths of the N frames; by default 'row 0', 'row 1', ...
+    columns: {name: values} of N rows, see `to_columns`: `label`, `group_id` and `offset`, which may
+      be [N] in place of [N, 1], and optionally `frame_type` and `fps`.
+    names: paths of the N frames; () names them 'row 0', 'row 1', ...
     class_names: names of the classes in label order.
+
+  Raises:
+    InputError: a column is missing, no row is in a set, or a set has not exactly one anchor.
   """
   check_names(columns)
+  # [N] becomes [N, 1].
   label, group_id, offset = (np.atleast_2d(columns[name].T).T for name in (LABEL, GROUP, OFFSET))
-  frame, slot = np.nonzero(group_id >= 0)  # a member of a set each
+  frame, slot = np.nonzero(group_id >= 0)  # of all members of sets
   distance = offset[frame, slot]
   ids, set_number = np.unique(group_id[frame, slot], return_inverse=True)
   if not len(ids):
@@ -105,19 +117,20 @@ def from_columns(
     raise InputError(f'set {ids[bad]} has {count[bad]} anchors (rows with offset 0): give one.')
   anchors = np.zeros(len(ids), np.int32)
   anchors[set_number[is_anchor]] = frame[is_anchor]
-  order = np.lexsort((distance, set_number))
-  order = order[distance[order] != 0]
-  cuts = np.searchsorted(set_number[order], np.arange(1, len(ids)))
-  kinds = columns.get(FRAME_TYPE)
+  order = np.lexsort((distance, set_number))  # by set, then by distance
+  neighbors = order[distance[order] != 0]
+  ends_of_sets = np.searchsorted(set_number[neighbors], np.arange(1, len(ids)))
+  types, fps = columns.get(FRAME_TYPE), columns.get(FPS)
   return NeighborSets(
-    tuple(names) or tuple(f'row {index}' for index in range(len(label))),
-    label.astype(np.int32),
-    anchors,
-    tuple(np.split(frame[order].astype(np.int32), cuts)),
-    tuple(np.split(distance[order].astype(np.int32), cuts)),
-    tuple(class_names),
-    None if kinds is None or (kinds < 0).all() else np.array([*FRAME_TYPES, ''])[kinds],
-    None if FPS not in columns or np.isnan(columns[FPS]).all() else columns[FPS].astype(float),
+    frames=tuple(names) or tuple(f'row {index}' for index in range(len(label))),
+    labels=label.astype(np.int32),
+    anchors=anchors,
+    neighbors=tuple(np.split(frame[neighbors].astype(np.int32), ends_of_sets)),
+    offsets=tuple(np.split(distance[neighbors].astype(np.int32), ends_of_sets)),
+    class_names=tuple(class_names),
+    # Type −1 is the last entry, ''.
+    frame_types=None if types is None or (types < 0).all() else np.array([*FRAME_TYPES, ''])[types],
+    fps=None if fps is None or np.isnan(fps).all() else fps.astype(float),
   )
 
 

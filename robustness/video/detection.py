@@ -33,7 +33,7 @@ from robustness.video.neighbor_estimates import effective_k
 
 PAPER = 'shankar2021image'
 KINDS = {'detection': False, 'localisation': True}
-"""{kind of score: whether classes are ignored}."""
+"""{kind of score: whether the classes of boxes are ignored}."""
 _quantity = functools.partial(Quantity, headline=True)
 ANCHOR = _quantity('mAP_anchor', 'mean average precision on anchor frames', better='higher')
 WORST = 'the worst frame within k frames'
@@ -53,7 +53,7 @@ class ScoredInputs(NamedTuple):
     truth: ground truth of the frames of `sets`.
     detections: boxes of the detector on these frames.
     clipped: summary of the detections that were clipped at the borders of images.
-    files: paths of the inputs: {'metadata', 'truth', 'detections'}.
+    files: {'metadata', 'truth', 'detections': path of the input}.
   """
 
   sets: NeighborSets
@@ -64,7 +64,7 @@ class ScoredInputs(NamedTuple):
 
   @property
   def digest(self) -> str:
-    """SHA-256 of sets and boxes, which identifies the content of the files."""
+    """SHA-256 of the sets and of all boxes, which identifies the content of the files."""
     digest = hashlib.sha256(self.sets.digest.encode())
     for boxes in (self.truth.boxes, self.detections):
       for array in (boxes.image, boxes.category, boxes.corners, boxes.score):
@@ -72,36 +72,38 @@ class ScoredInputs(NamedTuple):
     return digest.hexdigest()
 
   def predictions(self) -> dict[str, list[float]]:
-    """Returns {frame: scores}, the predictions of the detector as a classifier (table 2).
+    """Returns {path of a frame: score of each class}, the predictions of the detector as a
+    classifier (the paper's table 2).
 
-    The score of a class is the largest score of its boxes, −∞ without boxes, so that the class of
-    the most confident box is predicted. The scores of a frame without boxes are [].
+    The score of a class is the largest score of the boxes of this class, −∞ without boxes, so that
+    the class of the most confident box is predicted. The scores of a frame without boxes are [].
 
     Raises:
       InputError: the ground truth names no classes, or a detected class is not a class of the sets.
     """
     names = self.sets.class_names or label_space.get('imagenet_vid').class_names
-    positions, boxes = label_space.words(names), self.detections
+    column_of_name, boxes = label_space.words(names), self.detections
     if not self.truth.names:
       raise InputError(f'{self.files["truth"]} has no categories, which name the detected classes.')
     scores = np.full((len(self.sets.frames), len(names)), -np.inf)
     for category in np.unique(boxes.category).tolist():
-      word = self.truth.names[category]
-      if word not in positions:
+      name = self.truth.names[category]
+      if name not in column_of_name:
         raise InputError(
-          f'{self.files["detections"]}: category_id {category} {word!r} is none of the '
-          f'{len(names)} classes of the sets; {nearest(word, positions)}.'
+          f'{self.files["detections"]}: category_id {category} {name!r} is none of the '
+          f'{len(names)} classes of the sets; {nearest(name, column_of_name)}.'
         )
-      members = boxes.category == category
-      places = boxes.image[members], positions[word]
-      np.maximum.at(scores, places, np.asarray(boxes.score)[members])
+      is_of_class = boxes.category == category
+      frame_and_class = boxes.image[is_of_class], column_of_name[name]
+      np.maximum.at(scores, frame_and_class, np.asarray(boxes.score)[is_of_class])
     rows = zip(self.sets.frames, scores, strict=True)
     return {frame: row.tolist() if np.isfinite(row).any() else [] for frame, row in rows}
 
   def remarks(self) -> list[tuple[str, int, int, str]]:
-    """Returns (description, number of such boxes, number of all boxes, first one in words).
+    """Returns a tuple for each kind of unusual boxes, such as detections cut at an image's border.
 
-    There is one tuple for each kind of unusual box, such as detections cut at an image's border.
+    A tuple has a description of the kind, the number of such boxes, the number of all boxes, and
+    the first such box in words ('' if there is none).
     """
     truth, detections = self.truth.boxes, self.detections
     strange = np.flatnonzero(~np.isin(detections.category, truth.category))
@@ -111,6 +113,7 @@ class ScoredInputs(NamedTuple):
       for description, boxes, clipped in (
         ('ground truth cut at the border of its image', truth, self.truth.clipped),
         ('detections cut at the border of their image', detections, self.clipped),
+        # These boxes are not clipped, but have a number and a first box too.
         ('detections of classes without ground truth', detections, Clipped(len(strange), first)),
       )
     ]
@@ -143,49 +146,54 @@ def read(folder: Path, truth_file: Path, detections_file: Path) -> ScoredInputs:
 def score(
   inputs: ScoredInputs, scoring: Scoring, frames: str | os.PathLike[str] = '', num_drawn: int = 4
 ) -> Results:
-  """Scores detections on anchors and on the worst frame of each set, at most `scoring.k` away.
+  """Returns the scores of detections on anchors and on the worst frame of each set.
 
-  If `scoring.k` exceeds the largest distance of a neighbor from its anchor, that distance replaces
-  it; the settings of the results then state the original value as `asked_k`.
+  The worst frame is at most `scoring.k` frames from the anchor. If `scoring.k` exceeds the largest
+  distance of a neighbor from its anchor, that distance replaces it; the settings of the results
+  then state the original value as `asked_k`.
 
   Args:
     inputs: sets, ground truth and detections.
     scoring: settings of the score.
     frames: folder of the frames, for pictures; '' draws none.
-    num_drawn: number of drawn sets, those with the largest fall of average precision.
+    num_drawn: number of sets in pictures, those with the largest fall of average precision.
   """
   require(num_drawn >= 0, 'shown', num_drawn, 'at least 0')
   sets = inputs.sets
   asked_k, scoring = scoring.k, dataclasses.replace(scoring, k=effective_k(sets, scoring.k))
   results = Results(
-    'detection_pm_k',
-    [{'label': LABEL, 'detections': inputs.files['detections']}],
-    {
+    study='detection_pm_k',
+    classifiers=[{'label': LABEL, 'detections': inputs.files['detections']}],
+    data={
       'metadata': inputs.files['metadata'],
       'truth': inputs.files['truth'],
       'dataset': sets.title,
       'num_examples': len(sets.anchors),
       'frames': len(sets.frames),
     },
-    {**dataclasses.asdict(scoring), **({'asked_k': asked_k} if asked_k > scoring.k else {})},
+    settings=dataclasses.asdict(scoring) | ({'asked_k': asked_k} if asked_k > scoring.k else {}),
     quantities=QUANTITIES,
   )
   results.tables['remarks'] = Table(('what', 'boxes', 'of', 'first'), inputs.remarks())
   numbers = np.array([frame_number(frame) for frame in sets.frames])
   rows: list[Row] = []
-  for kind, localisation in KINDS.items():
+  for kind, ignores_classes in KINDS.items():
     truth, detections, names = inputs.truth.boxes, inputs.detections, inputs.truth.names
-    if localisation:
+    if ignores_classes:
       truth, detections = truth.without_classes(), detections.without_classes()
       names = {0: 'object'}
     scores = detection_pm_k(sets, truth, detections, scoring)
-    for quantity, estimate in zip(QUANTITIES, scores[:3], strict=True):
+    estimates = {ANCHOR: scores.anchor, PM_K: scores.worst, DROP: scores.drop}
+    for quantity, estimate in estimates.items():
       facets = {'kind': kind, **({} if quantity is ANCHOR else {'k': scoring.k})}
       rows.append(row(LABEL, '', quantity, facets, estimate, scoring.confidence))
     worst = zip(sets.anchors, scores.frames, strict=True)
     results.tables[f'{kind}/worst_frames'] = Table(
       ('anchor', 'worst frame', 'offset'),
-      [[sets.frames[a], sets.frames[f], int(numbers[f] - numbers[a])] for a, f in worst],
+      [
+        [sets.frames[anchor], sets.frames[frame], int(numbers[frame] - numbers[anchor])]
+        for anchor, frame in worst
+      ],
     )
     if frames:
       scored = ScoredBoxes(scores, truth, detections, names, scoring.threshold)

@@ -22,25 +22,25 @@ from robustness.video.average_precision import DetectionScores, match
 from robustness.video.boxes import Boxes
 from robustness.video.metadata import NeighborSets
 
-MAX_SIDE = 480  # pixels
+MAX_SIDE = 480
 """Largest side of a picture in pixels."""
 MIN_SCORE = 0.5
 """Smallest score of detections that are drawn."""
 HIT, MISS, OBJECT = 'true positive', 'false positive', 'ground truth'
 """Kinds of boxes in pictures."""
 LOOKS = {HIT: (style.COLOURS[2], '-'), MISS: (style.COLOURS[1], '--'), OBJECT: ('white', ':')}
-"""Colour and line style of each kind of box."""
+"""{kind of box: (colour, line style)}."""
 
 
 class ScoredBoxes(NamedTuple):
-  """The boxes of a detector and their scores: with classes, or without them as localisation.
+  """The boxes of a detector and their scores, for detection (with classes) or localisation.
 
   Attributes:
     scores: average precisions of the detector.
     truth: ground-truth boxes.
     boxes: detected boxes.
     names: {class number: name}.
-    threshold: least intersection over union of a true positive.
+    threshold: least intersection over union of a true positive, in (0, 1].
   """
 
   scores: DetectionScores
@@ -53,17 +53,29 @@ class ScoredBoxes(NamedTuple):
 def pictures(
   sets: NeighborSets, scored: ScoredBoxes, folder: str | os.PathLike[str], count: int
 ) -> dict[str, np.ndarray]:
-  """Returns arrays with pictures of the sets with the largest fall of average precision (AP).
+  """Returns pictures of the sets with the largest fall of average precision (AP), with their boxes.
 
-  The fall is the AP of the anchor minus that of the worst frame. At most `count` sets with a
-  positive fall are returned, the largest fall first; without any the dict is empty.
+  The fall is the AP of the anchor minus the AP of the worst frame.
+
+  Args:
+    sets: the neighbor sets.
+    scored: the boxes of the detector and their scores.
+    folder: folder of the frames.
+    count: largest number of sets; only sets with a positive fall have pictures.
 
   Returns:
-    E pictures, in which anchors and worst frames alternate, and their N true and M detected boxes.
-    `image_<e>` uint8 [H, W, 3] is picture e; `frame` [E] has the paths, `offset` int [E] the frames
-    from the anchor, and `precision` float [E] the AP. `truth` float [N, 6] has the columns picture,
-    class, x0, y0, x1, y1 (in pixels of the picture); `found` float [M, 8] has these, the score, and
-    1 for a true positive. `class` int [C] and `class_name` [C] are the classes of all boxes.
+    {name: array} of E pictures with N true and M detected boxes. Anchors and worst frames
+    alternate, the set with the largest fall first; without sets the result is {}.
+
+    * `image_<e>`: picture e, uint8 [H, W, 3].
+    * `frame`: paths of the frames, [E].
+    * `offset`: frame numbers minus those of the anchors, int [E].
+    * `precision`: AP of each frame alone, float [E].
+    * `truth`: ground-truth boxes, float [N, 6], with the columns picture, class, x0, y0, x1, y1 in
+      pixels of the picture.
+    * `found`: detected boxes, float [M, 8], with the same columns, the score, and 1 for a true
+      positive or 0.
+    * `class`, `class_name`: numbers and names of the C classes of all boxes, [C].
   """
   precision = scored.scores.per_image
   fall = np.nan_to_num(precision[sets.anchors] - precision[scored.scores.frames])
@@ -71,20 +83,23 @@ def pictures(
   groups = order[fall[order] > 0][:count]
   if not len(groups):
     return {}
-  frames = np.stack([sets.anchors[groups], scored.scores.frames[groups]], 1).ravel()
+  worst_frames = scored.scores.frames[groups]
+  frames = np.stack([sets.anchors[groups], worst_frames], 1).ravel()  # in turn
   images, scales = zip(*(_picture(folder, sets.frames[frame]) for frame in frames), strict=True)
   truth, detections = scored.truth.of_images(frames), scored.boxes.of_images(frames)
   matches = match(truth, detections, len(frames), scored.threshold)
   right = np.zeros(len(detections.image), bool)
   right[matches.index] = matches.right
-  offsets = np.zeros(len(frames), int)
-  for place, (group, frame) in enumerate(zip(groups, frames[1::2], strict=True)):
-    offsets[2 * place + 1] = sets.offsets[group][sets.neighbors[group] == frame].sum()
+  offsets = []
+  for group, frame in zip(groups, worst_frames, strict=True):
+    # The sum has one offset, or none if the anchor itself is the worst frame.
+    offset_of_worst = sets.offsets[group][sets.neighbors[group] == frame].sum()
+    offsets += [0, offset_of_worst]
   classes = np.union1d(truth.category, detections.category)
   return {
     **{f'image_{index}': image for index, image in enumerate(images)},
     'frame': np.array([sets.frames[frame] for frame in frames]),
-    'offset': offsets,
+    'offset': np.array(offsets, int),
     'precision': precision[frames],
     'truth': _table(truth, np.array(scales)),
     'found': np.column_stack([_table(detections, np.array(scales)), right]),
@@ -94,10 +109,13 @@ def pictures(
 
 
 def _table(boxes: Boxes, scales: np.ndarray) -> np.ndarray:
-  """Returns a row for each of N boxes, float [N, 6] or with scores [N, 7].
+  """Returns a table of N boxes, float [N, 6], or [N, 7] for boxes with scores.
 
-  The columns are image, class, x0, y0, x1, y1 and score. The corners of image e are multiplied by
-  `scales[e]`.
+  The columns are image, class, x0, y0, x1, y1 and score.
+
+  Args:
+    boxes: the boxes.
+    scales: factor of the corners on each image, [images].
   """
   score = () if boxes.score is None else (boxes.score,)
   corners = boxes.corners * scales[boxes.image][:, None]
@@ -105,9 +123,13 @@ def _table(boxes: Boxes, scales: np.ndarray) -> np.ndarray:
 
 
 def _picture(folder: str | os.PathLike[str], path: str) -> tuple[np.ndarray, float]:
-  """Returns a frame as a picture, uint8 [H, W, 3], and the factor in (0, 1] that it is reduced by.
+  """Returns a frame as a picture, uint8 [H, W, 3], and the factor in (0, 1] of its size.
 
-  The sides of the picture have at most `MAX_SIDE` pixels. `path` is relative to `folder`.
+  The frame is reduced to sides of at most `MAX_SIDE` pixels.
+
+  Args:
+    folder: folder of the frames.
+    path: path of the frame, relative to the folder.
   """
   root = expanded(folder).resolve()
   file = (root / path).resolve()
@@ -123,7 +145,11 @@ def _picture(folder: str | os.PathLike[str], path: str) -> tuple[np.ndarray, flo
 
 
 def draw(results: Results) -> dict[str, charts.Picture]:
-  """Draws the results of `robustness detection`: the table, and frames with boxes of each kind."""
+  """Returns {name: (figure, caption)} for the results of `robustness detection`.
+
+  There are figures of the table, and for each of the kinds 'detection' and 'localisation' a figure
+  of frames with boxes if pictures were stored.
+  """
   figures = charts.draw(results)
   for kind in [name.removesuffix('/frame') for name in results.arrays if name.endswith('/frame')]:
     prefix = f'{kind}/'
@@ -139,7 +165,7 @@ def draw(results: Results) -> dict[str, charts.Picture]:
 
 @style.styled
 def gallery(stored: Mapping[str, np.ndarray]) -> Figure:
-  """Draws the arrays of `pictures`, anchors above worst frames (the paper's figure 4).
+  """Returns a figure of the arrays of `pictures`: anchors above worst frames, the paper's figure 4.
 
   Detections with a score below `MIN_SCORE` are left out.
   """
@@ -153,13 +179,13 @@ def gallery(stored: Mapping[str, np.ndarray]) -> Figure:
   for index, axes in enumerate(grid.T.flat):
     show(axes, stored[f'image_{index}'])
     axes.set_axis_off()
-    place = f'offset {number(stored["offset"][index])}' if index % 2 else 'anchor'
-    axes.set_title(f'{place}, AP {style.percent(stored["precision"][index])}')
-    boxes = [(box[2:6], OBJECT, '') for box in stored['truth'] if box[0] == index]
-    for box in stored['found']:
-      if box[0] == index and box[6] >= MIN_SCORE:
-        text = f'{names[int(box[1])]} {box[6]:.2f}'
-        boxes.append((box[2:6], HIT if box[7] else MISS, text))
+    is_worst_frame = index % 2 == 1
+    frame_name = f'offset {number(stored["offset"][index])}' if is_worst_frame else 'anchor'
+    axes.set_title(f'{frame_name}, AP {style.percent(stored["precision"][index])}')
+    boxes = [(corners, OBJECT, '') for image, _, *corners in stored['truth'] if image == index]
+    for image, category, *corners, score, is_right in stored['found']:
+      if image == index and score >= MIN_SCORE:
+        boxes.append((corners, HIT if is_right else MISS, f'{names[int(category)]} {score:.2f}'))
     for (x0, y0, x1, y1), kind, text in boxes:
       colour, dashes = LOOKS[kind]
       frame = Rectangle((x0, y0), x1 - x0, y1 - y0, fill=False, linewidth=1.4)

@@ -268,14 +268,7 @@ def from_mappings(
     offsets.append(np.array(distances, np.int32))
   types, fps = _types_and_rates(frames, facts) if facts else (None, None)
   return NeighborSets(
-    frames=frames,
-    labels=label_table,
-    anchors=anchors,
-    neighbors=tuple(neighbors),
-    offsets=tuple(offsets),
-    class_names=tuple(class_names),
-    frame_types=types,
-    fps=fps,
+    frames, label_table, anchors, tuple(neighbors), tuple(offsets), tuple(class_names), types, fps
   )
 
 

@@ -189,9 +189,7 @@ def pm_k(
     raise InputError(f'the set {names[bad]} has {count[bad]} frames of offset 0; it needs one.')
   order = np.argsort(group, kind='stable')  # frames by set
   anchors, neighbors = order[distance[order] == 0], order[distance[order] != 0]
-  frames = SetOutcomes(
-    right[anchors], right[neighbors], group=group[neighbors], offset=distance[neighbors]
-  )
+  frames = SetOutcomes(right[anchors], right[neighbors], group[neighbors], distance[neighbors])
   video = None
   if clusters is not None:
     _, video = np.unique(np.asarray(clusters)[anchors], return_inverse=True)

@@ -1,8 +1,8 @@
 """Scoring of existing predictions on neighbor sets, without a classifier.
 
-Predictions are files of scores, or the records of an earlier run. `config.predictions` names them
-and `config.metadata` the neighbor sets. Files are converted to records, from which the study
-`video_pm_k` computes its estimates.
+Predictions are files of scores, or the records of an earlier run. `config.predictions` names these
+files, and `config.metadata` the folder of the neighbor sets. Files are converted to records, from
+which the study `video_pm_k` computes its estimates.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ from robustness.video.predictions import (
 BLOCK = 4096
 """Frames per shard of records."""
 Review = Callable[[Sequence[Evaluation], Sequence[Evaluation]], Iterable[pd.DataFrame]]
-"""Yields estimates of the effect of a review, from records on the sets before and after it."""
+"""Function that yields estimates of the effect of a review, from the records of all classifiers on
+the sets before the review and on the sets after it.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +53,10 @@ class Rescoring:
 
   Attributes:
     predictions: JSON files {frame: [scores]}, or folders of records of an earlier run, separated by
-      commas. The label of each is its file's name, or LABEL in LABEL=PATH.
+      commas. The label of each classifier is the file's name, or LABEL in LABEL=PATH.
     metadata: folder of the neighbor sets; '' takes the sets of the records.
-    unreviewed: folder of the sets before their review, to estimate the effect of the review; files
-      then need predictions for their frames too. '' leaves the estimate out.
+    unreviewed: folder of the sets before their review, to estimate the effect of the review;
+      predictions for the frames of these sets are then needed too. '' leaves the estimate out.
     label_space: coarser label space onto which 1000 scores per frame are projected by
       `config.study.merge` ('max' by default), if the sets do not name their classes.
     scores: kind of the scores in files, 'logits' or 'probabilities'; 'auto' decides by their values
@@ -73,6 +75,7 @@ class Rescoring:
   seed: int = 0
 
   def __post_init__(self) -> None:
+    """Raises InputError if there are no predictions, or a setting has no valid value."""
     valid = 'a JSON file of scores, or a folder of records'
     require(bool(self.predictions), 'config.predictions', self.predictions, valid)
     choice('config.scores', self.scores, KINDS)
@@ -80,22 +83,32 @@ class Rescoring:
 
   @property
   def paths(self) -> dict[str, Path]:
-    """{label: file}; the label is LABEL in LABEL=PATH, or the file's name without its suffix."""
+    """{label: file or folder of a classifier's predictions}.
+
+    The label is LABEL in LABEL=PATH, or the file's name without its suffix.
+    """
     named = [_labelled_path(part) for part in self.predictions.split(',')]
     labels = [label for label, _ in named]
     for label in labels:
       check_name('config.predictions', label, is_key=False)
-    twice = next((label for label in labels if labels.count(label) > 1), None)
-    if twice is not None:
-      first, second = [path for label, path in named if label == twice][:2]
+    repeated = next((label for label in labels if labels.count(label) > 1), None)
+    if repeated is not None:
+      first, second, *_ = (path for label, path in named if label == repeated)
       raise InputError(
-        f'config.predictions has two files of the label {twice!r}, {first} and {second}: write a '
-        f'label before each, as in {twice}_1={first},{twice}_2={second}.'
+        f'config.predictions has two files of the label {repeated!r}, {first} and {second}: write '
+        f'a label before each, as in {repeated}_1={first},{repeated}_2={second}.'
       )
     return dict(named)
 
   def evaluations(self, directory: Path) -> list[Evaluation]:
-    """Returns the records of all predictions, after writing files as records in `directory`."""
+    """Returns the records of all classifiers; predictions in files are first written as records.
+
+    Args:
+      directory: folder in which records are written, in a folder for each classifier.
+
+    Raises:
+      InputError: classifiers have predictions for different frames.
+    """
     scored, sets = [], None
     for label, path in self.paths.items():
       if not self.metadata and _is_records(path):
@@ -105,13 +118,13 @@ class Rescoring:
       require(bool(self.metadata), 'config.metadata', self.metadata, valid)
       sets = sets or metadata.read(self.metadata)
       scored.append(Evaluation(label, self.records(label, path, sets, directory)))
-    first = scored[0].records
-    columns = GROUP, OFFSET, LABEL, *({PATH} & first.read(0, 0).arrays.keys())
-    for other in scored[1:]:
+    first, *compared = scored
+    columns = GROUP, OFFSET, LABEL, *({PATH} & first.records.read(0, 0).arrays.keys())
+    for other in compared:
       for name in columns:
-        if not np.array_equal(_column(first, name), _column(other.records, name)):
+        if not np.array_equal(_column(first.records, name), _column(other.records, name)):
           raise InputError(
-            f'{scored[0].label} and {other.label} were recorded on different frames '
+            f'{first.label} and {other.label} were recorded on different frames '
             f'(their column {name!r} differs): score them in separate runs.'
           )
     return scored
@@ -119,7 +132,11 @@ class Rescoring:
   def records(self, label: str, path: Path, sets: NeighborSets, directory: Path) -> Records:
     """Returns a classifier's records on neighbor sets, after writing them in `directory`/`label`.
 
-    `path` is the classifier's file of predictions, or its records on sets with the same frames.
+    Args:
+      label: label of the classifier.
+      path: file of its predictions, or folder of its records on sets with the same frames.
+      sets: the neighbor sets.
+      directory: folder of the records of all classifiers.
     """
     space = label_space.coarse_space(sets.class_names) or label_space.get(self.label_space)
     logging.info('%s', sets.title)
@@ -131,10 +148,10 @@ class Rescoring:
     if not sets.class_names:
       sets.check_labels(self.label_space, len(classes), 'config.label_space')
     is_coarse = not sets.class_names or label_space.coarse_space(sets.class_names) is not None
-    # a file has scores of the classes of the sets, or of ImageNet's, which project onto coarse ones
+    # A file has scores of the classes of the sets or, if these are coarse, of ImageNet's classes.
     widths = (len(classes), *((len(source.class_names),) if is_coarse else ()))
     scores = predictions.read(path, sets.frames, widths, self.unpredicted)
-    rows = np.flatnonzero(~np.isneginf(scores).all(1))
+    rows = np.flatnonzero(~np.isneginf(scores).all(1))  # frames with scores
     num_empty = len(scores) - len(rows)
     if num_empty:
       message = '%s: %d of %d frames have no scores and count as wrong'
@@ -172,14 +189,15 @@ class Rescoring:
       directory: folder in which records are written.
     """
     evaluations = self.evaluations(directory)
-    unknown = 0, 0, 0  # the shape of the images
-    findings = study.reduce(evaluations, unknown)
-    compared = provenance.comparable(study.differences(evaluations[0].records, unknown))
-    stated = provenance.table({**study.shown_as, provenance.COMPARABLE: compared})
-    findings.tables[WHICH_NUMBERS] = stated
+    unknown_shape = 0, 0, 0  # of the images
+    findings = study.reduce(evaluations, unknown_shape)
+    records = evaluations[0].records  # all records are on the same frames
+    comparable = provenance.comparable(study.differences(records, unknown_shape))
+    facts = {**study.shown_as, provenance.COMPARABLE: comparable}
+    findings.tables[WHICH_NUMBERS] = provenance.table(facts)
     if self.unreviewed:
       sets, folder = metadata.read(self.unreviewed), directory / 'unreviewed'
-      if sets.digest == evaluations[0].records.identity.get('sets'):
+      if sets.digest == records.identity.get('sets'):
         raise InputError(
           f'config.unreviewed, {self.unreviewed}, holds the sets that are scored: give the sets '
           'before the review. `robustness neighbor_sets import --unreviewed` writes YTBB-Robust’s.'
@@ -193,18 +211,22 @@ class Rescoring:
 
 
 def _labelled_path(part: str) -> tuple[str, Path]:
-  """Returns LABEL and PATH of `LABEL=PATH`; a path alone gets its file's name as label."""
+  """Returns LABEL and PATH of `LABEL=PATH`; a path alone has the file's name as label."""
   label, path = label_and_path(part)
   return label or path.name.removesuffix('.json'), path
 
 
 def _column(records: RecordsReader, name: str) -> np.ndarray:
-  """Returns a column of records, with labels as class names, which records number differently."""
+  """Returns a column of records in a form that can be compared between records.
+
+  Records may number classes differently. The labels of a row are therefore returned as text with
+  the names of its classes.
+  """
   values = records.column(name)
   if name != LABEL:
     return values
   classes = [*map(label_space.spelt, records.identity.get('classes', ()))]
-  rows = values.reshape(len(values), -1).tolist()
+  rows = values.reshape(len(values), -1).tolist()  # padded with −1
   return np.array([repr(sorted(class_name(v, classes) for v in row if v >= 0)) for row in rows])
 
 
@@ -218,13 +240,19 @@ def _is_records(path: Path) -> bool:
 def _write(
   directory: Path, sets: NeighborSets, fields: Mapping[str, np.ndarray], identity: Facts
 ) -> Records:
-  """Writes the predictions for the F frames of `sets` as records in `directory`; returns these.
+  """Returns records of predictions for the F frames of neighbor sets, after writing them.
 
-  Shards, files of up to `BLOCK` frames, that exist already stay as they are. `fields` is {array
-  name: values [F, 1, ...]}, and `identity` describes classifier, data and classes.
+  Shards, files of up to `BLOCK` frames, that exist already stay as they are.
+
+  Args:
+    directory: folder of the records.
+    sets: the neighbor sets.
+    fields: {array name: values [F, 1, ...]}.
+    identity: description of the classifier, the data and the classes.
   """
   num_frames = len(sets.frames)
-  records = Records(directory, Layout(num_frames, 1, min(BLOCK, num_frames), 1), identity)
+  layout = Layout(num_frames, 1, min(BLOCK, num_frames), 1)
+  records = Records(directory, layout, identity)
   columns = {
     **to_columns(sets),
     'example_id': np.arange(num_frames, dtype=np.int32),

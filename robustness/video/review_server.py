@@ -201,9 +201,7 @@ class ReviewServer(ThreadingHTTPServer):
       'labels': self._named(self._page_labels(item)),
       'answered': self.rounds.answer_time(item, stage, annotator),
       'answer': _plain(answer) if answer else None,
-      'others': [
-        {'annotator': vote.annotator, 'round': vote.round, **_plain(vote)} for vote in votes
-      ],
+      'others': [{'annotator': v.annotator, 'round': v.round, **_plain(v)} for v in votes],
       'anchor': self._frame(self.candidates.anchor_frame(anchor.number)),
     }
     if item != anchor:

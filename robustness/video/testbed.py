@@ -1,7 +1,8 @@
 """Published accuracies of the testbed of Shankar et al., their linear fit, and their picture.
 
 `testbed.csv` holds Table 5 of the paper, 45 models on ImageNet-Vid-Robust, and Table 6, 60 models
-on YTBB-Robust, in percent as printed. docs/contradictions.md lists contradictions among them.
+on YTBB-Robust, in percent as printed. docs/contradictions.md lists numbers that contradict each
+other.
 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021.
 """
@@ -29,8 +30,8 @@ VID, YTBB = 'imagenet_vid_robust', 'ytbb_robust'
 """Names of the two tables of published accuracies."""
 ANCHORS = {VID: 1109, YTBB: 2030}
 """{table: number of anchors of its neighbor sets}."""
-K = 10  # the published accuracies are pm-10
-
+K = 10
+"""Largest distance from the anchor in frames: the published accuracies are pm-10."""
 KINDS = {
   'fine-tuned': '_finetuned',
   'detection': '_detection',
@@ -38,14 +39,17 @@ KINDS = {
   'noise augmentation': '_augment',
   'ILSVRC': '',
 }
-"""{kind of training: part of a model's name that states it}."""
+"""{kind of training: part of a model's name that states it}; the first that fits is the kind."""
 
 
 class PublishedModel(NamedTuple):
   """Published accuracies of one model, as fractions with 95 % Clopper–Pearson intervals.
 
-  `anchor` is the accuracy on anchors, `worst` is pm-10, and `drop` is their difference as printed.
-  The name omits `_imagenet_pretrained`.
+  Attributes:
+    name: name of the model as printed, without `_imagenet_pretrained`.
+    anchor, anchor_low, anchor_high: accuracy on anchors, and the ends of its interval.
+    worst, worst_low, worst_high: pm-10, and the ends of its interval.
+    drop: accuracy on anchors minus pm-10, as printed.
   """
 
   name: str
@@ -73,7 +77,7 @@ class PublishedModel(NamedTuple):
 def entries(name: str) -> tuple[PublishedModel, ...]:
   """Returns the models of 'imagenet_vid_robust' (Table 5) or 'ytbb_robust' (Table 6).
 
-  The names are as printed, except for the misprint 'compressioon' and repeated underscores.
+  Names are as printed, but the misprint 'compressioon' and repeated underscores are corrected.
   """
   if name not in ANCHORS:
     raise InputError(f'no published testbed {name!r}; {nearest(name, ANCHORS)}.')
@@ -83,26 +87,30 @@ def entries(name: str) -> tuple[PublishedModel, ...]:
 
 
 Measured = dict[str, tuple[pd.Series, pd.Series]]
-"""{classifier: rows of the table of results of its accuracies on anchors and at pm-k}."""
+"""{classifier: (row of its accuracy on anchors, row of its accuracy at pm-k)}, of the table of
+results.
+"""
 
 
 def _measured(table: pd.DataFrame, setting: str) -> tuple[str, int, Measured]:
   """Returns the name of the published testbed, the largest k, and the accuracies of classifiers.
 
-  `setting` is the name, or 'auto', which selects the testbed with the same number of anchors. The
-  name is '' if no testbed has that number, or if k differs from the published `K` = 10.
+  Args:
+    table: table of results.
+    setting: name of the testbed; 'auto' selects the testbed with the same number of anchors. The
+      returned name is '' if no testbed has that number, or if k differs from the published `K`.
   """
   anchor = select(table, 'accuracy_anchor').set_index('classifier')
-  worst = select(table, 'accuracy_pm_k', k=...)
+  worst = select(table, 'accuracy_pm_k', k=...)  # for all k
   if anchor.empty or worst.empty:
     return '', 0, {}
   k = int(worst.k.max())
   worst = worst[worst.k == k].set_index('classifier')
-  name, n = setting, set(anchor.n)
+  name, numbers_of_anchors = setting, set(anchor.n)
   if k != K:
     name = ''
   elif name == 'auto':
-    name = next((key for key, count in ANCHORS.items() if n == {count}), '')
+    name = next((key for key, count in ANCHORS.items() if numbers_of_anchors == {count}), '')
   return name, k, {label: (anchor.loc[label], worst.loc[label]) for label in anchor.index}
 
 
@@ -110,7 +118,11 @@ def published(table: pd.DataFrame, setting: str) -> dict[str, Table]:
   """Returns {'published': table of accuracies and drops, measured and published, in percent}.
 
   The table has a row for each classifier with the name of a published model (the paper's tables 5
-  and 6); without any the result is {}. `setting` names the testbed, see `draw`.
+  and 6). The result is {} if no classifier has such a name.
+
+  Args:
+    table: table of results.
+    setting: name of the testbed, see `draw`.
   """
   name, k, measured = _measured(table, setting)
   rows = []
@@ -127,8 +139,12 @@ def published(table: pd.DataFrame, setting: str) -> dict[str, Table]:
 def draw(results: Results, setting: str) -> dict[str, tuple[Figure, str]]:
   """Returns {'testbed': (figure, caption)}: classifiers and published models on the same sets.
 
-  It is figure 3 of the paper. `setting` names the testbed, 'imagenet_vid_robust' or 'ytbb_robust';
-  'auto' selects it by the number of anchors, and '' draws none, so that the result is {}.
+  It is figure 3 of the paper.
+
+  Args:
+    results: results of the study `video_pm_k`.
+    setting: name of the testbed, 'imagenet_vid_robust' or 'ytbb_robust'; 'auto' selects it by the
+      number of anchors, and '' draws no figure, so that the result is {}.
   """
   name, k, measured = _measured(results.table, setting)
   if not name:
@@ -142,28 +158,38 @@ def draw(results: Results, setting: str) -> dict[str, tuple[Figure, str]]:
 
 
 def _has_line(measured: Measured) -> bool:
-  """Returns whether a line can be fitted: to at least three classifiers, not all equally good."""
+  """Returns whether a line can be fitted: to three or more classifiers that are not all equally
+  good on anchors.
+  """
   return len(measured) > 2 and len({anchor.value for anchor, _ in measured.values()}) > 1
 
 
 @style.styled
 def testbed_fit(name: str, measured: Measured) -> Figure:
-  """Draws the published models by kind of training and their linear fit, and, in black, `measured`.
+  """Returns a figure of the published models, with their linear fit, and of this run's classifiers.
 
-  `measured` are the accuracies of the classifiers of this run.
+  Published models have a colour and a marker by kind of training; classifiers of this run are
+  black.
+
+  Args:
+    name: name of the testbed.
+    measured: accuracies of the classifiers of this run.
   """
   figure = Figure(figsize=(style.COLUMN_WIDTH, 3.6), layout='constrained')
   axes = figure.subplots()
   models = entries(name)
   for index, kind in enumerate(KINDS):
-    for place, entry in enumerate(entry for entry in models if entry.kind == kind):
-      label = kind if place == 0 else None
+    for number, entry in enumerate(entry for entry in models if entry.kind == kind):
+      label = kind if number == 0 else None  # the legend has each kind once
       look = {'color': style.COLOURS[index], 'fmt': style.MARKERS[index], 'label': label}
-      _draw_point(axes, entry[1:4], entry[4:7], markersize=3, elinewidth=0.4, alpha=0.7, **look)
-  x = np.array([entry.anchor for entry in models])
+      x = entry.anchor, entry.anchor_low, entry.anchor_high
+      y = entry.worst, entry.worst_low, entry.worst_high
+      _draw_point(axes, x, y, markersize=3, elinewidth=0.4, alpha=0.7, **look)
+  published_anchors = [entry.anchor for entry in models]
   anchors = [anchor.value for anchor, _ in measured.values()]
-  grid = np.linspace(min(x.min(), *anchors, 1) - 0.02, max(x.max(), *anchors, 0) + 0.02, 50)
-  fit = linear_fit(x, [entry.worst for entry in models], grid)
+  all_anchors = *published_anchors, *anchors
+  grid = np.linspace(min(all_anchors) - 0.02, max(all_anchors) + 0.02, 50)
+  fit = linear_fit(published_anchors, [entry.worst for entry in models], grid)
   label = f'fit, slope {fit.slope.value:.2f}'
   axes.plot(100 * grid, 100 * fit.y, color='0.3', linewidth=0.9, label=label)
   axes.fill_between(100 * grid, 100 * fit.low, 100 * fit.high, color='0.3', alpha=0.2, linewidth=0)
@@ -171,10 +197,10 @@ def testbed_fit(name: str, measured: Measured) -> Figure:
     through = linear_fit(anchors, [worst.value for _, worst in measured.values()], grid)
     label = f'fit of this run, slope {through.slope.value:.2f}'
     axes.plot(100 * grid, 100 * through.y, '--', color='black', linewidth=0.9, label=label)
-  for index, (label, pair) in enumerate(measured.items()):
-    ends = ((row.value, row.low, row.high) for row in pair)
+  for index, (label, rows) in enumerate(measured.items()):
+    x, y = ((row.value, row.low, row.high) for row in rows)
     marker = style.MARKERS[::-1][index % len(style.MARKERS)]
-    _draw_point(axes, *ends, color='black', fmt=marker, markersize=5, elinewidth=0.9, label=label)
+    _draw_point(axes, x, y, color='black', fmt=marker, markersize=5, elinewidth=0.9, label=label)
   axes.set_xlabel('accuracy on anchors (%)')
   axes.set_ylabel('accuracy at pm-10 (%)')
   axes.spines[['top', 'right']].set_visible(False)
@@ -186,8 +212,13 @@ def testbed_fit(name: str, measured: Measured) -> Figure:
 def _draw_point(axes: Axes, x: Sequence[float], y: Sequence[float], **look: Any) -> None:
   """Draws a point with error bars, in percent.
 
-  `x` and `y` are fractions: a value and the ends of its interval. `look` are options of `errorbar`.
+  Args:
+    axes: the axes.
+    x: abscissa and the low and high end of its interval, as fractions.
+    y: ordinate and the low and high end of its interval, as fractions.
+    **look: options of `Axes.errorbar`.
   """
   x_percent, y_percent = 100 * np.array([x, y])
+  # Lengths of the bars below and above the value, which is entry 0, [2, 1] each.
   x_errors, y_errors = (abs(ends[1:, None] - ends[0]) for ends in (x_percent, y_percent))
   axes.errorbar(x_percent[0], y_percent[0], xerr=x_errors, yerr=y_errors, **look)

@@ -3,9 +3,9 @@
 A folder holds `anchor_labels.json` and `pmk_labels.json`, {"labels": [name], "annotations":
 [{"key", "notes", "labels": [index of a name]}]}, `ytbb_robustness_test_anchors_full.csv` with the
 header `ytid,time_ms,label`, and `ytbb_class_index.json`, {class: name}. The labels of an annotation
-are called marks here. The key of an anchor is the path of its frame, the key of a pair
-`<anchor>,<frame>`; only the last two components of a path are used,
-`<ytid>_<ms>/frame-<number>.jpg`. If a key has several annotations, the last one is used.
+are called marks here. The key of an anchor is the path of its frame, and the key of a pair is
+`<path of the anchor>,<path of the neighbor>`. Only the last two components of a path are used,
+`<ytid>_<ms>/frame-<number>.jpg`. If a key has several annotations, the last annotation is used.
 
 Rules of the authors' loader:
 
@@ -34,22 +34,22 @@ ANCHORS, PAIRS = 'anchor_labels.json', 'pmk_labels.json'
 VIDEOS = 'ytbb_videos'
 """The folder of frames, next to the annotations or their folder `metadata`."""
 CLASSES, CSV = 'ytbb_class_index.json', 'ytbb_robustness_test_anchors_full.csv'
-"""Files with class names, and with the classes of anchors."""
+"""File with the class names, and file with the classes of anchors."""
 FILES = (ANCHORS, PAIRS, CSV, CLASSES)
 """The files of a release."""
 HEADER = ['ytid', 'time_ms', 'label']
 """First line of the CSV file."""
 GOOD, NOT_GOOD = 'good', frozenset({'unsure', 'bad'})
-"""Marks of a good anchor, and of others."""
+"""Mark of a good anchor, and marks of anchors that are not good."""
 SIMILAR, BAD_ANCHOR = 'similar', 'bad-anchor'
-"""Marks of a similar pair, and of a pair with a bad anchor."""
+"""Mark of a similar pair, and mark of a pair with a bad anchor."""
 PROBLEMS = frozenset(
   ('dissimilar', 'problematic', 'incorrect', 'dont know', 'deformation', 'background-change')
   + ('occlusion-increased', 'blur-increase', BAD_ANCHOR)
 )
 """Marks with which a pair is not accepted."""
 SWAPPED = {22: 23, 23: 22}
-"""{class in the CSV file: class in the class index}, for classes with different numbers."""
+"""{class in the CSV file: class in the class index}, for classes with different numbers there."""
 
 _ANNOTATIONS = {'labels': [str], 'annotations': [{'key': str, 'labels': [int]}]}
 _ADVICE = 'Give the folder of YTBB-Robust as it was released.'
@@ -70,8 +70,8 @@ def read(
     reviewed: whether to return only good anchors and accepted pairs.
 
   Raises:
-    InputError: a file is missing, cut short or of another release, a key that is no path of a
-      frame, or an anchor that the CSV lacks.
+    InputError: a file is missing, cut short or of another release, a key is no path of a frame, or
+      the CSV file lacks an anchor.
   """
   missing = [name for name in FILES if not (folder / name).is_file()]
   if missing:
@@ -86,21 +86,23 @@ def read(
   classes = _csv_classes(folder / CSV, len(names))
   sets: dict[str, list[str]] = {}
   labels: dict[str, list[int]] = {}
-  for anchor, marked in marks.items():
-    if reviewed and not (GOOD in marked and not marked & NOT_GOOD):
+  for anchor, anchor_marks in marks.items():
+    is_good = GOOD in anchor_marks and not anchor_marks & NOT_GOOD
+    if reviewed and not is_good:
       continue
-    video = anchor.partition('/')[0]
+    video, _, _ = anchor.partition('/')
     if video not in classes:
       raise InputError(f'{folder / CSV} has no row for the anchor {anchor!r} of {ANCHORS}.')
-    marked_classes = {names.index(mark) for mark in marked if mark in names}
+    marked_classes = {names.index(mark) for mark in anchor_marks if mark in names}
     sets[anchor], labels[anchor] = [], sorted(marked_classes | {classes[video]})
   dropped = set()
-  for (anchor, frame), marked in pairs.items():
+  for (anchor, frame), pair_marks in pairs.items():
     if anchor not in sets or frame == anchor:
       continue
-    if reviewed and BAD_ANCHOR in marked:
+    if reviewed and BAD_ANCHOR in pair_marks:
       dropped.add(anchor)
-    if not reviewed or (SIMILAR in marked and not marked & PROBLEMS):
+    is_accepted = SIMILAR in pair_marks and not pair_marks & PROBLEMS
+    if not reviewed or is_accepted:
       sets[anchor].append(frame)
   for anchor in dropped:
     del sets[anchor], labels[anchor]
@@ -115,7 +117,7 @@ def _annotations(
   Args:
     path: the file.
     needed: a mark that the file must declare.
-    parse_key: function from a key and the file's path to the frame or pair.
+    parse_key: function from an annotation's key and the file's path to the frame or pair.
   """
   document = json_files.read(path, _ANNOTATIONS, _ADVICE)
   names = document['labels']
@@ -134,7 +136,10 @@ def _annotations(
 
 
 def _frame(key: str, path: pathlib.Path) -> str:
-  """Returns the last two components of a path, `<ytid>_<ms>/frame-<number>.jpg`."""
+  """Returns the last two components of a key that is a path, `<ytid>_<ms>/frame-<number>.jpg`.
+
+  `path` is the file with the key, for the message.
+  """
   parts = pathlib.PurePosixPath(key).parts[-2:]
   if len(parts) != 2:
     raise InputError(f"{path} has the key {key!r}; a frame's ends in <video>/<frame>.jpg.")
@@ -142,20 +147,24 @@ def _frame(key: str, path: pathlib.Path) -> str:
 
 
 def _pair(key: str, path: pathlib.Path) -> tuple[str, str]:
-  """Returns the paths of the anchor and of the other frame in a pair's key '<anchor>,<frame>'."""
-  halves = key.split(',')
-  if len(halves) != 2:
+  """Returns the paths of the anchor and of the neighbor in a pair's key, '<anchor>,<neighbor>'.
+
+  `path` is the file with the key, for the message.
+  """
+  if key.count(',') != 1:
     raise InputError(f"{path} has the key {key!r}; a pair's is '<anchor>,<frame>'.")
-  return _frame(halves[0], path), _frame(halves[1], path)
+  anchor, neighbor = key.split(',')
+  return _frame(anchor, path), _frame(neighbor, path)
 
 
 def _csv_classes(path: pathlib.Path, count: int) -> Mapping[str, int]:
-  """Returns {clip: label in [0, `count`)} from the CSV file of the release."""
+  """Returns {clip '<ytid>_<ms>': label in [0, `count`)} from the CSV file of the release."""
   rows = csv.DictReader(path.read_text('utf-8', errors='replace').splitlines())
   if rows.fieldnames != HEADER:
-    begins = ','.join(rows.fieldnames or ())
-    header = ','.join(HEADER)
-    raise InputError(f'{path} begins with {begins[:80]!r}; the header of the release is {header}.')
+    first_line = ','.join(rows.fieldnames or ())
+    raise InputError(
+      f'{path} begins with {first_line[:80]!r}; the header of the release is {",".join(HEADER)}.'
+    )
   classes = {}
   for row in rows:
     label = row['label'] or ''
