@@ -196,6 +196,8 @@ class DataSettings:
 
   def __post_init__(self) -> None:
     check_fields(self, 'config.data')
+    valid = "an object, such as input_pipeline.sources.tfds.Tfds('cifar10')"
+    require(isinstance(self.source, Source), 'config.data.source', self.source, valid)
     has_both = bool(self.class_groups and self.random_class_groups)
     valid = f'0 where {KEYS.data.class_groups} names the classes'
     require(not has_both, 'config.data.random_class_groups', self.random_class_groups, valid)

@@ -280,7 +280,7 @@ def compare(*results: Results, baseline: str | None = None) -> Results:
   labels = [label for entry in results for label in entry.labels]
   for label in labels:
     if labels.count(label) > 1:
-      raise InputError(f'two classifiers are called {label!r}: measure one under another name.')
+      raise InputError(f'two classifiers are called {label!r}: measure one as {{LABEL: model}}.')
   if baseline is not None:
     choice('baseline', baseline, labels)
   unrecorded = [entry.study for entry in results if entry.studies is None]

@@ -242,10 +242,13 @@ class Results:
     of_quantity = self.table[self.table.quantity == quantity]
     if of_quantity.empty:
       raise InputError(f'no quantity {quantity!r}; {nearest(quantity, set(self.table.quantity))}.')
-    names = [' and '.join(names) or 'none' for names, _ in estimates.by_facets(of_quantity)]
+    examples = [
+      ' and '.join(f'{name}={entry[name].tolist()[0]!r}' for name in names) or 'none'
+      for names, entry in estimates.by_facets(of_quantity)
+    ]
     raise InputError(
-      f'{len(rows)} estimates are {quantity!r} of {label!r} with {facets}; its estimates have the '
-      f'facets {", or ".join(names)}, and the classifiers {", ".join(self.labels)}.'
+      f'{len(rows)} estimates are {quantity!r} of {label!r} with {facets}; its estimates have '
+      f'facets such as {", or ".join(examples)}, and the classifiers {", ".join(self.labels)}.'
     )
 
   def figures(self) -> Mapping[str, tuple[Figure, str]]:

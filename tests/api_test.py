@@ -104,7 +104,7 @@ def test_results_have_values_figures_a_report_and_a_table_for_a_paper(heat_map, 
 
 def test_wrong_names_in_results_list_the_valid_ones(heat_map):
   refused("no quantity 'eror'; did you mean 'error'", heat_map.value, 'eror')
-  refused('frequency_y and frequency_x', heat_map.value, 'error', classifier='linear', size=3)
+  refused(r'frequency_y=-?\d+ and frequency_x=', heat_map.value, 'error', 'linear', size=3)
   refused("no figure 'map'", heat_map.figure, 'map')
 
 
