@@ -117,7 +117,7 @@ def _of_timm(name: str, identity: str, weights: str) -> _Source:
       raise InputError(f'{record} is of {theirs!r}: set {KEYS.classifier.name:--}={TIMM}:{theirs}')
     facts = {**facts, 'label_names': stored.get('label_names'), **stored['pretrained_cfg']}
   preparation = preprocessing.fields_of_record(TIMM, facts, f'{record or name}: ')
-  return _from(name, path, record, preparation, facts)
+  return _stored_source(name, path, record, preparation, facts)
 
 
 def _of_transformers(name: str, identity: str, weights: str) -> _Source:
@@ -145,10 +145,10 @@ def _of_transformers(name: str, identity: str, weights: str) -> _Source:
   record, path = folder / TRANSFORMERS_FILE, expanded(weights) if weights else folder
   preparation = preprocessing.fields_of_record(HF, json_files.read(record), f'{record}: ')
   facts = json_files.read(folder / CONFIG_FILE)
-  return _from(name, None if weights == RANDOM else path, record, preparation, facts)
+  return _stored_source(name, None if weights == RANDOM else path, record, preparation, facts)
 
 
-def _from(
+def _stored_source(
   name: str,
   path: pathlib.Path | None,
   record: pathlib.Path | None,
@@ -162,7 +162,7 @@ def _from(
     path: the file or folder with the weights; None if they are random.
     record: the JSON file that states the preparation of images, if there is one.
     preparation: the fields of `Weights` that describe the preparation.
-    facts: the description of the network.
+    facts: the description of the network: timm's `pretrained_cfg` or transformers' `config.json`.
   """
   if path and not path.exists():
     raise InputError(f'{name}: there is no {path}: give a file, a folder, or weights=random.')

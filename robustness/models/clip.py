@@ -204,6 +204,7 @@ def blocks(tower: str) -> Names:
 
 
 _TRANSFORMER: Names = {
+  # [1, 1, D] and [1, N, D] are stored without the axes of length 1
   'embedding/class_token': Stored(('visual.class_embedding',), reshaped(lambda s: s[2:])),
   'embedding/position': Stored(('visual.positional_embedding',), reshaped(lambda s: s[1:])),
   'embedding/patches': 'visual.conv1',

@@ -182,16 +182,16 @@ class Block(layers.Layer):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
     make = functools.partial(ConvNorm, self.style, **self.common)
-    inner, sizes = x.shape[-1] * self.expansion, (self.kernel, self.stride)
-    y = x
+    spatial = functools.partial(make, kernel=self.kernel, stride=self.stride)
+    inner, y = x.shape[-1] * self.expansion, x
     if self.kind == 'plain':
-      y = make(self.features, *sizes, name='conv')(y, train)
+      y = spatial(features=self.features, name='conv')(y, train)
     elif self.kind == 'fused':
-      y = make(inner, *sizes, name='expand')(y, train)
+      y = spatial(features=inner, name='expand')(y, train)
     else:
       if self.expansion > 1:
-        y = make(inner, name='expand')(y, train)
-      y = make(inner, *sizes, depthwise=True, name='depthwise')(y, train)
+        y = make(features=inner, name='expand')(y, train)
+      y = spatial(features=inner, depthwise=True, name='depthwise')(y, train)
     if self.kind == 'squeezed':
       y = Squeeze(x.shape[-1] // 4, **self.common, name='squeeze')(y)
     if self.kind != 'plain':

@@ -95,7 +95,7 @@ def fetch(weights: Weights) -> Fetched:
 
 def _from_package(weights: Weights) -> Fetched:
   """Returns a weights file inside an installed Python package; raises InputError without it."""
-  spec = importlib.util.find_spec(weights.package.replace('-', '_'))
+  spec = importlib.util.find_spec(weights.package.replace('-', '_'))  # found without an import
   folders = (spec.submodule_search_locations if spec else None) or ()
   files = [pathlib.Path(folder, weights.file) for folder in folders]
   present = next((file for file in files if file.is_file()), None)

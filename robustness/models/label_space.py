@@ -11,7 +11,7 @@ Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, s
 released class maps: 288 ImageNet classes for ImageNet-Vid, 231 for YouTube-BB; Li et al.,
 LAION-C, 2025, and the released map: 285 classes; Geirhos et al., Partial success in closing the
 gap between human and machine vision, 2021: 207; Xiao et al., Noise or signal, 2021: 370 in nine
-classes, and the others, which are wrong answers, in a tenth.
+classes, and the 630 further ones, which are wrong answers, in a tenth.
 """
 
 import dataclasses
@@ -81,7 +81,8 @@ def get(name: str) -> LabelSpace:
   for label, member_classes in enumerate(members):
     aliases |= {imagenet_names.WNIDS[member]: label for member in member_classes}
   aliases |= {wnid: label for label, (_, wnid, _) in enumerate(entries) if wnid}
-  return LabelSpace(name, tuple(entry[0] for entry in entries), aliases, members, IMAGENET)
+  class_names = tuple(class_name for class_name, _, _ in entries)
+  return LabelSpace(name, class_names, aliases, members, source=IMAGENET)
 
 
 def coarse_entries(space: str) -> list[tuple[str, str, str]]:

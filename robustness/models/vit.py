@@ -114,25 +114,30 @@ class VisionTransformer(Network):
       head_width = self.width // self.num_heads
       angles = jnp.asarray(transformer.rotary_angles(self.rotary, grid, first_patch, head_width))
     has_bias = not self.pre_norm  # of the map of patches; CLIP's has none
-    tokens = (self.patch, self.width, has_bias, self.registers, self.positions)
-    x = transformer.PatchEmbedding(*tokens, **self.common, name='embedding')(x.astype(self.dtype))
+    embedding = functools.partial(
+      transformer.PatchEmbedding, self.patch, self.width, has_bias, self.registers, self.positions
+    )
+    x = embedding(**self.common, name='embedding')(x.astype(self.dtype))
     if self.pre_norm:
       x = norm(name='pre_norm')(x)
     gate_epsilon = self.epsilon if self.gate_norm else 0
-    inner = (self.activation, self.hidden, self.gated, gate_epsilon)
-    perceptron = functools.partial(transformer.Perceptron, *inner)
+    perceptron = functools.partial(
+      transformer.Perceptron, self.activation, self.hidden, self.gated, epsilon=gate_epsilon
+    )
     attention = functools.partial(
       transformer.SelfAttention, self.num_heads, qkv_bias=self.qkv_bias, rotary=self.rotary
     )
-    parts = (attention, perceptron, self.epsilon, self.layer_scale)
+    block = functools.partial(
+      transformer.Block, attention, perceptron, self.epsilon, layer_scale=self.layer_scale
+    )
     for index in range(self.depth):
-      x = transformer.Block(*parts, **self.common, name=f'block{index}')(x, angles)
+      x = block(**self.common, name=f'block{index}')(x, angles)
     if self.pool == 'mean':
       x = x[:, first_patch:].mean(1)
     x = norm(name='norm')(x)
     if self.pool == 'attention':
-      pool = (self.num_heads, perceptron, self.epsilon)
-      x = transformer.AttentionPool(*pool, **self.common, name='attention_pool')(x)
+      pool = functools.partial(transformer.AttentionPool, self.num_heads, perceptron, self.epsilon)
+      x = pool(**self.common, name='attention_pool')(x)
     elif self.pool != 'mean':
       patch_means = [x[:, first_patch:].mean(1)] if self.pool == 'token_and_mean' else []
       class_token = x[:, 0]

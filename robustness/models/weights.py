@@ -325,7 +325,7 @@ def with_head(
     return variables
   shapes = architecture.shapes(1, input_shape)
   zeros = {path: np.zeros(shape, np.float32) for path, shape in shapes.items()}
-  return flax.traverse_util.unflatten_dict({**zeros, **flat})
+  return flax.traverse_util.unflatten_dict({**zeros, **flat})  # zeros remain for the head only
 
 
 def restore(

@@ -180,7 +180,8 @@ def zero_shot(
   if 'logit_scale' not in arrays:
     raise InputError('the weights have no logit_scale: give those of a whole CLIP.')
   shapes = {path: shape for path, shape in architecture.shapes(1).items() if path[1] != 'head'}
-  image = weights.restore(architecture.name, shapes, architecture.schemes[0], arrays)
+  [image_scheme] = architecture.schemes
+  image = weights.restore(architecture.name, shapes, image_scheme, arrays)
   variables = weights.restore(owner, text_shapes(architecture), architecture.text_scheme, arrays)
   apply, size = jax.jit(tower.apply), min(PROMPTS_PER_STEP, num_classes * num_prompts)
   flat = tokens.reshape(-1, tower.context).astype(np.int32)

@@ -49,7 +49,7 @@ class PmapParallel(MeshParallel):
     return jax.tree.map(lambda x: np.reshape(x, (self._num_local, -1, *np.shape(x)[1:])), tree)
 
   def replicate(self, tree: PyTree) -> PyTree:
-    """Returns every array with a leading axis of local devices, one copy on each of them.
+    """Returns every array with a leading axis of local devices, one copy on each device.
 
     Results of `unreplicate` are on a single device; pmap would refuse a stack of copies there.
     """

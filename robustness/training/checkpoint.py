@@ -138,9 +138,9 @@ def load_variables(directory: Path) -> tuple[Variables, dict[str, PlainValue]]:
   """Reads a trained classifier from a directory that `train` wrote.
 
   Returns:
-    `{'params', 'batch_stats'}` of the newest checkpoint as numpy arrays (see `final_variables`),
-    and the facts of `classifier.json` with the `step` of the checkpoint and, if the best weights
-    are kept, their step `kept_step`.
+    {'params': ..., 'batch_stats': ...} of the newest checkpoint as NumPy arrays: the best weights
+    or averaged ones if the training keeps such; and the facts of `classifier.json` with the `step`
+    of the checkpoint and, if the best weights are kept, their step `kept_step`.
 
   Raises:
     InputError: there is no checkpoint, it is damaged, or the best weights are kept and none were

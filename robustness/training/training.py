@@ -228,7 +228,7 @@ class Training:
       InputError: a setting concerns a layer that the network lacks, or an attack does not fit the
         augmentations, the batch statistics or the normalisation layers.
     """
-    settings, attack = self.settings, self.pipeline.attack
+    settings = self.settings
     needed_layers = {  # by the setting that needs them: a selection of parameters, and its name
       'stem_epochs': (optimizer.is_in_stem, 'layer called stem'),
       'bias_rate': (optimizer.is_normalisation_bias, 'biases of normalisations'),
@@ -259,6 +259,11 @@ class Training:
         objective.anneal_steps,
         steps,
       )
+    self._check_attack(state)
+
+  def _check_attack(self, state: TrainState) -> None:
+    """Raises InputError unless the attack, if any, fits augmentations and normalisation layers."""
+    settings, attack = self.settings, self.pipeline.attack
     if attack is None:
       return
     for part in self.pipeline.policy.augmentations:

@@ -96,7 +96,7 @@ def view(key: jax.Array, images: jax.Array) -> jax.Array:
   standard deviation of up to .5 pixels; a mirror image with probability ½; and noise with a
   standard deviation of .005. Images without three channels keep saturation and hue.
   """
-  keys = jax.random.split(key, 6)
+  keys = jax.random.split(key, 6)  # of amounts, order, geometry and blur, mirror image, noise
   # brightness, contrast, saturation, hue in turns, gamma
   low, high = jnp.array([[0.6, 0.7, 0.5, -0.06, 0.7], [1.4, 1.3, 1.5, 0.06, 1.3]])
   amounts = low + (high - low) * jax.random.uniform(keys[0], (5,))
