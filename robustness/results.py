@@ -31,6 +31,7 @@ from robustness.core.typing import Facts
 from robustness.estimates import table as estimates
 from robustness.estimates.facets import Facet
 from robustness.estimates.intervals import decimals, student_interval
+from robustness.estimates.jackknife import FEWEST_SEEDS, TOO_FEW_SEEDS
 from robustness.estimates.quantity import AMOUNT, Quantity
 
 if TYPE_CHECKING:
@@ -596,9 +597,9 @@ def _means_over(
 
   Intervals that hold for many estimates together are left out. A number that every seed repeats,
   such as a published one, stays as it is; NaN in one seed makes the mean NaN. The interval is
-  Student's, mean ± t·s/√n, cut to the range of the quantity. For normal values it covers the
-  variation between trainings of the same recipe, on the same test images. Equal values show no
-  spread and have no interval.
+  Student's, mean ± t·s/√n, cut to the range of the quantity; means over fewer seeds than
+  `FEWEST_SEEDS` have none. For normal values it covers the variation between trainings of the same
+  recipe, on the same test images. Equal values show no spread and have no interval.
   """
   keys = [*estimates.SUBJECT, *(name for name in estimates.facets_of(table) if name != SEED)]
   single = table[table.family == 1].reset_index(drop=True)
@@ -619,7 +620,8 @@ def _means_over(
     quantity = quantities.get(row.quantity, Quantity('other', '', AMOUNT))
     ranges.append(quantity.difference_range if row.versus else quantity.range)
   least, greatest = np.array(ranges).reshape(-1, 2).T
-  low, high = (np.where(is_equal, np.nan, np.clip(end, least, greatest)) for end in (low, high))
+  has_none = is_equal | (count < FEWEST_SEEDS)
+  low, high = (np.where(has_none, np.nan, np.clip(end, least, greatest)) for end in (low, high))
   notes: list[dict[int, str]] = [{} for _ in count]
   for k, seed, note in zip(place, single[SEED], single['note'], strict=True):
     notes[k][seed] = note
@@ -646,7 +648,8 @@ def _note(by_seed: Mapping[int, str], seeds: Sequence[int], is_constant: bool) -
   remarks = [notes[0]] if is_equal else [f'seed {s}: {note}' for s, note in by_seed.items() if note]
   lacking = [str(seed) for seed in seeds if seed not in by_seed]
   without = f'without seed {", ".join(lacking)}, which has no such number' if lacking else ''
-  return '; '.join(filter(None, (*remarks, without, NO_SPREAD if is_constant else '')))
+  few = f'{TOO_FEW_SEEDS}, {len(by_seed)}' if len(by_seed) < FEWEST_SEEDS else ''
+  return '; '.join(filter(None, (*remarks, without, NO_SPREAD if is_constant else few)))
 
 
 def _plain(value: Any, key: str) -> Any:

@@ -11,6 +11,12 @@ FEWEST = 4
 """Fewest effective units for an interval, if units hold several images."""
 TOO_FEW = 'no interval: too few clusters'
 """Beginning of the note of an estimate with fewer than `FEWEST` effective units."""
+FEWEST_SEEDS = 3
+"""Fewest trainings for an interval of their mean. Student's interval of two extends 12.7 standard
+errors to either side, over most of the range of a share.
+"""
+TOO_FEW_SEEDS = 'no interval: too few seeds'
+"""Beginning of the note of a mean over fewer than `FEWEST_SEEDS` trainings."""
 
 
 def effective_units(weight: np.ndarray) -> np.ndarray:

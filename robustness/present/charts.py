@@ -22,7 +22,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from robustness.estimates.facets import Facet
-from robustness.estimates.jackknife import TOO_FEW
+from robustness.estimates.jackknife import TOO_FEW, TOO_FEW_SEEDS
 from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.simultaneous import RATE, significant
 from robustness.estimates.table import select, without_repeats
@@ -375,8 +375,9 @@ def _caption(
     text = f'{text}. Outlined: {", ".join(notes)}'
   elif says_nothing(rows).any():
     text = f'{text}. Hollow, without an interval: degenerate'
-  if rows.note.str.contains(TOO_FEW, regex=False).any():
-    text = f'{text}. Estimates from too few clusters have no interval'
+  for units, note in (('clusters', TOO_FEW), ('seeds', TOO_FEW_SEEDS)):
+    if rows.note.str.contains(note, regex=False).any():
+      text = f'{text}. Estimates from too few {units} have no interval'
   return sentence(text + _difference_words(columns[-1], rate))
 
 

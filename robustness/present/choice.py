@@ -380,7 +380,7 @@ def _groups(
   for facets, group in sorted(groups, key=lambda pair: (CLASS in pair[0], len(pair[0]))):
     group = group[((group.versus != '') == is_difference) & group['value'].notna()]
     has_interval = group['low'].notna() | group['note'].eq(NO_SPREAD)
-    group = group[has_interval] if has_interval.any() else group
+    group = group[has_interval] if group['low'].notna().any() else group
     if group.empty or len(facets) > max_facets:
       continue
     values = group.groupby(['classifier', 'versus'])['value']

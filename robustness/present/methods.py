@@ -8,6 +8,7 @@ import pandas as pd
 
 from robustness.core.typing import Facts
 from robustness.estimates import intervals, systematic
+from robustness.estimates.jackknife import FEWEST_SEEDS
 from robustness.estimates.quantity import RATIO
 from robustness.estimates.stratified import METHOD as STRATIFIED
 from robustness.estimates.table import OVER_SEEDS
@@ -159,10 +160,12 @@ def _scope_of_intervals(results: Results, environment: Facts, label: str) -> str
   """
   seeds = results.settings.get('seeds') or ()
   if seeds or SEED in results.table:
+    trained = f'Each classifier is trained {len(seeds)} times (seeds {", ".join(map(str, seeds))});'
+    if len(seeds) < FEWEST_SEEDS:
+      return f'{trained} values are means over these, too few for an interval.'
     return (
-      f'Each classifier is trained {len(seeds)} times (seeds {", ".join(map(str, seeds))}); values '
-      'are means over these, intervals cover another training of the same recipe on the same '
-      'images, and leave out the choice of images.'
+      f'{trained} values are means over these, intervals cover another training of the same recipe '
+      'on the same images, and leave out the choice of images.'
     )
   images = 'Intervals cover the choice of images of the same kind'
   if (results.table.method == intervals.REGRESSION).any():

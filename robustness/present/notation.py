@@ -11,7 +11,7 @@ import pandas as pd
 
 from robustness.estimates.facets import Facet
 from robustness.estimates.intervals import decimals
-from robustness.estimates.jackknife import TOO_FEW
+from robustness.estimates.jackknife import TOO_FEW, TOO_FEW_SEEDS
 from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import COUNT, RATIO, SHARE, Quantity
 from robustness.estimates.systematic import DEGENERATE
@@ -136,8 +136,8 @@ class Notation:
     """Returns an estimate without its unit: '31.2 (30.1 to 32.4)'.
 
     If a difference's interval excludes 0, it has enough decimals to show this. An estimate without
-    an interval is a single number, followed by the reason if there are too few clusters. The ratio
-    of a classifier to itself is 100 %.
+    an interval is a single number, followed by the reason if there are too few clusters or
+    seeds. The ratio of a classifier to itself is 100 %.
 
     Args:
       row: row of the table of results, with value, low, high and note.
@@ -152,7 +152,8 @@ class Notation:
       digits = min(12, max(digits, math.ceil(-math.log10(2 * nearest))))
     value = self.number(row.value, digits)
     if math.isnan(row.low + row.high):
-      reasons = (part for part in row.note.split('; ') if part.startswith(TOO_FEW))
+      few = TOO_FEW, TOO_FEW_SEEDS
+      reasons = (part for part in row.note.split('; ') if part.startswith(few))
       return ' '.join([value, *(f'({reason})' for reason in reasons)])
     return f'{value} ({self.number(row.low, digits)} to {self.number(row.high, digits)})'
 

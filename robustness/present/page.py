@@ -25,7 +25,7 @@ from robustness.core.errors import InputError
 from robustness.core.limits import MAX_BYTES_OF_TEXT
 from robustness.core.typing import Facts
 from robustness.estimates.intervals import REGRESSION
-from robustness.estimates.table import FILE_NAME
+from robustness.estimates.table import FILE_NAME, OVER_SEEDS
 from robustness.present import headlines, tables
 from robustness.present.notation import NO_BREAK
 from robustness.present.sentences import Finding
@@ -303,7 +303,7 @@ def _about_brackets(results: Results) -> str:
   levels = sorted(set(results.table.confidence[results.table.low.notna()]))
   shares = ' and '.join(f'{100 * level:g}{NO_BREAK}%' for level in levels)
   exceptions = []
-  if 'seed' in results.table.columns:
+  if results.table.low[results.table.method == OVER_SEEDS].notna().any():
     exceptions.append('Those over seeds hold for trainings like these on the same images. ')
   if (results.table.method == REGRESSION).any():
     exceptions.append('Those of a regression hold for other points, corruptions or classifiers. ')

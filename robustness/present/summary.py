@@ -10,8 +10,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from robustness.estimates.jackknife import FEWEST_SEEDS
 from robustness.estimates.quantity import SHARE
-from robustness.estimates.table import facets_of, select
+from robustness.estimates.table import OVER_SEEDS, facets_of, select
 from robustness.present import charts, fourier_table, headlines, profile, style
 from robustness.present.choice import CLASS, Choice, labels_of, worst_tasks
 from robustness.present.choice import headlines as headline_choices
@@ -108,7 +109,8 @@ def of_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentation:
   def find(results: Results) -> list[Finding]:
     """Returns the findings about the means, and about the share that varies most between seeds."""
     means = results.over_seeds
-    return [*(battery.findings if means.tasks else findings)(means), *most_changed(results)]
+    of_means = (battery.findings if means.tasks else findings)(means)
+    return [*_without_intervals(means), *of_means, *most_changed(results)]
 
   title = studies[SINGLE].title if SINGLE in studies else battery.title
   return Presentation(title, battery.papers, draw, find)
@@ -128,10 +130,13 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
     lines.setdefault(unit, []).extend((choice, row) for _, row in rows.iterrows())
   if not lines:
     return {}
-  confidence = f'{100 * results.over_seeds.table.confidence.dropna().iloc[0]:g} %'
+  means, interval = results.over_seeds.table, ''
+  if means.low.notna().any():
+    confidence = f'{100 * means.confidence.dropna().iloc[0]:g} %'
+    interval = f' with a {confidence} interval (Student, over seeds)'
   caption = (
-    f'Each of {results.table[SEED].nunique()} seeds (dots) and their mean with a {confidence} '
-    'interval (Student, over seeds). Intervals over images are in the report of each seed.'
+    f'Each of {results.table[SEED].nunique()} seeds (dots) and their mean{interval}. Intervals '
+    'over images are in the report of each seed.'
   )
   sizes = [*map(len, lines.values())]
   names = [_name(line) for group in lines.values() for line in group]
@@ -184,6 +189,18 @@ def _name(line: Line) -> str:
   """Returns a headline and its classifier: 'top-1 error, natural'."""
   choice, row = line
   return style.wrapped(f'{choice.name}, {row.classifier}', 60)
+
+
+def _without_intervals(means: Results) -> list[Finding]:
+  """Returns a finding that says so if all means are over too few seeds for an interval, else []."""
+  rows = means.table[means.table.method == OVER_SEEDS]
+  if rows.empty or (rows.n >= FEWEST_SEEDS).any():
+    return []
+  text = (
+    f'Means over {rows.n.max()} seeds have no interval: it would be as wide as most ranges. Give '
+    f'config.seeds at least {FEWEST_SEEDS} values.'
+  )
+  return [Finding(text, rows)]
 
 
 def most_changed(results: Results) -> list[Finding]:

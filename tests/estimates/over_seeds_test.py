@@ -80,7 +80,10 @@ def test_what_seeds_lack_is_the_mean_of_the_others_and_of_one_alone_there_is_non
   assert estimate(table, 'net', 'ece').note == 'few'
   mean = estimate(table, 'net', 'rho')
   assert (mean.value, mean.n) == (pytest.approx(0.6), 2)
-  assert mean.note == 'seed 2: undefined in 3; without seed 1, which has no such number'
+  assert math.isnan(mean.low) and mean.note == (
+    'seed 2: undefined in 3; without seed 1, which has no such number; '
+    'no interval: too few seeds, 2'
+  )
   assert 'slope' not in set(table['quantity']), 'one seed alone has no mean'
   by_seed = {seed: with_views(seed, 0.3) for seed in (0, 1)}
   by_seed[1].table.loc[0, ['value', 'low', 'high']] = np.nan
@@ -103,9 +106,9 @@ def test_what_seeds_lack_is_the_mean_of_the_others_and_of_one_alone_there_is_non
   (Quantity('new', 'not declared'), '', -math.inf, math.inf),
 )
 def test_a_mean_stays_in_the_range_of_its_quantity(quantity, versus, lowest, highest):
-  """Two seeds at 3 and 53 % have Student's −290 to 346 %."""
-  values = (0.03, 0.53)
-  low, high = stats.t.interval(0.95, 1, np.mean(values), stats.sem(values))
+  """Three seeds at 0, 3 and 100 % have Student's −107 to 176 %."""
+  values = (0.0, 0.03, 1.0)
+  low, high = stats.t.interval(0.95, 2, np.mean(values), stats.sem(values))
   mean = mean_of(quantity, values, versus)
   assert low < -1 and high > 1
   assert (mean.low, mean.high) == pytest.approx((max(low, lowest), min(high, highest)))
@@ -145,7 +148,7 @@ def test_the_table_has_each_seed_and_the_mean_of_every_estimate():
   error = estimate(over, 'a', 'error', corruption='fog')
   assert (error.low, error.high) == (0, 1)
   snow = estimate(over, 'b', 'error', 'a', corruption='snow')
-  assert snow.n == 2 and snow.note == 'without seed 3, which has no such number'
+  assert snow.n == 2 and snow.note.startswith('without seed 3, which has no such number; ')
   assert joined.quantities == by_seed[0].quantities
   assert joined.classifiers[1]['seeds']['7'] == {'label': 'b', 'sha256': '7b'}
   assert joined.settings == {'k': 1, 'seeds': [0, 3, 7]}

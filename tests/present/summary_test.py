@@ -11,7 +11,7 @@ from robustness.estimates.means import means
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble, facets_of
 from robustness.present import charts, style, tables
-from robustness.present.summary import draw_seeds, most_changed, of_battery
+from robustness.present.summary import _without_intervals, draw_seeds, most_changed, of_battery
 from robustness.results import Results, joined, over_seeds
 from tests import said
 from tests.estimates.means_test import made
@@ -67,10 +67,15 @@ BY_SEED = {
   for seed, first in ((0, 0.8), (7, 0.9))
 }
 
+THREE_SEEDS = {**BY_SEED, 9: BY_SEED[7]}
+
 
 def test_a_line_a_headline_with_a_dot_a_seed():
   ((name, (figure, caption)),) = draw_seeds(over_seeds(BY_SEED)).items()
-  assert name == 'seeds' and '2 seeds' in caption
+  assert name == 'seeds' and 'Each of 2 seeds (dots) and their mean. ' in caption
+  (finding,) = _without_intervals(over_seeds(BY_SEED).over_seeds)
+  assert finding.text.startswith('Means over 2 seeds have no interval')
+  assert not _without_intervals(over_seeds(THREE_SEEDS).over_seeds)
   shares, slope = figure.axes
   texts = [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes]
   assert texts == [['top-1 accuracy, a', 'top-1 accuracy, b'], ['slope, a']]
@@ -82,7 +87,7 @@ def test_a_line_a_headline_with_a_dot_a_seed():
 
 
 def test_the_caption_has_the_confidence_of_the_means_and_undeclared_headlines_are_all_drawn():
-  for results in (by_seed := copy.deepcopy(BY_SEED)).values():
+  for results in (by_seed := copy.deepcopy(THREE_SEEDS)).values():
     results.table['confidence'] = 0.9
   _, caption = draw_seeds(over_seeds(by_seed))['seeds']
   assert ' 90 % interval ' in caption
@@ -124,13 +129,13 @@ def test_shares_that_seeds_lack_are_not_the_ones_that_change_most():
 
 @pytest.mark.parametrize('battery', [False, True])
 def test_the_share_that_another_seed_changes_most_is_stated_as_a_mean(battery):
-  by_seed: dict[int, Results] = BY_SEED
+  by_seed: dict[int, Results] = THREE_SEEDS
   if battery:
-    by_seed = {seed: joined({'clean': results}, {}) for seed, results in BY_SEED.items()}
+    by_seed = {seed: joined({'clean': results}, {}) for seed, results in THREE_SEEDS.items()}
   (finding,) = most_changed(over_seeds(by_seed))
   sentence, rows = finding.text, finding.rows
   assert len(rows) == 1
   assert sentence.replace('\N{NO-BREAK SPACE}', ' ') == (
-    'Over 2 seeds, the share that another seed changes most is '
-    f'{"clean, " if battery else ""}b minus a, top-1 accuracy: −35 points (−99 to +29).'
+    'Over 3 seeds, the share that another seed changes most is '
+    f'{"clean, " if battery else ""}b minus a, top-1 accuracy: −37 points (−51 to −22).'
   )
