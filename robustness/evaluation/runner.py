@@ -149,13 +149,15 @@ class Evaluator:
 
     Args:
       num_rows: number of rows of the table.
-      batch_size: rows of a shard; 0 takes up to 512, or up to 64 large images.
+      batch_size: rows of a shard; 0 takes up to 512, or up to 64 of large images or of views with
+        `stages`, whose shards take long and are lost if the run is killed.
       views_per_step: views of a shard; 0 takes enough for about 32,768 images of 32 × 32
         pixels, or for the same number of pixels in larger images. Shards are larger if there would
         be more than `MAX_DEFAULT_SHARDS` files, as for ImageNet's validation set.
     """
     # a multiple of 8, so that the steps of 8 large images on a CPU are full
-    limit, multiple = (64, 8) if self._pixels >= LARGE_IMAGE_PIXELS else (512, 1)
+    is_slow = self._pixels >= LARGE_IMAGE_PIXELS or self.views.stages
+    limit, multiple = (64, 8) if is_slow else (512, 1)
     rows = batch_size or min(even_part_size(num_rows, limit, multiple), num_rows)
     images = 32768 * 32**2 // max(32**2, self._pixels)
     images = max(images, num_rows * len(self.views) // MAX_DEFAULT_SHARDS)
@@ -276,7 +278,8 @@ class Evaluator:
   ) -> Iterator[tuple[int, int, Shard]]:
     """Yields (number of the row block, number of the view chunk, shard) for blocks on the devices.
 
-    The devices compute a shard while the host reduces the previous shard.
+    The devices compute a shard while the host reduces the previous shard, except for views with
+    `stages`: their shards take long and are yielded before the next shard begins.
 
     Args:
       blocks: rows on the devices.
@@ -298,6 +301,9 @@ class Evaluator:
           if unread is not None:
             yield self._collect(layout, mistakes, *unread)
           unread = (block.columns, chunk, outputs)
+          if self.views.stages:
+            yield self._collect(layout, mistakes, *unread)
+            unread = None
       if unread is not None:
         yield self._collect(layout, mistakes, *unread)
 

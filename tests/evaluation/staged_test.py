@@ -62,6 +62,14 @@ def test_steps_give_the_records_of_one_program(create, step_names, tmp_path):
   }
 
 
+def test_a_killed_run_loses_few_images_of_a_long_attack():
+  views = STUDY.views(SHAPE)
+  runner = StagedEvaluator(tiny_classifier(), views, random_keys.stream(0, ''), MeshParallel())
+  assert runner.layout(1000).block_rows == 64 and runner.layout(1000, 500).block_rows == 500
+  one_step = dataclasses.replace(runner, views=dataclasses.replace(views, stages=None))
+  assert one_step.layout(1000).block_rows == 500
+
+
 def test_steps_end_when_no_image_is_right(step_names, tmp_path):
   study = dataclasses.replace(STUDY, epsilon=1.0, epsilons=())
   runner = StagedEvaluator(
@@ -74,3 +82,8 @@ def test_steps_end_when_no_image_is_right(step_names, tmp_path):
   assert num_right == sorted(num_right, reverse=True) and min(num_right) > 0
   stage = records.table('measure/stage')[:, 1]
   assert len(step_names) < 12 and (stage <= 4).all()
+  shards = runner.shards(rows, runner.layout(rows.num_examples, 11))
+  next(shards)
+  num_steps = len(step_names)
+  next(shards)
+  assert len(step_names) > num_steps, 'a shard is written before the next one begins'
