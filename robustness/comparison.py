@@ -35,7 +35,7 @@ from robustness.estimates.quantity import ACCURACY, AMOUNT, Quantity
 from robustness.estimates.table import SUBJECT, assemble, facets_of
 from robustness.evaluation.provenance import IMAGE_DIGEST
 from robustness.evaluation.recorded_study import check_used
-from robustness.evaluation.records import RecordsReader, SelectedRows
+from robustness.evaluation.records import RecordsReader, SelectedRows, SelectedViews
 from robustness.evaluation.study import Evaluation
 from robustness.evaluation.views import ALL_VIEWS, DRAWS, ViewTable
 from robustness.results import SINGLE, Results, Table
@@ -54,6 +54,8 @@ records.
 """
 PRINTED_FACETS = 'foremost'
 """Name of the setting that lists the facets of the accuracies that the command prints."""
+MAX_NAMED = 10
+"""Most views that a note names."""
 SELECTION_KEYS = frozenset({'subset_seed', 'num_examples'})
 """Keys in the description of data that select images and do not change any."""
 PREPARATION_KEYS = SELECTION_KEYS.union(
@@ -125,10 +127,12 @@ def entries_of(
     confidence = next(iter(finished_studies.values())).study.confidence
     entries_by_task[task] = []
     for name, finished in finished_studies.items():
+      common, views = _on_common_views(name, finished, [*finished_studies.values()])
       for e in finished.evaluations:
         label = labels[name, e.label]
-        evaluation = Evaluation(label, e.records)
-        entries_by_task[task].append(Entry(label, e.label, finished, evaluation, confidence))
+        records = e.records if views is None else SelectedViews(e.records, views)
+        evaluation = Evaluation(label, records)
+        entries_by_task[task].append(Entry(label, e.label, common, evaluation, confidence))
   if max(map(len, entries_by_task.values())) < 2:
     raise InputError('a comparison needs at least two classifiers: give another workdir.')
   for task, entries in entries_by_task.items():
@@ -243,6 +247,36 @@ def distinct_labels(
   if len(set(distinct.values())) < len(distinct):
     return {(name, label): f'{name} {label}' for name, label in distinct}
   return distinct
+
+
+def _on_common_views(
+  name: str, finished: FinishedStudy, all_finished: Sequence[FinishedStudy]
+) -> tuple[FinishedStudy, list[int] | None]:
+  """Returns a finished study with only the views that all have, and their positions in its records.
+
+  The positions are None if it has no other views. A note on stderr names the views that are left
+  out.
+
+  Args:
+    name: name of the workdir of `finished`.
+    finished: a finished study.
+    all_finished: the finished studies of all workdirs.
+  """
+  study = finished.study.with_common_views([other.study for other in all_finished])
+  if study is finished.study:
+    return finished, None
+  tables = [s.view_table(finished.image_shape) for s in (finished.study, study)]
+  all_views, common_views = (list(table.names) for table in tables)
+  left_out = [view for view in all_views if view not in common_views]
+  listed = ', '.join(left_out[:MAX_NAMED]) + (', …' if len(left_out) > MAX_NAMED else '')
+  print(f'note: {name}: not all runs show the same {listed}: left out', file=sys.stderr)
+  settings = {k: v for k, v in finished.results.settings.items() if k != 'files'}
+  # pictures of results are of all views
+  results = dataclasses.replace(
+    finished.results, settings={**settings, **study.describe()}, arrays={}
+  )
+  common = dataclasses.replace(finished, study=study, results=results)
+  return common, [all_views.index(view) for view in common_views]
 
 
 def _check_same_views(task: str, entries: Sequence[Entry]) -> None:

@@ -44,10 +44,13 @@ def write_corrupted(
   clean: Mapping[str, Sequence[bool]],
   shifted: Mapping[str, Sequence[bool]],
   severity: int = 1,
+  corruptions: Sequence[str] = ('fog',),
 ) -> pathlib.Path:
-  tables = {label: np.stack([clean[label], shifted[label]], 1) for label in clean}
-  section = {'corruptions': ['fog'], 'severities': [severity]}
-  study = corruption_error.CorruptionError(corruptions=('fog',), severities=(severity,))
+  tables = {
+    label: np.stack([clean[label], *[shifted[label]] * len(corruptions)], 1) for label in clean
+  }
+  section = {'corruptions': list(corruptions), 'severities': [severity]}
+  study = corruption_error.CorruptionError(corruptions=tuple(corruptions), severities=(severity,))
   columns = {'example_id': [], 'image_digest': list(range(len(next(iter(tables.values())))))}
   return _written(workdir, study, section, tables, columns, {})
 

@@ -13,6 +13,7 @@ from robustness import workdir
 from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
+from robustness.core.registry import FileRefusedError
 from robustness.core.settings import without_inherited
 from robustness.estimates.table import SUBJECT, TEXT, assemble, facet_types, facets_of
 from robustness.evaluation import failures, recorded_study
@@ -125,6 +126,8 @@ def of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
   is_refused = is_strict or _is_of_this_code(results)
   try:
     differences = _differences(results.table, _estimates(finished))
+  except FileRefusedError:
+    return f'all values are {NOT_VERIFIABLE}: {recorded_study.WHY_NOT}'
   except _FAILURES as error:
     if is_refused:
       raise

@@ -22,7 +22,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 from robustness.core import settings
 from robustness.core.errors import InputError, SettingError, key_name, nearest
@@ -42,6 +42,23 @@ _RUNS_FILES = contextvars.ContextVar('runs_files', default=True)
 
 class FileRefusedError(InputError):
   """Raised for a Python file that is named inside the context `files_refused`."""
+
+
+class RecordedReference(str):
+  """A reference `FILE.py:NAME` in results, of which the file is never run.
+
+  Attributes:
+    file: {'file': name of the file, 'file_sha256': its digest}, as the results state it.
+  """
+
+  file: Mapping[str, str] = {}
+
+  @classmethod
+  def with_file(cls, reference: str, file: Mapping[str, str]) -> Self:
+    """Returns a reference with the file that results state."""
+    recorded = cls(reference)
+    recorded.file = file
+    return recorded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +101,9 @@ class Part(abc.ABC):
     """
     files = {}
     for reference in self.references:
-      if is_reference(reference):
+      if isinstance(reference, RecordedReference):
+        files[part_name(reference)] = dict(reference.file)
+      elif is_reference(reference):
         code = load(reference, self.section)
         files[part_name(reference)] = {'file': code.path.name, 'file_sha256': code.digest}
     return {'files': files} if files else {}
@@ -405,7 +424,7 @@ def load(reference: str, key: str) -> FromFile:
   Raises:
     InputError: the file, module or name is missing, or running it raises an error or exits.
   """
-  if not _RUNS_FILES.get():
+  if isinstance(reference, RecordedReference) or not _RUNS_FILES.get():
     raise FileRefusedError(f'{key_name(key)} names {reference!r}: files of results are not run.')
   path, _, name = reference.rpartition(':')
   file = expanded(path or reference)

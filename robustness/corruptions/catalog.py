@@ -21,7 +21,7 @@ import numpy as np
 from robustness.core import random_keys
 from robustness.core.arguments import as_array, as_images, as_key, check_integers
 from robustness.core.errors import KEYS, InputError
-from robustness.core.registry import is_reference, load, part_name
+from robustness.core.registry import RecordedReference, is_reference, load, part_name
 from robustness.core.sequential import map_entries
 from robustness.core.settings import choice, require
 from robustness.core.typing import PlainValue
@@ -76,10 +76,10 @@ def check_names(key: str, names: Sequence[str], valid: Iterable[str] = KNOWN) ->
   """
   valid = tuple(valid)
   for name in names:
-    if is_reference(name):
-      find(name, key)
-    else:
+    if not is_reference(name):
       choice(key, name, valid)
+    elif not isinstance(name, RecordedReference):
+      find(name, key)
   referenced = [part_name(name) for name in dict.fromkeys(names) if is_reference(name)]
   is_distinct = len({*referenced}) == len(referenced)
   require(is_distinct, key, tuple(names), 'corruptions of distinct names')

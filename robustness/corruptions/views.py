@@ -8,7 +8,7 @@ energy at high frequencies (Yin et al. 2019, section 4.2).
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -263,6 +263,28 @@ class CorruptionViews(Study):
     del image_shape
     levels = [(name, severity) for name in self.names for severity in self.levels]
     return pd.DataFrame([(None, None), *levels], columns=['corruption', 'severity'])
+
+  @property
+  def _file_by_name(self) -> dict[str, PlainValue]:
+    """{name of a corruption: name and digest of its file, None in this package}."""
+    files: Any = self.files.get('files', {})
+    return {name: files.get(name) for name in self.names}
+
+  def with_common_views(self, studies: Sequence[Study]) -> Study:
+    """Returns the study of the corruptions that all `studies` make, of the same files.
+
+    It is the study itself for stored images and if there are no such corruptions.
+    """
+    makers = [study for study in studies if isinstance(study, CorruptionViews)]
+    files = self._file_by_name
+    common = tuple(
+      reference
+      for reference, name in zip(self.references, self.names, strict=True)
+      if all(study._file_by_name.get(name, '') == files[name] for study in makers)
+    )
+    if self.is_stored or not common or len(common) == len(self.names):
+      return self
+    return dataclasses.replace(self, corruptions=common)
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Returns the names 'clean' and '<corruption> <severity>' of the views, and their groups.

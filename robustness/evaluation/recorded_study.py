@@ -99,15 +99,36 @@ def of_results(section: Facts, name: str, stated: Any, typed: str = '') -> Study
     study = studies.STUDIES.find(typed, FLAG)
     values.pop('name')
     return settings.parse(study, values, 'config.study')
+  facts = dict(stated) if isinstance(stated, dict) else {}
   try:
     with registry.files_refused():
       study = studies.STUDIES.find(values.get('name', ''), 'config.study.name')
-      return studies.from_config(with_keys_of_today(study, section))
+      return studies.from_config(_with_files(with_keys_of_today(study, section), facts))
   except registry.FileRefusedError:
-    facts = dict(stated) if isinstance(stated, dict) else {}
     stated_settings = {key: facts[key] for key in ('confidence', 'half_width') if key in facts}
     recorded = settings.parse(RecordedStudy, stated_settings, 'settings')
     return dataclasses.replace(recorded, name=name, stated=facts)
+
+
+def _with_files(section: Facts, stated: Facts) -> Facts:
+  """Returns the section `study` with `RecordedReference`s to the files that results state.
+
+  Args:
+    section: the section; references are in lists of words, such as corruptions.
+    stated: name, settings and files of the study in the results, see `Study.describe`.
+  """
+  files = stated.get('files')
+  if not isinstance(files, dict):
+    return section
+
+  def recorded(word: PlainValue) -> PlainValue:
+    """Returns a reference with its file if the results state one, and other words unchanged."""
+    if not isinstance(word, str) or not registry.is_reference(word):
+      return word
+    file = files.get(registry.part_name(word))
+    return registry.RecordedReference.with_file(word, file) if isinstance(file, dict) else word
+
+  return {k: list(map(recorded, v)) if isinstance(v, list) else v for k, v in section.items()}
 
 
 def with_keys_of_today(study: type[Study], section: Facts) -> Facts:

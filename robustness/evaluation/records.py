@@ -17,7 +17,7 @@ import json
 import operator
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -370,6 +370,27 @@ class SelectedRows(RecordsReader):
       f'{self.directory} has {name} summed over all its images, which cannot be taken apart: '
       'compare runs on the same images.'
     )
+
+
+class SelectedViews(RecordsReader):
+  """Records of all rows in some views, as one chunk."""
+
+  def __init__(self, records: RecordsReader, views: Sequence[int]):
+    """Selects the views of complete records at the positions `views`."""
+    self.directory, self.identity = records.directory, records.identity
+    self._records, self._views = records, np.asarray(views)
+    count = len(views)
+    self.layout = dataclasses.replace(records.layout, num_views=count, chunk_views=count)
+
+  def read(self, block: int, chunk: int) -> Shard:
+    """Returns all selected views, the only chunk, of a block of rows, without pictures."""
+    shards = [self._records.read(block, c) for c in range(self._records.layout.num_chunks)]
+    arrays = {k: v for k, v in shards[0].arrays.items() if not k.startswith(PICTURE)}
+    for name in filter(is_per_view, arrays):
+      axis = 0 if name.startswith(TOTAL) else 1
+      values = np.concatenate([shard[name] for shard in shards], axis)
+      arrays[name] = values.take(self._views, axis)
+    return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
 
 
 def is_per_view(name: str) -> bool:

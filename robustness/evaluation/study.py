@@ -307,6 +307,11 @@ class Study(Part):
     """
     return records, self.by_row(records, image_shape)
 
+  def with_common_views(self, studies: Sequence[Study]) -> Study:
+    """Returns the study of only those views that all `studies` show; by default itself."""
+    del studies
+    return self
+
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
     """Returns the facets for grouping estimates: a row per view, a column per facet.
 

@@ -466,6 +466,40 @@ def test_different_studies_and_unfinished_ones_are_refused(workdirs, tmp_path):
   refused('is a workdir: give a folder', program.run, list(workdirs), pathlib.Path(workdirs[0]))
 
 
+PRIVATE = """
+from robustness.corruptions.corruption import corruption
+
+@corruption('factor', {32: (.9, .8, .7, .6, .5)}, family='alone')
+def darken(key, image, strength):
+  return image * strength['factor']
+"""
+
+
+def test_a_private_corruption_is_compared_without_its_file_or_left_out(tmp_path, capsys):
+  file, clean, shifted = tmp_path / 'mine.py', {'net': FIRST}, {'net': SECOND}
+  file.write_text(PRIVATE)
+  names = {'one': ('fog', f'{file}:darken'), 'same': ('fog', f'{file}:darken'), 'fog': ('fog',)}
+  for name, corruptions in names.items():
+    finished_runs.write_corrupted(tmp_path / name, clean, shifted, corruptions=corruptions)
+  file.write_text(PRIVATE.replace('image *', '0 *'))
+  finished_runs.write_corrupted(tmp_path / 'changed', clean, shifted, corruptions=names['one'])
+  file.write_text('raise AssertionError("the file of results is run")')
+  expected = pytest.approx(np.mean(SECOND))
+  compare(tmp_path, ('one', 'same'))
+  for corruption in ('fog', 'darken'):
+    accuracy = accuracy_of(tmp_path / 'out', 'same', corruption=corruption)
+    assert accuracy.value == expected
+  assert not capsys.readouterr().err
+  for other in ('fog', 'changed'):
+    results = compare(tmp_path, ('one', other))
+    assert 'note: one: not all runs show the same darken 1: left out\n' in capsys.readouterr().err
+    accuracy = accuracy_of(tmp_path / 'out', other, corruption='fog')
+    assert accuracy.value == expected
+    assert set(results.table.corruption.dropna()) == {'fog'}
+    assert {'error', 'mCE'} <= set(results.table['quantity'])
+    assert results.settings['corruptions'] == ('fog',) and 'files' not in results.settings
+
+
 def test_a_typed_label_names_the_only_classifier_of_its_workdir(tmp_path, capsys):
   finished_runs.write(tmp_path / 'one', {'net': FIRST})
   finished_runs.write(tmp_path / 'other', {'plain': SECOND})
