@@ -152,18 +152,10 @@ class AutoPGD(Attack):
 
     start, zeros = evaluated(balls.edge(keys, images, self.norm, epsilon)), jnp.zeros(len(images))
     size, rises = zeros + 2 * epsilon, zeros.astype(jnp.int32)
-    state = _State(
-      number=jnp.int32(0),
-      current=start,
-      previous=start['x'],
-      best=start,
-      worst=start,
-      size=size,
-      was_halved=zeros == 0,  # True: there is no last checkpoint, as if η had been halved there
-      checkpoint_loss=start['loss'],
-      last_loss=zeros,
-      rises=rises,
-    )
+    first: dict[str, Any] = dict.fromkeys(('current', 'best', 'worst'), start)
+    first |= {'previous': start['x'], 'checkpoint_loss': start['loss'], 'last_loss': zeros}
+    was_halved = zeros == 0  # True: there is no last checkpoint, as if η had been halved there
+    state = _State(jnp.int32(0), **first, size=size, was_halved=was_halved, rises=rises)
     return jax.lax.stop_gradient(jax.lax.while_loop(continues, step, state).worst['x'])
 
   def _moved(self, state: _State, images: Array, epsilon: Scalar) -> Array:
@@ -203,6 +195,7 @@ class _State:
     is_checkpoint = span > 0
     rises = self.rises + (iterate['loss'] > self.last_loss)
     best = _select(iterate['loss'] > self.best['loss'], iterate, self.best)
+    # η was not halved at the last checkpoint, and the highest loss has not grown since
     is_stalled = ~self.was_halved & (best['loss'] <= self.checkpoint_loss)
     is_halved = is_checkpoint & ((rises <= INCREASING * span) | is_stalled)
     is_worse = ~is_done & (iterate['margin'] > self.worst['margin'])

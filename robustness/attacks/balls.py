@@ -69,6 +69,7 @@ def start(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | fl
   shape = images.shape[1:]
 
   def point(key: jax.Array) -> jax.Array:
+    """Returns a random change [H, W, C] in the ball."""
     if norm == 'linf':
       return epsilon * jax.random.uniform(key, shape, minval=-1.0, maxval=1.0)
     return epsilon * jax.random.ball(key, math.prod(shape)).reshape(shape)
@@ -85,6 +86,7 @@ def edge(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | flo
   """
 
   def draw(key: jax.Array) -> jax.Array:
+    """Returns noise [H, W, C], before it is scaled or projected."""
     if norm == 'linf':
       return jax.random.uniform(key, images.shape[1:], minval=-1.0, maxval=1.0)
     return jax.random.normal(key, images.shape[1:])

@@ -222,7 +222,7 @@ def _moved_mass(
   _, source = _window(keys[1], image.shape, side)
   is_turned = jax.random.bernoulli(keys[2]).astype(jnp.int32)
   signs = jax.random.rademacher(keys[3], (1, 1, channels), image.dtype)
-  start = patterns.shape[-1] // 2 - corner
+  start = patterns.shape[-1] // 2 - corner  # the slice from here has the pattern at `corner`
   pattern = jax.lax.dynamic_slice(patterns[halvings, is_turned], start, image.shape[:2])
   change, order = x - image, int(balls.ORDERS[norm])
 

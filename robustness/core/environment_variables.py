@@ -27,8 +27,8 @@ def advice(error: BaseException) -> str | None:
     frames = [frame for frame, _ in traceback.walk_tb(cause.__traceback__)]
     message = _first_line(cause)
     if any(_starts_devices(frame) for frame in frames):
-      is_set = [f'{name}={os.environ[name]}' for name in DEVICE_VARIABLES if os.environ.get(name)]
-      settings = f' with {" ".join(is_set)}' if is_set else ''
+      values = [f'{name}={os.environ[name]}' for name in DEVICE_VARIABLES if os.environ.get(name)]
+      settings = f' with {" ".join(values)}' if values else ''
       reason = message.partition(' (')[0] or 'this machine has no such device'
       return (
         f'JAX cannot start its devices{settings}: {reason}. Unset what is wrong, or take the '

@@ -195,17 +195,18 @@ def chosen_blocks(num_examples: int, batch_size: int, blocks: Sequence[int] | No
   return numbers
 
 
+def padded(values: np.ndarray, num_rows: int) -> np.ndarray:
+  """Returns a copy of an array [n, ...] padded with zeros to [num_rows, ...]."""
+  return np.pad(values, [(0, num_rows - len(values))] + [(0, 0)] * (values.ndim - 1))
+
+
 def pad_batch(batch: Batch, batch_size: int) -> Batch:
   """Returns a batch padded with zeros to `batch_size` rows; `mask` is False on padding."""
-  size = len(batch['image'])
-
-  def pad(value: object) -> object:
-    if size == batch_size or not isinstance(value, np.ndarray):
-      return value
-    return np.pad(value, [(0, batch_size - size)] + [(0, 0)] * (value.ndim - 1))
-
-  padded = {name: pad(value) for name, value in batch.items()}
-  return {**padded, 'mask': np.arange(batch_size) < size}
+  mask = np.arange(batch_size) < len(batch['image'])
+  if not mask.all():
+    arrays = {name: x for name, x in batch.items() if isinstance(x, np.ndarray)}
+    batch = {**batch, **{name: padded(x, batch_size) for name, x in arrays.items()}}
+  return {**batch, 'mask': mask}
 
 
 def as_float32(images: np.ndarray) -> np.ndarray:

@@ -165,7 +165,7 @@ def _draw_moves(
   """Returns a function `(iteration, delta) -> offsets` that draws offsets, int32 [2, H, W].
 
   offsets[:, h, w] are the rows and columns, in [-delta, delta - 1], from pixel (h, w) to the
-  partner that it takes its value from.
+  partner that it takes its value from. The option `exchange` does not change the draws.
   """
 
   def moves(iteration: jax.Array | int, delta: jax.Array) -> jax.Array:

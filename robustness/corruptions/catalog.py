@@ -209,13 +209,13 @@ def corrupt_each(
   accelerators, which process images in parallel, every image costs all of `names`.
 
   Args:
-    key: As in `corrupt`.
-    images: As in `corrupt`, [B, H, W, C].
+    key: Random key, or a seed.
+    images: [B, H, W, C], floating, in [0, 1], with 1 or 3 channels; see `corrupt`.
     index: Integers [B], indices into `names`, or a scalar for all images; may be traced.
-    severity: As in `corrupt`.
-    quantize: As in `corrupt`.
+    severity: 1..5, a scalar, or [B] with one per image; see `corrupt`.
+    quantize: None returns unrounded floats; 'floor' or 'round' returns 8-bit levels / 255.
     names: The corruptions that can occur; only these are compiled.
-    side: As in `corrupt`.
+    side: Image size that selects the constants: 32, 64, 224 or 299; None selects the nearest.
     options: {corruption: {option: value}}, for example {'frost': {'photographs': FOLDER}}.
 
   Returns:
@@ -249,7 +249,7 @@ def _checked_and_corrupted(
   check_integers('index', index, batch, range(len(names)))
   num_severities = len(SEVERITIES) + len(between)
   check_integers('severity', severity_numbers, batch, range(1, num_severities + 1))
-  for name in set(names) - {'frost'}:
+  for name in set(names) - {'frost'}:  # frost also takes arrays
     pictures = options.get(name, {}).get('photographs', '')
     if not isinstance(pictures, (str, os.PathLike)):
       kind = type(pictures).__name__
@@ -328,14 +328,14 @@ def apply(
   values are not checked: the image is NaN where the index or the severity is invalid.
 
   Args:
-    key: As in `corrupt`.
+    key: Random key, or a seed.
     image: Floating [H, W, C] in [0, 1].
     index: Integer scalar, index into `names`.
     severity: Integer scalar, 1..5.
-    names: As in `corrupt_each`.
-    quantize: As in `corrupt`.
-    side: As in `corrupt`.
-    options: As in `corrupt_each`.
+    names: The corruptions that can occur; only these are compiled.
+    quantize: None returns unrounded floats; 'floor' or 'round' returns 8-bit levels / 255.
+    side: Image size that selects the constants: 32, 64, 224 or 299; None selects the nearest.
+    options: {corruption: {option: value}}, for example {'frost': {'photographs': FOLDER}}.
     between: Fractional severities in [1, 5], selected by `severity` = 6, 7, ...
 
   Raises:

@@ -145,10 +145,10 @@ def boxes(old: int, new: int) -> np.ndarray:
   which rounding in float64 decides.
   """
   step = old / new
-  reach = max(step, 1.0)
+  width = max(step, 1.0)  # of a box, in old lines
   centre = (np.arange(new) + 0.5) * step
-  first = np.maximum((centre - 0.5 * reach + 0.5).astype(int), 0)[:, None]
-  last = np.minimum((centre + 0.5 * reach + 0.5).astype(int), old)[:, None]
+  first = np.maximum((centre - 0.5 * width + 0.5).astype(int), 0)[:, None]
+  end = np.minimum((centre + 0.5 * width + 0.5).astype(int), old)[:, None]
   line = np.arange(old)[None, :]
-  offset = (line - centre[:, None] + 0.5) * (1 / reach)
-  return ((line >= first) & (line < last) & (offset > -0.5) & (offset <= 0.5)).astype(np.int64)
+  offset = (line - centre[:, None] + 0.5) * (1 / width)  # in [-½, ½] inside of the box
+  return ((line >= first) & (line < end) & (offset > -0.5) & (offset <= 0.5)).astype(np.int64)

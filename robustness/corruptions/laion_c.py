@@ -57,6 +57,7 @@ def distortion(
   def declare(function: Levels) -> Corruption:
     @functools.wraps(function)
     def on_floats(draws: Any, image: jax.Array, strength: Strength, **options: object) -> jax.Array:
+      """Returns an image in [0, 1], [H, W, C], after `function` distorted its RGB levels."""
       levels = jnp.round(to_levels(image, 'round') * 255).astype(jnp.int32)
       rgb = jnp.broadcast_to(levels, (*levels.shape[:2], 3))
       corrupted = from_levels(function(draws, rgb, strength, **options))
@@ -147,6 +148,7 @@ def mosaic(
     # squared distance of colours, [rows of tiles, columns of tiles, P]
     distance = jnp.square(shrunk(padded, side)[:, :, None] - means[None, None]).sum(-1)
     tiles = jnp.asarray(pictures)[distance.argmin(-1)].astype(jnp.int32)
+    # from [rows of tiles, columns of tiles, side, side, 3] to [rows of pixels, columns, 3]
     joined = tiles.transpose(0, 2, 1, 3, 4).reshape(padded.shape)
     return joined[y0 : y0 + height, x0 : x0 + width]
 

@@ -112,6 +112,7 @@ def shot_noise(
   count = from_table(bits, level, strength).astype(image.dtype)
 
   def with_remainder(count: jax.Array) -> jax.Array:
+    """Returns `count` plus the draws for the remainders."""
     uniform = random_images.uniform(remainder_key, image.shape)
     max_rate = strength.maximum('photons') / LEVELS
     return count + small_poisson(uniform, remainder * (photons / LEVELS), max_rate)
@@ -227,7 +228,7 @@ def small_poisson(uniform: jax.Array, rate: jax.Array, max_rate: float) -> jax.A
   terms = int(scipy.stats.poisson.isf(TAIL, max_rate)) + 1
   probability = cumulative = jnp.exp(-rate)
   count = jnp.zeros_like(rate)
-  for k in range(1, terms + 1):
+  for k in range(1, terms + 1):  # `cumulative` is the probability of a count below k
     count = count + (uniform >= cumulative)
     probability = probability * rate / k
     cumulative = cumulative + probability

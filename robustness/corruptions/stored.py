@@ -64,12 +64,12 @@ class StoredOrMade(CorruptionViews):
     super().__post_init__()
     if not self.is_stored:
       return
-    fix = "left out with source='stored': images are shown as they are"
-    self.require(self.protocol == EXACT, 'protocol', fix)
+    valid = "left out with source='stored': images are shown as they are"
+    self.require(self.protocol == EXACT, 'protocol', valid)
     for name in (*MADE_WITH, *self.not_stored):
-      self.require(not getattr(self, name), name, fix)
+      self.require(not getattr(self, name), name, valid)
     variants = self.options.non_default()
-    require(not variants, 'config.study.options', ', '.join(variants), fix)
+    require(not variants, 'config.study.options', ', '.join(variants), valid)
 
   @property
   def is_stored(self) -> bool:

@@ -139,24 +139,23 @@ class CorruptionViews(Study):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    valid = *SETS, *STORED_SETS, *NUMBERS
-    catalog.check_names(self.key('corruptions'), self.corruptions, valid)
+    catalog.check_names(self.key('corruptions'), self.corruptions, (*SETS, *STORED_SETS, *NUMBERS))
     self.require(bool(self.corruptions), 'corruptions', 'not empty')
     needs_stored = bool({*self.names} & {*STORED})
-    valid_names = f"of those made here without {KEYS.study.source}='stored'"
-    self.require(self.is_stored or not needs_stored, 'corruptions', valid_names)
+    valid = f"of those made here without {KEYS.study.source}='stored'"
+    self.require(self.is_stored or not needs_stored, 'corruptions', valid)
     severities = set(self.severities)
     is_valid = bool(severities) and severities <= set(SEVERITIES)
     is_distinct = len(severities) == len(self.severities)
     self.require(is_valid and is_distinct, 'severities', 'distinct numbers of 1..5')
     is_ambiguous = self.photographs and 'frost' in self.names and self._shows_pictures
-    fix = "'' for frost beside LAION-C's mosaic or stickers, which are made of other pictures"
-    self.require(not is_ambiguous, 'photographs', fix)
+    valid = "'' for frost beside LAION-C's mosaic or stickers, which are made of other pictures"
+    self.require(not is_ambiguous, 'photographs', valid)
     if self.protocol == AS_RELEASED:
-      fix = "'' or 'floor' with protocol='as_released', which truncates"
-      self.require(self.quantize in ('', 'floor'), 'quantize', fix)
-      fix = "left alone with protocol='as_released'"
-      require(not self.variants, 'config.study.options', ', '.join(self.variants), fix)
+      valid = "'' or 'floor' with protocol='as_released', which truncates"
+      self.require(self.quantize in ('', 'floor'), 'quantize', valid)
+      valid = "left alone with protocol='as_released'"
+      require(not self.variants, 'config.study.options', ', '.join(self.variants), valid)
 
   @property
   def rounding(self) -> str:
@@ -369,7 +368,7 @@ class CorruptionViews(Study):
         image = corrupt(key, image, corruption, severity)
         return jpeg.round_trip(image, jpeg_quality) if jpeg_quality else image
 
-      is_8_bit = self.protocol == AS_RELEASED
+      is_8_bit = self.protocol == AS_RELEASED  # the released generators read 8-bit images
       image = to_levels(row['image'], 'round') if is_8_bit else row['image']
       operands = image, view['corruption'], view['severity']
       return jax.lax.cond(view['severity'] == 0, lambda image, *_: image, corrupted, *operands)
@@ -384,8 +383,8 @@ class CorruptionViews(Study):
     row = one_view.read_row(rows, 0)
     num_views = len(self.views(row['image'].shape))
     corrupted_views = range(CLEAN + 1, num_views)
-    images = np.stack([one_view.show(self, row, view, key) for view in corrupted_views])
-    return {'gallery': self.grid(images), 'gallery_clean': row['image']}
+    pictures = np.stack([one_view.show(self, row, view, key) for view in corrupted_views])
+    return {'gallery': self.grid(pictures), 'gallery_clean': row['image']}
 
   def by_corruption(self, values: np.ndarray) -> np.ndarray:
     """Reshapes values [N, V] of images and views to [N, corruptions, severities].

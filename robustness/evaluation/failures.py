@@ -203,9 +203,8 @@ def most_affected(
       # views without images of the class get 2, above every accuracy
       right = np.where(counted > 0, tally.class_right[number] / np.maximum(counted, 1), 2)
       least = np.flatnonzero(right == right.min())
-      line['least accurate in'] = (
-        views[least[0]] if len(least) == 1 else f'{len(least)} views alike'
-      )
+      place = views[least[0]] if len(least) == 1 else f'{len(least)} views alike'
+      line['least accurate in'] = place
     taken_for, times = 'none', 0
     mistakes = tally.mistakes[tally.mistakes[:, 0] == number]  # label, prediction, times
     if len(mistakes):

@@ -340,9 +340,8 @@ class SelectedRows(RecordsReader):
     num_views, chunk_views = layout.num_views, layout.chunk_views
     if self._rows.ndim > 1:
       num_views = chunk_views = self._rows.shape[1]
-    self.layout = Layout(
-      len(rows), num_views, block_rows=max(1, len(rows)), chunk_views=chunk_views
-    )
+    block_rows = max(1, len(rows))
+    self.layout = Layout(len(rows), num_views, block_rows, chunk_views)
 
   def read(self, block: int, chunk: int) -> Shard:
     """Returns all selected rows, which are a single block, in a chunk of views.

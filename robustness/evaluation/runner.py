@@ -22,7 +22,7 @@ from robustness.core.errors import KEYS, InputError
 from robustness.core.pixels import with_scaled_image
 from robustness.core.precision import in_32_bits
 from robustness.core.progress import Progress
-from robustness.core.rows import Batch, Rows, have_repeated_labels, numeric_columns
+from robustness.core.rows import Batch, Rows, have_repeated_labels, numeric_columns, padded
 from robustness.core.sequential import map_rows
 from robustness.core.typing import PyTree
 from robustness.evaluation.measurements import FINITE, LARGEST, MEASURE, combine, observe, summarise
@@ -334,14 +334,12 @@ class Evaluator:
     size = self.parallel.num_devices  # one row for each device
     batch = {name: np.zeros((size, *x.shape[1:]), x.dtype) for name, x in columns.items()}
     views = self.views.ids, dict(self.views.parameters)
-    first_view = jax.tree.map(lambda values: values[0], views)
+    view = jax.tree.map(lambda values: values[0], views)  # the first
     variables = self.classifier.variables if self.classifier else None
     traced = copy.copy(self)
     # attacks call `_logits` many times; with `jit` it is traced only once for each shape
     vars(traced)['_logits'] = jax.jit(self._logits)
-    jax.eval_shape(
-      lambda v, b, x: traced.show(v, self._prepare(b), x), variables, batch, first_view
-    )
+    jax.eval_shape(lambda v, b, x: traced.show(v, self._prepare(b), x), variables, batch, view)
 
   def _with_columns(self, rows: Rows) -> Rows:
     """Returns the rows with the columns that the views add, see `Views.add_columns`."""
@@ -581,12 +579,7 @@ class Evaluator:
     """Yields the rows of a block in batches of `step_rows` rows, the last one padded with zeros."""
     size, columns = self.step_rows(layout), numeric_columns(batch)
     for begin in range(0, _num_rows(layout, batch), size):
-      step_batch = {name: values[begin : begin + size] for name, values in columns.items()}
-      num_missing = size - len(step_batch['mask'])
-      yield {
-        name: np.pad(values, [(0, num_missing)] + [(0, 0)] * (values.ndim - 1))
-        for name, values in step_batch.items()
-      }
+      yield {name: padded(x[begin : begin + size], size) for name, x in columns.items()}
 
   def _chunk_of_views(self, layout: Layout, chunk: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Returns ids [v] and parameters {name: [v, ...]} of the views in chunk number `chunk`.
