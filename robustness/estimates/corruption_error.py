@@ -93,6 +93,7 @@ def failure_severity(
   before = np.maximum(first - 1, 0)
   high, low = (np.take_along_axis(table, k[..., None], -1)[..., 0] for k in (before, first))
   drop = high - low
+  # How far the crossing is from severity `before` to `first`, in [0, 1]; 0 at the lowest severity.
   part = np.divide(high - threshold, drop, out=np.zeros_like(drop), where=(drop > 0) & (first > 0))
   crossing = levels[before] + part * (levels[first] - levels[before])
   return np.where(is_below.any(-1), crossing, np.inf)

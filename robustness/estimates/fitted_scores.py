@@ -74,7 +74,7 @@ def _whitening(deviations: np.ndarray) -> np.ndarray:
     deviations: deviations of N images from their mean, [N, D], with this covariance.
   """
   values, vectors = linalg.eigh(deviations.T @ deviations / len(deviations))  # ascending
-  is_used = values > len(values) * np.finfo(np.float32).eps * values[-1]
+  is_used = values > len(values) * np.finfo(np.float32).eps * values[-1]  # others are rounding
   return np.asarray(vectors[:, is_used] / np.sqrt(values[is_used]))
 
 

@@ -289,6 +289,7 @@ def energy_fraction(part: ArrayLike, total: ArrayLike) -> np.ndarray:
   C, and the total ‖C(x) - x‖².
   """
   numerator, energy = np.asarray(part, float), np.asarray(total, float)
+  # Rounding may let the part exceed the total.
   return np.minimum(numerator / np.where(energy > 0, energy, np.nan), 1.0)
 
 

@@ -242,8 +242,9 @@ def _ratios_to_first(
 def _functions_of_means(
   function: Function, units_by_label: Mapping[str, Units], confidence: float
 ) -> _Estimates:
-  """Returns a function of the means of each classifier, and its value for each further classifier
-  minus its value for the first.
+  """Returns a function of the means of each classifier, and the differences from the first.
+
+  A difference is the function of another classifier's means minus that of the first classifier's.
   """
 
   def value(measured: Units, weights: np.ndarray) -> np.ndarray:

@@ -224,10 +224,10 @@ class Outcomes:
   def pair(self, first: str, second: str) -> Self:
     """Returns the outcomes that a paired comparison of two classifiers is computed from.
 
-    The keys of the dictionaries are 'gained' and 'lost' in place of labels. For a share, 'gained'
-    is true where only the value of the second classifier is true, and 'lost' where only the value
-    of the first classifier is true. For an amount, 'gained' is the second value minus the first,
-    and there is no 'lost'. Only the rows of `common` are compared.
+    They have the names 'gained' and 'lost' in place of labels. For a share, 'gained' is true where
+    only the value of the second classifier is true, and 'lost' where only the value of the first
+    classifier is true. For an amount, 'gained' is the second value minus the first, and there is no
+    'lost'. Only the rows of `common` are compared.
 
     Args:
       first: label of the classifier that is subtracted.

@@ -95,7 +95,7 @@ class StratifiedMeans:
     deviation = weight * (share - mean) * bessel
     has_spread = np.abs(deviation).max(0, initial=0) > _ROUNDING  # false also if it is NaN
     deviation[:, ~has_spread] = 0
-    num_strata = np.maximum((count > 1).sum(0), 1)  # with a mean of their own: several images
+    num_strata = np.maximum((count > 1).sum(0), 1)  # each mean takes one degree of freedom
     return cls(
       value=value,
       weight=np.asfortranarray(weight),
@@ -205,6 +205,7 @@ class StratifiedMeans:
     root = eigenvectors * np.sqrt(np.maximum(eigenvalues, 0))  # root @ root.T is the correlation
     uniform = special.ndtr(normals @ root.T)  # correlated as the means are
     all_wrong, all_right = p <= 0, p >= 1
+    # 2 · half is the 1 of Beta(1, n) and Beta(n, 1) if `half` is ½.
     alpha = np.where(all_wrong, 2 * half, p * n + np.where(all_right, 0, half))
     beta = np.where(all_right, 2 * half, (1 - p) * n + np.where(all_wrong, 0, half))
     drawn = special.betaincinv(alpha, beta, uniform)
@@ -224,7 +225,7 @@ def difference(gained: StratifiedMeans, lost: StratifiedMeans, confidence: float
   """
   mean_gained, mean_lost = gained.averaged(), lost.averaged()
   n = int(gained.weight.any(1).sum())
-  b, c = float(mean_gained.value[0]), float(mean_lost.value[0])
+  b, c = float(mean_gained.value[0]), float(mean_lost.value[0])  # shares gained and lost
   if np.isnan(b):
     return Estimate(np.nan, np.nan, np.nan, n, n, PAIRED)
   variance = float(((mean_gained.deviation - mean_lost.deviation) ** 2).sum())

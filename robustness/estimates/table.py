@@ -76,10 +76,11 @@ def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def canonical(table: pd.DataFrame) -> pd.DataFrame:
-  """Returns a table in which each column has its one type, so that equal tables compare as equal.
+  """Returns a table with the type that belongs to each column, so that equal tables compare as
+  equal.
 
-  Numbers are float64, counts Int64 and words str. Facets are strings, integers or floats, and
-  any of them may be missing.
+  Numbers are float64, counts Int64 and words str. A facet has strings, integers or floats, of which
+  any may be missing.
   """
   typed = {}
   for name in table.columns:
@@ -89,7 +90,8 @@ def canonical(table: pd.DataFrame) -> pd.DataFrame:
     elif name in _COUNTS:
       typed[name] = column.astype('Int64')
     elif name in _WORDS:
-      typed[name] = column.astype(object).where(column.notna(), '').astype(str).astype('str')
+      texts = column.astype(object).where(column.notna(), '').astype(str)
+      typed[name] = texts.astype('str')  # pandas' type of text
     else:
       typed[name] = _facet(column)
   return pd.DataFrame(typed, columns=table.columns)
@@ -306,7 +308,7 @@ def by_facets(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.DataFra
   """
   names = facets_of(table)
   has_value = table[names].notna().to_numpy()  # [rows, facets]
-  for pattern in dict.fromkeys(map(tuple, has_value.tolist())):  # the distinct rows of it
+  for pattern in dict.fromkeys(map(tuple, has_value.tolist())):  # distinct, in their order
     is_in_group = (has_value == np.array(pattern, bool)).all(1)
     facets = tuple(name for name, is_present in zip(names, pattern, strict=True) if is_present)
     yield facets, table[is_in_group]

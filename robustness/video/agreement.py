@@ -136,9 +136,15 @@ def _bootstrapped(
 
 
 def _counts(ratings: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-  """Returns category counts [M, C] and clusters [M] of the M items with at least two ratings."""
+  """Returns the number of ratings in each of C categories, [M, C], and the cluster, [M], of each of
+  the M items with at least two ratings.
+
+  Args:
+    ratings: [N, R], the raters' categories of N items, −1 if missing.
+    groups: int [N], the cluster of each item; None makes every item a cluster.
+  """
   categories = np.arange(ratings.max(initial=0) + 1)
-  counts = (ratings[:, :, None] == categories).sum(1).astype(float)
+  counts = (ratings[:, :, None] == categories).sum(1).astype(float)  # −1 is no category
   is_rated = np.asarray(counts.sum(1) >= 2)
   return counts[is_rated], _clusters(groups, is_rated)
 

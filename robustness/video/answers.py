@@ -205,7 +205,7 @@ class AnswerLog:
       self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
       try:
         self._load(header, digest, settings)
-      except BaseException:
+      except BaseException:  # also if the user interrupts
         os.close(self._file)
         raise
     except OSError as error:

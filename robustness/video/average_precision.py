@@ -240,7 +240,7 @@ def worst_frames(
     is_candidate = (np.abs(distance) <= k) & np.isfinite(precision[members])
     if is_candidate.any():
       members, distance = members[is_candidate], distance[is_candidate]
-      # Sorted by precision, then by distance, then by offset: the last key is the first.
+      # Sorted by precision, then distance, then offset: `lexsort` takes the main key last.
       first, *_ = np.lexsort((distance, np.abs(distance), precision[members]))
       worst[group] = members[first]
   return worst

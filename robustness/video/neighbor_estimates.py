@@ -319,7 +319,7 @@ def static_pairs(outcomes: SetOutcomes) -> np.ndarray:
     outcomes: the correctness of the predictions, with models on the leading axis.
   """
   num_wrong = (~outcomes.neighbor).sum(0)
-  # Sorted by set, then falling number of wrong models, distance, offset: the last key is the first.
+  # By set, then falling number of wrong models, distance, offset; `lexsort` takes set last.
   order = np.lexsort((outcomes.offset, np.abs(outcomes.offset), -num_wrong, outcomes.group))
   _, first_of_set = np.unique(outcomes.group[order], return_index=True)
   return order[first_of_set]

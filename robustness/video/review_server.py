@@ -323,7 +323,8 @@ class _Handler(BaseHTTPRequestHandler):
     try:
       if not is_own_host(self.headers.get('Host'), self.server.host):
         raise _RequestError(HTTPStatus.FORBIDDEN, 'The Host header does not name this server.')
-      site = self.headers.get('Sec-Fetch-Site')  # 'none' if the user typed the address
+      # Another site may link to the page. Browsers send 'none' if the user typed the address.
+      site = self.headers.get('Sec-Fetch-Site')
       if self.path != '/' and site not in (None, 'same-origin', 'none'):
         raise _RequestError(HTTPStatus.FORBIDDEN, 'Only the page itself may ask this.')
       url = urllib.parse.urlsplit(self.path)
