@@ -96,7 +96,10 @@ class AutoAttack(Ensemble):
     return flags
 
   def finish(self, arguments: Arguments, state: State) -> tuple[Array, dict[str, Array]]:
-    """Returns the adversarial images, and the observations that `Attack.observed` lists."""
+    """Returns the adversarial images, and the observations `stage`, `no_gradient` and `random`.
+
+    `Attack.observed` describes the observations.
+    """
     keys, logits, images, labels, scale = arguments
     start = balls.edge(keys, images, self.norm, scale * self.epsilon)
     gradient = jax.grad(lambda x: dlr(logits(x), labels).sum())(start)

@@ -130,6 +130,7 @@ class AutoPGD(Attack):
       return losses.sum(), (losses, attacks.margin(scores, labels))
 
     def evaluated(x: Array) -> Iterate:
+      """Returns the points x with their gradients, losses and margins."""
       gradient, (loss, margins) = mean_gradient(value, x, self.passes)
       is_nan = jnp.isnan(gradient).any((1, 2, 3))  # an image of NaN is refused by the study
       return {

@@ -131,9 +131,10 @@ def _targeted(
 
   def total(x: Array) -> tuple[Array, Array]:
     value = lead(logits(x), labels, targets)
-    return value.sum(), value
+    return value.sum(), value  # a value depends on its image only: the sum has all gradients
 
   def plane(x: Array) -> tuple[Array, Array]:
+    """Returns z_t − z_y [B] and its gradient at x, the normal of the tangent plane."""
     (_, value), normal = jax.value_and_grad(total, has_aux=True)(x)
     return value, normal
 

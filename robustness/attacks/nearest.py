@@ -85,10 +85,12 @@ class NearestAttack(Attack):
       return losses.sum(), (losses, scores.argmax(-1) != labels)
 
     def direction(key: Array, gradient: Array) -> Array:
+      """Returns the direction of a gradient, ℓ2 length 1; a random one if the gradient is 0."""
       noise = jax.random.normal(key, gradient.shape)
       return balls.direction(jnp.where((gradient == 0).all(), noise, gradient), 'l2')
 
     def step(number: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+      """Returns (points, radii, nearest wrong images, their distances) after step `number`."""
       x, radius, nearest, distance = state
       gradient, (losses, is_wrong) = jax.grad(value, has_aux=True)(x)
       length = balls.length(x - images, self.norm)

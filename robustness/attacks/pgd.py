@@ -54,6 +54,7 @@ class PGD(Attack):
     gradient = jax.grad(lambda perturbed: LOSSES[self.loss](logits(perturbed), labels).sum())
 
     def step(_: Array, perturbed: Array) -> Array:
+      """Returns the next iterate."""
       direction = jax.vmap(lambda g: balls.direction(g, self.norm))(gradient(perturbed))
       change = perturbed + size * direction - images
       return balls.clipped(images, change, self.norm, epsilon)

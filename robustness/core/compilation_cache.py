@@ -82,6 +82,7 @@ def _warn_once(folder: pathlib.Path) -> None:
   show_other, is_logged = warnings.showwarning, False
 
   def show(message: Warning | str, *arguments: object, **options: object) -> None:
+    """Logs the first warning about the cache, and shows other warnings as before."""
     nonlocal is_logged
     match = _CACHE_WARNING.match(str(message))
     if not match:

@@ -14,6 +14,7 @@ def attributes(package: str, modules: Mapping[str, str]) -> Callable[[str], obje
   """
 
   def get(name: str) -> object:
+    """Returns the attribute `name` of the package; raises AttributeError if it has none."""
     if name not in modules:
       raise AttributeError(f'module {package!r} has no attribute {name!r}')
     if not modules[name]:

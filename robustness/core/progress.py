@@ -105,6 +105,7 @@ def phase(label: str, after: float | None = None) -> Iterator[None]:
   start, is_terminal, write_line = time.monotonic(), draws_bars(), _line_writer()
 
   def show(seconds: float) -> None:
+    """Draws or updates the bar, or writes a line, `seconds` after the start."""
     if not is_terminal:
       write_line('%s …%s', label, f' {seconds:.0f} s' if seconds else '')
     elif bars:

@@ -525,6 +525,7 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
   facts = {'labels': kind, 'classes_present': len(set(positions.tolist()))}
 
   def change(batch: Batch) -> Batch:
+    """Returns a batch with new labels."""
     label = batch['label']
     mask = batch.get('mask', np.ones(len(label), bool))
     is_row = mask if label.ndim == 1 else mask[:, None]

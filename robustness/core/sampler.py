@@ -86,8 +86,7 @@ class Epochs(Sampler):
   def positions(self, begin: int, end: int) -> np.ndarray:
     """Returns the rows at positions [begin, end) of the sequence, int64 in [0, N)."""
     size, positions = self.num_examples, [np.zeros(0, np.int64)]
-    first_epoch, end_epoch = begin // size, -(-end // size)
-    for epoch in range(first_epoch, end_epoch):
+    for epoch in range(begin // size, -(-end // size)):  # all that have one of the positions
       first = epoch * size  # position of the epoch's first row in the sequence
       positions.append(self._order(epoch)[max(begin - first, 0) : end - first])
     return np.concatenate(positions)

@@ -109,7 +109,8 @@ def in_use(cls: type, section: Section) -> dict[str, PlainValue]:
     other_key, *values = fields[key].metadata.get('only_with') or ('',)
     if not other_key:
       return True
-    return section.get(other_key) in values if values else bool(section.get(other_key))
+    other_value = section.get(other_key)
+    return other_value in values if values else bool(other_value)
 
   return {key: value for key, value in section.items() if is_needed(key, value)}
 

@@ -169,6 +169,7 @@ def _draw_moves(
   """
 
   def moves(iteration: jax.Array | int, delta: jax.Array) -> jax.Array:
+    """Returns the offsets of a pass, uniform on [-delta, delta - 1] in both directions."""
     bits = jax.random.bits(jax.random.fold_in(key, iteration), shape[:2], jnp.uint32)
     side = (2 * delta).astype(jnp.uint32)
     cell = bits % (side * side)  # one of the side × side offsets
@@ -265,6 +266,7 @@ def swap_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
   size = len(target)
 
   def visit(i: jax.Array, source: jax.Array) -> jax.Array:
+    """Returns the sources after pixel number size − 1 − i was swapped with its partner."""
     pixel, partner = size - 1 - i, target[size - 1 - i]
     return source.at[pixel].set(source[partner]).at[partner].set(source[pixel])
 

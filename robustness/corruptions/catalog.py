@@ -349,6 +349,7 @@ def apply(
   check_integers('severity', severity, (), range(1, num_severities + 1))
 
   def branch(name: str, key: jax.Array, image: jax.Array, severity: jax.Array) -> jax.Array:
+    """Returns the image corrupted by the corruption `name`, rounded as `quantize` says."""
     corruption = find(name)
     corrupted = corruption(key, image, severity, table[name], **options.get(name, {}))
     rounding = 'round' if corruption.rounded and quantize == 'floor' else quantize

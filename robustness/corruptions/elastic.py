@@ -59,6 +59,7 @@ def elastic_transform(
   `sigma`; all are in pixels. The variant 'imagecorruptions' follows that package: no affine map, a
   sigma of 1 % of each side, and other amplitudes.
   """
+  # matrices that smooth the field along each axis
   if variant != 'released':
     smoothing = [
       gaussian_matrix(size, 0.01 * size, 0.01 * size, 'reflect', TRUNCATE)
@@ -72,9 +73,8 @@ def elastic_transform(
     gaussian_matrix(size, sigma, strength.maximum('sigma'), 'reflect', TRUNCATE)
     for size in image.shape[:2]
   ]
-  affine_map = affine_positions(*_pixels(image), affine * draws['jitter'])
-  moved = _displaced(image, alpha * separable(draws['noise'], *smoothing))
-  (affine_y, affine_x), (moved_y, moved_x) = affine_map, moved
+  affine_y, affine_x = affine_positions(*_pixels(image), affine * draws['jitter'])
+  moved_y, moved_x = _displaced(image, alpha * separable(draws['noise'], *smoothing))
   y = jnp.stack([_fold(affine_y, image.shape[0], mirror=True), moved_y])
   x = jnp.stack([_fold(affine_x, image.shape[1], mirror=True), moved_x])
   # Two rounds of a loop instead of two calls, because the loop stores the result of the first warp.

@@ -164,6 +164,7 @@ def shrunk(levels: jax.Array, factor: int) -> jax.Array:
   """
 
   def along(values: jax.Array, axis: int) -> jax.Array:
+    """Returns values shrunk along an axis and rounded to whole levels in 0..255."""
     weights = bicubic(values.shape[axis], factor)
     exact = jnp.tensordot(weights, values, (1, axis), precision=jax.lax.Precision.HIGHEST)
     return jnp.clip(jnp.floor(jnp.moveaxis(exact, 0, axis) + 0.5), 0, 255)
@@ -411,6 +412,7 @@ def bresenham(
   steps = jnp.minimum(jnp.arange(BEND + 2)[None], across)
 
   def along(start: jax.Array, change: jax.Array) -> jax.Array:
+    """Returns the coordinate of each pixel of lines that run from `start` to `start + change`."""
     moved = (2 * steps * jnp.abs(change)[:, None] + across) // jnp.maximum(2 * across, 1)
     return start[:, None] + jnp.sign(change)[:, None] * moved
 

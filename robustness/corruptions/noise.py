@@ -158,6 +158,7 @@ def cumulative_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray
     The lowest count `start` of each table, int32 [S·256]; and 2³² times the probability of a count
     of at most start + k, int64 [S·256, K].
   """
+  # λ k / 255 for each severity and level, [S·256, 1]
   rate = (np.asarray(photons)[:, None] * np.arange(LEVELS + 1) / LEVELS).reshape(-1, 1)
   start = np.nan_to_num(scipy.stats.poisson.ppf(TAIL, rate)).clip(0)
   end = np.nan_to_num(scipy.stats.poisson.isf(TAIL, rate))

@@ -365,6 +365,7 @@ def sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   lengths = jnp.maximum(1, mean_length * (1 + RAY_DEVIATION * draws['noise']))
 
   def one_minus_brightness(star: int) -> jax.Array:
+    """Returns 1 − w_s for star s, [N, N]."""
     reach, falloff = _ray(image.shape[0], draws, star, lengths[star])
     return 1 - jnp.clip(falloff * reach, 0, 1)
 

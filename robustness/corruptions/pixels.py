@@ -31,7 +31,7 @@ def to_levels(image: jax.Array, quantize: str = 'floor') -> jax.Array:
   if quantize == 'floor':
     levels = jnp.floor(scaled + GUARD)
   else:
-    levels = jnp.round(jnp.round(scaled / GUARD) * GUARD)
+    levels = jnp.round(jnp.round(scaled / GUARD) * GUARD)  # errors below GUARD decide no half
   return from_levels(levels.astype(jnp.uint8))
 
 

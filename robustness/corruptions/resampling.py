@@ -76,9 +76,11 @@ def _resampling(
     up: str = enlarging,
     quality: int = jpeg_quality,
   ) -> jax.Array:
+    """Returns the image shrunk by the factor of its severity and enlarged to its size again."""
     require(quality in range(101), 'quality', quality, 'an integer in 1..100; 0 does not compress')
 
     def resample(image: jax.Array, scale: float) -> jax.Array:
+      """Returns the image after its sides were shrunk by `scale` and enlarged again."""
       height, width = image.shape[:2]
       small = resize(image, (int(height * scale), int(width * scale)), shrinking, antialias)
       small = jpeg.round_trip(small, quality) if quality else small

@@ -192,6 +192,7 @@ def distance_to(mask: jax.Array) -> jax.Array:
   stored = jax.lax.optimization_barrier  # slices in memory are five times as fast on a CPU
 
   def sweep(i: jax.Array, line: jax.Array) -> jax.Array:
+    """Returns the distances after paths by move number i, forwards and backwards, were tried."""
     padded = stored(jnp.concatenate([far, line, far]))
     ahead = stored(jax.lax.dynamic_slice(padded, (margin + offsets[i],), (size,)))
     behind = stored(jax.lax.dynamic_slice(padded, (margin - offsets[i],), (size,)))

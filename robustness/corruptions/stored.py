@@ -156,6 +156,7 @@ class StoredOrMade(CorruptionViews):
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
 
     def measure(row: Arrays, image: jax.Array, view: Arrays) -> Mapping[str, jax.Array]:
+      """Returns the energies of the change of a row by its corruption; {} without clean images."""
       del view
       if CLEAN_IMAGE not in row:
         return {}

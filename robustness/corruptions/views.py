@@ -242,6 +242,7 @@ class CorruptionViews(Study):
     ids, corruptions, severities = np.array(views, np.int32).T
 
     def energies(row: Arrays, image: jax.Array, view: Arrays) -> Arrays:
+      """Returns `energy` and `high_energy` of the change of a row in a view."""
       difference = change(image, row['image'], view['severity'])
       return measures.energies(spectrum.half_magnitude(difference))
 

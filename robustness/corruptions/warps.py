@@ -83,12 +83,13 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
   distance = jnp.hypot(down, right)
   is_inside = (distance <= radius) & (distance > 0) & (r < cells * width) & (c < cells * width)
   share = jnp.where(is_inside, distance / max(radius, 1), 1)  # of the radius, from 0 to 1
-  pinched = jnp.sin(np.pi / 2 * share) ** -(0.04 * magnitude + 0.1)
+  # a pixel shows one that is farther from the centre by this factor
+  pinch = jnp.sin(np.pi / 2 * share) ** -(0.04 * magnitude + 0.1)
   sign = draws['sign'][row.astype(jnp.int32), column.astype(jnp.int32)]
   angle = sign * magnitude * np.pi / 20 * (1 - share) ** 2
   cos, sin = jnp.cos(angle), jnp.sin(angle)
-  y = row * width + radius + pinched * (down * cos - right * sin)
-  x = column * width + radius + pinched * (down * sin + right * cos)
+  y = row * width + radius + pinch * (down * cos - right * sin)
+  x = column * width + radius + pinch * (down * sin + right * cos)
   return jnp.where(is_inside[..., None], sample_or_black(image, y, x), image)
 
 
@@ -164,6 +165,7 @@ def circular_motion_blur(key: jax.Array, image: jax.Array, strength: Strength) -
   angles = jnp.deg2rad(1.5 * strength['magnitude']) * jnp.asarray(TURNS, jnp.float32)
 
   def add(number: jax.Array, total: jax.Array) -> jax.Array:
+    """Returns `total` plus the weighted image in rotation number `number`."""
     cos, sin = jnp.cos(angles[number]), jnp.sin(angles[number])
     y, x = cos * r + sin * c + middle, cos * c - sin * r + middle
     turned = sample_spline(coefficients, side, y, x)
@@ -238,6 +240,7 @@ def transverse_chromatic_abberation(
   planes = jnp.broadcast_to(image, (*image.shape[:2], 3))
 
   def enlarged(channel: int) -> jax.Array:
+    """Returns a channel of the result, [N, N, 1]."""
     matrix = zoom_matrix(image.shape[0], 1 + max_enlargement * draws['order'][channel] / 2)
     return filters.separable(planes[..., channel : channel + 1], matrix, matrix)
 

@@ -100,6 +100,7 @@ def frost(
   resize, (height, width) = strength.constants['resize'][0], image.shape[:2]
 
   def piece_of(picture: jax.Array | np.ndarray) -> jax.Array:
+    """Returns the piece of a picture at the drawn corner, in levels, [height, width, 3]."""
     rows, columns = resized(picture.shape, resize, height, width)
     room = rows - height, columns - width  # largest row and column of the piece's corner
     y, x = (jnp.minimum((corner[i] * max(room[i], 1)).astype(jnp.int32), room[i]) for i in (0, 1))

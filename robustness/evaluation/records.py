@@ -86,11 +86,11 @@ class Layout:
     return -(-self.num_views // self.chunk_views)
 
   def rows(self, block: int) -> slice[int, int]:
-    """Returns the rows of a block."""
+    """Returns the positions in the table of the rows of a block."""
     return slice(block * self.block_rows, min((block + 1) * self.block_rows, self.num_rows))
 
   def views(self, chunk: int) -> slice[int, int]:
-    """Returns the views of a chunk."""
+    """Returns the positions in the table of the views of a chunk."""
     return slice(chunk * self.chunk_views, min((chunk + 1) * self.chunk_views, self.num_views))
 
   def size(self, block: int, chunk: int) -> int:
@@ -168,7 +168,7 @@ class RecordsReader(abc.ABC):
     """Returns a shard; raises InputError if it cannot be read."""
 
   def missing(self) -> dict[int, list[int]]:
-    """Returns {block: chunks that are not recorded yet}."""
+    """Returns {number of the row block: numbers of its view chunks that are not recorded yet}."""
     return {}
 
   def shards(self) -> Iterator[Shard]:
@@ -279,7 +279,10 @@ class Records(RecordsReader):
     return self.directory / f'rows{block:06d}-views{chunk:06d}.npz'
 
   def missing(self) -> dict[int, list[int]]:
-    """Returns {block: chunks that are not on disk}, without blocks that lack no chunk."""
+    """Returns {number of the row block: numbers of its view chunks that are not on disk}.
+
+    Complete blocks are left out.
+    """
     present = set(os.listdir(self.directory))
     missing: dict[int, list[int]] = {}
     for block in range(self.layout.num_blocks):

@@ -118,7 +118,7 @@ class StagedEvaluator(Evaluator):
     return self._programs[program]
 
   def _begin(self, variables: PyTree, batch: Arrays) -> Arrays:
-    """Returns the state of a batch before all steps."""
+    """Returns the state of a batch before all steps, {name: [B, ...]}."""
 
     def begin(rows: Arrays, variables: PyTree) -> Arrays:
       return self._stages.begin(rows, functools.partial(self._logits, variables))
@@ -134,7 +134,7 @@ class StagedEvaluator(Evaluator):
     view: tuple[jax.Array, Arrays],
     run: jax.Array,
   ) -> Arrays:
-    """Returns the state of a batch in a view after a step."""
+    """Returns the state of a batch in a view after a step; see `Stages` for `program` and `run`."""
 
     def advance(
       rows_and_state: Mapping[str, Arrays],
@@ -142,6 +142,7 @@ class StagedEvaluator(Evaluator):
       view: tuple[jax.Array, Arrays],
       run: jax.Array,
     ) -> Arrays:
+      """Returns the new state of the rows of one device."""
       rows, state = rows_and_state['rows'], rows_and_state['state']
       view_id, parameters = view
       keys = jax.vmap(lambda row: key_of(self.key, row, view_id, parameters))(dict(rows))
