@@ -93,7 +93,7 @@ class Predictions:
       raise InputError(
         f'confidences have shape {p.shape} and outcomes {y.shape}: give both for N ≥ 1 examples.'
       )
-    if not np.all((p >= 0) & (p <= 1 + 1e-6)):
+    if not np.all((p >= 0) & (p <= 1 + 1e-6)):  # a softmax in float32 may exceed 1 by rounding
       raise InputError('a confidence is NaN or outside [0, 1]: give probabilities, not logits.')
     order = np.argsort(-p, kind='stable')
     return cls(order, np.minimum(p[order], 1), y[order])

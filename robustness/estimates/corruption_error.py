@@ -49,13 +49,14 @@ def mean_corruption_error(error: ArrayLike, baseline: ArrayLike) -> float:
   Raises:
     InputError: the shapes differ, or the baseline makes no error under a corruption.
   """
-  shapes = [np.shape(errors) for errors in (error, baseline)]
-  if shapes[0] != shapes[1] or len(shapes[0]) not in (1, 2) or not np.size(error):
+  shape, baseline_shape = np.shape(error), np.shape(baseline)
+  if shape != baseline_shape or len(shape) not in (1, 2) or not np.size(error):
     raise InputError(
-      f'errors have shape {shapes[0]} and those of the baseline {shapes[1]}: give [corruptions] or '
-      '[corruptions, severities] of both.'
+      f'errors have shape {shape} and those of the baseline {baseline_shape}: give [corruptions] '
+      'or [corruptions, severities] of both.'
     )
-  means, reference = (np.reshape(x, (shapes[0][0], -1)).mean(1) for x in (error, baseline))
+  # The mean error under each corruption, [K].
+  means, reference = (np.reshape(x, (shape[0], -1)).mean(1) for x in (error, baseline))
   if np.any(reference <= 0):
     raise InputError(
       f'the baseline makes no error under corruption {int(np.argmin(reference))}: '

@@ -114,7 +114,7 @@ class LastLayer:
 
     Args:
       images: records of N images.
-      change: maps features [N, D] to changed ones.
+      change: function from features [N, D] to changed features [N, D].
 
     Raises:
       InputError: the recorded logits do not belong to the recorded features.

@@ -156,7 +156,7 @@ def row(
   confidence: float,
   scale: float = 1.0,
 ) -> Row:
-  """Returns an estimate as a row of the table.
+  """Returns an estimate as a row of the table of results.
 
   Args:
     label: label of the classifier.
@@ -187,15 +187,24 @@ def mean(
   confidence: float = 0.95,
   decides: bool = True,
 ) -> Estimate:
-  """Returns the mean of one classifier over one group of views; for the arguments see `means`."""
+  """Returns the mean of a statistic over a group of views for one classifier, with its interval.
+
+  Args:
+    quantity: the quantity that the mean estimates.
+    outcomes: the values of its statistic.
+    label: label of the classifier.
+    group: the views.
+    confidence: confidence of the interval, in (0, 1); see `means`.
+    decides: whether this statistic decided when a sequential design stopped; see `means`.
+  """
   sums = outcomes.sums(label, group)
   if not outcomes.is_share:
     return amount(sums, quantity.range, confidence)
   if outcomes.design is not None and len(group.views) == 1:
-    wrong, n = int(sums.total.sum()), sums.n
+    successes, n = int(sums.total.sum()), sums.n
     interval = outcomes.design.interval if decides else outcomes.design.other_interval
-    low, high = interval(wrong, n)
-    return Estimate(wrong / n, float(low), float(high), n, n, intervals.SEQUENTIAL)
+    low, high = interval(successes, n)
+    return Estimate(successes / n, float(low), float(high), n, n, intervals.SEQUENTIAL)
   return share(sums, confidence)
 
 

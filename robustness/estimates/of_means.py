@@ -356,7 +356,14 @@ def bootstrap(
 def _percentile_estimate(
   value: float, samples: np.ndarray, measured: Units, confidence: float
 ) -> Estimate:
-  """Returns a value with the percentile interval of its bootstrap samples [B]; see `bootstrap`."""
+  """Returns a value with the percentile interval of its bootstrap samples; see `bootstrap`.
+
+  Args:
+    value: the value; NaN if it is undefined.
+    samples: [B], the values in bootstrap samples; NaN in which they are undefined.
+    measured: the units that were resampled.
+    confidence: confidence of the interval, in (0, 1).
+  """
   n, count = measured.n, len(measured.weight)
   if not np.isfinite(value):
     note = 'undefined: a denominator is not above 0'

@@ -60,8 +60,11 @@ _RESAMPLES, _RESAMPLES_PER_BATCH = 1000, 100
 
 
 def of_logits(name: str, logits: np.ndarray) -> np.ndarray:
-  """Returns the scores 'msp', 'max_logit' or 'energy' of N images, [N], from their logits [N,
-  K].
+  """Returns the scores of N images, [N], that need no other numbers than logits.
+
+  Args:
+    name: 'msp', 'max_logit' or 'energy'.
+    logits: [N, K].
   """
   choice('score', name, (MSP, MAX_LOGIT, ENERGY))
   z = np.asarray(logits, float)
@@ -227,10 +230,8 @@ def separations(
     is_clustered = n > num_units
     if is_clustered and effective < FEWEST:
       low, high, note = np.full_like(value, np.nan), np.full_like(value, np.nan), too_few(effective)
-    estimates[name] = tuple(
-      Estimate(*value_and_ends, n, num_units, BAYESIAN, note=note)
-      for value_and_ends in zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
-    )
+    measures = zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
+    estimates[name] = tuple(Estimate(*m, n, num_units, BAYESIAN, note=note) for m in measures)
   return estimates
 
 

@@ -62,7 +62,7 @@ class PublishedErrors:
 
   Attributes:
     title: the classifier and the set.
-    corrupted: error by corruption, averaged over severities, as a fraction.
+    corrupted: {corruption: error, averaged over severities}, as fractions.
     clean: error on clean images; NaN if it was not published, so that there is no relative mCE.
     side: side of the set's images in pixels.
     set_name: what papers call the set.

@@ -92,8 +92,7 @@ def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray
   The ends are NaN if the estimate has no interval. The result is None if its interval cannot be
   widened.
   """
-  value, low, high = float(row.value), float(row.low), float(row.high)
-  n = int(row.clusters)
+  value, low, high, n = float(row.value), float(row.low), float(row.high), int(row.clusters)
   if np.isnan(low) or np.isnan(high):
     return np.nan, np.nan
   if row.method.startswith(intervals.CLOPPER_PEARSON):

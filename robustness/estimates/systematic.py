@@ -369,13 +369,19 @@ class EnvironmentShares:
     return dataclasses.replace(self, **columns)
 
   def accuracy(self, environments: Sequence[int], classes: str = ALL) -> Estimate:
-    """Returns the accuracy averaged over environments, on the classes `ALL`, `SEEN` or `UNSEEN`."""
+    """Returns the accuracy averaged over environments, with its interval.
+
+    Args:
+      environments: columns of `share`.
+      classes: the classes that the accuracy is over, `ALL`, `SEEN` or `UNSEEN`.
+    """
     terms = [(e, classes) for e in environments]
     return self._means(terms, self.share[:, environments]).estimate(self.confidence)
 
   def gain(self, baseline: EnvironmentShares, environments: Sequence[int]) -> Estimate:
-    """Returns the accuracy on unseen classes minus the accuracy of `baseline`, averaged over
-    environments.
+    """Returns the accuracy on unseen classes minus the baseline's accuracy on the same classes.
+
+    The difference is averaged over `environments`, columns of `share`.
     """
     terms = [(e, UNSEEN) for e in environments]
     change = self.share[:, environments] - baseline.share[:, environments]

@@ -90,8 +90,8 @@ def canonical(table: pd.DataFrame) -> pd.DataFrame:
     elif name in _COUNTS:
       typed[name] = column.astype('Int64')
     elif name in _WORDS:
-      texts = column.astype(object).where(column.notna(), '').astype(str)
-      typed[name] = texts.astype('str')  # pandas' type of text
+      # 'str' is pandas' type of text.
+      typed[name] = column.astype(object).where(column.notna(), '').astype(str).astype('str')
     else:
       typed[name] = _facet(column)
   return pd.DataFrame(typed, columns=table.columns)

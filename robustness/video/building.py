@@ -47,7 +47,7 @@ class Built:
 
   Attributes:
     sets: one set for each labelled video.
-    frames: the folder to which the paths in `sets.frames` are relative.
+    frames: the folder that the paths in `sets.frames` are relative to.
     left_out: names of the videos without labels.
   """
 

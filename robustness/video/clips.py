@@ -194,8 +194,8 @@ class VideoFile:
           facts[path] = {'frame_type': kind if kind in FRAME_TYPES else '', 'fps': rate}
         if number >= max(numbers):
           return facts
-    first_missing = numbers[len(facts)]
-    raise _undecodable(self._file, first_missing, 'the video ends before it')
+    # `facts` has the frames that were reached.
+    raise _undecodable(self._file, numbers[len(facts)], 'the video ends before it')
 
 
 def _as_shown(frame: VideoFrame) -> Image.Image:

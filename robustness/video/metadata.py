@@ -64,7 +64,7 @@ number of classes is unknown."""
 
 
 class FrameFacts(TypedDict, total=False):
-  """Properties that a frame has in its video file; unknown ones may be missing.
+  """Properties that a frame has in its video file; unknown properties may be missing.
 
   Attributes:
     frame_type: 'i', 'p' or 'b'; '' if unknown.
@@ -547,7 +547,11 @@ def write(sets: NeighborSets, folder: str | os.PathLike[str]) -> None:
 
 
 def are_reviewed(candidates: NeighborSets, reviewed: NeighborSets) -> np.ndarray:
-  """Returns whether each of the P pairs of `candidates` is also a pair of `reviewed`, bool [P]."""
+  """Returns whether each of the P pairs of `candidates` is also a pair of `reviewed`, bool [P].
+
+  Raises:
+    InputError: no pair of `candidates` is a pair of `reviewed`.
+  """
   accepted = set(_paths_of_pairs(reviewed))
   is_reviewed = np.array([pair in accepted for pair in _paths_of_pairs(candidates)], bool)
   if not is_reviewed.any():

@@ -268,10 +268,9 @@ def without_frame_types(outcomes: SetOutcomes, sets: NeighborSets) -> dict[str, 
   types = sets.frame_types
   if types is None:
     return {}
+  neighbor_types, anchor_types = types[sets.pairs.frame], types[sets.anchors]
   return {
-    kind: outcomes.of_pairs(types[sets.pairs.frame] != kind).of_anchors(
-      np.flatnonzero(types[sets.anchors] != kind)
-    )
+    kind: outcomes.of_pairs(neighbor_types != kind).of_anchors(np.flatnonzero(anchor_types != kind))
     for kind in FRAME_TYPES
   }
 
