@@ -113,5 +113,5 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
     figure = forms.rows_of_points(names, columns, labels_of(tasks), 'headline')
     name = '_'.join(filter(None, (kind.name, kind.kind, kind.unit, kind.better)))
     caption = f'Headline quantities: {kind.words}{charts.sample(rows)}.'
-    figures[name.replace(' ', '_')] = figure, caption
+    figures[name.replace(' ', '_').replace('%', 'percent')] = figure, caption
   return figures

@@ -176,6 +176,10 @@ def test_the_overview_says_where_a_classifier_is_worst_and_draws_each_unit_and_d
   assert set(figures) == {'overview_share_higher', 'overview_share_lower', 'overview_amount_lower'}
   figure, caption = figures['overview_share_lower']
   assert len(figure.axes[0].get_yticks()) == 2 and 'lower is better' in caption
+  in_percent = Quantity('mCE', 'mCE', 'ratio', 'lower', '%', headline=True)
+  assert list(headlines.draw({'': made({in_percent: {'plain': (1.0,)}})})) == [
+    'overview_ratio_percent_lower'
+  ]
 
 
 def test_the_terminal_lists_classifiers_as_the_config_does_and_heads_a_single_one():
