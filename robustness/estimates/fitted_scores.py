@@ -87,11 +87,13 @@ class LastLayer:
 
   @classmethod
   def solved(cls, bank: Recording) -> Self:
-    """Returns the layer that maps recorded features to recorded logits.
+    """Returns the layer that maps recorded features to recorded logits, by least squares.
+
+    Args:
+      bank: records of N images; a subset of them is used if N is large.
 
     Raises:
-      InputError: there are not more images than features, or the logits are not linear in the
-        features.
+      InputError: there are not more images than features.
     """
     count, size = bank.features.shape
     if count <= size:

@@ -214,7 +214,10 @@ def of_means(
 def _ratios_to_first(
   ratio: MeanRatio, units_by_label: Mapping[str, Units], confidence: float
 ) -> _Estimates:
-  """Returns the ratio of each classifier to the first, and the ratio minus 1 as the difference."""
+  """Returns the ratio of each classifier to the first, and the differences from the first.
+
+  The ratio of the first classifier is 1, so that a difference is the ratio minus 1.
+  """
   first, *compared = units_by_label
   base = units_by_label[first]
   itself = Estimate(1.0, 1.0, 1.0, base.n, len(base.weight), EXACT, note=ITSELF)
@@ -223,11 +226,11 @@ def _ratios_to_first(
     measured = units_by_label[label]
     if ratio.is_excess:
 
-      def excess(weights: np.ndarray, measured: Units = measured) -> np.ndarray:
+      def ratio_of_excesses(weights: np.ndarray, measured: Units = measured) -> np.ndarray:
         """Returns the ratio in B bootstrap samples, [B], given the weights [B, K] of the units."""
         return ratio(measured.means(weights), base.means(weights))
 
-      (estimate,) = bootstrap(excess, measured, confidence)
+      (estimate,) = bootstrap(ratio_of_excesses, measured, confidence)
       if np.isnan(estimate.value):
         note = ratio.why_undefined(base) or estimate.note
         estimate = dataclasses.replace(estimate, note=note)

@@ -244,7 +244,7 @@ class AnswerLog:
 
   def __exit__(self, *_: object) -> None:
     """Closes the file, which also unlocks it."""
-    os.close(self._file)  # which also unlocks it
+    os.close(self._file)
 
   def append(self, answer: Answer) -> None:
     """Writes one answer and returns when it is on disk; after an OSError the file is unchanged."""

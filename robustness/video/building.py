@@ -171,6 +171,9 @@ def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> VideoLabels:
     path: a `.json` or `.csv` file with the classes of videos (the first form), or a folder of
       ILSVRC annotations of frames (the second form).
     classes: {name or synonym of a class: label}.
+
+  Raises:
+    InputError: the file is missing or invalid, names no video, or states an unknown class.
   """
   if path.is_dir():
     return _from_annotations(path, classes)
