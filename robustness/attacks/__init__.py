@@ -83,8 +83,8 @@ def targeted_dlr(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> ja
       f"has {logits.shape[-1]} classes: take 'auto_pgd' with the loss 'cross_entropy'."
     )
   ranked, _ = jax.lax.top_k(logits.astype(jnp.float32), 4)  # z_(1), ..., z_(4)
-  scale = ranked[:, 0] - (ranked[:, 2] + ranked[:, 3]) / 2 + 1e-12
-  return lead(logits, labels, targets) / scale
+  gain = lead(logits, labels, targets)
+  return gain / (ranked[:, 0] - (ranked[:, 2] + ranked[:, 3]) / 2 + 1e-12)
 
 
 def likeliest(logits: jax.Array, number: Array | int) -> jax.Array:

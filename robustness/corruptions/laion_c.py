@@ -372,8 +372,8 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
     # pixels outside get row `height`, which mode='drop' ignores
     return drawn.at[jnp.where(is_inside, y, height), x].max(number, mode='drop')
 
-  nothing_drawn = jnp.full((height, width), -1, jnp.int32)
-  drawn = jax.lax.fori_loop(0, strength['columns'], draw_line, nothing_drawn)
+  num_lines, nothing_drawn = strength['columns'], jnp.full((height, width), -1, jnp.int32)
+  drawn = jax.lax.fori_loop(0, num_lines, draw_line, nothing_drawn)
   rgb = mean_levels(line=drawn // height, segment=drawn % height)[..., :3]
   return jnp.where(drawn[..., None] < 0, 0, rgb)
 
