@@ -52,6 +52,7 @@ def test_nearest_of_many_lists_only_similar_words_and_of_few_all_even_when_none_
   message = nearest('class 7x', [f'class {n}' for n in range(100, 450)] + ['class 7'])
   assert message.startswith("did you mean 'class 7' or ") and message.count("'") == 6
   assert message.endswith('? (351 are valid)')
+  assert nearest('ytbb', ['ytbb_robust', 'x']).startswith("did you mean 'ytbb_robust'?")
   assert nearest('zzz', ['norm', 'clip']) == "valid: 'clip', 'norm'"
   animals = [f'{n} goats' for n in range(90)]
   assert nearest('cow', animals).startswith("valid: '0 goats', ")

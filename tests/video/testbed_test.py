@@ -114,7 +114,7 @@ def test_table_1_and_kinds_of_training():
   assert [kinds.count(k) for k in testbed.KINDS] == [4, 1, 1, 7, 32]
   kinds = {entry.name: entry.kind for entry in testbed.entries(YTBB)}
   assert kinds['resnet50_augment_regular'] == 'ILSVRC', 'without a corruption'
-  refused("did you mean 'ytbb_robust'", testbed.entries, 'ytbb_robus')
+  refused("did you mean 'ytbb_robust'", testbed.entries, 'ytbb')
 
 
 @pytest.mark.slow
