@@ -14,10 +14,8 @@ from tqdm import tqdm
 
 LINE_SECONDS = 20.0
 """Smallest time in seconds between two log lines."""
-_DRAWS_BARS = contextvars.ContextVar[bool | None]('draws_bars', default=None)
-"""Whether progress is drawn as bars, as the context `showing` sets it; None if no context did."""
-_PRINTS_LINES = contextvars.ContextVar('prints_lines', default=False)
-"""Whether lines are printed, as the context `showing` sets it, if the log leaves them out."""
+_DRAWS_BARS = contextvars.ContextVar[bool | None]('draws_bars')
+"""Whether progress is drawn as bars, as the context `showing` sets it; unset outside of one."""
 PHASE_SECONDS, BEAT_SECONDS, SLOW_BEAT_SECONDS = 5.0, 10.0, 60.0
 """Seconds until work in a context `phase` is shown, seconds between two reports that a step still
 runs, and seconds between later reports, after that time."""
@@ -31,13 +29,11 @@ def showing(bars: bool | None) -> Iterator[None]:
   are printed to stderr, also if the log leaves out such lines.
   """
   is_notebook = 'ipykernel' in sys.modules
-  bars_token = _DRAWS_BARS.set(True if bars is None and is_notebook else bars)
-  lines_token = _PRINTS_LINES.set(bars is None)
+  token = _DRAWS_BARS.set(True if bars is None and is_notebook else bars)
   try:
     yield
   finally:
-    _DRAWS_BARS.reset(bars_token)
-    _PRINTS_LINES.reset(lines_token)
+    _DRAWS_BARS.reset(token)
 
 
 def draws_bars() -> bool:
@@ -46,7 +42,7 @@ def draws_bars() -> bool:
   The context `showing` decides. Without such a context, bars are drawn if stderr is a terminal that
   can redraw a line. The output of a `!command` in a notebook cannot: it keeps all states of a line.
   """
-  bars = _DRAWS_BARS.get()
+  bars = _DRAWS_BARS.get(None)
   if bars is not None:
     return bars
   return sys.stderr.isatty() and 'JPY_PARENT_PID' not in os.environ
@@ -54,7 +50,7 @@ def draws_bars() -> bool:
 
 def _line_writer() -> Callable[..., None]:
   """Returns the function (format, *values) that logs a line, or prints it; see `showing`."""
-  if not _PRINTS_LINES.get() or logging.get_verbosity() >= logging.INFO:
+  if _DRAWS_BARS.get(False) is not None or logging.get_verbosity() >= logging.INFO:
     return logging.info
   return lambda text, *values: print(text % values, file=sys.stderr, flush=True)
 
