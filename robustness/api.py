@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import os
 import pathlib
-import shutil
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
@@ -170,8 +169,8 @@ def measure(
       arguments = study_object, execution, classifiers, rows
       return launch.measure_in_workdir(*arguments, workdir, devices)
     with contextlib.ExitStack() as stack:
-      folder = pathlib.Path(tempfile.mkdtemp())
-      stack.callback(shutil.rmtree, folder, ignore_errors=True)
+      temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+      folder = pathlib.Path(stack.enter_context(temporary))
       results = measure_study(study_object, execution, classifiers, rows, folder, devices=devices)
       assert results.studies is not None
       weakref.finalize(results.studies()[SINGLE], stack.pop_all().close)

@@ -27,7 +27,7 @@ import jax
 from robustness import __version__
 from robustness.core import disk, json_files
 from robustness.core.atomic_files import lock, write_atomically
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import WORKDIR, InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.rows import refuse_unknown_classes
 from robustness.core.settings import Section, check_name, differing_keys, require, without_inherited
@@ -82,9 +82,7 @@ def task_folder(folder: pathlib.Path, task: str) -> pathlib.Path:
   return folder if task == SINGLE else folder / TASKS / task
 
 
-def prepare(
-  directory: str | os.PathLike[str], config: Section, flag: str = '--workdir'
-) -> pathlib.Path:
+def prepare(directory: str | os.PathLike[str], config: Section) -> pathlib.Path:
   """Creates a workdir or resumes one with the same config, writes the config, and returns the path.
 
   The path is absolute. For the arguments see `continued`.
@@ -92,20 +90,18 @@ def prepare(
   Raises:
     InputError: see `continued`; or the workdir cannot be written.
   """
-  path = continued(directory, config, flag)
-  write_config(path, config, flag)
+  path = continued(directory, config)
+  write_config(path, config)
   return path
 
 
-def write_config(path: pathlib.Path, config: Section, flag: str = '--workdir') -> None:
+def write_config(path: pathlib.Path, config: Section) -> None:
   """Writes the config into a workdir that `continued` returned."""
-  with _writable(path, flag):
+  with _writable(path):
     write_json(path / CONFIG, config)
 
 
-def continued(
-  directory: str | os.PathLike[str], config: Section, flag: str = '--workdir'
-) -> pathlib.Path:
+def continued(directory: str | os.PathLike[str], config: Section) -> pathlib.Path:
   """Creates a workdir, or checks that an existing one has the same config, and returns its path.
 
   The path is absolute. No file is written.
@@ -113,19 +109,18 @@ def continued(
   Args:
     directory: the workdir.
     config: the config of the run, nested plain values.
-    flag: the command line option that names the workdir, for messages.
 
   Raises:
     InputError: the workdir belongs to another config (the message names the keys that differ) or
       cannot be created.
   """
-  path = _made(directory, flag)
-  _refuse_other_config(path / CONFIG, json.loads(json.dumps(config)), flag)
+  path = _made(directory)
+  _refuse_other_config(path / CONFIG, json.loads(json.dumps(config)))
   return path
 
 
 @contextlib.contextmanager
-def locked(directory: str | os.PathLike[str], flag: str = '--workdir') -> Iterator[None]:
+def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
   """A context in which no other run can work in a workdir, which is created if it does not exist.
 
   The first process of a run holds the lock for all its processes.
@@ -133,11 +128,11 @@ def locked(directory: str | os.PathLike[str], flag: str = '--workdir') -> Iterat
   Raises:
     InputError: another run holds the lock, or the workdir cannot be created or written to.
   """
-  path = _made(directory, flag)
+  path = _made(directory)
   if jax.process_index():
     yield
     return
-  with _writable(path, flag):
+  with _writable(path):
     file = open(path / LOCK, 'a+', encoding='utf-8')  # noqa: SIM115 (closed below)
   with file:
     if not lock(file.fileno()):
@@ -145,7 +140,7 @@ def locked(directory: str | os.PathLike[str], flag: str = '--workdir') -> Iterat
       holder = file.read(200).strip()
       raise InputError(
         f'another run works in the workdir {path}{f" ({holder})" if holder else ""}: let it end, '
-        f'or give another {flag}.'
+        f'or give another {WORKDIR:--}.'
       )
     file.truncate(0)
     file.write(f'process {os.getpid()} on {platform.node()}\n')
@@ -153,14 +148,14 @@ def locked(directory: str | os.PathLike[str], flag: str = '--workdir') -> Iterat
     yield
 
 
-def _made(directory: str | os.PathLike[str], flag: str) -> pathlib.Path:
+def _made(directory: str | os.PathLike[str]) -> pathlib.Path:
   """Creates a folder unless it exists, and returns its absolute path.
 
   Raises:
-    InputError: `directory` is '' or cannot be created; `flag` is the option that names it.
+    InputError: `directory` is '' or cannot be created.
   """
   if not os.fspath(directory):
-    raise InputError(f"{flag} is ''; give the folder that the run is to leave everything in.")
+    raise InputError(f"{WORKDIR:--} is ''; give the folder for everything that the run leaves.")
   path = expanded(directory).absolute()
   try:
     path.mkdir(parents=True, exist_ok=True)
@@ -170,18 +165,15 @@ def _made(directory: str | os.PathLike[str], flag: str) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def _writable(path: pathlib.Path, flag: str) -> Iterator[None]:
-  """A context in which an error of writing to a workdir becomes an InputError.
-
-  `flag` is the command line option that names the workdir.
-  """
+def _writable(path: pathlib.Path) -> Iterator[None]:
+  """A context in which an error of writing to a workdir becomes an InputError."""
   try:
     yield
   except OSError as error:
     if error.errno not in disk.NOT_WRITABLE:
       raise
     raise InputError(
-      f'workdir {path} cannot be written to ({error.strerror}); give another {flag}.'
+      f'workdir {path} cannot be written to ({error.strerror}); give another {WORKDIR:--}.'
     ) from error
 
 
@@ -196,7 +188,7 @@ def refuse_results(out: pathlib.Path) -> None:
       raise InputError(f'--out is {out}, and {folder} is a workdir: give a folder of its own.')
 
 
-def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None:
+def _refuse_other_config(path: pathlib.Path, config: Section) -> None:
   """Raises InputError if a workdir holds results or checkpoints of another config.
 
   If there are results, all keys that decide records must be equal and the classifiers the same; a
@@ -206,7 +198,6 @@ def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None
   Args:
     path: `config.json` in the workdir, which may not exist.
     config: the config of this run.
-    flag: the command line option that names the workdir.
   """
   has_results = _has_files(path.parent, RESULT_FILES)
   has_checkpoints = _has_files(path.parent, [CHECKPOINT_FILES])
@@ -230,7 +221,7 @@ def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None
     lines += [f'{key}: {"left out" if key in old else "a new classifier"}' for key in classifiers]
   if not lines:
     return
-  separator = '\n  config.' if flag == '--workdir' else '\n  '
+  separator = '\n  config.' if f'{WORKDIR:--}' == '--workdir' else '\n  '
   hint = ''
   if has_checkpoints:
     option = f'--config.classifiers.LABEL.weights={path.parent}/checkpoints/LABEL'
@@ -238,7 +229,7 @@ def _refuse_other_config(path: pathlib.Path, config: Section, flag: str) -> None
   raise InputError(
     f'workdir {path.parent} holds a run of another config. Keys that differ (there → now):'
     f'{separator}{separator.join(lines)}\n'
-    f'Use another {flag}, or the values it was begun with.{hint}'
+    f'Use another {WORKDIR:--}, or the values it was begun with.{hint}'
   )
 
 

@@ -132,7 +132,8 @@ def test_a_workdir_has_the_bytes_of_the_command_and_is_resumed(heat_map, tmp_pat
   written, seconds = shard.read_bytes(), shard.stat().st_mtime_ns
   robustness.measure(*arguments, **options)
   assert shard.stat().st_mtime_ns == seconds and shard.read_bytes() == written
-  refused('norm: 4.0 → 2.0', robustness.measure, *arguments, **{**options, 'norm': 2.0})
+  changed = r'study.norm: 4.0 → 2.0\nUse another workdir,'
+  refused(changed, robustness.measure, *arguments, **{**options, 'norm': 2.0})
   replaced = {'linear': opposite}
   refused('classifier', robustness.measure, arguments[0], replaced, IMAGES, LABELS, **options)
 

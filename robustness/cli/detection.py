@@ -17,6 +17,7 @@ import pandas as pd
 
 from robustness import workdir
 from robustness.cli import new_parser
+from robustness.core.errors import naming
 from robustness.core.paths import expanded
 from robustness.present.notation import Notation, value_words
 from robustness.present.publish import Presentation, publish
@@ -40,8 +41,8 @@ def main(arguments: Sequence[str]) -> int:
   config = {name: str(value) for name, value in vars(options).items() if name not in RESULTS}
   config['sha256'] = inputs.digest
   predictions = inputs.predictions() if options.predictions else {}
-  with workdir.locked(options.out, flag='--out'):
-    workdir.prepare(options.out, config, flag='--out')
+  with naming('workdir', 'out'), workdir.locked(options.out):
+    workdir.prepare(options.out, config)
     if options.predictions:
       workdir.write_json(options.predictions, predictions)
     results = detection.score(inputs, scoring, options.frames, options.shown)
