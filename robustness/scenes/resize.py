@@ -48,8 +48,8 @@ def most_scale(shape: Sequence[int], area: float, side: int) -> float:
   The cutout fits an array of a shape (height, width), its sides have a ratio of at most `LONGEST`,
   and its resized rectangle covers at least the fraction `area` of a canvas of `side` pixels.
   """
-  shorter = side * math.sqrt(area / LONGEST)
-  if shorter <= 2:
+  shorter = side * math.sqrt(area / LONGEST)  # least length in pixels of the shorter side
+  if shorter <= 2:  # truncated to whole pixels it may be 1 or 0
     return math.inf
   height, width = shape
   # The last factor is of the truncation to whole pixels, which removes up to one.

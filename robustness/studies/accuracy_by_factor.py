@@ -317,6 +317,7 @@ class AccuracyByFactor(Study):
       accuracy[picture, [groups[key] for key in keys], strength_index] = values[:, 0]
       has_image = ~np.isnan(accuracy).all(-1, keepdims=True)
       is_point = np.concatenate([accuracy == 0, has_image], -1)  # the first true one counts
+      # Without any it is the last failure point, NaN.
       points[label] = failure_points[np.where(is_point.any(-1), is_point.argmax(-1), -1)]
       at_least_strength = accuracy[..., :1]
       change = (at_least_strength - accuracy[..., 1:]).reshape(len(pictures), -1)

@@ -105,7 +105,7 @@ class AllButOne(StoredOrMade):
     has_all = facets.groupby('corruption').severity.transform('size') == len(self.severities)
     yield self.means(ERROR, composed, ('corruption',), where=has_all.to_numpy())
     clean = np.flatnonzero(views.corruption.isna())
-    if len(clean):
+    if len(clean):  # a column for each network
       clean_wrong = np.concatenate([errors[label][:, clean] for label in networks.values()], 1)
       yield self.means(CLEAN_ERROR, dataclasses.replace(composed, values={COMPOSED: clean_wrong}))
     rows, n = [], TABLE_3.images

@@ -296,8 +296,8 @@ class AttackError(AttackStudy):
       Observations are the stage and the flags that ensembles such as AutoAttack report, see
       `Attack.observed`; for other attacks they are 0 or False. A study without ensembles has none.
       """
-      no = jnp.zeros(len(keys), bool)
-      unobserved = {'stage': no.astype(jnp.int32), 'no_gradient': no, 'random': no}
+      false = jnp.zeros(len(keys), bool)
+      unobserved = {'stage': false.astype(jnp.int32), 'no_gradient': false, 'random': false}
       if not self._ensembles:
         unobserved = {}  # all branches of the switch return the same arrays
 
@@ -367,7 +367,7 @@ class AttackError(AttackStudy):
       A stage is one member of the ensemble, a run one of its restarts or target classes. Views of
       other attacks have no steps.
       """
-      index = int(view['attack'])
+      index = int(view['attack'])  # −1 in the clean view
       attack = attacks[index] if index >= 0 else None
       if not isinstance(attack, Ensemble):
         return []

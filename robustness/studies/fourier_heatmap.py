@@ -105,10 +105,9 @@ class FourierHeatmap(Study):
     is_valid = ALL not in self.classes or len(self.classes) == 1
     self.require(is_valid, 'classes', f'names of classes, or {ALL!r} alone')
     # A map of a class needs all its images in every view, which rounds do not show.
-    has_one = not (self.classes and self.half_width)
-    self.require(
-      has_one, 'classes', f'() with {KEYS.study.half_width}, which shows images in rounds'
-    )
+    is_possible = not (self.classes and self.half_width)
+    valid = f'() with {KEYS.study.half_width}, which shows images in rounds'
+    self.require(is_possible, 'classes', valid)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError for classes in the settings that the rows do not have."""

@@ -129,13 +129,12 @@ class FrequencyShortcuts(Study):
     """Returns the view of unchanged images (id 0), then a view for each set."""
     height, width, _ = image_shape
     side = min(height, width)
-    self.require(
-      max(self.grids) <= side, 'grids', f'at most {side}, the shorter side of the images'
-    )
+    valid = f'at most {side}, the shorter side of the images'
+    self.require(max(self.grids) <= side, 'grids', valid)
     all_frequencies = np.ones((1, height, width // 2 + 1), bool)
-    number = np.arange(self.sets + 1, dtype=np.int32)
+    numbers = np.arange(self.sets + 1, dtype=np.int32)  # view 0 shows whole images
     masks = np.concatenate([all_frequencies, self.masks(height, width)])
-    return Views(_show, number, {'set': number, 'kept': masks})
+    return Views(_show, ids=numbers, parameters={'set': numbers, 'kept': masks})
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Returns the names of the views, 'clean', 'set 1', 'set 2', …, and the group 'all sets'."""
