@@ -218,15 +218,14 @@ def as_float32(images: np.ndarray) -> np.ndarray:
 
 
 def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:
-  """Returns the columns of a batch that devices can take: booleans, integers and floats.
+  """Returns the columns of a batch that devices can take: NumPy's kinds bool, int, uint and float.
 
   Columns of text, such as paths, are left out.
   """
-  numeric_kinds = 'biuf'  # NumPy's kinds bool, int, unsigned and float
   return {
     name: values
     for name, values in batch.items()
-    if isinstance(values, np.ndarray) and values.dtype.kind in numeric_kinds
+    if isinstance(values, np.ndarray) and values.dtype.kind in 'biuf'
   }
 
 

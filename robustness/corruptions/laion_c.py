@@ -393,8 +393,7 @@ def line_tables(count: int, size: int, width: int) -> tuple[np.ndarray, np.ndarr
     of its pixels, int32 [size, 256], truncated as in Pillow.
   """
   first = np.arange(size) / count * width
-  level = np.arange(256)
-  bent = first[:, None] + (1 - level / 255) * -BEND
+  bent = first[:, None] + (1 - np.arange(256) / 255) * -BEND  # for each level
   end = np.minimum((first + width / count).astype(np.int32), width)
   return first.astype(np.int32), end, bent.astype(np.int32)
 

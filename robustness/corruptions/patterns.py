@@ -42,8 +42,7 @@ def _draw_wave(keys: jax.Array, side: int) -> Draws:
   [−π, π].
   """
   larger = uniform(keys[0], -jnp.pi, jnp.pi)
-  smaller = jnp.abs(larger) * uniform(keys[1], -1, 1)
-  pair = jnp.stack([larger, smaller])
+  pair = jnp.stack([larger, jnp.abs(larger) * uniform(keys[1], -1, 1)])
   is_swapped = jax.random.bernoulli(keys[2])
   frequency, phase = jnp.where(is_swapped, pair[::-1], pair), uniform(keys[3], 0, 2 * jnp.pi)
   return {'frequency': frequency, 'phase': phase}

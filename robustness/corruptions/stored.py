@@ -216,10 +216,9 @@ class StoredOrMade(CorruptionViews):
     facets = study.facets(image_shape)
     if CLEAN_PART not in parts:
       facets = facets[1:].reset_index(drop=True)  # the first row describes the clean view
-    by_image = []
-    for evaluation in evaluations:
-      records, _ = self.by_image(evaluation.records, image_shape)
-      by_image.append(dataclasses.replace(evaluation, records=records))
+    joined = (self.by_image(e.records, image_shape)[0] for e in evaluations)
+    pairs = zip(evaluations, joined, strict=True)
+    by_image = [dataclasses.replace(evaluation, records=records) for evaluation, records in pairs]
     return study, Recorded(by_image, facets)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
@@ -273,8 +272,7 @@ class StoredOrMade(CorruptionViews):
     """Returns the table of views; for stored images it names each row's corruption and severity."""
     if not self.is_stored:
       return super().by_row(records, image_shape)
-    parts = parts_in(*map(records.column, PART_COLUMNS))
-    names = [str(StoredPart(*part)) for part in parts]
+    names = [str(StoredPart(*part)) for part in parts_in(*map(records.column, PART_COLUMNS))]
     is_corrupted = np.array([name != 'clean' for name in names])
     return ViewTable(('as stored',), counted=is_corrupted[:, None], rows=names)
 
@@ -289,8 +287,7 @@ def parts_in(corruption: np.ndarray, severity: np.ndarray) -> Iterator[tuple[int
 
 def parts_of(records: RecordsReader) -> list[StoredPart]:
   """Returns the distinct corruptions and severities of stored rows, ascending, clean first."""
-  pairs = set(parts_in(*map(records.column, PART_COLUMNS)))
-  return sorted(map(StoredPart._make, pairs))
+  return sorted(map(StoredPart._make, set(parts_in(*map(records.column, PART_COLUMNS)))))
 
 
 def _parts_of_rows(rows: Rows) -> list[StoredPart]:
@@ -387,8 +384,7 @@ def with_clean_images(rows: Rows) -> Rows:
   _require_stored(rows)
   if not rows.description['clean_images']:
     return rows
-  part_size = rows.num_examples // rows.description['parts']
-  clean = rows.at(np.arange(part_size))
+  clean = rows.at(np.arange(rows.num_examples // rows.description['parts']))
   base_ids = clean.without_images()['base_id']
   # the clean images as arrays, read at the first call; None if they are too large
   in_memory = functools.cache(lambda: clean.in_memory(MAX_CACHED_BYTES))

@@ -67,8 +67,7 @@ def findings(
     accuracies += class_accuracies(label, image_tally, names, study.confidence, views.units)
     class_lines += most_affected(label, image_tally, names, views.names)
     damaged = most_damaged(row_tally)
-    listed = _listed(records, table, row_tally, damaged, names)
-    image_lines += [[label, *line] for line in listed]
+    image_lines += [[label, *line] for line in _listed(records, table, row_tally, damaged, names)]
     rows_and_views[label] = np.stack([damaged, row_tally.view[damaged]], 1).astype(np.int32)
   columns = [*next(iter(class_lines), ())]  # the keys of a line
   tables = {
