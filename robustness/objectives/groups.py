@@ -121,8 +121,8 @@ class Coral(GroupObjective):
     if self.pairs == EVERY:
       return member, np.stack(np.triu_indices(count, 1), 1)
     # first the environments k = 1, …, count − 1, then the rows of environment 0 for each k
-    class_group = jax.nn.one_hot(batch[GROUP], count, dtype=jnp.float32)
-    clean = member[:, :1] * class_group[:, 1:]
+    is_clean = member[:, :1]  # whether a row is in environment 0
+    clean = is_clean * jax.nn.one_hot(batch[GROUP], count, dtype=jnp.float32)[:, 1:]
     first = np.arange(count - 1)
     return jnp.concatenate([member[:, 1:], clean], 1), np.stack([first, first + count - 1], 1)
 
@@ -176,8 +176,9 @@ class GroupDRO(GroupObjective):
     losses = cross_entropy(outputs['logits'], batch['target'], self.label_smoothing)
     column = batch[self.column].astype(jnp.int32)
     member = jax.nn.one_hot(column, len(state['share']), dtype=jnp.float32)
-    losses_of_groups = member * jax.lax.stop_gradient(losses)[:, None]
-    count, summed = total((member.sum(0), losses_of_groups.sum(0)))
+    num_rows = member.sum(0)
+    loss_sums = (member * jax.lax.stop_gradient(losses)[:, None]).sum(0)
+    count, summed = total((num_rows, loss_sums))
     mean = summed / jnp.maximum(count, 1)
     share = jax.nn.softmax(jnp.log(state['share']) + self.step_size * mean)
     weights = member @ (share / jnp.maximum(count, 1))

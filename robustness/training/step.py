@@ -211,11 +211,11 @@ class TrainStep:
       return self._forward(params, batch_stats, images, train, factors)
     main_factors = jax.tree.map(lambda x: x[:, :-count], factors)
     auxiliary_factors = jax.tree.map(lambda x: x[:, -count:], factors)
-    main_images, auxiliary_images = images[:, :-count], images[:, -count:]
+    main_images = images[:, :-count]
     outputs, batch_stats = self._forward(params, batch_stats, main_images, train, main_factors)
     second = swapped({'params': params, 'batch_stats': batch_stats})
     auxiliary_outputs, second_stats = self._forward(
-      second['params'], second['batch_stats'], auxiliary_images, train, auxiliary_factors
+      second['params'], second['batch_stats'], images[:, -count:], train, auxiliary_factors
     )
     all_outputs = jax.tree.map(lambda *x: jnp.concatenate(x, 1), outputs, auxiliary_outputs)
     return all_outputs, swapped({'batch_stats': second_stats})['batch_stats']
