@@ -44,8 +44,8 @@ def data_lines(
     image_shape: height, width and channels of the images.
   """
   groups = description.get('class_groups') or {}
-  texts = (f'{name}: {", ".join(classes)}' for name, classes in groups.items() if classes)
-  grouped = {'class groups': '; '.join(texts)} if groups else {}
+  texts = (f'{name} ({", ".join(classes)})' for name, classes in groups.items() if classes)
+  grouped = {'class groups': ', '.join(texts)} if groups else {}
   return {
     'images': _number(description, num_images),
     'data': named(description, ('source', 'name', 'path', 'foregrounds', 'backgrounds', 'split')),

@@ -295,10 +295,12 @@ class Systematic(Study):
     They are lines of the report's table `which numbers these are`.
     """
     degenerate = ', degenerate terms as 1' if self.degenerate == 'one' else ''
+    names = [*map(part_name, self.environments)]
+    angles = self.angles if transforms.ROTATION in names else ['no rotation']
+    values = {'environments': names, 'severities': self.severities, 'angles': angles}
     environments = {
-      key: 'as stored' if self.source == STORED else ', '.join(map(part_name, map(str, values)))
-      for key in ('environments', 'severities', 'angles')
-      if (values := getattr(self, key))
+      key: 'as stored' if self.source == STORED else ', '.join(map(str, levels))
+      for key, levels in values.items()
     }
     return {**environments, 'rho': f'{self.formula}, {self.balance} balance{degenerate}'}
 

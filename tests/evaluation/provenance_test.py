@@ -21,3 +21,5 @@ def test_preprocessing_names_size_interpolation_and_what_resizes(settings, expec
   lines = data_lines(rows.description, '', rows.num_examples, rows.image_shape)
   assert lines['preprocessing'] == expected
   assert lines['images'] == '3 of 1000, drawn with seed 0'
+  grouped = {**rows.description, 'class_groups': {'C1': ['0', '1'], 'left over': []}}
+  assert data_lines(grouped, '', 3, rows.image_shape)['class groups'] == 'C1 (0, 1)'

@@ -103,6 +103,8 @@ def test_numbers_by_hand(tmp_path):
   assert note.startswith('degenerate in 1 of 4 environments; mean over 3 of them')
   paper = Systematic(**{**vars(STUDY), 'degenerate': 'one'})
   assert paper.shown_as['rho'].endswith('degenerate terms as 1')
+  assert Systematic(environments=('snow', 'fog')).shown_as['angles'] == 'no rotation'
+  assert Systematic(source='stored').shown_as['environments'] == 'as stored'
   table = table_of(paper, records(tmp_path / 'paper' / 'own', wrong, RECIPE))
   assert value('mean_rho') == pytest.approx((0 + 0 + 0.25 + 1) / 4)
 
