@@ -11,7 +11,7 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from colabs import address
+from colabs import address, outputs
 from configs import video_pm_k
 from robustness.present import headlines
 from robustness.results import Results
@@ -33,27 +33,13 @@ def tagged(notebook, tag):
   return cell
 
 
-QUICK = """
-import sys
-
-import robustness
-from robustness.present import style
-
-sys.modules['clu'] = None
-style.VECTOR_FORMATS, style.DPI = (), 50.0
-print(robustness.__file__)
-"""
-"""In place of the cell that installs: coarse PNG figures alone, as in other tests, and no
-TensorBoard events, for which TensorFlow would be imported."""
-
-
 def executed(name, installed, folder, workdir=None):
   """Runs a notebook in a folder as it stands, but for the cell that installs, and on fewer images.
 
   It draws the finished run in `workdir`, or makes one. Returns the outputs of each cell with code.
   """
   notebook = read(name)
-  tagged(notebook, 'install').source = QUICK
+  tagged(notebook, 'install').source = outputs.QUICK
   for cell in notebook.cells:
     sizes = r'^(NUM_IMAGES, EPOCHS) = \d+, \d+'
     cell.source = re.sub(sizes, r'\1 = 40, 0.5', cell.source, flags=re.M)
@@ -107,7 +93,7 @@ CONFIGS = {
 """The config that each notebook runs."""
 
 
-MAX_LINES = 60  # of source: two screens
+MAX_LINES, MAX_BYTES = 60, 300_000  # of source: two screens; of a file with its outputs
 
 
 def test_every_notebook_is_here():
@@ -116,7 +102,7 @@ def test_every_notebook_is_here():
 
 
 @pytest.mark.parametrize('name', CONFIGS)
-def test_it_has_the_install_cell_and_the_command_and_no_outputs(name):
+def test_it_has_the_install_cell_and_the_command_and_small_outputs(name):
   path = ROOT / 'colabs' / f'{name}.ipynb'
   stored = json.loads(path.read_text(encoding='utf-8'))
   assert stored == address.with_address(stored, name, address.repository())
@@ -130,7 +116,10 @@ def test_it_has_the_install_cell_and_the_command_and_no_outputs(name):
   call = 'run(' if name == 'battery' else 'measure('
   assert f"robustness.{call}'{name}', " in text
   assert text.count('\n') < MAX_LINES and '%%writefile' not in text
-  assert not [c for c in cells if c.get('outputs') or c.get('execution_count')]
+  stored_outputs = [cell.outputs for cell in cells if cell.cell_type == 'code']
+  assert pictures(stored_outputs[-1:]) and '<h3>' in pages(stored_outputs)
+  assert not stored_outputs[0]
+  assert path.stat().st_size < MAX_BYTES and 'images/s' not in printed(stored_outputs)
   (measuring,) = (cell.source for cell in cells if 'robustness.read(WORKDIR)' in cell.source)
   before, made = measuring.split('if WORKDIR:\n  results = robustness.read(WORKDIR)\nelse:\n')
   assert not re.search(r'robustness\.\w+\(', before)
