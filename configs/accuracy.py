@@ -34,14 +34,12 @@ python main.py --config=configs/accuracy.py:both_ways --workdir=/tmp/both_ways \
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import train_small_networks
+from robustness.config.trainings import small_cnn_on_digits
 
 
 def digits() -> ConfigDict:
   """Returns the default config: a small CNN trained on MNIST digits."""
-  config = default_config('accuracy')
-  train_small_networks(config)
-  return config
+  return small_cnn_on_digits('accuracy')
 
 
 def own() -> ConfigDict:

@@ -21,14 +21,12 @@ python main.py --config=configs/accuracy_by_factor.py:cns_bench --workdir=/tmp/c
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import train_small_networks
+from robustness.config.trainings import small_cnn_on_digits
 
 
 def digits() -> ConfigDict:
   """Returns the default config: a small CNN trained on MNIST digits."""
-  config = default_config('accuracy_by_factor')
-  train_small_networks(config)
-  return config
+  return small_cnn_on_digits('accuracy_by_factor')
 
 
 def own() -> ConfigDict:

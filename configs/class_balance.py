@@ -10,15 +10,13 @@ python main.py --config=configs/class_balance.py:cifar10 --workdir=/tmp/class_ba
   CIFAR-10's test images by TFDS.
 """
 
-from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import resnet20_on_cifar10, train_small_networks
+from robustness.config.defaults import ConfigDict, variants
+from robustness.config.trainings import resnet20_on_cifar10, small_cnn_on_digits
 
 
 def digits() -> ConfigDict:
   """Returns the default config: a small CNN trained on MNIST digits."""
-  config = default_config('class_balance')
-  train_small_networks(config)
-  return config
+  return small_cnn_on_digits('class_balance')
 
 
 def cifar10() -> ConfigDict:

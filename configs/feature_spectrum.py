@@ -13,15 +13,13 @@ python main.py --config=configs/feature_spectrum.py:cifar10 --workdir=/tmp/spect
   --config.study.of_layers=stage1/block0,stage1/block1.
 """
 
-from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import resnet20_on_cifar10, train_small_networks
+from robustness.config.defaults import ConfigDict, variants
+from robustness.config.trainings import resnet20_on_cifar10, small_cnn_on_digits
 
 
 def digits() -> ConfigDict:
   """Returns the default config: a small CNN on MNIST digits."""
-  config = default_config('feature_spectrum')
-  train_small_networks(config)
-  return config
+  return small_cnn_on_digits('feature_spectrum')
 
 
 def cifar10() -> ConfigDict:

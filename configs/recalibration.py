@@ -13,15 +13,13 @@ python main.py --config=configs/recalibration.py:cifar10 --workdir=/tmp/recalibr
   1000 CIFAR-10 test images by TFDS, half of them held out. docs/calibration.md says what each is.
 """
 
-from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import resnet20_on_cifar10, train_small_networks
+from robustness.config.defaults import ConfigDict, variants
+from robustness.config.trainings import resnet20_on_cifar10, small_cnn_on_digits
 
 
 def digits() -> ConfigDict:
   """Returns the default config: a small CNN on MNIST digits."""
-  config = default_config('recalibration')
-  train_small_networks(config)
-  return config
+  return small_cnn_on_digits('recalibration')
 
 
 def cifar10() -> ConfigDict:

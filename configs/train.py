@@ -23,17 +23,15 @@ python main.py --config=configs/train.py:cifar10_fast --workdir=/tmp/train_fast
 from robustness.config.defaults import ConfigDict, default_config, variants
 from robustness.config.trainings import (
   resnet20_on_cifar10,
+  small_cnn_on_digits,
   train_airbench,
-  train_small_networks,
   use_cifar10,
 )
 
 
 def digits() -> ConfigDict:
   """Returns the default config: the small CNN on MNIST digits."""
-  config = default_config('accuracy')
-  train_small_networks(config)
-  return config
+  return small_cnn_on_digits('accuracy')
 
 
 def cifar10() -> ConfigDict:

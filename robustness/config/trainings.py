@@ -28,6 +28,13 @@ def resnet20_on_cifar10(study_name: str, num_images: int = 1000) -> ConfigDict:
   return config
 
 
+def small_cnn_on_digits(study_name: str) -> ConfigDict:
+  """Returns the config of a study of a small CNN that is trained on MNIST digits."""
+  config = default_config(study_name)
+  train_small_networks(config)
+  return config
+
+
 def plain_and_noisy_digits(study_name: str) -> ConfigDict:
   """Returns the config of a study of two small CNNs, trained on MNIST digits as they are and with
   Gaussian noise.
