@@ -56,6 +56,9 @@ MISTAKE, MISTAKEN_IMAGE = 'mistake', 'mistaken_image'
 """Fields of a step, [rows] and [rows, H, W, C]: confidence and picture of the worst mistake."""
 MAX_DEFAULT_SHARDS = 4096
 """Most files of a table of records with the default sizes of shards."""
+STAGED_ROWS = 128
+"""Most rows of a shard of views with `stages`, such as AutoAttack. A killed run loses the shard that
+it is in; fewer rows would not fill a tile of `attacks.in_turn` on an accelerator."""
 LARGE_IMAGE_PIXELS = 128**2
 """Smallest number of pixels of an image for which a batch exceeds the cache of a CPU core."""
 MAX_VIEWS_AT_ONCE = 4
@@ -149,15 +152,15 @@ class Evaluator:
 
     Args:
       num_rows: number of rows of the table.
-      batch_size: rows of a shard; 0 takes up to 512, or up to 64 of large images or of views with
-        `stages`, whose shards take long and are lost if the run is killed.
+      batch_size: rows of a shard; 0 takes up to 512, or up to 64 of large images, or up to
+        `STAGED_ROWS` of views with `stages`.
       views_per_step: views of a shard; 0 takes enough for about 32,768 images of 32 × 32
         pixels, or for the same number of pixels in larger images. Shards are larger if there would
         be more than `MAX_DEFAULT_SHARDS` files, as for ImageNet's validation set.
     """
-    # a multiple of 8, so that the steps of 8 large images on a CPU are full
-    is_slow = self._pixels >= LARGE_IMAGE_PIXELS or self.views.stages
-    limit, multiple = (64, 8) if is_slow else (512, 1)
+    limit, multiple = (STAGED_ROWS if self.views.stages else 512), 1
+    if self._pixels >= LARGE_IMAGE_PIXELS:
+      limit, multiple = 64, 8  # a multiple of 8 fills the steps of 8 large images on a CPU
     rows = batch_size or min(even_part_size(num_rows, limit, multiple), num_rows)
     images = 32768 * 32**2 // max(32**2, self._pixels)
     images = max(images, num_rows * len(self.views) // MAX_DEFAULT_SHARDS)
