@@ -87,7 +87,7 @@ def _of_timm(name: str, identity: str, weights: str) -> _Source:
   Args:
     name: `timm:` and the identity, for messages.
     identity: name of the model in timm, with the tag of its weights after a dot, if any.
-    weights: see the module; '' downloads the weights of the tag from Hugging Face.
+    weights: a file, a folder, or 'random'; '' downloads the weights of the tag from Hugging Face.
 
   Raises:
     InputError: timm is not installed or has no such model or tag, the weights do not exist or
@@ -126,7 +126,8 @@ def _of_transformers(name: str, identity: str, weights: str) -> _Source:
   Args:
     name: `hf:` and the identity, for messages.
     identity: ACCOUNT/NAME of the repository, or the path of a folder.
-    weights: see the module; '' takes `model.safetensors` of the repository or folder.
+    weights: a file, a folder, or 'random'; '' takes `model.safetensors` of the repository or
+      folder.
 
   Raises:
     InputError: transformers is not installed, or files are missing or cannot be downloaded.

@@ -457,6 +457,7 @@ def _forward(network: Network, inputs: Inputs) -> Forward:
   """
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...] = ()) -> Outputs:
+    """Returns the logits float32 [B, classes] and the outputs of layers for images in [0, 1]."""
     inner_layers = frozenset(layers) - {LOGITS}
     logits, outputs = network(variables, inputs(images), inner_layers)
     logits = logits.astype(jnp.float32)

@@ -62,7 +62,7 @@ def convolution(
 ) -> jax.Array:
   """Returns the output of `lax.conv_general_dilated`, for `nn.Conv(conv_general_dilated=...)`.
 
-  Values are XLA's. Gradients, and the values that are computed with them, are equal to rounding.
+  Values are XLA's. Gradients, and the values that are computed with them, are equal up to rounding.
   Forward-mode differentiation is not defined on a CPU. `plain` are the other arguments of
   `nn.Conv`: no dilation, one group, `DIMENSIONS`.
   """
@@ -164,6 +164,7 @@ class _Convolution:
     dtype = jnp.promote_types(inputs.dtype, jnp.float32)
 
     def add(total: jax.Array, x: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
+      """Adds the gradient of a chunk of inputs `x` and output gradients `dy` to the total."""
       product = lax.dot_general(  # [shares, O, U · V · I], summed over images and positions
         dy.reshape(shares, -1, dy.shape[-1]),
         self.patches(x, size, sides).reshape(shares, -1, patch_length),

@@ -262,7 +262,10 @@ def _checked_fields(read: Callable[[Facts], Facts], record: Facts) -> Facts:
 
 
 def _check_activation(architecture: Architecture, records: dict[str, Facts]) -> None:
-  """Raises InputError if the network has another GELU than the records of its weights state."""
+  """Raises InputError if the network has another GELU than the records of its weights state.
+
+  `records` are {name of a JSON file: its content}, with {} for a file that is missing.
+  """
   activation = getattr(architecture.network, 'activation', '')
   open_clip, hub = records[OPEN_CLIP_FILE].get('model_cfg', {}), records[CONFIG_FILE]
   stated = _ACTIVATIONS.get(hub.get('vision_config', hub).get('hidden_act', ''), '')

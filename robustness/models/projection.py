@@ -80,10 +80,12 @@ def in_label_space(
 
 
 def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
-  """Returns the classifier with logits of these classes only, as is usual for ImageNet-A and -R.
+  """Returns the classifier with the logits of the classes `class_names` only, in their order.
+
+  It is usual for ImageNet-A and -R, which have 200 classes of ImageNet each.
 
   Raises:
-    InputError: the classifier has no class of a given name, or two names mean the same class.
+    InputError: the classifier lacks one of the classes, or two names mean the same class.
   """
   names = map(composed, classifier.class_names)
   indices = {**classifier.aliases, **{name: index for index, name in enumerate(names)}}
@@ -128,6 +130,7 @@ def _projected(classifier: Classifier, space: LabelSpace, merge: str) -> Classif
   """Returns the classifier with the classes of a label space, the members of which it predicts."""
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
+    """Returns the projected logits, and the outputs of layers, both kinds of logits among them."""
     inner_layers = tuple(name for name in layers if name != UNPROJECTED)
     logits, outputs = classifier.apply(variables, images, inner_layers)
     projected = project_logits(logits, space, merge)

@@ -73,11 +73,13 @@ class TorchModule:
 
     @jax.custom_vjp
     def apply(images: jax.Array) -> tuple[jax.Array, ...]:
+      """Returns the logits and the outputs of the layers, computed on the host."""
       results = [jax.ShapeDtypeStruct((len(images), *shape), jnp.float32) for shape in shapes]
       function = functools.partial(self.outputs, layers)
       return tuple(jax.pure_callback(function, results, images, vmap_method='expand_dims'))
 
     def backward(images: jax.Array, cotangents: tuple[jax.Array, ...]) -> tuple[jax.Array]:
+      """Returns the gradient by the images for the gradients `cotangents` by the outputs."""
       function = functools.partial(self.vector_jacobian_products, layers)
       result = jax.ShapeDtypeStruct(images.shape, jnp.float32)
       method = 'broadcast_all'  # images and cotangents get equal leading axes

@@ -9,8 +9,8 @@ filter, with the same tiles, is
 
   ∂L/∂g = Gᵀ [Σ over tiles (Bᵀ d B) ⊙ (A ∂L/∂y Aᵀ)] G.
 
-Strides are 1, padding is 1 on every side, arithmetic is float32; results are equal to rounding,
-about 1e-5 of the largest.
+Strides are 1, padding is 1 on every side, arithmetic is float32. Results differ from XLA's by
+rounding, about 1e-5 of the largest result.
 
 Source: Lavin and Gray (2016), Fast Algorithms for Convolutional Neural Networks, section 4.
 """

@@ -226,7 +226,7 @@ class IRM(GroupObjective):
     logits = outputs['logits'].astype(jnp.float32)
     smoothed = optax.smooth_labels(batch['target'], self.label_smoothing)
     losses = cross_entropy(logits, smoothed)
-    member, count, weights = group_rows(batch[self.column], self.environments, total)
+    member, _, weights = group_rows(batch[self.column], self.environments, total)
     target = jnp.expand_dims(smoothed, tuple(range(1, logits.ndim - 1)))  # [B, 1, K] for V images
     slope_of_images = ((jax.nn.softmax(logits) - target) * logits).sum(-1)  # [B] or [B, V]
     slope = slope_of_images.reshape(len(losses), -1).mean(1)

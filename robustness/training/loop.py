@@ -129,6 +129,7 @@ def _streamed(training: Training, parallel: Parallel) -> Feed:
   """Returns a feed that reads batches on the host and copies them `AHEAD` steps early."""
 
   def batches(begin: int) -> Iterator[Columns]:
+    """Returns the batches from step `begin` to the last one, on the devices."""
     size, read = training.settings.batch_size, training.rows.training_batches
     endless = read(size, training.seed, begin, parallel.share, training.sampler)
     on_host = itertools.islice(endless, training.total_steps - begin)

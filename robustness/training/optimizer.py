@@ -103,6 +103,7 @@ def create(
   mask = functools.partial(has_decay, decay=settings.decay)
 
   def schedule(step: ArrayLike) -> ArrayLike:
+    """Returns the learning rate of this step."""
     # Optax counts the steps of a schedule, and checkpoints hold the count; here it has no effect
     del step
     return learning_rate

@@ -71,6 +71,7 @@ class Cotta(Tent):
     log_q = log_probabilities(target)
 
     def loss(logits: jax.Array) -> tuple[jax.Array, None]:
+      """Returns the mean cross-entropy between the student's `logits` and the teacher's."""
       log_p = log_probabilities(logits)
       to_teacher = -(jnp.exp(log_q) * log_p).sum(-1)  # cross-entropies
       to_student = -(jnp.exp(log_p) * log_q).sum(-1)

@@ -66,6 +66,7 @@ class Sar(SelectiveTent):
       """
 
       def loss(logits: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        """Returns the mean entropy of reliable rows; and these rows with this mean again."""
         entropies = entropy(log_probabilities(logits))
         reliable = rows & (entropies < self.max_entropy(logits))
         mean = jnp.where(reliable, entropies, 0).sum() / jnp.maximum(reliable.sum(), 1)

@@ -149,6 +149,7 @@ class Tent(Adaptation):
     """
 
     def value(weights: PyTree) -> tuple[jax.Array, tuple[Outputs, Any]]:
+      """Returns the loss, and the outputs with the loss's second result."""
       logits, layers = predict(weights, batch.images)
       number, further_values = loss(logits)
       return number, ((logits, layers), further_values)
