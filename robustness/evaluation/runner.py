@@ -57,8 +57,8 @@ MISTAKE, MISTAKEN_IMAGE = 'mistake', 'mistaken_image'
 MAX_DEFAULT_SHARDS = 4096
 """Most files of a table of records with the default sizes of shards."""
 STAGED_ROWS = 128
-"""Most rows of a shard of views with `stages`, such as AutoAttack. A killed run loses the shard that
-it is in; fewer rows would not fill a tile of `attacks.in_turn` on an accelerator."""
+"""Most rows of a shard of views with `stages`, such as AutoAttack. A killed run loses the shard of
+these views that it is in; fewer rows would not fill a tile of `in_turn` on an accelerator."""
 LARGE_IMAGE_PIXELS = 128**2
 """Smallest number of pixels of an image for which a batch exceeds the cache of a CPU core."""
 MAX_VIEWS_AT_ONCE = 4
