@@ -38,15 +38,17 @@ robustness cutouts          cuts objects out of annotated pictures
 Each command has --help.
 """
 
-_OWN = (
+_SAME_NAME = (
   *('doctor', 'table', 'compare', 'leaderboard', 'correlations', 'export', 'detection'),
   *('neighbor_sets', 'review', 'cutouts'),
 )
-COMMANDS: Mapping[str, str] = {'list': 'overview', 'report': 'redraw', **{n: n for n in _OWN}}
+"""Commands whose module has the same name."""
+_OTHER_NAMES = {'list': 'overview', 'report': 'redraw'}
+COMMANDS: Mapping[str, str] = _OTHER_NAMES | {name: name for name in _SAME_NAME}
 """Modules of `robustness.cli` by command, imported at first use. `main(arguments)` of each returns
 the exit status.
 """
-_PLAIN = ('list', 'doctor')
+_WITHOUT_FLAGS = ('list', 'doctor')
 """Commands without flags; the docstring of their module is their help."""
 
 
@@ -56,7 +58,9 @@ def run() -> None:
   try:
     status = main(sys.argv[1:])
     sys.stdout.flush()
-  except BrokenPipeError:  # who reads the answer, such as head, has seen enough
+  except BrokenPipeError:
+    # A program that reads the output, such as head, has ended. With the null device as stdout the
+    # last flush of the interpreter does not fail.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     status = 0
   except KeyboardInterrupt:
@@ -81,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
   try:
     if name in COMMANDS:
       command = importlib.import_module(f'robustness.cli.{COMMANDS[name]}')
-      if name in _PLAIN and {'-h', '--help'} & set(rest):
+      if name in _WITHOUT_FLAGS and {'-h', '--help'} & set(rest):
         print(inspect.getdoc(command))
         return 0
       with exits_refused():
@@ -90,7 +94,7 @@ def main(arguments: Sequence[str]) -> int:
     if not first.startswith('-'):
       packaged.find(first.partition(':')[0], COMMANDS)
       first = f'--config={first}'
-    gc.disable()  # little of what imports allocate is garbage
+    gc.disable()  # collecting during imports takes time and frees little memory
     from robustness.cli import running
 
     gc.enable()

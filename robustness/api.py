@@ -82,7 +82,8 @@ class _TrainedModule(TrainedHere):
   @property
   def architecture(self) -> Architecture:
     """The module as an architecture without published weights."""
-    return _ModuleArchitecture(self.name, cast('Network', self.module), (), '', '')
+    network = cast('Network', self.module)
+    return _ModuleArchitecture(self.name, network, stages=(), source='', licence='')
 
 
 def classifier(
@@ -154,7 +155,8 @@ def measure(
   """
   with progress_bars.showing(progress):
     study_object = _study(study, settings)
-    execution, name = Execution(seed=seed, batch_size=batch_size or 0), study_object.name
+    execution = Execution(seed=seed, batch_size=batch_size or 0)
+    name = study_object.name
     with progress_bars.phase(f'{name}: checking images, classifiers and the compiled step', 0):
       rows, classifiers = _rows_and_classifiers(
         model, data, labels, columns, class_names or (), seed
@@ -166,41 +168,53 @@ def measure(
       checks.check_study(study_object, rows, {c.name: c.provenance for c in classifiers}, execution)
       checks.check_step(study_object, execution, classifiers, rows)
     if workdir is not None:
-      arguments = study_object, execution, classifiers, rows
-      return launch.measure_in_workdir(*arguments, workdir, devices)
+      return launch.measure_in_workdir(
+        study_object, execution, classifiers, rows, workdir, devices=devices
+      )
     with contextlib.ExitStack() as stack:
       temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
       folder = pathlib.Path(stack.enter_context(temporary))
       results = measure_study(study_object, execution, classifiers, rows, folder, devices=devices)
       assert results.studies is not None
+      # The folder is removed with the object that reads records from it, not at the end of `with`.
       weakref.finalize(results.studies()[SINGLE], stack.pop_all().close)
       return results
 
 
 def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
-  """Returns a study, which may be given by its name, with `settings` in place of its values.
+  """Returns the study that is given by its name, with the settings `settings`.
 
-  Attacks and other parts that are given as objects become sections of settings.
+  A `Study` is returned unchanged. Attacks and other parts may be objects: a list of them becomes
+  the list of their names, and their settings become a section, as in a config. For example
+  `{'attacks': [PGD(steps=20)]}` becomes `{'attacks': ('pgd',), 'attack': {'pgd': {'steps': 20,
+  …}}}`.
+
+  Raises:
+    InputError: a `Study` is given with settings, or there is no such study or setting.
   """
   if isinstance(study, Study):
     if settings:
       raise InputError(f'{study.name} is an object: give {next(iter(settings))} to its class.')
     return study
   values: dict[str, Any] = {
-    key: tuple(v) if isinstance(v, list) else v for key, v in settings.items()
+    key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()
   }
-  kind = studies.STUDIES.find(study, 'study')
-  objects: dict[str, Part] = {}
+  study_class = studies.STUDIES.find(study, 'study')
+  objects: dict[str, Part] = {}  # all parts that are given as objects, by name
   for key, value in values.items():
     entries = value if isinstance(value, tuple) else (value,)
-    parts = {part.name: part for part in entries if isinstance(part, Part)}
+    parts = {entry.name: entry for entry in entries if isinstance(entry, Part)}
     if parts:
-      values[key] = tuple(part.name if isinstance(part, Part) else part for part in entries)
+      values[key] = tuple(entry.name if isinstance(entry, Part) else entry for entry in entries)
       objects |= parts
-  for section, chosen in kind.chosen_parts(values).items() if objects else ():
+  sections = study_class.chosen_parts(values) if objects else {}
+  for section, class_by_name in sections.items():
     settings_by_name = {
-      name: {field: getattr(objects[name], field) for field in kind.settings_of(chosen[name])}
-      for name in chosen.keys() & objects.keys()
+      name: {
+        setting: getattr(objects[name], setting)
+        for setting in study_class.settings_of(class_by_name[name])
+      }
+      for name in class_by_name.keys() & objects.keys()
     }
     values[section] = {**values.get(section, {}), **settings_by_name}
   return studies.from_config({'name': study, **values})
@@ -216,9 +230,15 @@ def _rows_and_classifiers(
 ) -> tuple[Rows, list[Classifier]]:
   """Returns the images with their classes, and the classifiers for images of this shape."""
   rows = as_rows(data, labels, columns, class_names, seed)
-  models = model if isinstance(model, Mapping) else {} if model is None else {'': model}
-  images = as_float32(next(rows.batches(1, [0]))['image'])
-  classifiers = [as_classifier(str(k), m, images, rows.class_names) for k, m in models.items()]
+  models = {'': model}
+  if isinstance(model, Mapping):
+    models = dict(model)
+  elif model is None:
+    models = {}
+  first_image = as_float32(next(rows.batches(1, [0]))['image'])  # [1, H, W, C]
+  classifiers = [
+    as_classifier(str(label), m, first_image, rows.class_names) for label, m in models.items()
+  ]
   names = [made.name for made in classifiers]
   for name in names:
     check_name('a classifier', name, is_key=False)
@@ -232,7 +252,10 @@ def _rows_and_classifiers(
 def as_rows(
   data: Any, labels: Any, columns: Mapping[str, Any] | None, class_names: Sequence[str], seed: int
 ) -> Rows:
-  """Returns the images of any `data` that `measure` takes, with their labels and class groups."""
+  """Returns the images of any `data` that `measure` takes, with their labels and class groups.
+
+  For the arguments see `measure`; `class_names` may be empty.
+  """
   if isinstance(data, Source):
     data = DataSettings(source=data)
   if isinstance(data, DataSettings):
@@ -247,7 +270,14 @@ def as_rows(
 def as_classifier(
   label: str, model: Any, images: np.ndarray, class_names: Sequence[str]
 ) -> Classifier:
-  """Returns the classifier of a model; `images` is an example of its input, `label` may be ''."""
+  """Returns the classifier of a model.
+
+  Args:
+    label: the label of the classifier; '' takes the name of the model.
+    model: see `measure`; no mapping.
+    images: float32 [N, H, W, C] in [0, 1], an example of the input.
+    class_names: the names of the classes of the images; () if they have none.
+  """
   if isinstance(model, Classifier):
     return dataclasses.replace(model, name=label or model.name)
   model = model if isinstance(model, Model) else Model(model)
@@ -285,14 +315,15 @@ def compare(*results: Results, baseline: str | None = None) -> Results:
   unrecorded = [entry.study for entry in results if entry.studies is None]
   if unrecorded:
     raise InputError(f'results of {unrecorded[0]} have no records: take those of measure or read.')
-  studies_by_place = {str(k): entry.studies() for k, entry in enumerate(results) if entry.studies}
-  entries = comparison.entries_of(studies_by_place)
-  if baseline:
-    entries = {
-      task: sorted(of_task, key=lambda entry: entry.label != baseline)
-      for task, of_task in entries.items()
+  # Results have no name of a workdir: their position, as text, stands for it.
+  studies_by_workdir = {str(k): entry.studies() for k, entry in enumerate(results) if entry.studies}
+  entries_by_task = comparison.entries_of(studies_by_workdir)
+  if baseline:  # moved to the front; the sort keeps the order of all others
+    entries_by_task = {
+      task: sorted(entries, key=lambda entry: entry.label != baseline)
+      for task, entries in entries_by_task.items()
     }
-  return comparing.compared(entries)[0]
+  return comparing.compared(entries_by_task)[0]
 
 
 def read(directory: str | os.PathLike[str]) -> Results:
@@ -397,7 +428,8 @@ def train(
   }
   with contextlib.ExitStack() as stack:
     training = parse(TrainingSettings, {'epochs': epochs, **settings}, 'config.training')
-    recipe = (TrainedHere if is_named else functools.partial(_TrainedModule, module=network))(
+    recipe_class = TrainedHere if is_named else functools.partial(_TrainedModule, module=network)
+    recipe = recipe_class(
       name=network if is_named else 'network',
       train=True,
       augment=as_policy(policy),
@@ -410,15 +442,23 @@ def train(
     )
     stack.enter_context(progress_bars.showing(progress))
     folder = pathlib.Path(workdir or stack.enter_context(tempfile.TemporaryDirectory()))
+    experiment = Experiment(
+      measurements={},
+      summary='',
+      data=recipe.data,
+      classifiers={recipe.name: recipe},
+      execution=Execution(seed=seed),
+      has_labels=False,
+    )
     builder = ClassifierBuilder(
-      Experiment({}, '', recipe.data, {recipe.name: recipe}, Execution(seed=seed), False),
+      experiment,
       rows,
-      lambda _: rows,
-      folder / 'checkpoints',
-      lambda name: training_writer(folder, name) if workdir else NO_WRITER,
+      open_rows=lambda _: rows,
+      directory=folder / 'checkpoints',
+      writer=lambda name: training_writer(folder, name) if workdir else NO_WRITER,
     )
     with progress_bars.phase(f'{recipe.name}: checking images and the training step', 0):
-      assert builder.planned
+      assert builder.planned  # computing this property makes the checks
     return builder.build()[0]
 
 
@@ -466,17 +506,19 @@ def attack(
     InputError: an unknown attack or setting, or a model without gradient; images or labels that
       are not traced are out of range.
   """
-  logits, images = model, as_images(images, (4,), 'attacks')
+  images = as_images(images, (4,), 'attacks')
+  logits = model
   if isinstance(model, Classifier | Model | str) or Model(model).library != 'function':
     bound = as_classifier('', model, np.asarray(images), ())
     logits = lambda batch: bound.apply(bound.variables, batch, ())[0]  # noqa: E731
-  kind, values = ATTACKS.find(name, 'name'), {'norm': norm, 'epsilon': epsilon, **settings}
-  section = f'{kind.section}.{kind.name}'
-  classes = range(jax.eval_shape(logits, images).shape[1])
-  check_integers('labels', labels, (len(images),), classes)
+  attack_class = ATTACKS.find(name, 'name')
+  section = f'{attack_class.section}.{attack_class.name}'
+  num_classes = jax.eval_shape(logits, images).shape[1]
+  check_integers('labels', labels, (len(images),), range(num_classes))
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(len(images)))
-  with naming(section, ''):
-    return parse(kind, values, section)(keys, logits, images, jnp.asarray(labels))
+  with naming(section, ''):  # errors name the settings as arguments, without the section
+    parsed = parse(attack_class, {'norm': norm, 'epsilon': epsilon, **settings}, section)
+    return parsed(keys, logits, images, jnp.asarray(labels))
 
 
 def apply_policy(

@@ -353,11 +353,13 @@ def pair(
     return np.array_equal(first.column(column)[in_first], second.column(column)[in_second])
 
   lines = differing_keys(first.identity['data'], second.identity['data'])
-  differing = {re.split('[:.]', line)[0] for line in lines}  # the top-level keys
+  # The top-level keys: a line is 'key: value → value' or 'key.subkey: value → value'.
+  differing = {re.split('[:.]', line)[0] for line in lines}
   has_equal_digests = is_equal(IMAGE_DIGEST)
-  not_paired = np.zeros(0, int)
-  if not num_shared or not (has_equal_digests or differing <= PREPARATION_KEYS):
-    return Pairing(not_paired, not_paired, 'other images')
+  has_same_stored_images = has_equal_digests or differing <= PREPARATION_KEYS
+  no_rows = np.zeros(0, int)
+  if not num_shared or not has_same_stored_images:
+    return Pairing(no_rows, no_rows, 'other images')
   if not has_equal_digests and differing <= SELECTION_KEYS:
     raise InputError(
       f'{names[0]} and {names[1]} say the same of their data and have {num_shared} example ids in '
@@ -371,7 +373,7 @@ def pair(
   # What is drawn for an image may depend on the other images of its run.
   if DRAWS in first.read(0, 0).arrays and not is_equal(DRAWS):
     note = f'other images, and {num_shared} of the same shown otherwise'
-    return Pairing(not_paired, not_paired, note)
+    return Pairing(no_rows, no_rows, note)
   notes = []
   if not has_equal_digests:
     notes.append('the same stored images, prepared otherwise')
@@ -432,11 +434,11 @@ class Answers:
     double weight.
     """
     views, counts = np.unique(list(self.table.groups[name]), return_counts=True)
-    weights = counts / np.gcd.reduce(counts)
+    weights = counts / np.gcd.reduce(counts)  # all 1 if every view is listed equally often
     return Group(dict(self.table.facets_of(name)), views, weights)
 
   def outcomes(self, **right: np.ndarray) -> Outcomes:
-    """Returns outcomes with arrays bool [N, V] by label, whether each image is classified right."""
+    """Returns outcomes for arrays by label: bool [N, V], whether each image is classified right."""
     views = pd.DataFrame(index=range(len(self.table.names)))
     counted = self.table.counted
     masks = None if counted is None else dict.fromkeys(right, counted)
@@ -472,10 +474,14 @@ class Answers:
     weight = np.stack([column_weight for _, column_weight in columns], 1)
     group_weights = np.zeros((len(members), len(views)))
     for index, group in enumerate(members):
+      # `views` is sorted and has all views of the group, so that searchsorted finds their columns.
       group_weights[index, np.searchsorted(views, group.views)] = group.weight
     n = [outcomes.observations('same', group.views) for group in members]
     estimates = consistency.estimates(Units(total, weight, max(n)), group_weights, self.confidence)
-    return [dataclasses.replace(estimate, n=k) for estimate, k in zip(estimates, n, strict=True)]
+    return [
+      dataclasses.replace(estimate, n=n_of_group)
+      for estimate, n_of_group in zip(estimates, n, strict=True)
+    ]
 
 
 def _selected(entry: Entry, rows: np.ndarray) -> RecordsReader:
@@ -584,12 +590,19 @@ def _on_shared_images(
   """Returns entries and pairings restricted to the images that all entries share with the first.
 
   Entries that share no image with the first are ignored and stay as they are.
+
+  Raises:
+    InputError: no image is shared by all of the entries that share any with the first.
   """
-  paired = {e.label: p.first for e, p in zip(entries, pairings, strict=True) if len(p.first)}
-  rows_of_first = functools.reduce(np.intersect1d, paired.values())
+  shared_rows = {  # by label, indices among the rows of the first entry
+    entry.label: pairing.first
+    for entry, pairing in zip(entries, pairings, strict=True)
+    if len(pairing.first)
+  }
+  rows_of_first = functools.reduce(np.intersect1d, shared_rows.values())
   if not len(rows_of_first):
-    raise InputError(f'no image is in all of {", ".join(paired)}: compare them two by two.')
-  all_rows = np.arange(len(rows_of_first))
+    raise InputError(f'no image is in all of {", ".join(shared_rows)}: compare them two by two.')
+  all_rows = np.arange(len(rows_of_first))  # in the restricted records, whose images are all shared
   reduced_entries, reduced_pairings = list(entries), list(pairings)
   for index, (entry, pairing) in enumerate(zip(entries, pairings, strict=True)):
     if len(pairing.first):
@@ -636,9 +649,9 @@ def _common_groups(entries: Sequence[Entry], classifiers: Sequence[Compared]) ->
   """Returns the groups that consist of the same views for all classifiers and all pairs of answers.
 
   Raises:
-    InputError: there is none, because the runs have different stored versions of images.
+    InputError: there is no such group, because the runs have different stored versions of images.
   """
-  first, *later = (
+  first, *later = (  # {group: names of its views} of each classifier and each member of a pair
     answers.named_groups
     for compared in classifiers
     for answers in (compared.answers, *(compared.pair or ()))
@@ -656,11 +669,11 @@ def _common_groups(entries: Sequence[Entry], classifiers: Sequence[Compared]) ->
 def _printed_facets(groups: Sequence[str], table: ViewTable) -> list[Facts]:
   """Returns the facets of the accuracies that the command prints.
 
-  These are the accuracy on clean images, and the accuracy in the first group with all other views,
-  if they are among `groups`.
+  These are the accuracy on clean images, and the accuracy in the first group that has all views but
+  the clean one, if `groups` has these groups.
   """
-  other_views = {*range(len(table.names))} - {table.clean}
-  comprehensive = next((name for name in groups if other_views <= {*table.groups[name]}), None)
+  other_views = set(range(len(table.names))) - {table.clean}
+  comprehensive = next((name for name in groups if other_views <= set(table.groups[name])), None)
   names = [name for name in groups if name in (CLEAN, comprehensive)]
   return [dict(table.facets_of(name)) for name in names]
 
@@ -668,17 +681,19 @@ def _printed_facets(groups: Sequence[str], table: ViewTable) -> list[Facts]:
 def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> dict[str, Results]:
   """Returns the results of all tasks, with effective robustness added to all but the references.
 
-  Effective robustness is the accuracy above the one that the accuracies in the reference tasks
-  predict. It is by group of views and the facet `reference`, without intervals. A reference task is
-  represented by its accuracy on clean images, else by that over all of its views.
+  Effective robustness is a classifier's accuracy minus the accuracy that a line through the other
+  classifiers, or a plane for several references, predicts from the accuracies in the reference
+  tasks. There is one estimate for each group of views, with the facet `reference` and without an
+  interval. A reference task is represented by its accuracy on clean images, or without clean images
+  by its mean accuracy over all views.
 
   Args:
     tasks: the comparison of each task, by name.
     references: names of tasks.
 
   Raises:
-    InputError: a reference is no task or has neither of these accuracies, no other task is left, a
-      task lacks a classifier, or there are too few classifiers.
+    InputError: a reference is no task or has neither of the two accuracies, all tasks are
+      references, a task lacks a classifier, or there are too few classifiers.
   """
   for name in references:
     choice('--reference', name, tasks)
@@ -687,14 +702,15 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
   labels = tasks[references[0]].labels
   accuracies = {task: _accuracies_by_group(task, results) for task, results in tasks.items()}
   reference_accuracies = [_reference_accuracies(name, accuracies[name]) for name in references]
-  x = np.stack([reference.in_order(labels) for reference in reference_accuracies], 1)
+  # [classifiers, references]
+  predictors = np.stack([reference.in_order(labels) for reference in reference_accuracies], 1)
   tasks_with_references = {}
   for task, results in tasks.items():
     rows = []
     for group in accuracies[task] if task not in references else ():
       n = min(group.num_images, *(reference.num_images for reference in reference_accuracies))
       facets = {**group.facets, 'reference': ' and '.join(references)}
-      values = effective_robustness(x, group.in_order(labels), n)
+      values = effective_robustness(predictors, group.in_order(labels), n)
       for label, value in zip(labels, values, strict=True):
         estimate = Estimate.without_interval(float(value), n)
         rows.append(row(label, '', EFFECTIVE, facets, estimate, results.settings['confidence']))
@@ -733,8 +749,9 @@ def _accuracies_by_group(task: str, results: Results) -> list[GroupAccuracies]:
   names = [name for name in facets_of(table) if table[name].notna().any() and name != 'class']
   table = table[table['class'].isna()] if 'class' in table else table
   accuracies = []
-  for key, rows in table.groupby(names, dropna=False, sort=False) if names else [((), table)]:
-    facets = {name: v for name, v in zip(names, key, strict=True) if not pd.isna(v)}
+  groups = table.groupby(names, dropna=False, sort=False) if names else [((), table)]
+  for facet_values, rows in groups:
+    facets = {k: v for k, v in zip(names, facet_values, strict=True) if not pd.isna(v)}
     values = dict(zip(rows.classifier, rows.value, strict=True))
     accuracies.append(GroupAccuracies(task, facets, values, int(rows.n.min())))
   return accuracies
@@ -743,11 +760,11 @@ def _accuracies_by_group(task: str, results: Results) -> list[GroupAccuracies]:
 def _reference_accuracies(task: str, groups: Sequence[GroupAccuracies]) -> GroupAccuracies:
   """Returns the accuracies that represent a reference task.
 
-  They are those on clean images, else over all views, else the task's only ones. `groups` are the
-  accuracies of the task.
+  These are the accuracies on clean images; in a task without clean images, those over all views; in
+  a task without either, its only ones. `groups` are all accuracies of the task.
 
   Raises:
-    InputError: the task has none of these.
+    InputError: the task has neither of the first two, and several others.
   """
   for facets in ({'view': CLEAN}, {'view': ALL_VIEWS}, {}):
     for group in groups:
@@ -783,7 +800,8 @@ def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[E
   all_answers = [compared.answers for compared in classifiers]
   n = min(len(answers.ids) for answers in all_answers)
   paired = [compared.pair[1] for compared in classifiers if compared.pair]
-  if len(paired) < len(classifiers) or any(len(answers.ids) != n for answers in paired):
+  share_images = len(paired) == len(classifiers) and all(len(a.ids) == n for a in paired)
+  if not share_images:
     accuracies = [[a.accuracy(name).value for name in (CLEAN, group)] for a in all_answers]
     clean, shifted = np.array(accuracies).T
     values = effective_robustness(clean[:, None], shifted, n)
@@ -807,7 +825,7 @@ def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[E
 def _with_findings(
   results: Results, entries: Sequence[Entry], pairings: Sequence[Pairing]
 ) -> Results:
-  """Returns a comparison, to which the study's estimates on images that all share are added.
+  """Returns a comparison with the study's estimates on images that all classifiers share added.
 
   Raises:
     InputError: the study cannot compute estimates from these records together.
@@ -822,9 +840,10 @@ def _with_findings(
     for entry, pairing in zip(entries, pairings, strict=True)
   ]
   findings = first.study.reduce(evaluations, first.image_shape)
+  # Arrays of single classifiers of the first run have names with the prefix of the classifier.
   prefixes = tuple(prefix for prefix in first.results.prefixes.values() if prefix)
   arrays_of_study = {k: v for k, v in first.results.arrays.items() if not k.startswith(prefixes)}
-  table = pd.concat([part.astype(object) for part in (results.table, *findings.estimates)])
+  table = pd.concat([rows.astype(object) for rows in (results.table, *findings.estimates)])
   is_repeated = table.duplicated([*SUBJECT, *facets_of(table)])
   names = {quantity.name for quantity in results.quantities}
   quantities_of_study = [q for q in first.study.described_quantities if q.name not in names]

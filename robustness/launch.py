@@ -71,9 +71,11 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
     rows = OpenedRows(experiment)
     devices = page.counted_devices(log.environment)
     logging.info('%s on %s', ', '.join(experiment.classifiers) or IMAGES, devices)
-    experiment_by_folder = {
-      log.path / workdir.seed_folder(seed): experiment.with_seed(seed) for seed in seeds
-    } or {log.path: experiment}
+    experiment_by_folder = {log.path: experiment}
+    if seeds:
+      experiment_by_folder = {
+        log.path / workdir.seed_folder(seed): experiment.with_seed(seed) for seed in seeds
+      }
     with phase('images and checks of the config'):
       builders = {
         folder: builder_for(seeded, rows, folder, log.path / 'features')
@@ -85,23 +87,23 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
         check_measurable(experiment, list(first.planned.values()), rows)
     log.write_config_and_environment()
     if jax.process_index() == 0:
-      preview(experiment, rows, recipes, [*builders])
-    measured = []
+      preview(experiment, rows, recipes, folders=list(builders))
+    results_of_seeds = []
     for number, (folder, builder) in enumerate(builders.items(), 1):
       if seeds:
         logging.info('seed %d, %d of %d', seeds[number - 1], number, len(seeds))
       classifiers = builder.build()
-      if number == len(builders):
+      if number == len(builders):  # no training follows
         restore_sigterm()
       for name, results in builder.along_training().items():
         study = experiment.measurements[SINGLE if experiment.is_single else name].study
         title = f'{study.title or study.name}, along the training'
-        place = folder / along_training.FOLDER / name
-        write_results(log, place, results, Presentation(title, study.papers))
-      measured.append(_measure_tasks(builder, classifiers, rows, folder, log))
+        folder_along_training = folder / along_training.FOLDER / name
+        write_results(log, folder_along_training, results, Presentation(title, study.papers))
+      results_of_seeds.append(_measure_tasks(builder, classifiers, rows, folder, log))
     if not seeds:
-      return measured[0]
-    results = over_seeds(dict(zip(seeds, measured, strict=True)))
+      return results_of_seeds[0]
+    results = over_seeds(dict(zip(seeds, results_of_seeds, strict=True)))
     write_results(log, log.path, results, summary.of_seeds(experiment.summary, experiment.studies))
     return results
 
@@ -130,39 +132,53 @@ def _measure_tasks(
   Raises:
     InputError: no task can measure any of the classifiers.
   """
-  experiment, results_by_task, figures, left_out = builder.experiment, {}, {}, []
+  experiment = builder.experiment
+  results_by_task, figures_by_task, left_out = {}, {}, []
   for name, task in experiment.measurements.items():
-    study, records = task.study, folder / workdir.RECORDS
-    data = study.needed_rows(rows[task.data])
-    measured, excluded = split_supported(study, classifiers, data, experiment.is_single)
+    study, records_folder = task.study, folder / workdir.RECORDS
+    task_rows = study.needed_rows(rows[task.data])
+    measured, excluded = split_supported(study, classifiers, task_rows, experiment.is_single)
     if not experiment.is_single:
-      logging.info('task %s: %s on %d images', name, study.name, data.num_examples)
-      records /= recording_name(study, data)
+      logging.info('task %s: %s on %d images', name, study.name, task_rows.num_examples)
+      records_folder /= recording_name(study, task_rows)
     for label, reason in excluded.items():
       logging.info('task %s leaves out %s: %s', name, label, reason)
       left_out.append([name, label, reason])
     if classifiers and not measured:
       continue
-    compares = isinstance(study, StudiesTrainings) and study.compares_training_rows
-    training = builder.training_rows() if compares else None
-    results = measure(study, experiment.execution, measured, data, records, training)
-    figures[name] = write_results(log, workdir.task_folder(folder, name), results, study)
+    needs_training_rows = isinstance(study, StudiesTrainings) and study.compares_training_rows
+    results = measure(
+      study,
+      experiment.execution,
+      measured,
+      task_rows,
+      records_folder,
+      training=builder.training_rows() if needs_training_rows else None,
+    )
+    task_folder = workdir.task_folder(folder, name)
+    figures_by_task[name] = write_results(log, task_folder, results, study)
     results_by_task[name] = results
   if experiment.is_single:
     return results_by_task[SINGLE]
   if not results_by_task:
-    raise InputError(f'no task of the battery can be measured: {left_out[0][2]}.')
-  settings, is_table = dataclasses.asdict(experiment.execution), experiment.summary == FOURIER_TABLE
-  summarised = fourier_table.summarise(results_by_task) if is_table else None
-  results = joined(results_by_task, settings, experiment.summary or 'battery', summarised)
+    _name, _label, reason = left_out[0]
+    raise InputError(f'no task of the battery can be measured: {reason}.')
+  has_fourier_table = experiment.summary == FOURIER_TABLE
+  results = joined(
+    results_by_task,
+    dataclasses.asdict(experiment.execution),
+    experiment.summary or 'battery',
+    findings=fourier_table.summarise(results_by_task) if has_fourier_table else None,
+  )
   if left_out:
     results.tables[workdir.LEFT_OUT] = Table(('task', 'classifier', 'why'), left_out)
   for title, table in results.tables.items():
-    is_of_a_task = title.partition(': ')[0] in results_by_task
-    for line in () if is_of_a_task else (title, *text.lines(table)):
-      logging.info('%s', line)
+    task_of_table = title.partition(': ')[0]
+    if task_of_table not in results_by_task:  # a table of the battery as a whole
+      for line in (title, *text.lines(table)):
+        logging.info('%s', line)
   presented = summary.of_battery(experiment.summary, experiment.studies)
-  write_results(log, folder, results, presented, captioned(figures))
+  write_results(log, folder, results, presented, captioned(figures_by_task))
   return results
 
 
@@ -220,7 +236,7 @@ def measure_in_workdir(
     InputError: the workdir has a run of another study, classifier, seed or images.
   """
   config = {'study': study.describe(), 'seed': execution.seed, 'batch_size': execution.batch_size}
-  config = {k: v for k, v in json.loads(json.dumps(config)).items() if k != 'files'}
+  config = json.loads(json.dumps(config))
   with workdir.locked(directory):
     command = f'robustness.measure({study.name!r}, ..., workdir={os.fspath(directory)!r})'
     log = workdir.RunLog.begin(directory, config, execution.seed, command)
@@ -234,30 +250,38 @@ def measure_in_workdir(
 def _score_predictions(config: Section, directory: str | os.PathLike[str], command: str) -> Results:
   """Runs a study on predictions made elsewhere, or on records of an earlier run.
 
-  No classifier is run. The section of the config besides `study` says where the predictions are.
+  No classifier is run, and no images are read. All keys of the config except for `study` say where
+  the predictions are and how they are scored.
+
+  Args:
+    config: nested plain values with the key `predictions`.
+    directory: the workdir.
+    command: the command as it was typed.
   """
-  sections = dict(config)
-  study = studies.from_config(sections.pop('study', {}))
-  score = studies.scores_of(study, sections)
+  prediction_settings = dict(config)
+  study = studies.from_config(prediction_settings.pop('study', {}))
+  score_predictions = studies.scores_of(study, prediction_settings)
   with workdir.locked(directory):
-    log = workdir.RunLog.begin(directory, config, sections.get('seed', 0), command)
+    log = workdir.RunLog.begin(directory, config, prediction_settings.get('seed', 0), command)
     with phase(f'{study.name}: estimates'):
-      evaluations, findings, settings, data = score(log.path / workdir.RECORDS)
+      scored = score_predictions(log.path / workdir.RECORDS)
     log.write_config_and_environment()
-    identities = [evaluation.records.identity for evaluation in evaluations]
-    classifiers = [
-      {'layers': [], **identity['classifier'], 'label': evaluation.label}
-      for evaluation, identity in zip(evaluations, identities, strict=True)
-    ]
+    first_identity = scored.evaluations[0].records.identity
     results = Results(
       study.name,
-      classifiers,
-      {**(data or identities[0]['data']), 'class_names': identities[0].get('classes', [])},
-      settings,
-      findings.tables,
-      findings.arrays,
-      assemble(findings.estimates),
-      study.described_quantities,
+      classifiers=[
+        {'layers': [], **evaluation.records.identity['classifier'], 'label': evaluation.label}
+        for evaluation in scored.evaluations
+      ],
+      data={
+        **(scored.data or first_identity['data']),
+        'class_names': first_identity.get('classes', []),
+      },
+      settings=scored.settings,
+      tables=scored.findings.tables,
+      arrays=scored.findings.arrays,
+      table=assemble(scored.findings.estimates),
+      quantities=study.described_quantities,
     )
     write_results(log, log.path, results, study)
   return results
@@ -352,9 +376,9 @@ def builder_for(
   return ClassifierBuilder(
     experiment,
     rows[experiment.data],
-    lambda recipe: rows.training(recipe.data),
-    path / 'checkpoints',
-    writer,
-    rows,
-    features,
+    open_rows=lambda recipe: rows.training(recipe.data),
+    directory=path / 'checkpoints',
+    writer=writer,
+    opened=rows,
+    features=features,
   )

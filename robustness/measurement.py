@@ -32,7 +32,7 @@ from robustness.evaluation import failures, one_view
 from robustness.evaluation.adapting import AdaptingEvaluator
 from robustness.evaluation.outcomes import Evaluation, of_recorded
 from robustness.evaluation.provenance import IMAGE_DIGEST, require_same_images
-from robustness.evaluation.records import Layout, Records
+from robustness.evaluation.records import Records
 from robustness.evaluation.rounds import SequentialRecords
 from robustness.evaluation.runner import Evaluator, even_part_size
 from robustness.evaluation.staged import StagedEvaluator
@@ -56,16 +56,11 @@ from robustness.training.checkpoint import PROGRESS
 from robustness.workdir import FinishedStudy
 
 MAX_VIEWS_PER_STEP, MIN_CHUNKS = 32, 8
-"""Most views in a step, and fewest chunks of views in a round. The last chunk is padded, which
-wastes half a chunk per round on average.
+"""Most views in a step, and fewest chunks of views in a round with all views. The last chunk of a
+round is padded, which wastes half a chunk on average.
 """
 PASSES = 'passes'
 """Name of the table of passes."""
-PASSES_COLUMNS = (
-  *('classifier', 'half width', 'views', 'images of a view, fewest', 'images of a view, most'),
-  *('images that all views have', 'passes', 'images of the fixed design'),
-  *('passes of the fixed design', 'saved'),
-)
 
 
 @in_32_bits()
@@ -98,10 +93,11 @@ def measure(
   """
   parallel = create(execution.parallel) if devices is None else KINDS[execution.parallel](devices)
   needed = study.needed_rows(rows)
+  # With a cache the images of a selection are not decoded again for each classifier.
   rows = needed.cached() if needed is not rows and len(classifiers) > 1 else needed
-  measured = classifiers if study.needs_classifier else []
-  evaluated: list[tuple[Classifier | None, Rows]] = [(c, match_labels(rows, c)) for c in measured]
-  evaluated = evaluated or [(None, rows)]
+  evaluated: list[tuple[Classifier | None, Rows]] = [(None, rows)]
+  if classifiers and study.needs_classifier:
+    evaluated = [(classifier, match_labels(rows, classifier)) for classifier in classifiers]
   evaluations = of_recorded(
     {
       c.name if c else IMAGES: _recorded(execution, study, c, matched, parallel, folder)
@@ -150,19 +146,26 @@ def _results(
   table = failures.with_classes(assemble(estimates), failed.estimates)
   layers = [(*c.select_layers(study.layers), *c.select_outputs(study.outputs)) for c in classifiers]
   table = _in_order_of_layers(table, layers)
+  # Accuracies that the study does not declare are those of single classes, from `_failures`.
   declared, estimated = {quantity.name for quantity in study.quantities}, set(table.quantity)
   by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in estimated - declared]
   words = {quantity.name: quantity.words for quantity in by_class}
   if {ACCURACY, CLEAN_ACCURACY} <= {*by_class}:
     words[ACCURACY.name] += ', mean over all views but the clean one'
-  stated = {WHICH_NUMBERS: study.which_numbers(evaluations, shape)}
+  which_numbers = {WHICH_NUMBERS: study.which_numbers(evaluations, shape)}
   samples = study.sample_arrays(rows, key, findings)
   return Results(
     study.name,
     described,
     {**rows.description, 'image_shape': list(shape), 'class_names': list(rows.class_names)},
     {**study.describe(), **dataclasses.asdict(execution)},
-    tables={**findings.tables, **passes(evaluations), **compared.tables, **failed.tables, **stated},
+    tables={
+      **findings.tables,
+      **passes(evaluations),
+      **compared.tables,
+      **failed.tables,
+      **which_numbers,
+    },
     arrays={**findings.arrays, **compared.arrays, **failed.arrays, **samples},
     table=table,
     quantities=(
@@ -192,9 +195,10 @@ def _in_order_of_layers(table: pd.DataFrame, layers: Sequence[Sequence[str]]) ->
   """
   if 'layer' not in table:
     return table
-  order = {name: place for place, name in enumerate(dict.fromkeys(itertools.chain(*layers)))}
-  places = table['layer'].map(order).fillna(-1).to_numpy(int)
-  return table.iloc[np.argsort(places, kind='stable')].reset_index(drop=True)
+  layer_names = dict.fromkeys(itertools.chain(*layers))
+  index_by_layer = {name: index for index, name in enumerate(layer_names)}
+  layer_index = table['layer'].map(index_by_layer).fillna(-1).to_numpy(int)  # -1: no layer
+  return table.iloc[np.argsort(layer_index, kind='stable')].reset_index(drop=True)
 
 
 def _failures(
@@ -207,39 +211,65 @@ def _failures(
   """Returns the most affected classes and the most damaged images, as tables and pictures.
 
   Pictures are made on process 0 only, which writes the results.
+
+  Args:
+    study: the study.
+    evaluations: the records of each classifier.
+    evaluated: each classifier with its rows, in the same order; None stands for no classifier.
+    key: root key of the study's random numbers.
+    seed: the seed of the order of rows in a sequential design.
   """
   if not (study.lists_failures and study.needs_classifier):
     return Findings()
-  findings, places_by_label = failures.findings(study, evaluations, evaluated[0][1].image_shape)
+  image_shape = evaluated[0][1].image_shape
+  # {label: int [F, 2], row and view of each of F damaged images}
+  findings, rows_and_views_by_label = failures.findings(study, evaluations, image_shape)
   for evaluation, (classifier, rows) in zip(evaluations, evaluated, strict=True):
-    places = places_by_label[evaluation.label]
-    if not (len(places) and classifier and jax.process_index() == 0):
+    rows_and_views = rows_and_views_by_label[evaluation.label]
+    if not len(rows_and_views) or classifier is None or jax.process_index():
       continue
-    stored = [stored_picture(evaluation.records, row, view) for row, view in places.tolist()]
-    if evaluation.rounds:
-      order = rows.num_examples, seed, evaluation.rounds.design
-      places_by_round = [places_of_round(k, *order) for k in range(evaluation.rounds.common)]
-      places[:, 0] = np.concatenate(places_by_round)[places[:, 0]]
+    stored = [
+      stored_picture(evaluation.records, row, view) for row, view in rows_and_views.tolist()
+    ]
+    if evaluation.rounds:  # the records' rows are in the order of the rounds, not of `rows`
+      design = evaluation.rounds.design
+      recorded_rows = [
+        indices_of_round(number, rows.num_examples, seed, design)
+        for number in range(evaluation.rounds.common)
+      ]
+      rows_and_views[:, 0] = np.concatenate(recorded_rows)[rows_and_views[:, 0]]
     prefix = '' if len(evaluations) == 1 else f'{evaluation.label}/'
-    pictures = one_view.damaged(study, rows, places, key, classifier, stored)
+    pictures = one_view.damaged(study, rows, rows_and_views, key, classifier, stored)
     findings.arrays[prefix + FAILURE_IMAGES] = pictures
   return findings
 
 
 def recording_name(study: Study, rows: Rows) -> str:
-  """Returns the name of the folder that has a study's records of `rows` in a battery.
+  """Returns the name STUDY-DIGEST of the folder that has a study's records of `rows` in a battery.
 
   Studies that record the same have the same folder, so that records are shared between tasks.
   """
-  fixed = {'study': study.recording, 'data': identity_of(rows)}
-  plain = json.dumps(fixed, sort_keys=True, default=str)
-  return f'{study.stream}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}'
+  identity = {'study': study.recording, 'data': identity_of(rows)}
+  encoded = json.dumps(identity, sort_keys=True, default=str).encode()
+  return f'{study.stream}-{hashlib.sha256(encoded).hexdigest()[:8]}'
 
 
 def evaluator_for(
   execution: Execution, study: Study, classifier: Classifier | None, rows: Rows, parallel: Parallel
 ) -> Evaluator:
-  """Returns the evaluator that makes the records of a study."""
+  """Returns the evaluator that makes the records of a study.
+
+  Args:
+    execution: the seed.
+    study: the study.
+    classifier: the classifier; None for a study of images alone. One with an adaptation takes the
+      rows in order, as one stream for each part of a stored set.
+    rows: the images.
+    parallel: the devices.
+
+  Raises:
+    InputError: the adaptation needs clean images, and the rows are a stored set of corrupted ones.
+  """
   views, options = study.views(rows.image_shape), dict[str, Any]()
   if classifier and classifier.adaptation:
     parts = rows.description.get('parts', 1)
@@ -251,18 +281,21 @@ def evaluator_for(
         f'{classifier.adaptation.key("fisher_weight")}=0.'
       )
   elif classifier and study.lists_failures and views.uses_classifier and not views.image_shape:
+    # Views that use the classifier are slow to make again, so that their pictures are recorded.
     table = study.view_table(rows.image_shape)
     options['pictured'] = table if table.counted is None else None
-  evaluator = StagedEvaluator if views.stages else Evaluator
-  return (AdaptingEvaluator if 'stream_rows' in options else evaluator)(
+  evaluator_class = StagedEvaluator if views.stages else Evaluator
+  if 'stream_rows' in options:
+    evaluator_class = AdaptingEvaluator
+  return evaluator_class(
     classifier,
     views,
     random_keys.stream(execution.seed, study.stream),
     parallel,
-    classifier.select_layers(study.layers) if classifier else (),
-    classifier.select_outputs(study.outputs) if classifier else (),
-    study.summarise_output,
-    study.name,
+    layers=classifier.select_layers(study.layers) if classifier else (),
+    outputs=classifier.select_outputs(study.outputs) if classifier else (),
+    summarise_output=study.summarise_output,
+    phase=study.name,
     **options,
   )
 
@@ -275,7 +308,11 @@ def _recorded(
   parallel: Parallel,
   folder: pathlib.Path,
 ) -> Records | SequentialRecords:
-  """Returns the records of one classifier, made now unless the folder has them."""
+  """Returns the records of one classifier, made now unless the folder has them.
+
+  `folder` is the folder of all records; those of the classifier are in its subfolder with the
+  classifier's label.
+  """
   evaluator = evaluator_for(execution, study, classifier, rows, parallel)
   identity = {
     'classifier': _identified(classifier) if classifier else None,
@@ -284,13 +321,21 @@ def _recorded(
     'seed': execution.seed,
     'classes': list(rows.class_names),
   }
-  process, folder = (jax.process_index(), jax.process_count()), folder / evaluator.name
+  classifier_folder = folder / evaluator.name
   if design := study.sequential_design:
-    sizes = execution.batch_size, execution.views_per_step
-    return evaluate_in_rounds(evaluator, rows, folder, identity, design, execution.seed, *sizes)
+    return evaluate_in_rounds(
+      evaluator,
+      rows,
+      classifier_folder,
+      identity,
+      design,
+      execution.seed,
+      batch_size=execution.batch_size,
+      views_per_step=execution.views_per_step,
+    )
   layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
-  records = Records(folder, layout, identity)
-  evaluator.evaluate(rows, records, *process)
+  records = Records(classifier_folder, layout, identity)
+  evaluator.evaluate(rows, records, jax.process_index(), jax.process_count())
   barrier(f'the records of {evaluator.name}')
   return records
 
@@ -299,12 +344,12 @@ def _identified(classifier: Classifier) -> Facts:
   """Returns the facts that identify a classifier in records.
 
   They are its provenance with a digest of its weights, or, without a digest, its outputs for fixed
-  images.
+  images. The progress of a training is left out, because the digest identifies the weights.
   """
   facts = classifier.provenance
   if 'sha256' not in facts and from_file.KEY not in facts:
     facts = {**facts, from_file.KEY: from_file.probe(classifier)}
-  return {k: v for k, v in facts.items() if k not in PROGRESS}  # the digest says more than the step
+  return {k: v for k, v in facts.items() if k not in PROGRESS}
 
 
 def evaluate_in_rounds(
@@ -335,14 +380,16 @@ def evaluate_in_rounds(
   Raises:
     InputError: see `Evaluator.evaluate` and `Records`.
   """
-  rounds = SequentialRecords(directory, design, len(evaluator.views))
-  count, trials = len(evaluator.views), design.trials
-  views = even_part_size(count, max(1, min(MAX_VIEWS_PER_STEP, count // MIN_CHUNKS)))
-  size = evaluator.layout(trials, min(batch_size, trials), views_per_step or views)
-  processes = jax.process_index(), jax.process_count()
+  num_views, trials = len(evaluator.views), design.trials
+  rounds = SequentialRecords(directory, design, num_views)
+  if not views_per_step:
+    largest = max(1, min(MAX_VIEWS_PER_STEP, num_views // MIN_CHUNKS))
+    views_per_step = even_part_size(num_views, largest)
+  # All rounds have shards of the same size, so that the step is compiled once.
+  first_layout = evaluator.layout(trials, min(batch_size, trials), views_per_step)
   while rounds.next_views.size:
     number, round_views = len(rounds.rounds), rounds.next_views
-    layout = Layout(trials, len(round_views), size.block_rows, size.chunk_views)
+    layout = dataclasses.replace(first_layout, num_views=len(round_views))
     records = Records(rounds.folder(number), layout, rounds.identity_of_next(identity))
     missing = records.missing()
     if missing:
@@ -350,15 +397,17 @@ def evaluate_in_rounds(
         '%s: round %d of at most %d, %d of %d views',
         *(evaluator.name, number + 1, design.looks, len(round_views), rounds.num_views),
       )
-    if missing or number == 0:  # compares the images of a complete first round with the records
-      round_rows = rows.at(places_of_round(number, rows.num_examples, seed, design))
-      evaluator.with_views(round_views).evaluate(round_rows, records, *processes)
+    # A complete first round is given to `evaluate` too, which compares its images with the records.
+    if missing or number == 0:
+      round_rows = rows.at(indices_of_round(number, rows.num_examples, seed, design))
+      evaluator_of_round = evaluator.with_views(round_views)
+      evaluator_of_round.evaluate(round_rows, records, jax.process_index(), jax.process_count())
     barrier(f'round {number + 1} of {evaluator.name}')
     rounds.add(records)
   return rounds
 
 
-def places_of_round(number: int, num_examples: int, seed: int, design: FixedWidth) -> np.ndarray:
+def indices_of_round(number: int, num_examples: int, seed: int, design: FixedWidth) -> np.ndarray:
   """Returns the indices of the rows that a round shows, int64 [n], ascending.
 
   Args:
@@ -367,8 +416,8 @@ def places_of_round(number: int, num_examples: int, seed: int, design: FixedWidt
     seed: seed of the order of the rows.
     design: has the number n of trials in a round.
   """
-  places = slice(number * design.trials, (number + 1) * design.trials)
-  return np.sort(random_order(num_examples, seed)[places])
+  in_round = slice(number * design.trials, (number + 1) * design.trials)
+  return np.sort(random_order(num_examples, seed)[in_round])
 
 
 def passes(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
@@ -378,16 +427,25 @@ def passes(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
   view the fewest images with which no Clopper–Pearson interval is wider than ± the half-width.
   `saved` is the share of the fixed design's passes that were saved, negative if more were needed.
   """
-  rows = []
+  lines = []
   for evaluation in evaluations:
     rounds = evaluation.rounds
     if rounds is None:
       continue
     design, images_by_view = rounds.design, rounds.shown
-    images = fixed_size(design.half_width, design.confidence)
-    spent, fixed = int(images_by_view.sum()), images * rounds.num_views
-    fewest, most_images = int(images_by_view.min()), int(images_by_view.max())
-    setup = [evaluation.label, design.half_width, rounds.num_views]
-    extent = fewest, most_images, evaluation.records.layout.num_rows
-    rows.append([*setup, *extent, spent, images, fixed, 1 - spent / fixed])
-  return {PASSES: Table(PASSES_COLUMNS, rows)} if rows else {}
+    fixed_images = fixed_size(design.half_width, design.confidence)
+    num_passes, fixed_passes = int(images_by_view.sum()), fixed_images * rounds.num_views
+    line = {
+      'classifier': evaluation.label,
+      'half width': design.half_width,
+      'views': rounds.num_views,
+      'images of a view, fewest': int(images_by_view.min()),
+      'images of a view, most': int(images_by_view.max()),
+      'images that all views have': evaluation.records.layout.num_rows,
+      'passes': num_passes,
+      'images of the fixed design': fixed_images,
+      'passes of the fixed design': fixed_passes,
+      'saved': 1 - num_passes / fixed_passes,
+    }
+    lines.append(line)
+  return {PASSES: Table(tuple(lines[0]), [list(line.values()) for line in lines])} if lines else {}

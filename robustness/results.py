@@ -57,9 +57,11 @@ SUMMARIES = ('', FOURIER_TABLE)
 """Reports on all tasks of a battery together: '' for their headlines, or the tables of Yin et al.
 (2019) with the measured values, see `robustness.present.fourier_table`.
 """
-_PLAIN_KINDS = 'biufcU'  # dtypes that NumPy stores without pickling
-"""Kinds of NumPy dtypes that are stored without pickling."""
+_PLAIN_KINDS = 'biufcU'
+"""Kinds of NumPy dtypes (`dtype.kind`) that are stored without pickling: booleans, numbers, text.
+"""
 _REBUILD = 'Run the same command again: results are rebuilt from the records.'
+# The expected keys and types of `results.json`; keys with '?' may be missing.
 _PART: json_files.Form = {'name': str}
 _DESCRIBED: dict[str, json_files.Form] = {
   'augment?': [_PART],
@@ -240,12 +242,12 @@ class Results:
     if len(rows) == 1:
       row = rows.iloc[0]
       return Value(float(row.value), float(row.low), float(row.high))
-    of_quantity = self.table[self.table.quantity == quantity]
-    if of_quantity.empty:
+    estimates_of_quantity = self.table[self.table.quantity == quantity]
+    if estimates_of_quantity.empty:
       raise InputError(f'no quantity {quantity!r}; {nearest(quantity, set(self.table.quantity))}.')
     examples = [
-      ' and '.join(f'{name}={entry[name].tolist()[0]!r}' for name in names) or 'none'
-      for names, entry in estimates.by_facets(of_quantity)
+      ' and '.join(f'{name}={entries[name].tolist()[0]!r}' for name in names) or 'none'
+      for names, entries in estimates.by_facets(estimates_of_quantity)
     ]
     raise InputError(
       f'{len(rows)} estimates are {quantity!r} of {label!r} with {facets}; its estimates have '
@@ -268,7 +270,8 @@ class Results:
     titles = [title for title in figures if title.startswith(name)]
     if not titles:
       raise InputError(f'no figure {name!r}; {nearest(name, figures)}.')
-    return figures[name if name in figures else titles[0]][0]
+    figure, _caption = figures[name if name in figures else titles[0]]
+    return figure
 
   def report(self, path: str | os.PathLike[str]) -> pathlib.Path:
     """Writes the report, one HTML file that contains its figures, and returns its path."""
@@ -325,7 +328,7 @@ class Results:
   def presented(self) -> tuple[Quantity, ...]:
     """The quantities that reports show by default.
 
-    It is () for a battery; its report shows them task by task.
+    It is () for a battery, whose report shows the quantities of each task separately.
     """
     return () if self.tasks else self.quantities
 
@@ -391,7 +394,11 @@ class Results:
     write_atomically(folder / JSON_NAME, (text + '\n').encode())
 
   def _facet_words(self, declared: Sequence[Quantity]) -> list[dict[str, Any]]:
-    """Returns the declarations of the table's facets, so that reading results needs no study."""
+    """Returns the declarations of the table's facets as plain values for `results.json`.
+
+    They are stored so that reading results needs no study. `declared` are the quantities of a task,
+    which all have the same facets; without quantities the list is empty.
+    """
     names = estimates.facets_of(self.table) if declared else []
     return [dataclasses.asdict(declared[0].facet(name)) for name in names]
 
@@ -474,21 +481,23 @@ def _check_names(path: pathlib.Path, document: Facts, quantities: Section) -> No
 def _check_table(path: pathlib.Path, results: Results) -> None:
   """Raises InputError if the table of estimates contradicts `results.json`.
 
-  It is empty, or has values outside the range of their quantity.
+  The table contradicts it if the table is empty although quantities are declared, or if a value is
+  outside the range of its quantity.
   """
   table = results.table
   if results.quantities and table.empty:
     raise InputError(f'{path} holds no estimate: it was altered. {_REBUILD}')
-  ranges: dict[str, list[Quantity]] = {}
+  quantities_by_name: dict[str, list[Quantity]] = {}  # tasks may declare one name differently
   for quantity in results.quantities:
-    ranges.setdefault(quantity.name, []).append(quantity)
-  for name, declared in ranges.items():
+    quantities_by_name.setdefault(quantity.name, []).append(quantity)
+  for name, declared in quantities_by_name.items():
     rows = table[table['quantity'] == name]
-    for is_difference, part in ((False, rows[rows.versus == '']), (True, rows[rows.versus != ''])):
-      ends = [q.difference_range if is_difference else q.range for q in declared]
-      low, high = min(end[0] for end in ends), max(end[1] for end in ends)
-      slack = 1e-9 * max(1.0, *(abs(end) for end in (low, high) if math.isfinite(end)), 1.0)
-      outside = part[(part.value < low - slack) | (part.value > high + slack)]
+    values, differences = rows[rows.versus == ''], rows[rows.versus != '']
+    for is_difference, checked in ((False, values), (True, differences)):
+      ranges = [q.difference_range if is_difference else q.range for q in declared]
+      low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
+      slack = 1e-9 * max([1.0, *(abs(end) for end in (low, high) if math.isfinite(end))])
+      outside = checked[(checked.value < low - slack) | (checked.value > high + slack)]
       if len(outside):
         value = outside.value.iloc[0]
         raise InputError(
@@ -532,20 +541,28 @@ def joined(
   """
   findings = findings or Findings()
   listed = [[name, results.study, results.data['num_examples']] for name, results in tasks.items()]
-  first = max(tasks.values(), key=lambda results: len(results.classifiers))
+  # A task leaves out the classifiers that it cannot measure.
+  most_complete = max(tasks.values(), key=lambda results: len(results.classifiers))
   return Results(
     study,
-    first.classifiers,
+    most_complete.classifiers,
     {name: results.data for name, results in tasks.items()},
     {**settings, **{name: results.settings for name, results in tasks.items()}},
     tables={
       **findings.tables,
       'tasks': Table(('task', 'study', 'images'), listed),
-      **{f'{task}: {k}': v for task, results in tasks.items() for k, v in results.tables.items()},
+      **{
+        f'{task}: {title}': table
+        for task, results in tasks.items()
+        for title, table in results.tables.items()
+      },
     },
     arrays=findings.arrays,
     table=estimates.assemble(
-      [*findings.estimates, *(estimates.with_facet(r.table, TASK, k) for k, r in tasks.items())]
+      [
+        *findings.estimates,
+        *(estimates.with_facet(results.table, TASK, task) for task, results in tasks.items()),
+      ]
     ),
     quantities=tuple(dict.fromkeys(q for results in tasks.values() for q in results.quantities)),
     tasks={name: results.quantities for name, results in tasks.items()},
@@ -569,10 +586,12 @@ def over_seeds(by_seed: Mapping[int, Results]) -> Results:
     [estimates.with_facet(results.table, SEED, seed) for seed, results in by_seed.items()]
   )
   means = _means_over(table_by_seed, list(by_seed), quantities)
-  described = {str(seed): results.classifiers for seed, results in by_seed.items()}
   classifiers = [
-    {'label': c['label'], 'seeds': {seed: entries[i] for seed, entries in described.items()}}
-    for i, c in enumerate(first.classifiers)
+    {
+      'label': classifier['label'],
+      'seeds': {str(seed): results.classifiers[index] for seed, results in by_seed.items()},
+    }
+    for index, classifier in enumerate(first.classifiers)
   ]
   return Results(
     first.study,
@@ -593,62 +612,73 @@ def over_seeds(by_seed: Mapping[int, Results]) -> Results:
 def _means_over(
   table: pd.DataFrame, seeds: Sequence[int], quantities: Mapping[str, Quantity]
 ) -> pd.DataFrame:
-  """Returns the means of the estimates that at least two seeds have.
+  """Returns the means over seeds of the estimates that at least two seeds have.
 
   Intervals that hold for many estimates together are left out. A number that every seed repeats,
   such as a published one, stays as it is; NaN in one seed makes the mean NaN. The interval is
-  Student's, mean ± t·s/√n, cut to the range of the quantity; means over fewer seeds than
-  `FEWEST_SEEDS` have none. For normal values it covers the variation between trainings of the same
-  recipe, on the same test images. Equal values show no spread and have no interval.
+  Student's, mean ± t·s/√n with the standard deviation s over n seeds and Student's quantile t, cut
+  to the range of the quantity; means over fewer seeds than `FEWEST_SEEDS` have none. For normal
+  values it covers the variation between trainings of the same recipe, on the same test images.
+  Equal values show no spread and have no interval.
+
+  Args:
+    table: the estimates of all seeds, with the facet `seed`.
+    seeds: all seeds.
+    quantities: the quantities of the estimates, by name.
   """
   keys = [*estimates.SUBJECT, *(name for name in estimates.facets_of(table) if name != SEED)]
   single = table[table.family == 1].reset_index(drop=True)
-  place = single.groupby(keys, dropna=False, sort=False).ngroup().to_numpy()
-  values, count = single['value'].to_numpy(), np.bincount(place)
-  mean = np.bincount(place, values) / count
-  spread = np.bincount(place, (values - mean[place]) ** 2)
-  std = np.sqrt(spread / np.maximum(count - 1, 1))
-  firsts = single.drop_duplicates(keys)
+  firsts = single.drop_duplicates(keys)  # the estimate of the first seed that has it
+  # `values` and `index` have an entry for each estimate of a seed: its value, and the position of
+  # its mean. All other arrays have an entry for each mean.
+  index = single.groupby(keys, dropna=False, sort=False).ngroup().to_numpy()
+  values, count = single['value'].to_numpy(), np.bincount(index)
+  mean = np.bincount(index, values) / count
+  sum_of_squares = np.bincount(index, (values - mean[index]) ** 2)
+  std = np.sqrt(sum_of_squares / np.maximum(count - 1, 1))
   confidence = firsts.confidence.fillna(0.95).to_numpy()
   low, high = np.full((2, len(mean)), np.nan)
   for level in np.unique(confidence):
     at = confidence == level
     low[at], high[at] = student_interval(mean[at], std[at], count[at], level)
-  is_equal = np.bincount(place, values == firsts.value.to_numpy()[place]) == count
+  is_constant = np.bincount(index, values == firsts.value.to_numpy()[index]) == count
   ranges = []
   for row in firsts.itertuples():
     quantity = quantities.get(row.quantity, Quantity('other', '', AMOUNT))
     ranges.append(quantity.difference_range if row.versus else quantity.range)
   least, greatest = np.array(ranges).reshape(-1, 2).T
-  has_none = is_equal | (count < FEWEST_SEEDS)
+  has_none = is_constant | (count < FEWEST_SEEDS)
   low, high = (np.where(has_none, np.nan, np.clip(end, least, greatest)) for end in (low, high))
-  notes: list[dict[int, str]] = [{} for _ in count]
-  for k, seed, note in zip(place, single[SEED], single['note'], strict=True):
+  notes: list[dict[int, str]] = [{} for _ in count]  # {seed: note} of each mean
+  for k, seed, note in zip(index, single[SEED], single['note'], strict=True):
     notes[k][seed] = note
-  stated = is_equal & firsts.confidence.isna().to_numpy() & (firsts.method == '').to_numpy()
+  has_no_interval = firsts.confidence.isna().to_numpy() & (firsts.method == '').to_numpy()
+  is_repeated = is_constant & has_no_interval  # such as a published number
   means = firsts.assign(
     **{SEED: None, 'value': mean, 'low': low, 'high': high, 'n': count, 'clusters': count},
     method=estimates.OVER_SEEDS,
     confidence=confidence,
     p=np.nan,
-    note=[_note(of_seeds, seeds, equal) for of_seeds, equal in zip(notes, is_equal, strict=True)],
+    note=[_note(of_mean, seeds, equal) for of_mean, equal in zip(notes, is_constant, strict=True)],
   )
-  means[stated] = firsts.assign(**{SEED: None})[stated]
+  means[is_repeated] = firsts.assign(**{SEED: None})[is_repeated]
   return means[count > 1]
 
 
-def _note(by_seed: Mapping[int, str], seeds: Sequence[int], is_constant: bool) -> str:
-  """Returns the note of a mean: the notes of the seeds, once if they agree, and which seeds lack
-  it.
+def _note(notes: Mapping[int, str], seeds: Sequence[int], is_constant: bool) -> str:
+  """Returns the note of a mean over seeds: the seeds' notes, and which seeds have no value.
 
-  `is_constant` says whether all seeds have equal values.
+  Args:
+    notes: the note of each seed that has a value; a note that all seeds have is stated once.
+    seeds: all seeds.
+    is_constant: whether all seeds have equal values.
   """
-  notes = list(by_seed.values())
-  is_equal = len(set(notes)) == 1
-  remarks = [notes[0]] if is_equal else [f'seed {s}: {note}' for s, note in by_seed.items() if note]
-  lacking = [str(seed) for seed in seeds if seed not in by_seed]
+  remarks = [f'seed {seed}: {note}' for seed, note in notes.items() if note]
+  if len(set(notes.values())) == 1:
+    remarks = [next(iter(notes.values()))]
+  lacking = [str(seed) for seed in seeds if seed not in notes]
   without = f'without seed {", ".join(lacking)}, which has no such number' if lacking else ''
-  few = f'{TOO_FEW_SEEDS}, {len(by_seed)}' if len(by_seed) < FEWEST_SEEDS else ''
+  few = f'{TOO_FEW_SEEDS}, {len(notes)}' if len(notes) < FEWEST_SEEDS else ''
   return '; '.join(filter(None, (*remarks, without, NO_SPREAD if is_constant else few)))
 
 
@@ -691,9 +721,7 @@ def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def _quantity(entry: Mapping[str, Any]) -> Quantity:
-  """Returns a quantity of `results.json`; entries of earlier versions that are not used are
-  ignored.
-  """
+  """Returns a quantity of `results.json`; the key `paper` of earlier versions is ignored."""
   fields = {key: value for key, value in entry.items() if key != 'paper'}
   return Quantity(**{**fields, 'by': tuple(fields.get('by', ()))})
 
@@ -703,6 +731,7 @@ def _stated(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:
 
   Functions are left out, and so are ends of the range that are not declared.
   """
+  # The fields of a quantity that hold functions are excluded from comparison.
   fields = [field.name for field in dataclasses.fields(Quantity) if field.compare]
   entries = ({name: getattr(quantity, name) for name in fields} for quantity in quantities)
   return [{key: value for key, value in entry.items() if value is not None} for entry in entries]

@@ -1,11 +1,11 @@
 """Starts, resumes and reads workdirs, the folders of runs.
 
-config.json, environment.json       the config of the run, and the machine and versions it ran on
-records/CLASSIFIER/                 its records; in a battery records/STUDY-DIGEST/CLASSIFIER/
-checkpoints/CLASSIFIER/             checkpoints of trainings results.json, .csv, .npz            the
-results, with figures/ and report.html tasks/TASK/                         the results of each task
-of a battery seed<n>/                            all of these, except for the first two, for each of
-several seeds
+* config.json, environment.json: the config of the run, and the machine and versions it ran on
+* records/CLASSIFIER/: the records of a classifier; in a battery records/STUDY-DIGEST/CLASSIFIER/
+* checkpoints/CLASSIFIER/: the checkpoints of a training
+* results.json, results.csv, results.npz, figures/, report.html: the results
+* tasks/TASK/: the results of a task of a battery
+* seed<n>/: in a run with several seeds, the records, checkpoints, results and tasks of each seed
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ from robustness.present.publish import Presentation
 from robustness.results import JSON_NAME, SEED, SINGLE, Findings, Results, summary_name
 
 CONFIG, ENVIRONMENT, LOCK = 'config.json', 'environment.json', '.lock'
+"""Names of files in a workdir."""
 RECORDS, TASKS = 'records', 'tasks'
+"""Names of folders in a workdir."""
 LEFT_OUT = 'left out'
 """Name of a battery's table of the classifiers that a task could not measure, with the reason."""
 SHARD_FILES = f'{RECORDS}/**/*.npz'
@@ -182,10 +184,15 @@ def refuse_results(out: pathlib.Path) -> None:
   overwritten.
   """
   path = out.resolve()
-  is_workdir = (path / CONFIG).exists()
-  for folder in [path] if is_workdir else path.parents:
-    if is_workdir or ((folder / CONFIG).is_file() and (folder / ENVIRONMENT).is_file()):
-      raise InputError(f'--out is {out}, and {folder} is a workdir: give a folder of its own.')
+  workdirs = [
+    folder
+    for folder in path.parents
+    if (folder / CONFIG).is_file() and (folder / ENVIRONMENT).is_file()
+  ]
+  if (path / CONFIG).exists():  # without an environment it may be a run that was just begun
+    workdirs = [path]
+  if workdirs:
+    raise InputError(f'--out is {out}, and {workdirs[0]} is a workdir: give a folder of its own.')
 
 
 def _refuse_other_config(path: pathlib.Path, config: Section) -> None:
@@ -210,6 +217,7 @@ def _refuse_other_config(path: pathlib.Path, config: Section) -> None:
   compared_keys = old.keys() | new.keys()
   if not has_results:  # a checkpoint itself refuses other values of its training's other keys
     compared_keys = {k for k in compared_keys if k in TRAINING_KEYS or 'classifier' in k}
+  # Classifiers and tasks that only one of the two configs has.
   unmatched = {k for k in old.keys() ^ new.keys() if k.startswith(('classifier', 'battery.'))}
   compared_keys -= unmatched
   lines = differing_keys(
@@ -246,18 +254,22 @@ def _has_files(directory: pathlib.Path, patterns: Sequence[str]) -> bool:
 
 
 def finished_files(directory: pathlib.Path) -> frozenset[tuple[str, int]]:
-  """Returns the shards and checkpoints of a workdir, each with its time of modification."""
+  """Returns {(path, time of modification in ns)} of the shards and checkpoints of a workdir."""
   patterns = f'**/{SHARD_FILES}', f'**/{CHECKPOINT_FILES}'
   files = (file for pattern in patterns for file in directory.glob(pattern))
   return frozenset((str(file), file.stat().st_mtime_ns) for file in files)
 
 
 def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
-  """Returns a config in which sections `study` with equal records are replaced by sections of
-  `before`.
+  """Returns `config` with each section `study` replaced by that of `before`, if both have equal
+  records.
 
-  Settings of how estimates are computed from records may change without new records; replacing the
-  sections makes the two configs comparable.
+  Settings of how estimates are computed from records may change without new records. After the
+  replacement the two configs differ only in settings that change records.
+
+  Args:
+    before: the config of an earlier run, or a section of it.
+    config: the new config, or its section of the same name.
   """
   merged = dict(config)
   for name, section in config.items():
@@ -364,6 +376,7 @@ class RunLog:
     config_before = file.read_bytes() if file.is_file() else b''
     write_config(self.path, self.config)
     if self.finished_environment and config_before != file.read_bytes():
+      # The config that is now in the workdir came from the command of this run.
       self.finished_environment['command'] = self.environment['command']
     if jax.process_index() == 0 and not self.finished_environment:
       write_json(self.path / ENVIRONMENT, self.environment)
@@ -371,17 +384,20 @@ class RunLog:
   def current_environment(self) -> dict[str, Any]:
     """Returns the environment in which the results were computed, with the seconds until now.
 
-    If nothing was computed since a run was finished, it is that run's environment, with the key
-    `reduced_by` if other code has computed the results from its records.
+    If this run has made no shard or checkpoint after an earlier run was finished, the earlier run's
+    environment is returned. Its key `reduced_by` then states the versions of this run, if they
+    differ: they have computed the results from the earlier records.
     """
-    if not self.finished_environment or finished_files(self.path) != self.files_before:
+    has_new_files = finished_files(self.path) != self.files_before
+    if has_new_files or not self.finished_environment:
       started = datetime.datetime.fromisoformat(self.environment['started'])
       seconds = (datetime.datetime.now(datetime.UTC) - started).total_seconds()
       return {**self.environment, 'seconds': round(seconds)}
-    code = {k: self.environment[k] for k in ('robustness', 'git_commit', 'python', 'versions')}
-    if all(self.finished_environment.get(k) == v for k, v in code.items()):
+    version_keys = ('robustness', 'git_commit', 'python', 'versions')
+    versions_now = {k: self.environment[k] for k in version_keys}
+    if all(self.finished_environment.get(k) == v for k, v in versions_now.items()):
       return dict(self.finished_environment)
-    return {**self.finished_environment, 'reduced_by': code}
+    return {**self.finished_environment, 'reduced_by': versions_now}
 
 
 def write_json(path: pathlib.Path, values: Section) -> None:
@@ -390,7 +406,7 @@ def write_json(path: pathlib.Path, values: Section) -> None:
 
 
 def versions() -> dict[str, str]:
-  """Returns the versions of the installed packages that may change numbers."""
+  """Returns {package: version} of the installed packages that may change numbers."""
   installed = {}
   for package in PACKAGES:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -425,7 +441,7 @@ class FinishedStudy:
     folder: the folder of its results.
     study: the study with its settings.
     results: its results.
-    evaluations: its records, by classifier.
+    evaluations: the records of each classifier, or of the images for a study of images alone.
   """
 
   folder: pathlib.Path
@@ -473,11 +489,11 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
       f'{path} holds a run of each of several seeds: give one of them, such as {path / seeds[0]}.'
     )
   sections = study_sections(config, path)
-  absent = left_out(path) if SINGLE not in sections else ()
+  tasks_without_results = left_out(path) if SINGLE not in sections else ()
   return {
     task: _finished_study(path, task, section, study_file)
     for task, section in sections.items()
-    if task not in absent
+    if task not in tasks_without_results
   }
 
 
@@ -532,10 +548,14 @@ def seeds_of(config: Section, path: pathlib.Path) -> list[int]:
 
 
 def read_task(directory: str | os.PathLike[str], name: str) -> FinishedStudy:
-  """Returns the study of the task `name` of a workdir; `SINGLE` if it has a single study. See
-  `read`.
+  """Returns the study of one task of a workdir.
 
-  The folder WORKDIR/tasks/NAME stands for the task NAME of WORKDIR.
+  Args:
+    directory: the workdir, or its folder WORKDIR/tasks/NAME, which stands for the task NAME.
+    name: name of the task; '' for the task of the folder, or for a workdir with a single study.
+
+  Raises:
+    InputError: the workdir has no such task, or several and `name` is ''; see also `read`.
   """
   folder = expanded(directory).resolve()
   if not name and folder.parent.name == TASKS:
@@ -585,11 +605,13 @@ def _finished_study(
   study = recorded_study.of_results(section, results.study, results.settings, study_file)
   records_folder = path / RECORDS if task == SINGLE else _records_folder(path, study, results)
   design = study.sequential_design
-  paths = [records_folder / label for label in results.prefixes]
-  if not study.needs_classifier:
-    paths = [records_folder / IMAGES]
+  labels = results.classifier_labels if study.needs_classifier else [IMAGES]
+  folders = {label: records_folder / label for label in labels}
   evaluations = of_recorded(
-    {p.name: SequentialRecords.open(p, design) if design else Records.open(p) for p in paths}
+    {
+      label: SequentialRecords.open(folder, design) if design else Records.open(folder)
+      for label, folder in folders.items()
+    }
   )
   if any(evaluation.records.missing() for evaluation in evaluations):
     raise InputError(f'{path} is not finished: {records_folder} lacks shards. {_FINISH}')
@@ -600,34 +622,40 @@ def _finished_study(
 
 
 def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathlib.Path:
-  """Returns the folder of the records of a battery's task: those with the same study and data.
+  """Returns the folder `records/STUDY-DIGEST` that has the records of a task of a battery.
 
-  Records and results may describe their data by different keys; the records with the fewest
-  differing keys are taken.
+  The records must be of the same study, and describe their data with the same values as the task's
+  results. Either description may have keys that the other lacks. If several folders match, the one
+  with the fewest such keys is returned.
 
   Args:
     path: the workdir, or its folder of a seed.
     study: the study of the task.
-    results: its results.
+    results: the results of the task.
+
+  Raises:
+    InputError: no folder matches.
   """
-  recording = json.loads(json.dumps(study.recording))
-  folders_by_num_differing: dict[int, pathlib.Path] = {}
+  expected_study = json.loads(json.dumps(study.recording))
+  folder_by_num_unshared: dict[int, pathlib.Path] = {}
   # records/STUDY-DIGEST/CLASSIFIER/header, or one folder deeper in a sequential design
   pattern = f'*/*/{FIRST}/{HEADER}' if study.sequential_design else f'*/*/{HEADER}'
   for header in sorted((path / RECORDS).glob(pattern)):
     identity = Records.open(header.parent).identity
     json_files.check(identity, f'{header}, identity', {'data': dict, 'study': dict})
     recorded = recorded_study.with_keys_of_today(type(study), identity['study'])
-    is_recorded_study = isinstance(study, RecordedStudy) and study.is_recorded_as(recorded)
-    if recorded != recording and not is_recorded_study:
-      continue
-    keys, recorded_keys = results.data.keys(), identity['data'].keys()
-    if all(results.data[key] == identity['data'][key] for key in keys & recorded_keys):
-      folder = path / RECORDS / header.relative_to(path / RECORDS).parts[0]
-      folders_by_num_differing.setdefault(len(keys ^ recorded_keys), folder)
-  if not folders_by_num_differing:
+    is_same_study = recorded == expected_study or (
+      isinstance(study, RecordedStudy) and study.is_recorded_as(recorded)
+    )
+    described, recorded_data = results.data, identity['data']
+    shared_keys = described.keys() & recorded_data.keys()
+    if is_same_study and all(described[key] == recorded_data[key] for key in shared_keys):
+      study_folder = header.relative_to(path / RECORDS).parts[0]
+      num_unshared = len(described.keys() ^ recorded_data.keys())
+      folder_by_num_unshared.setdefault(num_unshared, path / RECORDS / study_folder)
+  if not folder_by_num_unshared:
     raise InputError(f'{path} has no records of the task with the study {study.name}. {_FINISH}')
-  return folders_by_num_differing[min(folders_by_num_differing)]
+  return folder_by_num_unshared[min(folder_by_num_unshared)]
 
 
 def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
@@ -668,7 +696,10 @@ def refuse_unfinished(path: pathlib.Path, folders: Sequence[pathlib.Path], comma
 
 
 def trainings(path: pathlib.Path) -> Iterator[str]:
-  """Yields a line for every training that was begun in a workdir."""
+  """Yields a line for every training that was begun in a workdir.
+
+  Two lines are 'checkpoints/base: trained' and 'checkpoints/aug: step 100 of 500 is saved'.
+  """
   from robustness.training.checkpoint import FACTS_NAME, newest_step  # imports Orbax
 
   for facts in sorted(path.glob(f'**/checkpoints/*/{FACTS_NAME}')):
@@ -680,7 +711,10 @@ def trainings(path: pathlib.Path) -> Iterator[str]:
 
 
 def shards(path: pathlib.Path) -> Iterator[str]:
-  """Yields a line for each set of records that was begun in a workdir."""
+  """Yields a line for each set of records that was begun in a workdir.
+
+  Two lines are 'records/base: complete' and 'records/aug: 3 of 12 shards are missing'.
+  """
   for header in sorted(path.glob(f'**/{RECORDS}/**/{HEADER}')):
     records = Records.open(header.parent)
     total = records.layout.num_blocks * records.layout.num_chunks
