@@ -64,13 +64,15 @@ def draw(results: Results) -> dict[str, Picture]:
   declared = {quantity.name: quantity for quantity in results.quantities}
   for quantity in results.drawn:
     reference = declared.get(quantity.reference)
-    pair = (reference, results.table) if reference else None
+    reference_and_table = (reference, results.table) if reference else None
     estimates = results.table[results.table['quantity'] == quantity.name].dropna(subset=['value'])
-    groups = [pair for pair in without_repeats(estimates) if pair[0] and SEED not in pair[0]]
+    groups = [
+      (facets, rows) for facets, rows in without_repeats(estimates) if facets and SEED not in facets
+    ]
     max_facets = max(2, min((len(facets) for facets, _ in groups), default=0))
     for facets, rows in groups:
-      if len(facets) <= max_facets:  # three only if there is no picture by fewer
-        pictures = of_rows(rows, quantity, facets, results.labels, rate, pair)
+      if len(facets) <= max_facets:
+        pictures = of_rows(rows, quantity, facets, results.labels, rate, reference_and_table)
         name = name_of(quantity.name, facets)
         figures |= {f'{name}{suffix}': picture for suffix, picture in pictures.items()}
   return figures or levels(results, rate)
@@ -140,16 +142,19 @@ def levels(results: Results, rate: float = RATE) -> dict[str, Picture]:
   shares are in the figure `levels`. If only some shares have paired differences, the two sets have
   different columns, and the second is the figure `levels_without_differences`.
   """
-  parts: dict[bool, list[pd.DataFrame]] = {True: [], False: []}
+  with_differences: list[pd.DataFrame] = []
+  without_differences: list[pd.DataFrame] = []
   for quantity, facets, estimates in results.by_facets():
     rows = estimates.dropna(subset=['value'])
     if quantity.kind == SHARE and len(rows) and all(rows[name].nunique() == 1 for name in facets):
       place = place_of(quantity, rows.iloc[0], facets)
       words = ' '.join(filter(None, (quantity.words, place)))
-      parts[bool((rows.versus != '').any())].append(rows.assign(words=words))
+      has_differences = (rows.versus != '').any()
+      shares = with_differences if has_differences else without_differences
+      shares.append(rows.assign(words=words))
   figures: dict[str, Picture] = {}
-  for part in filter(None, parts.values()):
-    rows = pd.concat(part)
+  for shares in filter(None, (with_differences, without_differences)):
+    rows = pd.concat(shares)
     names = list(dict.fromkeys(rows['words']))
     columns = columns_of(rows, Quantity('share', 'share'), rate)
     figure = forms.rows_of_points(names, columns, results.labels, 'words')
@@ -186,38 +191,50 @@ def of_rows(
   varying = [name for name in facets if rows[name].nunique() > 1]
   axes = [name for name in varying if is_axis(quantity, rows, name)]
   names = [name for name in varying if name not in axes]
-  # a map with so few lines is drawn as curves, one plot for each line
-  if len(axes) == 2 and not names and min(rows[name].nunique() for name in axes) < MIN_MAP_SIDE:
-    names = [min(axes, key=lambda name: int(rows[name].nunique()))]
-    axes = [name for name in axes if name not in names]
+  if len(axes) == 2 and not names:
+    shorter, longer = sorted(axes, key=lambda name: int(rows[name].nunique()))
+    if rows[shorter].nunique() < MIN_MAP_SIDE:  # so few lines are drawn as curves, a plot for each
+      names, axes = [shorter], [longer]
   columns = columns_of(rows, quantity, rate)
 
   def caption(columns: Sequence[Column]) -> str:
     """Returns the caption of a figure of `columns`, of values or of differences."""
     return _caption(columns, facets, varying, rate)
 
-  lines = _reference(reference, '' if axes else names[0], facets) if reference and varying else {}
-  line_words = ''
-  if reference and lines and not columns[0][0].difference:
-    by_name = any(name for _, name in lines)
-    marks = 'Dotted level lines' if axes else 'Bars' if by_name else 'Broken lines'
-    line_words = f' {marks}: {reference[0].words}.'
+  reference_values: dict[tuple[str, str], float] = {}
+  reference_words = ''
+  if reference and varying:
+    reference_values = _reference(reference, '' if axes else names[0], facets)
+    first_notation, _ = columns[0]
+    if reference_values and not first_notation.difference:
+      has_value_per_name = any(name for _, name in reference_values)
+      marks = 'Bars' if has_value_per_name else 'Broken lines'
+      if axes:
+        marks = 'Dotted level lines'
+      reference_quantity, _ = reference
+      reference_words = f' {marks}: {reference_quantity.words}.'
   match len(names), len(axes):
     case 1, 0:
-      figure = _points_by_name(rows, columns, labels, names[0], lines)
-      return {'': (figure, caption(columns) + line_words)}
+      figure = _points_by_name(rows, columns, labels, names[0], reference_values)
+      return {'': (figure, caption(columns) + reference_words)}
     case 0, 1:
-      titled = [('paired differences' if kind.difference else '', part) for kind, part in columns]
+      titled = [
+        ('paired differences' if notation.difference else '', column)
+        for notation, column in columns
+      ]
       notations = [notation for notation, _ in columns]
-      figure = forms.curves(titled, notations, labels, axes[0], lines)
-      return {'': (figure, caption(columns) + line_words)}
+      figure = forms.curves(titled, notations, labels, axes[0], reference_values)
+      return {'': (figure, caption(columns) + reference_words)}
     case 1, 1 if rows[names[0]].nunique() <= MAX_PANELS:
       (notation, values), name = columns[0], names[0]
       facet = quantity.facet(name)
-      titled = [(_title(facet, v), values[values[name] == v]) for v in dict.fromkeys(values[name])]
-      figure = forms.curves(titled, [notation], labels, axes[0], lines)
-      grids = _grids(columns[1:], names[0], axes[0], caption)
-      return {'': (figure, caption(columns[:1]) + line_words), **grids}
+      titled = [
+        (_title(facet, value), values[values[name] == value])
+        for value in dict.fromkeys(values[name])
+      ]
+      figure = forms.curves(titled, [notation], labels, axes[0], reference_values)
+      grids_of_differences = _grids(columns[1:], name, axes[0], caption)
+      return {'': (figure, caption(columns[:1]) + reference_words), **grids_of_differences}
     case 2, 0:
       down, across = sorted(names, key=lambda name: -int(rows[name].nunique()))
       return _grids(columns, down, across, caption)
@@ -264,14 +281,13 @@ def _grids(
     across: facet of the columns of a grid, at most `MAX_PANELS` values.
     caption: returns the caption of a figure of some columns.
   """
-  return {
-    '_difference' if column[0].difference else '': (
-      maps.grids(_by_classifier([column]), down, across),
-      caption([column]),
-    )
-    for column in columns
-    if column[1][down].nunique() <= 2 * MAX_POINTS and column[1][across].nunique() <= MAX_PANELS
-  }
+  figures = {}
+  for notation, rows in columns:
+    if rows[down].nunique() <= 2 * MAX_POINTS and rows[across].nunique() <= MAX_PANELS:
+      column = [(notation, rows)]
+      figure = maps.grids(_by_classifier(column), down, across)
+      figures['_difference' if notation.difference else ''] = (figure, caption(column))
+  return figures
 
 
 def columns_of(rows: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> list[Column]:
@@ -280,12 +296,15 @@ def columns_of(rows: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> li
   The boolean `marked` is added to the rows: true for differences that are significant at the
   false-discovery rate `rate`.
   """
-  values, differences = (rows[(rows.versus != '') == kind] for kind in (False, True))
+  values, differences = rows[rows.versus == ''], rows[rows.versus != '']
   differences = differences.assign(marked=significant(differences, quantity, rate))
   baselines = list(differences.versus.unique())
-  notation = Notation(quantity, True, baselines[0] if len(baselines) == 1 else '')
-  columns = [(Notation(quantity), values.assign(marked=False)), (notation, differences)]
-  return [column for column in columns if len(column[1])]
+  versus = baselines[0] if len(baselines) == 1 else ''
+  columns = [
+    (Notation(quantity), values.assign(marked=False)),
+    (Notation(quantity, difference=True, versus=versus), differences),
+  ]
+  return [(notation, column) for notation, column in columns if len(column)]
 
 
 def _by_classifier(columns: Sequence[Column]) -> list[maps.Panel]:
@@ -305,15 +324,16 @@ def _small_multiples(
   A figure has a map over the two `axes` for each value of the facet `name`, at most `MAX_PANELS`.
   All maps of all figures share one colour scale.
   """
-  pictures, scaled = {}, _by_classifier([column])  # on one scale
-  facet = column[0].quantity.facet(name)
-  for label, rows in column[1].groupby('classifier', sort=False):
+  pictures = {}
+  notation, estimates = column
+  facet = notation.quantity.facet(name)
+  for label, rows in estimates.groupby('classifier', sort=False):
     values = list(dict.fromkeys(rows[name]))
     panels = [
-      maps.Panel(_title(facet, value), rows[rows[name] == value], column[0])
+      maps.Panel(_title(facet, value), rows[rows[name] == value], notation)
       for value in values[:MAX_PANELS]
     ]
-    figure = maps.maps(panels, axes[0], axes[1], scaled)
+    figure = maps.maps(panels, axes[0], axes[1], scaled=_by_classifier([column]))
     excerpt = f' The first {MAX_PANELS} of {len(values)}.' if len(values) > MAX_PANELS else ''
     pictures[f'_{label}'] = figure, f'{label}: {caption}{excerpt}'
   return pictures
@@ -333,10 +353,13 @@ def _points_by_name(
   """
   values = list(dict.fromkeys(map(str, rows[name])))
   if len(values) > MAX_POINTS:
-    largest = columns[0][1].groupby(name, sort=False).value.max()
-    ascending = columns[0][0].quantity.better == 'higher'
-    values = list(map(str, largest.sort_values(ascending=ascending).index[:MAX_POINTS]))
-    columns = [(notation, part[part[name].astype(str).isin(values)]) for notation, part in columns]
+    notation, estimates = columns[0]
+    largest = estimates.groupby(name, sort=False).value.max()
+    worst_first = largest.sort_values(ascending=notation.quantity.better == 'higher')
+    values = list(map(str, worst_first.index[:MAX_POINTS]))
+    columns = [
+      (notation, column[column[name].astype(str).isin(values)]) for notation, column in columns
+    ]
   return forms.rows_of_points(values, columns, labels, name, reference)
 
 
@@ -363,15 +386,13 @@ def _caption(
   single = [name for name in facets if name not in varying]
   fixed = ', '.join(value_words(quantity.facet(name), rows[name].iloc[0]) for name in single)
   text = f'{words}{f" by {by}" if by else ""}{f" {fixed}" if fixed else ""}{sample(rows)}'
-  if (
-    len(varying) == 1
-    and rows[varying[0]].nunique() > MAX_POINTS
-    and not is_axis(quantity, rows, varying[0])
-  ):
+  has_axis = any(is_axis(quantity, rows, name) for name in varying)
+  has_points, has_grid = len(varying) == 1 and not has_axis, len(varying) == 2 and not has_axis
+  if has_points and rows[varying[0]].nunique() > MAX_POINTS:
     end = 'smallest' if quantity.better == 'higher' else 'largest'
     text = f'{text}. The {MAX_POINTS} {end} of {rows[varying[0]].nunique()}'
   notes = dict.fromkeys(note for note in maps.cell_notes(rows) if note)
-  if notes and len(varying) == 2 and not any(is_axis(quantity, rows, name) for name in varying):
+  if notes and has_grid:
     text = f'{text}. Outlined: {", ".join(notes)}'
   elif says_nothing(rows).any():
     text = f'{text}. Hollow, without an interval: degenerate'

@@ -49,7 +49,7 @@ CLASS = 'class'
 _ERROR_OR_ACCURACY = re.compile(r'\b(error|accuracy)\b')
 """Matches the names of quantities that can be compared between tasks as errors."""
 _ATTACK = re.compile(
-  r'.* under (?:(?P<ball>ℓ\S+) (?P<attack>\S+)|the worst (?P<worst>ℓ\S+) attack .*)'
+  r'.* under (?:(?P<norm>ℓ\S+) (?P<attack>\S+)|the worst (?P<norm_of_worst>ℓ\S+) attack .*)'
 )
 """Matches words such as 'top-1 error under ℓ∞ PGD' or '… under the worst ℓ2 attack of 3'."""
 _START_OF_QUALIFIER = re.compile(r',| (?:under|over|on|of|by|in|at) ')
@@ -130,17 +130,20 @@ class Choice:
 
   @property
   def attack_words(self) -> str:
-    """The attack, its norm unless ℓ∞, and the radius, as in 'AA 8/255'; '' if there is no attack.
+    """A short head for a column of values under an attack: 'AA 8/255', 'PGD ℓ2 0.5'.
 
-    Papers use these words as column heads. Only an overall value with the facet ε has them.
+    As in papers, it has the attack, its norm unless this is ℓ∞, and the radius ε of the ball. It is
+    '' if the quantity is not measured under an attack, or if the rows have no single ε.
     """
-    attack = _ATTACK.fullmatch(self.quantity.words)
-    if not attack or self.extremes is not None or 'epsilon' not in self.facets:
+    match = _ATTACK.fullmatch(self.quantity.words)
+    has_single_radius = self.extremes is None and 'epsilon' in self.facets
+    if not match or not has_single_radius:
       return ''
-    name = attack['attack'] or 'worst attack'
-    norm = attack['ball'] or attack['worst']
+    attack = match['attack'] or 'worst attack'
+    norm = match['norm'] or match['norm_of_worst']
     radius = value_text(EPSILON, self.rows.iloc[0].epsilon)
-    return f'{SHORT_WORDS.get(name, name)}{"" if norm == "ℓ∞" else f" {norm}"} {radius}'
+    words = (SHORT_WORDS.get(attack, attack), '' if norm == 'ℓ∞' else norm, radius)
+    return ' '.join(filter(None, words))
 
   @property
   def as_accuracy(self) -> Choice:
@@ -197,11 +200,11 @@ class Choice:
     """The facets with more than one value; all facets if none has more than one."""
     return [name for name in self.facets if self.rows[name].nunique() > 1] or [*self.facets]
 
-  def places(self, row: pd.Series) -> str:
-    """Returns the conditions of a classifier's extreme in words, such as 'under fog and snow'.
+  def place_words(self, row: pd.Series) -> str:
+    """Returns where a classifier has its extreme, in words such as 'under fog and snow'.
 
-    All conditions that tie for the extreme are named. If all conditions tie, the result is
-    'everywhere'. It is '' for an overall value.
+    All conditions in which the classifier has the same extreme value are named. If that is in all
+    of its conditions, the result is 'everywhere'. It is '' for an overall value.
 
     Args:
       row: row or record with the columns `classifier` and `versus`, the classifier that is
@@ -215,7 +218,8 @@ class Choice:
       return rows[(rows.classifier == row.classifier) & (rows.versus == row.versus)]
 
     tied = same_pair(self.extremes)
-    if len(tied) == len(same_pair(self.rows)) > 1:
+    num_conditions = len(same_pair(self.rows))
+    if len(tied) == num_conditions and num_conditions > 1:
       return 'everywhere'
     return places_of(self.quantity, tied, self.facets)
 
@@ -226,7 +230,7 @@ def _after_task(task: str, words: str) -> str:
 
 
 def choices(results: Results) -> list[Choice]:
-  """Returns the groups of rows to state of all headline quantities, or without any of all.
+  """Returns the groups of rows to report, of the headline quantities, or of all if none is one.
 
   Overall values come first, then differences, then extremes. Within each kind the choices follow
   the order of the quantities and have ascending numbers of facets; choices by class come last of
@@ -300,7 +304,8 @@ def overall_choices(table: pd.DataFrame, quantity: Quantity, task: str = '') -> 
   """
   choices = []
   for facets, rows in by_facets(overall_rows(table, quantity)):
-    for _, group in rows.groupby(list(facets), sort=False) if facets else [((), rows)]:
+    conditions = rows.groupby(list(facets), sort=False) if facets else [((), rows)]
+    for _, group in conditions:
       is_noted = (group.versus == '') & (group.note != '') & (not facets)
       group = group[group['value'].notna() | is_noted]
       if group['value'].notna().any():
@@ -384,22 +389,30 @@ def _groups(
     if group.empty or len(facets) > max_facets:
       continue
     values = group.groupby(['classifier', 'versus'])['value']
+    has_many_conditions = values.size().max() > 1
     extremes = group.loc[[*values.idxmin(), *values.idxmax()]].drop(columns=[*facets])
+    # The classifiers whose highest or lowest value is an overall row as well.
     repeated = extremes.merge(overall, on=[*_ESTIMATE])[['classifier', 'versus']].drop_duplicates()
-    if values.size().max() > 1 and len(repeated) < values.ngroups:
+    if has_many_conditions and len(repeated) < values.ngroups:
       yield facets, group
 
 
 def _largest(rows: pd.DataFrame, size: pd.Series, quantity: Quantity, family: int) -> pd.DataFrame:
-  """Returns the rows with the largest `size` for each pair of classifier and classifier compared
-  with.
+  """Returns the rows with the largest `size` for each classifier, or pair of classifiers.
 
-  Their intervals are widened to hold for `family` estimates together. If rows tie, all with the
-  sign of the first are returned, each with the widest interval among them.
+  If several rows of a classifier have the largest size, all of these with the sign of the first are
+  returned, each with the widest interval among them.
+
+  Args:
+    rows: values of classifiers, or differences between pairs of classifiers.
+    size: what the rows are compared by, with the index of `rows`.
+    quantity: the quantity of the rows.
+    family: number of estimates that the intervals of the returned rows hold for together.
   """
   largest = []
   for _, sizes in size.groupby([rows.classifier, rows.versus], sort=False):
-    tied = rows.loc[sizes.index[np.isclose(sizes, sizes.max(), rtol=1e-12, atol=1e-12)]]
+    is_largest = np.isclose(sizes, sizes.max(), rtol=1e-12, atol=1e-12)
+    tied = rows.loc[sizes.index[is_largest]]
     tied = tied[np.sign(tied['value']) == np.sign(tied['value'].iloc[0])]
     widest = tied.loc[(tied.high - tied.low).fillna(0).idxmax()]
     joint = _widened(widest, family, quantity)
@@ -408,7 +421,7 @@ def _largest(rows: pd.DataFrame, size: pd.Series, quantity: Quantity, family: in
 
 
 def _widened(row: pd.Series, family: int, quantity: Quantity) -> pd.Series:
-  """Returns an estimate with the interval that holds for `family` estimates together (`for_all`).
+  """Returns an estimate with its interval widened to hold for `family` estimates together.
 
   The ends are NaN if the interval cannot be widened.
   """
@@ -456,10 +469,11 @@ def without_uninformative(table: pd.DataFrame) -> pd.DataFrame:
 def headlines_of_quantity(
   table: pd.DataFrame, quantity: Quantity, quantities: Sequence[Quantity], task: str = ''
 ) -> list[Choice]:
-  """Returns the overall values of a quantity; if it has none, its first extreme and the reference
-  there.
+  """Returns the overall values of a quantity, or its extreme if it has none.
 
-  The result is empty if the quantity has neither.
+  The extreme is the one for the fewest facets. If it is relative to a reference quantity, the
+  values of the reference in the same conditions follow. The result is empty if the quantity has
+  neither an overall value nor an extreme.
 
   Args:
     table: estimates of one task.
@@ -504,7 +518,7 @@ def first_headlines(choices: Sequence[Choice], limit: int) -> list[Choice]:
     if CLASS not in choice.facets and not choice.summary_rows.note.str.startswith(ITSELF).all()
   ]
   counts = collections.Counter[str]()
-  ranks_in_task = []
+  ranks_in_task = []  # 1 for the first headline of a task, 2 for the second, …
   for choice in candidates:
     counts[choice.task] += 1
     ranks_in_task.append(counts[choice.task])
@@ -523,7 +537,7 @@ def labels_of(tasks: Mapping[str, Results]) -> list[str]:
 
 
 def worst_tasks(choices: list[Choice], label: str) -> list[tuple[Choice, pd.Series]]:
-  """Returns the largest error of a classifier in each task, with its row, largest error first.
+  """Returns (choice, row) of a classifier's largest error in each task, largest error first.
 
   Only overall values of errors or accuracies (counted as 1 − accuracy) with an interval are
   compared. The intervals of the rows returned hold for all compared errors together. The result is
@@ -534,7 +548,7 @@ def worst_tasks(choices: list[Choice], label: str) -> list[tuple[Choice, pd.Seri
     label: label of the classifier.
   """
   num_errors = 0
-  worst_by_task: dict[str, tuple[float, Choice, pd.Series]] = {}
+  worst_by_task: dict[str, tuple[float, Choice, pd.Series]] = {}  # (error, its choice, its row)
   for choice in choices:
     quantity = choice.quantity
     is_overall = choice.extremes is None and CLASS not in choice.facets

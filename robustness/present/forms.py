@@ -20,8 +20,10 @@ from robustness.present.style import panels
 
 MAX_COLUMNS = 5
 """Most plots of curves side by side."""
-_LINE, _GROUP = 0.13, 0.2  # inches: a point with its interval, the points of one name
-_DECADES = 2.5  # of values from which an axis is logarithmic
+_LINE, _GROUP = 0.13, 0.2
+"""Heights in inches: of a point with its interval, and least height of the points of one name."""
+_DECADES = 2.5
+"""Powers of ten that values span at least if their axis is logarithmic."""
 
 
 @style.styled
@@ -42,36 +44,38 @@ def rows_of_points(
     reference: values to compare with, unscaled, by (classifier, name), drawn as bars, or by
       (classifier, ''), drawn as broken lines. Plots of differences show neither.
   """
-  present = [label for label in labels if any(label in set(rows.classifier) for _, rows in columns)]
-  facet = columns[0][0].quantity.facet(name)
+  drawn = [label for label in labels if any(label in set(rows.classifier) for _, rows in columns)]
+  first_notation, _ = columns[0]
+  facet = first_notation.quantity.facet(name)
   ticks = [style.wrapped(value_text(facet, text), 30) for text in names]
-  lines = max(text.count('\n') + 1 for text in ticks)
+  lines_per_tick = max(text.count('\n') + 1 for text in ticks)
   width = style.COLUMN_WIDTH if len(columns) == 1 else style.PAGE_WIDTH
   margin = style.LETTER * max(len(line) for text in ticks for line in text.split('\n'))
   letters = max(15, int((width - margin) / len(columns) / style.LETTER))
   heads = [style.wrapped(notation.head, letters) for notation, _ in columns]
   height = 0.75 + _LINE * max(head.count('\n') for head in heads)
-  height += len(names) * max(_GROUP, _LINE * len(present), _LINE * lines)
+  height += len(names) * max(_GROUP, _LINE * len(drawn), _LINE * lines_per_tick)
   figure = Figure(figsize=(width, min(height, style.PAGE_HEIGHT)), layout='constrained')
-  line = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
-  offsets = (np.arange(len(present)) - (len(present) - 1) / 2) * 0.75 / len(present)
-  for axes, head, (notation, rows) in zip(line, heads, columns, strict=True):
-    for label, offset in zip(present, offsets, strict=True):
+  plots = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
+  # Names are 1 apart on the vertical axis; the classifiers of a name share 0.75 around it.
+  offsets = (np.arange(len(drawn)) - (len(drawn) - 1) / 2) * 0.75 / len(drawn)
+  for axes, head, (notation, rows) in zip(plots, heads, columns, strict=True):
+    for label, offset in zip(drawn, offsets, strict=True):
       group = rows[rows.classifier == label]
       if group.empty:
         continue
       y = np.array([names.index(str(value)) for value in group[name]]) + offset
-      x = _ends(group, notation.scale)
-      marked = group.marked.to_numpy()
-      _points(axes, x, [y], labels.index(label), label)
-      style.mark_significant(axes, x[0][marked], y[marked])
-      _hollow(axes, x[0], y, says_nothing(group), labels.index(label))
+      x, low, high = _ends(group, notation.scale)
+      marked, index = group.marked.to_numpy(), labels.index(label)
+      _points(axes, [x, low, high], [y], index, label)
+      style.mark_significant(axes, x[marked], y[marked])
+      _hollow(axes, x, y, says_nothing(group), index)
       if not notation.difference:
-        colour, scale = style.colour(labels.index(label)), notation.scale
+        colour, scale = style.colour(index), notation.scale
         if (label, '') in reference:
           axes.axvline(scale * reference[label, ''], color=colour, linestyle='--', linewidth=0.7)
-        at = [scale * reference.get((label, str(value)), math.nan) for value in group[name]]
-        axes.plot(at, y, '|', color=colour, markersize=6)
+        bars = [scale * reference.get((label, str(value)), math.nan) for value in group[name]]
+        axes.plot(bars, y, '|', color=colour, markersize=6)
     if notation.difference:
       axes.axvline(0, color='0.3', linewidth=0.6)
     if limits := _limits(notation, rows):
@@ -80,8 +84,8 @@ def rows_of_points(
     axes.spines[['top', 'right']].set_visible(False)
     axes.grid(axis='y', color='0.92', linewidth=0.5)
     axes.set_axisbelow(True)
-  line[0].set_yticks(range(len(names)), ticks)
-  line[0].set_ylim(len(names) - 0.4, -0.6)
+  plots[0].set_yticks(range(len(names)), ticks)
+  plots[0].set_ylim(len(names) - 0.4, -0.6)  # downwards
   style.legend_above(figure)
   return figure
 
@@ -104,18 +108,29 @@ def _points(
     label: its name in the legend.
     linewidth: width of the error bars in points.
   """
-  xerr, yerr = (
-    np.maximum(np.nan_to_num(np.stack([ends[0] - ends[1], ends[2] - ends[0]])), 0)
-    if len(ends) > 1
-    else None
-    for ends in (x, y)
-  )
   look: dict[str, Any] = {'fmt': style.marker(index), 'color': style.colour(index)}
-  axes.errorbar(x[0], y[0], yerr, xerr, markersize=3.5, linewidth=linewidth, label=label, **look)
+  axes.errorbar(
+    x[0],
+    y[0],
+    xerr=_lengths(*x) if len(x) > 1 else None,
+    yerr=_lengths(*y) if len(y) > 1 else None,
+    markersize=3.5,
+    linewidth=linewidth,
+    label=label,
+    **look,
+  )
+
+
+def _lengths(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+  """Returns the lengths of error bars below and above n values, [2, n]; 0 without an interval."""
+  return np.maximum(np.nan_to_num(np.stack([value - low, high - value])), 0)
 
 
 def _hollow(axes: Axes, x: np.ndarray, y: np.ndarray, mask: np.ndarray, index: int) -> None:
-  """Draws the points of a boolean mask, which are degenerate estimates, with a white face."""
+  """Draws the points in `mask`, which are degenerate estimates, with a white face.
+
+  `index` is the position of the classifier in the order that decides its colour.
+  """
   look: dict[str, Any] = {'color': style.colour(index), 'markerfacecolor': 'white', 'zorder': 4}
   if mask.any():
     axes.plot(x[mask], y[mask], style.marker(index), markersize=3.5, **look)
@@ -158,8 +173,8 @@ def curves(
     size = (style.PAGE_WIDTH, min(0.6 + (1.35 + above) * lines, style.PAGE_HEIGHT))
   figure, grid = panels(count, columns, size, sharey=not is_mixed)
   shared = None if is_mixed else _limits(notations[0], *(rows for _, rows in titled))
-  for place, (axes, (_, rows)) in enumerate(zip(grid, titled, strict=True)):
-    notation = notations[place if is_mixed else 0]
+  all_notations = notations if is_mixed else [notations[0]] * count
+  for axes, title, notation, (_, rows) in zip(grid, titles, all_notations, titled, strict=True):
     for index, label in enumerate(labels):
       group = rows[rows.classifier == label].sort_values(x)
       if len(group):
@@ -168,9 +183,9 @@ def curves(
           at = notation.scale * reference[label, '']
           axes.axhline(at, color=style.colour(index), linestyle=':', linewidth=0.8)
     if notation.difference:
-      marks = rows.marked.to_numpy()
-      value = _ends(rows, notation.scale)[0]
-      style.mark_significant(axes, rows[x].to_numpy(float)[marks], value[marks])
+      marked = rows[rows.marked]
+      values = notation.scale * marked.value.to_numpy(float)
+      style.mark_significant(axes, marked[x].to_numpy(float), values)
       axes.axhline(0, color='0.3', linewidth=0.6)
     elif _spans_decades(rows):
       style.log_scale(axes)
@@ -178,7 +193,7 @@ def curves(
       axes.set_ylim(limits)
     if is_mixed or count == 1:
       axes.set_ylabel(style.wrapped(notation.head, int(0.8 * size[1] / style.LETTER)))
-    axes.set_title(titles[place], fontsize=7)
+    axes.set_title(title, fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
   if all(pd.api.types.is_integer_dtype(rows[x].dtype) for _, rows in titled):
     grid[0].xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
@@ -196,21 +211,21 @@ def _curve(
 
   `index` is the position of the classifier in the order that decides its colour.
   """
-  places, (value, low, high) = rows[x].to_numpy(float), _ends(rows, notation.scale)
+  positions, (value, low, high) = rows[x].to_numpy(float), _ends(rows, notation.scale)
   look: dict[str, Any] = {'color': style.colour(index), 'linestyle': style.dashes(index)}
   marker = style.marker(index) if len(rows) <= 40 else ''
-  axes.plot(places, value, marker=marker, markersize=2.5, label=label, **look)
-  if len(rows) == 1:
-    axes.vlines(places, low, high, color=look['color'], linewidth=0.9)
-  axes.fill_between(places, low, high, color=look['color'], alpha=0.2, linewidth=0)
-  _hollow(axes, places, value, says_nothing(rows), index)
+  axes.plot(positions, value, marker=marker, markersize=2.5, label=label, **look)
+  if len(rows) == 1:  # a single point has no band
+    axes.vlines(positions, low, high, color=look['color'], linewidth=0.9)
+  axes.fill_between(positions, low, high, color=look['color'], alpha=0.2, linewidth=0)
+  _hollow(axes, positions, value, says_nothing(rows), index)
 
 
 def _limits(notation: Notation, *parts: pd.DataFrame) -> tuple[float, float] | None:
-  """Returns limits of the vertical axis if all values are equal; None lets Matplotlib choose.
+  """Returns the limits of the axis of values if all values are equal; else None.
 
-  Equal values do not determine a scale, so the limits are the range of the quantity with margins.
-  The result is None also if this range is infinite.
+  Matplotlib chooses the limits for None. Equal values do not determine a scale, so the limits are
+  the range of the quantity with margins. The result is None also if this range is infinite.
   """
   quantity = notation.quantity
   low, high = quantity.difference_range if notation.difference else quantity.range
@@ -238,7 +253,8 @@ class NamedPoints(NamedTuple):
     titles: lines above the plot.
     x, y: tables with `value`, `low` and `high` for each axis. Names that only one of them has are
       not drawn.
-    line: table indexed by x, drawn as a line with a band; None draws the diagonal.
+    line: table of `value`, `low` and `high` along the vertical axis, indexed by the position on the
+      horizontal axis; drawn as a line with a band. None draws the diagonal.
   """
 
   titles: Sequence[str]
@@ -259,9 +275,10 @@ def named_points(
     points: the plots.
     x: name of the horizontal axis.
     y: name of the vertical axis.
-    labels: all names, in the order that decides their colours.
+    labels: all names, in the order that decides their colours; () takes those of the plots, and
+      writes them with spaces for underscores.
   """
-  lines = math.ceil(len(points) / 3)
+  lines = math.ceil(len(points) / 3)  # at most 3 plots in a line
   columns = math.ceil(len(points) / lines)
   width = style.COLUMN_WIDTH + 0.6 if columns == 1 else style.PAGE_WIDTH
   height = min(style.PAGE_HEIGHT, 0.5 + 2.5 * lines)
@@ -270,15 +287,16 @@ def named_points(
   for axes, panel in zip(grid, points, strict=True):
     if (panel.y.versus != '').any():
       axes.axhline(0, color='0.6', linewidth=0.6)
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
       if name in panel.x.index and name in panel.y.index:
         across, up = (_ends(rows.loc[[name]], 100) for rows in (panel.x, panel.y))
-        _points(axes, across, up, place, name if labels else name.replace('_', ' '), linewidth=0.6)
+        label = name if labels else name.replace('_', ' ')
+        _points(axes, across, up, index, label, linewidth=0.6)
     if panel.line is not None and len(panel.line):
-      at, (value, low, high) = 100 * panel.line.index.to_numpy(float), _ends(panel.line, 100)
-      axes.fill_between(at, low, high, color='0.85', linewidth=0, zorder=0)
-      axes.plot(at, value, color='0.2', linewidth=1.0, label='fitted line')
-    letters = int(width / columns / 0.055)
+      line_x, (value, low, high) = 100 * panel.line.index.to_numpy(float), _ends(panel.line, 100)
+      axes.fill_between(line_x, low, high, color='0.85', linewidth=0, zorder=0)
+      axes.plot(line_x, value, color='0.2', linewidth=1.0, label='fitted line')
+    letters = int(width / columns / 0.055)  # inches per letter of these small titles
     axes.set_title('\n'.join(style.wrapped(t, letters) for t in panel.titles), fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
   for axes, panel in zip(grid, points, strict=True):
@@ -302,21 +320,23 @@ def scatter_page(
       values are multiplied by.
     labels: all names, in the order that decides their colours.
   """
-  lines = math.ceil(len(pairs) / 3)
+  lines = math.ceil(len(pairs) / 3)  # at most 3 plots in a line
   columns = math.ceil(len(pairs) / lines)
   width, height = style.PAGE_WIDTH, min(style.PAGE_HEIGHT, 0.5 + 2.5 * lines)
   figure, grid = panels(len(pairs), columns, (width, height), sharex=False, sharey=False)
   for axes, pair in zip(grid, pairs, strict=True):
-    for place, name in enumerate(labels):
-      if all(name in values[words].index for words in pair):
-        rows = [values[words].loc[[name]] for words in pair]
-        across, up = (_ends(table, float(table['scale'].iloc[0])) for table in rows)
-        _points(axes, across, up, place, name, linewidth=0.6)
-    units = (' (%)' if (values[words]['scale'] == 100).all() else '' for words in pair)
-    names = [f'{words}{unit}' for words, unit in zip(pair, units, strict=True)]
+    for index, name in enumerate(labels):
+      if all(name in values[quantity].index for quantity in pair):
+        rows_of_pair = [values[quantity].loc[[name]] for quantity in pair]
+        across, up = (_ends(rows, float(rows['scale'].iloc[0])) for rows in rows_of_pair)
+        _points(axes, across, up, index, name, linewidth=0.6)
+    across_words, up_words = (
+      f'{quantity} (%)' if (values[quantity]['scale'] == 100).all() else quantity
+      for quantity in pair
+    )
     across_letters, up_letters = int(width / columns / 0.07), int(height / lines / 0.08)
-    axes.set_xlabel(style.wrapped(names[0], across_letters), fontsize=6)
-    axes.set_ylabel(style.wrapped(names[1], up_letters), fontsize=6)
+    axes.set_xlabel(style.wrapped(across_words, across_letters), fontsize=6)
+    axes.set_ylabel(style.wrapped(up_words, up_letters), fontsize=6)
     axes.spines[['top', 'right']].set_visible(False)
   style.legend_above(figure)
   return figure

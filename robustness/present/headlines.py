@@ -54,7 +54,7 @@ def cells(tasks: Mapping[str, Results], limit: int = 0) -> list[HeadlineText]:
       if math.isnan(row.value):
         line.values[key] = row.note.partition(';')[0]
         continue
-      line.values[key] = f'{text} {choice.places(row)}'.rstrip()
+      line.values[key] = f'{text} {choice.place_words(row)}'.rstrip()
       coverage = choice.coverage if choice.extremes is not None else ''
       if note := '; '.join(filter(None, (coverage, row.note))):
         line.notes[key] = note

@@ -68,46 +68,53 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
   parts = sorted(parts, key=lambda panel: panel.notation.difference)  # values come first
   quantity = parts[0].notation.quantity
   num_differences = sum(panel.notation.difference for panel in parts)
-  counts = [n for n in (len(parts) - num_differences, num_differences) if n]
+  counts = [count for count in (len(parts) - num_differences, num_differences) if count]
+  # A place is the index of a plot, counted line by line; some places stay empty.
   columns, places = _places(counts)
   lines = places[-1] // columns + 1
   width = style.COLUMN_WIDTH if len(parts) == 1 else style.PAGE_WIDTH
-  cell = (width - _LEFT - _BAR * (len(counts) if lines == 1 else 1)) / columns
+  map_width = (width - _LEFT - _BAR * (len(counts) if lines == 1 else 1)) / columns
   tables = [cells_of(panel.rows, y, x) for panel in parts]
   ratio = len(tables[0]) / len(tables[0].columns)
   ratio = ratio if (y, x) == FREQUENCIES else min(max(ratio, 0.6), 1.4)
-  titles = [style.wrapped(panel.title, int(cell / style.LETTER)) for panel in parts]
+  map_height = map_width * ratio
+  titles = [style.wrapped(panel.title, int(map_width / style.LETTER)) for panel in parts]
   above = _TITLE + _LINE * max(title.count('\n') for title in titles)
-  height = min(style.PAGE_HEIGHT, _BELOW + lines * (cell * ratio + above))
+  height = min(style.PAGE_HEIGHT, _BELOW + lines * (map_height + above))
   figure, grid = panels(lines * columns, columns, (width, height), 'compressed')
-  for place in {*range(len(grid))} - {*places}:
+  for place in set(range(len(grid))) - set(places):
     grid[place].set_axis_off()
-  images: dict[bool, tuple[ScalarMappable, Sequence[int]]] = {}
+  # Whether the maps show differences: an image with their colour scale, and their places.
+  images: dict[bool, ScalarMappable] = {}
+  places_by_kind: dict[bool, list[int]] = {False: [], True: []}
   for place, panel, title, table in zip(places, parts, titles, tables, strict=True):
     axes = grid[place]
-    difference = panel.notation.difference
-    kind = [p for p in (*parts, *scaled) if p.notation.difference == difference]
-    image = cell_image(axes, table, panel.notation, limits_of(kind))
-    images[difference] = image, [*images.get(difference, (image, []))[1], place]
-    if difference:
+    is_difference = panel.notation.difference
+    same_scale = [p for p in (*parts, *scaled) if p.notation.difference == is_difference]
+    images[is_difference] = cell_image(axes, table, panel.notation, limits_of(same_scale))
+    places_by_kind[is_difference].append(place)
+    if is_difference:
       marked = cells_of(panel.rows.assign(value=panel.rows.marked.astype(float)), y, x) > 0
       rows, cells = np.nonzero(marked.to_numpy())
-      size = min(2.0, 14 * cell / max(len(marked.columns), 1))
+      size = min(2.0, 14 * map_width / max(len(marked.columns), 1))
       style.mark_significant(axes, marked.columns[cells], marked.index[rows], size)
     axes.set_title(title, fontsize=7)
   for place in places:
-    if place // columns == lines - 1:
-      grid[place].set_xlabel(_in_lines(quantity.facet(x).axis, cell), fontsize=7)
-    if place + columns not in places:
+    is_in_last_line, is_in_first_column = place // columns == lines - 1, place % columns == 0
+    if is_in_last_line:
+      grid[place].set_xlabel(_in_lines(quantity.facet(x).axis, map_width), fontsize=7)
+    if place + columns not in places:  # no map is below
       grid[place].tick_params(labelbottom=True)
-    if place % columns == 0:
-      grid[place].set_ylabel(_in_lines(quantity.facet(y).axis, cell * ratio), fontsize=7)
-  for difference, (image, group) in images.items():
-    head = next(p.notation.head for p in parts if p.notation.difference == difference)
-    if lines > 1:  # complete rows with their empty places, so that maps are aligned
-      group = range(group[0] // columns * columns, (group[-1] // columns + 1) * columns)
-    bar = figure.colorbar(image, ax=[grid[place] for place in group], shrink=0.9, aspect=18)
-    bar.set_label(_in_lines(head, 0.9 * cell * ratio), fontsize=7)
+    if is_in_first_column:
+      grid[place].set_ylabel(_in_lines(quantity.facet(y).axis, map_height), fontsize=7)
+  for is_difference, image in images.items():
+    head = next(p.notation.head for p in parts if p.notation.difference == is_difference)
+    with_bar: Sequence[int] = places_by_kind[is_difference]
+    if lines > 1:  # complete lines with their empty places, so that maps are aligned
+      first_line, last_line = with_bar[0] // columns, with_bar[-1] // columns
+      with_bar = range(first_line * columns, (last_line + 1) * columns)
+    bar = figure.colorbar(image, ax=[grid[place] for place in with_bar], shrink=0.9, aspect=18)
+    bar.set_label(_in_lines(head, 0.9 * map_height), fontsize=7)
   return figure
 
 
@@ -119,11 +126,13 @@ def _places(counts: Sequence[int]) -> tuple[int, list[int]]:
   """
   if sum(counts) <= MAX_MAPS:
     return sum(counts), [*range(sum(counts))]
-  columns = math.ceil(max(counts) / math.ceil(max(counts) / MAX_MAPS))
+  lines = math.ceil(max(counts) / MAX_MAPS)
+  columns = math.ceil(max(counts) / lines)  # lines of equal length
   places: list[int] = []
+  begin = 0
   for count in counts:
-    begin = -(-(places[-1] + 1) // columns) * columns if places else 0
     places += range(begin, begin + count)
+    begin = math.ceil((places[-1] + 1) / columns) * columns  # the beginning of the next line
   return columns, places
 
 
@@ -140,7 +149,7 @@ def _in_lines(text: str, inches: float) -> str:
 
 
 def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
-  """Returns the values as a table [y, x].
+  """Returns the values as a table with the values of the facet `y` down and those of `x` across.
 
   A row of a Fourier heatmap fills two cells: a frequency and its mirror image through 0.
   """
@@ -151,16 +160,23 @@ def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
   cells = pd.concat([cells, mirror]).drop_duplicates([y, x])
   down, across = (np.arange(cells[name].min(), cells[name].max() + 1) for name in (y, x))
   table = cells.pivot(index=y, columns=x, values='value').reindex(index=down, columns=across)
+  # A window of even side has frequencies from −n to n − 1. Mirroring adds n, whose line and column
+  # are incomplete and are left out. Only a window of odd side has the corner (−n, n).
   corner = (cells[y] == down[0]) & (cells[x] == across[-1])
-  return table if corner.any() else table.iloc[:-1, :-1]  # of a window of even side
+  return table if corner.any() else table.iloc[:-1, :-1]
 
 
-def _mirrored(frequencies: pd.Series, across: pd.Series) -> pd.Series:
-  """Returns the negated frequencies of an axis; the Nyquist frequency −N/2 is its own negative."""
+def _mirrored(frequencies: pd.Series, others: pd.Series) -> pd.Series:
+  """Returns the negated frequencies of an axis; the Nyquist frequency −N/2 is its own negative.
+
+  `others` are the frequencies of the other axis. The lowest frequency is taken for the Nyquist
+  frequency if its negative is not measured, and if it has no row with a positive other frequency.
+  """
   lowest = frequencies.min()
-  at_lowest = frequencies == lowest
-  nyquist = not (frequencies == -lowest).any() and not (across[at_lowest] > 0).any()
-  return (-frequencies).where(~(at_lowest & nyquist), frequencies)
+  is_lowest = frequencies == lowest
+  has_negative = (frequencies == -lowest).any()
+  is_nyquist = not has_negative and not (others[is_lowest] > 0).any()
+  return (-frequencies).where(~(is_lowest & is_nyquist), frequencies)
 
 
 def limits_of(panels: Sequence[Panel]) -> tuple[float, float]:
@@ -178,7 +194,8 @@ def limits_of(panels: Sequence[Panel]) -> tuple[float, float]:
     return -largest, largest
   low, high = float(values.min()), float(values.max())
   if high > low:
-    return (0.0 if 0 <= low < high / 2 else low), high
+    begins_near_zero = 0 <= low < high / 2  # then the scale begins at zero
+    return (0.0 if begins_near_zero else low), high
   bottom, top = (panels[0].notation.scale * end for end in panels[0].notation.quantity.range)
   return (bottom, top) if math.isfinite(top - bottom) else (low, low + 1.0)
 
@@ -211,13 +228,14 @@ def cell_image(
   """
   values = notation.scale * table.to_numpy(float)
   across, down = _edges(table.columns), _edges(table.index)
-  scale: dict[str, Any] = {
-    'cmap': _colours(notation).with_extremes(bad=style.MISSING),
-    'vmin': limits[0],
-    'vmax': limits[1],
-  }
+  low, high = limits
+  colours = _colours(notation).with_extremes(bad=style.MISSING)
+  scale: dict[str, Any] = {'cmap': colours, 'vmin': low, 'vmax': high}
   image: ScalarMappable
-  if all(np.allclose(np.diff(edges), edges[1] - edges[0]) for edges in (across, down)):
+  has_equal_cells = all(
+    np.allclose(np.diff(edges), edges[1] - edges[0]) for edges in (across, down)
+  )
+  if has_equal_cells:
     extent = across[0], across[-1], down[-1], down[0]
     image = axes.imshow(values, extent=extent, interpolation='nearest', aspect='auto', **scale)
     if (table.index.name, table.columns.name) == FREQUENCIES:
@@ -233,9 +251,12 @@ def cell_image(
 def _edges(values: pd.Index) -> np.ndarray:
   """Returns the n + 1 edges of the cells of n increasing values, halfway between neighbours."""
   centres = values.to_numpy(float)
+  if len(centres) == 1:
+    return centres[0] + np.array([-0.5, 0.5])
   middles = (centres[1:] + centres[:-1]) / 2
-  ends = 2 * centres[[0, -1]] - middles[[0, -1]] if len(middles) else centres[0] + [-0.5, 0.5]
-  return np.concatenate([ends[:1], middles, ends[1:]])
+  # The first and the last cell are symmetric about their centres.
+  first, last = 2 * centres[0] - middles[0], 2 * centres[-1] - middles[-1]
+  return np.array([first, *middles, last])
 
 
 @style.styled
@@ -271,18 +292,17 @@ def grids(parts: Sequence[Panel], y: str, x: str) -> Figure:
   max_font_size = max(1.0, 0.8 * 72 * cell_height)  # points
   is_small = len(x_values) <= 6 and len(y_values) <= 20
   font_size = min(7.0 if is_small else MIN_FONT_SIZE, max_font_size)
-  limits = limits_of(parts)
+  low, high = limits_of(parts)
   for axes, panel, title in zip(grid, parts, titles, strict=True):
-    y_places = [y_values.index(value) for value in panel.rows[y]]
-    x_places = [x_values.index(value) for value in panel.rows[x]]
+    lines_of_rows = [y_values.index(value) for value in panel.rows[y]]
+    columns_of_rows = [x_values.index(value) for value in panel.rows[x]]
     values = np.full((len(y_values), len(x_values)), np.nan)
-    values[y_places, x_places] = notation.scale * panel.rows.value.to_numpy(float)
-    image = axes.imshow(
-      values, cmap=_colours(notation), vmin=limits[0], vmax=limits[1], aspect='auto'
-    )
+    values[lines_of_rows, columns_of_rows] = notation.scale * panel.rows.value.to_numpy(float)
+    image = axes.imshow(values, cmap=_colours(notation), vmin=low, vmax=high, aspect='auto')
     for row, column in np.argwhere(np.isnan(values)):
       axes.text(column, row, '–', ha='center', va='center', fontsize=font_size)
-    _write_numbers(axes, image, values, panel.rows, (y_places, x_places), font_size)
+    cells = list(zip(lines_of_rows, columns_of_rows, strict=True))
+    _write_numbers(axes, image, values, panel.rows, cells, font_size)
     axes.set_title(title, fontsize=7)
     has_names = any(isinstance(value, str) for value in x_values)
     slant: dict[str, Any] = {'rotation': 35, 'ha': 'right'} if has_names else {}
@@ -300,7 +320,7 @@ def _write_numbers(
   image: ScalarMappable,
   values: np.ndarray,
   rows: pd.DataFrame,
-  places: tuple[Sequence[int], Sequence[int]],
+  cells: Sequence[tuple[int, int]],
   font_size: float,
 ) -> None:
   """Writes the numbers of a grid into its cells; see `grids`.
@@ -310,21 +330,21 @@ def _write_numbers(
     image: the coloured cells, which decide whether a number is black or white.
     values: [Y, X], the values of the cells; NaN gets no number.
     rows: the rows of the table of results, with the columns `marked` and `note`.
-    places: the index along Y and the index along X of each row's cell.
+    cells: (index along Y, index along X) of each row's cell.
     font_size: points; below `MIN_FONT_SIZE` no number is written.
   """
   low, high = image.get_clim()
-  digits = max(0, math.ceil(-math.log10((high - low) / 30)))
-  for y, x, is_marked, note in zip(*places, rows.marked, cell_notes(rows), strict=True):
+  digits = max(0, math.ceil(-math.log10((high - low) / 30)))  # shows a thirtieth of the scale
+  for (y, x), is_marked, note in zip(cells, rows.marked, cell_notes(rows), strict=True):
     if np.isnan(values[y, x]):
       continue
     rounded = round(values[y, x], digits) + 0.0  # a rounded zero has no sign
     number = f'{rounded:.{digits}f}'.replace('-', '−') if font_size >= MIN_FONT_SIZE else ''
     red, green, blue, _ = image.to_rgba(values[y, x])
-    is_dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
-    colour = 'w' if is_dark else 'k'
+    luma = 0.3 * red + 0.59 * green + 0.11 * blue
+    colour = 'w' if luma < 0.5 else 'k'
     if note:
-      corner = x - 0.46, y - 0.46
+      corner = x - 0.46, y - 0.46  # the outline is inside the cell, whose side is 1
       axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=colour, linewidth=1.4))
     text = f'{number}{"•" if is_marked else ""}'
     axes.text(x, y, text, color=colour, ha='center', va='center', fontsize=font_size)
@@ -357,19 +377,20 @@ def spectrum_panels(
     quantity: name of the colour bar.
   """
   magnitudes = np.maximum(np.asarray(maps, float), _MIN_MAGNITUDE)
-  y, x = (np.arange(side) - side // 2 for side in magnitudes.shape[1:])
+  y, x = (np.arange(side) - side // 2 for side in magnitudes.shape[1:])  # frequencies
   columns = min(5 if len(maps) > 16 else 4, len(maps))
-  rows = -(-len(maps) // columns)
-  cell = min(0.75 * style.PAGE_WIDTH / columns, 1.9)
+  rows = math.ceil(len(maps) / columns)
+  map_width = min(0.75 * style.PAGE_WIDTH / columns, 1.9)
   width = style.PAGE_WIDTH if columns > 2 else style.COLUMN_WIDTH * columns
-  above = [style.wrapped(title, int(cell / 0.054)) for title in titles]
-  lines = max(title.count('\n') for title in above)
-  height = 0.8 + rows * (cell * y.size / x.size + 0.25 + 0.1 * lines)
+  letter = 0.054  # inches, in the small font of these titles
+  wrapped_titles = [style.wrapped(title, int(map_width / letter)) for title in titles]
+  further_lines = max(title.count('\n') for title in wrapped_titles)
+  height = 0.8 + rows * (map_width * y.size / x.size + 0.25 + 0.1 * further_lines)
   size = width, min(style.PAGE_HEIGHT, height)
   figure, grid = panels(len(maps), columns, size, 'compressed', sharex=True, sharey=True)
   lowest, top = float(np.nanmin(magnitudes)), float(np.nanmax(magnitudes))
   bottom = top / 10**decades if decades else max(lowest, top / 10**DECADES)
-  for axes, title, values in zip(grid, above, magnitudes, strict=True):
+  for axes, title, values in zip(grid, wrapped_titles, magnitudes, strict=True):
     image = axes.imshow(
       values,
       cmap=colormaps[style.MAGNITUDE].with_extremes(bad=style.MISSING),
@@ -380,16 +401,18 @@ def spectrum_panels(
     axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
     axes.set_title(title, fontsize=6.5)
-  wide = top > 100 * bottom
+  spans_two_decades = top > 100 * bottom  # then powers of ten alone are enough ticks
   bar = figure.colorbar(
     image,
     ax=grid,
     shrink=min(1.0, 1.6 / rows),
     label=quantity,
     extend='min' if bottom > lowest else 'neither',
-    ticks=LogLocator(subs=(1,) if wide else (1, 2, 5)),
+    ticks=LogLocator(subs=(1,) if spans_two_decades else (1, 2, 5)),
     format=FuncFormatter(
-      lambda x, _: style.power_of_ten(round(math.log10(x))) if wide else f'{x:.2g}'
+      lambda tick, _: (
+        style.power_of_ten(round(math.log10(tick))) if spans_two_decades else f'{tick:.2g}'
+      )
     ),
   )
   bar.minorticks_off()

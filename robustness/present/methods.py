@@ -74,9 +74,12 @@ def _classifiers(results: Results, label: str) -> str:
   texts = []
   for facts in results.classifiers:
     if label in ('', facts['label']):
-      of_seed = next(iter(facts.get('seeds', {}).values()), facts)
-      answers = (f'{key}: {of_seed[key]}' for key in ('label_space', 'merge') if of_seed.get(key))
-      words = ', '.join(filter(None, (*classifier_facts(facts), _scaling(of_seed), *answers)))
+      of_first_seed = next(iter(facts.get('seeds', {}).values()), facts)
+      class_matching = [
+        f'{key}: {of_first_seed[key]}' for key in ('label_space', 'merge') if of_first_seed.get(key)
+      ]
+      parts = (*classifier_facts(facts), _scaling(of_first_seed), *class_matching)
+      words = ', '.join(filter(None, parts))
       texts.append(f'{facts["label"]} ({words})' if words else facts['label'])
   return '; '.join(texts)
 
@@ -98,20 +101,24 @@ def _protocol(results: Results) -> str:
   What is the same in all tasks of a battery is stated once.
   """
   lines_by_task: dict[str, list[str]] = {}
-  for task, of_task in results.by_task.items():
+  for task, results_of_task in results.by_task.items():
     table = results.tables.get(f'{task}: {WHICH_NUMBERS}' if task else WHICH_NUMBERS)
-    stated = {str(row[0]): str(row[1]) for row in table.rows} if table else {}
-    settings = {key: x for key, x in of_task.protocol.items() if key not in {'name', *stated}}
-    named = [f'{name}={text}' for name, text in flattened(settings) if text]
+    stated = {str(key): str(text) for key, text in table.rows} if table else {}
+    settings = {
+      key: value for key, value in results_of_task.protocol.items() if key not in {'name', *stated}
+    }
+    settings_texts = [f'{name}={text}' for name, text in flattened(settings) if text]
     lines = [f'{key}: {text.replace("; ", ", ")}' for key, text in stated.items()]
-    lines += [f'settings of {of_task.study}: {", ".join(named)}'] * bool(named)
+    if settings_texts:
+      lines.append(f'settings of {results_of_task.study}: {", ".join(settings_texts)}')
     lines_by_task[task] = lines
   first, *later = lines_by_task.values()
   shared = [line for line in first if all(line in lines for lines in later)]
   sentences = [f'Protocol: {"; ".join(shared)}.'] if shared else []
   for task, lines in lines_by_task.items():
-    single = [line for line in lines if line not in shared]
-    sentences += [f'Protocol of {task}: {"; ".join(single)}.'] if single else []
+    of_this_task = [line for line in lines if line not in shared]
+    if of_this_task:
+      sentences.append(f'Protocol of {task}: {"; ".join(of_this_task)}.')
   return ' '.join(sentences)
 
 
@@ -121,7 +128,7 @@ def _intervals(results: Results, label: str) -> str:
   The number of independent units, such as videos, is added if it differs. Intervals of differences
   are left out if the paragraph describes a single classifier `label`.
   """
-  rows_by_method: dict[str, dict[str, list[pd.Series]]] = {}
+  rows_by_method: dict[str, dict[str, list[pd.Series]]] = {}  # then by the words of the quantity
   for choice in headlines(results.over_seeds.by_task):
     for _, row in choice.summary_rows.iterrows():
       is_included = not label or (row.classifier == label and not row.versus)
@@ -155,8 +162,16 @@ def _baseline(results: Results) -> str:
 
 
 def _scope_of_intervals(results: Results, environment: Facts, label: str) -> str:
-  """Returns the uncertainty that intervals include, such as other images, and what they leave
-  out.
+  """Returns a sentence that states which variation the intervals include and which they leave out.
+
+  Intervals include the choice of images, or for a run with several seeds the training. Whether
+  another training is left out depends on what was measured: classifiers, predictions that were read
+  from files, or images alone.
+
+  Args:
+    results: the results of a finished workdir.
+    environment: the contents of its `environment.json`, with the seed.
+    label: the classifier that the paragraph describes; '' for all.
   """
   seeds = results.settings.get('seeds') or ()
   if seeds or SEED in results.table:
@@ -167,20 +182,20 @@ def _scope_of_intervals(results: Results, environment: Facts, label: str) -> str
       f'{trained} values are means over these, intervals cover another training of the same recipe '
       'on the same images, and leave out the choice of images.'
     )
-  images = 'Intervals cover the choice of images of the same kind'
+  included = 'Intervals cover the choice of images of the same kind'
   if (results.table.method == intervals.REGRESSION).any():
-    images += ', those of a regression that of its points'
+    included += ', those of a regression that of its points'
   if all('predictions' in facts for facts in results.classifiers):
-    return f'{images}; they hold for these predictions.'
+    return f'{included}; they hold for these predictions.'
   if all(facts.get('note') == NO_CLASSIFIER for facts in results.classifiers):
-    return f'{images}.'
+    return f'{included}.'
   weights = {
     'one training each' if facts.get('weights') == 'trained here' else 'the given weights'
     for facts in results.classifiers
     if label in ('', facts['label'])
   }
   return (
-    f'{images}; they hold for {" or ".join(sorted(weights))} and one draw of what is random '
+    f'{included}; they hold for {" or ".join(sorted(weights))} and one draw of what is random '
     f'(seed {environment.get("seed", 0)}), and leave out what another training would change.'
   )
 

@@ -99,7 +99,7 @@ class Notation:
     if self.quantity.kind == COUNT and not self.difference:
       return 0
     scaled = self.scale * width
-    if not scaled > 1e-12:  # rounding of floats too
+    if not scaled > 1e-12:  # NaN, zero, or a width that is due to the rounding of floats
       return 1 if self.scale > 1 else 2
     return decimals(scaled)
 
@@ -129,8 +129,10 @@ class Notation:
     if math.isnan(value):
       return 'unknown'
     text = f'{abs(self.scale * value):.{digits}f}'
-    sign = '' if not float(text) else MINUS if value < 0 else '+' if self.signed else ''
-    return f'{sign}{text}'
+    if not float(text):  # a value that rounds to zero
+      return text
+    plus = '+' if self.signed else ''
+    return f'{MINUS if value < 0 else plus}{text}'
 
   def bare(self, row: Any) -> str:
     """Returns an estimate without its unit: '31.2 (30.1 to 32.4)'.
@@ -148,8 +150,9 @@ class Notation:
     has_width = width > 1e-12 * abs(row.value)  # more than floating-point rounding
     digits = self.digits(width) if has_width else self.plain_digits(abs(row.value))
     if self.difference and (row.low > 0 or row.high < 0):
-      nearest = self.scale * min(abs(row.low), abs(row.high))
-      digits = min(12, max(digits, math.ceil(-math.log10(2 * nearest))))
+      end_nearest_to_zero = self.scale * min(abs(row.low), abs(row.high))
+      # A number of at least half a unit of the last decimal is not rounded to zero.
+      digits = min(12, max(digits, math.ceil(-math.log10(2 * end_nearest_to_zero))))
     value = self.number(row.value, digits)
     if math.isnan(row.low + row.high):
       few = TOO_FEW, TOO_FEW_SEEDS
@@ -233,7 +236,8 @@ def place_words(quantity: Quantity, facets: Sequence[str], values: Sequence[Any]
   if not {*FREQUENCIES} <= by_name.keys():
     return _phrase([value_words(quantity.facet(name), value) for name, value in by_name.items()])
   y, x = (by_name.pop(name) for name in FREQUENCIES)
-  y, x = (y, x) if (y, x) > (0, 0) else (0 - y, 0 - x)
+  if (y, x) < (0, 0):  # of a frequency and its mirror image, the upper one is stated
+    y, x = -y, -x
   sign = '±' if y or x else ''
   wave = f'at frequency {sign}({number(y)}, {number(x)})'
   words = [value_words(quantity.facet(name), value) for name, value in by_name.items()]
@@ -245,8 +249,8 @@ def _phrase(conditions: Sequence[str]) -> str:
 
   ['at area 0.1', 'at angle 30'] becomes 'at area 0.1 and angle 30'.
   """
-  parts = [*conditions[:1]]
-  for before, condition in itertools.pairwise(conditions):
+  parts = []
+  for before, condition in itertools.pairwise(['', *conditions]):
     is_repeated = before.startswith('at ') and condition.startswith('at ')
     parts.append(f'and {condition.removeprefix("at ")}' if is_repeated else condition)
   return ' '.join(parts)
@@ -261,9 +265,9 @@ def place_of(quantity: Quantity, row: pd.Series, facets: Sequence[str]) -> str:
 def places_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> str:
   """Returns the conditions of several rows as a phrase, such as 'under fog, snow and frost'.
 
-  At most `MAX_NAMED` conditions are listed, or one more if that is all: 'under fog, snow, frost and
-  4 others'. If only one of `facets` varies, the values of the other facets are stated once: 'at
-  severities 1 and 2 under fog'.
+  At most `MAX_NAMED` conditions are listed, and the others are counted: 'under fog, snow, frost and
+  4 others'. A single condition that would be left is listed too. If only one of `facets` varies,
+  the values of the other facets are stated once: 'at severities 1 and 2 under fog'.
   """
   named = rows if len(rows) == MAX_NAMED + 1 else rows.head(MAX_NAMED)
   varying = [name for name in facets if rows[name].nunique() > 1]
@@ -295,9 +299,10 @@ def preposition(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -
   """
   if {*facets} == {*FREQUENCIES}:
     return 'at'
-  first = rows.iloc[0]
-  is_single = len(facets) == 1
-  form = _place_form(quantity.facet(facets[0]), first[facets[0]]) if is_single else 'in'
+  if len(facets) > 1:
+    return 'in'
+  [name] = facets
+  form = _place_form(quantity.facet(name), rows.iloc[0][name])  # such as 'under {}'
   return form.partition(' ')[0]
 
 
@@ -306,9 +311,9 @@ def plural(quantity: Quantity, facets: Sequence[str]) -> str:
   if {*facets} == {*FREQUENCIES}:
     return 'frequencies'
   words = ' and '.join(quantity.facet(name).plural for name in facets)
-  return (
-    words if len(facets) == 1 else f'{"pairs" if len(facets) == 2 else "combinations"} of {words}'
-  )
+  if len(facets) == 1:
+    return words
+  return f'{"pairs" if len(facets) == 2 else "combinations"} of {words}'
 
 
 def joined_words(quantity: Quantity, facets: Sequence[str]) -> str:
@@ -318,8 +323,11 @@ def joined_words(quantity: Quantity, facets: Sequence[str]) -> str:
 
 def span(counts: Iterable[int]) -> str:
   """Returns the smallest and the largest count as text: '10' or '10 to 1,000'; '' without any."""
-  ends = dict.fromkeys([min(counts), max(counts)] if (counts := [*counts]) else [])
-  return ' to '.join(f'{end:,}' for end in ends)
+  counts = list(counts)
+  if not counts:
+    return ''
+  smallest, largest = min(counts), max(counts)
+  return f'{smallest:,}' if smallest == largest else f'{smallest:,} to {largest:,}'
 
 
 def name_of(quantity: str, facets: Sequence[str]) -> str:

@@ -16,33 +16,40 @@ from robustness.present import style
 from robustness.present.style import panels
 from robustness.results import Results
 
-_MAX_ROWS = 3  # most classifiers that have a row each
-_DIAGRAMS_PER_ROW = 4  # if there are more classifiers
-_MIN_COUNT = 5  # fewest predictions in a bin with a drawn accuracy
+_MAX_ROWS = 3
+"""Most classifiers that have a row of diagrams each. With more, rows have `_DIAGRAMS_PER_ROW`."""
+_DIAGRAMS_PER_ROW = 4
+_MIN_COUNT = 5
+"""Fewest predictions in a bin with a drawn accuracy."""
+_QUANTITIES = ('bin_size', 'bin_confidence', 'bin_accuracy')
+"""The share of predictions in a bin, their mean confidence and their accuracy."""
 
 
 @style.styled
 def draw(results: Results) -> tuple[Figure, str]:
   """Returns a figure and its caption: a diagram per classifier for the first view.
 
-  If there are more views, each classifier has a second diagram with all of them together. The
+  If there are more views, each classifier has a second diagram for all other views together. The
   results need the quantities `bin_size`, `bin_confidence` and `bin_accuracy` by view and `bin`,
   with the bin of the highest confidence first.
   """
   rows, confidence = results.table[results.table.bin.notna()], results.settings['confidence']
   labels = list(dict.fromkeys(rows.classifier))
-  num_diagrams = 1 + (rows.bin.value_counts().iloc[0] > 3 * len(labels))
-  count = len(labels) * num_diagrams
-  in_row = min(count, num_diagrams if 1 < len(labels) <= _MAX_ROWS else _DIAGRAMS_PER_ROW)
-  width = min(style.PAGE_WIDTH, 1.9 * in_row + 0.5)
+  # For each classifier and view, a bin has one row of each quantity.
+  has_other_views = rows.bin.value_counts().max() > len(_QUANTITIES) * len(labels)
+  diagrams_per_label = 2 if has_other_views else 1
+  count = len(labels) * diagrams_per_label
+  has_row_per_label = 1 < len(labels) <= _MAX_ROWS
+  in_row = min(count, diagrams_per_label if has_row_per_label else _DIAGRAMS_PER_ROW)
+  width = min(style.PAGE_WIDTH, 1.9 * in_row + 0.5)  # inches
   height = min(style.PAGE_HEIGHT, 0.5 + width / in_row * math.ceil(count / in_row))
   figure, grid = panels(count, in_row, (width, height))
   for index, axes in enumerate(grid):
-    label = labels[index // num_diagrams]
-    is_first = index % num_diagrams == 0
+    label = labels[index // diagrams_per_label]
+    is_first_view = index % diagrams_per_label == 0
     colour = style.colour(results.labels.index(label))
-    title = _diagram(axes, rows[rows.classifier == label], is_first, confidence, colour)
-    title = f'{label}: {title}' if len(labels) > 1 else title
+    views = _diagram(axes, rows[rows.classifier == label], is_first_view, confidence, colour)
+    title = f'{label}: {views}' if len(labels) > 1 else views
     axes.set_title(style.wrapped(title, int(width / in_row / style.LETTER)))
   figure.supxlabel('confidence (%)')
   figure.supylabel('accuracy (%)')
@@ -54,35 +61,37 @@ def draw(results: Results) -> tuple[Figure, str]:
   )
 
 
-def _diagram(axes: Axes, rows: pd.DataFrame, is_first: bool, confidence: float, colour: str) -> str:
+def _diagram(
+  axes: Axes, rows: pd.DataFrame, is_first_view: bool, confidence: float, colour: str
+) -> str:
   """Draws the accuracy in each bin of confidence, and returns the name of the views.
 
   Args:
     axes: the plot.
     rows: rows of a classifier.
-    is_first: whether the first view is drawn, and not all others together.
+    is_first_view: whether the first view is drawn; otherwise all other views are drawn together.
     confidence: confidence of the intervals, in (0, 1).
     colour: colour of the classifier.
   """
-  names = facets_of(rows.drop(columns='bin').dropna(axis=1, how='all'))
-  view = rows[names].iloc[0]
-  size, mean, accuracy = (
-    rows[rows.quantity == f'bin_{name}'].value.to_numpy().reshape(-1, rows.bin.max())
-    for name in ('size', 'confidence', 'accuracy')
+  size, mean_confidence, accuracy = (  # each [views, bins]
+    rows[rows.quantity == name].value.to_numpy().reshape(-1, rows.bin.max()) for name in _QUANTITIES
   )
-  views = slice(0, 1) if is_first else slice(1, None)
+  views = slice(0, 1) if is_first_view else slice(1, None)
+  # For each bin: the number of predictions, of right ones, and the sum of their confidences.
   total, right = size[views].sum(0), (size * accuracy)[views].sum(0)
+  confidences = (size * mean_confidence)[views].sum(0)
   width = 100 / len(total)
-  edges = width * np.arange(len(total))[::-1]
+  edges = width * np.arange(len(total))[::-1]  # the bin of the highest confidence is the first
   axes.bar(edges, 100 * total / total.sum(), width, align='edge', color='0.85', linewidth=0)
-  axes.plot([0, 100], [0, 100], color='0.3', linewidth=0.8, linestyle=':')
-  mask = total >= _MIN_COUNT
-  value = 100 * right[mask] / total[mask]
-  low, high = (100 * end for end in clopper_pearson(np.round(right[mask]), total[mask], confidence))
+  axes.plot([0, 100], [0, 100], color='0.3', linewidth=0.8, linestyle=':')  # calibrated
+  is_drawn = total >= _MIN_COUNT
+  total, right = total[is_drawn], right[is_drawn]
+  percent = 100 * right / total
+  low, high = (100 * end for end in clopper_pearson(np.round(right), total, confidence))
   axes.errorbar(
-    100 * (size * mean)[views].sum(0)[mask] / total[mask],
-    value,
-    np.abs(np.stack([value - low, high - value])),
+    100 * confidences[is_drawn] / total,
+    percent,
+    np.abs(np.stack([percent - low, high - percent])),  # rounding can make a length negative
     color=colour,
     marker='o',
     markersize=3,
@@ -92,4 +101,7 @@ def _diagram(axes: Axes, rows: pd.DataFrame, is_first: bool, confidence: float, 
   axes.set_xlim(0, 100)
   axes.set_ylim(0, 100)
   axes.set_aspect('equal')
-  return ', '.join(str(value) for value in view.dropna()) if is_first else 'all other views'
+  if not is_first_view:
+    return 'all other views'
+  facets = facets_of(rows.drop(columns='bin').dropna(axis=1, how='all'))
+  return ', '.join(str(value) for value in rows[facets].iloc[0].dropna())

@@ -165,7 +165,7 @@ def _differences(choice: Choice) -> tuple[str, list[str]]:
       clause = f'seeds alone do not test whether {label} differs from {versus}'
     elif not parts:
       clause = f'{label} is not shown to differ from {versus} {at} any'
-    place = _shortened(choice.places(largest))
+    place = _shortened(choice.place_words(largest))
     clauses.append(f'{clause}; the largest difference, {_estimate(quantity, largest)}, is {place}')
   if answers:
     return f'{f"of {choice.count_words} {quantity.words[answers.end() :]}".rstrip()},', clauses
@@ -181,7 +181,7 @@ def _extremes(choice: Choice) -> tuple[str, list[str]]:
   quantity, clauses = choice.quantity, []
   for _, rows in choice.rows.groupby('classifier', sort=False):
     extreme = _extreme_of(choice, rows)
-    place = '' if extreme is None else _shortened(choice.places(extreme))
+    place = '' if extreme is None else _shortened(choice.place_words(extreme))
     if extreme is None or place == 'everywhere':
       continue
     clause = f'{extreme.classifier} {_estimate(quantity, extreme)} {place}'

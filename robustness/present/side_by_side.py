@@ -20,6 +20,7 @@ from robustness.results import SINGLE, TASK, Results, Table
 
 CLASSIFIER, QUANTITY = 'classifier', 'quantity'
 CLEAN_ACCURACIES = 'top1_accuracy', CLEAN_ACCURACY.name
+"""Names of the quantities that are accuracies on clean images, the preferred one first."""
 CLEAN = *CLEAN_ACCURACIES, CLEAN_ERROR.name
 """Names of the quantities that the column 'clean' may hold, the preferred one first."""
 MAX_COLUMNS = 7
@@ -95,11 +96,12 @@ def arranged(
   else:
     if CLASSIFIER not in dimensions:
       rows = [*rows, CLASSIFIER]
-    names_quantity = len(titles) == 1 and facets and columns  # in the corner of the table
-    if QUANTITY not in dimensions and not names_quantity:
+    is_named_in_corner = len(titles) == 1 and facets and columns  # the only quantity
+    if QUANTITY not in dimensions and not is_named_in_corner:
       columns = [*columns, QUANTITY]
   row_keys, column_keys = _ordered_keys(entries, rows), _ordered_keys(entries, columns)
   texts = [[*key, *([''] * len(column_keys))] for key in row_keys]
+  # The entries that are compared for the best one: those that differ in the classifier only.
   compared: dict[tuple[str, ...], list[tuple[Cell, Entry]]] = collections.defaultdict(list)
   for entry in entries:
     row = row_keys.index(entry.key(rows))
@@ -130,9 +132,9 @@ def named_choices(
     return [column for name in short_columns for column in _columns(tasks, name)]
   _check_names(tasks, quantities, dimensions)
   facets = _facets(dimensions)
-  of_tasks = (_choices(task, tasks[task], quantities, facets) for task in tasks)
-  choices = sorted(
-    itertools.chain.from_iterable(of_tasks), key=lambda choice: CLASS in choice.facets
+  choices_of_tasks = (_choices(task, tasks[task], quantities, facets) for task in tasks)
+  choices = sorted(  # single classes come last
+    itertools.chain.from_iterable(choices_of_tasks), key=lambda choice: CLASS in choice.facets
   )
   return [(choice.words if TASK in dimensions else choice.name, choice) for choice in choices]
 
@@ -203,10 +205,12 @@ def _choices(
   if not quantities:
     return headlines({task: results})
   if ACCURACY.name in quantities:
-    clean = _measured(results, CLEAN_ACCURACIES)[:1]
-    is_replaced = bool(clean)
-    selected = [q for q in selected if q.name != ACCURACY.name or (q.headline and not is_replaced)]
-    selected = [*clean, *selected]
+    clean_accuracy = next(iter(_measured(results, CLEAN_ACCURACIES)), None)
+    if clean_accuracy is not None:
+      others = [quantity for quantity in selected if quantity.name != ACCURACY.name]
+      selected = [clean_accuracy, *others]
+    else:
+      selected = [q for q in selected if q.name != ACCURACY.name or q.headline]
   choices: list[Choice] = []
   for quantity in selected:
     choices += headlines_of_quantity(results.table, quantity, results.quantities, task)
@@ -231,13 +235,15 @@ def _columns(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str, Cho
   Raises:
     InputError: `name` is neither a task, a measured quantity nor `clean`.
   """
+  # Users may write 'mce' for mCE.
   quantities = {q.name.lower(): q.name for results in tasks.values() for q in results.quantities}
   quantity = quantities.get(name.lower(), '')
   if name in tasks and name != SINGLE:
     choices = headlines({name: tasks[name]})
     choices = [choice for choice in choices if choice.quantity == choices[0].quantity]
   else:
-    choices = _first_measured(tasks, name.lower(), quantity)
+    is_clean = name.lower() in ('clean', ACCURACY.name)
+    choices = _first_measured(tasks, CLEAN if is_clean else (quantity,), is_clean)
   if not choices:
     valid = {'clean', *filter(None, tasks), *quantities.values()} - {name}
     raise InputError(f'--show has {name!r}, which is no task or quantity; {nearest(name, valid)}.')
@@ -255,20 +261,22 @@ def _columns(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str, Cho
       yield f'{head}{place}', choice
 
 
-def _first_measured(tasks: Mapping[str, Results], name: str, quantity: str) -> list[Choice]:
-  """Returns the choices of a quantity from the first task that has any; [] if there are none.
+def _first_measured(
+  tasks: Mapping[str, Results], names: Sequence[str], without_facets: bool
+) -> list[Choice]:
+  """Returns the headlines of one quantity from the first task that has any; [] if no task has any.
 
   Args:
     tasks: results by task.
-    name: the column that the user named; 'clean' and 'accuracy' stand for the accuracy or error on
-      clean images.
-    quantity: name of the quantity for any other column.
+    names: names of quantities, the preferred one first; a task contributes the first one that it
+      has measured.
+    without_facets: whether headlines in a single condition, such as one view, are left out.
   """
-  is_clean = name in ('clean', ACCURACY.name)
   for task, results in tasks.items():
-    for measured in _measured(results, CLEAN if is_clean else (quantity,)):
-      choices = headlines_of_quantity(results.table, measured, results.quantities, task)
-      choices = [choice for choice in choices if not (is_clean and choice.facets)]
+    for quantity in _measured(results, names):
+      choices = headlines_of_quantity(results.table, quantity, results.quantities, task)
+      if without_facets:
+        choices = [choice for choice in choices if not choice.facets]
       if choices:
         return choices
   return []
@@ -280,12 +288,13 @@ def notes_of(choices: Sequence[tuple[str, Choice]]) -> list[str]:
   They say under which conditions an extreme was measured, and, for example, why mCE is not
   comparable with papers.
   """
-  notes = dict[str, None]()
+  notes = []
   for head, choice in choices:
     for _, row in choice.summary_rows[choice.summary_rows.versus == ''].iterrows():
-      note = '; '.join(filter(None, (choice.places(row), row.note)))
-      notes |= {f'{head}, {row.classifier}: {note}': None} if note else {}
-  return [*notes]
+      note = '; '.join(filter(None, (choice.place_words(row), row.note)))
+      if note:
+        notes.append(f'{head}, {row.classifier}: {note}')
+  return list(dict.fromkeys(notes))
 
 
 def _entries(
@@ -309,7 +318,7 @@ def _entries(
   for _, row in rows.iterrows():
     text = notation.number(row.value, digits)
     if intervals:
-      text = f'{notation.bare(row)} {choice.places(row)}'.rstrip()
+      text = f'{notation.bare(row)} {choice.place_words(row)}'.rstrip()
     labels = {CLASSIFIER: row.classifier, QUANTITY: head}
     for name in facets:
       labels[name] = value_text(choice.quantity.facet(name), row[name]).replace(MINUS, '-')

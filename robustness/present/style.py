@@ -23,7 +23,7 @@ from robustness.core.atomic_files import write_atomically
 
 COLUMN_WIDTH = 3.4  # inches: one column of a two-column paper
 PAGE_WIDTH = 7.0  # inches: both columns
-PAGE_HEIGHT = 8.5  # inches: the most for figures with many parts, without their legends
+PAGE_HEIGHT = 8.5  # inches: largest height of figures with many parts, without their legends
 MAGNITUDE = 'viridis'  # for quantities from zero up
 DIFFERENCE = 'RdBu'  # for differences; blue is better
 MISSING = '0.85'  # grey of a cell without a value
@@ -38,7 +38,7 @@ LETTER = 0.066  # inches: a letter of a legend, label or title
 _AUTOMATIC_LABEL = re.compile(r'_(child|container)\d+|_nolegend_')
 _LEGEND_LINE = 0.25  # inches: a legend of one line
 _NARROWEST = 0.6  # inches: a column of a legend
-_RAISED = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
+_SUPERSCRIPTS = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
 MARKERS = (*('o', 's', '^', 'D', 'v', 'P', 'X'), *('<', '>', 'p', '*', 'h', 'd', '8'))
 DPI = 200.0
 """Pixels per inch of PNG files, and of images in vector files."""
@@ -68,11 +68,8 @@ _SETTINGS: Any = {
   'text.parse_math': False,  # labels and names of classes may hold a $
   'svg.hashsalt': 'robustness',  # ids within a file, otherwise random
 }
-_METADATA: Any = {
-  'png': {'Software': None},
-  'svg': {'Date': None},
-  'pdf': {'CreationDate': None},
-}  # without what would make the bytes depend on the day or the version
+# None leaves out what would make the bytes depend on the day or the version.
+_METADATA: Any = {'png': {'Software': None}, 'svg': {'Date': None}, 'pdf': {'CreationDate': None}}
 
 # The settings of a user must not change the pictures; the backend is not a matter of style.
 _DEFAULTS: Any = {
@@ -90,19 +87,19 @@ def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
   """
 
   @functools.wraps(draw)
-  def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-    """Returns text in lines of at most `letters` letters; lines of the text stay apart."""
+  def draw_in_style(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """Calls the drawing function with this package's settings of Matplotlib."""
     with matplotlib.rc_context():
       matplotlib.rcParams.update(_DEFAULTS)
       matplotlib.rcParams.update(_SETTINGS)
       return draw(*args, **kwargs)
 
-  return wrapped
+  return draw_in_style
 
 
 @styled
 def legend_above(figure: Figure) -> None:
-  """Puts one legend of all labelled artists above the axes; the figure grows by its lines.
+  """Puts one legend of all labelled artists above the axes; the figure grows by the legend's lines.
 
   Matplotlib omits every label that begins with an underscore, as labels of classifiers may. This
   function omits only labels that Matplotlib generates.
@@ -119,6 +116,7 @@ def legend_above(figure: Figure) -> None:
   width, height = figure.get_size_inches()
   texts = [wrapped(label, max(10, int((width - 0.5) / LETTER))) for label in entries]
   renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+  # The legend gets as many columns as fit next to each other.
   for columns in range(min(len(entries), int(width / _NARROWEST)), 0, -1):
     legend = figure.legend(list(entries.values()), texts, loc='outside upper left', ncols=columns)
     box = legend.get_window_extent(renderer)
@@ -137,12 +135,16 @@ def colour(index: int) -> str:
 
 
 def dashes(index: int) -> str:
-  """Returns the line style of curve number `index`."""
+  """Returns the line style of curve number `index`.
+
+  The styles begin one further each time that all colours have been used, so that curves with equal
+  colours differ in the style.
+  """
   return DASHES[(index + index // len(COLOURS)) % len(DASHES)]
 
 
 def marker(index: int) -> str:
-  """Returns the marker of curve number `index`."""
+  """Returns the marker of curve number `index`; curves with equal colours have other markers."""
   return MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
 
 
@@ -153,15 +155,14 @@ class PowersOfTen(LogFormatter):
     """Returns the label of a tick at `x`; '' if the ticks are too close for one."""
     if not super().__call__(x, pos):
       return ''
-    digits, exponent = f'{x:.0e}'.split('e')
-    return (
-      power_of_ten(int(exponent)) if digits == '1' else f'{digits}×{power_of_ten(int(exponent))}'
-    )
+    digit, exponent = f'{x:.0e}'.split('e')
+    power = power_of_ten(int(exponent))
+    return power if digit == '1' else f'{digit}×{power}'
 
 
 def power_of_ten(exponent: int) -> str:
   """Returns 10 to the power of an integer as text: '10⁻²'."""
-  return '10' + str(exponent).translate(_RAISED)
+  return '10' + str(exponent).translate(_SUPERSCRIPTS)
 
 
 def mark_significant(axes: Axes, x: ArrayLike, y: ArrayLike, size: float = 2.0) -> None:
@@ -178,13 +179,14 @@ def log_scale(axes: Axes) -> None:
 
 
 def diagonal(axes: Axes, label: str = '') -> None:
-  """Draws the line y = x within the limits of the points."""
-  limits = axes.get_xlim(), axes.get_ylim()
-  ends = [max(low for low, _ in limits), min(high for _, high in limits)]
-  if ends[0] < ends[1]:
-    axes.plot(ends, ends, color='0.5', linestyle='--', linewidth=0.8, zorder=0, label=label or None)
-  axes.set_xlim(limits[0])
-  axes.set_ylim(limits[1])
+  """Draws the line y = x within the limits of the axes, which stay; '' as `label` is for none."""
+  x_limits, y_limits = axes.get_xlim(), axes.get_ylim()
+  begin, end = max(x_limits[0], y_limits[0]), min(x_limits[1], y_limits[1])
+  if begin < end:
+    look: dict[str, Any] = {'color': '0.5', 'linestyle': '--', 'linewidth': 0.8, 'zorder': 0}
+    axes.plot([begin, end], [begin, end], label=label or None, **look)
+  axes.set_xlim(x_limits)
+  axes.set_ylim(y_limits)
 
 
 def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:
@@ -249,14 +251,18 @@ def _lay_out(figure: Figure, dpi: float) -> None:
 
 
 def wrapped(text: str, letters: int) -> str:
-  """Returns text in lines of at most `letters`, broken at spaces and after _, / and -."""
+  """Returns text in lines of at most `letters`, broken at spaces and after _, / and -.
+
+  A word that is longer than a line is cut.
+  """
   lines, letters = [''], max(letters, 1)
   for piece in re.split(r'(?<=[\s_/-])', text):
     if lines[-1] and len((lines[-1] + piece).rstrip()) > letters:
       lines.append('')
     lines[-1] += piece
-    while len(lines[-1].rstrip()) > letters:  # a single word
-      lines[-1:] = [lines[-1][:letters], lines[-1][letters:]]
+    while len(lines[-1].rstrip()) > letters:
+      line = lines.pop()
+      lines += [line[:letters], line[letters:]]
   return '\n'.join(line.rstrip() for line in lines)
 
 
