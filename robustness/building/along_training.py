@@ -82,7 +82,7 @@ def joined(folder: pathlib.Path, labels: Sequence[str]) -> Results:
     table = results.table
     num_facets = table[facets_of(table)].notna().sum(axis=1)
     tables.append(with_facet(table[num_facets <= 1], STEP.name, step))
-  first = results_by_step[0][1]
+  _step, first = results_by_step[0]
   entries = [entry for _, results in results_by_step for entry in results.classifiers]
   return dataclasses.replace(
     first,

@@ -123,12 +123,14 @@ class ClassifierBuilder:
     for label, recipe in self.to_train().items():
       with self._section(label):
         for task in self.experiment.measurements.values():
-          evaluated = {name: getattr(task.data, name) for name in CHOOSE_ROWS}
-          if dataclasses.replace(recipe.data, **evaluated) == task.data:
+          # The images are the same if only the keys that select some of them differ.
+          selection = {name: getattr(task.data, name) for name in CHOOSE_ROWS}
+          if dataclasses.replace(recipe.data, **selection) == task.data:
             logging.warning('%s is measured on the images that it is trained on', label)
         if not recipe.training.validation:
-          match_labels(self.rows, planned[label])  # as the training measures it
-        if not self._is_begun(label):  # one that has begun was not refused
+          # The training measures accuracy on these rows; an error is raised now, not then.
+          match_labels(self.rows, planned[label])
+        if not self._is_begun(label):  # a training that has begun passed these checks
           training = self.training(recipe, recipe.initial(self.rows.image_shape))
           training.check_layout(self.parallel(recipe.training))
           check(training, next(self.open_rows(recipe).batches(1, [0], stored=True)))
@@ -268,8 +270,9 @@ class ClassifierBuilder:
       seed=recipe.seed,
       initial=initial.for_classes(rows.class_names) if initial else {},
     )
-    added, objective = ('label', *recipe.augment.added), recipe.objective
-    if isinstance(objective, GroupObjective) and objective.column not in added:
+    # Only a column that the rows store can be checked here.
+    not_stored, objective = ('label', *recipe.augment.added), recipe.objective
+    if isinstance(objective, GroupObjective) and objective.column not in not_stored:
       training.check_groups(columns_of(rows))
     return training
 
@@ -315,7 +318,8 @@ class ClassifierBuilder:
     else:
       classifier = self._as_measured(classifier, recipe)
       rows = match_labels(self.rows, classifier)
-    parallel, seed = self.parallel(settings, False), self.experiment.execution.seed
+    parallel = self.parallel(settings, all_processes=False)
+    seed = self.experiment.execution.seed
     return AccuracyOnRows(classifier, rows, seed, parallel, settings.resident_bytes)
 
   def parallel(self, training: TrainingSettings, all_processes: bool = True) -> Parallel:
@@ -326,17 +330,18 @@ class ClassifierBuilder:
     Raises:
       SettingError: the processes do not divide the batch.
     """
-    kind, micro = self.experiment.execution.parallel, training.batch_size // training.accumulate
     processes = jax.process_count() if all_processes else 1
-    if processes > 1 and training.batch_size % (processes * training.accumulate):
+    divisor = processes * training.accumulate
+    if processes > 1 and training.batch_size % divisor:
       raise SettingError(
         KEYS.training.batch_size,
         training.batch_size,
         valid=f'a multiple of {processes} processes × {training.accumulate} micro-batches = '
-        f'{processes * training.accumulate}, and of that × {jax.local_device_count()} devices '
+        f'{divisor}, and of that × {jax.local_device_count()} devices '
         'of each process where all of them are to be used',
       )
-    return create(kind, micro, all_processes)
+    micro_batch = training.batch_size // training.accumulate
+    return create(self.experiment.execution.parallel, micro_batch, all_processes)
 
   def _trained(
     self, label: str, recipe: TrainedHere, variables: Variables, initial: NetworkWeights | None
@@ -374,10 +379,10 @@ class ClassifierBuilder:
     names, labels = self.class_names(recipe), rows.without_images()['label']
     if not names:
       raise InputError(f'the training rows of {label} have no class names, which its probe needs.')
-    size = probes.num_features(network, probe.layer)
+    num_features = probes.num_features(network, probe.layer)
     drawn, _ = probes.drawn_rows(probe, labels, names, recipe.seed)
-    empty = probe.empty(len(drawn), size, len(names))
-    return probes.with_probe(network, probe, empty, names, {})
+    zeros = probe.empty(len(drawn), num_features, len(names))
+    return probes.with_probe(network, probe, zeros, names, {})
 
   def _fitted(self, label: str, recipe: ClassifierKind, network: Classifier) -> Classifier:
     """Returns a network with its fitted probe, a classifier of the network's features.
@@ -387,19 +392,24 @@ class ClassifierBuilder:
     """
     probe, rows, names = recipe.probe, self.open_rows(recipe), self.class_names(recipe)
     assert probe is not None
-    extractor = probes.features_of(network, probe.layer, names)
-    key, parallel = random_keys.stream(0, probes.FEATURES), self.experiment.execution.parallel
-    outputs = (probes.FEATURES,)
-    runner = Evaluator(extractor, identity(), key, create(parallel), (), outputs, phase='features')
+    runner = Evaluator(
+      probes.features_of(network, probe.layer, names),
+      identity(),
+      random_keys.stream(0, probes.FEATURES),
+      create(self.experiment.execution.parallel),
+      outputs=(probes.FEATURES,),
+      phase='features',
+    )
     facts: Facts = {
       'network': dict(network.provenance),
       'layer': probe.layer,
       'data': identity_of(rows),
       'classes': list(names),
     }
-    plain = json.dumps(facts, sort_keys=True, default=str)
     folder = self.features or self.directory.parent / 'features'
-    digest = hashlib.sha256(plain.encode()).hexdigest()[:8]  # equal for all probes of a network
+    # The digest is equal for all probes of one layer of a network.
+    encoded = json.dumps(facts, sort_keys=True, default=str).encode()
+    digest = hashlib.sha256(encoded).hexdigest()[:8]
     records = Records(folder / digest, runner.layout(rows.num_examples), facts)
     runner.evaluate(rows, records, jax.process_index(), jax.process_count())
     barrier(f'the features of {label}')
@@ -411,7 +421,7 @@ class ClassifierBuilder:
     return probes.with_probe(network, probe, arrays, names, fit)
 
   def _is_begun(self, label: str) -> bool:
-    """Whether the training of a classifier has a checkpoint."""
+    """Returns whether the training of a classifier has a checkpoint."""
     return newest_step(self.directory / label) is not None
 
   def _as_measured(self, classifier: Classifier, recipe: ClassifierKind) -> Classifier:

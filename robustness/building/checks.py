@@ -83,10 +83,10 @@ def check_step(
   Raises:
     InputError: the views do not fit the rows or the classifier, as in the evaluation.
   """
-  strictest = sorted(classifiers, key=lambda classifier: not classifier.host_function)[:1]
-  for classifier in strictest if study.needs_classifier else ():
-    matched, devices = match_labels(rows, classifier), parallel.create(execution.parallel)
-    evaluator_for(execution, study, classifier, matched, devices).check(matched)
+  if classifiers and study.needs_classifier:
+    strictest = max(classifiers, key=lambda classifier: classifier.host_function is not None)
+    matched, devices = match_labels(rows, strictest), parallel.create(execution.parallel)
+    evaluator_for(execution, study, strictest, matched, devices).check(matched)
 
 
 def split_supported(

@@ -26,6 +26,7 @@ from robustness.core.settings import Section
 from robustness.evaluation.study import STUDIES, default_section
 from robustness.results import summary_name
 
+# The forms of arguments that the functions below look for.
 _LABEL = re.compile(r'--?config\.classifiers\.([^.=]+)\.name=')
 _LIST = re.compile(r'--?config\.classifiers=(.*)', re.DOTALL)
 _WORDS = re.compile(r'[^\s,\'"()\[\]]+(\s*,\s*[^\s,\'"()\[\]]+)*')
@@ -49,10 +50,12 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
   config = load_config(file)
   config, changes = choose_studies(config, changes)
   changes = choose_classifiers(config, changes)
-  parts = [change for change in changes if _names_parts(change)]
-  for group in (parts, [change for change in changes if change not in parts]):
-    _apply(config, group)
-    defaults.add_sections(config)  # of parts in files that are named by now
+  names_of_parts = [change for change in changes if _names_parts(change)]
+  other_changes = [change for change in changes if change not in names_of_parts]
+  _apply(config, names_of_parts)
+  defaults.add_sections(config)  # of the named parts, whose keys the other changes may set
+  _apply(config, other_changes)
+  defaults.add_sections(config)
   note_unchosen(config, changes)
   return config.lock(), other_arguments
 
@@ -66,9 +69,10 @@ def training_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
   """
   sections = [*config.get('classifiers', {}).values(), config.get('classifier')]
   trains = any(section is not None and section.get('train') for section in sections)
-  is_named = any(map(_NAMES_NETWORK_OR_DATA.match, arguments))
-  file = (reference(arguments) or '').partition(':')[0]
-  if not (trains and is_named and file) or any(map(_SETS_TRAIN.match, arguments)):
+  names_network_or_data = any(map(_NAMES_NETWORK_OR_DATA.match, arguments))
+  sets_train = any(map(_SETS_TRAIN.match, arguments))
+  file = (reference(arguments) or '').partition(':')[0]  # without the variant
+  if sets_train or not (trains and names_network_or_data and file):
     return ''
   if 'own' not in variants(str(packaged.find(file))):
     return ''
@@ -129,10 +133,11 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
   `--config.classifiers.LABEL.name=NAME` with a new label adds a classifier.
   `--config.classifiers=LABEL,LABEL` removes all classifiers that it does not list.
   """
-  classifiers, alone = config.get('classifiers'), config.get('classifier')
+  classifiers, only_classifier = config.get('classifiers'), config.get('classifier')
   named = [match[1] for match in map(_LABEL.match, changes) if match]
-  if classifiers is None and alone is not None and named:
-    classifiers = defaults.nested({default_label(alone.name).replace('.', '_'): alone})
+  if classifiers is None and only_classifier is not None and named:
+    label = default_label(only_classifier.name).replace('.', '_')  # a key must not have a dot
+    classifiers = defaults.nested({label: only_classifier})
     with config.unlocked():
       config.classifiers = classifiers
       del config.classifier
@@ -164,12 +169,16 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
 
 
 def _names_parts(change: str) -> bool:
-  """Returns whether `--config.KEY=VALUE` sets a key that names an attack or the like."""
+  """Returns whether a change names a part, such as an attack, or sets a key of a study.
+
+  Parts have sections of their own, which other changes may set. An example of a change is
+  '--config.data.source=folder'.
+  """
   key = change.partition('=')[0]
-  section, _, last = key.rpartition('.')
-  kinds = {**KINDS, 'data': ('source', SOURCES)}
-  of_training = kinds.get(section.rpartition('.')[2], ('',))[0] == last
-  return of_training or _STUDY_KEY.fullmatch(key) is not None
+  section, _, last_word = key.rpartition('.')
+  naming_keys = {'data': 'source', **{kind: naming_key for kind, (naming_key, _) in KINDS.items()}}
+  names_part = naming_keys.get(section.rpartition('.')[2]) == last_word
+  return names_part or _STUDY_KEY.fullmatch(key) is not None
 
 
 def _apply(config: ConfigDict, changes: Sequence[str]) -> None:
@@ -180,18 +189,18 @@ def _apply(config: ConfigDict, changes: Sequence[str]) -> None:
   """
   for change in changes:
     name, equals, text = change.partition('=')
-    dashes, _, path = name.partition('.')
-    section, last = _check_key(config, path, f'{equals}{text}')
-    kind = section.get_type(last)
+    flag, _, path = name.partition('.')  # '--config' or '--noconfig', and the key
+    section, last_word = _check_key(config, path, f'{equals}{text}')
+    kind = section.get_type(last_word)
     if not equals and kind is not bool:
       raise InputError(f'{name} has no value: give --config.{path}=VALUE.')
-    written = ['', f'{dashes}.value{equals}{_quoted(text) if kind is tuple else text}']
-    parsed, single = flags.FlagValues(), ConfigDict({'value': section.get_ref(last)})
+    arguments = ['', f'{flag}.value{equals}{_quoted(text) if kind is tuple else text}']
+    parsed, single = flags.FlagValues(), ConfigDict({'value': section.get_ref(last_word)})
     try:
-      config_flags.DEFINE_config_dict('config', single, flag_values=parsed, sys_argv=written)
-      parsed(written)
+      config_flags.DEFINE_config_dict('config', single, flag_values=parsed, sys_argv=arguments)
+      parsed(arguments)
       value = config_flags.get_override_values(parsed['config'])['value']
-      section[last] = value
+      section[last_word] = value
     except (flags.Error, TypeError, ValueError) as error:
       raise SettingError(f'config.{path}', text, settings.type_name(kind)) from error
     if isinstance(value, tuple) and '' in value:
@@ -230,28 +239,29 @@ def _quoted(value: str) -> str:
 
 
 def _check_key(config: ConfigDict, path: str, written: str) -> tuple[ConfigDict, str]:
-  """Returns the section of a key `a.b.c` and the key's last word.
+  """Returns the section of a key `a.b.c`, which is `a.b`, and the key's last word, `c`.
 
   Args:
     config: the config.
     path: the key.
-    written: the change as the user typed it, for messages.
+    written: the value as the user typed it, such as '=3', for messages.
 
   Raises:
     InputError: the config has no such key (the message names the nearest ones), or it is a section.
   """
-  section: Any = config
-  holder, path_so_far = config, 'config'
+  value: Any = config
+  section, path_so_far = config, 'config'
   for name in path.split('.'):
-    if not isinstance(section, ConfigDict):
+    if not isinstance(value, ConfigDict):
       raise InputError(f'{path_so_far} is a single value; it has no key {name!r}.')
+    section = value
     if name not in section:
       _refuse_moved(section, {name: written.removeprefix('=')}, path_so_far)
       raise InputError(f'unknown key {path_so_far}.{name}: {nearest(name, section.keys())}.')
-    holder, section, path_so_far = section, section[name], f'{path_so_far}.{name}'
-  if isinstance(section, ConfigDict):
-    raise InputError(f'{path_so_far}{written}: that is a section; its keys: {", ".join(section)}.')
-  return holder, name
+    value, path_so_far = section[name], f'{path_so_far}.{name}'
+  if isinstance(value, ConfigDict):
+    raise InputError(f'{path_so_far}{written}: that is a section; its keys: {", ".join(value)}.')
+  return section, name
 
 
 def _refuse_moved(section: Section, values: Section, path: str) -> None:
@@ -300,11 +310,12 @@ def variants(file: str) -> tuple[str, ...]:
   if file.endswith('.json'):
     return ()
   get_config = _get_config(file, [])
-  default = [parameter.default for parameter in inspect.signature(get_config).parameters.values()]
+  parameters = inspect.signature(get_config).parameters.values()
+  default = [parameter.default for parameter in parameters]  # of the only parameter, if any
   if not default:
     return ()
   try:
-    get_config('')
+    get_config('')  # no variant has this name, so that the error lists all
   except defaults.UnknownVariantError as error:
     return (*default, *(name for name in error.known if name not in default))
   return tuple(default)
@@ -340,7 +351,8 @@ def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., object]:
 
 def _place(error: Exception, file: str) -> str:
   """Returns ', line N', the last line of `file` in an error's traceback; '' if it has none."""
-  frames, path = traceback.extract_tb(error.__traceback__), os.path.abspath(file)
+  path = os.path.abspath(file)
+  frames = traceback.extract_tb(error.__traceback__)
   lines = [frame.lineno for frame in frames if os.path.abspath(frame.filename) == path]
   return f', line {lines[-1]}' if lines else ''
 

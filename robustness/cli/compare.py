@@ -47,13 +47,21 @@ def main(arguments: Sequence[str]) -> int:
   recorded_study.add_flag(parser)
   options = parser.parse_args(arguments)
   command = shlex.join([*PROGRAM.split(), *arguments])
-  references, study_file = options.reference, options.study
+
   with phase('estimates, figures and report'):
     results = run(
-      options.workdirs, options.out, options.common, command, references, study_file, options.pdf
+      options.workdirs,
+      options.out,
+      common=options.common,
+      command=command,
+      references=options.reference,
+      study_file=options.study,
+      pdf=options.pdf,
     )
   for task, results_of_task in results.by_task.items():
-    print(*([f'{task}:'] if task else []), *text.summary(_printed(results_of_task)), '', sep='\n')
+    if task:
+      print(f'{task}:')
+    print(*text.summary(_printed(results_of_task)), '', sep='\n')
   print(f'accuracies in every view, and figures: {options.out}/report.html')
   return 0
 
@@ -86,15 +94,15 @@ def run(
   config = {'workdirs': list(workdirs), 'common': common}
   results, tasks = compared(entries, common, references)
 
-  def published(folder: pathlib.Path, results: Results, drawn: Drawn = ()) -> Drawn:
+  def write(folder: pathlib.Path, results: Results, appended: Drawn = ()) -> Drawn:
     """Writes results, figures and the report to a folder, and returns the figures."""
     assert isinstance(results.presentation, Presentation)
-    return publish(folder, results, results.presentation, environment, config, drawn, pdf)
+    return publish(folder, results, results.presentation, environment, config, appended, pdf)
 
   figures = {
-    task: published(workdir.task_folder(out, task), of_task) for task, of_task in tasks.items()
+    task: write(workdir.task_folder(out, task), of_task) for task, of_task in tasks.items()
   }
-  published(out, results, captioned(figures))
+  write(out, results, captioned(figures))
   return results
 
 
@@ -146,14 +154,17 @@ def _printed(results: Results) -> Results:
   facets_of_rows = [row.dropna().to_dict() for _, row in accuracies[names].iterrows()]
   printed_facets = results.settings[comparison.PRINTED_FACETS]
   is_printed = [facets in printed_facets for facets in facets_of_rows]
-  if any(is_printed):
-    views = [' '.join(map(str, f.values())) for f in facets_of_rows if f in printed_facets]
+  if any(is_printed):  # the values of their facets become one facet, `view`
+    views = [
+      ' '.join(map(str, facets.values())) for facets in facets_of_rows if facets in printed_facets
+    ]
     without_facets = accuracies[is_printed].drop(columns=names)
     accuracies = assemble([with_facet(without_facets, 'view', views)])
   quantities = [q for q in results.quantities if q != comparison.ACCURACY]
   shares = [q.name for q in quantities if q.headline and (q.kind, q.better) == (SHARE, 'higher')]
-  repeated = {*_values(other_estimates[other_estimates['quantity'].isin(shares)])}
-  accuracies = accuracies[[values not in repeated for values in _values(accuracies)]]
+  values_of_headlines = set(_values(other_estimates[other_estimates['quantity'].isin(shares)]))
+  is_new = [values not in values_of_headlines for values in _values(accuracies)]
+  accuracies = accuracies[is_new]
   table = assemble([part.astype(object) for part in (other_estimates, accuracies)])
   return dataclasses.replace(results, table=table, quantities=(*quantities, comparison.ACCURACY))
 

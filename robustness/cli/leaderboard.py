@@ -66,23 +66,19 @@ COLUMNS = (
 LEFT_OUT = 'entries left out'
 """Name of the table of entries that are not on the board, with the reason."""
 FROM_RECORDS = 'as records give'
+"""The origin of values that are computed again from the records of an entry."""
 PERCENTILES = (BOOTSTRAP, BAYESIAN, *JOINT.values())
 """Methods of intervals that may exclude the value."""
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Checks the entries, writes the page and prints the ranks; returns 0, or 1 if an entry is
-  wrong.
+  """Adds and checks entries, and with --out writes the page and prints the ranks.
+
+  Returns the exit status: 0, or 1 if an entry is wrong.
   """
   options = _parser().parse_args(arguments)
   if options.out is not None:
-    workdir.refuse_results(options.out)
-    out = options.out.resolve()
-    if options.folder.resolve() in (out, *out.parents):
-      raise InputError(f'--out is {options.out}, in the folder of the entries: give one elsewhere.')
-    for path in (out, *out.parents):
-      if path.exists() and not path.is_dir():
-        raise InputError(f'--out is {options.out}, and {path} is a file: name a folder.')
+    _check_out(options.out, options.folder)
   for reference in options.add:
     for line in add(options.folder, reference, options.study):
       print(line)
@@ -112,6 +108,17 @@ def main(arguments: Sequence[str]) -> int:
       print(titled.title, *text.lines(titled.table), '', sep='\n')
   print(f'written to {options.out}')
   return int(bool(wrong))
+
+
+def _check_out(out: pathlib.Path, entries: pathlib.Path) -> None:
+  """Raises InputError if the folder `out` for pages is a workdir or a file, or in `entries`."""
+  workdir.refuse_results(out)
+  path = out.resolve()
+  if entries.resolve() in (path, *path.parents):
+    raise InputError(f'--out is {out}, in the folder of the entries: give one elsewhere.')
+  for folder in (path, *path.parents):
+    if folder.exists() and not folder.is_dir():
+      raise InputError(f'--out is {out}, and {folder} is a file: name a folder.')
 
 
 Build = Callable[[Sequence['BoardEntry'], pathlib.Path | None], dict[str, Results]]
@@ -263,10 +270,16 @@ def read(folder: pathlib.Path, study_file: str = '') -> tuple[list[BoardEntry], 
 def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[str]:
   """Adds each study of a finished workdir, PATH or NAME=PATH, to a leaderboard.
 
-  Yields 'ENTRY: what was written' for each. An entry is the folder of a study in the leaderboard's
-  `folder`. It has the results without images, and the rank of the true class for every answer. The
-  ranks allow paired differences and confirm the results. A study that needs more records for its
-  results has an entry without records.
+  Yields a line for each entry, such as 'DIR/net: the results, and the rank of the true class for
+  every answer'. An entry is a folder DIR/NAME, or DIR/NAME-TASK for a task of a battery. It has the
+  results without images, and as records the rank of the true class for every answer. The ranks
+  allow paired differences and confirm the results. An entry has no records if its study cannot
+  compute its results from ranks alone. An entry that could not be on a board is removed again.
+
+  Args:
+    folder: the folder DIR of the leaderboard.
+    reference: the finished workdir, PATH or NAME=PATH.
+    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
 
   Raises:
     InputError: the entry exists already, or the workdir is unfinished or damaged.
@@ -307,7 +320,8 @@ def _write_ranks(folder: pathlib.Path, records: RecordsReader) -> None:
   arrays |= {name: records.table(name) for name in TIE_RANKS if name in names}
   ranks = records.table('rank')
   arrays['rank'] = ranks.astype(np.min_scalar_type(ranks.max()))
-  one_shard = Layout(*ranks.shape, *ranks.shape)
+  num_rows, num_views = ranks.shape
+  one_shard = Layout(num_rows, num_views, block_rows=num_rows, chunk_views=num_views)
   Records(folder, one_shard, records.identity).write(0, 0, arrays, compress=True)
 
 
@@ -327,12 +341,18 @@ def _entry(path: pathlib.Path, study_file: str) -> BoardEntry:
     raise InputError('its results are of no classifier.')
   # Results alone are enough for all but paired differences.
   has_records = (path / workdir.RECORDS).is_dir()
-  tasks = [*workdir.read(path, study_file).values()] if has_records else []
-  unverified, study = verification.NO_RECORDS, None
+  tasks = list(workdir.read(path, study_file).values()) if has_records else []
+  unverified = verification.NO_RECORDS
   if tasks:
     unverified = '; '.join(filter(None, map(verification.of_study, tasks)))
-    study = tasks[0].study
-  entry = BoardEntry(path.name, path, results, bool(tasks), unverified, study)
+  entry = BoardEntry(
+    path.name,
+    path,
+    results,
+    has_records=bool(tasks),
+    unverified=unverified,
+    study=tasks[0].study if tasks else None,
+  )
   if not entry.digest:
     raise InputError('its results do not say which images it saw: run it with this version.')
   _check_intervals(results)
@@ -359,14 +379,15 @@ def _with_other_declarations(entries: Sequence[BoardEntry]) -> dict[str, str]:
 
   The reason is in words. In a tie the declaration of the first entry counts.
   """
+  # {(protocol, name of a quantity): {declaration: the entries that have it}}
   groups: dict[tuple[str, str], dict[Quantity, list[BoardEntry]]] = {}
   for entry in entries:
     for quantity in entry.results.quantities:
-      by_declaration = groups.setdefault((entry.protocol, quantity.name), {})
-      by_declaration.setdefault(quantity, []).append(entry)
+      entries_by_declaration = groups.setdefault((entry.protocol, quantity.name), {})
+      entries_by_declaration.setdefault(quantity, []).append(entry)
   reasons = {}
-  for (_, name), by_declaration in groups.items():
-    majority, *minorities = sorted(by_declaration.values(), key=len, reverse=True)
+  for (_, name), entries_by_declaration in groups.items():
+    majority, *minorities = sorted(entries_by_declaration.values(), key=len, reverse=True)
     for entry in itertools.chain(*minorities):
       reasons[entry.name] = (
         f'it declares the quantity {name} otherwise than {majority[0].name}: another version '
@@ -400,7 +421,7 @@ def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
   """Returns the board, values and ranks, of entries of equal study, settings and images."""
   first = entries[0].results
   labels = comparison.distinct_labels(
-    {e.name: {*e.results.labels, *(c['label'] for c in e.results.classifiers)} for e in entries}
+    {entry.name: {*entry.results.labels, *entry.results.classifier_labels} for entry in entries}
   )
   quantities, parts = list[Quantity](), list[pd.DataFrame]()
   values_by_words: dict[str, tuple[Quantity, pd.DataFrame]] = {}
@@ -418,7 +439,7 @@ def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
         values_by_words[choice.words] = quantity, choice.rows
   for words, (quantity, rows) in values_by_words.items():
     facets = {'ranked_by': words} if len(values_by_words) > 1 else {}
-    parts.append(part([*_ranks(quantity, rows, facets)]))
+    parts.append(part(list(_ranks(quantity, rows, facets))))
   classifiers, provenance = list[Facts](), list[list[str]]()
   for entry in entries:
     for classifier in entry.results.classifiers:
@@ -459,15 +480,15 @@ def _ranks(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]) ->
     rows: values of `quantity` by classifier; those without an interval get no rank.
     facets: {column: value} that the rows of the ranks get, such as {'ranked_by': 'accuracy'}.
   """
-  bounded = rows[rows.low.notna()]
-  if len(bounded) < 2:
+  with_interval = rows[rows.low.notna()]
+  if len(with_interval) < 2:
     return
-  quantile = np.array([z_value(confidence) for confidence in bounded.confidence])
-  errors = (bounded.high - bounded.low).to_numpy(float) / 2 / quantile
+  quantile = np.array([z_value(confidence) for confidence in with_interval.confidence])
+  standard_errors = (with_interval.high - with_interval.low).to_numpy(float) / 2 / quantile
   sign = 1 if quantity.better == 'higher' else -1
-  confidence = float(bounded.confidence.min())
-  bounds = ranks(sign * bounded.value.to_numpy(float), errors, confidence)
-  columns = bounded.classifier, bounded.n, bounds.low, bounds.high
+  confidence = float(with_interval.confidence.min())
+  bounds = ranks(sign * with_interval.value.to_numpy(float), standard_errors, confidence)
+  columns = with_interval.classifier, with_interval.n, bounds.low, bounds.high
   for label, n, low, high in zip(*columns, strict=True):
     estimate = Estimate(float(low), float(low), float(high), int(n), int(n), METHOD)
     yield row(label, '', RANK, facets, estimate, confidence)
@@ -478,9 +499,14 @@ def _paired_estimates(
 ) -> list[pd.DataFrame]:
   """Returns tables of paired differences from the first entry, in `quantities` and in accuracy.
 
-  Effective robustness is added. The result is [] if an entry has no records. An entry is left out
-  if its study is in a separate Python file, which is not run. If the records of all others cannot
-  be paired, one entry is left out, the first one without which they can be.
+  The last table has the effective robustness. The result is [] if an entry has no records. An entry
+  is left out if its study is in a separate Python file, which is not run. If the records of the
+  remaining entries cannot be paired, the first one without which they can be is left out too.
+
+  Args:
+    entries: the entries of a board.
+    quantities: the quantities of the board.
+    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
   """
   paired = [entry for entry in entries if not isinstance(entry.study, RecordedStudy)]
   if not all(entry.has_records for entry in paired):
@@ -525,10 +551,11 @@ def _parser() -> argparse.ArgumentParser:
   """Returns the parser of the command line."""
   parser = new_parser('robustness leaderboard', __doc__)
   parser.add_argument('folder', type=expanded, metavar='DIR', help='a folder an entry')
-  entry = 'add the entry of a finished run'
-  parser.add_argument('--add', action='append', default=[], metavar='WORKDIR', help=entry)
+  parser.add_argument(
+    '--add', action='append', default=[], metavar='WORKDIR', help='add the entry of a finished run'
+  )
   recorded_study.add_flag(parser)
-  either = parser.add_mutually_exclusive_group()
-  either.add_argument('--check', action='store_true', help='check the entries, the default')
-  either.add_argument('--out', type=expanded, metavar='SITE', help='where the page goes')
+  check_or_out = parser.add_mutually_exclusive_group()
+  check_or_out.add_argument('--check', action='store_true', help='check the entries, the default')
+  check_or_out.add_argument('--out', type=expanded, metavar='SITE', help='where the page goes')
   return parser

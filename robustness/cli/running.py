@@ -41,7 +41,7 @@ from robustness.training.evaluation import split_validation
 from robustness.training.preemption import Preempted
 from robustness.training.settings import TrainingSettings
 
-INTERRUPT_DELAY = 0.25  # seconds
+INTERRUPT_DELAY = 0.25
 """Seconds before a Ctrl-C that Python swallowed is raised again, see `raise_interrupt_again`."""
 NOT_BEGUN = 'interrupted before the run began. Run the same command to begin it.'
 """The message after Ctrl-C before anything was written."""
@@ -144,7 +144,8 @@ def _run_here(config: command_line.ConfigDict, command: str) -> int:
   processes = peers.Processes(
     COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value, DISTRIBUTED.value, JOIN_TIMEOUT.value
   )
-  status = run_command(config, str(WORKDIR.value), command, processes, COMPILATION_CACHE.value)
+  cache = COMPILATION_CACHE.value
+  status = run_command(config, str(WORKDIR.value), command, processes, compiled=cache)
   if status == INTERRUPTED:
     _end(status)
   return status
@@ -306,12 +307,14 @@ def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
   classifiers = [*builder.planned.values()]
   checks.check_measurable(experiment, classifiers, rows)
   for label, recipe in builder.to_train().items():
-    evaluated = rows[experiment.data]
-    along = {name: planned_views(*pair) for name, pair in builder.along_tasks(recipe).items()}
+    along = {
+      name: planned_views(study, study_rows)
+      for name, (study, study_rows) in builder.along_tasks(recipe).items()
+    }
     yield from _planned_training(
-      label, recipe.training, builder.open_rows(recipe), evaluated, along
+      label, recipe.training, builder.open_rows(recipe), rows[experiment.data], along
     )
-  recordings = set()
+  recordings = set()  # names of records, which several tasks may share
   for task, measurement in experiment.measurements.items():
     study = measurement.study
     rows_shown = study.needed_rows(rows[measurement.data])
@@ -327,16 +330,16 @@ def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
 
 
 def planned_views(study: Study, rows: Rows) -> tuple[str, int]:
-  """Returns the images (rows) and changes of them (views) that a study shows, and their product.
+  """Returns how many images a study shows in how many views, in words, and the product.
 
   An example is ('at most 10,000 rows × 76 views', 760000). 'at most' is for sequential designs,
   which stop early.
   """
   shown_rows = study.needed_rows(rows)
   design, num_views = study.sequential_design, len(study.views(shown_rows.image_shape))
-  count = design.most_trials if design else shown_rows.num_examples
+  num_rows = design.most_trials if design else shown_rows.num_examples
   limit = 'at most ' if design else ''
-  return f'{limit}{count:,} rows × {num_views:,} views', count * num_views
+  return f'{limit}{num_rows:,} rows × {num_views:,} views', num_rows * num_views
 
 
 def _planned_training(
@@ -358,12 +361,14 @@ def _planned_training(
   fitted, held_out = split_validation(rows, settings.validation)
   steps, size = schedule.total_steps(settings, len(fitted)), settings.batch_size
   yield f'{label}: training', f'{steps:,} steps × {size:,} images', f'{steps * size:,}'
-  times, measured = (
+  # Besides the steps at which they are due, evaluations and studies follow the last step.
+  num_evaluations, num_studies = (
     1 + sum(is_due(step, settings, len(fitted)) for step in range(1, steps))
     for is_due in (schedule.is_due, schedule.is_measured)
   )
-  count = len(held_out) or evaluated.num_examples
-  amount = f'{times:,} × {count:,} rows'
-  yield f'{label}: evaluations in between', amount, f'{times * count:,}'
-  for name, (amount, count) in along.items():
-    yield f'{label}: {name} along the training', f'{measured:,} × {amount}', f'{measured * count:,}'
+  num_rows = len(held_out) or evaluated.num_examples
+  amount = f'{num_evaluations:,} × {num_rows:,} rows'
+  yield f'{label}: evaluations in between', amount, f'{num_evaluations * num_rows:,}'
+  for name, (amount_of_study, num_images) in along.items():
+    amount = f'{num_studies:,} × {amount_of_study}'
+    yield f'{label}: {name} along the training', amount, f'{num_studies * num_images:,}'

@@ -68,27 +68,26 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
       are of different studies or have no task in common, or differ in settings that names of
       quantities state.
   """
-  results_by_run = {}
+  tasks_by_run: dict[str, dict[str, Results]] = {}
+  labels_by_run: dict[str, set[str]] = {}
   for name, path in comparison.named_workdirs(workdirs).items():
-    results_by_run[name] = Results.read(path)
-    for reason in [*verification.unverifiable(path, study_file).values()][:1]:
-      print(f'note: {name}: {reason}', file=sys.stderr)
-  labels = comparison.distinct_labels(
-    {name: set(results.labels) for name, results in results_by_run.items()},
-    comparison.typed_labels(workdirs),
-  )
-  by_run = {
-    name: {
-      task: dataclasses.replace(part, study=part.study or results.study)
-      for task, part in results.over_seeds.by_task.items()
+    results = Results.read(path)
+    labels_by_run[name] = set(results.labels)
+    tasks_by_run[name] = {
+      task: dataclasses.replace(of_task, study=of_task.study or results.study)
+      for task, of_task in results.over_seeds.by_task.items()
     }
-    for name, results in results_by_run.items()
-  }
+    # The reason for the workdir as a whole comes before those for its tasks.
+    reason = next(iter(verification.unverifiable(path, study_file).values()), '')
+    if reason:
+      print(f'note: {name}: {reason}', file=sys.stderr)
+  labels = comparison.distinct_labels(labels_by_run, comparison.typed_labels(workdirs))
   study_names = {
-    name: {task: part.study for task, part in parts.items()} for name, parts in by_run.items()
+    name: {task: of_task.study for task, of_task in tasks.items()}
+    for name, tasks in tasks_by_run.items()
   }
   return {
-    task: _joined(task, {name: parts[task] for name, parts in by_run.items()}, labels)
+    task: _joined(task, {name: tasks[task] for name, tasks in tasks_by_run.items()}, labels)
     for task in comparison.common_tasks(study_names)
   }
 
@@ -108,7 +107,8 @@ def _joined(
       state.
   """
   first = next(iter(results_by_run.values()))
-  prefix, declared = f'{task}: ' if task else '', dict[str, Quantity]()
+  prefix = f'{task}: ' if task else ''
+  declared: dict[str, Quantity] = {}  # by the first run that has the quantity
   for quantity in itertools.chain(*(results.quantities for results in results_by_run.values())):
     declared.setdefault(quantity.name, quantity)
   _check_comparable(prefix, results_by_run, declared)
@@ -137,7 +137,7 @@ def _check_comparable(
   Args:
     prefix: name of the task, with which notes begin; '' for a single study.
     results_by_run: {name of a run: its results}.
-    declared: {name: quantity} as the first run declares them.
+    declared: the quantities by name, as the first run that has them declares them.
 
   Raises:
     InputError: a run is of another study, or differs in settings that names of quantities state.

@@ -57,14 +57,14 @@ class _Differences:
     """Raises InputError that names the first difference of the results in a folder."""
     if len(self.changed):
       row = self.changed.iloc[0]
-      end = next(end for end in _COMPARED if not _is_close(row[f'{end}_x'], row[f'{end}_y']))
+      column = next(name for name in _COMPARED if not _is_close(row[f'{name}_x'], row[f'{name}_y']))
       raise InputError(
-        f'its answers do not give its {row["quantity"]} of {row.classifier}, {end} '
-        f'{row[f"{end}_x"]:g} (records: {row[f"{end}_y"]:g}), in {path}/results.csv: altered, or '
-        f'of another version. {_REBUILD}'
+        f'its answers do not give its {row["quantity"]} of {row.classifier}, {column} '
+        f'{row[f"{column}_x"]:g} (records: {row[f"{column}_y"]:g}), in {path}/results.csv: '
+        f'altered, or of another version. {_REBUILD}'
       )
-    if len(rows := self.lacking if len(self.lacking) else self.unrecorded):
-      row = rows.iloc[0]
+    if len(self.lacking) or len(self.unrecorded):
+      row = (self.lacking if len(self.lacking) else self.unrecorded).iloc[0]
       raise InputError(
         f'the estimates of {row["quantity"]} of {row.classifier} in {path}/results.csv are not '
         f'those that its records give: altered, or of another version. {_REBUILD}'
@@ -106,11 +106,13 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
     folders = {seed: path / workdir.seed_folder(seed) for seed in seeds}
     by_seed = {seed: Results.read(folder) for seed, folder in folders.items()}
     reason = _unexplained(path, Results.read(path), over_seeds(by_seed).table)
-    words, reasons = [reason] if reason else [], dict[pathlib.Path, str]()
+    reasons = [reason] if reason else []
+    reasons_by_folder: dict[pathlib.Path, str] = {}
     for seed, folder in folders.items():
-      reasons |= _of_folder(folder, study_file)
-      words += [f'seed {seed}: {reasons[folder]}'] if folder in reasons else []
-    return {path: '; '.join(words), **reasons} if words else {}
+      reasons_by_folder |= _of_folder(folder, study_file)
+      if folder in reasons_by_folder:
+        reasons.append(f'seed {seed}: {reasons_by_folder[folder]}')
+    return {path: '; '.join(reasons), **reasons_by_folder} if reasons else {}
   return _of_folder(path, study_file)
 
 
@@ -154,7 +156,7 @@ def _estimates(finished: FinishedStudy) -> pd.DataFrame:
   study, shape = finished.study, finished.image_shape
   estimates = assemble(study.reduce(finished.evaluations, shape).estimates)
   if study.lists_failures and study.needs_classifier and 'class' in finished.results.table:
-    with contextlib.suppress(NotRecordedError):  # a board's entry has fewer fields
+    with contextlib.suppress(NotRecordedError):  # an entry of a leaderboard has ranks alone
       by_class, _ = failures.findings(study, finished.evaluations, shape)
       estimates = failures.with_classes(estimates, by_class.estimates)
   return estimates
@@ -196,7 +198,7 @@ def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
   reasons = {task: of_study(finished) for task, finished in tasks.items()}
   if SINGLE in tasks:
     return {path: reasons[SINGLE]} if reasons[SINGLE] else {}
-  joined = Results.read(path)
+  joined = Results.read(path)  # the values of all tasks, which the battery repeats in its folder
   words = [f'{task}: {reason}' for task, reason in reasons.items() if reason]
   for task, finished in tasks.items():
     if task not in joined.by_task:
@@ -227,17 +229,18 @@ def _differences(stated: pd.DataFrame, from_records: pd.DataFrame) -> _Differenc
   """Returns how the estimates `stated` in results differ from those computed from records."""
   facets = list(dict.fromkeys([*facets_of(stated), *facets_of(from_records)]))
   keys = [*SUBJECT, *facets, 'family']
+  # The column `found_in` says whether an estimate is in both tables or only in one.
   rows = _keyed(stated, facets).merge(
-    _keyed(from_records, facets), 'outer', keys, indicator='place'
+    _keyed(from_records, facets), 'outer', keys, indicator='found_in'
   )
   differs = np.zeros(len(rows), bool)
-  for end in _COMPARED:
-    differs |= ~_is_close(rows[f'{end}_x'].to_numpy(float), rows[f'{end}_y'].to_numpy(float))
+  for name in _COMPARED:
+    differs |= ~_is_close(rows[f'{name}_x'].to_numpy(float), rows[f'{name}_y'].to_numpy(float))
   return _Differences(
-    rows[(rows.place == 'both') & differs],
-    rows[rows.place == 'left_only'],
-    rows[rows.place == 'right_only'],
-    frozenset(from_records['quantity']),
+    changed=rows[(rows.found_in == 'both') & differs],
+    unrecorded=rows[rows.found_in == 'left_only'],
+    lacking=rows[rows.found_in == 'right_only'],
+    quantities=frozenset(from_records['quantity']),
   )
 
 

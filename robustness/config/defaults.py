@@ -31,7 +31,11 @@ def nested(values: Mapping[str, Any]) -> ConfigDict:
 
 
 class UnknownVariantError(ValueError):
-  """The error for a variant that a config does not have; `known` are its variants."""
+  """The error for a variant that a config does not have.
+
+  Attributes:
+    known: the variants that the config has.
+  """
 
   def __init__(self, variant: str, variants: Iterable[str]):
     """Makes the message, which names the most similar variant."""
@@ -177,10 +181,11 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
   paths = [('classifier',), *(('classifiers', label) for label in config.get('classifiers') or ())]
   for path in paths:
     for kind, (key, registry) in KINDS.items():
-      section, names = _at(config, *path, kind), _at(values, *path, kind, key)
+      section, value = _at(config, *path, kind), _at(values, *path, kind, key)
       if not isinstance(section, ConfigDict):
         continue
-      for name in names if isinstance(names, tuple | list) else [names]:
+      names = value if isinstance(value, tuple | list) else [value]
+      for name in names:  # a reference is FILE.py:NAME
         if isinstance(name, str) and is_reference(name) and part_name(name) not in section:
           part = registry.find(name, '.'.join(('config', *path, kind, key)))
           with section.unlocked():
@@ -190,7 +195,7 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
 
 def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
   """Adds sections for image sources in the user's files to every section `data` of a config."""
-  paths: list[tuple[str, ...]] = [()]
+  paths: list[tuple[str, ...]] = [()]  # of sections that have a section `data`, the whole first
   for key in ('battery', 'classifiers'):
     paths += [(key, name) for name in config.get(key, ())]
   paths.append(('classifier',))
@@ -202,6 +207,7 @@ def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
     source = SOURCES.find(name, 'config.data.source')
     for section in sections:
       if source.name not in section:
+        # Tasks and classifiers inherit the values of `config.data`, the first section.
         keys = _defaults(source) if section is sections[0] else inherited(source)
         with section.unlocked():
           section[source.name] = nested(keys)
@@ -209,18 +215,22 @@ def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
 
 def _defaults(part: type[Part]) -> Facts:
   """Returns the default settings of a named part; a setting without a default has a placeholder."""
-  fields = dataclasses.fields(part)
-  missing = dataclasses.MISSING
-  return {f.name: placeholder(object) if f.default is missing else f.default for f in fields}
+  return {
+    field.name: placeholder(object) if field.default is dataclasses.MISSING else field.default
+    for field in dataclasses.fields(part)
+  }
 
 
 def _studies(config: ConfigDict, values: Mapping[str, Any]) -> Iterator[tuple[ConfigDict, Facts]]:
-  """Yields each section `study` of a config with the part of `values` that changes it."""
+  """Yields each section `study` of a config, and its keys with the values that it is going to have.
+
+  These are the values in `values`, and the section's values for keys that `values` lacks.
+  """
   tasks = [(task, _at(values, 'battery', name)) for name, task in config.get('battery', {}).items()]
-  for holder, changes in [(config, values), *tasks]:
-    section = _at(holder, 'study')
+  for parent, new_values in [(config, values), *tasks]:
+    section = _at(parent, 'study')
     if isinstance(section, ConfigDict) and 'name' in section:
-      yield section, {**section, **(_at(changes, 'study') or {})}
+      yield section, {**section, **(_at(new_values, 'study') or {})}
 
 
 def _at(values: Any, *path: str) -> Any:
@@ -248,6 +258,7 @@ def inherited(settings: type) -> dict[str, Any]:
 
   `settings` is the dataclass of the keys.
   """
-  types = typing.get_type_hints(settings)
-  kinds = {field.name: types[field.name] for field in dataclasses.fields(settings)}
-  return {name: placeholder(typing.get_origin(kind) or kind) for name, kind in kinds.items()}
+  hints = typing.get_type_hints(settings)
+  types = {field.name: hints[field.name] for field in dataclasses.fields(settings)}
+  # The type of tuple[int, ...] is tuple.
+  return {name: placeholder(typing.get_origin(kind) or kind) for name, kind in types.items()}

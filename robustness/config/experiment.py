@@ -36,6 +36,7 @@ MOST_ROWS = 2**16
 """Largest number of rows, or of views, of a shard, which is held in memory and padded."""
 SEEDS = 'in [0, 2**32)'
 SIZES = f'1 to {MOST_ROWS}, or 0 to choose by the size of images'
+"""The valid values of seeds and of sizes, for messages."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,17 +64,18 @@ class Execution:
   def __post_init__(self) -> None:
     """Raises InputError for a value out of range, or a single or repeated value in `seeds`."""
     check_fields(self, 'config')
-    distinct = len(self.seeds) != 1 and len(set(self.seeds)) == len(self.seeds)
-    words = 'at least two distinct seeds, or () to train once with config.seed'
-    require(distinct, 'config.seeds', self.seeds, words)
+    is_valid = len(self.seeds) != 1 and len(set(self.seeds)) == len(self.seeds)
+    valid = 'at least two distinct seeds, or () to train once with config.seed'
+    require(is_valid, 'config.seeds', self.seeds, valid)
 
 
 SETTINGS = tuple(field.name for field in dataclasses.fields(Execution))
+"""Keys of a config that are values and not sections."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-  """A study, and the settings of the rows that it is measured on."""
+  """A task: a study, and the settings of the rows that it is measured on."""
 
   study: Study
   data: DataSettings
@@ -138,40 +140,47 @@ class Experiment:
     """
     if self.data.resize or self.data.crop or self.data.source.resized_on_device:
       return None
-    names: dict[tuple[int, int, str, bool], str] = {}
+    # The form of images that weights expect: (side after the crop, side before, interpolation,
+    # squash), and the name of the first weights that expect it.
+    name_by_form: dict[tuple[int, int, str, bool], str] = {}
     unrecorded = []
     for label, classifier in self.classifiers.items():
       if entry := classifier.record:
         form = (entry.input_size, entry.resize, entry.interpolation, entry.squash)
-        names.setdefault(form, entry.name + (f' ({entry.record})' if entry.record else ''))
+        name_by_form.setdefault(form, entry.name + (f' ({entry.record})' if entry.record else ''))
       elif not classifier.depends_on_seed:
         unrecorded.append(label)
-    if len(names) > 1:
+    if len(name_by_form) > 1:
       sizes = ', '.join(
         f'{name}: {side} of {resize} pixels, {interpolation}'
-        for (side, resize, interpolation, _), name in names.items()
+        for (side, resize, interpolation, _), name in name_by_form.items()
       )
       raise InputError(
         f'the classifiers want their images prepared differently ({sizes}): run '
         f'them apart, or set {KEYS.data.resize:--} and {KEYS.data.crop:--} for all.'
       )
-    for form, name in names.items():
-      if unrecorded:
-        logging.warning(
-          'images are prepared as %s wants them (%d of %d pixels, %s), and no record says how %s '
-          f'does: set {KEYS.data.resize:--} and {KEYS.data.crop:--} if otherwise.',
-          *(name, *form[:3], ', '.join(unrecorded)),
-        )
-      return Preparation(name, *form)
-    return None
+    if not name_by_form:
+      return None
+    [(form, name)] = name_by_form.items()
+    side, resize, interpolation, squash = form
+    if unrecorded:
+      logging.warning(
+        'images are prepared as %s wants them (%d of %d pixels, %s), and no record says how %s '
+        f'does: set {KEYS.data.resize:--} and {KEYS.data.crop:--} if otherwise.',
+        *(name, side, resize, interpolation, ', '.join(unrecorded)),
+      )
+    return Preparation(name, side, resize, interpolation, squash)
 
   def with_seed(self, seed: int) -> Self:
     """Returns the experiment in which all classifiers are trained with this seed."""
-    seeded = {k: dataclasses.replace(c, seed=seed) for k, c in self.classifiers.items()}
+    seeded = {
+      label: dataclasses.replace(recipe, seed=seed) for label, recipe in self.classifiers.items()
+    }
     return dataclasses.replace(self, classifiers=seeded)
 
 
 SECTIONS = ('study', 'battery', 'data', 'classifier', 'classifiers', 'training')
+"""Keys of a config that are sections."""
 
 
 def from_config(config: Section) -> Experiment:
@@ -200,11 +209,12 @@ def from_config(config: Section) -> Experiment:
   has_labels = 'classifiers' in sections
   experiment = Experiment(measurements, summary, parsed_data, classifiers, execution, has_labels)
   _check_seeds(sections, experiment)
+  names_to_measure = [study.name for study in all_studies] if experiment.is_single else measurements
   for label, classifier in experiment.classifiers.items():
-    section = f'{experiment.section_of_classifier(label)}.training.measure'
-    for name in classifier.training.measure if classifier.is_trained_here else ():
-      names = [study.name for study in all_studies] if experiment.is_single else measurements
-      settings.choice(section, name, names)
+    if classifier.is_trained_here:
+      key = f'{experiment.section_of_classifier(label)}.training.measure'
+      for name in classifier.training.measure:
+        settings.choice(key, name, names_to_measure)
   _check_adaptations(experiment)
   for study in all_studies:
     refuse_what_is_lost(study, execution)
@@ -263,7 +273,8 @@ def _task(path: str, section: Any, data: Section) -> Measurement:
   settings.refuse_unknown(section, ('study', 'data'), path)
   settings.check_sections(section, ('study', 'data'), path)
   changes, source = section.get('data', {}), data.get('source', DEFAULT)
-  inherited = data if changes.get('source', source) == source else {}
+  has_same_source = changes.get('source', source) == source
+  inherited = data if has_same_source else {}
   with naming('config.study', f'{path}.study'):
     return _measurement(section.get('study', {}), merged(inherited, changes), f'{path}.data')
 
@@ -287,6 +298,7 @@ def _classifiers(
   sections: Section, studies: Sequence[Study], execution: Execution
 ) -> dict[str, ClassifierKind]:
   """Returns the recipes of a config's classifiers by label; {} if no study needs one."""
+  # The study that needs the most classifiers, or one of images alone if no study needs any.
   strictest = max(studies, key=lambda study: (study.needs_classifier, study.fewest_classifiers))
   if not strictest.needs_classifier:
     if 'classifier' in sections or 'classifiers' in sections:
@@ -358,7 +370,7 @@ def _check_seeds(sections: Section, experiment: Experiment) -> None:
     return
   seeds = f'config.seeds is {experiment.execution.seeds}'
   if not experiment.classifiers:
-    (study, *_) = experiment.studies.values()
+    study = next(iter(experiment.studies.values()))
     raise InputError(f'{seeds}, but the study {study.name} trains nothing: leave it ().')
   for label, recipe in experiment.classifiers.items():
     path = experiment.section_of_classifier(label)

@@ -28,17 +28,18 @@ def recorded(config: Section) -> dict[str, Any]:
   if 'predictions' in values:
     return values
   classifiers, battery = _section(values, 'classifiers'), _section(values, 'battery')
-  holders = [(values, 'classifier'), *((classifiers, label) for label in classifiers)]
-  if not any(_needs_rows(_section(holder, name)) for holder, name in holders):
+  # The sections of classifiers, each as the section that it is in and its key.
+  parents_and_keys = [(values, 'classifier'), *((classifiers, label) for label in classifiers)]
+  if not any(_needs_rows(_section(parent, key)) for parent, key in parents_and_keys):
     values.pop('training', None)
-  for holder, name in holders:
-    if section := _section(holder, name):
-      holder[name] = _classifier(section)
-  for name in {*battery} - {TASKS, SUMMARY, *_words(battery.get(TASKS))}:
+  for parent, key in parents_and_keys:
+    if section := _section(parent, key):
+      parent[key] = _classifier(section)
+  for name in set(battery) - {TASKS, SUMMARY, *_words(battery.get(TASKS))}:
     del battery[name]
   source = _section(values, 'data').get('source', DEFAULT)
   with_data = [_section(battery, name) for name in battery]  # tasks and classifiers
-  with_data += [_section(holder, name) for holder, name in holders]
+  with_data += [_section(parent, key) for parent, key in parents_and_keys]
   sources = [_section(section, 'data').get('source', source) for section in with_data]
   _keep_sources(values, [source, *sources])
   for section, name in zip(with_data, sources, strict=True):
@@ -86,23 +87,24 @@ def _classifier(section: Section) -> dict[str, Any]:
   return values
 
 
-def _keep_sources(holder: dict[str, Any], names: Sequence[object]) -> None:
-  """Removes the settings of all sources but the named ones from the section `data` of `holder`.
+def _keep_sources(parent: dict[str, Any], names: Sequence[object]) -> None:
+  """Removes the settings of all sources but the named ones from the section `data` of `parent`.
 
-  The first name is the source that the section reads. Its settings that earlier versions had as
-  keys of `data` move to its section.
+  The first of `names` is the source that the section reads. Its settings that earlier versions had
+  as keys of `data` move to its section.
   """
-  data = _section(holder, 'data')
+  data = _section(parent, 'data')
   if isinstance(names[0], str) and not is_reference(names[0]):  # no file of a user is run
     with contextlib.suppress(InputError):  # no source has this name
       source = SOURCES.find(names[0], 'config.data.source')
-      for key, place in moved_keys(source).items():
-        section, _, setting = place.partition('.')
+      for key, new_key in moved_keys(source).items():
+        section, _, setting = new_key.partition('.')
         if key in data and section == source.name:
           data.setdefault(section, {}).setdefault(setting, data[key])
         data.pop(key, None)
-  for key in [key for key, value in data.items() if isinstance(value, Mapping)]:
+  sections_of_sources = [key for key, value in data.items() if isinstance(value, Mapping)]
+  for key in sections_of_sources:
     if key not in _words(names) or not data[key]:
       del data[key]
-  if holder.get('data') == {}:
-    del holder['data']
+  if parent.get('data') == {}:
+    del parent['data']

@@ -174,7 +174,7 @@ def add_methods(config: ConfigDict) -> None:
   for name in ('group_dro', 'irm', 'coral'):
     classifiers[name].objective.name = name
     classifiers[name].objective[name].column = 'environment'
-  num_environments = 1 + config.data.random_class_groups
+  num_environments = 1 + config.data.random_class_groups  # images without an environment are one
   classifiers.balanced.training.balanced = 'environment'
   classifiers.group_dro.objective.group_dro.groups = num_environments
   irm = classifiers.irm.objective.irm
@@ -182,6 +182,6 @@ def add_methods(config: ConfigDict) -> None:
   irm.anneal_steps = config.training.steps // 4 or 100
   classifiers.irm.training.clip_norm = 1.0  # squared logits explode at the first steps
   classifiers.coral.objective.coral.update(environments=num_environments, pairs='same_classes')
-  classifiers.coral.training.balanced = 'environment'  # enough rows of each in a batch
+  classifiers.coral.training.balanced = 'environment'  # so that a batch has rows of each
   classifiers.mixup.augment.policy = (*classifiers.erm.augment.policy, 'mixup')
   classifiers.mixup.augment.mixup.within = 'environment'

@@ -13,8 +13,10 @@ from robustness.present import style
 from robustness.present.images import show
 from robustness.results import DAMAGED_IMAGES, FAILURE_IMAGES, Results
 
-MAX_LETTERS_PER_LINE = 24  # above a picture
-MAX_LETTERS = 40  # of a name
+MAX_LETTERS_PER_LINE = 24
+"""Most letters in a line of a title above a picture."""
+MAX_LETTERS = 40
+"""Most letters of the name of a class or view; longer names are cut."""
 
 
 def draw(results: Results) -> dict[str, tuple[Figure, str]]:
@@ -29,13 +31,14 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   figures = {}
   for label, prefix in results.prefixes.items():
     if prefix + FAILURE_IMAGES in results.arrays and DAMAGED_IMAGES in results.tables:
-      columns = results.tables[DAMAGED_IMAGES].columns
-      rows = [dict(zip(columns, row, strict=True)) for row in results.tables[DAMAGED_IMAGES].rows]
+      table = results.tables[DAMAGED_IMAGES]
+      rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
       rows = [row for row in rows if row['classifier'] == label]
       name = f'failures_{label}' if prefix else 'failures'
       images = results.arrays[prefix + FAILURE_IMAGES]
-      above = [titles(row, images.shape[1]) for row in rows]
-      figures[name] = gallery(images, above), _caption(label, rows, images.shape[1])
+      pictures = images.shape[1]  # of each image
+      titles_of_images = [titles(row, pictures) for row in rows]
+      figures[name] = gallery(images, titles_of_images), _caption(label, rows, pictures)
   return figures
 
 
@@ -47,7 +50,7 @@ def _caption(label: str, rows: Sequence[dict[str, Any]], pictures: int) -> str:
     rows: the rows of the table of failures, by column.
     pictures: number of pictures of each image: 1, or 2 with the image as stored.
   """
-  has_one_view = rows[0]['of'] == 1
+  has_one_view = rows[0]['of'] == 1  # the number of views that an image was shown in
   if has_one_view and pictures == 1:
     return (
       f'Images that {label} takes for another class with the least probability of their own; above '
@@ -77,14 +80,13 @@ def gallery(images: np.ndarray, titles: Sequence[Sequence[str]]) -> Figure:
     images: [F, S, H, W, C], uint8 or in [0, 1].
     titles: F lists of S titles.
   """
-  count, lines, height, width = images.shape[:4]
-  size = min(1.5, style.PAGE_WIDTH / max(count, 4))
-  figure = Figure(
-    figsize=(size * count, lines * (size * height / width + 0.42)), layout='compressed'
-  )
+  count, lines, height, width, _ = images.shape
+  picture_width = min(1.5, style.PAGE_WIDTH / max(count, 4))
+  line_height = picture_width * height / width + 0.42  # with the title
+  figure = Figure(figsize=(picture_width * count, lines * line_height), layout='compressed')
   grid = figure.subplots(lines, count, squeeze=False)
-  for column, (pictures, above) in enumerate(zip(images, titles, strict=True)):
-    for axes, picture, title in zip(grid[:, column], pictures, above, strict=True):
+  for column, pictures, column_titles in zip(grid.T, images, titles, strict=True):
+    for axes, picture, title in zip(column, pictures, column_titles, strict=True):
       show(axes, picture)
       axes.set_title(title, fontsize=5.5)
   return figure
@@ -106,13 +108,14 @@ def titles(row: dict[str, Any], pictures: int) -> list[str]:
   if pictures == 1:
     return ['\n'.join([label, mistake] if view == 'as stored' else [label, view, mistake])]
   clean = row['taken for when clean']
-  above = label if clean is None else f'{label}\n{taken(clean, row["confidence when clean"])}'
-  return [above, f'{view}\n{mistake}']
+  clean_title = label if clean is None else f'{label}\n{taken(clean, row["confidence when clean"])}'
+  return [clean_title, f'{view}\n{mistake}']
 
 
 def taken(name: str, confidence: float) -> str:
-  """Returns a prediction as a title: the first name of its class, and the probability in percent.
+  """Returns a prediction as a title, such as '→ cat 87%'.
 
+  It has the first of the class's names, which commas separate, and the probability in percent.
   `confidence` is the probability of the predicted class, in [0, 1].
   """
   return f'→ {_short(name)} {style.percent(confidence)}'

@@ -47,12 +47,12 @@ def summarise(tasks: Mapping[str, Results]) -> Findings:
   if results is None:
     return Findings()
   rows = published(results)
-  by_severity = rows.get('severity', pd.Series(np.nan, rows.index)).notna()
-  tables = {
-    published_table(results)[0].name: _comparison(results, rows[~by_severity]),
-    **({'table 1': _comparison(results, rows[by_severity])} if by_severity.any() else {}),
-    'agreement': _agreement(changes(results)),
-  }
+  is_by_severity = rows.get('severity', pd.Series(np.nan, rows.index)).notna()  # of table 1
+  table, _ = published_table(results)
+  tables = {table.name: _comparison(results, rows[~is_by_severity])}
+  if is_by_severity.any():
+    tables['table 1'] = _comparison(results, rows[is_by_severity])
+  tables['agreement'] = _agreement(changes(results))
   return Findings(tables=tables, estimates=[rows])
 
 
@@ -67,12 +67,13 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
     return {}
   panels = []
   for label, group in rows.groupby('classifier', sort=False):
-    y = group.set_index('corruption')
-    panels.append(NamedPoints((str(label),), y.assign(value=y.printed, low=np.nan, high=np.nan), y))
+    measured = group.set_index('corruption')
+    printed = measured.assign(value=measured.printed, low=np.nan, high=np.nan)
+    panels.append(NamedPoints((str(label),), x=printed, y=measured))
+  table, _ = published_table(results)
   caption = (
     f'Error minus that of {results.labels[0]} under each corruption, on {rows.n.max():,} images '
-    f'with paired intervals, against the same in {published_table(results)[0].name} of Yin et al. '
-    '(2019).'
+    f'with paired intervals, against the same in {table.name} of Yin et al. (2019).'
   )
   x, y = 'published change of error (points)', 'measured change (points)'
   return {'agreement': (named_points(panels, x, y), caption)}
@@ -82,17 +83,19 @@ def published(results: Results) -> pd.DataFrame:
   """Returns rows with the published values of the measured classifiers, and with the differences of
   these values from the first classifier's.
   """
-  (table, corruption_set), first = published_table(results), results.labels[0]
+  table, corruption_set = published_table(results)
+  first = results.labels[0]
   declared = {quantity.name: quantity for quantity in results.quantities}
   divides_by_first = results.settings.get('baseline') == 'first'
 
   def estimate(label: str, name: str, value: float, versus: str = '', **facets: Any) -> Any:
-    """Returns a published value as a row of the table of results; with the label of a classifier as
-    `versus` it is the published difference from that classifier.
+    """Returns a published value as a row of the table of results.
+
+    With the label of a classifier as `versus` the value is the difference from that classifier.
     """
-    n, places = table.images, {**facets, 'source': PUBLISHED}
-    printed = Estimate.without_interval(round(value, 4), n)
-    return row(label, versus, declared[name], places, printed, np.nan)
+    printed = Estimate.without_interval(round(value, 4), n=table.images)
+    all_facets = {**facets, 'source': PUBLISHED}
+    return row(label, versus, declared[name], all_facets, printed, confidence=np.nan)
 
   def rows() -> Iterator[Any]:
     """Yields rows of the table of results, with published values.
@@ -173,7 +176,7 @@ def _agreement(rows: pd.DataFrame) -> Table:
   lines = []
   for label, group in rows.groupby('classifier', sort=False):
     has_sign = (group.low > 0) | (group.high < 0)
-    is_equal = (group.value > 0) == (group.printed > 0)
-    kinds = has_sign & is_equal, has_sign & ~is_equal, ~has_sign
-    lines.append([label, *(', '.join(group.corruption[kind]) or 'none' for kind in kinds)])
+    agrees = (group.value > 0) == (group.printed > 0)
+    columns = has_sign & agrees, has_sign & ~agrees, ~has_sign
+    lines.append([label, *(', '.join(group.corruption[column]) or 'none' for column in columns)])
   return Table(('classifier', 'same sign as published', 'opposite sign', 'no sign shown'), lines)

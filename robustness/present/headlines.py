@@ -82,9 +82,10 @@ def table(tasks: Mapping[str, Results], limit: int = 0) -> Table:
   It has a column of notes if there are any. For `limit` see `cells`.
   """
   rows = cells(tasks, limit)
-  present = dict.fromkeys(key for row in rows for key in row.values)
-  values = [(label, '') for label in labels_of(tasks) if (label, '') in present]
-  columns = [*values, *(key for key in present if key[1])]  # the differences come last
+  pairs = dict.fromkeys(key for row in rows for key in row.values)  # (classifier, versus)
+  values = [(label, '') for label in labels_of(tasks) if (label, '') in pairs]
+  differences = [(label, versus) for label, versus in pairs if versus]
+  columns = [*values, *differences]
   heads = ['', *(column_name(label, versus) for label, versus in columns)]
   has_notes = any(row.notes for row in rows)
   lines = []
@@ -98,6 +99,7 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
   """Returns a figure of points for each set of headlines with the same unit and better
   direction.
   """
+  # Headlines by a quantity that stands for all with the same kind, unit and better direction.
   kinds: dict[Quantity, list[pd.DataFrame]] = {}
   for choice in headlines(tasks):
     quantity = choice.quantity

@@ -40,19 +40,20 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
   is_shared = len(set(titles)) == 1
   margin = _NAME_WIDTH if any(rows) else 0.1
   ratio = pictures[0].shape[0] / pictures[0].shape[1]
-  above = 0.2 * (1 if is_shared else len(rows)) + (0.3 if label else 0.05)
-  fits = (style.PAGE_HEIGHT - above) / (len(rows) * ratio)
-  width = max(_MIN_WIDTH, min(_MAX_WIDTH, (style.PAGE_WIDTH - margin) / columns, fits))
-  figure = Figure(
-    figsize=(margin + columns * width, above + len(rows) * width * ratio), layout='compressed'
-  )
+  text_height = 0.2 * (1 if is_shared else len(rows)) + (0.3 if label else 0.05)
+  width_for_page_height = (style.PAGE_HEIGHT - text_height) / (len(rows) * ratio)
+  width_for_page_width = (style.PAGE_WIDTH - margin) / columns
+  width = max(_MIN_WIDTH, min(_MAX_WIDTH, width_for_page_width, width_for_page_height))
+  size = (margin + columns * width, text_height + len(rows) * width * ratio)
+  figure = Figure(figsize=size, layout='compressed')
   axes_grid = figure.subplots(len(rows), columns, squeeze=False)
   for line, (name, row) in zip(axes_grid, rows.items(), strict=True):
+    is_first_row = line[0] is axes_grid[0, 0]
     for axes in line[len(row) :]:
       axes.set_axis_off()
     for axes, (title, picture) in zip(line, row.items(), strict=False):
       show(axes, np.clip(np.asarray(picture, float), 0.0, 1.0))
-      if not is_shared or line[0] is axes_grid[0, 0]:
+      if is_first_row or not is_shared:
         axes.set_title(style.wrapped(title, max(6, int(width / 0.05))), fontsize=6)
     words = style.wrapped(name.replace('_', ' '), 18)
     line[0].set_ylabel(words, rotation=0, ha='right', va='center', fontsize=6)
@@ -88,11 +89,11 @@ def basis(images: np.ndarray) -> Figure:
   images share one grey scale, which is symmetric about zero.
   """
   rows, columns, height, width = images.shape
-  gap = max(1, round(0.08 * max(height, width)))
+  gap = max(1, round(0.08 * max(height, width)))  # pixels between images, which stay white
   tiles = np.full((rows, columns, height + gap, width + gap), np.nan)
   tiles[:, :, :height, :width] = images
   mosaic = tiles.transpose(0, 2, 1, 3).reshape(rows * (height + gap), columns * (width + gap))
-  mosaic = mosaic[:-gap, :-gap]
+  mosaic = mosaic[:-gap, :-gap]  # without the gaps at the right and below
   size = (style.COLUMN_WIDTH, style.COLUMN_WIDTH * mosaic.shape[0] / mosaic.shape[1])
   figure = Figure(figsize=size, layout='compressed')
   axes = figure.subplots()

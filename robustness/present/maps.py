@@ -166,16 +166,16 @@ def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
   return table if corner.any() else table.iloc[:-1, :-1]
 
 
-def _mirrored(frequencies: pd.Series, others: pd.Series) -> pd.Series:
+def _mirrored(frequencies: pd.Series, other_axis: pd.Series) -> pd.Series:
   """Returns the negated frequencies of an axis; the Nyquist frequency −N/2 is its own negative.
 
-  `others` are the frequencies of the other axis. The lowest frequency is taken for the Nyquist
+  `other_axis` has the frequencies of the other axis. The lowest frequency is taken for the Nyquist
   frequency if its negative is not measured, and if it has no row with a positive other frequency.
   """
   lowest = frequencies.min()
   is_lowest = frequencies == lowest
   has_negative = (frequencies == -lowest).any()
-  is_nyquist = not has_negative and not (others[is_lowest] > 0).any()
+  is_nyquist = not has_negative and not (other_axis[is_lowest] > 0).any()
   return (-frequencies).where(~(is_lowest & is_nyquist), frequencies)
 
 

@@ -8,7 +8,6 @@ and how to repeat and cite the run.
 
 import base64
 import importlib.resources
-import itertools
 import json
 import os
 import pathlib
@@ -58,11 +57,12 @@ figures.
 """
 CLASSIFIERS, SETTINGS, VERSIONS = 'Classifiers and data', 'Settings', 'Environment'
 FILES = 'Files'
-_SETTINGS = (CLASSIFIERS, SETTINGS, VERSIONS, FILES, DAMAGED_IMAGES.capitalize())
+_SCREEN_SECTIONS = (CLASSIFIERS, SETTINGS, VERSIONS, FILES, DAMAGED_IMAGES.capitalize())
 """Sections that are left out when the page is printed. The facts at its top and the gallery have
-what matters of them.
+what matters of these sections.
 """
 _SCREEN = ' class="screen"'
+"""The HTML attribute of elements that are not printed."""
 _FORMATS = ('png', 'svg', 'pdf')
 _NUM_OPEN_FINDINGS = 6  # the others are folded
 _WIDTH_PER_PIXEL = 0.66  # one scale for all figures, which keeps their relative sizes
@@ -133,10 +133,10 @@ def shortened_tables(folder: pathlib.Path, results: Results) -> list[str]:
     return []
   text = read_bounded(file, MAX_BYTES_OF_TEXT).decode(errors='replace')
   matches = {'headlines': _FIRST_TABLE.search(text), **{m[1]: m for m in _ROWS.finditer(text)}}
+  # One line of each table is its head.
+  counts = {name: match[0].count('<tr>') - 1 for name, match in matches.items() if match}
   new_counts = {quote(titled.name): len(titled.table.rows) for titled in tables.tables(results)}
   new_counts['headlines'] = len(_first_table(results).rows)
-  # a table has one row more, its head
-  counts = {name: match[0].count('<tr>') - 1 for name, match in matches.items() if match}
   return [unquote(name) for name, count in counts.items() if count > new_counts.get(name, 0)]
 
 
@@ -146,15 +146,16 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   """
   title = escape(context.title or _title(results))
   captions = {pathlib.Path(path): caption for path, caption in figures}
-  own_paths = [path for path in captions if not _task(folder, path)]  # of no task
-  gallery = [_figure(folder, path, captions[path]) for path in own_paths]
+  paths_of_whole_run = [path for path in captions if not _task(folder, path)]
+  gallery = [_figure(folder, path, captions[path]) for path in paths_of_whole_run]
+  main_figure, other_figures = ''.join(gallery[:1]), ''.join(gallery[1:])
   anchors = {(_task(folder, path), path.stem) for path in captions}
   titled = {table.name: table for table in tables.tables(results)}
   config = escape(json.dumps(context.config, indent=2, default=str, ensure_ascii=False))
   block = f'<pre><code>{config}</code></pre>'
   sections = {
     'Findings': _findings(results, context.findings, anchors, set(titled)),
-    'Figures': ''.join(gallery[1:]),
+    'Figures': other_figures,
     **_tasks(folder, results, captions),
     'Headlines': _table(headlines.table(results.by_task)) if results.tasks else '',
     'Tables': _estimates(results, titled),
@@ -175,11 +176,11 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   links = ''.join(f'<li><a href="#{quote(name)}">{escape(name)}</a></li>' for name in sections)
   parts = [
     f'<header><h1>{title}</h1>{_card(results, context)}</header>',
-    f'<section>{_table(_first_table(results))}{"".join(gallery[:1])}</section>',
+    f'<section>{_table(_first_table(results))}{main_figure}</section>',
     f'<nav aria-label="contents"><ul>{links}</ul></nav>',
   ]
   for name, content in sections.items():
-    opening = f'<section id="{quote(name)}"{_SCREEN if name in _SETTINGS else ""}>'
+    opening = f'<section id="{quote(name)}"{_SCREEN if name in _SCREEN_SECTIONS else ""}>'
     parts.append(f'{opening}\n<h2>{escape(name)}</h2>\n{content}\n</section>')
   body = '\n'.join(parts)
   style, script = ((_PACKAGE / name).read_text('utf-8') for name in ('report.css', 'report.js'))
@@ -195,8 +196,11 @@ def _title(results: Results) -> str:
   """Returns the title of a page: classifiers and images for a battery, else the study."""
   if not results.tasks:
     return words(results.study).capitalize()
-  labels = [*results.labels[:MAX_NAMED], *(['others'] if results.labels[MAX_NAMED:] else [])]
-  classifiers = f'{", ".join(labels[:-1])} and {labels[-1]}' if labels[1:] else ''.join(labels)
+  labels = results.labels[:MAX_NAMED]
+  if len(results.labels) > MAX_NAMED:
+    labels.append('others')
+  *before, last = labels or ['']
+  classifiers = f'{", ".join(before)} and {last}' if before else last
   sources = dict.fromkeys(source_words(data) for data in results.data.values())
   images = f' on {", ".join([*sources][:MAX_NAMED])}' if sources else ''
   return f'Robustness of {classifiers}{images}'
@@ -215,7 +219,8 @@ def _card(results: Results, context: Context) -> str:
   """
   environment = context.environment
   seeds = results.settings.get('seeds') or [environment.get('seed', '')]
-  when = environment.get('started', '')[:10], duration(environment), counted_devices(environment)
+  date = environment.get('started', '')[:10]  # of a time such as 2026-01-31T12:00:00+00:00
+  run_facts = date, duration(environment), counted_devices(environment)
   lines = {
     'data': data_words(results.data),
     **{
@@ -223,7 +228,7 @@ def _card(results: Results, context: Context) -> str:
       for facts in results.classifiers
     },
     'seed' if len(seeds) == 1 else 'seeds': ', '.join(map(str, seeds)),
-    'run': ', '.join(filter(None, when)),
+    'run': ', '.join(filter(None, run_facts)),
     'commit': str(environment.get('git_commit') or ''),
     'values': context.unverified,
     'command': environment.get('command', ''),
@@ -246,12 +251,13 @@ def duration(environment: Facts) -> str:
   return text if seconds and not environment.get('resumed') else ''
 
 
-def _terms(lines: Iterable[tuple[str, str]], kind: str = '') -> str:
-  """Returns names and texts as an HTML description list; `kind` is an HTML attribute of the
-  list.
+def _terms(lines: Iterable[tuple[str, str]], attribute: str = '') -> str:
+  """Returns names and texts as an HTML description list; '' for no lines.
+
+  `attribute` is an HTML attribute of the list, such as ' class="card"'.
   """
   items = ''.join(f'<dt>{escape(name)}</dt><dd>{escape(text)}</dd>' for name, text in lines)
-  return f'<dl{kind}>{items}</dl>' if items else ''
+  return f'<dl{attribute}>{items}</dl>' if items else ''
 
 
 def _findings(
@@ -270,20 +276,11 @@ def _findings(
   """
   items = []
   for finding in findings:
-    # the finding's figure or one by more facets, not of a quantity with a longer name ('error_x')
-    prefix = f'{finding.figure}_'
-    longer = tuple(f'{q.name}_' for q in results.quantities if q.name.startswith(prefix))
-    names = sorted(
-      name
-      for task, name in figures
-      if task == finding.task
-      and f'{name}_'.startswith(prefix)
-      and (name == finding.figure or not f'{name}_'.startswith(longer))
-    )
-    anchor = quote('-'.join(filter(None, (finding.task, *names[:1]))))
-    figure = f'<a href="#figure-{anchor}">figure</a> ' if names else ''
+    name = _figure_of(finding, results, figures)
+    anchor = quote('-'.join(filter(None, (finding.task, name))))
+    figure_link = f'<a href="#figure-{anchor}">figure</a> ' if name else ''
     rows = f'#rows-{quote(finding.figure)}' if finding.figure in tables else FILE_NAME
-    links = f'<span class="rows">{figure}<a href="{rows}">rows</a></span>'
+    links = f'<span class="rows">{figure_link}<a href="{rows}">rows</a></span>'
     items.append(f'<li>{escape(finding.text)} {links}</li>')
   if not items:
     return ''
@@ -296,6 +293,29 @@ def _findings(
   if folded := items[_NUM_OPEN_FINDINGS:]:
     text += f'<details><summary>{len(folded)} more</summary>{as_list(folded)}</details>'
   return f'{text}<p class="soft">{escape(_about_brackets(results))}</p>'
+
+
+def _figure_of(finding: Finding, results: Results, figures: set[tuple[str, str]]) -> str:
+  """Returns the name of the figure that a finding links to; '' if there is none.
+
+  It is the finding's figure, such as 'error', or else one of the same quantity by more facets, such
+  as 'error_corruption'. A figure of another quantity, such as one called 'error_rate', has a name
+  with the same beginning and is not returned.
+
+  Args:
+    finding: the finding.
+    results: the results with all quantities.
+    figures: (task, name) of each figure on the page.
+  """
+  names = {name for task, name in figures if task == finding.task}
+  if finding.figure in names:
+    return finding.figure
+  prefix = f'{finding.figure}_'
+  longer = tuple(f'{q.name}_' for q in results.quantities if q.name.startswith(prefix))
+  by_more_facets = [
+    name for name in names if name.startswith(prefix) and not f'{name}_'.startswith(longer)
+  ]
+  return min(by_more_facets, default='')
 
 
 def _about_brackets(results: Results) -> str:
@@ -392,7 +412,8 @@ def _figure(folder: pathlib.Path, file: pathlib.Path, caption: str, task: str = 
   if not content.startswith(b'\x89PNG\r\n\x1a\n'):
     raise InputError(f'figure {file} is not a PNG file: write it with figures.save.')
   data = base64.b64encode(content).decode()
-  width = round(_WIDTH_PER_PIXEL * int.from_bytes(content[16:20], 'big'))
+  width_in_pixels = int.from_bytes(content[16:20], 'big')  # where the header of a PNG file has it
+  width = round(_WIDTH_PER_PIXEL * width_in_pixels)
   alternative = escape(f'{words(file.stem)}: {caption}')
   anchor = quote(f'{task}-{file.stem}' if task else file.stem)
   links = []
@@ -418,36 +439,42 @@ def _table(table: Table, head: Callable[[str], str] = str) -> str:
   """
   if not table.rows:
     return ''
-  numeric = [all(map(_is_number, column)) for column in zip(*table.rows, strict=True)]
-  heads, tags = itertools.repeat('th scope="col"'), itertools.repeat('td')
-  top = ''.join(map(_cell, heads, map(head, table.columns), numeric))
-  lines = (
-    _cell('th scope="row"', row[0], numeric[0]) + ''.join(map(_cell, tags, row[1:], numeric[1:]))
-    for row in table.rows
-  )
-  body = '\n'.join(f'<tr>{line}</tr>' for line in lines)
+  is_numeric = [all(map(_is_number, column)) for column in zip(*table.rows, strict=True)]
+
+  def line_of(cells: Sequence[object], tags: Sequence[str]) -> str:
+    """Returns a line of the table; `tags` has the HTML tag of each cell."""
+    return f'<tr>{"".join(map(_cell, tags, cells, is_numeric))}</tr>'
+
+  num_columns = len(table.columns)
+  top = line_of([head(name) for name in table.columns], ['th scope="col"'] * num_columns)
+  row_tags = ['th scope="row"', *['td'] * (num_columns - 1)]
+  body = '\n'.join(line_of(row, row_tags) for row in table.rows)
   kinds = {'CSV': tables.to_csv, 'LaTeX': tables.to_latex, 'Markdown': tables.to_markdown}
   copies = ''.join(
     f'<h4>{kind}</h4>{_copied(render_text(table))}' for kind, render_text in kinds.items()
   )
   return (
     '<div class="scroll"><table>\n'
-    f'<thead><tr>{top}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'
+    f'<thead>{top}</thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'
     f'<details class="copies"><summary>as text</summary>{copies}</details>'
   )
 
 
-def _cell(tag: str, value: object, right: bool) -> str:
+def _cell(tag: str, value: object, is_numeric: bool) -> str:
   """Returns a table cell as HTML.
 
   Args:
     tag: 'td', or 'th' with HTML attributes.
-    value: the content.
-    right: whether it is aligned to the right, as numbers are.
+    value: the content; a missing value is shown as '–'.
+    is_numeric: whether the column has numbers, which are aligned to the right.
   """
   text = tables.cell_text(value, '–')
-  kind = ' class="number"' if right else ' class="long"' if len(text) > _MAX_UNBROKEN else ''
-  return f'<{tag}{kind}>{escape(text)}</{tag.split()[0]}>'
+  attribute = ''
+  if is_numeric:
+    attribute = ' class="number"'
+  elif len(text) > _MAX_UNBROKEN:
+    attribute = ' class="long"'
+  return f'<{tag}{attribute}>{escape(text)}</{tag.split()[0]}>'
 
 
 def _is_number(value: object) -> bool:
@@ -503,11 +530,13 @@ def data_words(data: Facts) -> str:
   digits'.
   """
   if 'num_examples' not in data:
-    counts: dict[str, dict[str, None]] = {}
-    for of_task in (data_words(v) for v in data.values() if isinstance(v, Mapping)):
-      count, _, images = of_task.partition(' ')
-      counts.setdefault(images, {})[count] = None
-    parts = [f'{" and ".join(numbers)} {images}'.rstrip() for images, numbers in counts.items()]
+    counts_by_images: dict[str, dict[str, None]] = {}  # {'images of digits': {'100', '20'}}
+    for data_of_task in filter(lambda value: isinstance(value, Mapping), data.values()):
+      count, _, images = data_words(data_of_task).partition(' ')
+      counts_by_images.setdefault(images, {})[count] = None
+    parts = [
+      f'{" and ".join(counts)} {images}'.rstrip() for images, counts in counts_by_images.items()
+    ]
     if len(parts) > _MAX_DATA:
       parts[_MAX_DATA:] = [f'{len(parts) - _MAX_DATA} further']
     return '; '.join(parts)
@@ -533,27 +562,30 @@ def source_words(data: Facts) -> str:
 
 
 def classifier_facts(classifier: Facts) -> list[str]:
-  """Returns the description of a classifier, its file, image size, number of parameters and digest
-  of its weights; with several seeds, the first's and the digests of all.
+  """Returns facts on a classifier in words, such as ['small cnn, trained here', '37 parameters'].
+
+  They are its description, file, image size, number of parameters and the digest of its weights. Of
+  a classifier with several seeds they describe the first seed, and the digests are those of all.
   """
-  entries = [*classifier.get('seeds', {}).values()] or [classifier]
-  classifier = entries[0]
-  facts = [classifier_words(classifier)]
-  if file := classifier.get('file'):
-    facts.append(f'{classifier.get("object", "")} of {file}'.removeprefix(' of '))
-  if side := classifier.get('preprocessing', {}).get('input_size'):
+  seeds = list(classifier.get('seeds', {}).values()) or [classifier]
+  first = seeds[0]
+  facts = [classifier_words(first)]
+  if file := first.get('file'):
+    facts.append(f'{first.get("object", "")} of {file}'.removeprefix(' of '))
+  if side := first.get('preprocessing', {}).get('input_size'):
     facts.append(f'made for {side} × {side} pixels')
-  if count := classifier.get('parameters'):
+  if count := first.get('parameters'):
     facts.append(f'{count:,} parameters')
-  digests = [entry.get('sha256') or entry.get('file_sha256') for entry in entries]
+  digests = [seed.get('sha256') or seed.get('file_sha256') for seed in seeds]
   if digests := [digest[:12] for digest in digests if digest]:
     facts.append(f'SHA-256 {", ".join(dict.fromkeys(digests))}')
   return facts
 
 
 def classifier_words(classifier: Facts) -> str:
-  """Returns a classifier in words, such as 'small cnn, trained here'; with several seeds, the
-  first's.
+  """Returns a classifier in words, such as 'small cnn, trained here'.
+
+  Of a classifier with several seeds the words describe the first seed.
   """
   classifier = next(iter(classifier.get('seeds', {}).values()), classifier)
   name = words(str(classifier.get('architecture') or classifier.get('name') or ''))
@@ -585,8 +617,9 @@ def _training(classifier: Facts) -> str:
 
 
 def _part_words(part: Facts) -> str:
-  """Returns the name and the numbers of an augmentation, attack or objective: 'gaussian (sigma
-  0.4)'.
+  """Returns the name of an augmentation, attack or objective, and its numbers that are not zero.
+
+  An example is 'gaussian (sigma 0.4)'.
   """
   numbers = [
     f'{words(key)} {value:g}'

@@ -104,7 +104,8 @@ def _map_column(tasks: Mapping[str, Results], words: str, y: str, x: str) -> _Co
   if measured is None:
     return None
   draw = functools.partial(_draw_map, y, x)
-  return _Column(f'{measured[0].words} by {words}', *measured, draw)
+  quantity, rows = measured
+  return _Column(f'{quantity.words} by {words}', quantity, rows, draw)
 
 
 def _draw_map(
@@ -151,7 +152,10 @@ def _attack(tasks: Mapping[str, Results]) -> _Column | None:
 def _draw_curve(
   axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
 ) -> None:
-  """Draws a classifier's accuracy by ε with intervals, from 0 to 100 %; see `_Column.draw`."""
+  """Draws a classifier's accuracy by ε with intervals.
+
+  For the arguments see `_Column.draw`; `limits` are not used, since the axis spans 0 to 100 %.
+  """
   del limits
   rows, scale = rows.sort_values('epsilon'), quantity.scale
   errors = [scale * (rows.value - rows.low), scale * (rows.high - rows.value)]

@@ -26,8 +26,8 @@ from robustness.present.page import ENVIRONMENT, NAME, Context, write_report
 from robustness.present.sentences import Finding
 from robustness.results import ARRAYS_NAME, JSON_NAME, Results
 
-_CODE_FACTS = ('robustness', 'git_commit', 'python', 'versions')  # equal after a resumption
-"""Entries of environment.json about the code; a resumed run has the same ones."""
+_CODE_FACTS = ('robustness', 'git_commit', 'python', 'versions')
+"""Entries of environment.json about the code, which results.json states too."""
 _DRAWN = 'drawn.json'
 """A file beside the figures: their captions, and the `_digest` of what they were drawn from."""
 
@@ -98,8 +98,9 @@ class Presentation:
     table = headlines.table(results.by_task)
     rows = pd.DataFrame(table.rows, columns=list(table.columns)).to_html(index=False)
     picture = ''
-    for figure, _ in [*self.figures(results).values()][:1]:
-      png, size = style.displayed(figure)
+    if figures := self.figures(results):
+      main_figure, _caption = next(iter(figures.values()))
+      png, size = style.displayed(main_figure)
       data = base64.b64encode(png).decode()
       picture = f'<img width="{size["width"]}" src="data:image/png;base64,{data}">'
     return f'<h3>{escape(self.title or results.study)}</h3>{rows}{picture}'
@@ -141,7 +142,9 @@ def publish(
   results.environment = {key: code[key] for key in _CODE_FACTS if key in code}
   results.write(folder)
   drawn = () if pdf else _drawn_before(folder, presented)
-  return illustrate(folder, results, presented, environment, config, appended, '', pdf, drawn)
+  return illustrate(
+    folder, results, presented, environment, config, appended=appended, pdf=pdf, drawn=drawn
+  )
 
 
 def illustrate(
@@ -162,6 +165,7 @@ def illustrate(
   """
   drawn = drawn or _draw(folder, results, presented, pdf)
   is_workdir = (folder / ENVIRONMENT).is_file()
+  # The duration is that of the whole run, and not of a task or seed.
   facts = {k: v for k, v in environment.items() if is_workdir or k != 'seconds'}
   findings = presented.findings(results)
   results.findings = [finding.text for finding in findings]

@@ -76,14 +76,14 @@ def findings(results: Results) -> list[Finding]:
   levels = [choice for choice in selected if choice.extremes is None]
   for quantity in dict.fromkeys(choice.quantity for choice in levels):
     findings += _levels([choice for choice in levels if choice.quantity == quantity], quantity)
-  for choice in selected[len(levels) :]:
+  for choice in selected[len(levels) :]:  # overall values come first
     has_differences = bool((choice.rows.versus != '').any())
     head, clauses = _differences(choice) if has_differences else _extremes(choice)
     if clauses:
       text = _joined(head, clauses, 1 if has_differences else MAX_CLAUSES_IN_LINE)
       text = f'{text} Intervals are {choice.coverage}.'
       findings.append(Finding(text, choice.rows, choice.facets))
-  return sorted(findings, key=lambda x: x.rows['note'].str.contains(SAYS_LITTLE).all())
+  return sorted(findings, key=lambda finding: finding.rows['note'].str.contains(SAYS_LITTLE).all())
 
 
 def _levels(levels: Sequence[Choice], quantity: Quantity) -> Iterator[Finding]:
@@ -104,15 +104,16 @@ def _levels(levels: Sequence[Choice], quantity: Quantity) -> Iterator[Finding]:
     yield Finding(text, pd.concat(estimates), levels[0].facets)
     return
   for choice, rows in zip(levels, estimates, strict=True):
-    values, differences = (rows[(rows.versus != '') == kind] for kind in (False, True))
+    values, differences = rows[rows.versus == ''], rows[rows.versus != '']
     joint = [for_all(row, len(differences), quantity) for row in _rows(differences)]
     widened = {row.classifier: row for row in joint if row is not None}
     clauses = list(_level_clauses(values, widened, quantity))
     if (rows.high > rows.low).any():
-      networks = f'Differences are simultaneous over {len(widened)} networks.'
-      text = f'{_joined(f"{choice.words}:", clauses)} {networks * (len(widened) > 1)}'
-      rows = pd.concat([values, pd.DataFrame([*widened.values()])]) if widened else values
-      yield Finding(text.rstrip(), rows, choice.facets)
+      text = _joined(f'{choice.words}:', clauses)
+      if len(widened) > 1:
+        text = f'{text} Differences are simultaneous over {len(widened)} networks.'
+      stated = pd.concat([values, pd.DataFrame([*widened.values()])]) if widened else values
+      yield Finding(text, stated, choice.facets)
 
 
 def _level_clauses(
@@ -136,9 +137,11 @@ def _level_clauses(
     elif row.low <= 0 <= row.high:
       yield f'{clause}, no difference from {row.versus} is shown: {difference}'
     else:
-      size = row if row.value > 0 else _reversed(row)
-      by = _estimate(quantity, size).replace('+', '')
-      yield f'{clause}{link}{_comparatives(quantity)[row.value > 0]} than {row.versus} by {by}'
+      lower, higher = _comparatives(quantity)
+      is_higher = row.value > 0
+      size = _estimate(quantity, row if is_higher else _reversed(row)).replace('+', '')
+      comparative = higher if is_higher else lower
+      yield f'{clause}{link}{comparative} than {row.versus} by {size}'
 
 
 def _differences(choice: Choice) -> tuple[str, list[str]]:
@@ -149,17 +152,20 @@ def _differences(choice: Choice) -> tuple[str, list[str]]:
   """
   quantity, clauses = choice.quantity, []
   answers = _ANSWERS.match(quantity.words)
+  # Verbs for a lower value, at index False, and for a higher value, at index True.
   verbs = _VERBS[answers[1]] if answers else [f'is {word}' for word in _comparatives(quantity)]
-  short = [re.sub('^(errs|is right|is) ', '', verb) for verb in verbs]
+  repeated_verbs = [re.sub('^(errs|is right|is) ', '', verb) for verb in verbs]
+  better_first = (True, False) if quantity.better == 'higher' else (False, True)
   at = preposition(quantity, choice.rows, choice.varying)
   for (label, versus), rows in choice.rows.groupby(['classifier', 'versus'], sort=False):
     largest, parts = _extreme_of(choice, rows), list[str]()
     if largest is None:
       continue
-    for is_higher in (quantity.better == 'higher', quantity.better != 'higher'):
+    for is_higher in better_first:
       differing = rows[rows.marked & ((rows['value'] > 0) == is_higher)]
-      verb = short[is_higher] if parts else f'{verbs[is_higher]} than {versus}'
-      parts += [f'{verb} {_places(choice, differing, len(rows), at)}'] if len(differing) else []
+      if len(differing):
+        verb = repeated_verbs[is_higher] if parts else f'{verbs[is_higher]} than {versus}'
+        parts.append(f'{verb} {_places(choice, differing, len(rows), at)}')
     clause = f'{label} {" and ".join(parts)}'
     if quantity.biased and (rows.method == OVER_SEEDS).any():
       clause = f'seeds alone do not test whether {label} differs from {versus}'
@@ -167,8 +173,9 @@ def _differences(choice: Choice) -> tuple[str, list[str]]:
       clause = f'{label} is not shown to differ from {versus} {at} any'
     place = _shortened(choice.place_words(largest))
     clauses.append(f'{clause}; the largest difference, {_estimate(quantity, largest)}, is {place}')
-  if answers:
-    return f'{f"of {choice.count_words} {quantity.words[answers.end() :]}".rstrip()},', clauses
+  if answers:  # the verbs say what is measured, so that 'top-1 error' is left out
+    rest_of_words = quantity.words[answers.end() :]
+    return f'{f"of {choice.count_words} {rest_of_words}".rstrip()},', clauses
   return f'{quantity.words}: of {choice.count_words},', clauses
 
 
@@ -202,12 +209,13 @@ def _places(choice: Choice, rows: pd.DataFrame, total: int, at: str) -> str:
     total: the number of all its differences.
     at: the preposition before a number of conditions.
   """
-  if len(rows) == total > 1:
+  if total > 1 and len(rows) == total:
     return f'{at} all'
   if len(rows) <= MAX_NAMED + 1:
     return _shortened(places_of(choice.quantity, rows, choice.facets))
   share = 100 * len(rows) / total
-  return f'{at} {share:.0f} %' if total >= MANY and 1 <= share < 99.5 else f'{at} {len(rows)}'
+  can_be_rounded = 1 <= share < 99.5  # neither to 0 % nor to 100 %
+  return f'{at} {share:.0f} %' if total >= MANY and can_be_rounded else f'{at} {len(rows)}'
 
 
 def _shortened(places: str) -> str:
@@ -233,7 +241,7 @@ def _extreme_of(choice: Choice, rows: pd.DataFrame) -> pd.Series | None:
   if choice.extremes is None:
     return None
   row = choice.extremes[choice.extremes.index.isin(rows.index)].iloc[0]
-  return row if row.low == row.low else None
+  return None if pd.isna(row.low) else row
 
 
 def _reversed(row: pd.Series) -> pd.Series:

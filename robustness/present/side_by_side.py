@@ -207,8 +207,7 @@ def _choices(
   if ACCURACY.name in quantities:
     clean_accuracy = next(iter(_measured(results, CLEAN_ACCURACIES)), None)
     if clean_accuracy is not None:
-      others = [quantity for quantity in selected if quantity.name != ACCURACY.name]
-      selected = [clean_accuracy, *others]
+      selected = [clean_accuracy, *(q for q in selected if q.name != ACCURACY.name)]
     else:
       selected = [q for q in selected if q.name != ACCURACY.name or q.headline]
   choices: list[Choice] = []

@@ -3,6 +3,7 @@
 A battery is several studies, its tasks, of the same classifiers.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -77,15 +78,16 @@ def battery_findings(tasks: Mapping[str, Results]) -> list[Finding]:
     clauses = []
     for choice, row in worst:
       name, error = choice.name, row
-      if choice.quantity.better == 'higher':
+      if choice.quantity.better == 'higher':  # an accuracy is stated as an error
         name = name.replace('accuracy', 'error')
         ends = {'value': 1 - row.value, 'low': 1 - row.high, 'high': 1 - row.low}
         error = pd.Series({**row, **ends})
       clauses.append(f'{name}, {Notation(choice.quantity).full(error)}')
     if clauses:
-      coverage = f'Intervals are simultaneous over {worst[0][1].family} errors of the tasks.'
+      rows = [row for _, row in worst]
+      coverage = f'Intervals are simultaneous over {rows[0].family} errors of the tasks.'
       text = f'Of all tasks, {label} errs most in {"; then ".join(clauses)}. {coverage}'
-      joint.append(Finding(text, pd.DataFrame([row for _, row in worst])))
+      joint.append(Finding(text, pd.DataFrame(rows)))
   single = [
     finding._replace(text=f'{task}: {finding.text}', task=task)
     for task, results in tasks.items()
@@ -104,13 +106,14 @@ def of_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentation:
   def draw(results: Results) -> Mapping[str, charts.Picture]:
     """Returns the figure of all seeds, and the figures of the means, by file name."""
     means = results.over_seeds
-    return {**draw_seeds(results), **(battery.figures if means.tasks else charts.draw)(means)}
+    draw_means = battery.figures if means.tasks else charts.draw
+    return {**draw_seeds(results), **draw_means(means)}
 
   def find(results: Results) -> list[Finding]:
     """Returns the findings about the means, and about the share that varies most between seeds."""
     means = results.over_seeds
-    of_means = (battery.findings if means.tasks else findings)(means)
-    return [*_without_intervals(means), *of_means, *most_changed(results)]
+    find_in_means = battery.findings if means.tasks else findings
+    return [*_without_intervals(means), *find_in_means(means), *most_changed(results)]
 
   title = studies[SINGLE].title if SINGLE in studies else battery.title
   return Presentation(title, battery.papers, draw, find)
@@ -122,13 +125,13 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
 
   It is empty if there are no headlines.
   """
-  lines: dict[str, list[Line]] = {}
+  lines_by_unit: dict[str, list[Line]] = {}  # a plot for each unit
   for choice in headline_choices(results.over_seeds.by_task):
     rows = choice.summary_rows.dropna(subset=['value'])
     rows = rows[rows.versus == '']
     unit = Notation(choice.quantity).unit
-    lines.setdefault(unit, []).extend((choice, row) for _, row in rows.iterrows())
-  if not lines:
+    lines_by_unit.setdefault(unit, []).extend((choice, row) for _, row in rows.iterrows())
+  if not lines_by_unit:
     return {}
   means, interval = results.over_seeds.table, ''
   if means.low.notna().any():
@@ -138,14 +141,14 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
     f'Each of {results.table[SEED].nunique()} seeds (dots) and their mean{interval}. Intervals '
     'over images are in the report of each seed.'
   )
-  sizes = [*map(len, lines.values())]
-  names = [_name(line) for group in lines.values() for line in group]
-  height = sum(max(0.2, 0.13 * (name.count('\n') + 1)) for name in names)
-  size = (style.PAGE_WIDTH, 0.6 + 0.5 * len(sizes) + height)
+  names = [_name(line) for lines in lines_by_unit.values() for line in lines]
+  height = sum(max(0.2, 0.13 * (name.count('\n') + 1)) for name in names)  # inches
+  size = (style.PAGE_WIDTH, 0.6 + 0.5 * len(lines_by_unit) + height)
   figure = Figure(figsize=size, layout='constrained')
-  grid = figure.subplots(len(sizes), squeeze=False, height_ratios=[n + 1 for n in sizes])
-  for index, (axes, (unit, group)) in enumerate(zip(grid.flat, lines.items(), strict=True)):
-    _panel(axes, results, group, is_labelled=not index)
+  ratios = [len(lines) + 1 for lines in lines_by_unit.values()]
+  grid = figure.subplots(len(ratios), squeeze=False, height_ratios=ratios)
+  for axes, (unit, lines) in zip(grid.flat, lines_by_unit.items(), strict=True):
+    _panel(axes, results, lines, is_labelled=axes is grid[0, 0])
     axes.set_xlabel(f'value ({unit})' if unit else 'value')
   style.legend_above(figure)
   return {'seeds': (figure, caption)}
@@ -161,7 +164,7 @@ def _panel(axes: Axes, results: Results, lines: list[Line], is_labelled: bool) -
     lines: the headlines and the rows of their means.
     is_labelled: whether the legend explains the marks of this plot.
   """
-  for place, (choice, mean) in enumerate(lines):
+  for position, (choice, mean) in enumerate(lines):
     scale = Notation(choice.quantity).scale
     facets: dict[str, Any] = {name: mean[name] for name in choice.facets}
     table = results.by_task[choice.task].table
@@ -170,17 +173,17 @@ def _panel(axes: Axes, results: Results, lines: list[Line], is_labelled: bool) -
     low, high = (mean.value if pd.isna(end) else end for end in (mean.low, mean.high))
     axes.errorbar(
       [scale * mean.value],
-      [place],
+      [position],
       xerr=[[scale * (mean.value - low)], [scale * (high - mean.value)]],
-      fmt=style.MARKERS[3],
+      fmt='D',
       color=style.colour(results.labels.index(mean.classifier)),
       capsize=3,
       markersize=4,
-      label='mean over seeds, with its interval' if is_labelled and not place else None,
+      label='mean over seeds, with its interval' if is_labelled and position == 0 else None,
     )
-    label = 'a seed' if is_labelled and not place else None
+    label = 'a seed' if is_labelled and position == 0 else None
     dots = scale * seeds.value
-    axes.plot(dots, [place] * len(dots), style.MARKERS[0], color='0.5', markersize=3, label=label)
+    axes.plot(dots, [position] * len(dots), 'o', color='0.5', markersize=3, label=label)
   axes.set_yticks(range(len(lines)), list(map(_name, lines)))
   axes.set_ylim(len(lines) - 0.3, -0.7)
 
@@ -208,23 +211,24 @@ def most_changed(results: Results) -> list[Finding]:
 
   Only shares that every seed has are considered.
   """
-  widest: list[tuple[float, Finding]] = []
+  num_seeds = results.table[SEED].nunique()
+  max_width, widest = -math.inf, list[Finding]()
   for task, means in results.over_seeds.by_task.items():
     shares = {quantity.name: quantity for quantity in means.quantities if quantity.kind == SHARE}
     rows = means.table[means.table['quantity'].isin(list(shares)) & means.table['low'].notna()]
-    rows = rows[rows.n == results.table[SEED].nunique()]
-    if len(rows):
-      row = rows.loc[(rows.high - rows.low).idxmax()]
-      notation = Notation(shares[row['quantity']], difference=bool(row.versus))
-      facets = [name for name in facets_of(rows) if not pd.isna(row[name])]
-      words = ' '.join(
-        filter(None, (notation.quantity.words, place_of(notation.quantity, row, facets)))
-      )
-      minus = f' minus {row.versus}' if row.versus else ''
-      subject = f'{task}, {row.classifier}' if task else row.classifier
-      text = (
-        f'Over {results.table[SEED].nunique()} seeds, the share that another seed changes most is '
-        f'{subject}{minus}, {words}: {notation.full(row)}.'
-      )
-      widest.append((row.high - row.low, Finding(text, rows.loc[[row.name]], tuple(facets))))
-  return [max(widest, key=lambda entry: entry[0])[1]] if widest else []
+    rows = rows[rows.n == num_seeds]
+    widths = rows.high - rows.low
+    if rows.empty or widths.max() <= max_width:
+      continue
+    max_width, row = widths.max(), rows.loc[widths.idxmax()]
+    quantity = shares[row['quantity']]
+    facets = [name for name in facets_of(rows) if not pd.isna(row[name])]
+    words = ' '.join(filter(None, (quantity.words, place_of(quantity, row, facets))))
+    minus = f' minus {row.versus}' if row.versus else ''
+    subject = f'{task}, {row.classifier}' if task else row.classifier
+    text = (
+      f'Over {num_seeds} seeds, the share that another seed changes most is {subject}{minus}, '
+      f'{words}: {Notation(quantity, difference=bool(row.versus)).full(row)}.'
+    )
+    widest = [Finding(text, rows.loc[[row.name]], tuple(facets))]
+  return widest

@@ -68,7 +68,8 @@ def tables(results: Results) -> Iterator[Titled]:
   Tables of more than `MOST_ROWS` rows are left out.
   """
   for quantity, facets, rows in results.by_facets():
-    if rows[['classifier', *facets]].groupby('classifier').size().max() > 2 * MOST_ROWS:
+    # A condition has a value and at most one difference, so that the table would be too long.
+    if rows.groupby('classifier').size().max() > 2 * MOST_ROWS:
       continue
     wide = _wide(rows, quantity, facets)
     if len(wide.rows) <= MOST_ROWS:
@@ -94,6 +95,7 @@ def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Ta
 
   Facets that are numbers ascend; names keep the order in which they first occur.
   """
+  # {values of the facets: {(classifier, versus): text of the cell}}
   texts: dict[tuple[Any, ...], dict[tuple[str, str], str]] = {}
   keys = zip(*(rows[name] for name in facets), strict=True) if facets else [()] * len(rows)
   estimates = rows[['classifier', 'versus', *CELL]].itertuples(index=False)
@@ -110,10 +112,17 @@ def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Ta
     ordered_values.append(list(dict.fromkeys(values)))
   pairs = dict.fromkeys(zip(rows.classifier, rows.versus, strict=True))
   columns = sorted(pairs, key=lambda pair: pair[1] != '')  # values, then differences
+
+  def position_of(key: tuple[Any, ...]) -> list[int]:
+    """Returns the position of each value of a key among the ordered values of its facet."""
+    return [values.index(value) for values, value in zip(ordered_values, key, strict=True)]
+
   lines = []
-  for key in sorted(texts, key=lambda key: [*map(list.index, ordered_values, key)]):
-    values = [_facet_text(quantity.facet(f), v) for f, v in zip(facets, key, strict=True)]
-    lines.append([*(values or [quantity.words]), *(texts[key].get(c, '') for c in columns)])
+  for key in sorted(texts, key=position_of):
+    heads_of_line = [
+      _facet_text(quantity.facet(name), value) for name, value in zip(facets, key, strict=True)
+    ] or [quantity.words]
+    lines.append([*heads_of_line, *(texts[key].get(column, '') for column in columns)])
   heads = [quantity.facet(name).axis for name in facets] or ['quantity']
   return Table((*heads, *itertools.starmap(column_name, columns)), lines)
 
@@ -129,7 +138,8 @@ def cell_text(value: Any, missing: str = '') -> str:
   """Returns a cell as text: a number with four significant digits, or `missing` for None and
   NaN.
   """
-  if value is None or value != value:
+  is_nan = value != value
+  if value is None or is_nan:
     return missing
   return f'{value:.4g}' if isinstance(value, float) else str(value)
 
@@ -200,6 +210,8 @@ def _marked(
     escape: escapes the characters with a meaning in the format.
     mark: the format of a marked cell, with the place of its text.
   """
-  for row, cells in enumerate([table.columns, *table.rows], -1):
-    texts = map(escape, map(cell_text, cells))
-    yield [mark.format(x) if (row, column) in bold else x for column, x in enumerate(texts)]
+  for row, cells in enumerate([table.columns, *table.rows], -1):  # the head is row −1
+    texts = [escape(cell_text(cell)) for cell in cells]
+    yield [
+      mark.format(text) if (row, column) in bold else text for column, text in enumerate(texts)
+    ]

@@ -35,23 +35,25 @@ def summary(results: Results) -> list[str]:
       texts = [_marked(row, (label, versus), notes) for versus in ('', *baselines)]
       table.append([name, label, *texts])
       name = ''
-  if len(labels) == 1:
-    heads, table = ['', *labels], [[name, value] for name, _, value in table]
+  if len(labels) == 1:  # the label heads the column of values
+    heads, table = ['', *labels], [[name, value] for name, _label, value in table]
   footnotes = [f'[{number}] {note}' for number, note in enumerate(notes, 1)]
-  footnotes += ['further headlines of single classes are in the report'] * is_shortened
+  if is_shortened:
+    footnotes.append('further headlines of single classes are in the report')
   return [*lines(Table(heads, table)), *footnotes]
 
 
 def _without_many_classes(
   rows: Sequence[headlines.HeadlineText],
 ) -> tuple[list[headlines.HeadlineText], bool]:
-  """Returns headlines with at most `MAX_CLASS_LINES` lines about single classes, and whether others
-  were left out.
+  """Returns headlines with at most `MAX_CLASS_LINES` lines about single classes, and whether other
+  headlines were left out.
   """
-  shown, num_lines = [], 0
+  shown, num_class_lines = [], 0
   for row in rows:
-    num_lines += len({label for label, _ in row.values}) * row.is_of_classes
-    if not row.is_of_classes or num_lines <= MAX_CLASS_LINES:
+    if row.is_of_classes:
+      num_class_lines += len({label for label, _ in row.values})
+    if not row.is_of_classes or num_class_lines <= MAX_CLASS_LINES:
       shown.append(row)
   return shown, len(shown) < len(rows)
 
@@ -87,11 +89,11 @@ def lines(table: Table) -> list[str]:
   decimals.
   """
   rows = [[str(column) for column in table.columns], *([*map(_cell, row)] for row in table.rows)]
-  width, *widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+  name_width, *widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
   lines = []
   for name, *cells in rows:
-    aligned = [cell.rjust(w) for cell, w in zip(cells, widths, strict=True)]
-    lines.append('  '.join([name.ljust(width), *aligned]).rstrip())
+    aligned = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]
+    lines.append('  '.join([name.ljust(name_width), *aligned]).rstrip())
   return lines
 
 
