@@ -155,8 +155,8 @@ def measure(
   """
   with progress_bars.showing(progress):
     study_object = _study(study, settings)
-    execution = Execution(seed=seed, batch_size=batch_size or 0)
-    name = study_object.name
+    execution = parse(Execution, {'seed': seed, 'batch_size': batch_size or 0}, 'config')
+    name, seed = study_object.name, execution.seed
     with progress_bars.phase(f'{name}: checking images, classifiers and the compiled step', 0):
       rows, classifiers = _rows_and_classifiers(
         model, data, labels, columns, class_names or (), seed
@@ -411,7 +411,8 @@ def train(
       raise InputError(
         f"train does not take {key!r}: call robustness.run(CONFIG, DIR, {{'training.{key}': ...}})."
       )
-  rows = as_rows(images, labels, None, (), seed)
+  execution = parse(Execution, {'seed': seed}, 'config')
+  rows = as_rows(images, labels, None, (), execution.seed)
   if isinstance(rows, ArrayRows) and not rows.class_names:
     count = int(rows.labels.max()) + 1
     rows = user_data.with_class_names(rows, class_names or tuple(map(str, range(count))))
@@ -437,7 +438,7 @@ def train(
       objective=objective or CrossEntropy(),
       training=training,
       data=data if isinstance(data, DataSettings) else DataSettings(split=''),
-      seed=seed,
+      seed=execution.seed,
       **recipe_settings,
     )
     stack.enter_context(progress_bars.showing(progress))
@@ -447,7 +448,7 @@ def train(
       summary='',
       data=recipe.data,
       classifiers={recipe.name: recipe},
-      execution=Execution(seed=seed),
+      execution=execution,
       has_labels=False,
     )
     builder = ClassifierBuilder(

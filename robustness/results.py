@@ -246,12 +246,12 @@ class Results:
     if estimates_of_quantity.empty:
       raise InputError(f'no quantity {quantity!r}; {nearest(quantity, set(self.table.quantity))}.')
     examples = [
-      ' and '.join(f'{name}={entries[name].tolist()[0]!r}' for name in names) or 'none'
+      ' and '.join(f'{name}={entries[name].tolist()[0]!r}' for name in names) or 'no facets'
       for names, entries in estimates.by_facets(estimates_of_quantity)
     ]
     raise InputError(
-      f'{len(rows)} estimates are {quantity!r} of {label!r} with {facets}; its estimates have '
-      f'facets such as {", or ".join(examples)}, and the classifiers {", ".join(self.labels)}.'
+      f'{len(rows)} estimates are {quantity!r} of {label!r} with {facets}; its estimates have, '
+      f'for example, {", or ".join(examples)}, and the classifiers {", ".join(self.labels)}.'
     )
 
   def figures(self) -> Mapping[str, tuple[Figure, str]]:

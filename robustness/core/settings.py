@@ -4,6 +4,7 @@ import dataclasses
 import math
 import typing
 from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
 from typing import TypeVar
 
 from robustness.core.errors import InputError, SettingError, key_name, nearest
@@ -140,8 +141,9 @@ def _convert(kind: type, value: object, key: str) -> object:
   if isinstance(value, int) and abs(value) >= 2**63:
     raise SettingError(key, value, 'a number that 64 bits hold')
   is_bool = isinstance(value, bool)  # in Python a bool is an int
-  if kind is float and isinstance(value, int) and not is_bool:
-    return float(value)
+  number = {int: Integral, float: Real}.get(kind)  # also those of NumPy
+  if number and isinstance(value, number) and not is_bool:
+    return kind(value)
   if not isinstance(value, kind) or (is_bool and kind is not bool):
     raise SettingError(key, value, type_name(kind))
   return value

@@ -67,7 +67,7 @@ class Classifier:
 
   name: str
   forward: Forward
-  variables: PyTree
+  variables: PyTree = dataclasses.field(repr=False)
   input_shape: tuple[int, int, int]
   class_names: tuple[str, ...]
   layers: tuple[str, ...] = (LOGITS,)

@@ -53,7 +53,7 @@ class Model:
   """
 
   module: Any
-  variables: PyTree = None
+  variables: PyTree = dataclasses.field(default=None, repr=False)
   mean: Sequence[float] | None = None
   std: Sequence[float] | None = None
   channels: str | None = None
