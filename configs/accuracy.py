@@ -48,7 +48,10 @@ def own() -> ConfigDict:
 
 
 def both_ways() -> ConfigDict:
-  """Returns the config that predicts among all classes of CLIP, and among the data's only."""
+  """Returns the config of two CLIP classifiers, which choose among different classes.
+
+  One chooses among all classes that it has prompts for, the other only among those of the data.
+  """
   config = default_config('accuracy', ('among_all', 'among_own'))
   for classifier in config.classifiers.values():
     classifier.name = 'clip_vit_b32_quickgelu'

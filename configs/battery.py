@@ -88,12 +88,12 @@ def imagenet() -> ConfigDict:
   """Returns the config of EfficientNet-Lite0 on 20 ImageNet pictures, with drawn scenes."""
   config = _all_tasks()
   config.battery.tasks = (*ON_THE_SAME_IMAGES, 'scenes')
-  config.data.source = 'foolbox'
+  config.data.source = 'foolbox'  # the 20 ImageNet pictures that come with this package
   for task in CORRUPTED:
-    config.battery[task].study.constants = 224
+    config.battery[task].study.constants = 224  # those of ImageNet-C, for images of 224 × 224
   config.battery.c_bar.study.corruptions = ('c_bar_imagenet',)
   config.battery.corruptions.study.baseline = 'alexnet'
-  config.battery.heat_map.study.norm = 15.7
+  config.battery.heat_map.study.norm = 15.7  # Yin et al.'s for ImageNet
   config.battery.heat_map.study.window = 15
   config.battery.band_noise.study.norm = 15.7
   config.battery.attack.study.epsilon = 4 / 255

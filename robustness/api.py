@@ -43,7 +43,7 @@ from robustness.core.registry import Part
 from robustness.core.rows import ArrayRows, Rows, as_float32
 from robustness.core.settings import check_name, choice, parse
 from robustness.core.typing import PyTree
-from robustness.environments.class_groups import from_settings, with_groups
+from robustness.environments import class_groups
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study
 from robustness.measurement import measure as measure_study
@@ -260,7 +260,8 @@ def as_rows(
     data = DataSettings(source=data)
   if isinstance(data, DataSettings):
     loaded = input_pipeline.load(data, seed)
-    data = with_groups(loaded, from_settings(data, loaded.class_names))
+    groups = class_groups.from_settings(data, loaded.class_names)
+    data = class_groups.with_groups(loaded, groups)
   is_rows = hasattr(data, 'training_batches')
   if is_rows and (labels is not None or columns or class_names):
     raise InputError('data has labels, columns and class names: leave these arguments out.')

@@ -173,13 +173,15 @@ def common_tasks(study_names: Mapping[str, Mapping[str, str]]) -> list[str]:
 def _tasks_of_classifiers(
   studies_by_workdir: Mapping[str, Mapping[str, FinishedStudy]],
 ) -> list[str]:
-  """Returns the tasks of classifiers that all workdirs have; see `common_tasks`.
+  """Returns the tasks that all workdirs have and whose studies need a classifier.
+
+  See `common_tasks`.
 
   Args:
     studies_by_workdir: the studies by name of the workdir and by task.
 
   Raises:
-    InputError: there is no common task, or all of them measure images alone.
+    InputError: there is no common task, or no common task needs a classifier.
   """
   study_names = {
     name: {task: finished.study.name for task, finished in studies.items()}

@@ -29,7 +29,7 @@ from robustness.core.precision import in_32_bits
 from robustness.core.progress import phase
 from robustness.core.rows import Rows
 from robustness.core.settings import Section
-from robustness.environments.class_groups import from_settings, with_groups
+from robustness.environments import class_groups
 from robustness.estimates.table import assemble, named_values
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import IMAGES, Recipes, StudiesTrainings, Study
@@ -331,7 +331,8 @@ class OpenedRows(dict[DataSettings, Rows]):
     if data not in self._training:
       evaluated = self[self._experiment.data]
       rows = self._loaded(data).with_channels(evaluated.image_shape[2])
-      self._training[data] = with_groups(rows, from_settings(data, rows.class_names))
+      groups = class_groups.from_settings(data, rows.class_names)
+      self._training[data] = class_groups.with_groups(rows, groups)
     return self._training[data]
 
   def __missing__(self, data: DataSettings) -> Rows:
@@ -339,11 +340,13 @@ class OpenedRows(dict[DataSettings, Rows]):
     them.
     """
     experiment, rows = self._experiment, self._loaded(data)
+    # grey images get as many channels as the classifier with most channels takes
     channels = [classifier.channels for classifier in experiment.classifiers.values()]
     rows = rows.with_channels(max([rows.image_shape[2], *channels]))
     if len(experiment.measurements) * len(experiment.classifiers) > 1:
       rows = rows.cached()
-    self[data] = with_groups(rows, from_settings(data, rows.class_names))
+    groups = class_groups.from_settings(data, rows.class_names)
+    self[data] = class_groups.with_groups(rows, groups)
     return self[data]
 
   def _loaded(self, data: DataSettings) -> Rows:

@@ -43,9 +43,9 @@ def check_studies(builder: ClassifierBuilder, rows: Mapping[DataSettings, Rows])
 
 
 def check_study(study: Study, rows: Rows, recipes: Recipes, execution: Execution) -> None:
-  """Checks that rows and trainings allow what a study asks for.
+  """Checks that rows and trainings allow a study to be measured.
 
-  `recipes` are what each training shows, by the label of its classifier.
+  `recipes` are the descriptions of the trainings by the label of the classifier.
 
   Raises:
     InputError: the rows or a training do not suit the study.
@@ -53,7 +53,7 @@ def check_study(study: Study, rows: Rows, recipes: Recipes, execution: Execution
   if study.needs_labels:
     refuse_unknown_classes(rows.description, f'the study {study.name}')
   experiments.refuse_what_is_lost(study, execution, rows.image_shape)
-  study.views(rows.image_shape)
+  study.views(rows.image_shape)  # raises if the views do not suit the shape of the images
   study.check(rows, recipes)
 
 

@@ -86,9 +86,11 @@ class StoredOrMade(CorruptionViews):
 
   @property
   def recording(self) -> dict[str, Any]:
-    """The settings that determine the views; for stored images it is the bandwidth alone.
+    """The settings that determine the recorded values.
 
-    All studies of stored images therefore share their records.
+    For stored images `bandwidth` is the only one: that of the high pass with which the energy of
+    high frequencies is measured (`robustness.fourier.filters.lowest_kept`). All studies of stored
+    images that have the same bandwidth therefore share their records.
     """
     shared = {'views': STORED, 'bandwidth': self.bandwidth}
     return shared if self.is_stored else super().recording

@@ -78,12 +78,13 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
   width = image.shape[0] // cells
   radius = width // 2
   r, c = filters.grid(image.shape[0])
-  row, column = (jnp.minimum(line // width, cells - 1) for line in (r, c))
+  row, column = (jnp.minimum(coordinate // width, cells - 1) for coordinate in (r, c))
   down, right = r - row * width - radius, c - column * width - radius
   distance = jnp.hypot(down, right)
   is_inside = (distance <= radius) & (distance > 0) & (r < cells * width) & (c < cells * width)
-  share = jnp.where(is_inside, distance / max(radius, 1), 1)  # of the radius, from 0 to 1
-  # a pixel shows one that is farther from the centre by this factor
+  # the distance from the centre as a fraction of the radius; 1 outside the circles
+  share = jnp.where(is_inside, distance / max(radius, 1), 1)
+  # each pixel shows the place that is this many times as far from the centre, at least once
   pinch = jnp.sin(np.pi / 2 * share) ** -(0.04 * magnitude + 0.1)
   sign = draws['sign'][row.astype(jnp.int32), column.astype(jnp.int32)]
   angle = sign * magnitude * np.pi / 20 * (1 - share) ** 2

@@ -112,7 +112,7 @@ class LastLayer:
     return np.asarray(features @ self.kernel + self.bias)
 
   def energy(self, images: Recording, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Returns the energy [N] of the logits of changed features.
+    """Returns the score 'energy', log Σ exp of the logits of changed features, [N].
 
     Args:
       images: records of N images.

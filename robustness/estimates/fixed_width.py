@@ -202,8 +202,12 @@ def _outcomes(design: FixedWidth, n: int) -> tuple[np.ndarray, np.ndarray, np.nd
   return low, high, design.finished(counts, n) | (n == design.most_trials)
 
 
-def fewest_trials(half_width: float, confidence: float) -> int:
-  """Returns a lower bound of a design's trials: z² / (4 w²), from Wald's interval at p = ½."""
+def wald_lower_bound(half_width: float, confidence: float) -> int:
+  """Returns a lower bound of the trials for ± w, `half_width`: z² / (4 w²), rounded down.
+
+  It is the number of trials of Wald's interval at p = ½; z is the quantile of the normal
+  distribution.
+  """
   z = float(special.ndtri((1 + confidence) / 2))
   return math.floor(min(z / (2 * half_width), 1e100) ** 2)  # finite for any half-width
 
@@ -212,7 +216,8 @@ def fewest_trials(half_width: float, confidence: float) -> int:
 def fixed_size(half_width: float, confidence: float) -> int:
   """Returns the fewest trials with a Clopper–Pearson interval never wider than ± `half_width`.
 
-  The interval is widest if half of the trials succeed.
+  The interval is widest if half of the trials succeed. The result is a few trials too large for a
+  wide interval, such as ± 0.3 at a confidence of 0.99, see the comment on `too_few`.
   """
 
   def is_too_wide(n: int) -> bool:
@@ -220,8 +225,9 @@ def fixed_size(half_width: float, confidence: float) -> int:
     low, high = clopper_pearson([n // 2, (n + 1) // 2], n, confidence)
     return bool(((high - low) / 2 > half_width).any())
 
-  # Bisection between a number with too wide intervals and a number that suffices.
-  too_few = max(1, fewest_trials(half_width, confidence))
+  # Bisection between a number with too wide intervals and a number that suffices. Wald's bound is
+  # too few because a Clopper–Pearson interval is wider than Wald's, except for a few trials.
+  too_few = max(1, wald_lower_bound(half_width, confidence))
   enough = too_few + 1 + too_few // 8
   while is_too_wide(enough):
     too_few, enough = enough, 2 * enough

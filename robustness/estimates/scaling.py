@@ -73,8 +73,9 @@ def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0)
     logits: [N, K].
     labels: int [N], in 0..K − 1.
     penalty: λ of vector and matrix scaling, the factor of the sum of three terms: the mean squared
-      off-diagonal element of W, the mean squared bias and the variance of the diagonal. ∞ is
-      temperature scaling. 0 lets `best_candidate` choose λ, or leave the logits as they are.
+      off-diagonal element of the matrix W in W z + b, the mean squared bias and the variance of the
+      diagonal of W. λ > 0 is used as given, and ∞ is temperature scaling. With 0, the default,
+      `best_candidate` selects λ; it may select temperature scaling or no scaling instead.
 
   Raises:
     InputError: an unknown kind, no image, logits that are not finite, or a label out of range.
@@ -111,8 +112,9 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   is left out once. For matrix scaling with more than `MANY_CLASSES` classes only the first part is
   left out, because a fit takes long.
 
-  One simulated error is added to the left-out losses: an image that would be of the class with the
-  second largest logit. If nearly all images are right, their losses alone would favour ever larger
+  The loss of one simulated misclassified image is added to the losses of the left-out images. It is
+  the mean loss of the left-out images if each belonged to the class with the second largest logit.
+  If nearly all predictions are right, the losses of the images alone would favour ever larger
   logits. Platt (1999, section 2.2) adds an image of each class for this reason.
 
   Args:

@@ -177,7 +177,8 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
 def _quantile(n: int, confidence: float) -> float:
   """Returns the two-sided quantile of Student's distribution with n − 1 degrees of freedom.
 
-  For n < 2 clusters it is the quantile of the normal distribution.
+  n is the number of clusters. For n < 2, for which Student's distribution is not defined, the
+  quantile of the normal distribution is returned.
   """
   return intervals.z_value(confidence) if n < 2 else float(intervals.t_value(n, confidence))
 

@@ -197,9 +197,10 @@ class AdaptingEvaluator(Evaluator):
     chunk: int,
     outputs: Sequence[Arrays],
   ) -> tuple[int, int, Shard]:
-    """Returns (block, chunk, shard), with the numbers of both, from the outputs of a stream.
+    """Returns the number of the block, the number of the chunk, and the shard of a stream.
 
-    The rows of the shard are in the order of the data. Pictures of mistakes are not stored.
+    The rows of the shard are in the order of the data. `mistakes` is ignored, because pictures of
+    mistakes are not stored.
     """
     order = self._order(layout, batch)
     block, chunk, shard = super()._collect(layout, None, _reordered(batch, order), chunk, outputs)

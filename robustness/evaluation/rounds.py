@@ -98,9 +98,10 @@ class SequentialRecords:
 
 
 class CommonRows(RecordsReader):
-  """The records of the first rounds, all of which evaluate all views, as one table.
+  """The records of the first rounds, each of which evaluates all views, concatenated to one table.
 
-  Each round is one block of rows of the table.
+  A round evaluates the next rows of the data (see `SequentialRecords`). Each round is one block of
+  the table: `block` is the number of a round, counted from 0.
   """
 
   def __init__(self, rounds: SequentialRecords, count: int):
@@ -115,9 +116,14 @@ class CommonRows(RecordsReader):
     self._rounds: Sequence[Records] = rounds.rounds[:count]
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns all rows of round `block` in a chunk of views; sums over rows are added up."""
-    records = self._rounds[block]
-    shards = [records.read(b, chunk) for b in range(records.layout.num_blocks)]
+    """Returns the rows of round `block` in a chunk of views.
+
+    The rows are those of all blocks that the round is recorded in, concatenated. Arrays that are
+    sums over rows are summed over these blocks.
+    """
+    round_records = self._rounds[block]
+    num_blocks = round_records.layout.num_blocks
+    shards = [round_records.read(block_of_round, chunk) for block_of_round in range(num_blocks)]
     arrays = {}
     for name in shards[0].arrays:
       by_block = [shard[name] for shard in shards if name in shard.arrays]

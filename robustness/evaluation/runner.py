@@ -152,16 +152,17 @@ class Evaluator:
 
     Args:
       num_rows: number of rows of the table.
-      batch_size: rows of a shard; 0 takes up to 512, or up to 64 of large images, or up to
-        `STAGED_ROWS` of views with `stages`.
+      batch_size: rows of a shard. 0 selects at most 64 for large images; for other images, at most
+        512, or `STAGED_ROWS` if the views have `stages`.
       views_per_step: views of a shard; 0 takes enough for about 32,768 images of 32 × 32
         pixels, or for the same number of pixels in larger images. Shards are larger if there would
         be more than `MAX_DEFAULT_SHARDS` files, as for ImageNet's validation set.
     """
-    limit, multiple = (STAGED_ROWS if self.views.stages else 512), 1
+    max_rows, row_multiple = (STAGED_ROWS if self.views.stages else 512), 1
     if self._pixels >= LARGE_IMAGE_PIXELS:
-      limit, multiple = 64, 8  # a multiple of 8 fills the steps of 8 large images on a CPU
-    rows = batch_size or min(even_part_size(num_rows, limit, multiple), num_rows)
+      # a step on a CPU has 8 large images, so that a multiple of 8 leaves no partial step
+      max_rows, row_multiple = 64, 8
+    rows = batch_size or min(even_part_size(num_rows, max_rows, row_multiple), num_rows)
     images = 32768 * 32**2 // max(32**2, self._pixels)
     images = max(images, num_rows * len(self.views) // MAX_DEFAULT_SHARDS)
     views = views_per_step or even_part_size(len(self.views), max(1, images // rows))
@@ -602,7 +603,7 @@ class Evaluator:
     chunk: int,
     outputs: Sequence[Arrays],
   ) -> tuple[int, int, Shard]:
-    """Returns (block, chunk, shard), with the numbers of both, from the outputs of a shard's steps.
+    """Returns the number of the block, the number of the chunk, and the shard that was computed.
 
     The shard has no padding: neither rows nor repeated views that fill a step.
 

@@ -28,7 +28,7 @@ from robustness.core.registry import Part, Registry, check_fields
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts, PlainValue
 from robustness.estimates.facets import Facet
-from robustness.estimates.fixed_width import FixedWidth, fewest_trials, plan
+from robustness.estimates.fixed_width import FixedWidth, plan, wald_lower_bound
 from robustness.estimates.means import arrays, means
 from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Outcomes
@@ -254,7 +254,7 @@ class Study(Part):
       base_ids = rows.without_images()[BASE]
       valid = '0 where images are versions of one another (base_id), which are dependent trials'
       self.require(len(np.unique(base_ids)) == len(base_ids), 'half_width', valid)
-    needed, fewest = '', fewest_trials(self.half_width, self.confidence)
+    needed, fewest = '', wald_lower_bound(self.half_width, self.confidence)
     if fewest > rows.num_examples:  # checked first, because planning a large design takes hours
       needed = f'at least {fewest:,}' if fewest < 1e9 else f'{fewest:.1e}'
     elif (largest := plan(self.half_width, self.confidence).most_trials) > rows.num_examples:
@@ -492,7 +492,9 @@ def from_config(section: Facts) -> Study:
 
 
 def scores_of(study: Study, config: Facts) -> Callable[[pathlib.Path], Scored]:
-  """Returns the function from a folder for records to the scores of predictions in files.
+  """Returns a function that scores a study's predictions in files and returns the scores.
+
+  The argument of the returned function is the folder to write records to.
 
   Args:
     study: the study.

@@ -34,8 +34,8 @@ Shown = tuple[Callable[..., jax.Array], Callable[[Row], dict[str, jax.Array]]]
 def parameters(design: Design) -> dict[str, np.ndarray]:
   """Returns the parameters of each level of a design, [L] each.
 
-  They are `area`, `angle`, `x`, `y`, and `sheet`, the index of the level's area among the distinct
-  areas, for each of which the cutout is resized once.
+  The names are `area`, `angle`, `x`, `y` and `sheet`. `sheet` is the index of the level's area in
+  the sorted distinct areas: the cutout is resized once for each distinct area.
   """
   factors = {name: values.astype(np.float32) for name, values in design.factors.items()}
   sheet = np.unique(design.area, return_inverse=True)[1].astype(np.int32)

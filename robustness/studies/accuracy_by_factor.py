@@ -378,12 +378,12 @@ class AccuracyByFactor(Study):
 
 
 def _measured(rows: Rows, names: Sequence[str]) -> Rows:
-  """Returns the rows with columns for the factors among `names` that are computed from pixels."""
+  """Returns the rows with a further column for each of `names`, which are keys of `MEASURED`."""
   for name in names:
 
     def column(batch: Batch, measure: Measure = MEASURED[name]) -> np.ndarray:
       """Returns the measure of each image of a batch, float32 [B]."""
       return np.asarray(measure(as_float32(batch['image']), (1, 2, 3)), np.float32)
 
-    rows = with_column(rows, name, column, {name: 'of the image'})
+    rows = with_column(rows, name, values=column, facts={name: 'of the image'})
   return rows

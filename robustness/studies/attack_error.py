@@ -491,18 +491,20 @@ class AttackError(AttackStudy):
   def _of_changes(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields share of high frequency, norm and largest value of the changes that attacks make.
 
-    Means are over the images that an attack changes and leaves wrong. PGD and FGSM also change
-    images that were wrong before the attack; AutoAttack, FAB and Square do not. The share of high
-    frequency in clean images follows for comparison.
+    Means are over the images that an attack changes and leaves wrong (`_values_of_wrong_changes`
+    has NaN for all others). PGD and FGSM also change images that were wrong before the attack;
+    AutoAttack, FAB and Square do not. The share of high frequency in clean images follows for
+    comparison. The largest value is over all images.
     """
     views, clusters, by = recorded.views, recorded.clusters, ('attack', 'epsilon')
     is_clean = views.attack.isna().to_numpy()
-    energy = _values_of_changes(recorded, 'measure/energy')
-    high_energy = _values_of_changes(recorded, 'measure/high_energy')
+    energy = _values_of_wrong_changes(recorded, 'measure/energy')
+    high_energy = _values_of_wrong_changes(recorded, 'measure/high_energy')
     energies = {label: (high_energy[label], energy[label]) for label in energy}
-    shares = Outcomes.from_fields(HIGH_FREQUENCY, energies, views, clusters=clusters)
-    yield self.means(HIGH_FREQUENCY, shares, by, paired=False)
-    yield self.means(CLEAN_HIGH_FREQUENCY, shares, where=is_clean, paired=False)
+    # shares of high frequency: of changes in attacked views, of images in the clean view
+    outcomes = Outcomes.from_fields(HIGH_FREQUENCY, energies, views, clusters=clusters)
+    yield self.means(HIGH_FREQUENCY, outcomes, by, paired=False)
+    yield self.means(CLEAN_HIGH_FREQUENCY, outcomes, where=is_clean, paired=False)
     norms = Outcomes.from_fields(CHANGE_NORM, energy, views, clusters=clusters)
     yield self.means(CHANGE_NORM, norms, by, paired=False)
     for evaluation in recorded.evaluations:
@@ -544,7 +546,7 @@ class AttackError(AttackStudy):
     frequencies = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)).radii
     # One value of the facet `radius`, |f|, for each ring of the spectrum.
     views = recorded.views.merge(pd.DataFrame({'radius': frequencies}), how='cross')
-    rings = _values_of_changes(recorded, 'measure/rings')
+    rings = _values_of_wrong_changes(recorded, 'measure/rings')
     amplitudes = Outcomes.from_fields(RADIAL, rings, views, clusters=recorded.clusters)
     is_clean = views.attack.isna().to_numpy()
     estimates = [
@@ -596,11 +598,11 @@ def _label_and_class(entry: str) -> tuple[str, type[Attack]]:
   return label or part_name(name), ATTACKS.find(name, f'{AttackError.section}.attacks')
 
 
-def _values_of_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
-  """Returns {classifier: a field of the records, [N, V, ...]} with NaN where no change counts.
+def _values_of_wrong_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
+  """Returns {classifier: a field of the records, [N, V, ...]}, for images left wrong by a change.
 
-  A change counts if the attack changed the image and its prediction is wrong. The clean view has
-  all values.
+  Values are NaN where the attack did not change the image or its prediction is right. The clean
+  view has all values.
   """
   values = {}
   for evaluation in recorded.evaluations:

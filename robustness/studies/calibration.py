@@ -120,13 +120,14 @@ class Calibration(ScoresPredictions, StoredOrMade):
       seed: seed of the bootstrap.
 
     Raises:
-      InputError: not every image counts in every view, or images are not independent.
+      InputError: some views leave out images, or images are grouped by scene, object or original.
     """
     if table.counted is not None or table.units is not None:
       raise InputError(
-        'calibration takes every image once in every view, and its intervals independent images: '
-        'these are scenes, images of one object or versions of one image. Give a workdir of '
-        f'another study, or of accuracy_by_factor without {KEYS.study.clusters}.'
+        'calibration needs every image exactly once in every view, and independent images for its '
+        'intervals: these are scenes, images of one object or versions of one image. '
+        'Give a workdir of another study, or of accuracy_by_factor without '
+        f'{KEYS.study.clusters}.'
       )
     draws = Draws.generate(evaluations[0].records.layout.num_rows, self.resamples, seed)
     # {name of a view or of a group: indices of its views}

@@ -161,10 +161,10 @@ class FourierHeatmap(Study):
     return [*set_differences(data, count, PUBLISHED_IMAGES.get(side, 0)), *changed]
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the frequencies as names of views, which are averaged over all cells and in each
-    band.
+    """Returns the table of views: one for clean images and one per frequency, and their groups.
 
-    A band is 'low', 'mid' or 'high', see `robustness.fourier.maps.bands`.
+    Views are averaged in the groups 'clean', 'all frequencies' and 'low frequencies', 'mid
+    frequencies' and 'high frequencies', which are bands, see `robustness.fourier.maps.bands`.
     """
     f, band_of_cell = self.frequencies(image_shape), band_map(image_shape, self.window)
     view_of_cell = 1 + f.cell  # views follow the clean one; a frequency and its mirror share a view

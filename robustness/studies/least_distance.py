@@ -160,7 +160,10 @@ class LeastDistance(AttackStudy):
       """Returns the nearest wrong images [B, H, W, C], and {'distance': their distances [B]}."""
 
       def nearest(attack: NearestAttack, _: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Returns distances and images; `jax.lax.switch` passes an operand that is not needed."""
+        """Returns the distances to the nearest images that `attack` finds, and these images.
+
+        The second argument is not used; `jax.lax.switch` needs an operand to pass to its branches.
+        """
         return attack.nearest(keys, logits, rows['image'], rows['label'])
 
       branches = [functools.partial(nearest, attack) for attack in attacks]

@@ -190,7 +190,7 @@ class PerturbationStability(Study):
     predictions, best_classes = {}, {}
     for evaluation in recorded.evaluations:
       label, records = evaluation.label, evaluation.records
-      pairs = [compared(records, name) for name in self.names]
+      pairs = [frame_pairs(records, name) for name in self.names]
       reference, frame = np.concatenate(pairs, 2)  # [sequences, frames of all perturbations] each
       prediction, best = records.column('prediction'), records.column('output/logits')
       predictions[label] = prediction[reference], prediction[frame]
@@ -217,8 +217,8 @@ class PerturbationStability(Study):
         yield self.means(ratio, outcomes, baseline=baseline)
 
 
-def compared(records: RecordsReader, name: str) -> np.ndarray:
-  """Returns the rows of the frame pairs of a perturbation, int64 [2, sequences, frames − 1].
+def frame_pairs(records: RecordsReader, name: str) -> np.ndarray:
+  """Returns the row numbers of a perturbation's frame pairs, int64 [2, sequences, frames − 1].
 
   Entry 0 has the row of each pair's reference frame and entry 1 that of the later frame. The
   reference is the first frame of the sequence for noise, and the frame before for others.
@@ -228,16 +228,20 @@ def compared(records: RecordsReader, name: str) -> np.ndarray:
     name: name of the perturbation.
 
   Raises:
-    InputError: sequences have different frames.
+    InputError: a sequence lacks a frame that another sequence has, or has a frame twice.
   """
   perturbation, base_id, frame = (records.column(column) for column in COLUMNS)
   rows = np.flatnonzero(perturbation == PERTURBATIONS[name])
   rows = rows[np.lexsort((frame[rows], base_id[rows]))]
-  count = len(np.unique(base_id[rows]))
-  # A sequence in each line. If the rows cannot be divided, they are one line, which is refused.
-  table = rows.reshape(count, -1) if len(rows) % count == 0 else rows[None]
+  different_frames = InputError(
+    f'sequences of {name} have different frames: each sequence must have every frame exactly once.'
+  )
+  num_sequences = len(np.unique(base_id[rows]))
+  if len(rows) % num_sequences:
+    raise different_frames
+  table = rows.reshape(num_sequences, -1)  # a sequence in each line, its frames in order
   if (base_id[table] != base_id[table[:, :1]]).any() or (frame[table] != frame[table[0]]).any():
-    raise InputError(f'sequences of {name} have different frames: all must be there once.')
+    raise different_frames
   first, later, before = table[:, :1], table[:, 1:], table[:, :-1]
   reference = first if 'noise' in name else before
   return np.stack(np.broadcast_arrays(reference, later))

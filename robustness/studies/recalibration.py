@@ -150,17 +150,19 @@ class Recalibration(StoredOrMade):
     self.require(bool(self.scalings or self.scores), 'scalings', 'not empty without scores')
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for too few images to fit on and to measure, and for several labels per
-    image.
+    """Raises InputError if the rows do not suit the study.
+
+    There must be enough images to fit on and to measure, with one label each, and no two images
+    that are versions of one image unless they are a stored set.
     """
     super().check(rows, recipes)
     columns = rows.without_images()
     if not self.is_stored:
       refuse_versions(columns)
-    _single_labels(columns['label'])
+    _single_labels(columns['label'])  # raises if an image has several labels
     # A part of a stored set is one corruption at one severity, and has every image once.
     num_parts = rows.description['parts'] if self.is_stored else 1
-    self._split(rows.num_examples // num_parts)
+    self._split(rows.num_examples // num_parts)  # raises if there are too few images
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
@@ -340,7 +342,7 @@ class Recalibration(StoredOrMade):
     # Scores need the scalings; thresholds follow from the scores of the images that decide them.
     fitted = _Fitted(self, scalings, can_predict, absent, uniform, labels, thresholds={})
     thresholds, decided = {}, {}
-    for name, scores in fitted.set_scores(logits[deciding], uniform[deciding]).items():
+    for name, scores in fitted.prediction_set_scores(logits[deciding], uniform[deciding]).items():
       true_scores = np.take_along_axis(scores, labels[deciding][:, None], 1)[:, 0]
       thresholds[name] = prediction_sets.threshold(true_scores, self.alpha, self.confidence)
       decided[name] = true_scores <= thresholds[name].q
@@ -420,10 +422,10 @@ class _Fitted:
     scaled[..., self.can_predict] = self.scalings[name](logits[..., self.can_predict].astype(float))
     return scaled
 
-  def set_scores(self, logits: np.ndarray, uniform: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the scores of prediction sets for all classes, [..., K], by kind.
+  def prediction_set_scores(self, logits: np.ndarray, uniform: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns {kind of score: [..., K], the score of each class for prediction sets}.
 
-    Probabilities are those after temperature scaling, if it is fitted.
+    Scores are computed from probabilities after temperature scaling, if it is fitted.
 
     Args:
       logits: [..., K].
@@ -450,7 +452,7 @@ class _Fitted:
         special.softmax(scaled, -1).max(-1),
         scaled.argmax(-1) == labels,
       ]
-    for name, scores in self.set_scores(logits, uniform).items():
+    for name, scores in self.prediction_set_scores(logits, uniform).items():
       for threshold in self.thresholds[name]:  # q, and both ends of its interval
         is_in_set = (scores <= threshold) & self.can_predict
         is_covered = np.take_along_axis(is_in_set, labels[..., None], -1)[..., 0]

@@ -514,9 +514,9 @@ def _span_words(values: np.ndarray) -> str:
 def _check_reach(design: Design) -> None:
   """Raises InputError if a design shows no part of an object at any level.
 
-  The reach is the distance along an axis at which an object can still be visible: for a square
-  object, the distance of its farthest corner from its centre, doubled, because an elongated object
-  of the same area reaches farther.
+  The reach is an estimate, on the large side, of how far an object extends from its centre along an
+  axis, as a fraction of the image's side. It is twice the reach of the rotated square of the same
+  area, because an elongated object reaches farther than a square.
   """
   angle = np.radians(design.angle)
   reach = np.sqrt(design.area) * (np.abs(np.cos(angle)) + np.abs(np.sin(angle)))

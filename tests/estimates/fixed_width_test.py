@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from robustness.estimates.fixed_width import FixedWidth, fewest_trials, fixed_size, plan
+from robustness.estimates.fixed_width import FixedWidth, fixed_size, plan, wald_lower_bound
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -95,7 +95,7 @@ def test_fixed_size_is_the_fewest_that_guarantee_the_half_width(half_width):
 @pytest.mark.parametrize('half_width', [0.2, 0.06, 0.01])
 @pytest.mark.parametrize('confidence', [0.5, 0.95, 0.99])
 def test_the_lower_bound_of_the_trials_is_below_and_near(half_width, confidence):
-  bound, size = fewest_trials(half_width, confidence), fixed_size(half_width, confidence)
+  bound, size = wald_lower_bound(half_width, confidence), fixed_size(half_width, confidence)
   assert bound <= size <= bound + 2 / half_width + 2  # a trial more at each end moves it by 1 / n
 
 
