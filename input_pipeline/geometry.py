@@ -113,6 +113,9 @@ def random_resized_crop(
 def _box(shape: tf.Tensor, smallest_area: float, seed: tf.Tensor) -> tf.Tensor:
   """Returns the top, left, height and width of a random box in an image, int32 [4].
 
+  The box is the first of `TRIES` drawn boxes that fits in the image. If none fits, it is the
+  largest central box whose ratio of width to height is between 1 / `RATIO` and `RATIO`.
+
   Args:
     shape: height and width of the image, int32 [2].
     smallest_area: smallest area of the box as a fraction of the image's area.
@@ -127,9 +130,10 @@ def _box(shape: tf.Tensor, smallest_area: float, seed: tf.Tensor) -> tf.Tensor:
   can_fit = (rows >= 1) & (rows <= height) & (columns >= 1) & (columns <= width)
   first = tf.argmax(tf.cast(can_fit, tf.int32))  # the first box that fits
   drawn = tf.stack([rows[first], columns[first]])
-  largest = tf.stack([tf.minimum(height, width * RATIO), tf.minimum(width, height * RATIO)])
-  sides = tf.where(tf.reduce_any(can_fit), drawn, tf.round(largest))
+  fallback = tf.stack([tf.minimum(height, width * RATIO), tf.minimum(width, height * RATIO)])
+  sides = tf.where(tf.reduce_any(can_fit), drawn, tf.round(fallback))
   margin = tf.stack([height, width]) - sides
   central = tf.floor(margin / 2)
   corner = tf.where(tf.reduce_any(can_fit), tf.floor(draws[2 * TRIES :] * (margin + 1)), central)
-  return tf.cast(tf.concat([tf.minimum(corner, margin), sides], 0), tf.int32)
+  corner = tf.minimum(corner, margin)  # float32 may round `draws * (margin + 1)` up to margin + 1
+  return tf.cast(tf.concat([corner, sides], 0), tf.int32)

@@ -40,7 +40,7 @@ _WHOLE_NUMBER = '-?(?:0|[1-9][0-9]{0,17})'
 _NUMBER = r'-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:e[-+][0-9]+)?'
 """Fields of CSV that are read as floats."""
 RESERVED = ('image', 'label', 'example_id', 'mask', 'block', 'stored', 'draws')
-"""Names of columns that rows use."""
+"""Names of columns that rows have for other purposes; data may not have columns of these names."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -376,13 +376,14 @@ def columns_of(
     table: a row per image.
     without: columns that have another use.
     left_out: counter to which columns of other types, such as lists, and columns with a name in
-      `RESERVED` are added.
+      `RESERVED` are added. Columns that have another use, and 'label', are not counted.
   """
   columns = {}
   for name in table:
     values, missing = table[name], table[name].isna()
     if name in (*RESERVED, *without):
-      left_out['columns of names that rows use'] += name not in ('label', *without)
+      if name not in ('label', *without):  # rows have their labels under 'label'
+        left_out['columns of names that rows use'] += 1
       continue
     is_number = values.dtype.kind in 'iuf'
     is_bool = values.dtype.kind == 'b' and not missing.any()

@@ -132,7 +132,7 @@ class _Files(Sequence[str]):
     if not is_text.all():
       raise InputError(f'{title}: row {int(is_text.argmin())} names no file.')
     self._names, self._root, self._title = names.tolist(), root, title
-    self._found: dict[int, str] = {}
+    self._path_of_row: dict[int, str] = {}
 
   def __len__(self) -> int:
     return len(self._names)
@@ -148,9 +148,9 @@ class _Files(Sequence[str]):
     """
     if isinstance(row, slice):
       return [self[i] for i in range(*row.indices(len(self)))]
-    if row not in self._found:
-      self._found[row] = self._path(row)
-    return self._found[row]
+    if row not in self._path_of_row:
+      self._path_of_row[row] = self._path(row)
+    return self._path_of_row[row]
 
   def labels(self) -> list[str]:
     """Returns the folder name of each row's file, which is its class.
@@ -181,7 +181,11 @@ class _Files(Sequence[str]):
       return True
 
   def _path(self, row: int) -> str:
-    """Returns the path of a row's file; raises InputError if there is no such file, or several."""
+    """Returns the path of the file that a row names.
+
+    If that path does not exist, the file is the only one of this name elsewhere below the root.
+    Raises InputError if no file or several files have the name.
+    """
     path = self._root / self._names[row]
     if not os.path.isfile(path):
       matches = self._anywhere.get(composed(self._names[row]), [])

@@ -88,11 +88,12 @@ class AutoAttack(Ensemble):
   @property
   def flags(self) -> Mapping[str, Flag]:
     """The signs of failure: no gradient, success of Square only, and random logits."""
-    flags = {NO_GRADIENT: Flag('no_gradient', True)}
+    flags = {NO_GRADIENT: Flag('no_gradient', value=True)}
     if self.stages[-1] == SQUARE:
-      flags[BY_SQUARE] = Flag('stage', len(self.stages), SQUARE_GAIN)
-    if self.version != 'rand':
-      flags[RANDOM] = Flag('random', True)
+      # stages are counted from 1, so that this is the number of Square
+      flags[BY_SQUARE] = Flag('stage', value=len(self.stages), tolerated=SQUARE_GAIN)
+    if self.version != 'rand':  # 'rand' is for networks with random logits
+      flags[RANDOM] = Flag('random', value=True)
     return flags
 
   def finish(self, arguments: Arguments, state: State) -> tuple[Array, dict[str, Array]]:

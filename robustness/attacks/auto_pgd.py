@@ -90,8 +90,9 @@ class AutoPGD(Attack):
   ) -> Array:
     """Returns the iterates of largest margin of run `number`, [B, H, W, C] (see `in_turn`).
 
-    With `targets`, the run maximises the loss for target class `number`. It ends early when all
-    images are misclassified.
+    With `targets`, the run maximises the loss for one target class of each image: the class with
+    the second largest logit in run 0, with the third largest in run 1, and so on. It ends early
+    when all images are misclassified.
     """
     targets = attacks.likeliest(logits(images), number) if self.targets else None
     return self._ascend(keys, logits, images, labels, scale, targets, can_stop=True)
@@ -287,12 +288,12 @@ def _ascend_sparsely(
 def sparse_direction(gradient: Array, count: Array) -> Array:
   """Returns the direction of a step of ℓ1 length 1 that changes few values, [H, W, C].
 
-  It is ±1 / n, with the sign of the gradient [H, W, C], for its n values of largest magnitude, and
-  0 for all others and where the gradient is 0. n is `count` rounded up, at least 1, and more if
-  magnitudes are equal.
+  The direction is sign / n at the n entries of the gradient [H, W, C] that have the largest
+  magnitude, and 0 at all other entries. n is `count` rounded up, at least 1, plus the entries whose
+  magnitude equals the smallest one selected, minus entries with gradient 0.
   """
   magnitude = jnp.abs(gradient)
-  rank = jnp.clip(magnitude.size - count, 0, magnitude.size - 1).astype(int)
+  rank = jnp.clip(magnitude.size - count, 0, magnitude.size - 1).astype(int)  # rounds `count` up
   threshold = jnp.sort(magnitude, axis=None)[rank]
   signs = jnp.where(magnitude >= threshold, jnp.sign(gradient), 0)
   return signs / jnp.maximum(jnp.abs(signs).sum(), 1)

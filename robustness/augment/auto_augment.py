@@ -272,14 +272,16 @@ class AutoAugment(Augmentation):
     # magnitudes an operation has, and u[5:] rows and columns of the centres of Cutout.
     u = jax.random.uniform(key, (9,))
     policy = operations.below(u[0], len(tables[0]))
-    # [2] each, the second one after the first
+    # [2] each: entry 0 is of the first operation of the sub-policy, entry 1 of the second. Its
+    # magnitude is `value` or `mirrored`, such as a rotation by the same angle the other way.
     name, probability, value, mirrored = (jnp.asarray(table)[policy] for table in tables)
     drawn = operations.Drawn(
       name=jnp.where(u[1:3] < probability, name, -1),
       magnitude=jnp.where(u[3:5] < 0.5, value, mirrored),
       centre=operations.below(u[5:].reshape(2, 2), jnp.array([[height, width]])),
     )
-    return {**example, 'image': compiled.in_sequence(image, drawn, self.vacated)}
+    # `fill` has an effect in 'tensorflow_models', where vacated and covered pixels are filled last
+    return {**example, 'image': compiled.in_sequence(image, drawn, fill=self.vacated)}
 
 
 @functools.lru_cache

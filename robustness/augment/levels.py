@@ -72,18 +72,18 @@ def nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Warps an image with bilinear interpolation; values are truncated to levels.
+  """Warps an image with bilinear interpolation; results are truncated to integers from 0 to 255.
 
-  At the border the image is continued by its outermost pixels. Coordinates are float32 and Pillow's
-  are float64: about one value in a thousand differs by one level.
+  Neighbours just beyond the border repeat the edge pixels. Coordinates are float32 and Pillow's are
+  float64: about one value in a thousand differs by one level.
 
   Args:
     levels: uint8 [H, W, C] with C ≤ 4.
     data: the matrix of the warp, float32 [6], see `matrix`.
 
   Returns:
-    The warped levels, 0 where a pixel shows a place outside the input; and whether each pixel shows
-    a place inside the input, bool [H, W].
+    The warped levels, uint8 [H, W, C], 0 at pixels whose source point is outside the input; and
+    whether the source point of each pixel is inside the input, bool [H, W].
   """
   height, width, channels = levels.shape
   a, b, c, d, e, f = data

@@ -91,7 +91,10 @@ class Policy:
 
 
 def _in_sequence(augmentation: Augmentation, rows: Example) -> Example:
-  """Returns rows after an augmentation, one by one, so that only each row's choice is computed.
+  """Returns rows after an augmentation, which is applied to one row after another.
+
+  Under `jax.vmap` every branch of a random choice would be computed for every row; in a loop only
+  the branch that the row needs is.
 
   `rows` are columns [B, ...], among them `KEY`, which the result lacks.
   """

@@ -105,9 +105,11 @@ class Prime(Augmentation):
   def deform(self, key: jax.Array, image: jax.Array) -> jax.Array:
     """Returns the image after a random deformation.
 
-    The amplitude of mode (i, j) has the variance T / (i² + j²). The number of modes and T are drawn
-    from Beta(½, ½), scaled to the range between two bounds. The lower bound of T makes a typical
-    shift half a pixel, and the upper one is the largest T at which the image does not fold over.
+    Pixels are displaced by a sum of sine modes (i, j), see `deformed`. Their amplitudes are normal
+    with variance T / (i² + j²), where the temperature T sets the strength. The number of modes and
+    T are drawn from Beta(½, ½), scaled to the range between two bounds. The lower bound of T makes
+    a typical shift half a pixel, and the upper one is the largest T at which the image does not
+    fold over.
     """
     key_bound, key_modes, key_temperature, key_values = jax.random.split(key, 4)
     max_modes = jax.random.randint(key_bound, (), MIN_MODES + 1, self.modes + 1)

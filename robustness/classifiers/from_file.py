@@ -90,7 +90,9 @@ def forget() -> None:
 
 @functools.lru_cache(maxsize=8)
 def _value_of(reference: str, digest: str) -> Classifier | Model:
-  """Returns the object that `FILE.py:NAME` names, or that it returns if it is a function.
+  """Returns the object NAME of a file FILE.py, or, if NAME is a function, what a call returns.
+
+  `reference` is 'FILE.py:NAME'. The function is called without arguments.
 
   `digest` is the SHA-256 of the file, so that a changed file is read again.
   """

@@ -87,9 +87,10 @@ class TrainedHere(Network):
       )
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """Returns the classifier before its training: its weights are shapes only.
+    """Returns the classifier before its training, with shapes and types in place of weights.
 
-    It has the classes of the training images.
+    The classifier has the classes of the training images. Logs a warning if the training of the
+    initial weights is unfinished or their normalisation is assumed.
     """
     initial = self.initial(images.shape)
     if self.start and initial:

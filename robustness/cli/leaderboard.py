@@ -459,8 +459,8 @@ def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
 def _values_that_rank(results: Results, quantity: Quantity) -> pd.DataFrame:
   """Returns the overall values of a quantity, a row per classifier, if they can rank classifiers.
 
-  No row is returned if the quantity is no headline, or if it is not comparable between runs because
-  it is a ratio to a baseline of the same run.
+  No row is returned if the quantity is not one of the study's main results (`headline`), if neither
+  high nor low values are better, or if the quantity is a ratio to a baseline of its own run.
   """
   rows = overall_rows(results.over_seeds.table, quantity)
   can_rank = quantity.headline and bool(quantity.better)

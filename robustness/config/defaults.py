@@ -139,7 +139,10 @@ def default_battery(
 
 
 def _sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[str, Any]:
-  """Returns the sections that configs of one study and of a battery share."""
+  """Returns the sections that are in both kinds of config, of one study and of a battery.
+
+  `labels` are the names of the classifiers; without names there is one section `classifier`.
+  """
   data = {'data': data_section()}
   if not needs_classifier:
     return {**data, **dataclasses.asdict(Execution())}

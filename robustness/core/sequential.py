@@ -67,8 +67,9 @@ def map_rows(function: Callable[..., T], rows: Mapping[str, jax.Array], view: Py
 def map_entries(function: Callable[..., T], *trees: PyTree) -> T:
   """Applies a function to each of N entries of trees of arrays [N, ...]; returns stacked results.
 
-  A CPU takes the entries in sequence, so that each stays in the cache and computes only its branch;
-  accelerators take all at once.
+  On a CPU the entries run one after another, so that each stays in the cache and a `lax.switch` in
+  `function` computes only the selected branch. Accelerators use `vmap`, under which each entry
+  computes every branch.
   """
   if jax.default_backend() == 'cpu':
     applied: T = jax.lax.map(lambda entries: function(*entries), trees)

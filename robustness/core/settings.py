@@ -102,16 +102,21 @@ def in_use(cls: type, section: Section) -> dict[str, PlainValue]:
   fields = {field.name: field for field in dataclasses.fields(cls)}
 
   def is_needed(key: str, value: PlainValue) -> bool:
-    """Returns whether a setting has an effect or differs from its default."""
+    """Returns whether a setting differs from its default, or has an effect with its default.
+
+    A default has an effect if it is not empty and the setting that it depends on (`only_with`), if
+    any, has a value that it needs.
+    """
     if key not in fields or _tupled(value) != fields[key].default:
       return True
     if not value:
       return False
-    other_key, *values = fields[key].metadata.get('only_with') or ('',)
+    # ('optimizer', 'adamw', 'lamb') needs one of two values, ('label_space',) any that is not empty
+    other_key, *needed_values = fields[key].metadata.get('only_with') or ('',)
     if not other_key:
       return True
     other_value = section.get(other_key)
-    return other_value in values if values else bool(other_value)
+    return other_value in needed_values if needed_values else bool(other_value)
 
   return {key: value for key, value in section.items() if is_needed(key, value)}
 

@@ -62,9 +62,11 @@ def convolution(
 ) -> jax.Array:
   """Returns the output of `lax.conv_general_dilated`, for `nn.Conv(conv_general_dilated=...)`.
 
-  Values are XLA's. Gradients, and the values that are computed with them, are equal up to rounding.
-  Forward-mode differentiation is not defined on a CPU. `plain` are the other arguments of
-  `nn.Conv`: no dilation, one group, `DIMENSIONS`.
+  On a CPU, XLA's gradients are slow, and those of this module are used; everything else is XLA's.
+  An output that is computed without a gradient is identical to XLA's; gradients, and outputs that
+  are computed together with gradients, are equal up to rounding. Forward-mode differentiation is
+  not defined on a CPU. `plain` are the other arguments of `nn.Conv`, which must mean no dilation,
+  one group and the order of axes `DIMENSIONS`.
   """
   if isinstance(padding, str):
     padding = lax.padtype_to_pads(inputs.shape[1:3], kernel.shape[:2], strides, padding)
@@ -164,7 +166,10 @@ class _Convolution:
     dtype = jnp.promote_types(inputs.dtype, jnp.float32)
 
     def add(total: jax.Array, x: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
-      """Adds the gradient of a chunk of inputs `x` and output gradients `dy` to the total."""
+      """Adds the kernel's gradient of a chunk of images to the total, separately for each share.
+
+      `x` are the inputs and `dy` the gradients by the outputs, [shares, images, H, W, channels].
+      """
       product = lax.dot_general(  # [shares, O, U · V · I], summed over images and positions
         dy.reshape(shares, -1, dy.shape[-1]),
         self.patches(x, size, sides).reshape(shares, -1, patch_length),
@@ -188,6 +193,7 @@ class _Convolution:
     shares, chunk = _chunks_of_tiles(inputs, kernel)
 
     def add(total: jax.Array, x: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
+      """Adds the products of the tiles of a chunk of images to the total, for each share."""
       return total + winograd.tile_products(x, dy, self.precision), None
 
     zeros = jnp.zeros((winograd.PRODUCTS, shares, *kernel.shape[2:]), kernel.dtype)

@@ -208,12 +208,15 @@ def _names(column: int) -> Names:
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
   layers = 'encoder.layers' if project == 'transformers' else 'layers'
   for stage in range(4):
-    # timm joins patches at the beginning of a stage, others at the end of the one before.
-    join = f'{layers}.{stage if project == "timm" else stage - 1}.downsample'
+    # Our first stage joins no patches: its entries with `join`, such as layers.-1, match nothing.
     blocks = f'{layers}.{stage}.blocks'
     if project == 'torchvision':
       # features.0 is the stem; then stages and the joins between them alternate
       join, blocks = f'features.{2 * stage}', f'features.{2 * stage + 1}'
+    elif project == 'timm':  # joins patches at the beginning of a stage
+      join = f'{layers}.{stage}.downsample'
+    else:  # joins patches at the end of the stage before
+      join = f'{layers}.{stage - 1}.downsample'
     ours = f'stage{stage + 1}'
     table |= {f'{ours}/join': f'{join}.reduction', f'{ours}/join_norm': f'{join}.norm'}
     for part, names in _BLOCK.items():

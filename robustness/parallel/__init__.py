@@ -19,13 +19,14 @@ def create(kind: str, divides: int = 0, all_processes: bool = False) -> Parallel
 
   Args:
     kind: 'jit' (over a mesh, the default) or 'pmap'.
-    divides: Number of rows, which the number of devices must divide; the largest such number is
-      used, equally many of each process. 0 uses all devices.
+    divides: Number of rows. The largest number of devices that divides it is used, with the same
+      number of devices of each process. 0 uses all devices, or of each process as many as the
+      process with the fewest devices has.
     all_processes: Whether a step runs on the devices of all processes, each with its share of the
       batch; all processes must then call it.
 
   Raises:
-    InputError: The name is unknown, or the rows do not divide over the processes.
+    InputError: `kind` is unknown, or the rows do not divide over the processes.
   """
   choice('config.parallel', kind, KINDS)
   processes = range(jax.process_count()) if all_processes else [jax.process_index()]

@@ -125,8 +125,8 @@ class Choice:
     if not self.quantity.end:  # the reference in the conditions of another quantity's extremes
       return f'{self.quantity.words}, there'
     if self.reference is not None:
-      return f'{self.quantity.words}, clearest of {self.count_words}'
-    return f'{self.quantity.end} {self.quantity.words} of {self.count_words}'
+      return f'{self.quantity.words}, clearest of {self.conditions_text}'
+    return f'{self.quantity.end} {self.quantity.words} of {self.conditions_text}'
 
   @property
   def attack_words(self) -> str:
@@ -177,10 +177,10 @@ class Choice:
     return _after_task(self.task, self.words)
 
   @property
-  def count_words(self) -> str:
-    """The number of conditions that the extreme is selected from: '8 corruptions'.
+  def conditions_text(self) -> str:
+    """The number of conditions that the minimum or maximum is selected from: '8 corruptions'.
 
-    It is the largest number that any classifier, or pair of classifiers, was measured in.
+    It is the largest number of conditions that a classifier, or a pair of classifiers, has.
     """
     count = int(self.rows.groupby(['classifier', 'versus']).size().max())
     return f'{count} {plural(self.quantity, self.varying)}'
@@ -193,7 +193,7 @@ class Choice:
     """
     num_networks = self.rows.classifier.nunique()
     networks = f' and {num_networks} networks' if num_networks > 1 else ''
-    return f'simultaneous over {self.count_words}{networks}'
+    return f'simultaneous over {self.conditions_text}{networks}'
 
   @property
   def varying(self) -> list[str]:

@@ -74,6 +74,7 @@ def _classifiers(results: Results, label: str) -> str:
   texts = []
   for facts in results.classifiers:
     if label in ('', facts['label']):
+      # the classifiers of all seeds have the same input scaling and label space
       of_first_seed = next(iter(facts.get('seeds', {}).values()), facts)
       class_matching = [
         f'{key}: {of_first_seed[key]}' for key in ('label_space', 'merge') if of_first_seed.get(key)

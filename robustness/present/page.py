@@ -254,7 +254,7 @@ def duration(environment: Facts) -> str:
 def _terms(lines: Iterable[tuple[str, str]], attribute: str = '') -> str:
   """Returns names and texts as an HTML description list; '' for no lines.
 
-  `attribute` is an HTML attribute of the list, such as ' class="card"'.
+  `attribute` is written after '<dl', such as ' class="card"' with the space before it.
   """
   items = ''.join(f'<dt>{escape(name)}</dt><dd>{escape(text)}</dd>' for name, text in lines)
   return f'<dl{attribute}>{items}</dl>' if items else ''

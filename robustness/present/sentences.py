@@ -122,7 +122,8 @@ def _level_clauses(
   """Yields a clause per classifier: its value, then its difference from the first classifier.
 
   Examples are 'net 71 % (65 to 77), better than base by 3 (1 to 5)', and 'net is better than base
-  by 3 (1 to 5)' without a value. `differences` are rows of the table by classifier.
+  by 3 (1 to 5)' without a value. `differences` has, for each classifier but the first, the row of
+  its difference from the first.
   """
   values = {row.classifier: f' {_estimate(quantity, row)}' for row in _rows(rows)}
   for label in dict.fromkeys([*values, *differences]):
@@ -133,6 +134,7 @@ def _level_clauses(
     row = differences[label]
     difference = _estimate(quantity, row)
     if quantity.biased and row.method == OVER_SEEDS:
+      # Seeds have the same bias, so that an interval over them does not show a difference.
       yield f'{clause}, minus {row.versus} {difference}, which seeds alone do not test'
     elif row.low <= 0 <= row.high:
       yield f'{clause}, no difference from {row.versus} is shown: {difference}'
@@ -175,8 +177,8 @@ def _differences(choice: Choice) -> tuple[str, list[str]]:
     clauses.append(f'{clause}; the largest difference, {_estimate(quantity, largest)}, is {place}')
   if answers:  # the verbs say what is measured, so that 'top-1 error' is left out
     rest_of_words = quantity.words[answers.end() :]
-    return f'{f"of {choice.count_words} {rest_of_words}".rstrip()},', clauses
-  return f'{quantity.words}: of {choice.count_words},', clauses
+    return f'{f"of {choice.conditions_text} {rest_of_words}".rstrip()},', clauses
+  return f'{quantity.words}: of {choice.conditions_text},', clauses
 
 
 def _extremes(choice: Choice) -> tuple[str, list[str]]:

@@ -104,7 +104,10 @@ def of_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentation:
   battery = of_battery(summary, studies)
 
   def draw(results: Results) -> Mapping[str, charts.Picture]:
-    """Returns the figure of all seeds, and the figures of the means, by file name."""
+    """Returns {file name: figure}: one figure that has every seed, and the figures of the means.
+
+    The means of each quantity over the seeds are drawn like the results of one run.
+    """
     means = results.over_seeds
     draw_means = battery.figures if means.tasks else charts.draw
     return {**draw_seeds(results), **draw_means(means)}

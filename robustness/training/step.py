@@ -155,7 +155,7 @@ class TrainStep:
       the new state of the objective.
     """
     batch = self._attack(state, batch_stats, batch, seed)
-    minimise = self.training.pipeline.objective
+    losses_and_weights = self.training.pipeline.objective
     settings, factors = self.training.settings, {}
     train = not settings.freeze_statistics
     if settings.drop_path:
@@ -165,10 +165,16 @@ class TrainStep:
       factors = depth.drop_factors(state.params, settings.drop_path, keys, rises)
 
     def weighted_loss(params: PyTree) -> tuple[jax.Array, PyTree]:
-      """Returns the mean of weights · losses, and the other outputs of the micro-batch."""
+      """Returns the mean of weights · losses, which is differentiated, and a tuple.
+
+      The tuple has the logits, the new batch statistics, the mean weight, the new state of the
+      objective, and the metrics.
+      """
       images = batch['image']
       outputs, new_stats = self._with_auxiliary(params, batch_stats, images, train, factors)
-      losses, weights, new_objective, metrics = minimise(outputs, batch, objective, self.total)
+      losses, weights, new_objective, metrics = losses_and_weights(
+        outputs, batch, objective, self.total
+      )
       weights = jax.lax.stop_gradient(weights)
       auxiliary = (outputs['logits'], new_stats, weights.mean(), new_objective, metrics)
       return (losses * weights).mean(), auxiliary
@@ -292,7 +298,7 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
   columns = {**columns, **training.order.columns(0, size)}
   training.check_columns(columns)
   state = training.state_shapes()
-  with_initial(state.trained, training.initial)
+  with_initial(state.trained, training.initial)  # raises if initial weights have another shape
   training.check_network(state)
   axis = getattr(training.model, 'axis_name', None)  # set for batch norms that are synced by pmap
   leading_axes = (1, size) if axis else (size,)  # one device has the batch

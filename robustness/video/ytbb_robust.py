@@ -152,7 +152,7 @@ def _pair(key: str, path: pathlib.Path) -> tuple[str, str]:
   `path` is the file with the key, for the message.
   """
   if key.count(',') != 1:
-    raise InputError(f"{path} has the key {key!r}; a pair's is '<anchor>,<frame>'.")
+    raise InputError(f"{path} has the key {key!r}; a pair's is '<anchor>,<neighbor>'.")
   anchor, neighbor = key.split(',')
   return _frame(anchor, path), _frame(neighbor, path)
 

@@ -76,7 +76,7 @@ def test_the_folder_is_read_as_neighbor_sets(release):
   (ytbb_robust.ANCHORS, lambda text: text[:-20], 'truncated or no JSON'),
   (ytbb_robust.ANCHORS, lambda text: text.replace('"good"', '"fine"'), "no label 'good'"),
   (ytbb_robust.ANCHORS, lambda text: text.replace('[0]', '[6]'), 'has 6 labels, 0..5'),
-  (ytbb_robust.PAIRS, lambda text: text.replace(',/data/a_1000', ';a'), "'<anchor>,<frame>'"),
+  (ytbb_robust.PAIRS, lambda text: text.replace(',/data/a_1000', ';a'), "'<anchor>,<neighbor>'"),
   (ytbb_robust.CSV, lambda text: text.replace('ytid', 'video'), 'ytid,time_ms,label'),
   (ytbb_robust.CSV, lambda text: text[:-3], "label '' is none of the 24 classes"),
   (ytbb_robust.CSV, lambda text: text.replace('b_'[0] + ',2000', 'x,1'), 'no row for the anchor'),
