@@ -230,11 +230,8 @@ def _rows_and_classifiers(
 ) -> tuple[Rows, list[Classifier]]:
   """Returns the images with their classes, and the classifiers for images of this shape."""
   rows = as_rows(data, labels, columns, class_names, seed)
-  models = {'': model}
-  if isinstance(model, Mapping):
-    models = dict(model)
-  elif model is None:
-    models = {}
+  single = {} if model is None else {'': model}
+  models = model if isinstance(model, Mapping) else single
   first_image = as_float32(next(rows.batches(1, [0]))['image'])  # [1, H, W, C]
   classifiers = [
     as_classifier(str(label), m, first_image, rows.class_names) for label, m in models.items()
@@ -444,14 +441,9 @@ def train(
     )
     stack.enter_context(progress_bars.showing(progress))
     folder = pathlib.Path(workdir or stack.enter_context(tempfile.TemporaryDirectory()))
-    experiment = Experiment(
-      measurements={},
-      summary='',
-      data=recipe.data,
-      classifiers={recipe.name: recipe},
-      execution=execution,
-      has_labels=False,
-    )
+    # The experiment measures nothing, and has no report.
+    classifiers = {recipe.name: recipe}
+    experiment = Experiment({}, '', recipe.data, classifiers, execution, has_labels=False)
     builder = ClassifierBuilder(
       experiment,
       rows,

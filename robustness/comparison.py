@@ -480,10 +480,7 @@ class Answers:
       group_weights[index, np.searchsorted(views, group.views)] = group.weight
     n = [outcomes.observations('same', group.views) for group in members]
     estimates = consistency.estimates(Units(total, weight, max(n)), group_weights, self.confidence)
-    return [
-      dataclasses.replace(estimate, n=n_of_group)
-      for estimate, n_of_group in zip(estimates, n, strict=True)
-    ]
+    return [dataclasses.replace(kappa, n=count) for kappa, count in zip(estimates, n, strict=True)]
 
 
 def _selected(entry: Entry, rows: np.ndarray) -> RecordsReader:
@@ -596,11 +593,8 @@ def _on_shared_images(
   Raises:
     InputError: no image is shared by all of the entries that share any with the first.
   """
-  shared_rows = {  # by label, indices among the rows of the first entry
-    entry.label: pairing.first
-    for entry, pairing in zip(entries, pairings, strict=True)
-    if len(pairing.first)
-  }
+  # By label, the indices of the images shared with the first entry, among its rows.
+  shared_rows = {e.label: p.first for e, p in zip(entries, pairings, strict=True) if len(p.first)}
   rows_of_first = functools.reduce(np.intersect1d, shared_rows.values())
   if not len(rows_of_first):
     raise InputError(f'no image is in all of {", ".join(shared_rows)}: compare them two by two.')

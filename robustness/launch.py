@@ -71,11 +71,10 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
     rows = OpenedRows(experiment)
     devices = page.counted_devices(log.environment)
     logging.info('%s on %s', ', '.join(experiment.classifiers) or IMAGES, devices)
-    experiment_by_folder = {log.path: experiment}
-    if seeds:
-      experiment_by_folder = {
-        log.path / workdir.seed_folder(seed): experiment.with_seed(seed) for seed in seeds
-      }
+    # A folder for each of several seeds, or the workdir itself.
+    experiment_by_folder = {
+      log.path / workdir.seed_folder(seed): experiment.with_seed(seed) for seed in seeds
+    } or {log.path: experiment}
     with phase('images and checks of the config'):
       builders = {
         folder: builder_for(seeded, rows, folder, log.path / 'features')
@@ -147,14 +146,8 @@ def _measure_tasks(
     if classifiers and not measured:
       continue
     needs_training_rows = isinstance(study, StudiesTrainings) and study.compares_training_rows
-    results = measure(
-      study,
-      experiment.execution,
-      measured,
-      task_rows,
-      records_folder,
-      training=builder.training_rows() if needs_training_rows else None,
-    )
+    training = builder.training_rows() if needs_training_rows else None
+    results = measure(study, experiment.execution, measured, task_rows, records_folder, training)
     task_folder = workdir.task_folder(folder, name)
     figures_by_task[name] = write_results(log, task_folder, results, study)
     results_by_task[name] = results
@@ -164,12 +157,9 @@ def _measure_tasks(
     _name, _label, reason = left_out[0]
     raise InputError(f'no task of the battery can be measured: {reason}.')
   has_fourier_table = experiment.summary == FOURIER_TABLE
-  results = joined(
-    results_by_task,
-    dataclasses.asdict(experiment.execution),
-    experiment.summary or 'battery',
-    findings=fourier_table.summarise(results_by_task) if has_fourier_table else None,
-  )
+  findings = fourier_table.summarise(results_by_task) if has_fourier_table else None
+  settings = dataclasses.asdict(experiment.execution)
+  results = joined(results_by_task, settings, experiment.summary or 'battery', findings)
   if left_out:
     results.tables[workdir.LEFT_OUT] = Table(('task', 'classifier', 'why'), left_out)
   for title, table in results.tables.items():
@@ -266,17 +256,15 @@ def _score_predictions(config: Section, directory: str | os.PathLike[str], comma
     with phase(f'{study.name}: estimates'):
       scored = score_predictions(log.path / workdir.RECORDS)
     log.write_config_and_environment()
-    first_identity = scored.evaluations[0].records.identity
+    identity = scored.evaluations[0].records.identity
+    data = {**(scored.data or identity['data']), 'class_names': identity.get('classes', [])}
     results = Results(
       study.name,
       classifiers=[
         {'layers': [], **evaluation.records.identity['classifier'], 'label': evaluation.label}
         for evaluation in scored.evaluations
       ],
-      data={
-        **(scored.data or first_identity['data']),
-        'class_names': first_identity.get('classes', []),
-      },
+      data=data,
       settings=scored.settings,
       tables=scored.findings.tables,
       arrays=scored.findings.arrays,

@@ -152,20 +152,15 @@ def _results(
   words = {quantity.name: quantity.words for quantity in by_class}
   if {ACCURACY, CLEAN_ACCURACY} <= {*by_class}:
     words[ACCURACY.name] += ', mean over all views but the clean one'
-  which_numbers = {WHICH_NUMBERS: study.which_numbers(evaluations, shape)}
+  tables = findings.tables | passes(evaluations) | compared.tables | failed.tables
+  tables[WHICH_NUMBERS] = study.which_numbers(evaluations, shape)
   samples = study.sample_arrays(rows, key, findings)
   return Results(
     study.name,
     described,
     {**rows.description, 'image_shape': list(shape), 'class_names': list(rows.class_names)},
     {**study.describe(), **dataclasses.asdict(execution)},
-    tables={
-      **findings.tables,
-      **passes(evaluations),
-      **compared.tables,
-      **failed.tables,
-      **which_numbers,
-    },
+    tables=tables,
     arrays={**findings.arrays, **compared.arrays, **failed.arrays, **samples},
     table=table,
     quantities=(
@@ -232,12 +227,9 @@ def _failures(
       stored_picture(evaluation.records, row, view) for row, view in rows_and_views.tolist()
     ]
     if evaluation.rounds:  # the records' rows are in the order of the rounds, not of `rows`
-      design = evaluation.rounds.design
-      recorded_rows = [
-        indices_of_round(number, rows.num_examples, seed, design)
-        for number in range(evaluation.rounds.common)
-      ]
-      rows_and_views[:, 0] = np.concatenate(recorded_rows)[rows_and_views[:, 0]]
+      order = rows.num_examples, seed, evaluation.rounds.design
+      by_round = [indices_of_round(k, *order) for k in range(evaluation.rounds.common)]
+      rows_and_views[:, 0] = np.concatenate(by_round)[rows_and_views[:, 0]]
     prefix = '' if len(evaluations) == 1 else f'{evaluation.label}/'
     pictures = one_view.damaged(study, rows, rows_and_views, key, classifier, stored)
     findings.arrays[prefix + FAILURE_IMAGES] = pictures
@@ -284,9 +276,8 @@ def evaluator_for(
     # Views that use the classifier are slow to make again, so that their pictures are recorded.
     table = study.view_table(rows.image_shape)
     options['pictured'] = table if table.counted is None else None
-  evaluator_class = StagedEvaluator if views.stages else Evaluator
-  if 'stream_rows' in options:
-    evaluator_class = AdaptingEvaluator
+  without_adaptation = StagedEvaluator if views.stages else Evaluator
+  evaluator_class = AdaptingEvaluator if 'stream_rows' in options else without_adaptation
   return evaluator_class(
     classifier,
     views,
@@ -321,19 +312,13 @@ def _recorded(
     'seed': execution.seed,
     'classes': list(rows.class_names),
   }
-  classifier_folder = folder / evaluator.name
+  classifier_folder, seed = folder / evaluator.name, execution.seed
+  batch_size, views_per_step = execution.batch_size, execution.views_per_step
   if design := study.sequential_design:
     return evaluate_in_rounds(
-      evaluator,
-      rows,
-      classifier_folder,
-      identity,
-      design,
-      execution.seed,
-      batch_size=execution.batch_size,
-      views_per_step=execution.views_per_step,
+      evaluator, rows, classifier_folder, identity, design, seed, batch_size, views_per_step
     )
-  layout = evaluator.layout(rows.num_examples, execution.batch_size, execution.views_per_step)
+  layout = evaluator.layout(rows.num_examples, batch_size, views_per_step)
   records = Records(classifier_folder, layout, identity)
   evaluator.evaluate(rows, records, jax.process_index(), jax.process_count())
   barrier(f'the records of {evaluator.name}')
@@ -435,17 +420,18 @@ def passes(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
     design, images_by_view = rounds.design, rounds.shown
     fixed_images = fixed_size(design.half_width, design.confidence)
     num_passes, fixed_passes = int(images_by_view.sum()), fixed_images * rounds.num_views
-    line = {
-      'classifier': evaluation.label,
-      'half width': design.half_width,
-      'views': rounds.num_views,
-      'images of a view, fewest': int(images_by_view.min()),
-      'images of a view, most': int(images_by_view.max()),
-      'images that all views have': evaluation.records.layout.num_rows,
-      'passes': num_passes,
-      'images of the fixed design': fixed_images,
-      'passes of the fixed design': fixed_passes,
-      'saved': 1 - num_passes / fixed_passes,
-    }
-    lines.append(line)
+    lines.append(
+      {
+        'classifier': evaluation.label,
+        'half width': design.half_width,
+        'views': rounds.num_views,
+        'images of a view, fewest': int(images_by_view.min()),
+        'images of a view, most': int(images_by_view.max()),
+        'images that all views have': evaluation.records.layout.num_rows,
+        'passes': num_passes,
+        'images of the fixed design': fixed_images,
+        'passes of the fixed design': fixed_passes,
+        'saved': 1 - num_passes / fixed_passes,
+      }
+    )
   return {PASSES: Table(tuple(lines[0]), [list(line.values()) for line in lines])} if lines else {}

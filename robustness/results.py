@@ -543,6 +543,7 @@ def joined(
   listed = [[name, results.study, results.data['num_examples']] for name, results in tasks.items()]
   # A task leaves out the classifiers that it cannot measure.
   most_complete = max(tasks.values(), key=lambda results: len(results.classifiers))
+  tables_with_task = (estimates.with_facet(r.table, TASK, task) for task, r in tasks.items())
   return Results(
     study,
     most_complete.classifiers,
@@ -551,19 +552,10 @@ def joined(
     tables={
       **findings.tables,
       'tasks': Table(('task', 'study', 'images'), listed),
-      **{
-        f'{task}: {title}': table
-        for task, results in tasks.items()
-        for title, table in results.tables.items()
-      },
+      **{f'{task}: {k}': v for task, results in tasks.items() for k, v in results.tables.items()},
     },
     arrays=findings.arrays,
-    table=estimates.assemble(
-      [
-        *findings.estimates,
-        *(estimates.with_facet(results.table, TASK, task) for task, results in tasks.items()),
-      ]
-    ),
+    table=estimates.assemble([*findings.estimates, *tables_with_task]),
     quantities=tuple(dict.fromkeys(q for results in tasks.values() for q in results.quantities)),
     tasks={name: results.quantities for name, results in tasks.items()},
   )

@@ -184,11 +184,7 @@ def refuse_results(out: pathlib.Path) -> None:
   overwritten.
   """
   path = out.resolve()
-  workdirs = [
-    folder
-    for folder in path.parents
-    if (folder / CONFIG).is_file() and (folder / ENVIRONMENT).is_file()
-  ]
+  workdirs = [f for f in path.parents if (f / CONFIG).is_file() and (f / ENVIRONMENT).is_file()]
   if (path / CONFIG).exists():  # without an environment it may be a run that was just begun
     workdirs = [path]
   if workdirs:

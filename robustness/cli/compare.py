@@ -49,15 +49,8 @@ def main(arguments: Sequence[str]) -> int:
   command = shlex.join([*PROGRAM.split(), *arguments])
 
   with phase('estimates, figures and report'):
-    results = run(
-      options.workdirs,
-      options.out,
-      common=options.common,
-      command=command,
-      references=options.reference,
-      study_file=options.study,
-      pdf=options.pdf,
-    )
+    run_options = options.common, command, options.reference, options.study, options.pdf
+    results = run(options.workdirs, options.out, *run_options)
   for task, results_of_task in results.by_task.items():
     if task:
       print(f'{task}:')
@@ -163,8 +156,7 @@ def _printed(results: Results) -> Results:
   quantities = [q for q in results.quantities if q != comparison.ACCURACY]
   shares = [q.name for q in quantities if q.headline and (q.kind, q.better) == (SHARE, 'higher')]
   values_of_headlines = set(_values(other_estimates[other_estimates['quantity'].isin(shares)]))
-  is_new = [values not in values_of_headlines for values in _values(accuracies)]
-  accuracies = accuracies[is_new]
+  accuracies = accuracies[[values not in values_of_headlines for values in _values(accuracies)]]
   table = assemble([part.astype(object) for part in (other_estimates, accuracies)])
   return dataclasses.replace(results, table=table, quantities=(*quantities, comparison.ACCURACY))
 

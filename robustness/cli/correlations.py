@@ -40,6 +40,7 @@ RANK_CORRELATION = Quantity(
 OF_NETWORKS = comparison.PREPARATION_KEYS - comparison.SELECTION_KEYS
 """Keys in the description of data that may differ between networks, such as the size of images."""
 NETWORKS, VALUES = 'networks', 'values of the networks'
+"""What correlations are over, in place of a classifier, and the name of the table of values."""
 MAX_PANELS = 24
 """Most scatter plots on the page."""
 
@@ -68,8 +69,9 @@ def main(arguments: Sequence[str]) -> int:
 def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
   """Returns {quantity: its overall value for each network} of finished runs.
 
-  Each value of the dict is a table with a row of results per network. A network is the same in two
-  runs if its description, apart from its label, is equal.
+  The key is the quantity in words, after NAME and the task. Each value of the dict is a table with
+  a row of results per network, and the columns `scale` (100 for percent, else 1) and `better` (1 if
+  higher values are better, else −1).
 
   Args:
     paths: workdirs or folders of workdirs, PATH or NAME=PATH.
@@ -86,14 +88,7 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
     prefix = f'{label_of_path}: ' if label_of_path else ''
     for folder in _folders(location):
       results = Results.read(folder).over_seeds
-      network_of = {}
-      for classifier in results.classifiers:
-        label = str(classifier['label'])
-        unlabelled = {key: value for key, value in classifier.items() if key != 'label'}
-        description = json.dumps(unlabelled, sort_keys=True)
-        if description not in names:
-          names[description] = label if label not in names.values() else f'{folder.name}: {label}'
-        network_of[label] = names[description]
+      network_by_label = _networks(results, folder, names)
       for task, of_task in results.by_task.items():
         same_for_all = {k: v for k, v in of_task.data.items() if k not in OF_NETWORKS}
         protocol: Facts = {'settings': of_task.protocol, 'data': same_for_all}
@@ -104,15 +99,16 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
             words = f'{prefix}{f"{task}: " if task else ""}{choice.words}'
             measured = choice.rows[
               (choice.rows.versus == '')
-              & choice.rows.classifier.isin([*network_of])
+              & choice.rows.classifier.isin(list(network_by_label))
               & choice.rows['value'].notna()
             ]
             # ratios to a classifier of the same run cannot be compared with other runs
             if measured.empty or measured.note.str.contains(ITSELF, regex=False).any():
               continue
             changes = differing_keys(protocols.setdefault(words, protocol), protocol)
-            networks = measured.classifier.map(network_of)
-            if changes or {*networks} & {*rows.get(words, {})}:
+            networks = measured.classifier.map(network_by_label)
+            is_measured_before = bool(set(networks) & set(rows.get(words, {})))
+            if changes or is_measured_before:
               raise InputError(
                 f'{folder} measures {words} again, {"; ".join(changes) or "for the same network"}: '
                 f'give it another name, NAME={path}.'
@@ -122,6 +118,27 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
               line = pd.concat([line, pd.Series({'scale': quantity.scale, 'better': better})])
               rows.setdefault(words, {})[network] = line
   return {words: pd.DataFrame(by_network).T for words, by_network in rows.items()}
+
+
+def _networks(results: Results, folder: Path, names: dict[str, str]) -> dict[str, str]:
+  """Returns {label of a classifier: name of its network}.
+
+  A network is the same in two runs if its description, apart from its label, is equal.
+
+  Args:
+    results: the results of a run.
+    folder: the folder of the run, which is in the name of a network whose label another one has.
+    names: {description of a network: its name} for all runs so far; new networks are added.
+  """
+  network_by_label = {}
+  for classifier in results.classifiers:
+    label = str(classifier['label'])
+    unlabelled = {key: value for key, value in classifier.items() if key != 'label'}
+    description = json.dumps(unlabelled, sort_keys=True)
+    if description not in names:
+      names[description] = label if label not in names.values() else f'{folder.name}: {label}'
+    network_by_label[label] = names[description]
+  return network_by_label
 
 
 def _folders(path: Path) -> list[Path]:
@@ -151,6 +168,7 @@ def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -
     x, y = values[first], values[second]
     shared = [name for name in x.index if name in y.index]
     if len(shared) > 1:
+      # Values times ±1, so that higher is better in both.
       across, up = ((t.value * t.better).loc[shared].to_numpy(float) for t in (x, y))
       estimate = rank_correlation(across, up, confidence)
       facets = {'first': first, 'second': second}
@@ -160,10 +178,11 @@ def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -
       f'{len(networks)} networks have no two quantities in common: give workdirs that measure the '
       'same networks by several quantities.'
     )
-  cells = [
-    [name, *(float(t.value[name]) if name in t.index else None for t in values.values())]
-    for name in networks
-  ]
+  cells = []
+  for name in networks:
+    tables = values.values()
+    measured = (float(table.value[name]) if name in table.index else None for table in tables)
+    cells.append([name, *measured])
   return Results(
     'correlations',
     [],

@@ -119,5 +119,6 @@ def is_installed(module: str) -> bool:
 
 def _state(modules: tuple[str, ...], use: str) -> str:
   """Returns a line that says whether `modules` are installed and what they are used for."""
-  present = (any if modules == CUDA else all)(map(is_installed, modules))
-  return f'yes      {use}' if present else f'MISSING  would add: {use}'
+  suffices = any if modules == CUDA else all
+  is_usable = suffices(map(is_installed, modules))
+  return f'yes      {use}' if is_usable else f'MISSING  would add: {use}'

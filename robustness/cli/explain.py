@@ -102,12 +102,16 @@ def _matching(keys: Sequence[Key], word: str) -> Iterator[str]:
 
 
 def meanings(cls: type) -> dict[str, str]:
-  """Returns {attribute: its description} from the docstrings of a dataclass and its bases."""
+  """Returns {attribute: its description} from the docstrings of a dataclass and its bases.
+
+  A line 'a, b: text' describes several attributes.
+  """
   meaning_by_key: dict[str, str] = {}
   for base in reversed(cls.__mro__):
-    attributes = inspect.cleandoc(vars(base).get('__doc__') or '').partition('Attributes:\n')[2]
-    for names, text in _ATTRIBUTE.findall(re.split(r'\n+(?=\S)', attributes)[0]):
-      meaning_by_key.update({name.strip(): ' '.join(text.split()) for name in names.split(',')})
+    _, _, text = inspect.cleandoc(vars(base).get('__doc__') or '').partition('Attributes:\n')
+    attributes = re.split(r'\n+(?=\S)', text)[0]  # to the next line that is not indented
+    for names, meaning in _ATTRIBUTE.findall(attributes):
+      meaning_by_key.update({name.strip(): ' '.join(meaning.split()) for name in names.split(',')})
   return meaning_by_key
 
 
@@ -164,6 +168,7 @@ def _section(
   for name, value in values[0].items():
     if not isinstance(value, ConfigDict):
       texts = dict.fromkeys(repr(single.get(name)) for single in values)
+      # None stands for the value of the run.
       printed = ' | '.join('(of the run)' if text == 'None' else text for text in texts)
       yield Key(section, name, printed, meaning.get(name, ''), note)
 

@@ -94,11 +94,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _unverified(path: pathlib.Path) -> list[str]:
-  """Returns sentences on values that the records of a workdir do not reproduce; prints them too."""
-  reasons = [*verification.unverifiable(path).values()][:1]
-  for reason in reasons:
-    print(f'note: {reason}', file=sys.stderr)
-  return reasons
+  """Returns [text on values of a workdir that its records do not reproduce], and prints the text.
+
+  The list is empty if the records reproduce all values.
+  """
+  reason = next(iter(verification.unverifiable(path).values()), '')  # of the workdir as a whole
+  if not reason:
+    return []
+  print(f'note: {reason}', file=sys.stderr)
+  return [reason]
 
 
 def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
@@ -111,11 +115,12 @@ def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
     config: the config of the run.
   """
   try:
-    seeds = sorted(log.parent for log in path.glob(f'seed*/{trackers.LOG}'))
-    is_training = seeds and not (path / trackers.LOG).is_file()  # it is written after the last seed
-    for place in seeds if is_training else [path, *seeds]:
-      for log in trackers.logged(place):
-        name = log.name if place == path else f'{path.name} {log.name}'
+    seed_folders = sorted(log.parent for log in path.glob(f'seed*/{trackers.LOG}'))
+    # The workdir itself gets a log after the last seed.
+    is_training = seed_folders and not (path / trackers.LOG).is_file()
+    for folder in seed_folders if is_training else [path, *seed_folders]:
+      for log in trackers.logged(folder):
+        name = log.name if folder == path else f'{path.name} {log.name}'
         sent = log._replace(name=name)
         print(f'{name}: {trackers.TRACKERS[to](sent, project, path, config)}')
   except ModuleNotFoundError as error:
@@ -141,14 +146,15 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
     InputError: the results lack the quantity, facet or value, or have no or several such estimates.
   """
   declared = {quantity.name: quantity for quantity in results.quantities}
-  heading = [quantity.name for quantity in results.quantities if quantity.headline]
-  name = name or (heading or list(declared))[0]
+  headline_names = [quantity.name for quantity in results.quantities if quantity.headline]
+  name = name or (headline_names or list(declared))[0]
   if name not in declared:
     raise InputError(f'{name!r} is no quantity of these results; {nearest(name, declared)}.')
   table = results.over_seeds.table
   table = table[table.classifier == label]
-  place: dict[str, Any] = {}
-  for facet, _, text in (word.partition('=') for word in re.split(',(?=[^,=]+=)', at) if word):
+  condition: dict[str, Any] = {}  # {facet: value}
+  words = re.split(',(?=[^,=]+=)', at)  # at the commas before FACET=; values may have commas
+  for facet, _, text in (word.partition('=') for word in words if word):
     if facet not in facets_of(table):
       raise InputError(f'--at names {facet!r}; {nearest(facet, facets_of(table))}.')
     present = list(table[facet].dropna().unique())
@@ -157,8 +163,10 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
     by_text = {**values, **{str(value): value for value in present}}
     if text not in by_text:
       raise InputError(f'--at={facet}={text}: {nearest(text, values)}.')
-    place[facet] = by_text[text]
-  rows = select(table, name, '', **place) if place else choices.overall_rows(table, declared[name])
+    condition[facet] = by_text[text]
+  rows = choices.overall_rows(table, declared[name])
+  if condition:
+    rows = select(table, name, '', **condition)
   rows = rows[(rows.versus == '') & rows['value'].notna()]
   if len(rows) != 1:
     of_quantity = table[(table['quantity'] == name) & (table.versus == '')]

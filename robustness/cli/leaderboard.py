@@ -345,14 +345,8 @@ def _entry(path: pathlib.Path, study_file: str) -> BoardEntry:
   unverified = verification.NO_RECORDS
   if tasks:
     unverified = '; '.join(filter(None, map(verification.of_study, tasks)))
-  entry = BoardEntry(
-    path.name,
-    path,
-    results,
-    has_records=bool(tasks),
-    unverified=unverified,
-    study=tasks[0].study if tasks else None,
-  )
+  study = tasks[0].study if tasks else None
+  entry = BoardEntry(path.name, path, results, bool(tasks), unverified, study)
   if not entry.digest:
     raise InputError('its results do not say which images it saw: run it with this version.')
   _check_intervals(results)

@@ -35,10 +35,8 @@ def main(arguments: Sequence[str]) -> int:
     print(f'{sets.title}; in {options.out}')
     return 0
   names, words = building.vocabulary(options.classes)
-  labels, frames = (
-    building.read_labels(options.labels, words),
-    options.frames or options.out / 'frames',
-  )
+  labels = building.read_labels(options.labels, words)
+  frames = options.frames or options.out / 'frames'
   settings = {'k': options.k, 'seed': options.seed, 'facts': options.facts}
   built = building.build(options.videos, labels, frames, names, **settings)
   metadata.write(built.sets, options.out)

@@ -55,11 +55,12 @@ def matching(word: str) -> Iterator[str]:
 
   for heading, lines in PARTS.values():
     entries = [f'  {name}  {text}' for name, text in lines() if name and has_word(name, text)]
-    yield from [heading, *entries, ''] if entries else []
+    if entries:
+      yield from [heading, *entries, '']
   examples = [
     name
-    for name, kind in study.STUDIES.classes().items()
-    if name in packaged.files() and has_word(*itertools.chain(*meanings(kind).items()))
+    for name, study_class in study.STUDIES.classes().items()
+    if name in packaged.files() and has_word(*itertools.chain(*meanings(study_class).items()))
   ]
   if examples:
     yield f'studies with such keys\n  {", ".join(examples)}\n'
@@ -76,7 +77,7 @@ def studies() -> Listing:
 
 
 def configs() -> Listing:
-  """Yields every packaged config with its variants, the default first."""
+  """Yields every packaged config, and after it its variants, the default first, without a name."""
   for name, file in packaged.files().items():
     yield name, packaged.first_line(file)
     variants = list(filter(None, command_line.variants(str(file))))
@@ -85,7 +86,10 @@ def configs() -> Listing:
 
 
 def classifiers() -> Listing:
-  """Yields every architecture, and after it the weights that have names; `*` marks the default."""
+  """Yields every architecture, and after it its published weights, without a name.
+
+  In the line of weights `*` marks the default.
+  """
   for name, entry in catalog.ARCHITECTURES.items():
     yield name, f'{"×".join(map(str, entry.input_shape))}; {entry.licence}; {entry.source}'
     for weights in entry.weights:

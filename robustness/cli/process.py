@@ -28,8 +28,10 @@ def set_devices(processes: peers.Processes) -> None:
   environment sets it by `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS`.
   """
   host.keep_freed_memory()
+  # {environment variable: word in it that sets the number of host devices; '' for the whole value}
   options = {'JAX_NUM_CPU_DEVICES': '', 'XLA_FLAGS': 'xla_force_host_platform_device_count'}
-  if not any(name in os.environ and word in os.environ[name] for name, word in options.items()):
+  is_set = any(name in os.environ and word in os.environ[name] for name, word in options.items())
+  if not is_set:
     jax.config.update('jax_num_cpu_devices', host.usable_cores())
   processes.join()
   jax.local_devices()  # an absent platform fails here, before JAX removes frames from tracebacks

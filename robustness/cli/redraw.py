@@ -53,11 +53,13 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
   recorded_study.check_typed(study_file, list(sections.values()))
   seeds = workdir.seeds_of(config, path)
   folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
-  task_folders: dict[pathlib.Path, dict[str, pathlib.Path]] = {}  # by folder of a seed, and task
+  # {folder of a seed, or the workdir: {task: folder of its results}}
+  task_folders: dict[pathlib.Path, dict[str, pathlib.Path]] = {}
+  all_folders: list[pathlib.Path] = []
   for folder in folders:
-    names = [name for name in sections if name not in workdir.left_out(folder)]
-    task_folders[folder] = {name: workdir.task_folder(folder, name) for name in names}
-  all_folders = [f for folders_by_task in task_folders.values() for f in folders_by_task.values()]
+    tasks = [task for task in sections if task not in workdir.left_out(folder)]
+    task_folders[folder] = {task: workdir.task_folder(folder, task) for task in tasks}
+    all_folders += task_folders[folder].values()
   all_folders += [*folders, path]
   workdir.refuse_unfinished(path, all_folders, environment['command'])
   unverified = verification.unverifiable(path, study_file)
@@ -95,11 +97,12 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
 
   for folder, folders_by_task in task_folders.items():
     studies, of_all = workdir.presented(path, Results.read(folder), config, study_file)
-    drawn = {name: draw(place, studies[name]) for name, place in folders_by_task.items()}
+    drawn = {task: draw(place, studies[task]) for task, place in folders_by_task.items()}
     if SINGLE not in sections:
       draw(folder, of_all, captioned(drawn))
   if seeds:
-    draw(path, workdir.presented(path, Results.read(path), config, study_file)[1])
+    _, of_all = workdir.presented(path, Results.read(path), config, study_file)
+    draw(path, of_all)
   return path / page.NAME
 
 

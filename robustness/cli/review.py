@@ -41,6 +41,7 @@ def serve(flags: argparse.Namespace) -> None:
   candidates = _candidates(flags)
   frames = ReviewFrames(flags.frames, candidates.sets.frames)
   keys = [field.name for field in dataclasses.fields(answers.ReviewPlan)]
+  # Settings without a flag are those of the earlier answers, or the defaults.
   settings = {key: value for key in keys if (value := vars(flags)[key]) is not None}
   with answers.AnswerLog(flags.answers, candidates.digest, settings) as log:
     rounds = ReviewRounds(candidates, log.plan, log.answers)
@@ -69,7 +70,8 @@ def export(flags: argparse.Namespace) -> None:
   candidates = _candidates(flags)
   if metadata.find(flags.out.resolve()) == metadata.find(flags.metadata.resolve()):
     raise InputError(f'--out={flags.out} holds the sets under review: give another folder.')
-  rounds = ReviewRounds(candidates, *answers.read(flags.answers, candidates.digest))
+  plan, given_answers = answers.read(flags.answers, candidates.digest)
+  rounds = ReviewRounds(candidates, plan, given_answers)
   decided = decisions.decide(rounds, decisions.RULES[flags.rule])
   if flags.unsettled == 'refuse':
     decided.require_settled(candidates)
@@ -95,7 +97,9 @@ def export(flags: argparse.Namespace) -> None:
 def _candidates(flags: argparse.Namespace) -> Candidates:
   """Returns the neighbor sets under review, with the names of their classes."""
   sets = metadata.read(flags.metadata)
-  names = sets.class_names or building.vocabulary(flags.classes)[0]
+  names = sets.class_names
+  if not names:
+    names, _ = building.vocabulary(flags.classes)
   return Candidates(sets, dict(enumerate(names)))
 
 

@@ -18,9 +18,13 @@ from robustness.core.errors import InputError
 from robustness.core.typing import Facts
 
 LOG, RESULTS = 'log.jsonl', 'results/'
+"""The log of a workdir, and the beginning of the names of estimates in it."""
 NOT_METRICS = ('step', 'time', 'classifier')
-METRICS_PER_REQUEST = 1000  # most that MLflow takes
-MAX_LETTERS = 500  # of a parameter's value
+"""Keys of a line of the log that are no metrics."""
+METRICS_PER_REQUEST = 1000
+PARAMETERS_PER_REQUEST = 100
+MAX_LETTERS = 500
+"""Most metrics and parameters in a request, and letters of a parameter's value, in MLflow."""
 
 
 class Logged(NamedTuple):
@@ -50,6 +54,7 @@ def logged(path: pathlib.Path) -> Iterator[Logged]:
   file = path / LOG
   if not file.is_file():
     raise InputError(f'{path} has no {LOG}: nothing was trained or measured there yet.')
+  # {label: {step: (time, {metric: value})}} and {label: {estimate: value}}
   steps: dict[str, dict[int, tuple[float, dict[str, float]]]] = {}
   results: dict[str, dict[str, float]] = {}
   for number, text in enumerate(file.read_text('utf-8').splitlines(), 1):
@@ -64,6 +69,7 @@ def logged(path: pathlib.Path) -> Iterator[Logged]:
       steps[label][step] = when, {**before, **values}
     for name, value in values.items():
       if name.startswith(RESULTS):
+        # The name of an estimate is results/LABEL/…, or results/LABEL minus LABEL/….
         label = name.split('/')[1].partition(' minus ')[0]
         results.setdefault(label, {})[name] = value
   for label in dict.fromkeys((*steps, *results)):
@@ -127,8 +133,8 @@ def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) ->
   run_id = run.info.run_id
   for start in range(0, len(metrics), METRICS_PER_REQUEST):
     client.log_batch(run_id, metrics=metrics[start : start + METRICS_PER_REQUEST])
-  for start in range(0, len(params), METRICS_PER_REQUEST // 10):
-    client.log_batch(run_id, params=params[start : start + METRICS_PER_REQUEST // 10])
+  for start in range(0, len(params), PARAMETERS_PER_REQUEST):
+    client.log_batch(run_id, params=params[start : start + PARAMETERS_PER_REQUEST])
   client.log_batch(run_id, tags=[RunTag('robustness_step', str(step))])
   client.set_terminated(run_id)
   return f'{mlflow.get_tracking_uri()}, experiment {project!r}, run {run_id}'

@@ -207,31 +207,22 @@ def of_rows(
     reference_values = _reference(reference, '' if axes else names[0], facets)
     first_notation, _ = columns[0]
     if reference_values and not first_notation.difference:
-      has_value_per_name = any(name for _, name in reference_values)
-      marks = 'Bars' if has_value_per_name else 'Broken lines'
-      if axes:
-        marks = 'Dotted level lines'
-      reference_quantity, _ = reference
-      reference_words = f' {marks}: {reference_quantity.words}.'
+      marks = 'Bars' if any(name for _, name in reference_values) else 'Broken lines'
+      marks = 'Dotted level lines' if axes else marks
+      reference_words = f' {marks}: {reference[0].words}.'
   match len(names), len(axes):
     case 1, 0:
       figure = _points_by_name(rows, columns, labels, names[0], reference_values)
       return {'': (figure, caption(columns) + reference_words)}
     case 0, 1:
-      titled = [
-        ('paired differences' if notation.difference else '', column)
-        for notation, column in columns
-      ]
+      titled = [('paired differences' if kind.difference else '', part) for kind, part in columns]
       notations = [notation for notation, _ in columns]
       figure = forms.curves(titled, notations, labels, axes[0], reference_values)
       return {'': (figure, caption(columns) + reference_words)}
     case 1, 1 if rows[names[0]].nunique() <= MAX_PANELS:
       (notation, values), name = columns[0], names[0]
       facet = quantity.facet(name)
-      titled = [
-        (_title(facet, value), values[values[name] == value])
-        for value in dict.fromkeys(values[name])
-      ]
+      titled = [(_title(facet, v), values[values[name] == v]) for v in dict.fromkeys(values[name])]
       figure = forms.curves(titled, [notation], labels, axes[0], reference_values)
       grids_of_differences = _grids(columns[1:], name, axes[0], caption)
       return {'': (figure, caption(columns[:1]) + reference_words), **grids_of_differences}

@@ -100,12 +100,11 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
       style.mark_significant(axes, marked.columns[cells], marked.index[rows], size)
     axes.set_title(title, fontsize=7)
   for place in places:
-    is_in_last_line, is_in_first_column = place // columns == lines - 1, place % columns == 0
-    if is_in_last_line:
+    if place // columns == lines - 1:  # in the last line
       grid[place].set_xlabel(_in_lines(quantity.facet(x).axis, map_width), fontsize=7)
     if place + columns not in places:  # no map is below
       grid[place].tick_params(labelbottom=True)
-    if is_in_first_column:
+    if place % columns == 0:  # in the first column
       grid[place].set_ylabel(_in_lines(quantity.facet(y).axis, map_height), fontsize=7)
   for is_difference, image in images.items():
     head = next(p.notation.head for p in parts if p.notation.difference == is_difference)

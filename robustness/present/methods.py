@@ -105,9 +105,8 @@ def _protocol(results: Results) -> str:
   for task, results_of_task in results.by_task.items():
     table = results.tables.get(f'{task}: {WHICH_NUMBERS}' if task else WHICH_NUMBERS)
     stated = {str(key): str(text) for key, text in table.rows} if table else {}
-    settings = {
-      key: value for key, value in results_of_task.protocol.items() if key not in {'name', *stated}
-    }
+    protocol = results_of_task.protocol
+    settings = {key: value for key, value in protocol.items() if key not in {'name', *stated}}
     settings_texts = [f'{name}={text}' for name, text in flattened(settings) if text]
     lines = [f'{key}: {text.replace("; ", ", ")}' for key, text in stated.items()]
     if settings_texts:

@@ -469,11 +469,8 @@ def _cell(tag: str, value: object, is_numeric: bool) -> str:
     is_numeric: whether the column has numbers, which are aligned to the right.
   """
   text = tables.cell_text(value, '–')
-  attribute = ''
-  if is_numeric:
-    attribute = ' class="number"'
-  elif len(text) > _MAX_UNBROKEN:
-    attribute = ' class="long"'
+  long = ' class="long"' if len(text) > _MAX_UNBROKEN else ''
+  attribute = ' class="number"' if is_numeric else long
   return f'<{tag}{attribute}>{escape(text)}</{tag.split()[0]}>'
 
 
