@@ -161,6 +161,7 @@ def measure(
       rows, classifiers = _rows_and_classifiers(
         model, data, labels, columns, class_names or (), seed
       )
+      # 0 for a study of images alone, which takes no classifier
       needed = study_object.fewest_classifiers if study_object.needs_classifier else 0
       if len(classifiers) < needed or (classifiers and not needed):
         valid = f'at least {needed} of them' if needed else 'images alone: set model=None'
@@ -228,7 +229,11 @@ def _rows_and_classifiers(
   class_names: Sequence[str],
   seed: int,
 ) -> tuple[Rows, list[Classifier]]:
-  """Returns the images with their classes, and the classifiers for images of this shape."""
+  """Returns the images with their classes, and the classifiers for images of this shape.
+
+  For the arguments see `measure`; `class_names` may be empty. Images without class names get those
+  of the first classifier.
+  """
   rows = as_rows(data, labels, columns, class_names, seed)
   single = {} if model is None else {'': model}
   models = model if isinstance(model, Mapping) else single
@@ -236,7 +241,7 @@ def _rows_and_classifiers(
   classifiers = [
     as_classifier(str(label), m, first_image, rows.class_names) for label, m in models.items()
   ]
-  names = [made.name for made in classifiers]
+  names = [classifier.name for classifier in classifiers]
   for name in names:
     check_name('a classifier', name, is_key=False)
     if names.count(name) > 1:
@@ -362,7 +367,7 @@ def run(
   assert parsed is not None
   with progress_bars.showing(progress):
     launch.run(parsed.to_dict(), directory, f'robustness.run({config!r}, ...)')
-  return read(directory)
+  return read(directory)  # adds what draws figures and reads records
 
 
 @naming_arguments('images')

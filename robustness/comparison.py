@@ -610,7 +610,13 @@ def _on_shared_images(
 
 
 def _estimates(groups: Sequence[str], classifiers: Sequence[Compared]) -> list[Row]:
-  """Returns rows of accuracy, effective robustness and error consistency, by group of views."""
+  """Returns the estimates of a comparison as rows of the table of results, by group of views.
+
+  These are the accuracy of each classifier, its difference from the first classifier's, the
+  effective robustness relative to clean accuracy, and the error consistency with the first
+  classifier. Effective robustness needs clean images and enough classifiers for a line; error
+  consistency needs images that a classifier shares with the first.
+  """
   rows, first = [], classifiers[0]
   confidence = first.answers.confidence
   facets_by_group = {group: first.answers.table.facets_of(group) for group in groups}
@@ -621,7 +627,8 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[Compared]) -> list[R
       if compared is first:
         continue
       if compared.pair:
-        difference = compared.pair[1].minus(compared.pair[0], group)
+        answers_of_first, answers = compared.pair
+        difference = answers.minus(answers_of_first, group)
       else:
         difference = independent_difference(first.answers.accuracy(group), accuracy)
       difference = dataclasses.replace(difference, note=compared.note)
@@ -633,7 +640,8 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[Compared]) -> list[R
           rows.append(row(compared.label, '', EFFECTIVE, facets, estimate, confidence))
   for compared in classifiers[1:]:
     if compared.pair:
-      kappas = compared.pair[1].consistency(compared.pair[0], groups)
+      answers_of_first, answers = compared.pair
+      kappas = answers.consistency(answers_of_first, groups)
       for facets, kappa in zip(facets_by_group.values(), kappas, strict=True):
         note = '; '.join(filter(None, (kappa.note, compared.note)))
         kappa = dataclasses.replace(kappa, note=note)
@@ -778,8 +786,8 @@ def _reference_accuracies(task: str, groups: Sequence[GroupAccuracies]) -> Group
 def independent_difference(first: Estimate, second: Estimate) -> Estimate:
   """Returns second − first for two independent proportions, with an interval.
 
-  The interval is computed from their intervals (Newcombe, Statistics in Medicine 17, 1998, method
-  10).
+  The interval is computed from the intervals of the two proportions: the squared distances between
+  values and ends are added (Newcombe, Statistics in Medicine 17, 1998, method 10).
   """
   value = second.value - first.value
   low = value - float(np.hypot(second.value - second.low, first.high - first.value))

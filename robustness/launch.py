@@ -324,8 +324,10 @@ class OpenedRows(dict[DataSettings, Rows]):
     return self._training[data]
 
   def __missing__(self, data: DataSettings) -> Rows:
-    """Opens the rows of the settings `data`, and caches them in memory if several evaluations read
-    them.
+    """Opens the rows of the settings `data`, for the first access to them.
+
+    They are cached in memory if several evaluations read them, and have as many channels as the
+    classifier with the most channels takes.
     """
     experiment, rows = self._experiment, self._loaded(data)
     # grey images get as many channels as the classifier with most channels takes

@@ -457,10 +457,14 @@ class Results:
 
 
 def _check_names(path: pathlib.Path, document: Facts, quantities: Section) -> None:
-  """Raises InputError for names in `results.json` that cannot name a folder or file, or equal
-  labels.
+  """Raises InputError if a name cannot name a folder or file, or if two classifiers have one label.
 
   Folders and figures are named after tasks and classifiers.
+
+  Args:
+    path: path of `results.json`.
+    document: its content.
+    quantities: the entries of quantities by task.
   """
   labels = [entry['label'] for entry in document['classifiers']]
   names = {

@@ -116,7 +116,7 @@ def continued(directory: str | os.PathLike[str], config: Section) -> pathlib.Pat
     InputError: the workdir belongs to another config (the message names the keys that differ) or
       cannot be created.
   """
-  path = _made(directory)
+  path = _created_folder(directory)
   _refuse_other_config(path / CONFIG, json.loads(json.dumps(config)))
   return path
 
@@ -130,7 +130,7 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
   Raises:
     InputError: another run holds the lock, or the workdir cannot be created or written to.
   """
-  path = _made(directory)
+  path = _created_folder(directory)
   if jax.process_index():
     yield
     return
@@ -150,7 +150,7 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
     yield
 
 
-def _made(directory: str | os.PathLike[str]) -> pathlib.Path:
+def _created_folder(directory: str | os.PathLike[str]) -> pathlib.Path:
   """Creates a folder unless it exists, and returns its absolute path.
 
   Raises:
@@ -467,7 +467,7 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
   """
   path = expanded(directory)
   file = path / CONFIG
-  if path.name.startswith('seed') and not file.exists():
+  if path.name.startswith('seed') and not file.exists():  # the config is in the workdir
     file = path.parent / CONFIG
   if not file.exists():
     raise InputError(
@@ -524,7 +524,7 @@ def presented(
     path: the workdir.
     results: results of the workdir, or of one of its seeds, which may lack tasks.
     config: the config of the workdir.
-    study_file: see `recorded_study.of_results`.
+    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
   """
   sections, tasks = study_sections(config, path), results.by_task
   studies_by_task = {

@@ -217,12 +217,12 @@ class ClassifierBuilder:
     the weights to begin with, or None for random ones.
     """
     training = self.training(recipe, initial)
-    finished = newest_step(self.directory / label) == training.total_steps
+    is_finished = newest_step(self.directory / label) == training.total_steps
     return train(
       training,
       directory=self.directory / label,
       parallel=self.parallel(recipe.training),
-      writer=NO_WRITER if finished else self.writer(label),
+      writer=NO_WRITER if is_finished else self.writer(label),
       evaluate=self.accuracy(label, recipe),
       measure=self._along_training(label, recipe),
       facts={

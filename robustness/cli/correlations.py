@@ -185,10 +185,10 @@ def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -
     cells.append([name, *measured])
   return Results(
     'correlations',
-    [],
-    {},
-    {'confidence': confidence},
-    {VALUES: Table(('network', *values), cells)},
+    classifiers=[],
+    data={},
+    settings={'confidence': confidence},
+    tables={VALUES: Table(('network', *values), cells)},
     table=assemble([part(rows)]),
     quantities=(RANK_CORRELATION,),
   )

@@ -356,7 +356,10 @@ def _entry(path: pathlib.Path, study_file: str) -> BoardEntry:
 
 
 def _check_intervals(results: Results) -> None:
-  """Raises InputError for a value outside its interval; percentile intervals are not checked."""
+  """Raises InputError for a value outside its interval.
+
+  Intervals of percentiles are not checked, because they may exclude the value.
+  """
   table = results.table[~results.table.method.isin(PERCENTILES)]
   slack = 1e-9 * np.maximum(1, table.value.abs())
   outside = table[(table.low > table.value + slack) | (table.high < table.value - slack)]
@@ -371,7 +374,7 @@ def _check_intervals(results: Results) -> None:
 def _with_other_declarations(entries: Sequence[BoardEntry]) -> dict[str, str]:
   """Returns {name: reason} of entries that declare a quantity otherwise than most on their board.
 
-  The reason is in words. In a tie the declaration of the first entry counts.
+  If two declarations have the same number of entries, that of the first entry counts.
   """
   # {(protocol, name of a quantity): {declaration: the entries that have it}}
   groups: dict[tuple[str, str], dict[Quantity, list[BoardEntry]]] = {}
@@ -412,7 +415,15 @@ def boards_of(entries: Sequence[BoardEntry], study_file: str = '') -> dict[str, 
 
 
 def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
-  """Returns the board, values and ranks, of entries of equal study, settings and images."""
+  """Returns the board of entries of equal study, settings and images.
+
+  It has the values of all classifiers by the quantities that rank them, the ranks by each of these
+  values, paired differences if all entries have records, and the table of provenance.
+
+  Args:
+    entries: the entries, at least one.
+    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
+  """
   first = entries[0].results
   labels = comparison.distinct_labels(
     {entry.name: {*entry.results.labels, *entry.results.classifier_labels} for entry in entries}

@@ -78,9 +78,9 @@ def export(flags: argparse.Namespace) -> None:
   reviewed = decisions.reviewed_sets(candidates, decided)
   results = Results(
     'review',
-    [],
-    {'metadata': candidates.digest, 'annotators': rounds.annotators()},
-    {'rule': flags.rule, 'unsettled': flags.unsettled, **dataclasses.asdict(rounds.plan)},
+    classifiers=[],
+    data={'metadata': candidates.digest, 'annotators': rounds.annotators()},
+    settings={'rule': flags.rule, 'unsettled': flags.unsettled, **dataclasses.asdict(plan)},
     tables={'counts': decisions.counts(rounds, decided), 'reasons': decisions.reasons(rounds)},
     table=decisions.table(rounds, decided),
     quantities=decisions.QUANTITIES,

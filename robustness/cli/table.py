@@ -155,7 +155,8 @@ def _check_comparable(
     }
     for subject, lines in differing.items():
       if lines:
-        note = f'{prefix}{first_name} and {name} have other {subject} ({"; ".join(lines[:3])})'
+        first_lines = '; '.join(lines[:3])
+        note = f'{prefix}{first_name} and {name} have other {subject} ({first_lines})'
         if subject == 'settings' and any(declared[q.name] != q for q in other.quantities):
           raise InputError(f'{note}, and other quantities: make a table of each.')
         print(f'note: {note}', file=sys.stderr)

@@ -159,7 +159,7 @@ def classifier() -> dict[str, Any]:
   """
   settings = ClassifierSettings()
   section = {k: v for k, v in vars(settings).items() if k not in (*SECTIONS, 'seed')}
-  default_names = {'augment': (), 'objective': settings.objective.name}
+  default_names = {'augment': (), 'objective': settings.objective.name}  # else '', for no part
   for kind, (key, registry) in KINDS.items():
     section[kind] = {key: default_names.get(kind, ''), **registry.default_sections()}
   section |= {'training': inherited(TrainingSettings), 'data': inherited_data()}

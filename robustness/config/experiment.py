@@ -173,9 +173,8 @@ class Experiment:
 
   def with_seed(self, seed: int) -> Self:
     """Returns the experiment in which all classifiers are trained with this seed."""
-    seeded = {
-      label: dataclasses.replace(recipe, seed=seed) for label, recipe in self.classifiers.items()
-    }
+    recipes = self.classifiers.items()
+    seeded = {label: dataclasses.replace(recipe, seed=seed) for label, recipe in recipes}
     return dataclasses.replace(self, classifiers=seeded)
 
 

@@ -108,17 +108,9 @@ def _points(
     label: its name in the legend.
     linewidth: width of the error bars in points.
   """
+  xerr, yerr = (_lengths(*ends) if len(ends) > 1 else None for ends in (x, y))
   look: dict[str, Any] = {'fmt': style.marker(index), 'color': style.colour(index)}
-  axes.errorbar(
-    x[0],
-    y[0],
-    xerr=_lengths(*x) if len(x) > 1 else None,
-    yerr=_lengths(*y) if len(y) > 1 else None,
-    markersize=3.5,
-    linewidth=linewidth,
-    label=label,
-    **look,
-  )
+  axes.errorbar(x[0], y[0], yerr, xerr, markersize=3.5, linewidth=linewidth, label=label, **look)
 
 
 def _lengths(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -167,12 +159,12 @@ def curves(
   lines = math.ceil(count / columns)
   titles = [style.wrapped(title, 20) for title, _ in titled]
   above = _LINE * max(title.count('\n') for title in titles)
-  if count <= 2:
+  if count <= 2:  # larger plots than in a grid
     size = (style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH, 2.5 + above)
   else:
     size = (style.PAGE_WIDTH, min(0.6 + (1.35 + above) * lines, style.PAGE_HEIGHT))
   figure, grid = panels(count, columns, size, sharey=not is_mixed)
-  shared = None if is_mixed else _limits(notations[0], *(rows for _, rows in titled))
+  shared_limits = None if is_mixed else _limits(notations[0], *(rows for _, rows in titled))
   all_notations = notations if is_mixed else [notations[0]] * count
   for axes, title, notation, (_, rows) in zip(grid, titles, all_notations, titled, strict=True):
     for index, label in enumerate(labels):
@@ -189,7 +181,7 @@ def curves(
       axes.axhline(0, color='0.3', linewidth=0.6)
     elif _spans_decades(rows):
       style.log_scale(axes)
-    if limits := _limits(notation, rows) if is_mixed else shared:
+    if limits := _limits(notation, rows) if is_mixed else shared_limits:
       axes.set_ylim(limits)
     if is_mixed or count == 1:
       axes.set_ylabel(style.wrapped(notation.head, int(0.8 * size[1] / style.LETTER)))

@@ -200,7 +200,7 @@ def rounded(facet: Facet, value: float) -> str:
   if float(value).is_integer():
     return number(value)
   digits_before_point = int(math.log10(abs(value))) + 1 if abs(value) >= 10 else 0
-  for digits in range(max(2, digits_before_point), 10):
+  for digits in range(max(2, digits_before_point), 10):  # significant digits
     text = f'{value:.{digits}g}'
     if abs(float(text) - value) <= 0.01 * abs(value):
       return number(float(text))

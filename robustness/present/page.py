@@ -526,7 +526,7 @@ def data_words(data: Facts) -> str:
   Different numbers of the same images in a battery's tasks are joined: '100 and 20 images of
   digits'.
   """
-  if 'num_examples' not in data:
+  if 'num_examples' not in data:  # of a battery: {task: its data}
     counts_by_images: dict[str, dict[str, None]] = {}  # {'images of digits': {'100', '20'}}
     for data_of_task in filter(lambda value: isinstance(value, Mapping), data.values()):
       count, _, images = data_words(data_of_task).partition(' ')
