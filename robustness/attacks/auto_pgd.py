@@ -146,14 +146,16 @@ class AutoPGD(Attack):
       return _ascend_sparsely(evaluated, images, x, epsilon, self.steps, can_stop)
 
     def step(state: _State) -> _State:
+      """Returns the state after a step; a final `worst` is kept."""
       iterate = evaluated(self._moved(state, images, epsilon))
       return state.after(iterate, spans[state.number], can_stop & (state.worst['margin'] > 0))
 
     def continues(state: _State) -> Array:
+      """Returns whether steps remain and, if the ascent can stop, an image is still right."""
       return (state.number < self.steps) & ((not can_stop) | (state.worst['margin'] <= 0).any())
 
     start, zeros = evaluated(balls.edge(keys, images, self.norm, epsilon)), jnp.zeros(len(images))
-    size, rises = zeros + 2 * epsilon, zeros.astype(jnp.int32)
+    size, rises = zeros + 2 * epsilon, zeros.astype(jnp.int32)  # η begins at 2 ε
     first: dict[str, Any] = dict.fromkeys(('current', 'best', 'worst'), start)
     first |= {'previous': start['x'], 'checkpoint_loss': start['loss'], 'last_loss': zeros}
     was_halved = zeros == 0  # True: there is no last checkpoint, as if η had been halved there
@@ -269,6 +271,7 @@ def _ascend_sparsely(
       )
 
     def continues(state: tuple[Any, ...]) -> Array:
+      """Returns whether steps remain and, if the ascent may end early, an image is still right."""
       number, _, _, worst, *_ = state
       return (number < count) & (~may_end | (worst['margin'] <= 0).any())
 
@@ -331,6 +334,7 @@ def mean_gradient(
   first = gradient(x)
 
   def add(_: Array, state: tuple[Array, Aux]) -> tuple[Array, Aux]:
+    """Returns the sum with the gradient of one more call, and the auxiliary output of the call."""
     summed = state[0]
     summand, aux = gradient(x)
     return summed + summand, aux

@@ -62,7 +62,7 @@ def nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
   a, b, c, d, e, f = data
   x, y = jnp.arange(width)[None, :], jnp.arange(height)[:, None]
   # Pillow's order: the centre of pixel (0, 0) and the steps are rounded to 1 / FIXED pixel, and
-  # their sum is rounded down to a pixel
+  # their sum is rounded down to a pixel: >> 16 divides by FIXED, 2**16
   column = (_fixed(c + (a + b) / 2) + _fixed(a) * x + _fixed(b) * y) >> 16
   row = (_fixed(f + (d + e) / 2) + _fixed(d) * x + _fixed(e) * y) >> 16
   is_inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)

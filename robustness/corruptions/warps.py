@@ -47,9 +47,9 @@ def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   The amplitude is a = .0025 m N pixels, with the magnitude m, for an image x of N × N pixels. The
   drawn `length` (l₁, l₂) is in pixels and `phase` (h₁, h₂) in radians.
   """
-  amount = 0.0025 * image.shape[0] * strength['magnitude']
+  amplitude = 0.0025 * image.shape[0] * strength['magnitude']
   rows, columns = (
-    line + amount * jnp.sin(2 * np.pi * line / draws['length'][k] + draws['phase'][k])
+    line + amplitude * jnp.sin(2 * np.pi * line / draws['length'][k] + draws['phase'][k])
     for k, line in enumerate(filters.grid(image.shape[0]))
   )
   y, x = (jnp.broadcast_to(line, image.shape[:2]) for line in (rows, columns))
@@ -117,7 +117,9 @@ def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> ja
   slope = jnp.hypot(down, right)
   cos = 1 / jnp.sqrt(1 + slope**2)  # of the angle between the ray and the normal of the surface
   sin = slope * cos
+  # 4 is the refractive index and 16 its square
   shift = 0.05 * magnitude * side * sin * (jnp.sqrt(1 - sin**2 / 16) - cos / 4)
+  # nearly level water bends no ray; 1e-12 keeps the division finite there
   bent = jnp.where(cos >= 0.999, 0, shift / jnp.maximum(slope, 1e-12))
   r, c = filters.grid(side)
   y, x = r + _to_thousandths(bent * down), c + _to_thousandths(bent * right)

@@ -95,7 +95,7 @@ class FixedWidth:
     early_low, early_high = clopper_pearson(successes, n, self.early_level)
     low = np.where(finished, final_low, early_low)
     high = np.where(finished, final_high, early_high)
-    return low[()], high[()]
+    return low[()], high[()]  # numbers instead of arrays [] for a single proportion
 
   def other_interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Returns the intervals (low, high) of proportions that do not decide when to stop, [...] each.
@@ -169,9 +169,10 @@ class FixedWidth:
       # The Fourier transform leaves rounding errors below 0.
       sums = np.maximum(scipy.signal.fftconvolve(unfinished, of_round, axes=1), 0)
       successes = np.round(n * p).astype(int) + distances
-      column = successes - first - counts_of_round[:, :1]  # of each count in `sums`
-      inside = (column >= 0) & (column < sums.shape[1]) & (successes >= 0) & (successes <= n)
-      probability = np.where(inside, np.take_along_axis(sums, column * inside, 1), 0)
+      # the column of `sums` with the probability of each count; 0 where there is no such column
+      column = successes - first - counts_of_round[:, :1]
+      has_column = (column >= 0) & (column < sums.shape[1]) & (successes >= 0) & (successes <= n)
+      probability = np.where(has_column, np.take_along_axis(sums, column * has_column, 1), 0)
       if holds is not None:
         probability = probability * holds(successes, n)
       _, _, finished_by_count = _outcomes(self, n)
@@ -267,7 +268,7 @@ def _with_error(half_width: float, confidence: float, share: float) -> FixedWidt
   needed = fixed_size(half_width, level)
   looks = min(MOST_LOOKS, needed // FEWEST_TRIALS)
   trials = -(-needed // looks)  # rounded up
-  return FixedWidth(half_width, confidence, level, trials, looks)
+  return FixedWidth(half_width, confidence, level=level, trials=trials, looks=looks)
 
 
 def _holds(design: FixedWidth) -> bool:

@@ -138,6 +138,7 @@ class AdaptingEvaluator(Evaluator):
     view_id, parameters = jax.tree.map(lambda x: x[0], chunk)
 
     def key_of_row(row: Arrays) -> jax.Array:
+      """Returns the random key of a row in the chunk's view."""
       return jax.random.fold_in(key_of(self.key, row, view_id, parameters), ORDER)
 
     return ImageBatch(images, batch['mask'], jax.vmap(key_of_row)(dict(batch)))

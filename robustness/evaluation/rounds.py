@@ -43,7 +43,7 @@ class SequentialRecords:
     self.directory, self.design, self.num_views = pathlib.Path(directory), design, num_views
     self.rounds: list[Records] = []
     self.views: list[np.ndarray] = []
-    self._wrong = np.zeros(num_views, np.int64)
+    self._wrong = np.zeros(num_views, np.int64)  # number of misclassified rows of each view
     self.shown = np.zeros(num_views, np.int64)
     self.next_views = np.arange(num_views)
 
@@ -93,7 +93,7 @@ class SequentialRecords:
 
   @property
   def common(self) -> int:
-    """Number of rounds that show all views."""
+    """Number of rounds that evaluate all views; these are the first rounds."""
     return sum(len(views) == self.num_views for views in self.views)
 
 
@@ -109,10 +109,15 @@ class CommonRows(RecordsReader):
 
     `count` is at most `rounds.common`, the number of rounds that evaluated all views.
     """
-    first = rounds.rounds[0]
-    size = first.layout.num_rows
+    first_layout = rounds.rounds[0].layout
+    rows_per_round = first_layout.num_rows
     self.directory, self.identity = rounds.directory, rounds.identity
-    self.layout = Layout(count * size, rounds.num_views, size, first.layout.chunk_views)
+    self.layout = Layout(
+      num_rows=count * rows_per_round,
+      num_views=rounds.num_views,
+      block_rows=rows_per_round,
+      chunk_views=first_layout.chunk_views,
+    )
     self._rounds: Sequence[Records] = rounds.rounds[:count]
 
   def read(self, block: int, chunk: int) -> Shard:

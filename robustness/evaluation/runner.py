@@ -162,11 +162,13 @@ class Evaluator:
     if self._pixels >= LARGE_IMAGE_PIXELS:
       # a step on a CPU has 8 large images, so that a multiple of 8 leaves no partial step
       max_rows, row_multiple = 64, 8
-    rows = batch_size or min(even_part_size(num_rows, max_rows, row_multiple), num_rows)
-    images = 32768 * 32**2 // max(32**2, self._pixels)
-    images = max(images, num_rows * len(self.views) // MAX_DEFAULT_SHARDS)
-    views = views_per_step or even_part_size(len(self.views), max(1, images // rows))
-    return Layout(num_rows, len(self.views), rows, min(views, len(self.views)))
+    block_rows = batch_size or min(even_part_size(num_rows, max_rows, row_multiple), num_rows)
+    max_images = 32768 * 32**2 // max(32**2, self._pixels)
+    # more images in a shard if there would be more than `MAX_DEFAULT_SHARDS` shards
+    max_images = max(max_images, num_rows * len(self.views) // MAX_DEFAULT_SHARDS)
+    max_views = max(1, max_images // block_rows)
+    chunk_views = views_per_step or even_part_size(len(self.views), max_views)
+    return Layout(num_rows, len(self.views), block_rows, min(chunk_views, len(self.views)))
 
   def with_views(self, positions: np.ndarray) -> Self:
     """Returns the evaluator of the views at `positions`, int [v]; it shares compiled programs."""

@@ -121,16 +121,17 @@ class _Convolution:
     `summed` is 1 to sum over the kernel's input channels, or 2 to sum over its output channels,
     which convolves gradients of the outputs.
     """
-    shares, chunk = _chunks_of_tiles(inputs, kernel)
+    num_shares, chunk = _chunks_of_tiles(inputs, kernel)
     filters = winograd.transformed(kernel)
 
     def convolve(_: None, x: jax.Array) -> tuple[None, jax.Array]:
+      """Returns the convolution of a chunk of images, in the form of a step of `lax.scan`."""
       return None, winograd.convolved(x, filters, self.precision, summed)
 
-    _, y = _scan(convolve, None, shares, chunk, inputs)  # [chunks, shares, chunk, H, W, O]
-    images = jnp.moveaxis(y, 0, 1).reshape(shares, -1, *y.shape[3:])
+    _, y = _scan(convolve, None, num_shares, chunk, inputs)  # [chunks, shares, chunk, H, W, O]
+    images = jnp.moveaxis(y, 0, 1).reshape(num_shares, -1, *y.shape[3:])
     # without the images that only fill the last chunk
-    return images[:, : len(inputs) // shares].reshape(*inputs.shape[:3], -1)
+    return images[:, : len(inputs) // num_shares].reshape(*inputs.shape[:3], -1)
 
   def input_gradient(self, change: jax.Array, kernel: jax.Array, size: Sequence[int]) -> jax.Array:
     """Returns the gradient by the inputs, [B, H, W, I], for the gradient `change` by the output.
@@ -162,7 +163,7 @@ class _Convolution:
     """
     size, patch_length = change.shape[1:3], math.prod(sides) * inputs.shape[3]
     bytes_per_image = math.prod(size) * patch_length * inputs.itemsize
-    shares, chunk = _chunks(inputs, max_images=PATCH_BYTES // bytes_per_image)
+    num_shares, chunk = _chunks(inputs, max_images=PATCH_BYTES // bytes_per_image)
     dtype = jnp.promote_types(inputs.dtype, jnp.float32)
 
     def add(total: jax.Array, x: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
@@ -171,16 +172,16 @@ class _Convolution:
       `x` are the inputs and `dy` the gradients by the outputs, [shares, images, H, W, channels].
       """
       product = lax.dot_general(  # [shares, O, U · V · I], summed over images and positions
-        dy.reshape(shares, -1, dy.shape[-1]),
-        self.patches(x, size, sides).reshape(shares, -1, patch_length),
+        dy.reshape(num_shares, -1, dy.shape[-1]),
+        self.patches(x, size, sides).reshape(num_shares, -1, patch_length),
         (((1,), (1,)), ((0,), (0,))),
         precision=self.precision,
         preferred_element_type=dtype,
       )
       return total + product, None
 
-    zeros = jnp.zeros((shares, change.shape[-1], patch_length), dtype)
-    totals, _ = _scan(add, zeros, shares, chunk, inputs, change)
+    zeros = jnp.zeros((num_shares, change.shape[-1], patch_length), dtype)
+    totals, _ = _scan(add, zeros, num_shares, chunk, inputs, change)
     return totals.sum(0).T.reshape(*sides, inputs.shape[-1], change.shape[-1])
 
   def winograd_filter_gradient(
@@ -190,14 +191,14 @@ class _Convolution:
 
     `change` is the gradient by the output, [B, H, W, O].
     """
-    shares, chunk = _chunks_of_tiles(inputs, kernel)
+    num_shares, chunk = _chunks_of_tiles(inputs, kernel)
 
     def add(total: jax.Array, x: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
       """Adds the products of the tiles of a chunk of images to the total, for each share."""
       return total + winograd.tile_products(x, dy, self.precision), None
 
-    zeros = jnp.zeros((winograd.PRODUCTS, shares, *kernel.shape[2:]), kernel.dtype)
-    totals, _ = _scan(add, zeros, shares, chunk, inputs, change)
+    zeros = jnp.zeros((winograd.PRODUCTS, num_shares, *kernel.shape[2:]), kernel.dtype)
+    totals, _ = _scan(add, zeros, num_shares, chunk, inputs, change)
     return winograd.kernel_gradient(totals.sum(1))
 
   def patches(self, x: jax.Array, size: Sequence[int], sides: Sequence[int]) -> jax.Array:
@@ -224,14 +225,14 @@ def _chunks(inputs: jax.Array, max_images: int) -> tuple[int, int]:
   `max_images`; the chunks then have nearly equal sizes.
   """
   num_images = len(inputs)
-  shares = max(n for n in range(1, jax.device_count() + 1) if num_images % n == 0)
-  size = num_images // shares
+  num_shares = max(n for n in range(1, jax.device_count() + 1) if num_images % n == 0)
+  size = num_images // num_shares
   max_images = max(1, min(size, max_images))
   divisor = max(n for n in range(1, max_images + 1) if size % n == 0)
   if 2 * divisor > max_images:
-    return shares, divisor
+    return num_shares, divisor
   num_chunks = math.ceil(size / max_images)
-  return shares, math.ceil(size / num_chunks)
+  return num_shares, math.ceil(size / num_chunks)
 
 
 def _chunks_of_tiles(inputs: jax.Array, kernel: jax.Array) -> tuple[int, int]:
@@ -244,7 +245,11 @@ def _chunks_of_tiles(inputs: jax.Array, kernel: jax.Array) -> tuple[int, int]:
 
 
 def _scan(
-  step: Callable[..., tuple[Any, Any]], carried: Any, shares: int, chunk: int, *arrays: jax.Array
+  step: Callable[..., tuple[Any, Any]],
+  carried: Any,
+  num_shares: int,
+  chunk: int,
+  *arrays: jax.Array,
 ) -> tuple[Any, Any]:
   """Scans arrays [images, ...] by `lax.scan` in chunks [shares, chunk, ...].
 
@@ -253,20 +258,21 @@ def _scan(
   Args:
     step: function (carried, *chunks) -> (carried, output), as for `lax.scan`.
     carried: the first value that `step` takes.
-    shares: number of equal parts of the images, one for each device.
+    num_shares: number of equal parts of the images, one for each device.
     chunk: number of images of a share in a step.
     *arrays: the arrays, with equally many images.
 
   Returns:
     The last carried value, and the outputs of all steps, stacked.
   """
-  zeros = -(len(arrays[0]) // shares) % chunk  # images of zeros that fill the last chunk
+  zeros = -(len(arrays[0]) // num_shares) % chunk  # images of zeros that fill the last chunk
   in_shares = [
-    jnp.pad(x.reshape(shares, -1, *x.shape[1:]), [(0, 0), (0, zeros)] + [(0, 0)] * (x.ndim - 1))
+    jnp.pad(x.reshape(num_shares, -1, *x.shape[1:]), [(0, 0), (0, zeros)] + [(0, 0)] * (x.ndim - 1))
     for x in arrays
   ]
 
   def scan_chunk(carried: Any, begin: jax.Array) -> tuple[Any, Any]:
+    """Returns the result of `step` for the chunk that begins at image `begin` of each share."""
     return step(carried, *(lax.dynamic_slice_in_dim(x, begin, chunk, axis=1) for x in in_shares))
 
   return lax.scan(scan_chunk, carried, jnp.arange(0, in_shares[0].shape[1], chunk))

@@ -607,11 +607,11 @@ def _values_of_wrong_changes(recorded: Recorded, name: str) -> dict[str, np.ndar
   values = {}
   for evaluation in recorded.evaluations:
     records = evaluation.records
-    counts = (records.table('rank') > 0) & (records.table('measure/largest') > 0)
-    counts[:, CLEAN] = True
+    is_included = (records.table('rank') > 0) & (records.table('measure/largest') > 0)
+    is_included[:, CLEAN] = True
     field = records.table(name).astype(float)
-    # Transposed, because `counts` [N, V] has none of the trailing axes of `field` [N, V, ...].
-    values[evaluation.label] = np.where(counts.T, field.T, np.nan).T
+    # Transposed, because `is_included` [N, V] lacks the trailing axes of `field` [N, V, ...].
+    values[evaluation.label] = np.where(is_included.T, field.T, np.nan).T
   return values
 
 

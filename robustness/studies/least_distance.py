@@ -54,7 +54,7 @@ def _areas(distances: np.ndarray, nearest: np.ndarray) -> np.ndarray:
 
 
 def _optimality(areas: np.ndarray, _: np.ndarray) -> np.ndarray:
-  """Returns (U − A) / (U − A*); NaN if U = A*.
+  """Returns (U − A) / (U − A*); NaN if U = A*. The second argument is not used.
 
   In areas [..., n + 2] the first n are the areas A of n attacks, then follow A* of the nearest of
   all attacks and U of a curve that stays at the clean accuracy; see `_areas`.

@@ -194,7 +194,7 @@ class PerturbationStability(Study):
       reference, frame = np.concatenate(pairs, 2)  # [sequences, frames of all perturbations] each
       prediction, best = records.column('prediction'), records.column('output/logits')
       predictions[label] = prediction[reference], prediction[frame]
-      if best.shape[-1] == 5:  # and not a classifier of fewer classes
+      if best.shape[-1] == 5:  # a classifier of fewer classes has no five best
         best_classes[label] = best[reference], best[frame]
     num_frames = [pairs_of_name.shape[-1] for pairs_of_name in pairs]
     numbers = np.concatenate([np.arange(1, count + 1) for count in num_frames])

@@ -339,7 +339,7 @@ class Recalibration(StoredOrMade):
       scalings[kind] = scaling.fit(kind, fitting_logits, fitting_labels, self.penalty)
     absent = int(can_predict.sum()) - len(np.unique(labels[fitting]))
     uniform = np.random.default_rng(SEED).random(len(labels))
-    # Scores need the scalings; thresholds follow from the scores of the images that decide them.
+    # `fitted` has no thresholds yet: these follow from scores, which need the scalings.
     fitted = _Fitted(self, scalings, can_predict, absent, uniform, labels, thresholds={})
     thresholds, decided = {}, {}
     for name, scores in fitted.prediction_set_scores(logits[deciding], uniform[deciding]).items():
@@ -394,7 +394,7 @@ class _Fitted:
     study: the study with its settings.
     scalings: the scalings by name.
     can_predict: bool [K], whether the classifier can predict each class.
-    absent: number of these classes without an image that scalings are fitted to.
+    absent: number of classes that can be predicted and have no image that scalings are fitted to.
     uniform: the random number U of each image, [N]; see `prediction_sets.scores`.
     labels: int [N], classes of the images.
     thresholds: the threshold of each score.

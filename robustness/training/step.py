@@ -117,7 +117,7 @@ class TrainStep:
       """Adds the gradient, mean weight and metrics of a micro-batch to their sums."""
       sums, batch_stats, objective = carry
       means, batch_stats, objective = self._micro_batch(state, batch_stats, objective, micro, seed)
-      return (jax.tree.map(jnp.add, sums, means), batch_stats, objective), None
+      return (jax.tree.map(jnp.add, sums, means), batch_stats, objective), None  # stacks nothing
 
     initial, count = (state.batch_stats, state.objective), self.training.settings.accumulate
     if count == 1:

@@ -97,7 +97,7 @@ def read(
     sets[anchor], labels[anchor] = [], sorted(marked_classes | {classes[video]})
   dropped = set()
   for (anchor, frame), pair_marks in pairs.items():
-    if anchor not in sets or frame == anchor:
+    if anchor not in sets or frame == anchor:  # the pair of an anchor with itself is no neighbor
       continue
     if reviewed and BAD_ANCHOR in pair_marks:
       dropped.add(anchor)
@@ -125,10 +125,10 @@ def _annotations(
     raise InputError(f'{path} has no label {needed!r}, but: {", ".join(names)}. {_ADVICE}')
   marked: dict[K, frozenset[str]] = {}
   for entry in document['annotations']:
-    beyond = [number for number in entry['labels'] if not 0 <= number < len(names)]
-    if beyond:
+    invalid = [number for number in entry['labels'] if not 0 <= number < len(names)]
+    if invalid:
       raise InputError(
-        f'{path} marks {entry["key"]!r} with label {beyond[0]}; it has {len(names)} labels, 0..'
+        f'{path} marks {entry["key"]!r} with label {invalid[0]}; it has {len(names)} labels, 0..'
         f'{len(names) - 1}.'
       )
     marked[parse_key(entry['key'], path)] = frozenset(names[number] for number in entry['labels'])
