@@ -209,13 +209,10 @@ def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
       values[key] = tuple(entry.name if isinstance(entry, Part) else entry for entry in entries)
       objects |= parts
   sections = study_class.chosen_parts(values) if objects else {}
-  for section, class_by_name in sections.items():
+  for section, classes in sections.items():
     settings_by_name = {
-      name: {
-        setting: getattr(objects[name], setting)
-        for setting in study_class.settings_of(class_by_name[name])
-      }
-      for name in class_by_name.keys() & objects.keys()
+      name: {key: getattr(objects[name], key) for key in study_class.settings_of(classes[name])}
+      for name in classes.keys() & objects.keys()
     }
     values[section] = {**values.get(section, {}), **settings_by_name}
   return studies.from_config({'name': study, **values})

@@ -218,20 +218,18 @@ def _failures(
     return Findings()
   image_shape = evaluated[0][1].image_shape
   # {label: int [F, 2], row and view of each of F damaged images}
-  findings, rows_and_views_by_label = failures.findings(study, evaluations, image_shape)
+  findings, damaged_by_label = failures.findings(study, evaluations, image_shape)
   for evaluation, (classifier, rows) in zip(evaluations, evaluated, strict=True):
-    rows_and_views = rows_and_views_by_label[evaluation.label]
-    if not len(rows_and_views) or classifier is None or jax.process_index():
+    damaged = damaged_by_label[evaluation.label]
+    if not len(damaged) or classifier is None or jax.process_index():
       continue
-    stored = [
-      stored_picture(evaluation.records, row, view) for row, view in rows_and_views.tolist()
-    ]
+    stored = [stored_picture(evaluation.records, row, view) for row, view in damaged.tolist()]
     if evaluation.rounds:  # the records' rows are in the order of the rounds, not of `rows`
       order = rows.num_examples, seed, evaluation.rounds.design
       by_round = [indices_of_round(k, *order) for k in range(evaluation.rounds.common)]
-      rows_and_views[:, 0] = np.concatenate(by_round)[rows_and_views[:, 0]]
+      damaged[:, 0] = np.concatenate(by_round)[damaged[:, 0]]
     prefix = '' if len(evaluations) == 1 else f'{evaluation.label}/'
-    pictures = one_view.damaged(study, rows, rows_and_views, key, classifier, stored)
+    pictures = one_view.damaged(study, rows, damaged, key, classifier, stored)
     findings.arrays[prefix + FAILURE_IMAGES] = pictures
   return findings
 

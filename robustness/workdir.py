@@ -602,12 +602,9 @@ def _finished_study(
   records_folder = path / RECORDS if task == SINGLE else _records_folder(path, study, results)
   design = study.sequential_design
   labels = results.classifier_labels if study.needs_classifier else [IMAGES]
-  folders = {label: records_folder / label for label in labels}
+  folders = [records_folder / label for label in labels]
   evaluations = of_recorded(
-    {
-      label: SequentialRecords.open(folder, design) if design else Records.open(folder)
-      for label, folder in folders.items()
-    }
+    {f.name: SequentialRecords.open(f, design) if design else Records.open(f) for f in folders}
   )
   if any(evaluation.records.missing() for evaluation in evaluations):
     raise InputError(f'{path} is not finished: {records_folder} lacks shards. {_FINISH}')
