@@ -374,8 +374,9 @@ class RandAugment(Augmentation):
     u = jax.random.uniform(key, (4, count))
     has_identity = int(self.magnitudes == 'torchvision')  # its name is −1
     name = operations.below(u[0], len(names) + has_identity) - has_identity
-    sign = operations.below(u[1], 2)
+    magnitude_index = operations.below(u[1], 2)  # the second magnitude is the mirrored one
     centres = operations.below(u[2:].T, jnp.array([[height, width]]))
-    drawn = operations.Drawn(name, values[name, sign], centres)
+    # the identity, −1, gets the magnitude of the last operation, which has no effect
+    drawn = operations.Drawn(name=name, magnitude=values[name, magnitude_index], centre=centres)
     compiled = operations.Operations(names, 'nearest', vacated=fill, square=fill)
     return {**example, 'image': compiled.in_sequence(image, drawn)}

@@ -100,7 +100,7 @@ def _in_sequence(augmentation: Augmentation, rows: Example) -> Example:
   """
 
   def augmented(row: Mapping[str, jax.Array], _: None) -> Example:
-    """Returns one row; `map_rows` passes its third argument, None, to every call."""
+    """Returns one row after the augmentation; the second argument, a view, is not needed."""
     example = dict(row)
     return _augment(augmentation, example.pop(KEY), example, jax.lax.map)
 
@@ -149,6 +149,7 @@ def _augment(
     return _checked(augmentation, key, example)
 
   def augment_image(number: jax.Array) -> Example:
+    """Returns the row with image `number` alone, augmented; its partner has that image too."""
     view = {**example, 'image': example['image'][number]}
     if 'partner' in example:
       partner = example['partner']

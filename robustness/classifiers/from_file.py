@@ -92,9 +92,8 @@ def forget() -> None:
 def _value_of(reference: str, digest: str) -> Classifier | Model:
   """Returns the object NAME of a file FILE.py, or, if NAME is a function, what a call returns.
 
-  `reference` is 'FILE.py:NAME'. The function is called without arguments.
-
-  `digest` is the SHA-256 of the file, so that a changed file is read again.
+  The function is called without arguments. `reference` is 'FILE.py:NAME', and `digest` the SHA-256
+  of the file, so that a changed file is read again.
   """
   loaded = registry.load(reference, WHERE)
   value, title = loaded.value, f'{loaded.name} in {loaded.path}'

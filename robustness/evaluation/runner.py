@@ -480,6 +480,7 @@ class Evaluator:
     """The compiled function from logits [B, V, classes] and labels to {field: [B, V, ...]}."""
 
     def reduce(logits: jax.Array, label: jax.Array) -> Fields:
+      """Returns the fields of one view from its logits [B, classes] and the labels."""
       outputs = {f'output/{name}': self.summarise_output(name, logits) for name in self.outputs}
       return {**summarise(logits, label), **outputs}
 

@@ -51,6 +51,7 @@ def connect(parallel: Parallel) -> None:
   barrier('its devices')
 
   def total(ones: jax.Array) -> jax.Array:
+    """Returns the sum of an array over all devices, which waits for all processes."""
     local = ones.sum()
     return local if parallel.axis_name is None else jax.lax.psum(local, parallel.axis_name)
 

@@ -380,7 +380,7 @@ class AccuracyByFactor(Study):
 def _measured(rows: Rows, names: Sequence[str]) -> Rows:
   """Returns the rows with a further column for each of `names`, which are keys of `MEASURED`."""
   for name in names:
-
+    # a default argument, because `name` has another value when the function is called
     def column(batch: Batch, measure: Measure = MEASURED[name]) -> np.ndarray:
       """Returns the measure of each image of a batch, float32 [B]."""
       return np.asarray(measure(as_float32(batch['image']), (1, 2, 3)), np.float32)

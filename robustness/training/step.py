@@ -275,6 +275,7 @@ class TrainStep:
     train = attack.statistics == 'batch' and not self.training.settings.freeze_statistics
 
     def logits(images: jax.Array) -> jax.Array:
+      """Returns the logits of images before the step; the new batch statistics are dropped."""
       outputs, _ = self._forward(state.params, batch_stats, images, train, {})
       return outputs['logits']
 
