@@ -217,8 +217,7 @@ def wald_lower_bound(half_width: float, confidence: float) -> int:
 def fixed_size(half_width: float, confidence: float) -> int:
   """Returns the fewest trials with a Clopper–Pearson interval never wider than ± `half_width`.
 
-  The interval is widest if half of the trials succeed. The result is a few trials too large for a
-  wide interval, such as ± 0.3 at a confidence of 0.99, see the comment on `too_few`.
+  The interval is widest if half of the trials succeed.
   """
 
   def is_too_wide(n: int) -> bool:
@@ -226,10 +225,10 @@ def fixed_size(half_width: float, confidence: float) -> int:
     low, high = clopper_pearson([n // 2, (n + 1) // 2], n, confidence)
     return bool(((high - low) / 2 > half_width).any())
 
-  # Bisection between a number with too wide intervals and a number that suffices. Wald's bound is
-  # too few because a Clopper–Pearson interval is wider than Wald's, except for a few trials.
-  too_few = max(1, wald_lower_bound(half_width, confidence))
-  enough = too_few + 1 + too_few // 8
+  # Bisection between a number with too wide intervals and a number that suffices, which is near the
+  # number of trials of Wald's interval.
+  too_few, trials_of_wald = 0, wald_lower_bound(half_width, confidence)
+  enough = trials_of_wald + 1 + trials_of_wald // 8
   while is_too_wide(enough):
     too_few, enough = enough, 2 * enough
   while enough - too_few > 1:

@@ -82,11 +82,11 @@ def test_the_usual_level_holds_less_often_others_have_the_union_bound_and_few_tr
   assert single.most_trials == fixed_size(0.2, 0.95)
 
 
-@pytest.mark.parametrize('half_width', [0.2, 0.06])
-def test_fixed_size_is_the_fewest_that_guarantee_the_half_width(half_width):
-  size = fixed_size(half_width, 0.95)
+@pytest.mark.parametrize(('half_width', 'confidence'), [(0.3, 0.99), (0.2, 0.95), (0.06, 0.95)])
+def test_fixed_size_is_the_fewest_that_guarantee_the_half_width(half_width, confidence):
+  size = fixed_size(half_width, confidence)
   widest = [
-    max(np.subtract(*exact(k, n, 0.95)[::-1]) / 2 for k in range(n // 2 - 1, n // 2 + 2))
+    max(np.subtract(*exact(k, n, confidence)[::-1]) / 2 for k in range(n // 2 - 1, n // 2 + 2))
     for n in (size - 1, size)
   ]
   assert widest[1] <= half_width < widest[0]
