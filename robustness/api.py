@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 from jax.typing import DTypeLike
+from numpy.typing import ArrayLike
 
 import input_pipeline
 from input_pipeline.settings import DataSettings, Source
@@ -90,8 +91,8 @@ def classifier(
   module: Any,
   *,
   variables: PyTree = None,
-  mean: Sequence[float] | None = None,
-  std: Sequence[float] | None = None,
+  mean: ArrayLike | None = None,
+  std: ArrayLike | None = None,
   channels: str | None = None,
   outputs: str = 'logits',
   class_names: Sequence[str] | None = None,
@@ -99,12 +100,13 @@ def classifier(
 ) -> Model:
   """Returns a network together with the meaning of its input and output.
 
-  See `Model` for the arguments.
+  See `Model` for the arguments. `mean` and `std` may be sequences, arrays and single numbers.
 
   Raises:
     InputError: `module` is no network, or an argument is not valid.
   """
-  return Model(module, variables, mean, std, channels, outputs, class_names, name)
+  numbers = user_data.as_numbers(mean), user_data.as_numbers(std)
+  return Model(module, variables, *numbers, channels, outputs, class_names, name)
 
 
 @naming_arguments()

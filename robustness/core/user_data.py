@@ -181,3 +181,8 @@ def as_array(value: Any) -> np.ndarray:
   if hasattr(value, 'detach'):  # PyTorch
     value = value.detach().cpu()
   return np.asarray(value)
+
+
+def as_numbers(value: Any) -> tuple[float, ...] | None:
+  """Returns one number, a sequence or an array of any library as a tuple; None is unchanged."""
+  return None if value is None else tuple(np.ravel(as_array(value)).astype(float).tolist())

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from flax import linen, nnx
 
+import robustness
 from robustness.core.errors import InputError
 from robustness.models.model import Model
 from tests.networks import TinyNetwork
@@ -74,6 +75,11 @@ def test_channels_first_and_the_mean_of_each_channel():
   made = [model.classifier(IMAGES).predict(IMAGES) for model in (first, last)]
   np.testing.assert_allclose(*made, rtol=1e-5)
   np.testing.assert_allclose(made[0], linear((IMAGES - mean) / std), rtol=1e-3, atol=1e-3)
+  for numbers in (np.array, jnp.array):
+    arrays = robustness.classifier(linear, mean=numbers(mean), std=numbers(std))
+    np.testing.assert_array_equal(arrays.classifier(IMAGES).predict(IMAGES), made[1])
+  single = robustness.classifier(linear, mean=0.5, std=np.float64(0.25))
+  assert (single.mean, single.std) == ((0.5,), (0.25,))
   refused('2 values for images of 3', Model(linear, mean=(0.1, 0.2)).classifier, IMAGES)
   refused('channels', Model, linear, channels='middle')
   failing = Model(lambda x: x.missing, channels='first')
