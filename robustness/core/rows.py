@@ -217,6 +217,18 @@ def as_float32(images: np.ndarray) -> np.ndarray:
   return scaled
 
 
+def values_outside(images: np.ndarray) -> str:
+  """Returns how images of floats leave [0, 1]: the number of NaN, or the range; '' if they do not.
+
+  Images without pixels do not.
+  """
+  if not images.size or (images.min() >= 0 and images.max() <= 1):
+    return ''
+  if num_nan := int(np.isnan(images).sum()):
+    return f'{num_nan} of {images.size} image values are NaN'
+  return f'image values lie in [{images.min():g}, {images.max():g}]'
+
+
 def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:
   """Returns the columns of a batch that devices can take: NumPy's kinds bool, int, uint and float.
 
@@ -390,11 +402,8 @@ class ArrayRows:
         raise InputError(f'column {name!r} has {len(column)} values for {len(self.images)} images.')
     if self.images.dtype == np.uint8:
       return
-    low, high = float(self.images.min()), float(self.images.max())
-    if not (low >= 0 and high <= 1):
-      raise InputError(
-        f'image values lie in [{low:g}, {high:g}]; they must lie in [0, 1], or be uint8.'
-      )
+    if outside := values_outside(self.images):
+      raise InputError(f'{outside}; they must lie in [0, 1], or be uint8.')
 
   @property
   def description(self) -> Facts:

@@ -13,7 +13,7 @@ from flax import linen as nn
 from flax.errors import FlaxError
 
 from robustness.core.errors import KEYS, InputError, SettingError, nearest
-from robustness.core.rows import check_class_names
+from robustness.core.rows import check_class_names, values_outside
 from robustness.core.typing import Facts, PyTree
 from robustness.models.adaptation import Adaptation, linen_layers
 from robustness.models.adaptation import Layers as LinenLayers
@@ -226,10 +226,10 @@ class Classifier:
     if images.dtype != np.float32 or images.shape[1:] != tuple(self.input_shape):
       shape, got = ', '.join(map(str, self.input_shape)), f'{images.dtype} of shape {images.shape}'
       raise InputError(f'{self.name} takes float32 images [B, {shape}]; got {got}.')
-    if images.size and not (images.min() >= 0 and images.max() <= 1):
+    if outside := values_outside(images):
       raise InputError(
-        f'image values lie in [{images.min():g}, {images.max():g}]; they must lie '
-        'in [0, 1]: divide 8-bit images by 255 and leave normalisation out.'
+        f'{outside}; they must lie in [0, 1]: divide 8-bit images by 255 and leave normalisation '
+        'out.'
       )
     if self.host_function:
       return self.host_function(images)

@@ -53,6 +53,7 @@ def test_nearest_of_many_lists_only_similar_words_and_of_few_all_even_when_none_
   assert message.startswith("did you mean 'class 7' or ") and message.count("'") == 6
   assert message.endswith('? (351 are valid)')
   assert nearest('ytbb', ['ytbb_robust', 'x']).startswith("did you mean 'ytbb_robust'?")
+  assert nearest('mce', ['mCE', 'mFR', 'mc']).startswith("did you mean 'mCE'?")
   assert nearest('zzz', ['norm', 'clip']) == "valid: 'clip', 'norm'"
   animals = [f'{n} goats' for n in range(90)]
   assert nearest('cow', animals).startswith("valid: '0 goats', ")

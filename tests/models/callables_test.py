@@ -81,7 +81,7 @@ CALLABLE = Classifier.from_callable(score, SHAPE, CLASSES, provenance={'sha256':
   'images, message',
   (IMAGES * 255, r'values lie in \[.*must lie in \[0, 1\]: divide'),
   (IMAGES - 0.5, r'\[0, 1\]'),
-  (np.full_like(IMAGES, np.nan), r'\[nan, nan\]'),
+  (np.full_like(IMAGES, np.nan), f'{IMAGES.size} of {IMAGES.size} image values are NaN'),
   ((IMAGES * 255).astype(np.uint8), 'takes float32 images .*got uint8'),
   (IMAGES.transpose(0, 3, 1, 2), r'got float32 of shape \(5, 3, 6, 5\)'),
 )
