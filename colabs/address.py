@@ -3,8 +3,8 @@
 python colabs/address.py
 
 The line needs the repository's address on GitHub, `tool.colabs.repository` in pyproject.toml;
-without one it is left out. The cell installs the newest wheel in the notebook's folder, and the
-package of the index where there is none.
+without one it is left out. The cell installs the newest wheel in the notebook's folder. Where there
+is none, it needs the installed package, and says how to make a wheel where that is missing too.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 COLAB = 'https://colab.research.google.com'
-INSTALL = """import pathlib
+INSTALL = """import importlib.util
+import pathlib
 
 wheels = sorted(pathlib.Path().glob('classifier_robustness-*.whl'), key=lambda p: p.stat().st_mtime)
-package = wheels[-1] if wheels else 'classifier-robustness'
-%pip install --quiet {package}"""
+if wheels:
+  %pip install --quiet {wheels[-1]}
+elif importlib.util.find_spec('robustness') is None:  # the package is not on PyPI yet
+  raise ImportError('Run `pip wheel . --no-deps` in a clone; put the wheel beside the notebook.')"""
 
 
 def repository() -> str:

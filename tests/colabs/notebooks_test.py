@@ -173,6 +173,14 @@ def test_the_cell_that_installs_takes_the_wheel_beside_the_notebook(installed, t
   assert (tmp_path / 'site/robustness/launch.py').exists()
 
 
+def test_without_a_wheel_and_the_package_the_cell_says_how_to_make_one(tmp_path):
+  hide = 'import importlib.util\nimportlib.util.find_spec = lambda name: None'
+  cells = [nbformat.v4.new_code_cell(hide), tagged(read('battery'), 'install')]
+  notebook = nbformat.v4.new_notebook(cells=cells)
+  with pytest.raises(CellExecutionError, match='Run `pip wheel . --no-deps` in a clone'):
+    NotebookClient(notebook, kernel_name='python3').execute(cwd=str(tmp_path))
+
+
 @pytest.mark.slow
 def test_a_folder_without_a_run_is_told(installed, tmp_path):
   with pytest.raises(CellExecutionError, match='nothing is no folder; give the workdir of a run'):
