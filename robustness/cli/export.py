@@ -61,6 +61,7 @@ def main(arguments: Sequence[str]) -> int:
       choice('--classifier', options.classifier, results.labels)
     _unverified(path)
     print(methods.paragraph(results, environment, options.classifier))
+    print('\nSettings:', *methods.settings(results, environment), sep='\n')
     return 0
   if options.out is None or bool(options.dataset) != bool(options.task):
     raise InputError(
@@ -218,14 +219,16 @@ def card(results: Results, label: str, environment: Facts, unverified: Sequence[
   """Returns a section of a model card in Markdown.
 
   The section has the main quantities (headlines) of the classifier `label` with intervals, the
-  methods, and the sentences `unverified` on values that its records do not reproduce.
+  methods and settings, and the sentences `unverified` on values that its records do not reproduce.
   """
   rows = results.table[results.table.classifier == label]
   tasks = dataclasses.replace(results, table=rows).over_seeds.by_task
   table, _ = side_by_side.arranged(tasks, (), ['quantity'], ['classifier'], intervals=True)
   paragraph = tables.markdown_text(methods.paragraph(results, environment, label))
+  lines = [f'* {tables.markdown_text(line)}' for line in methods.settings(results, environment)]
+  settings = '\n'.join(['Settings:', '', *lines])
   remarks = ''.join(f'\n{tables.markdown_text(reason)}.\n' for reason in unverified)
-  return f'## Robustness\n\n{tables.to_markdown(table)}\n{paragraph}\n{remarks}'
+  return f'## Robustness\n\n{tables.to_markdown(table)}\n{paragraph}\n\n{settings}\n{remarks}'
 
 
 def _parser() -> argparse.ArgumentParser:

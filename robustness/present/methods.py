@@ -12,7 +12,7 @@ from robustness.estimates.jackknife import FEWEST_SEEDS
 from robustness.estimates.quantity import RATIO
 from robustness.estimates.stratified import METHOD as STRATIFIED
 from robustness.estimates.table import OVER_SEEDS
-from robustness.present.choice import headlines
+from robustness.present.choice import CLASS, headlines
 from robustness.present.notation import span
 from robustness.present.page import (
   classifier_facts,
@@ -45,6 +45,11 @@ METHODS = {
 """Descriptions of intervals, by the column `method` of the table of results."""
 PACKAGES = ('jax', 'flax', 'torch', 'tensorflow-datasets', 'numpy', 'scipy')
 """Packages whose versions are stated, if the run has them."""
+DETAILS = (
+  *('data', 'digest of the images', 'storage', 'constants', 'corrupted images'),
+  'comparable with published tables',
+)
+"""Lines on which numbers these are that stand with the settings, not in the paragraph."""
 
 
 def paragraph(results: Results, environment: Facts, label: str = '') -> str:
@@ -56,7 +61,6 @@ def paragraph(results: Results, environment: Facts, label: str = '') -> str:
     environment: the contents of its `environment.json`.
     label: the classifier that the paragraph describes; '' describes all and their differences.
   """
-  command = environment['command']
   sentences = [
     f'We measure {_classifiers(results, label)} on {data_words(results.data)}.',
     _protocol(results),
@@ -64,7 +68,6 @@ def paragraph(results: Results, environment: Facts, label: str = '') -> str:
     _baseline(results),
     _scope_of_intervals(results, environment, label),
     _machine(environment),
-    f'The command is `{command}`.' if command else '',
   ]
   return ' '.join(filter(None, sentences))
 
@@ -96,30 +99,41 @@ def _scaling(classifier: Facts) -> str:
   return f'images normalised by {" and ".join(texts)}' if texts else ''
 
 
-def _protocol(results: Results) -> str:
-  """Returns how images were chosen, prepared and changed, with the settings of each study.
+def _stated(results: Results, task: str) -> dict[str, str]:
+  """Returns {line: text} of the task's table of which numbers these are; {} if it has none."""
+  table = results.tables.get(f'{task}: {WHICH_NUMBERS}' if task else WHICH_NUMBERS)
+  rows = table.rows if table else ()
+  return {str(key): str(text).replace('; ', ', ') for key, text in rows}
 
-  What is the same in all tasks of a battery is stated once.
-  """
-  lines_by_task: dict[str, list[str]] = {}
-  for task, results_of_task in results.by_task.items():
-    table = results.tables.get(f'{task}: {WHICH_NUMBERS}' if task else WHICH_NUMBERS)
-    stated = {str(key): str(text) for key, text in table.rows} if table else {}
-    protocol = results_of_task.protocol
-    settings = {key: value for key, value in protocol.items() if key not in {'name', *stated}}
-    settings_texts = [f'{name}={text}' for name, text in flattened(settings) if text]
-    lines = [f'{key}: {text.replace("; ", ", ")}' for key, text in stated.items()]
-    if settings_texts:
-      lines.append(f'settings of {results_of_task.study}: {", ".join(settings_texts)}')
-    lines_by_task[task] = lines
-  first, *later = lines_by_task.values()
-  shared = [line for line in first if all(line in lines for lines in later)]
-  sentences = [f'Protocol: {"; ".join(shared)}.'] if shared else []
-  for task, lines in lines_by_task.items():
-    of_this_task = [line for line in lines if line not in shared]
-    if of_this_task:
-      sentences.append(f'Protocol of {task}: {"; ".join(of_this_task)}.')
+
+def _protocol(results: Results) -> str:
+  """Returns how images were chosen, prepared and changed; what tasks share is stated once."""
+  tasks_by_line: dict[str, list[str]] = {}
+  for task in results.by_task:
+    for key, text in _stated(results, task).items():
+      if key not in DETAILS:
+        tasks_by_line.setdefault(f'{key}: {text}', []).append(task)
+  lines_by_tasks: dict[tuple[str, ...], list[str]] = {}
+  for line, tasks in tasks_by_line.items():
+    lines_by_tasks.setdefault(tuple(tasks), []).append(line)
+  sentences = []
+  for names in sorted(lines_by_tasks, key=len, reverse=True):
+    of_tasks = '' if len(names) == len(results.by_task) else f' of {", ".join(names)}'
+    sentences.append(f'Protocol{of_tasks}: {"; ".join(lines_by_tasks[names])}.')
   return ' '.join(sentences)
+
+
+def settings(results: Results, environment: Facts) -> list[str]:
+  """Returns a line per study with what the paragraph leaves out of it, and one with the command."""
+  lines = []
+  for task, results_of_task in results.by_task.items():
+    stated = _stated(results, task)
+    values = {k: v for k, v in results_of_task.protocol.items() if k not in {'name', *stated}}
+    texts = [f'{key}: {stated[key]}' for key in DETAILS if key in stated]
+    texts += [f'{name}={text}' for name, text in flattened(values) if text]
+    lines += [f'{task or results_of_task.study}: {"; ".join(texts)}'] if texts else []
+  command = environment['command']
+  return [*lines, f'The command is `{command}`.'] if command else lines
 
 
 def _intervals(results: Results, label: str) -> str:
@@ -134,7 +148,9 @@ def _intervals(results: Results, label: str) -> str:
       is_included = not label or (row.classifier == label and not row.versus)
       has_estimated_interval = not pd.isna(row.low) and row.method != intervals.EXACT
       if is_included and has_estimated_interval:
-        words = f'differences in {choice.name}' if row.versus else choice.name
+        words = choice.quantity.words if CLASS in choice.facets else choice.words
+        words = f'differences in {words}' if row.versus else words
+        words += ' of each class' if CLASS in choice.facets else ''
         words += '' if choice.extremes is None else f' ({choice.coverage})'
         rows_by_method.setdefault(row.method, {}).setdefault(words, []).append(row)
   clauses, confidences = [], set()

@@ -523,17 +523,21 @@ def plural(count: int, noun: str) -> str:
 def data_words(data: Facts) -> str:
   """Returns the images of a run in words: '100 images of digits, split test'.
 
-  Different numbers of the same images in a battery's tasks are joined: '100 and 20 images of
-  digits'.
+  Different numbers of the same images in a battery's tasks are joined: '100 (clean) and 20 (attack)
+  images of digits'.
   """
   if 'num_examples' not in data:  # of a battery: {task: its data}
-    counts_by_images: dict[str, dict[str, None]] = {}  # {'images of digits': {'100', '20'}}
-    for data_of_task in filter(lambda value: isinstance(value, Mapping), data.values()):
-      count, _, images = data_words(data_of_task).partition(' ')
-      counts_by_images.setdefault(images, {})[count] = None
-    parts = [
-      f'{" and ".join(counts)} {images}'.rstrip() for images, counts in counts_by_images.items()
-    ]
+    # {'images of digits': {'100': ['clean'], '20': ['attack']}}
+    tasks_by_images: dict[str, dict[str, list[str]]] = {}
+    for task, data_of_task in data.items():
+      if isinstance(data_of_task, Mapping):
+        count, _, images = data_words(data_of_task).partition(' ')
+        tasks_by_images.setdefault(images, {}).setdefault(count, []).append(task)
+    parts = []
+    for images, tasks_by_count in tasks_by_images.items():
+      counts = [f'{count} ({", ".join(tasks)})' for count, tasks in tasks_by_count.items()]
+      counts = counts if len(counts) > 1 else [*tasks_by_count]
+      parts.append(f'{" and ".join(counts)} {images}'.rstrip())
     if len(parts) > _MAX_DATA:
       parts[_MAX_DATA:] = [f'{len(parts) - _MAX_DATA} further']
     return '; '.join(parts)

@@ -268,9 +268,8 @@ def test_the_methods_say_interval_n_what_varies_and_the_machine(runs, capsys):
   assert main(['export', str(runs / 'one'), '--to=methods']) == 0
   output = capsys.readouterr().out
   for part in (
-    'We measure half; most on 40 images of digits made, 28 × 28 pixels. Protocol: settings of '
-    'corruption_error: confidence=0.95, corruptions=fog, severities=1, protocol=exact, ',
-    '. Intervals of 95 % are',
+    'We measure half; most on 40 images of digits made, 28 × 28 pixels. Intervals of 95 % are',
+    '\n\nSettings:\ncorruption_error: confidence=0.95; corruptions=fog; severities=1; protocol=',
     "differences in top-1 error on clean images: Bonett and Price's for paired shares (n = 40)",
     'Ratios are to the values of half.',
     'they hold for the given weights and one draw of what is random (seed 0)',
@@ -281,12 +280,15 @@ def test_the_methods_say_interval_n_what_varies_and_the_machine(runs, capsys):
   results = Results.read(runs / 'one')
   of_predictions = dataclasses.replace(results, classifiers=[{'label': 'half', 'predictions': 'a'}])
   assert methods._scope_of_intervals(of_predictions, {}, '').endswith('hold for these predictions.')
-  assert output.count('\n') == 1 and all(label in output for label in results.labels)
+  assert output.count('\n') == 5 and all(label in output for label in results.labels)
   stated = [['severities', '1'], ['preprocessing', 'as stored; 28 × 28 pixels']]
+  stated.append(['digest of the images', '0ff6'])
   results.tables[WHICH_NUMBERS] = Table(('what', 'value'), stated)
-  protocol = 'Protocol: severities: 1; preprocessing: as stored, 28 × 28 pixels; settings of corr'
-  assert methods._protocol(results).startswith(protocol)
-  assert 'severities=' not in methods._protocol(results), 'it is stated already'
+  protocol = 'Protocol: severities: 1; preprocessing: as stored, 28 × 28 pixels.'
+  assert methods._protocol(results) == protocol
+  [line, _] = methods.settings(results, ENVIRONMENT)
+  assert 'digest of the images: 0ff6; confidence=0.95' in line
+  assert 'severities=' not in line, 'it is stated already'
   results.classifiers[0]['preprocessing'] = {'mean': [0.5], 'std': [0.25, 0.2]}
   assert 'half (images normalised by mean 0.5 and std 0.25, 0.2); ' in methods.paragraph(
     results, ENVIRONMENT

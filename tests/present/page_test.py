@@ -323,5 +323,6 @@ def test_numbers_of_the_same_images_are_listed_together():
   all_images = {'source': 'tfds', 'name': 'cifar10/3.0.2', 'num_examples': 1000, 'split': 'test'}
   few, training_images = {**all_images, 'num_examples': 40}, {**all_images, 'split': 'train'}
   tasks = {'clean': all_images, 'attack': few, 'errors': all_images, 'scores': training_images}
-  expected = '1,000 and 40 images of CIFAR-10, split test; 1,000 images of CIFAR-10, split train'
+  counts = '1,000 (clean, errors) and 40 (attack)'
+  expected = f'{counts} images of CIFAR-10, split test; 1,000 images of CIFAR-10, split train'
   assert data_words(tasks) == expected
