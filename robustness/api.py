@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import os
 import pathlib
 import tempfile
@@ -58,6 +59,7 @@ from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.results import SINGLE, Results
 from robustness.training.settings import TrainingSettings
 from robustness.training.writers import NO_WRITER, training_writer
+from robustness.workdir import FinishedStudy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -295,31 +297,43 @@ def as_classifier(
   return recipe.load(model.label, input_images, 'float32')
 
 
-def compare(*results: Results, baseline: str | None = None) -> Results:
+def compare(*results: Results | str | os.PathLike[str], baseline: str | None = None) -> Results:
   """Compares the classifiers of several results of one study, paired by image.
 
   Args:
-    *results: results of `measure` or `read`, each of one study.
+    *results: results of `measure` or `read`, each of one study, or finished workdirs: PATH, or
+      LABEL=PATH for another label of its classifier. Classifiers of workdirs with equal labels
+      are called by their folders, as by the command.
     baseline: label of the classifier that is subtracted; None takes the first.
 
   Returns:
     Accuracies by view, differences from the baseline, and the study's estimates of all classifiers.
 
   Raises:
-    InputError: there are fewer than two classifiers, labels are equal, or studies or images differ.
+    InputError: there are fewer than two classifiers, labels of results are equal, studies or images
+      differ, or a folder is no finished workdir.
   """
-  labels = [label for entry in results for label in entry.labels]
+  workdirs = [os.fspath(entry) for entry in results if not isinstance(entry, Results)]
+  paths_by_name = iter(comparison.named_workdirs(workdirs).items())
+  labels, studies_by_workdir = list[str](), dict[str, Mapping[str, FinishedStudy]]()
+  for k, entry in enumerate(results):
+    if isinstance(entry, Results):
+      if entry.studies is None:
+        raise InputError(
+          f'results of {entry.study} have no records: take those of measure or read.'
+        )
+      labels += entry.labels
+      studies_by_workdir[f'results[{k}]'] = entry.studies()
+    else:
+      name, path = next(paths_by_name)
+      studies_by_workdir[name] = workdir_files.read(path)
   for label in labels:
     if labels.count(label) > 1:
       raise InputError(f'two classifiers are called {label!r}: measure one as {{LABEL: model}}.')
+  entries_by_task = comparison.entries_of(studies_by_workdir, comparison.typed_labels(workdirs))
   if baseline is not None:
-    choice('baseline', baseline, labels)
-  unrecorded = [entry.study for entry in results if entry.studies is None]
-  if unrecorded:
-    raise InputError(f'results of {unrecorded[0]} have no records: take those of measure or read.')
-  # Results have no name of a workdir: their position, as text, stands for it.
-  studies_by_workdir = {str(k): entry.studies() for k, entry in enumerate(results) if entry.studies}
-  entries_by_task = comparison.entries_of(studies_by_workdir)
+    entries = itertools.chain(*entries_by_task.values())
+    choice('baseline', baseline, dict.fromkeys(entry.label for entry in entries))
   if baseline:  # moved to the front; the sort keeps the order of all others
     entries_by_task = {
       task: sorted(entries, key=lambda entry: entry.label != baseline)

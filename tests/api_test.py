@@ -7,6 +7,7 @@ import itertools
 import pathlib
 import pkgutil
 import re
+import shutil
 import subprocess
 import sys
 
@@ -152,7 +153,15 @@ def test_results_of_a_workdir_are_read_with_figures_and_compared(heat_map, tmp_p
   at = {'versus': 'linear', 'classifier': 'opposite', 'band': 'low'}
   assert comparison.value('error', **at) == together.value('error', **at)
   assert robustness.compare(heat_map, read, baseline='opposite').labels[0] == 'opposite'
+  run = tmp_path / 'run'
+  by_path = robustness.compare(heat_map, run)
+  assert by_path.table.equals(comparison.table)
+  again = shutil.copytree(run, tmp_path / 'again')
+  assert robustness.compare(str(run), again).labels == ['run', 'again']
+  named = robustness.compare(f'first={run}', str(again), baseline='again')
+  assert named.labels == ['again', 'first']
   refused('two classifiers are called', robustness.compare, heat_map, heat_map)
+  refused('is no workdir', robustness.compare, heat_map, str(tmp_path))
   refused('opposit', robustness.compare, heat_map, read, baseline='opposit')
 
 
