@@ -81,9 +81,19 @@ def as_images(
     raise InputError(f'images have the shape {shape}; {form}.{hint}')
   if 0 in shape:
     raise InputError(f'images have the shape {shape}: there is nothing to change.')
+  return as_pixels('images', array, taker, rounding)
+
+
+def as_pixels(
+  name: str, array: jax.Array | np.ndarray, taker: str, rounding: float = ROUNDING
+) -> jax.Array:
+  """Returns floating pixels of any shape as float32 clipped to [0, 1].
+
+  `name` is a plural noun for the pixels; for the other arguments and errors see `as_images`.
+  """
   if not jnp.issubdtype(array.dtype, jnp.floating):
     fix = 'Divide 8-bit images by 255.'
-    raise InputError(f'images are {array.dtype}; {taker} take floats in [0, 1]. {fix}')
+    raise InputError(f'{name} are {array.dtype}; {taker} take floats in [0, 1]. {fix}')
   array = jnp.asarray(array)
   minimum, maximum = array.min(), array.max()
   # checked after `min`, because inside a traced branch results from constant arrays are traced too
@@ -92,7 +102,7 @@ def as_images(
   low, high = float(minimum), float(maximum)
   if not (low >= -rounding and high <= 1 + rounding):
     raise InputError(
-      f'images have values from {low:.9g} to {high:.9g}; {taker} take values in '
+      f'{name} have values from {low:.9g} to {high:.9g}; {taker} take values in '
       '[0, 1]. Normalise afterwards; divide 8-bit values by 255.'
     )
   return jnp.clip(array.astype(jnp.float32), 0, 1)
@@ -108,15 +118,53 @@ def check_integers(name: str, value: object, batch: tuple[int, ...], valid: Sequ
     valid: consecutive valid integers.
   """
   values, valid_range = as_array(name, value), f'{valid[0]}..{valid[-1]}'
+  _check_shape(name, values, batch, 'integer')
   if not jnp.issubdtype(values.dtype, jnp.integer):
-    raise InputError(f'{name} is {value!r}; it must be an integer in {valid_range}.')
-  if values.shape not in ((), batch):
-    raise InputError(
-      f'{name} has the shape {values.shape}; it must be one integer, or one for '
-      f'each image: {batch}.'
-    )
+    is_number = values.ndim == 0 and not isinstance(values, jax.core.Tracer)
+    shown = repr(values.item()) if is_number else values.dtype
+    raise InputError(f'{name} is {shown}; it must be an integer in {valid_range}.')
   if isinstance(values, jax.core.Tracer):
     return
   invalid = np.setdiff1d(np.asarray(values), valid)
   if invalid.size:
     raise InputError(f'{name} is {invalid[0]}; it must be an integer in {valid_range}.')
+
+
+def check_within(
+  name: str, value: object, valid: str, low: float, high: float, batch: tuple[int, ...] = ()
+) -> None:
+  """Raises InputError unless a value, or each value of an array, is a number in [low, high].
+
+  Args:
+    name: name of the value in messages.
+    value: a number, or an array with one per image; of a traced one only the shape is checked.
+    valid: the valid values in words, such as 'at least 0'.
+    low: smallest valid number.
+    high: largest valid number.
+    batch: (B,) for a batch of images, () for one image.
+  """
+  values = as_array(name, value)
+  _check_shape(name, values, batch, 'number')
+  if isinstance(values, jax.core.Tracer):
+    return
+  numbers = np.asarray(values).ravel()
+  is_numeric = jnp.issubdtype(numbers.dtype, jnp.number)
+  invalid = numbers[~((numbers >= low) & (numbers <= high))] if is_numeric else numbers
+  if invalid.size:
+    raise InputError(f'{name} is {invalid[0]}; it must be a number {valid}.')
+
+
+def _check_shape(
+  name: str, values: jax.Array | np.ndarray, batch: tuple[int, ...], kind: str
+) -> None:
+  """Raises InputError unless values are one number or have the shape `batch`.
+
+  `kind` is the noun for one value in the message.
+  """
+  if values.shape not in ((), batch):
+    is_table = values.ndim == 2 and values.shape[:1] == batch
+    hint = f' {name}.argmax(1) makes integers of one-hot rows.' if is_table else ''
+    raise InputError(
+      f'{name} has the shape {values.shape}; it must be one {kind}, or one for '
+      f'each image: {batch}.{hint}'
+    )

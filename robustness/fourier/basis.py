@@ -23,7 +23,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from matplotlib.figure import Figure
 
-from robustness.core.arguments import as_images
+from robustness.core.arguments import as_array, as_images, as_key, check_integers, check_within
 from robustness.core.errors import InputError, SettingError
 from robustness.core.settings import choice
 from robustness.evaluation.views import Arrays, Views
@@ -32,7 +32,7 @@ from robustness.present import images
 PHASES = {'reference': np.pi / 4, 'cosine': 0.0}
 """Phase φ in radians by its name."""
 ROUNDING = 1e-6
-"""How far arguments of `perturb` may lie outside of their range."""
+"""How far pixels given to `perturb` may lie outside of [0, 1]."""
 CLEAN = 0
 """Index of the clean view; the frequencies follow."""
 
@@ -100,8 +100,13 @@ def basis_image(
     height: Height of the image in pixels.
     width: Width of the image in pixels.
     phase: One of `PHASES`.
+
+  Raises:
+    InputError: A frequency is no integer or, unless traced, above half a side; or a phase is
+      unknown.
   """
   choice('phase', phase, PHASES)
+  _check_frequency(fy, fx, height, width)
   turn_y = (fy * jnp.arange(height)) % height / height
   turn_x = (fx * jnp.arange(width)) % width / width
   is_mirror = (2 * fy % height == 0) & (2 * fx % width == 0)
@@ -115,8 +120,20 @@ def basis_image(
   return (scale * wave).astype(jnp.float32)
 
 
+def _check_frequency(
+  fy: ArrayLike, fx: ArrayLike, height: int, width: int, batch: tuple[int, ...] = ()
+) -> None:
+  """Raises InputError unless frequencies are integers that images of this size can show.
+
+  `batch` is (B,) if there may be one frequency for each of B images.
+  """
+  for name, cycles, side in (('down (fy)', fy, height), ('across (fx)', fx, width)):
+    valid = range(-(side // 2), side // 2 + 1)
+    check_integers(f'the number of cycles per image {name}', cycles, batch, valid)
+
+
 def perturb(
-  key: jax.Array,
+  key: jax.Array | int,
   images: jax.Array,
   frequencies: ArrayLike,
   norm: ArrayLike,
@@ -130,7 +147,7 @@ def perturb(
   r = ±1 is drawn for each image and channel. The function can be jitted and vmapped.
 
   Args:
-    key: A random key; image b draws from fold_in(key, b), a single image from the key.
+    key: A random key or a seed; image b draws from fold_in(key, b), a single image from the key.
     images: [H, W, C], or a batch [B, H, W, C], in [0, 1].
     frequencies: (fy, fx), integers [2], or one for each image [B, 2]: cycles per image down and
       across, from −⌊H/2⌋ and −⌊W/2⌋; (0, 0) is the mean.
@@ -139,14 +156,20 @@ def perturb(
     clip: Whether the result is clipped to [0, 1], unlike the paper.
 
   Raises:
-    InputError: images have another shape or are integers; or a value that is not traced is out of
-      range: images, frequencies or the norm.
+    InputError: images have another shape or are integers, frequencies are not integers; or a value
+      that is not traced is out of range: images, frequencies or the norm.
   """
   images = as_images(images, taker='waves', rounding=ROUNDING)
-  halves = np.array(images.shape[-3:-1]) // 2
-  _require_within('frequencies (fy, fx)', frequencies, -halves, halves)
-  _require_within('norm', norm, 0, np.finfo(np.float32).max)
-  frequency = jnp.asarray(frequencies, jnp.int32)
+  height, width, _ = images.shape[-3:]
+  batch, pairs = images.shape[:-3], as_array('frequencies', frequencies)
+  if pairs.shape not in ((2,), (*batch, 2)) or not jnp.issubdtype(pairs.dtype, jnp.integer):
+    raise InputError(
+      f'frequencies are {pairs.dtype} of the shape {pairs.shape}; give cycles per image, integers '
+      '(fy, fx)' + (f', or a pair for each of {batch[0]} images: {(*batch, 2)}.' if batch else '.')
+    )
+  _check_frequency(pairs[..., 0], pairs[..., 1], height, width, batch)
+  check_within('norm', norm, 'of at least 0, and finite', 0, float(np.finfo(np.float32).max), batch)
+  key, frequency = as_key(key), jnp.asarray(pairs, jnp.int32)
   if images.ndim == 3:
     return add_wave(key, images, frequency[0], frequency[1], norm, phase, clip)
   count = len(images)
@@ -158,15 +181,6 @@ def perturb(
     return add_wave(key, image, pair[0], pair[1], v, phase, clip)
 
   return jax.vmap(perturbed)(keys, images, *per_image)
-
-
-def _require_within(name: str, values: ArrayLike, low: ArrayLike, high: ArrayLike) -> None:
-  """Raises InputError for values outside [low, high] by more than rounding; traced ones pass."""
-  if isinstance(values, jax.core.Tracer):
-    return
-  concrete = np.asarray(values)
-  if not ((concrete >= low - ROUNDING) & (concrete <= high + ROUNDING)).all():
-    raise InputError(f'{name} are {concrete.min():g} to {concrete.max():g}: give {low} to {high}.')
 
 
 def add_wave(

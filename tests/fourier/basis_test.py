@@ -102,6 +102,8 @@ def test_a_window_must_fit_and_phases_have_names():
     8,
     'cosin',
   )
+  refused('down .fy. is 2.5; it must be an integer in -4..4', basis_image, 2.5, 0, 8, 8)
+  refused('across .fx. is 9; it must be an integer in -4..4', basis_image, 0, 9, 8, 9)
 
 
 def test_perturbation_has_norm_v_in_every_channel():
@@ -184,6 +186,7 @@ def test_images_are_perturbed_alone_or_in_batches_with_one_frequency_or_one_each
   )
   pairs = jnp.array([[2, -1], [0, 0], [1, 1], [-4, 2]])
   batch = fourier.perturb(key, images, pairs, 1.5)
+  np.testing.assert_array_equal(fourier.perturb(3, images, pairs, 1.5), batch, 'a seed is a key')
   np.testing.assert_array_equal(batch[0], fourier.perturb(key, images, (2, -1), 1.5)[0])
   single = fourier.perturb(jax.random.fold_in(key, 3), images[3], (-4, 2), 1.5)
   np.testing.assert_allclose(batch[3], single, atol=1e-6)
@@ -198,9 +201,12 @@ def test_images_are_perturbed_alone_or_in_batches_with_one_frequency_or_one_each
     (np.zeros((8, 8, 3), np.uint8), (1, 2), 1.0, 'uint8'),
     (np.zeros((3, 8, 8), np.float32), (1, 2), 1.0, '3, 8, 8'),
     (np.full((8, 8, 3), 200.0), (1, 2), 1.0, 'values from 200 to 200'),
-    (np.zeros((8, 8, 3)), (5, 0), 1.0, 'frequencies'),
-    (np.zeros((8, 8, 3)), (1, 2), -1.0, 'norm'),
+    (np.zeros((8, 8, 3)), (5, 0), 1.0, 'down .fy. is 5; it must be an integer in -4..4'),
+    (np.zeros((8, 8, 3)), (0, 2.5), 1.0, 'are float64 .*; give cycles per image, integers'),
+    (np.zeros((8, 8, 8, 3)), np.ones((5, 2), int), 1.0, r'\(5, 2\).* 8 images: \(8, 2\)'),
+    (np.zeros((8, 8, 3)), (1, 2), -4, '^norm is -4; it must be a number of at least 0'),
+    (np.zeros((8, 8, 8, 3)), (1, 2), np.ones(5), r'norm has the shape \(5,\).*\(8,\)'),
   ],
 )
 def test_images_and_waves_that_mean_something_else_are_refused(images, frequency, norm, word):
-  refused(word, fourier.perturb, jax.random.key(0), images, frequency, norm)
+  refused(word, fourier.perturb, 0, images, frequency, norm)
