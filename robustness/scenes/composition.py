@@ -16,8 +16,10 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
+from robustness.core.arguments import as_array, as_pixels, check_within
 from robustness.core.errors import InputError
 from robustness.scenes.geometry import Placement, place
 from robustness.scenes.resize import resize_pixels
@@ -32,10 +34,9 @@ MARGIN = 12
 """Pixels of a window in addition to the diagonal of the canvas, for neighbours and rounding."""
 
 
-@jax.jit
 def compose(
-  cutout: jax.Array,
-  background: jax.Array,
+  cutout: jax.Array | np.ndarray,
+  background: jax.Array | np.ndarray,
   area: ArrayLike,
   angle: ArrayLike,
   x: ArrayLike,
@@ -50,26 +51,44 @@ def compose(
   Args:
     cutout: [h, w, 4], uint8 or floats in [0, 1]: colours and alpha, not premultiplied.
     background: [S, S, 3], uint8 or floats in [0, 1].
-    area: Area of the resized cutout's rectangle as a fraction of the scene, above 0.
+    area: Area of the resized cutout's rectangle as a fraction of the scene, in (0, 1].
     angle: Degrees counter-clockwise.
-    x: Centre of the cutout, as a fraction of the side from the left.
+    x: Centre of the cutout, as a fraction of the side from the left, in [0, 1].
     y: The same from the top.
 
   Raises:
-    InputError: The cutout is not [h, w, 4], or the background no square [S, S, 3].
+    InputError: The cutout is not [h, w, 4], or the background no square [S, S, 3]; or a value that
+      is not traced is out of range, or the alpha of the cutout is 0 everywhere.
   """
+  cutout, background = as_array('cutout', cutout), as_array('background', background)
   if cutout.shape[2:] != (4,) or background.shape[2:] != (3,) or len(set(background.shape[:2])) > 1:
     raise InputError(
       f'a cutout has shape {cutout.shape} and a background {background.shape}; give [h, w, 4] with '
       'alpha and a square [S, S, 3].'
     )
+  check_within('area', area, 'above 0 and at most 1', float(np.finfo(np.float32).tiny), 1)
+  for name, position in (('x', x), ('y', y)):
+    check_within(name, position, 'in [0, 1], a fraction of the side', 0, 1)
   colours, canvas = (
-    pixels / jnp.float32(255) if pixels.dtype == jnp.uint8 else pixels
-    for pixels in (cutout, background)
+    pixels / jnp.float32(255)
+    if pixels.dtype == jnp.uint8
+    else as_pixels(f'pixels of the {name}', pixels, 'scenes')
+    for name, pixels in (('cutout', cutout), ('background', background))
   )
+  if not isinstance(cutout, jax.core.Tracer) and not np.asarray(cutout)[..., 3].any():
+    raise InputError('the alpha of the cutout is 0 everywhere: there is nothing to paste.')
+  return _composed(colours, canvas, (area, angle, x, y))
+
+
+@jax.jit
+def _composed(colours: jax.Array, canvas: jax.Array, factors: Sequence[ArrayLike]) -> jax.Array:
+  """Returns the scene of `compose` for a cutout and a background of floats in [0, 1].
+
+  `factors` are area, angle, x and y.
+  """
   stored = jnp.round(255 * premultiplied(colours)).astype(jnp.uint8)[None]
-  size = jnp.array(cutout.shape[:2], jnp.int32)
-  scene, _ = paste_cutout(stored, 0, size, None, canvas, (area, angle, x, y), rotate=True)
+  size = jnp.array(colours.shape[:2], jnp.int32)
+  scene, _ = paste_cutout(stored, 0, size, None, canvas, factors, rotate=True)
   return scene
 
 

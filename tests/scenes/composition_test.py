@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from robustness import scenes
-from robustness.core.errors import InputError
 from robustness.scenes.composition import counted, paste_cutout, premultiplied
 from robustness.scenes.geometry import place
+from tests.refusals import refused
 
 UPRIGHT = (
   *((area, 0, 0.5, 0.5) for area in (0.01, 0.6, 1.0)),
@@ -203,5 +203,12 @@ def test_a_scene_of_an_8_bit_cutout_is_that_of_its_floats_and_of_pillow():
   angles = jnp.array([30.0, 90.0])
   turned_scenes = jax.jit(jax.vmap(lambda a: scenes.compose(cutout, background, 0.3, a, 0.4, 0.6)))
   np.testing.assert_allclose(turned_scenes(angles)[0], scene, atol=1e-5)
-  with pytest.raises(InputError, match='square'):
-    scenes.compose(cutout, background[:32], **factors)
+  refused('square', scenes.compose, cutout, background[:32], **factors)
+  refused(
+    'background have values from 0 to 255', scenes.compose, cutout, 1.0 * background, **factors
+  )
+  refused('cutout are int64', scenes.compose, cutout.astype(int), background, **factors)
+  refused('alpha of the cutout is 0', scenes.compose, 0 * cutout, background, **factors)
+  for bad in ({'area': 20.0}, {'area': 0}, {'x': 64}, {'y': -0.1}, {'y': np.nan}):
+    ((name, value),) = bad.items()
+    refused(f'^{name} is {value}; it must be', scenes.compose, cutout, background, **factors | bad)
