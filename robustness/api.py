@@ -148,8 +148,9 @@ def measure(
       resumes. None keeps no files.
     progress: True draws bars, False shows nothing; None draws bars on a terminal and in a notebook,
       and prints lines to stderr elsewhere, at most every 10 s.
-    **settings: settings of the study, see docs/studies. Named parts may be objects:
-      `attacks=[PGD(steps=20)]`.
+    **settings: settings of the study, see docs/studies; a section of keys is a dictionary:
+      `attack={'pgd': {'steps': 20}}`. Named parts may be objects: `attacks=[PGD(steps=20)]` after
+      `from robustness.attacks.pgd import PGD`.
 
   Returns:
     The same results as the command has with the same study, classifier, images and seed.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import TypeVar
 
-from robustness.core.errors import InputError, SettingError, key_name, nearest
+from robustness.core.errors import InputError, SettingError, for_caller, key_name, nearest
 from robustness.core.typing import Facts, PlainValue
 
 T = TypeVar('T')
@@ -60,16 +60,22 @@ def refuse_unknown(section: Section, valid: Iterable[str], path: str) -> None:
 
 
 def refuse_moved(moved_keys: Mapping[str, str], section: Section, path: str) -> None:
-  """Raises SettingError, with the key to use instead, for a key of an earlier version.
+  """Raises SettingError, with the key or argument to use instead, for a key of an earlier version.
 
   Args:
-    moved_keys: {old key: new key}.
+    moved_keys: {old key: new key}; a note about the new key may follow it after a comma.
     section: the section of the config.
     path: name of the section, for messages.
   """
   for key, value in section.items():
     if key in moved_keys:
-      fix = f'It is now {key_name(f"{path}.{moved_keys[key]}")}.'
+      new_key, comma, note = moved_keys[key].partition(',')
+      argument, *names = new_key.split('.')
+      nested_value = value
+      for name in reversed(names):
+        nested_value = {name: nested_value}
+      python = f'{argument}={nested_value!r}'
+      fix = f'It is now {for_caller(key_name(f"{path}.{new_key}"), python)}{comma}{note}.'
       raise SettingError(f'{path}.{key}', value, fix=fix, problem='a key of an earlier version')
 
 
