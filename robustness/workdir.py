@@ -19,6 +19,7 @@ import os
 import pathlib
 import platform
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -368,6 +369,7 @@ class RunLog:
 
     Until then the workdir keeps the files that describe its results.
     """
+    self.environment['versions'] = versions()  # a user's file may have imported PyTorch since
     file = self.path / CONFIG
     config_before = file.read_bytes() if file.is_file() else b''
     write_config(self.path, self.config)
@@ -402,9 +404,12 @@ def write_json(path: pathlib.Path, values: Section) -> None:
 
 
 def versions() -> dict[str, str]:
-  """Returns {package: version} of the installed packages that may change numbers."""
+  """Returns {package: version} of the installed packages that may change numbers.
+
+  PyTorch counts once something has imported it.
+  """
   installed = {}
-  for package in PACKAGES:
+  for package in (*PACKAGES, *({'torch'} & sys.modules.keys())):
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
       installed[package] = importlib.metadata.version(package)
   return installed

@@ -165,9 +165,14 @@ def test_a_workdir_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
   refused('file cannot be made', workdir.prepare, tmp_path / 'file', CONFIG)
 
 
-def test_environment_tells_versions_devices_and_seed():
+def test_environment_tells_versions_devices_and_seed(monkeypatch):
   described = workdir.environment('python main.py', 7)
   assert described['versions']['jax'] == jax.__version__
+  monkeypatch.setattr('importlib.metadata.version', lambda package: package)
+  monkeypatch.setitem(sys.modules, 'torch', None)
+  assert 'torch' in workdir.versions()
+  monkeypatch.delitem(sys.modules, 'torch')
+  assert 'torch' not in workdir.versions(), 'installed, but not imported'
   assert len(described['devices']) == jax.device_count()
   assert [described[key] for key in ('seed', 'command', 'processes')] == [7, 'python main.py', 1]
   json.dumps(described)

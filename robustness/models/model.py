@@ -145,7 +145,10 @@ class Model:
     self._check(first, second)
     made = self._wrapped(call, inputs, (height, width, channels), names)
     self._check(first, self._as_announced(made.predict(image)))
-    return made
+    if self.mean is None and self.std is None:
+      return made
+    scaling = {'mean': [*map(float, inputs.mean)], 'std': [*map(float, inputs.std)]}
+    return dataclasses.replace(made, provenance={**made.provenance, 'preprocessing': scaling})
 
   def _function(self) -> Callable[[PyTree, Any], Any]:
     """Returns the function (variables, normalised batch) -> outputs that calls the module.

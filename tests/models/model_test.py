@@ -39,6 +39,7 @@ def test_a_module_of_linen_keeps_layers_and_the_digest_of_its_weights():
   expected = module.apply(variables, (IMAGES - 0.5) / 0.25)
   np.testing.assert_allclose(made.predict(IMAGES), expected, rtol=1e-4, atol=1e-5)
   assert 'stage1' in made.layers and len(made.provenance['sha256']) == 64
+  assert made.provenance['preprocessing'] == {'mean': [0.5], 'std': [0.25]}
   assert made.class_names == ('0', '1', '2', '3') and made.name == 'TinyNetwork'
   refused('variables', Model, module)
 
