@@ -275,13 +275,15 @@ class Classifier:
 
   @contextlib.contextmanager
   def host_errors(self) -> Iterator[None]:
-    """Returns a context that restores an InputError which a callback to the host raises.
+    """Returns a context that restores an InputError or Ctrl-C raised in a callback to the host.
 
     Without the context, JAX raises an error of its runtime with the text of the traceback instead.
     """
     try:
       yield
     except jax.errors.JaxRuntimeError as error:
+      if self.calls_host and str(error).rstrip(': \n').endswith(KeyboardInterrupt.__name__):
+        raise KeyboardInterrupt from error
       # the text after the name of the error, at the end of the traceback
       message = str(error).rpartition(f'{InputError.__name__}: ')[2]
       if not self.calls_host or message == str(error):

@@ -31,7 +31,9 @@ Shape = tuple[int, ...]
 _LOCK = threading.Lock()  # one call at a time: hooks would record outputs of calls in other threads
 # JAX logs the traceback of an error in a callback before it raises the error.
 logging.getLogger('jax._src.callback').addFilter(
-  lambda record: not (record.exc_info and isinstance(record.exc_info[1], InputError))
+  lambda record: (
+    not (record.exc_info and isinstance(record.exc_info[1], (InputError, KeyboardInterrupt)))
+  )
 )
 
 

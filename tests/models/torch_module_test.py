@@ -184,6 +184,7 @@ class Failing(nn.Module):
   def __init__(self) -> None:
     super().__init__()
     self.rest, self.when = module(), ''
+    self.error: BaseException = RuntimeError('no memory\nand pages more')
 
   def forward(self, images):
     self.fail('forward')
@@ -194,7 +195,7 @@ class Failing(nn.Module):
 
   def fail(self, when):
     if self.when == when:
-      raise RuntimeError('no memory\nand pages more')
+      raise self.error
 
 
 @cases('when, step', ('forward', 'predict'), ('forward', 'records'), ('backward', 'gradient'))
@@ -217,6 +218,22 @@ def test_errors_of_a_module_in_a_run_are_one_line(when, step, tmp_path, caplog):
   }
   message = r'^mine: it failed on images \[\d+, \d+, \d+, 3\]: RuntimeError: no memory \(Call it '
   assert '\n' not in refused(message, calls[step])
+  assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@cases('step', 'predict', 'records')
+def test_ctrl_c_in_a_module_is_no_failure_of_the_callback(step, tmp_path, caplog):
+  from tests.evaluation.runner_test import evaluator
+
+  network = Failing().eval()
+  ours = wrapped(network, name='mine')
+  network.when, network.error = 'forward', KeyboardInterrupt()
+  runner = evaluator(MeshParallel(), classifier=ours)
+  with pytest.raises(KeyboardInterrupt):
+    if step == 'predict':
+      ours.predict(IMAGES)
+    else:
+      runner.evaluate(tiny_rows(), Records(tmp_path, runner.layout(21), {}))
   assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
