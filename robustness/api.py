@@ -54,6 +54,7 @@ from robustness.models.architecture import Architecture
 from robustness.models.classifier import Classifier
 from robustness.models.layers import Network
 from robustness.models.model import Model
+from robustness.models.projection import in_label_space
 from robustness.objectives import OBJECTIVES, Objective
 from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.results import SINGLE, Results
@@ -99,6 +100,7 @@ def classifier(
   outputs: str = 'logits',
   class_names: Sequence[str] | None = None,
   name: str = '',
+  label_space: str = '',
 ) -> Model:
   """Returns a network together with the meaning of its input and output.
 
@@ -108,7 +110,7 @@ def classifier(
     InputError: `module` is no network, or an argument is not valid.
   """
   numbers = user_data.as_numbers(mean), user_data.as_numbers(std)
-  return Model(module, variables, *numbers, channels, outputs, class_names, name)
+  return Model(module, variables, *numbers, channels, outputs, class_names, name, label_space)
 
 
 @naming_arguments()
@@ -287,15 +289,18 @@ def as_classifier(
     return dataclasses.replace(model, name=label or model.name)
   model = model if isinstance(model, Model) else Model(model)
   model = dataclasses.replace(model, name=label) if label else model
-  if not isinstance(model.module, str):
-    return model.classifier(images, class_names)
-  weights, mean, std = model.variables or '', tuple(model.mean or ()), tuple(model.std or ())
-  recipe = resolved(ClassifierSettings(name=model.module, weights=weights, mean=mean, std=std))
-  height, width, channels = images.shape[1:]
-  input_images = Images((height, width, channels), tuple(class_names), has_set_size=True)
-  recipe.check(model.label, input_images.shape, 'float32')
-  recipe.fetch()
-  return recipe.load(model.label, input_images, 'float32')
+  if isinstance(model.module, str):
+    weights, mean, std = model.variables or '', tuple(model.mean or ()), tuple(model.std or ())
+    settings = {'weights': weights, 'mean': mean, 'std': std, 'label_space': model.label_space}
+    recipe = resolved(ClassifierSettings(name=model.module, **settings))
+    height, width, channels = images.shape[1:]
+    input_images = Images((height, width, channels), tuple(class_names), has_set_size=True)
+    recipe.check(model.label, input_images.shape, 'float32')
+    recipe.fetch()
+    classifier = recipe.load(model.label, input_images, 'float32')
+  else:
+    classifier = model.classifier(images, class_names)
+  return in_label_space(classifier, model.label_space, 'max', class_names)
 
 
 def compare(*results: Results | str | os.PathLike[str], baseline: str | None = None) -> Results:

@@ -24,6 +24,8 @@ from robustness import launch
 from robustness.attacks.pgd import PGD
 from robustness.core.errors import InputError
 from robustness.evaluation.study import STUDIES
+from robustness.models import label_space
+from robustness.models.projection import project
 from robustness.studies.accuracy import Accuracy
 from tests.networks import CLASSES, tiny_classifier, tiny_rows
 from tests.refusals import refused
@@ -187,6 +189,24 @@ def test_numbers_do_not_depend_on_batches_and_devices():
     for o in options
   ]
   assert all(table.equals(tables[0]) for table in tables)
+
+
+def test_predictions_of_a_model_are_projected_onto_a_label_space():
+  imagenet, video = (label_space.get(name).class_names for name in ('imagenet', 'imagenet_vid'))
+  weights = np.random.default_rng(2).normal(size=(IMAGES[0].size, len(imagenet)))
+  options = {'variables': weights.astype(np.float32), 'class_names': imagenet}
+
+  def network(variables, images):
+    return images.reshape(len(images), -1) @ variables
+
+  fine = robustness.classifier(network, **options)
+  coarse = robustness.classifier(network, **options, label_space='imagenet_vid')
+  arguments = {'data': IMAGES, 'labels': LABELS, 'class_names': video}
+  message = r"robustness.classifier\(..., label_space='imagenet_vid'\)"
+  refused(message, robustness.measure, 'accuracy', fine, **arguments)
+  results = robustness.measure('accuracy', coarse, **arguments)
+  predicted = project(fine.classifier(IMAGES), 'imagenet_vid').predict(IMAGES).argmax(1)
+  assert results.value('top1_accuracy').value == pytest.approx((predicted == LABELS).mean())
 
 
 def test_a_study_and_its_parts_may_be_objects():

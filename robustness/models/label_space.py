@@ -23,7 +23,7 @@ import numpy as np
 from absl import logging
 from scipy import special
 
-from robustness.core.errors import KEYS, InputError, nearest
+from robustness.core.errors import KEYS, InputError, for_caller, nearest
 from robustness.core.rows import Rows, composed, with_labels
 from robustness.core.settings import choice
 from robustness.models import imagenet_names
@@ -212,7 +212,11 @@ def _how_to_match(names: Sequence[str], class_names: Sequence[str]) -> str:
   for space in coarse_spaces() if predicts_imagenet else ():
     spellings = {*map(spelt, (*space.class_names, *space.aliases))}
     if {*map(spelt, names)} <= spellings:
-      return f'set {KEYS.classifier.label_space}={space.name}, which has all classes of the data'
+      fix = for_caller(
+        f'set {KEYS.classifier.label_space}={space.name}',
+        f'give robustness.classifier(..., label_space={space.name!r})',
+      )
+      return f'{fix}, which has all classes of the data'
   return (
     'rename them, for example the class folders. Classes that join some of ImageNet are '
     f'{KEYS.classifier.label_space}={", ".join(_COARSE)}; a part of its classes is '

@@ -50,6 +50,8 @@ class Model:
       the data.
     name: its label in tables and figures; '' takes the id of MAITE's metadata, or the name of its
       class or function.
+    label_space: the label space that its predictions are projected onto, such as 'imagenet_vid', by
+      the largest probability; 'data' for only the classes of the data; '' keeps its classes.
   """
 
   module: Any
@@ -60,6 +62,7 @@ class Model:
   outputs: str = 'logits'
   class_names: Sequence[str] | None = None
   name: str = ''
+  label_space: str = ''
 
   def __post_init__(self) -> None:
     choice('outputs', self.outputs, OUTPUTS)
