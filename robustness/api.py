@@ -39,7 +39,7 @@ from robustness.cli import compare as comparing
 from robustness.config.experiment import Execution, Experiment
 from robustness.core import progress as progress_bars
 from robustness.core import user_data
-from robustness.core.arguments import as_images, check_integers
+from robustness.core.arguments import as_array, as_images, as_key, check_integers
 from robustness.core.errors import InputError, naming, naming_arguments
 from robustness.core.registry import Part
 from robustness.core.rows import ArrayRows, Rows, as_float32
@@ -51,7 +51,7 @@ from robustness.evaluation.study import Study
 from robustness.measurement import measure as measure_study
 from robustness.models import catalog
 from robustness.models.architecture import Architecture
-from robustness.models.classifier import Classifier
+from robustness.models.classifier import Classifier, without_gradient
 from robustness.models.layers import Network
 from robustness.models.model import Model
 from robustness.models.projection import in_label_space
@@ -496,7 +496,7 @@ def as_policy(policy: Any) -> Policy:
 
 @naming_arguments()
 def attack(
-  key: jax.Array,
+  key: jax.Array | int,
   model: Any,
   images: jax.Array,
   labels: jax.Array,
@@ -509,9 +509,9 @@ def attack(
   """Returns adversarial images, float32 [B, H, W, C] in [0, 1], within ε of the images.
 
   Args:
-    key: a random key; image b draws from fold_in(key, b).
+    key: a random key or a seed; image b draws from fold_in(key, b).
     model: a `Classifier`, a function of images [B, H, W, C] in [0, 1] that returns logits in JAX,
-      or what `measure` takes. The first two can be traced by jit.
+      or what `measure` takes. jit can trace all of them; it converts the last at every compilation.
     images: float32 [B, H, W, C] in [0, 1].
     labels: int32 [B], the classes to leave.
     name: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'fmn', 'ddn' (ℓ2), 'square', 'auto_attack', or
@@ -527,36 +527,49 @@ def attack(
   images = as_images(images, (4,), 'attacks')
   logits = model
   if isinstance(model, Classifier | Model | str) or Model(model).library != 'function':
-    bound = as_classifier('', model, np.asarray(images), ())
+    with jax.ensure_compile_time_eval():  # a network is called to convert it, also under jit
+      is_traced = isinstance(images, jax.core.Tracer)
+      noise = np.random.default_rng(0).random((1, *images.shape[1:]), np.float32)
+      bound = as_classifier('', model, noise if is_traced else np.asarray(images), ())
     logits = lambda batch: bound.apply(bound.variables, batch, ())[0]  # noqa: E731
   attack_class = ATTACKS.find(name, 'name')
   section = f'{attack_class.section}.{attack_class.name}'
-  num_classes = jax.eval_shape(logits, images).shape[1]
+  try:
+    num_classes = jax.eval_shape(logits, images).shape[1]
+  except jax.errors.JAXTypeError as error:  # a function of NumPy cannot be traced
+    raise without_gradient(Model(model).label) from error
   check_integers('labels', labels, (len(images),), range(num_classes))
-  keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(len(images)))
+  keys = jax.vmap(jax.random.fold_in, (None, 0))(as_key(key), jnp.arange(len(images)))
   with naming(section, ''):  # errors name the settings as arguments, without the section
     parsed = parse(attack_class, {'norm': norm, 'epsilon': epsilon, **settings}, section)
     return parsed(keys, logits, images, jnp.asarray(labels))
 
 
 def apply_policy(
-  key: jax.Array, images: jax.Array, labels: jax.Array, policy: Any
+  key: jax.Array | int, images: jax.Array, labels: jax.Array, policy: Any
 ) -> tuple[jax.Array, jax.Array]:
   """Returns augmented images, and the labels or targets that belong to them; jit can trace it.
 
   Args:
-    key: a random key, from which every image gets its own.
+    key: a random key or a seed, from which every image gets its own key.
     images: float32 [B, H, W, C] in [0, 1].
     labels: int32 [B], or targets float32 [B, classes], which mixing augmentations need.
     policy: augmentations as in `train`, such as ['flip', 'crop'].
 
   Raises:
-    InputError: an unknown augmentation, or one that needs targets and got labels.
+    InputError: an unknown augmentation, or one that needs targets and got labels; images that have
+      another shape, are integers or, unless traced, are out of range.
   """
+  images, labels = as_images(images, (4,), 'augmentations'), jnp.asarray(as_array('labels', labels))
+  if labels.ndim not in (1, 2) or len(labels) != len(images):
+    raise InputError(
+      f'labels have the shape {labels.shape}; give a class, or a row of targets, for each of '
+      f'{len(images)} images.'
+    )
   name = 'target' if labels.ndim == 2 else 'label'
   batch = {'image': images, name: labels, 'example_id': jnp.arange(len(images))}
   try:
-    augmented = as_policy(policy)(batch, jax.random.bits(key), jnp.int32(0))
+    augmented = as_policy(policy)(batch, jax.random.bits(as_key(key)), jnp.int32(0))
   except KeyError as error:
     fix = 'give targets [B, classes], such as jax.nn.one_hot(labels, classes), for labels'
     raise InputError(f'the policy needs the column {error}: {fix}.') from error

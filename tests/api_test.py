@@ -39,6 +39,10 @@ def linear(images):
   return images.reshape(len(images), -1) @ WEIGHTS
 
 
+def in_numpy(images):
+  return linear(np.asarray(images))
+
+
 def opposite(images):
   return -linear(images)
 
@@ -378,9 +382,28 @@ def test_adversarial_images_stay_in_the_ball_and_may_be_traced():
   refused('^epsilon is -1.0; it must be', robustness.attack, *arguments, -1.0)
   refused('[0, 1]', robustness.attack, key, linear, images * 255, labels, 'pgd', 0.1)
   refused('labels', robustness.attack, key, linear, images, labels + 1000, 'pgd', 0.1)
-  model = robustness.classifier(linear, mean=[0.5])
-  by_model = robustness.attack(key, model, images, labels, 'pgd', 0.1, steps=3)
-  assert jnp.abs(by_model - images).max() <= 0.1 + 1e-6
+  for dtype in (int, np.float32):
+    one_hot = np.eye(4, dtype=dtype)[LABELS]
+    text = refused('labels.argmax.1.', robustness.attack, key, linear, images, one_hot, 'pgd', 0.1)
+    assert len(text) < 200, 'the labels are not printed'
+  for on_host in (in_numpy, robustness.classifier(in_numpy)):
+    text = refused('no gradient', robustness.attack, key, on_host, images, labels, 'pgd', 0.1)
+    assert text.startswith('in_numpy is') and 'robustness.classifier(module)' in text
+  by_seed = robustness.attack(0, linear, images, labels, 'pgd', 0.1, steps=3)
+  np.testing.assert_array_equal(by_seed, adversarial)
+
+
+def test_networks_are_attacked_under_jit_too():
+  torch = pytest.importorskip('torch', reason='attacks a PyTorch module')
+  flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(IMAGES[0].size, len(CLASSES)))
+  for model in (robustness.classifier(linear, mean=[0.5]), flat.eval(), tiny_classifier()):
+
+    def attacked(images, labels, model=model):
+      return robustness.attack(0, model, images, labels, 'pgd', 0.1, steps=3)
+
+    adversarial = attacked(IMAGES, LABELS)
+    assert 0 < jnp.abs(adversarial - IMAGES).max() <= 0.1 + 1e-6
+    np.testing.assert_allclose(jax.jit(attacked)(IMAGES, LABELS), adversarial, atol=1e-6)
 
 
 def test_a_policy_changes_images_and_mixes_targets():
@@ -394,6 +417,18 @@ def test_a_policy_changes_images_and_mixes_targets():
   np.testing.assert_allclose(mixed.sum(1), 1, rtol=1e-5)
   assert (mixed.max(1) < 1).any()
   refused("'target': give targets", robustness.apply_policy, key, images, labels, ['mixup'])
+  by_seed, _ = robustness.apply_policy(0, IMAGES, LABELS, ['flip'])
+  np.testing.assert_array_equal(by_seed, flipped)
+  levels, channels_first = 255 * IMAGES, IMAGES.transpose(0, 3, 1, 2)
+  for bad, words in (
+    (levels, 'images have values from'),
+    (levels.astype(np.uint8), 'images are uint8; augmentations take floats in .0, 1.'),
+    (channels_first, 'Move the channels last'),
+  ):
+    refused(words, robustness.apply_policy, key, bad, LABELS, ['gaussian'])
+  refused(
+    r'labels have the shape \(5,\)', robustness.apply_policy, key, images, LABELS[:5], ['flip']
+  )
 
 
 def test_every_module_with_a_lazy_attribute_defines_it():

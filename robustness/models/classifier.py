@@ -12,7 +12,7 @@ import numpy as np
 from flax import linen as nn
 from flax.errors import FlaxError
 
-from robustness.core.errors import KEYS, InputError, SettingError, nearest
+from robustness.core.errors import KEYS, InputError, SettingError, for_caller, nearest
 from robustness.core.rows import check_class_names, values_outside
 from robustness.core.typing import Facts, PyTree
 from robustness.models.adaptation import Adaptation, linen_layers
@@ -35,10 +35,6 @@ UNPROJECTED = 'unprojected_logits'
 """The name of the layer with the logits of all classes, if `LOGITS` belong to a label space."""
 STAGES = 'stages'
 """The name that stands for all layers in `Classifier.stages`."""
-_NO_GRADIENT = (
-  'callable, which has no gradient: this study needs a network in JAX or PyTorch (see '
-  'Classifier.from_nnx, Classifier.from_torch and robustness.models.classifier.from_linen).'
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,7 +244,7 @@ class Classifier:
         classifier is a callable.
     """
     if self.host_function:
-      raise InputError(f'{self.name} is a {_NO_GRADIENT}')
+      raise without_gradient(self.name)
     try:
       result: object = self.forward(variables, images, layers)
     except jax.errors.JAXTypeError as error:
@@ -447,9 +443,18 @@ def from_linen(
   )
 
 
+def without_gradient(name: str) -> InputError:
+  """Returns the error for an attack on a function that JAX cannot trace; `name` is its label."""
+  makers = 'Classifier.from_nnx, Classifier.from_torch or robustness.models.classifier.from_linen'
+  return InputError(
+    f'{name} is a callable, which has no gradient: give a network in JAX or PyTorch, by '
+    f'{for_caller(makers, "robustness.classifier(module)")}.'
+  )
+
+
 def _host_only(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
   """Raises InputError: it is the `forward` of classifiers that are functions on the host."""
-  raise InputError(f'a {_NO_GRADIENT}')
+  raise without_gradient('it')
 
 
 def _forward(network: Network, inputs: Inputs) -> Forward:
