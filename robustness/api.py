@@ -60,6 +60,7 @@ from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.results import SINGLE, Results
 from robustness.training.settings import TrainingSettings
 from robustness.training.writers import NO_WRITER, training_writer
+from robustness.video.columns import with_numbered_sets
 from robustness.workdir import FinishedStudy
 
 
@@ -141,7 +142,8 @@ def measure(
       `DataSettings` of `input_pipeline`. All but the last three are read into memory.
     labels: integers [N], or [N, L] with several labels per image, padded with -1; only for arrays
       of images.
-    columns: further columns of the images by name, [N, ...], such as `anchor` for neighbor sets.
+    columns: further columns of the images by name, [N, ...], such as `group_id` and `offset` for
+      neighbor sets; sets may have numbers or names.
     class_names: the names of the labels, in order; None takes the first model's names.
     seed: seed of every random draw, in [0, 2**32).
     batch_size: images of a step; None chooses by their size.
@@ -271,7 +273,9 @@ def as_rows(
   is_rows = hasattr(data, 'training_batches')
   if is_rows and (labels is not None or columns or class_names):
     raise InputError('data has labels, columns and class names: leave these arguments out.')
-  return data if is_rows else user_data.rows_of(data, labels, columns, class_names)
+  if is_rows:
+    return data
+  return user_data.rows_of(data, labels, with_numbered_sets(columns or {}), class_names)
 
 
 def as_classifier(

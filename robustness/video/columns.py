@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -47,6 +48,18 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
   if sets.fps is not None:
     columns[FPS] = sets.fps
   return columns
+
+
+def with_numbered_sets(columns: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the columns of a user with numbers, in sorted order, for names in `group_id`.
+
+  All other columns are unchanged, and so are sets that have numbers.
+  """
+  names = np.asarray(columns.get(GROUP, 0))
+  if names.dtype.kind not in 'OSTU':
+    return dict(columns)
+  _, numbers = np.unique(names, return_inverse=True)
+  return {**columns, GROUP: numbers.reshape(names.shape).astype(np.int32)}
 
 
 def component_numbers(group_id: np.ndarray, folders: np.ndarray | None = None) -> np.ndarray:

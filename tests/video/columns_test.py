@@ -3,7 +3,7 @@
 import numpy as np
 
 from robustness.video import metadata
-from robustness.video.columns import clip_numbers, from_columns, to_columns
+from robustness.video.columns import clip_numbers, from_columns, to_columns, with_numbered_sets
 from robustness.video.metadata import NeighborSets
 from tests.refusals import refused
 
@@ -53,4 +53,12 @@ def test_columns_of_one_axis_and_invalid_columns():
   refused("no column 'offset'.*'video_neighbors'", from_columns, bare)
   refused('set 5 has 2 anchors', from_columns, {**good, 'offset': np.zeros(2, int)})
   refused('set 5 has 0 anchors', from_columns, {**good, 'offset': np.ones(2, int)})
+  named = with_numbered_sets({**good, 'group_id': ['walk', 'walk']})
+  assert from_columns(named).pairs.frame.tolist() == [1]
+  assert with_numbered_sets({'group_id': np.array(['b', 'a', 'b'])})['group_id'].tolist() == [
+    1,
+    0,
+    1,
+  ]
+  assert with_numbered_sets(good) == good
   refused('in no neighbor set', from_columns, {**good, 'group_id': np.array([-1, -1])})
