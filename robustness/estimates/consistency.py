@@ -144,9 +144,9 @@ def _interval(
   # view, [V], and of the mean over views.
   influence = (cells - share[:, None] * sizes) / n
   independent = (share * (1 - share)).sum(0) / n
-  effect = np.maximum((influence**2).sum((0, 1)) * count / (count - 1) / independent, 1)
-  joint = ((influence @ weight) ** 2).sum() * count / (count - 1) / (independent @ weight**2)
-  joint_effect = max(float(joint), 1.0)
+  effect = _design_effect((influence**2).sum((0, 1)) * count / (count - 1), independent)
+  joint = ((influence @ weight) ** 2).sum() * count / (count - 1)
+  joint_effect = float(_design_effect(joint, independent @ weight**2))
   filled = total + effect / 2
   kappa = _kappa_of_cells(filled)
   centre = _z(kappa @ weight)
@@ -168,6 +168,13 @@ def _interval(
   half = float(np.sqrt(z_value(confidence) ** 2 * independent_variance + student**2 * excess))
   low, high = float(np.tanh(centre - half)), float(np.tanh(centre + half))
   return min(low, value), max(high, value), ''
+
+
+def _design_effect(variance: np.ndarray, independent: np.ndarray) -> np.ndarray:
+  """Returns the ratio of two variances, at least 1, and 1 if all images have the same answers."""
+  effect = np.ones(np.shape(independent))
+  np.divide(variance, independent, out=effect, where=independent > 0)
+  return np.maximum(effect, 1)
 
 
 def _z(kappa: np.ndarray) -> np.ndarray:

@@ -43,6 +43,11 @@ def test_equal_and_opposite_classifiers_and_those_that_are_always_right():
     assert bool(estimate.note) == np.isnan(value) and not estimate.low > estimate.high
 
 
+def test_a_view_in_which_one_is_always_right_and_the_other_never_is_at_chance():
+  (estimate,) = by_view(units(np.ones((40, 2), bool) & [True, False]))
+  assert estimate.value == 0 and -0.1 < estimate.low < 0 < estimate.high < 0.1
+
+
 def test_an_image_in_several_views_is_one_unit_and_groups_are_apart():
   right = np.random.default_rng(0).random((60, 2)) < 0.7
   first, other = units(right), units(right[::-1] & [True, False])
