@@ -554,6 +554,9 @@ def apply_policy(
 ) -> tuple[jax.Array, jax.Array]:
   """Returns augmented images, and the labels or targets that belong to them; jit can trace it.
 
+  The images are float32 [B, H, W, C], or [B, V, H, W, C] after an augmentation that makes V views
+  of each, such as 'augmix', whose three views are the image and two mixtures of it.
+
   Args:
     key: a random key or a seed, from which every image gets its own key.
     images: float32 [B, H, W, C] in [0, 1].

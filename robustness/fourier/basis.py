@@ -95,7 +95,8 @@ def basis_image(
 
   Args:
     fy: Integer, cycles per image down; may be traced. For the phase 'reference', (fy, fx) must be a
-      frequency of `distinct_frequencies`, because its mirror has another phase.
+      frequency of `distinct_frequencies`: the mirror's image, cos(θ − π/4), is moved by a quarter
+      of a period and orthogonal to it. For the phase 'cosine' both are equal.
     fx: Integer, cycles per image across; may be traced.
     height: Height of the image in pixels.
     width: Width of the image in pixels.
@@ -150,7 +151,8 @@ def perturb(
     key: A random key or a seed; image b draws from fold_in(key, b), a single image from the key.
     images: [H, W, C], or a batch [B, H, W, C], in [0, 1].
     frequencies: (fy, fx), integers [2], or one for each image [B, 2]: cycles per image down and
-      across, from −⌊H/2⌋ and −⌊W/2⌋; (0, 0) is the mean.
+      across, from −⌊H/2⌋ and −⌊W/2⌋; (0, 0) is the mean. Heat maps have the frequencies of
+      `distinct_frequencies`, whose mirrors have other basis images (`basis_image`).
     norm: v, the ℓ2 norm of the change of a channel, or one for each image [B].
     phase: 'reference' or another of `PHASES`.
     clip: Whether the result is clipped to [0, 1], unlike the paper.
