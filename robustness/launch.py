@@ -284,7 +284,7 @@ def preview(
     experiment: the experiment with its studies.
     rows: the images of all tasks.
     recipes: facts about each classifier and its training, by label.
-    folders: the folders of all seeds; each gets the figures.
+    folders: the folders of all seeds; each gets the figures. () only logs the tables.
   """
   for name, task in experiment.measurements.items():
     if not isinstance(task.study, StudiesTrainings):

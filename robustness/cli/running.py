@@ -298,12 +298,14 @@ def settings_by_section(values: Section, name: str = 'config') -> Iterator[str]:
 def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
   """Yields (label, amount in words, number of images) of each training and evaluation, in order.
 
-  The work is for one seed. Tasks of a battery that share records count once, under the name of the
-  first task. Classifiers that a task cannot measure are left out.
+  Before them it logs the tables that studies have of the training, such as which cells are held
+  out. The work is for one seed. Tasks of a battery that share records count once, under the name of
+  the first task. Classifiers that a task cannot measure are left out.
   """
   rows = launch.OpenedRows(experiment)
   builder = launch.builder_for(experiment, rows, pathlib.Path())
-  checks.check_studies(builder, rows)
+  recipes = checks.check_studies(builder, rows)
+  launch.preview(experiment, rows, recipes, folders=())
   classifiers = [*builder.planned.values()]
   checks.check_measurable(experiment, classifiers, rows)
   for label, recipe in builder.to_train().items():

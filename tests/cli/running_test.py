@@ -70,6 +70,15 @@ def test_it_prints_a_line_for_each_piece(empty, caplog):
   assert not os.listdir(empty)
 
 
+def test_it_prints_which_cells_a_training_holds_out(empty, caplog):
+  with caplog.at_level(logging.INFO):
+    running.show_plan(runs.shrunk('systematic_corruptions').to_dict())
+  start = caplog.messages.index('cells of the classes in training, of erm')
+  head, _, first = caplog.messages[start + 1 : start + 4]
+  assert head.split()[:4] == ['class', 'group', 'clean', 'gaussian_noise']
+  assert first.startswith('C1: ') and first.split()[3:6] == ['seen', 'seen', 'held']
+
+
 NO_WEIGHTS = 'small_cnn has no weights: give --config.classifier.weights=FILE, or train'
 
 
