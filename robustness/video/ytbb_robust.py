@@ -67,7 +67,8 @@ def read(
 
   Args:
     folder: holds `anchor_labels.json`, `pmk_labels.json`, the CSV file and the class index.
-    reviewed: whether to return only good anchors and accepted pairs.
+    reviewed: whether to return only good anchors and accepted pairs. Without it `pmk_labels.json`
+      is needed too, because its keys are the pairs.
 
   Raises:
     InputError: a file is missing, cut short or of another release, a key is no path of a frame, or
@@ -76,7 +77,8 @@ def read(
   missing = [name for name in FILES if not (folder / name).is_file()]
   if missing:
     has = ', '.join(FILES)
-    raise InputError(f'{folder} has no {" and ".join(missing)}; YTBB-Robust has {has}.')
+    advice = f'. {PAIRS} lists the neighbors, reviewed or not' if PAIRS in missing else ''
+    raise InputError(f'{folder} has no {" and ".join(missing)}; YTBB-Robust has {has}{advice}.')
   index = json_files.read(folder / CLASSES, {str: str}, _ADVICE)
   if not index or set(index) != set(map(str, range(len(index)))):
     raise InputError(f'{folder / CLASSES} does not number its classes 0..{len(index) - 1}.')
