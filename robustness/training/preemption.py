@@ -63,6 +63,8 @@ class StopRequest:
   def __exit__(self, kind: type[BaseException] | None, *unused: object) -> None:
     if self._is_handler:
       signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous is None else self._previous)
+    if kind is not None and issubclass(kind, KeyboardInterrupt):
+      logging.warning('Ctrl-C: steps since the last checkpoint are lost; SIGTERM saves them.')
     if self.received and kind is None:
       signal.raise_signal(signal.SIGTERM)
 

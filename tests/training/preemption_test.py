@@ -56,3 +56,9 @@ def test_a_signal_after_the_last_step_is_raised_again():
   finally:
     signal.signal(signal.SIGTERM, before)
   assert received == [signal.SIGTERM]
+
+
+def test_ctrl_c_in_a_training_warns_of_lost_steps(caplog):
+  with pytest.raises(KeyboardInterrupt), StopRequest():
+    raise KeyboardInterrupt
+  assert 'steps since the last checkpoint are lost; SIGTERM saves them' in caplog.text
