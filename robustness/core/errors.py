@@ -181,20 +181,21 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 MAX_LISTED = 60  # most valid words that a message lists
 
 
-def nearest(word: str, valid: Iterable[str]) -> str:
+def nearest(word: str, valid: Iterable[str], state: str = 'valid') -> str:
   """Returns a phrase with up to three similar valid words, and all valid words or their number.
 
   Words that differ only in upper case count as similar, or else those that `difflib` finds close,
   or else those that begin with `word`. For example `did you mean 'norm'? valid: 'clip', 'norm',
   'phase'`; more than `MAX_LISTED` words are counted instead of listed, or more than twice as many
-  if none is similar.
+  if none is similar. `state` is said of the words, such as 'defined' of those in a file.
   """
   words = sorted(valid)
   equal = [name for name in words if name.lower() == word.lower()]
   longer = [name for name in words if word and name.startswith(word)]
   close = (equal or difflib.get_close_matches(word, words, n=3) or longer)[:3]
   if len(words) <= (MAX_LISTED if close else 2 * MAX_LISTED):
-    listed = f'valid: {", ".join(map(repr, words))}'
+    listed = f'{state}: {", ".join(map(repr, words))}'
   else:
-    listed = f'({len(words)} are valid)' if close else f'{len(words)} are valid, none is similar'
+    count = f'{len(words)} are {state}'
+    listed = f'({count})' if close else f'{count}, none is similar'
   return f'did you mean {" or ".join(map(repr, close))}? {listed}' if close else listed

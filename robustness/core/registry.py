@@ -448,7 +448,7 @@ def load(reference: str, key: str) -> FromFile:
       ) from error
     raise InputError(f'{reference} raised {type(error).__name__}: {error}') from error
   if name not in vars(module):
-    raise InputError(f'{file} has no {name!r}: {nearest(name, _defined_names(file))}')
+    raise InputError(f'{file} has no {name!r}: {nearest(name, _defined_names(file), "defined")}')
   return FromFile(vars(module)[name], name, file, digest)
 
 
