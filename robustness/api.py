@@ -517,7 +517,7 @@ def attack(
     model: a `Classifier`, a function of images [B, H, W, C] in [0, 1] that returns logits in JAX,
       or what `measure` takes. jit can trace all of them; it converts the last at every compilation.
     images: float32 [B, H, W, C] in [0, 1].
-    labels: int32 [B], the classes to leave.
+    labels: int32 [B], the classes to leave, or one class for all images.
     name: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'fmn', 'ddn' (ℓ2), 'square', 'auto_attack', or
       `FILE.py:NAME`.
     epsilon: radius of the ball, for pixels in [0, 1].
@@ -546,7 +546,7 @@ def attack(
   keys = jax.vmap(jax.random.fold_in, (None, 0))(as_key(key), jnp.arange(len(images)))
   with naming(section, ''):  # errors name the settings as arguments, without the section
     parsed = parse(attack_class, {'norm': norm, 'epsilon': epsilon, **settings}, section)
-    return parsed(keys, logits, images, jnp.asarray(labels))
+    return parsed(keys, logits, images, jnp.broadcast_to(jnp.asarray(labels), len(images)))
 
 
 def apply_policy(

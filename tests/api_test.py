@@ -391,6 +391,9 @@ def test_adversarial_images_stay_in_the_ball_and_may_be_traced():
     assert text.startswith('in_numpy is') and 'robustness.classifier(module)' in text
   by_seed = robustness.attack(0, linear, images, labels, 'pgd', 0.1, steps=3)
   np.testing.assert_array_equal(by_seed, adversarial)
+  of_one_class = robustness.attack(0, linear, images, 2, 'pgd', 0.1, steps=3)
+  by_labels = robustness.attack(0, linear, images, 0 * labels + 2, 'pgd', 0.1, steps=3)
+  np.testing.assert_array_equal(of_one_class, by_labels)
 
 
 def test_networks_are_attacked_under_jit_too():

@@ -163,8 +163,6 @@ def _check_shape(
   """
   if values.shape not in ((), batch):
     is_table = values.ndim == 2 and values.shape[:1] == batch
+    valid = f'one {kind}, or one for each image: {batch}' if batch else f'one {kind}'
     hint = f' {name}.argmax(1) makes integers of one-hot rows.' if is_table else ''
-    raise InputError(
-      f'{name} has the shape {values.shape}; it must be one {kind}, or one for '
-      f'each image: {batch}.{hint}'
-    )
+    raise InputError(f'{name} has the shape {values.shape}; it must be {valid}.{hint}')

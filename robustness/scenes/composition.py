@@ -67,6 +67,8 @@ def compose(
       'alpha and a square [S, S, 3].'
     )
   check_within('area', area, 'above 0 and at most 1', float(np.finfo(np.float32).tiny), 1)
+  largest = float(np.finfo(np.float32).max)
+  check_within('angle', angle, 'of degrees, and finite', -largest, largest)
   for name, position in (('x', x), ('y', y)):
     check_within(name, position, 'in [0, 1], a fraction of the side', 0, 1)
   colours, canvas = (

@@ -209,6 +209,8 @@ def test_a_scene_of_an_8_bit_cutout_is_that_of_its_floats_and_of_pillow():
   )
   refused('cutout are int64', scenes.compose, cutout.astype(int), background, **factors)
   refused('alpha of the cutout is 0', scenes.compose, 0 * cutout, background, **factors)
-  for bad in ({'area': 20.0}, {'area': 0}, {'x': 64}, {'y': -0.1}, {'y': np.nan}):
+  for bad in ({'area': 20.0}, {'area': 0}, {'x': 64}, {'y': -0.1}, {'angle': np.nan}):
     ((name, value),) = bad.items()
     refused(f'^{name} is {value}; it must be', scenes.compose, cutout, background, **factors | bad)
+  two_areas = {**factors, 'area': [0.2, 0.3]}
+  refused('it must be one number.$', scenes.compose, cutout, background, **two_areas)
