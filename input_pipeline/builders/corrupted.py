@@ -15,7 +15,7 @@ close to a threshold may differ by one level.
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -35,7 +35,7 @@ from input_pipeline.builders.made_of import (
 from input_pipeline.tfds_sets import prepared_builder
 from robustness import corruptions
 from robustness.core import random_keys
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, SettingError
 from robustness.core.rows import num_blocks
 from robustness.core.settings import choice, require
 from robustness.corruptions import textures
@@ -108,6 +108,9 @@ class CorruptedConfig(BaseConfig):
     ):
       is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
       require(is_whole and value in values, key, value, f'one of {", ".join(map(str, values))}')
+    if not isinstance(self.splits, (tuple, list)):
+      names = self.splits.values() if isinstance(self.splits, Mapping) else [self.splits]
+      raise SettingError('splits', self.splits, fix=f'Give a tuple: {tuple(names)!r}.')
     split_names = [split.partition('[')[0] for split in self.splits]
     is_distinct = len(set(split_names)) == len(split_names)
     is_valid = is_distinct and all(re.fullmatch(r'\w+', name) for name in split_names)
@@ -207,6 +210,23 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   HOMEPAGE = 'https://arxiv.org/abs/1903.12261'
   IN_ORDER = True
   PATHS = ('base_dir', 'photographs', 'beam')
+
+  def __init__(self, **kwargs: object):
+    super().__init__(**kwargs)
+    self._has_chosen_config = kwargs.get('config') is not None
+
+  def download_and_prepare(self, **kwargs: Any) -> None:
+    """Prepares the data set, as `tfds.load` does, unless it is prepared.
+
+    Raises:
+      InputError: no config is chosen; the config that TFDS takes by default is not corrupted.
+    """
+    if not self._has_chosen_config:
+      raise InputError(
+        f'corrupted has no default: TFDS would take {self.builder_config.name!r}. Give base, '
+        "corruption and severity, as in 'corrupted/cifar10_fog_3'."
+      )
+    super().download_and_prepare(**kwargs)
 
   def features(self) -> dict[str, Feature]:
     """Returns the features of the base, and `example_id`."""

@@ -106,6 +106,8 @@ def test_beam_writes_the_same_images(build):
   ({'constants': 48}, bad_setting('constants', 48)),
   ({'base': ''}, bad_setting('base', '')),
   ({'splits': ('test[:3]', 'test[5:]')}, bad_setting('splits', ('test[:3]', 'test[5:]'))),
+  ({'splits': 'test[:32]'}, r"Give a tuple: \('test\[:32\]',\)"),
+  ({'splits': {'test': 'test[:32]'}}, r"Give a tuple: \('test\[:32\]',\)"),
   ({'name': 'pictures_snow_2'}, bad_setting('name', 'pictures_snow_2')),
   ({'name': 'pictures_fog_1', 'seed': 1}, 'chooses seed needs a name of its own'),
   ({'seed': 1}, 'chooses seed needs a name of its own'),
@@ -133,6 +135,7 @@ def test_names_of_another_form_are_refused(name, message, base_dir):
 def test_the_first_config_is_the_default_and_too_small_images_are_refused(build, base_dir):
   first = tfds.builder('corrupted', data_dir=str(base_dir))
   assert first.builder_config.name == first.BUILDER_CONFIGS[0].name, "TFDS's own default"
+  refused("'corrupted/cifar10_fog_3'", tfds.load, 'corrupted', split='test', data_dir=str(base_dir))
   refused('too small for glass_blur', build, 'glass_blur', 1, name='tiny', resize=2)
 
 

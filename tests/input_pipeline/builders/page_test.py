@@ -28,6 +28,7 @@ def test_the_blocks_of_the_page_run(tmp_path, monkeypatch):
   for printed, replacement in (
     (", base_dir='~/tensorflow_datasets'", ''),
     ("base='cifar10'", f"base='pictures', base_dir='{tmp_path}'"),
+    ("'test[:32]'", "'test[:4]'"),
     ("data_dir='D'", f"data_dir='{tmp_path}/elsewhere'"),
   ):
     assert printed in text
@@ -42,7 +43,7 @@ def test_the_blocks_of_the_page_run(tmp_path, monkeypatch):
   assert (space['stored']['image'] != pictures()).mean() > 0.3
   np.testing.assert_array_equal(space['images'], space['stored']['image'])
   np.testing.assert_array_equal(space['positions'], np.arange(count))
-  assert len(list(space['pale'])) == count
+  assert len(list(space['pale'])) == count and len(list(space['small'])) == 4
   counts = collections.Counter(int(example['label']) for example in space['snow'])
   assert len(counts) == 2 and all(counts[k] == 5 * np.bincount(LABELS)[k] for k in counts)
   assert len(list(space['train'])) > count
