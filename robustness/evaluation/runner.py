@@ -54,6 +54,9 @@ FINITE_IMAGE = 'finite_image'
 """Field of a step, bool [rows, views]: whether all pixels of the shown image are finite."""
 MISTAKE, MISTAKEN_IMAGE = 'mistake', 'mistaken_image'
 """Fields of a step, [rows] and [rows, H, W, C]: confidence and picture of the worst mistake."""
+SHARD_IMAGES, HOST_SHARD_IMAGES = 32768, 1024
+"""Images of 32 × 32 pixels in a shard by default, and in a shard of a network that runs outside of
+JAX: it may be slow, and progress is shown and work saved only after whole shards."""
 MAX_DEFAULT_SHARDS = 4096
 """Most files of a table of records with the default sizes of shards."""
 STAGED_ROWS = 128
@@ -154,16 +157,19 @@ class Evaluator:
       num_rows: number of rows of the table.
       batch_size: rows of a shard. 0 selects at most 64 for large images; for other images, at most
         512, or `STAGED_ROWS` if the views have `stages`.
-      views_per_step: views of a shard; 0 takes enough for about 32,768 images of 32 × 32
-        pixels, or for the same number of pixels in larger images. Shards are larger if there would
-        be more than `MAX_DEFAULT_SHARDS` files, as for ImageNet's validation set.
+      views_per_step: views of a shard; 0 takes enough for about `SHARD_IMAGES` images of 32 × 32
+        pixels, or for the same number of pixels in larger images, and for `HOST_SHARD_IMAGES` if
+        the network runs outside of JAX. Shards are larger if there would be more than
+        `MAX_DEFAULT_SHARDS` files, as for ImageNet's validation set.
     """
     max_rows, row_multiple = (STAGED_ROWS if self.views.stages else 512), 1
     if self._pixels >= LARGE_IMAGE_PIXELS:
       # a step on a CPU has 8 large images, so that a multiple of 8 leaves no partial step
       max_rows, row_multiple = 64, 8
     block_rows = batch_size or min(even_part_size(num_rows, max_rows, row_multiple), num_rows)
-    max_images = 32768 * 32**2 // max(32**2, self._pixels)
+    is_on_host = self.classifier and (self.classifier.calls_host or self.classifier.host_function)
+    max_images = HOST_SHARD_IMAGES if is_on_host else SHARD_IMAGES
+    max_images = max_images * 32**2 // max(32**2, self._pixels)
     # more images in a shard if there would be more than `MAX_DEFAULT_SHARDS` shards
     max_images = max(max_images, num_rows * len(self.views) // MAX_DEFAULT_SHARDS)
     max_views = max(1, max_images // block_rows)

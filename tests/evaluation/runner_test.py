@@ -259,6 +259,12 @@ def test_the_layout_does_not_depend_on_the_devices(create):
   assert runner.step_rows(runner.layout(100, 12, 3)) % runner.parallel.num_devices == 0
 
 
+def test_a_network_outside_of_jax_has_shards_of_few_images():
+  runner = evaluator(classifier=dataclasses.replace(evaluator().classifier, calls_host=True))
+  assert evaluator().layout(400) == Layout(400, 17, 400, 17)
+  assert runner.layout(400) == Layout(400, 17, 400, 2)
+
+
 LARGE = dataclasses.replace(HEATMAP, image_shape=(224, 224, 3))
 
 
