@@ -96,6 +96,16 @@ def data_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
   )
 
 
+def tasks_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
+  """Returns a note on the tasks of a config file's battery that the command line leaves out."""
+  file = reference(arguments)
+  if not file or not any('config.battery.tasks' in argument for argument in arguments):
+    return ''
+  usual = load_config(file).get('battery', {}).get(TASKS, ())
+  names = [name for name in usual if name not in config.battery.tasks]
+  return f'note: not run here: {", ".join(names)}' if names else ''
+
+
 def reference(arguments: Sequence[str]) -> str | None:
   """Returns FILE of the last `--config=FILE` or `--config FILE`; None without one."""
   file = None

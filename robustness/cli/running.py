@@ -31,6 +31,9 @@ from robustness.core.precision import in_32_bits
 from robustness.core.progress import phase
 from robustness.core.rows import Rows
 from robustness.core.settings import Section
+from robustness.corruptions.textures import PACKAGE
+from robustness.corruptions.views import CorruptionViews
+from robustness.estimates.jackknife import FEWEST_SEEDS
 from robustness.evaluation.study import IMAGES, Study
 from robustness.measurement import recording_name
 from robustness.parallel import processes as peers
@@ -123,7 +126,7 @@ def _run(
     config: the config with all overrides.
     typed: the words of the command, for the report.
     arguments: the flags; after a bad input hints are printed if they seem to forget `train=False`
-      or the data.
+      or the data, and after a run the tasks that they leave out.
   """
   assert config is not None  # see `_parse`
   if PRINT_CONFIG.value:
@@ -133,6 +136,8 @@ def _run(
   for find_hint in (command_line.training_hint, command_line.data_hint):
     if status == BAD_INPUT and (hint := find_hint(config, arguments)):
       print(hint, file=sys.stderr)
+  if not status and (hint := command_line.tasks_hint(config, arguments)):
+    print(hint, file=sys.stderr)
   return status
 
 
@@ -277,7 +282,23 @@ def show_plan(config: Section) -> None:
   lines = text.lines(Table(('work', 'amount', 'images'), planned))
   for line in ('', *settings_by_section(recorded(config)), '', *lines, ''):
     logging.info('%s', line)
+  for line in shortcomings(experiment):
+    logging.info('%s', line)
   logging.info('%snothing was written', f'for each of {len(seeds)} seeds; ' if seeds else '')
+
+
+def shortcomings(experiment: Experiment) -> Iterator[str]:
+  """Yields what the results will lack: intervals over seeds, and comparable errors under frost."""
+  seeds = experiment.execution.seeds
+  if 0 < len(seeds) < FEWEST_SEEDS:
+    yield f'{len(seeds)} seeds give no intervals over seeds; {FEWEST_SEEDS} are the fewest'
+  for task, study in experiment.studies.items():
+    if isinstance(study, CorruptionViews) and study.has_drawn_frost:
+      section = 'config.study' if experiment.is_single else f'config.battery.{task}.study'
+      yield (
+        'frost is drawn, not photographed: mCE will not be comparable with published values '
+        f'(pip install {PACKAGE}, {section}.photographs={PACKAGE})'
+      )
 
 
 def settings_by_section(values: Section, name: str = 'config') -> Iterator[str]:

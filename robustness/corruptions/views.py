@@ -168,6 +168,11 @@ class CorruptionViews(Study):
     return False
 
   @property
+  def has_drawn_frost(self) -> bool:
+    """Whether frost is made here without the released photographs."""
+    return 'frost' in self.names and not self.photographs and not self.is_stored
+
+  @property
   def references(self) -> tuple[str, ...]:
     """The names of the corruptions, or references `FILE.py:NAME`, without repeats.
 
@@ -332,7 +337,7 @@ class CorruptionViews(Study):
     constants = self.constants_of(image_shape)
     is_stored_alike = self.protocol == AS_RELEASED or not released.jpeg_quality
     return {
-      'frost is drawn, not photographed': 'frost' in self.names and not self.photographs,
+      'frost is drawn, not photographed': self.has_drawn_frost,
       "pictures of mosaics and stickers are not LAION's": 'pictures' in self.facts,
       'values are not rounded to 8 bits as released': self.rounding != 'floor',
       f'images are not stored as {released.storage}': not is_stored_alike,

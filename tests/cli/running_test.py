@@ -79,6 +79,16 @@ def test_it_prints_which_cells_a_training_holds_out(empty, caplog):
   assert first.startswith('C1: ') and first.split()[3:6] == ['seen', 'seen', 'held']
 
 
+def test_a_plan_says_what_results_will_lack():
+  config = runs.shrunk('battery', 'digits', {'battery.tasks': ('clean', 'corruptions')}).to_dict()
+  config['battery']['corruptions']['study']['corruptions'] = ('frost',)
+  few, frost = running.shortcomings(experiments.from_config({**config, 'seeds': (0, 1)}))
+  assert few == '2 seeds give no intervals over seeds; 3 are the fewest'
+  assert 'config.battery.corruptions.study.photographs=imagecorruptions' in frost
+  config['battery']['corruptions']['study']['corruptions'] = ('fog',)
+  assert not [*running.shortcomings(experiments.from_config({**config, 'seeds': (0, 1, 2)}))]
+
+
 NO_WEIGHTS = 'small_cnn has no weights: give --config.classifier.weights=FILE, or train'
 
 
