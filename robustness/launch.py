@@ -20,7 +20,7 @@ from robustness import workdir
 from robustness.building import along_training
 from robustness.building.builder import ClassifierBuilder
 from robustness.building.checks import check_measurable, check_studies, split_supported
-from robustness.classifiers import from_file
+from robustness.classifiers import from_file, network
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Execution, Experiment
 from robustness.config.recorded import recorded
@@ -63,6 +63,7 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
   if 'predictions' in config:
     return _score_predictions(config, directory, command)
   from_file.forget()
+  network.warn_once.cache_clear()
   experiment = experiments.from_config(config)
   config = recorded(config)
   seeds = experiment.execution.seeds

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import jax
@@ -149,15 +150,24 @@ class StoredNetwork(Network):
   def warn(self, label: str, loaded: NetworkWeights) -> None:
     """Logs a warning if the training of the weights is unfinished or normalisation is assumed."""
     if loaded.unfinished:
-      logging.warning(
-        '%s: the training of %s did not reach its end: %s', label, loaded.name, loaded.unfinished
+      warn_once(
+        f'{label}: the training of {loaded.name} did not reach its end: {loaded.unfinished}'
       )
     if loaded.is_assumed:
-      logging.warning(
-        '%s: no record says how the images of %s are normalised; the mean %s and std %s of %s are '
-        f'assumed: set {KEYS.classifier.mean:--} and std, or put a record next to it.',
-        *(label, self.weights, loaded.mean, loaded.std, self.architecture.name),
+      warn_once(
+        f'{label}: no record says how the images of {self.weights} are normalised; the mean '
+        f'{loaded.mean} and std {loaded.std} of {self.architecture.name} are assumed: set '
+        f'{KEYS.classifier.mean:--} and std, or put a record next to it.'
       )
+
+
+@functools.lru_cache
+def warn_once(message: str) -> None:
+  """Logs a warning once; `launch.run` clears the cache, so that every run logs it.
+
+  The classifiers of all seeds of a run begin with the same weights.
+  """
+  logging.warning('%s', message)
 
 
 def _warn_of_borders(label: str, architecture: Architecture, shape: tuple[int, int, int]) -> None:
