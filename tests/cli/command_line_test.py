@@ -306,10 +306,10 @@ def test_an_error_where_a_config_trains_names_the_variant_that_does_not(argument
 
 
 def test_tasks_that_the_command_line_leaves_out_are_named():
-  chosen = '--config=configs/battery.py:cifar10_paper', '--config.battery.tasks=clean,attack'
+  flags = '--config=configs/battery.py:cifar10_paper', '--config.battery.tasks=clean,attack'
   for arguments, expected in (
-    (chosen, 'note: not run here: corruptions, heat_map'),
-    (chosen[:1], ''),
+    (flags, 'note: not run here: corruptions, heat_map'),
+    (flags[:1], ''),
   ):
     config, _ = command_line.read(arguments)
     assert command_line.tasks_hint(config, arguments) == expected
