@@ -113,7 +113,7 @@ def images_in(
   """
   files = files_in(folder, deep, left_out)
   if left_out is not None:
-    left_out.update(suffix_of(file.name) for file in files if not has_suffix(file, extensions))
+    left_out.update(skip_reason(file.name) for file in files if not has_suffix(file, extensions))
   return [file for file in files if has_suffix(file, extensions)]
 
 
@@ -122,10 +122,11 @@ def has_suffix(file: Path | str, suffixes: Sequence[str]) -> bool:
   return str(file).lower().endswith(tuple(suffixes))
 
 
-def suffix_of(name: str) -> str:
+def skip_reason(name: str) -> str:
   """Returns the reason for leaving out a file whose suffix is not read, such as 'files .txt'.
 
-  Suffixes that are longer than 12 characters or no word share one reason, so that there are few.
+  Suffixes that do not match `_WORD` (longer than 12 characters, or with other characters than ASCII
+  letters, digits and _) share one reason, to keep the number of reasons small.
   """
   suffix = Path(name).suffix.lower()
   if not suffix:

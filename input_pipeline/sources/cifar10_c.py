@@ -231,13 +231,15 @@ def test_set(dataset: str, data_dir: str, key: str) -> tuple[np.ndarray, np.ndar
   Args:
     dataset: TFDS name of the data set.
     data_dir: folder in which TFDS stores data sets; '' is TFDS's default.
-    key: the setting with the name, for messages.
+    key: name of the setting that holds `dataset`, for error messages.
   """
   from input_pipeline.tfds_sets import prepared_builder
 
   builder = prepared_builder(dataset, data_dir, key)
   if not {'id', 'image', 'label'} <= set(builder.info.features):
-    fix = "Their order is not known. Give the CIFAR set of the same classes, or '' for none."
+    fix = (
+      "The released order needs it. Give cifar10 or cifar100 (the same classes), or '' for none."
+    )
     raise SettingError(key, dataset, problem="whose examples have no 'id'", fix=fix)
   stored = builder.as_dataset(split='test').as_numpy_iterator()
   examples = sorted(stored, key=lambda example: example['id'])

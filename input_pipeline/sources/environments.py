@@ -302,7 +302,7 @@ def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
   for split, name in itertools.product(splits, names):
     file, files_of_class = path / f'{name}_{split}.txt', dict[str, list[str]]()
     if not file.is_file():
-      raise InputError(f'{file} is missing beside the other list of {name}: fetch this one too.')
+      raise InputError(f'{file} is missing, although {name} has the other list: fetch it as well.')
     if not (path / name).is_dir():
       raise InputError(f'{path} has lists but no folder of {name}: unpack {name}.zip there.')
     for line_number, line in enumerate(file.read_text('utf-8', 'replace').splitlines(), 1):
@@ -314,7 +314,7 @@ def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
       if not is_in_class or not number.isdecimal():
         reason = f'it must be {name}/<class>/<image> and a number: fetch the list again.'
       elif number != expected:
-        reason = f'lists before have {expected}: is it of another release than DomainNet?'
+        reason = f'earlier lines number this class {expected}; is the list of another release?'
       if reason:
         raise InputError(f'{file}, line {line_number} is {line!r}; {reason}')
       files_of_class.setdefault(image.parts[1], []).append(str(image))
@@ -329,7 +329,7 @@ def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
 
 
 def _absolute_paths(document: Facts, path: pathlib.Path) -> CellFiles:
-  """Returns the cells of one split of a file, with absolute paths that are sorted in each cell.
+  """Returns the sorted absolute paths of each cell (environment and class) in one split.
 
   Args:
     document: {environment: {class: paths}}; paths are relative to the file's folder or absolute.
@@ -346,10 +346,8 @@ def _absolute_paths(document: Facts, path: pathlib.Path) -> CellFiles:
     }
     for environment, classes in document.items()
   }
-  missing: list[str] = []
-  for classes in cells.values():
-    for files in classes.values():
-      missing += [file for file in files if not os.path.isfile(file)]
+  all_files = [file for classes in cells.values() for files in classes.values() for file in files]
+  missing = [file for file in all_files if not os.path.isfile(file)]
   if missing:
     released = '; of DomainNet, list and zip are of one release, cleaned or not'
     advice = '' if path.suffix == '.json' else released

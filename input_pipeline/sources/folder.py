@@ -78,18 +78,18 @@ class Folder(Source):
   def find_root(self, split: str) -> Path:
     """Returns the folder of class folders for a split.
 
-    It is PATH/split if this holds folders. Otherwise it is PATH itself if `split` is '', or if it
-    is 'test' and the folders in PATH do not look like splits: at most one of several is called like
-    a split, since a class may be called 'train'.
+    It is PATH/split if this holds folders, and PATH itself if `split` is ''. PATH is also used for
+    'test' if it holds class folders: one folder among several may have the name of a split, because
+    a class may be called 'train'.
     """
     root = self.folder('give the folder that holds one folder a class.')
     if split and os.path.isdir(root / split) and image_files.folders_in(root / split):
       return root / split
     folders = image_files.folders_in(root)
     splits = {*folders} & {*SPLITS}
-    is_only_split = len(splits) == len(folders) == 1
-    are_splits = len(splits) > 1 or is_only_split
-    if split and (split != 'test' or are_splits):
+    has_one_folder_a_split = len(splits) == len(folders) == 1
+    has_splits = len(splits) > 1 or has_one_folder_a_split
+    if split and (split != 'test' or has_splits):
       raise SettingError(
         KEYS.data.split,
         split,

@@ -27,7 +27,7 @@ from typing import ClassVar
 import numpy as np
 
 from input_pipeline.corruption_parts import check_names, of_parts
-from input_pipeline.image_files import folders_in, has_suffix, read_file, read_header, suffix_of
+from input_pipeline.image_files import folders_in, has_suffix, read_file, read_header, skip_reason
 from input_pipeline.images import Images, PartsStore
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import KEYS, InputError
@@ -244,5 +244,5 @@ def _listed(
       elif has_suffix(file, extensions):
         paths.append(os.path.join(class_folder.name, file))
       else:
-        left_out[suffix_of(file)] += 1
+        left_out[skip_reason(file)] += 1
   return paths

@@ -27,7 +27,7 @@ from typing import Any
 import pandas as pd
 
 from input_pipeline import shards
-from input_pipeline.image_files import suffix_of
+from input_pipeline.image_files import skip_reason
 from input_pipeline.images import Images, PartsStore
 from input_pipeline.settings import DataSettings
 from robustness.core import json_files
@@ -216,7 +216,7 @@ def _with_images(
       continue
     for field in members.keys() - {*IMAGE_FIELDS, LABEL, METADATA}:
       members_of = 'members of longer names' if '.' in field else 'members'
-      left_out[suffix_of(f'_.{field}').replace('files', members_of, 1)] += 1
+      left_out[skip_reason(f'_.{field}').replace('files', members_of, 1)] += 1
     yield name, members
 
 

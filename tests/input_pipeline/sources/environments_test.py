@@ -101,7 +101,7 @@ def test_lists_as_domainnet_is_released_give_the_splits(styles, tmp_path):
     ('one.png 7', r"_test\.txt, line 1 is 'one.png 7'; it must be"),
     ('photo/dog/0.png 7', r"line 1 is 'photo/dog/0.png 7'; it must be"),
     (f'{style}/dog/none.png 7', 'names 1 files that do not exist: .*of one release'),
-    (f'{style}/dog/none.png 3', 'lists before have 7'),
+    (f'{style}/dog/none.png 3', 'earlier lines number this class 7'),
     ('', 'lists no images'),
   ):
     path.write_text(line)
