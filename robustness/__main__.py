@@ -70,9 +70,10 @@ def run() -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command in the words after `robustness`, and returns the exit status.
+  """Runs the command that the command-line arguments name.
 
-  It is 0, or 2 if the words are no valid command. A run of a config ends the process itself.
+  Returns the exit status: 0, or 2 if the arguments are not a valid command. Does not return if the
+  command runs a config, because such a run exits the process.
   """
   if not arguments or arguments[0] in ('help', '-h', '--help'):
     print(USAGE, end='')

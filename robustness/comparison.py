@@ -459,17 +459,17 @@ class Answers:
     gained, lost = (pairs.sums(name, self.group(group)) for name in ('gained', 'lost'))
     return share_difference(gained, lost, self.confidence, test=True)
 
-  def consistency(self, first: Answers, groups: Sequence[str]) -> list[Estimate]:
-    """Returns the error consistency κ with `first` in each group of views.
+  def consistency(self, other: Answers, groups: Sequence[str]) -> list[Estimate]:
+    """Returns the error consistency κ with `other` in each group of views.
 
-    κ is the agreement of right and wrong answers beyond chance. `first` must have answers on the
+    κ is the agreement of right and wrong answers beyond chance. `other` must have answers on the
     same images; intervals are over images, or clusters of images.
     """
-    right = {'first': first.right, 'second': self.right, 'same': first.right == self.right}
+    right = {'other': other.right, 'this': self.right, 'agree': other.right == self.right}
     outcomes = self.outcomes(**right)
     members = [self.group(name) for name in groups]
     views = np.unique(np.concatenate([group.views for group in members]))
-    # A column for each view: first the views of 'first', then of 'second', then of 'same'.
+    # The columns are three blocks, one for each key of `right`; a block has a column for each view.
     one_view_groups = [Group({}, np.array([view]), np.ones(1)) for view in views]
     columns = [outcomes.columns(name, group) for name in right for group in one_view_groups]
     total = np.stack([column_total for column_total, _ in columns], 1)
@@ -478,7 +478,8 @@ class Answers:
     for index, group in enumerate(members):
       # `views` is sorted and has all views of the group, so that searchsorted finds their columns.
       group_weights[index, np.searchsorted(views, group.views)] = group.weight
-    n = [outcomes.observations('same', group.views) for group in members]
+    n = [outcomes.observations('agree', group.views) for group in members]
+    # the number of rows of `Units` is replaced by that of each group below
     estimates = consistency.estimates(Units(total, weight, max(n)), group_weights, self.confidence)
     return [dataclasses.replace(kappa, n=count) for kappa, count in zip(estimates, n, strict=True)]
 

@@ -40,9 +40,10 @@ class FMN(NearestAttack):
   def radius_after(
     self, radius: Array, is_wrong: Array, distance: Array, boundary: Array, share: Array
   ) -> Array:
-    """Returns the radii [B] for a step, smaller for wrong images and larger for right images.
+    """Returns the search radius of each image for a step, [B].
 
-    For the arguments see `NearestAttack.radius_after`.
+    It is reduced if the image is misclassified, and enlarged if it is still classified right. For
+    the arguments see `NearestAttack.radius_after`.
     """
     first, last = RADIUS_CHANGES
     gamma = last + (first - last) * share

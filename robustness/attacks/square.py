@@ -176,20 +176,21 @@ def _patterns(shape: Sequence[int], norm: str) -> Array:
 
 
 def _tiles(norm: str, key: Array, image: Array, epsilon: Scalar) -> Array:
-  """Returns the first change in ℓ2 and ℓ1: η in each tile, with a random sign for each channel.
+  """Returns the initial perturbation of Square Attack in ℓ2 and ℓ1: a grid of tiles.
 
-  There are 5 tiles from top to bottom. They begin at the same distance from the top and from the
-  left, as in the authors' code; what exceeds the image is cut off.
+  Each tile holds the pattern η, transposed at random, with a random sign for each channel. There
+  are 5 tiles from top to bottom. The grid begins at row `offset` and column `offset` even if the
+  image is not square, as in the authors' code; what exceeds the image is cut off.
   """
   height, width, channels = image.shape
   side = max(1, height // TILES)
   offset = (height - height // side * side) // 2
   counts = height // side, width // side
-  key_signs, key_turns = jax.random.split(key)
+  key_signs, key_transposed = jax.random.split(key)
   signs = jax.random.rademacher(key_signs, (*counts, 1, 1, channels), image.dtype)
-  is_turned = jax.random.bernoulli(key_turns, shape=(*counts, 1, 1, 1))
+  is_transposed = jax.random.bernoulli(key_transposed, shape=(*counts, 1, 1, 1))
   eta = jnp.asarray(halves(side, norm))[None, None, :, :, None]
-  tiles = signs * jnp.where(is_turned, eta.swapaxes(2, 3), eta)
+  tiles = signs * jnp.where(is_transposed, eta.swapaxes(2, 3), eta)
   joined = tiles.transpose(0, 2, 1, 3, 4).reshape(counts[0] * side, counts[1] * side, channels)
   change = jnp.zeros((height + side, width + side, channels))
   rows, columns = slice(offset, offset + len(joined)), slice(offset, offset + joined.shape[1])

@@ -369,10 +369,11 @@ class ClassifierBuilder:
   def _with_zero_probe(self, label: str, recipe: ClassifierKind, network: Classifier) -> Classifier:
     """Returns a network with a probe (a classifier of its features) whose weights are still zeros.
 
-    It serves for checks before features are computed.
+    It has the shapes of the fitted probe, for checks before features are computed.
 
     Raises:
-      InputError: the probe could not be fitted, for example for lack of rows or of the layer.
+      InputError: the probe could not be fitted, for example if there are too few rows or no such
+        layer.
     """
     probe, rows = recipe.probe, self.open_rows(recipe)
     assert probe is not None
@@ -381,8 +382,9 @@ class ClassifierBuilder:
       raise InputError(f'the training rows of {label} have no class names, which its probe needs.')
     num_features = probes.num_features(network, probe.layer)
     drawn, _ = probes.drawn_rows(probe, labels, names, recipe.seed)
+    # a nearest-neighbour probe stores its rows, so that its size depends on their number
     zeros = probe.empty(len(drawn), num_features, len(names))
-    return probes.with_probe(network, probe, zeros, names, {})
+    return probes.with_probe(network, probe, zeros, names, facts={})
 
   def _fitted(self, label: str, recipe: ClassifierKind, network: Classifier) -> Classifier:
     """Returns a network with its fitted probe, a classifier of the network's features.

@@ -11,6 +11,7 @@ robustness table first=WORKDIR second=WORKDIR --quantity=error --columns=corrupt
 
 import argparse
 import dataclasses
+import functools
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
@@ -182,10 +183,11 @@ def _parser() -> argparse.ArgumentParser:
   add = parser.add_argument
   add('workdirs', nargs='*', metavar='WORKDIR', help='a finished workdir, or LABEL=WORKDIR')
   add('--format', default='markdown', help=f'{", ".join(FORMATS)} (markdown)')
-  add('--show', default='', metavar='NAME,NAME', help='columns with short heads: clean, mCE, tasks')
-  add('--quantity', default='', metavar='NAME,NAME', help='of results.csv (the headlines)')
-  add('--rows', default='', metavar='NAME,NAME', help='what rows are of (classifier)')
-  add('--columns', default='', metavar='NAME,NAME', help='what columns are of (quantity)')
+  add_names = functools.partial(add, default='', metavar='NAME,NAME')
+  add_names('--show', help='preset columns with short headings: clean, mCE, tasks')
+  add_names('--quantity', help='quantities as named in results.csv (default: the headlines)')
+  add_names('--rows', help='what each row stands for (default: classifier)')
+  add_names('--columns', help='what each column stands for (default: quantity)')
   add('--intervals', action='store_true', help='write the interval behind each value')
   recorded_study.add_flag(parser)
   return parser

@@ -335,12 +335,13 @@ def luminance_checkerboard(draws: jax.Array, levels: jax.Array, strength: Streng
 
 @distortion('columns step', ((224, 1), (178, 2), (112, 4), (84, 6), (60, 8)))
 def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
-  """Draws vertical lines on black, each bent to the left by 40 (1 - I / 255) pixels.
+  """Draws vertical lines on black, each bent to the left where the image is dark.
 
   Line i of L starts at column iW / L of the width W and runs down in segments of `step` rows. A
   segment has the mean colour of a block of pixels, those of the same rows in the W / L columns to
-  the right of the line's start, and I is the mean grey level of the block. Pixels follow
-  Bresenham's lines between integer coordinates, as in Pillow.
+  the right of the line's start. It ends 40 (1 - I / 255) pixels to the left of the line's start,
+  where I is the mean grey level of the block. Pixels follow Bresenham's lines between integer
+  coordinates, as in Pillow.
   """
   del key
   height, width = levels.shape[:2]
@@ -366,6 +367,7 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
     block_grey = mean_levels(line, segments)[:, 3]
     x1 = end_of_segment[line, block_grey]
     x0 = jnp.roll(x1, 1).at[0].set(first[line])  # a segment starts where the previous one ends
+    # segment s goes from (x1 of s - 1, top of s - 1) to (x1 of s, top of s)
     y, x = bresenham(x0, jnp.maximum(top - step, 0), x1, top)
     is_inside = (x >= 0) & (x < width) & (top[:, None] < height)
     number = jnp.broadcast_to((line * height + segments)[:, None], y.shape)

@@ -139,12 +139,14 @@ def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
   """Returns Walker's alias tables for drawing Poisson counts of rate λ k / 255.
 
   There is a table for each of S severities, with λ in `photons`, and each level k in 0..255. The
-  upper bits of a uniform 32-bit number select one of K equal columns; the lower bits decide between
-  the column's count and its alias. Probabilities are whole multiples of 2⁻³².
+  upper bits of a uniform 32-bit number select one of the K equal columns of a table, where K is a
+  power of two; column j stands for the count start + j. The lower bits decide between the column's
+  count and that of its alias column. Probabilities are whole multiples of 2⁻³².
 
   Returns:
-    start int32 [S·256], the count of the first column, and packed uint32 [S·256, K]: the upper bits
-    hold the limit below which the column's count is taken, the lower log2(K) bits the alias.
+    start: int32 [S·256], the count of column 0 of each table.
+    packed: uint32 [S·256, K]. The upper bits of an entry hold the limit below which the column's
+      count is taken, the lower log2(K) bits the alias.
   """
   start, edges = cumulative_table(photons)
   return start, _alias(np.diff(edges, axis=1, prepend=0))

@@ -283,11 +283,11 @@ def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> j
 def _draw_lines(keys: jax.Array, side: int) -> Draws:
   """Returns random numbers of L lines: `point` (row, column) in pixels [L, 2], and `angle` [L].
 
-  Angles are in radians: a common angle plus deviations in a random range. L is the largest number
-  of lines that any severity needs.
+  Angles are in radians: a common angle plus a deviation of each line, whose largest size is random
+  too. L is the largest number of lines that any severity needs.
   """
   count = int(0.1 * max(LINES) * side + LINE_GUARD)
-  deviations = uniform(keys[2], -0.5, 0.5, (count,)) * uniform(keys[1], 0.1, 1)  # in turns
+  deviations = uniform(keys[2], -0.5, 0.5, (count,)) * uniform(keys[1], 0.1, 1)  # in revolutions
   return {
     'point': uniform(keys[3], 0, side, (count, 2)),
     'angle': uniform(keys[0], 0, 2 * np.pi) + 2 * np.pi * deviations,

@@ -150,7 +150,10 @@ def _filtered(noise: np.ndarray, response: np.ndarray) -> np.ndarray:
 
 
 def _needles(random: np.random.RandomState) -> np.ndarray:
-  """Returns light on crystals in `DIRECTIONS` directions, [336, 480], with standard deviation 1."""
+  """Returns a frost-like texture [336, 480] of needles in `DIRECTIONS` directions.
+
+  It has mean 0 and standard deviation 1.
+  """
   fy, fx = _frequencies()
   total = np.zeros(SIDES)
   for angle in np.arange(DIRECTIONS) * np.pi / DIRECTIONS:

@@ -315,16 +315,17 @@ class Scores:
     low, high = max(min(low, value), 0.0), min(max(high, value), 1.0)
     return Estimate(float(value), low, high, self.n, self.n, BOOTSTRAP)
 
-  def minus(self, first: Scores, name: str, confidence: float = 0.95) -> Estimate:
+  def minus(self, other: Scores, name: str, confidence: float = 0.95) -> Estimate:
     """Returns a measure minus the same measure of another classifier on the same images.
 
-    The interval has percentiles of the differences in bootstrap samples, shifted so that their mean
-    is the value: the samples are biased and the value is not. Debiasing is incomplete, above all
-    where confidences are low; therefore the interval includes 0 if two calibrated classifiers would
-    reach the biased difference by chance.
+    The interval has percentiles of the differences in bootstrap samples. They are shifted so that
+    their mean is the debiased value, because bootstrap samples are not debiased. As debiasing
+    leaves a remainder, above all where confidences are low, the interval is extended to 0 if
+    the biased difference is in the range of differences between two perfectly calibrated
+    classifiers in simulations.
 
     Args:
-      first: the scores that are subtracted, from the same `Draws`.
+      other: the scores that are subtracted, from the same `Draws`.
       name: the measure.
       confidence: confidence of the interval, in (0, 1).
     """
@@ -332,9 +333,9 @@ class Scores:
     if name in self.calibrated:
       # Simulation i of both classifiers uses the same random numbers, so that their outcomes are
       # similar and the difference varies too little. It is therefore paired with simulation i - 1.
-      by_chance = self.calibrated[name] - np.roll(first.calibrated[name], 1)
-    value, drawn = self.values[name] - first.values[name], self.drawn[name] - first.drawn[name]
-    biased = self._biased(name) - first._biased(name)
+      by_chance = self.calibrated[name] - np.roll(other.calibrated[name], 1)
+    value, drawn = self.values[name] - other.values[name], self.drawn[name] - other.drawn[name]
+    biased = self._biased(name) - other._biased(name)
     return _around(value, drawn, self.n, confidence, biased, by_chance)
 
   def _biased(self, name: str) -> float:

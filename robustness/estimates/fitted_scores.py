@@ -53,16 +53,20 @@ def mahalanobis(bank: Recording, is_relative: bool) -> Score:
   classes, label = np.unique(bank.labels, return_inverse=True)
   means = np.stack([features[label == c].mean(0) for c in range(len(classes))])
   centre = features.mean(0)
-  within, overall = _whitening(features - means[label]), _whitening(features - centre)
-  white_means = (means - centre) @ within
+  # matrices for deviations from the class means, and from the mean of all images
+  whiten_within, whiten_overall = _whitening(features - means[label]), _whitening(features - centre)
+  white_means = (means - centre) @ whiten_within
 
   def score(images: Recording) -> np.ndarray:
-    """Returns the scores [N] of images."""
+    """Returns minus the smallest squared Mahalanobis distance to a class mean, [N].
+
+    If `is_relative`, the squared distance to the overall mean is added.
+    """
     deviations = np.asarray(images.features, float) - centre
-    x = deviations @ within
+    x = deviations @ whiten_within
     # min over classes of ‖x − m‖² = ‖x‖² − max (2 x·m − ‖m‖²) for the whitened class means m.
     distance = (x**2).sum(1) - (2 * x @ white_means.T - (white_means**2).sum(1)).max(1)
-    return np.asarray(is_relative * ((deviations @ overall) ** 2).sum(1) - distance)
+    return np.asarray(is_relative * ((deviations @ whiten_overall) ** 2).sum(1) - distance)
 
   return score
 

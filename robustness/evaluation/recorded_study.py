@@ -79,34 +79,36 @@ class RecordedStudy(Study):
     raise InputError(f'{WHY_NOT}.')
 
 
-def of_results(section: Facts, name: str, stated: Any, typed: str = '') -> Study:
+def of_results(section: Facts, name: str, description: Any, user_reference: str = '') -> Study:
   """Returns the study of finished results, without running a Python file that the results name.
+
+  If the study is defined in such a file, returns a `RecordedStudy` with the recorded facts.
 
   Args:
     section: the section `study` of the config of the run.
     name: the name of the study in the results.
-    stated: name, settings and facts of the study in the results, see `Study.describe`.
-    typed: FILE.py:NAME that the user gave with `--study`; the file is run if the results are of a
-      study called NAME. '' if the option was not given.
+    description: name, settings and facts of the study in the results, see `Study.describe`.
+    user_reference: FILE.py:NAME that the user gave with `--study`; the file is run if the results
+      are of a study called NAME. '' if the option was not given.
 
   Raises:
-    InputError: the section has an unknown study or setting, or `typed` names no study.
+    InputError: the section has an unknown study or setting, or `user_reference` names no study.
   """
   settings.check_sections({'study': section}, ('study',), 'config')
   values = dict(section)
   reference = values.get('name')
-  if typed and isinstance(reference, str) and _is_typed(reference, typed):
-    study = studies.STUDIES.find(typed, FLAG)
+  if user_reference and isinstance(reference, str) and _have_same_name(reference, user_reference):
+    study = studies.STUDIES.find(user_reference, FLAG)
     values.pop('name')
     return settings.parse(study, values, 'config.study')
-  facts = dict(stated) if isinstance(stated, dict) else {}
+  facts = dict(description) if isinstance(description, dict) else {}
   try:
     with registry.files_refused():
       study = studies.STUDIES.find(values.get('name', ''), 'config.study.name')
       return studies.from_config(_with_files(with_keys_of_today(study, section), facts))
   except registry.FileRefusedError:
-    stated_settings = {key: facts[key] for key in ('confidence', 'half_width') if key in facts}
-    recorded = settings.parse(RecordedStudy, stated_settings, 'settings')
+    recorded_settings = {key: facts[key] for key in ('confidence', 'half_width') if key in facts}
+    recorded = settings.parse(RecordedStudy, recorded_settings, 'settings')
     return dataclasses.replace(recorded, name=name, stated=facts)
 
 
@@ -156,7 +158,7 @@ def check_typed(typed: str, sections: Sequence[Facts]) -> None:
   `sections` are the sections `study` of configs, and `typed` is '' if the option was not given.
   """
   names = [str(section.get('name', '')) for section in sections]
-  if typed and not any(_is_typed(name, typed) for name in names):
+  if typed and not any(_have_same_name(name, typed) for name in names):
     stated = ', '.join(dict.fromkeys(map(repr, names)))
     raise InputError(
       f'{FLAG} is {typed!r}, and the results are of {stated}: give FILE.py:NAME with that NAME.'
@@ -176,7 +178,7 @@ def check_used(typed: str, candidates: Iterable[Study]) -> None:
     )
 
 
-def _is_typed(reference: str, typed: str) -> bool:
+def _have_same_name(reference: str, other: str) -> bool:
   """Returns whether two references FILE.py:NAME have the same NAME."""
-  are_references = registry.is_reference(reference) and registry.is_reference(typed)
-  return are_references and registry.part_name(reference) == registry.part_name(typed)
+  are_references = registry.is_reference(reference) and registry.is_reference(other)
+  return are_references and registry.part_name(reference) == registry.part_name(other)

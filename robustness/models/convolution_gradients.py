@@ -287,18 +287,21 @@ def _convolution(inputs: jax.Array, kernel: jax.Array, convolve: _Convolution) -
 def _forward(
   inputs: jax.Array, kernel: jax.Array, convolve: _Convolution
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-  """Returns the outputs if a gradient is taken, and the arrays (inputs, kernel) for `_backward`."""
-  if convolve.is_winograd(inputs, kernel):
-    return convolve.by_winograd(inputs, kernel), (inputs, kernel)
-  return convolve(inputs, kernel), (inputs, kernel)
+  """Returns the outputs, and the residuals (inputs, kernel) for `_backward`.
+
+  This is the forward rule of the custom gradient.
+  """
+  run = convolve.by_winograd if convolve.is_winograd(inputs, kernel) else convolve
+  return run(inputs, kernel), (inputs, kernel)
 
 
 def _backward(
   convolve: _Convolution, residuals: tuple[jax.Array, jax.Array], change: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns the gradients by inputs and kernel for the gradient `change` by the output.
+  """Returns the gradients with respect to the inputs and the kernel.
 
-  `residuals` are the inputs and the kernel, see `_forward`.
+  This is the backward rule of the custom gradient. `residuals` are the inputs and the kernel from
+  `_forward`; `change` is the gradient with respect to the output.
   """
   inputs, kernel = residuals
   if convolve.is_winograd(inputs, kernel):

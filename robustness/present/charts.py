@@ -230,7 +230,7 @@ def of_rows(
       down, across = sorted(names, key=lambda name: -int(rows[name].nunique()))
       return _grids(columns, down, across, caption)
     case 0, 2:
-      return {'': (maps.maps(_by_classifier(columns), axes[0], axes[1]), caption(columns))}
+      return {'': (maps.maps(_classifier_panels(columns), axes[0], axes[1]), caption(columns))}
     case 1, 2:
       return _small_multiples(columns[0], names[0], axes, caption(columns[:1]))
   return {}
@@ -276,7 +276,7 @@ def _grids(
   for notation, rows in columns:
     if rows[down].nunique() <= 2 * MAX_POINTS and rows[across].nunique() <= MAX_PANELS:
       column = [(notation, rows)]
-      figure = maps.grids(_by_classifier(column), down, across)
+      figure = maps.grids(_classifier_panels(column), down, across)
       figures['_difference' if notation.difference else ''] = (figure, caption(column))
   return figures
 
@@ -298,7 +298,7 @@ def columns_of(rows: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> li
   return [(notation, column) for notation, column in columns if len(column)]
 
 
-def _by_classifier(columns: Sequence[Column]) -> list[maps.Panel]:
+def _classifier_panels(columns: Sequence[Column]) -> list[maps.Panel]:
   """Returns a panel for each classifier's values and each pair of classifiers' differences."""
   return [
     maps.Panel(column_name(label, versus), group, notation)
@@ -324,7 +324,8 @@ def _small_multiples(
       maps.Panel(_title(facet, value), rows[rows[name] == value], notation)
       for value in values[:MAX_PANELS]
     ]
-    figure = maps.maps(panels, axes[0], axes[1], scaled=_by_classifier([column]))
+    # the panels of all classifiers and values set the colour scale
+    figure = maps.maps(panels, axes[0], axes[1], scaled=_classifier_panels([column]))
     excerpt = f' The first {MAX_PANELS} of {len(values)}.' if len(values) > MAX_PANELS else ''
     pictures[f'_{label}'] = figure, f'{label}: {caption}{excerpt}'
   return pictures

@@ -57,9 +57,10 @@ def summarise(tasks: Mapping[str, Results]) -> Findings:
 
 
 def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
-  """Returns {'agreement': (figure, caption)}: measured changes of the error against published ones.
+  """Returns {'agreement': (figure, caption)}: measured over published changes of the error.
 
-  It is empty if no classifier and corruption have both.
+  The figure is a scatter plot. Returns {} if no pair of classifier and corruption has both a
+  measured and a published value.
   """
   results = _errors(tasks)
   rows = changes(results) if results else pd.DataFrame()

@@ -87,8 +87,9 @@ def published(name: str) -> Design:
 
   'size' has areas of 1 to 100 % in the centre of a canvas of 512 pixels. 'rotation' has 1, 21, ...,
   341 degrees at 20, 50, 80 and 100 % in the centre of 512 pixels. 'location' has an area of 20 % at
-  21 × 21 positions on 500 pixels; its published number of scenes agrees with a minimum share of .5
-  on the canvas, and not with 'no filter' in the text.
+  21 × 21 positions on 500 pixels. For 'location' the paper says that no scenes were filtered out,
+  but its number of scenes is reached only if scenes with less than half of the object on the canvas
+  are left out.
   """
   if name == 'size':
     return cross('size', areas=np.arange(1, 101) / 100)

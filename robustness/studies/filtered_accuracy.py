@@ -58,10 +58,11 @@ class FilteredAccuracy(BandStudy):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields accuracies by filter and bandwidth.
 
-    For networks with a filter on their input, the accuracy at the filter's bandwidth is added.
+    For a network with a built-in input filter, also yields its accuracy on the unfiltered views,
+    listed under this filter's kind and bandwidth.
     """
     yield from super().estimates(recorded)
-    is_clean = recorded.views.band.isna().to_numpy()  # views without a filter in the study
+    is_clean = recorded.views.band.isna().to_numpy()  # views that the study does not filter
     for evaluation in recorded.evaluations:
       input_filter = (evaluation.records.identity.get('classifier') or {}).get('input_filter') or {}
       if input_filter.get('name') in self.kinds:

@@ -478,10 +478,11 @@ class VideoPmK(ScoresPredictions):
   def _by_offset(
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
   ) -> Iterator[pd.DataFrame]:
-    """Yields how often the frames at each signed distance are wrong, and wrong with a right anchor.
+    """Yields two error rates by signed distance from the anchor frame.
 
-    A share is over the sets that have a frame at this distance. If there are several classifiers,
-    wrong frames with a right anchor are also counted over all classifiers together, with videos as
+    They are the shares of misclassified frames, and of misclassified frames whose anchor is
+    classified right, of the sets that have a frame at this distance. If there are several
+    classifiers, the second share is also computed over all classifiers together, with videos as
     clusters. `facets` are added to the estimates.
 
     The paper's figure 5 has a "% adversarial" that it does not define. Its ticks, up to 8, fit a

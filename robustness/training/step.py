@@ -270,17 +270,18 @@ class TrainStep:
     if attack is None:
       return batch
     keys = _image_keys(batch, seed, attack.name, state.step).ravel()
-    label_shape = (-1, *[1] * (images.ndim - 4))  # [B], or [B, 1] for V images of each row
+    label_shape = (-1, *[1] * (images.ndim - 4))  # [B], or [B, 1] if each row has V images
     labels = jnp.broadcast_to(batch['label'].reshape(label_shape), images.shape[:-3])
     train = attack.statistics == 'batch' and not self.training.settings.freeze_statistics
 
     def logits(images: jax.Array) -> jax.Array:
-      """Returns the logits of images before the step; the new batch statistics are dropped."""
+      """Returns logits with the parameters before this update; drops the new statistics."""
       outputs, _ = self._forward(state.params, batch_stats, images, train, {})
       return outputs['logits']
 
     # augmentations may leave [0, 1], where attacks search
     flat_images = jnp.clip(images.reshape(-1, *images.shape[-3:]), 0, 1)
+    # one run for each image, without restarts
     adversarial = attack.worst(1, keys, logits, flat_images, labels.ravel())
     return {**batch, 'image': adversarial.reshape(images.shape)}
 

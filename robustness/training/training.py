@@ -336,9 +336,11 @@ class Training:
       )
 
   def check_layout(self, parallel: Parallel) -> None:
-    """Raises InputError unless the devices divide a micro-batch and the model fits them.
+    """Checks that the batch size and the model fit the devices.
 
-    A model with batch normalisation must have the axis name of `parallel`.
+    Raises:
+      InputError: a micro-batch cannot be split evenly over the devices, or the model has batch
+        normalisation without the axis name of `parallel`.
     """
     size, num_micro_batches = self.settings.batch_size, self.settings.accumulate
     num_processes, divisor = parallel.num_processes, num_micro_batches * parallel.num_devices

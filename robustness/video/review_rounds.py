@@ -101,7 +101,7 @@ class ReviewRounds:
       self._order += [Item(PAIR, number) for number in pairs]
     self._individual = set(self._order)
     self._begin: dict[str, int] = {}  # {annotator: first index in `_order` that may be open}
-    self._held: dict[Item, dict[str, float]] = {}  # {item: {annotator: end of the reservation}}
+    self._reserved: dict[Item, dict[str, float]] = {}  # {item: {annotator: end of the reservation}}
     self._contested: set[Item] = set()
     # {annotator: {(item, round): None}}, in the order of the newest answers.
     self._history: dict[str, dict[tuple[Item, str], None]] = {}
@@ -130,19 +130,18 @@ class ReviewRounds:
       raise InputError(f'{pair} is not under review.')
     with self._lock:
       if answer.round == JOINT and not self.ready_for_joint(item):
-        raise InputError(
-          f'{item} is not in the joint round: nobody objected to it, or not '
-          'everybody has answered alone.'
-        )
+        reason = 'nobody objected to it, or not everybody has answered alone.'
+        raise InputError(f'{item} is not in the joint round: {reason}')
       write(answer)
       ballot = self.ballots.setdefault(item, Ballot())
+      # the answer may also add awaited votes, if it makes the item need a joint vote
       awaited_before = self._awaited(item)
       ballot.add(answer)
       self._done += awaited_before - self._awaited(item)
-      self._held.get(item, {}).pop(answer.annotator, None)
+      self._reserved.get(item, {}).pop(answer.annotator, None)
       history = self._history.setdefault(answer.annotator, {})
       history.pop((item, answer.round), None)  # a corrected answer moves to the end
-      history[item, answer.round] = None
+      history[item, answer.round] = None  # the dict serves as an ordered set
       update = self._contested.add if ballot.is_contested else self._contested.discard
       update(item)
 
@@ -192,7 +191,7 @@ class ReviewRounds:
       self._begin[annotator] = begin
       for item in self._order[begin:]:
         if self._is_free(item, annotator):
-          reserved_until = self._held.setdefault(item, {})
+          reserved_until = self._reserved.setdefault(item, {})
           reserved_until[annotator] = time.monotonic() + HELD_SECONDS
           return item, INDIVIDUAL
       for item in sorted(self._contested):
@@ -289,7 +288,7 @@ class ReviewRounds:
     time_now, individual = time.monotonic(), self.ballot(item).individual
     num_reserved = sum(
       end > time_now
-      for name, end in self._held.get(item, {}).items()
+      for name, end in self._reserved.get(item, {}).items()
       if name != annotator and name not in individual
     )
     return len(individual) + num_reserved < self.plan.annotators_per_pair

@@ -141,13 +141,14 @@ class Adaptation(Part):
     def normalise(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
       """Runs a batch normalisation layer with mixed statistics, and any other layer unchanged."""
       layer = context.module
-      # the clone without a path, which is applied below, must not be changed again
+      # the clone applied below passes through here too; it has no path, and runs unchanged
       if not isinstance(layer, nn.BatchNorm) or not layer.path:
         return call(*args, **kwargs)
       if layer.axis != -1:
         raise InputError(f'the normalisation {"/".join(layer.path)} is not over the last axis.')
-      stored, weight, x = layer.variables, self.source_weight, args[0] if args else kwargs['x']
-      batch = dict(zip(('mean', 'var'), moments(x, mask, int(self.unbiased)), strict=True))
+      x = args[0] if args else kwargs['x']
+      stored, weight = layer.variables, self.source_weight
+      batch = dict(zip(('mean', 'var'), moments(x, mask, ddof=int(self.unbiased)), strict=True))
       mixed = {k: weight * stored[STATISTICS][k] + (1 - weight) * batch[k] for k in batch}
       clone = layer.clone(parent=None, use_running_average=True)
       return clone.apply({'params': stored.get('params', {}), STATISTICS: mixed}, x)

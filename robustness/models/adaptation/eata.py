@@ -68,11 +68,14 @@ class Eata(SelectiveTent):
     return {**state, 'fisher': fisher, 'batches': batches}
 
   def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
-    """Returns the outputs before the step, and the state, unchanged if no image is kept."""
-    mean, has_mean = state['mean'], state['mean'].any()  # p̄, which is 0 before the first kept image
+    """Returns the outputs before the step, and the state, unchanged if no image is selected."""
+    mean, has_mean = state['mean'], state['mean'].any()  # p̄, 0 before the first selected image
 
     def loss(logits: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-      """Returns the loss without its F term, and (number of kept images, their mean p [C])."""
+      """Returns the entropy loss, and (number of selected images, their mean p [C]).
+
+      The loss is without the Fisher penalty, whose gradient is added below.
+      """
       log_p = log_probabilities(logits)
       p, entropies = jax.lax.stop_gradient(jnp.exp(log_p)), entropy(log_p)
       cosine = p @ mean / jnp.maximum(jnp.linalg.norm(p, axis=-1) * jnp.linalg.norm(mean), 1e-8)
