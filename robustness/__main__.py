@@ -42,7 +42,7 @@ _SAME_NAME = (
   *('doctor', 'table', 'compare', 'leaderboard', 'correlations', 'export', 'detection'),
   *('neighbor_sets', 'review', 'cutouts'),
 )
-"""Commands whose module has the same name."""
+"""Commands that have the name of their module."""
 _OTHER_NAMES = {'list': 'overview', 'report': 'redraw'}
 COMMANDS: Mapping[str, str] = _OTHER_NAMES | {name: name for name in _SAME_NAME}
 """Modules of `robustness.cli` by command, imported at first use. `main(arguments)` of each returns

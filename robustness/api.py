@@ -237,8 +237,8 @@ def _rows_and_classifiers(
 ) -> tuple[Rows, list[Classifier]]:
   """Returns the images with their classes, and the classifiers for images of this shape.
 
-  For the arguments see `measure`; `class_names` may be empty. Images without class names get those
-  of the first classifier.
+  For the arguments see `measure`; `class_names` may be empty. Images without class names get the
+  class names of the first classifier.
   """
   rows = as_rows(data, labels, columns, class_names, seed)
   single = {} if model is None else {'': model}
@@ -555,7 +555,7 @@ def apply_policy(
   """Returns augmented images, and the labels or targets that belong to them; jit can trace it.
 
   The images are float32 [B, H, W, C], or [B, V, H, W, C] after an augmentation that makes V views
-  of each, such as 'augmix', whose three views are the image and two mixtures of it.
+  of each, such as 'augmix': its three views are the image and two mixtures of it.
 
   Args:
     key: a random key or a seed, from which every image gets its own key.

@@ -173,7 +173,7 @@ def common_tasks(study_names: Mapping[str, Mapping[str, str]]) -> list[str]:
 def _tasks_of_classifiers(
   studies_by_workdir: Mapping[str, Mapping[str, FinishedStudy]],
 ) -> list[str]:
-  """Returns the tasks that all workdirs have and whose studies need a classifier.
+  """Returns the tasks that all workdirs have, without tasks that need no classifier.
 
   See `common_tasks`.
 
@@ -479,7 +479,7 @@ class Answers:
       # `views` is sorted and has all views of the group, so that searchsorted finds their columns.
       group_weights[index, np.searchsorted(views, group.views)] = group.weight
     n = [outcomes.observations('agree', group.views) for group in members]
-    # the number of rows of `Units` is replaced by that of each group below
+    # the number of rows of `Units` is replaced by the number of each group below
     estimates = consistency.estimates(Units(total, weight, max(n)), group_weights, self.confidence)
     return [dataclasses.replace(kappa, n=count) for kappa, count in zip(estimates, n, strict=True)]
 
@@ -500,7 +500,7 @@ class Compared:
     answers: its answers on all its images.
     pair: the first classifier's answers and this classifier's, on the images that both have
       answered; None if there are no such images.
-    note: how the two classifiers' images differ, and whose value is subtracted; may be ''.
+    note: how the two classifiers' images differ, and which value is subtracted; may be ''.
   """
 
   label: str
@@ -599,7 +599,7 @@ def _on_shared_images(
   rows_of_first = functools.reduce(np.intersect1d, shared_rows.values())
   if not len(rows_of_first):
     raise InputError(f'no image is in all of {", ".join(shared_rows)}: compare them two by two.')
-  all_rows = np.arange(len(rows_of_first))  # in the restricted records, whose images are all shared
+  all_rows = np.arange(len(rows_of_first))  # in the restricted records; all their images are shared
   reduced_entries, reduced_pairings = list(entries), list(pairings)
   for index, (entry, pairing) in enumerate(zip(entries, pairings, strict=True)):
     if len(pairing.first):

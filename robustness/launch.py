@@ -327,11 +327,11 @@ class OpenedRows(dict[DataSettings, Rows]):
   def __missing__(self, data: DataSettings) -> Rows:
     """Opens the rows of the settings `data`, for the first access to them.
 
-    They are cached in memory if several evaluations read them, and have as many channels as the
-    classifier with the most channels takes.
+    They are cached in memory if several evaluations read them, and have the largest number
+    of channels that a classifier takes.
     """
     experiment, rows = self._experiment, self._loaded(data)
-    # grey images get as many channels as the classifier with most channels takes
+    # grey images get the largest number of channels that a classifier takes
     channels = [classifier.channels for classifier in experiment.classifiers.values()]
     rows = rows.with_channels(max([rows.image_shape[2], *channels]))
     if len(experiment.measurements) * len(experiment.classifiers) > 1:

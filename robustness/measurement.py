@@ -146,7 +146,7 @@ def _results(
   table = failures.with_classes(assemble(estimates), failed.estimates)
   layers = [(*c.select_layers(study.layers), *c.select_outputs(study.outputs)) for c in classifiers]
   table = _in_order_of_layers(table, layers)
-  # Accuracies that the study does not declare are those of single classes, from `_failures`.
+  # Accuracies that the study does not declare are accuracies of single classes, from `_failures`.
   declared, estimated = {quantity.name for quantity in study.quantities}, set(table.quantity)
   by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in estimated - declared]
   words = {quantity.name: quantity.words for quantity in by_class}
@@ -299,7 +299,7 @@ def _recorded(
 ) -> Records | SequentialRecords:
   """Returns the records of one classifier, made now unless the folder has them.
 
-  `folder` is the folder of all records; those of the classifier are in its subfolder with the
+  `folder` is the folder of all records; the classifier's records are in its subfolder with the
   classifier's label.
   """
   evaluator = evaluator_for(execution, study, classifier, rows, parallel)

@@ -147,9 +147,7 @@ class Value(NamedTuple):
   high: float
 
   def __repr__(self) -> str:
-    """Returns the numbers with as many decimals as tables show, or with six digits if no interval
-    says how many.
-    """
+    """Returns the numbers with the decimals that tables show, or six digits without an interval."""
     width = self.high - self.low
     form = f'.{decimals(width)}f' if width > 1e-12 else '.6g'
     return f'Value(value={self.value:{form}}, low={self.low:{form}}, high={self.high:{form}})'
@@ -328,7 +326,7 @@ class Results:
   def presented(self) -> tuple[Quantity, ...]:
     """The quantities that reports show by default.
 
-    It is () for a battery, whose report shows the quantities of each task separately.
+    It is () for a battery: its report shows the quantities of each task separately.
     """
     return () if self.tasks else self.quantities
 

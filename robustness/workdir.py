@@ -258,8 +258,7 @@ def finished_files(directory: pathlib.Path) -> frozenset[tuple[str, int]]:
 
 
 def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
-  """Returns `config` with each section `study` replaced by that of `before`, if both have equal
-  records.
+  """Returns `config` with the sections `study` of `before` where both have equal records.
 
   Settings of how estimates are computed from records may change without new records. After the
   replacement the two configs differ only in settings that change records.

@@ -367,7 +367,7 @@ class ClassifierBuilder:
   # Probes on the features of a network.
 
   def _with_zero_probe(self, label: str, recipe: ClassifierKind, network: Classifier) -> Classifier:
-    """Returns a network with a probe (a classifier of its features) whose weights are still zeros.
+    """Returns a network with a probe (a classifier of its features) that has zeros as weights.
 
     It has the shapes of the fitted probe, for checks before features are computed.
 

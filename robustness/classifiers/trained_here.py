@@ -120,7 +120,7 @@ class TrainedHere(Network):
     Args:
       variables: the arrays after the training, or their shapes if it is still to come.
       images: the images of the training.
-      initial: the weights that the training begins with, of which it takes the normalisation; None
+      initial: the weights that the training begins with; it takes their normalisation too. None
         for random weights, with the normalisation of the architecture.
       facts: further values about the training for results, such as its last step; {} before it.
     """

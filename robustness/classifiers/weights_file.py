@@ -80,7 +80,7 @@ class WeightsFile(StoredNetwork):
           f'{self.fetched.path} has no last linear map, so it gives features and no classes: set '
           f"{KEYS.classifier.probe.name} to 'linear', 'knn' or 'prototype'."
         )
-      # the last axis of every array of the last layer is that of the outputs
+      # the last axis of every array of the last layer is the axis of the outputs
       count = jax.tree.leaves(variables['params']['head']['dense'])[0].shape[-1]
       fitting = (classes for classes in (names, *alternatives) if len(classes) == count)
       names = next(fitting, tuple(map(str, range(count))))

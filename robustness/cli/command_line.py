@@ -53,7 +53,7 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
   names_of_parts = [change for change in changes if _names_parts(change)]
   other_changes = [change for change in changes if change not in names_of_parts]
   _apply(config, names_of_parts)
-  defaults.add_sections(config)  # of the named parts, whose keys the other changes may set
+  defaults.add_sections(config)  # of the named parts; the other changes may set their keys
   _apply(config, other_changes)
   defaults.add_sections(config)
   note_unchosen(config, changes)
@@ -184,7 +184,7 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
 def _names_parts(change: str) -> bool:
   """Returns whether a change names a part, such as an attack, or sets a key of a study.
 
-  Parts have sections of their own, which other changes may set. An example of a change is
+  Each part has a section, which other changes may set. An example of a change is
   '--config.data.source=folder'.
   """
   key = change.partition('=')[0]

@@ -171,7 +171,7 @@ def _presented(study: Study) -> Presentation:
   """Returns title and figures of a comparison: the study's figures, then accuracies by view."""
 
   def draw(results: Results) -> Mapping[str, charts.Picture]:
-    """Returns the study's figures, if its estimates could be computed, and those of accuracies."""
+    """Returns figures of the study, if its estimates could be computed, and of accuracies."""
     compared = (comparison.ACCURACY, comparison.EFFECTIVE)
     accuracies = charts.draw(dataclasses.replace(results, quantities=compared))
     is_reduced = comparison.WHY_NOT not in results.tables

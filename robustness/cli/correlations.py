@@ -127,7 +127,7 @@ def _networks(results: Results, folder: Path, names: dict[str, str]) -> dict[str
 
   Args:
     results: the results of a run.
-    folder: the folder of the run, which is in the name of a network whose label another one has.
+    folder: the folder of the run, added to a network's name if another network has its label.
     names: {description of a network: its name} for all runs so far; new networks are added.
   """
   network_by_label = {}

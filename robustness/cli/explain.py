@@ -161,7 +161,7 @@ def _section(
 
   Args:
     section: the name of the section under which the keys are listed.
-    values: the sections, such as those of all classifiers.
+    values: the sections, such as the sections of all classifiers.
     meaning: {key: its meaning}.
     note: text about other sections with the same keys, which ends the heading.
   """

@@ -374,7 +374,7 @@ def _check_intervals(results: Results) -> None:
 def _with_other_declarations(entries: Sequence[BoardEntry]) -> dict[str, str]:
   """Returns {name: reason} of entries that declare a quantity otherwise than most on their board.
 
-  If two declarations have the same number of entries, that of the first entry counts.
+  If two declarations have the same number of entries, the first declaration counts.
   """
   # {(protocol, name of a quantity): {declaration: the entries that have it}}
   groups: dict[tuple[str, str], dict[Quantity, list[BoardEntry]]] = {}
@@ -396,7 +396,7 @@ def _with_other_declarations(entries: Sequence[BoardEntry]) -> dict[str, str]:
 def boards_of(entries: Sequence[BoardEntry], study_file: str = '') -> dict[str, Results]:
   """Returns {name: board}, a board for all entries of equal study, settings and images.
 
-  The name is that of the study, with a number from the second board of a study on. A board has the
+  A board has the name of the study, with a number from the second board of a study on. It has the
   classifiers of all entries with values, intervals and ranks. If all entries have records, it has
   paired differences from the first classifier too. Classifiers are ranked by each overall value of
   the study's headlines.
@@ -465,7 +465,7 @@ def _values_that_rank(results: Results, quantity: Quantity) -> pd.DataFrame:
   """Returns the overall values of a quantity, a row per classifier, if they can rank classifiers.
 
   No row is returned if the quantity is not one of the study's main results (`headline`), if neither
-  high nor low values are better, or if the quantity is a ratio to a baseline of its own run.
+  high nor low values are better, or if the quantity is a ratio to a baseline of the same run.
   """
   rows = overall_rows(results.over_seeds.table, quantity)
   can_rank = quantity.headline and bool(quantity.better)

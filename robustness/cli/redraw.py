@@ -73,7 +73,7 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
 
     Args:
       folder: folder with results.json.
-      presented: the study or presentation that gives the title, figures and findings.
+      presented: the study or presentation with the title, figures and findings.
       figures_of_tasks: figures of single tasks, which the report of a battery shows too.
 
     Raises:
@@ -107,7 +107,7 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
 
 
 def _refuse_less(folders: Sequence[pathlib.Path]) -> None:
-  """Raises InputError if a report in `folders` has rows of numbers that the results beside it lack.
+  """Raises InputError if a report in `folders` has rows of numbers that its results lack.
 
   Drawing the report again would lose these numbers.
   """

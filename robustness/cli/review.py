@@ -41,7 +41,7 @@ def serve(flags: argparse.Namespace) -> None:
   candidates = _candidates(flags)
   frames = ReviewFrames(flags.frames, candidates.sets.frames)
   keys = [field.name for field in dataclasses.fields(answers.ReviewPlan)]
-  # Settings without a flag are those of the earlier answers, or the defaults.
+  # Settings without a flag have the values of the earlier answers, or the defaults.
   settings = {key: value for key in keys if (value := vars(flags)[key]) is not None}
   with answers.AnswerLog(flags.answers, candidates.digest, settings) as log:
     rounds = ReviewRounds(candidates, log.plan, log.answers)

@@ -89,8 +89,8 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
     study_file: FILE.py:NAME of a user's study NAME; '' for none.
 
   Returns:
-    {folder of results: text}, without folders of which all values are reproduced. `directory` comes
-    first if it is included.
+    {folder of results: text}, without folders in which all values are reproduced. `directory`
+    comes first if it is included.
 
   Raises:
     InputError: results of this version and commit differ from their records, or the records are
@@ -184,7 +184,7 @@ def _has_run(path: pathlib.Path) -> bool:
 def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
   """Returns {folder: text about values that its records do not reproduce} for a run of one seed.
 
-  The folders are `path` and, for a battery, those of its tasks.
+  The folders are `path` and, for a battery, the folders of its tasks.
   """
   folders = [path, *sorted((path / workdir.TASKS).glob('*'))]
   if not (path / workdir.RECORDS).is_dir():

@@ -97,7 +97,7 @@ class Weights:
   @property
   def resize(self) -> int:
     """The shorter side in pixels before the centre crop, rounded down as in timm."""
-    # a fraction such as 224 / 256 gives back 256 in spite of rounding
+    # a fraction such as 224 / 256 returns 256 in spite of rounding
     return int(self.input_size / self.crop_fraction + 1e-6)
 
   @property

@@ -62,7 +62,7 @@ def convolution(
 ) -> jax.Array:
   """Returns the output of `lax.conv_general_dilated`, for `nn.Conv(conv_general_dilated=...)`.
 
-  On a CPU, XLA's gradients are slow, and those of this module are used; everything else is XLA's.
+  On a CPU, XLA's gradients are slow, and this module replaces them; everything else is XLA's.
   An output that is computed without a gradient is identical to XLA's; gradients, and outputs that
   are computed together with gradients, are equal up to rounding. Forward-mode differentiation is
   not defined on a CPU. `plain` are the other arguments of `nn.Conv`, which must mean no dilation,

@@ -294,7 +294,7 @@ def _is_traceable(
 
 
 def _with_log_outputs(classifier: Classifier) -> Classifier:
-  """Returns a classifier whose logits are the logarithms of the probabilities of `classifier`."""
+  """Returns a classifier with the logarithms of the probabilities of `classifier` as logits."""
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
     probabilities, outputs = classifier.forward(variables, images, layers)

@@ -144,7 +144,7 @@ def _pytorch_weights(old: int, new: int, offset: float = 0.0) -> np.ndarray:
   taps = np.floor(centres)[:, None] + np.arange(-1, 3)[None]  # four old positions for each new one
   weights = np.zeros((new, old))
   rows, columns = np.arange(new)[:, None], np.clip(taps, 0, old - 1).astype(int)
-  # at a border several taps are the same position, whose weights `add.at` sums
+  # at a border several taps are the same position, and `add.at` sums their weights
   np.add.at(weights, (rows, columns), _keys(np.abs(taps - centres[:, None]), -0.75))
   return weights
 

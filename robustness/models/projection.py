@@ -127,7 +127,7 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
 
 
 def _projected(classifier: Classifier, space: LabelSpace, merge: str) -> Classifier:
-  """Returns the classifier with the classes of a label space, the members of which it predicts."""
+  """Returns the classifier with the classes of a label space; it predicts their members."""
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
     """Returns the projected logits, and the outputs of layers, both kinds of logits among them."""

@@ -89,7 +89,7 @@ def _tiles(x: jax.Array, matrix: np.ndarray, border: int) -> jax.Array:
   M is `matrix`. The side of a tile in pixels is the number of columns of M. Tiles begin 4 pixels
   apart, the first one `border` pixels outside the image.
   """
-  # H, then W, whose number has grown by one: the first pass puts a side of the tiles at the front
+  # H, then W, now one axis further on: the first pass puts a side of the tiles at the front
   for axis in (x.ndim - 3, x.ndim - 1):
     num_tiles = -(-x.shape[axis] // INNER)
     pads = [(0, 0)] * x.ndim

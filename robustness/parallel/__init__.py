@@ -20,8 +20,8 @@ def create(kind: str, divides: int = 0, all_processes: bool = False) -> Parallel
   Args:
     kind: 'jit' (over a mesh, the default) or 'pmap'.
     divides: Number of rows. The largest number of devices that divides it is used, with the same
-      number of devices of each process. 0 uses all devices, or of each process as many as the
-      process with the fewest devices has.
+      number of devices of each process. 0 uses all devices, or of each process the
+      number of devices that the process with the fewest devices has.
     all_processes: Whether a step runs on the devices of all processes, each with its share of the
       batch; all processes must then call it.
 

@@ -85,7 +85,7 @@ class MeshParallel:
       step: A pure function of positional pytrees; arrays of a batch have it as their leading axis.
       inputs: 'batch' or 'replicated' for each argument.
       outputs: 'batch' or 'replicated' for each output (a pytree prefix of the outputs).
-      donate: Indices of the arguments whose memory the outputs may reuse.
+      donate: Indices of arguments; the outputs may reuse their memory.
 
     Returns:
       The compiled function of arguments from `put_batch` and `replicate`. On several CPU devices a

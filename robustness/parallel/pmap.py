@@ -31,7 +31,7 @@ class PmapParallel(MeshParallel):
   ) -> Compiled:
     """Returns the step under `jax.pmap`; all inputs and outputs have a leading device axis.
 
-    `donate` are the indices of arguments whose memory the outputs may reuse; `inputs` and `outputs`
+    `donate` are indices of arguments; the outputs may reuse their memory. `inputs` and `outputs`
     have no effect.
     """
     del inputs, outputs

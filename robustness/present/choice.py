@@ -116,7 +116,7 @@ class Choice:
     """The reported value in words.
 
     A single value is 'top-1 error under fog', and the worst of several is 'highest top-1 error of 8
-    corruptions'. A quantity of which neither end is worse is stated in the conditions of another
+    corruptions'. A quantity without a worse end is stated in the conditions of another
     quantity's extreme, as 'accuracy, there'. With a `reference`, the extreme is the value that
     exceeds it most: 'ratio, clearest of 8 corruptions'.
     """
@@ -391,7 +391,7 @@ def _groups(
     values = group.groupby(['classifier', 'versus'])['value']
     has_many_conditions = values.size().max() > 1
     extremes = group.loc[[*values.idxmin(), *values.idxmax()]].drop(columns=[*facets])
-    # The classifiers whose highest or lowest value is an overall row as well.
+    # The classifiers with an overall row equal to their highest or lowest value.
     repeated = extremes.merge(overall, on=[*_ESTIMATE])[['classifier', 'versus']].drop_duplicates()
     if has_many_conditions and len(repeated) < values.ngroups:
       yield facets, group

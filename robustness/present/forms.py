@@ -267,8 +267,8 @@ def named_points(
     points: the plots.
     x: name of the horizontal axis.
     y: name of the vertical axis.
-    labels: all names, in the order that decides their colours; () takes those of the plots, and
-      writes them with spaces for underscores.
+    labels: all names, in the order that decides their colours; () takes the names in the plots,
+      and writes them with spaces for underscores.
   """
   lines = math.ceil(len(points) / 3)  # at most 3 plots in a line
   columns = math.ceil(len(points) / lines)

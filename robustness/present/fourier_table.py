@@ -101,7 +101,7 @@ def published(results: Results) -> pd.DataFrame:
   def rows() -> Iterator[Any]:
     """Yields rows of the table of results, with published values.
 
-    They are the errors of each classifier, and their differences from those of the first one.
+    They are the errors of each classifier, and their differences from the first one's errors.
     """
     for label in results.labels:
       for severity, accuracy in enumerate(TABLE_1.get(label, ()), 1):

@@ -148,7 +148,7 @@ def _in_lines(text: str, inches: float) -> str:
 
 
 def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
-  """Returns the values as a table with the values of the facet `y` down and those of `x` across.
+  """Returns the values as a table with the values of the facet `y` down and of `x` across.
 
   A row of a Fourier heatmap fills two cells: a frequency and its mirror image through 0.
   """
@@ -159,7 +159,7 @@ def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
   cells = pd.concat([cells, mirror]).drop_duplicates([y, x])
   down, across = (np.arange(cells[name].min(), cells[name].max() + 1) for name in (y, x))
   table = cells.pivot(index=y, columns=x, values='value').reindex(index=down, columns=across)
-  # A window of even side has frequencies from −n to n − 1. Mirroring adds n, whose line and column
+  # A window of even side has frequencies from −n to n − 1. Mirroring adds n; its line and column
   # are incomplete and are left out. Only a window of odd side has the corner (−n, n).
   corner = (cells[y] == down[0]) & (cells[x] == across[-1])
   return table if corner.any() else table.iloc[:-1, :-1]
@@ -343,7 +343,7 @@ def _write_numbers(
     luma = 0.3 * red + 0.59 * green + 0.11 * blue
     colour = 'w' if luma < 0.5 else 'k'
     if note:
-      corner = x - 0.46, y - 0.46  # the outline is inside the cell, whose side is 1
+      corner = x - 0.46, y - 0.46  # the outline is inside the cell, which has a side of 1
       axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=colour, linewidth=1.4))
     text = f'{number}{"•" if is_marked else ""}'
     axes.text(x, y, text, color=colour, ha='center', va='center', fontsize=font_size)

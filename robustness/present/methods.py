@@ -44,7 +44,7 @@ METHODS = {
 }
 """Descriptions of intervals, by the column `method` of the table of results."""
 PACKAGES = ('jax', 'flax', 'torch', 'tensorflow-datasets', 'numpy', 'scipy')
-"""Packages whose versions are stated, if the run has them."""
+"""Packages to state with their versions, if the run has them."""
 DETAILS = (
   *('data', 'digest of the images', 'storage', 'constants', 'corrupted images'),
   'comparable with published tables',
@@ -100,7 +100,7 @@ def _scaling(classifier: Facts) -> str:
 
 
 def _stated(results: Results, task: str) -> dict[str, str]:
-  """Returns {line: text} of the task's table of which numbers these are; {} if it has none."""
+  """Returns {line: text} of the task's table that says which numbers these are; {} for none."""
   table = results.tables.get(f'{task}: {WHICH_NUMBERS}' if task else WHICH_NUMBERS)
   rows = table.rows if table else ()
   return {str(key): str(text).replace('; ', ', ') for key, text in rows}

@@ -566,7 +566,7 @@ def classifier_facts(classifier: Facts) -> list[str]:
   """Returns facts on a classifier in words, such as ['small cnn, trained here', '37 parameters'].
 
   They are its description, file, image size, number of parameters and the digest of its weights. Of
-  a classifier with several seeds they describe the first seed, and the digests are those of all.
+  a classifier with several seeds they describe the first seed, with the digests of all seeds.
   """
   seeds = list(classifier.get('seeds', {}).values()) or [classifier]
   first = seeds[0]

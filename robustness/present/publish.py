@@ -29,7 +29,7 @@ from robustness.results import ARRAYS_NAME, JSON_NAME, Results
 _CODE_FACTS = ('robustness', 'git_commit', 'python', 'versions')
 """Entries of environment.json about the code, which results.json states too."""
 _DRAWN = 'drawn.json'
-"""A file beside the figures: their captions, and the `_digest` of what they were drawn from."""
+"""A file next to the figures: their captions, and the `_digest` of what they were drawn from."""
 
 
 class Presented(Protocol):
@@ -165,7 +165,7 @@ def illustrate(
   """
   drawn = drawn or _draw(folder, results, presented, pdf)
   is_workdir = (folder / ENVIRONMENT).is_file()
-  # The duration is that of the whole run, and not of a task or seed.
+  # The duration is of the whole run, and not of a task or seed.
   facts = {k: v for k, v in environment.items() if is_workdir or k != 'seconds'}
   findings = presented.findings(results)
   results.findings = [finding.text for finding in findings]

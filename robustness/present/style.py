@@ -116,7 +116,7 @@ def legend_above(figure: Figure) -> None:
   width, height = figure.get_size_inches()
   texts = [wrapped(label, max(10, int((width - 0.5) / LETTER))) for label in entries]
   renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
-  # The legend gets as many columns as fit next to each other.
+  # The legend gets the largest number of columns that fit next to each other.
   for columns in range(min(len(entries), int(width / _NARROWEST)), 0, -1):
     legend = figure.legend(list(entries.values()), texts, loc='outside upper left', ncols=columns)
     box = legend.get_window_extent(renderer)

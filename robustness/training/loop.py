@@ -59,7 +59,7 @@ def train(
 
   The same call after a kill returns the same parameters, bit for bit, on the same machine and
   device layout; a GPU needs XLA_FLAGS=--xla_gpu_deterministic_ops=true for it. The log may then
-  contain a step twice, of which the later line is valid. A finished training returns at once.
+  contain a step twice; the later line is valid. A finished training returns at once.
 
   Args:
     training: the specification of the training.
@@ -151,7 +151,7 @@ def _resident(training: Training, parallel: Parallel, arrays: ArrayRows) -> Feed
 
   def gather(rows: Columns, positions: jax.Array, sampler_columns: Columns) -> Columns:
     """Returns the rows at `positions`, with the columns that the sampler adds."""
-    # every position is that of a row, so that XLA need not clip them
+    # every position is the position of a row, so that XLA need not clip them
     selected = {name: rows[name].at[positions].get(mode='promise_in_bounds') for name in rows}
     return {**selected, **sampler_columns}
 
@@ -274,7 +274,7 @@ class _Run:
 
     Returns:
       The state. With `keep='best'` its `best` holds the evaluated weights if their accuracy is
-      higher than that of all earlier ones.
+      higher than all earlier accuracies.
     """
     num_examples = self.training.rows.num_examples
     is_last = step == self.training.total_steps

@@ -37,7 +37,7 @@ def is_in_head(params: PyTree) -> PyTree:
 
 
 def scaled_head(params: PyTree, factor: float) -> PyTree:
-  """Returns the parameters with those of the last layer multiplied by a factor."""
+  """Returns the parameters, with the parameters of the last layer multiplied by a factor."""
   return jax.tree.map(lambda x, last: factor * x if last else x, params, is_in_head(params))
 
 
@@ -70,8 +70,8 @@ def create(
   * 'rmsprop': g ← g + λ·θ; s ← .9·s + .1·g² from s = 1; v ← μ·v + η·g / √(s + ε); θ ← θ − v.
 
   The gradient is first clipped to the global norm `clip_norm`, before weight decay. The updates of
-  all layers except the last are multiplied by `backbone_rate_multiplier`, those of each layer by
-  `layer_decay` to the power of its distance from the last layer, and those of `stem` by
+  all layers except the last are multiplied by `backbone_rate_multiplier`, the updates of each
+  layer by `layer_decay` to the power of its distance from the last layer, and of `stem` by
   `stem_rate`. Gradients of the biases of normalisations are multiplied by `bias_rate` before decay,
   which amounts to a learning rate larger and a decay smaller by this factor.
 

@@ -123,7 +123,7 @@ def epoch_steps(settings: TrainingSettings, num_examples: int) -> int:
 def is_due(step: int, settings: TrainingSettings, num_examples: int) -> bool:
   """Returns whether to evaluate after a step: whether it completes `evaluate_every_epochs` epochs.
 
-  If a multiple of this period lies between two steps, the later step completes it.
+  If a multiple of this period is between two steps, the later step completes it.
   """
   period = settings.evaluate_every_epochs * num_examples / settings.batch_size  # in steps
   return period > 0 and step // period > (step - 1) // period

@@ -107,7 +107,7 @@ def final_variables(state: Mapping[str, PyTree]) -> Variables:
 
 
 def with_initial(variables: Variables, initial: Mapping[str, PyTree]) -> Variables:
-  """Returns `params` and `batch_stats` of variables, with arrays replaced by those of `initial`.
+  """Returns `params` and `batch_stats` of variables, with arrays replaced by arrays of `initial`.
 
   Raises:
     InputError: `initial` has arrays that the network does not have, or of another shape.

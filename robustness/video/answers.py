@@ -306,7 +306,7 @@ def _plan(file: Path, line: bytes, digest: str) -> ReviewPlan:
     digest: digest of the neighbor sets that the file must be about.
 
   Raises:
-    InputError: the line is not that of a file of answers, or states another digest.
+    InputError: the line is not from a file of answers, or states another digest.
   """
   try:
     header = json_files.parse(line, 'it', {'plan?': PLAN})

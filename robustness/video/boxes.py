@@ -303,7 +303,7 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
   Args:
     path: a COCO file, or a folder of ILSVRC annotations.
     frames: paths of the F frames.
-    class_names: class names of the neighbor sets, by which ILSVRC's files name classes; not needed
+    class_names: class names of the neighbor sets, which ILSVRC's files use for classes; not needed
       for a COCO file.
 
   Raises:

@@ -58,7 +58,7 @@ BOXES = (b'ftyp', b'moov', b'mdat', b'free', b'skip', b'wide', b'styp', b'pnot')
 EBML, SEGMENT = b'\x1a\x45\xdf\xa3', b'\x18\x53\x80\x67'
 """First bytes of Matroska and WebM files, and the identifier of their segment."""
 RIFF_SLACK = 9
-"""Most bytes by which a RIFF chunk may overstate its size: some writers count header or padding."""
+"""Largest excess in bytes of the size of a RIFF chunk: some writers count header or padding."""
 
 
 def find(root: pathlib.Path) -> dict[str, FrameFolder | VideoFile]:

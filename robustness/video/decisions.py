@@ -210,7 +210,7 @@ def counts(rounds: ReviewRounds, decided: Decisions) -> Table:
 def _values(rounds: ReviewRounds, decided: Decisions) -> dict[Quantity, np.ndarray]:
   """Returns {quantity: its value for each anchor or pair for which it is defined}.
 
-  The quantities are those of `table`, without agreement.
+  The quantities are the quantities of `table`, without agreement.
   """
   values = {ANCHORS: decided.anchor_accepted[decided.anchor_reviewed]}
   added = np.array([len(classes) for classes in decided.added], float)[decided.anchor_accepted]

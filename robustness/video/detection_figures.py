@@ -69,7 +69,7 @@ def pictures(
 
     * `image_<e>`: picture e, uint8 [H, W, 3].
     * `frame`: paths of the frames, [E].
-    * `offset`: frame numbers minus those of the anchors, int [E].
+    * `offset`: frame numbers minus the frame numbers of the anchors, int [E].
     * `precision`: AP of each frame alone, float [E].
     * `truth`: ground-truth boxes, float [N, 6], with the columns picture, class, x0, y0, x1, y1 in
       pixels of the picture.

@@ -7,8 +7,8 @@ A folder holds, directly or in `metadata/`, `pmsets.json` ({anchor path: [neighb
 as in YTBB-Robust, have the labels of their anchors. Optional are `frames.json` ({frame path:
 {"frame_type": "i", "fps": 29.97}}) and, in the same folder or `misc/`, names of the classes:
 
-* a class index, `*class_index.json`, {class: [identifier, name]} or {class: name}. If the classes
-  are those of a label space, the word before `class_index` is its name;
+* a class index, `*class_index.json`, {class: [identifier, name]} or {class: name}. If these are
+  the classes of a label space, the word before `class_index` is its name;
 * class maps from ImageNet's classes, as in ImageNet Testbed: `class_idx_map.json` is {class of
   ImageNet: class} and `rev_class_idx_map.json` {class: [classes of ImageNet]}.
 
@@ -46,7 +46,7 @@ CLASS_INDEX, CLASS_MAP = 'class_index.json', 'class_idx_map.json'
 FRAME_TYPES = ('i', 'p', 'b')
 """Frame types of video compression: intra-coded, predicted, bidirectionally predicted."""
 FRAME, ANCHOR = LABEL_RULES = ('frame', 'anchor')
-"""Rules for the labels by which a neighbor is judged: its own labels, or those of its anchor."""
+"""Rules for the labels to judge a neighbor with: its own labels, or the labels of its anchor."""
 RELEASES = {
   'imagenet_vid': (
     'ImageNet-Vid-Robust',
@@ -139,8 +139,8 @@ class NeighborSets:
   def title(self) -> str:
     """Title of the sets for reports, with their numbers of anchors and pairs.
 
-    If the classes are those of a published data set, the title begins with the name of the data set
-    if the numbers are the published ones, and otherwise states the published numbers too.
+    If the classes are the classes of a published data set, the title begins with its name if the
+    numbers are the published ones, and otherwise states the published numbers too.
     """
     space = label_space.coarse_space(self.class_names)
     num_anchors, num_pairs = counts = len(self.anchors), len(self.pairs.frame)
@@ -164,8 +164,7 @@ class NeighborSets:
     return digest.hexdigest()
 
   def pair_labels(self, rule: str = FRAME) -> np.ndarray:
-    """Returns the labels by which the neighbor of each pair is judged, int32 [P, L], padded with
-    −1.
+    """Returns the labels to judge the neighbor of each pair with, int32 [P, L], padded with −1.
 
     Args:
       rule: 'frame' for the labels of the neighbor, 'anchor' for the labels of its anchor.
@@ -456,7 +455,7 @@ def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str,
 def _names_in_index(path: pathlib.Path, index: Mapping[str, object]) -> tuple[str, ...]:
   """Returns the class names of a class index, in label order.
 
-  If the identifiers are ImageNet's 1000 WordNet identifiers in order, the names are those of the
+  If the identifiers are ImageNet's 1000 WordNet identifiers in order, the names come from the
   label space `imagenet`.
 
   Args:
@@ -486,10 +485,10 @@ def _mapped(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...
 
   Args:
     maps: {file: its content}. The content of `class_idx_map.json` is {class of ImageNet: class},
-      and that of `rev_class_idx_map.json` is {class: [classes of ImageNet]}.
+      and the content of `rev_class_idx_map.json` is {class: [classes of ImageNet]}.
 
   Raises:
-    InputError: the maps are those of no label space.
+    InputError: the maps belong to no label space.
   """
   spaces = label_space.coarse_spaces()
   for space in spaces:

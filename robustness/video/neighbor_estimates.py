@@ -132,7 +132,7 @@ def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> 
   Args:
     sets: the neighbor sets.
     predictions: class indices [..., F], in the order of `sets.frames`.
-    rule: labels by which a neighbor is judged: its own ('frame') or those of its anchor ('anchor').
+    rule: labels to judge a neighbor with: its own ('frame') or its anchor's ('anchor').
 
   Raises:
     InputError: `predictions` are not of F frames.

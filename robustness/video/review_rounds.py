@@ -278,7 +278,7 @@ class ReviewRounds:
     return annotator in individual or len(individual) >= self.plan.annotators_per_pair
 
   def _is_free(self, item: Item, annotator: str) -> bool:
-    """Returns whether an item needs an individual answer that `annotator` may give now.
+    """Returns whether an item needs an individual answer, and `annotator` may answer it now.
 
     An item is reserved for `HELD_SECONDS` for each annotator to whom it was shown. It is not free
     if the answers and the reservations of other annotators reach `annotators_per_pair`.

@@ -68,10 +68,10 @@ class Adaptation(Part):
     unbiased: whether σ²_t divides by the number of values minus 1.
     batch_size: n, the number of images in a batch. The last batch of a sequence of images has those
       that remain.
-    source_weight: λ; 0 uses the statistics of the test batch alone, 1 those of the training alone.
+    source_weight: λ; 0 uses only statistics of the test batch, 1 only statistics of the training.
     order: 'random' shows the images of a stream in a random order; 'label_shift' class after class,
       with classes and the images within a class in a random order.
-    kinds: classes of layers, of which a network must have one; () for any network.
+    kinds: classes of layers; a network must have a layer of one of them; () for any network.
     adapts: what the method changes, for the message about a network that has no such layer.
 
   Reference:

@@ -15,14 +15,14 @@ from robustness.models.adaptation.tent import Predict, Tent
 
 @dataclasses.dataclass(frozen=True)
 class Cotta(Tent):
-  """Learns all parameters from a teacher, whose predictions are the outputs.
+  """Learns all parameters from a teacher; the predictions of the teacher are the outputs.
 
-  The teacher's logits are those of the images or, if the mean confidence of the trained network is
-  below a threshold, the mean over random views (see `view`). The student takes a step along the
-  gradient of the cross-entropy to the teacher. The teacher's weights follow as a moving average,
-  and each weight of the student returns to its trained value with a small probability.
+  The teacher's logits are the logits of the images or, if the mean confidence of the trained
+  network is below a threshold, the mean over random views (see `view`). The student takes a step
+  along the gradient of the cross-entropy to the teacher. The teacher's weights follow as a moving
+  average, and each weight of the student returns to its trained value with a small probability.
 
-  The defaults are those of the authors' code for CIFAR-10. For ImageNet it has `optimizer='sgd'`
+  The defaults are from the authors' code for CIFAR-10. For ImageNet it has `optimizer='sgd'`
   with a rate of .01, batches of 64, a threshold of .1, a probability of .001 and
   `is_symmetric=True`. A view has one draw for a batch, as there.
 

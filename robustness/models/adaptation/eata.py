@@ -74,7 +74,7 @@ class Eata(SelectiveTent):
     def loss(logits: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
       """Returns the entropy loss, and (number of selected images, their mean p [C]).
 
-      The loss is without the Fisher penalty, whose gradient is added below.
+      The loss is without the Fisher penalty; the gradient of the penalty is added below.
       """
       log_p = log_probabilities(logits)
       p, entropies = jax.lax.stop_gradient(jnp.exp(log_p)), entropy(log_p)

@@ -168,7 +168,7 @@ class Tent(Adaptation):
 class SelectiveTent(Tent):
   """Base class of methods that learn from images with an entropy below E₀ alone.
 
-  The defaults are those of the authors' code of EATA and SAR for ResNet-50 on ImageNet.
+  The defaults are from the authors' code of EATA and SAR for ResNet-50 on ImageNet.
 
   Attributes:
     margin: E₀ divided by ln C, for C classes.
