@@ -50,7 +50,7 @@ def own() -> ConfigDict:
 def both_ways() -> ConfigDict:
   """Returns the config of two CLIP classifiers, which choose among different classes.
 
-  One chooses among all classes that it has prompts for, the other only among those of the data.
+  One chooses among all classes that it has prompts for, the other only among the data's classes.
   """
   config = default_config('accuracy', ('among_all', 'among_own'))
   for classifier in config.classifiers.values():

@@ -90,7 +90,7 @@ def imagenet() -> ConfigDict:
   config.battery.tasks = (*ON_THE_SAME_IMAGES, 'scenes')
   config.data.source = 'foolbox'  # the 20 ImageNet pictures that come with this package
   for task in CORRUPTED:
-    config.battery[task].study.constants = 224  # those of ImageNet-C, for images of 224 × 224
+    config.battery[task].study.constants = 224  # as in ImageNet-C, for images of 224 × 224
   config.battery.c_bar.study.corruptions = ('c_bar_imagenet',)
   config.battery.corruptions.study.baseline = 'alexnet'
   config.battery.heat_map.study.norm = 15.7  # Yin et al.'s for ImageNet

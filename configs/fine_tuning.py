@@ -11,7 +11,7 @@ python main.py --config=configs/fine_tuning.py:swin_tiny --workdir=/tmp/fine_tun
   follows another --config.training.batch_size in proportion, and is low for a new last layer:
   raise --config.training.learning_rate or --config.training.epochs for few pictures.
 
-The constants are those of the releases that fine-tune weights of ImageNet-22k on ImageNet-1k
+The constants are from the releases that fine-tune weights of ImageNet-22k on ImageNet-1k
 (ConvNeXt: TRAINING.md; Swin: configs/swin/*_22kto1k_finetune.yaml; EfficientNetV2: `ImagenetFt` of
 efficientnetv2/datasets.py) and, for DeiT III, weights of ImageNet-1k (README_revenge.md). Different
 here:
@@ -23,7 +23,7 @@ here:
   random strength near that. Mixup or CutMix is drawn for a row, theirs for a batch.
   ConvNeXt, Swin: pixels of a quarter of their images are erased in a rectangle; here they are not.
   ConvNeXt: the rate falls from block to block, as in timm, theirs by groups of blocks (12 layers).
-  Its tiny size, of which there is no recipe, has the drop path of its training.
+  There is no recipe for its tiny size, which has the drop path of its training.
   DeiT III: the small size is published for 384 pixels.
   EfficientNetV2: a picture is cut to a square, theirs is distorted to it; the covered square of
   half its side is grey, theirs has random pixels of this mean. The least of 10,000 steps is left

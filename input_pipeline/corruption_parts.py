@@ -90,7 +90,7 @@ def check_names(
     if name not in valid:
       release = looks_like(folder)
       fix = f': {nearest(name, valid)}. Rename it or move it elsewhere'
-      is_of_release = f"with '{name}" in release  # whose source reads it: no need to rename it
+      is_of_release = f"with '{name}" in release  # a source reads it: no need to rename it
       advice = '' if is_of_release else fix
       raise InputError(f'{folder} holds {name!r}, which is no {kind}{advice}{release}.')
   if not names:

@@ -114,7 +114,7 @@ def _box(shape: tf.Tensor, smallest_area: float, seed: tf.Tensor) -> tf.Tensor:
   """Returns the top, left, height and width of a random box in an image, int32 [4].
 
   The box is the first of `TRIES` drawn boxes that fits in the image. If none fits, it is the
-  largest central box whose ratio of width to height is between 1 / `RATIO` and `RATIO`.
+  largest central box with a ratio of width to height between 1 / `RATIO` and `RATIO`.
 
   Args:
     shape: height and width of the image, int32 [2].

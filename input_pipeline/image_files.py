@@ -123,7 +123,7 @@ def has_suffix(file: Path | str, suffixes: Sequence[str]) -> bool:
 
 
 def skip_reason(name: str) -> str:
-  """Returns the reason for leaving out a file whose suffix is not read, such as 'files .txt'.
+  """Returns the reason for leaving out a file with a suffix that is not read, such as 'files .txt'.
 
   Suffixes that do not match `_WORD` (longer than 12 characters, or with other characters than ASCII
   letters, digits and _) share one reason, to keep the number of reasons small.

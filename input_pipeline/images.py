@@ -131,7 +131,7 @@ class PartsStore(IndexedStore):
     import tensorflow as tf
 
     num_base, dtype = len(self.labels), tf.uint8 if self.shape else tf.string
-    # divmod gives the numbers of the part and of the base image
+    # divmod returns the numbers of the part and of the base image
     stored = tf.numpy_function(lambda i: self.fetch(*divmod(int(i), num_base)), [index], dtype)
     label = tf.gather(tf.constant(self.labels), index % num_base)
     return {'example_id': index, 'label': label, 'stored': tf.ensure_shape(stored, self.shape)}

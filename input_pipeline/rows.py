@@ -109,7 +109,7 @@ class TfRows:
     """
     if self._settings.random_crop_area or not isinstance(self._images.store, IndexedStore):
       return None
-    [first] = self._batches(1, [0], stored=True)  # the first row alone, whose bytes are counted
+    [first] = self._batches(1, [0], stored=True)  # the first row alone, to count its bytes
     row = {name: value for name, value in first.items() if isinstance(value, np.ndarray)}
     if self.num_examples * sum(value.nbytes for value in row.values()) > max_bytes:
       return None

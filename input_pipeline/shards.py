@@ -93,8 +93,8 @@ class Shards(Source, abc.ABC):
   def names_of_space(self, stored: Sequence[str], title: str) -> Sequence[str]:
     """Returns the names of numbered classes.
 
-    If `label_space` is set, its names are returned; it must have as many classes as there are
-    `stored` names, unless none are stored. Otherwise the `stored` names are returned. `title` names
+    If `label_space` is set, its names are returned; it must have one class for each
+    `stored` name, unless none are stored. Otherwise the `stored` names are returned. `title` names
     the data in messages.
     """
     if not self.label_space:
@@ -135,7 +135,7 @@ def _check_complete(files: list[Path], key: str) -> None:
   as `x-000002.y` all between the first and the last. `key` is the setting that allows missing
   shards, for the message.
   """
-  numbers: dict[tuple[str, ...], list[int]] = {}  # of shards whose names differ in the number alone
+  numbers: dict[tuple[str, ...], list[int]] = {}  # of names that differ in the number alone
   for file in files:
     match = re.fullmatch(r'(.*?)(\d+)(-of-\d+)?(\D*)', file.name)
     if match:

@@ -126,7 +126,7 @@ def check_stored_features(file: pathlib.Path) -> None:
 
   TFDS imports the module that the file names for a feature, and importing can run any code.
   """
-  # dicts and lists, of which each is searched for names of classes
+  # dicts and lists that are yet to be searched for names of classes
   unsearched = [json_files.read(file, advice='Fetch or prepare the data set again.')]
   while unsearched:
     node = unsearched.pop()

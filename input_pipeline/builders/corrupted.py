@@ -84,8 +84,8 @@ class CorruptedConfig(BaseConfig):
       name; () takes 'test', or 'validation' where there is no test split with labels.
     constants: the table of constants: 32, 64, 224 or 299; 0 takes the nearest to the image size.
     quantize: 'floor', as the released sets were made, or 'round', as TFDS makes them.
-    photographs: folder of the released photographs of frost, or 'imagecorruptions' for those of the
-      installed package; '' draws procedural frost.
+    photographs: folder of the released photographs of frost, or 'imagecorruptions' for the
+      photographs of the installed package; '' draws procedural frost.
     beam: prepare with Apache Beam, a block of images at a time.
   """
 

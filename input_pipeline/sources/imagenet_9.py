@@ -68,7 +68,7 @@ class Imagenet9(Source):
     self.choose('variants', VARIANTS)
     self.require(len({*self.variants}) == len(self.variants), 'variants', 'distinct')
     root = self.folder('give the folder that holds original, mixed_same, mixed_rand, ....')
-    *names, _ = label_space.get(self.name).class_names  # the last class is that of no group
+    *names, _ = label_space.get(self.name).class_names  # the last: other classes of ImageNet
     left_out = Counter[str]()
     paths, variants, foregrounds = list[str](), list[str](), list[str]()
     labels = list[int]()

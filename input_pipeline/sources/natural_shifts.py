@@ -121,7 +121,7 @@ class NaturalShifts(Source):
     paths, labels, facts = read_release(root, left_out)
     classes = np.unique(labels[labels >= 0])
     num_classes, num_images = PUBLISHED[self.dataset]
-    # ObjectNet's objects are counted, several of which may be one class
+    # ObjectNet's objects are counted, as several may be one class
     self._check_count('classes', num_classes, facts.pop('objects', len(classes)))
     self._check_count('images', num_images, len(paths) + facts.get('images_without_label', 0))
     readers: dict[str, Any] = {}

@@ -24,7 +24,7 @@ RADII, SHARE = (3.0, 2.0, 1.0), 0.3
 SPARSER, FEWER, MAX_REDUCTION, CHECK_SHARE = 0.95, 1.5, 10.0, 0.04
 """Numbers of Auto-PGD in ℓ1: an image became sparser if its number of changed values is below this
 share of the last number; the divisor of the number of values that a step changes, and of the step
-size; the largest factor by which the step size is reduced; and the share of the steps of an ascent
+size; the largest reduction of the step size, as a factor; and the share of the steps of an ascent
 between two checkpoints."""
 Aux = TypeVar('Aux')
 Iterate = dict[str, Array]
@@ -292,8 +292,8 @@ def sparse_direction(gradient: Array, count: Array) -> Array:
   """Returns the direction of a step of ℓ1 length 1 that changes few values, [H, W, C].
 
   The direction is sign / n at the n entries of the gradient [H, W, C] that have the largest
-  magnitude, and 0 at all other entries. n is `count` rounded up, at least 1, plus the entries whose
-  magnitude equals the smallest one selected, minus entries with gradient 0.
+  magnitude, and 0 at all other entries. n is `count` rounded up, at least 1, plus the entries with
+  the same magnitude as the smallest one selected, minus entries with gradient 0.
   """
   magnitude = jnp.abs(gradient)
   rank = jnp.clip(magnitude.size - count, 0, magnitude.size - 1).astype(int)  # rounds `count` up

@@ -183,5 +183,5 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
 
   start = jnp.zeros(len(points)), jnp.ones(len(points), bool)
   scale, _ = jax.lax.while_loop(lambda state: state[1].any(), newton, start)
-  # an infinite λ where there is no room would give NaN
+  # an infinite λ where there is no room would result in NaN
   return towards * jnp.minimum(jnp.where(room > 0, by_row(scale) * rate, 0), room)

@@ -59,7 +59,7 @@ class Augmentation(Part):
   def resembles(self) -> tuple[str, ...]:
     """The transforms or families of transforms that augmented images resemble; () for none.
 
-    Names are those of `robustness.environments.transforms` and
+    Names are from `robustness.environments.transforms` and
     `robustness.corruptions.names.FAMILIES`. A training that holds out a transform from some classes
     refuses augmentations that resemble it.
     """

@@ -93,8 +93,8 @@ class AugMix(Augmentation):
       shape: height and width of the images, on which the magnitudes of translations depend.
 
     Returns:
-      The operations in order, arrays [*count, steps, ...] with as many steps as the longest chain
-      may have. Steps beyond the end of a chain are the identity.
+      The operations in order, arrays [*count, steps, ...]; `steps` is the largest possible length
+      of a chain. Steps beyond the end of a chain are the identity.
     """
     names, steps = self.names, self.depth or MAX_DEPTH
     key_depth, key_name, key_level, key_sign = jax.random.split(key, 4)
@@ -147,7 +147,7 @@ def stacked(image: jax.Array, variants: jax.Array, has_clean: bool) -> jax.Array
 def magnitudes(level: jax.Array, height: int, width: int) -> dict[str, jax.Array]:
   """Returns {operation: its magnitude without sign, in its unit} at levels in (0, 10].
 
-  The magnitudes have the shape of `level`; `height` and `width` are those of the image in pixels.
+  The magnitudes have the shape of `level`; `height` and `width` are the image's size in pixels.
   """
   share = level / 10
   return {

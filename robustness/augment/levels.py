@@ -29,7 +29,7 @@ def matrix(
   Args:
     name: index in `names`, int32 scalar.
     names: the warps that can occur.
-    magnitude: pixels by which translations move the image to the left or up; degrees by which
+    magnitude: pixels that translations move the image to the left or up; degrees that
       Rotate turns it counterclockwise about its centre; or the slope of a shear.
     height: height of the image in pixels.
     width: width of the image in pixels.
@@ -82,7 +82,7 @@ def bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
     data: the matrix of the warp, float32 [6], see `matrix`.
 
   Returns:
-    The warped levels, uint8 [H, W, C], 0 at pixels whose source point is outside the input; and
+    The warped levels, uint8 [H, W, C], 0 at pixels with a source point outside the input; and
     whether the source point of each pixel is inside the input, bool [H, W].
   """
   height, width, channels = levels.shape

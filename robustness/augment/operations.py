@@ -1,6 +1,6 @@
 """The image operations of AutoAugment, RandAugment and AugMix, in pure JAX, as in Pillow.
 
-The operations of a family, of which there are five, share a computation. Under `vmap` all families
+The operations of each of the five families share a computation. Under `vmap` all families
 that can occur are computed for every image; in a loop over images, as on a CPU, only the family of
 the image's operation is.
 """
@@ -242,7 +242,7 @@ def _blended(
 ) -> Image:
   """Returns a blend of the image and its `degenerate` version, by the magnitude of `drawn`.
 
-  `degenerate` makes the image grey or smooth; factor 0 gives this version, and 1 the image.
+  `degenerate` makes the image grey or smooth; factor 0 is this version, and 1 the image.
   """
   levels, mask = image
   return blend(degenerate(levels), levels, drawn.magnitude).astype(levels.dtype), mask

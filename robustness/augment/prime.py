@@ -172,7 +172,7 @@ def deformed(image: jax.Array, amplitudes: jax.Array) -> jax.Array:
 
   Pixel (y, x) shows the image at (y − H·v(y, x), x − W·u(y, x)), sampled bilinearly with replicated
   edges. The fields u and v are Σ_ij a_ij sin(iπx/(W − 1)) sin(jπy/(H − 1)) with i and j from 1, and
-  with `amplitudes` a [2, I, J], first those of u.
+  with `amplitudes` a [2, I, J], first the amplitudes of u.
   """
   height, width = image.shape[:2]
   index = np.arange(1, amplitudes.shape[1] + 1)

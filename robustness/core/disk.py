@@ -54,7 +54,7 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
 def require_space(directory: str | os.PathLike[str], size: int) -> None:
   """Raises OSError (no space left) if a file system lacks room for `size` + `OVERHEAD` bytes.
 
-  The file system is that of `directory`. Callers check before writing, so that no partial file
+  The file system is the one with `directory`. Callers check before writing, so that no partial file
   remains.
   """
   if shutil.disk_usage(directory).free < size + OVERHEAD:

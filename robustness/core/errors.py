@@ -138,7 +138,7 @@ def exits_refused() -> Iterator[None]:
 
 
 def or_column(name: str) -> str:
-  """Returns the end of a fix for rows that lack a column, which Python can give."""
+  """Returns the end of a fix for rows that lack a column, which callers in Python can pass."""
   return for_caller('.', f', or give columns={{{name!r}: ...}} with a value for each image.')
 
 
@@ -186,8 +186,8 @@ def nearest(word: str, valid: Iterable[str], state: str = 'valid') -> str:
 
   Words that differ only in upper case count as similar, or else those that `difflib` finds close,
   or else those that begin with `word`. For example `did you mean 'norm'? valid: 'clip', 'norm',
-  'phase'`; more than `MAX_LISTED` words are counted instead of listed, or more than twice as many
-  if none is similar. `state` is said of the words, such as 'defined' of those in a file.
+  'phase'`; more than `MAX_LISTED` words are counted instead of listed, or more than twice that
+  number if none is similar. `state` describes the words, such as 'defined' for words in a file.
   """
   words = sorted(valid)
   equal = [name for name in words if name.lower() == word.lower()]

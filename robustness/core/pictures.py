@@ -41,7 +41,7 @@ SUFFIXES = tuple(
 Picture = str | os.PathLike[str] | bytes | BinaryIO
 """A path, the bytes of an encoded file, or an open file."""
 
-# `opened` refuses the pictures of which Pillow warns
+# `opened` refuses the pictures that Pillow warns about
 warnings.filterwarnings('ignore', category=Image.DecompressionBombWarning)
 
 

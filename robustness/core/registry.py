@@ -31,7 +31,7 @@ from robustness.core.settings import Section
 from robustness.core.typing import Facts, PlainValue
 
 SEPARATOR = '.py:'
-"""Text by which a name in a config is recognized as a reference FILE.py:NAME to a user's code."""
+"""Text that marks a name in a config as a reference FILE.py:NAME to a user's code."""
 _IN_MODULE = re.compile(r'([^\W\d]\w*)(\.[^\W\d]\w*)+:[^\W\d]\w*')
 """Pattern of references package.module:NAME to an installed package."""
 V = TypeVar('V')
@@ -45,7 +45,7 @@ class FileRefusedError(InputError):
 
 
 class RecordedReference(str):
-  """A reference `FILE.py:NAME` in results, of which the file is never run.
+  """A reference `FILE.py:NAME` in results; its file is never run.
 
   Attributes:
     file: {'file': name of the file, 'file_sha256': its digest}, as the results state it.
@@ -475,7 +475,7 @@ def _run(file: pathlib.Path, digest: str) -> ModuleType:
   spec = importlib.util.spec_from_file_location(f'{file.stem}_{digest[:8]}', file)
   assert spec is not None and spec.loader is not None
   if str(file.parent) not in sys.path:
-    sys.path.append(str(file.parent))  # modules beside the file can be imported, as in a script
+    sys.path.append(str(file.parent))  # modules in its folder can be imported, as in a script
   module = importlib.util.module_from_spec(spec)
   sys.modules[spec.name] = module  # dataclasses look up the names in annotations there
   spec.loader.exec_module(module)

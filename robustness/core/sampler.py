@@ -15,7 +15,7 @@ from robustness.core.settings import require
 EPOCH = 'epoch'
 """Column of training rows with the number of completed epochs."""
 _HELD_OUT = 0x4E1D
-"""Seed by which `held_out` chooses validation rows; it is the same in all trainings."""
+"""Seed of the validation rows that `held_out` chooses; it is the same in all trainings."""
 _BALANCED = 0xBA1A
 """Constant in the seeds of `Balanced`, which makes its random numbers differ from `Epochs`'."""
 _BLOCKS = 1024
@@ -99,7 +99,7 @@ class Epochs(Sampler):
 class Balanced(Sampler):
   """A sequence in which every block of G consecutive positions has one row of each of G groups.
 
-  The order of the groups is random in every block. Each group has epochs of its own, random
+  The order of the groups is random in every block. Each group has separate epochs, random
   permutations of its rows, so that rows of small groups are more frequent.
   """
 

@@ -152,7 +152,7 @@ def _convert(kind: type, value: object, key: str) -> object:
   if isinstance(value, int) and abs(value) >= 2**63:
     raise SettingError(key, value, 'a number that 64 bits hold')
   is_bool = isinstance(value, bool)  # in Python a bool is an int
-  number = {int: Integral, float: Real}.get(kind)  # also those of NumPy
+  number = {int: Integral, float: Real}.get(kind)  # also NumPy's numbers
   if number and isinstance(value, number) and not is_bool:
     return kind(value)
   if not isinstance(value, kind) or (is_bool and kind is not bool):

@@ -45,9 +45,9 @@ def set_up(folders: Sequence[str], is_excluded: Callable[[logging.LogRecord], bo
 
 
 def is_shown(record: logging.LogRecord, folders: Sequence[str]) -> bool:
-  """Returns whether a record is printed; `folders` are those of this project's packages.
+  """Returns whether a record is printed; `folders` are the folders of this project's packages.
 
-  These packages' records are printed from INFO on, those of `CHATTY` packages from ERROR on, and
+  These packages' records are printed from INFO on, records of `CHATTY` packages from ERROR on, and
   all others from WARNING on.
   """
   if record.pathname.startswith(tuple(folders)):

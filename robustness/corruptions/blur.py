@@ -145,7 +145,7 @@ def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
   zooms = strength.constants['zooms']
   counts = np.asarray([len(z) for z in zooms])
   longest = counts.max()
-  # repeats of the last factor, which are not used, give all severities arrays of one shape
+  # unused repeats of the last factor make the arrays of all severities equal in shape
   padded = [np.pad(z, (0, longest - len(z)), mode='edge') for z in zooms]
   height, width = image.shape[:2]
   rows = jnp.asarray(np.stack([filters.zoom_coordinates(height, z) for z in padded]))
@@ -270,5 +270,5 @@ def swap_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
     pixel, partner = size - 1 - i, target[size - 1 - i]
     return source.at[pixel].set(source[partner]).at[partner].set(source[pixel])
 
-  # adding 0 * target gives the state a batch axis under vmap before the loop
+  # with 0 * target added, the state has a batch axis under vmap before the loop
   return jax.lax.fori_loop(0, size, visit, jnp.arange(size) + 0 * target)

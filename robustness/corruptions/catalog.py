@@ -440,7 +440,7 @@ def numbered(severity: Numbers) -> tuple[jax.Array | np.ndarray, tuple[float, ..
 def refuse_stored(columns: Mapping[str, object]) -> None:
   """Raises InputError if rows are stored images that are corrupted or perturbed already.
 
-  To corrupt them again would give a meaningless error. `columns` are the columns of the rows.
+  The error after a second corruption would mean nothing. `columns` are the columns of the rows.
   """
   if 'corruption' in columns or 'perturbation' in columns:
     raise InputError(

@@ -141,7 +141,7 @@ def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Arr
 def boxes(old: int, new: int) -> np.ndarray:
   """Returns which of `old` lines of pixels each of `new` lines averages, 0 or 1, int64 [new, old].
 
-  The boxes are those of Pillow's box filter, also where a line is on the boundary of two boxes,
+  The boxes are as in Pillow's box filter, also where a line is on the boundary of two boxes,
   which rounding in float64 decides.
   """
   step = old / new

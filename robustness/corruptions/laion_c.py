@@ -132,8 +132,8 @@ def mosaic(
   """Replaces every tile of the image by the shrunk picture with the nearest mean colour.
 
   The grid of tiles is centred; the image is extended to whole tiles by repeating its edge. The
-  colour of a tile is that of its pixel in the image shrunk by Pillow's bicubic filter to one pixel
-  a tile. `photographs` is a folder of pictures; None takes procedural ones.
+  colour of a tile is the colour of its pixel in the image shrunk by Pillow's bicubic filter to one
+  pixel a tile. `photographs` is a folder of pictures; None takes procedural ones.
   """
   del key
   sides, (height, width) = tuple(strength.constants['tile']), levels.shape[:2]
@@ -177,7 +177,7 @@ def bicubic(size: int, factor: int) -> np.ndarray:
 
   Args:
     size: number of pixels of the line.
-    factor: factor by which it is shrunk, a divisor of `size`.
+    factor: a divisor of `size`; the shrunk line has `size` / `factor` pixels.
 
   Returns:
     The weight of each pixel in each shrunk pixel, float32 [size / factor, size]; rows sum to 1.
@@ -338,7 +338,7 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
   """Draws vertical lines on black, each bent to the left where the image is dark.
 
   Line i of L starts at column iW / L of the width W and runs down in segments of `step` rows. A
-  segment has the mean colour of a block of pixels, those of the same rows in the W / L columns to
+  segment has the mean colour of a block of pixels, in the same rows and the W / L columns to
   the right of the line's start. It ends 40 (1 - I / 255) pixels to the left of the line's start,
   where I is the mean grey level of the block. Pixels follow Bresenham's lines between integer
   coordinates, as in Pillow.

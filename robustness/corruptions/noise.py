@@ -141,7 +141,7 @@ def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
   There is a table for each of S severities, with λ in `photons`, and each level k in 0..255. The
   upper bits of a uniform 32-bit number select one of the K equal columns of a table, where K is a
   power of two; column j stands for the count start + j. The lower bits decide between the column's
-  count and that of its alias column. Probabilities are whole multiples of 2⁻³².
+  count and the count of its alias column. Probabilities are whole multiples of 2⁻³².
 
   Returns:
     start: int32 [S·256], the count of column 0 of each table.

@@ -172,7 +172,7 @@ def noise(r: jax.Array, c: jax.Array, gradients: jax.Array, permutation: jax.Arr
   i, j = r0.astype(jnp.int32), c0.astype(jnp.int32)
 
   def corner(di: int, dj: int) -> jax.Array:
-    """Returns gradient · offset for the lattice point (i + di, j + dj) beside each point."""
+    """Returns gradient · offset for the lattice point (i + di, j + dj) near each point."""
     hashed = permutation[(i + di) % GRADIENTS] + (j + dj) % GRADIENTS
     gradient = gradients[permutation[hashed % GRADIENTS]]
     return (down - di) * gradient[..., 0] + (right - dj) * gradient[..., 1]
@@ -283,8 +283,8 @@ def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> j
 def _draw_lines(keys: jax.Array, side: int) -> Draws:
   """Returns random numbers of L lines: `point` (row, column) in pixels [L, 2], and `angle` [L].
 
-  Angles are in radians: a common angle plus a deviation of each line, whose largest size is random
-  too. L is the largest number of lines that any severity needs.
+  Angles are in radians: a common angle plus a deviation of each line; the largest deviation is
+  random too. L is the largest number of lines that any severity needs.
   """
   count = int(0.1 * max(LINES) * side + LINE_GUARD)
   deviations = uniform(keys[2], -0.5, 0.5, (count,)) * uniform(keys[1], 0.1, 1)  # in revolutions

@@ -103,7 +103,7 @@ def matching_set(names: Collection[str], side: int) -> ReleasedSet:
 def set_to_follow(
   image_shape: tuple[int, int, int], constants: int, names: Collection[str]
 ) -> ReleasedSet:
-  """Returns the released set of which corrupted images can follow the protocol.
+  """Returns the released set that images follow if the protocol is 'as_released'.
 
   Args:
     image_shape: Shape (H, W, C) of the images.

@@ -2,9 +2,9 @@
 
 Kernels are 'nearest', 'box', 'bilinear', 'bicubic' (Keys, a = -½) and 'lanczos' (three lobes) at
 pixel centres, as in Pillow. Antialiased kernels are stretched by the factor when they shrink, as in
-Pillow; those named `_aliased` are not, as in `torch.nn.functional.interpolate`, whose bicubic
+Pillow; those named `_aliased` are not, as in `torch.nn.functional.interpolate`, where the bicubic
 kernel has a = -¾ instead. The results between are clipped to [0, 1] and not rounded. No set of
-such images was published: the factors are those of this project.
+such images was published: the factors are this project's.
 """
 
 import functools
@@ -21,7 +21,7 @@ from robustness.corruptions.filters import HIGHEST
 from robustness.corruptions.names import BLUR
 
 SCALES = (0.8, 0.65, 0.5, 0.35, 0.25)
-"""Side of the shrunk image divided by that of the image, by severity."""
+"""Side of the shrunk image divided by the side of the image, by severity."""
 ENLARGING = ('nearest', 'bilinear', 'bicubic', 'lanczos')
 """Kernels that enlarge."""
 QUALITY = 75

@@ -88,8 +88,8 @@ class StoredOrMade(CorruptionViews):
   def recording(self) -> dict[str, Any]:
     """The settings that determine the recorded values.
 
-    For stored images `bandwidth` is the only one: that of the high pass with which the energy of
-    high frequencies is measured (`robustness.fourier.filters.lowest_kept`). All studies of stored
+    For stored images `bandwidth` is the only one, for the high pass that measures the energy of
+    high frequencies (`robustness.fourier.filters.lowest_kept`). All studies of stored
     images that have the same bandwidth therefore share their records.
     """
     shared = {'views': STORED, 'bandwidth': self.bandwidth}

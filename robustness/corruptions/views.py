@@ -71,7 +71,7 @@ class CorruptionOptions:
     fog: 'released' cloud maps, or maps of side 512 as in 'tfds': less contrast at 224 pixels.
     resample_nearest, resample_box, resample_bilinear_aliased: the kernel that enlarges again:
       'nearest', 'bilinear', 'bicubic' or 'lanczos'.
-    watermark: a font file, such as that of ImageNet-W; '' takes the strokes of this project.
+    watermark: a font file, such as the font of ImageNet-W; '' takes the strokes of this project.
   """
 
   motion_blur: str = 'random'

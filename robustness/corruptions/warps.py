@@ -130,7 +130,7 @@ def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> ja
 def caustic(side: int, draws: Draws) -> jax.Array:
   """Returns the brightness of light through waves, float32 [N, N] in [0, 1] for N = `side`.
 
-  `draws` are those of `caustic_refraction`. The numbers are those of the released generator.
+  `draws` are drawn for `caustic_refraction`. The constants are as in the released generator.
   """
   start = [
     jnp.mod(jnp.broadcast_to(line, (side, side)) / draws['size'], 1) * 6.28318530718 - 250
@@ -213,7 +213,7 @@ def sample_spline(coefficients: jax.Array, side: int, y: jax.Array, x: jax.Array
 def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[jax.Array]]:
   """Returns the indices of the four pixels around each position on a line, and their weights.
 
-  The weights are those of the cubic B-spline. Indices are mirrored at the ends of a line of `side`
+  The weights are values of the cubic B-spline. Indices are mirrored at the ends of a line of `side`
   pixels.
   """
   start = jnp.floor(position)

@@ -19,7 +19,7 @@ BALANCED = 'config.training.balanced'
 def balanced(column: str, rows: Rows, transforms: Sequence[str], seed: int) -> Sampler | None:
   """Returns a sampler in which each value of a column is equally frequent, or None for ''.
 
-  If the column is the environment that the augmentation `environment` gives to a row, the sampler
+  If the column is the environment that the augmentation `environment` draws for a row, the sampler
   decides it: rows for environment 0 are drawn from all rows, rows for environment k from class
   group k, and the column `SAMPLED` holds the environment.
 

@@ -48,9 +48,9 @@ class Transform:
 
   @property
   def family(self) -> str:
-    """The family of the corruption, whose members resemble each other, such as 'blur'.
+    """The family of similar corruptions that the corruption is in, such as 'blur'.
 
-    A rotation is in a family of its own.
+    A rotation is alone in its family.
     """
     return find(self.name).family
 

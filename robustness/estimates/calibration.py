@@ -354,7 +354,7 @@ def _around(
   """Returns a difference with an interval from the percentiles of its bootstrap samples.
 
   The percentiles are shifted so that the mean of the samples is the value, and the interval is cut
-  to [-1, 1]. A difference is that of two classifiers, or of confidence and accuracy.
+  to [-1, 1]. The difference is between two classifiers, or between confidence and accuracy.
 
   Args:
     value: the difference of the debiased measures.
@@ -435,7 +435,7 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
     calibrated.append(_biased_measures(simulated.binned(width_bins), simulated.binned(mass_bins)))
 
   def joined(batches: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Returns {name: values in all bootstrap samples or simulations} from those of each batch."""
+    """Returns {name: values in all bootstrap samples or simulations}, joined from batches."""
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
   floats = {name: float(value) for name, value in values.items()}

@@ -187,7 +187,7 @@ def shaped(layer: LastLayer, percentile: float) -> Score:
   num_kept = size - round(size * percentile / 100)
 
   def shape(features: np.ndarray) -> np.ndarray:
-    """Returns features [N, D] of which the largest of each image are equal, and all others 0.
+    """Returns features [N, D]: the largest of each image are equal, and all others are 0.
 
     The sum over the features of an image stays the same.
     """

@@ -262,7 +262,7 @@ def plan(half_width: float, confidence: float) -> FixedWidth:
 
 
 def _with_error(half_width: float, confidence: float, share: float) -> FixedWidth:
-  """Returns the design with the level 1 − `share` · (1 − `confidence`) and as many looks as fit."""
+  """Returns the design with level 1 − `share` · (1 − `confidence`) and the most looks that fit."""
   level = 1 - share * (1 - confidence)
   needed = fixed_size(half_width, level)
   looks = min(MOST_LOOKS, needed // FEWEST_TRIALS)

@@ -59,7 +59,7 @@ def means(
     test: whether differences have p-values: McNemar's exact test if every unit has one trial, else
       the sign-flip test over units. Views with weights that are not whole numbers have none.
     decides: whether this statistic decided when a sequential design stopped. Otherwise intervals
-      are those of `FixedWidth.other_interval`.
+      come from `FixedWidth.other_interval`.
   """
   outcomes.require(quantity)
   rows: list[Row] = []
@@ -222,7 +222,7 @@ def share(sums: Sums, confidence: float = 0.95) -> Estimate:
     return Estimate(np.nan, np.nan, np.nan, 0, 0, method)
   mean = min(max(float(sums.total.sum() / weight), 0.0), 1.0)
   effective = sums.clusters
-  # Scaled so that the variance of the mean, std² / effective, is that of `count` clusters.
+  # Scaled so that std² / effective is the variance of a mean over `count` clusters.
   std = _deviation(sums, mean) * np.sqrt(effective / count)
   trials_per_cluster = max(sums.trials / effective, 1)
   low, high = intervals.korn_graubard(mean, std, effective, trials_per_cluster, confidence)

@@ -247,7 +247,7 @@ def _functions_of_means(
 ) -> _Estimates:
   """Returns a function of the means of each classifier, and the differences from the first.
 
-  A difference is the function of another classifier's means minus that of the first classifier's.
+  A difference is the function of another classifier's means minus the function of the first's.
   """
 
   def value(measured: Units, weights: np.ndarray) -> np.ndarray:
@@ -406,8 +406,8 @@ def log_ratio(
   The value is the ratio R over the units. The interval is R̃ exp(± t s / R̃), extended to include
   R. The ratio R̃ and its standard error s, from the linearised ratio, are computed after two units
   of half an image are added: one with means 1 of the classifier and 0 of the baseline, and one with
-  means 0 and 1. They give the interval a width if all units are equal. t is Student's quantile at
-  the effective number of units.
+  means 0 and 1. With them the interval has a width if all units are equal. t is Student's quantile
+  at the effective number of units.
 
   If a mean of the baseline is 0, the value is NaN with a note. If units hold several images and
   there are effectively fewer than `FEWEST`, there is no interval.

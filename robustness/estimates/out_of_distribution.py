@@ -214,7 +214,7 @@ def separations(
     equal_weights = np.ones((1, len(of_id) + len(of_ood)))
     values[name] = Separation(of_id, of_ood, positives)(equal_weights)[0]
     with_extremes = Separation(np.append(of_id, extremes), np.append(of_ood, extremes), positives)
-    # Stream 0 is that of the ID images, so that their weights are the same for all sets.
+    # Stream 0 draws the weights of the ID images, so that they are the same for all sets.
     samples = zip(_weights(units, seed, 0), _weights(ood_units, seed, number), strict=True)
     drawn[name] = np.concatenate([with_extremes(np.hstack(weights)) for weights in samples])
   estimates = {}

@@ -37,7 +37,7 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
   Intervals are quantiles of joint normal draws of the log odds of e, r and π; for two classifiers,
   of e and r of both, and π. The variances and correlations of the log odds are computed as follows:
 
-  * They are those of the jackknife over the units, with `ADDED` times the design effect d added to
+  * The jackknife over the units estimates them, with `ADDED` times the design effect d added to
     each count. d ≥ 1 is the variance of a share over the units divided by its variance over
     independent images. The latter is also a lower bound of the variance of log odds.
   * Variances are multiplied by the squared ratio of Student's quantile to the normal one, at

@@ -79,8 +79,8 @@ def canonical(table: pd.DataFrame) -> pd.DataFrame:
   """Returns a table with the type that belongs to each column, so that equal tables compare as
   equal.
 
-  Numbers are float64, counts Int64 and words str. A facet has strings, integers or floats, of which
-  any may be missing.
+  Numbers are float64, counts Int64 and words str. A facet has strings, integers or floats, and
+  any of them may be missing.
   """
   typed = {}
   for name in table.columns:

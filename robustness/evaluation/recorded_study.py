@@ -58,7 +58,7 @@ class RecordedStudy(Study):
     return dict(self.recorded)
 
   def is_recorded_as(self, recorded: Facts) -> bool:
-    """Returns whether records can be those of the results, by the `Study.recording` they state."""
+    """Returns whether the results can be of records with this `Study.recording`."""
     return all(self.stated.get(key) == value for key, value in recorded.items())
 
   def of_records(self, identity: Facts, num_views: int) -> RecordedStudy:

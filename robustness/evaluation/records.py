@@ -101,7 +101,7 @@ class Layout:
   def share(self, process: int, processes: int) -> dict[int, range]:
     """Returns the shards that a process computes, {number of the row block: its view chunks}.
 
-    If there are at least as many blocks as processes, each process takes whole blocks. Otherwise
+    If there are no fewer blocks than processes, each process takes whole blocks. Otherwise
     the processes take the chunks of each block in turn, and each block starts with another process,
     so that all have about the same number.
 

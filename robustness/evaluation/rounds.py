@@ -98,7 +98,7 @@ class SequentialRecords:
 
 
 class CommonRows(RecordsReader):
-  """The records of the first rounds, each of which evaluates all views, concatenated to one table.
+  """The records of the first rounds, concatenated to one table; each round evaluates all views.
 
   A round evaluates the next rows of the data (see `SequentialRecords`). Each round is one block of
   the table: `block` is the number of a round, counted from 0.
@@ -123,7 +123,7 @@ class CommonRows(RecordsReader):
   def read(self, block: int, chunk: int) -> Shard:
     """Returns the rows of round `block` in a chunk of views.
 
-    The rows are those of all blocks that the round is recorded in, concatenated. Arrays that are
+    The rows come from all blocks that the round is recorded in, concatenated. Arrays that are
     sums over rows are summed over these blocks.
     """
     round_records = self._rounds[block]

@@ -544,7 +544,7 @@ class Evaluator:
     """Returns the fields of `observe` for the rows of one device in one view.
 
     `rows_and_images` is {'rows': columns [B, ...], 'images': the rows in the view [B, H, W, C]},
-    and `parameters` are those of the view.
+    and `parameters` are the parameters of the view.
     """
     arguments = (parameters, *self._logits_argument(variables))
     return observe(self.views, **rows_and_images, arguments=arguments)

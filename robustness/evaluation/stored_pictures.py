@@ -80,7 +80,7 @@ class MistakesOfBlock:
       images: uint8 [n, H, W, C], each row in the view of this mistake.
 
     Returns:
-      {field: array} of the pictures to store, those of `most_damaged` rows, if the shard is the
+      {field: array} of the pictures to store, of the `most_damaged` rows, if the shard is the
       last of its block and all chunks before it were added; else {}.
     """
     if shard.views.start == 0:

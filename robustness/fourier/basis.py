@@ -32,7 +32,7 @@ from robustness.present import images
 PHASES = {'reference': np.pi / 4, 'cosine': 0.0}
 """Phase φ in radians by its name."""
 ROUNDING = 1e-6
-"""How far pixels given to `perturb` may lie outside of [0, 1]."""
+"""How far the pixels that `perturb` takes may be outside of [0, 1]."""
 CLEAN = 0
 """Index of the clean view; the frequencies follow."""
 
@@ -152,7 +152,7 @@ def perturb(
     images: [H, W, C], or a batch [B, H, W, C], in [0, 1].
     frequencies: (fy, fx), integers [2], or one for each image [B, 2]: cycles per image down and
       across, from −⌊H/2⌋ and −⌊W/2⌋; (0, 0) is the mean. Heat maps have the frequencies of
-      `distinct_frequencies`, whose mirrors have other basis images (`basis_image`).
+      `distinct_frequencies`; their mirrors have other basis images (`basis_image`).
     norm: v, the ℓ2 norm of the change of a channel, or one for each image [B].
     phase: 'reference' or another of `PHASES`.
     clip: Whether the result is clipped to [0, 1], unlike the paper.

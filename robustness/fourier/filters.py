@@ -41,7 +41,7 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
       f'number in 1..{side - 1}, so that the square of frequencies is symmetric.'
     )
   lowest = (side - bandwidth + 1) // 2
-  # The limit is the highest frequency; that of an odd side is below half its pixels.
+  # The limit is the highest frequency; on an odd side it is below half its pixels.
   lowest_y, lowest_x = (min(round(lowest * size / side), size // 2) for size in (height, width))
   return lowest_y, lowest_x
 

@@ -100,7 +100,7 @@ def measures(keep: np.ndarray) -> Measures:
   height, width = keep.shape
   columns = width // 2 + 1
   weight = np.full((height, columns), 2, np.float32)
-  weight[:, 0] = 1  # f_x = 0, whose mirror is in the half spectrum too
+  weight[:, 0] = 1  # f_x = 0; its mirror is in the half spectrum too
   if width % 2 == 0:  # and the Nyquist frequency of an even width
     weight[:, -1] = 1
   fy = np.abs(np.fft.fftfreq(height, 1 / height))

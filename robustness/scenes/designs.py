@@ -23,7 +23,7 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.settings import require
 
 SIZE, LOCATION, ROTATION = FACTORS = ('size', 'location', 'rotation')
-"""The published factors, each of which varies in one design."""
+"""The published factors; each varies in one design."""
 LEVEL = ('area', 'angle', 'x', 'y')
 """The factors of a level; see `Design`."""
 BACKGROUNDS_PER_OBJECT = 2

@@ -13,7 +13,7 @@ from robustness.evaluation.study import Study
 
 
 def accuracy_at(k: int) -> Quantity:
-  """Returns the quantity for top-k accuracy, of which only top-1 is a headline of reports."""
+  """Returns the quantity for top-k accuracy; only top-1 is a headline of reports."""
   name, words = f'top{k}_accuracy', f'top-{k} accuracy'
   return declare_accuracy(name, words, headline=k == 1, statistic=Right(k))
 

@@ -110,7 +110,7 @@ class AccuracyByFactor(Study):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError if a setting names no column, or a factor has under two groups of images.
 
-    The columns are those of `factors`, `clusters` and `strength`; see `_groups` for the groups.
+    `factors`, `clusters` and `strength` name the columns; see `_groups` for the groups.
     """
     batch = next(rows.batches(1, [0], stored=True))
     columns = {name for name, x in batch.items() if isinstance(x, np.ndarray) and x.ndim == 1}

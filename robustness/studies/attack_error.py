@@ -136,7 +136,7 @@ class AttackStudy(Study):
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The names of the attacks without labels, some of which may be a user's, `FILE.py:NAME`."""
+    """The names of the attacks without labels; `FILE.py:NAME` is a user's attack."""
     return tuple(entry.rpartition('=')[2] for entry in self.attacks)
 
   @property
@@ -200,7 +200,7 @@ class AttackError(AttackStudy):
       balls.check(self.section, self.norm, epsilon, 'epsilons')
     runs = self.runs
     can_restart = any(run.draws and not run.stages for run in runs.values())
-    # Ensembles (attacks with stages) draw too, but have restarts of their own.
+    # Ensembles (attacks with stages) draw too, but set their restarts themselves.
     valid = f'1, as {" and ".join(runs)} draws nothing or has its own restarts'
     self.require(self.restarts == 1 or can_restart, 'restarts', valid)
     distinct = len({f'{epsilon:.4g}' for epsilon in self.radii}) == len(self.radii)
@@ -357,7 +357,7 @@ class AttackError(AttackStudy):
   def _stages(self) -> Stages:
     """The runs of ensembles such as AutoAttack as steps, so that progress is shown between them.
 
-    A program, of which each is compiled once, is (index of the attack, stage).
+    A program is (index of the attack, stage); each is compiled once.
     """
     labels, attacks = list(self.runs), list(self.runs.values())
 

@@ -236,7 +236,7 @@ class CorruptionError(StoredOrMade):
     return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
 
   def _to_set(self, image_shape: ImageShape) -> str:
-    """Returns advice for a run of one classifier, whose mCE relative to itself is always 1.
+    """Returns advice for a run of one classifier: its mCE relative to itself is always 1.
 
     The advice names the published baselines that fit image size, corruptions and severities, or if
     there are none, asks for a second classifier.

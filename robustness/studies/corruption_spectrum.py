@@ -238,7 +238,7 @@ class CorruptionSpectrum(StoredOrMade):
 
 
 def _add_clean_amplitudes(figure: Figure, clean: pd.DataFrame, changes: pd.DataFrame) -> None:
-  """Adds a line to a figure of amplitudes by |f|: those of the clean images.
+  """Adds the line of the clean images to a figure of amplitudes by |f|.
 
   All axes get one logarithmic scale, and the legend names the lines.
 

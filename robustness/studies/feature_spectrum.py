@@ -77,7 +77,7 @@ class FeatureSpectrum(Study):
   def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:
     """Returns mean log |F| of a layer's channels at frequencies (j, j), 0 ≤ j < J, [B, J].
 
-    J is half the shorter side of the layer's map; outputs that are vectors give [B, 0].
+    J is half the shorter side of the layer's map, and 0 for outputs that are vectors.
     """
     x = output.astype(jnp.float32)
     if x.ndim == 3:

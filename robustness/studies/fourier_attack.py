@@ -122,8 +122,8 @@ class FourierAttack(BeginsWithMap):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError if every image would also be used to choose the frequencies.
 
-    This is so if the rows are those of the heatmap, or without a heatmap if there is only one. A
-    heatmap of the same data set without records, which identify its images, is refused too.
+    This is so if all rows are among the heatmap's, or without a heatmap if there is only one row.
+    A heatmap of the same data set without records, which identify its images, is refused too.
     """
     if self._map is None:
       require(rows.num_examples >= 2, 'config.data.num_images', rows.num_examples, 'at least 2')

@@ -64,7 +64,7 @@ SIGNIFICANT = Quantity(
 FREQUENCY = ('frequency_y', 'frequency_x')
 """The facets of a frequency, in cycles per image down and across."""
 ALL = 'all'
-"""The value of `classes` that gives every class a map."""
+"""The value of `classes` for a map of every class."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +149,7 @@ class FourierHeatmap(Study):
     side, norms = image_shape[0], {s: tuple(by_norm) for s, by_norm in PUBLISHED_WINDOWS.items()}
     changed = basis.differing(self.norm, norms, side, self.phase, self.clip)
     windows_by_norm = PUBLISHED_WINDOWS.get(side, {})
-    # Of a norm that is not published, the window may be that of any published norm.
+    # A norm that is not published may have the window of any published norm.
     all_windows = tuple({*itertools.chain(*windows_by_norm.values())})
     windows = windows_by_norm.get(self.norm) or all_windows
     if windows and self.window not in windows:

@@ -1,7 +1,7 @@
 """Least distances to a misclassified image: their median, and the accuracy at every radius.
 
 Attacks such as FMN and DDN find the nearest misclassified image of each image. The accuracy at
-the radius ε is the share of images whose least distance is above ε, so that one run has the curve
+the radius ε is the share of images with a least distance above ε, so that one run has the curve
 over all ε (Pintor et al. 2021; Cinà et al. 2025, AttackBench).
 """
 
@@ -39,7 +39,7 @@ def _distance(shard: Shard) -> np.ndarray:
 
 
 def _areas(distances: np.ndarray, nearest: np.ndarray) -> np.ndarray:
-  """Returns [N, A + 2] values, the means of which over images are areas under accuracy by ε.
+  """Returns [N, A + 2] values; their means over images are areas under accuracy by ε.
 
   The first A areas are of one attack each, the next takes the nearest wrong image of all attacks,
   and the last is of a curve that stays at the clean accuracy. Curves end at the largest finite
@@ -136,7 +136,7 @@ class LeastDistance(AttackStudy):
     return dataclasses.replace(MEDIAN, words=words), ACCURACY, OPTIMALITY
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
-    """Returns the names of the views, which are those of the attacks."""
+    """Returns the names of the views, which are the names of the attacks."""
     return ViewTable.of([value_text(ATTACK, label) for label in self.runs])
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:

@@ -220,7 +220,7 @@ class PerturbationStability(Study):
 def frame_pairs(records: RecordsReader, name: str) -> np.ndarray:
   """Returns the row numbers of a perturbation's frame pairs, int64 [2, sequences, frames − 1].
 
-  Entry 0 has the row of each pair's reference frame and entry 1 that of the later frame. The
+  Entry 0 has the row of each pair's reference frame and entry 1 the row of the later frame. The
   reference is the first frame of the sequence for noise, and the frame before for others.
 
   Args:

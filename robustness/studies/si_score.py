@@ -293,7 +293,7 @@ class SiScore(Study):
         f'the rows have no column {missing[0]!r}, so they are no stored scenes; read them with '
         f'{KEYS.data.source:--}=si_score' + or_column(missing[0])
       )
-    # The factors of which the sample has several values.
+    # The factors that have several values in the sample.
     varied = {k for k, names in designs.KEYS.items() if any(np.ptp(columns[x]) for x in names)}
     if varied and self.factor in designs.KEYS and self.factor not in varied:
       equal = f'{KEYS.study.factor} is {self.factor!r}, of which all scenes have one'
@@ -309,8 +309,8 @@ class SiScore(Study):
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
     """Returns the pictures `gallery`, [pairs, levels, 160, 160, 3], and their `gallery_level`.
 
-    They show the first three pairs of object and background at up to six levels, of which
-    `gallery_level` has the names, [levels].
+    They show the first three pairs of object and background at up to six levels;
+    `gallery_level` has the names of these levels, [levels].
     """
     if self.stored:
       return {}

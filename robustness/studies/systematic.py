@@ -79,8 +79,8 @@ class Systematic(Study):
   """A study of robustness to environments that only some classes were trained in.
 
   ρ is the robustness that carries over: the gain in accuracy on unseen pairs of class and
-  environment, relative to that on pairs seen in training. Classes are divided into as many groups
-  as there are environments.
+  environment, relative to the gain on pairs seen in training. Classes are divided into one group
+  for each environment.
 
   Attributes:
     source: 'generated' makes the `environments` from the images; 'stored' uses images that are
@@ -207,7 +207,7 @@ class Systematic(Study):
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The names of the environments, some of which may refer to a user's code, `FILE.py:NAME`."""
+    """The names of the environments; `FILE.py:NAME` is an environment of a user's code."""
     return self.environments
 
   def _names(self, data: Facts) -> tuple[str, ...]:
@@ -479,10 +479,10 @@ class Systematic(Study):
   def _may_have_seen(self, evaluation: Evaluation) -> tuple[str, ...]:
     """Returns the names of the environments that the initial weights may have been trained on.
 
-    Initial weights are those that this run's training started from. The names are those of
-    environments that resemble an augmentation of the training that made the weights. All names are
-    returned if these augmentations are not recorded or images are stored in environments, and () if
-    the training started from random weights.
+    This run's training started from the initial weights. The names are of environments that
+    resemble an augmentation of the training that made these weights. All names are returned if
+    these augmentations are not recorded or images are stored in environments, and () if the
+    training started from random weights.
     """
     identity = evaluation.records.identity
     classifier, names = identity['classifier'], self._names(identity['data'])

@@ -480,8 +480,8 @@ class VideoPmK(ScoresPredictions):
   ) -> Iterator[pd.DataFrame]:
     """Yields two error rates by signed distance from the anchor frame.
 
-    They are the shares of misclassified frames, and of misclassified frames whose anchor is
-    classified right, of the sets that have a frame at this distance. If there are several
+    They are the shares of misclassified frames, and of misclassified frames with an anchor
+    that is classified right, of the sets that have a frame at this distance. If there are several
     classifiers, the second share is also computed over all classifiers together, with videos as
     clusters. `facets` are added to the estimates.
 
@@ -711,7 +711,7 @@ def _exact_at_anchor(shares: pd.DataFrame) -> pd.DataFrame:
 def _galleries(results: Results) -> dict[str, tuple[Figure, str]]:
   """Returns {file name: (figure, caption)}, one for each classifier in the table `failures`.
 
-  The dict is empty if the results have no such table, or not as many images as it has rows.
+  The dict is empty if the results have no such table, or not one image for each of its rows.
   """
   table, images = results.tables.get(FAILURES), results.arrays.get(FAILURE_IMAGES)
   if table is None or images is None or len(images) != len(table.rows):
