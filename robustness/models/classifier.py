@@ -68,7 +68,7 @@ class Classifier:
   class_names: tuple[str, ...]
   layers: tuple[str, ...] = (LOGITS,)
   stages: tuple[str, ...] = (LOGITS,)
-  provenance: Facts = dataclasses.field(default_factory=dict)
+  provenance: Facts = dataclasses.field(default_factory=dict, repr=False)
   host_function: CheckedFunction | None = None
   aliases: Mapping[str, int] = dataclasses.field(default_factory=dict)
   calls_host: bool = False

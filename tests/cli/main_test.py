@@ -198,7 +198,7 @@ def test_an_interrupted_run_does_not_take_the_interpreter_apart(tmp_path):
 import atexit, os
 from robustness import launch
 from robustness.cli import running
-running.run_command = lambda *_: running.exit_with(running.INTERRUPTED, 'interrupted.')
+running.run_command = lambda *_, **__: running.exit_with(running.INTERRUPTED, 'interrupted.')
 atexit.register(os.abort)
 running.begin(['run', '--config=accuracy', '--workdir={tmp_path}'], ['run'])
 """
