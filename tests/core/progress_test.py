@@ -135,6 +135,7 @@ def test_a_long_phase_is_shown(is_terminal, fast, caplog, monkeypatch):
 def test_a_function_of_python_prints_its_lines(monkeypatch):
   """Scripts have neither a terminal nor a log of such lines, and are shown what happens."""
   monkeypatch.setattr(progress.logging, 'get_verbosity', lambda: progress.logging.WARNING)
+  monkeypatch.delitem(sys.modules, 'ipykernel', raising=False)  # a test of a notebook imports it
   monkeypatch.setattr(sys, 'stderr', screen := io.StringIO())
   for bars in (False, None):
     assert not screen.getvalue(), 'progress=False leaves them to the log'
