@@ -221,10 +221,10 @@ def _moved_mass(
   keys, (halvings, side), channels = jax.random.split(key, 4), size, image.shape[2]
   corner, target = _window(keys[0], image.shape, side)
   _, source = _window(keys[1], image.shape, side)
-  is_turned = jax.random.bernoulli(keys[2]).astype(jnp.int32)
+  is_transposed = jax.random.bernoulli(keys[2]).astype(jnp.int32)
   signs = jax.random.rademacher(keys[3], (1, 1, channels), image.dtype)
   start = patterns.shape[-1] // 2 - corner  # the slice from here has the pattern at `corner`
-  pattern = jax.lax.dynamic_slice(patterns[halvings, is_turned], start, image.shape[:2])
+  pattern = jax.lax.dynamic_slice(patterns[halvings, is_transposed], start, image.shape[:2])
   change, order = x - image, int(balls.ORDERS[norm])
 
   def channel_norms(values: Array) -> Array:
