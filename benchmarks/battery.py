@@ -76,7 +76,11 @@ def work_of(study: Study, rows: Rows) -> Work:
 
 
 def config_of(folder: pathlib.Path, args: Any, changes: Sequence[str]) -> dict[str, Any]:
-  """Returns the battery's config, plain values, on the images and weights of files or on noise."""
+  """Returns the battery's config as plain values.
+
+  Images and weights are from --data and --weights, random ones are saved in `folder` otherwise.
+  `changes` are further command-line arguments, such as '--config.battery.tasks=clean'.
+  """
   [network] = args.networks
   images = subject.rows((32, 32, 3), args.images, args.data)
   data = folder / 'images.npz'
@@ -133,7 +137,11 @@ def run(configs: Sequence[dict[str, Any]], passes: int) -> subject.Candidate:
 def candidates(
   config: dict[str, Any], sizes: Sequence[int], folder: pathlib.Path
 ) -> tuple[dict[str, subject.Candidate], dict[str, Work]]:
-  """Returns what is timed, and the computations of the network that each task needs."""
+  """Returns {label: what is timed}, and {task or 'battery': the network's computations it needs}.
+
+  Timed are plain forward passes and gradients, each task that makes records, the battery, and its
+  tasks one by one.
+  """
   experiment = experiments.from_config(config)
   rows = OpenedRows(experiment)
   classifier = builder_for(experiment, rows, folder).build()[0]
@@ -148,8 +156,9 @@ def candidates(
   images = rows[experiment.data].in_memory(2**31)
   assert isinstance(images, ArrayRows)
   images = dataclasses.replace(images, images=images.images.astype(np.float32) / 255)
-  runner = next(iter(evaluators.values()))
+  runner = next(iter(evaluators.values()))  # any: only its network and devices are used
   passes = max(1, min(4096, total.forwards))
+  # the fastest of 'forward, 16 a device', 'forward, 32 a device', ...
   best = int(timing.fastest(subject.forwards(runner, images, sizes, passes)).split()[1])
   plain = {FORWARD: subject.forward(runner, images, best, passes)}
   if total.gradients:

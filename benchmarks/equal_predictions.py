@@ -57,7 +57,9 @@ def save(args: argparse.Namespace) -> None:
 
 
 def compare(args: argparse.Namespace) -> None:
-  """Prints a line for each saved network and precision, computed here in each of --precisions.
+  """Prints how far saved probabilities differ from those that this machine computes.
+
+  Each network and precision of the file is compared with each precision of `--precisions`.
 
   Raises:
     InputError: weights or images differ from the file.
@@ -66,6 +68,7 @@ def compare(args: argparse.Namespace) -> None:
   with np.load(args.compare, allow_pickle=False) as file:
     stored = {key: file[key] for key in file.files}
   saved_on, device = str(stored.pop('device')), jax.devices()[0].device_kind
+  # 'network|precision' has the probabilities [N, classes], 'network|precision|identity' a digest
   for key in [key for key in stored if key.count(SEPARATOR) == 1]:
     name, saved_in = key.split(SEPARATOR)
     args.images = len(stored[key])

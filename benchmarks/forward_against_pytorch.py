@@ -32,7 +32,7 @@ NETWORKS = tuple(catalog.ARCHITECTURES)
 
 
 def peer(name: str) -> Any | None:
-  """Returns the PyTorch network of an architecture in evaluation mode, or None without one."""
+  """Returns the PyTorch network of architecture `name` in evaluation mode, or None."""
   from tests.models.peer_networks import PEERS
 
   if name not in PEERS:

@@ -131,7 +131,7 @@ def evaluation(
 
 
 def steps(evaluator: Evaluator, args: argparse.Namespace) -> dict[str, tuple[int, int, int]]:
-  """Returns the steps that are tried, by what the table calls them."""
+  """Returns {label in the table: (rows a device, views, views at once)} of the steps to try."""
   return {
     f'{rows} × {views} views, {at_once} at once': (rows, views, at_once)
     for rows in args.rows

@@ -159,7 +159,10 @@ def pm_k_drop(sample: Sample) -> Any:
 
 
 def over_objects(sample: Sample) -> Any:
-  """Returns accuracy over scenes: images are the objects, of about 7 to 75 scenes each."""
+  """Returns the second classifier's accuracy where an image is an object with 7 to 75 scenes.
+
+  Its views are the scenes; `sample.scenes` [N, 75] is True for those that the object has.
+  """
   right = ~sample.second.corrupted.reshape(len(sample.change), -1)
   views, objects = pd.DataFrame(index=range(right.shape[1])), np.arange(len(right))
   scenes = Answers({'second': right}, views, {'second': sample.scenes}, objects)
@@ -395,7 +398,8 @@ def print_next_table(header: Sequence[str], rows: Sequence[Sequence[object]]) ->
 
 def main(arguments: Sequence[str] | None = None) -> None:
   timing.options(__doc__).parse_args(arguments)
-  rows = []
+  """Prints the coverage of each kind of interval on simulated images with known true values."""
+  rows = []  # 1. the quantities of a study, for each mean error of the classifier
   for name, level in LEVELS.items():
     images = population(level)
     for quantity, function in QUANTITIES.items():
@@ -406,12 +410,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
       rows.append([quantity, name, *cells])
   header = ('quantity', 'mean error', *(f'n = {n}' for n in SIZES))
   timing.print_table(header, rows)
-  images = population(LEVELS['.2'])
+  images = population(LEVELS['.2'])  # 2. tests of many views at once
   tests = [false_discoveries(images, n, SAMPLES) for n in SIZES]
   print_next_table(
     ('images', 'false-discovery rate', 'discoveries'),
     [[n, f'{false:.3f}', f'{count:.1f}'] for n, (false, count) in zip(SIZES, tests, strict=True)],
   )
+  # 3. how often two equally accurate classifiers are called different: (images, views, power p)
   cases = [(n, 1, power) for power in (1.0, 1.3) for n in (200, 1000, 5000)] + [(200, 15, 1.0)]
   rates = [called_different(*case, max(2, SAMPLES // 5)) for case in cases]
   print_next_table(
@@ -421,16 +426,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
       for (n, views, power), case_rates in zip(cases, rates, strict=True)
     ],
   )
+  # 4. slope and intercept of a line through classifiers
   lines = [(models, *line_coverage(models, SAMPLES)) for models in (3, 4, 5, 10, 45)]
   print_next_table(
     ('classifiers', 'slope', 'intercept'),
     [[models, *(f'{held:.3f}' for held in coverages)] for models, *coverages in lines],
   )
+  # 5. means over k training seeds
   shares = [(k, *(seed_coverage(k, mean, SAMPLES) for mean in MEANS)) for k in (2, 3, 5)]
   print_next_table(
     ('seeds', *(f'mean {mean:g}' for mean in MEANS)),
     [[k, *(f'{held:.3f} ({width:.2g})' for held, width in cells)] for k, *cells in shares],
   )
+  # 6. images that come from sites: the error ratio of a group with this share, or κ (None)
   site_cells = [(share, sites) for share in (*GROUPS, None) for sites in SITES]
   print_next_table(
     ('', 'sites', *(f'ICC {correlation:g}' for correlation in CORRELATIONS)),

@@ -32,7 +32,7 @@ class Stopwatch:
     self.seconds = dict.fromkeys(ROWS, 0.0)
 
   def compiled(self, event: str, duration: float, **unused: Any) -> None:
-    """Adds an event of `jax.monitoring`."""
+    """Adds the seconds of a compilation; `jax.monitoring` calls this for every kind of event."""
     if event.startswith(COMPILING):
       self.seconds['compiling'] += duration
 

@@ -220,7 +220,7 @@ def forwards(
 
 
 def stored_rows(shape: tuple[int, int, int], count: int, **columns: np.ndarray) -> ArrayRows:
-  """Returns noise in 8 bits, with further columns."""
+  """Returns `count` uint8 images of noise with random labels; `columns` are added to the rows."""
   generator = np.random.default_rng(0)
   images = generator.integers(0, 256, (count, *shape), np.uint8)
   labels = generator.integers(0, 10, count, np.int32)
@@ -252,16 +252,17 @@ def training(
 
 
 def bare_steps(task: Training, count: int, batches: Iterator[Any] | None = None) -> Candidate:
-  """Returns a call of `count` compiled steps of a training, and their number of images.
+  """Returns (a function that runs `count` compiled training steps, their number of images).
 
-  Each call continues from the state of the call before. The steps take batches on the devices from
-  `batches`, by default the first batch of the rows every time.
+  Each call of the function continues from the state of the call before. The steps take batches on
+  the devices from `batches`, by default the first batch of the rows every time.
   """
   size = task.settings.batch_size
   devices = parallel.create('jit', size)
   step = devices.compile(
     TrainStep(task, devices), (REPLICATED, BATCH), (REPLICATED, REPLICATED), donate=(0,)
   )
+  # a list, so that `call` can replace the state
   state = [devices.replicate(task.initial_state())]
   if batches is None:
     batches = itertools.repeat(devices.put_batch(next(task.rows.training_batches(size, 0))))

@@ -85,7 +85,10 @@ def read(rows: Any, batch: int, steps: int) -> None:
 def training_rates(
   name: str, batch: int, steps: int, rounds: int
 ) -> tuple[timing.Timings, list[tuple[str, str]]]:
-  """Returns what trainings and their bare step take, and which to compare."""
+  """Returns the times of trainings and of their bare step, and the pairs (label, reference).
+
+  Trainings differ in where rows are: resident on the devices, in arrays, or behind tf.data.
+  """
   rows = subject.stored_rows(catalog.get(name).input_shape, max(1, steps // 2) * batch)
   through_tf = tf_rows(rows)
   of_rows = functools.partial(subject.training, name, batch=batch, steps=steps)
@@ -139,7 +142,7 @@ def torch_rates(
 def table(
   name: str, batch: int, measured: tuple[timing.Timings, list[tuple[str, str]]]
 ) -> list[list[object]]:
-  """Returns rows of the table."""
+  """Returns a row of `HEADER`'s columns for each pair (label, reference) of a network's timings."""
   timings, pairs = measured
   return [
     [

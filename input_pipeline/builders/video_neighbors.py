@@ -142,7 +142,7 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     boxes_of: Mapping[str, list[Box]] = {}
     if config.boxes:
       path = _existing(config.boxes, manual)
-      boxes_of, clipped = boxes.read(path, loaded.paths, label_space.words(names))
+      boxes_of, clipped = boxes.read(path, loaded.paths, label_space.index_by_name(names))
       self.info.metadata['clipped_boxes'] = clipped.number
       if clipped.number:
         logging.warning(

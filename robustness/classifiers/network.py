@@ -62,7 +62,7 @@ class NetworkWeights:
     The last layer is omitted, and so initialised at random, unless the classes are the same in the
     same order. Synonyms count as equal: a file of ImageNet may have 'tench' for 'n01440764'.
     """
-    index_by_name = label_space.words(self.class_names)
+    index_by_name = label_space.index_by_name(self.class_names)
     indices = [index_by_name.get(name) for name in class_names]
     if indices == [*range(len(self.class_names))]:
       return dict(self.variables)

@@ -88,7 +88,7 @@ class Group(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ⌊H / 2⌋, ⌊W / 2⌋, features]."""
+    """Maps [B, H, W, C] to [B, ⌊H / 2⌋, ⌊W / 2⌋, features]; `halved` is a 2 × 2 maximum."""
     convolution = functools.partial(
       layers.convolution, self.features, 3, kernel_init=identity_start, dtype=self.dtype
     )

@@ -241,7 +241,7 @@ class Classifier:
 
     Raises:
       InputError: logits are not floats [B, classes], a requested layer is missing, or the
-        classifier is a callable.
+        classifier is a Python callable on the host, which JAX cannot trace.
     """
     if self.host_function:
       raise without_gradient(self.name)

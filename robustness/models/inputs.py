@@ -29,9 +29,10 @@ class InputFilter(Part):
   @property
   @abc.abstractmethod
   def resembles(self) -> tuple[str, ...]:
-    """Names of similar transforms of `robustness.environments.transforms`, or of their families.
+    """The transforms, or families of transforms, that filtered images resemble; () for none.
 
-    See `robustness.augment.Augmentation`.
+    A training that holds out a transform from some classes refuses filters that resemble it. Names
+    are from `robustness.environments.transforms` and `robustness.corruptions.names.FAMILIES`.
     """
 
 

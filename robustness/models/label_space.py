@@ -120,20 +120,21 @@ def coarse_spaces() -> list[LabelSpace]:
 def coarse_space(class_names: Sequence[str]) -> LabelSpace | None:
   """Returns the coarse label space with these class names in this order, or None if there is none.
 
-  Names are compared as `spelt` returns them.
+  Names are compared in lower case with underscores in place of spaces, see `spelt`.
   """
   names = list(map(spelt, class_names))
   matches = (space for space in coarse_spaces() if names == list(map(spelt, space.class_names)))
   return next(matches, None)
 
 
-def words(class_names: Sequence[str]) -> dict[str, int]:
-  """Returns {name: index of the class} for all class names.
+def index_by_name(class_names: Sequence[str]) -> dict[str, int]:
+  """Returns {name: index of the class}.
 
-  If they are the class names of a built-in label space, its aliases, such as WordNet identifiers,
-  are added.
+  For the classes of a built-in label space the result also has their aliases, such as WordNet
+  identifiers.
   """
   spaces = (get(name) for name in (IMAGENET, *_COARSE))
+  # of the label space with these classes, if any
   aliases = next((space.aliases for space in spaces if space.class_names == tuple(class_names)), {})
   return {**aliases, **{name: index for index, name in enumerate(class_names)}}
 

@@ -63,7 +63,8 @@ class Layer(nn.Module, kw_only=True):
     """Returns a residual branch `x` [B, ...] of this block after stochastic depth.
 
     Each sample is multiplied by a factor, 0 or 1 / (probability of keeping the branch). A training
-    passes the factors; without them `x` is unchanged. `branch` is 0 or 1, for blocks with two.
+    passes the factors; without them `x` is unchanged. `branch` is the number of
+    the branch, 0 or 1 in blocks with two.
     """
     if not self.has_variable(DROP_PATH, 'factors'):
       return x

@@ -163,7 +163,10 @@ class Scheme:
     return shapes
 
   def needed(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns {name without `prefix`: array} of a file, without `ignored` and `zeros` names."""
+    """Returns {name without `prefix`: array} of a file's arrays that variables of the network need.
+
+    Names that match a pattern of `ignored` or `zeros` are left out.
+    """
     needed = {name.removeprefix(self.prefix): array for name, array in arrays.items()}
     for pattern in (*self.ignored, *self.zeros):
       needed = {k: array for k, array in needed.items() if not fnmatch.fnmatchcase(k, pattern)}

@@ -103,10 +103,12 @@ def resample_window(table: np.ndarray, side: int, method: str = BICUBIC) -> np.n
 
 
 def _stretched_weights(old: int, new: int) -> np.ndarray:
-  """Returns the matrix [new, old] that interpolates linearly from `old` to `new` offsets.
+  """Returns the matrix [new, old] that resamples biases from `old` to `new` offsets of two patches.
 
-  New offsets are one apart. The steps between old offsets grow from the centre by a constant factor
-  in 1.01..1.5, chosen so that the outermost old offset falls on the outermost new one.
+  An offset is a distance along one axis, −w + 1 to w − 1 for windows of w patches. New offsets are
+  one apart. The steps between old offsets grow from the centre by a constant factor in 1.01..1.5,
+  chosen so that the outermost old offset falls on the outermost new one; between them biases are
+  interpolated linearly.
   """
   half, low, high = old // 2, 1.01, 1.5
   while high - low > 1e-6:  # bisection

@@ -152,7 +152,7 @@ def _fields(
   std: Sequence[float],
   licence: str = 'see the hub',
 ) -> Facts:
-  """Returns fields of `Weights` by name; `side` is its `input_size`."""
+  """Returns the keyword arguments of `Weights` for the preparation of images, and the licence."""
   sizes = {'input_size': side, 'crop_fraction': crop_fraction, 'interpolation': interpolation}
   return {**sizes, 'squash': squash, 'mean': tuple(mean), 'std': tuple(std), 'licence': licence}
 

@@ -161,7 +161,7 @@ class Neighbors(Probe):
     return candidate <= rows
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
-    """Returns the features of all training rows at unit length, and their labels.
+    """Returns the features of all training rows at unit length and their labels, for k = `option`.
 
     Raises:
       InputError: k exceeds the number of training rows.
@@ -170,7 +170,7 @@ class Neighbors(Probe):
       raise InputError(
         f'{self.key("neighbors")} has {option:g}, and there are {len(features)} training rows.'
       )
-    # k and the number of classes are the lengths of arrays, hence constants of the compiled step
+    # only the lengths of `ranks` (k) and `classes` are used: lengths are constants when compiled
     arrays = _float32(rows=_unit(features), ranks=np.zeros(int(option)), classes=np.zeros(classes))
     return {**arrays, 'labels': labels.astype(np.int32)}
 
@@ -452,20 +452,20 @@ def _refused(primals: PyTree, tangents: PyTree) -> PyTree:
 
 
 def _nearest_rows(unit: jax.Array, rows: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-  """Returns the k largest products of features [B, F] with rows [N, F], and their rows, [B, k].
+  """Returns the k largest cosines of features with rows, and the indices of these rows, [B, k].
 
-  Rows are searched in blocks, so that no array [B, N] is in memory. Of rows with equal products the
-  first ones are taken.
+  Features `unit` [B, F] and `rows` [N, F] have length 1. Rows are searched in blocks, so that no
+  array [B, N] is in memory. Of rows with equal products the first ones are taken.
   """
   size = min(len(rows), _ROWS_AT_ONCE)
 
-  @jax.checkpoint
+  @jax.checkpoint  # else a gradient would keep the products of all blocks, [B, N]
   def search(
     best: tuple[jax.Array, jax.Array], start: jax.Array
   ) -> tuple[tuple[jax.Array, jax.Array], None]:
-    """Returns the k largest cosines [B, k] and their rows after the block of rows at `start`.
+    """Returns the k largest cosines [B, k] and their indices, including the block at row `start`.
 
-    `best` are these two arrays for the rows before the block.
+    `best` are the same two arrays for the rows before the block.
     """
     best_products, best_indices = best
     first = jnp.minimum(start, len(rows) - size)  # the last block overlaps the one before

@@ -116,10 +116,10 @@ _SCHEMES3 = (
 
 
 def _dinov3(size: str, parameters: int) -> Architecture:
-  """Describes a size of DINOv3, which is published without a linear map.
+  """Describes a size of DINOv3, which is published without a classification head.
 
   Args:
-    size: a key of `SIZES`.
+    size: a key of `SIZES`, such as 'base'; its first letter is in the name.
     parameters: number of parameters with 1000 classes.
   """
   network = VisionTransformer(

@@ -95,7 +95,7 @@ class Block(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H, W, C]."""
+    """Maps patches [B, H, W, C] to [B, H, W, C]; below, N is the number of patches of a window."""
     _, rows, columns, channels = x.shape
     height, width = sides = min(rows, self.window), min(columns, self.window)  # of a window
     shift = self.window // 2 if self.shifted else 0
@@ -107,9 +107,10 @@ class Block(Layer):
     padded = rows + num_below, columns + num_beside
     bias = jnp.moveaxis(table[offsets(sides)], -1, 0)[None, None]  # [1, 1, heads, N, N]
     y = norm(dtype=self.dtype, name='norm1')(x)
-    if down or right:
+    if down or right:  # the bias of −100 hides patches that only the cyclic shift makes neighbours
       y = jnp.roll(y, (-down, -right), (1, 2))
       bias += jnp.asarray(parted(padded, sides, (down, right)))[None]
+    # attention within each window, [B, windows, N, C]
     y = jnp.pad(y, ((0, 0), (0, num_below), (0, num_beside), (0, 0)))
     y = SelfAttention(self.num_heads, **self.common, name='attention')(windows(y, sides), bias=bias)
     # the windows back to an image, without the padding and the shift

@@ -81,7 +81,7 @@ class TorchModule:
       return tuple(jax.pure_callback(function, results, images, vmap_method='expand_dims'))
 
     def backward(images: jax.Array, cotangents: tuple[jax.Array, ...]) -> tuple[jax.Array]:
-      """Returns the gradient by the images for the gradients `cotangents` by the outputs."""
+      """Returns the gradient of a loss by the images; `cotangents` are those by the outputs."""
       function = functools.partial(self.vector_jacobian_products, layers)
       result = jax.ShapeDtypeStruct(images.shape, jnp.float32)
       method = 'broadcast_all'  # images and cotangents get equal leading axes

@@ -108,9 +108,10 @@ def rotary_angles(kind: Rotary, grid: tuple[int, int], before: int, size: int) -
 def rotate(kind: Rotary, x: jax.Array, angles: jax.Array) -> jax.Array:
   """Returns queries or keys [B, N, heads, d] with each pair of channels rotated.
 
-  `angles` [N, d ÷ 2] has an angle for each pair. The pairs are the channels (i, i + d ÷ 2), or
-  neighbours (2 i, 2 i + 1) if `kind` is 'pairs'. The latter are returned at i and i + d ÷ 2; this
-  permutation of channels is the same for queries and keys and does not change their products.
+  `angles` [N, d ÷ 2] has an angle for each pair. Pairs are the channels (i, i + d ÷ 2), or
+  neighbours (2 i, 2 i + 1) if `kind` is 'pairs'. The rotated pair i is always returned
+  at channels (i, i + d ÷ 2). For neighbours this permutes channels, of queries and keys alike,
+  which does not change their products.
   """
   x = at_least_float32(x)
   first, second = (x[..., ::2], x[..., 1::2]) if kind == 'pairs' else jnp.split(x, 2, axis=-1)
@@ -219,7 +220,7 @@ class Block(Layer):
     return x + self.drop_path(y, branch=1)
 
   def _scaled(self, y: jax.Array, name: str) -> jax.Array:
-    """Returns `y` times the layer scale `name`, if the block has layer scale."""
+    """Returns `y` [B, N, D] times the layer scale `name` [D], or `y` if there is none."""
     if not self.layer_scale:
       return y
     scale = self.param(name, nn.initializers.constant(LAYER_SCALE), y.shape[-1:])
@@ -242,7 +243,7 @@ class PatchEmbedding(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps images [B, H, W, C] to tokens [B, N, width].
+    """Maps images [B, H, W, C] to tokens [B, N, width]; for `positions` see the class.
 
     N is (H // patch) · (W // patch), plus the number of registers, plus 1 if there is a class
     token. The class token comes first, then the registers, then the patches row by row.
@@ -262,7 +263,7 @@ class PatchEmbedding(Layer):
       num_before = int(self.positions == 'all')  # 1 for the position of the class token
       start = nn.initializers.normal(0.02)
       position = self._learned('position', start, num_before + x.shape[1], x)
-      if num_before:
+      if num_before:  # tokens[0] is the class token
         tokens[0] += position[:, :1]
       x = x + position[:, num_before:]
     tokens = [jnp.broadcast_to(token, (len(x), *token.shape[1:])) for token in tokens]

@@ -243,7 +243,7 @@ def _expected_shapes(
   num_classes: int | None,
   input_shape: Shape | None,
 ) -> Mapping[Path, Shape]:
-  """Returns the shapes of a network's variables with the number of classes of a file.
+  """Returns {path: shape} of the network's variables for as many classes as a file's head has.
 
   The head is omitted if `num_classes` is None and the file has no head.
 
@@ -269,6 +269,7 @@ def _expected_shapes(
       "layer is not head/dense: end it with robustness.models.layers.LinearHead, name='head'"
     )
   head = HEAD_BIAS[:2]  # ('params', 'head')
+  # without a head in the file, its arrays are exactly those of the other layers
   headless = {path: shape for path, shape in expected.items() if path[:2] != head}
   return headless if arrays.keys() == scheme.shapes(headless).keys() else expected
 
@@ -376,9 +377,10 @@ def _stored_classes(scheme: Scheme, arrays: Mapping[str, np.ndarray]) -> int | N
   """
   bias = arrays.get(scheme.locate(HEAD_BIAS).names[0])
   if bias is not None:
-    return bias.size if bias.ndim == 1 else None  # another number of axes is no bias of a head
+    return bias.size if bias.ndim == 1 else None  # a head's bias has one axis
   kernel = scheme.locate((*HEAD_BIAS[:-1], 'kernel'))
-  inputs, outputs = 2, 3  # any two numbers, to find the axis of the outputs in the file's layout
+  # two lengths that differ, so that 3 in the stored shape shows which axis holds the classes
+  inputs, outputs = 2, 3
   stored_shape = kernel.layout.stored((inputs, outputs))
   array = arrays.get(kernel.names[0])
   if array is None or array.ndim != len(stored_shape):

@@ -84,12 +84,13 @@ def kernel_gradient(products: jax.Array) -> jax.Array:
 
 
 def _tiles(x: jax.Array, matrix: np.ndarray, border: int) -> jax.Array:
-  """Returns M d Mᵀ for all tiles d of `x` [..., H, W, C], [36, ..., H / 4, W / 4, C].
+  """Returns M d Mᵀ for every tile d of `x`, where M is `matrix`, [6, side of a tile in pixels].
 
-  M is `matrix`. The side of a tile in pixels is the number of columns of M. Tiles begin 4 pixels
-  apart, the first one `border` pixels outside the image.
+  `x` is [..., H, W, C]; the result [36, ..., ⌈H / 4⌉, ⌈W / 4⌉, C] begins with the 6 · 6 entries of
+  M d Mᵀ. Tiles begin 4 pixels apart, the first one `border` pixels outside the image.
   """
-  # H, then W, now one axis further on: the first pass puts a side of the tiles at the front
+  # H, then W: each pass replaces the side of the tiles by 6 sums in a new first axis, so that W's
+  # axis is one further on in the second pass
   for axis in (x.ndim - 3, x.ndim - 1):
     num_tiles = -(-x.shape[axis] // INNER)
     pads = [(0, 0)] * x.ndim

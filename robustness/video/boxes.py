@@ -309,7 +309,7 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
   Raises:
     InputError: a frame has no annotation, an entry is invalid, or a box is of a crowd (iscrowd 1).
   """
-  classes = label_space.words(class_names)
+  classes = label_space.index_by_name(class_names)
   document = _document(expanded(path), frames, classes, TRUTH, 'Give COCO annotations.')
   annotated = {image['file_name'] for image in document['images']}
   missing = [frame for frame in frames if frame not in annotated]

@@ -161,7 +161,7 @@ def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
     names = label_space.get(classes).class_names
   if not names or len(set(names)) < len(names):
     raise InputError(f'{classes} must name each class once, one a line; it holds {list(names)}.')
-  return names, label_space.words(names)
+  return names, label_space.index_by_name(names)
 
 
 def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> VideoLabels:

@@ -82,7 +82,7 @@ class ScoredInputs(NamedTuple):
       InputError: the ground truth names no classes, or a detected class is not a class of the sets.
     """
     names = self.sets.class_names or label_space.get('imagenet_vid').class_names
-    column_of_name, boxes = label_space.words(names), self.detections
+    column_of_name, boxes = label_space.index_by_name(names), self.detections
     if not self.truth.names:
       raise InputError(f'{self.files["truth"]} has no categories, which name the detected classes.')
     scores = np.full((len(self.sets.frames), len(names)), -np.inf)

@@ -131,9 +131,10 @@ class Adaptation(Part):
   def normalised(
     self, apply: Apply, variables: PyTree, images: jax.Array, mask: jax.Array
   ) -> Outputs:
-    """Returns the outputs of the network with the mixed statistics in batch normalisation.
+    """Returns the network's outputs, with statistics of training and test mixed in batch norms.
 
-    Test statistics are over the `images` at which `mask`, bool [B], is True.
+    Means and variances are `source_weight` · training + (1 − `source_weight`) · test. The test's
+    are over the `images` at which `mask`, bool [B], is True.
     """
     if self.source_weight == 1:
       return apply(variables, images)
@@ -147,12 +148,14 @@ class Adaptation(Part):
       if layer.axis != -1:
         raise InputError(f'the normalisation {"/".join(layer.path)} is not over the last axis.')
       x = args[0] if args else kwargs['x']
+      # `stored` has the statistics from the training, and scale and bias
       stored, weight = layer.variables, self.source_weight
       batch = dict(zip(('mean', 'var'), moments(x, mask, ddof=int(self.unbiased)), strict=True))
       mixed = {k: weight * stored[STATISTICS][k] + (1 - weight) * batch[k] for k in batch}
       clone = layer.clone(parent=None, use_running_average=True)
       return clone.apply({'params': stored.get('params', {}), STATISTICS: mixed}, x)
 
+    # a new object in JAX's user context, so that jitted functions are not reused without adaptation
     with _ADAPTING(object()), nn.intercept_methods(normalise):
       return apply(variables, images)
 

@@ -51,7 +51,7 @@ class Cotta(Tent):
     return True
 
   def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
-    """Returns the state of `Tent`, for all parameters, with the teacher's weights."""
+    """Returns `Tent`'s state, in which all parameters are trained, plus the teacher's weights."""
     state = super().begin(variables, layers, num_classes)
     return {**state, 'teacher': state['weights']}
 
@@ -143,14 +143,20 @@ def view(key: jax.Array, images: jax.Array) -> jax.Array:
 
 
 def _turn_hue(image: jax.Array, turn: jax.Array) -> jax.Array:
-  """Returns RGB images with the hue turned by a number of turns; value and saturation stay."""
+  """Returns RGB images [..., 3] with the hue turned by `turn` turns, as in HSV.
+
+  Value (largest channel) and saturation stay.
+  """
   value, spread = image.max(-1), image.max(-1) - image.min(-1)
   red, green, blue = jnp.unstack(image / jnp.where(spread > 0, spread, 1)[..., None], axis=-1)
-  # the hue in sixths of a turn from red
+  # the hue in sixths of a turn: 0 is red, 2 green, 4 blue
   sector = jnp.where(
     image.argmax(-1) == 0,
     green - blue,
     jnp.where(image.argmax(-1) == 1, 2 + blue - red, 4 + red - green),
   )
+  # a channel is `value` minus a share of `spread`, which rises from 0 to 1 while its place goes
+  # from 0 to 1, stays 1 until 3, and falls to 0 at 4; 5, 3 and 1 are red, green and blue's places
+  # at hue 0
   places = jnp.stack([(start + sector + 6 * turn) % 6 for start in (5, 3, 1)], -1)
   return value[..., None] - spread[..., None] * jnp.clip(jnp.minimum(places, 4 - places), 0, 1)

@@ -49,7 +49,11 @@ class Eata(SelectiveTent):
     return self.fisher_images if self.fisher_weight else 0
 
   def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
-    """Returns the state of `Tent` with F, its number of batches, and p̄, which is 0 at first."""
+    """Returns `Tent`'s state plus what EATA adds, all zeros at first.
+
+    'fisher' is F, the mean squared gradient; 'batches' the number of batches it is the mean of; and
+    'mean' is p̄, the mean probabilities [classes] of kept images.
+    """
     state = super().begin(variables, layers, num_classes)
     fisher = jax.tree.map(jnp.zeros_like, state['weights'])
     return {**state, 'fisher': fisher, 'batches': 0, 'mean': jnp.zeros(num_classes)}

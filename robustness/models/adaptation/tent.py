@@ -70,7 +70,8 @@ class Tent(Adaptation):
     super().__post_init__()
     has_momentum = self.optimizer == 'sgd'
     self.require(self.nesterov or has_momentum, 'nesterov', "True unless optimizer is 'sgd'")
-    # an episode forgets its last step, which only affects later predictions
+    # A step only affects later predictions, and 'episodic' returns to the trained weights after
+    # each batch: a single step would have no effect.
     has_effect = self.steps > 1 or not self.is_episodic
     self.require(has_effect, 'steps', "at least 2 where protocol is 'episodic'")
 

@@ -49,7 +49,7 @@ class Zero(Adaptation):
     self.require(is_enough, 'voting_share', 'a share of the views that is at least one view')
 
   def __call__(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> Result:
-    """Returns the votes as logits, with the outputs of the images themselves; and the state."""
+    """Returns ((logits from the votes [B, C], layer outputs for the images), unchanged state)."""
     logits_of_images, outputs = self.normalised(apply, variables, batch.images, batch.mask)
 
     def logits(number: jax.Array) -> jax.Array:
@@ -60,8 +60,9 @@ class Zero(Adaptation):
 
     logits_of_crops = jax.lax.map(logits, jnp.arange(1, self.num_views))
     logits_of_views = jnp.concatenate([logits_of_images[None], logits_of_crops])  # [views, B, C]
-    count = int(self.num_views * self.voting_share)
-    return (jax.vmap(votes, (1, None))(logits_of_views, count), outputs), state
+    # the image itself is view 0
+    num_voting = int(self.num_views * self.voting_share)
+    return (jax.vmap(votes, (1, None))(logits_of_views, num_voting), outputs), state
 
 
 def crop(key: jax.Array, image: jax.Array) -> jax.Array:
