@@ -93,12 +93,13 @@ def main(arguments: Sequence[str]) -> int:
         status: int = command.main(rest)
       return status
     if not first.startswith('-'):
-      packaged.find(first.partition(':')[0], COMMANDS)
+      packaged.find(first.partition(':')[0], COMMANDS)  # raises InputError for an unknown name
       first = f'--config={first}'
     gc.disable()  # collecting during imports takes time and frees little memory
     from robustness.cli import running
 
     gc.enable()
+    # The flags that are parsed, and the command as it was typed.
     running.begin(['robustness', first, *rest], ['robustness', *arguments])
   except Exception as error:
     advice = str(error) if isinstance(error, InputError) else environment_variables.advice(error)

@@ -74,7 +74,7 @@ class _ModuleArchitecture(Architecture):
   def build(
     self, num_classes: int, dtype: DTypeLike = jnp.float32, axis_name: str | None = None
   ) -> nn.Module:
-    """Returns the module; it computes in its own precision."""
+    """Returns the module as it was given; no argument is used."""
     return self.network
 
 
@@ -110,8 +110,8 @@ def classifier(
   Raises:
     InputError: `module` is no network, or an argument is not valid.
   """
-  numbers = user_data.as_numbers(mean), user_data.as_numbers(std)
-  return Model(module, variables, *numbers, channels, outputs, class_names, name, label_space)
+  mean_and_std = user_data.as_numbers(mean), user_data.as_numbers(std)
+  return Model(module, variables, *mean_and_std, channels, outputs, class_names, name, label_space)
 
 
 @naming_arguments()
@@ -311,9 +311,9 @@ def compare(*results: Results | str | os.PathLike[str], baseline: str | None = N
   """Compares the classifiers of several results of one study, paired by image.
 
   Args:
-    *results: results of `measure` or `read`, each of one study, or finished workdirs: PATH, or
-      LABEL=PATH for another label of its classifier. Classifiers of workdirs with equal labels
-      are called by their folders, as by the command.
+    *results: results of `measure` or `read`, each of one study, or paths of finished workdirs.
+      With LABEL=PATH the classifier of the workdir is called LABEL. Without LABEL, classifiers that
+      have the same label in two workdirs are called by the names of the folders.
     baseline: label of the classifier that is subtracted; None takes the first.
 
   Returns:
@@ -324,6 +324,7 @@ def compare(*results: Results | str | os.PathLike[str], baseline: str | None = N
       differ, or a folder is no finished workdir.
   """
   workdirs = [os.fspath(entry) for entry in results if not isinstance(entry, Results)]
+  # (name, path) of each workdir, in the order of `results`; the loop takes the next one
   paths_by_name = iter(comparison.named_workdirs(workdirs).items())
   labels, studies_by_workdir = list[str](), dict[str, Mapping[str, FinishedStudy]]()
   for k, entry in enumerate(results):
@@ -485,8 +486,11 @@ def train(
 
 
 def as_policy(policy: Any) -> Policy:
-  """Returns one policy from augmentations that are given by name, as {name: settings} or as
-  objects.
+  """Returns the `Policy` that `policy` describes.
+
+  Args:
+    policy: a `Policy`; {name of an augmentation: its settings}; or one augmentation or a sequence
+      of augmentations, each an object or the name of one, which has its default settings.
   """
   if isinstance(policy, Mapping):
     return Policy.of(**policy)

@@ -72,7 +72,7 @@ class Entry:
     label: its label in the comparison, which no other classifier has.
     recorded_label: its label in its workdir.
     finished: the study in its workdir.
-    evaluation: its records, under `label`.
+    evaluation: its records, in which it is called `label`.
     confidence: the confidence of all intervals, taken from the first workdir.
   """
 
@@ -469,7 +469,8 @@ class Answers:
     outcomes = self.outcomes(**right)
     members = [self.group(name) for name in groups]
     views = np.unique(np.concatenate([group.views for group in members]))
-    # The columns are three blocks, one for each key of `right`; a block has a column for each view.
+    # [K, 3 V] for K images (or clusters) and V views: the columns 'other' of all views, then
+    # 'this', then 'agree'.
     one_view_groups = [Group({}, np.array([view]), np.ones(1)) for view in views]
     columns = [outcomes.columns(name, group) for name in right for group in one_view_groups]
     total = np.stack([column_total for column_total, _ in columns], 1)
@@ -479,7 +480,7 @@ class Answers:
       # `views` is sorted and has all views of the group, so that searchsorted finds their columns.
       group_weights[index, np.searchsorted(views, group.views)] = group.weight
     n = [outcomes.observations('agree', group.views) for group in members]
-    # the number of rows of `Units` is replaced by the number of each group below
+    # The largest number of images stands for all groups; the last line corrects it in each group.
     estimates = consistency.estimates(Units(total, weight, max(n)), group_weights, self.confidence)
     return [dataclasses.replace(kappa, n=count) for kappa, count in zip(estimates, n, strict=True)]
 
@@ -493,14 +494,15 @@ def _selected(entry: Entry, rows: np.ndarray) -> RecordsReader:
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-  """A classifier's answers, also paired with the first classifier's on the images of both.
+  """The answers of a classifier of a comparison, also paired with the first classifier's answers.
 
   Attributes:
     label: its label in the comparison.
     answers: its answers on all its images.
     pair: the first classifier's answers and this classifier's, on the images that both have
       answered; None if there are no such images.
-    note: how the two classifiers' images differ, and which value is subtracted; may be ''.
+    note: how the images of the two classifiers differ, and which value is then subtracted in a
+      difference; '' if the images are the same.
   """
 
   label: str
@@ -620,6 +622,7 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[Compared]) -> list[R
   """
   rows, first = [], classifiers[0]
   confidence = first.answers.confidence
+  has_line = CLEAN in groups and len(classifiers) >= fewest_models(1)
   facets_by_group = {group: first.answers.table.facets_of(group) for group in groups}
   for group, facets in facets_by_group.items():
     for compared in classifiers:
@@ -634,7 +637,7 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[Compared]) -> list[R
         difference = independent_difference(first.answers.accuracy(group), accuracy)
       difference = dataclasses.replace(difference, note=compared.note)
       rows.append(row(compared.label, first.label, ACCURACY, facets, difference, confidence))
-    if group != CLEAN and CLEAN in groups and len(classifiers) >= fewest_models(1):
+    if has_line and group != CLEAN:
       robustness = _effective_robustness(classifiers, group)
       for compared, estimate in zip(classifiers, robustness, strict=True):
         if not np.isnan(estimate.value):
@@ -720,6 +723,7 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
         estimate = Estimate.without_interval(float(value), n)
         rows.append(row(label, '', EFFECTIVE, facets, estimate, results.settings['confidence']))
     parts = [results.table, part(rows)] if rows else [results.table]
+    # `object` joins columns whose types differ between the two parts.
     table = assemble([estimates.astype(object) for estimates in parts])
     tasks_with_references[task] = dataclasses.replace(results, table=table)
   return tasks_with_references

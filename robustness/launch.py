@@ -62,8 +62,8 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
   """
   if 'predictions' in config:
     return _score_predictions(config, directory, command)
-  from_file.forget()
-  network.warn_once.cache_clear()
+  from_file.forget()  # files of an earlier run in this process may have changed
+  network.warn_once.cache_clear()  # each run warns anew
   experiment = experiments.from_config(config)
   config = recorded(config)
   seeds = experiment.execution.seeds
@@ -140,7 +140,7 @@ def _measure_tasks(
     measured, excluded = split_supported(study, classifiers, task_rows, experiment.is_single)
     if not experiment.is_single:
       logging.info('task %s: %s on %d images', name, study.name, task_rows.num_examples)
-      records_folder /= recording_name(study, task_rows)
+      records_folder /= recording_name(study, task_rows)  # records/STUDY-DIGEST
     for label, reason in excluded.items():
       logging.info('task %s leaves out %s: %s', name, label, reason)
       left_out.append([name, label, reason])
@@ -164,7 +164,7 @@ def _measure_tasks(
   if left_out:
     results.tables[workdir.LEFT_OUT] = Table(('task', 'classifier', 'why'), left_out)
   for title, table in results.tables.items():
-    task_of_table = title.partition(': ')[0]
+    task_of_table = title.partition(': ')[0]  # the table of a task is called 'TASK: TITLE'
     if task_of_table not in results_by_task:  # a table of the battery as a whole
       for line in (title, *text.lines(table)):
         logging.info('%s', line)
@@ -315,7 +315,7 @@ class OpenedRows(dict[DataSettings, Rows]):
 
   def training(self, data: DataSettings) -> Rows:
     """Returns the rows that a classifier is trained on, with the same number of channels as the
-    evaluated rows.
+    evaluated rows and with the groups of classes of its settings.
     """
     if data not in self._training:
       evaluated = self[self._experiment.data]
@@ -341,7 +341,10 @@ class OpenedRows(dict[DataSettings, Rows]):
     return self[data]
 
   def _loaded(self, data: DataSettings) -> Rows:
-    """Returns the rows of the settings `data`; errors name the config's section with these."""
+    """Returns the rows that the settings `data` load.
+
+    An InputError of a setting names it by its section of the config, such as 'config.data'.
+    """
     with naming('config.data', self._experiment.section_of(data)):
       return input_pipeline.load(data, self._experiment.execution.seed, self._preparation)
 

@@ -147,6 +147,7 @@ def _results(
   layers = [(*c.select_layers(study.layers), *c.select_outputs(study.outputs)) for c in classifiers]
   table = _in_order_of_layers(table, layers)
   # Accuracies that the study does not declare are accuracies of single classes, from `_failures`.
+  # Their quantities are added to the results; with both, the words tell the one from the other.
   declared, estimated = {quantity.name for quantity in study.quantities}, set(table.quantity)
   by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in estimated - declared]
   words = {quantity.name: quantity.words for quantity in by_class}
@@ -252,8 +253,8 @@ def evaluator_for(
   Args:
     execution: the seed.
     study: the study.
-    classifier: the classifier; None for a study of images alone. One with an adaptation takes the
-      rows in order, as one stream for each part of a stored set.
+    classifier: the classifier; None for a study of images alone. A classifier with test-time
+      adaptation takes the rows in order; it is reset before each part of a stored set.
     rows: the images.
     parallel: the devices.
 
@@ -271,7 +272,8 @@ def evaluator_for(
         f'{classifier.adaptation.key("fisher_weight")}=0.'
       )
   elif classifier and study.lists_failures and views.uses_classifier and not views.image_shape:
-    # Views that use the classifier are slow to make again, so that their pictures are recorded.
+    # Views that use the classifier are slow to make again; `pictured` stores images of mistakes
+    # with the records.
     table = study.view_table(rows.image_shape)
     options['pictured'] = table if table.counted is None else None
   without_adaptation = StagedEvaluator if views.stages else Evaluator
@@ -347,8 +349,9 @@ def evaluate_in_rounds(
 ) -> SequentialRecords:
   """Records rounds of a sequential design until all views are finished.
 
-  Rounds that are already recorded are read. Round r shows the images [r n, (r + 1) n) of an order
-  that the seed decides. A fixed design with the same seed and number of images uses the same ones.
+  Rounds that are already recorded are read. The seed decides an order of the images, and round r
+  (from 0) shows the next n = `design.trials` images, [r n, (r + 1) n) in this order. A fixed design
+  with the same seed shows the first images of the same order.
 
   Args:
     evaluator: the evaluator of all views.

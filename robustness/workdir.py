@@ -622,8 +622,8 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
   """Returns the folder `records/STUDY-DIGEST` that has the records of a task of a battery.
 
   The records must be of the same study, and describe their data with the same values as the task's
-  results. Either description may have keys that the other lacks. If several folders match, the one
-  with the fewest such keys is returned.
+  results. Either description of the data may have keys that the other lacks. If several folders
+  match, the one with the fewest keys that only one description has is returned.
 
   Args:
     path: the workdir, or its folder of a seed.
@@ -633,7 +633,7 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
   Raises:
     InputError: no folder matches.
   """
-  expected_study = json.loads(json.dumps(study.recording))
+  expected_study = json.loads(json.dumps(study.recording))  # lists for tuples, as in a header
   folder_by_num_unshared: dict[int, pathlib.Path] = {}
   # records/STUDY-DIGEST/CLASSIFIER/header, or one folder deeper in a sequential design
   pattern = f'*/*/{FIRST}/{HEADER}' if study.sequential_design else f'*/*/{HEADER}'

@@ -131,8 +131,9 @@ class Predictions:
         None counts each once.
     """
     w = np.ones(len(self.order)) if weights is None else weights
-    columns = 1, self.confidence, self.correct
-    size, confidence, correct = (_sums(w * values, starts) for values in columns)
+    # The sums in each bin, [..., M], of the weights and of the weighted confidences and outcomes.
+    summed = 1, self.confidence, self.correct
+    size, confidence, correct = (_sums(w * values, starts) for values in summed)
     divisor = np.maximum(size, 1)  # not 0 in an empty bin
     return Bins(size, confidence / divisor, correct / divisor)
 

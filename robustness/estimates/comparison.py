@@ -27,12 +27,12 @@ def mcnemar(b: ArrayLike, c: ArrayLike) -> np.ndarray:
     McNemar, Note on the sampling error of the difference between correlated proportions or
     percentages, Psychometrika 12 (1947).
   """
-  first, second = np.broadcast_arrays(np.asarray(b), np.asarray(c))
-  if first.size and min(first.min(), second.min()) < 0:
+  b, c = np.broadcast_arrays(np.asarray(b), np.asarray(c))
+  if b.size and min(b.min(), c.min()) < 0:
     raise InputError('a discordant count is negative: give numbers of examples.')
-  total = (first + second).astype(int)
-  tail = special.bdtr(np.minimum(first, second), total, 0.5)
-  return np.asarray(np.minimum(1.0, 2 * tail))[()]
+  total = (b + c).astype(int)
+  tail = special.bdtr(np.minimum(b, c), total, 0.5)  # P(X ≤ min(b, c))
+  return np.asarray(np.minimum(1.0, 2 * tail))[()]  # a number instead of an array []
 
 
 def sign_flip(differences: ArrayLike) -> np.ndarray:

@@ -42,10 +42,14 @@ class Facet:
 
   @property
   def plural(self) -> str:
-    """The plural of the words, such as 'corruptions', 'severities' or 'classes'."""
-    endings = {'y': 'ies', 'ss': 'sses', 's': 's', '': 's'}  # the first that fits
-    singular = next(ending for ending in endings if self.words.endswith(ending))
-    return self.words_of_many or f'{self.words.removesuffix(singular)}{endings[singular]}'
+    """The plural of `words`, such as 'corruptions', 'severities' or 'classes'.
+
+    It is `words_of_many` if that is not '', else formed by the rules of English.
+    """
+    # {ending of the singular: ending of the plural}, of which the first that fits is used
+    plural_endings = {'y': 'ies', 'ss': 'sses', 's': 's', '': 's'}
+    ending = next(ending for ending in plural_endings if self.words.endswith(ending))
+    return self.words_of_many or f'{self.words.removesuffix(ending)}{plural_endings[ending]}'
 
   @property
   def axis(self) -> str:

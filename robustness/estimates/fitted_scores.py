@@ -37,12 +37,14 @@ Score = Callable[[Recording], np.ndarray]
 
 
 def mahalanobis(bank: Recording, is_relative: bool) -> Score:
-  """Returns the score 'mds': minus the squared Mahalanobis distance to the nearest class mean.
+  """Returns the score 'mds' or 'rmds', a function of records of N images that returns [N].
+
+  'mds' is minus the squared Mahalanobis distance to the nearest class mean. 'rmds' adds the squared
+  distance to the mean of all images.
 
   Args:
-    bank: records of training images, which means and covariances are computed from.
-    is_relative: whether the score is 'rmds': the squared distance from the mean of all images is
-      added.
+    bank: records of training images, from which means and covariances are computed.
+    is_relative: whether the score is 'rmds'.
 
   Raises:
     InputError: the images have several labels each.
@@ -53,7 +55,7 @@ def mahalanobis(bank: Recording, is_relative: bool) -> Score:
   classes, label = np.unique(bank.labels, return_inverse=True)
   means = np.stack([features[label == c].mean(0) for c in range(len(classes))])
   centre = features.mean(0)
-  # matrices for deviations from the class means, and from the mean of all images
+  # The squared norm of a deviation times such a matrix is its squared Mahalanobis distance.
   whiten_within, whiten_overall = _whitening(features - means[label]), _whitening(features - centre)
   white_means = (means - centre) @ whiten_within
 
@@ -165,12 +167,14 @@ def virtual_logit(layer: LastLayer, bank: Recording, directions: int) -> Score:
 
 
 def rectified(layer: LastLayer, held_out: Recording, percentile: float) -> Score:
-  """Returns the score 'react': the energy of the logits of features that are cut at a limit.
+  """Returns the score 'react', a function of records of images.
+
+  It is the energy of the logits that the last layer returns for min(feature, limit).
 
   Args:
     layer: the last layer of the network.
-    held_out: records of the images with the features that decide the limit.
-    percentile: the percentile of all features of these images that is the limit, in [0, 100].
+    held_out: records of held-out images, whose features decide the limit.
+    percentile: the limit is this percentile of all features of these images, in [0, 100].
   """
   limit = np.percentile(held_out.features, percentile)
   return lambda images: layer.energy(images, lambda features: np.minimum(features, limit))

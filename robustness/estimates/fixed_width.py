@@ -37,13 +37,15 @@ EARLY_SHARE = 0.02
 
 @dataclasses.dataclass(frozen=True)
 class FixedWidth:
-  """A sequential design: the looks at proportions, and their intervals at each look.
+  """A sequential design: measures proportions in rounds until their intervals are narrow enough.
 
-  The interval of a finished proportion is Clopper and Pearson's at `level`, from the trials up to
-  the look at which it was finished. At earlier looks it is Clopper and Pearson's at the higher
-  `early_level`. With probability ≥ `confidence` the intervals of all looks contain the proportion,
-  so that the interval is valid at whichever look a user stops (a confidence sequence over the
-  planned looks; repeated confidence intervals in the words of Jennison and Turnbull).
+  After each round, called a look, a proportion is finished if the half-width of its interval is at
+  most w. The interval of a finished proportion is Clopper and Pearson's at `level`, from the trials
+  up to the look at which it was finished. At earlier looks it is Clopper and Pearson's at a higher
+  level, the property `early_level`. With probability ≥ `confidence` the intervals of all looks
+  contain the proportion, so that the interval is valid at whichever look a user stops (a confidence
+  sequence over the planned looks; repeated confidence intervals in the words of Jennison and
+  Turnbull).
 
   Attributes:
     half_width: w, the largest half-width of a finished proportion's interval, as a fraction.
@@ -149,11 +151,12 @@ class FixedWidth:
   ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yields the distribution of the number of successes at each look, for proportions p [P].
 
-    An item has three parts for K counts of successes, which are within 6 standard errors of n p:
+    A look is the check after each round of trials. Its item (n, probability, finished) has
 
-    * n, the number of trials at the look;
-    * the probability of each count, and that the proportion was unfinished before, [P, K];
-    * whether the proportion is finished at this look with this count, bool [P, K].
+    * n: the number of trials so far;
+    * probability: [P, K], of reaching the look unfinished and with each of K counts of successes,
+      which are the whole numbers within 6 standard errors of n p;
+    * finished: bool [P, K], whether a proportion with this count is finished at this look.
 
     Args:
       p: proportions, [P].
@@ -162,12 +165,14 @@ class FixedWidth:
     """
     p, distances = p[:, None], _distances_from_mean(self.most_trials)
     counts_of_round = np.round(self.trials * p).astype(int) + _distances_from_mean(self.trials)
-    of_round = scipy.stats.binom.pmf(counts_of_round, self.trials, p)
-    # Probabilities of unfinished counts before the round, and the first of these counts.
+    round_probability = scipy.stats.binom.pmf(counts_of_round, self.trials, p)
+    # unfinished: probability of being unfinished with each count before the round, [P, counts]
+    # first: the count of column 0 of `unfinished`, [P, 1]
     unfinished, first = np.ones((len(p), 1)), np.zeros((len(p), 1), int)
     for n in range(self.trials, self.most_trials + 1, self.trials):
-      # The Fourier transform leaves rounding errors below 0.
-      sums = np.maximum(scipy.signal.fftconvolve(unfinished, of_round, axes=1), 0)
+      # Probability of each sum of a count before the round and a count in it. The maximum removes
+      # rounding errors of the Fourier transform below 0.
+      sums = np.maximum(scipy.signal.fftconvolve(unfinished, round_probability, axes=1), 0)
       successes = np.round(n * p).astype(int) + distances
       # the column of `sums` with the probability of each count; 0 where there is no such column
       column = successes - first - counts_of_round[:, :1]
@@ -262,9 +267,15 @@ def plan(half_width: float, confidence: float) -> FixedWidth:
 
 
 def _with_error(half_width: float, confidence: float, share: float) -> FixedWidth:
-  """Returns the design with level 1 − `share` · (1 − `confidence`) and the most looks that fit."""
+  """Returns the design with the level 1 − s α and as many looks as its trials are enough for.
+
+  Args:
+    half_width: largest half-width of a finished proportion's interval.
+    confidence: 1 − α.
+    share: s, the part of the error α that a single finished interval may have.
+  """
   level = 1 - share * (1 - confidence)
-  needed = fixed_size(half_width, level)
+  needed = fixed_size(half_width, level)  # trials with which any proportion is finished
   looks = min(MOST_LOOKS, needed // FEWEST_TRIALS)
   trials = -(-needed // looks)  # rounded up
   return FixedWidth(half_width, confidence, level=level, trials=trials, looks=looks)

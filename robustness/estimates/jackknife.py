@@ -49,11 +49,11 @@ def deviations(without: np.ndarray) -> np.ndarray:
 def degrees_of_freedom(deviation: np.ndarray) -> float:
   """Returns Satterthwaite's degrees of freedom (Σd²)² / Σd⁴ of a statistic's variance.
 
-  It is K if all units contribute equally, 1 if a single unit causes the whole variance, and NaN if
-  the statistic does not vary.
+  It is K if all K units contribute equally, 1 if a single unit causes the whole variance, and NaN
+  if the statistic does not vary.
 
   Args:
-    deviation: d [K], the `deviations` of the statistic.
+    deviation: d [K], each unit's contribution to the error of the statistic; see `deviations`.
   """
   squares = deviation**2
   total = (squares**2).sum()

@@ -217,7 +217,8 @@ def share(sums: Sums, confidence: float = 0.95) -> Estimate:
   trial, it is Clopper and Pearson's.
   """
   count, weight = len(sums.weight), sums.weight.sum()
-  method = intervals.CLOPPER_PEARSON if sums.trials <= count else intervals.KORN_GRAUBARD
+  has_single_trials = sums.trials <= count  # one trial in each cluster
+  method = intervals.CLOPPER_PEARSON if has_single_trials else intervals.KORN_GRAUBARD
   if not count:
     return Estimate(np.nan, np.nan, np.nan, 0, 0, method)
   mean = min(max(float(sums.total.sum() / weight), 0.0), 1.0)
@@ -278,13 +279,13 @@ def share_difference(
   spread = ((difference - (b - c) * gained.weight) ** 2).sum() / weight**2
   variance = spread * count / (count - 1) if count > 1 else np.nan
   clusters, trials = gained.clusters, max(gained.trials, count)
-  of_trial = b + c - (b - c) ** 2  # variance of one trial, which adds 1, −1 or 0
-  size = intervals.effective_trials(of_trial, variance, clusters, trials, confidence)
+  trial_variance = b + c - (b - c) ** 2  # of one trial, which adds 1, −1 or 0
+  size = intervals.effective_trials(trial_variance, variance, clusters, trials, confidence)
   value, low, high = paired_difference(b * size, c * size, size, confidence)
-  has_single_trials, p_value = gained.trials <= count, np.nan
+  has_single_trials, p_value = gained.trials <= count, np.nan  # one trial in each cluster
   if test and has_single_trials:
     p_value = float(mcnemar(gained.total.sum(), lost.total.sum()))
-  elif test and np.array_equal(difference, np.round(difference)):
+  elif test and np.array_equal(difference, np.round(difference)):  # `sign_flip` needs integers
     p_value = float(sign_flip(difference))
   return Estimate(
     float(value), float(low), float(high), gained.n, count, intervals.BONETT_PRICE, p_value

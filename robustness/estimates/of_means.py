@@ -84,13 +84,17 @@ class Units(NamedTuple):
 
 
 def units(outcomes: Outcomes, label: str, groups: Sequence[Group]) -> Units:
-  """Returns the contribution of each unit to a classifier's means over groups of views."""
+  """Returns the sums of each unit's values and weights over groups of views, two arrays [K, G].
+
+  A unit is an image, or a cluster of images; G is the number of groups.
+  """
   columns = [outcomes.columns(label, group) for group in groups]
   total = np.stack([group_total for group_total, _ in columns], 1)
   weight = np.stack([group_weight for _, group_weight in columns], 1)
   names = tuple(' '.join(map(str, group.facets.values())) for group in groups)
   n = outcomes.observations(label, joined_views(groups))
-  return Units(total, weight, n, names, images=len(outcomes.values[label]) / len(total))
+  images_per_unit = len(outcomes.values[label]) / len(total)
+  return Units(total, weight, n, names, images=images_per_unit)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,15 +115,19 @@ class MeanRatio:
   is_excess: bool = False
 
   def __call__(self, means: np.ndarray, baseline: np.ndarray) -> np.ndarray:
-    """Returns the average ratio, [...]; NaN if an excess b_k − b₀ of the baseline is not above 0.
+    """Returns the mean over groups of m_k / b_k, or of (m_k − m₀) / (b_k − b₀) if `is_excess`,
+    [...].
+
+    It is NaN if an excess b_k − b₀ is not above 0.
 
     Args:
-      means: the classifier's means by group, [..., G], in the order of `groups`.
-      baseline: the baseline's means by group, [..., G].
+      means: the classifier's means m by group, [..., G], in the order of `groups`; if `is_excess`,
+        the first group has the clean views.
+      baseline: the baseline's means b by group, [..., G].
     """
     if not self.is_excess:
       return np.asarray((means / baseline).mean(-1))
-    # Column 0 has the clean mean.
+    # [..., 1:] has the groups k ≥ 1, and [..., :1] the clean means m₀ and b₀.
     excess = means[..., 1:] - means[..., :1]
     reference = baseline[..., 1:] - baseline[..., :1]
     ratios = np.full(excess.shape, np.nan)
@@ -166,7 +174,9 @@ def of_means(
   facets: Mapping[str, object] | None = None,
   by_group: bool = False,
 ) -> pd.DataFrame:
-  """Returns a function of the means by group for every classifier, and its differences, as rows.
+  """Returns the table of a quantity that is a function of means over groups of views, such as mCE.
+
+  It has the values of all classifiers, then their differences from the first classifier.
 
   A `MeanRatio` divides by the means of the first classifier on the same images, or by published
   means. With published means it has the interval of a weighted mean; otherwise the interval of
@@ -183,7 +193,8 @@ def of_means(
     confidence: confidence of each interval, in (0, 1).
     where: bool [V], the views that are included; None includes all.
     facets: {facet: value} of these estimates.
-    by_group: whether the function returns a value for each group, with the group's facets.
+    by_group: whether the function returns a value for each group; each then has a row with the
+      facets of its group.
   """
   outcomes.require(quantity)
   function = quantity.function
@@ -332,13 +343,13 @@ def _relative_to_published(
 def bootstrap(
   statistic: Statistic, measured: Units, confidence: float = 0.95, resamples: int = RESAMPLES
 ) -> list[Estimate]:
-  """Returns the estimates of a statistic, one or G, with percentile intervals over the units.
+  """Returns the estimates of a statistic, one or one for each group, with percentile intervals.
 
-  The value is the statistic at equal weights of the units. A note states in how many bootstrap
-  samples the statistic was undefined (NaN); these are left out. There is no interval if the value
-  is undefined, if the statistic is undefined in more than a share 1 − confidence of the samples, or
-  if units hold several images and there are effectively fewer than `FEWEST` units, because the
-  percentiles would then rest on a handful of distinct samples.
+  The units are resampled. The value is the statistic at equal weights of the units. A note states
+  in how many bootstrap samples the statistic was undefined (NaN); these are left out. There is no
+  interval if the value is undefined, if the statistic is undefined in more than a share 1 −
+  confidence of the samples, or if units hold several images and there are effectively fewer than
+  `FEWEST` units, because the percentiles would then rest on a handful of distinct samples.
 
   Args:
     statistic: a function of the units' weights, see `Statistic`.
@@ -348,7 +359,7 @@ def bootstrap(
   """
   count = len(measured.weight)
   equal_weights = np.full((1, count), 1 / count)
-  values = np.atleast_1d(statistic(equal_weights)[0])
+  values = np.atleast_1d(statistic(equal_weights)[0])  # [1], or [G] with a value per group
   samples = resampled(statistic, count, resamples).reshape(-1, len(values))
   return [
     _percentile_estimate(float(value), column, measured, confidence)
@@ -440,11 +451,12 @@ def log_ratio(
   unit_means[:count, groups:] = base.total / base.weight
   unit_means[count, :groups] = 1
   unit_means[count + 1, groups:] = 1
-  # Sizes of the units relative to their mean size; each added unit is half an image.
-  size = measured.weight[:, 0] / measured.weight[:, 0].mean()  # the same in every group
+  # Sizes of the units, in multiples of their mean size; each added unit is half an image.
+  unit_weight = measured.weight[:, 0]  # the same in every group
+  size = unit_weight / unit_weight.mean()
   image_size = 1 / measured.images
   sizes = np.append(size, [image_size / 2] * 2)
-  # Half an image has half the variance of an image, in place of a quarter.
+  # An added unit counts as half an image of full variance: image_size²/2, not (image_size/2)².
   squared_sizes = np.append(size**2, [image_size**2 / 2] * 2)
   means = sizes @ unit_means / (count + image_size)
   ratio = float(function(means[:groups], means[groups:]))

@@ -50,8 +50,9 @@ def joined_views(groups: Sequence[Group]) -> np.ndarray:
 class Sums(NamedTuple):
   """Weighted sums of a statistic in K independent clusters.
 
-  A cluster is a set of rows that are resampled together, such as the frames of a video; by default
-  each row is a cluster. x is a value of the statistic and w the weight of its view.
+  A row is an image, and has a value x of the statistic in each view; w is the weight of the view. A
+  cluster is a set of rows that are resampled together, such as the frames of a video; by default
+  each row is a cluster.
 
   Attributes:
     total: [K], Σ w x over the counted values of a cluster.
@@ -208,7 +209,7 @@ class Outcomes:
     Args:
       views: int [v], indices of views.
     """
-    is_counted = np.any([self._counts(label, views).any(1) for label in self.values], 0)
+    is_counted = np.any([self._is_counted(label, views).any(1) for label in self.values], 0)
     return self.of_rows(is_counted) if is_counted.any() else self
 
   @property
@@ -284,38 +285,39 @@ class Outcomes:
     """Returns the sums of a classifier's statistic over a group of views, for each cluster with a
     counted value.
     """
-    counts = self._counts(label, group.views)
-    total, weight = self.columns(label, group, counts)
-    is_counted = weight > 0
-    n = int(counts.any(1).sum()) if self.clusters is None else int(counts.sum())
+    is_counted = self._is_counted(label, group.views)
+    total, weight = self.columns(label, group, is_counted)
+    has_values = weight > 0
+    n = int(is_counted.any(1).sum()) if self.clusters is None else int(is_counted.sum())
     # Unequal weights of the views reduce the effective number of values in proportion.
-    trials = counts.sum() * group.trials / len(group.views)
-    return Sums(total[is_counted], weight[is_counted], n, float(trials))
+    trials = is_counted.sum() * group.trials / len(group.views)
+    return Sums(total[has_values], weight[has_values], n, float(trials))
 
   def columns(
-    self, label: str, group: Group, counts: np.ndarray | None = None
+    self, label: str, group: Group, is_counted: np.ndarray | None = None
   ) -> tuple[np.ndarray, np.ndarray]:
     """Returns Σ w x and Σ w over a group's counted values for each cluster, two arrays [K].
 
-    Unlike in `sums`, clusters without counted values are included, with zeros. For x and w see
-    `Sums`.
+    x is the value of a row in a view and w the weight of the view. Clusters without counted values
+    are included, with zeros; `sums` leaves them out.
 
     Args:
       label: label of the classifier.
       group: v views and their weights.
-      counts: bool [N, v], the values that count; None computes it from `counted` and `design`.
+      is_counted: bool [N, v], the values that count; None computes it from `counted` and `design`.
     """
-    if counts is None:
-      counts = self._counts(label, group.views)
+    if is_counted is None:
+      is_counted = self._is_counted(label, group.views)
     values = self.values[label]
     total, weight = np.zeros(len(values)), np.zeros(len(values))
     batch_size = max(1, _MAX_VALUES_PER_SUM // len(group.views))
     for start in range(0, len(values), batch_size):
       rows = slice(start, start + batch_size)
-      total[rows] = np.where(counts[rows], values[rows, group.views], 0) @ group.weight
-      weight[rows] = counts[rows] @ group.weight
-    if self.clusters is None:
+      total[rows] = np.where(is_counted[rows], values[rows, group.views], 0) @ group.weight
+      weight[rows] = is_counted[rows] @ group.weight
+    if self.clusters is None:  # each row is a cluster
       return total, weight
+    # The sums over the rows of each cluster.
     names, cluster = np.unique(self.clusters, return_inverse=True)
     return np.bincount(cluster, total, len(names)), np.bincount(cluster, weight, len(names))
 
@@ -324,10 +326,10 @@ class Outcomes:
 
     If the rows are in clusters, it is the number of counted values instead.
     """
-    counts = self._counts(label, views)
-    return int(counts.any(1).sum() if self.clusters is None else counts.sum())
+    is_counted = self._is_counted(label, views)
+    return int(is_counted.any(1).sum() if self.clusters is None else is_counted.sum())
 
-  def _counts(self, label: str, views: np.ndarray) -> np.ndarray:
+  def _is_counted(self, label: str, views: np.ndarray) -> np.ndarray:
     """Returns which values of a classifier count in the views, int [v]: bool [N, v].
 
     In a sequential design with more than one view, only rows that were shown in all views count.
@@ -335,12 +337,12 @@ class Outcomes:
     """
     values = self.values[label]
     if self.counted is None:
-      counts = np.ones((len(values), len(views)), bool)
+      is_counted = np.ones((len(values), len(views)), bool)
     else:
-      counts = self.counted[label][:, views]
+      is_counted = self.counted[label][:, views]
       if self.design is not None and len(views) > 1:
-        counts = counts & self._in_all_views()[:, None]
-    return counts & ~np.isnan(values[:, views]) if values.dtype.kind == 'f' else counts
+        is_counted = is_counted & self._in_all_views()[:, None]
+    return is_counted & ~np.isnan(values[:, views]) if values.dtype.kind == 'f' else is_counted
 
   def _in_all_views(self) -> np.ndarray:
     """Returns which rows were shown to all classifiers in all views, bool [N]."""

@@ -49,8 +49,11 @@ def scores(
 ) -> np.ndarray:
   """Returns the scores s(x, y) of every class y, [..., K]; sets have the classes of low scores.
 
+  Let p_(j) be the probabilities in descending order and r the rank of y in it, from 1. The score is
+  1 − p_y for 'lac' and Σ_{j ≤ r} p_(j) − U p_y for 'aps'; 'raps' adds λ max(0, r − k₀) to 'aps'.
+
   Args:
-    kind: one of `SCORES`.
+    kind: 'lac', 'aps' or 'raps'.
     probabilities: [..., K], in [0, 1].
     uniform: U [...], one random number in [0, 1) per image.
     penalty: λ of 'raps'.
@@ -137,11 +140,13 @@ def with_threshold_draw(
   """Returns estimates made by `means.means`, with intervals that include the random draw of the
   held-out images.
 
-  On either side of the value, the width of the interval over images and the change of the value
-  between the threshold q and the end of its interval are added in squares. The changes of two
-  classifiers with the correlation ρ are combined to √(c₁² + c₂² − 2 ρ c₁ c₂) for their difference,
-  where c₁ is on the opposite side (MOVER; Zou & Donner, Construction of confidence limits about
-  effect measures, Statistics in Medicine 27, 2008).
+  The change of a value is its distance from the value at an end of the interval of the threshold q.
+  The new distance from a value to an end of its interval is √(w² + c²), where w is the distance in
+  the interval over images and c the change on this side. For a difference between classifiers whose
+  decisions have the correlation ρ, c² is c₁² + c₂² − 2 ρ c₁ c₂. To the low end, c₂ is the later
+  classifier's change below its value and c₁ the first classifier's change above its value (MOVER;
+  Zou & Donner, Construction of confidence limits about effect measures, Statistics in Medicine 27,
+  2008).
 
   Args:
     estimates: rows of L classifiers and G groups: first L · G values, then (L − 1) · G differences
@@ -158,9 +163,9 @@ def with_threshold_draw(
   squares = []  # of the changes of all rows, below and above the value
   rho = np.asarray(correlations)[1:, None]
   for side, opposite in ((0, 1), (1, 0)):
-    change, first = changes[side][1:], changes[opposite][:1]  # of later and the first classifier
-    of_differences = np.maximum(change**2 + first**2 - 2 * rho * change * first, 0)
-    squares.append(np.concatenate([(changes[side] ** 2).ravel(), of_differences.ravel()]))
+    first, later = changes[opposite][:1], changes[side][1:]  # classifiers: [1, G] and [L − 1, G]
+    in_differences = np.maximum(later**2 + first**2 - 2 * rho * later * first, 0)
+    squares.append(np.concatenate([(changes[side] ** 2).ravel(), in_differences.ravel()]))
   low = value - np.sqrt((value - estimates.low) ** 2 + squares[0])
   high = value + np.sqrt((estimates.high - value) ** 2 + squares[1])
   smallest, largest = np.where(is_value[:, None], quantity.range, quantity.difference_range).T
@@ -171,8 +176,8 @@ def with_threshold_draw(
 def size_stratified_violation(covered: np.ndarray, size: np.ndarray, alpha: float) -> np.ndarray:
   """Returns the largest |coverage − (1 − α)| over strata of set sizes, [...] in [0, 1].
 
-  Coverage is the share of sets with the true class; the strata are listed in `SIZES`. Strata
-  without a set are left out.
+  Coverage is the share of sets with the true class. The strata begin at the sizes in `SIZES`: sizes
+  0 to 1, 2 to 3, and so on. Strata without a set are left out.
 
   Args:
     covered: bool [N, ...], whether a set contains the true class.

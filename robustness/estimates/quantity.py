@@ -53,11 +53,11 @@ class Quantity:
       alone cannot show a difference.
     by: names of facets; a report begins with a sentence for each value of these facets. Facets that
       a table lacks are ignored. () states the value over all conditions.
-    extreme: which of many values sentences name: 'highest' or 'lowest'; '' takes the worse end. If
-      the reference has values by the same facets, the value that is farthest above (or below) its
-      reference is named.
-    facets: the study's declarations of facets, which put them into words; see
-      `robustness.evaluation.study.Study`.
+    extreme: which value a sentence names if there are many: the 'highest' or the 'lowest'; '' names
+      the worst. If the reference has values by the same facets, it is the value farthest above
+      (for 'highest') or below its reference.
+    facets: declarations of the columns that group the estimates, such as `severity`, with their
+      names in words; see `robustness.evaluation.study.Study`.
     statistic: function that returns the value of each row and view. None if the quantity is no
       mean, and in results that were read from a file.
     function: function of the means of the statistic over groups of views; None takes the mean

@@ -186,13 +186,15 @@ def _quantile(n: int, confidence: float) -> float:
 def _effective_trials(value: float, low: float, high: float, n: int, confidence: float) -> float:
   """Returns the number of independent trials for which a binomial interval is [`low`, `high`].
 
-  It inverts the Korn–Graubard interval of a share `value`. The result is the number `n` of clusters
-  if no number of trials has these ends.
+  It is the number of trials with which the Korn–Graubard interval of a share `value` in (0, 1) ends
+  at `high`; for a share of 0 or 1, the interval has the same width. It is the number `n` of
+  clusters if no number of trials has this end.
   """
   tail = (1 - confidence) / 2
   if value <= 0 or value >= 1:
     width = high - low
-    # The interval of 0 successes in m trials ends at 1 − tail^(1/m).
+    # The interval of 0 successes in m trials ends at 1 − tail^(1/m); for m successes it is
+    # mirrored.
     return float(np.log(tail) / np.log1p(-width)) if 0 < width < 1 else float(n)
 
   def excess(logarithm: float) -> float:

@@ -36,7 +36,7 @@ def estimate(
     confidence: confidence of the interval, in (0, 1).
   """
   n, k = _counts(strata, len(weights)), _counts(strata[succeeds], len(weights))
-  shrunk = (k + 1) / (n + 2)
+  shrunk = (k + 1) / (n + 2)  # not 0 or 1, so that no stratum has the variance 0
   return _with_interval(weights, k, shrunk * (1 - shrunk), n, confidence)
 
 

@@ -69,7 +69,7 @@ class StratifiedMeans:
   def from_shares(
     cls, weight: np.ndarray, share: np.ndarray, stratum: np.ndarray, trials: ArrayLike
   ) -> StratifiedMeans:
-    """Returns the weighted means of the images' shares, with what their intervals need.
+    """Returns Q weighted means of shares over N images, with what their intervals need.
 
     Args:
       weight: [N, Q], relative weights, at least 0; 0 leaves an image out.
@@ -90,12 +90,14 @@ class StratifiedMeans:
     np.add.at(total, stratum, np.where(is_counted, share, 0))
     # Each image's distance from the mean of its stratum, or of all images if it is alone there.
     stratum_mean = (total / np.maximum(count, 1))[stratum]
-    mean = np.where((count == 1)[stratum], value, stratum_mean)
+    is_alone = (count == 1)[stratum]
+    mean = np.where(is_alone, value, stratum_mean)
     bessel = np.sqrt(count / np.maximum(count - 1, 1))[stratum]  # √(n/(n − 1)): unbiased variance
     deviation = weight * (share - mean) * bessel
     has_spread = np.abs(deviation).max(0, initial=0) > _ROUNDING  # false also if it is NaN
     deviation[:, ~has_spread] = 0
-    num_strata = np.maximum((count > 1).sum(0), 1)  # each mean takes one degree of freedom
+    # The mean of each stratum of two or more images takes one degree of freedom.
+    num_strata = np.maximum((count > 1).sum(0), 1)
     return cls(
       value=value,
       weight=np.asfortranarray(weight),
@@ -318,9 +320,17 @@ def rho_case(
 def _gains(
   seen: ArrayLike, unseen: ArrayLike, baseline: ArrayLike, baseline_unseen: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the gains on seen classes, s − b, and on unseen classes, max(0, u − b); see `rho`.
+  """Returns the gains over the baseline on seen classes, s − b, and on unseen classes,
+  max(0, u − b).
 
-  Gains that are only rounding errors are set to 0.
+  The gain on seen classes may be negative. Gains that are only rounding errors are set to 0. See
+  `rho`.
+
+  Args:
+    seen: s, the classifier's accuracy on seen classes, in [0, 1].
+    unseen: u, its accuracy on unseen classes.
+    baseline: b, the baseline's accuracy.
+    baseline_unseen: the accuracy that is subtracted from u in place of b; None takes b.
   """
   if baseline_unseen is None:
     baseline_unseen = baseline
@@ -328,9 +338,9 @@ def _gains(
   for accuracy in (s, u, b, b_unseen):
     if ((accuracy < 0) | (accuracy > 1)).any():
       raise InputError('ρ is of accuracies in [0, 1]: divide percentages by 100.')
-  gain, transferred = s - b, u - b_unseen
-  gain = np.where(np.abs(gain) < _ROUNDING, 0, gain)
-  return gain, np.where(transferred < _ROUNDING, 0, transferred)
+  seen_gain, unseen_gain = s - b, u - b_unseen
+  seen_gain = np.where(np.abs(seen_gain) < _ROUNDING, 0, seen_gain)
+  return seen_gain, np.where(unseen_gain < _ROUNDING, 0, unseen_gain)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -161,7 +161,10 @@ def trade_off(
 
 
 def _basic_of_squares(percentile: Estimate) -> Estimate:
-  """Returns a residual r with the root of the basic interval of r²; NaN stays NaN.
+  """Returns a residual r with the square root of the basic bootstrap interval of r².
+
+  The basic interval mirrors the ends of the percentile interval: it is [2 r² − high², 2 r² − low²],
+  here not below 0. NaN stays NaN.
 
   Args:
     percentile: r with its percentile interval.
