@@ -162,17 +162,18 @@ def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
 def _draw_moves(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, exchange: str = 'copy'
 ) -> Callable[[jax.Array | int, jax.Array], jax.Array]:
-  """Returns a function `(iteration, delta) -> offsets` that draws offsets, int32 [2, H, W].
+  """Returns the random numbers of glass blur: a function `(iteration, delta) -> offsets`.
 
-  offsets[:, h, w] are the rows and columns, in [-delta, delta - 1], from pixel (h, w) to the
-  partner that it takes its value from. The option `exchange` does not change the draws.
+  Its result, int32 [2, H, W], holds how many rows down (offsets[0]) and columns right (offsets[1])
+  of each pixel the partner lies from which the pixel takes its value in this iteration.
+  `constants` and `exchange` are unused: every `draw` function gets them.
   """
 
   def moves(iteration: jax.Array | int, delta: jax.Array) -> jax.Array:
-    """Returns the offsets of a pass, uniform on [-delta, delta - 1] in both directions."""
+    """Returns the offsets of an iteration, uniform on −delta, …, delta − 1 in both directions."""
     bits = jax.random.bits(jax.random.fold_in(key, iteration), shape[:2], jnp.uint32)
     side = (2 * delta).astype(jnp.uint32)
-    cell = bits % (side * side)  # one of the side × side offsets
+    cell = bits % (side * side)  # one of the side × side pairs (row, column), counted row by row
     return jnp.stack([cell // side, cell % side]).astype(jnp.int32) - delta
 
   return moves

@@ -91,8 +91,9 @@ class ConstantsTable:
 
   Attributes:
     side: Side in pixels of the images for which the constants were published.
-    between: Fractional severities in [1, 5], for which constants are interpolated. Functions select
-      them by the severities 6, 7, ..., after the five published ones.
+    between: Fractional severities in [1, 5], for which constants are interpolated. They are
+      numbered 6, 7, … after the published severities 1 to 5: with `between` = (2.5,), severity 6
+      selects the constants of severity 2.5.
   """
 
   side: int
@@ -380,10 +381,11 @@ def checked_table(
   Args:
     shape: height and width of the images.
     names: the corruptions.
-    quantize: see `apply`.
-    side: see `apply`.
-    options: see `apply`.
-    between: see `apply`.
+    quantize: rounding of the results to 8 bits, one of `QUANTIZE`, or None for floats.
+    side: size of images, in pixels, for which the constants were published; None takes the size
+      nearest to `shape`.
+    options: {corruption: {option: value}}.
+    between: fractional severities in [1, 5], for which constants are interpolated.
 
   Raises:
     InputError: a setting is invalid, or images are too small for a corruption.

@@ -199,10 +199,11 @@ def c_bar(
   of a network, so they are irregular.
 
   Args:
-    draw: `(keys, side)` returns the random numbers of an image of side × side pixels.
+    draw: `(keys, side)` returns the random numbers of an image of side × side pixels; None passes
+      the image's key to the function instead.
     family: One of `names.FAMILIES`.
-    cifar: Magnitudes at 32 pixels, in CIFAR-10-C-bar.
-    imagenet: Magnitudes at 224 pixels, in ImageNet-C-bar.
+    cifar: Magnitudes at 32 pixels, by severity, if the corruption is in CIFAR-10-C-bar.
+    imagenet: Magnitudes at 224 pixels, by severity, if it is in ImageNet-C-bar.
     keys: Number of keys that `draw` takes; with 1 it takes the image's key without a split.
     **declared: Other fields of `Corruption`.
   """

@@ -24,10 +24,10 @@ def _of_side(side: int, text: str) -> list[tuple[float, ...]]:
 def _draw(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, variant: str = 'released'
 ) -> Draws:
-  """Returns random numbers that are uniform on [−1, 1].
+  """Returns the random numbers of an elastic transform, uniform on [−1, 1].
 
-  They are `jitter` [3, 2], the shifts (x, y) of three anchors in units of `affine`, and `noise`
-  [H, W, 2], displacements (x, y) of pixels before smoothing in units of `alpha`.
+  `jitter` [3, 2] times the constant `affine` are the shifts (x, y) of three anchor points; `noise`
+  [H, W, 2] times the constant `alpha` are displacements (x, y) of pixels before smoothing.
   """
   key_affine, key_field = jax.random.split(key)
   return {
@@ -107,7 +107,7 @@ def _fold(position: jax.Array, size: int, mirror: bool) -> jax.Array:
   """
   edge = 0 if mirror else 0.5
   length = max(size - 1, 1) if mirror else size
-  along = (position + edge) % (2 * length)
+  along = (position + edge) % (2 * length)  # to and fro between the ends takes 2 lengths
   return jnp.clip(jnp.minimum(along, 2 * length - along) - edge, 0, size - 1)
 
 

@@ -166,18 +166,24 @@ def _quantise(eighths: jax.Array, step: jax.Array) -> jax.Array:
 
 
 def enlarge(plane: jax.Array, size: tuple[int, ...]) -> jax.Array:
-  """Returns a chroma plane enlarged by 2 to a size (H, W), as in libjpeg.
+  """Returns a chroma plane of levels enlarged by 2 to a size (H, W), as in libjpeg, int32.
 
   The four nearest pixels have the weights 9/16, 3/16, 3/16, 1/16. Images with at most 4 columns are
   enlarged by repetition.
+
+  Args:
+    plane: int32, at least [⌈H/2⌉, ⌈W/2⌉]; columns beyond, which fill blocks, are dropped.
+    size: H and W.
   """
   height, width = size
   plane = plane[: (height + 1) // 2, : (width + 1) // 2]
   if plane.shape[1] <= 2:
     return jnp.repeat(jnp.repeat(plane, 2, 0), 2, 1)[:height, :width]
-  wide = _double(_double(plane, 0), 1)
-  bias = 8 - np.arange(wide.shape[1], dtype=np.int32) % 2  # 8, 7, 8, 7, ...
-  return ((wide + bias[None, :]) >> 4)[:height, :width]
+  sixteenths = _double(_double(plane, 0), 1)  # 16 times the level: `_double` adds 4 pixels
+  # Added before the division by 16 for rounding: 8, 7, 8, 7, … in the columns, so that halves are
+  # rounded up and down in turn.
+  bias = 8 - np.arange(sixteenths.shape[1], dtype=np.int32) % 2
+  return ((sixteenths + bias[None, :]) >> 4)[:height, :width]
 
 
 def _double(plane: jax.Array, axis: int) -> jax.Array:

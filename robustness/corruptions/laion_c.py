@@ -39,27 +39,27 @@ BEND = 40  # shift in pixels, to the left, of a vertical line where pixels are b
 REACH, STAMP = 13, 29  # pixels from a shape's position to the corner of its stamp; a stamp's side
 SIZES, TURNS = range(6, 16), 360  # sizes of shapes in pixels, and number of angles, 1° apart
 STAR = 3  # number of the kind of shape that is rotated: triangles, squares, circles, stars
-Levels = Callable[..., jax.Array]
+LevelsFunction = Callable[..., jax.Array]
 """Function of RGB levels, int32 [H, W, 3], that returns distorted levels."""
 
 
 def distortion(
   parameters: str, values: Sequence[Any], **declared: Any
-) -> Callable[[Levels], Corruption]:
+) -> Callable[[LevelsFunction], Corruption]:
   """Returns a decorator that makes a corruption from a function of RGB levels, int32 [H, W, 3].
 
   Args:
-    parameters: names of the constants, see `corruption`.
-    values: constants of each severity, for images of 224 pixels.
-    **declared: other arguments of `corruption`.
+    parameters: names of the constants, separated by blanks, such as 'low high'.
+    values: five entries, one for each severity: a constant, or a tuple of all constants.
+    **declared: other fields of `Corruption`, such as `draw`.
   """
 
-  def declare(function: Levels) -> Corruption:
+  def declare(function: LevelsFunction) -> Corruption:
     @functools.wraps(function)
     def on_floats(draws: Any, image: jax.Array, strength: Strength, **options: object) -> jax.Array:
       """Returns an image in [0, 1], [H, W, C], after `function` distorted its RGB levels."""
       levels = jnp.round(to_levels(image, 'round') * 255).astype(jnp.int32)
-      rgb = jnp.broadcast_to(levels, (*levels.shape[:2], 3))
+      rgb = jnp.broadcast_to(levels, (*levels.shape[:2], 3))  # three equal channels if it is grey
       corrupted = from_levels(function(draws, rgb, strength, **options))
       return grey(corrupted) if image.shape[-1] == 1 else corrupted
 
@@ -131,11 +131,13 @@ def mosaic(
 ) -> jax.Array:
   """Replaces every tile of the image by the shrunk picture with the nearest mean colour.
 
-  The grid of tiles is centred; the image is extended to whole tiles by repeating its edge. The
-  colour of a tile is the colour of its pixel in the image shrunk by Pillow's bicubic filter to one
-  pixel a tile. `photographs` is a folder of pictures; None takes procedural ones.
+  Tiles have `tile` × `tile` pixels. Their grid is centred; the image is extended to whole tiles by
+  repeating its edge. The colour of a tile is the colour of its pixel in the image shrunk by
+  Pillow's bicubic filter to one pixel a tile. `photographs` is a folder of pictures; None takes
+  procedural ones.
   """
-  del key
+  del key  # nothing is random
+  # the side of tiles at each severity
   sides, (height, width) = tuple(strength.constants['tile']), levels.shape[:2]
 
   def tiled(side: int, pictures: np.ndarray) -> jax.Array:
@@ -152,6 +154,7 @@ def mosaic(
     joined = tiles.transpose(0, 2, 1, 3, 4).reshape(padded.shape)
     return joined[y0 : y0 + height, x0 : x0 + width]
 
+  # a branch for each severity, because the shapes of tiles differ
   by_severity = zip(sides, load_tiles(photographs, sides), strict=True)
   branches = [functools.partial(tiled, side, pictures) for side, pictures in by_severity]
   return jax.lax.switch(strength.index, branches)
@@ -275,12 +278,17 @@ def _draw_shapes(key: jax.Array, shape: tuple[int, ...], constants: Constants) -
 
 @distortion('count', (150, 300, 600, 800, 1000), draw=_draw_shapes)
 def geometric_shapes(draws: Draws, levels: jax.Array, strength: Strength) -> jax.Array:
-  """Draws shapes of a single colour at random positions; a later shape covers an earlier one."""
+  """Draws shapes of a single colour at random positions; a later shape covers an earlier one.
+
+  A shape is a triangle, square, circle or star of 6 to 15 pixels; stars have a random angle.
+  """
   kind, size = draws['kind'], draws['size'] - SIZES[0]  # the index of the size in `SIZES`
-  # number of the first stamp of this kind and size, in the order of `shape_stamps`
+  # Number of the first stamp of this kind and size in `shape_stamps`: kinds below STAR have one
+  # stamp for each size, and then follow stars, with one stamp for each size and angle.
   number = jnp.where(kind < STAR, kind * len(SIZES) + size, STAR * len(SIZES) + size * TURNS)
   stamps = jnp.asarray(shape_stamps())[number + jnp.where(kind < STAR, 0, draws['turn'])]
   is_used = jnp.arange(len(kind)) < strength['count']
+  # index of the shape at each pixel, −1 for none; a shape is at pixel (REACH, REACH) of its stamp
   shape = last_stamp(levels.shape, draws['place'] - REACH, stamps, is_used)
   return jnp.where(shape[..., None] < 0, levels, draws['colour'][shape])
 
@@ -323,7 +331,8 @@ def _draw_cells(key: jax.Array, shape: tuple[int, ...], constants: Constants) ->
 def luminance_checkerboard(draws: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
   """Makes cells of 14 × 14 pixels alternately lighter and darker.
 
-  The change of a cell in levels is uniform on [low, high).
+  The change of a cell in levels is uniform on [low, high); `draws` holds a number for each cell,
+  [rows, columns] of cells, uniform on [0, 1).
   """
   rows, columns = jnp.indices(draws.shape)
   sign = jnp.where((rows + columns) % 2 == 0, 1, -1)

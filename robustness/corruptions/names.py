@@ -206,11 +206,15 @@ def spelt_out(entries: Sequence[str]) -> tuple[str, ...]:
 
 
 def whole_sets(names: Sequence[str], side: int = 0) -> dict[str, tuple[str, ...]]:
-  """Returns {label: members} of the published sets with all of their corruptions in `names`.
+  """Returns {label: corruptions} of the published sets that are complete in `names`.
 
-  If no set has exactly the members `names`, there is also the label 'shown' for `names`. `side` is
-  the side of images in pixels, 0 if it is unknown. If it is known and there are several sets, one
-  of the two sets of Yin et al. is left out: CIFAR-10's for more than 64 pixels, else ImageNet's.
+  If none of these sets is equal to `names`, the label 'shown' with all `names` is added.
+
+  Args:
+    names: names of corruptions.
+    side: side of images in pixels, 0 if it is unknown. If it is known and there are several sets,
+      the one of Yin et al. for other images is left out: 'fourier_cifar' for more than 64 pixels,
+      'fourier_imagenet' for at most 64.
   """
   all_sets = {**SETS, **STORED_SETS}.items()
   sets = {label: members for label, members in all_sets if set(members) <= set(names)}

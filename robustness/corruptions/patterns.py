@@ -298,20 +298,23 @@ def _draw_lines(keys: jax.Array, side: int) -> Draws:
 def lines(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Draws anti-aliased grey lines of similar directions.
 
-  An image of N × N pixels has ⌊.1 m N⌋ lines, with the magnitude m. Pixels that a line touches are
-  truncated to 8 bits before the next line is drawn.
+  An image of N × N pixels has ⌊.1 m N⌋ lines, with the magnitude m. Line i extends N pixels to both
+  sides of the drawn `point` i (row, column), in the direction of the drawn `angle` i. Pixels that a
+  line touches are truncated to 8 bits before the next line is drawn.
   """
   side = image.shape[0]
+  # (down, right), a vector of length 1 for each line
   directions = jnp.stack([jnp.sin(draws['angle']), jnp.cos(draws['angle'])], 1)
 
-  def add_line(number: jax.Array, covered: jax.Array) -> jax.Array:
-    """Returns the image `covered` with one more line."""
-    reach = side * directions[number]
-    start, end = (jnp.trunc(draws['point'][number] + sign * reach) for sign in (-1, 1))
+  def add_line(number: jax.Array, drawn: jax.Array) -> jax.Array:
+    """Returns the image `drawn` with one more line."""
+    half = side * directions[number]  # from the point to an end of the line
+    start, end = (jnp.trunc(draws['point'][number] + sign * half) for sign in (-1, 1))
     weight = line_weight(side, start, end)[..., None]
-    mixed = 255 * ((1 - weight) * covered + weight * GREY)
+    mixed = 255 * ((1 - weight) * drawn + weight * GREY)
+    # GUARD keeps an error of rounding from truncating an integer to the next lower one
     truncated = from_levels(jnp.floor(jnp.clip(mixed, 0, 255) + GUARD).astype(jnp.uint8))
-    return jnp.where(weight > 0, truncated, covered)
+    return jnp.where(weight > 0, truncated, drawn)
 
   count = jnp.floor(0.1 * side * strength['magnitude'] + LINE_GUARD).astype(jnp.int32)
   return jax.lax.fori_loop(0, count, add_line, image)

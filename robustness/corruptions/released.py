@@ -91,9 +91,10 @@ C_BAR = tuple(
 
 
 def matching_set(names: Collection[str], side: int) -> ReleasedSet:
-  """Returns the set of `C_BAR` or LAION-C with this side and all of `names`, else of `RELEASED`.
+  """Returns the released set of images of `side` pixels that the corruptions `names` belong to.
 
-  `side` is the side of images in pixels and `names` are corruptions.
+  It is a set of C-bar or LAION-C if this set holds all of `names`, and otherwise `RELEASED[side]`:
+  CIFAR-10-C, Tiny-ImageNet-C or ImageNet-C.
   """
   candidates = (*C_BAR, BY_SOURCE['laion_c'])
   matches = (s for s in candidates if s.side == side and {*names} <= {*s.corruptions})

@@ -33,24 +33,26 @@ def resize(
 ) -> jax.Array:
   """Returns an image [H, W, C] resized to a shape (height, width) and clipped to [0, 1].
 
-  `kernel` is 'nearest', 'box', 'bilinear', 'bicubic' or 'lanczos'; 'box' averages the pixels of
-  each box and only shrinks.
+  `kernel` is 'nearest', 'box', 'bilinear', 'bicubic' or 'lanczos'. 'box' only shrinks: every new
+  pixel is the mean of its box of old pixels. `antialias` has no effect on 'nearest' and 'box'.
   """
+  old_shape = image.shape[:2]
   if kernel == 'box':
-    rows, columns = (boxes(old, new) for old, new in zip(image.shape, shape, strict=False))
+    # matrices [new size, old size] of the fraction of each old pixel in each box
+    rows, columns = (boxes(old, new) for old, new in zip(old_shape, shape, strict=True))
     weights = [matrix / matrix.sum(1, keepdims=True) for matrix in (rows, columns)]
     return jnp.einsum('yi,xj,ijc->yxc', *weights, image, precision=HIGHEST)
   if kernel == 'nearest':
-    steps = [old / new for old, new in zip(image.shape, shape, strict=False)]
-    # Pillow adds the step in float64, which decides which of two equally near pixels it takes.
+    # Old pixel at the centre of new pixel k: ⌊(k + ½) · old / new⌋. Pillow sums in float64, which
+    # decides which of two equally near pixels it takes.
     y, x = (
-      np.cumsum([step / 2, *[step] * (size - 1)]).astype(int)
-      for step, size in zip(steps, shape, strict=True)
+      np.cumsum([old / new / 2, *[old / new] * (new - 1)]).astype(int)
+      for old, new in zip(old_shape, shape, strict=True)
     )
     return image[y][:, x]
   method = {'lanczos': 'lanczos3'}.get(kernel, kernel)  # JAX's name
   size = (*shape, image.shape[-1])
-  return jnp.clip(jax.image.resize(image, size, method, antialias, HIGHEST), 0, 1)
+  return jnp.clip(jax.image.resize(image, size, method, antialias, precision=HIGHEST), 0, 1)
 
 
 def _resampling(

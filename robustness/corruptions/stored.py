@@ -78,9 +78,9 @@ class StoredOrMade(CorruptionViews):
 
   @property
   def facts(self) -> dict[str, dict[str, str]]:
-    """Descriptions, for results, of the pictures in frost, mosaics and stickers.
+    """{'frost' or 'pictures': which pictures frost, or mosaics and stickers, are made of}.
 
-    It is empty for stored images, because their pictures are unknown.
+    It is empty for stored images: which pictures they are made of is unknown.
     """
     return {} if self.is_stored else super().facts
 
@@ -98,8 +98,8 @@ class StoredOrMade(CorruptionViews):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Checks the rows, as `Study.check` does; with source='stored' they must be of a stored set.
 
-    If the rows lack a corruption, it is logged if `corruptions` names a set that contains it, and
-    an error if `corruptions` names the corruption itself.
+    A corruption that the rows lack is an error if the setting `corruptions` names it. If
+    `corruptions` names only a set that contains it, such as 'official', this is logged.
 
     Raises:
       InputError: the rows are not of a stored set, or lack a corruption or the clean images.
@@ -110,7 +110,7 @@ class StoredOrMade(CorruptionViews):
         logging.warning('saturate leaves grey images as they are: its error is the clean one')
       return
     _require_stored(rows)
-    if stored := _parts_of_rows(rows):
+    if stored := _parts_of_rows(rows):  # the corruptions and severities that the rows hold
       stored_names = self.of_stored(stored).names
       if missing := [name for name in self.names if name not in stored_names]:
         problem = f'{rows.description.get("path") or "the set"} lacks {", ".join(missing)}'
@@ -377,8 +377,9 @@ def _require_stored(rows: Rows) -> None:
 def with_clean_images(rows: Rows) -> Rows:
   """Returns stored rows with the clean image of each row as a column `clean_image`.
 
-  Clean images are the first part of the rows and in ascending order of base_id. Rows of a set
-  without clean images are unchanged.
+  Rows are stored part by part, a part for each corruption and severity, and the first part holds
+  the clean images, in ascending order of base_id. Rows of a set without clean images are returned
+  unchanged.
 
   Raises:
     InputError: the rows are not stored corrupted images.
@@ -392,7 +393,8 @@ def with_clean_images(rows: Rows) -> Rows:
   in_memory = functools.cache(lambda: clean.in_memory(MAX_CACHED_BYTES))
 
   def clean_images(batch: Batch) -> np.ndarray:
-    """Returns the clean image of each row of a batch, [B, H, W, C]; each is read only once."""
+    """Returns the clean image of each row of a batch, [B, H, W, C]."""
+    # rows of the clean part, each only once although several rows of a batch may share one
     indices, inverse = np.unique(np.searchsorted(base_ids, batch['base_id']), return_inverse=True)
     batches = (in_memory() or clean).at(indices).batches(len(indices))
     return next(batches)['image'][inverse]

@@ -152,14 +152,16 @@ def _filtered(noise: np.ndarray, response: np.ndarray) -> np.ndarray:
 def _needles(random: np.random.RandomState) -> np.ndarray:
   """Returns a frost-like texture [336, 480] of needles in `DIRECTIONS` directions.
 
-  It has mean 0 and standard deviation 1.
+  It has mean 0 and standard deviation 1. In each direction, random points are smoothed by a
+  Gaussian that is long along the direction and narrow across it.
   """
   fy, fx = _frequencies()
   total = np.zeros(SIDES)
   for angle in np.arange(DIRECTIONS) * np.pi / DIRECTIONS:
     along = fx * np.cos(angle) + fy * np.sin(angle)
     across = fy * np.cos(angle) - fx * np.sin(angle)
-    spread = (NEEDLE[0] * along) ** 2 + (NEEDLE[1] * across) ** 2
+    # (σ f)², summed over both axes of the needle: exp(-2π² (σ f)²) is a Gaussian's response
+    exponent = (NEEDLE[0] * along) ** 2 + (NEEDLE[1] * across) ** 2
     seeds = (random.uniform(size=SIDES) < DENSITY) * random.standard_normal(SIDES)
-    total += _filtered(seeds, np.exp(-2 * np.pi**2 * spread))
+    total += _filtered(seeds, np.exp(-2 * np.pi**2 * exponent))
   return total / total.std()

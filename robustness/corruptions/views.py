@@ -192,7 +192,7 @@ class CorruptionViews(Study):
 
   @property
   def variants(self) -> dict[str, dict[str, str]]:
-    """{corruption: {option: value}} for options without the value of the released generator."""
+    """{corruption: {option: value}} for options that differ from the released generator's."""
     non_default = self.options.non_default()
     return {name: options for name, options in non_default.items() if name in self.names}
 
@@ -271,7 +271,7 @@ class CorruptionViews(Study):
 
   @property
   def _file_by_name(self) -> dict[str, PlainValue]:
-    """{name of a corruption: name and digest of its file, None in this package}."""
+    """{corruption: name and digest of its file; None for a corruption of this package}."""
     files: Any = self.files.get('files', {})
     return {name: files.get(name) for name in self.names}
 
@@ -491,10 +491,10 @@ class Provenance:
   @property
   def _is_robustbench(self) -> bool:
     """Whether these are the stored images of ImageNet-C or ImageNet-3DCC that RobustBench uses."""
-    is_subset = self.description.get('image_list') == provenance.ROBUSTBENCH
-    is_whole = is_subset and self.num_images == provenance.ROBUSTBENCH_IMAGES
-    is_source = self.description.get('source') in ('imagenet_c', 'imagenet_3dcc')
-    return self.stored and is_source and is_whole
+    has_list = self.description.get('image_list') == provenance.ROBUSTBENCH
+    has_all_images = has_list and self.num_images == provenance.ROBUSTBENCH_IMAGES
+    has_source = self.description.get('source') in ('imagenet_c', 'imagenet_3dcc')
+    return self.stored and has_source and has_all_images
 
   def table(self) -> Table:
     """Returns a table with the columns 'what' and 'value' that states the origin of the images.

@@ -106,9 +106,10 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
 def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Shows the image as through moving water.
 
-  Rays are refracted by the slope of a caustic pattern, and .2 m times the slope is added as light,
-  with the magnitude m. The water is .05 m N pixels deep, in an image of N × N pixels, and has the
-  refractive index 4; the waves have a drawn `time` and a `size` in pixels.
+  The brightness of a caustic pattern is taken as the surface of the water. Rays are refracted by
+  the slope of this surface, and .2 m times the slope is added as light, with the magnitude m. The
+  water is .05 m N pixels deep, in an image of N × N pixels, and has the refractive index 4; the
+  waves have a drawn `time` and a `size` in pixels.
   """
   side, magnitude = image.shape[0], strength['magnitude']
   surface = filters.gaussian_filter(caustic(side, draws)[..., None], 1.0, 1.0, 'reflect')[..., 0]
@@ -117,7 +118,7 @@ def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> ja
   slope = jnp.hypot(down, right)
   cos = 1 / jnp.sqrt(1 + slope**2)  # of the angle between the ray and the normal of the surface
   sin = slope * cos
-  # 4 is the refractive index and 16 its square
+  # shift of the ray on its way to the ground, in pixels; 4 is the refractive index, 16 its square
   shift = 0.05 * magnitude * side * sin * (jnp.sqrt(1 - sin**2 / 16) - cos / 4)
   # nearly level water bends no ray; 1e-12 keeps the division finite there
   bent = jnp.where(cos >= 0.999, 0, shift / jnp.maximum(slope, 1e-12))
@@ -195,9 +196,10 @@ def prefilter(side: int) -> np.ndarray:
 def sample_spline(coefficients: jax.Array, side: int, y: jax.Array, x: jax.Array) -> jax.Array:
   """Returns a cubic spline at fractional rows y and columns x [N, N], as [N, N, C].
 
-  `coefficients` are [N · N, C], and `side` is N. The spline is 0 outside of the image.
+  `coefficients` are [N · N, C], row by row, and `side` is N. The spline is 0 outside of the image.
   """
   is_inside = (y >= 0) & (y <= side - 1) & (x >= 0) & (x <= side - 1)
+  # four nearest rows and columns of each position, with their weights `down` and `right`
   (rows, down), (columns, right) = (spline_taps(position, side) for position in (y, x))
   total = sum(
     (

@@ -148,10 +148,11 @@ def frost_piece(
 def _draw_fog(
   key: jax.Array, shape: tuple[int, ...], constants: Constants, cloud: str = 'released'
 ) -> jax.Array:
-  """Returns the random numbers for `plasma`, uniform on [−1, 1].
+  """Returns the random numbers of fog, uniform on [−1, 1]: one for each pixel of its map but one.
 
-  The side of the map is the smallest power of two that covers the image and `map_side`. With
-  cloud='tfds' it is 512, so that 224 pixels show a smaller, more even part of the map.
+  The map is square, and its side is the smallest power of two that covers the image and the
+  constant `map_side`. With cloud='tfds' 512 takes the place of `map_side`, so that an image of 224
+  pixels shows a smaller, more even part of the map. `plasma` makes the map.
   """
   min_side = max(constants['map_side']) if cloud == 'released' else 512
   side = 1 << (max(*shape[:2], min_side) - 1).bit_length()  # rounded up to a power of two

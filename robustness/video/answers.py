@@ -288,7 +288,7 @@ def read(file: Path, digest: str) -> tuple[ReviewPlan, list[Answer]]:
   plan, answers = _plan(file, header, digest), []
   for number, line in enumerate(lines, start=2):  # line 1 is the header
     try:
-      answers.append(Answer.from_json(json_files.parse(line, 'it')))
+      answers.append(Answer.from_json(json_files.parse(line, title='it')))
     except InputError as error:
       raise InputError(
         f'{file}, line {number}, cannot be read ({error}). Correct or remove the line; '

@@ -208,11 +208,14 @@ def counts(rounds: ReviewRounds, decided: Decisions) -> Table:
 
 
 def _values(rounds: ReviewRounds, decided: Decisions) -> dict[Quantity, np.ndarray]:
-  """Returns {quantity: its value for each anchor or pair for which it is defined}.
+  """Returns {quantity: values}, with one value for each anchor or pair that the quantity is of.
 
-  The quantities are the quantities of `table`, without agreement.
+  Whether each reviewed anchor (ANCHORS) and each reviewed pair (PAIRS) was accepted, whether each
+  accepted anchor gained labels (UPDATED) and how many (ADDED). UPDATED is left out if annotators
+  were not asked for labels (`densify`) and added none, and ADDED if they were not asked.
   """
   values = {ANCHORS: decided.anchor_accepted[decided.anchor_reviewed]}
+  # number of labels that each accepted anchor gained
   added = np.array([len(classes) for classes in decided.added], float)[decided.anchor_accepted]
   if rounds.plan.densify or added.any():
     values[UPDATED] = added > 0

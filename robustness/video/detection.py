@@ -146,11 +146,12 @@ def read(folder: Path, truth_file: Path, detections_file: Path) -> ScoredInputs:
 def score(
   inputs: ScoredInputs, scoring: Scoring, frames: str | os.PathLike[str] = '', num_drawn: int = 4
 ) -> Results:
-  """Returns the scores of detections on anchors and on the worst frame of each set.
+  """Returns the results of scoring detections on anchors and on the worst frame of each set.
 
-  The worst frame is at most `scoring.k` frames from the anchor. If `scoring.k` exceeds the largest
-  distance of a neighbor from its anchor, that distance replaces it; the settings of the results
-  then state the original value as `asked_k`.
+  The worst frame is at most k = `scoring.k` frames from the anchor. A k that exceeds the largest
+  distance of a neighbor from its anchor is reduced to this distance; the settings of the results
+  then state the original value as `asked_k`. All is scored twice (`KINDS`), with classes and
+  without, where every box is an 'object'.
 
   Args:
     inputs: sets, ground truth and detections.

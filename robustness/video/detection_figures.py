@@ -123,9 +123,9 @@ def _table(boxes: Boxes, scales: np.ndarray) -> np.ndarray:
 
 
 def _picture(folder: str | os.PathLike[str], path: str) -> tuple[np.ndarray, float]:
-  """Returns a frame as a picture, uint8 [H, W, 3], and the factor in (0, 1] of its size.
+  """Returns a frame shrunk to at most `MAX_SIDE` pixels a side, and the factor of shrinking.
 
-  The frame is reduced to sides of at most `MAX_SIDE` pixels.
+  The picture is uint8 [H, W, 3]. The factor is in (0, 1], 1 for a frame that is small enough.
 
   Args:
     folder: folder of the frames.

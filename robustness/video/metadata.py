@@ -139,8 +139,9 @@ class NeighborSets:
   def title(self) -> str:
     """Title of the sets for reports, with their numbers of anchors and pairs.
 
-    If the classes are the classes of a published data set, the title begins with its name if the
-    numbers are the published ones, and otherwise states the published numbers too.
+    If a published data set (`RELEASES`) has the same classes, the title begins with its name and
+    version if the numbers are equal too; otherwise the published numbers follow in brackets. If
+    none has, the title is 'neighbor sets: 20 anchors, 100 pairs'.
     """
     space = label_space.coarse_space(self.class_names)
     num_anchors, num_pairs = counts = len(self.anchors), len(self.pairs.frame)
@@ -382,14 +383,14 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
 
 
 def find(root: pathlib.Path) -> pathlib.Path | None:
-  """Returns the folder of neighbor sets: `root` or `root/metadata`; None if neither is one.
+  """Returns the folder that holds neighbor sets, `root` or `root/metadata`; None if neither does.
 
-  A folder that holds `pmsets.json` is preferred to one with annotations of YTBB-Robust.
+  It holds `pmsets.json` (`SETS`) or, if neither folder has this file, the files of YTBB-Robust.
   """
   folders = root, root / 'metadata'
-  homes = [folder for folder in folders if (folder / SETS).is_file()]
-  homes += [folder for folder in folders if ytbb_robust.is_release(folder)]
-  return next(iter(homes), None)
+  by_preference = [folder for folder in folders if (folder / SETS).is_file()]
+  by_preference += [folder for folder in folders if ytbb_robust.is_release(folder)]
+  return next(iter(by_preference), None)
 
 
 def _class_names(home: pathlib.Path) -> tuple[str, ...]:

@@ -233,12 +233,13 @@ def transfer_to(
   Args:
     records: records with predictions, a row per frame with its path.
     sets: the other neighbor sets; their frames are searched by path in the records.
-    class_names: names of the classes that the labels of `sets` number, in label order.
+    class_names: label l of `sets` stands for the class `class_names[l]`.
 
   Returns:
-    `sets` with labels that number the classes of `records`; {array name: values} with the predicted
-    classes `prediction` [F, 1] and the scores [F, 1, classes], if `records` has them; and the
-    identity of `records`, with the title and digest of `sets`.
+    A tuple of three: `sets`, with each label replaced by the number that its class has in
+    `records`; {array name: values} with the predicted classes `prediction` [F, 1] and the scores
+    [F, 1, classes], as far as `records` has these arrays; and the identity of `records`, with the
+    title and digest of `sets` in place of the original ones.
 
   Raises:
     InputError: the records have no paths, or lack a frame or a class.
@@ -263,7 +264,8 @@ def transfer_to(
   fields = {name: records.column(name)[rows][:, None] for name in recorded}
   classes = records.identity.get('classes', ())
   labels = np.unique(sets.labels[sets.labels >= 0])
-  # The class in the records of each label; the last entry is for the padding, −1.
+  # for each label, the number of its class in the records; label −1, padding, indexes the last
+  # entry, −1
   class_of_label = np.full(int(labels.max()) + 2, -1, np.int32)
   for label in labels.tolist():
     name = class_names[label] if label < len(class_names) else str(label)

@@ -95,17 +95,20 @@ class ReviewRounds:
     self.candidates, self.plan = candidates, plan
     self.ballots: dict[Item, Ballot] = {}
     self._lock = threading.RLock()
-    self._order: list[Item] = []  # items of the individual round
+    self._order: list[Item] = []  # items of the individual round, in the order of the pages
     for anchor, pairs in enumerate(candidates.pairs_of):
+      # the page of a pair shows its anchor too, which needs a page of its own only to get labels
+      # (`densify`) or if it has no pairs
       self._order += [Item(ANCHOR, anchor)] if plan.densify or not pairs else []
       self._order += [Item(PAIR, number) for number in pairs]
     self._individual = set(self._order)
-    self._begin: dict[str, int] = {}  # {annotator: first index in `_order` that may be open}
+    # {annotator: index in `_order`}: the annotator needs to answer no item before this index
+    self._begin: dict[str, int] = {}
     self._reserved: dict[Item, dict[str, float]] = {}  # {item: {annotator: end of the reservation}}
-    self._contested: set[Item] = set()
+    self._contested: set[Item] = set()  # items on which annotators must vote jointly
     # {annotator: {(item, round): None}}, in the order of the newest answers.
     self._history: dict[str, dict[tuple[Item, str], None]] = {}
-    self._done = 0  # individual answers that were needed
+    self._done = 0  # number of individual answers, without those beyond `annotators_per_pair`
     for answer in answers:
       self.add(answer)
 

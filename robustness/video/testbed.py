@@ -219,6 +219,6 @@ def _draw_point(axes: Axes, x: Sequence[float], y: Sequence[float], **look: Any)
     **look: options of `Axes.errorbar`.
   """
   x_percent, y_percent = 100 * np.array([x, y])
-  # Lengths of the bars below and above the value, which is entry 0, [2, 1] each.
-  x_errors, y_errors = (abs(ends[1:, None] - ends[0]) for ends in (x_percent, y_percent))
+  # distances from the value to the low and the high end, [2, 1] as `errorbar` takes them
+  x_errors, y_errors = (abs(v[1:, None] - v[0]) for v in (x_percent, y_percent))
   axes.errorbar(x_percent[0], y_percent[0], xerr=x_errors, yerr=y_errors, **look)
