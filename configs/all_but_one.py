@@ -31,7 +31,10 @@ CORRUPTIONS = (
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant 'digits', 'cifar10', or the one for a corruption."""
+  """Returns the config of a variant: 'digits', 'cifar10', or a corruption, such as 'fog'.
+
+  A corruption has the networks of 'cifar10' that leave out this corruption.
+  """
   check_variant(variant, ('digits', 'cifar10', *CORRUPTIONS))
   if variant == 'digits':
     return digits()
@@ -49,7 +52,10 @@ def digits() -> ConfigDict:
 
 
 def cifar10(corruptions: tuple[str, ...]) -> ConfigDict:
-  """Returns the config of airbench94 on all of CIFAR-10."""
+  """Returns the config of airbench94 networks, each trained on CIFAR-10 with corruptions left out.
+
+  There is a network for each of `corruptions` and each severity; 2000 test images are evaluated.
+  """
   config = _network_by_corruption(corruptions, (1, 2, 3, 4, 5))
   train_airbench(config)
   use_cifar10(config, num_images=2000)
@@ -62,7 +68,10 @@ def cifar10(corruptions: tuple[str, ...]) -> ConfigDict:
 
 
 def _network_by_corruption(corruptions: tuple[str, ...], severities: tuple[int, ...]) -> ConfigDict:
-  """Returns the config with a network for each corruption and severity, named after them."""
+  """Returns the config with a network for each corruption and severity, named such as 'fog_3'.
+
+  A network trains on all of `CORRUPTIONS` but its own, at its own severity.
+  """
   cells = [(name, severity) for name in corruptions for severity in severities]
   config = default_config('all_but_one', tuple(f'{name}_{severity}' for name, severity in cells))
   config.study.corruptions = corruptions

@@ -83,7 +83,7 @@ def imagenet() -> ConfigDict:
 def imagenet_pair() -> ConfigDict:
   """Returns the config of two ResNet-50 on ImageNet, as in Yin et al.'s figures 4 and 9.
 
-  It takes 1000 validation pictures.
+  It takes 1000 validation pictures. The weights of the second classifier must be set.
   """
   config = default_config('fourier_heatmap', labels=('first', 'second'))
   config.study.norm = 15.7

@@ -195,14 +195,15 @@ def _recipes(
 ) -> ConfigDict:
   """Returns a config with all tasks, and one network trained by each recipe.
 
-  All recipes flip and crop. AutoAugment's policy comes before these, as in the code that the paper
-  names.
+  A classifier's label is its recipe. All recipes flip and crop. 'auto_augment' applies its policy
+  before it crops and flips, as in the code that the paper names.
 
   Args:
     network: name of the architecture.
     labels: the recipes.
     sigma: standard deviation of the recipe 'gaussian', in units of pixel values in [0, 1].
-    low_pass, high_pass: bandwidths of the filters of these recipes.
+    low_pass: bandwidth of the filter of the recipe 'low_pass', in frequencies.
+    high_pass: bandwidth of the filter of the recipe 'high_pass'.
   """
   config = default_battery(TASKS, labels, 'fourier_table')
   for task in ('errors', 'tradeoff'):
@@ -211,8 +212,8 @@ def _recipes(
   for label, classifier in config.classifiers.items():
     classifier.name = network
     classifier.train = True
-    added = (label,) if label in ('gaussian', 'fog_noise') else ()
-    classifier.augment.policy = ('flip', 'crop', *added)
+    noise = (label,) if label in ('gaussian', 'fog_noise') else ()
+    classifier.augment.policy = ('flip', 'crop', *noise)
     classifier.augment.gaussian.sigma = sigma
     classifier.augment.auto_augment.policy = 'cifar10_reference_95'
     classifier.augment.auto_augment.without = ('Brightness', 'Contrast')

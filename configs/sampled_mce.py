@@ -18,7 +18,10 @@ from robustness.config.trainings import resnet20_on_cifar10
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of one network on CIFAR-10 test images, made as CIFAR-10-C was."""
+  """Returns the config of a ResNet-20 on CIFAR-10 test images that are corrupted here.
+
+  Corruptions are computed as for the released CIFAR-10-C.
+  """
   config = resnet20_on_cifar10('sampled_mce', num_images=2457)
   config.study.protocol = 'as_released'
   return config

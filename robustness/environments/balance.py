@@ -19,9 +19,9 @@ BALANCED = 'config.training.balanced'
 def balanced(column: str, rows: Rows, transforms: Sequence[str], seed: int) -> Sampler | None:
   """Returns a sampler in which each value of a column is equally frequent, or None for ''.
 
-  If the column is the environment that the augmentation `environment` draws for a row, the sampler
-  decides it: rows for environment 0 are drawn from all rows, rows for environment k from class
-  group k, and the column `SAMPLED` holds the environment.
+  If the column is 'environment' and there are `transforms`, the sampler chooses the environment of
+  a row, in place of the augmentation `environment`: rows for environment 0 are drawn from all rows
+  and rows for environment k from class group k. It writes the environment to the column `SAMPLED`.
 
   Args:
     column: A column of the rows, or ''.

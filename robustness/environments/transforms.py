@@ -70,7 +70,10 @@ class Transform:
 
 @dataclasses.dataclass(frozen=True)
 class Rotation(Transform):
-  """A rotation that shows images in an environment; its level is the angle in degrees."""
+  """A rotation that shows images in an environment; its level is the angle in degrees.
+
+  No other transform is in its family. The id of a view is 1000 plus the angle.
+  """
 
   name: str = ROTATION
   kind_of_level: ClassVar[str] = 'angle'
@@ -107,14 +110,15 @@ def check_names(key: str, names: Sequence[str]) -> None:
 
 
 def resembling(names: Sequence[str], resembles: Iterable[str], key: str) -> list[str]:
-  """Returns the transforms of `names` that are listed in `resembles` by name or family.
+  """Returns the transforms of `names` whose name or family, such as 'blur', is in `resembles`.
 
   Raises:
-    InputError: `resembles`, the setting `key`, has a word that is no transform and no family.
+    InputError: a word in `resembles` is no transform and no family; the message names its setting,
+      `key`.
   """
   words = {*resembles}
   for word in words:
-    if not is_reference(word):
+    if not is_reference(word):  # `FILE.py:NAME`, which is not in the lists
       choice(key, word, (*NAMES, *FAMILIES))
   return [name for name in names if {name, get(name).family} & words]
 

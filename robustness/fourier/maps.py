@@ -189,15 +189,15 @@ class FinishedMap:
 
   @functools.cached_property
   def _folders(self) -> list[pathlib.Path]:
-    """The folders with records of the run, for all seeds.
+    """The folders with records of the run, for all seeds; [] if the records were deleted.
 
-    For a task of a battery, they are the folders of all its tasks with the same study. The list is
-    empty if the records were deleted.
+    If the run is a task of a battery, the list has the records of all tasks of the battery with the
+    same study.
     """
     is_task = self.directory.parent.name == 'tasks'
     root = self.directory.parent.parent if is_task else self.directory
-    tasks = f'records/{self.results.study}-*' if is_task else 'records'
-    return sorted(root.glob(tasks)) + sorted(root.glob(f'seed*/{tasks}'))
+    pattern = f'records/{self.results.study}-*' if is_task else 'records'
+    return sorted(root.glob(pattern)) + sorted(root.glob(f'seed*/{pattern}'))
 
   def records(self) -> list[Records]:
     """Opens all records of the images on which the map was measured.

@@ -213,11 +213,11 @@ class AccuracyByFactor(Study):
     return dataclasses.replace(table, units=numbers)
 
   def _levels(self, name: str, values: np.ndarray, classes: Sequence[str]) -> np.ndarray:
-    """Returns the level of a factor for every image, [N].
+    """Returns the level of a factor for every image, [N]; None or NaN for an image without one.
 
-    Words are levels as they are; '' becomes None, no level. Numbers are levels too, unless there
-    are more than `bins` different ones: then they are divided at quantiles, and the level is the
-    rounded median of the bin. Levels of the factor 'class' are names of classes.
+    Words are levels as they are, and '' is no level. Numbers are levels too, unless there are more
+    than `self.bins` different ones: quantiles then divide them into that many bins, and a level is
+    the rounded median of a bin. Levels of the factor 'class' are names of classes.
 
     Args:
       name: name of the factor.
@@ -235,7 +235,9 @@ class AccuracyByFactor(Study):
     if not self.bins or len(distinct) <= self.bins:
       return values.astype(float)
     ends = np.unique(np.quantile(values[is_present], np.linspace(0, 1, self.bins + 1)))
-    if len(ends) <= self.bins:  # two quantiles are equal: a value that fills a bin is a group
+    if len(ends) <= self.bins:
+      # Two quantiles are equal. Each value with at least a bin's share of the images gets a bin of
+      # its own, from the value to the next larger float.
       common = distinct[counts * self.bins >= counts.sum()].astype(float)
       ends = np.unique([*ends, *common, *np.nextafter(common, np.inf)])
     # Bin k has the values in [ends[k], ends[k + 1]), and the last bin its upper end too.

@@ -89,23 +89,26 @@ class AllButOne(StoredOrMade):
     return networks
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields measured and published errors by corruption and severity, by corruption and on clean
-    images.
+    """Yields the errors of the composed classifier, and published errors by corruption.
+
+    Errors are by corruption and severity, by corruption, and on clean images. The composed
+    classifier answers under a corruption and severity with the network that left them out.
     """
     facts = {e.label: e.records.identity.get('classifier') or {} for e in recorded.evaluations}
     networks, views = self.networks(facts), recorded.views
     outcomes = recorded.outcomes(ERROR)
     errors = outcomes.values
     conditions = list(zip(views.corruption, views.severity, strict=True))
-    # Each view is taken from the network that left out its corruption and severity.
-    wrong = [errors[label][:, conditions.index(view)] for view, label in networks.items()]
+    # A column for each (corruption, severity): the errors of the network that left it out.
+    wrong = [errors[label][:, conditions.index(pair)] for pair, label in networks.items()]
     facets = pd.DataFrame(list(networks), columns=['corruption', 'severity'])
     composed = dataclasses.replace(outcomes, values={COMPOSED: np.stack(wrong, 1)}, views=facets)
     yield self.means(ERROR, composed, ('corruption', 'severity'))
     has_all = facets.groupby('corruption').severity.transform('size') == len(self.severities)
     yield self.means(ERROR, composed, ('corruption',), where=has_all.to_numpy())
     clean = np.flatnonzero(views.corruption.isna())
-    if len(clean):  # a column for each network
+    if len(clean):
+      # A column for each network: clean images have no corruption that chooses one of them.
       clean_wrong = np.concatenate([errors[label][:, clean] for label in networks.values()], 1)
       yield self.means(CLEAN_ERROR, dataclasses.replace(composed, values={COMPOSED: clean_wrong}))
     rows, n = [], TABLE_3.images

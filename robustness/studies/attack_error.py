@@ -194,13 +194,14 @@ class AttackError(AttackStudy):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
-    """Raises InputError for a setting that is not valid."""
+    """Raises InputError for a radius, number of restarts or other setting that is not valid."""
     super().__post_init__()
     for epsilon in self.epsilons:
       balls.check(self.section, self.norm, epsilon, 'epsilons')
     runs = self.runs
+    # Restarts need an attack with random draws. Ensembles, which have stages, draw too, but set the
+    # restarts of their stages themselves.
     can_restart = any(run.draws and not run.stages for run in runs.values())
-    # Ensembles (attacks with stages) draw too, but set their restarts themselves.
     valid = f'1, as {" and ".join(runs)} draws nothing or has its own restarts'
     self.require(self.restarts == 1 or can_restart, 'restarts', valid)
     distinct = len({f'{epsilon:.4g}' for epsilon in self.radii}) == len(self.radii)

@@ -80,7 +80,7 @@ class BackgroundChallenge(Study):
         'Give the folder only_bg_t of ImageNet-9, or another with pictures.',
       )
     count = self.num_backgrounds or len(files)
-    return tuple(files[i] for i in np.arange(count) * len(files) // count)
+    return tuple(files[i] for i in np.arange(count) * len(files) // count)  # evenly spaced
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError unless rows have foreground masks and backgrounds have the images' size."""
@@ -94,9 +94,7 @@ class BackgroundChallenge(Study):
     self.views(rows.image_shape)  # raises InputError for backgrounds of another size
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns a view for each background, in which every row has its foreground on this
-    background.
-    """
+    """Returns a view for each background, which shows the foreground of every row on it."""
     files = self._files
     pictures = _pictures(*files)
     if pictures.shape[1:] != image_shape:
@@ -110,7 +108,7 @@ class BackgroundChallenge(Study):
       ids=numbers,
       parameters={'background': numbers, 'picture': pictures},
       image_shape=image_shape,
-      composes=True,
+      composes=True,  # an image has the pixels of two files, which are not shown by themselves
     )
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:

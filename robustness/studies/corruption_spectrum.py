@@ -171,8 +171,9 @@ class CorruptionSpectrum(StoredOrMade):
   ) -> Iterator[pd.DataFrame]:
     """Yields shares of high-frequency energy, root mean squares, and amplitudes by |f|.
 
-    An image that a corruption does not change has no share of high-frequency energy; `n` is the
-    number of images that have one. Means over severities average each image's values first.
+    They describe the change that a corruption makes, and clean images. An image that a corruption
+    does not change has no share; `n` is the number of images that have one. Means over severities
+    average each image's values first.
 
     Args:
       records: the records, a row per image and a view per corruption and severity.
@@ -186,6 +187,7 @@ class CorruptionSpectrum(StoredOrMade):
     pixels = np.prod(image_shape[:2]) * (1 if self.channels == 'grey' else image_shape[2])
     images = versions(records)
     high_energy = records.table('measure/high_energy')
+    # The fields of a quantity are its numerator and its denominator for each image and view.
     for changed, clean, fields in (
       (SHARE_OF_HIGH, CLEAN_SHARE, (high_energy, energy)),
       (RMS, CLEAN_RMS, (energy, pixels)),
@@ -194,7 +196,7 @@ class CorruptionSpectrum(StoredOrMade):
       yield self.means(clean, by_view, where=is_clean)
       yield self.means(changed, by_view.combined(('corruption',), known_mean), ('corruption',))
       yield self.means(changed, by_view, ('corruption', 'severity'))
-    amplitudes = records.table('measure/rings').astype(float), scale  # [N, V, rings], and a factor
+    amplitudes = records.table('measure/rings').astype(float), scale  # [N, V, rings], and a number
     ring_views = views.merge(pd.DataFrame({'radius': radii}), how='cross')
     by_ring = Outcomes.from_fields(RADIAL, {IMAGES: amplitudes}, ring_views, clusters=images)
     yield self.means(CLEAN_RADIAL, by_ring, ('radius',), where=is_clean.repeat(len(radii)))

@@ -99,13 +99,15 @@ class FlipRate(Study):
     return np.round(even * FINEST) / FINEST
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns a view for each frame of each corruption, corruption by corruption.
+    """Returns one view for each frame: all frames of the first corruption, then of the second.
 
-    All frames of a corruption draw the random numbers of its first frame.
+    All frames of a corruption use the random numbers of its first frame.
     """
     side = self.constants or None
+    # Severities as integers: 1..5 if whole, and 6, 7, … for the fractional ones in `between`.
     numbers, between = catalog.numbered(self.severities)
     options = {name: LIKE_DRAWS[name] for name in LIKE_DRAWS if name in self.names}
+    # Raises InputError for settings that are not valid and for images that are too small.
     catalog.checked_table(image_shape[:2], self.references, None, side, options, between)
 
     corrupt = functools.partial(
@@ -124,6 +126,7 @@ class FlipRate(Study):
       parameters={
         'corruption': np.repeat(np.arange(len(self.names), dtype=np.int32), self.frames),
         'severity': np.tile(np.asarray(numbers, np.int32), len(self.names)),
+        # Random keys depend on this id in place of the view's own one.
         DRAWS: np.repeat(np.array(ids_of_first, np.int32), self.frames),
       },
       sequential=True,

@@ -138,12 +138,16 @@ class FourierAttack(BeginsWithMap):
       self._map.records()  # raises InputError if they are missing
 
   def _measured(self, records: RecordsReader) -> np.ndarray:
-    """Returns which rows errors are computed on, bool [N]: those that chose no frequencies."""
+    """Returns the rows that errors are computed on, bool [N]: all that chose no frequencies.
+
+    Frequencies are chosen on the images of the heatmap. Without a heatmap they are chosen on a
+    random half of the images of this run.
+    """
     count = records.layout.num_rows
     if self._map is None:
       image = image_numbers(records)
       random_number = np.random.default_rng(0).permutation(image.max() + 1)[image]
-      return random_number % 2 == 1  # a random half of the images, with all their versions
+      return random_number % 2 == 1  # equal for all versions of an image
     is_unseen = ~self._map.saw(records)
     if not is_unseen.any():
       raise InputError(
@@ -162,9 +166,10 @@ class FourierAttack(BeginsWithMap):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns errors by number of queries, on the images that did not choose the frequencies.
 
-    After n queries an image counts as wrong if it is wrong under any of the n worst frequencies.
-    `wave_error` is the error under one frequency alone, of the worst frequency first; the errors
-    in the heatmap, or without one on the other half of the images, say which is worst.
+    The worst frequency of a classifier has the largest error in the heatmap, or without a heatmap
+    on the half of the images that is not measured. After n queries an image counts as wrong if it
+    is wrong under any of the n worst frequencies. `wave_error` is the error under each of these
+    frequencies alone.
     """
     frequencies, candidates = self._frequencies(image_shape), self._candidates(image_shape)
     numbers = range(1, self.queries + 1)
@@ -183,9 +188,9 @@ class FourierAttack(BeginsWithMap):
       wrong_under_each = wrong[:, CLEAN + 1 + worst]
       under_each = dataclasses.replace(outcomes, values={label: wrong_under_each}, views=waves)
       wave_errors.append(self.means(WAVE_ERROR, under_each.of_rows(is_measured), tuple(waves)))
-      wrong_under_any = np.logical_or.accumulate(wrong_under_each, 1)
+      wrong_under_any = np.logical_or.accumulate(wrong_under_each, 1)  # of the first n, for all n
       wrong_after[label] = np.concatenate([wrong[:, CLEAN, None], wrong_under_any], 1)
-    views = pd.DataFrame({'queries': [None, *numbers]})
+    views = pd.DataFrame({'queries': [None, *numbers]})  # None for the clean view
     attacked = dataclasses.replace(outcomes, values=wrong_after, views=views).of_rows(is_measured)
     is_clean = np.arange(1 + self.queries) == CLEAN
     clean_error = self.means(CLEAN_ERROR, attacked, where=is_clean, test=True)
@@ -193,10 +198,12 @@ class FourierAttack(BeginsWithMap):
     return Findings(estimates=[clean_error, error, *wave_errors])
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns `sample_images` [S, H, W, C]: the first row's image clean, then under each of the
-    first classifier's worst frequencies.
+    """Returns {'sample_images': [S, H, W, C]}, S ways to show the image of the first row.
+
+    It is shown clean, then under each of the first classifier's worst frequencies.
     """
-    row, waves = one_view.read_row(rows, 0), np.stack(self._waves(rows.image_shape), 1)
+    row = one_view.read_row(rows, 0)
+    waves = np.stack(self._waves(rows.image_shape), 1)  # (fy, fx) of each view after the clean one
     worst = _worst_waves(assemble(findings.estimates))
     indices = [int(np.argmax((waves == wave).all(1))) for wave in worst]
     views = [CLEAN, *(CLEAN + 1 + index for index in indices)]
@@ -212,7 +219,11 @@ class FourierAttack(BeginsWithMap):
 
 
 def _worst_waves(table: pd.DataFrame) -> np.ndarray:
-  """Returns (fy, fx), int [S, 2], of the S ≤ `SHOWN` worst frequencies of the first classifier."""
+  """Returns (fy, fx), int [S, 2], of the S ≤ `SHOWN` worst frequencies of the first classifier.
+
+  The frequency that `table` lists for query 1 is the worst.
+  """
+  # `...` selects any value of a facet.
   waves = select(table, WAVE_ERROR.name, queries=..., frequency_y=..., frequency_x=...)
   of_first = waves[waves.classifier == waves.classifier.iloc[0]].sort_values('queries')[:SHOWN]
   return of_first[['frequency_y', 'frequency_x']].to_numpy(int)

@@ -134,7 +134,10 @@ class FourierHeatmap(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The basis images and their frequencies in words, for the table `which numbers these are`."""
+    """The perturbation and its frequencies in words, two lines of a table in the report.
+
+    The table is titled `which numbers these are`.
+    """
     return {
       'perturbation': basis.in_words(self.norm, self.clip, self.phase),
       'frequencies': f'the {self.window} × {self.window} lowest' if self.window else 'all',
@@ -201,7 +204,10 @@ class FourierHeatmap(Study):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """Errors by frequency, errors of classes and changes of layers; their words state the norm."""
+    """Errors by frequency, errors of classes and changes of layers.
+
+    The words that describe them state the norm, as in 'under waves of norm 4'.
+    """
     top_k = self._errors(self.top_k) if self.top_k > 1 else ()
     waves = f'under waves of norm {self.norm:g}'
     by_class, in_band, layer_change = (
@@ -341,9 +347,8 @@ class FourierHeatmap(Study):
           yield self.means(change, alone, FREQUENCY, facets={'layer': layer})
 
   def _cells(self, image_shape: ImageShape) -> dict[str, tuple[int, int]]:
-    """Returns, for 'all' and each band, its number of cells in the window and in the whole
-    heatmap.
-    """
+    """Returns {'all' or a band: its number of frequencies in the window, and in the full map}."""
+    # The name of the band of each frequency; the side 0 gives all frequencies of the images.
     window, full = (band_map(image_shape, side) for side in (self.window, 0))
     by_band = {band: (int((window == band).sum()), int((full == band).sum())) for band in BANDS}
     return {'all': (window.size, full.size), **by_band}
@@ -395,6 +400,6 @@ def _side(window: int) -> str:
 
 
 def _class_numbers(names: Sequence[str]) -> dict[str, int]:
-  """Returns the number of each class by its name and by its name in words, such as 'sea lion'."""
-  numbered = enumerate(zip(names, in_words(names), strict=True))
-  return {name: number for number, synonyms in numbered for name in synonyms}
+  """Returns {name: label}, with two names of each class, such as 'sea_lion' and 'sea lion'."""
+  pairs = enumerate(zip(names, in_words(names), strict=True))
+  return {name: label for label, both_names in pairs for name in both_names}

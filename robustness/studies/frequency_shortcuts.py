@@ -87,7 +87,10 @@ class FrequencyShortcuts(Study):
     self.require_no_repeats('grids')
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for rows with several labels, a single class, or a class with one image."""
+    """Raises InputError for rows with several labels, a single class, or a class with one image.
+
+    Corrupted versions of an image count as one image.
+    """
     super().check(rows, recipes)
     columns = rows.without_images()
     labels = columns['label']
@@ -95,8 +98,8 @@ class FrequencyShortcuts(Study):
       raise InputError('frequency_shortcuts counts by class, and these rows have several labels.')
     if len(np.unique(labels)) < 2:
       raise _one_class()
-    image = columns[BASE if BASE in columns else 'example_id']  # versions of an image are one
-    class_of_image, _ = np.unique(np.stack([labels, image]), axis=1)
+    image = columns[BASE if BASE in columns else 'example_id']  # equal for versions of an image
+    class_of_image, _ = np.unique(np.stack([labels, image]), axis=1)  # of each distinct image
     with_one = np.flatnonzero(np.bincount(class_of_image) == 1)
     if len(with_one):
       name = rows.class_names[with_one[0]]

@@ -177,14 +177,19 @@ class Recalibration(StoredOrMade):
     return {**super().recording, 'outputs': list(self.outputs)}
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields every quantity on the images that are not held out, by `GROUPS`."""
+    """Yields every quantity on the images that are not held out, by the facets in `GROUPS`.
+
+    Scalings and thresholds of prediction sets are first fitted on the images held out.
+    """
     recorded.require_distinct()
     is_clean = recorded.views.corruption.isna().to_numpy()
     clean = int(np.flatnonzero(is_clean)[0])  # index of the clean view
     by_severity = recorded.views.assign(severity=recorded.views.severity.fillna(0).astype(int))
     views = by_severity.assign(view=np.where(is_clean, 'clean', 'corrupted'))
     fitting, deciding, measured = self._split(recorded.evaluations[0].records.layout.num_rows)
-    fits, values, labels = {}, {}, {}  # by label of the classifier
+    # By label of the classifier: the fit, and the values [n, V, F] and classes [n] of the n images
+    # that are measured, with F values as in `_fields`.
+    fits, values, labels = {}, {}, {}
     for evaluation in recorded.evaluations:
       label, records = evaluation.label, evaluation.records
       fits[label] = self._fitted(evaluation, clean, fitting, deciding)
@@ -208,11 +213,12 @@ class Recalibration(StoredOrMade):
         yield self.means(RIGHT, right, by, facets=facets)
       yield self._calibration(fields, views, draws, facets)
     for name in self.scores:
+      # Whether each image that decides the threshold is within it, [classifiers, images].
       decided = np.stack([fitted.decided[name] for fitted in fits.values()]).astype(float)
       fields_at_ends = [self._fields_of(values, name, SET_FIELDS, end) for end in ENDS]
       yield from self._coverage_and_size(name, fields_at_ends, views, decided)
       score_views = by_severity.assign(score=name)
-      for label, at_q in fields_at_ends[0].items():
+      for label, at_q in fields_at_ends[0].items():  # at the threshold q itself
         is_covered = at_q['covered'] > 0
         sizes = at_q['size']
         largest_gap = prediction_sets.size_stratified_violation(is_covered, sizes, self.alpha)

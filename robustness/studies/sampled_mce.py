@@ -106,7 +106,11 @@ class SampledMCE(CorruptionViews):
     return stratified.trials_needed(self.weights, self.mce_half_width, self.confidence)
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns one view, in which each image has the corruption with the index in `drawn_view`."""
+    """Returns one view, which shows every row in the view of mCE that was drawn for the row.
+
+    The column `drawn_view` of the rows holds its index among the clean view and the 75 corrupted
+    views.
+    """
     published = self.published
     if min(image_shape[:2]) != published.side:
       raise self.refused(
@@ -119,8 +123,8 @@ class SampledMCE(CorruptionViews):
     def show(
       key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
     ) -> jax.Array:
-      """Returns the image of a row in the view that its column `drawn_view` names, [H, W, C]."""
-      del view
+      """Returns the image [H, W, C] of a row in the view with the index in `drawn_view`."""
+      del view  # the only view has no parameters
       drawn = {k: jax.numpy.asarray(v)[row[DRAWN]] for k, v in all_views.parameters.items()}
       image: jax.Array = all_views.show(key, row, drawn)
       return image

@@ -77,7 +77,11 @@ class ShapeBias(Study):
     return Findings(estimates=[*self._measured(evaluations), *self._published()])
 
   def _measured(self, evaluations: Sequence[Evaluation]) -> Iterator[pd.DataFrame]:
-    """Yields the measured estimates, from the images in which shape and texture conflict."""
+    """Yields the share of answers that name the shape or texture, and the bias towards shape.
+
+    They are computed from images with a shape and a texture of different classes: from all such
+    images, and from the images with the shape of each class.
+    """
     by_shape, by_texture = dict[str, np.ndarray](), dict[str, np.ndarray]()
     for evaluation in evaluations:
       records = evaluation.records
@@ -87,7 +91,7 @@ class ShapeBias(Study):
       answers = classes[records.table('prediction')[:, 0]]
       by_shape[evaluation.label] = ((answers == shapes) & is_conflict)[:, None]
       by_texture[evaluation.label] = ((answers == textures) & is_conflict)[:, None]
-    # Shapes and conflicts are the same for all classifiers.
+    # `classes`, `shapes` and `is_conflict` are equal for all classifiers.
     names = [name for name in classes.tolist() if name in shapes[is_conflict]]
     masks: list[tuple[dict[str, str], np.ndarray]]  # facets of estimates, and their images
     masks = [
@@ -95,6 +99,7 @@ class ShapeBias(Study):
       *(({CLASS: name}, is_conflict & (shapes == name)) for name in names),
     ]
     decided = {label: by_shape[label] | by_texture[label] for label in by_shape}
+    # [N, 2]: whether the answer is the shape, and whether it is the texture.
     answered = {label: np.hstack([by_shape[label], by_texture[label]]) for label in by_shape}
     views = pd.DataFrame({'answer': ['shape', 'texture']})
     for facets, mask in masks:
@@ -106,7 +111,7 @@ class ShapeBias(Study):
       yield means(BIAS, of_decided, confidence=self.confidence, facets=facets, paired=False)
       answers_of_both = Outcomes.from_fields(BIAS, answered, views).of_rows(mask)
       biases = self.means(BIAS, answers_of_both, ['answer'], facets=facets)
-      yield biases[biases.versus != '']
+      yield biases[biases.versus != '']  # the differences of two classifiers
 
   def _published(self) -> Iterator[pd.DataFrame]:
     """Yields the published values, which have no intervals."""

@@ -221,7 +221,7 @@ class SiScore(Study):
     """
     if not self.stored:
       return self._pairs(records, image_shape[0]).table
-    is_counted = self._counts(records.column('fraction_inside'))
+    is_counted = self._are_counted(records.column('fraction_inside'))
     return ViewTable(('as stored',), counted=is_counted[:, None], units=records.column('object'))
 
   def by_image(
@@ -253,13 +253,14 @@ class SiScore(Study):
     else:
       design, objects = self.design, records.column('object')
       fraction = self._fractions(records.column, side)
-    table = ViewTable(_level_names(design), counted=self._counts(fraction), units=objects)
+    table = ViewTable(_level_names(design), counted=self._are_counted(fraction), units=objects)
     return Pairs(by_pair, design, table, is_visible=fraction > 0)
 
-  def _counts(self, fraction: np.ndarray) -> np.ndarray:
-    """Returns which scenes count, bool, from the shares of their objects inside the image.
+  def _are_counted(self, fraction: np.ndarray) -> np.ndarray:
+    """Returns whether scenes count in estimates, bool [...]: enough of the object is in the image.
 
-    Shares and limit are compared in single precision, in which shares are computed and stored.
+    `fraction` [...] is the share of each object inside the image. It is compared with the limit in
+    single precision, in which it is computed and stored.
     """
     return np.asarray(fraction, np.float32) >= np.float32(self.design.min_inside)
 
@@ -277,7 +278,7 @@ class SiScore(Study):
         fraction = self._fractions(batch.__getitem__, rows.image_shape[0])
       else:
         return  # the check of the views names the missing columns
-      if self._counts(fraction[np.asarray(batch['mask'])]).any():
+      if self._are_counted(fraction[np.asarray(batch['mask'])]).any():
         return
     raise self._no_scene()
 

@@ -322,17 +322,22 @@ class Systematic(Study):
     return (*rhos, with_label(UNSEEN_GAIN), *accuracies, CLEAN_ACCURACY, NEAR_DUPLICATES)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the results, and a table of the environments that initial weights may have seen."""
+    """Returns the results, with the table `initial_weights` if any classifier began with weights.
+
+    A row states a classifier's initial weights, the augmentations that they were trained with, the
+    environments that these may have shown, and the baseline with the same weights.
+    """
     findings = super().reduce(evaluations, image_shape)
     rows = []
     for evaluation in evaluations:
       label, facts = evaluation.label, evaluation.records.identity['classifier']
       if 'initial_weights' not in facts:
         continue
-      augmentations = facts.get('initial_weights_trained_with')  # names; None if not recorded
-      trained_with = ', '.join(augmentations or ()) or 'flips and crops'
-      if augmentations is None:
-        trained_with = 'not known'
+      # Names of augmentations; () for flips and crops alone, None if not recorded.
+      augmentations = facts.get('initial_weights_trained_with')
+      trained_with = 'not known'
+      if augmentations is not None:
+        trained_with = ', '.join(augmentations) or 'flips and crops'
       environments = ', '.join(self._may_have_seen(evaluation)) or 'none'
       baseline = self._baseline_of(label) or 'nothing'
       rows.append([label, facts['initial_weights'], trained_with, environments, baseline])
@@ -495,12 +500,12 @@ class Systematic(Study):
     return tuple(map(part_name, seen))
 
   def _notes(self, evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> dict[str, str]:
-    """Returns {environment: note on what training or initial weights may have shown of it}.
+    """Returns {environment: note}, for environments that may have been shown of unseen classes.
 
-    The key '' has the note of the mean over all environments. Weights from elsewhere that were
-    trained with rotations, for example, are robust to rotation in all classes, which the training
-    here did not cause. A baseline with the same initial weights has this robustness too, and ρ
-    subtracts its accuracy. The dict is empty if there is nothing to note.
+    They were shown if leaks were allowed in training, or if the initial weights were trained with
+    such a transform, for example with rotations. Initial weights matter less if the baseline began
+    with the same ones, because ρ subtracts its accuracy; the note says so. The key '' has the note
+    of the mean over all environments. The dict is empty if there is nothing to note.
     """
     facts = {e.label: e.records.identity['classifier'] for e in evaluations}
     if _environment(facts[evaluation.label]).get('allow_leaks'):
@@ -515,7 +520,7 @@ class Systematic(Study):
     if facts_of_baseline is None:
       hint = f', which nothing compensates for: set {KEYS.study.baseline}'
     elif weights in (facts_of_baseline.get('initial_weights'), facts_of_baseline.get('weights')):
-      hint = f'; {baseline} compensates'  # it started from these weights, or has them as they are
+      hint = f'; {baseline} compensates'  # it began with these weights, or is these weights
     else:
       hint = f', and the baseline {baseline} began with others'
     note = f'the initial weights {weights} may have seen it{hint}'

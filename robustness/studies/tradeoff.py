@@ -53,12 +53,14 @@ class Tradeoff(StoredOrMade):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields accuracies and shares of high-frequency energy by corruption, and fitted lines.
 
-    A line is for each classifier after the first: its change of accuracy over the share of energy.
+    A line is fitted for each classifier but the first: over the share of high-frequency energy of
+    a corruption, the difference of the accuracies of this and the first classifier under it.
     """
     recorded.require_distinct()
     yield self.means(CLEAN_ACCURACY, recorded, where=recorded.views.corruption.isna().to_numpy())
     yield self.means(ACCURACY, recorded, ('corruption',))
     records = recorded.evaluations[0].records
+    # Numerator and denominator of the share: the energies at high and at all frequencies.
     energies = tuple(records.table(f'measure/{name}') for name in ('high_energy', 'energy'))
     by_view = Outcomes.from_fields(HIGH_FREQUENCY_FRACTION, {IMAGES: energies}, recorded.views)
     shares = by_view.combined(('corruption',), known_mean)

@@ -314,9 +314,9 @@ class VideoPmK(ScoresPredictions):
     return dataclasses.replace(super().by_row(records, image_shape), units=units)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError for rows that are no frames of neighbor sets.
+    """Raises InputError for rows without the columns of neighbor sets, or a folder that is wrong.
 
-    The same holds if `reviewed` has no neighbor sets or `frames` is no folder.
+    The folder `reviewed` must have neighbor sets, and `frames` must be a folder.
     """
     columns.check_names(next(rows.batches(1, [0])))
     if self.reviewed:
@@ -379,9 +379,12 @@ class VideoPmK(ScoresPredictions):
     )
 
   def _estimates(self, right: SetOutcomes, sets: NeighborSets) -> Iterator[pd.DataFrame]:
-    """Yields estimates of all sets, across classifiers, and by class, frame type and frame rate."""
+    """Yields estimates of all sets, across classifiers, and by class, frame type and frame rate.
+
+    The median drop of a classifier is the median over classes.
+    """
     yield from self._accuracies(right)
-    # `_accuracies` has pm-k with the facet k. Without any facet it is what reports state first.
+    # `_accuracies` yields pm-k with the facet k. Reports state pm-k without facets first.
     yield self._means(PM_K, right, self._at_k, test=True)
     yield from self._curves(right)
     yield from self._by_offset(right)
@@ -389,6 +392,8 @@ class VideoPmK(ScoresPredictions):
       yield from self._across_classifiers(right)
     by_class = list(self._by_class(right, sets))
     yield from by_class
+    # `versus` is '' for values, and the other classifier for differences.
+    # `versus` is '' for a value, and names the other classifier for a difference.
     drops = pd.concat(by_class).query('quantity == @DROP.name and versus == ""')
     medians, n = drops.groupby('classifier', sort=False).value.median(), right.num_anchors
     yield part(
@@ -478,15 +483,15 @@ class VideoPmK(ScoresPredictions):
   def _by_offset(
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
   ) -> Iterator[pd.DataFrame]:
-    """Yields two error rates by signed distance from the anchor frame.
+    """Yields two error rates by the signed distance of a frame from the anchor.
 
-    They are the shares of misclassified frames, and of misclassified frames with an anchor
-    that is classified right, of the sets that have a frame at this distance. If there are several
-    classifiers, the second share is also computed over all classifiers together, with videos as
-    clusters. `facets` are added to the estimates.
+    Both are shares of the sets that have a frame at this distance. In `error` the frame is wrong.
+    In `turned_wrong` the frame is wrong and the anchor right; it is 0 at distance 0, the anchor
+    itself, and is also computed over all classifiers together if there are several. `facets` are
+    added to the estimates.
 
-    The paper's figure 5 has a "% adversarial" that it does not define. Its ticks, up to 8, fit a
-    wrong frame of a right anchor. At distance 0, the anchor itself, this share is 0.
+    The paper's figure 5 has a "% adversarial" that it does not define. Its values, up to 8 %, fit
+    `turned_wrong`.
     """
     all_sets = np.ones(right.num_anchors, bool)
     has_frame = metrics.by_offset(right, np.ones_like(right.group, bool), all_sets)
@@ -495,7 +500,8 @@ class VideoPmK(ScoresPredictions):
     turned = _outcomes_of_quantity(TURNED, right, (), views, has_frame)
     yield _exact_at_anchor(self.means(TURNED, turned, ('offset',), facets=facets))
     if len(right.models) > 1:
-      # The sets of the first classifier, then the sets of the second, and so on.
+      # The sets of the first classifier, then the same sets of the second, and so on. The intervals
+      # resample videos, so that a video's sets of all classifiers stay together.
       repeated_sets = np.tile(np.arange(right.num_anchors), len(right.models))
       together = dataclasses.replace(
         turned,
@@ -572,9 +578,10 @@ class VideoPmK(ScoresPredictions):
   def _distances(
     self, evaluations: Sequence[Evaluation], rows: Rows | None
   ) -> Iterator[pd.DataFrame]:
-    """Yields the cumulative distributions of `row_estimates`.
+    """Yields the share of pairs of anchor and neighbor that are at most each of `DISTANCES` apart.
 
-    Frames are read from the folder `frames`, or from `rows` if it is ''.
+    Shares are of all pairs, of the reviewed pairs, and of the mistakes of each classifier. Frames
+    are read from the folder `frames`, or from `rows` if `frames` is '' and there are rows.
     """
     predictions = self._predictions(evaluations)
     sets = _sets_of(predictions)
@@ -583,7 +590,7 @@ class VideoPmK(ScoresPredictions):
       image_of = metrics.stored_images(self.frames, sets.frames)
     else:
       image_of = metrics.row_images(rows)
-    pair_distances = metrics.distances(  # [P, 2]
+    pair_distances = metrics.distances(  # [P, 2], ℓ∞ and root mean square
       image_of, anchor_row=sets.anchors, pair_row=pairs.frame, pair_group=pairs.group
     )
     has_passed = np.ones(len(pair_distances), bool)
@@ -591,8 +598,8 @@ class VideoPmK(ScoresPredictions):
     if self.reviewed:
       has_passed = are_reviewed(sets, metadata.read(self.reviewed))
       subsets[IMAGES, 'reviewed pairs'] = has_passed
-    right = self._outcomes(predictions)
-    for label, mistakes in zip(right.models, right.mistakes, strict=True):
+    outcomes_of_sets = self._outcomes(predictions)
+    for label, mistakes in zip(outcomes_of_sets.models, outcomes_of_sets.mistakes, strict=True):
       subsets[label, 'mistakes'] = mistakes & has_passed
     clusters = pairs.group if sets.videos is None else sets.videos[pairs.group]
     views = pd.DataFrame({'distance': DISTANCES})
@@ -601,7 +608,7 @@ class VideoPmK(ScoresPredictions):
       for quantity in (WITHIN, WITHIN_RMS):
         outcomes = Outcomes.from_fields(quantity, fields, views, clusters=clusters[is_in])
         shares = self.means(quantity, outcomes, ('distance',), facets={'pairs': name})
-        # Ends of intervals that do not fall as the distance grows.
+        # Shares grow with the distance, and so must both ends of their intervals.
         shares['low'], shares['high'] = shares.low.cummax(), shares.high[::-1].cummin()
         # No pixels in [0, 1] are farther apart than 1.
         is_certain = (shares.distance == 1) & (shares.n > 0)
@@ -700,9 +707,9 @@ def _outcomes_of_quantity(
 
 
 def _exact_at_anchor(shares: pd.DataFrame) -> pd.DataFrame:
-  """Returns a table of shares by offset from the anchor, with the interval [0, 0] at offset 0.
+  """Changes the interval at offset 0 of a table of shares to [0, 0], and returns the table.
 
-  The share at offset 0 is 0 by definition, so that it has no error.
+  Offset 0 is the anchor itself, whose share is 0 by definition.
   """
   shares.loc[shares.offset == 0, ['low', 'high', 'method']] = 0.0, 0.0, EXACT
   return shares
