@@ -125,6 +125,7 @@ def choose_studies(config: ConfigDict, changes: Sequence[str]) -> tuple[ConfigDi
   needs, such as a classifier, are added, and those that it does not need are removed.
   """
   for match in filter(None, map(_STUDY_NAME.fullmatch, changes)):
+    # ('study', None, NAME) or ('battery.TASK.study', 'TASK', NAME)
     section_key, task, name = match.groups()
     _check_key(config, f'{section_key}.name', f'={name}')
     if task:
@@ -197,8 +198,8 @@ def _names_parts(change: str) -> bool:
 def _apply(config: ConfigDict, changes: Sequence[str]) -> None:
   """Sets keys to the values on the command line, which ml_collections reads by the key's type.
 
-  ml_collections reads a key's name as Python, which a label of a classifier need not be. The key is
-  therefore called `value` while it is set.
+  ml_collections evaluates a key's name as Python, which fails for labels of classifiers such as
+  'resnet-50'. Each key is therefore set in a config of its own, under the name `value`, first.
   """
   for change in changes:
     name, equals, text = change.partition('=')
@@ -207,6 +208,7 @@ def _apply(config: ConfigDict, changes: Sequence[str]) -> None:
     kind = section.get_type(last_word)
     if not equals and kind is not bool:
       raise InputError(f'{name} has no value: give --config.{path}=VALUE.')
+    # For a tuple, a,b is typed without quotes and becomes ('a', 'b').
     arguments = ['', f'{flag}.value{equals}{_quoted(text) if kind is tuple else text}']
     parsed, single = flags.FlagValues(), ConfigDict({'value': section.get_ref(last_word)})
     try:
@@ -226,9 +228,9 @@ def note_unchosen(config: ConfigDict, changes: Sequence[str]) -> None:
 
   These are, for example, settings of an attack other than the one that the config selects.
   """
-  values = recorded(config.to_dict())
+  values = recorded(config.to_dict())  # without the sections that the config does not use
   for change in changes:
-    path = change.partition('=')[0].partition('.')[2]
+    path = change.partition('=')[0].partition('.')[2]  # '--config.a.b=1' → 'a.b'
     section: Any = values
     for name in path.split('.')[:-1]:
       section = section.get(name)

@@ -113,7 +113,7 @@ def compared(
     common: whether runs that share only a part of their images are compared on that part.
     references: tasks that effective robustness is relative to.
   """
-  # A task may lack classifiers, so the task with the most of them has the first of all.
+  # The first classifier of all. A task that lacks classifiers may lack it; the longest has it.
   baseline = max(entries.values(), key=len)[0].label
   tasks = {
     task: comparison.compare(entries_of_task, common, baseline)

@@ -153,11 +153,12 @@ def _folders(path: Path) -> list[Path]:
 def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -> Results:
   """Returns the rank correlation over networks of each pair of quantities.
 
-  A correlation is positive if networks that are better by one quantity are better by the other. A
-  pair has none if one of its quantities is equal for all networks that have both.
+  A correlation is positive if networks that are better by one quantity are better by the other. It
+  is NaN if one of the two quantities is equal for all networks that have both.
 
   Args:
-    values: {quantity: table with a row per network}, see `values_by_quantity`.
+    values: {quantity: table indexed by network with `value` and `better`, which is −1 if lower
+      values are better, else 1}.
     confidence: confidence of the intervals, in (0, 1).
 
   Raises:

@@ -33,10 +33,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _extract(options: argparse.Namespace) -> Iterator[str]:
-  """Extracts cutouts, and yields lines with the number of cutouts and of refusals by reason."""
+  """Extracts cutouts, and yields lines with counts of segments, such as '    340  kept', and
+  '     12  too small' for those left out.
+  """
   absent = _words(options.absent)
   for flag in absent:
-    choice('--absent', flag, FLAGS)
+    choice('--absent', flag, FLAGS)  # refuses other flags
   names = read_class_names(options.classes, _words(options.only))
   segments = read_segments(options.segments, options.boxes, names)
   filters = cutouts.Filters(absent, options.min_side, options.min_fill)

@@ -54,9 +54,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _lines(results: Results, k: int) -> list[str]:
-  """Returns lines with the estimates, after remarks on unusual boxes and on a `k` out of reach.
+  """Returns the lines to print: remarks on unusual boxes or `k`, then a line for each estimate.
 
-  `k` is out of reach if no neighbor of an anchor is that many frames away.
+  Args:
+    results: estimates by `kind` and `k`, and the table 'remarks' with (text, count, total, first).
+    k: the requested distance from the anchor in frames. A remark says if no neighbor is that far;
+      then `results.settings['k']` is the largest distance of one.
   """
   declared = {quantity.name: quantity for quantity in results.quantities}
   estimates = []
@@ -87,8 +90,8 @@ def _parser() -> argparse.ArgumentParser:
   needed('--out', help='where the report goes')
   add = parser.add_argument
   add('--frames', default='', help='folder that the paths of the metadata begin in, for pictures')
-  file = 'where scores of classes are written, those of their most confident boxes'
-  add('--predictions', type=expanded, help=f'{file}, for video_pm_k.py:predictions')
+  scores = 'file for the score of each class in each frame, that of its most confident box'
+  add('--predictions', type=expanded, help=f'{scores}, for video_pm_k.py:predictions')
   add('--shown', type=int, default=4, help='sets that are pictured (default: 4)')
   add('--k', type=int, default=10, help='frames on each side (default: 10)')
   add('--threshold', type=float, default=0.5, help='least IoU (default: 0.5)')

@@ -121,6 +121,6 @@ def is_installed(module: str) -> bool:
 
 def _state(modules: tuple[str, ...], use: str) -> str:
   """Returns a line that says whether `modules` are installed and what they are used for."""
-  suffices = any if modules == CUDA else all
+  suffices = any if modules == CUDA else all  # one CUDA plugin is enough
   is_usable = suffices(map(is_installed, modules))
   return f'yes      {use}' if is_usable else f'MISSING  would add: {use}'

@@ -29,15 +29,15 @@ _CHOICE = 'a name, or FILE.py:NAME for one of yours'
 
 
 class Key(NamedTuple):
-  """A key of a config.
+  """A key of a config as help lists it. Equal keys of several classifiers are one such entry.
 
   Attributes:
-    section: name of its section, such as 'config.study'; for several classifiers
-      'config.classifiers.{a,b}'.
-    name: the key.
-    value: its value as text; for several classifiers all their values.
+    section: name of its section, such as 'config.study', or 'config.classifiers.{a,b}' for the
+      classifiers labelled a and b.
+    name: the key within the section, such as 'severity'.
+    value: its value as text; for several classifiers their different values.
     meaning: what the key is for.
-    note: other sections with the same keys, which the heading states after '; '.
+    note: text about other sections that have the same keys, which the section's heading adds.
   """
 
   section: str

@@ -117,9 +117,10 @@ def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
   """
   try:
     seed_folders = sorted(log.parent for log in path.glob(f'seed*/{trackers.LOG}'))
-    # The workdir itself gets a log after the last seed.
-    is_training = seed_folders and not (path / trackers.LOG).is_file()
-    for folder in seed_folders if is_training else [path, *seed_folders]:
+    # The workdir itself gets a log, of all seeds, after the last seed.
+    is_before_last_seed = seed_folders and not (path / trackers.LOG).is_file()
+    folders = seed_folders if is_before_last_seed else [path, *seed_folders]
+    for folder in folders:
       for log in trackers.logged(folder):
         name = log.name if folder == path else f'{path.name} {log.name}'
         sent = log._replace(name=name)
@@ -141,7 +142,7 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
     results: results of a finished run.
     label: label of the classifier.
     name: name of a quantity; '' takes the first main one (headline).
-    at: FACET=VALUE,FACET=VALUE, columns of the table and their values; '' takes the overall value.
+    at: the condition, such as 'corruption=fog,severity=3'; '' takes the value over all conditions.
 
   Raises:
     InputError: the results lack the quantity, facet or value, or have no or several such estimates.
@@ -161,7 +162,7 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
     present = list(table[facet].dropna().unique())
     described = declared[name].facet(facet)
     values = {value_text(described, value).replace(MINUS, '-'): value for value in present}
-    by_text = {**values, **{str(value): value for value in present}}
+    by_text = {**values, **{str(value): value for value in present}}  # '8/255' or '0.031…'
     if text not in by_text:
       raise InputError(f'--at={facet}={text}: {nearest(text, values)}.')
     condition[facet] = by_text[text]
@@ -184,7 +185,18 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
 def hub_entry(
   quantity: Quantity, row: pd.Series, options: argparse.Namespace, data: str, environment: Facts
 ) -> str:
-  """Returns an evaluation result as YAML for a hub: dataset, task, value, date, source, notes."""
+  """Returns an estimate as YAML for a model hub: dataset, task, value, date, source, notes.
+
+  Args:
+    quantity: the quantity that is estimated.
+    row: the row of the table of results with the estimate.
+    options: flags of the command: `dataset`, `task`, `url`, and `percent`.
+    data: the images in words, for the notes.
+    environment: version ('robustness') and date ('started') of the run.
+
+  Raises:
+    InputError: `--percent` is given for a quantity without percent.
+  """
   if options.percent and quantity.scale == 1:
     raise InputError(
       f'--percent is for what is printed in percent, and {quantity.name} is not: leave it out.'
@@ -235,15 +247,15 @@ def _parser() -> argparse.ArgumentParser:
   """Returns the parser of the command line."""
   parser = new_parser('robustness export', __doc__)
   add = parser.add_argument
-  add('workdir', metavar='WORKDIR', help='of a finished run')
+  add('workdir', metavar='WORKDIR', help='workdir of a finished run')
   add('--to', required=True, metavar='FORMAT', help=', '.join(FORMATS))
   add('--out', type=expanded, metavar='DIR', help='where the files for a hub go')
-  add('--classifier', default='', metavar='LABEL', help='which of several')
+  add('--classifier', default='', metavar='LABEL', help='label of the classifier, of several')
   add('--dataset', default='', metavar='ACCOUNT/NAME', help='the benchmark data set on the hub')
   add('--task', default='', metavar='ID', help='the id of its task, from its eval.yaml')
-  add('--quantity', default='', metavar='NAME', help='of results.csv (the first headline)')
+  add('--quantity', default='', metavar='NAME', help='quantity in results.csv (first headline)')
   add('--at', default='', metavar='FACET=VALUE,...', help='which estimate, where there are several')
   add('--percent', action='store_true', help='a share or mCE in percent, else a fraction')
   add('--url', default='', help='where the run is published')
-  add('--project', default='robustness', metavar='NAME', help='of a tracker (robustness)')
+  add('--project', default='robustness', metavar='NAME', help="tracker's project (robustness)")
   return parser

@@ -222,6 +222,7 @@ class BoardEntry:
   @property
   def digest(self) -> str:
     """The digest of the images; '' if the results do not state it."""
+    # A table of (fact, value); one row is (DIGEST, digest).
     table = self.results.tables.get(WHICH_NUMBERS, Table((), ()))
     return next((str(row[1]) for row in table.rows if row[0] == DIGEST and len(row) == 2), '')
 
@@ -339,7 +340,7 @@ def _entry(path: pathlib.Path, study_file: str) -> BoardEntry:
     raise InputError('a battery; give the folder tasks/TASK of each of its tasks.')
   if not results.classifiers:
     raise InputError('its results are of no classifier.')
-  # Results alone are enough for all but paired differences.
+  # An entry without records is on the board too, but without paired differences.
   has_records = (path / workdir.RECORDS).is_dir()
   tasks = list(workdir.read(path, study_file).values()) if has_records else []
   unverified = verification.NO_RECORDS

@@ -53,7 +53,7 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
   recorded_study.check_typed(study_file, list(sections.values()))
   seeds = workdir.seeds_of(config, path)
   folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
-  # {folder of a seed, or the workdir: {task: folder of its results}}
+  # {folder of a seed, or the workdir if there are no seeds: {task: folder of its results}}
   task_folders: dict[pathlib.Path, dict[str, pathlib.Path]] = {}
   all_folders: list[pathlib.Path] = []
   for folder in folders:
@@ -62,6 +62,7 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
     all_folders += task_folders[folder].values()
   all_folders += [*folders, path]
   workdir.refuse_unfinished(path, all_folders, environment['command'])
+  # {folder: text about values that its records do not reproduce}; `path` is first
   unverified = verification.unverifiable(path, study_file)
   if unverified:
     print(f'note: {path}: {next(iter(unverified.values()))}', file=sys.stderr)
@@ -97,8 +98,8 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
 
   for folder, folders_by_task in task_folders.items():
     studies, of_all = workdir.presented(path, Results.read(folder), config, study_file)
-    drawn = {task: draw(place, studies[task]) for task, place in folders_by_task.items()}
-    if SINGLE not in sections:
+    drawn = {task: draw(subfolder, studies[task]) for task, subfolder in folders_by_task.items()}
+    if SINGLE not in sections:  # a battery
       draw(folder, of_all, captioned(drawn))
   if seeds:
     _, of_all = workdir.presented(path, Results.read(path), config, study_file)

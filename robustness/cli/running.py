@@ -319,9 +319,9 @@ def settings_by_section(values: Section, name: str = 'config') -> Iterator[str]:
 def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
   """Yields (label, amount in words, number of images) of each training and evaluation, in order.
 
-  Before them it logs the tables that studies have of the training, such as which cells are held
-  out. The work is for one seed. Tasks of a battery that share records count once, under the name of
-  the first task. Classifiers that a task cannot measure are left out.
+  The work is for one seed. Tasks of a battery that share records count once, under the name of the
+  first task. Classifiers that a task cannot measure are left out. First, studies of trainings log
+  tables that they can show before the training, such as which cells will be held out.
   """
   rows = launch.OpenedRows(experiment)
   builder = launch.builder_for(experiment, rows, pathlib.Path())

@@ -90,6 +90,7 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> d
     up: quantity of the vertical axis.
     by: facet; each of its values gets a plot; '' draws a single plot.
   """
+  # `...` selects all values of the facet. The '' below leaves out differences of classifiers.
   facets: dict[str, Any] = {by: ...} if by else {}
   x, y = (
     select(results.table, quantity.name, '', **facets).dropna(subset=['value'])
@@ -250,9 +251,10 @@ def _reference(
     facets: all facets of the rows that are drawn.
   """
   quantity, table = reference
-  by: dict[str, Any] = dict.fromkeys(facets, ...)
-  rows = select(table, quantity.name, '', **by) if name else table[:0]
+  any_condition: dict[str, Any] = dict.fromkeys(facets, ...)  # `...` selects all values
+  rows = select(table, quantity.name, '', **any_condition) if name else pd.DataFrame()
   if rows.empty:
+    # The values over all conditions, with a column of '' in the place of the facet.
     rows, name = select(table, quantity.name).assign(over_all=''), 'over_all'
   rows = rows.dropna(subset=['value'])
   keys = zip(rows.classifier, rows[name].astype(str), strict=True)
@@ -262,15 +264,16 @@ def _reference(
 def _grids(
   columns: Sequence[Column], down: str, across: str, caption: Callable[[Sequence[Column]], str]
 ) -> dict[str, Picture]:
-  """Returns heatmaps over two facets: one figure of values and one of differences, by suffix.
+  """Returns heatmaps over two facets as {suffix of the file name: (figure, caption)}.
 
-  A figure has a grid per classifier. It is left out if a facet has more values than fit.
+  The suffix is '' for values and '_difference' for differences. A figure has a grid per classifier.
+  It is left out if a facet has more values than fit.
 
   Args:
     columns: the values, and the differences if there are any.
     down: facet of the lines of a grid, at most 2 · `MAX_POINTS` values.
     across: facet of the columns of a grid, at most `MAX_PANELS` values.
-    caption: returns the caption of a figure of some columns.
+    caption: returns the caption of a figure that shows the columns that it is called with.
   """
   figures = {}
   for notation, rows in columns:

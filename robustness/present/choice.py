@@ -161,8 +161,8 @@ class Choice:
   def short_words(self) -> str:
     """Short words for a narrow column: 'mCE', 'AA 8/255 error', 'lowest accuracy'.
 
-    `quantity.end` is 'highest' or 'lowest', whichever is worse. It precedes the words if the value
-    is the worst over conditions, for which `extremes` is set.
+    If the value is the worst one over conditions, the words begin with 'highest' or 'lowest'
+    (`quantity.end`), whichever is worse.
     """
     if self.attack_words:
       return f'{self.attack_words} error'
@@ -201,14 +201,14 @@ class Choice:
     return [name for name in self.facets if self.rows[name].nunique() > 1] or [*self.facets]
 
   def place_words(self, row: pd.Series) -> str:
-    """Returns where a classifier has its extreme, in words such as 'under fog and snow'.
+    """Returns the conditions of a classifier's extreme value, such as 'under fog and snow'.
 
-    All conditions in which the classifier has the same extreme value are named. If that is in all
-    of its conditions, the result is 'everywhere'. It is '' for an overall value.
+    All conditions that share the extreme value are named; if all conditions of the classifier do,
+    the result is 'everywhere'. It is '' if the choice is of overall values and not of extremes.
 
     Args:
-      row: row or record with the columns `classifier` and `versus`, the classifier that is
-        subtracted ('' for none), which identify the extreme.
+      row: an extreme value; only its `classifier` and `versus` are read. `versus` is the classifier
+        that is subtracted, '' for none.
     """
     if self.extremes is None:
       return ''
@@ -317,11 +317,13 @@ def difference_choices(table: pd.DataFrame, quantity: Quantity, rate: float) -> 
   """Yields the paired differences of a quantity, one choice for each set of facets.
 
   Every row has the boolean `marked`, true if it is significant at the false-discovery rate `rate`.
-  The extremes are the largest absolute difference of each pair of classifiers.
+  The extremes are the largest absolute difference of each pair of classifiers, with intervals that
+  hold for all rows of the choice together.
   """
   for facets, rows in _groups(table, quantity, is_difference=True):
     rows = rows.assign(marked=significant(rows, quantity, rate))
-    yield Choice(quantity, rows, facets, _largest(rows, rows['value'].abs(), quantity, len(rows)))
+    extremes = _largest(rows, rows['value'].abs(), quantity, family=len(rows))
+    yield Choice(quantity, rows, facets, extremes)
 
 
 def extreme_choices(

@@ -74,11 +74,11 @@ def _caption(label: str, rows: Sequence[dict[str, Any]], pictures: int) -> str:
 
 @style.styled
 def gallery(images: np.ndarray, titles: Sequence[Sequence[str]]) -> Figure:
-  """Draws images in columns of S pictures, with a title above each picture.
+  """Draws F columns of S images each, with a title above each image.
 
   Args:
     images: [F, S, H, W, C], uint8 or in [0, 1].
-    titles: F lists of S titles.
+    titles: F lists of S titles; a title is one text.
   """
   count, lines, height, width, _ = images.shape
   picture_width = min(1.5, style.PAGE_WIDTH / max(count, 4))

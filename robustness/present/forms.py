@@ -119,9 +119,10 @@ def _lengths(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray
 
 
 def _hollow(axes: Axes, x: np.ndarray, y: np.ndarray, mask: np.ndarray, index: int) -> None:
-  """Draws the points in `mask`, which are degenerate estimates, with a white face.
+  """Draws white-faced markers over the points in `mask`, which are degenerate estimates.
 
-  `index` is the position of the classifier in the order that decides its colour.
+  `x`, `y` and the boolean `mask` are arrays of one shape. `index` is the position of the classifier
+  in the order that decides its colour.
   """
   look: dict[str, Any] = {'color': style.colour(index), 'markerfacecolor': 'white', 'zorder': 4}
   if mask.any():
@@ -264,7 +265,7 @@ def named_points(
   Plots of differences have lines at 0.
 
   Args:
-    points: the plots.
+    points: one item for each plot.
     x: name of the horizontal axis.
     y: name of the vertical axis.
     labels: all names, in the order that decides their colours; () takes the names in the plots,
@@ -281,11 +282,13 @@ def named_points(
       axes.axhline(0, color='0.6', linewidth=0.6)
     for index, name in enumerate(names):
       if name in panel.x.index and name in panel.y.index:
+        # (value, low, high) in percent, for each axis
         across, up = (_ends(rows.loc[[name]], 100) for rows in (panel.x, panel.y))
         label = name if labels else name.replace('_', ' ')
         _points(axes, across, up, index, label, linewidth=0.6)
     if panel.line is not None and len(panel.line):
-      line_x, (value, low, high) = 100 * panel.line.index.to_numpy(float), _ends(panel.line, 100)
+      line_x = 100 * panel.line.index.to_numpy(float)
+      value, low, high = _ends(panel.line, 100)
       axes.fill_between(line_x, low, high, color='0.85', linewidth=0, zorder=0)
       axes.plot(line_x, value, color='0.2', linewidth=1.0, label='fitted line')
     letters = int(width / columns / 0.055)  # inches per letter of these small titles
@@ -293,7 +296,8 @@ def named_points(
     axes.spines[['top', 'right']].set_visible(False)
   for axes, panel in zip(grid, points, strict=True):
     if panel.line is None:
-      style.diagonal(axes, 'equal')  # which fixes the limits that the panels share
+      # Last, because the diagonal fixes the limits of the axes, which the plots share.
+      style.diagonal(axes, 'equal')
   figure.supxlabel(style.wrapped(x, int(0.8 * width / style.LETTER)))
   figure.supylabel(style.wrapped(y, int(0.8 * height / style.LETTER)))
   style.legend_above(figure)

@@ -57,10 +57,10 @@ def summarise(tasks: Mapping[str, Results]) -> Findings:
 
 
 def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
-  """Returns {'agreement': (figure, caption)}: measured over published changes of the error.
+  """Returns {'agreement': (figure, caption)}, or {} if no published value can be compared.
 
-  The figure is a scatter plot. Returns {} if no pair of classifier and corruption has both a
-  measured and a published value.
+  The figure has a scatter plot for each classifier and a point for each corruption: the published
+  change of the error is on the horizontal axis, the measured change on the vertical axis.
   """
   results = _errors(tasks)
   rows = changes(results) if results else pd.DataFrame()

@@ -47,11 +47,12 @@ def cells(tasks: Mapping[str, Results], limit: int = 0) -> list[HeadlineText]:
   names = short_names(choices) if limit else [choice.name for choice in choices]
   for name, choice in zip(names, choices, strict=True):
     unit = Notation(choice.quantity).unit
-    line = HeadlineText(name + (f' ({unit})' if unit else ''), {}, {}, CLASS in choice.facets)
+    full_name = f'{name} ({unit})' if unit else name
+    line = HeadlineText(full_name, values={}, notes={}, is_of_classes=CLASS in choice.facets)
     for _, row in choice.summary_rows.iterrows():
       key = row.classifier, row.versus
       text = Notation(choice.quantity, difference=bool(row.versus)).bare(row)
-      if math.isnan(row.value):
+      if math.isnan(row.value):  # the first part of the note is the reason
         line.values[key] = row.note.partition(';')[0]
         continue
       line.values[key] = f'{text} {choice.place_words(row)}'.rstrip()

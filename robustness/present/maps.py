@@ -182,7 +182,8 @@ def limits_of(panels: Sequence[Panel]) -> tuple[float, float]:
   """Returns the smallest and largest value on the colour scale of heatmaps.
 
   Scales of differences are symmetric about 0. If all values are equal, the range of the quantity is
-  used.
+  used, or for an infinite range 1 above the value. Limits are in the unit of the text, such as
+  percent.
   """
   values = np.concatenate([p.notation.scale * p.rows.value.to_numpy(float) for p in panels])
   values = values[np.isfinite(values)]
@@ -371,8 +372,8 @@ def spectrum_panels(
   Args:
     titles: title of each spectrum.
     maps: magnitudes ≥ 0 of each spectrum, [H, W], fftshifted; NaN cells are grey.
-    decades: powers of ten that the scale spans below the largest value of all spectra; 0 spans all
-      values.
+    decades: the scale begins this many powers of ten below the largest value of all spectra; 0
+      begins it at the smallest value.
     quantity: name of the colour bar.
   """
   magnitudes = np.maximum(np.asarray(maps, float), _MIN_MAGNITUDE)
@@ -384,6 +385,7 @@ def spectrum_panels(
   letter = 0.054  # inches, in the small font of these titles
   wrapped_titles = [style.wrapped(title, int(map_width / letter)) for title in titles]
   further_lines = max(title.count('\n') for title in wrapped_titles)
+  # Inches: 0.8 for the axis names; per row the map, 0.25 for a title, 0.1 per further title line.
   height = 0.8 + rows * (map_width * y.size / x.size + 0.25 + 0.1 * further_lines)
   size = width, min(style.PAGE_HEIGHT, height)
   figure, grid = panels(len(maps), columns, size, 'compressed', sharex=True, sharey=True)

@@ -89,7 +89,10 @@ def _classifiers(results: Results, label: str) -> str:
 
 
 def _scaling(classifier: Facts) -> str:
-  """Returns how a classifier normalises images in [0, 1]; '' if it is unknown."""
+  """Returns how a classifier normalises images in [0, 1]; '' if it is unknown.
+
+  For example 'images normalised by mean 0.5, 0.5, 0.5 and std 0.2, 0.2, 0.2'.
+  """
   values = classifier.get('preprocessing') or {}
   texts = [
     f'{key} {", ".join(f"{number:.4g}" for number in values[key])}'

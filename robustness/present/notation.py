@@ -80,7 +80,7 @@ class Notation:
   @property
   def unit(self) -> str:
     """The unit of the text: '%', 'points', the unit of the quantity, or ''."""
-    if self.scale > 1:
+    if self.scale > 1:  # in percent; `signed` is for differences
       return 'points' if self.signed else '%'
     return self.quantity.unit
 
@@ -92,15 +92,17 @@ class Notation:
     return f'{words} ({self.unit})' if self.unit else words
 
   def digits(self, width: float) -> int:
-    """Returns the number of decimals for values with an interval of this width; 0 for a count.
+    """Returns the number of decimals of a value as printed; 0 for a count.
 
-    Without a width, values in percent have 1 decimal and others 2.
+    Args:
+      width: width of the value's interval before `self.scale`, so 0.02 for 2 %. With 0 or NaN,
+        which do not tell how precise the value is, percentages get 1 decimal and others 2.
     """
     if self.quantity.kind == COUNT and not self.difference:
       return 0
     scaled = self.scale * width
     if not scaled > 1e-12:  # NaN, zero, or a width that is due to the rounding of floats
-      return 1 if self.scale > 1 else 2
+      return 1 if self.scale > 1 else 2  # the scale is 100 for percentages
     return decimals(scaled)
 
   def plain_digits(self, largest: float) -> int:
@@ -139,12 +141,12 @@ class Notation:
 
     If a difference's interval excludes 0, it has enough decimals to show this. An estimate without
     an interval is a single number, followed by the reason if there are too few clusters or
-    seeds. The ratio of a classifier to itself is 100 %.
+    seeds.
 
     Args:
       row: row of the table of results, with value, low, high and note.
     """
-    if ITSELF in row.note:
+    if ITSELF in row.note:  # the ratio of the baseline to itself: exactly 100 %
       return f'{self.scale * row.value:g}'
     width = row.high - row.low
     has_width = width > 1e-12 * abs(row.value)  # more than floating-point rounding
@@ -154,7 +156,7 @@ class Notation:
       # A number of at least half a unit of the last decimal is not rounded to zero.
       digits = min(12, max(digits, math.ceil(-math.log10(2 * end_nearest_to_zero))))
     value = self.number(row.value, digits)
-    if math.isnan(row.low + row.high):
+    if math.isnan(row.low + row.high):  # no interval
       few = TOO_FEW, TOO_FEW_SEEDS
       reasons = (part for part in row.note.split('; ') if part.startswith(few))
       return ' '.join([value, *(f'({reason})' for reason in reasons)])
@@ -191,8 +193,8 @@ def number(value: Any) -> str:
 def rounded(facet: Facet, value: float) -> str:
   """Returns a number of a facet as papers print it, such as '0.031' or '8/255'.
 
-  It has at least two digits and as few as keep it within 1 % of the value. A multiple of
-  1/`Facet.steps` is written as a fraction unless two decimals state it exactly.
+  It has at least two digits and as few as keep it within 1 % of the value. With `facet.steps` 255,
+  a multiple of 1/255 is written as a fraction, unless two decimals state it exactly (0.2).
   """
   steps = facet.steps * value
   if facet.steps and abs(steps - round(steps)) < 1e-6 and value != round(value, 2):

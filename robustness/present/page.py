@@ -148,8 +148,9 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   captions = {pathlib.Path(path): caption for path, caption in figures}
   paths_of_whole_run = [path for path in captions if not _task(folder, path)]
   gallery = [_figure(folder, path, captions[path]) for path in paths_of_whole_run]
+  # The first figure, if there is any, is shown above the sections.
   main_figure, other_figures = ''.join(gallery[:1]), ''.join(gallery[1:])
-  anchors = {(_task(folder, path), path.stem) for path in captions}
+  anchors = {(_task(folder, path), path.stem) for path in captions}  # figures as link targets
   titled = {table.name: table for table in tables.tables(results)}
   config = escape(json.dumps(context.config, indent=2, default=str, ensure_ascii=False))
   block = f'<pre><code>{config}</code></pre>'
@@ -162,6 +163,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
     **{
       words(name).capitalize(): _table(entry, words)
       for name, entry in results.tables.items()
+      # Tables named 'TASK: name' are on the page of the task.
       if name.partition(': ')[0] not in results.tasks
     },
     CLASSIFIERS: _terms(flattened({'classifiers': results.classifiers, 'data': results.data})),
@@ -526,8 +528,9 @@ def data_words(data: Facts) -> str:
   Different numbers of the same images in a battery's tasks are joined: '100 (clean) and 20 (attack)
   images of digits'.
   """
-  if 'num_examples' not in data:  # of a battery: {task: its data}
-    # {'images of digits': {'100': ['clean'], '20': ['attack']}}
+  is_battery = 'num_examples' not in data  # its data is {task: facts about the task's images}
+  if is_battery:
+    # {images: {count: tasks}}, such as {'images of digits': {'100': ['clean'], '20': ['attack']}}
     tasks_by_images: dict[str, dict[str, list[str]]] = {}
     for task, data_of_task in data.items():
       if isinstance(data_of_task, Mapping):

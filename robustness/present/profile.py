@@ -152,11 +152,11 @@ def _attack(tasks: Mapping[str, Results]) -> _Column | None:
 def _draw_curve(
   axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
 ) -> None:
-  """Draws a classifier's accuracy by ε with intervals.
+  """Draws a classifier's accuracy, with intervals, over the radius ε of the attack.
 
-  For the arguments see `_Column.draw`; `limits` are not used, since the axis spans 0 to 100 %.
+  `rows` are the estimates of the classifier, one for each ε. `limits` are not used.
   """
-  del limits
+  del limits  # which other columns of the figure need; here the axis spans 0 to 100 %
   rows, scale = rows.sort_values('epsilon'), quantity.scale
   errors = [scale * (rows.value - rows.low), scale * (rows.high - rows.value)]
   axes.errorbar(

@@ -78,6 +78,7 @@ class Presentation:
     """Returns the figures with captions by name; a notebook displays them as PNG."""
     figures = self.figures(results)
     for figure, _ in figures.values():
+      # IPython calls `_repr_png_`. Set through __dict__, since Figure declares no such attribute.
       figure.__dict__['_repr_png_'] = functools.partial(style.displayed, figure)
     return figures
 

@@ -156,6 +156,7 @@ def _differences(choice: Choice) -> tuple[str, list[str]]:
   answers = _ANSWERS.match(quantity.words)
   # Verbs for a lower value, at index False, and for a higher value, at index True.
   verbs = _VERBS[answers[1]] if answers else [f'is {word}' for word in _comparatives(quantity)]
+  # 'errs more under fog and less under snow': the second verb is shortened.
   repeated_verbs = [re.sub('^(errs|is right|is) ', '', verb) for verb in verbs]
   better_first = (True, False) if quantity.better == 'higher' else (False, True)
   at = preposition(quantity, choice.rows, choice.varying)

@@ -163,7 +163,7 @@ def _check_names(
   """
   estimated = {quantity.name for results in tasks.values() for quantity in results.quantities}
   estimated &= {name for results in tasks.values() for name in results.table['quantity']}
-  if estimated & {*CLEAN_ACCURACIES}:
+  if estimated & {*CLEAN_ACCURACIES}:  # 'accuracy' stands for these too
     estimated.add(ACCURACY.name)
   valid = {name for results in tasks.values() for name in facets_of(results.table)}
   valid |= {CLASSIFIER, QUANTITY}
@@ -234,7 +234,7 @@ def _columns(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str, Cho
   Raises:
     InputError: `name` is neither a task, a measured quantity nor `clean`.
   """
-  # Users may write 'mce' for mCE.
+  # {'mce': 'mCE'}: users may write names in lower case. `quantity` is '' if `name` is none.
   quantities = {q.name.lower(): q.name for results in tasks.values() for q in results.quantities}
   quantity = quantities.get(name.lower(), '')
   if name in tasks and name != SINGLE:
@@ -347,13 +347,16 @@ def _ordered_keys(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[
 
 
 def _best(entries: Sequence[tuple[Cell, Entry]]) -> list[Cell]:
-  """Returns the cells with the same text as the best value, among entries that differ in
-  classifier.
+  """Returns the cells of the best classifiers: those whose value has the same text as the best.
 
   It is [] if the quantity has no better direction or all values have the same text.
+
+  Args:
+    entries: (cell, entry) of one quantity and condition for each classifier.
   """
   better = entries[0][1].quantity.better
   defined = [(cell, entry) for cell, entry in entries if not math.isnan(entry.value)]
+  # '31.2 (30.1 to 32.4)' → '31.2'
   value_texts = {cell: entry.text.partition(' ')[0] for cell, entry in defined}
   if not better or len({*value_texts.values()}) < 2:
     return []

@@ -137,8 +137,8 @@ def colour(index: int) -> str:
 def dashes(index: int) -> str:
   """Returns the line style of curve number `index`.
 
-  The styles begin one further each time that all colours have been used, so that curves with equal
-  colours differ in the style.
+  With C colours, curves n and n + C have the same colour. Their numbers of styles differ by C + 1,
+  so that they differ in style.
   """
   return DASHES[(index + index // len(COLOURS)) % len(DASHES)]
 
@@ -222,7 +222,10 @@ def save(figure: Figure, path: str | os.PathLike[str], pdf: bool = False) -> Non
 
 @styled
 def displayed(figure: Figure) -> tuple[bytes, dict[str, int]]:
-  """Returns the PNG of a figure and the width in pixels at which a notebook shows it."""
+  """Returns (PNG of a figure, {'width': pixels}), as IPython's `_repr_png_` returns them.
+
+  The width is that at which a notebook shows the image.
+  """
   _lay_out(figure, DPI)
   return _file(figure, 'png'), {'width': round(PIXELS_PER_INCH * figure.get_figwidth())}
 

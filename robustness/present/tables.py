@@ -68,7 +68,8 @@ def tables(results: Results) -> Iterator[Titled]:
   Tables of more than `MOST_ROWS` rows are left out.
   """
   for quantity, facets, rows in results.by_facets():
-    # A condition has a value and at most one difference, so that the table would be too long.
+    # A row of the table is a condition, with a value and at most one difference of a classifier.
+    # With more than two estimates per row, it would be too long: no need to build it.
     if rows.groupby('classifier').size().max() > 2 * MOST_ROWS:
       continue
     wide = _wide(rows, quantity, facets)
@@ -206,11 +207,11 @@ def _marked(
 
   Args:
     table: the table.
-    bold: the cells that are marked.
-    escape: escapes the characters with a meaning in the format.
-    mark: the format of a marked cell, with the place of its text.
+    bold: the cells that are marked, as (row, column) from 0; the head is row −1.
+    escape: escapes the characters that have a meaning in the text's format, such as Markdown.
+    mark: format string of a marked cell, such as '**{}**'.
   """
-  for row, cells in enumerate([table.columns, *table.rows], -1):  # the head is row −1
+  for row, cells in enumerate([table.columns, *table.rows], -1):
     texts = [escape(cell_text(cell)) for cell in cells]
     yield [
       mark.format(text) if (row, column) in bold else text for column, text in enumerate(texts)
