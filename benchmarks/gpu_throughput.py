@@ -53,20 +53,23 @@ Line = dict[str, Any]
 
 
 def scene_rows(shape: tuple[int, int, int], count: int) -> ArrayRows:
-  """Returns pairs of a drawn object and a drawn ground, as `config.data.source='drawn_scenes'`."""
+  """Returns `count` pairs of a drawn object and ground, as of `config.data.source='drawn_scenes'`.
+
+  Rows have the ground as their image, and columns with the object (RGBA, padded) and its size.
+  """
   cutouts = [drawn_objects.draw(name) for name in list(drawn_objects.DRAWINGS)[:count]]
   grounds = [drawn_objects.ground(i, shape[0]) for i in range(drawn_objects.NUM_GROUNDS)]
-  place = np.arange(count)
+  row = np.arange(count)
   stored = np.zeros((len(cutouts), *[drawn_objects.SIDE] * 2, 4), np.uint8)
-  for room, cutout in zip(stored, cutouts, strict=True):
-    room[: cutout.shape[0], : cutout.shape[1]] = cutout
+  for square, cutout in zip(stored, cutouts, strict=True):
+    square[: cutout.shape[0], : cutout.shape[1]] = cutout
   sizes = np.array([cutout.shape[:2] for cutout in cutouts], np.int32)
   columns = {'foreground': stored, 'foreground_size': sizes}
   return ArrayRows(
-    np.stack(grounds)[place % len(grounds)],
-    (place % len(subject.CLASSES)).astype(np.int32),
+    np.stack(grounds)[row % len(grounds)],
+    (row % len(subject.CLASSES)).astype(np.int32),
     subject.CLASSES,
-    columns={name: values[place % len(cutouts)] for name, values in columns.items()},
+    columns={name: values[row % len(cutouts)] for name, values in columns.items()},
   )
 
 

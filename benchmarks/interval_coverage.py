@@ -81,12 +81,13 @@ class Errors(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-  """N images.
+  """The simulated answers of two classifiers to N images and their 15 · 5 corrupted views.
 
   Attributes:
-    first, second: what two classifiers got wrong.
-    change: [N], a quantity without bounds.
-    scenes: bool [N, 75], which views count where images are objects with scenes.
+    first, second: the images and views that each classifier got wrong.
+    change: a positive number without an upper bound for each image, [N].
+    scenes: bool [N, 75], the views that count where an image stands for an object and each view for
+      a scene with it.
   """
 
   first: Errors
@@ -318,25 +319,29 @@ def _sites(clusters: int, rows: np.ndarray) -> Units:
 def site_coverage(
   clusters: int, correlation: float, share: float | None, samples: int, seed: int = 6
 ) -> Coverage:
-  """Returns how often intervals hold where images come from sites.
+  """Returns how often intervals hold the true value where images come from sites.
 
-  Sites have sizes of about 20 images, log-normal with deviation 1, and each its difficulty, the
-  quantile of a beta distribution with this correlation of images within a site.
+  The value is the error ratio of a group of images (their error ÷ the error of all images) or, if
+  `share` is None, κ of two classifiers. A site has about 20 images, log-normal with deviation 1.
+  Its error rates are drawn from beta distributions.
 
   Args:
-    clusters: sites.
-    correlation: of images within a site.
-    share: fraction of images in the group that has the error ratio, with correlation .3. Images of
-      the group are wrong twice as often as other images, .3 on average. None is for κ of two
-      classifiers with accuracies .8 and .7 that agree on the site's difficulty and a fifth of
-      images.
-    samples: how many are drawn.
-    seed: of the draws.
+    clusters: number of sites.
+    correlation: correlation of errors within a site.
+    share: fraction of images in the group; membership has a correlation of .3 within a site. Images
+      of the group are wrong twice as often as other images; .3 of all images are wrong. None is for
+      κ of two classifiers with accuracies .8 and .7, whose error rates at a site have the same
+      quantile, and which use the same random number for a fifth of the images.
+    samples: number of simulated data sets.
+    seed: seed of all random numbers.
   """
+  # a beta distribution with parameters p · scale and (1 − p) · scale has this correlation
   generator, scale = np.random.default_rng(seed), 1 / correlation - 1
   quantiles = np.linspace(0, 1, 1001)[1:-1]
+  # mean error rates of two classifiers, or of images outside and in the group
   chances = (0.2, 0.3) if share is None else 0.3 * np.array([1, 2]) / (1 + share)
   levels = np.stack([betaincinv(p * scale, (1 - p) * scale, quantiles) for p in chances], 1)
+  # levels [999, 2] are the two error rates at each quantile
   if share is None:
     both_wrong = 0.2 * levels.min(1) + 0.8 * levels.prod(1)
     p, q = 1 - levels.mean(0)
@@ -347,15 +352,18 @@ def site_coverage(
   for _ in range(samples):
     sizes = np.maximum(np.round(20 * generator.lognormal(-0.5, 1, clusters)), 1).astype(int)
     site = np.repeat(np.arange(clusters), sizes)
+    # the two error rates at the site of every image, [N, 2]
     level = levels[generator.integers(0, len(levels), clusters)][site]
     ones = np.ones(len(site))
     if share is None:
       first, second = generator.random((2, len(site)))
       second = np.where(generator.random(len(site)) < 0.2, first, second)
       right = first >= level[:, 0], second >= level[:, 1]
+      # the sums for κ: right answers of both, agreements, and the numbers of images of the three
       columns = [*right, right[0] == right[1], ones, ones, ones]
       drawn += consistency.estimates(_sites(clusters, np.column_stack([site, *columns])), np.eye(1))
     else:
+      # each site's fraction of images in the group, with correlation 1 / (1 + 7 / 3) = .3
       shares = generator.beta(share * 7 / 3, (1 - share) * 7 / 3, clusters)
       group = generator.random(len(site)) < shares[site]
       wrong = generator.random(len(site)) < np.where(group, level[:, 1], level[:, 0])

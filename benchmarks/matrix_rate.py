@@ -37,7 +37,10 @@ PRECISIONS: Mapping[str, Precision] = {
 
 @contextlib.contextmanager
 def computing_in(precision: str) -> Iterator[str]:
-  """Yields the dtype of one of `PRECISIONS`; functions traced inside round products as it says."""
+  """Yields the dtype of `precision`, a key of `PRECISIONS`.
+
+  Matrix products of functions that are traced inside the context are rounded as the precision says.
+  """
   settings = PRECISIONS[precision]
   with jax.default_matmul_precision(settings.products):
     yield settings.dtype

@@ -37,7 +37,7 @@ class Stopwatch:
       self.seconds['compiling'] += duration
 
   def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the function, its time without compiling added to a part."""
+    """Returns `function`; each call adds its seconds, without those of compiling, to `part`."""
 
     def call(*arguments: Any, **keywords: Any) -> Any:
       start, compiling = time.time(), self.seconds['compiling']

@@ -157,7 +157,10 @@ def written(runner: Evaluator, data: Rows, batch_size: int = 0) -> Candidate:
 
 
 def forward(runner: Evaluator, data: ArrayRows, batch_size: int, passes: int) -> Candidate:
-  """Returns plain forward passes: see `plain`."""
+  """Returns a function that computes `passes` or more forward passes, and their number.
+
+  They are passes of one image, computed in batches as `plain` does.
+  """
   network = runner.classifier
   return plain(
     runner, data, batch_size, passes, lambda v, x: network.forward(v, x, ())[0].argmax(-1)
@@ -165,14 +168,17 @@ def forward(runner: Evaluator, data: ArrayRows, batch_size: int, passes: int) ->
 
 
 def gradient(runner: Evaluator, data: ArrayRows, batch_size: int, passes: int) -> Candidate:
-  """Returns plain gradients of the cross-entropy by the images: see `plain`."""
+  """Returns a function that computes `passes` or more gradients by one image, and their number.
+
+  They are gradients of the cross-entropy, computed in batches as `plain` does.
+  """
   network = runner.classifier
 
   def loss(images: jax.Array, variables: Any) -> jax.Array:
     labels = jnp.zeros(len(images), jnp.int32)
     return LOSSES['cross_entropy'](network.forward(variables, images, ())[0], labels).sum()
 
-  return plain(
+  return plain(  # one number per image, so that storing results takes no time
     runner, data, batch_size, passes, lambda v, x: jax.grad(loss)(x, v).sum(axis=(1, 2, 3))
   )
 

@@ -159,6 +159,7 @@ class Head(nn.Module):
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps features [B, H, W, C] to logits [B, num_classes]."""
     x = at_least_float32(x).max((1, 2))
+    # the features are kept as the output of a layer, for studies that record them
     self.sow('intermediates', FEATURES, x)
     dense = nn.Dense(
       self.num_classes, use_bias=False, dtype=x.dtype, kernel_init=uniform_fan_in, name='dense'

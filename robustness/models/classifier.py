@@ -271,16 +271,17 @@ class Classifier:
 
   @contextlib.contextmanager
   def host_errors(self) -> Iterator[None]:
-    """Returns a context that restores an InputError or Ctrl-C raised in a callback to the host.
+    """Returns a context that raises the error of a callback, an InputError or Ctrl-C, as it was.
 
-    Without the context, JAX raises an error of its runtime with the text of the traceback instead.
+    JAX turns errors that Python functions raise within a compiled program into a JaxRuntimeError
+    with the text of the traceback, at whose end is the name of the error.
     """
     try:
       yield
     except jax.errors.JaxRuntimeError as error:
       if self.calls_host and str(error).rstrip(': \n').endswith(KeyboardInterrupt.__name__):
         raise KeyboardInterrupt from error
-      # the text after the name of the error, at the end of the traceback
+      # the text after 'InputError: '; the entire text if the error is another one
       message = str(error).rpartition(f'{InputError.__name__}: ')[2]
       if not self.calls_host or message == str(error):
         raise
@@ -349,7 +350,7 @@ class Classifier:
     """
     projects_logits = UNPROJECTED in self.layers
     names = [LOGITS if x == UNPROJECTED and not projects_logits else x for x in requested]
-    if self.host_function and set(names) > {LOGITS}:
+    if self.host_function and set(names) > {LOGITS}:  # 'logits' and others
       raise InputError(
         f'{self.name} is a callable, whose layers cannot be seen, and the study records '
         f'{", ".join(names)}: give the network itself ({KEYS.classifier.name}), or another study.'

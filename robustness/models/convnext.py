@@ -87,10 +87,15 @@ class Stage(Layer):
 
 
 class ConvNext(Network):
-  """A ConvNeXt.
+  """A ConvNeXt, or a ConvNeXt V2 if `response` is True.
 
   Layers: `stem` (normalised), `stage1` to `stage4`, in them `block0`, `block1`, ..., with
   `depthwise`, `norm`, `fc1`, `response` (V2 only) and `fc2`; then `norm`, [B, width], and `head`.
+
+  Attributes:
+    width: number of channels of the first stage, which each further stage doubles.
+    depths: numbers of blocks of the four stages.
+    response: whether blocks have global response normalisation (V2) instead of layer scale.
   """
 
   can_drop_paths = True
@@ -148,7 +153,8 @@ def _schemes(version: str) -> tuple[Scheme, ...]:
 def _names(column: int) -> Names:
   """Returns {pattern of our name: name in a project's files}.
 
-  `column` is the project's place in the tables `_OUTSIDE` and `_BLOCK`.
+  `column` is the project's index in the entries of the tables `_OUTSIDE`, `_HALVE`, `_BLOCKS` and
+  `_BLOCK`; 0 is timm.
   """
   # all projects but timm store γ and β of response normalisation as [1, 1, 1, C]
   as_image = reshaped(lambda shape: (1, 1, 1, *shape) if column else shape)
@@ -156,6 +162,7 @@ def _names(column: int) -> Names:
   for stage in range(4):
     ours, halve = f'stage{stage + 1}', _HALVE[column].format(stage)
     table |= {f'{ours}/halve_norm': f'{halve}.0', f'{ours}/halve': f'{halve}.1'}
+    # a part is a layer of a block, 'depthwise', or an array of a layer, 'response/scale'
     for part, names in _BLOCK.items():
       name = rf'{_BLOCKS[column].format(stage)}.\1.{names[column]}'
       table[rf'{ours}/block(\d+)/{part}'] = Stored((name,), as_image) if '/' in part else name

@@ -155,7 +155,8 @@ class _Convolution:
   ) -> jax.Array:
     """Returns the gradient of the kernel, [U, V, I, O], in float32 or wider.
 
-    It is the sum over images and output positions of patch × change.
+    It is the sum over images and output positions of patch × change. Images are divided into
+    shares, one for each device, and each share into chunks.
 
     Args:
       inputs: inputs of the convolution, [B, H, W, I].
@@ -175,7 +176,7 @@ class _Convolution:
       product = lax.dot_general(  # [shares, O, U · V · I], summed over images and positions
         dy.reshape(num_shares, -1, dy.shape[-1]),
         self.patches(x, size, sides).reshape(num_shares, -1, patch_length),
-        (((1,), (1,)), ((0,), (0,))),
+        (((1,), (1,)), ((0,), (0,))),  # sum over axis 1, for each index of axis 0
         precision=self.precision,
         preferred_element_type=dtype,
       )
@@ -218,22 +219,23 @@ class _Convolution:
 
 
 def _chunks(inputs: jax.Array, max_images: int) -> tuple[int, int]:
-  """Returns the number of shares of the images, and the number of images computed at once in each.
+  """Returns (number of shares of the images, number of images in a chunk of a share).
 
   A share has the images of one device. The number of shares is the largest divisor of the number of
   images up to the number of devices. A share is computed in chunks of at most `max_images`. The
   chunk's size divides the share, so that none is padded, unless all such sizes are at most half of
-  `max_images`; the chunks then have nearly equal sizes.
+  `max_images`; the chunks then have nearly equal sizes. For 64 images, 2 devices and a maximum of
+  12 the result is (2, 8); for 62 images it is (2, 11).
   """
   num_images = len(inputs)
   num_shares = max(n for n in range(1, jax.device_count() + 1) if num_images % n == 0)
-  size = num_images // num_shares
-  max_images = max(1, min(size, max_images))
-  divisor = max(n for n in range(1, max_images + 1) if size % n == 0)
+  share_size = num_images // num_shares
+  max_images = max(1, min(share_size, max_images))
+  divisor = max(n for n in range(1, max_images + 1) if share_size % n == 0)
   if 2 * divisor > max_images:
     return num_shares, divisor
-  num_chunks = math.ceil(size / max_images)
-  return num_shares, math.ceil(size / num_chunks)
+  num_chunks = math.ceil(share_size / max_images)
+  return num_shares, math.ceil(share_size / num_chunks)
 
 
 def _chunks_of_tiles(inputs: jax.Array, kernel: jax.Array) -> tuple[int, int]:

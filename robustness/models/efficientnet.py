@@ -127,11 +127,14 @@ class ConvNorm(layers.Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
+    """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features].
+
+    A convolution, batch norm, and the style's activation unless `linear` is True.
+    """
     style = self.style
     if self.depthwise:
-      sizes, is_same = (self.kernel, self.stride, self.dtype), style.pads_like_tensorflow
-      x = layers.DepthwiseConv(*sizes, pads_like_tensorflow=is_same, name='conv')(x)
+      depthwise = functools.partial(layers.DepthwiseConv, self.kernel, self.stride, self.dtype)
+      x = depthwise(pads_like_tensorflow=style.pads_like_tensorflow, name='conv')(x)
     else:
       convolution = functools.partial(nn.Conv, use_bias=False, dtype=self.dtype, name='conv')
       sides, strides = (self.kernel,) * 2, (self.stride,) * 2

@@ -165,7 +165,7 @@ def log_numbers(weights: str, class_names: Sequence[str]) -> None:
 
 
 def is_imagenet(class_names: Iterable[str]) -> bool:
-  """Returns whether class names are WordNet identifiers of ImageNet's classes; False if none."""
+  """Returns whether class names are WordNet identifiers of ImageNet; False without names."""
   names = set(class_names)
   return bool(names) and names <= get(IMAGENET).aliases.keys()
 

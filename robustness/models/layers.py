@@ -138,6 +138,7 @@ class GroupNorm(nn.Module):
     scale = self.param('scale', nn.initializers.ones, (channels,))[None, None, None]
     bias = self.param('bias', nn.initializers.zeros, (channels,))[None, None, None]
     x = at_least_float32(x)
+    # a group is channels C / groups · g to C / groups · (g + 1); means are [B, 1, 1, C]
     centred = x - self._group_means(x)
     variance = self._group_means(centred**2)
     return (centred * (jax.lax.rsqrt(variance + self.epsilon) * scale) + bias).astype(self.dtype)

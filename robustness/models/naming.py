@@ -37,7 +37,7 @@ class AxisOrder:
 
 
 def reshaped(stored: Callable[[Shape], Shape]) -> AxisOrder:
-  """Returns the layout of arrays with values in Linen's order and another shape.
+  """Returns the layout of arrays that files store in another shape, with values in Linen's order.
 
   `stored` maps the shape in Linen to the shape in the file.
   """
@@ -111,17 +111,18 @@ class Scheme:
     name: the project, for messages.
     table: templates of the project's names (`re.Match.expand`) by patterns of our names. A pattern
       matches the complete path of a layer, such as r'stage(\d)/block(\d+)/conv1', or of an array,
-      such as r'embedding/position'; the first match counts. `Stored` sets another layout; for a
-      layer it is the layout of the kernel.
-    ignored: patterns of names that no variable needs.
-    zeros: patterns of names that no variable needs because their values are zero, which is checked.
-    headless: beginning of names that shows that a file belongs to the project, for projects with
-      files that have no last layer; '' if files have one.
+      such as r'embedding/position'; the first match counts. An entry `Stored` has another layout
+      than `kernel`; for a layer it is the layout of its kernel.
+    ignored: patterns of the project's names whose arrays the network lacks.
+    headless: for projects whose files have no last layer, the beginning of a name by which such a
+      file is recognised; '' if files have a last layer.
+    zeros: patterns of the project's names whose arrays the network lacks because they must be zero,
+      which is checked.
     suffixes: {Linen's name of an array: ending that follows the name of the layer}, such as
       {'kernel': '.weight'}.
     kernel: the layout of the kernels of layers.
-    prefix: the beginning of names in files that hold more than the network, which is removed.
-    mean, std: the project's normalisation of images if it differs from the architecture's; else ().
+    prefix: beginning of names, such as 'backbone.', that is removed from them.
+    mean, std: the project's normalisation of images, or () if it is the architecture's.
   """
 
   name: str

@@ -229,9 +229,9 @@ def _square(height: int, width: int) -> int:
 
 @contextlib.contextmanager
 def _reading(prefix: str) -> Iterator[None]:
-  """Returns a context that turns errors of reading a record of preprocessing into InputError.
+  """Returns a context that raises InputError if a description of preprocessing cannot be read.
 
-  Messages begin with `prefix`.
+  Its message begins with `prefix`, such as 'FOLDER/config.json: '.
   """
   try:
     yield

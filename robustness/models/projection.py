@@ -82,7 +82,7 @@ def in_label_space(
 def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
   """Returns the classifier with the logits of the classes `class_names` only, in their order.
 
-  It is usual for ImageNet-A and -R, which have 200 classes of ImageNet each.
+  ImageNet-A and ImageNet-R, which have 200 of ImageNet's classes each, are usually evaluated so.
 
   Raises:
     InputError: the classifier lacks one of the classes, or two names mean the same class.
@@ -99,7 +99,7 @@ def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
   if len(set(members)) < len(members):
     raise InputError(f'two classes of the data are one class of {classifier.name}.')
   space = LabelSpace(label_space.DATA, tuple(class_names), members=members, source=classifier.name)
-  return _projected(classifier, space, 'max')  # of a single member each
+  return _projected(classifier, space, 'max')  # the maximum of one logit each, which is this logit
 
 
 def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier:

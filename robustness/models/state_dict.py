@@ -67,6 +67,7 @@ def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray]
     arrays, taken_from = _read_torch(file)
   else:
     arrays, _ = read_safetensors(file)
+  # without the counter of PyTorch's averaged models
   arrays = {name: value for name, value in arrays.items() if name != COUNT}
   if not arrays:
     raise InputError(f'{file} holds no {kind}: give the file of a trained network')

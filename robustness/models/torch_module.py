@@ -63,7 +63,7 @@ class TorchModule:
   ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the logits [B, classes] and the outputs of layers for images [B, H, W, C].
 
-    Both are differentiable by the images. `variables` are not used.
+    Both are differentiable by the images. `variables` are not used: the module holds its weights.
     """
     names = tuple(sorted(layers))
     logits, *outputs = self._with_gradient(names)(inputs.astype(jnp.float32))
@@ -271,7 +271,10 @@ def _arrays(module: 'torch.nn.Module') -> dict[str, 'torch.Tensor']:
 
 
 def _check(logits: object, count: int, classes: int) -> None:
-  """Raises InputError unless logits are a tensor [count, classes] of finite floats."""
+  """Raises InputError unless logits are a tensor [count, classes] of finite floats.
+
+  The caller puts the module's name before the message, which begins with 'it'.
+  """
   import torch
 
   check_logits('it', logits, count, classes)

@@ -142,7 +142,7 @@ def for_images(
   if not position_embedding.is_resampled(flat):
     return variables
   arrays = {'/'.join(path): np.asarray(value) for path, value in flat.items()}
-  # without the notes on what was resampled
+  # None takes the number of classes of `arrays`; the second result says what was resampled
   return _fitted(architecture, arrays, _SAVED_HERE, None, input_shape, positions, stored_shape)[0]
 
 
@@ -157,7 +157,7 @@ def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Sch
       f'no PyTorch names are known for {architecture.name}: give a {SAFETENSORS_SUFFIX} file'
       ' that was saved here, or train it'
     )
-  shapes = architecture.shapes(1)
+  shapes = architecture.shapes(1)  # names do not depend on the number of classes
 
   def num_shared(scheme: Scheme) -> int:
     return len(scheme.shapes(shapes).keys() & scheme.needed(arrays).keys())
@@ -411,8 +411,8 @@ def _nearest(arrays: Mapping[str, np.ndarray]) -> str:
 
   The fit is the number of (name, shape) pairs that the arrays and the architecture have in common,
   divided by the number of pairs that either has; it must exceed one half. Building a network takes
-  a second, so only architectures with a similar number of parameters (within a factor of 1.5) and
-  a head that the arrays have are compared.
+  a second, so only architectures with a similar number of parameters (within a factor of 1.5) are
+  compared, and only by schemes whose name for the head is among the arrays.
   """
   size = sum(array.size for array in arrays.values())
   shares = dict.fromkeys(catalog.ARCHITECTURES, 0.0)

@@ -63,8 +63,8 @@ def template_list(name: str) -> list[str]:
   """
   text = pathlib.Path(__file__).with_name('prompt_templates.txt').read_text(encoding='utf-8')
   lists: dict[str, list[str]] = {}
-  for owner, _, template in (line.partition(' | ') for line in text.splitlines()):
-    lists.setdefault(owner, []).append(template)
+  for list_name, _, template in (line.partition(' | ') for line in text.splitlines()):
+    lists.setdefault(list_name, []).append(template)
   if name not in lists and not expanded(name).is_file():
     raise InputError(f'templates {name!r} are neither a file nor a list: {nearest(name, lists)}.')
   return lists[name] if name in lists else _lines(name)

@@ -89,16 +89,17 @@ class Cotta(Tent):
 
 
 def view(key: jax.Array, images: jax.Array) -> jax.Array:
-  """Returns images [B, H, W, C] in [0, 1] in a random view, with one draw for all of them.
+  """Returns a random view of images [B, H, W, C] in [0, 1]; all images change in the same way.
 
-  In a random order: brightness by a factor in [.6, 1.4], contrast [.7, 1.3], saturation [.5, 1.5],
-  a turn of the hue by up to 21.6°, and gamma [.7, 1.3]. Then a rotation by up to 15°, a move by up
-  to 1/16 of the sides, a scale in [.9, 1.1], with edges continued; a blur of 5 × 5 pixels with a
-  standard deviation of up to .5 pixels; a mirror image with probability ½; and noise with a
-  standard deviation of .005. Images without three channels keep saturation and hue.
+  First, in a random order: brightness by a factor in [.6, 1.4], contrast [.7, 1.3], saturation
+  [.5, 1.5], a turn of the hue by up to 21.6°, and gamma [.7, 1.3]. Then a rotation by up to 15°, a
+  move by up to 1/16 of the sides, a scale in [.9, 1.1], with edges continued; a blur of 5 × 5
+  pixels with a standard deviation of up to .5 pixels; a mirror image with probability ½; and noise
+  with a standard deviation of .005. Images without three channels keep saturation and hue.
   """
-  keys = jax.random.split(key, 6)  # of amounts, order, geometry and blur, mirror image, noise
-  # brightness, contrast, saturation, hue in turns, gamma
+  # for amounts, order, geometry and blur, mirror image, noise; the sixth key is not used
+  keys = jax.random.split(key, 6)
+  # ranges of brightness, contrast, saturation, turns of the hue, and gamma; then a draw of each
   low, high = jnp.array([[0.6, 0.7, 0.5, -0.06, 0.7], [1.4, 1.3, 1.5, 0.06, 1.3]])
   amounts = low + (high - low) * jax.random.uniform(keys[0], (5,))
   has_colour = images.shape[-1] == 3
@@ -109,7 +110,7 @@ def view(key: jax.Array, images: jax.Array) -> jax.Array:
   def blend(x: jax.Array, other: jax.Array | float, factor: jax.Array) -> jax.Array:
     return jnp.clip(factor * x + (1 - factor) * other, 0, 1)
 
-  jitters = (
+  jitters = (  # functions of images and amount, in the order of `amounts`
     lambda x, a: blend(x, 0, a),
     lambda x, a: blend(x, grey(x).mean((1, 2))[:, None, None, None], a),
     lambda x, a: blend(x, grey(x)[..., None], a) if has_colour else x,
@@ -119,9 +120,10 @@ def view(key: jax.Array, images: jax.Array) -> jax.Array:
   x = jnp.clip(images, 0, 1)
   for kind in jax.random.permutation(keys[1], 5):
     x = jax.lax.switch(kind, jitters, x, amounts[kind])
+  # rotation, move and scale; then the blur's deviation: five numbers in [−1, 1]
   angle, down, right, scale, sigma = jax.random.uniform(keys[2], (5,), minval=-1)
   height, width = x.shape[1:3]
-  rows, columns = jnp.mgrid[:height, :width]  # from here on relative to the moved centre
+  rows, columns = jnp.mgrid[:height, :width]  # from the next lines on relative to the moved centre
   rows = rows - (height - 1) / 2 - down * height / 16
   columns = columns - (width - 1) / 2 - right * width / 16
   sine, cosine = jnp.sin(angle * jnp.pi / 12), jnp.cos(angle * jnp.pi / 12)
@@ -131,7 +133,7 @@ def view(key: jax.Array, images: jax.Array) -> jax.Array:
     (sine * rows + cosine * columns) / zoom + (width - 1) / 2,
   )
   plane = lambda pixels: map_coordinates(pixels, source, 1, mode='nearest')  # noqa: E731
-  x = jax.vmap(jax.vmap(plane, -1, -1))(x)
+  x = jax.vmap(jax.vmap(plane, -1, -1))(x)  # each image and channel
   # a Gaussian of five pixels with a standard deviation in [.001, .5], down and then to the right
   kernel = jnp.exp(-0.5 * (jnp.arange(-2, 3) / (0.2505 + 0.2495 * sigma)) ** 2)
   for axis in (1, 2):

@@ -59,10 +59,11 @@ class Eata(SelectiveTent):
     return {**state, 'fisher': fisher, 'batches': 0, 'mean': jnp.zeros(num_classes)}
 
   def observe(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> PyTree:
-    """Returns the state with the squared gradient of a batch of stored images in the mean F."""
+    """Returns the state with F, the mean squared gradient, updated by a batch of stored images."""
     predict, _ = self.bound(apply, variables, state, batch)
 
     def loss(logits: jax.Array) -> tuple[jax.Array, None]:
+      """Returns the mean cross-entropy to the predicted classes."""
       return -batch.mean(log_probabilities(logits).max(-1)), None
 
     gradient, _, _ = self.gradient(predict, state['weights'], batch, loss)

@@ -132,7 +132,8 @@ class Tent(Adaptation):
   def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
     """Returns the outputs with the current weights, and the state after one optimizer step.
 
-    `predict` and `trained` are the results of `bound`.
+    `predict` is the function (adapted weights, images) -> outputs, `trained` has {path: weight}
+    before adaptation; both are from `bound`.
     """
 
     def loss(logits: jax.Array) -> tuple[jax.Array, None]:
@@ -189,5 +190,6 @@ class SelectiveTent(Tent):
   def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
     """Returns the outputs with the current weights, and the state after one step.
 
-    `predict` and `trained` are the results of `bound`.
+    `predict` is the function (adapted weights, images) -> outputs, `trained` has {path: weight}
+    before adaptation; both are from `bound`.
     """
