@@ -244,8 +244,9 @@ def _checked_and_corrupted(
 
   The arguments are the same as in `corrupt_each`; `images` may also be one image [H, W, C].
   """
-  batch = images.shape[:-3]
-  severity_numbers, between = numbered(severity)  # `between`: fractional severities
+  batch = images.shape[:-3]  # (B,), or () for one image
+  # fractional severities, listed in `between`, are numbered 6, 7, ... after the published 1 to 5
+  severity_numbers, between = numbered(severity)
   table = checked_table(images.shape[-3:-1], names, quantize, side, options, between)
   check_integers('index', index, batch, range(len(names)))
   num_severities = len(SEVERITIES) + len(between)
@@ -292,11 +293,12 @@ def _corrupt(
   Args:
     key: random key; image b of a batch gets fold_in(key, b).
     images: [H, W, C] or [B, H, W, C].
-    index: see `apply`; a scalar or [B].
-    severity: see `apply`; a scalar or [B].
-    photographs: pictures of frost, uint8 [h, w, 3] each; None takes those in `static`.
+    index: index of the corruption in `names`, a scalar or [B].
+    severity: 1..5, or 6, 7, ... for the fractional severities `between`; a scalar or [B].
+    photographs: pictures of frost as traced arrays, uint8 [h, w, 3] each; None if `static` names
+      their folder, or frost is procedural.
     static: options of corruptions as hashable pairs, ((corruption, ((option, value), ...)), ...).
-    **settings: the other arguments of `apply`.
+    **settings: the arguments `names`, `quantize`, `side` and `between` of `apply`.
   """
   options: dict[str, dict[str, object]] = {name: dict(pairs) for name, pairs in static}
   if photographs is not None:
@@ -322,11 +324,12 @@ def apply(
   options: Mapping[str, Options] | None = None,
   between: Sequence[float] = (),
 ) -> jax.Array:
-  """Corrupts one image by the index of the corruption, so that a study compiles once.
+  """Returns one image after the corruption number `index` of `names`, float32 [H, W, C] in [0, 1].
 
-  Use it inside a compiled step; `corrupt_each` is compiled already. Under vmap over images do not
-  map `index` and `severity`: if they are mapped, every corruption runs for every image. Traced
-  values are not checked: the image is NaN where the index or the severity is invalid.
+  The index may be traced, so that a study compiles once for all corruptions. Use it inside a
+  compiled step; `corrupt_each` is compiled already. Under vmap over images do not map `index` and
+  `severity`: if they are mapped, every corruption runs for every image. Traced values are not
+  checked: the result is NaN if the index or the severity is invalid.
 
   Args:
     key: Random key, or a seed.
@@ -353,6 +356,7 @@ def apply(
     """Returns the image corrupted by the corruption `name`, rounded as `quantize` says."""
     corruption = find(name)
     corrupted = corruption(key, image, severity, table[name], **options.get(name, {}))
+    # 'floor' means as released, and a few released corruptions are rounded instead
     rounding = 'round' if corruption.rounded and quantize == 'floor' else quantize
     return to_levels(corrupted, rounding) if rounding else corrupted
 

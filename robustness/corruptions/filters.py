@@ -149,21 +149,22 @@ def sample_bilinear(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def zoom_coordinates(size: int, zooms: np.ndarray) -> np.ndarray:
-  """Returns the source positions of the pixels of enlarged lines, float32 [Z, size], in pixels.
+  """Returns where the pixels of an enlarged line come from, float32 [Z, size], for Z zoom factors.
 
-  The lines have `size` pixels and are enlarged about their centre by `zooms` [Z], at least 1; see
-  `interpolate`.
+  A line of n = `size` pixels is enlarged about its centre by each of `zooms` [Z], at least 1. Entry
+  [i, k] is the position in the line, in pixels, that pixel k shows at zoom i. Positions are
+  fractional; `interpolate` takes them.
 
-  For n = `size` and zoom z, the centred piece of p = ceil(n / z) pixels is stretched to
-  round(p · z) pixels with its end points aligned, and the middle n are taken, as
-  scipy.ndimage.zoom of order 1 and a trim do.
+  At zoom z, the centred piece of p = ceil(n / z) pixels is stretched to round(p · z) pixels with
+  its end points aligned, and the middle n are taken, as scipy.ndimage.zoom of order 1 and a trim
+  do.
   """
   zooms = np.asarray(zooms, np.float64)
-  piece = np.ceil(size / zooms)
+  piece = np.ceil(size / zooms)  # length of the piece; it begins at pixel `start` of the line
   start = (size - piece) // 2
-  stretched = np.maximum(np.round(piece * zooms), size)
+  stretched = np.maximum(np.round(piece * zooms), size)  # its length after the stretching
   trim = (stretched - size) // 2
-  step = (piece - 1) / np.maximum(stretched - 1, 1)
+  step = (piece - 1) / np.maximum(stretched - 1, 1)  # from one stretched pixel to the next
   pixel = np.arange(size)[None, :] + trim[:, None]
   return (start[:, None] + pixel * step[:, None]).astype(np.float32)
 

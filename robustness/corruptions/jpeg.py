@@ -116,16 +116,18 @@ def to_rgb(y: jax.Array, cb: jax.Array, cr: jax.Array) -> jax.Array:
 
 
 def halve(plane: jax.Array) -> jax.Array:
-  """Returns the means of 2 × 2 pixels of a plane [H, W], [⌈H/2⌉, 8⌈W/16⌉], as in libjpeg.
+  """Returns a plane [H, W] of levels shrunk by 2 as in libjpeg: the means of 2 × 2 pixels, int32.
 
-  Means of k + ½ are rounded up in odd columns and down in even columns. Columns beyond ⌈W/2⌉ are
-  means of the replicated last column.
+  The result is [⌈H/2⌉, 8⌈W/16⌉]: its width is filled up to whole blocks of 8 pixels by repeating
+  the last column before the means are taken. Means of k + ½ are rounded up in odd columns and down
+  in even columns.
   """
   height, width = plane.shape
   plane = jnp.pad(plane, ((0, height % 2), (0, -width % (2 * BLOCK))), mode='edge')
   total = plane[::2] + plane[1::2]
-  total = total[:, ::2] + total[:, 1::2]
-  bias = 1 + np.arange(total.shape[1], dtype=np.int32) % 2  # 1, 2, 1, 2, ...
+  total = total[:, ::2] + total[:, 1::2]  # sums of 2 × 2 pixels
+  # added before the division by 4 for rounding: 1, 2, 1, 2, … in the columns
+  bias = 1 + np.arange(total.shape[1], dtype=np.int32) % 2
   return (total + bias[None, :]) >> 2
 
 

@@ -230,10 +230,12 @@ def stickers(
   (pictures,) = load_tiles(photographs, (STICKER,))
   count, corner = len(draws['corner']), draws['corner']
   square = jnp.ones((count, STICKER, STICKER), bool)
+  # the number of the sticker that each pixel shows, −1 for none, and the number of its picture
   sticker = last_stamp(levels.shape, corner, square, jnp.arange(count) < strength['count'])
   picture = (draws['picture'] % len(pictures)).astype(jnp.int32)[sticker]
   rows, columns = jnp.indices(levels.shape[:2])
-  # position in the sticker; without a sticker it is clipped and replaced below
+  # Position of the pixel in its sticker. Pixels without a sticker get any valid position here, and
+  # their old levels at the end.
   y = jnp.clip(rows - corner[sticker][..., 0], 0, STICKER - 1)
   x = jnp.clip(columns - corner[sticker][..., 1], 0, STICKER - 1)
   pasted = jnp.asarray(pictures)[picture, y, x].astype(jnp.int32)
@@ -468,13 +470,13 @@ def _folder_pictures(source: str) -> list[Image.Image]:
 
 
 def _procedural_pictures() -> list[Image.Image]:
-  """Returns smooth pictures around colours that fill the RGB cube, 56 × 56 pixels each.
+  """Returns smooth pictures, 56 × 56 pixels each, around mean colours that fill the RGB cube.
 
   A fixed seed and generator make them equal on every machine.
   """
   generator = np.random.RandomState(19)
   colour = generator.uniform(0, 255, (PROCEDURAL, 1, 1, 3))
-  variation = generator.normal(0, 30, (PROCEDURAL, 7, 7, 3))
+  variation = generator.normal(0, 30, (PROCEDURAL, 7, 7, 3))  # on 7 × 7 pixels, enlarged below
   patches = np.clip(colour + variation, 0, 255).astype(np.uint8)
   return [Image.fromarray(p).resize((56, 56), Image.Resampling.BICUBIC) for p in patches]
 

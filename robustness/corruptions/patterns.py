@@ -223,11 +223,11 @@ def brownish_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Ar
 
 
 def spectral_noise(half_phases: jax.Array, amplitude: np.ndarray) -> jax.Array:
-  """Returns noise [N, N] of standard deviation 1 with an amplitude spectrum and phases.
+  """Returns noise [N, N] of standard deviation 1 with a given amplitude at each frequency.
 
-  The noise is the real part of the inverse Fourier transform of a spectrum. As in the released
-  generator, the spectrum is not Hermitian, so that the real part has a random share of the
-  amplitude of each frequency.
+  The noise is the real part of the inverse Fourier transform of a spectrum with these amplitudes
+  and phases. As in the released generator, the spectrum is not Hermitian, so that the real part has
+  a random share of the amplitude of each frequency.
 
   Args:
     half_phases: phases in radians of the left half of the spectrum, [N, N / 2]. The right half has
@@ -237,6 +237,7 @@ def spectral_noise(half_phases: jax.Array, amplitude: np.ndarray) -> jax.Array:
   side = len(half_phases)
   phase = jnp.concatenate([half_phases, half_phases[::-1, ::-1]], 1)
   spectrum = jnp.asarray(amplitude, jnp.float32) * jax.lax.complex(jnp.cos(phase), jnp.sin(phase))
+  # the roll moves frequency 0 from the middle to index (0, 0), where `ifft2` expects it
   field = jnp.fft.ifft2(jnp.roll(spectrum, (side // 2, side // 2), (0, 1))).real
   return field / field.std()
 

@@ -99,12 +99,16 @@ def _water(image: jax.Array, liquid: jax.Array, strength: jax.Array) -> jax.Arra
 def relief(levels: jax.Array) -> jax.Array:
   """Returns the light on the edges of a film of liquid, int32 [H, W] in 0..255.
 
-  `levels` are the film's thickness in 8 bits, [H, W]. The distance of each pixel to the nearest
-  Canny edge of `levels`, at most 20, is averaged, equalised, embossed and averaged again.
+  The distance of each pixel to the nearest Canny edge, at most 20 pixels, is averaged over 3 × 3
+  pixels and rounded down; its histogram is equalised; the result is embossed and averaged again.
+
+  Args:
+    levels: thickness of the film in 8 bits, int32 [H, W].
   """
-  distance = mean3(distance_to(canny(levels)))
-  steps = jnp.floor(distance + GUARD).astype(jnp.int32)
-  embossed = emboss(equalise(steps, MAX_DISTANCE + 1))
+  mean_distance = mean3(distance_to(canny(levels)))
+  # whole distances 0..20; GUARD keeps 2.9999999 from becoming 2
+  distance = jnp.floor(mean_distance + GUARD).astype(jnp.int32)
+  embossed = emboss(equalise(distance, MAX_DISTANCE + 1))
   return jnp.round(mean3(embossed)).astype(jnp.int32)
 
 

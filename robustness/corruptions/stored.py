@@ -61,6 +61,7 @@ class StoredOrMade(CorruptionViews):
   source: str = word(GENERATED, (GENERATED, STORED))
 
   def __post_init__(self) -> None:
+    """Raises InputError if a setting that changes made images is set for stored ones."""
     super().__post_init__()
     if not self.is_stored:
       return

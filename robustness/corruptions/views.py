@@ -69,8 +69,8 @@ class CorruptionOptions:
     glass_blur: 'copy' one pixel over the other, or a true 'swap'.
     elastic_transform: 'released', or 'imagecorruptions': no affine map and other constants.
     fog: 'released' cloud maps, or maps of side 512 as in 'tfds': less contrast at 224 pixels.
-    resample_nearest, resample_box, resample_bilinear_aliased: the kernel that enlarges again:
-      'nearest', 'bilinear', 'bicubic' or 'lanczos'.
+    resample_nearest, resample_box, resample_bilinear_aliased: the kernel that enlarges the shrunk
+      image to its size again: 'nearest', 'bilinear', 'bicubic' or 'lanczos'.
     watermark: a font file, such as the font of ImageNet-W; '' takes the strokes of this project.
   """
 
@@ -335,6 +335,7 @@ class CorruptionViews(Study):
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
     """Returns {difference from a released set in words: whether images made here have it}."""
     constants = self.constants_of(image_shape)
+    # 'as_released' compresses as the released set; without it only sets without JPEG are alike
     is_stored_alike = self.protocol == AS_RELEASED or not released.jpeg_quality
     return {
       'frost is drawn, not photographed': self.has_drawn_frost,
@@ -449,7 +450,10 @@ class Provenance:
 
   @property
   def differences(self) -> list[str]:
-    """Phrases for how the images differ from the released set, apart from their random numbers."""
+    """Phrases for how the images differ from the released set, apart from their random numbers.
+
+    An example is ['images are 256 × 256, not 224 × 224', 'without snow, frost'].
+    """
     released, settings = self.released, self.settings
     source = self.description.get('source', '')
     # at 32 pixels, the corruptions of Yin et al.'s table 3 count as complete, although the released
@@ -457,7 +461,7 @@ class Provenance:
     is_paper_set = released.side == 32 and set(SETS['fourier_cifar']) <= set(settings.names)
     missing = [n for n in released.corruptions if n not in settings.names and not is_paper_set]
     missing_severities = [str(s) for s in SEVERITIES if s not in settings.severities]
-    total = released.num_images or self.num_images
+    total = released.num_images or self.num_images  # an unknown number counts as equal
     number_differs = {f'{self.num_images} of {total} images': self.num_images != total}
     differences = released.size_differs(self.image_shape)
     if not self.stored:
@@ -472,7 +476,10 @@ class Provenance:
     return [words for words, is_present in differences.items() if is_present]
 
   def _data_differs(self) -> dict[str, bool]:
-    """Returns {difference from the released set in words: whether the clean images have it}."""
+    """Returns {difference in words: whether it is present} for the images before corruption.
+
+    They are compared with the images that the released set was made from.
+    """
     released, description = self.released, self.description
     name, split = str(description.get('name', '')).lower(), str(description.get('split', ''))
     is_clean_data = any(
@@ -519,6 +526,7 @@ class Provenance:
         lines['frost'] = provenance.named(frost, ('source', 'from'))
     if self.denominator:
       lines['mCE divides by'] = self.denominator
+    # the answer to whether errors are comparable, if there are no `differences`
     answer = 'yes' if self.stored else 'yes, but for the random draws: images were made anew'
     if not set(self.released.corruptions) <= set(settings.names):
       answer += '; with tables 2 and 3 of Yin et al. (2019), as others are of the official 15'

@@ -131,7 +131,12 @@ def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> ja
 def caustic(side: int, draws: Draws) -> jax.Array:
   """Returns the brightness of light through waves, float32 [N, N] in [0, 1] for N = `side`.
 
-  `draws` are drawn for `caustic_refraction`. The constants are as in the released generator.
+  The formula, without a physical meaning, and its constants are those of the released generator:
+  five rounds bend the coordinates by waves, and each adds bright lines.
+
+  Args:
+    side: N.
+    draws: `size`, the period of the pattern in pixels, and `time`, which moves the waves.
   """
   start = [
     jnp.mod(jnp.broadcast_to(line, (side, side)) / draws['size'], 1) * 6.28318530718 - 250

@@ -58,6 +58,7 @@ def snow(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   the motion with `radius` and `sigma` in pixels.
   """
   flakes = (strength['loc'] + strength['scale'] * draws['noise'])[..., None]
+  # the rows and columns of the noise that the enlarged flakes show at this severity
   y, x = (
     strength.select(zoom_coordinates(size, np.array(strength.constants['zoom'])))
     for size in flakes.shape[:2]
@@ -138,6 +139,7 @@ def frost_piece(
   if factor == 1:
     piece = jax.lax.dynamic_slice(picture, (y0, x0, 0), (height, width, 3))
     return piece.astype(jnp.float32)
+  # row and column in the picture of each row and column of the piece, pixel centres aligned
   y, x = (
     jnp.clip((corner + jnp.arange(side) + 0.5) / factor - 0.5, 0, size - 1)
     for corner, side, size in ((y0, height, picture.shape[0]), (x0, width, picture.shape[1]))

@@ -150,11 +150,13 @@ def _counts(ratings: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray,
 
 
 def _clusters(groups: np.ndarray | None, is_rated: np.ndarray) -> np.ndarray:
-  """Returns the cluster of each rated item, numbered from 0 without gaps, int [rated items].
+  """Returns the cluster of each rated item, int [number of rated items].
+
+  Clusters are numbered anew, 0, 1, …, because some clusters may have no rated items.
 
   Args:
     groups: int [N], the cluster of each item; None makes every item a cluster.
-    is_rated: bool [N], the items that are returned.
+    is_rated: bool [N], which of the N items are rated.
   """
   groups = np.arange(len(is_rated)) if groups is None else groups
   _, clusters = np.unique(groups[is_rated], return_inverse=True)

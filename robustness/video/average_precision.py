@@ -70,12 +70,11 @@ class Matches:
 
 
 def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0.5) -> Matches:
-  """Returns the scored detections, with the true positives among them.
+  """Matches detections to ground-truth boxes and returns which of them are true positives.
 
-  A true positive is a detection that claims a ground-truth box of its image and class.
-
-  In order of falling score, each detection claims the unclaimed box of largest intersection over
-  union (IoU), if that IoU is at least `threshold`.
+  In order of falling score, each detection claims the unclaimed box of its image and class with the
+  largest intersection over union (IoU), if that IoU is at least `threshold`. Detections that claim
+  a box are true positives.
 
   Args:
     truth: ground-truth boxes.
@@ -93,6 +92,7 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
   np.add.at(truths, (truth.image, column), 1)
   truths_of = _grouped(truth, np.arange(len(truth.image)))
   right, is_scored = np.zeros((2, len(detections.image)), bool)
+  # the positions of the detections of each (image, class), by falling score
   for key, members in _grouped(detections, np.argsort(-detections.score, kind='stable')).items():
     members = members[:MAX_DETECTIONS]
     is_scored[members] = True
@@ -138,22 +138,22 @@ def _claims(detections: np.ndarray, truth: np.ndarray, threshold: float) -> np.n
 
 
 def average_precisions(matches: Matches, recall_points: int, counts: np.ndarray) -> np.ndarray:
-  """Returns the average precision (AP) of C classes for B weightings of F images, float [B, C].
+  """Returns the average precision (AP) of C classes in B resamples of F images, float [B, C].
 
-  The AP is NaN for a class without ground truth in the images of positive weight.
+  The AP is NaN for a class without ground truth in the images of a resample.
 
   Args:
     matches: the detections of F images.
     recall_points: 0 for the area under the precision-recall curve, else the number of recall
       thresholds, 11 (VOC 2007) or 101 (COCO).
-    counts: how many times each image counts, [B, F].
+    counts: how many times each image occurs in each resample, [B, F].
   """
   precision = np.full((len(counts), len(matches.categories)), np.nan)
   for column, category in enumerate(matches.categories):
     total = counts @ matches.truths[:, column]  # ground-truth boxes of the class, [B]
     members = matches.category == category
     image, right = matches.image[members], matches.right[members]
-    # One weighting at a time: [B, detections] may not fit in memory.
+    # one resample at a time: [B, detections] may not fit in memory
     for row in np.flatnonzero(total > 0):
       precision[row, column] = _weighted(right, counts[row, image], total[row], recall_points)
   return precision
@@ -192,9 +192,9 @@ def class_mean(precisions: np.ndarray) -> np.ndarray:
 
 
 def per_image(matches: Matches, recall_points: int = 0) -> np.ndarray:
-  """Returns the average precision of each image alone, averaged over its classes, float [F].
+  """Returns the average precision (AP) of each image alone, averaged over its classes, float [F].
 
-  It is NaN for an image without ground truth.
+  The classes of an image are the classes of its ground-truth boxes; the AP is NaN without any.
 
   Args:
     matches: the detections of F images.
@@ -208,10 +208,10 @@ def per_image(matches: Matches, recall_points: int = 0) -> np.ndarray:
   for image in np.flatnonzero(matches.truths.sum(1)):
     members = order[starts[image] : starts[image + 1]]
     precisions = []
-    for column in np.flatnonzero(matches.truths[image]):
+    for column in np.flatnonzero(matches.truths[image]):  # of each class with ground truth
       right = matches.right[members[matches.category[members] == matches.categories[column]]]
-      total = matches.truths[image, column]
-      precisions.append(_weighted(right, np.ones(len(right)), total, recall_points))
+      num_truths, weight = matches.truths[image, column], np.ones(len(right))
+      precisions.append(_weighted(right, weight, num_truths, recall_points))
     precision[image] = np.mean(precisions)
   return precision
 

@@ -213,13 +213,14 @@ class Boxes:
     """
     by_image = np.argsort(self.image, kind='stable')
     sorted_images = self.image[by_image]
-    # Where the boxes of each listed image begin in `by_image`, and how many there are, [M].
+    # where the boxes of each listed image begin in `by_image`, and how many there are, [M]
     begin = np.searchsorted(sorted_images, images, 'left')
     count = np.searchsorted(sorted_images, images, 'right') - begin
-    # Of each returned box: the position in the list, and the number 0, …, count − 1 in its image.
+    # for each returned box, the position of its image in the list and its number, 0 to count − 1,
+    # among the boxes of this image; `first` is the returned box with number 0
     position = np.repeat(np.arange(len(images)), count)
-    number_in_image = np.arange(len(position)) - (np.cumsum(count) - count)[position]
-    boxes = by_image[begin[position] + number_in_image]
+    first = (np.cumsum(count) - count)[position]
+    boxes = by_image[begin[position] + np.arange(len(position)) - first]
     return Boxes(
       image=position,
       category=self.category[boxes],
@@ -344,6 +345,7 @@ def _truth(document: Mapping[str, Any], frames: Sequence[str], path: Path) -> Tr
     if index is not None:
       positions[image['id']] = index
       sizes[index] = image.get('width', np.inf), image.get('height', np.inf)
+  # boxes may name an image by its id or by its file name
   images = {image[key] for image in document['images'] for key in ('id', 'file_name')}
   names = {category['id']: category['name'] for category in document.get('categories', ())}
   _check_entries(document['annotations'], images, names, path)

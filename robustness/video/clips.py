@@ -194,7 +194,7 @@ class VideoFile:
           facts[path] = {'frame_type': kind if kind in FRAME_TYPES else '', 'fps': rate}
         if number >= max(numbers):
           return facts
-    # `facts` has the frames that were reached.
+    # `facts` holds the frames before the end of the video, so this is the number of the next one
     raise _undecodable(self._file, numbers[len(facts)], 'the video ends before it')
 
 
@@ -320,16 +320,17 @@ def require_complete(path: pathlib.Path) -> None:
 
 
 def _declared_size(file: BinaryIO, size: int) -> int:
-  """Returns the size in bytes that a file must have by its headers; 0 if they state no size.
+  """Returns the size in bytes that the headers of a video file state; 0 if they state none.
 
-  The headers may overstate the size of an AVI file by `RIFF_SLACK`, for which the result is 0 too.
+  Some writers overstate the size of an AVI file by up to `RIFF_SLACK` bytes. It is then returned
+  as 0 too, so that the file does not count as truncated.
 
   Args:
     file: the file, at its beginning.
     size: size of the file on disk in bytes.
   """
   start = file.read(12)
-  if start[4:8] in BOXES:
+  if start[4:8] in BOXES:  # MP4 and QuickTime
     return _end_of_chunks(file, size, _box_length)
   is_avi = start[:4] == b'RIFF' and start[8:] == b'AVI '
   if is_avi:
@@ -377,10 +378,14 @@ def _riff_length(header: bytes) -> int:
 
 
 def _end_of_segment(file: BinaryIO) -> int:
-  """Returns the position of the end of a Matroska file's segment, 0 if it is not known."""
+  """Returns the position of the end of a Matroska file's segment, 0 if it is not known.
+
+  The file consists of a header (identifier `EBML`, length, content) and a segment (identifier
+  `SEGMENT`, length, content), which holds all data.
+  """
   file.seek(len(EBML))
   header_length = _ebml_number(file)
-  file.seek(header_length, os.SEEK_CUR)
+  file.seek(header_length, os.SEEK_CUR)  # to the end of the header
   if file.read(4) != SEGMENT:
     return 0
   length = _ebml_number(file)

@@ -51,12 +51,13 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
 
 
 def with_numbered_sets(columns: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the columns of a user with numbers, in sorted order, for names in `group_id`.
+  """Returns the columns of a user with the names of sets in `group_id` replaced by numbers.
 
-  All other columns are unchanged, and so are sets that have numbers.
+  Names are numbered 0, 1, … in sorted order. All other columns are unchanged, and so is `group_id`
+  if it holds numbers already.
   """
-  names = np.asarray(columns.get(GROUP, 0))
-  if names.dtype.kind not in 'OSTU':
+  names = np.asarray(columns.get(GROUP, 0))  # any number if there is no such column
+  if names.dtype.kind not in 'OSTU':  # objects, bytes and the two kinds of text
     return dict(columns)
   _, numbers = np.unique(names, return_inverse=True)
   return {**columns, GROUP: numbers.reshape(names.shape).astype(np.int32)}

@@ -150,10 +150,10 @@ def reviewed_sets(candidates: Candidates, decisions: Decisions) -> NeighborSets:
     InputError: no anchor was accepted.
   """
   sets = candidates.sets
-  anchors = np.flatnonzero(decisions.anchor_accepted)
+  anchors = np.flatnonzero(decisions.anchor_accepted)  # numbers of the accepted anchors
   if not len(anchors):
     raise InputError('no anchor was accepted, so there are no sets to write.')
-  # The columns of `Pair`, [P] each; without pairs the table would have no columns.
+  # the columns of `Pair`, [P] each; `reshape` is for P = 0, where the array has no columns
   anchor_of_pair, frame, offset = np.array(candidates.pairs, np.int32).reshape(-1, 3).T
   labels = list(candidates.labels)
   for anchor, added in enumerate(decisions.added):
@@ -251,9 +251,10 @@ def _agreement(rounds: ReviewRounds) -> Iterator[pd.DataFrame]:
 
 
 def reasons(rounds: ReviewRounds) -> Table:
-  """Returns a table of marks, the faults that votes find in pairs, with their numbers of pairs.
+  """Returns a table with the number of pairs in which annotators found each fault.
 
-  Marks are, for example, 'blur', 'label incorrect' and 'similarity unsure'; a pair may have many.
+  Faults, the column 'mark', are for example 'blur', 'label incorrect' and 'similarity unsure'. A
+  pair counts once for each of its faults.
   """
   pairs: dict[str, set[Item]] = {}  # {mark: pairs with a vote that has the mark}
   for item, ballot in rounds.ballots.items():

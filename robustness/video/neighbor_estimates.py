@@ -193,7 +193,9 @@ def pm_k(
   video = None
   if clusters is not None:
     _, video = np.unique(np.asarray(clusters)[anchors], return_inverse=True)
-  right_at_k = right_within(frames, k)[:, -1:]  # the last column is k, as a single view
+  # whether each set is right within 1, ..., k frames; the last column, k, is kept
+  right_at_k = right_within(frames, k)[:, -1:]
+  # one classifier, labelled '', and one view, which is also the only group of views
   outcomes_at_k = Outcomes({'': right_at_k}, pd.DataFrame(index=[0]), clusters=video)
   (view,) = outcomes_at_k.groups()
   return mean(ACCURACY, outcomes_at_k, '', view, confidence)
@@ -243,7 +245,8 @@ def by_offset(outcomes: SetOutcomes, of_pairs: np.ndarray, of_anchors: np.ndarra
   """Arranges booleans of pairs and of anchors by signed distance from the anchor, in frames.
 
   Args:
-    outcomes: the outcomes that state anchor and offset of each pair.
+    outcomes: states the set (`group`) and the distance (`offset`) of each pair; its predictions are
+      not used.
     of_pairs: bool [..., P], a value for each pair.
     of_anchors: bool [..., A], a value for each anchor, placed at offset 0.
 

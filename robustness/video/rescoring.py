@@ -138,11 +138,13 @@ class Rescoring:
       sets: the neighbor sets.
       directory: folder of the records of all classifiers.
     """
+    # the published label space of the sets' classes, or the configured one
     space = label_space.coarse_space(sets.class_names) or label_space.get(self.label_space)
     logging.info('%s', sets.title)
     if _is_records(path):
       transferred = transfer_to(Records.open(path), sets, sets.class_names or space.class_names)
       return _write(directory / label, *transferred)
+    # the space, such as ImageNet's 1000 classes, that is projected onto `space`
     source = label_space.get(space.source) if space.source else space
     classes = sets.class_names or space.class_names
     if not sets.class_names:

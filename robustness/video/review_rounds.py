@@ -235,7 +235,11 @@ class ReviewRounds:
     return item in self._contested and not self._awaited(item)
 
   def is_settled(self, item: Item) -> bool:
-    """Returns whether an item, and if it is a pair also its anchor, needs no more answers."""
+    """Returns whether an item, and if it is a pair also its anchor, needs no more answers.
+
+    A contested item needs the answers of the individual round and then `plan.needed` joint votes. A
+    pair that was dropped with its anchor needs none.
+    """
     if item.kind == PAIR and not self.is_settled(self.candidates.anchor_of(item)):
       return False
     if self._is_dropped(item):

@@ -63,7 +63,9 @@ def is_release(folder: pathlib.Path) -> bool:
 def read(
   folder: pathlib.Path, reviewed: bool = True
 ) -> tuple[dict[str, list[str]], dict[str, list[int]], tuple[str, ...]]:
-  """Returns {anchor: [neighbors]}, {anchor: [classes]} and the names of the classes.
+  """Returns {anchor: [neighbors]}, {anchor: [class numbers]} and the names of the classes.
+
+  Anchors and neighbors are paths of frames; class number i has the name i.
 
   Args:
     folder: holds `anchor_labels.json`, `pmk_labels.json`, the CSV file and the class index.
@@ -97,7 +99,7 @@ def read(
       raise InputError(f'{folder / CSV} has no row for the anchor {anchor!r} of {ANCHORS}.')
     marked_classes = {names.index(mark) for mark in anchor_marks if mark in names}
     sets[anchor], labels[anchor] = [], sorted(marked_classes | {classes[video]})
-  dropped = set()
+  dropped = set()  # anchors that somebody called bad when marking one of their pairs
   for (anchor, frame), pair_marks in pairs.items():
     if anchor not in sets or frame == anchor:  # the pair of an anchor with itself is no neighbor
       continue
