@@ -66,7 +66,10 @@ from robustness.workdir import FinishedStudy
 
 @dataclasses.dataclass(frozen=True)
 class _ModuleArchitecture(Architecture):
-  """A user's Linen module with its number of classes, which gets images in [0, 1]."""
+  """A user's Linen module with its number of classes.
+
+  Images are not normalised: `mean` and `std` are 0 and 1, so that the module gets images in [0, 1].
+  """
 
   mean: tuple[float, ...] = (0.0,)
   std: tuple[float, ...] = (1.0,)
@@ -192,7 +195,7 @@ def measure(
 
 
 def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
-  """Returns the study that is given by its name, with the settings `settings`.
+  """Returns the study called `study` with the settings `settings`.
 
   A `Study` is returned unchanged. Attacks and other parts may be objects: a list of them becomes
   the list of their names, and their settings become a section, as in a config. For example
@@ -210,13 +213,14 @@ def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
     key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()
   }
   study_class = studies.STUDIES.find(study, 'study')
-  objects: dict[str, Part] = {}  # all parts that are given as objects, by name
+  objects: dict[str, Part] = {}  # all parts that are given as objects, by name such as 'pgd'
   for key, value in values.items():
     entries = value if isinstance(value, tuple) else (value,)
     parts = {entry.name: entry for entry in entries if isinstance(entry, Part)}
     if parts:
       values[key] = tuple(entry.name if isinstance(entry, Part) else entry for entry in entries)
       objects |= parts
+  # {section: {name: class of the part}}, such as {'attack': {'pgd': PGD}}
   sections = study_class.chosen_parts(values) if objects else {}
   for section, classes in sections.items():
     settings_by_name = {

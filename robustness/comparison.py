@@ -254,10 +254,11 @@ def distinct_labels(
 def _on_common_views(
   name: str, finished: FinishedStudy, all_finished: Sequence[FinishedStudy]
 ) -> tuple[FinishedStudy, list[int] | None]:
-  """Returns a finished study with only the views that all have, and their positions in its records.
+  """Returns a finished study with only the views that all finished studies have, and the positions
+  of these views in its records.
 
-  The positions are None if it has no other views. A note on stderr names the views that are left
-  out.
+  The positions are None if the study has only such views. Otherwise a note on stderr names the
+  views that are left out.
 
   Args:
     name: name of the workdir of `finished`.
@@ -273,7 +274,7 @@ def _on_common_views(
   listed = ', '.join(left_out[:MAX_NAMED]) + (', …' if len(left_out) > MAX_NAMED else '')
   print(f'note: {name}: not all runs show the same {listed}: left out', file=sys.stderr)
   settings = {k: v for k, v in finished.results.settings.items() if k != 'files'}
-  # pictures of results are of all views
+  # Arrays are left out, because pictures among them show views that are left out.
   results = dataclasses.replace(
     finished.results, settings={**settings, **study.describe()}, arrays={}
   )
@@ -659,7 +660,8 @@ def _common_groups(entries: Sequence[Entry], classifiers: Sequence[Compared]) ->
   Raises:
     InputError: there is no such group, because the runs have different stored versions of images.
   """
-  first, *later = (  # {group: names of its views} of each classifier and each member of a pair
+  # {group: names of its views} of each classifier, and of both members of each pair
+  first, *later = (
     answers.named_groups
     for compared in classifiers
     for answers in (compared.answers, *(compared.pair or ()))
@@ -791,8 +793,9 @@ def _reference_accuracies(task: str, groups: Sequence[GroupAccuracies]) -> Group
 def independent_difference(first: Estimate, second: Estimate) -> Estimate:
   """Returns second − first for two independent proportions, with an interval.
 
-  The interval is computed from the intervals of the two proportions: the squared distances between
-  values and ends are added (Newcombe, Statistics in Medicine 17, 1998, method 10).
+  The lower half-width is the root of the sum of squares of `second`'s lower and `first`'s upper
+  half-width; the upper half-width is the opposite (Newcombe, Statistics in Medicine 17, 1998,
+  method 10).
   """
   value = second.value - first.value
   low = value - float(np.hypot(second.value - second.low, first.high - first.value))
@@ -834,10 +837,14 @@ def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[E
 def _with_findings(
   results: Results, entries: Sequence[Entry], pairings: Sequence[Pairing]
 ) -> Results:
-  """Returns a comparison with the study's estimates on images that all classifiers share added.
+  """Returns a comparison to which the study's estimates on shared images are added.
+
+  Shared images are those that all classifiers were shown. Estimates that the comparison has already
+  are not repeated.
 
   Raises:
-    InputError: the study cannot compute estimates from these records together.
+    InputError: the study cannot compute estimates from these records together. The message is only
+      the reason, such as 'a single classifier', for the table of reasons.
   """
   first = entries[0].finished
   if len(entries) < 2:

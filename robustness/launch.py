@@ -194,7 +194,7 @@ def write_results(
   if jax.process_index():
     return []
   environment = log.current_environment()
-  if folder == log.path:
+  if folder == log.path:  # the results of the whole run, not of a task or seed
     workdir.write_json(folder / workdir.ENVIRONMENT, environment)
   with phase('figures and report'):
     figures = publish(folder, results, presented, environment, log.config, figures_of_tasks)
@@ -360,14 +360,15 @@ def builder_for(
     experiment: the experiment.
     rows: the images of the experiment.
     path: the folder of checkpoints and logs.
-    features: the folder of features that linear probes are trained on; None for none.
+    features: the folder for the networks' features that linear probes are trained on; None uses the
+      folder `features` in `path`.
   """
   for label, recipe in experiment.classifiers.items():
     with naming('config.classifier', experiment.section_of_classifier(label)):
       recipe.fetch()
 
   def writer(label: str) -> ScalarWriter:
-    """Returns the writer of a training's metrics; on other processes than 0 it writes nothing."""
+    """Returns the writer of the metrics of a training; only process 0 writes."""
     return NO_WRITER if jax.process_index() else training_writer(path, label)
 
   return ClassifierBuilder(

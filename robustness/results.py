@@ -154,7 +154,10 @@ class Value(NamedTuple):
 
 
 class Presenter(Protocol):
-  """The protocol for what shows results: `robustness.present.publish.Presentation`."""
+  """The protocol of objects that show results as figures, a report or tables.
+
+  `robustness.present.publish.Presentation` implements it.
+  """
 
   def displayed_figures(self, results: Results, /) -> Mapping[str, tuple[Figure, str]]:
     """Returns {name: (figure, caption)}, the main figure first."""
@@ -187,9 +190,9 @@ class Results:
     tasks: for a battery, the quantities of each task by its name; empty for a single study.
     environment: plain values of the code: its commit and the versions of packages.
     findings: the sentences of the report; empty before it is written.
-    presentation: what draws the figures and writes the report; None for `Results.read`.
-    studies: function that returns the studies with their records by task, as
-      `robustness.workdir.FinishedStudy`; None without records.
+    presentation: the object that draws the figures and writes the report; None for `Results.read`.
+    studies: function that returns {task: `robustness.workdir.FinishedStudy`}, each task's study
+      with its records; None without records.
   """
 
   study: str

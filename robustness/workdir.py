@@ -677,8 +677,13 @@ def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
 def refuse_unfinished(path: pathlib.Path, folders: Sequence[pathlib.Path], command: str) -> None:
   """Raises InputError if one of `folders` of a run has no results.
 
-  The message names the trainings, shards of records and results that are missing, and the command
-  that finishes the run.
+  The message names the missing results, the progress of trainings and records, and the command that
+  finishes the run.
+
+  Args:
+    path: the workdir.
+    folders: the folders that must have results: the workdir, or also those of tasks and seeds.
+    command: the command that resumes the run.
   """
   files = [folder / JSON_NAME for folder in dict.fromkeys(folders)]
   missing = [str(file.relative_to(path)) for file in files if not file.is_file()]

@@ -119,7 +119,8 @@ class Predictions:
     may therefore be empty. For the order of the bins see `equal_width`.
     """
     starts = (np.arange(bins + 1) * len(self.order)) // bins
-    next_change = np.searchsorted(self._ties, starts)  # index of the first change at or after it
+    # Each start moves to the next index in `_ties`, the indices at which the confidence changes.
+    next_change = np.searchsorted(self._ties, starts)
     return self._ties[next_change]
 
   def binned(self, starts: np.ndarray, weights: np.ndarray | None = None) -> Bins:
@@ -201,12 +202,15 @@ def calibration_error(bins: Bins) -> np.ndarray:
 def debiased_calibration_error(bins: Bins) -> np.ndarray:
   """Returns ECE minus its expected bias, at least 0, [...].
 
-  The formula is in the docstring of this module. With d the gap between accuracy and confidence in
-  a bin, and σ the standard deviation of the accuracy, the folded normal distribution has the mean
-  E|N(d, σ²)| = σ √(2/π) exp(-d²/(2 σ²)) + d erf(d/(σ √2)), which is d if σ is 0.
+  Let d be the gap between accuracy and confidence in a bin, and σ the standard error of the
+  accuracy. Chance makes a gap E|N(d, σ²)| of a true gap d, so that the bias is E|N(d, σ²)| − d.
+  This folded normal distribution has the mean
+
+    E|N(d, σ²)| = σ √(2/π) exp(-d²/(2 σ²)) + d erf(d/(σ √2)), which is d if σ is 0.
   """
   gap = np.abs(bins.accuracy - bins.confidence)
   deviation = np.sqrt(bins.accuracy * (1 - bins.accuracy) / np.maximum(bins.size, 1))
+  # d/σ, ∞ if σ is 0
   ratio = np.divide(gap, deviation, out=np.full(gap.shape, np.inf), where=deviation > 0)
   at_no_gap = deviation * np.sqrt(2 / np.pi) * np.exp(-(ratio**2) / 2)
   expected_gap = at_no_gap + gap * special.erf(ratio / np.sqrt(2))

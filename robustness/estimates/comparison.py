@@ -54,10 +54,11 @@ def sign_flip(differences: ArrayLike) -> np.ndarray:
   if not np.array_equal(values, np.round(values)):
     raise InputError('the differences are not whole: give numbers of right predictions.')
   columns = values.reshape(len(values), -1)  # a column per test
-  sizes = np.abs(columns).astype(int)
+  sizes = np.abs(columns).astype(int)  # |d_k|
   length = 2 * int(sizes.sum(0).max(initial=0)) + 1  # number of possible sums, from −max to max
   angle = 2 * np.pi * np.arange(length) / length
-  function = np.ones((sizes.shape[1], length))  # Π cos(d_k·ω), [tests, angles ω]
+  # The characteristic function Π cos(d_k·ω), [tests, angles ω]; equal factors are a power.
+  function = np.ones((sizes.shape[1], length))
   for size in np.unique(sizes[sizes > 0]):
     function *= np.cos(size * angle) ** (sizes == size).sum(0)[:, None]
   # Probability of each sum, in the order 0, 1, …, max, −max, …, −1 of the Fourier transform.
@@ -121,14 +122,14 @@ def paired_difference(
     Bonett & Price, Adjusted Wald confidence interval for a difference of binomial proportions based
     on paired data, J. Educ. Behav. Stat. 37 (2012).
   """
-  first, second, total = np.broadcast_arrays(*(np.asarray(value, float) for value in (b, c, n)))
-  if np.any(first + second > total * (1 + _ROUNDING)) or np.any((first < 0) | (second < 0)):
+  b, c, n = np.broadcast_arrays(*(np.asarray(value, float) for value in (b, c, n)))
+  if np.any(b + c > n * (1 + _ROUNDING)) or np.any((b < 0) | (c < 0)):
     raise InputError('discordant counts b and c must be >= 0 with b + c <= n.')
-  size = np.where(total > 0, total, np.nan)
-  p1, p2 = (first + 1) / (size + 2), (second + 1) / (size + 2)
+  size = np.where(n > 0, n, np.nan)
+  p1, p2 = (b + 1) / (size + 2), (c + 1) / (size + 2)
   half = z_value(confidence) * np.sqrt((p1 + p2 - (p1 - p2) ** 2) / (size + 2))
   low, high = (np.clip(p1 - p2 + sign * half, -1, 1) for sign in (-1, 1))
-  return ((first - second) / size)[()], low[()], high[()]
+  return ((b - c) / size)[()], low[()], high[()]  # numbers instead of arrays []
 
 
 def effective_robustness(references: ArrayLike, shifted: ArrayLike, n: int) -> np.ndarray:

@@ -17,13 +17,14 @@ class Facet:
     words: the name in plain words, such as 'bandwidth'.
     unit: unit of its values; '' for none.
     ordered: whether its values are ordered numbers, such as severities, and not names.
-    place: the phrase for a value, such as 'under {}' for 'under fog'. '' stands for 'at WORDS {}'
-      for numbers and 'in WORDS {}' for names, where WORDS is `words`.
+    place: the phrase of sentences for a value, where {} stands for the value: 'under {}' writes
+      'under fog'. With '' it is 'at WORDS {}' for numbers, as in 'at severity 3', and 'in WORDS {}'
+      for names, where WORDS is `words`.
     words_of_many: the plural of `words`, if it is not regular.
     places: {value: phrase} for single values that `place` does not fit, such as {'none': 'without
       scaling'}.
-    steps: denominator of fractions: with 255, multiples of 1/255 are written like 8/255. 0 writes
-      all numbers as decimals.
+    steps: the denominator with which numbers are written as fractions, such as 255 for 8/255; 0
+      writes all numbers as decimals.
   """
 
   name: str

@@ -138,7 +138,9 @@ class LastLayer:
 
 
 def virtual_logit(layer: LastLayer, bank: Recording, directions: int) -> Score:
-  """Returns the score 'vim': the energy minus the scaled norm of the features' residual.
+  """Returns the score 'vim', a function of records of N images that returns [N].
+
+  It is the energy of the logits minus the scaled norm of the features' residual.
 
   The residual is the part of the features that is orthogonal to the D principal directions of the
   training features. Its norm is scaled so that its mean over the training images equals the mean of
@@ -155,14 +157,16 @@ def virtual_logit(layer: LastLayer, bank: Recording, directions: int) -> Score:
   size = bank.features.shape[1]
   if directions >= size:
     raise InputError(f"D = {directions} of 'vim' for {size} features: give 1 to {size - 1}.")
-  origin = -linalg.pinv(layer.kernel.T) @ layer.bias  # features with logits near 0
+  # The origin of the features: its logits are 0, or as near as the layer allows.
+  origin = -linalg.pinv(layer.kernel.T) @ layer.bias
   centred = bank.features - origin
   _, eigenvectors = linalg.eigh(centred.T @ centred)  # in ascending order of eigenvalues
-  residual = eigenvectors[:, : size - directions]
-  scale = bank.logits.max(1).mean() / linalg.norm(centred @ residual, axis=1).mean()
+  residual_directions = eigenvectors[:, : size - directions]  # all but the D principal ones
+  residual_norms = linalg.norm(centred @ residual_directions, axis=1)
+  scale = bank.logits.max(1).mean() / residual_norms.mean()
   return lambda images: (
     layer.energy(images, lambda features: features)
-    - scale * linalg.norm((images.features - origin) @ residual, axis=1)
+    - scale * linalg.norm((images.features - origin) @ residual_directions, axis=1)
   )
 
 

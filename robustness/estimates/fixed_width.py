@@ -86,10 +86,13 @@ class FixedWidth:
     return np.asarray((high - low) / 2 <= self.half_width)
 
   def interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the intervals (low, high) of proportions at looks, [...] each.
+    """Returns the intervals (low, high) of proportions at a look, [...] each.
+
+    A proportion whose interval at `level` is narrow enough is finished and has this interval;
+    others have the interval at `early_level`.
 
     Args:
-      successes: number of successes, [...].
+      successes: number of successes up to the look, [...].
       n: number of trials at the look, a multiple of `trials`, [...].
     """
     finished = self.finished(successes, n)
@@ -140,10 +143,11 @@ class FixedWidth:
     of intervals and is lowest just outside an interval; the proportions are therefore just outside
     all intervals of all looks. Coverage is equal at p and 1 − p, so that p < ½ is enough.
     """
+    # The ends of the intervals of each count of successes, at each look.
     looks = [_outcomes(self, self.trials * look) for look in range(1, self.looks + 1)]
     low = np.concatenate([low_by_count for low_by_count, _, _ in looks])
     high = np.concatenate([high_by_count for _, high_by_count, _ in looks])
-    outside = np.unique([np.nextafter(low, 0), np.nextafter(high, 1)])
+    outside = np.unique([np.nextafter(low, 0), np.nextafter(high, 1)])  # next below and above
     return outside[(outside > 0) & (outside < 0.5)]
 
   def _paths(
@@ -187,8 +191,8 @@ class FixedWidth:
 
 
 def _distances_from_mean(trials: int) -> np.ndarray:
-  """Returns the whole numbers up to 6 standard errors of a count at p = ½, on both sides of 0."""
-  reach = math.ceil(3 * math.sqrt(trials))
+  """Returns the whole numbers from −6 to 6 standard deviations of a count at p = ½, int [K]."""
+  reach = math.ceil(3 * math.sqrt(trials))  # the standard deviation is √trials / 2
   return np.arange(-reach, reach + 1)
 
 

@@ -77,13 +77,13 @@ def korn_graubard(
     Korn & Graubard, Confidence intervals for proportions with small expected number of positive
     counts estimated from survey data, Survey Methodology 24 (1998).
   """
-  p, s, clusters, trials = np.broadcast_arrays(
+  p, s, clusters, size = np.broadcast_arrays(
     *(np.asarray(value, float) for value in (mean, std, n, size))
   )
-  is_inside = (p > _ROUNDING) & (p < 1 - _ROUNDING)
-  independent = np.where(is_inside, p * (1 - p), 0.0)
-  variance = s**2 / np.maximum(clusters, 1)
-  effective = effective_trials(independent, variance, clusters, clusters * trials, confidence)
+  is_inside = (p > _ROUNDING) & (p < 1 - _ROUNDING)  # neither 0 nor 1
+  trial_variance = np.where(is_inside, p * (1 - p), 0.0)
+  variance = s**2 / np.maximum(clusters, 1)  # of the mean p
+  effective = effective_trials(trial_variance, variance, clusters, clusters * size, confidence)
   return proportion_interval(p * effective, effective, confidence)
 
 
@@ -159,10 +159,10 @@ def percentile_interval(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns the percentile interval (low, high), [...] each, of bootstrap samples.
 
-  Samples of n units spread too little by the factor (n − 1)/n of the variance, and plain
-  percentiles ignore that the spread is estimated. The ends are therefore the quantiles α' and 1 −
-  α' with α' = Φ(−√(n/(n − 1)) t), where t is Student's quantile at `confidence` with n − 1 degrees
-  of freedom and Φ the normal distribution.
+  Plain percentiles are too narrow: the variance of bootstrap samples of n units is too small by the
+  factor (n − 1)/n, and that it is estimated is ignored. The ends are therefore the quantiles α' and
+  1 − α' with α' = Φ(−√(n/(n − 1)) t), where t is Student's quantile at `confidence` with n − 1
+  degrees of freedom and Φ the normal distribution.
 
   Args:
     drawn: [B, ...], the statistic in B bootstrap samples.

@@ -107,7 +107,7 @@ def arrays(
     n: number of independent observations, for all values or [G].
     confidence: confidence of the intervals that means over several seeds will have, in (0, 1).
   """
-  missing = dict.fromkeys(('low', 'high', 'p'), np.nan)
+  missing = dict.fromkeys(('low', 'high', 'p'), np.nan)  # no interval and no test
   texts = {'classifier': label, 'quantity': quantity.name, 'versus': '', 'method': '', 'note': ''}
   numbers = {'value': value, 'n': n, 'clusters': n, 'confidence': confidence, 'family': 1}
   return facets.reset_index(drop=True).assign(**texts, **numbers, **missing)

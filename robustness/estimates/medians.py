@@ -63,7 +63,7 @@ def _median_or_difference(
   """
   row_weights = weights[:, unit_of_row]
   first, *subtracted = (_weighted_median(column, row_weights) for column in columns)
-  with np.errstate(invalid='ignore'):  # ∞ − ∞ is NaN
+  with np.errstate(invalid='ignore'):  # two infinite medians have the difference NaN
     return first - subtracted[0] if subtracted else first
 
 

@@ -70,7 +70,7 @@ class Units(NamedTuple):
 
   @property
   def without_interval(self) -> str:
-    """The note that says why there are no intervals over the units; '' if there are."""
+    """A note with the reason if there are too few units for intervals; '' if there are enough."""
     min_clusters = 2 if self.images == 1 else FEWEST
     return too_few(self.clusters) if self.clusters < min_clusters else ''
 
@@ -93,8 +93,7 @@ def units(outcomes: Outcomes, label: str, groups: Sequence[Group]) -> Units:
   weight = np.stack([group_weight for _, group_weight in columns], 1)
   names = tuple(' '.join(map(str, group.facets.values())) for group in groups)
   n = outcomes.observations(label, joined_views(groups))
-  images_per_unit = len(outcomes.values[label]) / len(total)
-  return Units(total, weight, n, names, images=images_per_unit)
+  return Units(total, weight, n, names, images=len(outcomes.values[label]) / len(total))
 
 
 @dataclasses.dataclass(frozen=True)

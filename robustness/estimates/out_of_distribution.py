@@ -156,24 +156,29 @@ class Separation:
   def __call__(self, weights: np.ndarray) -> np.ndarray:
     """Returns AUROC, AUPR and FPR95, [B, 3], at B sets of weights.
 
+    They measure how well thresholds of the score separate in-distribution (ID) images, which should
+    have high scores, from out-of-distribution (OOD) images.
+
     Args:
       weights: [B, N + M], the weights of the ID images followed by the OOD images. They are scaled
         within each kind of image, so that AUPR keeps the shares of both kinds.
     """
-    w = weights[:, self._order]
-    # Weight at each of S distinct scores, ascending, as a share of the ID or OOD images, [B, S].
+    w = weights[:, self._order]  # in ascending order of scores
+    # Weight of the ID and of the OOD images at each of S distinct scores, and its share, [B, S].
     id_weight = np.add.reduceat(w * self._is_id, self._starts, 1)
     ood_weight = np.add.reduceat(w * ~self._is_id, self._starts, 1)
     id_share = id_weight / id_weight.sum(1, keepdims=True)
     ood_share = ood_weight / ood_weight.sum(1, keepdims=True)
     ood_up_to = np.cumsum(ood_share, 1)
     auroc = (id_share * (ood_up_to - ood_share / 2)).sum(1)  # half of the OOD images that tie
+    # Share of the positives, and of the negatives, that each of S thresholds flags.
     if self.positives == 'ood':  # flagged by a score up to the threshold
       recall, false_rate = ood_up_to, np.cumsum(id_share, 1)
     else:  # flagged by a score from the threshold on, the highest threshold first
       recall, false_rate = (np.cumsum(x[:, ::-1], 1) for x in (id_share, ood_share))
     gain = np.diff(recall, axis=1, prepend=0)
-    flagged = recall + self._negatives_per_positive * false_rate  # images per positive
+    # Flagged images of both kinds, as a multiple of the number of positives.
+    flagged = recall + self._negatives_per_positive * false_rate
     precision = np.divide(recall, flagged, out=np.ones_like(recall), where=flagged > 0)
     aupr = (gain * precision).sum(1)
     first = (recall >= RECALL - 1e-9).argmax(1)  # threshold at which the recall is reached

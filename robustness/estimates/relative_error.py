@@ -80,10 +80,11 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
 
 
 def _sides(columns: np.ndarray, group: int) -> np.ndarray:
-  """Returns the counts of each unit inside and outside a group, [K, 2].
+  """Returns the counts of each unit inside and outside a group of images, [K, 2].
 
   Args:
-    columns: [K, G], the counts of each unit by group, with all images as the last group.
+    columns: [K, G], the count of images, or of wrong images, that each of K units has in each of G
+      groups; the last group has all images.
     group: index of the group.
   """
   inside, overall = columns[:, group], columns[:, -1]

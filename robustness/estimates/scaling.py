@@ -72,10 +72,10 @@ def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0)
     kind: one of `KINDS`.
     logits: [N, K].
     labels: int [N], in 0..K − 1.
-    penalty: λ of vector and matrix scaling, the factor of the sum of three terms: the mean squared
-      off-diagonal element of the matrix W in W z + b, the mean squared bias and the variance of the
-      diagonal of W. λ > 0 is used as given, and ∞ is temperature scaling. With 0, the default,
-      `best_candidate` selects λ; it may select temperature scaling or no scaling instead.
+    penalty: λ, for vector and matrix scaling, which turn logits z into W z + b. It multiplies the
+      sum of three terms: the mean squared off-diagonal element of W, the variance of its diagonal,
+      and the mean squared element of b. ∞ leaves only temperature scaling. With 0, the default,
+      `best_candidate` selects λ, or temperature scaling or no scaling instead.
 
   Raises:
     InputError: an unknown kind, no image, logits that are not finite, or a label out of range.

@@ -98,25 +98,28 @@ def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray
   if row.method.startswith(intervals.CLOPPER_PEARSON):
     return intervals.clopper_pearson(round(value * n), n, joint)
   if row.method.startswith(intervals.SEQUENTIAL):
+    # The union bound over all looks at which the measurement may have stopped.
     return intervals.clopper_pearson(round(value * n), n, 1 - (1 - joint) / MOST_LOOKS)
-  ratio = _quantile(n, joint) / _quantile(n, row.confidence)
+  widening = _quantile(n, joint) / _quantile(n, row.confidence)  # of half-widths
   if row.method.startswith(intervals.KORN_GRAUBARD):
     trials = _effective_trials(value, low, high, n, row.confidence)
-    # `proportion_interval` widens by the normal ratio; fewer trials widen it by Student's.
+    # `proportion_interval` widens by a ratio of normal quantiles; fewer trials make it Student's.
+    # The trials are not reduced below the number of clusters.
     min_trials = min(trials, n) if n > 1 else trials
-    normal_ratio = intervals.z_value(joint) / intervals.z_value(row.confidence)
-    trials = max(trials * (normal_ratio / ratio) ** 2, min_trials)
+    normal_widening = intervals.z_value(joint) / intervals.z_value(row.confidence)
+    trials = max(trials * (normal_widening / widening) ** 2, min_trials)
     return intervals.proportion_interval(value * trials, trials, joint)
   if row.method.startswith(intervals.LOG_RATIO):
     shift = 1.0 if row.versus else 0.0  # a difference of ratios is the ratio minus 1
+    # The interval of the ratio is [middle / factor, middle · factor]: symmetric in the logarithm.
     middle = np.sqrt((low + shift) * (high + shift))
-    factor = ((high + shift) / middle) ** ratio
+    factor = ((high + shift) / middle) ** widening
     return min(middle / factor - shift, value), max(middle * factor - shift, value)
   if intervals.BONETT_PRICE in row.method:
-    value = (low + high) / 2
+    value = (low + high) / 2  # the centre of this interval, which is not the estimate
   elif not row.method.startswith(_AROUND_THE_VALUE):
     return None
-  return value - ratio * (value - low), value + ratio * (high - value)
+  return value - widening * (value - low), value + widening * (high - value)
 
 
 def significant(differences: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> np.ndarray:

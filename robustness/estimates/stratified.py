@@ -66,12 +66,12 @@ def difference(
 def allocated(weights: np.ndarray, total: int) -> np.ndarray:
   """Returns the number of trials of each stratum, int [V], with the sum `total`.
 
-  It is proportional to the weights, rounded by largest remainders. For shares of ½ this makes the
-  interval as narrow as possible.
+  It is proportional to the weights, rounded by largest remainders. If the shares of successes are
+  ½, no other allocation makes the interval of their weighted sum narrower.
   """
   exact = total * weights / weights.sum()
-  counts: np.ndarray = exact.astype(int)
-  by_remainder = np.argsort(counts - exact, kind='stable')  # largest first
+  counts: np.ndarray = exact.astype(int)  # rounded down
+  by_remainder = np.argsort(counts - exact, kind='stable')  # strata, the largest remainder first
   counts[by_remainder[: total - counts.sum()]] += 1
   return counts
 

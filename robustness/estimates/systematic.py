@@ -51,8 +51,8 @@ class StratifiedMeans:
       over the images is the variance of the mean: Σ_c s_c²/(n_c K²) for K strata of equal weight,
       where the n_c images of stratum c have the standard deviation s_c. A stratum of one image has
       no standard deviation; its image contributes its distance from the mean of all images.
-    within: [Q], the variance p (1 − p) of a single view, where p is the accuracy in the stratum of
-      the view, averaged over the images.
+    within: [Q], the variance p (1 − p) of the outcome of a single view (right or wrong), averaged
+      over the images, where p is the accuracy in the image's stratum.
     views: [Q], the effective number of views (Kish): the mean of this many independent views of
       equal weight would have the variance that the weighted mean has if all views are independent.
     freedom: [Q], the degrees of freedom of the variance, at least 1.
@@ -90,8 +90,7 @@ class StratifiedMeans:
     np.add.at(total, stratum, np.where(is_counted, share, 0))
     # Each image's distance from the mean of its stratum, or of all images if it is alone there.
     stratum_mean = (total / np.maximum(count, 1))[stratum]
-    is_alone = (count == 1)[stratum]
-    mean = np.where(is_alone, value, stratum_mean)
+    mean = np.where((count == 1)[stratum], value, stratum_mean)
     bessel = np.sqrt(count / np.maximum(count - 1, 1))[stratum]  # √(n/(n − 1)): unbiased variance
     deviation = weight * (share - mean) * bessel
     has_spread = np.abs(deviation).max(0, initial=0) > _ROUNDING  # false also if it is NaN
@@ -217,6 +216,8 @@ class StratifiedMeans:
 def difference(gained: StratifiedMeans, lost: StratifiedMeans, confidence: float) -> Estimate:
   """Returns the average of Q means of paired differences x − y, for two shares x and y per image.
 
+  Each of the Q means is over the same images, for example in one of Q environments.
+
   The interval is Bonett and Price's for the number of independent images that would have the
   variance of the paired differences within strata (`intervals.effective_trials`).
 
@@ -231,10 +232,10 @@ def difference(gained: StratifiedMeans, lost: StratifiedMeans, confidence: float
   if np.isnan(b):
     return Estimate(np.nan, np.nan, np.nan, n, n, PAIRED)
   variance = float(((mean_gained.deviation - mean_lost.deviation) ** 2).sum())
-  images = float(mean_gained.freedom[0]) + 1
+  images = float(mean_gained.freedom[0]) + 1  # effective number
   views = max(images, float(mean_gained.views[0]))
-  variance_of_trial = b + c - (b - c) ** 2  # of a difference that is 1, −1 or 0
-  trials = effective_trials(variance_of_trial, variance, images, views, confidence)
+  trial_variance = b + c - (b - c) ** 2  # of a difference that is 1, −1 or 0
+  trials = effective_trials(trial_variance, variance, images, views, confidence)
   value, low, high = paired_difference(b * trials, c * trials, trials, confidence)
   return Estimate(float(value), float(low), float(high), n, n, PAIRED)
 

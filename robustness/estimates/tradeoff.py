@@ -200,15 +200,17 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
   Args:
     x: [M], abscissas of M ≥ 3 points, not all equal.
     y: [M], ordinates of the points.
-    grid: [G], the abscissas at which the band is computed.
+    grid: [G], the abscissas at which the line and its interval are computed.
     confidence: confidence of the intervals, in (0, 1).
   """
   abscissas, ordinates, grid = (np.asarray(values, float) for values in (x, y, grid))
   fit, count = scipy.stats.linregress(abscissas, ordinates), len(abscissas)
+  # Half the width of the slope's interval, t · s / (√M σ_x), for residuals s and abscissas of
+  # standard deviation σ_x.
   half_of_slope = float(scipy.stats.t.ppf((1 + confidence) / 2, count - 2)) * fit.stderr
 
   def half_width(at: np.ndarray) -> np.ndarray:
-    """Returns half the width of the band at abscissas."""
+    """Returns t · (standard error of the line) at abscissas: half the width of its interval."""
     return np.asarray(half_of_slope * np.sqrt(abscissas.var() + (at - abscissas.mean()) ** 2))
 
   def estimate(value: float, half: float) -> Estimate:
