@@ -55,7 +55,10 @@ def command(config: str) -> list[str]:
 
 
 def keep(workdir: pathlib.Path, config: str, figures: set[str], images: pathlib.Path) -> None:
-  """Copies figures of a finished run, without the transparency that they do not use."""
+  """Copies figures/NAME.png of a finished run to images/CONFIG/NAME.png for the NAMEs `figures`.
+
+  The copies are opaque (no alpha channel), which makes them smaller.
+  """
   (images / config).mkdir(parents=True, exist_ok=True)
   for figure in sorted(figures):
     drawn = read_rgb(workdir / 'figures' / f'{figure}.png')

@@ -32,7 +32,10 @@ BOARD, BOARD_PAGE = 'leaderboard', 'leaderboard/report.html'
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-  """Adds the files that lie outside of docs/, and the page of the leaderboard."""
+  """Returns the files of the site, to which MkDocs has added those of docs/ only.
+
+  This hook adds the files of `OUTSIDE` and the pages that the command `leaderboard` writes.
+  """
   with tempfile.TemporaryDirectory() as made:
     command = [sys.executable, '-m', 'robustness', 'leaderboard', BOARD, f'--out={made}']
     status = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False).returncode
@@ -47,12 +50,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-  """Translates a page's links from the repository's folders to the site's."""
-  names = {name: path for path, name in OUTSIDE.items()}
+  """Returns a page's text with links between the repository's files replaced by the site's links.
+
+  The home page also gets the gallery, before its first section.
+  """
+  paths = {name: path for path, name in OUTSIDE.items()}  # in the repository, by name in the site
   uri = page.file.src_uri
   if uri == 'index.md':
     markdown = markdown.replace('\n## ', f'\n## Gallery\n\n{gallery()}\n\n## ', 1)
-  return translated(markdown, names.get(uri, f'docs/{uri}'), uri)
+  return translated(markdown, paths.get(uri, f'docs/{uri}'), uri)
 
 
 def gallery() -> str:

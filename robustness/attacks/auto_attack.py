@@ -87,10 +87,14 @@ class AutoAttack(Ensemble):
 
   @property
   def flags(self) -> Mapping[str, Flag]:
-    """The signs of failure: no gradient, success of Square only, and random logits."""
+    """{words that follow 'N images' in a warning: observation of an image that shows a failure}.
+
+    The failures are: no gradient, success of Square after all attacks by gradients failed, and
+    random logits.
+    """
     flags = {NO_GRADIENT: Flag('no_gradient', value=True)}
     if self.stages[-1] == SQUARE:
-      # stages are counted from 1, so that this is the number of Square
+      # the last stage, Square, has the number `len(self.stages)`, since stages count from 1
       flags[BY_SQUARE] = Flag('stage', value=len(self.stages), tolerated=SQUARE_GAIN)
     if self.version != 'rand':  # 'rand' is for networks with random logits
       flags[RANDOM] = Flag('random', value=True)
@@ -114,14 +118,15 @@ class AutoAttack(Ensemble):
   def members(self, classes: int) -> list[tuple[Member, int]]:
     """Returns the attacks of this version in order, each with its number of runs.
 
-    A targeted attack runs once for each target class, at most `classes` − 1 times.
+    A targeted attack runs once for each target class, at most `classes` − 1 times; untargeted
+    attacks except Square run `repeats` times. In ℓ1 Auto-PGD has other numbers.
     """
     targets, repeats = min(TARGETS, classes - 1), RESTARTS[self.version]
     apgd_targets = targets
     if self.norm == 'l1':
       apgd_targets, repeats = min(L1_TARGETS, targets), L1_RESTARTS
     passes = PASSES if self.version == 'rand' else 1
-    ball = self.norm, self.epsilon
+    ball = self.norm, self.epsilon  # the first arguments of every attack
     apgd = functools.partial(AutoPGD, *ball, steps=self.iterations)
     fab = functools.partial(FAB, *ball, steps=self.iterations)
     members: dict[str, tuple[Member, int]] = {

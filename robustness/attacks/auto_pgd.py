@@ -37,21 +37,23 @@ class AutoPGD(Attack):
 
   With `targets` above 0 it returns the clean image if no run succeeds.
 
-  With z = Π(x_k + η·direction), a step is x_(k+1) = Π(x_k + α(z − x_k) + (1 − α)(x_k − x_(k−1))).
-  η starts at 2ε. At a checkpoint, η is halved and the ascent continues from the point of highest
-  loss if the loss of the image rose in at most a share ρ of the steps since the last checkpoint, or
-  if η was not halved there and the highest loss has not grown since. n steps take n + 1 forward and
-  backward passes.
+  With z = Π(x_k + η·direction), a step is x_(k+1) = Π(x_k + α(z − x_k) + (1 − α)(x_k − x_(k−1))):
+  Π projects onto the ball, and the direction is the gradient's sign (ℓ∞) or unit vector (ℓ2). η
+  starts at 2ε. At a checkpoint, η is halved and the ascent continues from the point of highest loss
+  if, since the last checkpoint, the loss of the image rose in at most a share ρ of the steps, or if
+  the last checkpoint did not halve η and the highest loss has not grown since. n steps take n + 1
+  forward and backward passes.
 
   As in the authors' code, the first step counts as a rise if its loss is above 0, and η is also
   halved at exactly ρ (the paper: below ρ).
 
   In ℓ1 there are three ascents without momentum, in balls of radius 3ε, 2ε and ε, with 30, 30 and
-  40 % of the steps. The next one starts at the projection of the point of highest loss. A step of
-  length η changes the s / 1.5 values of largest gradient by equal amounts, where s is the number of
-  values changed at the point of highest loss. η starts at the radius. At a checkpoint, if s is
-  below .95 of its last value, η is the radius again and the ascent continues from that point;
-  otherwise η is divided by 1.5, down to a tenth of the radius. n steps take n + 3 passes.
+  40 % of the steps. Each later ascent starts at the previous one's point of highest loss,
+  projected onto its ball. A step of length η changes the s / 1.5 values of largest gradient by
+  equal amounts, where s is the number of values in which the point of highest loss differs from the
+  clean image. η starts at the radius. At a checkpoint, if s is below .95 of its value at the last
+  one, η is reset to the radius and the ascent continues from the point of highest loss; otherwise η
+  is divided by 1.5, down to a tenth of the radius. n steps take n + 3 passes.
 
   Attributes:
     steps: n ≥ 1; the paper takes 100.
@@ -79,6 +81,7 @@ class AutoPGD(Attack):
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
+    """Returns the adversarial images, [B, H, W, C]; for the arguments see `Attack.__call__`."""
     if not self.targets:
       return self._ascend(keys, logits, images, labels, scale, targets=None, can_stop=False)
     run = functools.partial(self.run, logits=logits, scale=scale)
@@ -326,9 +329,9 @@ def checkpoints(steps: int) -> np.ndarray:
 def mean_gradient(
   value: Callable[[Array], tuple[Array, Aux]], x: Array, passes: int
 ) -> tuple[Array, Aux]:
-  """Returns the mean gradient of `value` at x over `passes` calls, and the last auxiliary output.
+  """Returns the gradient of `value` at x, the mean over `passes` calls, and the last call's `Aux`.
 
-  The calls of a random network differ.
+  Where the network is random, each call returns another gradient.
   """
   gradient = jax.grad(value, has_aux=True)
   first = gradient(x)

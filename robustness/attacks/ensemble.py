@@ -31,7 +31,7 @@ class Arguments(NamedTuple):
 
 
 class Member(Protocol):
-  """An attack of an ensemble."""
+  """The interface of an attack that an ensemble can run."""
 
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
@@ -40,13 +40,14 @@ class Member(Protocol):
 
 
 class Ensemble(Attack):
-  """Base class of ensembles, which run other attacks one after another as stages.
+  """Base class of ensembles, which run other attacks one after another.
 
-  `observed` computes all runs in one program. A host that shows progress calls `begin`, `advance`
-  for each run of each stage, and `finish`, with the same result.
+  Each of these attacks is a stage, and a stage may have several runs, such as one for each target
+  class. `observed` computes all runs of all stages in one call. A host that shows progress calls
+  `begin`, then `advance` for each run, then `finish`, with the same result.
   """
 
-  in_turn = True
+  in_turn = True  # later runs leave out the images that are misclassified already
 
   @abc.abstractmethod
   def members(self, classes: int) -> Sequence[tuple[Member, int]]:
@@ -94,4 +95,5 @@ class Ensemble(Attack):
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
+    """Returns the first result of `observed`: the adversarial images [B, H, W, C]."""
     return self.observed(keys, logits, images, labels, scale)[0]

@@ -24,18 +24,19 @@ class FAB(Attack):
 
   A step replaces the boundary between the label and another class by its tangent plane at the
   iterate x. With the shortest changes d_1 and d_2 within [0, 1] that move x and the image x_0 onto
-  the plane, the next iterate is (1 − α)(x + ηd_1) + α(x_0 + ηd_2) with
-  α = min(‖d_1‖ / (‖d_1‖ + ‖d_2‖), .1). A wrong iterate is then moved back towards x_0. A step takes
-  two forward passes and one backward pass.
+  the plane, the next iterate is (1 − α)(x + ηd_1) + α(x_0 + ηd_2) with η = 1.05 and
+  α = min(‖d_1‖ / (‖d_1‖ + ‖d_2‖), .1). A misclassified iterate is then moved back towards x_0, by a
+  tenth of the way. A step takes two forward passes and one backward pass.
 
   Attributes:
     steps: n ≥ 1; the paper takes 100.
-    targets: k ≥ 1 makes a run for each of the k likeliest wrong classes, on the images that are
-      still right; 0 uses the nearest plane of all classes, with a backward pass for each class.
+    targets: k ≥ 1 makes a run for each of the k likeliest wrong classes; a run leaves out images
+      that are misclassified already. 0 makes one run, in which each step takes the class with the
+      nearest plane, with a backward pass for each class.
 
   Reference:
     Croce & Hein (2020), Minimally distorted Adversarial Examples with a Fast Adaptive Boundary
-    Attack, algorithm 1; targets: Reliable evaluation (see `auto_pgd`), section 5.
+    Attack, algorithm 1; for `targets` the paper that `auto_pgd` names, section 5.
   """
 
   norms = balls.NORMS
@@ -48,9 +49,10 @@ class FAB(Attack):
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
+    """Returns the adversarial images, [B, H, W, C]; for the arguments see `Attack.__call__`."""
     run = functools.partial(self.run, logits=logits, scale=scale)
-    count = min(self.targets, wrong_classes(logits, images))
-    return attack_in_turn(run, max(1, count), logits, keys, images, labels)
+    num_runs = max(1, min(self.targets, wrong_classes(logits, images)))  # 1 also without targets
+    return attack_in_turn(run, num_runs, logits, keys, images, labels)
 
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
@@ -131,7 +133,8 @@ def _targeted(
 
   def total(x: Array) -> tuple[Array, Array]:
     value = lead(logits(x), labels, targets)
-    return value.sum(), value  # a value depends on its image only: the sum has all gradients
+    # each value depends on one image only, so that the gradient of the sum has that of each value
+    return value.sum(), value
 
   def plane(x: Array) -> tuple[Array, Array]:
     """Returns z_t − z_y [B] and its gradient at x, the normal of the tangent plane."""

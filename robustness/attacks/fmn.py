@@ -40,12 +40,13 @@ class FMN(NearestAttack):
   def radius_after(
     self, radius: Array, is_wrong: Array, distance: Array, boundary: Array, share: Array
   ) -> Array:
-    """Returns the search radius of each image for a step, [B].
+    """Returns the radius of each image for the projection of a step, [B].
 
-    It is reduced if the image is misclassified, and enlarged if it is still classified right. For
-    the arguments see `NearestAttack.radius_after`.
+    Where the image is misclassified it is (1 − γ)·radius, but at most `distance`. Elsewhere it is
+    (1 + γ)·radius, or (1 + γ)·boundary before the first misclassified image. For the arguments see
+    `NearestAttack.radius_after`.
     """
     first, last = RADIUS_CHANGES
-    gamma = last + (first - last) * share
+    gamma = last + (first - last) * share  # falls from `first` to `last`, as `share` from 1 to 0
     larger = jnp.where(jnp.isfinite(distance), radius, boundary) * (1 + gamma)
     return jnp.where(is_wrong, jnp.minimum(radius * (1 - gamma), distance), larger)

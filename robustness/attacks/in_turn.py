@@ -25,16 +25,16 @@ def in_turn(
   images: Array,
   labels: Array,
   adversarial: Array,
-  right: Array,
+  was_right: Array,
   first: Array | int = 0,
 ) -> tuple[Array, Array]:
   """Returns the adversarial images after `count` runs, and whether they are classified correctly.
 
   If a run finds a misclassified image, this image is kept and later runs leave out its row. In each
   run, the rows that are still classified correctly are collected and attacked in tiles of equal
-  size. The last tile is filled with copies of its first row, which do not delay the end of a run
-  that stops when all images of its tile are misclassified. The result of a row does not depend on
-  other rows.
+  size. The last tile is filled with copies of its first row. (A run may stop once all images of a
+  tile are misclassified, and a copy is misclassified together with its row.) The result of a row
+  does not depend on other rows.
 
   Args:
     run: The attack, which returns an image for each row of a tile; keys differ from run to run.
@@ -44,7 +44,7 @@ def in_turn(
     images: float32 [B, H, W, C], clean.
     labels: int32 [B].
     adversarial: float32 [B, H, W, C], the images after earlier attacks.
-    right: bool [B], whether the `adversarial` images are classified correctly.
+    was_right: bool [B], whether the `adversarial` images are classified correctly.
     first: Number of the first run.
   """
   num_rows, images, labels = len(labels), jnp.asarray(images), jnp.asarray(labels)
@@ -61,28 +61,28 @@ def in_turn(
     def attack_tile(index: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
       """Returns the state (adversarial images, whether they are right) after the run on a tile."""
       current, is_right = state
-      padded = jax.lax.dynamic_slice(order, (index * tile,), (tile,))
-      row = jnp.where(padded < num_rows, padded, padded[0])
-      candidates = run(number, run_keys[row], images[row], labels[row])
-      has_fallen = is_right[row] & (logits(candidates).argmax(-1) != labels[row])
-      target = jnp.where(has_fallen, padded, no_row)
-      current = current.at[target].set(candidates, mode='drop')
-      return current, is_right.at[target].set(False, mode='drop')
+      entries = jax.lax.dynamic_slice(order, (index * tile,), (tile,))  # rows, then `no_row`
+      rows = jnp.where(entries < num_rows, entries, entries[0])  # filled with the first row
+      candidates = run(number, run_keys[rows], images[rows], labels[rows])
+      is_success = is_right[rows] & (logits(candidates).argmax(-1) != labels[rows])
+      replaced = jnp.where(is_success, entries, no_row)  # the rows that get a new image
+      current = current.at[replaced].set(candidates, mode='drop')
+      return current, is_right.at[replaced].set(False, mode='drop')
 
-    num_tiles = -(-is_right.sum() // tile)
+    num_tiles = -(-is_right.sum() // tile)  # rounded up
     return jax.lax.fori_loop(0, num_tiles, attack_tile, state)
 
-  return jax.lax.fori_loop(first, first + count, attack_rows, (adversarial, right))
+  return jax.lax.fori_loop(first, first + count, attack_rows, (adversarial, was_right))
 
 
 def attack_in_turn(
   run: Run, count: int, logits: Logits, keys: Array, images: Array, labels: Array
 ) -> Array:
-  """Returns the images after `count` runs of `in_turn`.
+  """Returns the images [B, H, W, C] after `count` runs, see `in_turn`.
 
   An image is unchanged if no run succeeds, or if the clean image is misclassified already.
   """
-  right = logits(images).argmax(-1) == labels
-  adversarial = jnp.asarray(images)
-  adversarial, _ = in_turn(run, count, logits, keys, images, labels, adversarial, right)
+  is_right = logits(images).argmax(-1) == labels
+  clean = jnp.asarray(images)
+  adversarial, _ = in_turn(run, count, logits, keys, images, labels, clean, is_right)
   return adversarial

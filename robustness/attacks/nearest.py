@@ -17,10 +17,11 @@ from robustness.corruptions.names import NOISE
 
 @dataclasses.dataclass(frozen=True)
 class NearestAttack(Attack):
-  """Base class of attacks that reduce the distance of a wrong image, with a radius ε for each row.
+  """Base class of attacks that search for the misclassified image nearest to the clean image x.
 
-  A step classifies the image x plus a change δ, and keeps x + δ if it is wrong and nearer to x than
-  all wrong images of earlier steps. Then δ ← Π_ε(δ + α ∇/‖∇‖₂) with the gradient ∇ of the loss,
+  Each image has a change δ and a radius ε, which both change in every step. A step classifies
+  x + δ, and keeps it if it is wrong (misclassified) and nearer to x than all wrong images of
+  earlier steps. Then δ ← Π_ε(δ + α ∇/‖∇‖₂) with the gradient ∇ of the loss,
   and x + δ is clipped to [0, 1]. `radius_after` shrinks ε where x + δ is wrong and expands it
   elsewhere. Π_ε is the nearest point of the ball for ℓ∞ and ℓ1, and scales δ to the length ε for
   ℓ2. α falls to α/100 along a half cosine. A gradient of 0 is replaced by a random direction.
@@ -75,7 +76,7 @@ class NearestAttack(Attack):
     wrong image. For the arguments see `Attack.__call__`.
     """
     images = jax.lax.stop_gradient(images)
-    # no image in [0, 1] is farther away
+    # the largest distance [B] of an image in [0, 1] from each clean image
     farthest = balls.length(jnp.maximum(images, 1 - images), self.norm)
 
     def value(x: Array) -> tuple[Array, tuple[Array, Array]]:
@@ -97,7 +98,8 @@ class NearestAttack(Attack):
       is_nearer = is_wrong & (length < distance)
       nearest = jnp.where(by_row(is_nearer), x, nearest)
       distance = jnp.where(is_nearer, length, distance)
-      share = (1 + jnp.cos(jnp.pi * number / self.steps)) / 2
+      share = (1 + jnp.cos(jnp.pi * number / self.steps)) / 2  # falls from 1 to 0
+      # ‖δ‖ plus the distance at which the linearised loss is 0
       boundary = length + jnp.abs(losses) / balls.length(gradient, balls.DUALS[self.norm])
       radius = self.radius_after(radius, is_wrong, distance, boundary, share)
       radius = jnp.minimum(radius, farthest)
@@ -110,13 +112,17 @@ class NearestAttack(Attack):
     infinite = jnp.full(len(images), jnp.inf)
     state = images, jnp.full(len(images), self.first_radius), images, infinite
     x, _, nearest, distance = jax.lax.fori_loop(0, self.steps, step, state)
-    # `balls.length` is at least MIN_LENGTH
+    # `balls.length` returns MIN_LENGTH for a change of 0
     distance = jnp.where(distance > balls.MIN_LENGTH, distance, 0)
     is_nan = jnp.isnan(x).any((1, 2, 3)) & jnp.isinf(distance)
     return jnp.where(is_nan, jnp.nan, distance), jnp.where(by_row(is_nan), jnp.nan, nearest)
 
   def _projected(self, change: Array, radius: Array) -> Array:
-    """Returns Π_ε(δ) for changes δ [B, H, W, C] and radii ε [B]."""
+    """Returns Π_ε(δ) for changes δ [B, H, W, C] and radii ε [B].
+
+    It is the nearest point of the ball of radius ε for ℓ∞ and ℓ1. For ℓ2 it is δ scaled to the
+    length ε, also if δ is shorter.
+    """
     if self.norm == 'l2':
       return change * by_row(radius / balls.length(change, 'l2'))
     is_linf = self.norm == 'linf'

@@ -65,7 +65,9 @@ class PGD(Attack):
 
 @dataclasses.dataclass(frozen=True)
 class FGSM(Attack):
-  """Returns x + ε·direction clipped to [0, 1], one step of `PGD` without a random start.
+  """One step of `PGD`, of length ε, from the clean image x: x + ε·direction clipped to [0, 1].
+
+  The direction is the sign of the gradient of the loss for ℓ∞, and its unit vector for ℓ2.
 
   Reference:
     Goodfellow et al. (2015), Explaining and Harnessing Adversarial Examples, section 4.
@@ -78,5 +80,6 @@ class FGSM(Attack):
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
+    """Returns the images after the step, [B, H, W, C]; for the arguments see `Attack.__call__`."""
     pgd = PGD(**dataclasses.asdict(self), steps=1, step_size=self.epsilon, random_start=False)
     return pgd(keys, logits, images, labels, scale)

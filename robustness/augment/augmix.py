@@ -29,9 +29,9 @@ class AugMix(Augmentation):
   """Returns mixtures (1 − m)·x + m·Σ_i w_i·chain_i(x), w ~ Dirichlet(α, …, α) and m ~ Beta(α, α).
 
   A chain has 1, 2 or 3 operations, drawn uniformly with replacement, each at an independent level
-  u ~ U(.1, severity). Operations take 8-bit levels; warps are bilinear and vacate black; mixtures
-  are not rounded and remain in [0, 1]. Put random flips and crops before `augmix` in the policy, so
-  that all images of a row share them.
+  u ~ U(.1, severity). Operations compute with 8-bit levels. Warps interpolate bilinearly and leave
+  black where they move the image away. Mixtures are not rounded and remain in [0, 1]. Put
+  random flips and crops before `augmix` in the policy, so that all images of a row share them.
 
   The result is [1 + mixtures, H, W, C] with the clean image first; [mixtures, H, W, C] without
   `clean`, or [H, W, C] for a single image.
@@ -98,12 +98,13 @@ class AugMix(Augmentation):
     """
     names, steps = self.names, self.depth or MAX_DEPTH
     key_depth, key_name, key_level, key_sign = jax.random.split(key, 4)
+    # a depth of 0 draws the number of operations of each chain
     depth = self.depth or jax.random.randint(key_depth, (*count, 1), 1, MAX_DEPTH + 1)
     # index in `names` of each step, [*count, steps]
     index = jax.random.randint(key_name, (*count, steps), 0, len(names))
     level = jax.random.uniform(key_level, index.shape, minval=0.1, maxval=self.severity)
     sign = jax.random.rademacher(key_sign, index.shape, jnp.float32)
-    magnitude_of = magnitudes(level, *shape)
+    magnitude_of = magnitudes(level, *shape)  # {operation: its magnitude at every step's level}
     is_operation = [index == number for number in range(len(names))]
     magnitude = jnp.select(is_operation, [magnitude_of[name] for name in names])
     is_signed = jnp.isin(index, jnp.array([names.index(name) for name in SIGNED]))
@@ -138,7 +139,7 @@ def mixture(
 def stacked(image: jax.Array, variants: jax.Array, has_clean: bool) -> jax.Array:
   """Returns the variants [V, H, W, C] of an image, preceded by the image itself if `has_clean`.
 
-  A single result is [H, W, C].
+  If the result would be one image, it is [H, W, C] instead of [1, H, W, C].
   """
   images = jnp.concatenate([image[None], variants]) if has_clean else variants
   return images if len(images) > 1 else images[0]

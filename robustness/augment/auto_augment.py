@@ -197,8 +197,9 @@ def _step(words: list[str], source: str) -> Step:
 class AutoAugment(Augmentation):
   """Applies the two operations of a random sub-policy in order, each with its probability.
 
-  Shears, translations and rotations have a random sign, and torchvision's factors a random
-  direction. An image to which an operation was applied is in 8-bit levels / 255.
+  Shears, translations and rotations have a random sign. In 'torchvision' a factor of Brightness,
+  Contrast, Color or Sharpness is 1 + a or 1 − a, at random. After an operation the values of an
+  image are multiples of 1/255.
 
   Attributes:
     policy: 'cifar10' or 'imagenet' for the published 25 sub-policies, 'cifar10_reference_95' for
@@ -206,8 +207,8 @@ class AutoAugment(Augmentation):
     without: Operations; sub-policies that contain one are left out. Yin et al. leave out
       ('Brightness', 'Contrast'): 78 of the 95 remain, 19 of the 25 of CIFAR-10, 23 of ImageNet's.
     magnitudes: Implementation that defines magnitudes: 'tensorflow_models', 'torchvision' or
-      'efficientnet' (see the module); '' takes 'tensorflow_models' for its 95 sub-policies and
-      'torchvision' for the published ones.
+      'efficientnet' (see the module); '' takes 'tensorflow_models' for the policy
+      'cifar10_reference_95' and 'torchvision' for the others.
     sub_policies: Sub-policies that replace the list, such as 'Rotate .7 2, TranslateX .3 9': two
       operations, each with its probability and magnitude.
     fill: Levels 0..255 of pixels that a warp vacates, one or one per channel; () takes the
@@ -304,9 +305,8 @@ def _compiled(
   columns = np.array(indices, np.int32), *floats
   is_transparent = implementation == 'tensorflow_models'
   vacated = (0,) if is_transparent else augmentation.vacated
-  compiled = operations.Operations(
-    names, 'nearest', vacated=vacated, square=SQUARE[implementation], transparent=is_transparent
-  )
+  colours = {'warp_fill': vacated, 'cutout_fill': SQUARE[implementation]}
+  compiled = operations.Operations(names, 'nearest', **colours, transparent=is_transparent)
   # steps 2 i and 2 i + 1 are the two operations of sub-policy i
   return compiled, tuple(column.reshape(-1, 2) for column in columns)
 
@@ -315,7 +315,7 @@ def _compiled(
 class RandAugment(Augmentation):
   """Applies N operations, drawn uniformly with replacement, at magnitude M.
 
-  An image to which an operation was applied is in 8-bit levels / 255.
+  After an operation the values of an image are multiples of 1/255.
 
   Attributes:
     operations: Number N ≥ 1 of operations.
@@ -324,8 +324,8 @@ class RandAugment(Augmentation):
     magnitudes: Implementation that defines operations and magnitudes. 'torchvision' has 13 and the
       identity; 'efficientnet' has 16, with a Solarize that weakens with the magnitude. Every drawn
       operation is applied; the code of 'efficientnet' draws a probability but does not use it. Its
-      translations and squares have fixed numbers of pixels, for images of 224 and more: at the
-      defaults a third of images of 32 pixels become one colour.
+      translations and squares have fixed numbers of pixels, which fit images of 224 and more: they
+      vacate or cover all of an image of 32 pixels, a third of such images at the defaults.
     without: Operations that are left out.
     fill: Levels 0..255 of pixels that a warp vacates, one or one per channel; () takes the
       implementation's, black or grey.
@@ -344,10 +344,11 @@ class RandAugment(Augmentation):
   fill: tuple[int, ...] = ()
 
   def __post_init__(self) -> None:
+    """Raises InputError for settings that are out of range, or that leave out all operations."""
     super().__post_init__()
     self.require(0 <= self.magnitude <= RAND_MAX_LEVEL, 'magnitude', f'in 0..{RAND_MAX_LEVEL}')
     operations.check_colour(self.fill, self.key('fill'))
-    self.choose('without', names_of(self.magnitudes))
+    self.choose('without', names_of(self.magnitudes))  # refuses names of no operation
     self.require(bool(self.names), 'without', 'fewer than all operations')
 
   @property
@@ -378,5 +379,5 @@ class RandAugment(Augmentation):
     centres = operations.below(u[2:].T, jnp.array([[height, width]]))
     # the identity, −1, gets the magnitude of the last operation, which has no effect
     drawn = operations.Drawn(name=name, magnitude=values[name, magnitude_index], centre=centres)
-    compiled = operations.Operations(names, 'nearest', vacated=fill, square=fill)
+    compiled = operations.Operations(names, 'nearest', warp_fill=fill, cutout_fill=fill)
     return {**example, 'image': compiled.in_sequence(image, drawn)}

@@ -29,8 +29,8 @@ class RandomCorruption(Augmentation):
     constants: Table of constants: 32, 64, 224 or 299; 0 selects the nearest to the image size.
 
   Reference:
-    Yin et al. (2019), A Fourier Perspective on Model Robustness, table 3: networks are trained on
-    all corruptions but one at one severity, and measured on the corruption that is left out.
+    Yin et al. (2019), A Fourier Perspective on Model Robustness, table 3: a network is trained at
+    one severity on all corruptions except one, and measured on the corruption that is left out.
   """
 
   sequential: ClassVar[bool] = True
@@ -63,11 +63,12 @@ class RandomCorruption(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """The corruptions that are drawn, and their families."""
+    """The names of the corruptions that are drawn, and of families with similar corruptions."""
     families = {find(name).family for name in self.names}
-    return (*self.names, *sorted(families - {ALONE}))
+    return (*self.names, *sorted(families - {ALONE}))  # those of `ALONE` resemble no other one
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with its image corrupted."""
     branch = self.draw_branch(key, example)
     return {**example, 'image': self.apply_branch(branch, key, example['image'])}
 
@@ -77,20 +78,25 @@ class RandomCorruption(Augmentation):
     return len(self.names) * len(self.severities) + 1
 
   def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
-    """Draws a branch; the last one leaves the image unchanged."""
-    refuse_stored(columns)
-    # `apply_branch` folds in 1
+    """Draws a corruption and a severity, as one number, int32 [] in [0, `branches`).
+
+    The last number, drawn with 1 − `probability`, leaves the image unchanged. `apply_branch` says
+    what the other numbers mean.
+    """
+    refuse_stored(columns)  # raises InputError for images that are corrupted already
+    # 0 here and 1 in `apply_branch` make independent keys
     key_branch, key_applied = jax.random.split(jax.random.fold_in(key, 0))
     unchanged = self.branches - 1
     branch = jax.random.randint(key_branch, (), 0, unchanged)
     return jnp.where(jax.random.bernoulli(key_applied, self.probability), branch, unchanged)
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns the image after the corruption and severity of a branch.
+    """Returns the image [H, W, C] after the corruption and severity with the number `branch`.
 
-    Branches number the corruptions, each at all severities, and then the unchanged image.
+    With S severities, numbers 0..S − 1 are the first corruption at each of them, the next S numbers
+    the second corruption, and so on. The last number, `branches` − 1, is the unchanged image.
     """
-    names, side = self.names, self.constants or None
+    names, side = self.names, self.constants or None  # the table of constants; None: the nearest
     index, position = jnp.divmod(branch, len(self.severities))
     severity = jnp.array(self.severities)[position]
 

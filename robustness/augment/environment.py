@@ -67,6 +67,7 @@ class Environment(Augmentation):
     return {self.name: 1 + len(self.transforms)}
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example transformed, with the number of the transform as `environment`."""
     number = self.draw_branch(key, example)
     image = self.apply_branch(number, key, example['image'])
     return {**example, 'image': image, self.name: number}
@@ -77,7 +78,10 @@ class Environment(Augmentation):
     return 1 + len(self.transforms)
 
   def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
-    """Returns the environment of a row: the number of its class group, or 0 for a clean image."""
+    """Returns the number of a row's transform, int32 [] in 0..M; 0 keeps the image clean.
+
+    It is the number of the row's class group if the transform is applied, else 0.
+    """
     refuse_stored(columns)
     if COLUMN not in columns:
       raise InputError(
@@ -85,11 +89,12 @@ class Environment(Augmentation):
         f'or {KEYS.data.random_class_groups}, to say which classes see which transform.'
       )
     group = columns[COLUMN]  # 0 for classes of no group
-    if SAMPLED in columns:  # the sampler has drawn the environment
+    if SAMPLED in columns:  # the sampler has drawn the transform's number already
       is_applied = columns[SAMPLED] == group
     else:
-      key_choice = jax.random.split(key, 3)[0]  # `apply_branch` takes the other two
-      is_applied = jax.random.bernoulli(key_choice, self.share) & (group <= len(self.transforms))
+      key_choice, *_ = jax.random.split(key, 3)  # `apply_branch` takes the other two
+      has_transform = group <= len(self.transforms)  # there may be more class groups
+      is_applied = jax.random.bernoulli(key_choice, self.share) & has_transform
     return jnp.where(is_applied, group, 0)
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
@@ -99,7 +104,7 @@ class Environment(Augmentation):
     return transforms.transform(key_draws, image, branch, level, self.transforms)
 
   def metrics(self, batch: Example) -> dict[str, jax.Array]:
-    """Returns the share of each environment in a batch: `share_clean`, `share_<transform>`."""
+    """Returns {`share_clean` or `share_<transform>`: the share of the batch's rows with it}."""
     names = (transforms.CLEAN, *map(part_name, self.transforms))
     return {f'share_{name}': (batch[self.name] == k).mean() for k, name in enumerate(names)}
 

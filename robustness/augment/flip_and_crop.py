@@ -51,12 +51,13 @@ class AlternatingFlip(Augmentation):
   one_key_a_row = True
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with its image mirrored in every second epoch, and not in the others."""
     if EPOCH not in example:
       raise InputError(
         "the augmentation 'alternating_flip' needs rows in epochs: take 'flip' where "
         f'{KEYS.training.balanced} is set.'
       )
-    # the key of a row is the same in every epoch, so that odd epochs show what even ones do not
+    # A row has the same key, and so the same random bit, in every epoch; odd epochs invert the bit.
     is_mirrored = jax.random.bernoulli(key) ^ (example[EPOCH] % 2 == 1)
     return {**example, 'image': jnp.where(is_mirrored, example['image'][:, ::-1], example['image'])}
 
@@ -82,14 +83,16 @@ class Crop(Augmentation):
   border: str = word(BLACK, BORDERS)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with its image [H, W, C] cut from the padded one at a random place."""
     image, padding = example['image'], self.padding
     margins = ((padding, padding), (padding, padding), (0, 0))
     padded = jnp.pad(image, margins, mode='reflect' if self.border == REFLECT else 'constant')
     if self.border == MEAN:
       is_inside = jnp.pad(jnp.ones((*image.shape[:2], 1), bool), margins)
-      padded = jnp.where(is_inside, padded, colour(MEAN_COLOUR, image.shape[-1]) / 255)
-    y0, x0 = jax.random.randint(key, (2,), 0, 2 * padding + 1)
-    return {**example, 'image': jax.lax.dynamic_slice(padded, (y0, x0, 0), image.shape)}
+      mean_colour = colour(MEAN_COLOUR, image.shape[-1]) / 255  # from levels to [0, 1]
+      padded = jnp.where(is_inside, padded, mean_colour)
+    top, left = jax.random.randint(key, (2,), 0, 2 * padding + 1)  # of the window
+    return {**example, 'image': jax.lax.dynamic_slice(padded, (top, left, 0), image.shape)}
 
 
 @dataclasses.dataclass(frozen=True)

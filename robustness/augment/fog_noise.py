@@ -46,9 +46,10 @@ negative."""
 class FogNoise(Augmentation):
   """Adds Gaussian noise, independent at each frequency and channel, and clips to [0, 1].
 
-  The noise is Σ N(0, σ_ij²)·U_ij over the distinct frequencies (i, j) with both phases of the wave
-  U_ij. With F the Fourier transform, σ_ij makes the mean |F| of the noise at (i, j), before
-  clipping, equal to the mean |F| of the change by fog. Images must have the size of the spectrum.
+  The noise has the spectrum of the corruption fog: with F the Fourier transform, the mean |F| of
+  the noise at each frequency, before clipping, equals the mean |F| of (foggy image − clean image).
+  It is Σ N(0, σ_ij²)·U_ij over the frequencies (i, j), where U_ij are waves of norm 1, a sine and a
+  cosine for each frequency. Images must have the size of the spectrum.
 
   Attributes:
     severity: Severity of the fog, 1..5.
@@ -67,7 +68,7 @@ class FogNoise(Augmentation):
   def __post_init__(self) -> None:
     super().__post_init__()
     if self.spectrum:
-      magnitude(self.spectrum, self.severity)
+      magnitude(self.spectrum, self.severity)  # raises InputError if it cannot be read
 
   def describe(self) -> dict[str, PlainValue]:
     """Returns name and settings as JSON values, with a digest of the spectrum for its path."""
@@ -78,6 +79,10 @@ class FogNoise(Augmentation):
     return {**settings, 'spectrum_sha256': digest}
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with the noise added to its image, [H, W, C].
+
+    The noise is white noise with the Fourier coefficients of each frequency multiplied by its σ.
+    """
     image = example['image']
     mean = magnitude(self.spectrum or str(STORED), self.severity)
     deviations = jnp.asarray(deviation(mean, image.shape[:2]))
@@ -92,7 +97,10 @@ SECTION = f'{FogNoise.section}.{FogNoise.name}'
 
 
 def deviation(mean: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-  """Returns σ of each frequency of the half spectrum, float32 [H, W // 2 + 1] in `rfft2`'s order.
+  """Returns the factors σ that give white noise the spectrum of fog, float32 [H, W // 2 + 1].
+
+  They are for the coefficients of `rfft2`, in its order: σ is the mean |F| of the change by fog at
+  a frequency, divided by the mean |F| of white noise of standard deviation 1.
 
   Args:
     mean: the mean |F| of the change by fog, [H, W], with frequency zero in the centre; see
@@ -114,17 +122,17 @@ def deviation(mean: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     )
   height, width = mean.shape
   fy, fx = np.arange(height)[:, None], np.arange(width // 2 + 1)[None, :]
-  # frequencies that equal their negative: 0, and half the size if it is even
+  # F is real at the frequencies that equal their negative: 0, and half the size if it is even
   is_real = (2 * fy % height == 0) & (2 * fx % width == 0)
-  half = np.fft.ifftshift(mean)[:, : width // 2 + 1]
+  half = np.fft.ifftshift(mean)[:, : width // 2 + 1]  # frequency zero first, as in `rfft2`
   return (half / np.where(is_real, REAL, COMPLEX)).astype(np.float32)
 
 
 @functools.lru_cache
 def magnitude(source: str, severity: int) -> np.ndarray:
-  """Returns the mean |F| of the change by fog, [H, W], with frequency zero in the centre.
+  """Returns the mean |F| of (foggy image − clean image), [H, W], frequency zero in the centre.
 
-  F is the orthonormal Fourier transform. `source` is a workdir or file with the spectrum.
+  F is the orthonormal Fourier transform. `source` is a workdir or file with this spectrum.
 
   Raises:
     InputError: the source has no spectrum of fog at the severity.

@@ -79,7 +79,8 @@ def bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
 
   Args:
     levels: uint8 [H, W, C] with C ≤ 4.
-    data: the matrix of the warp, float32 [6], see `matrix`.
+    data: (a, b, c, d, e, f), float32 [6]: place (x, y) of the result shows place
+      (a x + b y + c, d x + e y + f) of the input, its source point.
 
   Returns:
     The warped levels, uint8 [H, W, C], 0 at pixels with a source point outside the input; and
@@ -92,7 +93,7 @@ def bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
   is_inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
   x0, y0 = jnp.floor(column - 0.5), jnp.floor(row - 0.5)  # the upper left of four neighbours
   right_share, low_share = column - 0.5 - x0, row - 0.5 - y0
-  packed = _packed(levels)
+  packed = _packed(levels)  # one int32 for each pixel: one gather moves all its channels
 
   def neighbour(down: int, right: int) -> jax.Array:
     """Returns the values of the neighbour below (`down` is 1) or to the `right`, [H, W, C]."""
@@ -101,12 +102,12 @@ def bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
     values = packed.at[i * width + j].get(mode='promise_in_bounds')
     return _unpacked(values, channels).astype(jnp.float32)
 
-  def mixed(down: int) -> jax.Array:
+  def interpolated(down: int) -> jax.Array:
     """Returns the two upper neighbours, or the two lower ones (`down` is 1), interpolated."""
     first, second = neighbour(down, 0), neighbour(down, 1)  # the left and the right one
     return first + (second - first) * right_share[..., None]
 
-  upper, lower = mixed(0), mixed(1)
+  upper, lower = interpolated(0), interpolated(1)
   warped = (upper + (lower - upper) * low_share[..., None]).astype(levels.dtype)
   return jnp.where(is_inside[..., None], warped, 0), is_inside
 
@@ -159,11 +160,11 @@ def table(
 
 
 def look_up(levels: jax.Array, entries: jax.Array) -> jax.Array:
-  """Returns `entries[levels[y, x, c], c]` for every value of an image [H, W, C].
+  """Returns an image [H, W, C] with each level replaced by its entry in a table [256, C].
 
-  `entries` is a table [256, C], see `table`.
+  The result at (y, x, c) is `entries[levels[y, x, c], c]`.
   """
-  channels = levels.shape[-1]
+  channels = levels.shape[-1]  # entry (level, c) is at level · C + c of the flat table
   index = levels.astype(jnp.int32) * channels + jnp.arange(channels)[None, None, :]
   return entries.ravel().at[index].get(mode='promise_in_bounds')
 
@@ -232,8 +233,9 @@ def _quotient(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
 
 
 def histogram(levels: jax.Array) -> jax.Array:
-  """Returns the count of each level in each channel, int32 [256, C]."""
+  """Returns how many pixels of an image [H, W, C] have each level, per channel, int32 [256, C]."""
   channels = levels.shape[-1]
   index = levels.astype(jnp.int32) * channels + jnp.arange(channels)[None, None, :]
+  # `index` is the place of a value's count in the flat table: level · C + channel
   counts = jnp.zeros((256 * channels,), jnp.int32)
   return counts.at[index.ravel()].add(1, mode='promise_in_bounds').reshape(256, channels)

@@ -43,7 +43,8 @@ class Mixup(Mixing):
   """Returns λ·x + (1 − λ)·x' for images and for targets of a row x and its partner x'.
 
   `label` is unchanged. λ ~ Beta(α, α) is drawn independently for each row. The released code draws
-  one λ for the batch; the mean is the same, and here a row does not depend on the batch's size.
+  one λ for the whole batch. The expected mixture is the same, and here the result for a row does
+  not depend on the size of the batch.
 
   Reference:
     Zhang et al. (2018), mixup: Beyond Empirical Risk Minimization, equation 1.
@@ -82,7 +83,7 @@ class Cutmix(Mixing):
     rows = _inside(height, centre[0], jnp.sqrt(1 - share))
     columns = _inside(width, centre[1], jnp.sqrt(1 - share))
     box = rows[:, None] & columns[None, :]
-    weight = 1 - box.mean(dtype=jnp.float32)
+    weight = 1 - box.mean(dtype=jnp.float32)  # the share of pixels outside of the box
     return {
       **example,
       'image': jnp.where(box[..., None], partner['image'], image),

@@ -60,7 +60,7 @@ Image = tuple[jax.Array, jax.Array]
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-  """The random draw of an operation for an image, or with leading axes of many operations.
+  """An operation with its random magnitude and place, or many, along leading axes of each array.
 
   Attributes:
     name: Index into `Operations.names`, int32; −1 is the identity.
@@ -116,7 +116,7 @@ def apply(
   image = as_images(image, (3,), 'operations')
   middle = jnp.array(centre or (image.shape[0] // 2, image.shape[1] // 2))
   start = to_levels(image), jnp.ones(image.shape[:2], bool)
-  operation = Operations((name,), interpolation, vacated=fill, square=fill)
+  operation = Operations((name,), interpolation, warp_fill=fill, cutout_fill=fill)
   drawn = Drawn(name=jnp.int32(0), magnitude=jnp.float32(magnitude), centre=middle)
   levels, _ = operation(start, drawn)
   return from_levels(levels)
@@ -129,20 +129,20 @@ class Operations:
   Attributes:
     names: Members of `NAMES`; an operation is selected by its index.
     interpolation: Interpolation of warps, a key of `INTERPOLATIONS`.
-    vacated: Levels of pixels that a warp vacates, one, or red, green and blue.
-    square: Levels of pixels that Cutout covers.
+    warp_fill: Levels of pixels that a warp vacates, one, or red, green and blue.
+    cutout_fill: Levels of pixels that Cutout covers.
     transparent: Whether vacated and covered pixels move with later warps and are filled at the end;
       otherwise they become part of the image.
   """
 
   names: tuple[str, ...] = NAMES
   interpolation: str = 'nearest'
-  vacated: tuple[int, ...] = (0,)
-  square: tuple[int, ...] = (0,)
+  warp_fill: tuple[int, ...] = (0,)
+  cutout_fill: tuple[int, ...] = (0,)
   transparent: bool = False
 
   def __call__(self, image: Image, drawn: Drawn) -> Image:
-    """Returns an image after the operation `names[drawn.name]`, or unchanged if the name is −1.
+    """Returns an image (levels, mask) after the operation `names[drawn.name]`; −1 changes nothing.
 
     If `transparent`, the mask excludes vacated and covered pixels; otherwise it is unchanged.
     """
@@ -150,18 +150,19 @@ class Operations:
     functions: tuple[Family, ...] = (self._warped, _tabulated, color, sharpness, self._covered)
     # branch 0 is the identity; each family with an operation in `names` has a further branch
     branches: list[Callable[[Drawn, Image], Image]] = [lambda drawn, image: image]
-    branch_of: dict[str, int] = {}
-    position: dict[str, int] = {}  # index of an operation within its branch
+    branch_of: dict[str, int] = {}  # {operation: number of its branch}
+    position: dict[str, int] = {}  # {operation: its index among the names of that branch}
     for family, function in zip(FAMILIES, functions, strict=True):
       if names := tuple(name for name in self.names if name in family):
         branch_of |= dict.fromkeys(names, len(branches))
         position |= {name: names.index(name) for name in names}
         branches.append(functools.partial(function, names))
+    # both for the drawn operation; the functions of branches take its index among their names
     branch_numbers = jnp.array([branch_of[name] for name in self.names])
     branch = jnp.where(drawn.name < 0, 0, branch_numbers[drawn.name])
     positions = jnp.array([position[name] for name in self.names])
-    in_family = dataclasses.replace(drawn, name=positions[drawn.name])
-    return jax.lax.switch(branch, branches, in_family, image)
+    drawn = dataclasses.replace(drawn, name=positions[drawn.name])
+    return jax.lax.switch(branch, branches, drawn, image)
 
   def in_sequence(self, image: jax.Array, drawn: Drawn, fill: tuple[int, ...] = ()) -> jax.Array:
     """Returns an image, float32 [H, W, C] in [0, 1], after several operations.
@@ -188,24 +189,30 @@ class Operations:
     return jax.lax.cond(is_changed, lambda: from_levels(levels), lambda: image)
 
   def _warped(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
-    """Returns the image after the warp `names[drawn.name]`, with vacated pixels filled."""
+    """Returns the image (levels, mask) after the warp `names[drawn.name]`.
+
+    Pixels that the warp vacates have the colour `warp_fill`.
+    """
     levels, mask = image
     data = pillow.matrix(drawn.name, names, drawn.magnitude, *mask.shape)
     warp = INTERPOLATIONS[self.interpolation]
     if not self.transparent:
       warped, is_inside = warp(levels, data)
-      return filled(warped, is_inside, self.vacated), mask
+      return filled(warped, is_inside, self.warp_fill), mask
     # the mask is warped as a further channel, 0 at pixels that show nothing of the image
     with_mask = jnp.concatenate([levels, 255 * mask[..., None].astype(levels.dtype)], -1)
     warped, _ = warp(with_mask, data)
     warped_mask = warped[..., -1] > 0
-    return filled(warped[..., :-1], warped_mask, self.vacated), warped_mask
+    return filled(warped[..., :-1], warped_mask, self.warp_fill), warped_mask
 
   def _covered(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
-    """Returns the image with a square covered; Cutout is the only operation in `names`."""
+    """Returns the image (levels, mask) after Cutout, the only operation in `names`.
+
+    A square of side `drawn.magnitude` has the colour `cutout_fill`.
+    """
     levels, mask = image
-    is_free = ~square(mask.shape, drawn.centre, drawn.magnitude)
-    return filled(levels, is_free, self.square), mask & is_free if self.transparent else mask
+    is_free = ~square(mask.shape, drawn.centre, drawn.magnitude)  # outside of the square
+    return filled(levels, is_free, self.cutout_fill), mask & is_free if self.transparent else mask
 
 
 def below(uniform: jax.Array, count: ArrayLike) -> jax.Array:
@@ -231,7 +238,10 @@ def square(shape: tuple[int, ...], centre: jax.Array, side: ArrayLike) -> jax.Ar
 
 
 def _tabulated(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
-  """Returns the image after `names[drawn.name]`, which maps each level 0..255 by a table."""
+  """Returns the image (levels, mask) after `names[drawn.name]`, an operation of `TABULATED`.
+
+  Its table maps each level 0..255 of a channel to another level. The mask is unchanged.
+  """
   levels, mask = image
   table = pillow.table(drawn.name, names, levels, drawn.magnitude)
   return pillow.look_up(levels, table), mask
@@ -257,10 +267,11 @@ def smoothed(levels: jax.Array) -> jax.Array:
   height, width, channels = levels.shape
   flat = levels.astype(jnp.int32).reshape(height, width * channels)  # long rows are faster
   padded = jnp.pad(flat, ((1, 1), (channels, channels)))
-  # sums over three rows, then over three columns of them: the pixel and its eight neighbours
+  # the sum of each pixel and its eight neighbours: first of three rows, then of three columns
   rows = padded[:-2] + padded[1:-1] + padded[2:]
   total = rows[:, : -2 * channels] + rows[:, channels:-channels] + rows[:, 2 * channels :]
-  # ⌊s/13 + ½⌋ = ⌊(2 s + 13) / 26⌋ with the weighted sum s = total + 4 flat
+  # ⌊s/13 + ½⌋ = ⌊(2 s + 13) / 26⌋ with the weighted sum s = total + 4 flat; a CPU multiplies floats
+  # in vectors, but divides integers one by one
   mean = ((2 * (total + 4 * flat) + 13).astype(jnp.float32) * (1 / 26)).astype(jnp.int32)
   y, x = jnp.arange(height)[:, None], jnp.arange(width * channels)[None, :] // channels
   is_inner = (y > 0) & (y < height - 1) & (x > 0) & (x < width - 1)

@@ -108,23 +108,25 @@ def _in_sequence(augmentation: Augmentation, rows: Example) -> Example:
 
 
 def _by_branch(augmentation: Augmentation, rows: Example) -> Example:
-  """Returns rows after an augmentation that computes only the branch that an image draws.
+  """Returns rows after an augmentation with branches, of which each image draws one.
 
-  `rows` are columns [B, ...], among them `KEY`, which the result lacks. `sequential.by_branch`
-  sorts the images by branch.
+  `sequential.by_branch` sorts the images by branch and computes only the drawn branch of each.
+  `rows` are columns [B, ...], among them `KEY`, which the result lacks; their images are
+  [B, H, W, C] or [B, V, H, W, C].
   """
-  rows, copies = dict(rows), 1
+  rows, images_per_row = dict(rows), 1
   keys, images = rows.pop(KEY), rows.pop('image')
-  if images.ndim == 5:  # [B, V, H, W, C]: every image has a key
-    copies = images.shape[1]
-    numbers = jnp.arange(copies)
+  if images.ndim == 5:  # V images per row; each image gets its own key
+    images_per_row = images.shape[1]
+    numbers = jnp.arange(images_per_row)
     keys = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))(keys, numbers).ravel()
   flat = images.reshape(-1, *images.shape[-3:])
-  columns = {name: jnp.repeat(values, copies, axis=0) for name, values in rows.items()}
+  # the columns of the row of each image
+  columns = {name: jnp.repeat(values, images_per_row, axis=0) for name, values in rows.items()}
   branches = jax.vmap(augmentation.draw_branch)(keys, columns)
   augmented = by_branch(augmentation.apply_branch, augmentation.branches, branches, keys, flat)
-  # columns are added only to rows with one image
-  added = dict.fromkeys(augmentation.added_columns(), branches[::copies])
+  # an added column holds the branch of the row's first image; `Policy` allows it one image only
+  added = dict.fromkeys(augmentation.added_columns(), branches[::images_per_row])
   return {**rows, **added, 'image': augmented.reshape(images.shape)}
 
 

@@ -25,8 +25,8 @@ class Prime(Augmentation):
   """Returns mixtures (1 − m)·x + m·Σ_i w_i·chain_i(x), w ~ Dirichlet(1, 1, 1) and m ~ U(0, 1).
 
   x is the image, and the sum goes over three random chains of steps. A chain has 1, 2 or 3 steps,
-  drawn uniformly. A step is a filter, a colour curve or a deformation
-  (`filtered`, `recoloured`, `deformed`), after which values are in [0, 1]. The released code draws
+  drawn uniformly. A step is a filter, a colour curve or a deformation (`filtered`, `recoloured`,
+  `deformed`), after which values are in [0, 1]. The released code draws
   strengths and deformation fields once per batch, this one for each step of an image; the
   distribution of an image is the same.
 
@@ -34,14 +34,14 @@ class Prime(Augmentation):
   [mixtures, H, W, C] without `clean`, or [H, W, C] for a single image.
 
   Attributes:
-    filter_deviation: Upper bound of the standard deviation of filter values, which is uniform
-      from 0.
-    colour_variance: Upper bound of the variance of a curve's amplitudes, which is uniform from 0;
-      .05 for ImageNet.
-    colour_waves: Upper bound of the number K of waves of a colour curve, drawn uniformly; a curve
-      has the frequencies 1, …, K; 500 for ImageNet.
-    colour_band: Number of successive frequencies of a colour curve that are used, from a random
-      first one up to K at most; 0 uses all; 20 for ImageNet.
+    filter_deviation: The standard deviation of the values of a filter is drawn uniformly between 0
+      and this number.
+    colour_variance: The variance of the amplitudes of a colour curve is drawn uniformly between 0
+      and this number; .05 for ImageNet.
+    colour_waves: The highest frequency K of a colour curve, which is a sum of waves of frequencies
+      1, …, K, is drawn uniformly from 1 to this number; 500 for ImageNet.
+    colour_band: If above 0, a colour curve has only this number of successive frequencies, from a
+      random first one in 1..K, and fewer where they would exceed K; 20 for ImageNet. 0 uses all.
     modes: Upper bound of the number of deformation modes per direction; 500 for ImageNet.
     mixtures: Number of mixtures, each with independent random numbers.
     clean: Whether the clean image is included.
@@ -85,7 +85,7 @@ class Prime(Augmentation):
     return {**example, 'image': stacked(image, images, self.clean)}
 
   def filter(self, key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns the image after a random filter."""
+    """Returns the image [H, W, C] after a 3 × 3 filter of normal values of random deviation."""
     key_deviation, key_values = jax.random.split(key)
     deviation = jax.random.uniform(key_deviation, maxval=self.filter_deviation)
     return filtered(image, deviation * jax.random.normal(key_values, (3, 3)))
@@ -150,21 +150,22 @@ def recoloured(image: jax.Array, first: jax.Array, amplitudes: jax.Array) -> jax
     first: lowest frequency, int32 scalar.
     amplitudes: a_k for k = 0..K − 1 and each channel, [K, C].
   """
-  # Σ_k a_k z^k with z = exp(iπx) by Horner's rule, which needs no sine for each of the K waves
+  # With z = exp(iπx) the sum of sines is the imaginary part of z^first · Σ_k a_k z^k. Horner's rule
+  # computes Σ_k a_k z^k from the last k to the first, without a sine for each of the K waves.
   sin, cos = jnp.sin(jnp.pi * image), jnp.cos(jnp.pi * image)
 
   def times_and_add(
     sums: tuple[jax.Array, jax.Array], amplitude: jax.Array
   ) -> tuple[tuple[jax.Array, jax.Array], None]:
-    """Returns the sum times z plus an amplitude, as real and imaginary part."""
+    """Returns (real part, imaginary part) of the sum so far times z plus an amplitude [C]."""
     real, imaginary = sums
     real, imaginary = real * cos - imaginary * sin, real * sin + imaginary * cos
     return (real + amplitude[None, None], imaginary), None
 
   zeros = jnp.zeros_like(image), jnp.zeros_like(image)
   (real, imaginary), _ = jax.lax.scan(times_and_add, zeros, amplitudes, reverse=True, unroll=4)
-  turn = jnp.pi * jnp.mod(first * image, 2)  # the imaginary part of the sum times z^first is added
-  return jnp.clip(image + real * jnp.sin(turn) + imaginary * jnp.cos(turn), 0, 1)
+  angle = jnp.pi * jnp.mod(first * image, 2)  # of z^first, in [0, 2π)
+  return jnp.clip(image + real * jnp.sin(angle) + imaginary * jnp.cos(angle), 0, 1)
 
 
 def deformed(image: jax.Array, amplitudes: jax.Array) -> jax.Array:

@@ -59,22 +59,25 @@ def of_transform(
   """Returns the mean features of the images after each random draw of a transform, [draws, D].
 
   Args:
-    features, images, key: As in `of_augmentation`.
+    features: Function from images to features, as in `of_augmentation`.
+    images: [N, H, W, C] in [0, 1].
     name: Transform of `robustness.environments.transforms`: a corruption or 'rotation'.
-    level: Severity or degrees.
+    level: Severity of a corruption in 1..5, or angle of a rotation in degrees.
     draws: Number of draws; the paper takes 100.
+    key: Random key.
 
   Raises:
     InputError: The name is unknown, or the transform cannot be applied to the images.
   """
   transforms.check_names('name', (name,))
   is_rotation = name == transforms.ROTATION
-  severities, angles = ((1,), (level,)) if is_rotation else ((level,), (1,))  # 1 is always valid
+  # `check_levels` takes both kinds of levels: the kind that is not used gets 1, which is valid
+  severities, angles = ((1,), (level,)) if is_rotation else ((level,), (1,))
   transforms.check_levels('level', severities, angles)
   transforms.get(name).check_shape(images.shape[1:])
 
   def transformed(key: jax.Array, image: jax.Array) -> jax.Array:
-    # environment 1 of a single transform
+    # transform number 1, the only one in (name,); number 0 is the clean image
     return transforms.transform(key, image, 1, jnp.float32(level), (name,))
 
   return _means(features, images, transformed, draws, key)

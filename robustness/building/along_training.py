@@ -49,6 +49,7 @@ class AlongTraining:
     classifier = dataclasses.replace(self.classifier, variables=variables, provenance=provenance)
     for name, (study, rows) in self.tasks.items():
       folder = self.folder / name / classifier.name / f'step{step}'
+      # the digest tells results of these weights from those of an earlier, other training
       if (folder / JSON_NAME).is_file() and _digest(folder) == digest:
         continue
       logging.info('%s: %s after step %d', classifier.name, study.name, step)
@@ -63,10 +64,17 @@ def _digest(folder: pathlib.Path) -> object:
 
 
 def joined(folder: pathlib.Path, labels: Sequence[str]) -> Results:
-  """Returns the results of a task in `along_training`: estimates with the facet `step`.
+  """Returns the results of a task at all measured steps as one, with `step` as a facet.
 
-  Estimates by more than one other facet are left out, since a curve over steps cannot show them;
-  they are only in the results of each step.
+  Estimates that have two or more other facets are left out: a curve for each of their values would
+  be too many. They remain in the results of each step.
+
+  Args:
+    folder: the folder with the results of each step, in CLASSIFIER/step<n>/.
+    labels: the classifiers that were measured.
+
+  Raises:
+    InputError: no step was measured.
   """
   results_by_step = []
   for label in labels:
@@ -82,7 +90,8 @@ def joined(folder: pathlib.Path, labels: Sequence[str]) -> Results:
     table = results.table
     num_facets = table[facets_of(table)].notna().sum(axis=1)
     tables.append(with_facet(table[num_facets <= 1], STEP.name, step))
-  _step, first = results_by_step[0]
+  _, first = results_by_step[0]  # all steps have the same study, settings and data
+  # one entry per classifier, that of its last step
   entries = [entry for _, results in results_by_step for entry in results.classifiers]
   return dataclasses.replace(
     first,

@@ -63,7 +63,7 @@ class ClassifierBuilder:
     open_rows: function from a recipe to its training rows; its network predicts their classes.
     directory: the folder for trained weights, which are saved in `<directory>/<label>`.
     writer: function from a label to the writer of the metrics of its training.
-    opened: the rows of tasks that have data other than `rows`, by the settings of the data.
+    opened: {settings of data: rows} for tasks that are measured on other data than `rows`.
     features: the folder for features that probes are fitted to; None takes `features` next to
       `directory`.
   """
@@ -214,7 +214,8 @@ class ClassifierBuilder:
     """Trains a network, or resumes its training, and returns the final variables.
 
     Each process reads its share of every batch, and all return the same variables. `initial` are
-    the weights to begin with, or None for random ones.
+    the weights to begin with, or None for random ones. A finished training is not repeated: its
+    variables are read, and nothing is logged.
     """
     training = self.training(recipe, initial)
     is_finished = newest_step(self.directory / label) == training.total_steps
@@ -288,6 +289,7 @@ class ClassifierBuilder:
     """Returns {name: (study, rows)} of the studies in `config.training.measure`."""
     tasks, measurements = {}, self.experiment.measurements
     for name in recipe.training.measure:
+      # a single study is the task `SINGLE`, whatever the name of the study
       task = measurements[SINGLE if self.experiment.is_single else name]
       tasks[name] = task.study, self.opened.get(task.data, self.rows)
     return tasks
@@ -323,9 +325,9 @@ class ClassifierBuilder:
     return AccuracyOnRows(classifier, rows, seed, parallel, settings.resident_bytes)
 
   def parallel(self, training: TrainingSettings, all_processes: bool = True) -> Parallel:
-    """Returns the devices for a training: the largest number that divides a micro-batch.
+    """Returns the layout of a training on the largest number of devices that divides a micro-batch.
 
-    `all_processes` is whether the devices of all processes share a batch.
+    `all_processes` is whether the devices of all processes share a batch, or those of this one.
 
     Raises:
       SettingError: the processes do not divide the batch.
@@ -427,7 +429,10 @@ class ClassifierBuilder:
     return newest_step(self.directory / label) is not None
 
   def _as_measured(self, classifier: Classifier, recipe: ClassifierKind) -> Classifier:
-    """Returns a classifier projected to the recipe's label space and with its adaptation."""
+    """Returns a classifier with what the recipe changes in it for measurements.
+
+    These are the label space that its logits are mapped to, and its test-time adaptation.
+    """
     names = self.rows.class_names
     projected = in_label_space(classifier, recipe.label_space, recipe.merge, names)
     return projected.with_adaptation(recipe.adaptation)

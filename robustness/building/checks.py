@@ -45,13 +45,14 @@ def check_studies(builder: ClassifierBuilder, rows: Mapping[DataSettings, Rows])
 def check_study(study: Study, rows: Rows, recipes: Recipes, execution: Execution) -> None:
   """Checks that rows and trainings allow a study to be measured.
 
-  `recipes` are the descriptions of the trainings by the label of the classifier.
+  `recipes` is {label of a classifier: description of the images that it is trained on}.
 
   Raises:
     InputError: the rows or a training do not suit the study.
   """
   if study.needs_labels:
     refuse_unknown_classes(rows.description, f'the study {study.name}')
+  # raises if the precision would round away what the study measures
   experiments.refuse_what_is_lost(study, execution, rows.image_shape)
   study.views(rows.image_shape)  # raises if the views do not suit the shape of the images
   study.check(rows, recipes)

@@ -60,7 +60,11 @@ class JSD(Objective):
   label_smoothing: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
-    """Returns CE + λ·JS of each row with equal weights; raises InputError for one image per row."""
+    """Returns the loss CE + λ·JS of each row, equal weights, the unchanged state, and metrics.
+
+    Raises:
+      InputError: rows have one image each, so that there are no predictions to compare.
+    """
     logits = outputs['logits'].astype(jnp.float32)
     if logits.ndim != 3:
       raise InputError(

@@ -24,11 +24,12 @@ GROUP = 'class_group'
 class GroupObjective(Objective):
   """Base class of objectives that treat groups of rows differently.
 
-  A training raises InputError if rows belong to more groups than the objective counts, because they
-  would have no weight.
+  The objective has a fixed number of groups. A training raises InputError if a row has a higher
+  group number, because the row would have no weight.
 
   Attributes:
-    count_key: Name of the field with the number of groups; a value of 0 is the number of classes.
+    count_key: Name of the field that holds the number of groups, such as 'environments'; where that
+      field is 0, there are as many groups as classes.
     column: Column of the rows with the number of their environment or group, from 0. The
       augmentation `environment` adds 'environment'; 'label' makes every class a group.
     label_smoothing: As in `robustness.objectives.cross_entropy`.
@@ -52,7 +53,7 @@ def group_rows(
   Args:
     column: number of the group of each row, [B].
     groups: number of groups.
-    total: sums over devices.
+    total: function that sums an array over the devices that share the batch.
 
   Returns:
     The membership, float32 [B, groups] of 0 and 1; the number of rows in each group, [groups]; and
@@ -61,8 +62,8 @@ def group_rows(
   member = jax.nn.one_hot(column.astype(jnp.int32), groups, dtype=jnp.float32)
   count = total(member.sum(0))
   num_present = (count > 0).sum()
-  group_weight = 1 / (jnp.maximum(count, 1) * jnp.maximum(num_present, 1))  # of each row of a group
-  return member, count, member @ group_weight
+  weight_in_group = 1 / (jnp.maximum(count, 1) * jnp.maximum(num_present, 1))  # [groups]
+  return member, count, member @ weight_in_group
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,7 +189,7 @@ class GroupDRO(GroupObjective):
 
 @dataclasses.dataclass(frozen=True)
 class IRM(GroupObjective):
-  """Weights environments equally and adds λ times the mean of their penalties.
+  """Weights environments equally and adds λ times the mean penalty of an environment.
 
   The penalty of an environment is |d/dw mean_i CE(w·z_i, q_i)|² at w = 1, where CE is the
   cross-entropy of the logits z_i and the target q_i of image i, and the mean is over its images.
@@ -199,11 +200,12 @@ class IRM(GroupObjective):
   Attributes:
     environments: Number of environments.
     penalty: λ ≥ 0.
-    anneal_steps: Number of first steps (micro-batches) with λ = 1. The optimizer's moments remain
-      afterwards; DomainBed resets them.
-    estimate: 'squared' is the square of an environment's mean derivative, as in the original code;
-      'unbiased' is the product of the means over two halves of the examples (`half_of`), as in
-      DomainBed and WILDS, which halve the batch by even and odd index. It may be negative.
+    anneal_steps: Number of steps (micro-batches) at the beginning that have λ = 1. The optimizer's
+      moments are kept when λ changes; DomainBed resets them.
+    estimate: How the penalty is computed. 'squared': the square of an environment's mean
+      derivative, as in the original code. 'unbiased': the product of the mean derivatives of two
+      halves of its examples (see `half_of`), which may be negative; DomainBed and WILDS do this
+      with the even and odd rows of a batch.
     rescale: Whether the entire loss is divided by λ if λ > 1, as in the original code.
 
   Reference:
@@ -228,7 +230,8 @@ class IRM(GroupObjective):
     losses = cross_entropy(logits, smoothed)
     member, _, weights = group_rows(batch[self.column], self.environments, total)
     target = jnp.expand_dims(smoothed, tuple(range(1, logits.ndim - 1)))  # [B, 1, K] for V images
-    slope_of_images = ((jax.nn.softmax(logits) - target) * logits).sum(-1)  # [B] or [B, V]
+    # the derivative of each loss by the factor w of its logits at w = 1, [B] or [B, V], then [B]
+    slope_of_images = ((jax.nn.softmax(logits) - target) * logits).sum(-1)
     slope = slope_of_images.reshape(len(losses), -1).mean(1)
     penalties, has_rows = self._penalties(slope, member, half_of(batch['example_id']), total)
     penalty = jnp.where(has_rows, penalties, 0).sum() / jnp.maximum(has_rows.sum(), 1)
@@ -247,7 +250,7 @@ class IRM(GroupObjective):
       slope: derivative of each row's loss by the factor w of its logits, [B].
       member: 1 if a row is in an environment, else 0, [B, E].
       half: 0 or 1 for each row, [B]; 'unbiased' multiplies the means of both halves.
-      total: sums over devices.
+      total: function that sums an array over the devices that share the batch.
     """
     # the rows, in environments, of the two means that are multiplied
     factors = [member * (half == k)[:, None] for k in (0, 1)]
@@ -260,9 +263,9 @@ class IRM(GroupObjective):
 
 
 def half_of(example_ids: jax.Array) -> jax.Array:
-  """Returns 0 or 1 for each example, a hash of its id, int32 [B].
+  """Returns a random half, 0 or 1, for each example, which depends on its id only, int32 [B].
 
-  The parity of the id itself would not do: all ids of an environment may be even.
+  It hashes the id instead of taking the id modulo 2, because all ids of an environment may be even.
   """
   keys = jax.vmap(functools.partial(jax.random.fold_in, random_keys.from_seed(0)))(example_ids)
   return (jax.vmap(jax.random.bits)(keys) & 1).astype(jnp.int32)

@@ -68,6 +68,7 @@ class MeshParallel:
     processes = sorted({device.process_index for device in self.devices})
     index = jax.process_index()
     self.num_processes = len(processes)
+    # the number of this process among those of the mesh, and their number
     self.share = (processes.index(index) if index in processes else 0, self.num_processes)
     self._outstanding: collections.deque[list[jax.Array]] = collections.deque()
     self._mesh = Mesh(np.array(self.devices), ('data',), axis_types=(AxisType.Auto,))
@@ -98,7 +99,7 @@ class MeshParallel:
       donate_argnums=tuple(donate),
       compiler_options=CPU_OPTIONS if self.devices[0].platform == 'cpu' else None,
     )
-    return self._bounded(compiled)
+    return self._with_call_limit(compiled)
 
   def by_device(self, function: Callable[..., T], rows: Mapping[str, PyTree], *shared: PyTree) -> T:
     """Returns `function(rows, *shared)` inside a step, computed by each device for its rows only.
@@ -132,7 +133,8 @@ class MeshParallel:
   def unreplicate(self, tree: T) -> T:
     """Returns replicated outputs as single arrays, without a copy to the host.
 
-    With several processes the arrays span the devices of all processes; see `own_copy`.
+    Under jit they are single arrays already, so that `tree` itself is returned. With several
+    processes each array spans the devices of all processes; `own_copy` takes this process's copy.
     """
     return tree
 
@@ -143,7 +145,7 @@ class MeshParallel:
     make = jax.make_array_from_process_local_data
     return jax.tree.map(lambda x: make(sharding, np.asarray(x)), tree)
 
-  def _bounded(self, compiled: Compiled) -> Compiled:
+  def _with_call_limit(self, compiled: Compiled) -> Compiled:
     """Returns a function that makes the same calls, with at most `MAX_OUTSTANDING` unfinished ones.
 
     If this process does not have several CPU devices in the mesh, `compiled` itself is returned.

@@ -32,13 +32,13 @@ class PmapParallel(MeshParallel):
     """Returns the step under `jax.pmap`; all inputs and outputs have a leading device axis.
 
     `donate` are indices of arguments; the outputs may reuse their memory. `inputs` and `outputs`
-    have no effect.
+    have no effect, because pmap splits every array. Calls are limited as in `MeshParallel.compile`.
     """
     del inputs, outputs
     compiled = jax.pmap(
       step, axis_name=self.axis_name, devices=self.devices, donate_argnums=tuple(donate)
     )
-    return self._bounded(compiled)
+    return self._with_call_limit(compiled)
 
   def by_device(self, function: Callable[..., T], rows: Mapping[str, PyTree], *shared: PyTree) -> T:
     """Returns `function(rows, *shared)`; under pmap each device has only its own rows already."""

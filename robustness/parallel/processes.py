@@ -128,6 +128,7 @@ class Processes:
   def _give_up(self) -> None:
     """Prints why the processes did not connect, and ends this one with exit code 2."""
     peer = f'the coordinator {self.coordinator}' if self.coordinator else 'the cluster'
+    # process 0 is the coordinator itself; a detected cluster's address is not known here
     if self.detect or (self.index and not self._coordinator_answers()):
       reason = f'{peer} did not answer'
     else:

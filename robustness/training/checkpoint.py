@@ -126,7 +126,10 @@ class Checkpoints:
     return json.loads(from_first)
 
   def _check_or_write(self, facts: Facts) -> None:
-    """Checks the facts of the training against `classifier.json`, or writes this file."""
+    """Writes the facts of this training to `classifier.json`.
+
+    If there are checkpoints, the facts in that file must be the same; raises InputError if not.
+    """
     path, newest = self._directory / FACTS_NAME, self._newest()
     if newest is not None and path.exists():
       _check_same(facts, _load_json(path), f'{self._directory} holds another training')
@@ -139,11 +142,12 @@ def load_variables(directory: Path) -> tuple[Variables, dict[str, PlainValue]]:
 
   Returns:
     {'params': ..., 'batch_stats': ...} of the newest checkpoint as NumPy arrays: the best weights
-    or averaged ones if the training keeps such; and the facts of `classifier.json` with the `step`
-    of the checkpoint and, if the best weights are kept, their step `kept_step`.
+    if `keep` is 'best', else the averaged weights if there are any, else the last ones. And the
+    facts of `classifier.json` with the `step` of the checkpoint and, if `keep` is 'best', the step
+    of these weights, `kept_step`.
 
   Raises:
-    InputError: there is no checkpoint, it is damaged, or the best weights are kept and none were
+    InputError: there is no checkpoint, it is damaged, or `keep` is 'best' and no weights were
       evaluated yet.
   """
   root = pathlib.Path(directory).absolute()
@@ -203,9 +207,13 @@ class _Manager(ocp.CheckpointManager):
 
 
 def _read(folder: pathlib.Path) -> dict[str, PyTree]:
-  """Returns the state in one checkpoint's folder as numpy arrays."""
+  """Returns the state in the folder of a checkpoint, a nested dict of NumPy arrays.
+
+  Raises:
+    InputError: the checkpoint cannot be read, or its digest shows that it was altered.
+  """
   process = jax.process_index()
-  alone = ocp.options.MultiprocessingOptions(  # waits for no other process
+  alone = ocp.options.MultiprocessingOptions(  # this process waits for no other one
     primary_host=process, active_processes={process}, barrier_sync_key_prefix=f'process{process}'
   )
   handlers = ocp.CompositeCheckpointHandler(
@@ -215,9 +223,9 @@ def _read(folder: pathlib.Path) -> dict[str, PyTree]:
   try:
     with ocp.Checkpointer(handlers, multiprocessing_options=alone) as reader:
       arrays = reader.metadata(folder).item_metadata['state'].tree
-      # Orbax takes the kind of array and the dtype from these, and the shapes from the checkpoint
-      on_host = jax.tree.map(lambda x: np.empty(0, x.dtype), arrays)
-      state_args, position_args = ocp.args.StandardRestore(on_host), ocp.args.JsonRestore()
+      # Orbax restores NumPy arrays of the templates' dtypes; their shapes are those it has saved.
+      templates = jax.tree.map(lambda x: np.empty(0, x.dtype), arrays)
+      state_args, position_args = ocp.args.StandardRestore(templates), ocp.args.JsonRestore()
       arguments = ocp.args.Composite(state=state_args, position=position_args)
       saved = reader.restore(folder, args=arguments)
     position = dict(saved.position)
@@ -225,7 +233,7 @@ def _read(folder: pathlib.Path) -> dict[str, PyTree]:
     if position.pop(DIGEST, None) != _digest(saved.state, position, directory):
       raise ValueError('it was altered: it has another digest than when it was saved')
     return saved.state
-  except InputError:  # the facts cannot be read
+  except InputError:  # `classifier.json` cannot be read, and the message says so
     raise
   except Exception as error:  # Orbax, its store and its codecs fail in their own ways
     raise InputError(
@@ -237,13 +245,14 @@ def _read(folder: pathlib.Path) -> dict[str, PyTree]:
 def _digest(state: Mapping[str, PyTree], position: Facts, directory: pathlib.Path) -> str:
   """Returns the SHA-256 of a state's arrays, its position such as {'step': 100}, and its facts.
 
-  The facts are read from `classifier.json` in `directory`.
+  The facts are read from `classifier.json` in `directory`. The state may lie on devices, also of
+  several processes.
   """
   leaves = {name: value for name, value in _flat(state).items() if value is not None}
   arrays = {name: np.asarray(value) for name, value in own_copy(leaves).items()}
   texts = {'position': position, 'facts': _load_json(directory / FACTS_NAME)}
-  plain = {name: np.array(json.dumps(value, sort_keys=True)) for name, value in texts.items()}
-  return digest_of({**arrays, **plain})
+  text_arrays = {k: np.array(json.dumps(text, sort_keys=True)) for k, text in texts.items()}
+  return digest_of({**arrays, **text_arrays})
 
 
 def _load_json(path: pathlib.Path) -> Facts:

@@ -68,7 +68,12 @@ class CachedBlocks:
   """
 
   def __init__(self, read: Callable[[], Iterator[BlockOnDevices]], max_bytes: int):
-    """Takes the function `read`, which copies all blocks to the devices again in each call."""
+    """Holds no blocks yet.
+
+    Args:
+      read: function that reads all blocks and copies them to the devices, again in each call.
+      max_bytes: largest size of all blocks together at which they stay on the devices.
+    """
     self._read, self._max_bytes = read, max_bytes
     self._cache: list[BlockOnDevices] = []
 
@@ -93,17 +98,20 @@ class CachedBlocks:
 def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
   """Returns two int arrays: the indices of the rows to train on and of the rows to validate on.
 
-  The frames of a clip, the stored versions of an image, and other rows with the same `group_id` are
-  not separated. `share` is the fraction of rows to validate on, in [0, 1).
+  Rows that belong together are not separated: frames of a clip, stored versions (for example
+  corrupted ones) of an image, and other rows with the same `group_id`. `share` is the fraction of
+  rows to validate on, in [0, 1).
 
   Raises:
-    InputError: the rows are versions of images, and too many to read their columns.
+    InputError: the rows are stored versions, and too many to read all their columns.
   """
   columns: Mapping[str, np.ndarray] = {}
   if share:
-    has_versions = 'base_images' in rows.description  # splitting versions one by one would leak
+    has_versions = 'base_images' in rows.description
+    # for versions the columns are needed, or an image could be in both parts: raises InputError
     columns = rows.without_images() if has_versions else columns_of(rows)
   are_frames = {GROUP, OFFSET} <= columns.keys() and columns[GROUP].dtype.kind in 'iu'
+  # the number of each row's clip, group or base image; None where every row is split by itself
   groups = clip_numbers(columns) if are_frames else columns.get(GROUP, columns.get(BASE))
   return held_out(rows.num_examples, share, groups)
 

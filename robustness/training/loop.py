@@ -147,7 +147,7 @@ def _resident(training: Training, parallel: Parallel, arrays: ArrayRows) -> Feed
   columns = _checked(training, {'image': np.asarray(arrays.images), **arrays.without_images()})
   copy_to_devices = parallel.compile(lambda tree: tree, (REPLICATED,), REPLICATED)
   rows = copy_to_devices(parallel.replicate(columns))
-  order, size = training.order, training.settings.batch_size
+  order, size = training.order, training.settings.batch_size  # the order of rows in the training
 
   def gather(rows: Columns, positions: jax.Array, sampler_columns: Columns) -> Columns:
     """Returns the rows at `positions`, with the columns that the sampler adds."""
@@ -159,11 +159,12 @@ def _resident(training: Training, parallel: Parallel, arrays: ArrayRows) -> Feed
 
   def batch(step: int) -> Columns:
     """Returns the batch of a step, on the devices."""
-    begin, end = share_of_batch(step, size)  # of the sampler's sequence of rows
-    positions = order.positions(begin, end).astype(np.int32)
+    begin, end = share_of_batch(step, size)  # the batch's places in the order
+    positions = order.positions(begin, end).astype(np.int32)  # of these rows in `rows`
     return compiled_gather(rows, *parallel.put_batch((positions, order.columns(begin, end))))
 
   def batches(begin: int) -> Iterator[Columns]:
+    """Returns the batches from step `begin` to the last one."""
     return ahead((batch(step) for step in range(begin, training.total_steps)), AHEAD)
 
   return Feed(batches, is_resident=True)
@@ -301,11 +302,11 @@ class _Run:
     """Calls `measure` after the steps that `measure_at` selects and after the last step."""
     is_last, num_examples = step == self.training.total_steps, self.training.rows.num_examples
     if self.measure and (is_last or schedule.is_measured(step, self.settings, num_examples)):
-      self.meter.flush()
+      self.meter.flush()  # raises before weights that are not finite are measured
       variables = self.parallel.unreplicate(state).variables
       with progress.other_work('evaluation'):
         self.measure(step, jax.tree.map(np.asarray, variables))
-      self.meter.pause()
+      self.meter.pause()  # the images per second leave out this time
 
   def _save_if_due(self, step: int, state: TrainState, is_stopped: bool) -> None:
     """Saves the state after every `checkpoint_every_steps` steps, the last step and SIGTERM.
@@ -346,18 +347,19 @@ class Meter:
   def __init__(
     self, batch_size: int, fetch: Callable[[Sequence[Metrics]], Sequence[Metrics]] = jax.device_get
   ):
-    """Begins without steps.
+    """Begins with no metrics.
 
     Args:
       batch_size: number of images per step.
       fetch: function that copies the metrics of several steps to the host.
     """
     self._batch_size, self._fetch = batch_size, fetch
-    self._running: collections.deque[Metrics] = collections.deque()  # of steps not waited for yet
-    self._collected: list[tuple[int, Metrics]] = []  # step and metrics that are not fetched yet
-    self._values: dict[str, list[float]] = collections.defaultdict(list)  # since the last summary
-    self._rate_begin: float | None = None  # time from which the rate is measured; None: not begun
-    self._rate_images = 0  # images of the steps that ended since then
+    self._running: collections.deque[Metrics] = collections.deque()  # of steps that may still run
+    self._collected: list[tuple[int, Metrics]] = []  # (step, metrics) that are not fetched yet
+    self._values: dict[str, list[float]] = collections.defaultdict(list)  # fetched, by metric
+    # images per second are `_rate_images` / (now − `_rate_begin`); None before the first step ended
+    self._rate_begin: float | None = None
+    self._rate_images = 0
 
   def add(self, step: int, metrics: Metrics) -> None:
     """Adds the metrics of a step that may still run; waits for the step `LAG` steps before it."""

@@ -72,8 +72,9 @@ def create(
   The gradient is first clipped to the global norm `clip_norm`, before weight decay. The updates of
   all layers except the last are multiplied by `backbone_rate_multiplier`, the updates of each
   layer by `layer_decay` to the power of its distance from the last layer, and of `stem` by
-  `stem_rate`. Gradients of the biases of normalisations are multiplied by `bias_rate` before decay,
-  which amounts to a learning rate larger and a decay smaller by this factor.
+  `stem_rate`. Gradients of the biases of normalisation layers are multiplied by `bias_rate` before
+  decay. For these biases this is the same, in 'sgd', as the learning rate times `bias_rate` and
+  `weight_decay` divided by it.
 
   Under 'plateau' η is multiplied by a factor that starts at 1. An epoch improves if its mean
   training loss is below the least mean of earlier epochs by at least a ten-thousandth of it; each
@@ -103,13 +104,13 @@ def create(
   mask = functools.partial(has_decay, decay=settings.decay)
 
   def schedule(step: ArrayLike) -> ArrayLike:
-    """Returns the learning rate of this step."""
-    # Optax counts the steps of a schedule, and checkpoints hold the count; here it has no effect
+    """Returns the learning rate of this step, whatever `step` Optax counts."""
+    # a schedule instead of a number, so that the state has Optax's count, as checkpoints do
     del step
     return learning_rate
 
   if settings.optimizer == SGD:
-    momentum = settings.momentum or None
+    momentum = settings.momentum or None  # None keeps no moving sum of gradients
     stages += [
       optax.add_decayed_weights(settings.weight_decay, mask),
       optax.sgd(schedule, momentum, nesterov=settings.nesterov and momentum is not None),

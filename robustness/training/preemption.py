@@ -51,11 +51,12 @@ class StopRequest:
     `processes` is the number of processes that train one network.
     """
     self.received = False
-    self._is_agreed = processes > 1
-    self._is_handler = not self._is_agreed and threading.current_thread() is threading.main_thread()
+    self._has_peers = processes > 1  # so that JAX handles the signal
+    self._is_handler = not self._has_peers and threading.current_thread() is threading.main_thread()
     self._previous: Any = None  # the handler of the signal outside of the context
 
   def __enter__(self) -> Self:
+    """Replaces the handler of SIGTERM, unless JAX or another thread handles signals."""
     if self._is_handler:
       self._previous = signal.signal(signal.SIGTERM, self._receive)
     return self
@@ -69,8 +70,12 @@ class StopRequest:
       signal.raise_signal(signal.SIGTERM)
 
   def due(self, step: int) -> bool:
-    """Returns whether to stop after this step; it must be called at every step."""
-    if self._is_agreed:
+    """Returns whether SIGTERM came, so that the training is to stop after this step.
+
+    With several processes, all must call it at every step; JAX then returns True to all of them at
+    the same step.
+    """
+    if self._has_peers:
       return multihost_utils.reached_preemption_sync_point(step)
     return self.received
 

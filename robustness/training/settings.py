@@ -53,20 +53,20 @@ class TrainingSettings:
     head_scale: factor of the drawn weights of the last layer before the first step.
     ema_decay: decay of the exponential moving average of the weights, which replaces the raw
       weights in evaluations and at the end; 0 computes no average.
-    lookahead: number of steps after which the weights and statistics w and the slow weights s both
-      become d·s + (1 − d)·w, with d = .95^lookahead · (step / steps)³; the slow weights are
-      evaluated and kept. 0 has no slow weights.
-    bias_rate: for 'sgd', factor of the learning rate of the biases of normalisations, at the same
-      decay.
+    lookahead: k above 0 keeps a second, slow copy s of the weights and statistics w. Every k steps
+      both become d·s + (1 − d)·w, with d = .95^k · (step / steps)³. The slow copy is evaluated and
+      is the result of the training. 0 keeps none.
+    bias_rate: for 'sgd', factor of the learning rate of the biases of normalisation layers; their
+      weight decay per step is unchanged.
     stem_epochs: epochs after which the layer `stem` is frozen; 0 trains it to the end.
     warmup_epochs: epochs of linear rise from 0.
     balanced: a column of the rows, such as 'label' or 'environment'; each of its values is equally
       frequent in every batch. '' draws all rows equally often. The length of an epoch is the same.
     freeze_statistics: whether batch normalisation uses its running averages without updating them,
       as in fine-tuning on few or similar images.
-    auxiliary_norms: number of last images of each row that pass through a second set of
-      normalisation layers, if the augmentation makes several images; the trained network does not
-      have it (see `robustness.training.auxiliary_norms`). 0 has one set for all.
+    auxiliary_norms: if the augmentation makes several images of each row, how many of them, counted
+      from the last, pass through a second set of normalisation layers. Only the training has this
+      set (see `robustness.training.auxiliary_norms`). 0 has one set for all images.
     accumulate: micro-batches per step; the gradient is their exact mean. Batch normalisation sees
       one micro-batch at a time, and updates its running averages for each.
     checkpoint_every_steps: steps between checkpoints; 0 saves only at the end.
@@ -84,9 +84,9 @@ class TrainingSettings:
     precision: 'float32' or 'bfloat16' for the network's arithmetic in training; '' takes
       `config.precision`, in which the trained network is measured.
     log_every_steps: steps between log lines, which hold means since the previous line.
-    resident_bytes: largest size of rows that stay on the devices, where each step gathers its
-      batch (copies on devices of a CPU count). It also applies to the evaluated rows. 0 reads every
-      batch from the host.
+    resident_bytes: rows of at most this size, in bytes, are copied to the devices once, and each
+      step gathers its batch there; each device of a CPU has a copy, and all copies count. Likewise
+      for the evaluated rows. 0 reads every batch from the host.
     split: split of the data to train on.
   """
 

@@ -131,6 +131,8 @@ class TrainStep:
       means = jax.tree.map(lambda x: x / count, sums)
     if self.axis_name is not None:  # each device has the means over its part of the batch
       means = jax.lax.pmean(means, self.axis_name)
+    # `_micro_batch` divides the loss and its gradient by the number of rows; the division by the
+    # mean weight makes it one by Σ weights
     gradients, mean_weight, metrics = means
     gradients = jax.tree.map(lambda g: g / mean_weight, gradients)
     return gradients, batch_stats, objective, {**metrics, 'loss': metrics['loss'] / mean_weight}
@@ -138,10 +140,10 @@ class TrainStep:
   def _micro_batch(
     self, state: TrainState, batch_stats: PyTree, objective: State, batch: Batch, seed: jax.Array
   ) -> tuple[PyTree, PyTree, State]:
-    """Computes the gradient of the loss Σ weights · losses / rows on one micro-batch.
+    """Computes the gradient of (Σ weights · losses) / (number of rows) on one micro-batch.
 
-    The caller divides by the mean weight of the whole batch, because weights may differ between
-    micro-batches and devices.
+    The loss of a training is (Σ weights · losses) / Σ weights over the whole batch. The caller
+    divides by the mean weight, which it knows after all micro-batches and devices.
 
     Args:
       state: the state before the step.
@@ -161,7 +163,7 @@ class TrainStep:
     if settings.drop_path:
       keys = _image_keys(batch, seed, DROP_PATH, state.step)
       assert isinstance(self.training.model, Network)  # as `Training` has checked
-      rises = self.training.model.drop_path_rises
+      rises = self.training.model.drop_path_rises  # whether later blocks are dropped more often
       factors = depth.drop_factors(state.params, settings.drop_path, keys, rises)
 
     def weighted_loss(params: PyTree) -> tuple[jax.Array, PyTree]:
@@ -188,7 +190,7 @@ class TrainStep:
     return means, new_stats, new_objective
 
   def _check_auxiliary(self, shape: tuple[int, ...]) -> None:
-    """Raises SettingError if the auxiliary norms would take all images of a row.
+    """Raises SettingError unless `auxiliary_norms` leaves an image of each row to the main layers.
 
     `shape` is the images' shape after the policy: [B, H, W, C], or [B, V, H, W, C] with V images
     for each row.

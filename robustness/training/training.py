@@ -193,7 +193,8 @@ class Training:
   def facts(self, further_facts: Facts) -> Facts:
     """Returns everything that decides the trained weights, and `further_facts`, as JSON values.
 
-    A checkpoint is only resumed by a training with equal values.
+    A checkpoint is only resumed by a training with equal values. Settings that only concern reports
+    may differ and are left out.
     """
     reporting = set(REPORTING)
     if self.settings.keep == BEST:  # evaluations decide which weights are kept
