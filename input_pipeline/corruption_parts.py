@@ -40,6 +40,7 @@ def of_parts(
     description: JSON values for results.json, to which properties of the parts are added.
     fields: other fields of `Images`, such as `store` and `class_names`.
   """
+  # the corruption and the severity of every image: parts one after the other
   corruptions, severities = np.array(parts, np.int32).repeat(num_base, axis=0).T
   base = np.tile(np.arange(num_base, dtype=np.int32), len(parts))
   names = [NAMED[part.corruption] for part in parts if part.corruption != CLEAN]

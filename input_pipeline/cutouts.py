@@ -219,17 +219,20 @@ def cut(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
 def extract(
   segments: Sequence[Segment], images: Path, masks: Path, out: Path, filters: Filters
 ) -> Counter[str]:
-  """Writes the cutouts of the segments that pass the filters, the list and the contact sheets.
+  """Cuts segmented objects out of photographs, and writes the cutouts with a list to `out`.
+
+  Files are foregrounds/<class>/<mask>.png, their list cutouts.csv, sheets of thumbnails to look
+  through, and rejected.csv, the segments that do not pass the filters.
 
   Args:
-    segments: in any order; cutouts are numbered by class, image and mask.
+    segments: the segmented objects; cutouts are numbered in the order of class, image and mask.
     images: folder of photographs named by image_id.
     masks: folder of masks.
-    out: a folder that holds no list and no cutouts yet.
-    filters: what a segment must fulfil.
+    out: a folder that holds no cutouts.csv and no foregrounds yet.
+    filters: the conditions that a segment must meet.
 
   Returns:
-    How many segments were kept ('kept') and left out, by reason.
+    {'kept': number of cutouts, reason such as 'too small': number of segments left out for it}.
   """
   origins = {LIST: 'with lines deleted by hand', FOREGROUNDS: 'of an interrupted run'}
   for name, origin in origins.items():
@@ -251,9 +254,9 @@ def extract(
     file = Path(FOREGROUNDS) / segment.class_name / f'{Path(segment.mask).stem}.png'
     (out / file).parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(out / file)
-    number, index = len(entries) + 1, imagenet_index(segment.class_name)
-    height, width = pixels.shape[:2]
-    about = number, str(file), segment.class_name, index, segment.image_id, width, height
+    number, name, height, width = len(entries) + 1, segment.class_name, *pixels.shape[:2]
+    about = number, str(file), name, imagenet_index(name), segment.image_id, width, height
+    # `fill` is the fraction of the rectangle that the mask fills
     entries.append(dict(zip(_ABOUT, (*about, round(fill, 4)), strict=True)) | segment.flags)
   _write(out / REJECTED, ('mask', 'class', 'reason'), rejected)
   reasons = Counter(_kind(str(entry['reason'])) for entry in rejected)
@@ -317,10 +320,10 @@ def _write_sheets(out: Path, entries: Sequence[Line]) -> None:
   """Writes a contact sheet per class: thumbnails of the listed cutouts with numbers and sizes."""
   (out / SHEETS).mkdir(parents=True, exist_ok=True)
   for name in sorted({str(entry['class']) for entry in entries}):
-    members, per_page = [entry for entry in entries if entry['class'] == name], THUMBNAILS * ROWS
-    for first in range(0, len(members), per_page):
-      page = _sheet(out, members[first : first + per_page])
-      page.save(out / SHEETS / f'{name}_{first // per_page + 1}.png')
+    of_class = [entry for entry in entries if entry['class'] == name]
+    for page, first in enumerate(range(0, len(of_class), THUMBNAILS * ROWS), 1):
+      sheet = _sheet(out, of_class[first : first + THUMBNAILS * ROWS])
+      sheet.save(out / SHEETS / f'{name}_{page}.png')
 
 
 def _sheet(out: Path, entries: Sequence[Line]) -> Image.Image:

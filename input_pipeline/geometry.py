@@ -34,8 +34,9 @@ def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:
     return tf.ensure_shape(levels, [None, None, None])
   if settings.resize:
     sides = tf.shape(image)[:2]
-    resized_to_target = sides if settings.squash else tf.reduce_min(sides)
-    target = sides * settings.resize // resized_to_target  # height and width after the resize
+    # the length that becomes `settings.resize`: each side, or the shorter side for both
+    reference = sides if settings.squash else tf.reduce_min(sides)
+    target = sides * settings.resize // reference  # height and width after the resize
     size = tf.constant([settings.crop] * 2) if settings.crop else target  # and after the crop
     window = tf.raw_ops.ScaleAndTranslate(  # computes only the pixels of the crop
       images=image[None],
@@ -88,15 +89,18 @@ def random_resized_crop(
   """Crops a random box from an image and resizes it, as in the training of networks for ImageNet.
 
   The area of the box is uniform in [random_crop_area, 1] of the image, its ratio width/height
-  log-uniform in [3/4, 4/3], and its position uniform; sides are rounded to pixels. A box that does
-  not fit is drawn again, at most ten times; then the largest central box with a ratio within the
-  limits is taken, as in torchvision.
+  log-uniform in [3/4, 4/3], and its position uniform; sides are rounded to pixels. If none of ten
+  drawn boxes fits in the image, the largest central box with a ratio within the limits is taken,
+  as in torchvision.
 
   Args:
-    image: [H, W, C] of any size, float32 in [0, 1], or uint8 by Pillow.
+    image: [H, W, C] of any size: float32 in [0, 1], or uint8 if `resized_by` is 'pillow'.
     size: height and width of the returned image, pixels.
-    seed: int64 [2]; alone decides the box.
-    settings: for `random_crop_area` in (0, 1], `interpolation` and `resized_by`.
+    seed: int64 [2], which determines the box.
+    settings: its `random_crop_area` in (0, 1], `interpolation` and `resized_by` are used.
+
+  Returns:
+    The image [*size, C] in the type of `image`.
 
   Reference: Szegedy et al. (2015), Going Deeper with Convolutions, section 6.
   """

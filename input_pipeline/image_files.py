@@ -87,13 +87,13 @@ def looks_like(folder: Path) -> str:
 
 
 def folders_in(root: Path) -> dict[str, Path]:
-  """Returns {name: path} of the folders in a folder, in the order of `in_class_order`.
+  """Returns {name: path} of the folders in a folder, by number if all names are numbers, else A–Z.
 
   Hidden folders, and folders that file servers and operating systems create, are omitted.
   """
   folders = [path for path in root.iterdir() if path.is_dir()]
-  inside = {path.name: path for path in folders if not is_passed_over(path.name)}
-  return {name: inside[name] for name in in_class_order(inside)}
+  path_of = {path.name: path for path in folders if not is_passed_over(path.name)}
+  return {name: path_of[name] for name in in_class_order(path_of)}
 
 
 def images_in(

@@ -92,7 +92,8 @@ class MemoryStore(IndexedStore):
     """The stored images and the labels as constants of TensorFlow."""
     import tensorflow as tf
 
-    with tf.init_scope():  # not in the graph of a map
+    # outside the graph of `Dataset.map`, from which they are first used and which could not be left
+    with tf.init_scope():
       return tf.constant(self.stored), tf.constant(self.labels)
 
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -127,11 +128,11 @@ class PartsStore(IndexedStore):
   shape: tuple[int, ...] = ()
 
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns the element at an index, calling `fetch` in Python."""
+    """Returns the element at an index; TensorFlow calls the Python function `fetch` for it."""
     import tensorflow as tf
 
     num_base, dtype = len(self.labels), tf.uint8 if self.shape else tf.string
-    # divmod returns the numbers of the part and of the base image
+    # the index is part · num_base + base image, which divmod separates
     stored = tf.numpy_function(lambda i: self.fetch(*divmod(int(i), num_base)), [index], dtype)
     label = tf.gather(tf.constant(self.labels), index % num_base)
     return {'example_id': index, 'label': label, 'stored': tf.ensure_shape(stored, self.shape)}
@@ -220,7 +221,7 @@ class Images:
     return decoded if isinstance(decoded, dict) else {'image': decoded}
 
   def decoded_size(self, element: Mapping[str, tf.Tensor]) -> Size:
-    """Returns (height, width) of an element by decoding it; raises InputError if that fails."""
+    """Returns (height, width) of a stored element, which is decoded; may raise InputError."""
     import tensorflow as tf
 
     try:

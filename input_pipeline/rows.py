@@ -45,10 +45,12 @@ DRAW = 'draw'
 
 
 class TfRows:
-  """`robustness.core.rows.Rows` that are read with tf.data, or by Pillow in threads (image files).
+  """Rows (images with labels) that tf.data reads, or Pillow in threads if they are image files.
+
+  They have the methods of the protocol `robustness.core.rows.Rows`.
 
   Attributes:
-    indices: the examples of the stored images that are read, int64 [num_examples], ascending.
+    indices: ascending indices of the rows among all stored images, int64 [num_examples].
     image_shape: height, width and channels of the images.
     class_names: names of the classes, in label order.
   """
@@ -89,7 +91,7 @@ class TfRows:
     return rows
 
   def at(self, positions: np.ndarray) -> TfRows | ArrayRows:
-    """Returns the rows at ascending positions; of decoded rows in memory, they are `ArrayRows`."""
+    """Returns the rows at ascending positions, as `ArrayRows` if rows are decoded in memory."""
     if self._arrays:
       return self._arrays.at(positions)
     rows = copy.copy(self)
@@ -109,7 +111,8 @@ class TfRows:
     """
     if self._settings.random_crop_area or not isinstance(self._images.store, IndexedStore):
       return None
-    [first] = self._batches(1, [0], stored=True)  # the first row alone, to count its bytes
+    # a batch of the first row alone, to count the bytes of a row; `stored` keeps 8-bit pixels
+    [first] = self._batches(1, [0], stored=True)
     row = {name: value for name, value in first.items() if isinstance(value, np.ndarray)}
     if self.num_examples * sum(value.nbytes for value in row.values()) > max_bytes:
       return None
@@ -166,13 +169,14 @@ class TfRows:
   ) -> Iterator[Batch]:
     """Returns endless shuffled batches, from the step `start_step` on; see `Rows.training_batches`.
 
-    This process reads the part `share` of every batch: (k, n) is the k-th of n equal slices.
+    Every batch of `batch_size` rows is divided into n equal slices; with `share` = (k, n), this
+    process reads slice k of 0..n − 1. Without a `sampler` the rows are permuted in each epoch.
     """
     order = sampler or Epochs(self.num_examples, seed)
     share_of_batch(start_step, batch_size, share)  # raises errors before the first batch
     if sampler is not None:
       self._refuse_streamed()
-    low, high = share_of_batch(0, batch_size, share)  # positions in a batch: [low, high) are read
+    low, high = share_of_batch(0, batch_size, share)  # this process reads [low, high) of a batch
 
     def is_mine(i: tf.Tensor) -> tf.Tensor:
       """Returns whether this process reads position `i` of the endless sequence."""
@@ -183,7 +187,7 @@ class TfRows:
       return self._sequence(order, seed, step * batch_size, is_mine)
 
     def elements_of_batch(number: int) -> tf.data.Dataset:
-      """Returns the elements of the batch with a number, 0 at `start_step`."""
+      """Returns the elements of one batch again, to find a damaged one; 0 is `start_step`'s."""
       return elements(start_step + number).take(high - low)
 
     batches = enumerate(self._read(elements(start_step), high - low, elements_of_batch), start_step)
@@ -205,7 +209,8 @@ class TfRows:
       read = store.elements(ids).map(lambda element: element['label']).batch(_READ_AT_ONCE)
       label = np.concatenate([*read.as_numpy_iterator()])
     else:
-      label = label[ids % len(label)]  # a set in parts has the labels of one part; see `Store`
+      # of a set in parts (the same n images in each), a store has the labels of the first part
+      label = label[ids % len(label)]
     columns = {'label': label.astype(np.int32), 'example_id': ids.astype(np.int32)}
     return {**columns, **self._columns(ids)}
 
@@ -233,12 +238,13 @@ class TfRows:
   def _sequence(
     self, order: Sampler, seed: int, first: int, is_mine: Callable[[tf.Tensor], tf.Tensor]
   ) -> tf.data.Dataset:
-    """Returns the elements of a training's endless sequence from position `first` on.
+    """Returns the shuffled elements that this process trains on, from position `first` on, endless.
 
-    Every element has its position and the seed under `DRAW`.
+    An element is a dict of an example's stored image, label and id, and of (seed, position in the
+    sequence of all processes) under the key `DRAW`, which determines its random crop.
 
     Args:
-      order: the sampler; a streamed source is shuffled by the seed instead.
+      order: the order of the rows; a streamed source is shuffled by `seed` instead.
       seed: seed of random crops, and of the shuffling of streamed sources.
       first: position of the first element.
       is_mine: function that returns whether this process reads a position, int64 [].
@@ -385,10 +391,11 @@ class TfRows:
     }
 
   def _prepared(self, image: tf.Tensor, draw: Sequence[tf.Tensor] | None) -> tf.Tensor:
-    """Returns an image, resized and cropped.
+    """Returns a decoded image, resized and cropped as the settings say.
 
-    With `draw`, the seed and the element's position, the crop is random; None takes the centre.
-    Images of 8 bits stay uint8 unless TensorFlow resizes them; others become float32.
+    `draw` is the (seed, position of the element) that determines a random crop; None crops the
+    centre. Images of 8 bits stay uint8 unless TensorFlow resizes them; others become float32 in
+    [0, 1].
     """
     settings = self._settings
     is_resized = bool(settings.resize) or draw is not None

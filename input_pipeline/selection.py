@@ -116,14 +116,15 @@ def choose_groups(groups: np.ndarray, num_groups: int, seed: int, noun: str) -> 
 def check_pictures(images: Images, indices: np.ndarray) -> None:
   """Checks that image files can be decoded, before anything is computed with them.
 
-  Up to `MAX_DECODED` evenly spaced examples are decoded, and up to `MAX_HEADERS` headers are read.
-  Of streamed images, which are slow to read one by one, only `MAX_STREAMED` are decoded.
+  Up to `MAX_DECODED` of the `indices`, evenly spaced, are decoded, and of up to `MAX_HEADERS` only
+  the headers are read. Of streamed images, which are slow to read one by one, `MAX_STREAMED` are
+  decoded and no other headers read.
 
   Raises:
     InputError: pictures are damaged; the message has their number and the first names.
   """
   header, read, store = images.header, images.read, images.store
-  if header is None or read is None or not isinstance(store, HostStore):
+  if header is None or read is None or not isinstance(store, HostStore):  # no image files
     return
   is_streamed = isinstance(store, StreamedStore)
   decoded = {*evenly(indices, MAX_STREAMED if is_streamed else MAX_DECODED)}
@@ -188,10 +189,12 @@ def evenly(indices: np.ndarray, max_count: int) -> list[int]:
 def _selected_indices(images: Images, settings: DataSettings, seed: int) -> np.ndarray:
   """Returns the ascending indices of the examples that the settings select, int64.
 
+  Of a set in parts, such as one part for each corruption, the same images are selected in all.
+
   Raises:
     InputError: a setting cannot apply to these images, or an image in the list does not exist.
   """
-  if images.choose and not images.names:
+  if images.choose and not images.names:  # groups of images, such as the frames of a neighbor set
     if settings.image_list or settings.subset == FIRST:
       key, value = ('image_list', settings.image_list) if settings.image_list else ('subset', FIRST)
       raise InputError(
@@ -301,14 +304,15 @@ def select(
     facts |= {'subset': FIRST} if settings.subset == FIRST else {'subset_seed': seed}
   if settings.image_list:
     facts['image_list'] = settings.image_list
-  keeps_size = settings.resize or settings.crop or images.as_stored
-  if preparation and not keeps_size:
+  is_decided = settings.resize or settings.crop or images.as_stored
+  if preparation and not is_decided:
     prepared_size = (preparation.side, preparation.side)
-    # All images decide, so that every subset is prepared in the same way; images that were cropped
-    # before they were stored have one size.
-    deciding = np.arange(1 if images.cropped else images.num_examples)
-    if any(size != prepared_size for size in _sizes(images, deciding)):
-      # A second crop would cut off what belongs to images that were cropped before.
+    # Unless all images have the classifier's input size, they are resized and cropped to it. All
+    # stored images are compared, not only the selected ones, so that every subset is prepared in
+    # the same way; images that were cropped before they were stored have one size.
+    compared = np.arange(1 if images.cropped else images.num_examples)
+    if any(size != prepared_size for size in _sizes(images, compared)):
+      # Images that were cropped before are resized to the input size and not cropped again.
       settings = dataclasses.replace(
         settings,
         resize=preparation.side if images.cropped else preparation.resize,
@@ -349,10 +353,10 @@ def output_size(size: Size, settings: DataSettings) -> Size | None:
 def delivered_size(
   images: Images, settings: DataSettings, index: int, size: Size, expected: Size | None = None
 ) -> Size:
-  """Returns the size of an example after resize and crop.
+  """Returns the height and width of an example after resize and crop, in pixels.
 
   Args:
-    images: the stored images.
+    images: the stored images, for messages.
     settings: the settings of resize and crop.
     index: index of the example, for messages.
     size: its stored height and width.

@@ -195,6 +195,7 @@ class DataSettings:
     return bool(self.resize) and self.resized_by == 'pillow'
 
   def __post_init__(self) -> None:
+    """Raises SettingError for a value out of range, or for two settings that exclude each other."""
     check_fields(self, 'config.data')
     valid = "an object, such as input_pipeline.sources.tfds.Tfds('cifar10')"
     require(isinstance(self.source, Source), 'config.data.source', self.source, valid)
@@ -232,18 +233,18 @@ class Preparation:
 
 
 def open_images(settings: DataSettings) -> Images:
-  """Returns the stored images that the settings select.
+  """Returns the images of the source and split that the settings name, before a subset is chosen.
 
-  Their description is extended by the name of the source, and by the numbers of files that are not
-  read and of classes without images; these are also logged.
+  Their description is extended by the name of the source, and by the number of files that are not
+  read and the names of classes without images, which are also logged.
   """
   source = settings.source
   if source.splits:
     choice('config.data.split', settings.split, source.splits)
   images = source.open(settings)
   names = tuple(map(composed, images.class_names))
-  facts: dict[str, Any] = {'source': source.name, **images.description}  # `source` comes first
-  facts |= {'source': source.name, **source.file}
+  facts: dict[str, Any] = {'source': source.name, **images.description}  # the first key is `source`
+  facts |= {'source': source.name, **source.file}  # also if the description has such a key
   if left_out := {reason: count for reason, count in sorted(images.left_out.items()) if count}:
     listed = ', '.join(f'{count} {reason}' for reason, count in left_out.items())
     logging.info('%s: left out %s', images.title, listed)

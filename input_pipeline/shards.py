@@ -155,16 +155,15 @@ def _check_complete(files: list[Path], key: str) -> None:
 
 
 def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path]:
-  """Returns the files of a split.
+  """Returns those of `files` that belong to a split; raises SettingError if there are none.
 
   A file states its split in its name or in the name of its folder, as in `train-00000.tar`. If no
-  file states a split, all files belong to 'test'. The split '' takes all files if they state the
-  same split, or none of them states one.
+  file states a split, all files belong to 'test'.
 
   Args:
     files: the files.
-    root: folder of the data; its name states no split.
-    split: the split, '' for any.
+    root: folder of the data, a name that is not read as a split.
+    split: the split; '' takes all files, which must then state the same split, or none.
     title: path of the data, for messages.
   """
   splits = [_split_of(file, root, split) for file in files]
@@ -181,9 +180,10 @@ def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path
 
 
 def _split_of(file: Path, root: Path, split: str) -> str:
-  """Returns the split that a word in the name of a file or its folder states; '' for none.
+  """Returns the split that the name of a file or of its folder states; '' if neither does.
 
-  Splits are the words of `SPLITS`, and the split that is read, `split`.
+  For example 'train' of root/train-00000.tar, and of root/train/00000.tar. Names of splits are
+  those in `SPLITS`, and `split`, the one to be read. The name of `root` itself states no split.
   """
   folder = file.parent.name if file.parent != root else ''
   splits = {*SPLITS, split} - {''}
@@ -265,7 +265,8 @@ def _as_numbers(values: pd.Series) -> pd.Series:
 
 def _read_json_lines(file: Path) -> pd.DataFrame:
   """Returns the table of a file with a JSON object in each line."""
-  lines = read_bounded(file, MAX_BYTES_OF_TEXT).split(b'\n')  # U+2028 ends no line
+  # only \n ends a line: `splitlines` would also split at U+2028, which JSON text may hold
+  lines = read_bounded(file, MAX_BYTES_OF_TEXT).split(b'\n')
   return pd.DataFrame(
     json_files.parse(line, f'line {number}')
     for number, line in enumerate(lines, 1)
@@ -335,7 +336,15 @@ def labels_of(
 def _labels_of_numbers(
   numbers: np.ndarray, class_names: Sequence[str], title: str, column: str
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-  """Returns class numbers [N] as labels, and the class names; for the arguments see `labels_of`."""
+  """Returns a column of class numbers [N] as labels, int32 [N], and the names of the classes.
+
+  Args:
+    numbers: the column's values.
+    class_names: names of the classes; () names them '0', '1', ... up to the largest number.
+    title: names the images in messages.
+    column: name of the column, for messages.
+  """
+  # without class names every number from 0 is a label
   is_outside = (numbers < 0) | (numbers >= (len(class_names) or np.inf))
   if is_outside.any():
     row = int(is_outside.argmax())

@@ -41,10 +41,10 @@ OWN = ('corrupted', 'held_out_environments', 'si_score_scenes', 'video_neighbors
 
 
 def stored_part(builder: tfds.core.DatasetBuilder) -> StoredPart | None:
-  """Returns the corruption and severity of a prepared data set, None if it is not corrupted.
+  """Returns the corruption and severity of a prepared data set, None if it states none.
 
-  Data sets that this project's builders made state them in their metadata, other data sets in the
-  name of the config, such as 'fog_3'.
+  Data sets of this project's builders state both in their metadata, other data sets in the name of
+  the config, such as 'fog_3'.
   """
   metadata = builder.info.metadata or {}
   if 'corruption_number' in metadata:
@@ -175,7 +175,7 @@ def download(builder: tfds.core.DatasetBuilder) -> None:
 def check_features(
   builder: tfds.core.DatasetBuilder,
 ) -> tuple[tfds.features.Image, tuple[str, ...]]:
-  """Returns the feature `image` and the class names of a data set.
+  """Returns the image feature (shape and type of images) and the class names of a TFDS data set.
 
   Raises:
     InputError: `image` or `label` is missing, images are not of 8 or 16 bits, or labels are not
@@ -213,7 +213,7 @@ class Split:
 
   @functools.cached_property
   def num_examples(self) -> int:
-    """Number of examples."""
+    """Number of examples in the split, which may be a slice such as 'train[:10]'."""
     splits, data_set = self.builder.info.splits, self.builder.info.full_name
     valid = sorted(splits)
     try:
@@ -316,10 +316,11 @@ def _scan(folder: str, split_name: str) -> tuple[np.ndarray, tuple[bytes, ...]]:
 
 
 def _decoded(image: tfds.features.Image, stored: tf.Tensor, channels: int) -> tf.Tensor:
-  """Returns the pixels of an encoded image, [H, W, channels] of the dtype of the feature `image`.
+  """Returns the pixels of one encoded image, `stored`, as [H, W, channels].
 
-  JPEG is decoded by the exact inverse transform, as by Pillow and the other sources. TFDS decodes
-  it by a faster transform, which changes two thirds of all values, mostly by one level.
+  The data set's feature `image` defines their type and decodes images other than JPEG. JPEG is
+  decoded by the exact inverse transform, as by Pillow and the other sources. TFDS decodes it by a
+  faster transform, which changes two thirds of all values, mostly by one level.
   """
   return tf.cond(
     tf.io.is_jpeg(stored),
@@ -416,7 +417,8 @@ class SplitsStore(StreamedStore):
       description: JSON values that identify the images in results.json.
     """
     image = self.splits[0].builder.info.features['image']
-    (height, width), channels = image.shape[:2], 1 if image.shape[-1] == 1 else 3
+    height, width, stored_channels = image.shape  # height and width are None if images differ
+    channels = 1 if stored_channels == 1 else 3
     return Images(
       title=title,
       description=description,

@@ -73,17 +73,21 @@ class CorruptedConfig(BaseConfig):
   """A data set of corrupted images: its base, corruption and severity.
 
   Attributes:
-    name: name of the config; '' makes <base>_<corruption>_<severity> of default settings.
+    name: name of the config; '' is <base>_<corruption>_<severity>, or <base>_clean, which needs
+      all other fields at their defaults.
     base: TFDS name of the data set, with `image` and `label`.
     base_dir: TFDS folder of the base; '' is the folder of this data set.
     seed: seed of the random stream.
-    resize, crop, interpolation, resized_by: apply before the corruption; see `DataSettings`.
+    resize, crop, interpolation, resized_by: how images are resized and cropped before they are
+      corrupted; see `DataSettings`.
     corruption: one of `robustness.corruptions.names.NAMES`, or 'clean'.
     severity: 1..5; 0 for clean images.
     splits: splits of the base, slices allowed ('test[:1000]'), each stored under the split's plain
       name; () takes 'test', or 'validation' where there is no test split with labels.
-    constants: the table of constants: 32, 64, 224 or 299; 0 takes the nearest to the image size.
-    quantize: 'floor', as the released sets were made, or 'round', as TFDS makes them.
+    constants: image side, 32, 64, 224 or 299, of the table of corruption strengths that is used; 0
+      takes the one nearest to the images' size.
+    quantize: how values become 8-bit levels: by 'floor', as in the released sets, or 'round', as
+      TFDS makes them.
     photographs: folder of the released photographs of frost, or 'imagecorruptions' for the
       photographs of the installed package; '' draws procedural frost.
     beam: prepare with Apache Beam, a block of images at a time.
@@ -126,7 +130,7 @@ class CorruptedConfig(BaseConfig):
     self.description = self.description or f'Images of {self.base} {change}'
 
   def _plain_name(self) -> str:
-    """Returns the name of a config with default settings, <base>_<corruption>_<severity>.
+    """Returns <base>_<corruption>_<severity> or <base>_clean, the name of a default config.
 
     Raises:
       InputError: a setting has another value than the default.
@@ -134,7 +138,7 @@ class CorruptedConfig(BaseConfig):
     defaults = {f.name: f.default for f in dataclasses.fields(CorruptedConfig)}
     defaults.update(PREPARATION.get(self.base, {}))
     keys = ['splits', 'constants', 'quantize', 'photographs', 'seed', 'resize', 'crop']
-    keys += ['interpolation', 'resized_by'] if self.resize else []
+    keys += ['interpolation', 'resized_by'] if self.resize else []  # else they change nothing
     changed = [key for key in keys if vars(self)[key] != defaults[key]]
     if changed or '/' in self.base:
       changed = changed or ['a base with a config']
@@ -167,7 +171,7 @@ def parse_name(name: str) -> CorruptedConfig:
       **PREPARATION.get(base, {}),
     )
   parts = re.fullmatch(r'([^_]+)_(.+)_([^_]+)', name)
-  if parts:
+  if parts:  # raises an error that names the nearest corruption if the middle part is none
     choice('corruption', parts[2], (*NAMES, CLEAN_NAME))
   raise InputError(
     f'{name!r} is no config of corrupted: <base>_<corruption>_<severity>, for '
@@ -216,10 +220,10 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     self._has_chosen_config = kwargs.get('config') is not None
 
   def download_and_prepare(self, **kwargs: Any) -> None:
-    """Prepares the data set, as `tfds.load` does, unless it is prepared.
+    """Downloads the base and stores the corrupted images, unless this is done already.
 
     Raises:
-      InputError: no config is chosen; the config that TFDS takes by default is not corrupted.
+      InputError: no config is chosen. TFDS would then take the first, whose images are clean.
     """
     if not self._has_chosen_config:
       raise InputError(
@@ -261,9 +265,10 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     return generators
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """Returns {'base': digest of the base's files, 'photographs': digest of the photographs}.
+    """Returns the SHA-256 of the files that the images are made from.
 
-    Without photographs of frost their digest is ''.
+    The keys are 'base', for the base data set, and 'photographs', for the photographs that frost
+    pastes on images; their digest is '' if frost is drawn without them.
     """
     photographs = self.builder_config.photographs
     digest = textures.describe(photographs)['sha256'] if photographs else ''

@@ -160,7 +160,12 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   DESCRIPTION, PAPER = DESCRIPTION, 'omran2022towards'
 
   def features(self) -> dict[str, Feature]:
-    """Returns the features of the base, and the environment, group and level of an example."""
+    """Returns the features: those of the base, and in which environment an image is shown.
+
+    `class_group` is the number of the group of its class, `seen` whether training shows classes of
+    this group in this environment, `level` the severity or angle, and `source_id` the index of the
+    image in the base's split.
+    """
     scalars = {'class_group': np.int32, 'seen': np.bool_, 'level': np.int32, 'source_id': np.int64}
     return {
       **self.base_features(),
@@ -211,9 +216,10 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     return self._transformed(rows, groups, TRAIN_STREAM, views)
 
   def _training_level(self, example: int, group: int) -> int:
-    """Returns the severity or angle of a training image in the environment of its class group.
+    """Draws the severity or angle at which training shows an image transformed, uniformly.
 
-    It is drawn uniformly, and the config's seed and the id of the `example` determine it.
+    `example` is the image's id, which with the config's seed determines the draw. `group` is the
+    number of its class group, which is also the number of the group's environment.
     """
     config = self.builder_config
     levels = transforms.get(config.names[group]).levels(config.severities, config.angles)
@@ -246,7 +252,7 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
       views: function of example ids [B] and class groups [B] that returns the ways to show the
         rows.
     """
-    show = shower(self.builder_config.environments, self.builder_config.seed, stream)
+    show = transformer(self.builder_config.environments, self.builder_config.seed, stream)
     for batch in rows.batches(BLOCK):
       ids, group = batch['example_id'], groups.of_label[batch['label']]
       for view in views(ids, group):
@@ -270,21 +276,22 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
 
 
 @functools.lru_cache(maxsize=4)
-def shower(
+def transformer(
   environments: tuple[str, ...], seed: int, stream: str
 ) -> Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
-  """Returns a compiled function that shows images in the environments T_1, ..., T_M.
+  """Returns a compiled function that applies one of M transforms to each image of a batch.
 
-  Its arguments are images float32 [B, H, W, C] in [0, 1], example ids [B], environment numbers [B]
-  and levels [B]; it returns uint8 [B, H, W, C].
+  Its arguments are images, float32 [B, H, W, C] in [0, 1]; example ids; the number of the transform
+  of each image, 1 to M, or 0 for a clean image; and its level, a severity or an angle in degrees
+  (all [B]). It returns uint8 [B, H, W, C].
 
   Args:
-    environments: names of the transforms.
+    environments: names of the M transforms.
     seed: seed of the random numbers.
     stream: name of the random stream.
   """
   root = random_keys.stream(seed, stream)
-  # the view id of each environment at level 0, first of the clean one
+  # [M + 1]: view_base + level identifies a view and selects its random numbers; clean images have 0
   view_bases = jnp.array([0, *(transforms.get(name).view_base for name in environments)])
 
   def show(

@@ -46,7 +46,7 @@ _OF_TFDS = ('name', 'description', 'version', 'release_notes', 'supported_versio
 
 
 def digest_of_files(root: pathlib.Path, files: Iterable[pathlib.Path], ends: int = 0) -> str:
-  """Returns the SHA-256 of the names, sizes and content of files.
+  """Returns one SHA-256 of the names, sizes and contents of all files, in hexadecimal.
 
   Args:
     root: folder from which names are relative.
@@ -103,9 +103,10 @@ class MadeOf(abc.ABC):
       self._refuse_other_data()
 
   def _create_builder_config(self, builder_config: Any, version: object) -> tfds.core.BuilderConfig:
-    """Returns the config that TFDS is asked for.
+    """Returns the config of a builder, also for names that are not in `BUILDER_CONFIGS`.
 
-    `builder_config` is the config itself, the name of a config, or None for the first listed one.
+    TFDS's own method accepts only listed names. `builder_config` is the config itself, its name, or
+    None for the first listed one.
     """
     if self.PARSE_NAME is None:
       return super()._create_builder_config(builder_config, version)  # type: ignore[misc]
@@ -133,10 +134,10 @@ class MadeOf(abc.ABC):
     )
 
   def _generate_examples(self, parts: range, examples: Callable[[int], Iterator[object]]) -> object:
-    """Returns the examples of all parts: an iterator, or a Beam transform if the config says so.
+    """Returns all examples: an iterator, or a Beam transform if the config's field `beam` is True.
 
-    `parts` are the numbers of the parts, and `examples` is a function of the number of a part that
-    yields its examples.
+    The examples are computed in parts, such as blocks of images, which Beam distributes. `parts`
+    are the numbers of the parts; `examples(part)` yields the examples of one.
     """
     if not self.builder_config.beam:
       return itertools.chain.from_iterable(map(examples, parts))
@@ -144,7 +145,7 @@ class MadeOf(abc.ABC):
     return beam.Create(parts) | beam.Reshuffle() | beam.FlatMap(examples)
 
   def settings(self) -> Facts:
-    """Returns the values of the config that affect the images, without paths."""
+    """Returns the fields of the config, without those that do not affect the images."""
     fields = dataclasses.asdict(self.builder_config)
     excluded = (*_OF_TFDS, *self.PATHS)
     return {name: value for name, value in fields.items() if name not in excluded}

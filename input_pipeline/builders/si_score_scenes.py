@@ -77,10 +77,12 @@ class ScenesConfig(tfds.core.BuilderConfig):
     name: 'size', 'location', 'rotation', or the name of your own design.
     foregrounds: folder of class folders of cutouts with alpha; '' is MANUAL_DIR/foregrounds.
     backgrounds: folder of backgrounds; '' is MANUAL_DIR/backgrounds.
-    design: the levels; None takes the published design called `name`. A design also sets the share
-      of an object that must be inside: dataclasses.replace(published('location'), min_inside=0).
+    design: the levels (sizes, angles and positions); None takes the published design called `name`.
+      A design also sets the fraction of an object that must be inside the scene:
+      dataclasses.replace(published('location'), min_inside=0).
     seed: seed of the draw of backgrounds.
-    measure: whether the area of the object's 'rectangle' (published) or of its 'mask' is set.
+    measure: whether a level's area is that of the object's 'rectangle', as published, or of its
+      'mask'.
     encoding: 'png', lossless, or 'jpeg', as published.
     beam: prepare with Apache Beam (`pip install '.[beam]'`), a pair at a time; workers need the
       folders.
@@ -131,7 +133,8 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
   def features(self) -> dict[str, Feature]:
     """Returns the features: image, label, number, factors, object and background of a scene.
 
-    The size of images is unknown if the user's own design is opened only by its name.
+    A config that was found by name has no design unless the name is a published one; the size of
+    its images is then unknown, None.
     """
     config = self.builder_config
     side = config.levels().side if config.design or config.name in designs.FACTORS else None
@@ -140,7 +143,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
       'image': tfds.features.Image(shape=(side, side, 3), encoding_format=config.encoding),
       'label': tfds.features.ClassLabel(names=list(WNIDS)),
       'image_id': number,
-      **dict.fromkeys(LEVEL, fraction),
+      **dict.fromkeys(LEVEL, fraction),  # area, angle, x and y
       'object': number,
       'background': number,
       'fraction_inside': fraction,
@@ -206,16 +209,16 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
 class ScenePlan:
   """All scenes of a data set before they are composed: P pairs at L levels.
 
-  A pair is an object with one of its backgrounds. Image numbers and the columns of metadata.csv are
-  the same as in the released generator.
+  A pair is an object with one of its backgrounds; a level is an area, angle and position of the
+  object. Image numbers and the columns of metadata.csv are as the released generator makes them.
 
   Attributes:
     design: the levels.
     cutouts: the objects.
     backgrounds: all files of the folder.
     objects, grounds: int64 [P], the pair's indices in `cutouts` and `backgrounds`.
-    inside: float32 [P, L], the fraction of the object's rectangle on the canvas.
-    measure: 'rectangle' or 'mask'; see `robustness.scenes.composition`.
+    inside: float32 [P, L], the fraction of the object's rectangle that lies on the canvas.
+    measure: whether an area is that of the object's 'rectangle' or of its 'mask'.
   """
 
   design: Design

@@ -45,14 +45,19 @@ ARCHIVE = 'imagenet_vid_ytbb_robust'
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class VideoNeighborsConfig(tfds.core.BuilderConfig):
-  """Config of a data set of neighbor sets; relative paths are also tried in manual_dir.
+  """Config of a data set of neighbor sets: frames of videos around reviewed anchor frames.
+
+  Relative paths that do not exist are looked for in TFDS's manual_dir.
 
   Attributes:
-    metadata: a folder that `robustness.video.metadata.read` takes.
-    frames: the folder to which the paths of the metadata are relative; '' is `metadata`.
-    classes: the label space, for metadata without a class index; '' is 'imagenet_vid'.
-    boxes: a COCO file or a folder of ILSVRC annotations; '' for none.
-    allow_missing: whether frames may be missing; the data set's metadata then state how many.
+    metadata: the folder of the tables that list the sets, see `robustness.video.metadata.read`.
+    frames: the folder of the images, to which the paths in these tables are relative; '' is
+      `metadata`.
+    classes: label space of tables without a class index, 'imagenet_vid' or 'youtube_bb'; '' is
+      'imagenet_vid'.
+    boxes: a COCO file or a folder of ILSVRC annotations with objects' boxes; '' for none.
+    allow_missing: whether images of frames may be missing; the prepared data set's metadata then
+      have the number of missing frames.
   """
 
   metadata: str
@@ -63,7 +68,10 @@ class VideoNeighborsConfig(tfds.core.BuilderConfig):
 
 
 class VideoNeighbors(MadeOf, tfds.core.GeneratorBasedBuilder):
-  """Frames of neighbor sets."""
+  """ImageNet-Vid-Robust, YTBB-Robust, or sets of your own: video frames with similar neighbors.
+
+  A neighbor set is a reviewed frame, the anchor, and the frames of its video just before and after.
+  """
 
   MANUAL_DOWNLOAD_INSTRUCTIONS = f"""\
 Unpack the released archive in manual_dir, so that it holds imagenet-vid-robust or
@@ -86,9 +94,9 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     ),
   ]
   DESCRIPTION, PAPER = DESCRIPTION, 'shankar2021image'
-  PATHS = ('metadata', 'frames', 'boxes')
+  PATHS = ('metadata', 'frames', 'boxes')  # fields of the config that do not affect the images
   HOMEPAGE = 'https://arxiv.org/abs/1906.02168'
-  IN_ORDER = True
+  IN_ORDER = True  # examples are stored in the order in which they are made
 
   def features(self) -> dict[str, Feature]:
     """Returns the features, with the classes of the metadata or else of the label space.
@@ -121,7 +129,7 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     missing = [path for path in paths if path and not expanded(path).exists()]
     try:
       manual = str(dl_manager.manual_dir) if missing else ''
-    except AssertionError as error:  # of TFDS
+    except AssertionError as error:  # TFDS raises it if the folder manual_dir does not exist
       raise InputError(f'{missing[0]!r} of config {config.name!r} is not there. {error}') from error
     metadata_folder, frames_root, loaded = _load(config, manual)
     names = tuple(self.info.features['label'].names)
@@ -153,7 +161,10 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     return {'test': self._examples(loaded, frames_root, boxes_of)}
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """Returns the digests of the 'metadata', the 'frames' and the 'boxes', '' without boxes."""
+    """Returns {'metadata', 'frames' or 'boxes': SHA-256 of its files}; '' for boxes if not given.
+
+    Of large frames only the first and the last `ENDS` bytes are read.
+    """
     config = self.builder_config
     metadata_folder, frames_root, loaded = _load(config, manual_dir)
     files = [frames_root / path for path in loaded.paths]
@@ -176,12 +187,13 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
   def _examples(
     self, loaded: NeighborFrames, frames_root: pathlib.Path, boxes_of: Mapping[str, list[Box]]
   ) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yields (number, example) of the frames in the order of their paths.
+    """Yields (0, example), (1, example), … of the frames in the order of their paths.
 
-    Image files are stored unchanged.
+    TFDS stores the image files unchanged.
 
     Args:
-      loaded: the frames and their columns.
+      loaded: paths of the frames, their labels, and their columns such as `group_id`, the sets of a
+        frame.
       frames_root: the folder to which their paths are relative.
       boxes_of: {path of a frame: its boxes}.
     """

@@ -30,7 +30,10 @@ class ArrayRecord(Source):
   path: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images of the split; all other features are read into memory at once."""
+    """Returns the images of the split, which are read one by one when they are needed.
+
+    All other features (labels and columns) are read into memory now.
+    """
     import tensorflow_datasets as tfds
 
     from input_pipeline import tfds_sets

@@ -56,11 +56,11 @@ VERSIONS = ('v4', 'v6')
 
 @dataclasses.dataclass(frozen=True)
 class Cifar10C(Source):
-  """CIFAR-10-C as it was released: a .npy file a corruption, and labels.npy.
+  """CIFAR-10-C as it was released: labels.npy, and one .npy file of images for each corruption.
 
   Attributes:
     path: the folder of these files.
-    clean_dataset: the TFDS name of the clean images; '' for none.
+    clean_dataset: TFDS name of a data set whose test images are read as clean; '' reads none.
     data_dir: where TFDS keeps its data; '' is TFDS's default.
   """
 
@@ -89,7 +89,7 @@ class Cifar10C(Source):
     labels = read_labels(files.pop(LABELS), classes=len(self.classes))
     clean_file = files.pop(CLEAN_FILE, None)
     check_names(files, folder)
-    arrays: dict[StoredPart, np.ndarray] = {}
+    arrays: dict[StoredPart, np.ndarray] = {}  # in the order of the returned images
     if clean_file:
       arrays[CLEAN_PART] = read_images(clean_file, len(labels))
     elif self.clean_dataset:
@@ -98,7 +98,7 @@ class Cifar10C(Source):
       images = read_images(files[name], len(SEVERITIES) * len(labels))
       for severity, part in zip(SEVERITIES, np.split(images, len(SEVERITIES)), strict=True):
         arrays[StoredPart(NUMBERS[name], severity)] = part
-    images_of_part = list(arrays.values())
+    images_of_part = list(arrays.values())  # mapped from files; an image is copied when it is read
     return of_parts(
       [*arrays],
       len(labels),
@@ -127,7 +127,7 @@ class Cifar10C(Source):
 
 
 class Cifar100C(Cifar10C):
-  """CIFAR-100-C as it was released: a .npy file a corruption, and labels.npy."""
+  """CIFAR-100-C as it was released: labels.npy, and one .npy file of images for each corruption."""
 
   name = 'cifar100_c'
   title = 'CIFAR-100-C'
@@ -192,12 +192,13 @@ def read_images(path: Path, count: int) -> np.ndarray:
 def read_labels(
   path: Path, repeats: int = len(SEVERITIES), classes: int = len(CLASS_NAMES)
 ) -> np.ndarray:
-  """Returns the labels of n images, int32 [n], from a file that repeats them once per severity.
+  """Returns the labels of n images, int32 [n], from a file that lists all of them `repeats` times.
 
   Args:
-    path: a .npy file of integers [repeats · n].
+    path: a .npy file of integers [repeats · n]: the labels of severity 1, the same for severity 2,
+      and so on.
     repeats: how often the labels are repeated.
-    classes: number of classes.
+    classes: number of classes, 10 for CIFAR-10 or 100 for CIFAR-100.
 
   Raises:
     InputError: the file is invalid, a label is no class, or the repeats differ.
@@ -206,9 +207,9 @@ def read_labels(
   if labels.ndim != 1 or labels.dtype.kind not in 'iu' or not labels.size:
     raise InputError(f'{path} is {labels.dtype} of shape {labels.shape}; expected integers [N].')
   low, high = labels.min(), labels.max()
-  is_cifar10 = high < 10 < classes
+  is_cifar10 = high < 10 < classes  # where CIFAR-100 is expected
   if low < 0 or high >= classes or is_cifar10:
-    other = 110 - classes  # 100 for CIFAR-10, and 10 for CIFAR-100
+    other = 10 if classes == 100 else 100  # classes of the other CIFAR, which the file may hold
     is_other = 0 <= low <= high < 100
     hint = f' It looks like CIFAR-{other}: see {KEYS.data.source}.' if is_other else ''
     raise InputError(

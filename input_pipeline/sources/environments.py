@@ -76,7 +76,10 @@ CellFiles = dict[str, dict[str, list[str]]]
 
 @dataclasses.dataclass(frozen=True)
 class Environments(Source):
-  """Images in environments, such as rendition styles, each with all classes or some.
+  """Images in environments, such as photographs and sketches, for studies of systematic robustness.
+
+  Training has all classes in the clean environment, and in each other one only the classes of one
+  group; tests have all. The split 'clean' is training in the clean environment alone.
 
   Attributes:
     path: a folder, a JSON file, or 'tfds:NAME'.
@@ -147,7 +150,9 @@ class Environments(Source):
   def read(self, left_out: Counter[str] | None = None) -> dict[str, CellFiles]:
     """Returns the files of both splits, {'train' or 'test': {environment: {class: paths}}}.
 
-    `left_out` is a counter to which the files in a folder that are not read are added, by reason.
+    `self.path` is a folder with lists <environment>_train.txt and ..._test.txt, a folder
+    <environment>/<class>/<image>, or a JSON file; images without a split are split at random.
+    `left_out` counts the files in the folders that are not read, by reason; None counts nothing.
     """
     path = expanded(self.path)
     if self.path and path.is_dir():
@@ -187,16 +192,18 @@ class Environments(Source):
         )
     splits = [Split(builder, TRAIN) for builder in builders]
     seen_digests: set[bytes] = set()
-    if settings.split == TEST:  # training examples of any environment are not tested on
+    if settings.split == TEST:  # no training example, of any environment, is tested on
       for split in splits:
         _, digests = split.labels_and_digests()
         seen_digests.update(digests)
       splits = [Split(builder, TEST) for builder in builders]
-    scanned = list(_first_of_each(splits, seen_digests))  # (labels, is_first) of each environment
+    # Of each environment the labels [n], and whether an image is not a copy of an earlier one [n].
+    scanned = list(_first_of_each(splits, seen_digests))
     groups = from_settings(settings, classes)
     all_labels = range(len(classes))
     present = np.array([np.isin(all_labels, labels[is_first]) for labels, is_first in scanned])
     missing = _check_cells(present, environments, groups, self.allow_missing)
+    # Of each environment the examples that are no copies and that the split may contain.
     selected = [
       np.flatnonzero(is_first & _is_permitted(settings.split, number, groups.of_label[labels]))
       for number, (labels, is_first) in enumerate(scanned)
@@ -218,9 +225,9 @@ class Environments(Source):
     )
 
   def config_names(self) -> tuple[str, tuple[str, ...]]:
-    """Returns the name of the TFDS data set in `path`, and the configs that are environments.
+    """Returns the name of a TFDS data set, and its configs that are read as environments.
 
-    `path` is 'tfds:NAME' for all configs, or 'tfds:NAME/CONFIG,CONFIG'.
+    `self.path` is 'tfds:NAME' for all configs, or 'tfds:NAME/CONFIG,CONFIG' for some.
     """
     import tensorflow_datasets as tfds
 
@@ -229,8 +236,9 @@ class Environments(Source):
     dataset, _, listed = self.path.removeprefix(PREFIX).partition('/')
     configs = tfds_sets.prepared_configs(dataset, self.data_dir)
     try:
-      tfds_sets.register_own(dataset)
-      configs = [*tfds.builder_cls(dataset).builder_configs] or configs  # all, prepared or not
+      tfds_sets.register_own(dataset)  # the builders of this project are not known to TFDS yet
+      # all configs that the builder's class lists, prepared or not
+      configs = [*tfds.builder_cls(dataset).builder_configs] or configs
     except tfds.core.DatasetNotFoundError:
       pass
     if not configs:
@@ -329,11 +337,12 @@ def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
 
 
 def _absolute_paths(document: Facts, path: pathlib.Path) -> CellFiles:
-  """Returns the sorted absolute paths of each cell (environment and class) in one split.
+  """Returns {environment: {class: sorted absolute paths}}, the images that a list file names.
 
   Args:
-    document: {environment: {class: paths}}; paths are relative to the file's folder or absolute.
-    path: path of the file.
+    document: content of the list file, {environment: {class: paths}}; paths are absolute, or
+      relative to the folder of the list file.
+    path: path of the list file.
 
   Raises:
     InputError: the document has another form, or a file does not exist.
@@ -363,9 +372,10 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _check_once(splits: Mapping[str, CellFiles], path: pathlib.Path) -> None:
-  """Raises InputError if a file is listed twice, also by different paths or links.
+  """Raises InputError if an image file is listed twice, be it by different paths or links.
 
-  `splits` is the content of the file at `path`, {split: {environment: {class: paths}}}.
+  `splits` is the content of the lists at `path`, {split: {environment: {class: paths}}}; the split
+  is '' for a list without splits.
   """
   cells_of_file: dict[str, list[str]] = {}
   for split, cells in splits.items():
@@ -404,9 +414,11 @@ def _split(cells: CellFiles, share: float) -> dict[str, CellFiles]:
 def _first_of_each(
   splits: Sequence[Split], seen_digests: set[bytes]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-  """Yields, for each split, the labels [n] and whether an example is the first with its bytes [n].
+  """Finds images that are stored more than once, by digests of their bytes.
 
-  `seen_digests` holds the digests of earlier examples; the digests of all splits are added to it.
+  Yields for each split the labels of its n examples, int32 [n], and whether each example is the
+  first with its image, bool [n]. `seen_digests` holds the digests of images that count as earlier
+  ones; the digests of the splits are added to it.
   """
   for split in splits:
     labels, digests = split.labels_and_digests()

@@ -195,9 +195,9 @@ def same_files(
     folders: folders that must hold the same images.
     classes: the class folders to read; None reads all.
     extensions: suffixes of the images.
-    base_name: function from a path <class>/<image> to the name of the image, which is the same in
-      all folders and orders the paths.
-    left_out: counts the files that are not read.
+    base_name: function from a path <class>/<image> to the name of the image, which must be the
+      same in all folders; paths are sorted by it.
+    left_out: counts the files that are not read, by reason; None counts nothing.
 
   Returns:
     A list of paths for each folder; folders with equal paths share one list.
@@ -216,7 +216,8 @@ def same_files(
     files = sorted(_listed(folder, classes, extensions, left_out), key=base_name)
     names = list(map(base_name, files))
     if names != expected:
-      # a name in only one of the two folders; both have all names if one has a name twice
+      # the first name that is in one of the two folders only; if there is none, because a folder
+      # has a name twice, any name
       name = min(set(names) ^ set(expected) or {names[0]})
       lacking, having = (folder, folders[0]) if name in expected else (folders[0], folder)
       raise InputError(

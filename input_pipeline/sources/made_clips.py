@@ -63,12 +63,13 @@ class MadeClips(Source):
     is_test = settings.split == 'test'
     generator = np.random.default_rng([_STREAM, not is_test])
     motion = draw_motion(generator, CLIPS if is_test else len(digits))
-    if is_test:
+    # the clip of each returned image, and its time since the middle of the clip, in frames
+    if is_test:  # the frames around one random anchor in each clip
       anchors = generator.integers(0, LENGTH, CLIPS)
       clip, offset = members(anchors)
       frame = anchors[clip] + offset
       times = frame - LENGTH / 2
-    else:
+    else:  # one frame at a random time in each clip
       clip = np.arange(len(digits))
       times = generator.uniform(-LENGTH / 2, LENGTH / 2, len(digits))
     images = array_images(
@@ -92,22 +93,24 @@ class MadeClips(Source):
 
 
 def draw_motion(generator: np.random.Generator, count: int) -> Motion:
-  """Draws how `count` digits move.
+  """Draws the motions of `count` digits.
 
-  In a clip at 27.5 frames per second, the mean of `FPS`, they turn by up to 40° and drift by up to
-  8 pixels down or up, and to the left or right.
+  In a clip of `LENGTH` frames at 27.5 frames per second, the mean of `FPS`, a digit turns by up to
+  40°, changes its scale by up to .25, and drifts by up to 8 pixels in each direction. Clips at
+  other rates show the same speed per second.
   """
   fps = generator.choice(FPS, count)
-  per_frame = (np.mean(FPS) / fps) / LENGTH  # the share of a clip's motion in one frame
+  share_of_frame = (np.mean(FPS) / fps) / LENGTH  # of the motion in the clip, [count]
 
   def uniform(largest: float, *shape: int) -> np.ndarray:
     """Returns numbers uniform on [-largest, largest], [count, *shape]."""
     return generator.uniform(-largest, largest, (count, *shape))
 
+  # the pose in the middle of the clip, and its change over the clip; radians, factors and pixels
   angle, spin = uniform(0.35), uniform(0.7)
   scale, growth = generator.uniform(0.75, 1.05, count), uniform(0.25)
   place, drift = uniform(2, 2), uniform(8, 2)
-  change = np.column_stack([spin, growth, drift]) * per_frame[:, None]
+  change = np.column_stack([spin, growth, drift]) * share_of_frame[:, None]
   contrast = generator.uniform(0.5, 1, count)
   return Motion(np.column_stack([angle, scale, place]), change, contrast, fps)
 

@@ -157,8 +157,9 @@ class NaturalShifts(Source):
     from input_pipeline import tfds_sets
 
     read_labels = self._labels_of_real if self.dataset == REAL else self._labels_of_tfds
+    # `positions` of the labelled examples in the split, and their labels in ImageNet's order
     examples, labels, positions, facts = read_labels(split)
-    classes = np.unique(labels[labels >= 0])
+    classes = np.unique(labels[labels >= 0])  # −1 is padding
     num_classes, _ = PUBLISHED[self.dataset]
     self._check_count('classes', num_classes, len(classes))
     title = f'tfds {examples.builder.name!r}, split {examples.name!r}'
@@ -207,10 +208,11 @@ class NaturalShifts(Source):
     return examples, labels, positions, {'images_without_label': len(label_lists) - len(positions)}
 
   def _real(self, root: Path, left_out: Counter[str]) -> Listed:
-    """Returns ImageNet's validation images with labels from real.json, in order of their numbers.
+    """Returns paths, labels and facts of ImageNet's validation images with the labels of ReaL.
 
-    Images without a label are left out. The files that are not read are added to `left_out`, by
-    reason.
+    real.json lists the labels of images 1, 2, …, of which an image may have none or several. Images
+    are sorted by number; the facts count those without a label, which are left out. Labels are
+    int32 [N, L] padded with −1. `left_out` counts the files that are not read, by reason.
     """
     file = expanded(self.real_labels)
     if not file.is_file():
@@ -291,10 +293,11 @@ def _check_wnids(names: Collection[str], title: str) -> None:
 
 
 def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
-  """Returns the images root/images/<object>/<image> of objects that are classes of ImageNet.
+  """Returns the paths, labels and facts of ObjectNet's images, root/images/<object>/<image>.
 
-  Tables in root/mappings state the classes of an object, one or more. The files that are not read
-  are added to the counter `left_out`, by reason.
+  Only objects that are classes of ImageNet are read; tables in root/mappings state the classes of
+  an object, one or more. Labels are int32 [N, L] padded with −1. The facts count the objects that
+  are read and left out. `left_out` counts the files that are not read, by reason.
   """
   mappings = root / 'mappings'
   for folder in (mappings, root / 'images'):
@@ -338,9 +341,9 @@ def _inside(size: Size, path: object) -> Size:
 
 
 def _without_frame(path: bytes) -> np.ndarray:
-  """Returns a picture of ObjectNet without its frame, uint8 [H, W, 3]."""
+  """Returns a picture of ObjectNet without its frame of two pixels, uint8 [H, W, 3]."""
   image = read_file(path, channels=3)
-  _inside(image.shape[:2], path.decode())
+  _inside(image.shape[:2], path.decode())  # raises an error for a picture that is all frame
   return image[FRAME:-FRAME, FRAME:-FRAME]
 
 
@@ -349,7 +352,8 @@ def _label_of(synonyms: str) -> int:
 
   They are a text such as 'quill, quill pen'.
   """
-  # 'maillot' and 'maillot, tank suit' are two classes
+  # The first word of 'maillot, tank suit' is also the name of another class, 'maillot'; the class
+  # that is meant is found by the rest.
   for name in synonyms.removeprefix('maillot, ').split(', '):
     label = label_space.position(name, NAMES)
     if label is not None:

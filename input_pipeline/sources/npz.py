@@ -68,15 +68,15 @@ class Npy(Npz):
 
 def read_npy(path: Path) -> np.ndarray:
   """Maps a `.npy` file into memory; raises InputError if it is damaged or holds pickled objects."""
-  if path.exists() and not path.is_file():  # a pipe would be waited for
+  if path.exists() and not path.is_file():  # reading a pipe would wait for its other end
     raise InputError(f'{path} is no regular file: give a copy of the array.')
   try:
     array = np.load(path, mmap_mode='r', allow_pickle=False)
-  except Exception as error:  # headers of NumPy fail in their own ways
+  except Exception as error:  # for a damaged header np.load raises errors of many types
     raise InputError(
       f'{path} cannot be read as .npy: {error}. It may be truncated: fetch it again.'
     ) from error
-  if not isinstance(array, np.ndarray):
+  if not isinstance(array, np.ndarray):  # np.load opens a zip archive as an NpzFile
     array.close()
     raise InputError(f'{path} is a zip archive and no .npy file: fetch it again.')
   return array
@@ -140,7 +140,7 @@ def _checked_images(images: np.ndarray, title: str) -> np.ndarray:
 
 
 def _checked_labels(labels: np.ndarray, num_images: int, title: str) -> np.ndarray:
-  """Returns labels as int32 [N] or [N, L].
+  """Returns labels as int32: [N], or [N, L] if images have up to L labels; [N, 1] becomes [N].
 
   Raises:
     InputError: labels are no integers, or not one per image.
@@ -158,6 +158,9 @@ def _class_names(
 ) -> tuple[str, ...]:
   """Returns the stored class names in label order, or '0', '1', ... if none are stored.
 
+  `arrays` is {name: array}, with the names in 'class_names'. `labels` are the labels of N images,
+  [N] or [N, L], each of which must have a name.
+
   Raises:
     InputError: a label has no name.
   """
@@ -170,7 +173,7 @@ def _class_names(
   names = tuple(map(str, stored))
   check_class_names(names, f"{title}: 'class_names'")
   if largest >= len(names):
-    row = int(np.nonzero(labels == largest)[0][0])  # of [N] or [N, L]
+    row = int(np.nonzero(labels == largest)[0][0])  # the first image with this label
     raise InputError(
       f'{title}: label {largest} (example {row}) is outside the {len(names)} '
       "classes of 'class_names'."

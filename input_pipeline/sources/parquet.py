@@ -68,7 +68,7 @@ class Parquet(shards.Shards):
     for file, shard in zip(files, opened, strict=True):
       if shard.schema_arrow.names != schema.names:
         raise InputError(f'{file} has other columns than {files[0]}: give shards of one data set.')
-    column = _image_column(schema, files[0])
+    column = _image_column(schema, files[0])  # all other columns are read into `table`
     other_names = [name for name in schema.names if name != column]
     label_column = shards.label_column(other_names, self.label_column)
     names = _class_names(schema, label_column, files[0])
@@ -166,7 +166,7 @@ class ParquetStore(StreamedStore):
     return images
 
   def all(self) -> np.ndarray:
-    """Returns the encoded images of all rows, object [N]."""
+    """Returns the encoded images of all rows: bytes, in an array of objects [N]."""
     groups = map(self.read_group, range(len(self._row_groups)))
     return np.array([*itertools.chain.from_iterable(groups)], object)
 

@@ -246,12 +246,12 @@ def _read_frame(stored: bytes) -> np.ndarray:
 
 
 def _read_sequences(path: Path) -> np.ndarray:
-  """Maps a file of sequences into memory, uint8 [n, frames, 32, 32, 3]."""
+  """Maps a .npy file of N image sequences into memory, uint8 [N, frames, 32, 32, 3]."""
   array = read_npy(path)
   if array.dtype != np.uint8 or array.ndim != 5 or array.shape[2:] != IMAGE_SHAPE:
-    release = '. It looks like CIFAR-10-C' if array.ndim == 4 else ''
+    hint = '. It looks like CIFAR-10-C' if array.ndim == 4 else ''
     raise InputError(
       f'{path} is {array.dtype} of shape {array.shape}; expected uint8 '
-      f'[N, frames, {", ".join(map(str, IMAGE_SHAPE))}]{release}.'
+      f'[N, frames, {", ".join(map(str, IMAGE_SHAPE))}]{hint}.'
     )
   return array

@@ -69,7 +69,7 @@ class CutoutFile:
 def find_cutouts(
   folder: str, key: str = 'config.data.scenes.foregrounds', left_out: Counter[str] | None = None
 ) -> tuple[CutoutFile, ...]:
-  """Returns the cutouts <class>/<object>.png of a folder of class folders.
+  """Returns the cutouts <class>/<object>.png of a folder of class folders, by class and file name.
 
   Args:
     folder: the folder; the names of class folders are listed in `robustness.scenes.classes`.
@@ -212,7 +212,9 @@ class SceneParts(Source, abc.ABC):
     background: Read,
     names: tuple[Sequence[str], Sequence[str]],
   ) -> Images:
-    """Returns the rows: every object with each of its backgrounds, ordered by object.
+    """Returns a row for every object with each of its two random backgrounds, ordered by object.
+
+    The images are the backgrounds; cutouts are further columns, and the study composes both later.
 
     Args:
       title: title of the data, see `Images`.
@@ -223,9 +225,10 @@ class SceneParts(Source, abc.ABC):
       background: function of the number of a background that returns it, uint8 [S, S, 3].
       names: names of all objects, and names of all backgrounds, for messages.
     """
-    side, largest = self.side, max(map(max, sizes))
+    side, largest = self.side, max(map(max, sizes))  # cutouts are padded to the longest side
     object_names, background_names = names
     drawn = draw_backgrounds(len(labels), len(background_names))  # [objects, 2]
+    # the numbers of the object and of the background of each row
     objects, backgrounds = np.arange(len(labels)).repeat(drawn.shape[1]), drawn.ravel()
     drawn_pairs = np.stack([objects, backgrounds], 1)
     classes = np.asarray(labels, np.int32)[objects]
@@ -282,10 +285,10 @@ class SceneParts(Source, abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Scenes(SceneParts):
-  """Cutouts and backgrounds in two folders.
+  """Objects and backgrounds in two folders, from which scenes are composed.
 
   Attributes:
-    foregrounds: the folder of class folders of cutouts with alpha.
+    foregrounds: the folder of cut-out objects, <class>/<object>.png with transparent pixels.
     backgrounds: the folder of backgrounds.
   """
 

@@ -75,8 +75,8 @@ class SiScore(Source):
     path: a folder of scenes, <class>/<image id>.jpg.
     dataset: the TFDS name of a set that is read instead, such as 'siscore/location'.
     data_dir: where TFDS keeps its data; '' is TFDS's default.
-    metadata: the metadata.csv of the scenes; '' takes the one in the folder or next to it, and none
-      for a TFDS set that holds the factors.
+    metadata: path of metadata.csv, the table of the scenes' factors; '' takes the one in the folder
+      or next to it. A TFDS set that holds the factors needs none.
     allow_missing: whether scenes that metadata.csv names may be missing.
   """
 
@@ -198,7 +198,11 @@ class SiScore(Source):
 
 
 def _numbered(*columns: np.ndarray) -> np.ndarray:
-  """Returns the number of each row of columns [N] among the sorted distinct rows, int [N]."""
+  """Numbers the rows of a table with columns [N]: equal rows have the same number, int [N].
+
+  Numbers begin with 0 in the order of the sorted rows; columns [7, 2, 7] and [1, 1, 1] have
+  [1, 0, 1].
+  """
   _, numbers = np.unique(np.stack(columns), axis=1, return_inverse=True)
   return numbers.ravel()
 
@@ -289,7 +293,7 @@ def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
 def join_metadata(
   path: str | Path, image_ids: np.ndarray, allow_missing: bool = False
 ) -> tuple[dict[str, np.ndarray], int]:
-  """Returns the lines of metadata.csv for N images, and how many of its images are not among these.
+  """Returns the columns of metadata.csv for N images, and the number of images it lists in excess.
 
   Args:
     path: path of metadata.csv.

@@ -72,13 +72,16 @@ class Tfds(Source):
       images,
       store=split.in_memory() if is_in_memory else images.store,
       where=lambda index: f'{title}, example {index}',
+      # sets of one corruption and severity were resized and cropped before they were corrupted
       cropped=tfds_sets.stored_part(builder) is not None,
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class TfdsCorrupted(Source):
-  """Several configs of a corrupted TFDS set as one stored set, a part each.
+  """Configs of a corrupted TFDS set, read as one set with several corruptions and severities.
+
+  Each config holds the same images under one corruption at one severity.
 
   Attributes:
     pattern: pattern of the names of configs, such as 'corrupted/cifar10_*'.
@@ -112,7 +115,10 @@ class TfdsCorrupted(Source):
     return of_parts([*parts], first.num_examples, title, description, **shared)
 
   def _by_part(self, split: str) -> dict[StoredPart, Split]:
-    """Returns {corruption and severity: split} of the configs that match, ordered by part."""
+    """Returns {part: split} for the TFDS configs that match the pattern, ordered by part.
+
+    A part is a corruption and a severity; the config 'cifar10_corrupted/fog_3' holds one.
+    """
     from input_pipeline.tfds_sets import Split, prepared_builder, stored_part
 
     opened: dict[StoredPart, Split] = {}
@@ -175,18 +181,21 @@ def _same_classes(splits: list[Split]) -> tuple[str, ...]:
 
 
 def _same_labels(splits: list[Split]) -> np.ndarray:
-  """Returns the labels of the n images of one part (corruption and severity), int64 [n].
+  """Returns the labels of the n images that all splits hold, int64 [n].
+
+  Each split has the same images under another corruption or severity.
 
   Raises:
-    InputError: the first `COMPARED` labels of the parts differ, or they state other base data or
-      settings.
+    InputError: splits differ in the first `COMPARED` labels, or in the base data or settings that
+      their metadata state.
   """
   first, *later_parts = splits
   labels = first.numbers(['label'])['label']
   positions = np.arange(min(len(labels), COMPARED))
   for split in later_parts:
     read = split.elements(positions).map(lambda element: element['label']).batch(COMPARED)
-    [compared] = read.as_numpy_iterator()  # one batch
+    [compared] = read.as_numpy_iterator()  # the only batch has all labels that are compared
+    # messages about metadata that differ, or else about labels
     differences = differing_keys(_made_of(first), _made_of(split)) or [
       f'label of example {k}: {labels[k]} → {compared[k]}'
       for k in np.flatnonzero(compared != labels[positions])

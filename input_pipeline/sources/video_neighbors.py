@@ -95,6 +95,8 @@ class VideoNeighbors(Source):
 class NeighborFrames:
   """The N distinct frames of neighbor sets that exist as files, sorted by path.
 
+  A neighbor set is a frame of a video, the anchor, and similar frames around it.
+
   Attributes:
     paths: paths relative to the folder of frames.
     labels: int32 [N], or [N, L] padded with −1; a frame without labels has the labels of the
@@ -107,8 +109,8 @@ class NeighborFrames:
       `frame_type`, int32 [N], is an index in `metadata.FRAME_TYPES`, −1 if unknown. `fps`, float32
       [N], is the video's frames per second, NaN if unknown.
     num_anchors: number of sets.
-    missing: paths in the metadata without a file; they are left out.
-    missing_anchors: number of anchors among these; their sets are left out.
+    missing: paths in the metadata without a file; these frames are left out.
+    missing_anchors: number of anchors among the missing frames; their sets are left out.
     title: name and counts of the sets, see `NeighborSets.title`.
     digest: SHA-256 of the sets, see `NeighborSets.digest`.
   """
@@ -124,13 +126,13 @@ class NeighborFrames:
   digest: str
 
   def choose(self, num_anchors: int, seed: int) -> np.ndarray:
-    """Returns the ascending indices of all frames of random sets; 0 takes all sets.
+    """Returns the ascending indices of all frames of `num_anchors` random sets; 0 takes all sets.
 
-    Sets that share frames are taken together, so there may be slightly more than `num_anchors`. For
-    one seed, a smaller choice is part of a larger one.
+    Sets that share frames are taken together, so there may be slightly more sets. For one seed, a
+    smaller choice is part of a larger one.
 
     Raises:
-      InputError: there are fewer sets.
+      InputError: there are fewer sets than `num_anchors`.
     """
     if num_anchors > self.num_anchors:
       problem, fix = 'which counts anchors here', f'There are {self.num_anchors} (0 takes all).'
@@ -139,11 +141,12 @@ class NeighborFrames:
       return np.arange(len(self.paths))
     group_id, offset = self.columns[GROUP], self.columns[OFFSET]
     anchors, _ = np.nonzero((group_id >= 0) & (offset == 0))  # the row of each set's anchor
-    # Sets that share frames are a family: a part of a set would change its pm-k accuracy.
-    family = component_numbers(group_id)
+    # Sets that share frames, directly or through other sets, are a family. Families are taken
+    # whole, because a set of which only some frames are read would have another pm-k accuracy.
+    family = component_numbers(group_id)  # of each frame
     families, anchors_per_family = np.unique(family[anchors], return_counts=True)
     order = np.random.default_rng([_SUBSET, seed]).permutation(len(families))
-    # families are taken in this order until they have enough anchors
+    # the position in this order of the family with which there are enough anchors
     last = int(np.searchsorted(np.cumsum(anchors_per_family[order]), num_anchors))
     return np.flatnonzero(np.isin(family, families[order[: last + 1]]))
 
@@ -176,9 +179,9 @@ def load(
   Args:
     metadata: folder that holds the neighbor sets.
     frames: folder to which the paths are relative.
-    names: label space if the metadata have no class index, 'youtube_bb' or 'imagenet_vid'; '' is
-      the latter.
-    allow_missing: whether files may be missing; a set without its anchor is then left out.
+    names: label space of metadata without a class index: 'imagenet_vid', 'youtube_bb', or '' for
+      'imagenet_vid'.
+    allow_missing: whether files may be missing; a set is then left out if its anchor is missing.
 
   Raises:
     InputError: files are missing although `allow_missing` is False, or no anchor has a file.

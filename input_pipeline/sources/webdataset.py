@@ -81,13 +81,13 @@ class WebDataset(shards.Shards):
   name = 'webdataset'
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images of all samples.
+    """Returns the images of all samples in the tar files (shards) of a split.
 
     Raises:
       InputError: a shard is damaged or missing, or a sample has no label.
     """
-    left_out = Counter[str]()
-    if files := self._expand():
+    left_out = Counter[str]()  # files that are not read, by reason
+    if files := self._expand():  # `path` is a pattern such as x-{000..009}.tar
       files = shards.of_split(files, files[0].parent, settings.split, self.path)
     else:
       files = self.shards('.tar', settings.split, left_out)
@@ -98,13 +98,13 @@ class WebDataset(shards.Shards):
       raise InputError(f'{title}: its {len(files)} shards hold no sample with an image.')
     images = [_image(key, fields) for key, fields in samples]
     names_file = files[0].parent / 'classnames.txt'
-    listed = _lines(names_file) if names_file.is_file() else []
-    require('' not in listed, f'a name in {names_file}', '', 'a word: each line names a class')
-    names = self.names_of_space(listed, title)
-    classes = [*map(composed, listed)]
-    table = pd.DataFrame([_stated(key, fields, classes) for key, fields in samples])
-    key = self.key('label_column')
-    labels, class_names = shards.labels_of(table, self.label_column, names, title, key)
+    lines = _lines(names_file) if names_file.is_file() else []
+    require('' not in lines, f'a name in {names_file}', '', 'a word: each line names a class')
+    names = self.names_of_space(lines, title)
+    names_in_file = [*map(composed, lines)]
+    table = pd.DataFrame([_stated(key, fields, names_in_file) for key, fields in samples])
+    setting = self.key('label_column')
+    labels, class_names = shards.labels_of(table, self.label_column, names, title, setting)
     return shards.encoded_images(
       PartsStore(lambda part, index: images[index].read(), labels),
       class_names,
@@ -117,7 +117,11 @@ class WebDataset(shards.Shards):
     )
 
   def _expand(self) -> list[Path]:
-    """Returns the shards that a pattern with one range in braces names; [] for other paths."""
+    """Returns the shards x-000.tar to x-009.tar if `path` is x-{000..009}.tar; [] if it has no {}.
+
+    Raises:
+      InputError: a shard is missing.
+    """
     match = re.fullmatch(r'(.*)\{(\d+)\.\.(\d+)\}(.*)', self.path)
     if not match:
       return []
@@ -229,11 +233,14 @@ def _image(key: str, fields: dict[str, _Member]) -> _Member:
 
 
 def _stated(key: str, fields: Mapping[str, _Member], names: Sequence[str]) -> dict[str, Any]:
-  """Returns the label and the columns that a sample's fields `cls` and `json` state.
+  """Returns the columns of a sample: the entries of its `json`, with the number in `cls` as label.
+
+  For json {"label": 3, "lens": "wide"} and cls "3" it returns {'label': 3, 'lens': 'wide'}. A
+  missing field, or json that is no object, adds nothing.
 
   Args:
     key: key of the sample.
-    fields: {field: member}.
+    fields: {field: position of its file in the tar archive}.
     names: class names in `classnames.txt`; () if there is no such file.
 
   Raises:

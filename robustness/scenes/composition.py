@@ -139,9 +139,9 @@ def paste_cutout(
 
 
 def counted(cutout: jax.Array, measure: str) -> jax.Array | None:
-  """Returns the number of pixels to which the area of a cutout [h, w, 4] refers.
+  """Returns the number of pixels of a cutout [h, w, 4] that an area measures; None counts all.
 
-  It is the number of pixels of its mask for the measure 'mask', or None for its full rectangle.
+  For the `measure` 'mask' they are the pixels with an alpha of at least half, for 'rectangle' all.
   """
   half = 128 if cutout.dtype == jnp.uint8 else 0.5
   return (cutout[..., 3] >= half).sum() if measure == 'mask' else None

@@ -39,7 +39,7 @@ class Design:
   Attributes:
     name: 'size', 'location', 'rotation', or another word.
     side: Side of the square canvas in pixels.
-    min_inside: Smallest fraction of the object's rectangle on the canvas with which a scene counts.
+    min_inside: A scene counts if at least this fraction of the object's rectangle is on the canvas.
     area: float64 [L], fraction of the canvas that the object's rectangle covers, in (0, 1].
     angle: float64 [L], degrees counter-clockwise.
     x, y: float64 [L], the object's centre, fractions of the side from the left and the top.
@@ -75,9 +75,9 @@ class Design:
     return {'area': self.area, 'angle': self.angle, 'x': self.x, 'y': self.y}
 
   def image_ids(self, num_pairs: int) -> np.ndarray:
-    """Returns the released generator's numbers of scenes, int64 [num_pairs, L].
+    """Returns the number that the released generator gives each scene, int64 [num_pairs, L].
 
-    They count through the levels, and within a level through the pairs.
+    The scene of pair p at level l has the number l · num_pairs + p.
     """
     return np.arange(num_pairs)[:, None] + num_pairs * np.arange(len(self))[None, :]
 
@@ -102,15 +102,16 @@ def published(name: str) -> Design:
 
 
 def grid(cells: int, area: float = 0.2, side: int = 512, min_inside: float | None = None) -> Design:
-  """Returns a design with an object at the centre of each of cells × cells squares of the canvas.
+  """Returns a design of cells² levels: the object is at the centre of each square of a grid.
 
-  The paper compares patches on such a grid (56 × 56).
+  The grid divides the canvas into cells × cells squares. The paper compares patches of 56 × 56.
 
   Args:
     cells: number of squares along a side.
     area: area of the object as a fraction of the canvas.
     side: side of the canvas in pixels.
-    min_inside: smallest share of the object on the canvas, see `cross`.
+    min_inside: smallest fraction of the object's rectangle that must be on the canvas for a scene
+      to count; None takes .5, or .95 for a single, central square.
   """
   require(cells >= 1, 'cells', cells, 'at least 1')
   steps = (np.arange(cells) + 0.5) / cells
@@ -247,18 +248,24 @@ class SceneTable:
   level: np.ndarray
 
   def spread(self, values: np.ndarray, absent: float | bool = 0) -> np.ndarray:
-    """Arranges one value per scene, [N], in a table [P, L], with `absent` for missing scenes."""
+    """Returns a table [pairs, levels] of one value per stored scene, [N].
+
+    Scenes that are not stored have the value `absent`.
+    """
     table = np.full((len(self.objects), len(self.design)), absent, values.dtype)
     table[self.pair, self.level] = values
     return table
 
 
 def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTable:
-  """Returns the pairs (object and background) and the levels of stored scenes.
+  """Returns the distinct pairs (object and background) and levels of N stored scenes.
+
+  A level is a combination of x, y, area and angle. The result also has the positions of the scenes
+  in the table [pairs, levels].
 
   Args:
-    columns: `area`, `angle`, `x`, `y`, `object`, `background` and `fraction_inside` of the N
-      scenes, [N] each.
+    columns: `area`, `angle`, `x`, `y`, `object`, `background` and `fraction_inside` of the scenes,
+      [N] each.
     name: name of the design.
     side: side of the canvas in pixels.
 
@@ -270,16 +277,17 @@ def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTa
   levels, level = np.unique(factors, axis=1, return_inverse=True)
   objects_and_backgrounds = np.stack([columns['object'], columns['background']])
   pairs, pair = np.unique(objects_and_backgrounds, axis=1, return_inverse=True)
-  num_levels = levels.shape[1]
-  cell = pair.ravel() * num_levels + level.ravel()  # of the table [pairs, levels], row by row
-  if len(np.unique(cell)) != len(cell):
-    repeated_pair, repeated_level = divmod(np.flatnonzero(np.bincount(cell) > 1)[0], num_levels)
+  times_stored = np.zeros((pairs.shape[1], levels.shape[1]), int)  # of each pair at each level
+  np.add.at(times_stored, (pair.ravel(), level.ravel()), 1)
+  if times_stored.max() > 1:
+    repeated_pair, repeated_level = np.argwhere(times_stored > 1)[0]
     values = zip(LOOP_ORDER, levels[:, repeated_level], strict=True)
     place = ', '.join(f'{factor} {value:g}' for factor, value in values)
     raise InputError(
       'object {} on background {} '.format(*pairs[:, repeated_pair])
       + f'is stored more than once at {place}; are several sets mixed?'
     )
-  x, y, area, angle = levels
-  design = Design(name, side, float(columns['fraction_inside'].min()), area, angle, x, y)
+  x, y, area, angle = levels  # the order of LOOP_ORDER
+  least_inside = float(columns['fraction_inside'].min())
+  design = Design(name, side, least_inside, area=area, angle=angle, x=x, y=y)
   return SceneTable(design, objects=pairs[0], pair=pair.ravel(), level=level.ravel())

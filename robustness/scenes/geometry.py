@@ -49,15 +49,16 @@ def place(
   side: int,
   pixels: ArrayLike | None = None,
 ) -> Placement:
-  """Returns the placement of a cutout.
+  """Returns where a cutout lies on a square canvas after it is resized and rotated.
 
   Args:
     size: int [2], height and width of the cutout.
-    area: Fraction of the canvas that it covers.
+    area: Fraction of the canvas that the cutout covers after resizing.
     angle: Degrees counter-clockwise.
     x, y: Its centre, fractions of the side from the left and from the top.
     side: Side of the canvas in pixels.
-    pixels: Number of pixels in `area`; None is the rectangle, height · width.
+    pixels: Number of pixels of the cutout that count as its area, such as those of its mask; None
+      counts all, height · width.
   """
   with jax.enable_x64(True):
     height, width = (jnp.asarray(size)[i].astype(jnp.float64) for i in (0, 1))
@@ -66,10 +67,12 @@ def place(
     resized = jnp.trunc(jnp.stack([height, width]) * scale)
     radians = jnp.mod(_decimal(angle, 4), 360.0) * (math.pi / 180)
     cosine, sine = (jnp.round(f(radians), 15) for f in (jnp.cos, jnp.sin))  # right angles are exact
+    # The size of the rotated rectangle; linear · p + shift maps a position p in it to the cutout.
     expanded, linear, shift = _rotation(resized, cosine, sine)
     centre = jnp.trunc(jnp.stack([_decimal(y, 7), _decimal(x, 7)]) * side)
     corner = jnp.trunc(centre - expanded / 2)
-    shift = shift - (linear * corner[None, :]).sum(1)  # from positions on the canvas
+    # Positions are now on the canvas, where the rectangle begins at `corner`.
+    shift = shift - (linear * corner[None, :]).sum(1)
     matrix = jnp.concatenate([linear, shift[:, None]], 1).astype(jnp.float32)
     visible = jnp.clip(corner + expanded, 0, side) - jnp.clip(corner, 0, side)
     total = jnp.prod(expanded)
@@ -79,7 +82,10 @@ def place(
 
 
 def _decimal(value: ArrayLike, digits: int) -> jax.Array:
-  """Returns a float32 number rounded to `digits` digits after the point, as float64."""
+  """Returns, as float64, the decimal number that a float32 value stands for.
+
+  It is the value rounded to `digits` digits after the point: .2 for float32's .200000003.
+  """
   scale = 10.0**digits
   return _quotient(jnp.round(jnp.asarray(value).astype(jnp.float64) * scale), scale)
 

@@ -60,26 +60,32 @@ def resize_pixels(
   images: jax.Array,
   index: ArrayLike,
   size: jax.Array,
-  resized: jax.Array,
+  new_size: jax.Array,
   positions: Sequence[jax.Array],
   max_reduction: float,
 ) -> jax.Array:
-  """Returns pixels of a resized image, [rows, columns, C], in the type of `images`.
+  """Resizes one image and returns its pixels at some rows and columns, in the type of `images`.
+
+  The result is [R, K, C] for R rows and K columns.
 
   Args:
     images: [N, H, W, C], float32 or uint8.
-    index: Index of the image.
-    size: int32 [2], its height and width from the first pixel.
-    resized: int32 [2], the height and width after resizing.
-    positions: int32, rows and columns of the resized image, ascending; pixels outside it are 0.
-    max_reduction: Static upper bound of size / resized in both directions; infinity computes
+    index: Index of the image to resize.
+    size: int32 [2], height and width of this image, which fills the top left of [H, W].
+    new_size: int32 [2], its height and width after resizing.
+    positions: The ascending rows, int32 [R], and columns, int32 [K], of the resized image that are
+      returned; pixels outside the resized image are 0.
+    max_reduction: Static upper bound of size / new_size in both directions; infinity computes
       products with the full matrices.
   """
-  lines = jnp.int32(0), size[1]
-  columns = _resize_down(images, index, size[0], resized[0], positions[0], lines, max_reduction)
-  lines = _bounds(_inside(positions[0], resized[0]))  # rows outside the resized image stay 0
-  rows = _resize_down(columns[None], 0, size[1], resized[1], positions[1], lines, max_reduction)
-  return rows[: len(positions[0]), : len(positions[1])]  # without the padding to whole tiles
+  rows, columns = positions
+  line_range = jnp.int32(0), size[1]  # the columns of `images` that the image fills
+  # Resizes the height. The result is transposed, [W, R, C], so that the same function then resizes
+  # the width and transposes back.
+  turned = _resize_down(images, index, size[0], new_size[0], rows, line_range, max_reduction)
+  line_range = _bounds(_inside(rows, new_size[0]))  # rows outside the resized image stay 0
+  pixels = _resize_down(turned[None], 0, size[1], new_size[1], columns, line_range, max_reduction)
+  return pixels[: len(rows), : len(columns)]  # without the padding to whole tiles
 
 
 def _resize_down(

@@ -32,10 +32,10 @@ Shown = tuple[Callable[..., jax.Array], Callable[[Row], dict[str, jax.Array]]]
 
 
 def parameters(design: Design) -> dict[str, np.ndarray]:
-  """Returns the parameters of each level of a design, [L] each.
+  """Returns {'area', 'angle', 'x', 'y' or 'sheet': its value at each level of a design, [L]}.
 
-  The names are `area`, `angle`, `x`, `y` and `sheet`. `sheet` is the index of the level's area in
-  the sorted distinct areas: the cutout is resized once for each distinct area.
+  The cutout is resized once for each distinct area, to an image called sheet. `sheet` is the index
+  of a level's area among the sorted distinct areas.
   """
   factors = {name: values.astype(np.float32) for name, values in design.factors.items()}
   sheet = np.unique(design.area, return_inverse=True)[1].astype(np.int32)
@@ -95,15 +95,16 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
     measure: what an area measures, see `composition.MEASURES`.
   """
   is_sequential = jax.default_backend() == 'cpu'
-  # The smallest areas of the programs that are compiled. On a CPU each has its own bound of the
-  # reduction; the first is just below the smallest area, each other one √2 times the previous.
+  # A CPU resizes faster if the compiler knows a bound of the reduction. Therefore a program is
+  # compiled for each range of areas [steps[i], steps[i + 1]), with ratio √2. The first step is just
+  # below the smallest area. Other devices have one program, for all areas.
   steps = [0.0]
   if is_sequential:
     count = 1 + math.floor(2 * math.log2(max(areas) / min(areas)) + 1e-9)
     steps = [min(areas) * (1 - 1e-5) * math.sqrt(2.0) ** step for step in range(count)]
 
   def prepare(row: Row) -> dict[str, jax.Array]:
-    """Returns a row with its premultiplied cutout, and the number of its pixels if needed."""
+    """Returns a row with its cutout premultiplied, and its number of pixels if areas count them."""
     columns, cutout = _cutout(row)
     pixels = composition.counted(cutout, measure)
     counts = {} if pixels is None else {'cutout_pixels': pixels}
@@ -116,13 +117,13 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
     size, pixels, background = row['foreground_size'], row.get('cutout_pixels'), row['image']
 
     def composed(min_area: float) -> jax.Array:
-      """Returns the scene by a program for all areas of at least `min_area`."""
+      """Returns the scene, computed with a bound of the reduction for areas above `min_area`."""
       bound = most_scale(cutouts.shape[1:3], min_area, side) if is_sequential else math.inf
       arguments = (cutouts, index, size, pixels, background, factors)
       scene, _ = composition.paste_cutout(*arguments, rotate=turning, max_reduction=bound)
       return scene
 
-    # The last step that is not above the area.
+    # The range that contains the view's area.
     branch = jnp.searchsorted(jnp.asarray(steps), view['area'], side='right') - 1
     return jax.lax.switch(branch, [functools.partial(composed, area) for area in steps])
 
