@@ -82,7 +82,7 @@ def trained(folder: str) -> tuple[Any, Classifier]:
 
 
 def evaluator_of_attack(network: Classifier, study: AttackError) -> Evaluator:
-  """Returns the evaluator of the attacked view without the clean one."""
+  """Returns the evaluator of view 1 of the study, the attacked one; view 0 is clean."""
   views = study.views(network.input_shape)
   key = random_keys.stream(0, study.name)
   return StagedEvaluator(network, views, key, parallel.create('jit')).with_views(np.array([1]))
@@ -150,7 +150,10 @@ def their_stages(
 
 
 def measure(args: Any) -> None:
-  """Prints both tables."""
+  """Attacks the same images with this project's AutoAttack and the authors', and prints two tables.
+
+  The first has the errors after each attack, the second the rates.
+  """
   settings = {key: getattr(args, key) for key in ('version', 'iterations', 'queries')}
   attack = AutoAttack(args.norm, args.epsilon, **settings)
   study = AttackError(
@@ -161,18 +164,22 @@ def measure(args: Any) -> None:
   data = subject.rows(network.input_shape, args.images, args.data)
   runner = evaluator_of_attack(network, study)
   answers = network.predict(data.images).argmax(1)
+  # Compile all steps before the time is taken: with wrong labels no image is left to attack, and
+  # the number of correct images is replaced so that steps do not end early.
   missed = ArrayRows(data.images, ((answers + 1) % 10).astype(np.int32), subject.CLASSES)
   with mock.patch.object(StagedEvaluator, '_num_right', return_value=1):
-    our_stages(runner, missed)  # compiles all steps, and has no image to attack
+    our_stages(runner, missed)
   clock = timing.CLOCKS[args.clock]
   begin = clock()
   ours = our_stages(runner, data)
   taken = clock() - begin
   theirs, seconds = their_stages(twin, data, attack, clock)
+  # `ours` and `theirs` are the numbers of the attack that made an image wrong: 0 if it was before
   lines = []
   for number, name in enumerate(('clean', *VERSIONS[attack.version])):
-    a, b = ours <= number, theirs <= number
-    lines.append([name, f'{a.mean():.4f}', f'{b.mean():.4f}', *paired(a, b)])
+    wrong, their_wrong = ours <= number, theirs <= number
+    errors = f'{wrong.mean():.4f}', f'{their_wrong.mean():.4f}'
+    lines.append([name, *errors, *paired(wrong, their_wrong)])
   timing.print_table(ERRORS, lines)
   rate, their_rate = args.images / taken, args.images / sum(seconds.values())
   by_attack = ', '.join(f'{name} {value:.1f}' for name, value in seconds.items())

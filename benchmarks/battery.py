@@ -68,9 +68,11 @@ class Work:
 
 
 def work_of(study: Study, rows: Rows) -> Work:
-  """Returns the computations of the network that a study of these rows needs."""
+  """Returns the forward passes and gradients of single images that a study of these rows needs."""
   views = len(study.views(rows.image_shape))
+  # the settings of each attack; other studies have none
   runs = study.runs.values() if isinstance(study, attack_error.AttackError) else ()
+  # an attack takes one gradient per step, for each restart and radius
   steps = sum(vars(run)['steps'] * study.restarts * len(study.radii) for run in runs)
   return Work(rows.num_examples * views, rows.num_examples * steps)
 

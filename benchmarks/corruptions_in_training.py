@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def functions_of_the_page() -> dict[str, Any]:
-  """Runs the page's blocks about training and returns their names."""
+  """Runs the page's Python blocks about training; returns {name: what they define}."""
   text = PAGE.read_text(encoding='utf-8').partition(UNTIL)[0]
   space: dict[str, Any] = {}
   for block in re.findall(r'^```python\n(.*?)^```', text, re.DOTALL | re.MULTILINE):
@@ -61,12 +61,15 @@ def functions_of_the_page() -> dict[str, Any]:
 
 
 def data(size: int) -> tuple[np.ndarray, np.ndarray]:
-  """Returns images [N, 32, 32, 3] in [0, 1] with the spectrum of natural ones, and labels."""
+  """Returns `size` random images [N, 32, 32, 3] in [0, 1] with labels [N] in 0..9.
+
+  As in natural images, amplitudes of waves fall as 1 / frequency; phases are random.
+  """
   generator = np.random.default_rng(0)
   cycles = np.hypot(np.fft.fftfreq(32)[:, None], np.fft.rfftfreq(32)[None]) * 32
   shape = (size, 3, *cycles.shape)
-  phases = np.exp(2j * np.pi * generator.random(shape)) / np.maximum(cycles, 1)
-  images = np.fft.irfft2(phases, (32, 32)).transpose(0, 2, 3, 1)
+  spectra = np.exp(2j * np.pi * generator.random(shape)) / np.maximum(cycles, 1)
+  images = np.fft.irfft2(spectra, (32, 32)).transpose(0, 2, 3, 1)
   images = 0.5 + 0.2 * images / images.std((1, 2, 3), keepdims=True)
   return np.clip(images, 0, 1).astype(np.float32), generator.integers(0, 10, size)
 

@@ -59,7 +59,11 @@ def convolution(x: jax.Array, kernel: jax.Array, layout: str, groups: int = 1) -
 
 
 def depthwise(size: tuple[int, int, int], dtype: Any, batch: int) -> Pair:
-  """Returns the sum of shifts and the grouped convolution."""
+  """Returns two functions that compute a depthwise convolution of `batch` images.
+
+  The first sums shifted images (`DepthwiseConv`), the second is XLA's grouped convolution. `size`
+  is (side of the images, channels, side of the kernel).
+  """
   side, channels, kernel = size
   x, weights = drawn(batch, side, side, channels, dtype=dtype), drawn(kernel, kernel, 1, channels)
   shifts = DepthwiseConv(kernel, 1, dtype)
@@ -71,7 +75,10 @@ def depthwise(size: tuple[int, int, int], dtype: Any, batch: int) -> Pair:
 
 
 def layout(size: tuple[int, int, int], dtype: Any, batch: int) -> Pair:
-  """Returns a convolution with channels last and with channels first."""
+  """Returns two functions that compute a convolution with channels last and with channels first.
+
+  `size` is (side of the `batch` images, channels, side of the kernel).
+  """
   side, channels, kernel = size
   x = drawn(batch, side, side, channels, dtype=dtype)
   weights = drawn(kernel, kernel, channels, channels, dtype=dtype)
@@ -83,7 +90,7 @@ def layout(size: tuple[int, int, int], dtype: Any, batch: int) -> Pair:
 
 
 def bits(shape: tuple[int, int, int], dtype: Any, batch: int) -> Pair:
-  """Returns draws of every row by Threefry and by XLA's generator."""
+  """Returns functions that draw a normal array for each row, by Threefry and by XLA's generator."""
   del dtype
 
   def draws(key: jax.Array) -> jax.Array:
@@ -118,7 +125,14 @@ ONE_PRECISION = ('bits', 'transfer')
 
 
 def measure(kind: str, size: tuple[int, ...], precision: str, args: Any) -> dict[str, Any]:
-  """Returns the times of a pair, microseconds a row, and how many times as fast the first is."""
+  """Returns the microseconds a row of two ways to compute the same, and the ratio of their rates.
+
+  Args:
+    kind: a key of `KINDS`, whose entry has the function that makes the two, and their names.
+    size: one of the kind's sizes, such as (side, channels, kernel).
+    precision: a key of `PRECISIONS`.
+    args: options of the command: `batch`, the number of rows, and `rounds`.
+  """
   pair, _, *names = KINDS[kind]
   with computing_in(precision) as dtype:
     calls = dict(zip(names, pair(size, jnp.dtype(dtype), args.batch), strict=True))
@@ -135,7 +149,7 @@ def measure(kind: str, size: tuple[int, ...], precision: str, args: Any) -> dict
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  """Prints the table."""
+  """Prints the time of our way and of another way to compute the same, for each kind and size."""
   parser = timing.options(__doc__, rounds=10)
   precisions = list(PRECISIONS)
   parser.add_argument('--precisions', nargs='+', default=precisions, choices=precisions)
@@ -146,11 +160,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
   print(f'{device["device"]}, JAX {device["jax"]}', flush=True)
   table = []
   for kind in KINDS:
-    for size in KINDS[kind][1]:
-      for precision in args.precisions[: 1 if kind in ONE_PRECISION else None]:
+    _, sizes, *_ = KINDS[kind]
+    for size in sizes:
+      # kinds that do not depend on the precision are measured once
+      for precision in args.precisions[:1] if kind in ONE_PRECISION else args.precisions:
         line = measure(kind, size, precision, args)
-        (first, quick), (second, slow) = line['microseconds'].items()
-        times = (f'{first}: {quick:.4g}', f'{second}: {slow:.4g}')
+        times = (f'{name}: {value:.4g}' for name, value in line['microseconds'].items())
         ratio = timing.describe_ratio(line['ratio'])
         table.append([kind, ' × '.join(map(str, size)), precision, *times, ratio])
         print(*table[-1], flush=True)

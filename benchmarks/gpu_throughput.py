@@ -75,13 +75,13 @@ def scene_rows(shape: tuple[int, int, int], count: int) -> ArrayRows:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-  """A study that is measured.
+  """A study whose speed is measured.
 
   Attributes:
-    study: of the command's options.
-    goal: what the ratio should reach.
-    rows: of an image shape and a number.
-    attacks: whether its views take gradients; only the first of these is then shown.
+    study: function that makes the study from the options of the command.
+    goal: the ratio of images per second to plain passes that the study should reach.
+    rows: function (image shape, number of rows) -> rows.
+    attacks: whether its views take gradients; only the first attacked view is then evaluated.
   """
 
   study: Callable[[argparse.Namespace], Study]
@@ -242,7 +242,7 @@ def traced(args: argparse.Namespace, name: str) -> Iterator[None]:
 
 
 def print_studies(lines: Sequence[Line]) -> None:
-  """Prints the tables of rates, steps and parts."""
+  """Prints what `measure` returned as three tables: rates, rates by step, and times by part."""
   about = ('study', 'network', 'precision')
   rates = [
     [

@@ -107,7 +107,7 @@ class Sample:
 
   @property
   def wrong(self) -> Answers:
-    """The errors as the studies store them, over clean and corrupted views."""
+    """The errors as studies store them: 'first' and 'second', [N, 1 + 75], the clean view first."""
     values = (
       np.column_stack([e.clean, e.corrupted.reshape(len(e.clean), -1)]) for e in self.errors
     )
@@ -270,17 +270,19 @@ def called_different(
 
 
 def line_coverage(models: int, samples: int, seed: int = 4) -> tuple[float, float]:
-  """Returns how often the intervals of slope and intercept of a line through models hold.
+  """Returns the coverage of the intervals of a line's slope and intercept, for a number of models.
 
-  Accuracies on anchors are normal with mean .7 and deviation .09. Accuracies on the worst frames
-  are 1.1 times as large minus .2, with a deviation of .02. The published models are similar.
+  The line is fitted to simulated accuracies of the models. Accuracies on anchors are normal with
+  mean .7 and deviation .09. Accuracies on the worst frames are 1.1 times as large minus .2, with a
+  normal deviation of .02. The published models are similar.
   """
   generator, inside = np.random.default_rng(seed), np.zeros(2)
   for _ in range(samples):
     x = generator.normal(0.7, 0.09, models)
+    # the last argument is where the line's band is computed, which is not used here
     fit = linear_fit(x, 1.1 * x - 0.2 + generator.normal(0, 0.02, models), [0.0])
-    numbers = ((fit.slope, 1.1), (fit.intercept, -0.2))
-    inside += [number.low <= truth <= number.high for number, truth in numbers]
+    estimates = ((fit.slope, 1.1), (fit.intercept, -0.2))
+    inside += [estimate.low <= truth <= estimate.high for estimate, truth in estimates]
   return float(inside[0] / samples), float(inside[1] / samples)
 
 
@@ -373,14 +375,17 @@ def site_coverage(
 
 
 def _held(estimates: Sequence[Any], truth: float) -> Coverage:
-  """Returns how often the intervals of estimates hold the true value."""
+  """Returns how often the intervals of estimates hold the true value.
+
+  Estimates have bounds `low` and `high`, which are NaN where an interval is undefined.
+  """
   intervals = np.array([(e.low, e.high) for e in estimates if np.isfinite(e.low)])
   if not len(intervals):
-    return Coverage(np.nan, np.nan, np.nan, 1.0)
+    return Coverage(held=np.nan, one_side=np.nan, width=np.nan, undefined=1.0)
   low, high = intervals.T
-  above, below = (truth < low).mean(), (high < truth).mean()
-  undefined = 1 - len(intervals) / len(estimates)
-  return Coverage(1 - above - below, max(above, below), float(np.median(high - low)), undefined)
+  above, below = (truth < low).mean(), (high < truth).mean()  # shares of the intervals that miss it
+  undefined, width = 1 - len(intervals) / len(estimates), float(np.median(high - low))
+  return Coverage(1 - above - below, max(above, below), width, undefined)
 
 
 def describe(result: Coverage, sides: bool = False) -> str:

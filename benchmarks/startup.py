@@ -51,7 +51,16 @@ class Stopwatch:
 
 
 def watched(start: float, workdir: str, cache: str, changes: Sequence[str]) -> dict[str, float]:
-  """Runs the default experiment in this process, which was started at the time `start`."""
+  """Returns the seconds of each part of the default experiment, which is run in this process.
+
+  The parts' functions are replaced by others that also take the time.
+
+  Args:
+    start: `time.time()` at which the process was started.
+    workdir: new folder for the results.
+    cache: folder of the compilation cache.
+    changes: further arguments of the command, such as '--config.KEY=VALUE'.
+  """
   import jax
   from absl import logging
 
@@ -66,10 +75,10 @@ def watched(start: float, workdir: str, cache: str, changes: Sequence[str]) -> d
   jax.monitoring.register_event_duration_secs_listener(watch.compiled)
   add = Meter.add
 
+  # the meter of training is called after each step: the first call ends the first step
   def first_step(*arguments: Any, **keywords: Any) -> None:
-    watch.seconds['first training step'] = watch.seconds['first training step'] or (
-      time.time() - start
-    )
+    if not watch.seconds['first training step']:
+      watch.seconds['first training step'] = time.time() - start
     add(*arguments, **keywords)
 
   Meter.add = first_step  # type: ignore[method-assign]

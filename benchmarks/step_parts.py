@@ -63,7 +63,10 @@ def parts(evaluator: Evaluator, rows: ArrayRows) -> dict[str, subject.Candidate]
 
 
 def _of_views(evaluator: Evaluator, variables: Any, batch: Any, views: Any) -> jax.Array:
-  """Returns the mean of every shown image, [rows, views], so that none is kept."""
+  """Computes the images of all rows in all views and returns the mean of each, [rows, views].
+
+  Only means are returned, so that no image is stored, which would take time.
+  """
   return jax.lax.map(
     lambda view: evaluator.show(variables, batch, view)[0].mean((1, 2, 3)), views
   ).T

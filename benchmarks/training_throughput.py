@@ -124,7 +124,10 @@ def torch_network(name: str) -> Any:
 def torch_rates(
   name: str, batch: int, steps: int, rounds: int, clock: timing.Clock
 ) -> tuple[timing.Timings, list[tuple[str, str]]]:
-  """Returns what bare steps and PyTorch's take by a clock, PyTorch in its better format."""
+  """Returns the times of bare training steps and of PyTorch's, and the pair (label, reference).
+
+  PyTorch takes the faster of two memory formats, channels first and channels last.
+  """
   rows = subject.stored_rows(catalog.get(name).input_shape, steps * batch)
   training = subject.training(name, rows, batch, steps)
   formats = {
@@ -160,6 +163,7 @@ def table(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+  """Prints the rates of trainings relative to their bare steps and to PyTorch."""
   parser = timing.options(__doc__, rounds=3, clock=True)
   parser.add_argument('--networks', nargs='+', default=['resnet20'], help='names of the catalog')
   parser.add_argument('--batches', type=int, nargs='+', default=[128], help='images a step')
@@ -171,6 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for batch in args.batches:
       if args.only != 'torch':
         lines += table(name, batch, training_rates(name, batch, args.steps, args.rounds))
+      # PyTorch is compared on the networks that `torch_networks` has
       if args.only != 'loop' and torch is not None and name in (*subject.CIFAR_RESNETS, *AIRBENCH):
         clock = timing.CLOCKS[args.clock]
         lines += table(name, batch, torch_rates(name, batch, args.steps, args.rounds, clock))

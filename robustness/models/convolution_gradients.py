@@ -140,6 +140,8 @@ class _Convolution:
     `size` is (H, W). The gradient is a convolution, with stride 1, of `change` with stride − 1
     zeros between its positions, which is padded to H + U − 1 rows and W + V − 1 columns.
     """
+    # rows and columns of padding: kernel − 1 less the forward padding before, and after as many as
+    # give length + kernel − 1, of which (outputs − 1) · stride + 1 are the spread `change`
     before = [side - 1 - low for side, (low, _) in zip(kernel.shape[:2], self.pads, strict=True)]
     after = [
       length + side - 1 - ((outputs - 1) * stride + 1) - first
@@ -148,6 +150,7 @@ class _Convolution:
       )
     ]
     flipped, pads = jnp.flip(kernel, (0, 1)).swapaxes(2, 3), list(zip(before, after, strict=True))
+    # the fifth argument is the dilation of `change`
     return _convolve(change, flipped, (1, 1), pads, self.strides, precision=self.precision)
 
   def filter_gradient(
@@ -210,6 +213,7 @@ class _Convolution:
     """
     padded = jnp.pad(x, ((0, 0), (0, 0), *self.pads, (0, 0)))
     (down, right), (height, width) = self.strides, size
+    # rows and columns from the first to the last one under an entry of the kernel
     rows, columns = down * (height - 1) + 1, right * (width - 1) + 1
     inputs_by_entry = []  # the input under each entry of the kernel, [shares, images, H', W', I]
     for u in range(sides[0]):

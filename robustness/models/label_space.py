@@ -228,7 +228,7 @@ def _how_to_match(names: Sequence[str], class_names: Sequence[str]) -> str:
 def project_scores(
   scores: np.ndarray, space: LabelSpace, merge: str = 'max', kind: str = LOGITS
 ) -> np.ndarray:
-  """Returns the scores of the classes of a coarse label space, [N, coarse classes].
+  """Returns scores of N video frames for the classes of a coarse label space, [N, coarse classes].
 
   Let M_c be the members of class c. From logits z its score is max z_m, log Σ exp z_m or
   log (Σ exp z_m / |M_c|) over m in M_c, for a `merge` of 'max', 'sum' or 'mean'. From probabilities

@@ -50,8 +50,9 @@ class Model:
       the data.
     name: its label in tables and figures; '' takes the id of MAITE's metadata, or the name of its
       class or function.
-    label_space: the label space that its predictions are projected onto, such as 'imagenet_vid', by
-      the largest probability; 'data' for only the classes of the data; '' keeps its classes.
+    label_space: the label space that its predictions are projected onto, such as 'imagenet_vid',
+      where a class gets the largest probability of its members; 'data' for only the classes of the
+      data; '' keeps its classes.
   """
 
   module: Any
@@ -215,8 +216,8 @@ class Model:
   def _check(self, first: np.ndarray, second: np.ndarray) -> None:
     """Raises InputError unless the outputs [1, classes] of two calls on one image are usable.
 
-    They must be equal up to `TOLERANCE`, have no NaN, and be probabilities if and only if `outputs`
-    says so.
+    They must be equal up to `TOLERANCE` and have no NaN. They must be probabilities if
+    `self.outputs` is 'probabilities', and must not if it is 'logits'.
     """
     if np.isnan(first).any():
       raise InputError(f'{self.label} gives NaN for an image in [0, 1]: check its weights.')
@@ -224,7 +225,7 @@ class Model:
     tolerance = TOLERANCE * np.abs(first[is_finite]).max(initial=0)
     if (np.abs(first - second)[is_finite] > tolerance).any():
       raise InputError(
-        f'{self.label} gives other outputs when it is called again: switch off what it draws.'
+        f'{self.label} gives other outputs when it is called again: switch off dropout.'
       )
     has_probabilities = first.shape[1] > 1 and bool(are_distributions(first).all())
     if has_probabilities != (self.outputs == 'probabilities'):

@@ -122,11 +122,11 @@ def of_timm(name: str, config: Facts) -> Weights:
 
 
 def fields_of_record(kind: str, record: Facts, prefix: str) -> Facts:
-  """Returns the fields of `Weights` that a record states, by name.
+  """Returns the fields of `Weights` from a description of how images are prepared, by name.
 
   Args:
-    kind: 'timm' for a `pretrained_cfg`, or 'hf' for a `preprocessor_config.json`.
-    record: the content of the record; timm's defaults are taken if it is empty.
+    kind: 'timm' for timm's `pretrained_cfg`, or 'hf' for a `preprocessor_config.json`.
+    record: the content of the description; {} takes timm's defaults.
     prefix: the beginning of error messages.
   """
   with _reading(prefix):

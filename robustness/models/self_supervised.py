@@ -163,7 +163,9 @@ _BASE: Names = {
 def _eva_schemes(base: bool) -> tuple[Scheme, ...]:
   """Returns how timm and the authors name the arrays of an EVA-02; `base` is for the base size.
 
-  Of the patterns of a scheme, narrow ones come before wide ones, because the first match counts.
+  Small networks store queries, keys and values in one array (`_PACKED`), the base in three
+  (`_APART`); `_SMALL` and `_BASE` are the authors' names of perceptrons. Of the patterns of a
+  scheme, narrow ones come before wide ones, because the first match counts.
   """
   ignored = ('rope.*', '*.rope.*', 'mask_token', 'lm_head.*')
   if not base:

@@ -220,6 +220,7 @@ def wrap(
     raise InputError(f'{name} has no module {head!r}; {nearest(head, filter(None, modules))}.')
   made = TorchModule(module, {}, classes, batch_size, head)
   layers = [*filter(None, modules), *([FEATURES] if head else [])]
+  # calls for the checks: all images, all but one, without layers, with a gradient
   try:
     _, outputs = made._run(images, layers, gradient=False)
     _check(outputs[LOGITS], len(images), classes)
@@ -227,7 +228,7 @@ def wrap(
     _check(outputs_of_fewer[LOGITS], len(images) - 1, classes)
     _, again = made._run(images, (), gradient=False)
     if not torch.equal(outputs[LOGITS], again[LOGITS]):
-      raise InputError('it gives other logits when it is called again: switch what it draws off.')
+      raise InputError('it gives other logits when it is called again: switch off dropout.')
     _, with_gradient = made._run(images, (), gradient=True)
     if not with_gradient[LOGITS].requires_grad:
       raise InputError('its logits have no gradient: wrap it by Classifier.from_callable.')

@@ -174,7 +174,10 @@ def _fitted(
   positions: str,
   stored_shape: Shape | None = None,
 ) -> tuple[Variables, dict[str, str]]:
-  """Returns the variables of a network from a file's arrays, and notes on changes.
+  """Returns the variables of a network from a file's arrays, and notes on what was resampled.
+
+  Position embeddings, and Swin's tables of biases by offset, are resampled if the images have
+  another size than the images that the file's arrays are for.
 
   Args:
     architecture: the network.
@@ -189,6 +192,7 @@ def _fitted(
   arrays = scheme.needed(arrays)
   expected = _expected_shapes(architecture, arrays, scheme, num_classes, input_shape)
   height, width, _ = input_shape or architecture.input_shape
+  # 1. Swin, with windows of another size
   if windows := _other_windows(scheme, arrays, expected):
     if height != width:
       raise InputError(
@@ -198,8 +202,10 @@ def _fitted(
       )
     variables = restore(architecture.name, {**expected, **windows}, scheme, arrays)
     return _resampled_windows(variables, windows, expected, positions)
+  # 2. no position embedding, nothing to resample
   if position_embedding.PATH not in expected:
     return restore(architecture.name, expected, scheme, arrays), {}
+  # 3. a position embedding: restored with the file's number of positions, then resampled
   patch, *_ = expected['params', 'embedding', 'patches', 'kernel']  # side of a patch in pixels
   rows, columns = height // patch, width // patch
   shape = expected[position_embedding.PATH]
@@ -208,7 +214,8 @@ def _fitted(
   located = scheme.locate(position_embedding.PATH)
   stored_array = arrays.get(located.names[0])
   if stored_array is not None:
-    # some schemes store the positions of prefix tokens in another array
+    # some schemes store the positions of prefix tokens in another array; `in_array` counts the
+    # positions that this array would have for the new images
     in_array = math.prod(located.shapes(shape)[located.names[0]]) // token_size
     num_stored = stored_array.size // token_size + num_positions - in_array
     if stored_shape or position_embedding.stored_side(num_stored, num_prefix_tokens):
@@ -492,6 +499,7 @@ def _facts(file: os.PathLike[str], header: Mapping[str, str]) -> Facts:
 
   InputError is raised if they are no JSON or a value has the wrong type.
   """
+  # {key: type of its value}; '?' marks a key that may be missing
   form = {'architecture?': str, 'class_names?': [str], 'preprocessing?': dict}
   text = header.get('metadata', '{}').encode()
   return json_files.parse(text, f'the metadata of {file}', form)

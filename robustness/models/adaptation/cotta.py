@@ -58,8 +58,9 @@ class Cotta(Tent):
   def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
     """Returns the teacher's outputs before the step, and the state after it."""
     images, (key_views, key_restored) = batch.images, jax.random.split(batch.keys[0])
-    trained_logits, _ = predict({}, images)
+    trained_logits, _ = predict({}, images)  # {}: no weight differs from its trained value
     confidence = batch.mean(jax.nn.softmax(trained_logits).max(-1))
+    # logits for the images as they are, and the outputs of layers
     plain, outputs = predict(state['teacher'], images)
 
     def averaged() -> jax.Array:
@@ -80,6 +81,7 @@ class Cotta(Tent):
     gradient, _, _ = self.gradient(predict, state['weights'], batch, loss)
     stepped = self.updated(state, gradient)
     teacher, weights = dict(state['teacher']), dict(stepped['weights'])
+    # the teacher's moving average, then random returns of the student's weights
     for number, path in enumerate(sorted(weights)):
       teacher[path] = self.decay * teacher[path] + (1 - self.decay) * weights[path]
       key = jax.random.fold_in(key_restored, number)

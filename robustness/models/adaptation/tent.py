@@ -107,10 +107,13 @@ class Tent(Adaptation):
     return {'weights': weights, 'optimizer': self._optimizer.init(weights)}
 
   def __call__(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> Result:
-    """Returns the outputs before the last step on a batch, and the state after it."""
+    """Returns the outputs with the weights before the last of `self.steps` steps on a batch.
+
+    The second result is the state after the last step.
+    """
     predict, trained = self.bound(apply, variables, state, batch)
     for number in range(1, self.steps):
-      keys = jax.vmap(jax.random.fold_in, (0, None))(batch.keys, number)  # new ones in each step
+      keys = jax.vmap(jax.random.fold_in, (0, None))(batch.keys, number)  # not the last step's
       _, state = self.step(predict, trained, state, batch._replace(keys=keys))
     return self.step(predict, trained, state, batch)
 

@@ -88,16 +88,17 @@ def crop(key: jax.Array, image: jax.Array) -> jax.Array:
 def votes(logits: jax.Array, count: int) -> jax.Array:
   """Returns the logits [classes] of a vote, from `logits` [views, classes] of an image's views.
 
-  The `count` views of lowest entropy vote. Ties are broken by the views of higher entropy, in
-  order.
+  The `count` views of lowest entropy vote, each for its best class. Between classes with equally
+  many votes, the first view of higher entropy that votes for one of them decides.
   """
   log_p = log_probabilities(logits)
   order = jnp.argsort(entropy(log_p))
   choice, size = log_p.argmax(-1)[order], logits.shape[-1]  # the class that each view votes for
   shares = jax.nn.one_hot(choice[:count], size, dtype=log_p.dtype).mean(0)
-  # the first view after the voting ones that votes for a tied class breaks the tie
+  # views after the voting ones, by rank of their entropy, that vote for a class with most votes
   can_break = (shares == shares.max())[choice] & (jnp.arange(len(choice)) >= count)
   is_tied = (shares == shares.max()).sum() > 1
+  # one more vote, as a share, for the class of the first of these views
   bonus = jax.nn.one_hot(choice[can_break.argmax()], size, dtype=log_p.dtype) / count
   shares += jnp.where(is_tied & can_break.any(), bonus, 0)
   mean = jnp.exp(log_p[order[:count]]).mean(0)
