@@ -116,26 +116,22 @@ class ClassifierSettings:
   seed: int = setting(0, 'in [0, 2**32)', lambda x: 0 <= x < 2**32, large=True)
 
   def __post_init__(self) -> None:
+    """Raises InputError for a value that is not valid, alone or with the other values."""
     check_fields(self, 'config.classifier')
-    require(
-      not self.initial_weights or self.is_trained_here,
-      'config.classifier.initial_weights',
-      self.initial_weights,
-      f"'' unless the network is trained here ({KEYS.classifier.train}=True, no "
+    is_valid = {
+      'initial_weights': not self.initial_weights or self.is_trained_here,
+      'std': len(self.mean) == len(self.std),
+      'merge': self.merge == 'max' or self.label_space not in ('', DATA),
+    }
+    valid = {
+      'initial_weights': f"'' unless the network is trained here ({KEYS.classifier.train}=True, no "
       'config.classifier.weights)',
-    )
-    require(
-      len(self.mean) == len(self.std),
-      'config.classifier.std',
-      self.std,
-      f'as many values as {KEYS.classifier.mean}, which has {len(self.mean)}',
-    )
-    require(
-      self.merge == 'max' or self.label_space not in ('', DATA),
-      'config.classifier.merge',
-      self.merge,
-      f"'max' unless {KEYS.classifier.label_space} is coarser than the classes of the weights",
-    )
+      'std': f'as many values as {KEYS.classifier.mean}, which has {len(self.mean)}',
+      'merge': f"'max' unless {KEYS.classifier.label_space} is coarser than the classes of the "
+      'weights',
+    }
+    for key, phrase in valid.items():
+      require(is_valid[key], f'config.classifier.{key}', getattr(self, key), phrase)
 
   @property
   def architecture(self) -> Architecture | None:

@@ -23,7 +23,11 @@ class CheckpointFolder(StoredNetwork):
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Returns whether `weights` is a folder of checkpoints, not one of published weights."""
+    """Returns whether `weights` is a folder of checkpoints from a training.
+
+    A folder with published weights is excluded: these have a record, and a training needs an
+    architecture of this project or a user's file.
+    """
     is_folder = section.weights != '' and expanded(section.weights).is_dir()
     return is_folder and section.architecture is not None and section.record is None
 

@@ -63,14 +63,15 @@ class FromFile(ClassifierKind):
     super().check(label, image_shape, precision)
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:
-    """Returns the classifier in the file with the name `label`; `precision` has no effect.
+    """Returns the classifier that `FILE.py:NAME` defines, renamed to `label`.
 
-    Its provenance has the path, the name, the SHA-256 of the file, and outputs for fixed images, so
-    that records of another version of the classifier are not mistaken for its records.
+    The file decides its arithmetic, so that `precision` has no effect. Its provenance has the name
+    of the file, NAME, the SHA-256 of the file, and outputs for fixed images. A resumed run compares
+    them, so that records of another version of the classifier are not continued.
 
     Raises:
-      InputError: the file or name does not exist, the file or the classifier raises an error, or
-        the name is neither a `Classifier` nor a `Model`.
+      InputError: the file or NAME does not exist, the file or the classifier raises an error, or
+        NAME is neither a `Classifier` nor a `Model`.
     """
     made = _made_by(self.name, self._digest, images.shape, images.class_names)
     return dataclasses.replace(made, name=label)
@@ -133,11 +134,15 @@ def _made_by(
 def probe(classifier: Classifier, title: str = '') -> list[float] | str:
   """Returns 16 numbers that identify a classifier, from its logits on four fixed images.
 
-  The logits z of each image are projected onto four random directions u, Σ_c u_c z_c / √classes,
-  rounded to six digits. The result is `RANDOM` if a second call has other outputs.
+  For each image, its logits z are projected onto four random directions u: Σ_c u_c z_c / √classes,
+  rounded to six digits. If a second call gives other numbers, the result is the text `RANDOM`.
+
+  Args:
+    classifier: the classifier.
+    title: name of the classifier in messages; '' takes `classifier.name`.
 
   Raises:
-    InputError: the classifier raises an error. The message calls it `title`, by default its name.
+    InputError: the classifier raises an error.
   """
   images = fixed_images(classifier.input_shape)
   try:
@@ -165,7 +170,11 @@ def fixed_images(shape: tuple[int, int, int]) -> np.ndarray:
 
 
 def _projected(logits: np.ndarray) -> np.ndarray:
-  """Returns the projections that `probe` describes, float64 [images × PROJECTIONS]."""
+  """Returns projections of the logits of N images onto fixed random directions, float64 [N · P].
+
+  P is `PROJECTIONS`. Of each image the P projections follow one another.
+  """
+  # logits far below the largest, such as −∞ for a class that is never predicted, are raised
   logits = np.maximum(logits.astype(np.float64), logits.max(1, keepdims=True) - _MAX_DEPTH)
   num_classes = logits.shape[1]
   directions = np.random.default_rng(1).normal(size=(num_classes, PROJECTIONS))

@@ -74,7 +74,10 @@ class NetworkWeights:
 
 @dataclasses.dataclass(frozen=True)
 class Network(ClassifierKind):
-  """Base class of the kinds with an architecture of this project or of a user's file."""
+  """Base class of the kinds of classifiers that are a Flax network with weights.
+
+  The architecture is one of this project's, or is defined in a user's file.
+  """
 
   @property
   def architecture(self) -> Architecture:
@@ -98,7 +101,8 @@ class Network(ClassifierKind):
   def with_shapes(self, label: str, loaded: NetworkWeights, precision: str) -> Classifier:
     """Returns the network as a classifier, given its weights or only their shapes.
 
-    The network is traced once, to learn its layers, which takes about a second.
+    The network is traced once, to find the names of its layers, which takes about a second. If its
+    classes are ImageNet's, the classifier also accepts their other names, such as WordNet ids.
     """
     imagenet = label_space.get(label_space.IMAGENET)
     classifier = from_linen(
@@ -163,9 +167,10 @@ class StoredNetwork(Network):
 
 @functools.lru_cache
 def warn_once(message: str) -> None:
-  """Logs a warning once; `launch.run` clears the cache, so that every run logs it.
+  """Logs a warning once in a run, although several classifiers may begin with the same weights.
 
-  The classifiers of all seeds of a run begin with the same weights.
+  `functools.lru_cache` skips calls with a message that was logged before; `launch.run` clears the
+  cache when it starts a run.
   """
   logging.warning('%s', message)
 

@@ -18,7 +18,7 @@ class PublishedWeights(WeightsFile):
 
   @property
   def classes(self) -> tuple[tuple[str, ...], Mapping[str, int]]:
-    """The names of the classes in order, and the index of each class by its other names."""
+    """The names of ImageNet's classes in order, and {other name of a class: its index}."""
     imagenet = label_space.get(label_space.IMAGENET)
     return imagenet.class_names, imagenet.aliases
 

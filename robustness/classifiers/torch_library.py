@@ -82,11 +82,13 @@ def _source(name: str, weights: str) -> _Source:
 
 
 def _of_timm(name: str, identity: str, weights: str) -> _Source:
-  """Returns the source of timm's model `identity`, such as 'convnext_tiny.fb_in1k'.
+  """Returns the files and descriptions of timm's model `identity`, 'convnext_tiny.fb_in1k'.
+
+  Its description is timm's own `pretrained_cfg`, updated by a `config.json` next to the weights.
 
   Args:
     name: `timm:` and the identity, for messages.
-    identity: name of the model in timm, with the tag of its weights after a dot, if any.
+    identity: name of the model in timm, and after a dot the tag that names its weights, if any.
     weights: a file, a folder, or 'random'; '' downloads the weights of the tag from Hugging Face.
 
   Raises:
@@ -107,14 +109,15 @@ def _of_timm(name: str, identity: str, weights: str) -> _Source:
     repository = facts.get('hf_hub_id')
     if not repository:
       raise InputError(f'timm has no weights for {identity}: give weights=FILE or weights=random.')
+    # both files are downloaded to one folder
     hub.from_hugging_face(repository, CONFIG_FILE, name)
     path = hub.from_hugging_face(repository, WEIGHTS_FILE, name).path.parent
   folder = path.parent if path and not path.is_dir() else path
   record = folder / CONFIG_FILE if folder else None
   stored = json_files.read(record) if record and record.is_file() else {}
   if stored.get('pretrained_cfg'):
-    if (theirs := stored.get('architecture', base)) != base:
-      raise InputError(f'{record} is of {theirs!r}: set {KEYS.classifier.name:--}={TIMM}:{theirs}')
+    if (stated := stored.get('architecture', base)) != base:
+      raise InputError(f'{record} is of {stated!r}: set {KEYS.classifier.name:--}={TIMM}:{stated}')
     facts = {**facts, 'label_names': stored.get('label_names'), **stored['pretrained_cfg']}
   preparation = preprocessing.fields_of_record(TIMM, facts, f'{record or name}: ')
   return _stored_source(name, path, record, preparation, facts)
@@ -150,11 +153,7 @@ def _of_transformers(name: str, identity: str, weights: str) -> _Source:
 
 
 def _stored_source(
-  name: str,
-  path: pathlib.Path | None,
-  record: pathlib.Path | None,
-  preparation: Facts,
-  facts: Facts,
+  name: str, path: pathlib.Path | None, record: pathlib.Path | None, fields: Facts, facts: Facts
 ) -> _Source:
   """Returns the source of weights in a file or folder.
 
@@ -162,7 +161,7 @@ def _stored_source(
     name: the name of the classifier.
     path: the file or folder with the weights; None if they are random.
     record: the JSON file that states the preparation of images, if there is one.
-    preparation: the fields of `Weights` that describe the preparation.
+    fields: the fields of `Weights` that describe the preparation, such as `mean` and `resize`.
     facts: the description of the network: timm's `pretrained_cfg` or transformers' `config.json`.
   """
   if path and not path.exists():
@@ -170,7 +169,7 @@ def _stored_source(
   file = preprocessing.only_file(path) if path and path.is_dir() else path
   package, file_name = (str(file.parent), file.name) if file else ('', '')
   record_name = record.name if record and record.is_file() else ''
-  entry = Weights(name, name, LOCAL, package, file_name, record=record_name, **preparation)
+  entry = Weights(name, name, LOCAL, package, file_name, record=record_name, **fields)
   return _Source(entry, file, facts)
 
 
@@ -202,22 +201,21 @@ class TorchLibrary(ClassifierKind):
   def load(self, label: str, images: Images, precision: str) -> Classifier:
     """Returns the network as a classifier that calls PyTorch.
 
-    timm resamples position embeddings if the network takes images of one size only. Outputs are
-    named by the description of the weights. 1000 unnamed outputs are ImageNet's classes; unnamed
-    outputs are the data's classes if their numbers are equal. A network with random weights has
-    ImageNet's classes if they include the data's classes, and the data's classes otherwise.
+    A network with random weights gets ImageNet's classes if they include the data's classes, and
+    the data's classes otherwise.
 
     Raises:
       InputError: the library cannot build the network, its outputs have no names, or it has no last
         linear map and the config has no probe.
     """
-    source, imagenet = _source(self.name, self.weights), label_space.get(label_space.IMAGENET)
-    entry, data_classes, side = source.entry, images.class_names, source.entry.input_size
+    source, data_classes = _source(self.name, self.weights), images.class_names
+    entry, side = source.entry, source.entry.input_size
     shape = images.shape if images.has_set_size else (side, side, 3)
     is_imagenet = label_space.is_imagenet(data_classes) or not data_classes
-    classes_if_random = imagenet.class_names if is_imagenet else data_classes
+    imagenet_classes = label_space.get(label_space.IMAGENET).class_names
+    classes_if_random = imagenet_classes if is_imagenet else data_classes
     build = _build_timm if self.name.startswith(TIMM) else _build_transformers
-    with _seeded(self.seed):
+    with _seeded(self.seed):  # random weights are drawn from the seed
       try:
         built = build(source, shape, len(classes_if_random))
       except InputError as error:
@@ -228,26 +226,12 @@ class TorchLibrary(ClassifierKind):
           f'{self.name} cannot be built with {entry.file or "random weights"} for images {shape}: '
           f'{type(error).__name__}: {reason}'
         ) from error
-    names, count, aliases = built.names, built.outputs, dict[str, int]()
     if built.headless and not self.probe:
       raise InputError(
         f'{self.name}: {entry.file or "its record"} has no last linear map, so it gives features '
         f"and no classes: set {KEYS.classifier.probe.name} to 'linear', 'knn' or 'prototype'."
       )
-    # 'tench' is the first class of ImageNet, which projects spell in different ways
-    may_be_imagenet = not names or names[0].startswith('tench')
-    if count == len(imagenet.class_names) and may_be_imagenet:
-      names, aliases = imagenet.class_names, dict(imagenet.aliases)
-    elif not names and count == len(data_classes):
-      label_space.log_numbers(self.name, data_classes)
-      names = data_classes
-    elif not names and self.probe:
-      names = tuple(map(str, range(count)))
-    if not names:
-      raise InputError(
-        f'{self.name} tells {count} classes apart, which its record does not name; the data have '
-        f'{len(data_classes)}.'
-      )
+    names, aliases = self._class_names(built, data_classes)
     package = _package(_PACKAGES[self.name.partition(':')[0]], self.name)
     facts = {
       'architecture': self.name,
@@ -269,6 +253,35 @@ class TorchLibrary(ClassifierKind):
       input_filter=self.input_filter,
     )
     return dataclasses.replace(classifier, aliases=aliases)
+
+  def _class_names(
+    self, built: _Built, data_classes: tuple[str, ...]
+  ) -> tuple[tuple[str, ...], dict[str, int]]:
+    """Returns the class names of a network's outputs, and {other name: number of its class}.
+
+    The description of the weights names the outputs. 1000 outputs without names are ImageNet's
+    classes; other outputs without names are the data's classes if their numbers are equal. With a
+    probe, which replaces the outputs, the names '0', '1', ... suffice.
+
+    Raises:
+      InputError: the outputs have no names.
+    """
+    imagenet, names, count = label_space.get(label_space.IMAGENET), built.names, built.outputs
+    # 'tench' is the first class of ImageNet, which projects spell in different ways
+    may_be_imagenet = not names or names[0].startswith('tench')
+    if count == len(imagenet.class_names) and may_be_imagenet:
+      return imagenet.class_names, dict(imagenet.aliases)
+    if names:
+      return names, {}
+    if count == len(data_classes):
+      label_space.log_numbers(self.name, data_classes)
+      return data_classes, {}
+    if self.probe:
+      return tuple(map(str, range(count))), {}
+    raise InputError(
+      f'{self.name} tells {count} classes apart, which its record does not name; the data have '
+      f'{len(data_classes)}.'
+    )
 
 
 def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int) -> _Built:

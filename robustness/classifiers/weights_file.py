@@ -21,7 +21,7 @@ from robustness.models.naming import Scheme
 class WeightsFile(StoredNetwork):
   """A network with the weights of a file, or of a folder downloaded from Hugging Face."""
 
-  is_fallback = True
+  is_fallback = True  # takes sections with `weights` that no other kind claims
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
@@ -44,11 +44,14 @@ class WeightsFile(StoredNetwork):
 
   @functools.cached_property
   def fetched(self) -> hub.Fetched:
-    """The file with the weights, downloaded if necessary; InputError for an unknown name."""
+    """The file with the weights; InputError if `weights` is neither a file nor a published name.
+
+    A file of a published name, such as 'torchvision:resnet50.IMAGENET1K_V1', is downloaded.
+    """
     path = expanded(self.weights)
-    if self.record and not path.is_file():
+    if self.record and not path.is_file():  # published weights, which the record describes
       return hub.fetch(self.record)
-    if ':' in self.weights and not path.exists():  # it has the form of a published name
+    if ':' in self.weights and not path.exists():  # written like a published name
       valid = nearest(self.weights, catalog.WEIGHTS)
       raise InputError(f'unknown weights {self.weights!r}: {valid}')
     return hub.Fetched(path, 'a local file')
@@ -112,9 +115,13 @@ class WeightsFile(StoredNetwork):
     return [data_classes, imagenet] if self.label_space else [data_classes]
 
   def _read(self, image_shape: tuple[int, int, int], num_classes: int | None) -> NetworkWeights:
-    """Returns the weights for images of a shape.
+    """Returns the weights for images of shape [H, W, C], with the normalisation of images.
 
-    InputError is raised if `num_classes` is not None and the file has another number of outputs.
+    Mean and standard deviation are taken from the first of: the record of published weights, the
+    config, the project that the file is from, such as torchvision, and the architecture.
+
+    Raises:
+      InputError: `num_classes` is not None and the file has another number of outputs.
     """
     path, revision = self.fetched
     variables, notes = weights.load_with_notes(
@@ -122,6 +129,7 @@ class WeightsFile(StoredNetwork):
     )
     record, project = self.record, notes.get('normalised_as', '')
     facts: Facts = {'weights': path.name}
+    # an object with `mean` and `std`
     normalisation: Weights | Architecture | Scheme | WeightsFile = record or self.architecture
     if record:
       facts = {'weights': record.name, 'file': path.name, 'revision': revision}

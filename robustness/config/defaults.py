@@ -105,12 +105,12 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
 
 
 def with_study(config: ConfigDict, name: str) -> ConfigDict:
-  """Returns the config with another study, with the study's keys at their defaults.
+  """Returns the config with another study, `name`, whose keys are at their defaults.
 
   Sections that the new study needs, such as a classifier, are added with defaults; sections that it
   does not need are removed.
   """
-  if 'predictions' in config:  # it scores files, and has no other sections
+  if 'predictions' in config:  # a study of files with predictions needs no classifier and no data
     config.study = nested(study.default_section(name))
     return config
   changed = default_config(name, tuple(config.get('classifiers', ())))
@@ -143,13 +143,12 @@ def _sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[str, Any]
 
   `labels` are the names of the classifiers; without names there is one section `classifier`.
   """
-  data = {'data': data_section()}
-  if not needs_classifier:
-    return {**data, **dataclasses.asdict(Execution())}
-  recipes = {label: classifier() for label in labels}
-  classifiers = {'classifiers': recipes} if labels else {'classifier': classifier()}
-  training = {'training': dataclasses.asdict(TrainingSettings())}
-  return {**data, **classifiers, **training, **dataclasses.asdict(Execution())}
+  sections: dict[str, Any] = {'data': data_section()}
+  if needs_classifier:
+    recipes = {label: classifier() for label in labels}
+    sections |= {'classifiers': recipes} if labels else {'classifier': classifier()}
+    sections['training'] = dataclasses.asdict(TrainingSettings())
+  return {**sections, **dataclasses.asdict(Execution())}
 
 
 def classifier() -> dict[str, Any]:
@@ -167,13 +166,14 @@ def classifier() -> dict[str, Any]:
 
 
 def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) -> None:
-  """Adds sections for attacks, augmentations and other named parts in the user's files to a config.
+  """Adds the settings of the parts in a user's files, such as 'mine.py:Attack', to a config.
 
-  In a study, sections of parts that it does not choose are removed.
+  A section `study` keeps only the settings of parts that the study chooses.
 
   Args:
     config: the config, which is changed.
-    values: values that the config is going to have, which name the parts; None takes the config's.
+    values: the sections with the user's changes, which name the parts and are applied later; None
+      takes the names from the config itself.
   """
   values = config if values is None else values
   for section, keys in _studies(config, values):
@@ -188,7 +188,7 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
       if not isinstance(section, ConfigDict):
         continue
       names = value if isinstance(value, tuple | list) else [value]
-      for name in names:  # a reference is FILE.py:NAME
+      for name in names:  # 'FILE.py:NAME' is a reference, and NAME its key in the section
         if isinstance(name, str) and is_reference(name) and part_name(name) not in section:
           part = registry.find(name, '.'.join(('config', *path, kind, key)))
           with section.unlocked():

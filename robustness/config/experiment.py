@@ -50,8 +50,9 @@ class Execution:
     parallel: 'jit' (over a mesh of devices) or 'pmap'; the numbers are the same.
     precision: 'float32' or 'bfloat16', of the network's arithmetic; weights, statistics of batch
       normalisation and losses are float32 in either case.
-    batch_size: rows of a shard of records, and at most of a step; 0 takes up to 512.
-    views_per_step: views of a shard and of a step; 0 chooses by the images' size.
+    batch_size: number of rows in each file of records, a shard, and the largest number of rows in a
+      compiled step; 0 takes up to 512.
+    views_per_step: number of views in a shard and in a step; 0 chooses by the images' size.
   """
 
   seed: int = setting(0, SEEDS, lambda x: 0 <= x < 2**32, large=True)
@@ -281,9 +282,12 @@ def _task(path: str, section: Any, data: Section) -> Measurement:
 def refuse_what_is_lost(
   study: Study, execution: Execution, image_shape: tuple[int, int, int] | None = None
 ) -> None:
-  """Raises InputError if a study measures changes that the config's precision would round away.
+  """Raises InputError if a study changes images so little that bfloat16 would round it away.
 
-  `image_shape` is None if the images are not open yet; see `HasSmallChanges`.
+  Args:
+    study: the study; only a study with `HasSmallChanges` can be refused.
+    execution: has the precision of the run; with float32 nothing is refused.
+    image_shape: height, width and channels of the images, None if they are not known yet.
   """
   lost = study.lost_in_bfloat16(image_shape) if isinstance(study, HasSmallChanges) else ''
   if execution.precision == 'bfloat16' and lost:

@@ -9,9 +9,10 @@ from robustness.core.paths import expanded
 
 
 def files() -> dict[str, pathlib.Path]:
-  """Returns {name: file} of all packaged configs.
+  """Returns {name: file} of all packaged configs, sorted by name.
 
-  They are in the installed package, or next to it in a checkout.
+  An installed package has them in robustness/configs, a checkout in the folder configs/ next to
+  robustness/.
   """
   inside = pathlib.Path(__file__).resolve().parents[1] / 'configs'
   folder = inside if inside.is_dir() else inside.parent.with_name('configs')

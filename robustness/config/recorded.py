@@ -75,28 +75,38 @@ def _needs_rows(classifier: Section) -> bool:
 
 
 def _classifier(section: Section) -> dict[str, Any]:
-  """Returns a classifier's section with only the named parts that it chooses."""
+  """Returns a classifier's section without what the classifier does not use.
+
+  It keeps the settings of the parts that it chooses, such as its attack, and leaves out all other
+  parts. Parts of a training and the sections `training` and `data` stay only if it needs them.
+  """
+  # values that are no sections
   values = in_use(ClassifierSettings, {k: v for k, v in section.items() if k not in SECTIONS})
-  for kind, (key, _) in KINDS.items():
-    part = _section(section, kind)
-    names = _words(part.get(key))
+  for kind, (key, _) in KINDS.items():  # such as 'attack', with the key 'name'
+    parts = _section(section, kind)
+    names = _words(parts.get(key))
     if names and (kind not in TRAINED_WITH or _is_trained(section)):
-      values[kind] = {name: value for name, value in part.items() if name in (key, *names)}
+      values[kind] = {name: value for name, value in parts.items() if name in (key, *names)}
   if _needs_rows(section):
     values |= {name: section[name] for name in INHERITING if section.get(name)}
   return values
 
 
 def _keep_sources(parent: dict[str, Any], names: Sequence[object]) -> None:
-  """Removes the settings of all sources but the named ones from the section `data` of `parent`.
+  """Removes unused image sources from the section `data` of `parent`, which is changed.
 
-  The first of `names` is the source that the section reads. Its settings that earlier versions had
-  as keys of `data` move to its section.
+  The section keeps the subsections of the sources in `names` that have a setting. Keys of an
+  earlier version are moved: a config with `data.KEY` gets `data.SOURCE.SETTING`.
+
+  Args:
+    parent: the config, or the section of a task or classifier.
+    names: names of sources; the first is the one that the section reads.
   """
-  data = _section(parent, 'data')
-  if isinstance(names[0], str) and not is_reference(names[0]):  # no file of a user is run
-    with contextlib.suppress(InputError):  # no source has this name
-      source = SOURCES.find(names[0], 'config.data.source')
+  data, name = _section(parent, 'data'), names[0]
+  # the keys of a source in a user's file never moved, and no file is run to look for them
+  if isinstance(name, str) and not is_reference(name):
+    with contextlib.suppress(InputError):  # raised if no source has this name
+      source = SOURCES.find(name, 'config.data.source')
       for key, new_key in moved_keys(source).items():
         section, _, setting = new_key.partition('.')
         if key in data and section == source.name:

@@ -13,7 +13,8 @@ def use_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
   """Sets `config.data` to `num_images` random CIFAR-10 test images from TFDS; 0 uses all 10,000."""
   config.data.source = 'tfds'
   config.data.tfds.dataset = 'cifar10'
-  config.data.cifar10_c.clean_dataset = 'cifar10'  # where CIFAR-10-C is read in its place
+  # has an effect only if a user changes `source` to 'cifar10_c', which also needs clean images
+  config.data.cifar10_c.clean_dataset = 'cifar10'
   config.data.num_images = num_images
 
 
@@ -106,8 +107,8 @@ def finetune_on_frames(config: ConfigDict) -> None:
 def train_airbench(config: ConfigDict, network: str = 'airbench94') -> None:
   """Sets every classifier to the recipe of airbench94 on CIFAR-10 (Jordan 2024).
 
-  Learning rates are for the mean loss over a batch. The function sets `config.training` and the
-  network, flip, crop and objective of each classifier.
+  It sets `config.training`, and the network, augmentation and label smoothing of each classifier.
+  Jordan's learning rate is for the sum of the losses in a batch; the one here is for their mean.
   """
   for classifier in sections_of_classifiers(config):
     classifier.name = network

@@ -89,14 +89,24 @@ def as_pixels(
 ) -> jax.Array:
   """Returns floating pixels of any shape as float32 clipped to [0, 1].
 
-  `name` is a plural noun for the pixels; for the other arguments and errors see `as_images`.
+  Traced pixels, whose values are unknown, are neither checked nor clipped.
+
+  Args:
+    name: plural noun for the pixels in messages, such as 'images'.
+    array: floating pixels.
+    taker: plural name of the functions that take the pixels, for messages.
+    rounding: largest distance from [0, 1] of valid values.
+
+  Raises:
+    InputError: the pixels are no floats, or a value is farther from [0, 1] than `rounding`.
   """
   if not jnp.issubdtype(array.dtype, jnp.floating):
     fix = 'Divide 8-bit images by 255.'
     raise InputError(f'{name} are {array.dtype}; {taker} take floats in [0, 1]. {fix}')
   array = jnp.asarray(array)
   minimum, maximum = array.min(), array.max()
-  # checked after `min`, because inside a traced branch results from constant arrays are traced too
+  # `minimum` is tested and not `array`: in a branch of `lax.cond`, the minimum is traced although
+  # the array may be a constant
   if isinstance(minimum, jax.core.Tracer):
     return array.astype(jnp.float32)
   low, high = float(minimum), float(maximum)

@@ -33,13 +33,12 @@ def flush_directory(directory: pathlib.Path) -> None:
 
   It does nothing on systems that cannot open a directory.
   """
-  if os.name != 'posix':
-    return
-  descriptor = os.open(directory, os.O_RDONLY)
-  try:
-    os.fsync(descriptor)
-  finally:
-    os.close(descriptor)
+  if os.name == 'posix':
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+      os.fsync(descriptor)
+    finally:
+      os.close(descriptor)
 
 
 def lock(descriptor: int) -> bool:

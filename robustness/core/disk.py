@@ -18,16 +18,20 @@ OVERHEAD = 2**18  # bytes of a checkpoint in addition to its arrays
 
 
 def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | None:
-  """Returns a sentence on how to fix an error of the disk; None for any other error.
+  """Returns what is wrong with the disk and how to fix it, in sentences; None for other errors.
 
-  `directory` is the run's output folder, or '' for a command without one. The texts of the error
-  and its causes are searched too, because C++ libraries (Orbax's store, TensorFlow's writer of
-  events) report the system's errors only there.
+  The disk may be full or not writable, or a file may be in the way of a folder or the reverse. An
+  `OSError` states this by its number. C++ libraries (Orbax's store, TensorFlow's writer of events)
+  state it only in the text of their errors, which is searched too.
+
+  Args:
+    error: the error; its causes are examined as well.
+    directory: the run's output folder, or '' for a command without one.
   """
   for cause in causes(error):
     if isinstance(cause, OSError):
       number, path = cause.errno, cause.filename2 or cause.filename or directory
-    else:  # only texts that are unambiguous
+    else:  # texts such as 'No space left on device', which no other error contains
       numbers = (n for n in (*FULL, errno.EROFS) if os.strerror(n) in str(cause))
       number, path = next(numbers, None), directory
     if number in FULL:

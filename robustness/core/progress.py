@@ -70,7 +70,8 @@ class Heartbeat:
   def __init__(self, beat: Callable[[float], None], first: float, every: float):
     """Calls `beat(seconds since the start)` after `first` seconds, and then every `every` seconds.
 
-    Once `SLOW_BEAT_SECONDS` have passed, this is the interval, unless `every` is at most 1 s.
+    After `SLOW_BEAT_SECONDS`, a minute, it calls only once a minute. If `every` is at most 1 s, as
+    for a bar, the interval stays.
     """
     self._stopped = threading.Event()
     self._thread = threading.Thread(target=self._run, args=(beat, first, every), daemon=True)
@@ -127,9 +128,9 @@ def phase(label: str, after: float | None = None) -> Iterator[None]:
 class Progress:
   """Counts work, and shows its rate and the remaining time.
 
-  It draws a bar on a terminal; elsewhere it logs a line at most every `LINE_SECONDS`, and a line at
-  the end. The first step, which compiles, does not count for the rate; lines report how long it
-  takes, and the state of the work if a later step takes more than `SLOW_BEAT_SECONDS`.
+  On a terminal it draws a bar. Elsewhere it logs a line when a step ends, at most every
+  `LINE_SECONDS`, and a line at the end. Lines are also logged while the first step runs, and after
+  `SLOW_BEAT_SECONDS` without any line. The rate leaves out the first step, which compiles.
   """
 
   def __init__(self, total: int, label: str, unit: str, initial: int = 0):
@@ -240,7 +241,10 @@ class Progress:
     return f'{self.rate:.4g} {self._unit}/s'
 
   def __enter__(self) -> Self:
-    """Returns itself; the end of the `with` block closes it."""
+    """Returns itself, and makes it the innermost open progress, which `part_of_step` uses.
+
+    The end of the `with` block closes it.
+    """
     _OPEN.append(self)
     return self
 

@@ -58,9 +58,10 @@ def from_seed(seed: int | jax.Array) -> jax.Array:
 
 
 def stream(seed: int | jax.Array, name: str) -> jax.Array:
-  """Returns the root key of the random numbers of one purpose, which `name` names.
+  """Returns the root key of the random numbers of one purpose, such as `name` = 'training/crop'.
 
-  It is the key of the seed with the CRC-32 of the name folded in.
+  It is the key of the seed with the CRC-32 of the name folded in, so that purposes with different
+  names are independent.
   """
   return jax.random.fold_in(from_seed(seed), zlib.crc32(name.encode()))
 
@@ -68,7 +69,8 @@ def stream(seed: int | jax.Array, name: str) -> jax.Array:
 def for_example(key: jax.Array, example_id: jax.Array, view_id: jax.Array) -> jax.Array:
   """Returns the key of one view of one example, fold_in(fold_in(key, example_id), view_id).
 
-  `key` is the root key of a purpose, see `stream`. The integers are scalars, which may be traced.
+  `key` is the root key of all examples and views, such as `stream(seed, 'training/crop')`. The ids
+  are integer scalars, which may be traced.
   """
   return jax.random.fold_in(jax.random.fold_in(key, example_id), view_id)
 

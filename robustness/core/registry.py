@@ -179,9 +179,14 @@ def word(default: str, words: Iterable[str], only_with: tuple[str, ...] = ()) ->
 
 
 def check_fields(parsed: object, section: str) -> None:
-  """Raises InputError if a field has a value that its `setting` or `word` does not admit.
+  """Raises InputError if a field of a dataclass has a value that is not valid.
 
-  `section` is the name of the config section of the dataclass, for the message.
+  A field made by `setting` states in its metadata a function, 'holds', that tests a value, and the
+  phrase 'valid' for the message. A field made by `word` states its valid 'words'.
+
+  Args:
+    parsed: the dataclass.
+    section: name of its section in the config, such as 'config.study', for messages.
   """
   for field in dataclasses.fields(parsed):  # type: ignore[arg-type]
     key, value = f'{section}.{field.name}', vars(parsed)[field.name]

@@ -88,9 +88,10 @@ class Rows(Protocol):
     """
 
   def in_memory(self, max_bytes: int) -> ArrayRows | None:
-    """Returns the rows as arrays if they have at most `max_bytes` bytes, with images as stored.
+    """Returns the rows as arrays, with images as stored, uint8 or float32.
 
-    Otherwise it returns None, and so it does for rows that training crops at random or streams.
+    It returns None if they have more than `max_bytes` bytes, if the config asks for random crops,
+    which change in every epoch, or if the images are too many to store and are read as a stream.
     """
 
   def without_images(self) -> Batch:
@@ -109,15 +110,19 @@ class Rows(Protocol):
       batch_size: rows per block; block b holds rows [b * batch_size, (b + 1) * batch_size). The
         last one is padded with zeros.
       blocks: the blocks to read, ascending; None reads all blocks.
-      stored: whether images of 8 bits stay as stored, uint8 x for x / 255, which
-        `robustness.core.pixels` scales on the devices.
+      stored: whether images that are stored as uint8 stay so (`robustness.core.pixels` scales them
+        on the devices); False scales them to [0, 1].
 
     Yields:
-      `image` float32 [B, H, W, C] in [0, 1]; `label` int32 [B], or [B, L] padded with -1;
-      `example_id` int32 [B]; `mask` bool [B], False on padding; `block`, the number b. Studies need
-      further columns: numbers [B] or [B, L], such as `severity`, or words [B], such as the path of
-      a file, which records store, or images [B, ...], such as the object of a scene. Views receive
-      all columns except words.
+      {column: values}, with:
+
+      * `image` float32 [B, H, W, C] in [0, 1], or uint8 if `stored`;
+      * `label` int32 [B], or [B, L] padded with -1;
+      * `example_id` int32 [B];
+      * `mask` bool [B], False on padding;
+      * `block`, the number b;
+      * columns that studies need: numbers [B] or [B, L], such as `severity`, or text [B], such as
+        the path of a file, which are recorded; or images [B, ...], such as the object of a scene.
 
     Raises:
       InputError: a block does not exist, or an image, when it is reached, cannot be decoded or has
@@ -357,8 +362,8 @@ class ArrayRows:
   """Rows from numpy arrays, in memory or memory-mapped.
 
   Attributes:
-    images: [N, H, W, C], uint8 or float32 in [0, 1]; a memory-mapped array is read batch by batch
-      (and at once by `at`).
+    images: [N, H, W, C], uint8 or float32 in [0, 1]. It may be memory-mapped: `batches` reads the
+      images of one batch at a time, `at` reads all selected images at once.
     labels: integers [N], or [N, L] padded with -1; see `check_label_array`.
     class_names: distinct names of the classes, in label order.
     example_ids: int32 [N]; positions in the arrays by default.
@@ -433,11 +438,11 @@ class ArrayRows:
     )
 
   def cached(self) -> ArrayRows:
-    """Returns the rows themselves, which are in memory already."""
+    """Returns this object, since its rows are in memory already."""
     return self
 
   def in_memory(self, max_bytes: int) -> ArrayRows | None:
-    """Returns the rows themselves; None if they have more than `max_bytes` bytes."""
+    """Returns this object, since its rows are arrays; None if they exceed `max_bytes` bytes."""
     arrays = (self.images, self.labels, *self.columns.values())
     return self if sum(array.nbytes for array in arrays) <= max_bytes else None
 
@@ -468,6 +473,7 @@ class ArrayRows:
     """
     order = sampler or Epochs(self.num_examples, seed)
     share_of_batch(start_step, batch_size, share)  # raises errors now, not at the first batch
+    # (begin, end) of this process's positions in the order, for each step
     spans = (share_of_batch(step, batch_size, share) for step in itertools.count(start_step))
     return ({**self._batch(order.positions(*span)), **order.columns(*span)} for span in spans)
 
@@ -521,13 +527,14 @@ def with_facts(rows: Rows, facts: Facts) -> Rows:
 
 
 def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...]) -> Rows:
-  """Returns the rows with labels that refer to other class names.
+  """Returns the rows with their labels numbered by another list of class names.
 
   Args:
     rows: the rows.
-    positions: int32 [old classes], the new label of each old label; -1 for a class without a new
-      label. If labels of an image get the same new label, only the first is kept.
-    class_names: the names of the new labels; () for images of no known class.
+    positions: int32 [old classes], the new label of each old label, -1 for none: [2, -1] makes
+      label 2 of label 0, and no label of label 1. If two labels of an image get the same new label,
+      only the first is kept.
+    class_names: names of the new labels, by number; () if the images have no class that is known.
   """
   kind = 'matched by class name' if class_names else UNKNOWN_CLASSES
   facts = {'labels': kind, 'classes_present': len(set(positions.tolist()))}

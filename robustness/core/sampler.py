@@ -18,7 +18,7 @@ _HELD_OUT = 0x4E1D
 """Seed of the validation rows that `held_out` chooses; it is the same in all trainings."""
 _BALANCED = 0xBA1A
 """Constant in the seeds of `Balanced`, which makes its random numbers differ from `Epochs`'."""
-_BLOCKS = 1024
+_BLOCKS_PER_DRAW = 1024
 """Number of blocks of `Balanced` for which orders are drawn together."""
 
 
@@ -86,7 +86,7 @@ class Epochs(Sampler):
   def positions(self, begin: int, end: int) -> np.ndarray:
     """Returns the rows at positions [begin, end) of the sequence, int64 in [0, N)."""
     size, positions = self.num_examples, [np.zeros(0, np.int64)]
-    for epoch in range(begin // size, -(-end // size)):  # all that have one of the positions
+    for epoch in range(begin // size, -(-end // size)):  # epochs that overlap [begin, end)
       first = epoch * size  # position of the epoch's first row in the sequence
       positions.append(self._order(epoch)[max(begin - first, 0) : end - first])
     return np.concatenate(positions)
@@ -117,33 +117,41 @@ class Balanced(Sampler):
     self._cached_orders = functools.lru_cache(maxsize=2)(self._draw_orders)
 
   def _draw_orders(self, number: int) -> np.ndarray:
-    """Returns random orders of the G groups, int [_BLOCKS, G], one for each of `_BLOCKS` blocks.
+    """Returns random orders of the G groups in B = `_BLOCKS_PER_DRAW` blocks, int [B, G].
 
-    They are the blocks number · _BLOCKS, ..., (number + 1) · _BLOCKS − 1 of the sequence.
+    They are the blocks number · B, ..., (number + 1) · B − 1 of the sequence.
     """
-    ascending = np.tile(np.arange(len(self._groups)), (_BLOCKS, 1))
+    ascending = np.tile(np.arange(len(self._groups)), (_BLOCKS_PER_DRAW, 1))
     return np.random.default_rng((_BALANCED, self._seed, number)).permuted(ascending, axis=1)
 
   def _orders(self, first: int, last: int) -> np.ndarray:
-    """Returns the orders of the groups in blocks [first, last), int [last − first, G]."""
-    count = len(self._groups)
-    drawn = map(self._cached_orders, range(first // _BLOCKS, -(-last // _BLOCKS)))
-    first_drawn = first // _BLOCKS * _BLOCKS  # number of the first block in `orders`
-    orders = np.concatenate([np.zeros((0, count), int), *drawn])
+    """Returns the orders of the groups in blocks [first, last), int [last − first, G].
+
+    A draw makes the orders of `_BLOCKS_PER_DRAW` blocks, so all draws that overlap the range are
+    joined and cut to it.
+    """
+    draws = range(first // _BLOCKS_PER_DRAW, -(-last // _BLOCKS_PER_DRAW))
+    no_orders = np.zeros((0, len(self._groups)), int)  # the result if the range is empty
+    orders = np.concatenate([no_orders, *map(self._cached_orders, draws)])
+    first_drawn = draws.start * _BLOCKS_PER_DRAW  # the block that orders[0] is for
     return orders[first - first_drawn : last - first_drawn]
 
-  def _span(self, begin: int, end: int) -> tuple[int, int, slice]:
-    """Returns (first, last, slice): the blocks [first, last) contain the positions [begin, end).
+  def _blocks(self, begin: int, end: int) -> tuple[int, int, slice]:
+    """Returns the blocks that contain the positions [begin, end) of the sequence.
 
-    The slice selects the positions [begin, end) among all positions of the blocks.
+    Block k has the positions k·G, ..., (k + 1)·G − 1, where G is the number of groups.
+
+    Returns:
+      (first, last, within): the blocks are [first, last), and the slice `within` cuts their
+      positions, counted from the start of block `first`, to [begin, end).
     """
     count = len(self._groups)
-    first, last = begin // count, -(-end // count)
+    first, last = begin // count, -(-end // count)  # rounded down, rounded up
     return first, last, slice(begin - first * count, end - first * count)
 
   def positions(self, begin: int, end: int) -> np.ndarray:
     """Returns the rows at positions [begin, end) of the sequence, int64."""
-    first, last, within = self._span(begin, end)
+    first, last, within = self._blocks(begin, end)
     if first == last:
       return np.zeros(0, np.int64)
     rows = [
@@ -154,11 +162,15 @@ class Balanced(Sampler):
     return np.take_along_axis(by_group, self._orders(first, last), 1).ravel()[within]
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
-    """Returns {`column`: group of each position in [begin, end), int32}; {} without a column."""
+    """Returns {name: group that the row at each position was drawn for, int32 [end − begin]}.
+
+    The name is the `column` of the constructor; without one the result is {}.
+    """
     if not self._column:
       return {}
-    first, last, within = self._span(begin, end)
-    return {self._column: self._orders(first, last).ravel()[within].astype(np.int32)}
+    first, last, within = self._blocks(begin, end)
+    groups = self._orders(first, last).ravel()  # of all positions in the blocks
+    return {self._column: groups[within].astype(np.int32)}
 
 
 def held_out(

@@ -19,9 +19,11 @@ T = TypeVar('T')
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SequentialRow(Mapping[str, jax.Array]):
-  """Mapping with the columns of one of N rows, which are sliced only when they are accessed.
+  """One row in a loop over N rows: a mapping {column name: value of the row}.
 
-  A function that needs a small part of a large column should use `located`, which copies nothing.
+  A value is copied out of its column when it is accessed. A function that needs only a small part
+  of a large value should call `located(row, name)`, which returns the whole column and the row's
+  position in it without a copy.
 
   Attributes:
     columns: {name: values of all N rows, [N, ...]}.

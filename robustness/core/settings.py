@@ -33,6 +33,7 @@ def parse(cls: type[T], section: Section, path: str) -> T:
   fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
   refuse_unknown(section, fields, path)
   for name, field in fields.items():
+    # neither a default nor a function that makes one
     is_required = field.default is field.default_factory is dataclasses.MISSING
     if name not in section and is_required:
       raise InputError(f'{key_name(f"{path}.{name}")} is not given.')
@@ -225,14 +226,16 @@ def choice(key: str, value: str, valid: Iterable[str]) -> None:
 def differing_keys(
   old: object, new: object, prefix: str = '', tolerances: Mapping[str, float] | None = None
 ) -> list[str]:
-  """Returns the differences of two nested mappings of plain values as lines 'key: old → new'.
+  """Returns the differences of two nested mappings as lines 'key: old → new'.
+
+  An example is ['data.num_images: 100 → 200'].
 
   Args:
     old: the first mapping, or a value in it.
     new: the second mapping, or a value in it.
-    prefix: dotted path of the two values, with which the keys in the lines begin.
-    tolerances: {last word of a key: allowed difference of two lists of numbers, as a fraction of
-      the largest magnitude in the lists}.
+    prefix: path of both values in the mappings, such as 'data'; '' for the whole mappings.
+    tolerances: {key without its path: tolerance}, such as {'mean': 1e-6}. Lists of numbers under
+      such a key count as equal if no difference exceeds the tolerance times the largest magnitude.
   """
   if isinstance(old, Mapping) and isinstance(new, Mapping):
     path = f'{prefix}.' if prefix else ''
@@ -241,7 +244,8 @@ def differing_keys(
       for key in sorted({*old, *new})
       for line in differing_keys(old.get(key), new.get(key), f'{path}{key}', tolerances)
     ]
-  tolerance = (tolerances or {}).get(prefix.rpartition('.')[2])
+  last_key = prefix.rpartition('.')[2]
+  tolerance = (tolerances or {}).get(last_key)
   if old == new or (tolerance is not None and _close(old, new, tolerance)):
     return []
   return [f'{prefix}: {old!r} → {new!r}']

@@ -114,7 +114,7 @@ def maite_class_names(value: Any) -> tuple[str, ...]:
 
 
 def stacked_images(images: Iterable[Any]) -> np.ndarray:
-  """Returns MAITE's images (C, H, W) as an array [N, H, W, C] of the same type.
+  """Returns images from MAITE's data sets, [C, H, W] each, as one array [N, H, W, C].
 
   Raises:
     InputError: an image does not have its channels first, is neither uint8 nor floating, or has

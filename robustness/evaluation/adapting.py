@@ -28,6 +28,8 @@ from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
 ORDER = 0xADA
 """Constant that is folded into the study's key to draw the order of the rows, and into the key of
 a row in a view to get the random numbers of the adaptation."""
+_KINDS = REPLICATED, REPLICATED, BATCH, REPLICATED
+"""How (variables, state, batch, chunk) are placed: the rows of a batch are divided over devices."""
 CLASSES = 1
 """Constant that is folded into the key of the order to draw the order of the classes."""
 
@@ -85,11 +87,19 @@ class AdaptingEvaluator(Evaluator):
   def run_chunk(
     self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree, state: PyTree
   ) -> tuple[list[dict[str, jax.Array]], PyTree]:
-    """Returns the fields of each batch of a stream in one view, and the state of the adaptation.
+    """Predicts a stream of batches in one view, and adapts to each batch in turn.
 
-    The adaptation starts from the trained weights if `state` is None or if every stream is adapted
-    to separately. The arguments are the same as in `Evaluator.run_chunk`; `state` is the pair of
-    the initial state and the state after the previous stream.
+    The adaptation starts again from its initial state, with the trained weights, at every batch if
+    it is episodic, at every stream if it is not continual, and otherwise only once.
+
+    Args:
+      variables: the classifier's weights on the devices.
+      step_batches: the batches of the stream.
+      views: id and parameters of the view, with an axis of length 1.
+      state: (initial state, state after the previous stream); None before the first stream.
+
+    Returns:
+      The recorded fields of each batch, {field: [rows, 1, ...]}, and the pair for the next stream.
     """
     views = self.parallel.replicate(views)
     initial, state = state or (self._initial(variables, step_batches, views), None)
@@ -119,8 +129,7 @@ class AdaptingEvaluator(Evaluator):
   @functools.cached_property
   def observation(self) -> Compiled:
     """The step `(variables, state, batch, chunk of one view) -> state` on the stored images."""
-    kinds = REPLICATED, REPLICATED, BATCH, REPLICATED
-    return self.parallel.compile(self._observe_stored, kinds, REPLICATED)
+    return self.parallel.compile(self._observe_stored, _KINDS, REPLICATED)
 
   def _observe_stored(self, variables: PyTree, state: PyTree, batch: Arrays, chunk: View) -> PyTree:
     """Returns the adaptation's state after it has observed a batch of stored images."""
@@ -134,11 +143,17 @@ class AdaptingEvaluator(Evaluator):
     return self._network.apply(variables, images, self.outputs)
 
   def _image_batch(self, images: jax.Array, batch: Arrays, chunk: View) -> ImageBatch:
-    """Returns images with the mask and the random keys of a batch's rows, in a chunk's one view."""
+    """Returns what the adaptation gets of a batch: images, mask and a random key for each row.
+
+    Args:
+      images: [rows, H, W, C], the rows as the classifier sees them.
+      batch: columns of the rows.
+      chunk: id and parameters of the only view, with a first axis of length 1.
+    """
     view_id, parameters = jax.tree.map(lambda x: x[0], chunk)
 
     def key_of_row(row: Arrays) -> jax.Array:
-      """Returns the random key of a row in the chunk's view."""
+      """Returns a key for the adaptation, independent of the key that shows the row in the view."""
       return jax.random.fold_in(key_of(self.key, row, view_id, parameters), ORDER)
 
     return ImageBatch(images, batch['mask'], jax.vmap(key_of_row)(dict(batch)))
@@ -146,21 +161,27 @@ class AdaptingEvaluator(Evaluator):
   @functools.cached_property
   def adaptation_step(self) -> Compiled:
     """The step `(variables, state, batch, chunk of one view) -> (fields [rows, 1], state)`."""
-    kinds = REPLICATED, REPLICATED, BATCH, REPLICATED
-    return self.parallel.compile(self._adapt, kinds, (BATCH, REPLICATED))
+    return self.parallel.compile(self._adapt, _KINDS, (BATCH, REPLICATED))
 
   def _adapt(
     self, variables: PyTree, state: PyTree, batch: Arrays, chunk: View
   ) -> tuple[dict[str, jax.Array], PyTree]:
-    """Predicts a batch in the one view of a chunk, and adapts.
+    """Predicts a batch in one view, and adapts to the batch.
+
+    Args:
+      variables: the classifier's trained weights.
+      state: the state of the adaptation before the batch.
+      batch: columns of the rows, [rows, ...].
+      chunk: id and parameters of the view, with a first axis of length 1.
 
     Returns:
-      The recorded fields, {field: [rows, 1, ...]}, and the new state of the adaptation.
+      The recorded fields, {field: [rows, 1, ...]}, and the state after the batch.
     """
     batch = with_scaled_image(batch)
     images, measured = self.show(variables, batch, jax.tree.map(lambda x: x[0], chunk))
     image_batch = self._image_batch(images, batch, chunk)
     (logits, outputs), state = self._adaptation(self._apply, variables, state, image_batch)
+    # `clean` is empty: changes of layers are not recorded for classifiers that adapt
     fields = {**measured, **self._predictions(batch, logits, outputs, clean={})}
     return {name: values[:, None] for name, values in fields.items()}, state  # axis 1: one view
 
@@ -182,9 +203,11 @@ class AdaptingEvaluator(Evaluator):
     sort_keys = [bits(key, batch['example_id'])]
     if self._adaptation.order == 'label_shift':
       first_label = batch['label'].reshape(len(batch['label']), -1)[:, 0]
-      class_bits = bits(jax.random.fold_in(key, CLASSES), first_label)
+      class_bits = bits(jax.random.fold_in(key, CLASSES), first_label)  # equal within a class
       sort_keys += [first_label[:num_rows], class_bits]
-    return np.lexsort(sort_keys)  # sorts by the last key first
+    # `lexsort` sorts by its last key, and equal values by the key before: by the random bits of the
+    # class, by the class (two may have the same bits), by the random bits of the row
+    return np.lexsort(sort_keys)
 
   def _step_batches(self, layout: Layout, batch: Batch) -> Iterator[dict[str, np.ndarray]]:
     """Yields the batches of a stream, with rows in the order in which they are shown."""

@@ -84,7 +84,7 @@ def with_classes(table: pd.DataFrame, by_class: Sequence[pd.DataFrame]) -> pd.Da
   """
   accuracies = assemble(by_class)
   quantities = set(accuracies.quantity)
-  # the quantities that `table` has for any class
+  # the quantities that `table` has for any class; the value `...` selects all values of a column
   present = {name for name in quantities if len(select(table, name, None, **{'class': ...}))}
   return assemble([table, accuracies[~accuracies.quantity.isin(present)]])
 
@@ -265,10 +265,11 @@ class Tally:
   def of(cls, records: RecordsReader, table: ViewTable) -> Tally:
     """Returns the sums over all shards of a classifier's records; `table` describes the views."""
     labels = records.column('label')
-    count, by_class = len(labels), (int(labels.max()) + 1, len(table.names))
+    count, by_class = len(labels), (int(labels.max()) + 1, len(table.names))  # N and [C, V]
     has_clean = table.clean is not None and len(table.names) > 1
     tally = cls(
       labels=labels.reshape(count, -1),
+      # rank 0 in the clean view: the prediction is right
       clean=records.column('rank', table.clean or 0) == 0 if has_clean else None,
       wrong=np.zeros(count, int),
       shown=np.zeros(count, int),

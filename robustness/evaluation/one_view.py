@@ -111,8 +111,9 @@ def _compiled(
     """Returns one row in one view, [H, W, C]."""
     key = key_of(root, row, view_id, parameters)
     prepared = views.prepare(row) if views.prepare else row
+    # the function from images to logits is an argument of `show` only if the views use it
     logits = [] if forward is None else [lambda images: forward(variables, images, ())[0]]
-    if views.together:  # `show` takes a batch and returns images and measures
+    if views.together:  # `show` takes a batch, here of one row, and returns (images, measures)
       keys, rows = jax.tree.map(lambda x: x[None], (key, dict(prepared)))
       images, _ = views.show(keys, rows, parameters, *logits)
       only_image: jax.Array = images[0]

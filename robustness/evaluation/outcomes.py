@@ -35,12 +35,14 @@ class Evaluation:
 
 
 def of_recorded(recorded: Mapping[str, Records | SequentialRecords]) -> list[Evaluation]:
-  """Returns the evaluations of classifiers, given {label: records}.
+  """Returns the evaluations of classifiers, given {label of the classifier: its records}.
 
-  For sequential evaluations `Evaluation.records` are limited to the rows that have been evaluated
-  in all views of all classifiers, so that classifiers are compared on the same rows.
+  A sequential evaluation has rounds, and only the first ones show their rows in all views. Its
+  `Evaluation.records` have the rows of those rounds that show all views to every classifier, so
+  that classifiers are compared on the same rows.
   """
   sequential = [records for records in recorded.values() if isinstance(records, SequentialRecords)]
+  # the number of rounds with all views for every classifier
   common_rounds = min((records.common for records in sequential), default=0)
   return [
     Evaluation(label, CommonRows(records, common_rounds), records)
@@ -196,7 +198,7 @@ def is_decided_by_ties(shard: Shard, k: int) -> np.ndarray:
 
   It does if the true class is among the k best when it is placed before all classes with the same
   score, and is not when it is placed after them. The result is False for records of an earlier
-  version of this project, which lack these two ranks.
+  version of this project, which lack the ranks of these two positions (0 is the best rank).
   """
   if RANK_FIRST not in shard.arrays:
     return np.zeros(shard['rank'].shape, bool)

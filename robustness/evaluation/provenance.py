@@ -47,7 +47,7 @@ def data_lines(
   texts = (f'{name} ({", ".join(classes)})' for name, classes in groups.items() if classes)
   grouped = {'class groups': ', '.join(texts)} if groups else {}
   return {
-    'images': _number(description, num_images),
+    'images': _number_of_images(description, num_images),
     'data': named(description, ('source', 'name', 'path', 'foregrounds', 'backgrounds', 'split')),
     'digest of the images': digest,
     'preprocessing': _preprocessing(description, image_shape),
@@ -55,14 +55,16 @@ def data_lines(
   }
 
 
-def set_differences(description: Facts, num_images: int, enough: int = 0) -> list[str]:
+def set_differences(description: Facts, num_images: int, sample_size: int = 0) -> list[str]:
   """Returns in words how the images differ from a whole published data set; [] if they do not.
 
+  An example is ['1000 of 10000 images'].
+
   Args:
-    description: description of the rows.
+    description: description of the rows, with the name and split of their data set.
     num_images: number of images.
-    enough: besides the size of the whole set, a number of images that counts as no difference,
-      because values on so many random images of the set are published too; 0 for none.
+    sample_size: number of images if results are also published for a random sample of the set; a
+      sample of this size then counts as no difference. 0 if there are no such results.
   """
   # without the version and the config, as in 'cifar10:3.0.2' and 'imagenet2012/config'
   name = str(description.get('name', '')).partition(':')[0].partition('/')[0]
@@ -73,7 +75,7 @@ def set_differences(description: Facts, num_images: int, enough: int = 0) -> lis
   differences = []
   if not split.startswith(published):
     differences.append(f'the split is {split or "not recorded"}, not {published}')
-  if num_images not in (size, enough):
+  if num_images not in (size, sample_size):
     differences.append(f'{num_images} of {size} images')
   return differences
 
@@ -93,22 +95,23 @@ def named(values: Facts, keys: Sequence[str]) -> str:
   return ', '.join(str(values[key]) for key in keys if values.get(key)) or 'not recorded'
 
 
-def _number(description: Facts, num_images: int) -> str:
-  """Returns the number of images in words, and how they were selected.
+def _number_of_images(description: Facts, num_images: int) -> str:
+  """Returns the number of images in words, and how they were selected from all images.
 
   Examples are 'the first 100 of 10000', '500 of 10000, drawn with seed 3' and '100 of those listed
-  in names.txt'.
+  in names.txt'. The description states the selection: 'image_list' is a file of names or
+  'robustbench', 'subset' is 'first' for the first images, and 'subset_seed' the seed of a draw.
   """
-  listed = description.get('image_list', '')
+  image_list = description.get('image_list', '')
   first = 'the first ' if description.get('subset') == 'first' else ''
-  if listed == ROBUSTBENCH and num_images == ROBUSTBENCH_IMAGES:
+  if image_list == ROBUSTBENCH and num_images == ROBUSTBENCH_IMAGES:
     return f"{num_images}, RobustBench's subset"
-  if listed == ROBUSTBENCH:
+  if image_list == ROBUSTBENCH:
     return f"{first}{num_images} of RobustBench's subset of {ROBUSTBENCH_IMAGES}"
   available, seed = description.get('available_examples'), description.get('subset_seed')
-  drawn = f' of {available}' if available and (first or seed is not None) else ''
-  drawn = f' of those listed in {listed}' if listed else drawn
-  return f'{first}{num_images}{drawn}{f", drawn with seed {seed}" if seed is not None else ""}'
+  total = f' of {available}' if available and (first or seed is not None) else ''
+  total = f' of those listed in {image_list}' if image_list else total
+  return f'{first}{num_images}{total}{f", drawn with seed {seed}" if seed is not None else ""}'
 
 
 def _preprocessing(description: Facts, image_shape: tuple[int, int, int]) -> str:

@@ -153,9 +153,11 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def check_typed(typed: str, sections: Sequence[Facts]) -> None:
-  """Raises InputError if no section is of the study that a user typed, FILE.py:NAME.
+  """Raises InputError if a user names a study with `--study`, and none of the results are of it.
 
-  `sections` are the sections `study` of configs, and `typed` is '' if the option was not given.
+  Args:
+    typed: the value of the option, FILE.py:NAME; '' if it was not given.
+    sections: the section `study` of the config of each result.
   """
   names = [str(section.get('name', '')) for section in sections]
   if typed and not any(_have_same_name(name, typed) for name in names):
@@ -166,11 +168,14 @@ def check_typed(typed: str, sections: Sequence[Facts]) -> None:
 
 
 def check_used(typed: str, candidates: Iterable[Study]) -> None:
-  """Raises InputError if no candidate is the study that a user typed, FILE.py:NAME.
+  """Raises InputError if a user names a study with `--study`, and no result has used its file.
 
-  `typed` is '' if the option was not given.
+  Args:
+    typed: the value of the option, FILE.py:NAME; '' if it was not given.
+    candidates: the study of each result.
   """
   name = registry.part_name(typed) if typed else ''
+  # a study with `file` was read from a user's file, and only the one in `typed` is ever run
   if typed and not any(study.file and study.name == name for study in candidates):
     raise InputError(
       f'{FLAG} is {typed!r}, and none of these results are of such a study: give FILE.py:NAME with '

@@ -328,14 +328,14 @@ class SelectedRows(RecordsReader):
   """
 
   def __init__(self, records: RecordsReader, rows: np.ndarray):
-    """Selects rows.
+    """Selects rows, or joins the rows that are stored versions of an image to one row.
 
     Args:
       records: complete records.
-      rows: positions of the rows, int [n]. For records with a single view also int [n, V]: the row
-        that shows image i in view v, -1 if there is none. The columns of an image, such as `label`,
-        are then taken from its row with the highest position, and its prediction in a view without
-        a row has no meaning.
+      rows: int [n], the positions of n rows to select. To join rows of records with a single view:
+        int [n, V], where entry [i, v] is the position of the row that shows image i in view v, or
+        -1. Image i then becomes one row with V views. Its columns, such as `label`, are taken from
+        its row with the highest position; a view with -1 has a prediction without meaning.
     """
     layout = records.layout
     self.directory, self.identity = records.directory, records.identity
@@ -375,7 +375,10 @@ class SelectedRows(RecordsReader):
 
 
 class SelectedViews(RecordsReader):
-  """Records of all rows in some views, as one chunk."""
+  """Records of all rows in some of the views of other records.
+
+  All selected views are in one chunk, so that a block of rows is a single shard.
+  """
 
   def __init__(self, records: RecordsReader, views: Sequence[int]):
     """Selects the views of complete records at the positions `views`."""
@@ -441,9 +444,10 @@ def _check_shapes(layout: Layout, block: int, chunk: int, arrays: Arrays) -> Non
 
 
 def _seal(block: int, chunk: int, header: Facts, arrays: Arrays) -> np.ndarray:
-  """Returns the seal of a shard, JSON text as uint8 [bytes].
+  """Returns the seal of a shard, by which a reader detects that its file was moved or altered.
 
-  It has the shard's numbers of row block and view chunk, and SHA-256 digests of header and arrays.
+  It is JSON text, as uint8 [bytes], with the shard's numbers of row block and view chunk and the
+  SHA-256 digests of the records' header and of the shard's arrays.
   """
   facts = {
     'block': block,

@@ -80,16 +80,18 @@ class SequentialRecords:
   def add(self, records: Records) -> None:
     """Adds the complete records of the next round, and determines the views of the round after it.
 
-    A view is in every round until the design calls it finished or the last round is over.
+    A round shows further rows in the views whose error is not estimated precisely enough yet; the
+    design decides which these are, and after how many rounds the evaluation ends.
     """
-    views = self.next_views
+    views = self.next_views  # int [v]
     self.rounds.append(records)
     self.views.append(views)
-    self._wrong[views] += records.values(lambda shard: shard['rank'] > 0).sum(0)
+    is_wrong = records.values(lambda shard: shard['rank'] > 0)  # [rows, v]
+    self._wrong[views] += is_wrong.sum(0)
     self.shown[views] += records.layout.num_rows
     is_finished = self.design.finished(self._wrong[views], self.shown[views])
-    is_last_round = len(self.rounds) == self.design.looks
-    self.next_views = views[~is_finished & (not is_last_round)]
+    max_rounds = self.design.looks
+    self.next_views = views[~is_finished] if len(self.rounds) < max_rounds else views[:0]
 
   @property
   def common(self) -> int:

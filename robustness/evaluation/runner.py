@@ -95,20 +95,21 @@ class Evaluator:
     classifier: the classifier; None for a study that only measures images.
     views: the views in which each row is shown.
     key: root key of the study's random numbers.
-    parallel: how the step runs on the devices. A classifier that calls back to the host uses the
-      first device only.
+    parallel: the devices, and how a compiled step is distributed over them. A classifier that calls
+      a Python function on the host uses the first device only.
     layers: names of layers h for which ‖z_h(x) - z_h(x̃)‖₂ is recorded, where z_h is the output of
       the layer, x the stored image and x̃ the image in the view.
     outputs: names of layers with a recorded output.
-    summarise_output: reduces an output to the recorded values, see `Study.summarise_output`.
+    summarise_output: function `(layer name, output [rows, ...]) -> [rows, ...]` with the values to
+      record of an output; by default the whole output.
     phase: name of the stage of the run, for the line of progress.
     rows_at_once: rows in one step on each device. 0 takes up to 64 on a CPU (8 if images have at
       least `LARGE_IMAGE_PIXELS`) and 512 on accelerators. Records depend neither on it nor on
       `views_at_once`.
-    views_at_once: views in one batch of the network; a step loops over a chunk in groups of this
-      size (`lax.map`). 0 takes 1 on a CPU. On an accelerator it takes the largest divisor of the
-      chunk's size up to `MAX_VIEWS_AT_ONCE`, but 1 for views with gradients or branches
-      (`Views.sequential`), because `vmap` would compute every branch.
+    views_at_once: number of views that the network predicts in one batch. A step gets a chunk of
+      views and loops over groups of this size (`lax.map`). 0 takes 1 on a CPU. On an accelerator it
+      takes the largest divisor of the chunk's size up to `MAX_VIEWS_AT_ONCE`, but 1 for views with
+      gradients or branches (`Views.sequential`), because `vmap` would compute every branch.
     pictured: the table of all views if pictures of mistakes are stored with the records (see
       `robustness.evaluation.stored_pictures`), else None. With pictures, a step shows one view at a
       time.
@@ -290,12 +291,13 @@ class Evaluator:
   ) -> Iterator[tuple[int, int, Shard]]:
     """Yields (number of the row block, number of the view chunk, shard) for blocks on the devices.
 
-    The devices compute a shard while the host reduces the previous shard, except for views with
-    `stages`: their shards take long and are yielded before the next shard begins.
+    A shard has the records of a block of rows in a chunk of views. The devices compute a shard
+    while the host collects the one before it, which is yielded late by one shard. Views with
+    `stages` take long, so that their shards are yielded at once.
 
     Args:
       blocks: rows on the devices.
-      layout: how the table is cut.
+      layout: how the table of rows × views is cut into blocks and chunks.
       table: {number of the block: numbers of its chunks} of the shards to compute; None computes
         all chunks of the blocks.
       variables: weights that replace the classifier's; None takes the classifier's.
@@ -303,7 +305,9 @@ class Evaluator:
     if self.classifier and variables is None:
       variables = self.classifier.variables
     variables = self.parallel.replicate(variables)
-    state, unread = None, None  # `unread`: the shard that the devices are computing
+    # `state`: see `run_chunk`; `unread`: columns, chunk and outputs of the shard that the devices
+    # are computing
+    state, unread = None, None
     mistakes = MistakesOfBlock(self.pictured) if self.pictured else None
     with self.classifier.host_errors() if self.classifier else contextlib.nullcontext():
       for block in blocks:
@@ -340,18 +344,20 @@ class Evaluator:
   def check(self, rows: Rows) -> None:
     """Raises InputError if the views cannot show the rows or cannot use the classifier.
 
-    Only shapes are traced; nothing is computed.
+    It traces how the first view shows a batch, which checks shapes and types; no image is computed.
     """
     columns = numeric_columns(next(self._with_columns(rows).batches(1, [0], stored=True)))
-    size = self.parallel.num_devices  # one row for each device
-    batch = {name: np.zeros((size, *x.shape[1:]), x.dtype) for name, x in columns.items()}
+    num_rows = self.parallel.num_devices  # one row for each device
+    batch = {name: np.zeros((num_rows, *x.shape[1:]), x.dtype) for name, x in columns.items()}
     views = self.views.ids, dict(self.views.parameters)
-    view = jax.tree.map(lambda values: values[0], views)  # the first
+    first_view = jax.tree.map(lambda values: values[0], views)
     variables = self.classifier.variables if self.classifier else None
     traced = copy.copy(self)
-    # attacks call `_logits` many times; with `jit` it is traced only once for each shape
+    # The copy's method `_logits` is replaced by a jitted one: attacks call it many times, and with
+    # `jit` it is traced only once for each shape.
     vars(traced)['_logits'] = jax.jit(self._logits)
-    jax.eval_shape(lambda v, b, x: traced.show(v, self._prepare(b), x), variables, batch, view)
+    prepared = jax.eval_shape(self._prepare, batch)
+    jax.eval_shape(traced.show, variables, prepared, first_view)
 
   def _with_columns(self, rows: Rows) -> Rows:
     """Returns the rows with the columns that the views add, see `Views.add_columns`."""
@@ -359,10 +365,11 @@ class Evaluator:
 
   @functools.cached_property
   def run(self) -> Callable[..., Fields]:
-    """The function `(variables, batch, chunk) -> {field: [rows, views]}` that `step` describes.
+    """The function `(variables, batch, chunk) -> {field: [rows, views, ...]}` of one step.
 
-    The batch is on the devices, and the chunk holds ids and parameters of views, on the host (see
-    `_chunk_of_views`). The function is compiled unless the classifier is a function on the host.
+    It predicts a batch of rows, which is on the devices, in a chunk of views, given as ids and
+    parameters on the host. It calls the compiled `step`, or `_run_host_function` if the classifier
+    is a Python function on the host, which cannot be compiled.
     """
     if self.classifier and self.classifier.host_function:
       return self._run_host_function
@@ -377,10 +384,14 @@ class Evaluator:
     return self.parallel.compile(self._prepare, (BATCH,), BATCH)
 
   def _prepare(self, batch: Arrays) -> Arrays:
-    """Returns a batch after `Views.prepare` of every row, which is computed once for all views."""
+    """Returns the rows [B, ...] after the views' preparation, `Views.prepare`, if they have one.
+
+    It is computed once for all views.
+    """
     prepare = self.views.prepare
     if prepare is None:
       return batch
+    # the second argument, a view, is None: the preparation is the same for all views
     return self._by_row(lambda row, _: prepare(row), with_scaled_image(batch), None)
 
   @functools.cached_property
@@ -453,24 +464,25 @@ class Evaluator:
   def _run_host_function(
     self, variables: PyTree, batch: Arrays, chunk: tuple[np.ndarray, Mapping[str, np.ndarray]]
   ) -> Fields:
-    """Returns the fields of `step` for a classifier that only the host can call.
+    """Returns the fields of `step` for a classifier that is a Python function on the host.
 
-    The devices make the images of a view and reduce its logits; the host calls the classifier on
-    one view while the devices make the images of the next. The arguments are the same as in `step`,
-    with the chunk on the host.
+    For one view after another, the devices make the images, and the host calls the classifier on
+    them while the devices make the images of the next view. At the end the devices reduce the
+    logits of all views to the recorded fields. The arguments are the same as in `step`, with the
+    chunk on the host.
     """
     ids, parameters = chunk
     num_views = len(np.unique(ids))  # without repeats of the last view, which fill the last chunk
     views = [(ids[i], {k: v[i] for k, v in parameters.items()}) for i in range(num_views)]
-    logits, measured = [], []
-    on_devices = self._compiled_show(variables, batch, self.parallel.replicate(views[0]))
-    for view, next_view in zip(views, [*views[1:], None], strict=True):
-      images, fields = self.parallel.gather(on_devices)
-      if next_view is not None:
-        on_devices = self._compiled_show(variables, batch, self.parallel.replicate(next_view))
-      view_id, _ = view
+    logits, measured = [], []  # of each view
+    pending = self._compiled_show(variables, batch, self.parallel.replicate(views[0]))
+    for view_id, next_view in zip(ids[:num_views], [*views[1:], None], strict=True):
+      images, fields = self.parallel.gather(pending)  # waits for the devices and copies to the host
+      if next_view is not None:  # starts, and does not wait
+        pending = self._compiled_show(variables, batch, self.parallel.replicate(next_view))
       logits.append(self._call_host_function(images, batch, view_id))
       measured.append(fields)
+    # repeats the last view, as the chunk does: [rows, views, ...]
     chunk_logits = _filled(logits, len(ids))
     chunk_fields = {k: _filled([fields[k] for fields in measured], len(ids)) for k in measured[0]}
     logits_on_devices, recorded = self.parallel.put_batch((chunk_logits, chunk_fields))
@@ -525,18 +537,19 @@ class Evaluator:
       view measures: `measure/<name>` [B, ...] and `total/<name>` [devices, ...].
     """
     rows = with_scaled_image(batch)
-    measures: Fields = {}
+    by_show: Fields = {}  # measured by `Views.show` itself
     if self.views.together:
-      images, measures = self.parallel.by_device(self._show_together, rows, variables, view)
+      images, by_show = self.parallel.by_device(self._show_together, rows, variables, view)
     else:
       show_row = functools.partial(self._show_row, self._logits_argument(variables))
       images = self._by_row(show_row, rows, view)
-    measured: Fields = {}
+    fields: Fields = {}  # measured by `Views.measure` and `Views.total`
     if self.views.measure or self.views.total:
+      _, parameters = view
       rows_and_images = {'rows': rows, 'images': images}
-      measured = self.parallel.by_device(self._observe, rows_and_images, variables, view[1])
-    measured |= {f'{MEASURE}{name}': value for name, value in measures.items()}
-    return (resized(images, self.classifier.input_shape) if self.classifier else images), measured
+      fields = self.parallel.by_device(self._observe, rows_and_images, variables, parameters)
+    fields |= {f'{MEASURE}{name}': value for name, value in by_show.items()}
+    return (resized(images, self.classifier.input_shape) if self.classifier else images), fields
 
   def _observe(
     self, rows_and_images: Mapping[str, PyTree], variables: PyTree, parameters: Arrays
@@ -568,9 +581,10 @@ class Evaluator:
     return image
 
   def _show_together(self, rows: Arrays, variables: PyTree, view: View) -> Shown:
-    """Returns the images [B, H, W, C] of a device's rows in a view, and {measure: [B, ...]}.
+    """Returns the images [B, H, W, C] of a device's rows in a view, and {name: value [B, ...]}.
 
-    It is for views with `Views.together`, where one call of `Views.show` shows all rows.
+    The values are what the view measures. It is for views with `Views.together`, where one call of
+    `Views.show` shows all rows.
     """
     view_id, parameters = view
     keys = jax.vmap(lambda row: key_of(self.key, row, view_id, parameters))(dict(rows))
@@ -579,10 +593,11 @@ class Evaluator:
     return result
 
   def _by_row(self, function: Callable[..., T], rows: Arrays, view: PyTree) -> T:
-    """Returns `function(row, view)` of all rows, stacked.
+    """Returns the results of `function(row, view)` for each of B rows, stacked as [B, ...].
 
-    Rows are computed together (`vmap`). On a CPU, views that are `sequential` and need no
-    classifier are computed row by row instead, by a loop on each device.
+    Rows are computed together (`vmap`), which computes all branches of a `lax.cond`. A CPU
+    computes rows one after another instead for views that ask for it (`Views.sequential`), unless
+    they call the classifier, which is faster on a batch.
     """
     if self.views.sequential and jax.default_backend() == 'cpu' and not self.views.uses_classifier:
       return self.parallel.by_device(functools.partial(map_rows, function), rows, view)
@@ -688,12 +703,12 @@ class Evaluator:
 def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
   """Checks that the classifier takes the images and classes of the rows.
 
-  If views set `Views.image_shape`, shown images are resized to the classifier's input, and only
-  their channels must fit.
+  Height, width and channels of the images must be the classifier's. If the views make images of
+  another size, `views.image_shape`, these are resized later and only the channels must be equal.
 
   Raises:
-    InputError: the images have another shape than the classifier's input, or the rows have more
-      classes than the classifier. The message states both and the fix.
+    InputError: a side or the number of channels differs, or the rows have more classes than the
+      classifier. The message states both values and, for images, the fix.
   """
   shape = views.image_shape or rows.image_shape
   channel_axis = 2
@@ -705,6 +720,7 @@ def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
     elif height != width:
       fix = f'images are cropped to squares only: give images of {height} × {width}.'
     else:
+      # the format ':--' writes a key as a flag, '--config.data.resize'
       keys = f'{KEYS.data.resize:--}={height} {KEYS.data.crop:--}={height}'
       fix = f'resize the shorter side and crop: {keys}.'
     raise InputError(

@@ -107,8 +107,13 @@ class StagedEvaluator(Evaluator):
     return {}
 
   def _program(self, program: Hashable) -> Compiled:
-    """Returns the compiled `Stages.advance` of a program, or `Stages.begin` for 'begin'."""
+    """Returns a compiled program, which is stored: `_begin` for 'begin', or `_advance` otherwise.
+
+    `program` is 'begin', or the first argument of `_advance`, which is constant in the compiled
+    function.
+    """
     if program not in self._programs:
+      # which arguments all devices get whole (REPLICATED), and which they divide by rows (BATCH)
       step: Callable[..., Arrays] = self._begin
       kinds: tuple[str, ...] = REPLICATED, BATCH
       if program != 'begin':

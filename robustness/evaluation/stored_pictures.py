@@ -44,7 +44,10 @@ def add_view(best: Best, images: jax.Array, fields: Arrays) -> Best:
 
 
 class BlockOfShards(RecordsReader):
-  """The records of one block of rows in `num_views` views, from its shards in memory."""
+  """The records of one block of rows in `num_views` views, made from shards in memory.
+
+  A shard has the records of the rows in a chunk of consecutive views.
+  """
 
   def __init__(self, shards: Sequence[Shard], num_views: int):
     rows, views = shards[0].rows, shards[0].views
@@ -69,6 +72,7 @@ class MistakesOfBlock:
     """Starts without any shard; `table` describes all views of the study."""
     self._table = table
     self._shards: list[Shard] = []
+    # of the most confident mistake of each row so far, see `add`; empty before the first shard
     self._confidence, self._pictures = np.zeros(0), np.zeros(0)
 
   def add(self, shard: Shard, confidence: np.ndarray, images: np.ndarray) -> dict[str, np.ndarray]:
@@ -112,7 +116,8 @@ class MistakesOfBlock:
 def stored_picture(records: RecordsReader, row: int, view: int) -> np.ndarray | None:
   """Returns the stored picture of a row in a view, uint8 [H, W, C]; None where there is none."""
   layout = records.layout
-  shard = records.read(row // layout.block_rows, layout.num_chunks - 1)
+  last_chunk = layout.num_chunks - 1  # its shard has the pictures of a block of rows
+  shard = records.read(row // layout.block_rows, last_chunk)
   if f'{PICTURE}image' not in shard.arrays:
     return None
   example = shard['example_id'][row - shard.rows.start]

@@ -244,19 +244,22 @@ class Study(Part):
       recipes: descriptions of the trainings of all classifiers, see `Recipes`.
 
     Raises:
-      InputError: the rows or the trainings do not suit the study. By default it is raised if there
-        are too few rows, or dependent ones, for `half_width`.
+      InputError: the rows or the trainings do not suit the study. By default it is raised only for
+        a study with `half_width`, the precision of its estimates, if the rows are too few for it,
+        or if some are versions of one image, so that they are no independent trials.
     """
     if not self.half_width:
       return
     first_row = next(rows.batches(1, [0], stored=True))
-    if BASE in first_row:
+    if BASE in first_row:  # the column with the number of the original image
       base_ids = rows.without_images()[BASE]
       valid = '0 where images are versions of one another (base_id), which are dependent trials'
       self.require(len(np.unique(base_ids)) == len(base_ids), 'half_width', valid)
-    needed, fewest = '', wald_lower_bound(self.half_width, self.confidence)
-    if fewest > rows.num_examples:  # checked first, because planning a large design takes hours
-      needed = f'at least {fewest:,}' if fewest < 1e9 else f'{fewest:.1e}'
+    # a simple lower bound of the number of images comes first, because the exact number needs the
+    # plan of the design, which takes hours if the half width is very small
+    needed, lower_bound = '', wald_lower_bound(self.half_width, self.confidence)
+    if lower_bound > rows.num_examples:
+      needed = f'at least {lower_bound:,}' if lower_bound < 1e9 else f'{lower_bound:.1e}'
     elif (largest := plan(self.half_width, self.confidence).most_trials) > rows.num_examples:
       needed = f'up to {largest:,}'
     if needed:
@@ -339,10 +342,10 @@ class Study(Part):
     return provenance.set_differences(records.identity.get('data', {}), num_images(records))
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
-    """Returns the table `which numbers these are`.
+    """Returns the table `which numbers these are`, a line of (what, value) for each fact.
 
-    It states the images, what is done to them, and whether results are comparable with published
-    ones.
+    It states the images, how they are prepared and shown, and whether results are comparable with
+    published ones.
     """
     records = evaluations[0].records
     data, digest = records.identity.get('data', {}), provenance.data_digest(records)
@@ -351,7 +354,11 @@ class Study(Part):
     return provenance.table({**lines, **self.shown_as, provenance.COMPARABLE: compared})
 
   def which_numbers(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
-    """Returns the table of `provenance`, with a line if equal logits decide a top-k accuracy."""
+    """Returns the table that says which images and settings the results are for.
+
+    It is the table of `provenance`. A line 'equal scores' is added if a top-k accuracy depends on
+    the order of classes with equal logits.
+    """
     table = self.provenance(evaluations, image_shape)
     reason = Recorded(evaluations).decided_by_ties(self.top_k)
     return Table(table.columns, [*table.rows, ['equal scores', reason]]) if reason else table
@@ -492,13 +499,14 @@ def from_config(section: Facts) -> Study:
 
 
 def scores_of(study: Study, config: Facts) -> Callable[[pathlib.Path], Scored]:
-  """Returns a function that scores a study's predictions in files and returns the scores.
+  """Returns the function that evaluates predictions in files, which other software has made.
 
-  The argument of the returned function is the folder to write records to.
+  The function takes the folder to write records to, and returns the results of the study.
 
   Args:
     study: the study.
-    config: the config without its section `study`, which names the predictions.
+    config: the keys of the config that name the files with predictions; the section `study` must
+      have been removed.
 
   Raises:
     InputError: the study cannot score predictions, or a key is not in its `prediction_settings`.

@@ -146,10 +146,14 @@ def id_of(words: str) -> int:
 def key_of(root: jax.Array, row: Arrays, view_id: jax.Array, view: Arrays) -> jax.Array:
   """Returns the random key of one row in one view.
 
+  It depends on `root`, the row's example id and the id of the view. A value 'draws' (`DRAWS`) of
+  the row, or else of the view, takes the place of the view's id, so that rows or views with the
+  same value use the same random numbers.
+
   Args:
     root: root key of the study.
     row: columns of the row.
-    view_id: id of the view, which the key depends on unless `view` or `row` has `DRAWS`.
+    view_id: id of the view, int32.
     view: parameters of the view.
   """
   draws = row.get(DRAWS, view.get(DRAWS, view_id))
@@ -200,9 +204,8 @@ class ViewTable:
         of all views, and one for each view if there are at most `MAX_NAMED_VIEWS`.
     """
     if groups is None:
-      groups = {}
-      if len(names) <= MAX_NAMED_VIEWS:
-        groups = {name: [view] for view, name in enumerate(names)}
+      reported_views = enumerate(names) if len(names) <= MAX_NAMED_VIEWS else ()
+      groups = {name: [view] for view, name in reported_views}
       if len(names) > 1:
         groups[ALL_VIEWS] = list(range(len(names)))
     clean = next(iter(groups.get('clean', ())), None)
