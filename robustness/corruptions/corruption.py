@@ -33,9 +33,13 @@ SIDES = {32: 32, 64: 32, 224: 224, 299: 224}
 
 @dataclasses.dataclass(frozen=True)
 class Strength:
-  """The constants of a corruption with a severity, for which its function looks them up.
+  """The constants of a corruption at all severities, and the severity that is applied.
 
-  `constants` has one value per severity; `severity` is an integer ≥ 1, which may be traced.
+  strength['sigma'] is the value of the constant `sigma` at this severity.
+
+  Attributes:
+    constants: {name of a constant: one value per severity}.
+    severity: integer from 1, which may be traced.
   """
 
   constants: Constants
@@ -131,9 +135,10 @@ class Corruption:
         choice(option, value, self.options[option])
 
   def check_side(self, shape: Sequence[int], constants: Constants) -> None:
-    """Raises InputError if images of this `shape` (H, W, ...) are too small, not square or odd.
+    """Raises InputError if the corruption is not defined for images of this `shape` (H, W, ...).
 
-    The last two matter only for corruptions with `square` and `even`.
+    Images must have sides of at least `least_side(constants)` pixels, be square if the corruption
+    is declared as `square`, and have even sides if it is declared as `even`.
     """
     height, width = shape[:2]
     images = f'images of {height} × {width} pixels'
@@ -157,8 +162,9 @@ def corruption(
 
   Args:
     parameters: Names of its constants, separated by blanks, such as 'low high'.
-    by_side: {side: one entry for each of the five severities}. An entry is a value, or a tuple of
-      values if there are several parameters.
+    by_side: {side of images: one entry for each of the five severities}. An entry is a value, or a
+      tuple of values if there are several parameters. Sides 64 and 299 that are left out take the
+      entries of 32 and 224 (`SIDES`).
     family: One of `names.FAMILIES`.
     **declared: Other fields of `Corruption`.
   """

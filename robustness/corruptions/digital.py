@@ -100,10 +100,12 @@ def _pixelate(image: jax.Array, scale: float) -> jax.Array:
   """Returns an image [H, W, C] after its sides were shrunk by `scale` and enlarged again."""
   height, width, channels = image.shape
   small_height, small_width = int(height * scale), int(width * scale)
-  # the row and column of the shrunk image that each pixel shows
+  # The row and column of the shrunk image that each pixel shows, [height] and [width]: when a line
+  # is enlarged, every box holds a single old pixel, which `argmax` finds.
   rows, columns = boxes(small_height, height).argmax(1), boxes(small_width, width).argmax(1)
   levels = jnp.round(jnp.clip(image, 0, 1) * 255).reshape(height, width * channels)
-  # the channels of a pixel are neighbouring columns of `levels`, and stay separate
+  # `levels` has C columns for each column of pixels; `kron` makes C boxes of every box, so that the
+  # channels stay separate: [small_width · C, width · C]
   columns_of_box = np.kron(boxes(width, small_width), np.eye(channels, dtype=int))
   levels = _rounded_means(levels, columns_of_box, axis=1)
   levels = _rounded_means(levels, boxes(height, small_height), axis=0)

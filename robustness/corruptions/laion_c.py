@@ -258,7 +258,7 @@ def last_stamp(
   # a negative index would count from the end
   is_covered = stamps & is_used[:, None, None] & (y >= 0) & (x >= 0)
   empty = jnp.full(shape[:2], -1, jnp.int32)
-  # pixels that are not covered get row H, which mode='drop' ignores
+  # Pixels that are not covered get row H, which mode='drop' ignores. `max` keeps the last stamp.
   return empty.at[jnp.where(is_covered, y, shape[0]), x].max(number, mode='drop')
 
 
@@ -439,7 +439,8 @@ def load_tiles(
 
   `source` is a folder; its first `MAX_PICTURES` image files by path are read, at any depth. None
   and '' select procedural pictures. As in the released generator, the shorter side of a picture is
-  resized to 256 pixels, the centre of 224 × 224 pixels is cropped, and resized bilinearly.
+  resized to 256 pixels, its centre of 224 × 224 pixels is cut out, and this is resized bilinearly
+  to side × side pixels.
   """
   pictures = _folder_pictures(os.fspath(source)) if source else _procedural_pictures()
   return tuple(

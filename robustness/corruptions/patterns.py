@@ -38,8 +38,8 @@ RAY_DEVIATION = 0.25  # relative standard deviation of a ray's length
 def _draw_wave(keys: jax.Array, side: int) -> Draws:
   """Returns random numbers of a wave: its `phase` in radians and `frequency` (fx, fy).
 
-  Frequencies are in radians per pixel. The component with the larger absolute value is uniform on
-  [−π, π].
+  Frequencies are in radians per pixel. One component, fx or fy with equal probability, is uniform
+  on [−π, π]; the other one is uniform up to the same absolute value.
   """
   larger = uniform(keys[0], -jnp.pi, jnp.pi)
   pair = jnp.stack([larger, jnp.abs(larger) * uniform(keys[1], -1, 1)])
@@ -109,13 +109,14 @@ def plasma_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
   """
   time = draws['time']
   y, x = (jnp.broadcast_to(v, image.shape[:2]) / draws['scale'] for v in grid(image.shape[0]))
-  # each step adds waves of a higher frequency and a smaller amplitude to the coordinates
+  # each step bends the coordinates by waves of a higher frequency and a smaller amplitude; the
+  # constants are those of the released generator
   fine, slow, divisor = 1.0, 1.0, jnp.float32(1)
   for step in range(MAX_PLASMA_STEPS):
     across = jnp.cos(fine * y + time / slow) / divisor
     along = jnp.sin(fine * x + time / slow) / divisor
     across, along = across - 0.3 * along, along + 0.3 * across
-    is_taken = step < draws['steps']
+    is_taken = step < draws['steps']  # later steps change nothing
     x, y = jnp.where(is_taken, x + across, x), jnp.where(is_taken, y + along, y)
     fine, slow, divisor = fine * 1.93, slow * 1.15, divisor * (2.25 - draws['sharpness'])
   waves = [jnp.sin(x - time), jnp.sin((x + y + jnp.sin(time)) / 2), jnp.sin(y + time)]
@@ -129,8 +130,9 @@ def plasma_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
 def _draw_perlin(keys: jax.Array, side: int) -> Draws:
   """Returns random numbers of Perlin noise: `gradients` [256, 2] and `permutation` [256].
 
-  Gradients have length 1 and favour diagonals; a drawn (0, 0) becomes (1, 0). The released
-  generator shuffles its table with a slight bias; this permutation is uniform.
+  Gradients have length 1. They are drawn uniformly from a square and then scaled, so that they
+  favour diagonals; a drawn (0, 0) becomes (1, 0). The released generator shuffles its table with a
+  slight bias; this permutation is uniform.
   """
   vectors = jax.random.randint(keys[0], (GRADIENTS, 2), -GRADIENTS, GRADIENTS).astype(jnp.float32)
   length = jnp.sqrt((vectors**2).sum(1, keepdims=True))  # 0 or at least 1
@@ -146,8 +148,10 @@ def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
 
   The weight is α = .05 m with the magnitude m. g = clip(½ t + ½, 0, 1) and t = Σ_f |noise(f p)| / f
   over the octaves f = 1, 2, 4, 8, 16, with p = 7 (r, c) / N at row r and column c of an image of
-  N × N pixels.
+  N × N pixels. `noise` interpolates between random gradients at the points with integer
+  coordinates.
   """
+  # row and column of the pixels in cells of the lattice, of which the image has 7 × 7
   r, c = (CELLS / image.shape[0] * line for line in grid(image.shape[0]))
   total = sum(
     (jnp.abs(noise(f * r, f * c, draws['gradients'], draws['permutation'])) / f for f in OCTAVES),

@@ -127,7 +127,10 @@ def canny(levels: jax.Array) -> jax.Array:
   candidates = _thin(size, down, right) & (size > LOW)
 
   def grow(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """Returns the edges and the candidates around them, and the edges before."""
+    """Returns the edges with their neighbouring candidates added, and the edges without them.
+
+    `state` is the result of the previous call, which ends the loop when both are equal.
+    """
     edges, _ = state
     padded = jnp.pad(edges, 1)
     tall = padded[:-2] | padded[1:-1] | padded[2:]
@@ -150,10 +153,11 @@ def _gradient(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def _thin(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
-  """Returns whether each gradient is the largest along its direction, bool [H, W].
+  """Returns whether each pixel's gradient is larger than at both neighbours in its direction.
 
-  `size` is the gradient's magnitude, and `down` and `right` are its components. The direction is
-  rounded to one of four: horizontal, vertical and two diagonals.
+  `size` is the gradient's magnitude, and `down` and `right` are its components, int32 [H, W] each;
+  the result is bool [H, W]. The direction is rounded to one of four: horizontal, vertical and two
+  diagonals. Equal gradients are compared as OpenCV does, hence > and ≥.
   """
   padded, (height, width) = jnp.pad(size, 1), size.shape
 
@@ -167,7 +171,7 @@ def _thin(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
   vertical = (size > neighbour(-1, 0)) & (size >= neighbour(1, 0))
   falling = (size > neighbour(-1, -1)) & (size > neighbour(1, 1))
   rising = (size > neighbour(-1, 1)) & (size > neighbour(1, -1))
-  diagonal = jnp.where((down ^ right) < 0, rising, falling)
+  diagonal = jnp.where((down ^ right) < 0, rising, falling)  # < 0: components of opposite signs
   steep = tall > wide + (jnp.abs(right) << 16)  # above 67.5°, with tan 67.5° = tan 22.5° + 2
   return jnp.where(tall < wide, horizontal, jnp.where(steep, vertical, diagonal))
 
@@ -232,9 +236,12 @@ def emboss(levels: jax.Array) -> jax.Array:
 
 
 def _weighted_sum(plane: jax.Array, weights: np.ndarray) -> jax.Array:
-  """Returns the correlation of an integer plane [H, W] with weights [3, 3], borders reflected."""
+  """Returns the correlation of an integer plane [H, W] with weights [3, 3], [H, W].
+
+  The plane is mirrored at its borders without repeating the edge pixel.
+  """
   height, width = plane.shape
-  padded = jnp.pad(plane, 1, mode='reflect' if min(plane.shape) > 1 else 'edge')
+  padded = jnp.pad(plane, 1, mode='reflect' if min(plane.shape) > 1 else 'edge')  # one line: itself
   total = jnp.zeros_like(plane)
   for i in range(3):
     for j in range(3):

@@ -167,6 +167,7 @@ class StoredOrMade(CorruptionViews):
       return measures.energies(spectrum.half_magnitude(changes))
 
     views = dataclasses.replace(identity(), measure=measure, add_columns=with_clean_images)
+    # one image at a time, because XLA's sums over a batch depend on its size
     return dataclasses.replace(views, sequential=True)
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
@@ -252,7 +253,7 @@ class StoredOrMade(CorruptionViews):
     records = evaluations[0].records
     origin = Provenance.of_made(self, records, image_shape)
     if self.is_stored:
-      parts = parts_of(records)
+      parts = parts_of(records)  # the stored pairs of corruption and severity
       origin = dataclasses.replace(
         origin,
         settings=self.of_stored(parts),

@@ -218,7 +218,8 @@ class CorruptionViews(Study):
   def recording(self) -> dict[str, PlainValue]:
     """The settings that determine the views; studies with equal settings share their records.
 
-    Settings that only a subclass has are not among them.
+    They are the settings of `CorruptionViews` without `confidence`, the confidence level of
+    intervals. Neither it nor a setting that only a subclass has changes what is recorded.
     """
     values = dataclasses.asdict(self)
     names = (field.name for field in dataclasses.fields(CorruptionViews))
@@ -347,10 +348,10 @@ class CorruptionViews(Study):
     }
 
   def _view_function(self, jpeg_quality: int) -> Callable[..., jax.Array]:
-    """Returns the function `Views.show`; photographs are read here, once.
+    """Returns the function `(key, row, view) -> image` for `Views.show`, which corrupts a row.
 
-    Corrupted images are compressed as JPEG files of quality `jpeg_quality`; 0 does not compress
-    them.
+    Photographs of frost are read here, once. Corrupted images are compressed as JPEG files of
+    quality `jpeg_quality`; 0 does not compress them.
     """
     options: dict[str, Mapping[str, object]] = {**self.variants}
     if self.photographs:
@@ -443,6 +444,7 @@ class Provenance:
   def released(self) -> ReleasedSet:
     """The released set with which the images are compared."""
     source = str(self.description.get('source', ''))
+    # the published side nearest to the images'; constants of 299 pixels belong to the set of 224
     side = min(catalog.table_for(*self.image_shape[:2]).side, max(RELEASED))
     if source in BY_SOURCE:
       return BY_SOURCE[source]

@@ -51,7 +51,8 @@ SAMPLES = 4
 def coverage(height: int, width: int, font: str = '') -> np.ndarray:
   """Returns the fraction of each pixel that the characters cover, float32 [height, width].
 
-  `font` is a font file; '' draws the strokes of this project.
+  `font` is a font file, of which Pillow draws the characters; '' draws the strokes of this project:
+  a sample counts as covered if it is near a stroke, and a pixel has 4 × 4 samples.
 
   Raises:
     InputError: Pillow reads no font from the file.
@@ -68,9 +69,11 @@ def coverage(height: int, width: int, font: str = '') -> np.ndarray:
       (corner_x, corner_y), ''.join(STROKES) * REPEATS, fill=255, font=characters
     )
     return np.asarray(drawing, np.float32) / 255
-  corner_y += np.ceil(ASCENT * size) - ABOVE_BASELINE * size
-  rows, columns = size + 1, len(STROKES) * size + 1  # pixels of the pair of characters
-  # positions of the samples, in units of the font size from the corner; and the first pixels
+  corner_y += np.ceil(ASCENT * size) - ABOVE_BASELINE * size  # from the line's top to its letters
+  # pixels of the two characters; one more, because the corner is inside of a pixel
+  rows, columns = size + 1, len(STROKES) * size + 1
+  # rows y and columns x of the samples, in units of the font size from the characters' corner; and
+  # the row and column of the pixel that holds this corner
   (y, first_row), (x, first_column) = (
     ((np.arange(SAMPLES * count) + 0.5) / SAMPLES / size - corner % 1 / size, int(corner))
     for count, corner in ((rows, corner_y), (columns, corner_x))
@@ -78,6 +81,7 @@ def coverage(height: int, width: int, font: str = '') -> np.ndarray:
   is_inside = np.zeros((len(y), len(x)), bool)
   for index, strokes in enumerate(STROKES.values()):
     for stroke in strokes.split(','):
+      # corners (x, y) of the polyline: '0428' is (.04, .28); character `index` begins at x = index
       points = np.array([divmod(int(point), 100) for point in stroke.split()]) / 100 + (index, 0)
       for start, end in itertools.pairwise(points):
         (x0, y0), (dx, dy) = start, end - start
@@ -85,7 +89,7 @@ def coverage(height: int, width: int, font: str = '') -> np.ndarray:
         along = np.clip(from_start / (dx**2 + dy**2), 0, 1)  # fraction of the way to the end
         squared_distance = (x - x0 - along * dx) ** 2 + (y[:, None] - y0 - along * dy) ** 2
         is_inside |= squared_distance <= (STROKE_WIDTH / 2) ** 2
-  pair = is_inside.reshape(rows, SAMPLES, columns, SAMPLES).mean((1, 3))
+  pair = is_inside.reshape(rows, SAMPLES, columns, SAMPLES).mean((1, 3))  # means over each pixel
   page = np.zeros((height, width), np.float32)
   for column in range(first_column, first_column + REPEATS * (columns - 1), columns - 1):
     page[first_row : first_row + rows, column : column + columns] += pair

@@ -61,16 +61,17 @@ def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
   """
   table = results.table[results.table.classifier == label]
   names = {'accuracy_anchor': 'on anchors', 'accuracy_pm_k': f'pm-{k}'}
-  by_class: dict[str, Any] = {'class': ...}
+  by_class: dict[str, Any] = {'class': ...}  # selects the rows of all classes
   anchor = select(table, 'accuracy_anchor', **by_class).dropna(subset=['value'])
   worst = select(table, 'accuracy_pm_k', **by_class, k=k).dropna(subset=['value'])
   accuracy = anchor.set_index('class').value
   if len(accuracy) < 2:
     return None
-  drop = (accuracy - worst.set_index('class').value).sort_values(kind='stable')
+  drop = (accuracy - worst.set_index('class').value).sort_values(kind='stable')  # of each class
   with_largest_drops = drop.index[-MAX_CLASSES:]
   drawn = accuracy[with_largest_drops].sort_values(ascending=False, kind='stable').index
   rows = pd.concat([anchor, worst])
+  # the two accuracies take the place of classifiers: the figure gives each classifier a colour
   rows = rows.assign(classifier=rows['quantity'].map(names), marked=False)
   rows = rows[rows['class'].isin(drawn)]
   points = [(Notation(ACCURACY), rows)]

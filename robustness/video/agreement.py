@@ -34,11 +34,13 @@ def percent_agreement(ratings: np.ndarray, groups: np.ndarray | None = None) -> 
     ratings: [N, R], the categories that R raters gave N items, −1 if missing.
     groups: int [N], the cluster of each item; None makes every item a cluster.
   """
-  counts, cluster = _counts(ratings, groups)
+  counts, cluster = _counts(ratings, groups)  # ratings of each item by category
   total = counts.sum(1)
+  # for each cluster, the pairs of equal ratings, c (c − 1) / 2 of each category, and all pairs
   agreeing = np.bincount(cluster, (counts * (counts - 1)).sum(1) / 2)
   compared = np.bincount(cluster, total * (total - 1) / 2)
-  return share(Sums(agreeing, compared, len(counts), float(compared.sum())), CONFIDENCE)
+  sums = Sums(total=agreeing, weight=compared, n=len(counts), trials=float(compared.sum()))
+  return share(sums, CONFIDENCE)
 
 
 def cohen_kappa(
@@ -127,9 +129,9 @@ def _bootstrapped(
   """
   if not len(sums):
     return Estimate(np.nan, np.nan, np.nan, n, 0, BOOTSTRAP)
-  # `bootstrap` needs only the number and the sizes of the units, and no totals.
+  # `bootstrap` draws weights of the clusters from their number and sizes; it reads no totals
   units = Units(np.empty((len(sums), 1)), sizes[:, None], n, images=n / len(sums))
-  (estimate,) = bootstrap(
+  (estimate,) = bootstrap(  # `weights` are [resamples, G]
     lambda weights: kappa(np.tensordot(weights, sums, 1)), units, CONFIDENCE, resamples=RESAMPLES
   )
   return estimate

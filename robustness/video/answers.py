@@ -222,7 +222,7 @@ class AnswerLog:
         f'{self.path} is open in another server: stop it, or give another --answers.'
       )
     content = self.path.read_bytes()
-    if header.startswith(content):  # a new file, or a header that was cut short
+    if header.startswith(content):  # b'' in a new file, or a header that was cut short
       os.ftruncate(self._file, 0)
       self._size = 0
       self._write(header)
@@ -302,8 +302,9 @@ def _plan(file: Path, line: bytes, digest: str) -> ReviewPlan:
 
   Args:
     file: the file of answers, for messages.
-    line: its first line.
-    digest: digest of the neighbor sets that the file must be about.
+    line: the first line of the file, JSON {'format', 'version', 'metadata', 'plan'}, in which
+      'metadata' is the digest of the neighbor sets.
+    digest: digest that the line must state.
 
   Raises:
     InputError: the line is not from a file of answers, or states another digest.

@@ -54,7 +54,7 @@ class Matches:
   image, only the `MAX_DETECTIONS` with the highest scores are included.
 
   Attributes:
-    index: int [D], position of each detection among the input boxes.
+    index: int [D], position of each detection among the detected boxes that were matched.
     image, category: int [D], image and class of each detection.
     right: bool [D], whether the detection is a true positive.
     truths: int [F, C], number of ground-truth boxes of each image and class.

@@ -218,7 +218,10 @@ def _text(path: pathlib.Path) -> str:
 
 
 def _from_csv(path: pathlib.Path) -> dict[str, list[object]]:
-  """Returns {video: its classes in words or numbers} from a CSV file."""
+  """Returns {video: its classes in words or numbers} from a CSV file.
+
+  The file has two columns, video and class, and a line for each class of a video.
+  """
   rows = csv.reader(io.StringIO(_text(path), newline=''))
   lines = [[cell.strip() for cell in row] for row in rows if row]
   if not lines or lines[0] != HEADER or any(len(line) != len(HEADER) for line in lines):

@@ -226,12 +226,18 @@ def _values(rounds: ReviewRounds, decided: Decisions) -> dict[Quantity, np.ndarr
 
 
 def _agreement(rounds: ReviewRounds) -> Iterator[pd.DataFrame]:
-  """Yields, for each question, the agreement of all annotators and of each pair of annotators."""
+  """Yields a table of estimates for each question that annotators answer about pairs.
+
+  Its rows are the percentage of agreement and Fleiss' κ of all annotators, and Cohen's κ of every
+  two annotators. Answers are those of the individual round.
+  """
   names = rounds.annotators()
   items = [item for item in sorted(rounds.ballots) if item.kind == PAIR]
+  # the anchor of each pair, whose pairs form a cluster in the intervals
   groups = np.array([rounds.candidates.pairs[item.number].anchor for item in items], int)
   for question, (answers, read_answer) in QUESTIONS.items():
-    ratings = np.full((len(items), len(names)), -1)  # numbers of answers; −1 is no answer
+    # [pairs, annotators], the index in `answers` of the answer; −1 for none
+    ratings = np.full((len(items), len(names)), -1)
     for number, item in enumerate(items):
       for name, answer in rounds.ballot(item).individual.items():
         ratings[number, names.index(name)] = answers.index(read_answer(answer))

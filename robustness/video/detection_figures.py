@@ -80,7 +80,7 @@ def pictures(
   precision = scored.scores.per_image
   fall = np.nan_to_num(precision[sets.anchors] - precision[scored.scores.frames])
   order = np.argsort(-fall, kind='stable')
-  groups = order[fall[order] > 0][:count]
+  groups = order[fall[order] > 0][:count]  # numbers of the drawn sets
   if not len(groups):
     return {}
   worst_frames = scored.scores.frames[groups]
@@ -92,7 +92,7 @@ def pictures(
   right[matches.index] = matches.right
   offsets = []
   for group, frame in zip(groups, worst_frames, strict=True):
-    # The sum has one offset, or none if the anchor itself is the worst frame.
+    # the only offset in the selection, or 0 from an empty one if the anchor is the worst frame
     offset_of_worst = sets.offsets[group][sets.neighbors[group] == frame].sum()
     offsets += [0, offset_of_worst]
   classes = np.union1d(truth.category, detections.category)

@@ -328,13 +328,14 @@ def static_pairs(outcomes: SetOutcomes) -> np.ndarray:
 
 
 def static_right(outcomes: SetOutcomes, pairs: np.ndarray) -> np.ndarray:
-  """Returns whether each model is right on the static set, one frame per anchor, bool [..., A].
+  """Returns whether each model is right on the static set, bool [..., A].
 
-  The frame is the neighbor of the anchor's pair in `pairs`, or the anchor itself without a pair.
+  The static set (`static_pairs`) has one fixed frame for each of the A anchors: a neighbor, or the
+  anchor itself if it has no neighbors.
 
   Args:
     outcomes: the correctness of the predictions.
-    pairs: indices of pairs from `static_pairs`.
+    pairs: indices of the pairs of these neighbors, at most one for each anchor.
   """
   right = outcomes.anchor.copy()
   right[..., outcomes.group[pairs]] = outcomes.neighbor[..., pairs]

@@ -190,6 +190,7 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
     InputError: there are no scores, a score is NaN, or `merge` is set for scores that are not
       projected.
   """
+  # the names of all arrays, and the description of the classifier
   names, classifier = records.read(0, 0).arrays, records.identity['classifier']
   field = next((name for name in OUTPUTS if name in names), None)
   if field is None:
@@ -206,6 +207,7 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
       problem=f'but the {scores.shape[1]} recorded scores are of the classes of the sets already',
       fix="Leave it ''.",
     )
+  # recorded predictions are taken, unless `merge` asks for predictions by another rule
   is_recorded, has_nan = not merge and PREDICTION in names, np.isnan(scores).any(1)
   if has_nan.any() and not is_recorded:
     raise InputError(f'scores of row {int(has_nan.argmax())} hold NaN: no class is the largest.')

@@ -249,11 +249,11 @@ def _write(
   Args:
     directory: folder of the records.
     sets: the neighbor sets.
-    fields: {array name: values [F, 1, ...]}.
+    fields: {array name: values [F, 1, ...]}; the second axis is the only view, the frame as it is.
     identity: description of the classifier, the data and the classes.
   """
-  num_frames = len(sets.frames)
-  layout = Layout(num_frames, 1, min(BLOCK, num_frames), 1)
+  num_frames, block = len(sets.frames), min(BLOCK, len(sets.frames))
+  layout = Layout(num_rows=num_frames, num_views=1, block_rows=block, chunk_views=1)
   records = Records(directory, layout, identity)
   columns = {
     **to_columns(sets),

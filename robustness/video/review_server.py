@@ -146,7 +146,7 @@ class ReviewServer(ThreadingHTTPServer):
       InputError: the answer is invalid.
     """
     fields = dict(posted)
-    replaces = fields.pop('replaces', UNCHECKED)
+    replaces = fields.pop('replaces', UNCHECKED)  # UNCHECKED skips a check, None is no answer
     if replaces not in (None, UNCHECKED) and type(replaces) not in (int, float):
       raise InputError(f'replaces = {replaces!r}: give the time of an answer, or null.')
     item = self.candidates.item(str(fields.pop('item', '')))

@@ -122,7 +122,8 @@ def published(table: pd.DataFrame, setting: str) -> dict[str, Table]:
 
   Args:
     table: table of results.
-    setting: name of the testbed, see `draw`.
+    setting: name of the testbed, 'imagenet_vid_robust' or 'ytbb_robust'; 'auto' selects it by the
+      number of anchors. Without a testbed the result is {} too.
   """
   name, k, measured = _measured(table, setting)
   rows = []
