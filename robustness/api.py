@@ -83,7 +83,11 @@ class _ModuleArchitecture(Architecture):
 
 @dataclasses.dataclass(frozen=True)
 class _TrainedModule(TrainedHere):
-  """A user's Linen module that is trained."""
+  """A user's Linen module that is trained.
+
+  Attributes:
+    module: the module; None only as the default of a field after other defaults.
+  """
 
   module: nn.Module | None = None
 
@@ -523,7 +527,8 @@ def attack(
   Args:
     key: a random key or a seed; image b draws from fold_in(key, b).
     model: a `Classifier`, a function of images [B, H, W, C] in [0, 1] that returns logits in JAX,
-      or what `measure` takes. jit can trace all of them; it converts the last at every compilation.
+      or a network of another form that `measure` takes. This function may be jitted with all of
+      them; a network of another form is converted at every compilation.
     images: float32 [B, H, W, C] in [0, 1].
     labels: int32 [B], the classes to leave, or one class for all images.
     name: 'pgd', 'fgsm', 'auto_pgd', 'fab', 'fmn', 'ddn' (ℓ2), 'square', 'auto_attack', or
@@ -537,7 +542,7 @@ def attack(
       are not traced are out of range.
   """
   images = as_images(images, (4,), 'attacks')
-  logits = model
+  logits = model  # a function of images, unless it has to be made from a network
   if isinstance(model, Classifier | Model | str) or Model(model).library != 'function':
     with jax.ensure_compile_time_eval():  # a network is called to convert it, also under jit
       is_traced = isinstance(images, jax.core.Tracer)

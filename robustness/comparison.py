@@ -109,27 +109,31 @@ def read_entries(
 def entries_of(
   studies_by_workdir: Mapping[str, Mapping[str, FinishedStudy]], typed: Collection[str] = ()
 ) -> dict[str, list[Entry]]:
-  """Returns the classifiers of finished studies by task, as `read_entries` does.
+  """Returns the classifiers of finished studies, {task: entries}, for the tasks of all workdirs.
 
   Args:
-    studies_by_workdir: the studies by name of the workdir and by task.
+    studies_by_workdir: {name of the workdir: {task: finished study}}.
     typed: the names of workdirs that the user typed.
+
+  Raises:
+    InputError: see `read_entries`.
   """
   tasks_of_classifiers = _tasks_of_classifiers(studies_by_workdir)
   recorded_labels = {
     name: {e.label for task in tasks_of_classifiers for e in studies[task].evaluations}
     for name, studies in studies_by_workdir.items()
   }
-  labels = distinct_labels(recorded_labels, typed)
+  labels = distinct_labels(recorded_labels, typed)  # by (name of the workdir, label in it)
   entries_by_task: dict[str, list[Entry]] = {}
   for task in tasks_of_classifiers:
     finished_studies = {name: studies[task] for name, studies in studies_by_workdir.items()}
-    confidence = next(iter(finished_studies.values())).study.confidence
+    confidence = next(iter(finished_studies.values())).study.confidence  # of the first workdir
     entries_by_task[task] = []
     for name, finished in finished_studies.items():
       common, views = _on_common_views(name, finished, [*finished_studies.values()])
       for e in finished.evaluations:
         label = labels[name, e.label]
+        # `views` are the positions of the common views, or None if all views are common.
         records = e.records if views is None else SelectedViews(e.records, views)
         evaluation = Evaluation(label, records)
         entries_by_task[task].append(Entry(label, e.label, common, evaluation, confidence))
@@ -417,7 +421,7 @@ class Answers:
     return cls(is_right, ids, table, entry.confidence, study.sequential_design)
 
   def on(self, entry: Entry, rows: np.ndarray) -> Answers:
-    """Returns the answers for the images with the indices `rows` in the entry's records."""
+    """Returns these answers of the classifier `entry` for its images with the indices `rows`."""
     records = _selected(entry, rows)
     return self if records is entry.evaluation.records else Answers.from_records(entry, records)
 
@@ -592,17 +596,17 @@ def _on_shared_images(
 ) -> tuple[list[Entry], list[Pairing]]:
   """Returns entries and pairings restricted to the images that all entries share with the first.
 
-  Entries that share no image with the first are ignored and stay as they are.
+  Entries that share no image with the first do not restrict the images, and are returned unchanged.
 
   Raises:
     InputError: no image is shared by all of the entries that share any with the first.
   """
-  # By label, the indices of the images shared with the first entry, among its rows.
+  # {label: indices among the first entry's rows of the images that it shares with this entry}
   shared_rows = {e.label: p.first for e, p in zip(entries, pairings, strict=True) if len(p.first)}
   rows_of_first = functools.reduce(np.intersect1d, shared_rows.values())
   if not len(rows_of_first):
     raise InputError(f'no image is in all of {", ".join(shared_rows)}: compare them two by two.')
-  all_rows = np.arange(len(rows_of_first))  # in the restricted records; all their images are shared
+  all_rows = np.arange(len(rows_of_first))  # restricted records have only shared images, in order
   reduced_entries, reduced_pairings = list(entries), list(pairings)
   for index, (entry, pairing) in enumerate(zip(entries, pairings, strict=True)):
     if len(pairing.first):
@@ -815,7 +819,7 @@ def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[E
   share_images = len(paired) == len(classifiers) and all(len(a.ids) == n for a in paired)
   if not share_images:
     accuracies = [[a.accuracy(name).value for name in (CLEAN, group)] for a in all_answers]
-    clean, shifted = np.array(accuracies).T
+    clean, shifted = np.array(accuracies).T  # [M] each, for M classifiers
     values = effective_robustness(clean[:, None], shifted, n)
     counts = [len(answers.ids) for answers in all_answers]
     return [
@@ -828,7 +832,7 @@ def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[E
 
   def robustness_of_resample(weights: np.ndarray) -> np.ndarray:
     """Returns the effective robustness [B, M] of M classifiers at weights [B, K] of the units."""
-    means = np.stack([u.means(weights) for u in units_by_classifier], -2)
+    means = np.stack([u.means(weights) for u in units_by_classifier], -2)  # [B, M, 2 groups]
     return effective_robustness(means[..., :1], means[..., 1], n)
 
   return bootstrap(robustness_of_resample, units_by_classifier[0], paired[0].confidence)

@@ -228,7 +228,7 @@ def _failures(
     if evaluation.rounds:  # the records' rows are in the order of the rounds, not of `rows`
       order = rows.num_examples, seed, evaluation.rounds.design
       by_round = [indices_of_round(k, *order) for k in range(evaluation.rounds.common)]
-      damaged[:, 0] = np.concatenate(by_round)[damaged[:, 0]]
+      damaged[:, 0] = np.concatenate(by_round)[damaged[:, 0]]  # rows of the records → of `rows`
     prefix = '' if len(evaluations) == 1 else f'{evaluation.label}/'
     pictures = one_view.damaged(study, rows, damaged, key, classifier, stored)
     findings.arrays[prefix + FAILURE_IMAGES] = pictures
@@ -332,7 +332,7 @@ def _identified(classifier: Classifier) -> Facts:
   images. The progress of a training is left out, because the digest identifies the weights.
   """
   facts = classifier.provenance
-  if 'sha256' not in facts and from_file.KEY not in facts:
+  if 'sha256' not in facts and from_file.KEY not in facts:  # neither a digest nor outputs
     facts = {**facts, from_file.KEY: from_file.probe(classifier)}
   return {k: v for k, v in facts.items() if k not in PROGRESS}
 

@@ -295,7 +295,7 @@ class Results:
       return {SINGLE: self}
     return {
       name: Results(
-        self.settings.get(name, {}).get('name', ''),
+        self.settings.get(name, {}).get('name', ''),  # the name of the task's study
         self.classifiers,
         self.data.get(name, {}),
         self.settings.get(name, {}),
@@ -611,8 +611,9 @@ def _means_over(
 ) -> pd.DataFrame:
   """Returns the means over seeds of the estimates that at least two seeds have.
 
-  Intervals that hold for many estimates together are left out. A number that every seed repeats,
-  such as a published one, stays as it is; NaN in one seed makes the mean NaN. The interval is
+  Estimates whose interval holds for many estimates together (a `family` above 1) are left out. A
+  number without interval that every seed repeats, such as a published one, stays as it is; NaN in
+  one seed makes the mean NaN. The interval is
   Student's, mean ± t·s/√n with the standard deviation s over n seeds and Student's quantile t, cut
   to the range of the quantity; means over fewer seeds than `FEWEST_SEEDS` have none. For normal
   values it covers the variation between trainings of the same recipe, on the same test images.
@@ -627,7 +628,7 @@ def _means_over(
   single = table[table.family == 1].reset_index(drop=True)
   firsts = single.drop_duplicates(keys)  # the estimate of the first seed that has it
   # `values` and `index` have an entry for each estimate of a seed: its value, and the position of
-  # its mean. All other arrays have an entry for each mean.
+  # the mean that it is part of. All other arrays have an entry for each mean.
   index = single.groupby(keys, dropna=False, sort=False).ngroup().to_numpy()
   values, count = single['value'].to_numpy(), np.bincount(index)
   mean = np.bincount(index, values) / count
@@ -636,7 +637,7 @@ def _means_over(
   confidence = firsts.confidence.fillna(0.95).to_numpy()
   low, high = np.full((2, len(mean)), np.nan)
   for level in np.unique(confidence):
-    at = confidence == level
+    at = confidence == level  # the means at which the interval has this confidence
     low[at], high[at] = student_interval(mean[at], std[at], count[at], level)
   is_constant = np.bincount(index, values == firsts.value.to_numpy()[index]) == count
   ranges = []
@@ -644,13 +645,13 @@ def _means_over(
     quantity = quantities.get(row.quantity, Quantity('other', '', AMOUNT))
     ranges.append(quantity.difference_range if row.versus else quantity.range)
   least, greatest = np.array(ranges).reshape(-1, 2).T
-  has_none = is_constant | (count < FEWEST_SEEDS)
-  low, high = (np.where(has_none, np.nan, np.clip(end, least, greatest)) for end in (low, high))
+  has_interval = ~is_constant & (count >= FEWEST_SEEDS)
+  low, high = np.where(has_interval, np.clip((low, high), least, greatest), np.nan)
   notes: list[dict[int, str]] = [{} for _ in count]  # {seed: note} of each mean
-  for k, seed, note in zip(index, single[SEED], single['note'], strict=True):
-    notes[k][seed] = note
-  has_no_interval = firsts.confidence.isna().to_numpy() & (firsts.method == '').to_numpy()
-  is_repeated = is_constant & has_no_interval  # such as a published number
+  for position, seed, note in zip(index, single[SEED], single['note'], strict=True):
+    notes[position][seed] = note
+  is_number_alone = firsts.confidence.isna().to_numpy() & (firsts.method == '').to_numpy()
+  is_repeated = is_constant & is_number_alone  # such as a published number
   means = firsts.assign(
     **{SEED: None, 'value': mean, 'low': low, 'high': high, 'n': count, 'clusters': count},
     method=estimates.OVER_SEEDS,

@@ -88,10 +88,14 @@ def task_folder(folder: pathlib.Path, task: str) -> pathlib.Path:
 def prepare(directory: str | os.PathLike[str], config: Section) -> pathlib.Path:
   """Creates a workdir or resumes one with the same config, writes the config, and returns the path.
 
-  The path is absolute. For the arguments see `continued`.
+  The path is absolute.
+
+  Args:
+    directory: the workdir.
+    config: the config of the run, nested plain values.
 
   Raises:
-    InputError: see `continued`; or the workdir cannot be written.
+    InputError: the workdir belongs to another config, or cannot be created or written to.
   """
   path = continued(directory, config)
   write_config(path, config)
@@ -158,6 +162,7 @@ def _created_folder(directory: str | os.PathLike[str]) -> pathlib.Path:
     InputError: `directory` is '' or cannot be created.
   """
   if not os.fspath(directory):
+    # `:--` writes the name as it is called here: the flag --workdir, or an argument in Python.
     raise InputError(f"{WORKDIR:--} is ''; give the folder for everything that the run leaves.")
   path = expanded(directory).absolute()
   try:
@@ -280,7 +285,7 @@ def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
 
 
 def _recording(study: Section) -> Facts:
-  """Returns the values of a section `study` that decide its records.
+  """Returns the values of a config's section `study` that decide what is recorded.
 
   A section that is not valid is returned unchanged.
   """
@@ -403,9 +408,9 @@ def write_json(path: pathlib.Path, values: Section) -> None:
 
 
 def versions() -> dict[str, str]:
-  """Returns {package: version} of the installed packages that may change numbers.
+  """Returns {package: version} of the installed packages that may change computed numbers.
 
-  PyTorch counts once something has imported it.
+  PyTorch is included only if it has been imported.
   """
   installed = {}
   for package in (*PACKAGES, *({'torch'} & sys.modules.keys())):
@@ -542,7 +547,11 @@ def presented(
 
 
 def seeds_of(config: Section, path: pathlib.Path) -> list[int]:
-  """Returns the seeds of a workdir's config; [] if each classifier is trained once."""
+  """Returns the seeds of a workdir's config; [] if each classifier is trained once.
+
+  Raises:
+    InputError: `seeds` are not whole numbers.
+  """
   json_files.check(config, f'{path / CONFIG}', {'seeds?': [int]}, _REWRITTEN)
   return list(config.get('seeds', ()))
 

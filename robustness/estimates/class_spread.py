@@ -27,7 +27,10 @@ Q_PROFILE = 'q-profile'
 def between(values: np.ndarray, variances: np.ndarray, confidence: float = 0.95) -> np.ndarray:
   """Returns the variance τ² of true values, given K measured values, and its interval.
 
-  The result is an array [3]: τ², and the low and the high end of its interval.
+  The result is an array [3]: τ², and the low and the high end of its interval. Measured values p_c
+  with the sampling variances v_c have the weighted squared distances from their weighted mean p̄,
+  Q(τ²) = Σ (p_c − p̄)² / (v_c + τ²), which is chi-squared with K − 1 degrees of freedom. τ² is the
+  value at which Q = K − 1, and the ends are those at which Q is a quantile of this distribution.
 
   Args:
     values: [K], the measured values.
@@ -45,7 +48,7 @@ def between(values: np.ndarray, variances: np.ndarray, confidence: float = 0.95)
     )
 
   def excess(variance: float, target: float) -> float:
-    """Returns Q(τ²), which is defined at the top of this module, at τ² = `variance` − `target`."""
+    """Returns Q(`variance`) − `target`."""
     weight = 1 / (variances + variance)
     centre = (weight * values).sum() / weight.sum()
     return float((weight * (values - centre) ** 2).sum() - target)
@@ -53,6 +56,7 @@ def between(values: np.ndarray, variances: np.ndarray, confidence: float = 0.95)
   tail = (1 - confidence) / 2
   at_low, at_high = scipy.stats.chi2.ppf([1 - tail, tail], count - 1)  # Q falls with τ²
   largest = ((values - values.mean()) ** 2).sum() / at_high  # Q is at most this sum / τ²
+  # The τ² at which Q is each target; 0 if Q is below the target already at 0.
   return np.array(
     [
       scipy.optimize.brentq(excess, 0, 1.01 * largest, (target,)) if excess(0, target) > 0 else 0.0
@@ -76,6 +80,6 @@ def class_spread(right: np.ndarray, labels: np.ndarray, confidence: float = 0.95
   _, class_index, count = np.unique(labels, return_inverse=True, return_counts=True)
   correct = np.bincount(class_index, right)
   smoothed = (correct + 0.5) / (count + 1)
-  spread = np.sqrt(between(correct / count, smoothed * (1 - smoothed) / count, confidence))
-  value, low, high = spread.tolist()
+  variance = between(correct / count, smoothed * (1 - smoothed) / count, confidence)
+  value, low, high = np.sqrt(variance).tolist()  # variances become standard deviations
   return Estimate(value, low, high, len(labels), len(count), Q_PROFILE)

@@ -97,7 +97,8 @@ def benjamini_hochberg(p: ArrayLike, rate: float) -> np.ndarray:
     raise InputError('a p-value is NaN or outside [0, 1]: give probabilities.')
   ordered = np.sort(values, axis=None)
   discoveries = ordered[ordered * (values.size / np.arange(1, values.size + 1)) <= rate]
-  return np.asarray(values <= discoveries.max(initial=-1))  # −1: none is significant
+  # Significant are the largest discovery and all smaller values; −1 makes none significant.
+  return np.asarray(values <= discoveries.max(initial=-1))
 
 
 def paired_difference(

@@ -128,7 +128,7 @@ class LastLayer:
       InputError: the recorded logits do not belong to the recorded features.
     """
     features = np.asarray(images.features, float)
-    difference = np.abs(self(features) - images.logits).max()
+    difference = np.abs(self(features) - images.logits).max()  # self(…): the layer's logits
     if difference > _ROUNDING * images.logits.std():
       raise InputError(
         f'recorded logits differ by up to {difference:.3g} from a linear map of the features: '

@@ -75,12 +75,12 @@ def of_logits(name: str, logits: np.ndarray) -> np.ndarray:
 
 
 def generalised_entropy(logits: np.ndarray, exponent: float, largest: int) -> np.ndarray:
-  """Returns the score 'gen' of N images, [N].
+  """Returns the score 'gen' of N images, [N]: −Σ (p (1 − p))^γ over the M largest probabilities p.
 
   Args:
     logits: [N, K].
-    exponent: γ in the formula of the module.
-    largest: the number M of largest probabilities that are summed over.
+    exponent: γ.
+    largest: M.
   """
   p = np.sort(special.softmax(np.asarray(logits, float), 1), 1)[:, -largest:]  # in ascending order
   return np.asarray(-((p * (1 - p)) ** exponent).sum(1))
@@ -120,9 +120,10 @@ def nearest_neighbours(features: np.ndarray, bank: np.ndarray, neighbours: int) 
 
 
 class Separation:
-  """AUROC, AUPR and FPR95 of one score, as a function of weights of the images.
+  """AUROC, AUPR and FPR95 of one out-of-distribution score, as a function of weights of the images.
 
-  The images are sorted once, so that the measures in many bootstrap samples are cheap.
+  Weights are, for example, how often each image is in a bootstrap sample. The images are sorted
+  once, so that the measures in many samples are cheap.
   """
 
   def __init__(self, of_id: np.ndarray, of_ood: np.ndarray, positives: str = 'ood'):

@@ -89,13 +89,14 @@ class Threshold(NamedTuple):
 def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95) -> Threshold:
   """Returns the threshold of prediction sets, with its interval, from n held-out images.
 
-  The threshold q is the k-th smallest score of a true class with k = ⌈(n + 1)(1 − α)⌉, and ∞ if k
-  exceeds n. The ends of its interval are the scores with other ranks. Over draws of the held-out
-  images, the share of new images with a score of at most q has the distribution Beta(k, n + 1 − k)
-  with the mean k / (n + 1). Let b₁ < b₂ be its quantiles at `confidence`, times n + 1. `low` has
-  the rank 2k − b₂ and `high` the rank 2k − b₁: the quantiles mirrored at k. If fewer than 10 scores
-  are above q, the rank of `low` is b₁ where b₁ is the smaller (Woodruff, Confidence intervals for
-  medians and other position measures, JASA 47, 1952).
+  The threshold q is the score of a true class with the rank k = ⌈(n + 1)(1 − α)⌉, from 1 for the
+  smallest, and ∞ if k exceeds n. The ends of its interval are the scores with two other ranks. Over
+  draws of the held-out images, the share of new images with a score of at most q has the
+  distribution Beta(k, n + 1 − k) with the mean k / (n + 1). Let b₁ < b₂ be the ends of its central
+  interval at `confidence`, times n + 1 to make them ranks. `low` has the rank 2k − b₂ and `high`
+  the rank 2k − b₁: the ends mirrored at k. If fewer than 10 scores are above q, the rank of `low`
+  is min(2k − b₂, b₁) (Woodruff, Confidence intervals for medians and other position measures, JASA
+  47, 1952).
 
   Args:
     of_true_class: [n], the scores of the true classes of the held-out images.
@@ -120,7 +121,7 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
 
   if rank > count:
     return Threshold(q=math.inf, low=score_at(count), high=math.inf)
-  lower, upper = (
+  lower, upper = (  # b₁ and b₂
     (count + 1) * float(special.betaincinv(rank, count + 1 - rank, probability))
     for probability in ((1 - confidence) / 2, (1 + confidence) / 2)
   )

@@ -97,39 +97,46 @@ def _interval(
   """Returns the interval (low, high) of the ratio e / (π e + (1 − π) r); see `relative_errors`.
 
   Args:
-    total: [K, 2C + 1], for K units and C classifiers: the numbers of wrong images inside and
-      outside the group of each classifier, and the number of images in the group.
-    images: [K, 2C + 1], the numbers of images that the shares e, r and π are of.
+    total: [K, 2C + 1], for K units and C classifiers: for each classifier the numbers of wrong
+      images inside and outside the group, then the number of images in the group. Divided by
+      `images`, their sums are the shares e and r of each classifier, and π.
+    images: [K, 2C + 1], the numbers of images inside and outside the group for each classifier,
+      then of all images.
     is_clustered: whether units hold several images.
     confidence: confidence of the interval, in (0, 1).
   """
   count = len(total)
   n = np.maximum(images.sum(0), 1)
   share = (total.sum(0) + 0.5) / (n + 1)
+  # The variance of each share over the units, as the variance of one image.
   spread = ((total - share * images) ** 2).sum(0) / n * count / (count - 1)
   effect = np.maximum(spread / (share * (1 - share)), 1)  # design effects d
   if is_clustered:
     added = effect * np.append(np.full(total.shape[1] - 1, ADDED[0]), ADDED[1])
   else:
     added = np.full(total.shape[1], 0.5)
+  # Images that each share counts (wrong, or in the group), and all others, [2C + 1] each.
   yes, no = total.sum(0) + added, (images - total).sum(0) + added
-  log_odds_without = np.log((yes - total) / (no - images + total))  # each unit, [K, 2C + 1]
+  # Log odds of the shares without each unit, [K, 2C + 1].
+  log_odds_without = np.log((yes - total) / (no - images + total))
   deviation = jackknife.deviations(log_odds_without)
   variance = (deviation**2).sum(0)
   reduction = np.sqrt(1 - 2 / (yes + no + 1))  # of correlations, less for many images
+  # Each share's deviations are scaled to a squared norm below 1, so that products are correlations.
   scale = np.divide(reduction, np.sqrt(variance), out=np.zeros_like(yes), where=variance > 0)
   correlation = (deviation * scale).T @ (deviation * scale)
   np.fill_diagonal(correlation, 1)
+  # Standard normal draws with this correlation, [DRAWS, 2C + 1].
   eigenvalues, eigenvectors = np.linalg.eigh(correlation)
   normal = np.random.default_rng(0).standard_normal((DRAWS, len(yes)))
-  normal = normal @ (eigenvectors * np.sqrt(np.maximum(eigenvalues, 0))).T  # correlated
+  normal = normal @ (eigenvectors * np.sqrt(np.maximum(eigenvalues, 0))).T
   if is_clustered:
     ratio_without = _ratio(special.expit(log_odds_without))
     freedom = jackknife.degrees_of_freedom(jackknife.deviations(ratio_without))
     student = special.stdtrit(np.nan_to_num(freedom, nan=count - 1), (1 + confidence) / 2)
     error = np.sqrt(np.maximum(variance, 1 / yes + 1 / no)) * student / z_value(confidence)
     shares = special.expit(np.log(yes / no) + normal * error)
-  else:
+  else:  # quantiles of Jeffreys' posteriors Beta(yes, no) at the draws' probabilities
     shares = special.betaincinv(yes, no, special.ndtr(normal))
   drawn = _ratio(shares)
   low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])

@@ -60,7 +60,7 @@ class Scaling:
 
   def __call__(self, logits: np.ndarray) -> np.ndarray:
     """Returns the rescaled logits W z + b of logits z, [..., K]."""
-    is_matrix = np.ndim(self.weight) == 2
+    is_matrix = np.ndim(self.weight) == 2  # else the diagonal of W, [K], or a number
     scaled = logits @ np.transpose(self.weight) if is_matrix else logits * self.weight
     return np.asarray(scaled + self.bias)
 

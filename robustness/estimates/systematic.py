@@ -132,8 +132,9 @@ class StratifiedMeans:
     number of images, and equal to it if all images of each stratum have the same share.
 
     Args:
-      confidence: confidence of the interval, in (0, 1). The number is reduced by the ratio of the
-        quantiles at this confidence for few images and for many views.
+      confidence: confidence of the interval, in (0, 1). The number is multiplied by the squared
+        ratio of Student's quantiles at this confidence for many views and for few images, which
+        makes intervals from few images wider.
       joint: whether the number is for `drawn`. It may then exceed the number of views, because
         strata that differ in accuracy vary less than flips at their mean accuracy. The variance is
         averaged with the variance of independent views, which counts as two degrees of
@@ -141,14 +142,14 @@ class StratifiedMeans:
     """
     # The effective number of images by their weights (Kish), at least 1.
     images = 1 / np.maximum((self.weight**2).sum(0), _ROUNDING).clip(max=1)
-    variance_of_trial = self.value * (1 - self.value)
+    trial_variance = self.value * (1 - self.value)
     variance = (self.deviation**2).sum(0)
-    has_spread = (variance > 0) & (variance_of_trial > 0)
-    min_variance = variance_of_trial / self.views
+    has_spread = (variance > 0) & (trial_variance > 0)
+    min_variance = trial_variance / self.views  # as if all views were independent
     if joint:
       min_variance = (self.freedom * variance + 2 * self.within / self.views) / (self.freedom + 2)
     trials = np.divide(
-      variance_of_trial, np.maximum(variance, min_variance), out=images.copy(), where=has_spread
+      trial_variance, np.maximum(variance, min_variance), out=images.copy(), where=has_spread
     )
     factor = t_value(np.ceil(self.views), confidence) / t_value(self.freedom + 1, confidence)
     return np.asarray(np.maximum(trials * np.where(has_spread, factor, 1) ** 2, images))
@@ -386,7 +387,7 @@ class EnvironmentShares:
       environments: columns of `share`.
       classes: the classes that the accuracy is over, `ALL`, `SEEN` or `UNSEEN`.
     """
-    terms = [(e, classes) for e in environments]
+    terms = [(e, classes) for e in environments]  # the images that each mean is over
     return self._means(terms, self.share[:, environments]).estimate(self.confidence)
 
   def gain(self, baseline: EnvironmentShares, environments: Sequence[int]) -> Estimate:
@@ -394,7 +395,7 @@ class EnvironmentShares:
 
     The difference is averaged over `environments`, columns of `share`.
     """
-    terms = [(e, UNSEEN) for e in environments]
+    terms = [(e, UNSEEN) for e in environments]  # the images that each mean is over
     change = self.share[:, environments] - baseline.share[:, environments]
     gained = self._means(terms, np.maximum(change, 0))
     lost = self._means(terms, np.maximum(-change, 0))
@@ -483,16 +484,19 @@ class EnvironmentShares:
   def _accuracies_for_rho(
     self, environments: Sequence[int], baseline: EnvironmentShares | None
   ) -> StratifiedMeans:
-    """Returns the accuracies that ρ is computed from, in each environment in the order of kinds.
+    """Returns the accuracies that ρ is computed from, for one environment after the other.
 
-    They are the accuracy on seen classes (`S`) and on unseen ones (`U`) and, if there is a
-    baseline, its accuracy on seen (`B_SEEN`), unseen (`B_UNSEEN`) and all classes (`B`).
+    In each environment they are the classifier's accuracy on seen classes (`S`) and on unseen
+    classes (`U`), then, if there is a baseline, its accuracy on seen (`B_SEEN`), unseen
+    (`B_UNSEEN`) and all classes (`B`).
     """
     kinds = [(self, SEEN), (self, UNSEEN)]
     if baseline is not None:
       kinds += [(baseline, SEEN), (baseline, UNSEEN), (baseline, ALL)]
-    terms = [(e, classes) for e in environments for _, classes in kinds]
-    shares = [measured.share[:, e] for e in environments for measured, _ in kinds]
+    terms, shares = [], []
+    for environment in environments:
+      terms += [(environment, classes) for _, classes in kinds]
+      shares += [measured.share[:, environment] for measured, _ in kinds]
     return self._means(terms, np.stack(shares, 1))
 
   def _means(self, terms: Sequence[tuple[int, str]], shares: np.ndarray) -> StratifiedMeans:
@@ -538,7 +542,7 @@ def _notes_on_cases(cases: Sequence[str], can_leave_out: bool) -> list[str]:
     for case in (DEGENERATE, UNDEFINED)
     if case in cases
   ]
-  if num_terms > 1 and 2 * num_useful < num_terms:
+  if num_terms > 1 and 2 * num_useful < num_terms:  # there is a note, on those that are not useful
     notes[0] = f'{SAYS_LITTLE}: {notes[0]}'
   num_averaged = num_useful if can_leave_out else num_terms - cases.count(UNDEFINED)
   if 0 < num_averaged < num_terms:

@@ -47,10 +47,12 @@ QUANTITIES = (*_SINGLE_VALUES, LINE)
 
 @dataclasses.dataclass(frozen=True)
 class Lines:
-  """Straight lines fitted by least squares; arrays have any shape [...].
+  """Lines of the change of accuracy against the share of high-frequency energy, by least squares.
+
+  Arrays have any shape [...].
 
   Attributes:
-    slope: change of accuracy per unit of share.
+    slope: slope of the lines; 1 if accuracy rises from 0 to 1 while the share does.
     intercept: change of accuracy at share 0.
     residual: root mean square distance of the points from the line, in the unit of accuracy.
   """
@@ -175,7 +177,7 @@ def _basic_of_squares(percentile: Estimate) -> Estimate:
 
 
 class LinearFit(NamedTuple):
-  """A line through M points, with its pointwise band at G grid points.
+  """A line through M points, with an interval of its height at each of G grid points.
 
   Attributes:
     slope, intercept: the parameters of y = slope·x + intercept, with intervals.
