@@ -211,7 +211,8 @@ def glass_blur(
   one_pass = copy_moves if exchange == 'copy' else swap_moves
   smooth = to_levels(filters.gaussian_filter(image, sigma, max_sigma), 'floor')
   channels = image.shape[-1]
-  # the flat index, int32 [H·W], of the pixel from which each pixel gets its value
+  # The flat index, int32 [H·W], of the pixel from which each pixel gets its value. A pass takes
+  # values from the pixels of the previous pass, so that its sources index the previous sources.
   source = jax.lax.fori_loop(
     1,
     strength['iterations'],

@@ -143,12 +143,13 @@ def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Arr
 def boxes(old: int, new: int) -> np.ndarray:
   """Returns which of `old` lines of pixels each of `new` lines averages, 0 or 1, int64 [new, old].
 
-  The boxes are as in Pillow's box filter, also where a line is on the boundary of two boxes,
-  which rounding in float64 decides.
+  The boxes are as in Pillow's box filter, also where a line is on the boundary of two boxes, which
+  rounding in float64 decides. If lines are enlarged, new > old, a box holds the nearest old line.
   """
   step = old / new
   width = max(step, 1.0)  # of a box, in old lines
   centre = (np.arange(new) + 0.5) * step
+  # the first line of a box and the line after its last, rounded as in Pillow
   first = np.maximum((centre - 0.5 * width + 0.5).astype(int), 0)[:, None]
   end = np.minimum((centre + 0.5 * width + 0.5).astype(int), old)[:, None]
   line = np.arange(old)[None, :]

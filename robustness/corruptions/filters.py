@@ -141,6 +141,7 @@ def sample_bilinear(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
   pixels = image.reshape(-1, channels)
 
   def pixel(i: int, j: int) -> jax.Array:
+    """Returns the pixel above (i = 0) or below (1) and left (j = 0) or right (1) of each point."""
     return pixels[rows[i] * width + columns[j]]
 
   upper = (1 - right) * pixel(0, 0) + right * pixel(0, 1)

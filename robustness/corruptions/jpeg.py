@@ -111,6 +111,7 @@ def to_rgb(y: jax.Array, cb: jax.Array, cr: jax.Array) -> jax.Array:
   """
   chroma = jnp.stack([cb, cr]).reshape(2, -1).astype(jnp.float32) - 128
   sums = jnp.einsum('ij,jp->ip', jnp.asarray(TO_RGB), chroma, precision=HIGHEST)
+  # the part of the chroma, rounded to a whole level after 16 fractional bits, and the luma
   colours = jnp.floor((sums + 2**15) / 2**16) + y.reshape(1, -1).astype(jnp.float32)
   return jnp.clip(colours, 0, 255).T.reshape(*y.shape, 3)
 

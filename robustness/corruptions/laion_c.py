@@ -420,12 +420,13 @@ def bresenham(
   is the most that `vertical_lines` needs, repeats its last pixel.
   """
   dx, dy = x1 - x0, y1 - y0
-  across = jnp.maximum(jnp.abs(dx), jnp.abs(dy))[:, None]
-  steps = jnp.minimum(jnp.arange(BEND + 2)[None], across)
+  num_steps = jnp.maximum(jnp.abs(dx), jnp.abs(dy))[:, None]  # of one pixel along the longer axis
+  step = jnp.minimum(jnp.arange(BEND + 2)[None], num_steps)  # number of the step of each pixel
 
   def along(start: jax.Array, change: jax.Array) -> jax.Array:
     """Returns the coordinate of each pixel of lines that run from `start` to `start + change`."""
-    moved = (2 * steps * jnp.abs(change)[:, None] + across) // jnp.maximum(2 * across, 1)
+    # ⌊step · |change| / num_steps + ½⌋ in integers
+    moved = (2 * step * jnp.abs(change)[:, None] + num_steps) // jnp.maximum(2 * num_steps, 1)
     return start[:, None] + jnp.sign(change)[:, None] * moved
 
   return along(y0, dy), along(x0, dx)
@@ -450,9 +451,9 @@ def load_tiles(
 
 
 def _folder_pictures(source: str) -> list[Image.Image]:
-  """Returns the first `MAX_PICTURES` pictures in a folder, cropped to 224 × 224 pixels.
+  """Returns the first `MAX_PICTURES` pictures in a folder, 224 × 224 pixels each.
 
-  Before, the shorter side is resized to 256 pixels.
+  The shorter side of each picture is resized to 256 pixels, then the centre is cut out.
   """
   folder = expanded(source)
   files = [f for f in files_in(folder) if f.suffix.lower() in SUFFIXES][:MAX_PICTURES]

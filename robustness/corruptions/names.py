@@ -185,7 +185,7 @@ def view_id(corruption: str, severity: float) -> int:
   """Returns the id of a view, which determines its random keys.
 
   For the corruption with number n and the severity s it is 5 n + s, or 10⁶ + 1000 (5 n + s) for a
-  fractional severity.
+  fractional severity. Ids of integer severities are below 10⁶, so that no two views share an id.
   """
   number = number_of(corruption)
   if severity == int(severity):

@@ -163,9 +163,11 @@ def cumulative_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray
   """
   # λ k / 255 for each severity and level, [S·256, 1]
   rate = (np.asarray(photons)[:, None] * np.arange(LEVELS + 1) / LEVELS).reshape(-1, 1)
+  # smallest and largest count of each table; SciPy has NaN or −1 for the rate 0
   start = np.nan_to_num(scipy.stats.poisson.ppf(TAIL, rate)).clip(0)
   end = np.nan_to_num(scipy.stats.poisson.isf(TAIL, rate))
-  width = 1 << int(np.ceil(np.log2((end - start).max() + 2)))  # K, a power of two
+  # K, the power of two that has room for all counts and for one more above them
+  width = 1 << int(np.ceil(np.log2((end - start).max() + 2)))
   cumulative = scipy.stats.poisson.cdf(start + np.arange(width), rate)
   edges = np.round(cumulative * 2.0**32).astype(np.int64)
   edges[:, -1] = 2**32  # the last count takes the omitted probability
@@ -211,9 +213,14 @@ def poisson_from_table(bits: jax.Array, level: jax.Array, strength: Strength) ->
 
 
 def poisson_by_inversion(bits: jax.Array, level: jax.Array, strength: Strength) -> jax.Array:
-  """Returns int32 Poisson counts of rate λ·level / 255, which for equal bits rise with the rate."""
+  """Returns int32 Poisson counts of rate λ·level / 255, which for equal bits rise with the rate.
+
+  `bits`, uniform uint32, and `level`, int32 in 0..255, have the shape of the result; λ is the
+  constant `photons`.
+  """
   start, edges = cumulative_table(strength.constants['photons'])
   width = edges.shape[1]
+  # the largest bits for which the count is at most start + column, in uint32, for every column
   upper = jnp.asarray(np.minimum(edges - 1, 2**32 - 1).clip(0).astype(np.uint32).reshape(-1))
   row = strength.index * (LEVELS + 1) + level
   count = jnp.zeros_like(row)

@@ -373,6 +373,7 @@ def sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
 
   def one_minus_brightness(star: int) -> jax.Array:
     """Returns 1 − w_s for star s, [N, N]."""
+    # (ray length / distance)², and a factor that is 1 in the middle between rays and ¾ on them
     reach, falloff = _ray(image.shape[0], draws, star, lengths[star])
     return 1 - jnp.clip(falloff * reach, 0, 1)
 

@@ -131,6 +131,7 @@ def set_to_follow(
       fix='Leave it 0.',
     )
   released = matching_set(names, height)
+  # the common corruptions may accompany any set
   if foreign := [name for name in names if name not in (*released.corruptions, *NAMES)]:
     raise InputError(
       f"{KEYS.study.protocol} is 'as_released', but {foreign[0]} is of another released set than "

@@ -57,12 +57,13 @@ def spatter(noise: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
   """Puts drops of water (`mud` = 0) or splashes of mud (`mud` = 1) on the image.
 
   Liquid is noise of mean `loc` and deviation `scale`, smoothed by `sigma` pixels, and visible above
-  `threshold`. `strength` is the brightness of water, or the sigma of the mud's edge in pixels. A
-  grey image takes the grey value of the liquid's colour.
+  `threshold`. The constant `strength` is the brightness of water, or the sigma in pixels by which
+  the edges of mud are smoothed. A grey image takes the grey value of the liquid's colour.
   """
   noise = (strength['loc'] + strength['scale'] * noise)[..., None]
   liquid = gaussian_filter(noise, strength['sigma'], strength.maximum('sigma'))[..., 0]
   threshold, amount = strength['threshold'], strength['strength']
+  # the largest sigma of mud at any severity, which fixes the size of its kernel
   values = zip(strength.constants['strength'], strength.constants['mud'], strict=True)
   max_sigma = max(value for value, mud in values if mud)
   return jax.lax.cond(
@@ -84,11 +85,16 @@ def _mud(image: jax.Array, mask: jax.Array, sigma: jax.Array, max_sigma: float) 
 
 
 def _water(image: jax.Array, liquid: jax.Array, strength: jax.Array) -> jax.Array:
-  """Returns an image with drops added: colour · strength · m / max m, clipped to [0, 1].
+  """Returns an image with drops of water: clip(x + strength · m / max m · colour, 0, 1).
 
-  The light on the drops is m = liquid · `relief`(liquid), for the thickness `liquid` [H, W].
+  The light on the drops is m = l · `relief`(l), for the thickness l of the water in 8 bits.
+
+  Args:
+    image: x, [H, W, C].
+    liquid: thickness of the water, [H, W]; 0 where there is none.
+    strength: largest brightness of the drops.
   """
-  # The generator stores the liquid in 8 bits, where rare values above 1 wrap around.
+  # the generator stores the liquid in 8 bits, where rare values above 1 wrap around
   levels = jnp.floor(liquid * 255).astype(jnp.int32) % 256
   drops = (levels * relief(levels)).astype(jnp.float32)
   peak = drops.max()

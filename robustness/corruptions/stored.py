@@ -202,6 +202,7 @@ class StoredOrMade(CorruptionViews):
     stored = parts_of(records)
     study = self.of_stored(stored)
     clean = [CLEAN_PART] if CLEAN_PART in stored else []
+    # indices of the stored rows, [images, views]
     rows = by_part([*map(records.column, COLUMNS)], [*clean, *study.parts])
     return SelectedRows(records, rows), study.table_of_views(image_shape, bool(clean))
 
@@ -273,7 +274,11 @@ class StoredOrMade(CorruptionViews):
     return ''
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
-    """Returns the table of views; for stored images it names each row's corruption and severity."""
+    """Returns the table of views of records that keep a row per stored image.
+
+    Stored images have the one view 'as stored', each row is named by its corruption and severity,
+    such as 'fog 3', and the rows of clean images do not count.
+    """
     if not self.is_stored:
       return super().by_row(records, image_shape)
     names = [str(StoredPart(*part)) for part in parts_in(*map(records.column, PART_COLUMNS))]
@@ -310,10 +315,12 @@ def _parts_of_rows(rows: Rows) -> list[StoredPart]:
 def stored_settings(
   parts: Sequence[tuple[int, int]], names: Sequence[str], severities: Sequence[int]
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
-  """Returns the corruptions of a study that are stored, and the severities that are stored.
+  """Returns the corruptions and the severities of a study that a stored set holds.
+
+  Every returned corruption is stored at every returned severity.
 
   Args:
-    parts: (number of the corruption, severity) of each stored part.
+    parts: (number of the corruption, severity) of each part of the stored set.
     names: the corruptions of the study.
     severities: the severities of the study.
 

@@ -138,6 +138,7 @@ class CorruptionViews(Study):
   options: CorruptionOptions = CorruptionOptions()
 
   def __post_init__(self) -> None:
+    """Raises InputError for settings that are invalid or contradict each other."""
     super().__post_init__()
     catalog.check_names(self.key('corruptions'), self.corruptions, (*SETS, *STORED_SETS, *NUMBERS))
     self.require(bool(self.corruptions), 'corruptions', 'not empty')
@@ -148,6 +149,7 @@ class CorruptionViews(Study):
     is_valid = bool(severities) and severities <= set(SEVERITIES)
     is_distinct = len(severities) == len(self.severities)
     self.require(is_valid and is_distinct, 'severities', 'distinct numbers of 1..5')
+    # the one setting `photographs` would name two kinds of pictures
     is_ambiguous = self.photographs and 'frost' in self.names and self._shows_pictures
     valid = "'' for frost beside LAION-C's mosaic or stickers, which are made of other pictures"
     self.require(not is_ambiguous, 'photographs', valid)
@@ -303,6 +305,7 @@ class CorruptionViews(Study):
   def table_of_views(self, image_shape: ImageShape, has_clean: bool) -> ViewTable:
     """Returns the table of `view_table`, with the clean view as the first if `has_clean`."""
     names: list[str] = ['clean'] if has_clean else []
+    # {name of a group: indices of its views}, and {name of a view or group: columns of its rows}
     groups: dict[str, list[int]] = {'clean': [CLEAN]} if has_clean else {}
     facets: dict[str, Mapping[str, object]] = {}
     for corruption in self.names:
@@ -436,9 +439,9 @@ class Provenance:
     cls, settings: CorruptionViews, records: RecordsReader, image_shape: tuple[int, int, int]
   ) -> Self:
     """Returns the origin of images that this project corrupted, from the records of a run."""
-    data, digest = records.identity.get('data', {}), provenance.data_digest(records)
-    num_rows, stored = records.layout.num_rows, False
-    return cls(settings, stored, data, digest, num_rows, image_shape)
+    description, digest = records.identity.get('data', {}), provenance.data_digest(records)
+    origin = {'description': description, 'digest': digest, 'num_images': records.layout.num_rows}
+    return cls(settings, stored=False, image_shape=image_shape, **origin)
 
   @property
   def released(self) -> ReleasedSet:
@@ -553,9 +556,10 @@ def check_between(key: str, severities: Sequence[float]) -> None:
 
 
 def change(image: jax.Array, clean: jax.Array, severity: jax.Array) -> jax.Array:
-  """Returns the change of an image by a corruption, float32 [H, W, C].
+  """Returns the change of an image by a corruption, `image` − `clean`, float32 [H, W, C].
 
-  It is C(x) − x for the corrupted image C(x) and the clean image x, or x itself if `severity` is 0.
+  For severity 0 the image is the clean one and its change 0; the image itself is returned instead,
+  as the measure to which changes are compared.
   """
   return image - jnp.where(severity == 0, 0, clean)
 

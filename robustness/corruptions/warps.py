@@ -70,8 +70,9 @@ def _signs(key: jax.Array, side: int) -> Draws:
 def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Pinches a circle in each of 3 × 3 cells (5 × 5 in large images) and twirls it.
 
-  The pixels at the centre of a cell are turned by ± mπ/20, with the magnitude m and a random sign,
-  and pixels at the edge of the circle are not turned.
+  With s, the distance from the centre of a cell as a fraction of the circle's radius, a pixel shows
+  the place at sin(πs/2)^−p times its distance, p = .04 m + .1, turned by ± (1 − s)² mπ/20, for the
+  magnitude m and a random sign. Pixels at the edge of the circle, s = 1, do not change.
   """
   magnitude = strength['magnitude']
   cells = draws['sign'].shape[0]
@@ -84,7 +85,7 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
   is_inside = (distance <= radius) & (distance > 0) & (r < cells * width) & (c < cells * width)
   # the distance from the centre as a fraction of the radius; 1 outside the circles
   share = jnp.where(is_inside, distance / max(radius, 1), 1)
-  # each pixel shows the place that is this many times as far from the centre, at least once
+  # each pixel shows the place that is this many times, 1 or more, as far from the centre
   pinch = jnp.sin(np.pi / 2 * share) ** -(0.04 * magnitude + 0.1)
   sign = draws['sign'][row.astype(jnp.int32), column.astype(jnp.int32)]
   angle = sign * magnitude * np.pi / 20 * (1 - share) ** 2
@@ -264,10 +265,10 @@ def zoom_matrix(side: int, scale: jax.Array) -> jax.Array:
   The line is enlarged to round(N · scale) pixels with its end points aligned, by a cubic B-spline
   with the pixels as coefficients, and its middle N pixels are taken.
   """
-  size = jnp.round(side * scale)
+  size = jnp.round(side * scale)  # of the enlarged line, of which the middle N pixels are these:
   pixel = jnp.arange(side) + jnp.floor((size - side) / 2)
-  position = pixel * (side - 1) / jnp.maximum(size - 1, 1)
-  pixels, weights = spline_taps(position, side)
-  pairs = zip(pixels, weights, strict=True)
-  taps = [weight[:, None] * jax.nn.one_hot(pixel, side) for pixel, weight in pairs]
+  position = pixel * (side - 1) / jnp.maximum(size - 1, 1)  # in the old line
+  indices, weights = spline_taps(position, side)  # four old pixels for each new one
+  pairs = zip(indices, weights, strict=True)
+  taps = [weight[:, None] * jax.nn.one_hot(index, side) for index, weight in pairs]
   return sum(taps, jnp.zeros((side, side)))

@@ -261,7 +261,7 @@ class Boxes:
           f'{int((~is_valid).sum())} of {len(is_valid)} boxes {problem}, first {name(first)}: '
           f'[{corners}] (x0, y0, x1, y1){score}.'
         )
-    corners = np.clip(self.corners, 0, np.tile(sizes[self.image], 2))
+    corners = np.clip(self.corners, 0, np.tile(sizes[self.image], 2))  # x1 and y1 like x0 and y0
     distance = np.abs(self.corners - corners).max(1, initial=0)
     return dataclasses.replace(self, corners=corners), distance
 

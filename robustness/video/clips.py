@@ -134,8 +134,7 @@ class FrameFolder:
     """
     del folder
     for number in numbers:
-      why = damage(self._files[number])
-      if why:
+      if why := damage(self._files[number]):
         raise InputError(
           f'frame {number} cannot be decoded: {self._files[number]}: {why}. Replace the file, or '
           'leave its video out of the labels.'

@@ -190,6 +190,7 @@ def table(rounds: ReviewRounds, decided: Decisions) -> pd.DataFrame:
   Reference:
     Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, Table 1.
   """
+  # each quantity as outcomes of one classifier, the reviewers, in one view
   parts = [
     means(quantity, Outcomes({REVIEWERS: values[:, None]}, ONE_VIEW), confidence=CONFIDENCE)
     for quantity, values in _values(rounds, decided).items()

@@ -147,8 +147,9 @@ def _picture(folder: str | os.PathLike[str], path: str) -> tuple[np.ndarray, flo
 def draw(results: Results) -> dict[str, charts.Picture]:
   """Returns {name: (figure, caption)} for the results of `robustness detection`.
 
-  There are figures of the table, and for each of the kinds 'detection' and 'localisation' a figure
-  of frames with boxes if pictures were stored.
+  There are figures of the table of results, and for each of the kinds 'detection' and
+  'localisation' a figure of frames with boxes if the results have its arrays, which are called
+  '<kind>/<name>'.
   """
   figures = charts.draw(results)
   for kind in [name.removesuffix('/frame') for name in results.arrays if name.endswith('/frame')]:

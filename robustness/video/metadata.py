@@ -348,8 +348,8 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
   Args:
     folder: holds `pmsets.json` and `labels.json`, or the annotations of YTBB-Robust, directly or in
       its folder `metadata`.
-    reviewed: whether only the pairs that human reviewers accepted are taken. False takes all pairs,
-      which only annotations of YTBB-Robust contain.
+    reviewed: whether only the pairs that human reviewers accepted are taken. False takes all pairs;
+      only annotations of YTBB-Robust still hold the rejected ones.
 
   Raises:
     InputError: a file is missing, is no valid JSON or holds an invalid entry.

@@ -187,11 +187,12 @@ class Rescoring:
 
     Args:
       study: the study.
-      review: yields estimates of the effect of the review, if `unreviewed` is set.
+      review: function from the evaluations on the sets before the review and those on the reviewed
+        sets to estimates of the effect of the review; called if `unreviewed` is set.
       directory: folder in which records are written.
     """
     evaluations = self.evaluations(directory)
-    unknown_shape = 0, 0, 0  # of the images
+    unknown_shape = 0, 0, 0  # (H, W, C) of the images, which predictions do not state
     findings = study.reduce(evaluations, unknown_shape)
     records = evaluations[0].records  # all records are on the same frames
     comparable = provenance.comparable(study.differences(records, unknown_shape))

@@ -64,8 +64,8 @@ class Ballot:
     different labels to an anchor.
     """
     answers = self.individual.values()
-    have_other_labels = len({frozenset(answer.added) for answer in answers}) > 1
-    return have_other_labels or not all(answer.accepts for answer in answers)
+    has_different_additions = len({frozenset(answer.added) for answer in answers}) > 1
+    return has_different_additions or not all(answer.accepts for answer in answers)
 
   @property
   def added(self) -> tuple[int, ...]:
@@ -188,6 +188,7 @@ class ReviewRounds:
     the individual round is reserved for the annotator.
     """
     with self._lock:
+      # skip the items at the beginning that the annotator need not answer, once for all
       begin = self._begin.get(annotator, 0)
       while begin < len(self._order) and self._is_done(self._order[begin], annotator):
         begin += 1

@@ -68,7 +68,10 @@ class PublishedModel(NamedTuple):
 
   @property
   def kind(self) -> str:
-    """The kind of training, one of `KINDS`."""
+    """The kind of training, one of `KINDS`: the first of which the model's name has the word.
+
+    The last kind, 'ILSVRC', has the word '', which is part of every name.
+    """
     is_clean = self.name.endswith('_augment_regular')  # the same recipe, on clean images
     return 'ILSVRC' if is_clean else next(kind for kind, word in KINDS.items() if word in self.name)
 
