@@ -53,10 +53,11 @@ def digits() -> ConfigDict:
 
 
 def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
-  """Returns the config of one network, or several, on 1000 CIFAR-10 test images.
+  """Returns the config of attacked networks on 1000 CIFAR-10 test images.
 
-  The attack is PGD in the ℓ∞ ball of 8/255 with 10 steps, the default; `labels` are the labels of
-  several networks.
+  The attack is PGD in the ℓ∞ ball of 8/255 with 10 steps, the default. `labels` are the labels of
+  the networks; () is one network without a label. A network with the label 'adversarial' is
+  trained by PGD too.
   """
   config = default_config('attack_error', labels)
   use_cifar10(config)

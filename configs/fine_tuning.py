@@ -60,15 +60,20 @@ def get_config(variant: str = 'convnext_base') -> ConfigDict:
   config.data.update(source='folder', resize=256, crop=224)
   classifier.data.random_crop_area = 0.08
   training.update(batch_size=512, optimizer='adamw', epochs=30.0)
-  recipes = convnext, swin, deit3, efficientnetv2  # named as the architectures begin
+  recipes = convnext, swin, deit3, efficientnetv2
+  # The recipe is the function with the name that the architecture begins with. It returns the
+  # learning rate of 512 images.
   (rate,) = (recipe(config) for recipe in recipes if variant.startswith(recipe.__name__))
-  # A reference: the rate follows a batch size that the user sets later.
+  # A reference: the learning rate follows a batch size that the user sets later.
   training.learning_rate = training.get_ref('batch_size').to_float() * (rate / 512)
   return config
 
 
 def convnext(config: ConfigDict) -> float:
-  """Sets the recipe of ConvNeXt, without mixed images; returns the rate of a 512-image batch."""
+  """Sets the recipe of ConvNeXt, without Mixup and CutMix.
+
+  Returns the learning rate for batches of 512 images.
+  """
   config.training.update(weight_decay=1e-8, layer_decay=0.8, head_scale=0.001)
   return 5e-5
 
@@ -88,7 +93,11 @@ def deit3(config: ConfigDict) -> float:
 
 
 def efficientnetv2(config: ConfigDict) -> float:
-  """Sets the recipe of EfficientNetV2 at 384 pixels; returns the rate of a 512-image batch."""
+  """Sets the recipe of EfficientNetV2 at 384 pixels.
+
+  Returns the learning rate of a batch of 512 images. A square of half the image's side is covered
+  in grey, the pixel value 191.
+  """
   config.classifier.augment.policy = ('flip', 'cutout')
   config.data.update(resize=384, crop=384)
   config.classifier.augment.cutout.update(size=config.data.get_ref('crop') // 2, fill=(191,))

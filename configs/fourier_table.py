@@ -78,17 +78,17 @@ CIFAR10_RECIPES = (*RECIPES, 'fog_noise')
 
 
 def get_config(variant: str = 'digits') -> ConfigDict:
-  """Returns the variant with the name of a function below, 'cifar10' for example.
+  """Returns the config of a variant, the name of a function below, for example 'cifar10'.
 
-  The recipes to train may follow after commas, as in 'cifar10,natural,adversarial'; the default is
-  all of them.
+  Names of recipes may follow, as in 'cifar10,natural,adversarial'. Only these are trained; without
+  names all are.
   """
   name, *recipes = variant.split(',')
   config = variants(digits, cifar10, cifar10_half, cifar10_c, full, imagenet)(name)
   for recipe in recipes:
     check_variant(recipe, config.classifiers)
   with config.classifiers.unlocked():
-    for recipe in set(config.classifiers) - set(recipes) if recipes else ():
+    for recipe in {*config.classifiers} - {*(recipes or config.classifiers)}:
       del config.classifiers[recipe]
   return config
 
@@ -115,7 +115,10 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of airbench94 on all of CIFAR-10, 2000 test images."""
+  """Returns the config of airbench94, trained on all CIFAR-10 training images.
+
+  Tasks evaluate it on 500 to 2000 test images.
+  """
   config = _recipes('airbench94', CIFAR10_RECIPES, sigma=0.1, low_pass=15, high_pass=31)
   train_airbench(config)
   use_cifar10(config, num_images=2000)

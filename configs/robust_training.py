@@ -148,7 +148,10 @@ def folder() -> ConfigDict:
 
 
 def _add_recipes(config: ConfigDict) -> None:
-  """Adds to each classifier what its recipe changes; all recipes flip and crop."""
+  """Adds the augmentation, objective or attack of its recipe to each classifier.
+
+  The label of a classifier is its recipe. All recipes flip and crop, which the config has already.
+  """
   for label in ('auto_augment', 'rand_augment'):
     shared = config.classifiers[label].augment.policy
     config.classifiers[label].augment.policy = (label, *shared)

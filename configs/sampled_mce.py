@@ -28,7 +28,10 @@ def cifar10() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """Returns the config of one network on ImageNet's validation images, made as ImageNet-C was."""
+  """Returns the config of a ResNet-50 on ImageNet's validation images, which are corrupted here.
+
+  Images are resized, cropped and corrupted as for the released ImageNet-C.
+  """
   config = default_config('sampled_mce')
   config.data.source = 'tfds'
   config.data.tfds.dataset = 'imagenet2012'

@@ -18,7 +18,9 @@ from robustness.config.defaults import ConfigDict, default_config, variants
 def cue_conflict(study: str = 'shape_bias', dataset: str = 'cue_conflict') -> ConfigDict:
   """Returns the config of pictures with the shape of one class and the texture of another.
 
-  Other variants are of another study and of other pictures of the same release.
+  Args:
+    study: name of the study; the variants on other pictures measure 'accuracy'.
+    dataset: folder of the release of model-vs-human with the pictures, such as 'edge'.
   """
   config = default_config(study)
   config.data.source = 'cue_conflict'

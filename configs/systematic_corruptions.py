@@ -111,9 +111,10 @@ def cifar10() -> ConfigDict:
 
 
 def cifar10_finetuned() -> ConfigDict:
-  """Returns the config of airbench94 with given weights, fine-tuned on CIFAR-10.
+  """Returns the config of two airbench94, fine-tuned on CIFAR-10 from initial weights.
 
-  Clean fine-tuning is the baseline b of the relative robustness ρ.
+  The user sets the initial weights. One network is fine-tuned on clean images; its accuracy is the
+  baseline b of the relative robustness ρ. The other also sees each corruption on one class group.
   """
   config = default_config('systematic', LABELS)
   use_cifar10(config, num_images=500)
@@ -141,9 +142,9 @@ def imagenet() -> ConfigDict:
 
 
 def imagenet_finetuned() -> ConfigDict:
-  """Returns the config of ResNet-50 with torchvision's weights, fine-tuned on ImageNet.
+  """Returns the config of two ResNet-50, fine-tuned on ImageNet from torchvision's weights.
 
-  Clean fine-tuning is the baseline b of the relative robustness ρ.
+  One is fine-tuned on clean images; its accuracy is the baseline b of the relative robustness ρ.
   """
   config = imagenet()
   finetune_resnet50(config)

@@ -64,7 +64,7 @@ def _finetuned(architecture: str, initial_weights: str) -> ConfigDict:
   config = default_config('systematic', labels=('clean', 'erm'))
   config.study.source = 'stored'
   config.study.near_duplicates = 4
-  config.study.baseline = 'clean'  # has what the initial weights brought
+  config.study.baseline = 'clean'  # is robust to what its initial weights are robust to
   config.data.source = 'environments'
   config.data.resize = 256
   config.data.crop = 224

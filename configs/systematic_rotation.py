@@ -68,9 +68,9 @@ def imagenet() -> ConfigDict:
 
 
 def imagenet_finetuned() -> ConfigDict:
-  """Returns the config of ResNet-50 with torchvision's weights, fine-tuned on ImageNet.
+  """Returns the config of two ResNet-50, fine-tuned on ImageNet from torchvision's weights.
 
-  Clean fine-tuning is the baseline b of the relative robustness ρ.
+  One is fine-tuned on clean images; its accuracy is the baseline b of the relative robustness ρ.
   """
   config = imagenet()
   finetune_resnet50(config)

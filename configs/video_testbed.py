@@ -63,9 +63,13 @@ YTBB = 'ytbb'
 
 
 def get_config(variant: str = '') -> ConfigDict:
-  """Returns the config of the networks that the variant lists, NAME or NAME=FILE."""
+  """Returns the config of the networks that the variant lists, such as 'resnet18,vgg16=FILE'.
+
+  FILE has the weights of a network, in place of its published weights. '' lists all `NETWORKS`. A
+  list that begins with 'ytbb' is measured on YTBB-Robust, any other on ImageNet-Vid-Robust.
+  """
   first, _, networks = variant.partition(',')
-  space = 'youtube_bb' if first == YTBB else 'imagenet_vid'
+  label_space = 'youtube_bb' if first == YTBB else 'imagenet_vid'
   entries = networks if first == YTBB else variant
   entries = entries or ','.join(NETWORKS)
   listed = [entry.partition('=') for entry in entries.split(',')]  # (name, '=', file or '')
@@ -78,11 +82,13 @@ def get_config(variant: str = '') -> ConfigDict:
   config.data.source = 'video_neighbors'
   for name, _, file in listed:
     architecture = architectures[name]
+    # Networks that are not implemented here run in PyTorch, from timm.
     is_built_here = architecture in NETWORKS or (file and architecture in OF_THIS_PROJECT)
     run_by_timm = f'timm:{IN_TIMM.get(architecture)}'
     config.classifiers[name].name = architecture if is_built_here else run_by_timm
     config.classifiers[name].weights = file or NETWORKS.get(name, '')
-    config.classifiers[name].label_space = '' if name.endswith(FINETUNED) else space
+    # A network that was fine-tuned on frames answers with their classes already.
+    config.classifiers[name].label_space = '' if name.endswith(FINETUNED) else label_space
   return config
 
 
@@ -92,4 +98,5 @@ def _architecture(name: str) -> str:
   It is 'resnet50', for example, for 'resnet50_finetuned' and 'resnet50_augment_shot_noise'.
   """
   network, *corruption = name.removesuffix(FINETUNED).split('_augment_')
+  # Only names that end in '_finetuned' may be spelt otherwise than the architecture.
   return network if network == name or corruption else PRINTED.get(network, network)

@@ -100,6 +100,7 @@ def by_name(
     hierarchy: For synsets, a text file with lines `parent child` of WordNet identifiers, such as
       ImageNet's `wordnet.is_a.txt`.
   """
+  # `composed` gives accented letters one Unicode form, so that names compare equal.
   labels = {composed(name): label for label, name in enumerate(class_names)}
   has_synsets = any(name.startswith(SUBTREE) for group in groups for name in group)
   children = _children(hierarchy) if has_synsets else {}
@@ -131,6 +132,7 @@ def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 
   fix = f'at least 1, with {max(size, 1)} of the {num_classes} classes in each'
   require(is_possible, 'config.data.random_class_groups', count, fix)
   ascending_by_name = np.argsort(np.array(class_names))
+  # The constant `_STREAM` makes the numbers differ from other choices with the same seed.
   order = ascending_by_name[np.random.default_rng((_STREAM, seed)).permutation(num_classes)]
   members = np.sort(order[: count * size].reshape(count, -1), 1).tolist()
   return ClassGroups(tuple(map(tuple, members)), tuple(class_names))

@@ -57,11 +57,14 @@ class Hashed:
 
 
 def check(max_bits: int) -> None:
-  """Raises InputError if the setting `near_duplicates` is invalid or ImageHash is missing."""
+  """Raises InputError if the setting `near_duplicates` is invalid or ImageHash is missing.
+
+  Valid are at most a quarter of the bits of a hash; unrelated photographs differ in about half.
+  """
   fix = f'{OFF} (does not look for them) or a number of bits in 0..{BITS // 4}'
   require(OFF <= max_bits <= BITS // 4, 'config.study.near_duplicates', max_bits, fix)
   if max_bits != OFF:
-    _package()
+    _package()  # imports ImageHash
 
 
 def _package() -> ModuleType:
@@ -92,12 +95,12 @@ def hashes(images: np.ndarray) -> np.ndarray:
 
 def hashed(rows: Rows) -> Hashed:
   """Returns the hashes of the clean images of all rows."""
-  columns: list[tuple[np.ndarray, ...]] = []
+  columns: list[tuple[np.ndarray, ...]] = []  # of each batch: hashes, ids, labels, environments
   environment_names = rows.description.get('environments', ())
   for batch in rows.batches(_ROWS_PER_BATCH):
     mask = batch['mask']  # false for padding
     label = batch['label'] if batch['label'].ndim == 1 else batch['label'][:, 0]
-    # −1 takes the last name below, ''.
+    # The index −1 takes the last of `names` below, which is ''.
     environment = batch[_ENVIRONMENT] if environment_names else np.full(len(mask), -1)
     arrays = (array[mask] for array in (batch['example_id'], label, environment))
     columns.append((hashes(batch['image'][mask]), *arrays))

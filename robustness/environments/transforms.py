@@ -133,7 +133,7 @@ def check_levels(section: str, severities: Sequence[int], angles: Sequence[int])
     ('severities', severities, SEVERITIES, 'numbers of 1..5'),
     ('angles', angles, range(1, 360), 'numbers of degrees in (0, 360)'),
   ):
-    levels = tuple(values) if isinstance(values, Sequence) else ()
+    levels = tuple(values) if isinstance(values, Sequence) else ()  # no list is not valid
     is_distinct = 0 < len(levels) == len(set(levels))
     is_valid = is_distinct and set(levels) <= set(valid)
     require(is_valid, f'{section}.{key}', levels or values, f'distinct {words}')
@@ -172,7 +172,7 @@ def rotate(image: jax.Array, degrees: jax.Array | float) -> jax.Array:
   moved = jax.lax.switch(turns.astype(jnp.int32) % 4, branches, image)
   angle = jnp.deg2rad(jnp.asarray(degrees, jnp.float32))
   centre = (image.shape[0] - 1) / 2
-  row, column = (line - centre for line in grid(image.shape[0]))
+  row, column = (index - centre for index in grid(image.shape[0]))  # [N, 1] and [1, N]
   cos, sin = jnp.cos(angle), jnp.sin(angle)
   # The position in the image that each pixel of the rotated image is read from.
   y, x = cos * row + sin * column + centre, cos * column - sin * row + centre

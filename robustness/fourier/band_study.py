@@ -52,9 +52,12 @@ class BandStudy(Study):
     self.require_no_repeats('kinds', 'bandwidths')
 
   def bands(self, image_shape: ImageShape) -> list[tuple[str, int]]:
-    """Returns (kind, bandwidth) of every band, ordered by kind, then ascending bandwidth."""
-    side, fixed = min(image_shape[:2]), sorted(self.bandwidths)
-    by_kind = [(kind, fixed or bandwidths(kind, side, MAX_BANDWIDTHS)) for kind in self.kinds]
+    """Returns (kind, bandwidth) of every band, ordered by kind, then ascending bandwidth.
+
+    If the setting `bandwidths` is empty, each kind has up to 16 bandwidths, evenly spaced.
+    """
+    side, listed = min(image_shape[:2]), sorted(self.bandwidths)
+    by_kind = [(kind, listed or bandwidths(kind, side, MAX_BANDWIDTHS)) for kind in self.kinds]
     return [(kind, bandwidth) for kind, values in by_kind for bandwidth in values]
 
   def views(self, image_shape: ImageShape) -> Views:

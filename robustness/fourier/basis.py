@@ -94,10 +94,10 @@ def basis_image(
   """Returns the basis image U of one frequency, float32 [height, width], with unit ℓ2 norm.
 
   Args:
-    fy: Integer, cycles per image down; may be traced. For the phase 'reference', (fy, fx) must be a
-      frequency of `distinct_frequencies`: the mirror's image, cos(θ − π/4), is moved by a quarter
-      of a period and orthogonal to it. For the phase 'cosine' both are equal.
-    fx: Integer, cycles per image across; may be traced.
+    fy: Integer, cycles per image down; may be traced.
+    fx: Integer, cycles per image across; may be traced. For the phase 'cosine', the images of
+      (fy, fx) and its mirror −(fy, fx) are equal. For 'reference' they are orthogonal; the
+      published one is that of the frequency in `distinct_frequencies`.
     height: Height of the image in pixels.
     width: Width of the image in pixels.
     phase: One of `PHASES`.
@@ -108,14 +108,17 @@ def basis_image(
   """
   choice('phase', phase, PHASES)
   _check_frequency(fy, fx, height, width)
+  # The angle is θ + φ at row y and column x, with θ = 2π (fy y / H + fx x / W) and the phase φ.
+  # Whole turns are removed first, which keeps float32 exact.
   turn_y = (fy * jnp.arange(height)) % height / height
   turn_x = (fx * jnp.arange(width)) % width / width
   is_mirror = (2 * fy % height == 0) & (2 * fx % width == 0)
   offset = jnp.where(is_mirror, 0.0, PHASES[phase])
   scale = jnp.where(is_mirror, 1.0, np.sqrt(2.0)) / np.sqrt(height * width)
   angle_y, angle_x = 2 * np.pi * turn_y + offset, 2 * np.pi * turn_x
-  # XLA fuses a cosine of the sum into its users and computes it again for every row of a batch; it
-  # does not fuse a product of matrices.
+  # The cosine of the sum of both angles is a product of matrices, [H, 2] and [2, W], because
+  # cos(a + b) = cos a cos b − sin a sin b. XLA fuses a cosine into its users and computes it again
+  # for every row of a batch; it does not fuse a product.
   columns = jnp.stack([jnp.cos(angle_y), -jnp.sin(angle_y)], 1)
   wave = jnp.matmul(columns, jnp.stack([jnp.cos(angle_x), jnp.sin(angle_x)]), precision='highest')
   return (scale * wave).astype(jnp.float32)
@@ -179,7 +182,10 @@ def perturb(
   per_image = jnp.broadcast_to(frequency, (count, 2)), jnp.broadcast_to(norm, (count,))
 
   def perturbed(key: jax.Array, image: jax.Array, pair: jax.Array, v: jax.Array) -> jax.Array:
-    """Returns one image plus the wave of its frequency (fy, fx) and norm v."""
+    """Returns `image` plus the wave of the frequency `pair` = (fy, fx), with norm `v`.
+
+    The sign in each channel is drawn with `key`.
+    """
     return add_wave(key, image, pair[0], pair[1], v, phase, clip)
 
   return jax.vmap(perturbed)(keys, images, *per_image)
@@ -230,7 +236,7 @@ def differing(
   phase: str = 'reference',
   clip: bool = False,
 ) -> list[str]:
-  """Returns phrases for the differences of a perturbation from the published one.
+  """Returns phrases such as 'clipped' for the differences of a perturbation from the published one.
 
   Args:
     norm: ℓ2 norm of the change of one channel.
@@ -240,14 +246,14 @@ def differing(
     clip: Whether images are clipped to [0, 1].
   """
   norms = published.get(side, ())
-  words = ' and '.join(f'{value:g}' for value in norms)
-  words = words or f'for {" and ".join(map(str, published))} pixels only'
-  differences = {
-    f'norm {norm:g}, published {words}': norm not in norms,
+  norms_in_words = ' and '.join(f'{value:g}' for value in norms)
+  norms_in_words = norms_in_words or f'for {" and ".join(map(str, published))} pixels only'
+  is_phrase_true = {
+    f'norm {norm:g}, published {norms_in_words}': norm not in norms,
     f'phase {phase}': phase != 'reference',
     'clipped': clip,
   }
-  return [words for words, is_different in differences.items() if is_different]
+  return [phrase for phrase, is_true in is_phrase_true.items() if is_true]
 
 
 def wave_views(

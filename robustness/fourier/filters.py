@@ -32,6 +32,7 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
   side = min(height, width)
   if not bandwidth:
     published_bandwidth, published_side = PUBLISHED
+    # The lowest frequency that the paper's high pass keeps, 3, as a share of its 32 pixels.
     share = (published_side - published_bandwidth + 1) / 2 / published_side
     return max(1, round(share * height)), max(1, round(share * width))
   if not 0 < bandwidth < side or (side - bandwidth) % 2 == 0:

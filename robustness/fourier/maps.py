@@ -99,7 +99,8 @@ def centred_map(
   fy, fx = (rows[name].to_numpy(int) for name in FREQUENCY)
   for sign in (-1, 1):  # the mirror of each frequency, and the frequency itself
     values[sign * fy % height, sign * fx % width] = rows[column].to_numpy(float)
-  window = results.settings.get('window', 0)
+  window = results.settings.get('window', 0)  # side of the square of frequencies; 0 for all
+  # The frequencies along both axes of the map, ascending, with zero in the centre.
   y, x = (np.arange(window or side) - (window or side) // 2 for side in (height, width))
   return y, x, values[np.ix_(y % height, x % width)]
 
@@ -202,8 +203,9 @@ class FinishedMap:
   def records(self) -> list[Records]:
     """Opens all records of the images on which the map was measured.
 
-    A sequential run has records of each round, and may have more rounds for some classifiers. Of
-    another run the first classifier's are opened, because all classifiers saw the same images.
+    In a run with rounds, these are the records of all rounds of all classifiers, because some
+    classifiers may have had more rounds and images. In a run without rounds, all classifiers saw
+    the same images, so that the records of the first classifier are enough.
 
     Raises:
       InputError: the records are missing.

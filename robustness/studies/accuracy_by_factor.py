@@ -110,9 +110,11 @@ class AccuracyByFactor(Study):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError if a setting names no column, or a factor has under two groups of images.
 
-    `factors`, `clusters` and `strength` name the columns; see `_groups` for the groups.
+    `factors`, `clusters` and `strength` name the columns; see `_groups` for the groups. A factor
+    that is computed, from the label or from pixels, must not also be a column with other values.
     """
     batch = next(rows.batches(1, [0], stored=True))
+    # Columns with one value for each row that describes the image.
     columns = {name for name, x in batch.items() if isinstance(x, np.ndarray) and x.ndim == 1}
     columns -= {'label', 'mask', 'block', 'example_id', *filter(is_per_view, columns)}
     self._check_columns(columns, has_several_labels=batch['label'].ndim > 1)
@@ -128,7 +130,7 @@ class AccuracyByFactor(Study):
       for name in self.factors
       if name not in MEASURED
     }
-    # Factors that are computed, and also columns of the data with other values.
+    # Factors that are measured in pixels, and are columns of the data too.
     ambiguous = {*MEASURED} & columns & {*self.factors}
     has_class_column = CLASS in columns and CLASS in levels
     if has_class_column and not np.array_equal(values[CLASS].astype(str), levels[CLASS]):
@@ -168,19 +170,23 @@ class AccuracyByFactor(Study):
       raise InputError(f"{KEYS.study.factors} has 'class', but images have several labels each.")
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the images as they are, with the factors that are computed from pixels."""
+    """Returns the view of the images as they are.
+
+    Factors that are computed from pixels, such as 'brightness', become columns of the rows.
+    """
     measured = [name for name in MEASURED if name in self.factors]
-    return dataclasses.replace(
-      identity(), add_columns=(lambda rows: _measured(rows, measured)) if measured else None
-    )
+    add_columns = (lambda rows: _measured(rows, measured)) if measured else None
+    return dataclasses.replace(identity(), add_columns=add_columns)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns accuracy over all images, by factor and by pairs of factors, with paired
-    differences.
+    """Returns accuracy over all images, by factor and by pairs of factors.
+
+    Differences between classifiers are paired. With `strength`, the drop of accuracy and the
+    failure point of pictures are added.
     """
     records = evaluations[0].records
     classes = records.identity.get('classes', ())
-    columns = {
+    levels = {  # {factor: level of each image, [N]}
       name: self._levels(name, records.column('label' if name == CLASS else name), classes)
       for name in self.factors
     }
@@ -190,10 +196,10 @@ class AccuracyByFactor(Study):
       clusters = self.by_row(records, image_shape).units
       right = dataclasses.replace(right, clusters=clusters)
       wrong = dataclasses.replace(wrong, clusters=clusters)
-    estimates = list(self._estimates(right, wrong, columns))
+    estimates = list(self._estimates(right, wrong, levels))
     if self.strength:
-      columns[self.strength] = records.column(self.strength).astype(float)
-      estimates += self._by_strength(right, columns, records.column(BASE))
+      levels[self.strength] = records.column(self.strength).astype(float)  # without bins
+      estimates += self._by_strength(right, levels, records.column(BASE))
     return Findings(estimates=estimates)
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:

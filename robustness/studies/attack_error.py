@@ -99,6 +99,7 @@ class AttackStudy(Study):
     norm: 'linf', 'l2' or 'l1'.
   """
 
+  # Settings of attacks that a user cannot set, because the study decides them.
   set_by_study: ClassVar[tuple[str, ...]] = ('norm', 'epsilon', 'statistics')
 
   attacks: tuple[str, ...] = setting(('pgd',), 'not empty', bool)
@@ -106,15 +107,17 @@ class AttackStudy(Study):
   norm: str = 'linf'
 
   def __post_init__(self) -> None:
-    """Raises InputError for a setting that is not valid."""
+    """Raises InputError for a setting that is not valid, of the study or of an attack."""
     super().__post_init__()
     classes = [_label_and_class(entry)[1] for entry in self.attacks]
+    # The norms in which all attacks can be run.
     norms = [norm for norm in balls.NORMS if all(norm in attack.norms for attack in classes)]
     radius = self.common_settings.get('epsilon', Attack.epsilon)
     balls.check(self.section, self.norm, radius, norms=norms)
     self.require(len(self.runs) == len(self.attacks), 'attacks', 'distinct')
+    # Sections of attacks that are not run: creating the attack raises InputError for wrong keys.
     for label in self.attack.keys() - self.runs.keys():
-      self._attack(label)  # raises InputError for a misspelt key
+      self._attack(label)
 
   @property
   @abc.abstractmethod
@@ -145,8 +148,12 @@ class AttackStudy(Study):
     return dict(map(self._attack, self.attacks))
 
   def _attack(self, entry: str) -> tuple[str, Attack]:
-    """Returns the label and the attack for an entry of `attacks`, LABEL=NAME or NAME."""
-    settings.check_sections(self.attack, self.attack, f'{self.section}.attack')
+    """Returns the label and the attack for an entry of `attacks`, LABEL=NAME or NAME.
+
+    The attack gets the settings of `config.study.attack.LABEL` and the settings that are common to
+    all attacks. InputError is raised if any of these is not valid.
+    """
+    settings.check_sections(self.attack, self.attack.keys(), f'{self.section}.attack')
     label, attack = _label_and_class(entry)
     settings.check_name(f'{self.section}.attacks', label)
     key = f'{self.section}.attack.{label}'
@@ -234,19 +241,22 @@ class AttackError(AttackStudy):
   def from_earlier(cls, study: Facts) -> Facts:
     """Returns settings that an earlier version wrote, with their keys in today's places.
 
-    A setting that was common to all attacks moves to the section of each attack that has a field
-    of this name. `losses` becomes a run of each attack for each loss.
+    Earlier versions had one value for all attacks, for example `steps`. It moves to the section of
+    each attack with a field of this name, such as `attack.pgd.steps`. Each attack was run with
+    every loss of the list `losses`. Each of these runs becomes an entry of `attacks`, such as
+    `pgd_dlr=pgd`, unless the loss of the attack is fixed.
     """
+    # The present names of the keys in `study` that have moved, and their values.
     moved = {new: study[key] for key, new in EARLIER.items() if key in study}
     if not moved:
       return study
-    all_losses = moved.pop('loss', (Attack.loss,))
+    all_losses = moved.pop('loss', (Attack.loss,))  # the former `losses`, a list
     entries, sections = [], {}
     for reference in study['attacks']:
       name, attack = _label_and_class(reference)
       section = {f.name: moved[f.name] for f in dataclasses.fields(attack) if f.name in moved}
-      ascends_all_losses = settings.parse(attack, section, cls.section).has_fixed_loss
-      losses = (Attack.loss,) if ascends_all_losses else all_losses
+      has_fixed_loss = settings.parse(attack, section, cls.section).has_fixed_loss
+      losses = (Attack.loss,) if has_fixed_loss else all_losses
       for loss in losses:
         label = name if len(losses) == 1 else f'{name}_{loss}'
         entries.append(reference if label == name else f'{label}={reference}')
@@ -430,6 +440,7 @@ class AttackError(AttackStudy):
     One reason is that all attacks of the run are weaker than AutoAttack.
     """
     differences = super().differences(records, image_shape)
+    # '' for an attack that is not weaker than AutoAttack.
     shortcomings = [attack.shortcoming for attack in self.runs.values()]
     if all(shortcomings):
       differences.append(f'{" and ".join(shortcomings)}, not AutoAttack: a lower bound')
@@ -557,7 +568,8 @@ class AttackError(AttackStudy):
     ]
     findings = Findings(tables=self._flags(recorded), estimates=estimates)
     for evaluation in evaluations:
-      count = evaluation.records.total('counted')[:, None, None]  # [V, 1, 1]
+      # How many images are in the sum of each view, [V, 1, 1]: those that the attack leaves wrong.
+      count = evaluation.records.total('counted')[:, None, None]
       total = spectrum.full_map(evaluation.records.total('spectrum'), image_shape[1])
       mean = np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float32)
       of_attacks = mean[CLEAN + 1 :]  # radius by radius, and for each the attacks
@@ -567,19 +579,26 @@ class AttackError(AttackStudy):
     return findings
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, and amplitudes by |f| and spectra at the radius `epsilon`."""
+    """Returns the default figures, and two figures of the changes that attacks make.
+
+    'radial' has the amplitudes by |f|, and 'spectra' the mean spectrum |F(δ)| of each classifier
+    and attack. Both are at the radius `epsilon`, over images that are wrong under the attack, and
+    are left out if no image is.
+    """
     figures = charts.draw(results)
+    # `...` selects any attack and any |f|.
     rows = select(results.table, RADIAL.name, attack=..., epsilon=self.epsilon, radius=...)
     if rows['value'].isna().all():  # no image is wrong
       return figures
     facets = ('attack', 'epsilon', 'radius')
-    figures['radial'] = charts.of_rows(rows, RADIAL, facets, results.labels)['']
-    for axes in figures['radial'][0].axes:
+    radial = charts.of_rows(rows, RADIAL, facets, results.labels)['']  # '' for values
+    for axes in radial[0].axes:
       style.log_scale(axes)
     norms = select(results.table, CHANGE_NORM.name, attack=..., epsilon=self.epsilon)
-    num_images = norms.set_index(['classifier', 'attack'])['n']
+    num_images = norms.set_index(['classifier', 'attack'])['n']  # how many are wrong
     titles, maps = [], []
     for label in results.labels:
+      # [attacks, H, W] at the radius `epsilon`.
       spectra = results.arrays[f'{label}/spectrum'][self.radii.index(self.epsilon)]
       for attack, spectrum_of_attack in zip(self.runs, spectra, strict=True):
         titles.append(f'{label}, {value_text(ATTACK, attack)} ({num_images[label, attack]})')
@@ -590,7 +609,7 @@ class AttackError(AttackStudy):
       f'Mean |F(δ)| over the images that the attack leaves wrong at ε = {radius} in {self.ball}, '
       'zero frequency in the centre, one logarithmic scale; in brackets, of how many.'
     )
-    return {**figures, 'spectra': (figure, caption)}
+    return {**figures, 'radial': radial, 'spectra': (figure, caption)}
 
 
 def _label_and_class(entry: str) -> tuple[str, type[Attack]]:
@@ -600,14 +619,15 @@ def _label_and_class(entry: str) -> tuple[str, type[Attack]]:
 
 
 def _values_of_wrong_changes(recorded: Recorded, name: str) -> dict[str, np.ndarray]:
-  """Returns {classifier: a field of the records, [N, V, ...]}, for images left wrong by a change.
+  """Returns {classifier: field of the records, [N, V, ...]}, with the successful attacks alone.
 
-  Values are NaN where the attack did not change the image or its prediction is right. The clean
-  view has all values.
+  Values are NaN in views in which the attack did not change the image, or the prediction is still
+  right. The clean view has the values of all images. `name` is the name of the field.
   """
   values = {}
   for evaluation in recorded.evaluations:
     records = evaluation.records
+    # The rank of the true class is 0 for a right prediction; `largest` is the largest change.
     is_included = (records.table('rank') > 0) & (records.table('measure/largest') > 0)
     is_included[:, CLEAN] = True
     field = records.table(name).astype(float)

@@ -112,13 +112,15 @@ class BackgroundChallenge(Study):
     )
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields accuracy over all backgrounds, and the measured and published shares of foregrounds
-    that are classified correctly on every background.
+    """Yields accuracy over all backgrounds, and the share of foregrounds that survive.
+
+    A foreground survives if it is classified correctly on every background. Published shares of
+    other classifiers are added.
     """
     on_all = recorded.outcomes(SURVIVING).combined((), functools.partial(np.all, axis=1))
     yield self.means(SURVIVING, on_all, test=True)
     yield self.means(OVERALL, recorded)
-    yield part([published_row(k, SURVIVING, v, FOREGROUNDS) for k, v in PUBLISHED.items()])
+    yield part([published_row(label, SURVIVING, x, FOREGROUNDS) for label, x in PUBLISHED.items()])
 
 
 @functools.lru_cache(1)

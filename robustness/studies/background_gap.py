@@ -67,8 +67,12 @@ class BackgroundGap(Study):
       )
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields accuracy by variant, the gap, and published values of both."""
+    """Yields accuracy by variant of the backgrounds, the gap, and published values of both.
+
+    The gap is the accuracy on the first variant of `MIXED` minus the accuracy on the second.
+    """
     variants = recorded.evaluations[0].records.column(VARIANT).astype(str)
+    # The two variants of the gap are first, in the order in which it subtracts them.
     names = [*MIXED, *(name for name in np.unique(variants) if name not in MIXED)]
     is_variant = variants[:, None] == np.array(names)  # [images, variants]
     by_variant = recorded.outcomes(GAP).in_groups(is_variant, pd.DataFrame({VARIANT: names}))

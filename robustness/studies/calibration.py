@@ -98,13 +98,17 @@ class Calibration(ScoresPredictions, StoredOrMade):
   def score_predictions(self, settings: WorkdirPredictions, folder: pathlib.Path) -> Scored:
     """Returns the estimates from the records of the finished workdir that `settings` name.
 
-    Settings of corruptions do not concern them and are left out of the description of the study.
+    The description of the study leaves out its settings of corruptions: the workdir has its own.
     """
     keys = 'name', 'bins', 'resamples', 'confidence'
     return settings.scored(self.reduced, {key: getattr(self, key) for key in keys})
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the estimates for corrupted images, generated or stored; see `reduced`."""
+    """Returns the estimates of confidence by corruption and severity; see `reduced`.
+
+    Stored images, which have a row for each corruption of an image, are first arranged with a row
+    for each image and a view for each corruption.
+    """
     _, recorded = self.joined(evaluations, image_shape)
     _, table = self.by_image(evaluations[0].records, image_shape)
     return self.reduced(recorded.evaluations, table)

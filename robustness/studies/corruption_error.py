@@ -158,7 +158,10 @@ class CorruptionError(StoredOrMade):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The errors, mCE, relative mCE, and the failure severity with its share in words."""
+    """The errors, mCE, relative mCE, and the severity at which a classifier fails.
+
+    The words of this severity state the setting `failure_share`, for example as '50 %'.
+    """
     share = f'{100 * self.failure_share:g} %'
     words = f'severity at which accuracy falls below {share} of that on clean images'
     failure = (dataclasses.replace(FAILURE_SEVERITY, words=words),) if self.failure_share else ()

@@ -109,21 +109,26 @@ class CorruptionSpectrum(StoredOrMade):
     return {key: value for key, value in self.describe().items() if key != 'confidence'}
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the clean view, which measures spectra of images, and a view for each corruption and
-    severity, which measures spectra of the changes from the clean images.
+    """Returns the clean view, and a view for each corruption and severity.
+
+    The clean view measures spectra of the images, the other views spectra of the changes from the
+    clean images.
     """
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
     views = super().views(image_shape)
 
     def magnitude(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
       """Returns |F| of the change of an image; in the clean view, of the image itself."""
-      # The clean image and the severity of a stored image are columns of its row.
-      clean, severity_in = (CLEAN_IMAGE, row) if self.is_stored else ('image', view)
-      changes = change(image, row[clean], severity_in['severity'])
-      return spectrum.half_magnitude(changes, self.channels)
+      # A stored image has its clean image and its severity in columns of the row.
+      clean = row[CLEAN_IMAGE if self.is_stored else 'image']
+      severity = (row if self.is_stored else view)['severity']
+      return spectrum.half_magnitude(change(image, clean, severity), self.channels)
 
     def total(row: Arrays, image: jax.Array, view: Arrays) -> dict[str, jax.Array]:
-      """Returns `magnitude` averaged over channels, for the sum over images; by slot if stored."""
+      """Returns {'spectrum': |F| averaged over channels}, which is summed over the images.
+
+      Stored images have an axis of slots in front, on which |F| is 0 but for the row's slot.
+      """
       mean = magnitude(row, image, view).mean(-1)
       return {'spectrum': jnp.multiply.outer(row[SLOTS], mean) if self.is_stored else mean}
 
@@ -147,13 +152,14 @@ class CorruptionSpectrum(StoredOrMade):
     `clean_spectrum` [H, W] of the images.
     """
     records, (height, width) = evaluations[0].records, image_shape[:2]
-    # For stored images: the study of the parts that are stored, and records with a row per image.
+    # For stored images, `study` has the corruptions and severities that are stored as its settings,
+    # and `by_image` are the records with a row per image and a view per corruption and severity.
     study, recorded = self.joined(evaluations, image_shape)
     by_image = recorded.evaluations[0].records
     scale = 1.0 if self.normalisation == 'orthonormal' else float(height * width) ** 0.5
     total = _total_by_part(records, study.parts) if self.is_stored else records.total('spectrum')
     mean = (spectrum.full_map(total, width) * scale / by_image.layout.num_rows).astype(np.float32)
-    keep = high_pass(height, width, self.bandwidth)
+    keep = high_pass(height, width, self.bandwidth)  # bool [H, W]
     lowest = lowest_kept(height, width, self.bandwidth)
     return Findings(
       estimates=list(study._estimates(by_image, image_shape, scale, spectrum.measures(keep).radii)),
@@ -279,7 +285,7 @@ def _with_slots(rows: Rows) -> Rows:
 
   def column(batch: Batch) -> np.ndarray:
     """Returns the one-hot slots of the rows of a batch, float32 [B, slots]."""
-    parts = parts_in(batch['corruption'], batch['severity'])
+    parts = parts_in(batch['corruption'], batch['severity'])  # of each row; padding has none
     return slots[[number.get(part, 0) % len(slots) for part in parts]]
 
   return with_column(with_clean_images(rows), SLOTS, column, {})
@@ -288,7 +294,8 @@ def _with_slots(rows: Rows) -> Rows:
 def _total_by_part(records: RecordsReader, parts: Sequence[StoredPart]) -> np.ndarray:
   """Returns the sums of the spectra of clean images and of P parts, float64 [1 + P, H, W // 2 + 1].
 
-  A part is the rows of one stored corruption and severity.
+  A part is the rows of one stored corruption and severity. A shard of records, a block of rows, has
+  a sum in each of its slots; the parts take the slots in turn, in the order of the rows.
 
   Raises:
     InputError: a shard has rows of more parts than the sums have slots (see `_with_slots`).
@@ -296,7 +303,7 @@ def _total_by_part(records: RecordsReader, parts: Sequence[StoredPart]) -> np.nd
   number: dict[tuple[int, int], int] = {}  # of each part, in the order of the rows
   totals: dict[tuple[int, int], np.ndarray] = {}
   for shard in records.shards():
-    [slots] = shard['total/spectrum']  # of the only view
+    [slots] = shard['total/spectrum']  # [slots, H, W // 2 + 1], of the only view
     in_block = dict.fromkeys(parts_in(shard['corruption'], shard['severity']))
     if len(in_block) > len(slots):
       raise InputError(

@@ -51,7 +51,7 @@ class FilteredAccuracy(BandStudy):
   def figures(self, results: Results) -> Figures:
     """Returns the default figures, with a line at the accuracy of guessing."""
     figures, chance = super().figures(results), 100 / len(results.data['class_names'])
-    name = f'{ACCURACY.name}_band_bandwidth'
+    name = f'{ACCURACY.name}_band_bandwidth'  # the default figure of accuracy by these two facets
     charts.with_line(figures, name, chance, f'guessing, {chance:.3g} %')
     return figures
 

@@ -71,7 +71,7 @@ ALL = 'all'
 class FourierHeatmap(Study):
   """A study of Fourier heatmaps; attributes are its settings.
 
-  With `half_width` views are shown in rounds, see `Study`.
+  See `Study` for `half_width`, with which views are shown in rounds, and `false_discovery_rate`.
 
   Attributes:
     norm: v > 0, L2 norm of one channel's perturbation (paper: 4 for CIFAR-10, 15.7 for ImageNet).
@@ -149,6 +149,7 @@ class FourierHeatmap(Study):
     These are another norm of the perturbation, another window (the side of the square of
     frequencies that the map shows), or another number of images.
     """
+    # `PUBLISHED_WINDOWS` is {side of the images: {norm: windows}}; `norms` is {side: norms}.
     side, norms = image_shape[0], {s: tuple(by_norm) for s, by_norm in PUBLISHED_WINDOWS.items()}
     changed = basis.differing(self.norm, norms, side, self.phase, self.clip)
     windows_by_norm = PUBLISHED_WINDOWS.get(side, {})
@@ -170,7 +171,9 @@ class FourierHeatmap(Study):
     frequencies' and 'high frequencies', which are bands, see `robustness.fourier.maps.bands`.
     """
     f, band_of_cell = self.frequencies(image_shape), band_map(image_shape, self.window)
-    view_of_cell = 1 + f.cell  # views follow the clean one; a frequency and its mirror share a view
+    # The view of each cell of the heatmap. `f.cell` has the index of the cell's frequency, which is
+    # the same for a frequency and its mirror; view 0 is the clean one.
+    view_of_cell = 1 + f.cell
     by_band = {band: view_of_cell[band_of_cell == band].tolist() for band in BANDS}
     bands_with_cells = {f'{band} frequencies': views for band, views in by_band.items() if views}
     all_views = view_of_cell.ravel().tolist()
@@ -245,13 +248,13 @@ class FourierHeatmap(Study):
 
     A frequency and its mirror image through 0 are one row of the table;
     `robustness.fourier.maps.centred_map` makes the heatmap from the rows. In means over frequencies
-    every cell of the heatmap counts once. With `half_width`, the number of images differs between
-    frequencies; means and differences are of the images that were shown in all views. The table
-    `bands` has the number of cells in each band.
+    every cell of the heatmap counts once, so that most frequencies count twice. With `half_width`,
+    the number of images differs between frequencies; means and differences are of the images that
+    were shown in all views. The table `bands` has the number of cells in each band.
     """
     f, cells = self.frequencies(image_shape), self._cells(image_shape)
     cells_of_frequency = np.bincount(f.cell.ravel(), minlength=len(f))
-    weight = np.append(1, cells_of_frequency)  # the clean view first
+    weight = np.append(1, cells_of_frequency)  # of each view, the clean one first
     recorded = Recorded(evaluations, self.facets(image_shape))
     estimates: list[pd.DataFrame] = []
     for k in recorded.top_k(self.top_k):
@@ -312,26 +315,28 @@ class FourierHeatmap(Study):
       yield shares
 
   def _by_class(self, recorded: Recorded, weight: np.ndarray) -> Iterator[pd.DataFrame]:
-    """Yields top-1 errors on the images of each class by frequency, and by band.
+    """Yields top-1 errors on the images of each class, by frequency and by band of frequencies.
 
-    `weight` [V] is the number of cells of the heatmap that each view is the value of.
+    The classes are in the setting `classes`; 'all' is every class with an image. `weight` [V] is
+    how many cells of the heatmap show the value of each view: 2 for a frequency and its mirror, 1
+    for a frequency without a mirror.
     """
     if not self.classes:
       return
     missed = dataclasses.replace(recorded.outcomes(CLASS_ERROR), weight=weight)
     records = recorded.evaluations[0].records
-    perturbed = np.arange(len(missed.views)) != CLEAN
+    is_perturbed = np.arange(len(missed.views)) != CLEAN
     names = list(records.identity['classes'])
     labels = records.column('label').reshape(records.layout.num_rows, -1)
     present = [names[k] for k in np.unique(labels[labels >= 0])]  # labels are padded with −1
-    numbers = _class_numbers(names)
+    label_of = _class_numbers(names)
     for name in present if self.classes == (ALL,) else self.classes:
-      (word,) = in_words([name])  # the key of `numbers`, such as 'sea lion' for an identifier
-      settings.choice('config.study.classes', word, numbers)
-      of_class = missed.of_rows((labels == numbers[word]).any(1))
+      (title,) = in_words([name])  # 'sea lion' for a WordNet identifier; other names unchanged
+      settings.choice('config.study.classes', title, label_of)
+      of_class = missed.of_rows((labels == label_of[title]).any(1))
       facets = {'class': name}
       yield self.means(CLASS_ERROR, of_class, FREQUENCY, facets=facets)
-      yield self.means(IN_BAND, of_class, ('band',), where=perturbed, facets=facets)
+      yield self.means(IN_BAND, of_class, ('band',), where=is_perturbed, facets=facets)
 
   def _of_layers(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields the mean over images x of ‖z_h(x) − z_h(x̃)‖₂, by classifier, layer h and frequency.
@@ -354,17 +359,18 @@ class FourierHeatmap(Study):
     return {'all': (window.size, full.size), **by_band}
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, heatmaps of layers (see `_relative`), an image and basis
-    images.
+    """Returns the default figures, and figures of a perturbed image and of basis images.
+
+    Heatmaps of layers show changes relative to the largest change of the layer, see `_relative`.
     """
     pictures = results.arrays
     caption = (
       f'One image with waves of norm {self.norm:g} in each channel, from low to high frequency.'
     )
-    sample = pictures['sample_frequencies'][1:], pictures['sample_images']
+    frequencies = pictures['sample_frequencies'][1:]  # entry 0 is for the clean image
     return {
       **charts.draw(_relative(results)),
-      'sample_images': basis.sample_figure(*sample, caption),
+      'sample_images': basis.sample_figure(frequencies, pictures['sample_images'], caption),
       'basis': (images.basis(pictures['basis_images']), 'Basis images around zero frequency.'),
     }
 

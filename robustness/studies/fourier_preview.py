@@ -35,16 +35,18 @@ BAND_ENERGY = 'band_energy'
 
 
 def energy_per_cell(energy: np.ndarray, cells: Sequence[int]) -> np.ndarray:
-  """Returns the mean energy over the cells of each band ÷ the mean over all cells, [N, bands].
+  """Returns the energy per frequency in each band, relative to the mean of all frequencies.
 
-  It is NaN for an image without energy.
+  The result, [N, bands], is 1 in all bands of an image whose energy is equal at all frequencies,
+  and NaN for an image without energy.
 
   Args:
     energy: energy of each image in each band, [N, bands].
-    cells: number of cells of each band.
+    cells: number of frequencies (cells of the heatmap) in each band.
   """
   total = energy.sum(1, keepdims=True)
   share = energy / np.where(total > 0, total, np.nan)
+  # The share of the energy divided by the share of the cells; a band without cells has no energy.
   return np.asarray(share * (sum(cells) / np.maximum(cells, 1)))
 
 
@@ -80,8 +82,9 @@ class FourierPreview(BeginsWithMap):
   """A study of the loss gradient by frequency; attributes are its settings.
 
   Attributes:
-    heat_map: workdir of a finished heat map to compare with, of the classifier of the same label or
-      of all if it has one; '' draws the preview alone.
+    heat_map: workdir of a finished heat map to compare with. Each classifier is compared with the
+      map of its label; a workdir with a single classifier is compared with all. '' draws the
+      preview alone.
   """
 
   title: ClassVar[str] = 'Preview of a Fourier heat map'
@@ -145,8 +148,10 @@ class FourierPreview(BeginsWithMap):
     return Findings(estimates=estimates)
 
   def _of_map(self, label: str, sensitivity: np.ndarray, n: int) -> list[pd.DataFrame]:
-    """Returns tables of a classifier's sensitivity by frequency, and with a heatmap also of the
-    map's errors and of the rank correlation of errors and sensitivities.
+    """Returns the table of a classifier's sensitivity by frequency, and its agreement with a map.
+
+    If the study has the heatmap of an earlier run, two tables follow: the errors of this map, and
+    the rank correlation of errors and sensitivities over its frequencies.
 
     Args:
       label: label of the classifier.
@@ -166,7 +171,7 @@ class FourierPreview(BeginsWithMap):
     if self._map is None:
       return tables
     rows = self._map.classifier_rows(label)
-    columns = [*SUBJECT, *FREQUENCY, *ESTIMATE]
+    columns = [*SUBJECT, *FREQUENCY, *ESTIMATE]  # those of a table of estimates by frequency
     tables.append(rows[columns].assign(classifier=label, quantity=MEASURED_ERROR.name))
     f, values = sensitivity_in(self._map.window)
     error = self._map.error(label, f)

@@ -53,18 +53,19 @@ MIN_PROBABILITY = 1e-12
 class FrequencyShortcuts(Study):
   """A study of sets of frequencies that classes are recognised by.
 
-  A random set keeps each of grid × grid patches of the plane of frequencies with the probability
-  `kept`, for every grid in turn, and with each frequency f also −f. The set of a class has the
-  smallest mean −log p of the true class over half of the class's images. The other halves of all
-  classes are measured: a set through which everything is taken for one class says nothing about it.
+  A random set is drawn so: each grid divides the plane of frequencies into grid × grid patches and
+  keeps each patch with the probability `kept`. A frequency is in the set if all grids keep it,
+  and its mirror −f is in the set with it. The set of a class is the set with the smallest mean
+  −log p of the true class over half of the class's images. The other halves of all classes are
+  measured, because a set through which all images are taken for one class says nothing about it.
 
   The paper searches from coarse grids to fine ones, with new candidates inside the best one; here
   all sets are drawn at once, so that they are views.
 
   Attributes:
     sets: how many are drawn.
-    grids: patches a side; 4, 8 and 16 for 32 pixels.
-    kept: share of the patches that each grid keeps.
+    grids: numbers of patches along a side; 4, 8 and 16 suit images of 32 pixels.
+    kept: mean share of its patches that a grid keeps.
 
   Reference:
     Wang et al. (2023), What Do Neural Networks Learn in Image Classification? A Frequency Shortcut
@@ -146,13 +147,14 @@ class FrequencyShortcuts(Study):
     return ViewTable.of(['clean', *(f'set {number}' for number in sets)], groups)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns accuracies and shares by class, and the sets of frequencies of C classes.
+    """Returns accuracies and shares by class, and the set of frequencies of each of C classes.
 
-    The sets are arrays `sets/<classifier>`, bool [C, H, W // 2 + 1].
+    The sets of a classifier are the array `sets/<label>`, bool [C, H, W // 2 + 1], true at the
+    frequencies in the set.
     """
     recorded = Recorded(evaluations, self.facets(image_shape))
     classes = _classes(evaluations[0])
-    if len(classes) < 2:  # of the classifier, which may have one where the data have several
+    if len(classes) < 2:  # the classifier may join several classes of the data in one
       raise _one_class()
     labels = evaluations[0].records.column('label')
     best_sets = {e.label: self._best_sets(e, labels) for e in evaluations}
@@ -180,10 +182,15 @@ class FrequencyShortcuts(Study):
   def _by_class(
     self, recorded: Recorded, best_sets: Mapping[str, Mapping[int, int]]
   ) -> Iterator[pd.DataFrame]:
-    """Yields for each class its accuracy on images that show only the frequencies of its set, its
-    accuracy on whole images, and the share of images of other classes that its set shows as it.
+    """Yields three estimates for each class and its set of frequencies.
 
-    Images that chose sets are left out. `best_sets` is {classifier: {class index: set index}}.
+    They are the accuracy on images of the class that show only the frequencies of the set, the
+    accuracy on the whole images, and the share of images of other classes that are taken for the
+    class when they show only these frequencies. Images that chose sets are left out.
+
+    Args:
+      recorded: the records of all classifiers.
+      best_sets: {classifier: {class index: index of the set of the class}}.
     """
     first, right = recorded.evaluations[0], recorded.outcomes(THROUGH)
     labels = first.records.column('label')
@@ -194,7 +201,8 @@ class FrequencyShortcuts(Study):
       through, whole, predictions = {}, {}, {}
       for evaluation in recorded.evaluations:
         label, records = evaluation.label, evaluation.records
-        view = [1 + best_sets[label][number]]  # view 0 shows whole images
+        # The view of the set, as a list that keeps the axis; view 0 shows whole images.
+        view = [1 + best_sets[label][number]]
         through[label], whole[label] = right.values[label][:, view], right.values[label][:, :1]
         true_class = records.column('label')[in_class[0]]  # as this classifier numbers it
         predictions[label] = records.table('prediction')[:, view], true_class
@@ -251,6 +259,10 @@ def _is_choosing(labels: np.ndarray, records: RecordsReader) -> np.ndarray:
 
 
 def _show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-  """Returns an image restricted to a set of frequencies; in view 0 the unchanged image."""
+  """Returns the image of a row, [H, W, C], with the frequencies of a view alone.
+
+  `view` has the number `set` of the set of frequencies and its mask `kept`, bool [H, W // 2 + 1].
+  Set 0 is the clean view, in which the image is unchanged.
+  """
   del key
   return jnp.where(view['set'] > 0, filtered_by_half(row['image'], view['kept']), row['image'])

@@ -39,27 +39,30 @@ def _distance(shard: Shard) -> np.ndarray:
 
 
 def _areas(distances: np.ndarray, nearest: np.ndarray) -> np.ndarray:
-  """Returns [N, A + 2] values; their means over images are areas under accuracy by ε.
+  """Returns values of each image, [N, A + 2]; their means are areas under curves of accuracy by ε.
 
-  The first A areas are of one attack each, the next takes the nearest wrong image of all attacks,
-  and the last is of a curve that stays at the clean accuracy. Curves end at the largest finite
-  value of `nearest`.
+  An image is right for all ε below its distance, so that it adds this distance to the area. The
+  first A areas are of one attack each, the next takes the nearest wrong image of all attacks, and
+  the last is of a curve that stays at the clean accuracy. Curves end at the largest finite value of
+  `nearest`.
 
   Args:
     distances: [N, A], distance to the nearest wrong image of N images by A attacks.
     nearest: [N, 1], the least of these distances of each image.
   """
   end = np.max(nearest, where=np.isfinite(nearest), initial=0)
+  # The distance is 0 for images that are wrong without an attack.
   return np.minimum(np.hstack([distances, nearest, np.where(nearest > 0, end, 0)]), end)
 
 
 def _optimality(areas: np.ndarray, _: np.ndarray) -> np.ndarray:
-  """Returns (U − A) / (U − A*); NaN if U = A*. The second argument is not used.
+  """Returns the optimality (U − A) / (U − A*) of each area A, [..., n + 2]; NaN if U = A*.
 
-  In areas [..., n + 2] the first n are the areas A of n attacks, then follow A* of the nearest of
-  all attacks and U of a curve that stays at the clean accuracy; see `_areas`.
+  `areas` [..., n + 2] are areas under the accuracy by ε: n entries of one attack each, then A*, of
+  the nearest wrong image of all attacks, and U, of no attack at all; see `_areas`. The second
+  argument, which functions of means have, is not used.
   """
-  best, unchanged = areas[..., -2:-1], areas[..., -1:]
+  best, unchanged = areas[..., -2:-1], areas[..., -1:]  # A* and U
   with np.errstate(invalid='ignore', divide='ignore'):
     return np.asarray((unchanged - areas) / (unchanged - best))
 
@@ -131,7 +134,7 @@ class LeastDistance(AttackStudy):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The quantities, the median with the norm in its name."""
+    """The quantities; the words of the median state the norm, for example ℓ∞."""
     words = f'median {self.ball} distance to the nearest wrong image'
     return dataclasses.replace(MEDIAN, words=words), ACCURACY, OPTIMALITY
 

@@ -76,8 +76,9 @@ class Workdirs(WorkdirPredictions):
     predictions: the workdir of the test images; `task` names one task of all workdirs, if they hold
       batteries.
     out_of_distribution: workdirs of images of no known class.
-    near, far: further such workdirs, of sets that resemble the known classes and of others, as
-      OpenOOD 1.5 groups them. A group of several sets has a mean.
+    near: further workdirs of images of no known class, from sets that resemble the known classes,
+      as OpenOOD 1.5 groups them. Several sets get a mean over the group.
+    far: the same, from sets that do not resemble them.
     shifted: workdirs of corrupted or otherwise shifted images of the known classes. Estimates are
       then made for test images, and for test and shifted images together (full-spectrum).
     bank: the workdir of training images that scores are fitted to.
@@ -109,7 +110,8 @@ class OodScores(ScoresPredictions):
     directions: D of 'vim', below the number of features.
     percentile: percentile of 'react', over all features of the held-out images, and of 'ash', over
       the features of each image.
-    exponent, largest: γ and M of 'gen'.
+    exponent: γ of 'gen', the power in the generalised entropy.
+    largest: M of 'gen', how many of the largest probabilities it sums over.
   """
 
   title: ClassVar[str] = 'Images of no known class'
@@ -256,10 +258,14 @@ class OodScores(ScoresPredictions):
   def _score(
     self, name: str, bank: Recording, held_out: Recording, last_layer: Callable[[], LastLayer]
   ) -> Score:
-    """Returns the function from recorded logits and features to a score, by the score's name.
+    """Returns the function from a recording, the logits and features of N images, to scores [N].
 
-    Scores in `FITTED` are fitted to `bank` (training images) or `held_out` (other images of known
-    classes). `last_layer` returns the network's last layer, for the scores that need it.
+    Args:
+      name: the name of the score.
+      bank: the recording of training images, which 'knn', 'mds', 'rmds' and 'vim' compare with.
+      held_out: the recording of other images of known classes, which 'react' and 'klm' are fitted
+        to.
+      last_layer: returns the network's last layer, for 'vim', 'react' and 'ash'.
     """
     match name:
       case 'gen':
@@ -299,6 +305,8 @@ def _values(task: FinishedStudy, label: str, scores: Mapping[str, Score]) -> dic
 def _read(path: str, task_name: str, first: FinishedStudy | None = None) -> FinishedStudy:
   """Returns the study of a finished workdir, or of its task `task_name` if that is not ''.
 
+  `first` is the study of another workdir that must have the same classifiers, or None.
+
   Raises:
     InputError: the workdir is of another study, or has other classifiers than `first`.
   """
@@ -311,8 +319,8 @@ def _read(path: str, task_name: str, first: FinishedStudy | None = None) -> Fini
   for expected in first.evaluations if first else ():
     actual = _evaluation(task, expected.label)
     identities = expected.records.identity, actual.records.identity
-    before, after = ({'classifier': identity['classifier']} for identity in identities)
-    if lines := differing_keys(before, after):
+    classifier, other = ({'classifier': identity['classifier']} for identity in identities)
+    if lines := differing_keys(classifier, other):
       raise InputError(
         f'{path} and {first.folder if first else path} have other classifiers under '
         f'{expected.label!r}: {"; ".join(lines)}. Run the same on both.'
@@ -374,6 +382,7 @@ def _data_set(task: FinishedStudy) -> tuple[object, str]:
   Equal example ids are the same image only within a data set.
   """
   data = task.evaluations[0].records.identity['data']
+  # The name without a TFDS config, which follows a slash.
   name, path = str(data.get('name', '')).partition('/')[0], str(data.get('path', ''))
   return data.get('source'), name or (str(expanded(path).resolve()) if path else '')
 

@@ -174,8 +174,9 @@ class PerturbationStability(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The source of the sequences and the baseline, for the report's table `which numbers these
-    are`.
+    """The source of the sequences and the baseline in words, two lines of a table in the report.
+
+    The table is titled `which numbers these are`.
     """
     is_alexnet = self.baseline == ALEXNET
     baseline = 'AlexNet on ImageNet-P (published)' if is_alexnet else 'the first classifier'

@@ -233,7 +233,9 @@ class Recalibration(StoredOrMade):
     views: pd.DataFrame,
     decided: np.ndarray,
   ) -> Iterator[pd.DataFrame]:
-    """Yields coverage and size of the prediction sets of a score, by `GROUPS`.
+    """Yields coverage and size of the prediction sets of a score, by the facets in `GROUPS`.
+
+    Intervals include the random choice of the held-out images that decide the threshold q.
 
     Args:
       score: name of the score.
@@ -243,10 +245,11 @@ class Recalibration(StoredOrMade):
       decided: [M, n], for M classifiers, whether the true class of each of n held-out images has a
         score of at most q.
     """
+    # Between the decisions of each classifier and of the first one, for intervals of differences.
     correlations = [_correlation(decided[0], of_classifier) for of_classifier in decided]
     for by in GROUPS:
       for quantity in (COVERED, SIZE):
-        measured = []
+        measured = []  # tables of estimates at q, and at the low and high end of its interval
         for fields in fields_at_ends:
           outcomes = Outcomes.from_fields(quantity, fields, views)
           measured.append(self.means(quantity, outcomes, by, facets={'score': score}))
@@ -290,8 +293,8 @@ class Recalibration(StoredOrMade):
   def _split(self, num_images: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns three ascending arrays of image indices, which together have each image once.
 
-    The first images are for fitting scalings, the second for the thresholds of prediction sets, and
-    the third are those that the results are of.
+    Scalings are fitted to the first images, the second decide the thresholds of prediction sets,
+    and the third are measured. The first two are the images held out, half each.
     """
     num_held_out = round(self.held_out * num_images)
     if min(num_held_out, num_images - num_held_out) < FEWEST:
@@ -303,7 +306,9 @@ class Recalibration(StoredOrMade):
       )
     num_fitting = num_held_out // 2
     num_deciding = num_held_out - num_fitting
-    needed = math.ceil(1 / self.alpha - 1e-9) - 1  # with fewer the threshold is ∞
+    # With n < 1/α − 1 images, no score has a rank of (n + 1)(1 − α): the threshold is ∞. The small
+    # number absorbs the rounding of 1/α.
+    needed = math.ceil(1 / self.alpha - 1e-9) - 1
     if self.scores and num_deciding < needed:
       raise self.refused(
         'alpha',
@@ -435,7 +440,7 @@ class _Fitted:
 
     Args:
       logits: [..., K].
-      uniform: the random numbers U, [...].
+      uniform: random numbers in [0, 1), [...], of the randomised scores 'aps' and 'raps'.
     """
     name = TEMPERATURE if TEMPERATURE in self.scalings else NONE
     probabilities = special.softmax(self.rescaled(name, logits), -1)

@@ -150,7 +150,11 @@ class SampledMCE(CorruptionViews):
     return pd.DataFrame(index=range(1))
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns mCE, errors, and a table of how many images each classifier was shown and needed."""
+    """Returns mCE, errors, and the table `passes`.
+
+    Its row compares the number of images that each classifier was shown, once each, with showing
+    them in all corrupted views, and with the number that the half width asked for needs.
+    """
     recorded = Recorded(evaluations)
     count = evaluations[0].records.layout.num_rows
     num_corrupted_views = len(self.weights) - 1
@@ -209,16 +213,17 @@ def _within(estimate: Estimate, valid: tuple[float, float]) -> Estimate:
 
 
 def _with_drawn_views(rows: Rows, study: SampledMCE, ids: np.ndarray) -> Rows:
-  """Returns rows with two further columns: `drawn_view`, the index of the view drawn for each row,
-  at least 1, and `DRAWS`, the id of this view.
+  """Returns rows with two further columns that state the view drawn for each row.
 
-  `ids` are the ids of all views, [V].
+  `drawn_view` has the index of the view, at least 1, and `DRAWS` the id of this view, which decides
+  its random numbers. `ids` are the ids of all views, [V].
   """
   example_ids = rows.without_images()['example_id']
-  views = np.empty(len(example_ids), np.int32)
+  views = np.empty(len(example_ids), np.int32)  # the view of each row
   counts = stratified.allocated(study.weights, len(example_ids))  # images in each view
+  # Each view index is repeated for its number of images, and the indices go to rows at random.
   views[random_order(len(example_ids), SEED)] = np.repeat(np.arange(len(counts)), counts)
-  order = np.argsort(example_ids)
+  order = np.argsort(example_ids)  # for the search below, because batches may be in any order
 
   def view_of(batch: Batch) -> np.ndarray:
     """Returns the drawn view of each row of a batch, int32 [B], by the row's example id."""

@@ -119,20 +119,22 @@ class SiScore(Study):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
-    """Raises InputError for a setting that is not valid."""
+    """Raises InputError for a setting that is not valid, or one that the factor does not use.
+
+    A setting that is not used must have its default.
+    """
     super().__post_init__()
+    is_grid, is_cross = self.factor == GRID, self.factor == CROSS
     valid = f'left out where {KEYS.study.factor} is {self.factor!r}'
     for key in ('areas', 'angles', 'xs', 'ys'):
       values = getattr(self, key)
       self.require(bool(values) and len(set(values)) == len(values), key, 'distinct')
-      is_grid_area = self.factor == GRID and key == 'areas' and len(values) == 1
-      is_used, is_default = self.factor == CROSS or is_grid_area, values == getattr(SiScore, key)
-      self.require(is_used or is_default, key, valid)
-    is_used, is_default = self.factor == GRID, self.cells == SiScore.cells
-    self.require(is_used or is_default, 'cells', valid)
-    is_used, is_default = not self.stored, self.measure == SiScore.measure
+      is_area_of_grid = is_grid and key == 'areas' and len(values) == 1
+      is_default = values == getattr(SiScore, key)
+      self.require(is_cross or is_area_of_grid or is_default, key, valid)
+    self.require(is_grid or self.cells == SiScore.cells, 'cells', valid)
     valid = 'left out for stored scenes, whose areas are what they are'
-    self.require(is_used or is_default, 'measure', valid)
+    self.require(not self.stored or self.measure == SiScore.measure, 'measure', valid)
     _check_reach(self.design)
 
   @property
@@ -278,7 +280,8 @@ class SiScore(Study):
         fraction = self._fractions(batch.__getitem__, rows.image_shape[0])
       else:
         return  # the check of the views names the missing columns
-      if self._are_counted(fraction[np.asarray(batch['mask'])]).any():
+      is_row = np.asarray(batch['mask'])  # False for rows that fill up the last batch
+      if self._are_counted(fraction[is_row]).any():
         return
     raise self._no_scene()
 
@@ -294,7 +297,7 @@ class SiScore(Study):
         f'the rows have no column {missing[0]!r}, so they are no stored scenes; read them with '
         f'{KEYS.data.source:--}=si_score' + or_column(missing[0])
       )
-    # The factors that have several values in the sample.
+    # The factors with several values in the sample. `KEYS` is {factor: its columns}.
     varied = {k for k, names in designs.KEYS.items() if any(np.ptp(columns[x]) for x in names)}
     if varied and self.factor in designs.KEYS and self.factor not in varied:
       equal = f'{KEYS.study.factor} is {self.factor!r}, of which all scenes have one'
@@ -308,10 +311,10 @@ class SiScore(Study):
     )
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns the pictures `gallery`, [pairs, levels, 160, 160, 3], and their `gallery_level`.
+    """Returns scenes of the first three pairs of object and background at up to six levels.
 
-    They show the first three pairs of object and background at up to six levels;
-    `gallery_level` has the names of these levels, [levels].
+    The arrays are `gallery`, [pairs, levels, 160, 160, 3], and `gallery_level`, the names of the
+    levels. Stored scenes have no gallery.
     """
     if self.stored:
       return {}
@@ -321,6 +324,7 @@ class SiScore(Study):
     batch = next(rows.batches(num_pairs, [0]))
     prepare = views.prepare
     assert prepare is not None  # views that compose scenes have one
+    # `prepare` computes what the scenes of a row share; `map_rows` applies it to all rows.
     prepare_rows = jax.jit(lambda rows: map_rows(lambda row, _: prepare(row), rows, None))
     columns = prepare_rows(numeric_columns(batch))
 
@@ -341,10 +345,12 @@ class SiScore(Study):
 
     Accuracy by one factor pools the levels that differ only in other factors. Objects are the units
     of resampling. Each factor has a separate balanced mix of scenes, see `designs.balanced`.
+    Estimates are of scenes with enough of the object inside the image. Accuracy by location is also
+    estimated from all scenes with any of the object inside, if these are more.
     """
     pairs = {e.label: self._pairs(e.records, image_shape[0]) for e in evaluations}
     first = next(iter(pairs.values()))
-    counted = first.table.counted
+    counted = first.table.counted  # bool [pairs, levels]: enough of the object is inside
     assert counted is not None
     if not counted.any():
       raise self._no_scene()
@@ -363,7 +369,7 @@ class SiScore(Study):
         class_names = dict(enumerate(stored_names))
     classes = first.records.column('label' if self.stored else 'imagenet_class')
     estimates = list(self._estimates(published, classes, class_names))
-    keys = designs.KEYS[designs.LOCATION]
+    keys = designs.KEYS[designs.LOCATION]  # the facets of a location, x and y
     varies_place = designs.LOCATION in designs.varying(published.views)
     if varies_place and (first.is_visible & ~counted).any():
       visible = dataclasses.replace(published, counted=dict.fromkeys(ranks, first.is_visible))

@@ -290,19 +290,21 @@ class Systematic(Study):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The environments and the settings of ρ in words: 'clipped, class balance', for example.
+    """The environments and the settings of ρ in words: {title of a line: text}.
 
-    They are lines of the report's table `which numbers these are`.
+    The text of 'rho' is, for example, 'clipped, class balance'. They are lines of the report's
+    table `which numbers these are`.
     """
+    # Terms of a mean of ρ that are 1 by definition are left out, or count as 1.
     degenerate = ', degenerate terms as 1' if self.degenerate == 'one' else ''
     names = [*map(part_name, self.environments)]
     angles = self.angles if transforms.ROTATION in names else ['no rotation']
     values = {'environments': names, 'severities': self.severities, 'angles': angles}
-    environments = {
+    shown = {
       key: 'as stored' if self.source == STORED else ', '.join(map(str, levels))
       for key, levels in values.items()
     }
-    return {**environments, 'rho': f'{self.formula}, {self.balance} balance{degenerate}'}
+    return {**shown, 'rho': f'{self.formula}, {self.balance} balance{degenerate}'}
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
@@ -348,13 +350,12 @@ class Systematic(Study):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields accuracies, and transfer ρ for classifiers that were trained on the environments.
 
-    Accuracies are clean, by environment, and by environment and class group (a cell) or class.
+    Accuracies are clean, by environment, by environment and class group (a cell), and by
+    environment and class. The note of a cell says whether training showed it.
 
     ρ comes with the accuracies that it is computed from, by environment, by severity or angle, and
-    averaged over environments. The quantity `rho` is computed from the accuracy over all levels;
-    `mean_rho` is the mean of ρ over the levels, the other reading of the paper's "over the severity
-    levels". The setting `degenerate` says how means treat terms that are 1 by definition. The note
-    of a cell says whether training showed it.
+    averaged over environments. `rho` is computed from the mean accuracy over all levels; `mean_rho`
+    is the mean of ρ over the levels, the other reading of the paper's "over the severity levels".
     """
     recorded.require_distinct()
     evaluations = recorded.evaluations
@@ -373,7 +374,9 @@ class Systematic(Study):
       if is_trained:
         notes = self._notes(evaluation, evaluations)
         num_classes = len(facts['classes'])
-        terms: Terms = [  # the mean over all environments without facets, then each environment
+        # The facets of each estimate, with the environments that it is averaged over: the mean over
+        # all has no facets. In `level_terms` they come with the column of a level instead.
+        terms: Terms = [
           ({}, range(1, len(names) + 1)),
           *(({ENVIRONMENT: name}, [k]) for k, name in enumerate(names, 1)),
         ]
@@ -475,9 +478,9 @@ class Systematic(Study):
     )
 
   def _baseline_of(self, label: str) -> str:
-    """Returns the label of the classifier with the accuracy that a classifier's ρ subtracts.
+    """Returns the label of the baseline whose accuracy is subtracted in ρ of `label`; '' if none.
 
-    It is '' for the baseline itself, and for all classifiers if the study has no baseline.
+    The baseline itself has none, and nor has any classifier if the study has no baseline.
     """
     return self.baseline if self.baseline != label else ''
 
@@ -527,27 +530,29 @@ class Systematic(Study):
     return dict.fromkeys(['', *environments], note)
 
   def _shares(self, evaluation: Evaluation, by_level: bool = False) -> EnvironmentShares:
-    """Returns the shares of right answers by environment, clean first, averaged over levels.
+    """Returns the shares of right answers of each image by environment, the clean one first.
 
-    With `by_level`, each view except the clean one is a separate environment instead.
+    A share is the mean over the levels of the environment. With `by_level`, there is a column for
+    each view instead, without the clean one.
     """
     records = evaluation.records
     right = records.table('rank') == 0  # the true class has rank 0 if it is predicted
     environment_of_view = np.array([0, *(k for k, _ in self._levels)])
-    # `trained` is the class group that training shows each column: group k for environment k.
+    # `columns` has the environment k of each column of `share`, which training shows to class group
+    # k alone, and `trials` the number of views that the share is a mean of.
     if by_level:
-      trained = environment_of_view[1:].tolist()
-      share, trials = right[:, 1:].astype(float), [1] * len(trained)
+      columns = environment_of_view[1:].tolist()
+      share, trials = right[:, 1:].astype(float), [1] * len(columns)
     elif self.source == STORED:
-      trained = list(range(len(self._environments(records.identity['data']))))
-      is_shown = records.column(ENVIRONMENT)[:, None] == np.array(trained)
-      share, trials = np.where(is_shown, right, np.nan), [1] * len(trained)
+      columns = list(range(len(self._environments(records.identity['data']))))
+      is_shown = records.column(ENVIRONMENT)[:, None] == np.array(columns)
+      share, trials = np.where(is_shown, right, np.nan), [1] * len(columns)
     else:
-      trials = np.bincount(environment_of_view).tolist()  # views of each environment
-      trained = list(range(len(trials)))
-      share = np.stack([right[:, environment_of_view == k].mean(1) for k in trained], 1)
+      trials = np.bincount(environment_of_view).tolist()
+      columns = list(range(len(trials)))
+      share = np.stack([right[:, environment_of_view == k].mean(1) for k in columns], 1)
     label, group = records.column('label'), records.column(COLUMN)
-    return EnvironmentShares(share, label, group, trained, trials, self.balance, self.confidence)
+    return EnvironmentShares(share, label, group, columns, trials, self.balance, self.confidence)
 
   @property
   def compares_training_rows(self) -> bool:
@@ -574,14 +579,17 @@ class Systematic(Study):
     return Findings(tables={'near_duplicates': table}, estimates=[part(estimates)])
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, with accuracies by cell first, and a figure of the cells seen.
+    """Returns the default figures, with a figure of the cells that training showed.
 
-    Captions of figures by class group name the classes of each group.
+    The accuracies by cell, a pair of environment and class group, are first. The figure of cells
+    seen is left out if no classifier was trained on the environments. Captions of figures by class
+    group name the classes of each group.
     """
     default = super().figures(results)
     environments, titles, is_seen = self._cells_seen(results.data)
+    # Titles of groups with many classes state their number alone, as in 'C1 (12 classes)'.
     is_counted = any(title.endswith(' classes)') for title in titles)
-    listed = f"; the table '{WHICH_NUMBERS}' lists the classes" * is_counted
+    listed = f"; the table '{WHICH_NUMBERS}' lists the classes" if is_counted else ''
     groups = f'Class groups: {"; ".join(titles)}{listed}.'
     by_cell = '_'.join((GRID_ACCURACY.name, ENVIRONMENT, CLASS_GROUP))  # name of a default figure
     figures = {name: default[name] for name in (by_cell, *default) if name in default}
@@ -599,11 +607,11 @@ class Systematic(Study):
     return figures
 
   def _cells_seen(self, data: Facts) -> tuple[list[str], list[str], np.ndarray]:
-    """Returns the names of E environments, the titles of G class groups, and bool [G, E].
+    """Returns the names of E environments, the titles of G class groups, and what training shows.
 
     A title is, for example, 'C1: cat, dog', or 'C1 (12 classes)' if the names would be too long.
-    The array says whether training shows a group in an environment. Groups without classes are left
-    out. `data` is the description of the rows.
+    What training shows is an array bool [G, E]: whether it has images of a group in an environment.
+    Groups without classes are left out. `data` is the description of the rows.
     """
     environments = self._environments(data)
     titles, is_seen = [], []

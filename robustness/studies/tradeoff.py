@@ -74,20 +74,25 @@ class Tradeoff(StoredOrMade):
       yield trade_off(label, first, shares.values[IMAGES], *pair, self.confidence)
 
   def figures(self, results: Results) -> Figures:
-    """Returns changes of accuracy against shares of energy, with the lines, and the default
-    figures.
+    """Returns a figure of changes of accuracy against shares of energy, and the default figures.
+
+    It has a panel for each classifier but the first, with a point for each corruption: the accuracy
+    of the classifier minus the accuracy of the first one, over the share of high-frequency energy.
     """
     first, *later = (label for label in results.labels if label != IMAGES)
+    # `...` selects any corruption.
     shares = select(results.table, HIGH_FREQUENCY_FRACTION.name, corruption=...)
     panels = []
     for label in later:
       of_label = results.table[results.table.classifier == label]
       line = of_label[of_label['quantity'] == LINE.name]
-      fitted = ', '.join(  # the slope and the residual of the line, for the title of the panel
+      # The slope and the residual of the line, for the title of the panel.
+      fitted = ', '.join(
         f'{quantity.name} {Notation(quantity).bare(row)}{unit}'
         for quantity, unit in ((SLOPE, ''), (RESIDUAL, ' points'))
         for row in of_label[of_label['quantity'] == quantity.name].itertuples()
       )
+      # Differences to `first`, by corruption.
       changes = select(of_label, ACCURACY.name, first, corruption=...).set_index('corruption')
       line = line.set_index('high_frequency_share') if len(line) else line
       panels.append(NamedPoints((label, fitted), shares.set_index('corruption'), changes, line))

@@ -309,6 +309,7 @@ class VideoPmK(ScoresPredictions):
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
     """Returns the names of the views, with frames of one clip as one unit of resampling."""
+    # The columns that tell clips apart, as far as the records have them.
     names = {columns.GROUP, columns.PATH} & records.read(block=0, chunk=0).arrays.keys()
     units = columns.clip_numbers({name: records.column(name) for name in names})
     return dataclasses.replace(super().by_row(records, image_shape), units=units)
@@ -470,13 +471,15 @@ class VideoPmK(ScoresPredictions):
     yield self._means(PM_K, right, (distances, self.include_anchor), pd.DataFrame({'k': distances}))
     distances = range(self.k + 1)
     yield self._means(NEIGHBORS_ONLY, right, (distances,), pd.DataFrame({'k': distances}))
-    offsets = np.unique(np.append(right.offset, 0))
+    offsets = np.unique(np.append(right.offset, 0))  # frame numbers minus the anchor's
     by_distance = np.argsort(np.abs(offsets), kind='stable')
     num_within_k = (np.abs(offsets) <= self.k).sum()
-    near = by_distance[1:num_within_k]  # indices of offsets, without the anchor at distance 0
+    near = by_distance[1:num_within_k]  # indices of the offsets within k; 0 is the anchor itself
+    # Which sets count at each of these offsets: they have the frame, and the anchor is right.
     counted = metrics.by_offset(right, right.anchor[:, right.group], right.anchor)[..., near]
     views = pd.DataFrame({'k': np.abs(offsets[near])})
-    for model, label in enumerate(right.models):  # one by one: each has other anchors right
+    # One classifier at a time, because the sets that count are others for each of them.
+    for model, label in enumerate(right.models):
       alone = SetOutcomes.stacked({label: right.of_model(model)})
       yield self._means(CONDITIONAL, alone, (near,), views, counted[model])
 
@@ -656,8 +659,9 @@ class VideoPmK(ScoresPredictions):
     return Table(tuple(rows[0]) if rows else ('classifier',), [list(row.values()) for row in rows])
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns `failure_images` [E, 2, H, W, C]: anchor and neighbor for each row of the table
-    `failures`.
+    """Returns {'failure_images': [E, 2, H, W, C]}, an anchor and its neighbor in each of E entries.
+
+    The entries are the rows of the table `failures`; the dict is empty if it has none.
     """
     table = findings.tables[FAILURES]
     if not table.rows:
