@@ -145,11 +145,12 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
   `--config.classifiers=LABEL,LABEL` removes all classifiers that it does not list.
   """
   classifiers, only_classifier = config.get('classifiers'), config.get('classifier')
-  named = [match[1] for match in map(_LABEL.match, changes) if match]
+  named = [match[1] for match in map(_LABEL.match, changes) if match]  # labels whose name is set
   if classifiers is None and only_classifier is not None and named:
     label = default_label(only_classifier.name).replace('.', '_')  # a key must not have a dot
     classifiers = defaults.nested({label: only_classifier})
     with config.unlocked():
+      # A config of one classifier becomes a config of several, of which it is the first.
       config.classifiers = classifiers
       del config.classifier
   if classifiers is None:
@@ -168,6 +169,7 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
       if label not in classifiers:
         classifiers[label] = defaults.nested(defaults.classifier())
   for listed in filter(None, map(_LIST.fullmatch, changes)):
+    # '(a, b)', 'a,b' and "['a', 'b']" are ['a', 'b']
     labels = [label.strip(' \'"') for label in listed[1].strip('()[] ').split(',')]
     for label in filter(None, labels):
       if label not in classifiers:
@@ -185,11 +187,12 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
 def _names_parts(change: str) -> bool:
   """Returns whether a change names a part, such as an attack, or sets a key of a study.
 
-  Each part has a section, which other changes may set. An example of a change is
-  '--config.data.source=folder'.
+  Such a change is made first, because other changes may set keys of the part. For example,
+  '--config.data.source=folder' names the part `folder`.
   """
   key = change.partition('=')[0]
   section, _, last_word = key.rpartition('.')
+  # {kind of part, which is also its section: the key that names the part}
   naming_keys = {'data': 'source', **{kind: naming_key for kind, (naming_key, _) in KINDS.items()}}
   names_part = naming_keys.get(section.rpartition('.')[2]) == last_word
   return names_part or _STUDY_KEY.fullmatch(key) is not None
@@ -247,7 +250,7 @@ def _quoted(value: str) -> str:
   if not value.strip():
     return '()'
   try:
-    ast.literal_eval(value)
+    ast.literal_eval(value)  # fails for words without quotes
   except (SyntaxError, ValueError):
     return repr(tuple(re.split(r'\s*,\s*', value))) if _WORDS.fullmatch(value) else value
   return value
@@ -427,6 +430,7 @@ def _study_name(section: object, key: str, path: pathlib.Path) -> str:
 def _fill(config: ConfigDict, values: Mapping[str, object], path: str) -> None:
   """Sets the keys of a section, named `path`, to values from JSON, where tuples are lists."""
   unknown = {key: value for key, value in values.items() if key not in config}
+  # First refuse keys of earlier versions, with an error that says what replaces them.
   _refuse_moved({**config, **values}, unknown, path)
   settings.refuse_unknown(values, config, path)
   for key, value in values.items():

@@ -145,9 +145,10 @@ def _printed(results: Results) -> Results:
   other_estimates, accuracies = results.table[~is_accuracy], results.table[is_accuracy]
   names = facets_of(accuracies)
   facets_of_rows = [row.dropna().to_dict() for _, row in accuracies[names].iterrows()]
+  # [{facet: value}, …], the views of which accuracies are printed
   printed_facets = results.settings[comparison.PRINTED_FACETS]
   is_printed = [facets in printed_facets for facets in facets_of_rows]
-  if any(is_printed):  # the values of their facets become one facet, `view`
+  if any(is_printed):  # the values of their facets become one facet, `view`: 'fog 3'
     views = [
       ' '.join(map(str, facets.values())) for facets in facets_of_rows if facets in printed_facets
     ]
@@ -162,7 +163,7 @@ def _printed(results: Results) -> Results:
 
 
 def _values(table: pd.DataFrame) -> Iterator[tuple[object, ...]]:
-  """Yields (classifier, classifier subtracted, value to 9 digits, number of images) by row."""
+  """Yields (classifier, versus, value, number of images) of each row; the value has 9 decimals."""
   rounded = table[['classifier', 'versus', 'value', 'n']].round({'value': 9})
   return rounded.itertuples(index=False, name=None)
 
@@ -171,11 +172,14 @@ def _presented(study: Study) -> Presentation:
   """Returns title and figures of a comparison: the study's figures, then accuracies by view."""
 
   def draw(results: Results) -> Mapping[str, charts.Picture]:
-    """Returns figures of the study, if its estimates could be computed, and of accuracies."""
+    """Returns the study's figures and those of accuracies.
+
+    If the study's estimates could not be computed, the table `WHY_NOT` says why.
+    """
     compared = (comparison.ACCURACY, comparison.EFFECTIVE)
     accuracies = charts.draw(dataclasses.replace(results, quantities=compared))
-    is_reduced = comparison.WHY_NOT not in results.tables
-    return {**(study.figures(results) if is_reduced else {}), **accuracies}
+    has_estimates_of_study = comparison.WHY_NOT not in results.tables
+    return {**(study.figures(results) if has_estimates_of_study else {}), **accuracies}
 
   title = ': '.join(filter(None, ('Finished runs side by side', study.title)))
   return Presentation(title, study.papers, draw)

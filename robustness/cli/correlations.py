@@ -11,7 +11,7 @@ robustness correlations PATH PATH ... --out=DIR
 import itertools
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -67,10 +67,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
-  """Returns {quantity: its overall value for each network} of finished runs.
+  """Returns {quantity in words: its overall values, a row for each network} of finished runs.
 
-  The key is the quantity in words, after NAME and the task. Each value of the dict is a table with
-  a row of results per network, and the columns `scale` (100 for percent, else 1) and `better` (1 if
+  A key is such as 'NAME: TASK: top-1 error', without what is not given. The tables are indexed by
+  network, and have the columns of results, `scale` (100 for percent, else 1) and `better` (1 if
   higher values are better, else −1).
 
   Args:
@@ -81,7 +81,7 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
       images than another network.
   """
   names: dict[str, str] = {}
-  rows: dict[str, dict[str, pd.Series]] = {}
+  rows: dict[str, dict[str, pd.Series]] = {}  # {quantity in words: {network: row}}
   protocols: dict[str, Facts] = {}
   for path in paths:
     label_of_path, location = label_and_path(path)
@@ -92,31 +92,20 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
       for task, of_task in results.by_task.items():
         same_for_all = {k: v for k, v in of_task.data.items() if k not in OF_NETWORKS}
         protocol: Facts = {'settings': of_task.protocol, 'data': same_for_all}
-        for quantity in of_task.quantities:
-          if not (quantity.headline and quantity.better):
-            continue
-          for choice in overall_choices(of_task.table, quantity):
-            words = f'{prefix}{f"{task}: " if task else ""}{choice.words}'
-            measured = choice.rows[
-              (choice.rows.versus == '')
-              & choice.rows.classifier.isin(list(network_by_label))
-              & choice.rows['value'].notna()
-            ]
-            # ratios to a classifier of the same run cannot be compared with other runs
-            if measured.empty or measured.note.str.contains(ITSELF, regex=False).any():
-              continue
-            changes = differing_keys(protocols.setdefault(words, protocol), protocol)
-            networks = measured.classifier.map(network_by_label)
-            is_measured_before = bool(set(networks) & set(rows.get(words, {})))
-            if changes or is_measured_before:
-              raise InputError(
-                f'{folder} measures {words} again, {"; ".join(changes) or "for the same network"}: '
-                f'give it another name, NAME={path}.'
-              )
-            better = 1 if quantity.better == 'higher' else -1
-            for network, (_, line) in zip(networks, measured.iterrows(), strict=True):
-              line = pd.concat([line, pd.Series({'scale': quantity.scale, 'better': better})])
-              rows.setdefault(words, {})[network] = line
+        for quantity, name, measured in _comparable_values(of_task, network_by_label):
+          words = f'{prefix}{f"{task}: " if task else ""}{name}'
+          changes = differing_keys(protocols.setdefault(words, protocol), protocol)
+          networks = measured.classifier.map(network_by_label)
+          is_measured_before = bool(set(networks) & set(rows.get(words, {})))
+          if changes or is_measured_before:
+            raise InputError(
+              f'{folder} measures {words} again, {"; ".join(changes) or "for the same network"}: '
+              f'give it another name, NAME={path}.'
+            )
+          better = 1 if quantity.better == 'higher' else -1
+          for network, (_, line) in zip(networks, measured.iterrows(), strict=True):
+            line = pd.concat([line, pd.Series({'scale': quantity.scale, 'better': better})])
+            rows.setdefault(words, {})[network] = line
   return {words: pd.DataFrame(by_network).T for words, by_network in rows.items()}
 
 
@@ -139,6 +128,23 @@ def _networks(results: Results, folder: Path, names: dict[str, str]) -> dict[str
       names[description] = label if label not in names.values() else f'{folder.name}: {label}'
     network_by_label[label] = names[description]
   return network_by_label
+
+
+def _comparable_values(
+  results: Results, labels: Collection[str]
+) -> Iterator[tuple[Quantity, str, pd.DataFrame]]:
+  """Yields (quantity, words, rows) of each overall value by which runs can be compared.
+
+  Only headlines with a better direction are yielded. The rows, one for each classifier, are of the
+  classifiers in `labels`. Ratios to a classifier of the same run are left out.
+  """
+  for quantity in results.quantities:
+    if quantity.headline and quantity.better:
+      for choice in overall_choices(results.table, quantity):
+        rows = choice.rows[(choice.rows.versus == '') & choice.rows['value'].notna()]
+        rows = rows[rows.classifier.isin(list(labels))]
+        if len(rows) and not rows.note.str.contains(ITSELF, regex=False).any():
+          yield quantity, choice.words, rows
 
 
 def _folders(path: Path) -> list[Path]:
@@ -196,11 +202,13 @@ def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -
 
 
 def _figures(results: Results, values: Mapping[str, pd.DataFrame]) -> dict[str, charts.Picture]:
-  """Returns {name: (figure, caption)}: a page of scatter plots, and the charts of the table.
+  """Returns {name: (figure, caption)}: a page of scatter plots, and the charts of the correlations.
 
-  The page has the `MAX_PANELS` pairs of quantities with the weakest correlations, weakest first.
+  The page has the `MAX_PANELS` pairs of quantities with the weakest correlations, weakest first. In
+  a plot each point is a network. `values` is {quantity: table with a row per network}.
   """
-  pairs = [(line.first, line.second) for line in _weakest_first(results).itertuples()][:MAX_PANELS]
+  weakest = _weakest_first(results).head(MAX_PANELS)
+  pairs = list(zip(weakest['first'], weakest['second'], strict=True))
   labels = list(dict.fromkeys(name for table in values.values() for name in table.index))
   caption = 'Networks by pairs of quantities, the weakest rank correlations first.'
   figures = {'scatter': (forms.scatter_page(pairs, values, labels), caption)} if pairs else {}

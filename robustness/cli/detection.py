@@ -38,6 +38,7 @@ def main(arguments: Sequence[str]) -> int:
   options = _parser().parse_args(arguments)
   scoring = Scoring(options.k, options.threshold, options.recall_points, not options.neighbors_only)
   inputs = detection.read(options.metadata, options.truth, options.detections)
+  # The workdir is locked to these settings: all flags but those that say where results go.
   config = {name: str(value) for name, value in vars(options).items() if name not in RESULTS}
   config['sha256'] = inputs.digest
   predictions = inputs.predictions() if options.predictions else {}
@@ -72,8 +73,7 @@ def _lines(results: Results, k: int) -> list[str]:
     for remark, count, total, first in results.tables['remarks'].rows
     if count
   ]
-  if results.settings['k'] < k:
-    reach = results.settings['k']
+  if (reach := results.settings['k']) < k:
     remarks.append(
       f'note: --k is {k}, but no neighbor is more than {reach} frames from its anchor: pm-{reach}'
     )

@@ -87,14 +87,14 @@ def explain(
 
 
 def _matching(keys: Sequence[Key], word: str) -> Iterator[str]:
-  """Yields lines for the keys with `word` in their name, and then for those with it in the meaning.
+  """Yields help lines of the keys with `word` in their name, then of keys with it in the meaning.
 
-  Each key has its full name, such as --config.data.source.
+  The lines of a key are '--config.data.source = VALUE' and its meaning.
   """
   lower = word.lower()
   in_name = [key for key in keys if lower in f'{key.section}.{key.name}'.lower()]
   matching = [*in_name, *(key for key in keys if lower in key.meaning.lower())]
-  for key in dict.fromkeys(matching):
+  for key in dict.fromkeys(matching):  # each key once
     yield from _entry(f'--{key.section}.{key.name} = {key.value}', key.meaning)
   if not matching:
     hint = nearest(word, {key.name for key in keys})
@@ -117,7 +117,7 @@ def meanings(cls: type) -> dict[str, str]:
 
 def _keys(config: ConfigDict) -> Iterator[Key]:
   """Yields the keys of a config with values and meanings, section after section."""
-  run = meanings(Execution)
+  run = meanings(Execution)  # of the keys outside sections, which come last
   studies = {'config.study': config.study} if 'study' in config else {}
   if 'battery' in config:
     summary = "what the report begins with: '' for the headlines of all tasks, or 'fourier_table'"
@@ -128,12 +128,14 @@ def _keys(config: ConfigDict) -> Iterator[Key]:
   for path, section in studies.items():
     study = STUDIES.find(section.name, path)
     yield from _section(path, [section], {**meanings(study), 'name': f'the study: {_CHOICE}'})
+    # Exchangeable parts of the study, such as attacks, have sections with their settings.
     for key, parts in study.chosen_parts(section).items():
       for label, part in parts.items():
         yield from _section(f'{path}.{key}.{label}', [section[key][label]], meanings(part))
     if 'predictions' in config and issubclass(study, ScoresPredictions):
       run |= meanings(study.prediction_settings)
   classifiers = config.get('classifiers', {})
+  # All classifiers are one section with their different values, 'config.classifiers.{a,b}'.
   recipes, path = [*classifiers.values()], f'config.classifiers.{{{",".join(classifiers)}}}'
   if 'classifier' in config:
     recipes, path = [config.classifier], 'config.classifier'
@@ -183,7 +185,7 @@ def _parts(
   Args:
     section: name of the section that has the key.
     values: the section, or the sections of several classifiers.
-    key: the key, such as 'attack'.
+    key: the key, such as 'attack'; its value is a name or a list of names.
     registry: all components of this kind.
   """
   choices = [single[key] for single in values]
@@ -191,7 +193,7 @@ def _parts(
   distinct_names = dict.fromkeys(name for listed in names for name in listed if name)
   yield from _section(section, values, {key: f'{_CHOICE}: {", ".join(registry.classes())}'})
   for name in distinct_names:
-    part = part_name(name)
+    part = part_name(name)  # NAME of FILE.py:NAME, which is the section with its settings
     settings = [single[part] for single in values if part in single]
     yield from _section(f'{section}.{part}', settings, meanings(registry.find(name, section)))
 

@@ -63,23 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     print(methods.paragraph(results, environment, options.classifier))
     print('\nSettings:', *methods.settings(results, environment), sep='\n')
     return 0
-  if options.out is None or bool(options.dataset) != bool(options.task):
-    raise InputError(
-      'robustness export --to=hub needs --out=DIR, and --dataset and --task together: the ids of a '
-      'benchmark of the hub.'
-    )
-  for key in ('dataset', 'task'):
-    if (name := vars(options)[key]) and not _ID.fullmatch(name):
-      raise InputError(
-        f'--{key} is {name!r:.80}: an id of the hub has letters, digits, and _ . - / between them.'
-      )
-  if options.out.is_file():
-    raise InputError(f'--out is {options.out}, a file: name a folder.')
-  label = options.classifier or (results.labels[0] if len(results.labels) == 1 else '')
-  if label not in results.labels:
-    raise InputError(
-      f'--classifier is {label!r}: a hub has one model; {nearest(label, results.labels)}.'
-    )
+  label = _check_hub_options(options, results.labels)
   reasons = _unverified(path)
   files = {CARD: card(results, label, environment, reasons)}
   if options.dataset:
@@ -94,16 +78,40 @@ def main(arguments: Sequence[str]) -> int:
   return 0
 
 
+def _check_hub_options(options: argparse.Namespace, labels: Sequence[str]) -> str:
+  """Returns the label of the classifier to export: `--classifier`, or the single one in `labels`.
+
+  Raises:
+    InputError: flags for a hub are missing or invalid, or `labels` lack `--classifier`.
+  """
+  if options.out is None or bool(options.dataset) != bool(options.task):
+    raise InputError(
+      'robustness export --to=hub needs --out=DIR, and --dataset and --task together: the ids of a '
+      'benchmark of the hub.'
+    )
+  for key in ('dataset', 'task'):
+    if (name := vars(options)[key]) and not _ID.fullmatch(name):
+      raise InputError(
+        f'--{key} is {name!r:.80}: an id of the hub has letters, digits, and _ . - / between them.'
+      )
+  if options.out.is_file():
+    raise InputError(f'--out is {options.out}, a file: name a folder.')
+  label = options.classifier or (labels[0] if len(labels) == 1 else '')
+  if label not in labels:
+    raise InputError(f'--classifier is {label!r}: a hub has one model; {nearest(label, labels)}.')
+  return label
+
+
 def _unverified(path: pathlib.Path) -> list[str]:
   """Returns [text on values of a workdir that its records do not reproduce], and prints the text.
 
   The list is empty if the records reproduce all values.
   """
-  reason = next(iter(verification.unverifiable(path).values()), '')  # of the workdir as a whole
-  if not reason:
-    return []
-  print(f'note: {reason}', file=sys.stderr)
-  return [reason]
+  # The first text is about the workdir as a whole, others are about folders in it.
+  reason = next(iter(verification.unverifiable(path).values()), '')
+  if reason:
+    print(f'note: {reason}', file=sys.stderr)
+  return [reason] if reason else []
 
 
 def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:
@@ -235,7 +243,7 @@ def card(results: Results, label: str, environment: Facts, unverified: Sequence[
   """
   rows = results.table[results.table.classifier == label]
   tasks = dataclasses.replace(results, table=rows).over_seeds.by_task
-  table, _ = side_by_side.arranged(tasks, (), ['quantity'], ['classifier'], intervals=True)
+  table, _ = side_by_side.arranged(tasks, rows=['quantity'], columns=['classifier'], intervals=True)
   paragraph = tables.markdown_text(methods.paragraph(results, environment, label))
   lines = [f'* {tables.markdown_text(line)}' for line in methods.settings(results, environment)]
   settings = '\n'.join(['Settings:', '', *lines])

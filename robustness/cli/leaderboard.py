@@ -148,6 +148,7 @@ def _build_without_faulty(
     accepted = list[BoardEntry]()
     for entry in entries:
       try:
+        # Pages may fail too, so they are written, to be deleted.
         with tempfile.TemporaryDirectory() as scratch:
           build([*accepted, entry], pathlib.Path(scratch) if out else None)
       except OSError:
@@ -228,7 +229,10 @@ class BoardEntry:
 
   @property
   def protocol(self) -> str:
-    """The study, settings and images as JSON text; entries of equal text share a board."""
+    """The study, settings and images as JSON text; entries of equal text share a board.
+
+    Images are told apart by their digest, or by their description if there is no digest.
+    """
     images = self.digest or self.results.data
     return json.dumps([self.results.study, self.results.protocol, images], sort_keys=True)
 
@@ -263,9 +267,8 @@ def read(folder: pathlib.Path, study_file: str = '') -> tuple[list[BoardEntry], 
       name = path.name if path.name.isprintable() else ascii(path.name)
       wrong[name] = _error_text(error)
   outvoted = _with_other_declarations(entries)
-  wrong |= outvoted
   entries = [entry for entry in entries if entry.name not in outvoted]
-  return entries, dict(sorted(wrong.items()))
+  return entries, dict(sorted({**wrong, **outvoted}.items()))
 
 
 def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[str]:
@@ -291,21 +294,7 @@ def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[
     if entry.exists():
       raise InputError(f'{entry} exists: name the entry otherwise, as in --add=NAME={path}.')
     dataclasses.replace(finished.results, arrays={}).write(entry)
-    written = 'the results'
-    study = finished.study
-    can_have_ranks = study.needs_classifier and not study.sequential_design
-    if can_have_ranks and not isinstance(study, RecordedStudy):
-      for evaluation in finished.evaluations:
-        _write_ranks(entry / workdir.RECORDS / evaluation.label, evaluation.records)
-      section = {key: value for key, value in study.describe().items() if key not in study.facts}
-      workdir.write_json(entry / workdir.CONFIG, {'study': section})
-      try:
-        verification.of_study(workdir.read(entry)[SINGLE], is_strict=True)
-        written += ', and the rank of the true class for every answer'
-      except InputError as error:
-        written = f'the results alone: ranks are not enough ({error})'
-        shutil.rmtree(entry / workdir.RECORDS)
-        (entry / workdir.CONFIG).unlink()
+    written = _add_records(entry, finished)
     try:
       _entry(entry, study_file)
     except InputError as error:
@@ -314,10 +303,41 @@ def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[
     yield f'{entry}: {written}'
 
 
+def _add_records(entry: pathlib.Path, finished: workdir.FinishedStudy) -> str:
+  """Writes the ranks of the true class to an entry, if the study can compute its results from them.
+
+  Args:
+    entry: the folder of the entry, which has the results.
+    finished: the study of a finished workdir, with its results and records.
+
+  Returns:
+    What the entry now has, in words.
+  """
+  study = finished.study
+  if not study.needs_classifier or study.sequential_design or isinstance(study, RecordedStudy):
+    return 'the results'
+  for evaluation in finished.evaluations:
+    _write_ranks(entry / workdir.RECORDS / evaluation.label, evaluation.records)
+  # The settings of the study, without facts that it adds to its description.
+  section = {key: value for key, value in study.describe().items() if key not in study.facts}
+  workdir.write_json(entry / workdir.CONFIG, {'study': section})
+  try:
+    verification.of_study(workdir.read(entry)[SINGLE], is_strict=True)
+  except InputError as error:
+    shutil.rmtree(entry / workdir.RECORDS)
+    (entry / workdir.CONFIG).unlink()
+    return f'the results alone: ranks are not enough ({error})'
+  return 'the results, and the rank of the true class for every answer'
+
+
 def _write_ranks(folder: pathlib.Path, records: RecordsReader) -> None:
-  """Writes labels and other columns, and the ranks of the true class, as one compressed shard."""
-  names = records.read(0, 0).arrays
+  """Writes a classifier's ranks of the true class to a folder, with labels and other columns.
+
+  They are one compressed shard (file) of records.
+  """
+  names = records.read(0, 0).arrays  # fields of the first shard, which are those of all shards
   arrays = {name: records.column(name) for name in names if not is_per_view(name)}
+  # [rows, views]; the ranks among classes of equal score are missing in older records
   arrays |= {name: records.table(name) for name in TIE_RANKS if name in names}
   ranks = records.table('rank')
   arrays['rank'] = ranks.astype(np.min_scalar_type(ranks.max()))
@@ -418,18 +438,21 @@ def boards_of(entries: Sequence[BoardEntry], study_file: str = '') -> dict[str, 
 def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
   """Returns the board of entries of equal study, settings and images.
 
-  It has the values of all classifiers by the quantities that rank them, the ranks by each of these
-  values, paired differences if all entries have records, and the table of provenance.
+  It has the overall values of all classifiers for each quantity that can rank them, a ranking by
+  each kind of overall value, paired differences if all entries have records, and the table that
+  says which workdir each classifier comes from.
 
   Args:
     entries: the entries, at least one.
     study_file: the user's FILE.py:NAME for the study NAME; '' for none.
   """
   first = entries[0].results
+  # {(name of the entry, label of a classifier in it): label on the board, which is unique}
   labels = comparison.distinct_labels(
     {entry.name: {*entry.results.labels, *entry.results.classifier_labels} for entry in entries}
   )
   quantities, parts = list[Quantity](), list[pd.DataFrame]()
+  # {'top-1 error', 'mCE', …: its quantity, and the rows of all classifiers}
   values_by_words: dict[str, tuple[Quantity, pd.DataFrame]] = {}
   for quantity in first.quantities:
     renamed = []
@@ -469,9 +492,9 @@ def _values_that_rank(results: Results, quantity: Quantity) -> pd.DataFrame:
   high nor low values are better, or if the quantity is a ratio to a baseline of the same run.
   """
   rows = overall_rows(results.over_seeds.table, quantity)
-  can_rank = quantity.headline and bool(quantity.better)
   is_ratio_in_run = rows.note.str.contains(ITSELF, regex=False).any()
-  return rows[(rows.versus == '') & rows.value.notna() & can_rank & (not is_ratio_in_run)]
+  can_rank = bool(quantity.headline and quantity.better and not is_ratio_in_run)
+  return rows[(rows.versus == '') & rows.value.notna() & can_rank]
 
 
 def _ranks(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]) -> Iterator[Row]:
@@ -519,6 +542,7 @@ def _paired_estimates(
     return []
   needs_file = any(entry.study and entry.study.file for entry in paired)
   file = study_file if needs_file else ''
+  # All entries are tried first, then all but the first one, all but the second one, ….
   all_but_one = ([entry for entry in paired if entry is not absent] for absent in paired)
   for group in (paired, *all_but_one):
     if sum(len(entry.results.labels) for entry in group) < 2:

@@ -43,9 +43,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def matching(word: str) -> Iterator[str]:
-  """Yields the names of all lists that have `word` in their line.
+  """Yields the lines of `robustness --help=WORD`, which say where a word occurs.
 
-  The studies with a key that has the word in its name or meaning follow, and the command that
+  They are the entries of `PARTS` with the word in their name or description, under the heading of
+  their list; the studies with a key that has the word in its name or meaning; and the command that
   finds such keys in a config.
   """
 

@@ -25,7 +25,7 @@ from robustness.results import SINGLE, Results
 def main(arguments: Sequence[str]) -> int:
   """Draws the figures and reports of a workdir again and prints the path of the report."""
   parser = new_parser('robustness report', __doc__)
-  parser.add_argument('workdirs', nargs='*', metavar='WORKDIR', help='of a finished run')
+  parser.add_argument('workdirs', nargs='*', metavar='WORKDIR', help='a finished workdir')
   parser.add_argument('--pdf', action='store_true', help='write the figures as PDF too')
   recorded_study.add_flag(parser)
   options = parser.parse_args(arguments)

@@ -41,7 +41,7 @@ def serve(flags: argparse.Namespace) -> None:
   candidates = _candidates(flags)
   frames = ReviewFrames(flags.frames, candidates.sets.frames)
   keys = [field.name for field in dataclasses.fields(answers.ReviewPlan)]
-  # Settings without a flag have the values of the earlier answers, or the defaults.
+  # Settings that the user gives as flags; others are as in the log's earlier answers, or defaults.
   settings = {key: value for key in keys if (value := vars(flags)[key]) is not None}
   with answers.AnswerLog(flags.answers, candidates.digest, settings) as log:
     rounds = ReviewRounds(candidates, log.plan, log.answers)
@@ -65,7 +65,11 @@ def serve(flags: argparse.Namespace) -> None:
 
 
 def export(flags: argparse.Namespace) -> None:
-  """Writes the sets that passed the review, and prints the counts and the reviewers' agreement."""
+  """Writes the neighbor sets that passed the review, and prints counts and reviewers' agreement.
+
+  Raises:
+    InputError: a flag is wrong; or pairs await further answers, unless `--unsettled=drop`.
+  """
   choice('--rule', flags.rule, decisions.RULES)
   candidates = _candidates(flags)
   if metadata.find(flags.out.resolve()) == metadata.find(flags.metadata.resolve()):
@@ -99,7 +103,7 @@ def _candidates(flags: argparse.Namespace) -> Candidates:
   sets = metadata.read(flags.metadata)
   names = sets.class_names
   if not names:
-    names, _ = building.vocabulary(flags.classes)
+    names, _labels = building.vocabulary(flags.classes)
   return Candidates(sets, dict(enumerate(names)))
 
 
@@ -118,13 +122,13 @@ def serve_parser() -> argparse.ArgumentParser:
   """Returns the flags of the server."""
   parser = _common(_SERVE_DESCRIPTION, 'robustness review')
   add = parser.add_argument
-  add('--frames', required=True, type=expanded, help='where the paths of the metadata begin')
-  add('--annotators_per_pair', type=int, metavar='N', help='who answer alone about a pair (2)')
-  add('--joint_votes', type=int, metavar='N', help='who vote jointly (as many as answer alone)')
+  add('--frames', required=True, type=expanded, help='folder that paths in the metadata begin in')
+  add('--annotators_per_pair', type=int, metavar='N', help='people who judge a pair alone (2)')
+  add('--joint_votes', type=int, metavar='N', help='people who then vote jointly (as many)')
   densify = 'show every anchor alone first, to add the classes its labels lack'
   add('--densify', action='store_true', default=None, help=densify)
-  add('--annotator', metavar='NAME', help='who answers (the page asks)')
-  add('--port', type=int, default=8000, help='0 takes a free one (8000)')
+  add('--annotator', metavar='NAME', help='name of who answers (the page asks)')
+  add('--port', type=int, default=8000, help='port; 0 takes a free one (8000)')
   add('--host', default='127.0.0.1', help='address to bind to (127.0.0.1: this machine only)')
   return parser
 
@@ -137,7 +141,7 @@ def export_parser() -> argparse.ArgumentParser:
   add('--out', required=True, type=expanded, help='folder of the reviewed sets')
   rules = f'when votes keep a pair: {", ".join(decisions.RULES)} (strict_majority)'
   add('--rule', default='strict_majority', metavar='NAME', help=rules)
-  awaited = 'what to do where answers are still awaited (refuse)'
-  add('--unsettled', choices=('refuse', 'drop'), default='refuse', help=awaited)
+  unsettled = 'what to do with pairs that await further answers (refuse)'
+  add('--unsettled', choices=('refuse', 'drop'), default='refuse', help=unsettled)
   add('--results', type=expanded, help='also write the tables as results.json there')
   return parser

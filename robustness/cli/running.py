@@ -69,9 +69,9 @@ COMPILATION_CACHE = flags.DEFINE_string('compilation_cache', None, _CACHE)
 def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
   """Reads the flags and runs the config that they name; ends the process.
 
-  For bad flags, or a bad config, the process ends with one line that says what is wrong. With
-  --help it prints the keys of the config and ends; with --help=WORD and no config, what can be
-  named that has the word.
+  For bad flags, or a bad config, the process ends with one line that says what is wrong. With a
+  config and --help it prints the keys of the config and ends, with --help=WORD those that match;
+  with --help=WORD and no config it prints where the word occurs.
 
   Args:
     arguments: the name of the process, and the flags.
@@ -125,8 +125,8 @@ def _run(
   Args:
     config: the config with all overrides.
     typed: the words of the command, for the report.
-    arguments: the flags; after a bad input hints are printed if they seem to forget `train=False`
-      or the data, and after a run the tasks that they leave out.
+    arguments: the flags. After bad input a hint is printed if they seem to lack `train=False` or
+      the data; after a run, if they leave out tasks of the config file's battery.
   """
   assert config is not None  # see `_parse`
   if PRINT_CONFIG.value:
@@ -190,7 +190,12 @@ def _status(
 ) -> int:
   """Runs a config and returns the exit status; raises only errors that no user can correct.
 
-  For arguments and statuses see `run_command`.
+  Args:
+    config: the config.
+    directory: the workdir.
+    command: the command line, which is recorded.
+    processes: how this process takes part in a run on several machines.
+    compiled: folder of compiled programs; '' stores none, None takes the default.
   """
   try:
     compilation_cache.use(compiled)
@@ -228,10 +233,11 @@ def log_summary(results: Results, path: pathlib.Path) -> None:
 
 
 def raise_interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
-  """Raises KeyboardInterrupt again if Ctrl-C came during a function from which no error can leave.
+  """Makes Ctrl-C interrupt the program also if it came while Python ran a finalizer.
 
   Python prints errors of finalizers, and of JAX's callback of the garbage collector, and continues;
-  Ctrl-C would be lost. This function is the `sys.unraisablehook` that Python calls for such errors.
+  the KeyboardInterrupt would be lost. This function is the `sys.unraisablehook` that Python calls
+  for such errors. It interrupts the main thread again a little later.
   """
   if issubclass(unraisable.exc_type, KeyboardInterrupt):
     # An error that is raised here would be lost once more.
@@ -255,7 +261,7 @@ def dry_run(config: Section) -> int:
   process.set_logging()
   try:
     process.set_devices(peers.ALONE)
-    with exits_refused():
+    with exits_refused():  # a `sys.exit` in the user's files is an error
       show_plan(config)
   except InputError as error:
     return exit_with(BAD_INPUT, str(error))
@@ -271,7 +277,8 @@ def show_plan(config: Section) -> None:
   """Logs the settings of a config, and a line for each training and each evaluation.
 
   Raises:
-    InputError: the run would be refused, or it scores predictions and evaluates no classifier.
+    InputError: the run would be refused; or it scores predictions that are read from files, for
+      which there is nothing to plan.
   """
   if 'predictions' in config:
     raise InputError('--dry_run: a run that scores predictions shows no images; just run it.')
@@ -385,10 +392,9 @@ def _planned_training(
   steps, size = schedule.total_steps(settings, len(fitted)), settings.batch_size
   yield f'{label}: training', f'{steps:,} steps × {size:,} images', f'{steps * size:,}'
   # Besides the steps at which they are due, evaluations and studies follow the last step.
-  num_evaluations, num_studies = (
-    1 + sum(is_due(step, settings, len(fitted)) for step in range(1, steps))
-    for is_due in (schedule.is_due, schedule.is_measured)
-  )
+  count, earlier_steps = len(fitted), range(1, steps)
+  num_evaluations = 1 + sum(schedule.is_due(step, settings, count) for step in earlier_steps)
+  num_studies = 1 + sum(schedule.is_measured(step, settings, count) for step in earlier_steps)
   num_rows = len(held_out) or evaluated.num_examples
   amount = f'{num_evaluations:,} × {num_rows:,} rows'
   yield f'{label}: evaluations in between', amount, f'{num_evaluations * num_rows:,}'

@@ -133,15 +133,16 @@ def _joined(
 def _check_comparable(
   prefix: str, results_by_run: Mapping[str, Results], declared: Mapping[str, Quantity]
 ) -> None:
-  """Prints a note for each run with other images or settings than the first.
+  """Prints a note for each run whose images or settings differ from the first run's.
 
   Args:
-    prefix: name of the task, with which notes begin; '' for a single study.
+    prefix: text that notes begin with, such as 'noise: ' for the task; '' for a single study.
     results_by_run: {name of a run: its results}.
-    declared: the quantities by name, as the first run that has them declares them.
+    declared: {name: quantity} as the first run that has the quantity declares it.
 
   Raises:
-    InputError: a run is of another study, or differs in settings that names of quantities state.
+    InputError: a run is of another study; or its settings differ, and change what quantities of the
+      same name mean, such as the corruptions that they average over.
   """
   (first_name, first), *later = results_by_run.items()
   for name, other in later:
@@ -173,6 +174,7 @@ def _ratios_to_different_baselines(results_by_run: Mapping[str, Results]) -> lis
     # A ratio of the baseline to itself has this note.
     of_baseline = results.table[results.table.note.str.contains(ITSELF, regex=False)]
     ratios |= dict.fromkeys(of_baseline['quantity'])
+    # The digest of the baseline's weights, or else the run's name; '' for a run without ratios.
     baselines.add(results.classifiers[0].get('sha256', name) if len(of_baseline) else '')
   return list(ratios) if len(baselines) > 1 else []
 

@@ -64,6 +64,7 @@ def logged(path: pathlib.Path) -> Iterator[Logged]:
     except (ValueError, TypeError, KeyError) as error:
       raise InputError(f'{file}: line {number} is damaged: {text[:60]!r}.') from error
     values = {k: v for k, v in line.items() if k not in NOT_METRICS and v is not None}
+    # A line of a training names its classifier; a line with estimates is about several.
     if label := line.get('classifier'):
       _, before = steps.setdefault(label, {}).get(step, (when, {}))
       steps[label][step] = when, {**before, **values}
@@ -79,7 +80,7 @@ def logged(path: pathlib.Path) -> Iterator[Logged]:
 
 
 def to_wandb(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> str:
-  """Sends a log to Weights & Biases and returns the address of the run.
+  """Sends a log to Weights & Biases and returns the run's URL, or its folder if it is kept here.
 
   The environment variable WANDB_MODE decides whether the log is sent to a server or kept in
   `folder`.
@@ -97,7 +98,7 @@ def to_wandb(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> 
     reinit='finish_previous',
   )
   for step, _, values in log.steps:
-    if step >= run.step:
+    if step >= run.step:  # W&B refuses earlier steps, which it has if the log was sent before
       run.log(values, step=step)
   run.summary.update(log.results)
   place = str(run.url or run.dir)
@@ -106,7 +107,11 @@ def to_wandb(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> 
 
 
 def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> str:
-  """Sends a log to MLflow at MLFLOW_TRACKING_URI and returns the address of the run."""
+  """Sends a log to MLflow at MLFLOW_TRACKING_URI and returns the address of the run.
+
+  If an earlier command sent a part of the log, the same run is continued with later steps. A tag of
+  the run, 'robustness_step', has the last step that was sent.
+  """
   import mlflow
   from mlflow.entities import Metric, Param, RunTag
 
@@ -127,6 +132,7 @@ def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) ->
   for name, value in log.results.items():  # they belong to the last step
     if run.data.metrics.get(_allowed(name)) != value:
       metrics.append(Metric(_allowed(name), float(value), int(1000 * when), step))
+  # {'data.split': 'test', …}: json_normalize joins the nested keys by dots.
   for name, value in pd.json_normalize(dict(config)).to_dict('records')[0].items():
     if _allowed(name) not in run.data.params:
       params.append(Param(_allowed(name), str(value)[:MAX_LETTERS]))

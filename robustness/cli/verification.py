@@ -38,14 +38,14 @@ _FAILURES = (AttributeError, LookupError, TypeError, ValueError)
 
 @dataclasses.dataclass(frozen=True)
 class _Differences:
-  """Differences between the estimates in results and those computed from the recorded answers.
+  """Differences between the estimates in results and the estimates computed from the records.
 
   Attributes:
     changed: estimates with different numbers; each row has both, in columns such as value_x (the
       results) and value_y (the records).
     unrecorded: estimates that only the results have.
-    lacking: estimates that only the table from records has.
-    quantities: names of the quantities in the table from records.
+    lacking: estimates that only the records give.
+    quantities: names of the quantities that the records give estimates of.
   """
 
   changed: pd.DataFrame
@@ -71,7 +71,10 @@ class _Differences:
       )
 
   def in_words(self) -> str:
-    """Returns in words how many values of the results the records do not reproduce; '' for none."""
+    """Returns in words how many values of the results the records do not reproduce; '' for none.
+
+    Estimates that the records give and the results lack are counted as 'absent'.
+    """
     differing, lacking = len(self.changed) + len(self.unrecorded), len(self.lacking)
     if not differing and not lacking:
       return ''
@@ -103,6 +106,8 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
   if 'predictions' in config:
     return {path: f'all values are {NOT_VERIFIABLE}: predictions were made elsewhere'}
   if seeds := workdir.seeds_of(config, path):
+    # Values of the workdir are means over seeds, computed from results of the seeds; these are
+    # computed from the records of each seed.
     folders = {seed: path / workdir.seed_folder(seed) for seed in seeds}
     by_seed = {seed: Results.read(folder) for seed, folder in folders.items()}
     reason = _unexplained(path, Results.read(path), over_seeds(by_seed).table)
@@ -152,7 +157,10 @@ def of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
 
 
 def _estimates(finished: FinishedStudy) -> pd.DataFrame:
-  """Returns the table of estimates computed from the records of a study."""
+  """Returns the table of estimates computed from the records of a study.
+
+  As in the results, accuracies by class are appended if the study can tell which images fail.
+  """
   study, shape = finished.study, finished.image_shape
   estimates = assemble(study.reduce(finished.evaluations, shape).estimates)
   if study.lists_failures and study.needs_classifier and 'class' in finished.results.table:
@@ -171,7 +179,7 @@ def _failed(error: Exception) -> str:
   """Returns in words why no value can be computed from the records."""
   reason = repr(error)
   if isinstance(error, InputError):
-    reason = str(error).partition('\n')[0].rstrip('.')
+    reason = str(error).partition('\n')[0].rstrip('.')  # the first line of the message
   return f'all values {NOT_REPRODUCED} ({reason})'
 
 
@@ -198,7 +206,7 @@ def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
   reasons = {task: of_study(finished) for task, finished in tasks.items()}
   if SINGLE in tasks:
     return {path: reasons[SINGLE]} if reasons[SINGLE] else {}
-  joined = Results.read(path)  # the values of all tasks, which the battery repeats in its folder
+  joined = Results.read(path)  # results of the battery, which repeat the values of all tasks
   words = [f'{task}: {reason}' for task, reason in reasons.items() if reason]
   for task, finished in tasks.items():
     if task not in joined.by_task:
@@ -229,7 +237,8 @@ def _differences(stated: pd.DataFrame, from_records: pd.DataFrame) -> _Differenc
   """Returns how the estimates `stated` in results differ from those computed from records."""
   facets = list(dict.fromkeys([*facets_of(stated), *facets_of(from_records)]))
   keys = [*SUBJECT, *facets, 'family']
-  # The column `found_in` says whether an estimate is in both tables or only in one.
+  # Columns of numbers get the suffix _x (stated) or _y (from records). The column `found_in` says
+  # whether an estimate is in both tables or only in one.
   rows = _keyed(stated, facets).merge(
     _keyed(from_records, facets), 'outer', keys, indicator='found_in'
   )

@@ -55,9 +55,9 @@ Column = tuple[Notation, pd.DataFrame]
 def draw(results: Results) -> dict[str, Picture]:
   """Returns figures of the quantities in `results.drawn`, {file name: (figure, caption)}.
 
-  A file name is the quantity followed by its facets: `error_corruption`. Figures by three facets
-  are made only if a quantity has no estimates by one or two facets. If no quantity has facets, the
-  figures of `levels` are returned.
+  A file name is the quantity followed by the facets that its values are drawn by, as in
+  `error_corruption`. If a quantity has estimates by one or two facets, those by more facets are not
+  drawn. If no quantity has facets, the figures of overall values are returned.
   """
   rate = float(results.settings.get('false_discovery_rate', RATE))
   figures: dict[str, Picture] = {}
@@ -190,12 +190,14 @@ def of_rows(
       conditions.
   """
   varying = [name for name in facets if rows[name].nunique() > 1]
+  # Facets with ordered numbers, such as severity, and those with names, such as corruption.
   axes = [name for name in varying if is_axis(quantity, rows, name)]
   names = [name for name in varying if name not in axes]
   if len(axes) == 2 and not names:
     shorter, longer = sorted(axes, key=lambda name: int(rows[name].nunique()))
     if rows[shorter].nunique() < MIN_MAP_SIDE:  # so few lines are drawn as curves, a plot for each
       names, axes = [shorter], [longer]
+  # Values come first, then differences if there are any.
   columns = columns_of(rows, quantity, rate)
 
   def caption(columns: Sequence[Column]) -> str:
@@ -212,14 +214,15 @@ def of_rows(
       marks = 'Dotted level lines' if axes else marks
       reference_words = f' {marks}: {reference[0].words}.'
   match len(names), len(axes):
-    case 1, 0:
+    case 1, 0:  # a point for each name
       figure = _points_by_name(rows, columns, labels, names[0], reference_values)
       return {'': (figure, caption(columns) + reference_words)}
-    case 0, 1:
+    case 0, 1:  # curves: a plot of values, a plot of differences
       titled = [('paired differences' if kind.difference else '', part) for kind, part in columns]
       notations = [notation for notation, _ in columns]
       figure = forms.curves(titled, notations, labels, axes[0], reference_values)
       return {'': (figure, caption(columns) + reference_words)}
+    # Curves of values: a plot for each name; differences in a grid of names by numbers.
     case 1, 1 if rows[names[0]].nunique() <= MAX_PANELS:
       (notation, values), name = columns[0], names[0]
       facet = quantity.facet(name)
@@ -227,12 +230,12 @@ def of_rows(
       figure = forms.curves(titled, [notation], labels, axes[0], reference_values)
       grids_of_differences = _grids(columns[1:], name, axes[0], caption)
       return {'': (figure, caption(columns[:1]) + reference_words), **grids_of_differences}
-    case 2, 0:
+    case 2, 0:  # grids with the facet of more names down
       down, across = sorted(names, key=lambda name: -int(rows[name].nunique()))
       return _grids(columns, down, across, caption)
-    case 0, 2:
+    case 0, 2:  # maps over two facets with numbers
       return {'': (maps.maps(_classifier_panels(columns), axes[0], axes[1]), caption(columns))}
-    case 1, 2:
+    case 1, 2:  # a map for each name
       return _small_multiples(columns[0], names[0], axes, caption(columns[:1]))
   return {}
 
@@ -343,8 +346,9 @@ def _points_by_name(
 ) -> Figure:
   """Draws a row of points for each value of the facet `name`.
 
-  With more than `MAX_POINTS` values only those with the worst results of any classifier are drawn.
-  `reference` has values to compare with, by (classifier, value of `name`) or by (classifier, '').
+  Of more than `MAX_POINTS` values only the worst are drawn: those with the highest (or if higher is
+  better, the lowest) maximum over classifiers. `reference` has values to compare with, by
+  (classifier, value of `name`) or by (classifier, '').
   """
   values = list(dict.fromkeys(map(str, rows[name])))
   if len(values) > MAX_POINTS:
@@ -372,7 +376,8 @@ def _caption(
   """Returns the caption of a figure of `columns`, of values or of differences.
 
   It states the quantity, the facets in `varying`, the only value of every other facet in `facets`,
-  the number of images, and what symbols in the figure mean.
+  the number of images, and what symbols in the figure mean. `rate` is the false-discovery rate of
+  differences that are marked as significant.
   """
   notation, rows = columns[0]
   quantity = notation.quantity
@@ -382,6 +387,7 @@ def _caption(
   fixed = ', '.join(value_words(quantity.facet(name), rows[name].iloc[0]) for name in single)
   text = f'{words}{f" by {by}" if by else ""}{f" {fixed}" if fixed else ""}{sample(rows)}'
   has_axis = any(is_axis(quantity, rows, name) for name in varying)
+  # Points for the names of one facet, or a grid of cells for the names of two.
   has_points, has_grid = len(varying) == 1 and not has_axis, len(varying) == 2 and not has_axis
   if has_points and rows[varying[0]].nunique() > MAX_POINTS:
     end = 'smallest' if quantity.better == 'higher' else 'largest'

@@ -139,6 +139,7 @@ class Choice:
     has_single_radius = self.extremes is None and 'epsilon' in self.facets
     if not match or not has_single_radius:
       return ''
+    # 'top-1 error under ℓ∞ PGD' has norm and attack, '… under the worst ℓ2 attack of 3' the norm.
     attack = match['attack'] or 'worst attack'
     norm = match['norm'] or match['norm_of_worst']
     radius = value_text(EPSILON, self.rows.iloc[0].epsilon)
@@ -152,6 +153,7 @@ class Choice:
     Papers report accuracies under attacks; this software measures errors.
     """
     errors = self.rows[self.rows.versus == '']
+    # The lower end of an error's interval gives the upper end of the accuracy's.
     rows = errors.assign(value=1 - errors['value'], low=1 - errors.high, high=1 - errors.low)
     words = self.quantity.words.replace('error', 'accuracy')
     quantity = dataclasses.replace(self.quantity, words=words, better='higher')
@@ -232,9 +234,10 @@ def _after_task(task: str, words: str) -> str:
 def choices(results: Results) -> list[Choice]:
   """Returns the groups of rows to report, of the headline quantities, or of all if none is one.
 
-  Overall values come first, then differences, then extremes. Within each kind the choices follow
-  the order of the quantities and have ascending numbers of facets; choices by class come last of
-  all. Choices with equal values are reported once. Trainings with several seeds are averaged.
+  Overall values come first, then differences between classifiers, then the extreme of each
+  classifier over conditions. Each of these follows the order of the quantities, and for a quantity
+  ascending numbers of facets; choices by class come last of all. Choices with equal values are
+  reported once. Trainings with several seeds are averaged.
   """
   quantities = [q for q in results.presented if q.headline] or list(results.presented)
   table = results.over_seeds.table
@@ -276,10 +279,11 @@ def overall_rows(table: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
   """
   rows = table[table['quantity'] == quantity.name]
   by = [name for name in quantity.by if name in facets_of(table)]
+  # None selects values and differences, `...` all values of a facet.
   declared = select(rows, quantity.name, None, **dict.fromkeys(by, ...))
   if len(declared) or rows.empty:
     return _in_order(declared, by)
-  candidates = []
+  candidates = []  # groups of rows that are short enough
   for facets, group in by_facets(rows):
     varying = [name for name in facets if group[name].nunique() > 1]
     limit = 2 if varying and is_axis(quantity, group, varying[0]) else MAX_OVERALL_VALUES
@@ -332,10 +336,12 @@ def extreme_choices(
   """Yields the values of a quantity with each classifier's extreme, one choice for each set of
   facets.
 
-  `Quantity.end` says whether the extreme is the highest or the lowest value; a quantity without an
-  end yields nothing. If the quantity declares `Quantity.extreme` and its reference has values by
-  the same facets, the extreme is the value that exceeds the reference most, and the choice has the
-  reference. The intervals then hold for both quantities in all conditions together.
+  `quantity.end` says whether the extreme is the highest or the lowest value; a quantity without an
+  end yields nothing. The intervals of extremes hold for all conditions together.
+
+  If `quantity.extreme` is set and `quantity.reference`, another quantity, has values by the same
+  facets, the extreme is the value that lies furthest beyond the reference of the same condition.
+  The choice then has the reference's values too, and the intervals hold for both quantities.
 
   Args:
     table: estimates of one task.
@@ -348,15 +354,16 @@ def extreme_choices(
   sign = -1 if quantity.end == 'lowest' else 1
   for facets, rows in _groups(table, quantity):
     keys = ['classifier', *facets]
-    any_value: dict[str, Any] = dict.fromkeys(facets, ...)
+    any_value: dict[str, Any] = dict.fromkeys(facets, ...)  # `...` selects all values
     references = select(table, quantity.reference, **any_value)
     if references.empty or not quantity.extreme:
-      extremes = _largest(rows, sign * rows['value'], quantity, len(rows))
+      extremes = _largest(rows, sign * rows['value'], quantity, family=len(rows))
       yield Choice(quantity, rows, facets, extremes, task)
       continue
+    # The reference of each row, with the index of `rows`.
     paired = rows[keys].merge(references, on=keys, how='left').set_index(rows.index)
     beyond_reference = sign * (rows['value'] - paired['value'])
-    family = 2 * len(rows)
+    family = 2 * len(rows)  # values and references
     extremes = _largest(rows, beyond_reference, quantity, family)
     reference = next(q for q in quantities if q.name == quantity.reference)
     at_extremes = paired.loc[extremes.index].apply(_widened, axis=1, args=(family, reference))
@@ -442,7 +449,7 @@ def headlines(tasks: Mapping[str, Results]) -> list[Choice]:
   Args:
     tasks: results by the name of the task; see `Results.by_task`.
   """
-  distinct: dict[tuple[str, str], Choice] = {}
+  distinct: dict[tuple[str, str], Choice] = {}  # by the words and the estimates as text
   for task, results in tasks.items():
     table = without_uninformative(results.table)
     measured = {*table['quantity']}
@@ -471,11 +478,11 @@ def without_uninformative(table: pd.DataFrame) -> pd.DataFrame:
 def headlines_of_quantity(
   table: pd.DataFrame, quantity: Quantity, quantities: Sequence[Quantity], task: str = ''
 ) -> list[Choice]:
-  """Returns the overall values of a quantity, or its extreme if it has none.
+  """Returns the overall values of a quantity, or if it has none, its extreme over conditions.
 
-  The extreme is the one for the fewest facets. If it is relative to a reference quantity, the
-  values of the reference in the same conditions follow. The result is empty if the quantity has
-  neither an overall value nor an extreme.
+  The extreme is each classifier's largest or smallest value, among the values by the fewest facets.
+  If it is relative to a reference quantity, the values of the reference in the same conditions
+  follow. The result is empty if the quantity has neither an overall value nor an extreme.
 
   Args:
     table: estimates of one task.
@@ -498,6 +505,7 @@ def short_names(choices: Sequence[Choice]) -> list[str]:
   full words are used.
   """
   names = [choice.short_words for choice in choices]
+  # Names that are equal within a task are replaced, first by these, then by the full words.
   with_place = [f'{choice.short_words} {choice.place}'.rstrip() for choice in choices]
   for longer_names in (with_place, [choice.words for choice in choices]):
     tasks_and_names = [(choice.task, name) for choice, name in zip(choices, names, strict=True)]

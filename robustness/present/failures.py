@@ -23,10 +23,10 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   """Returns a gallery for each classifier with failures, {'failures_<label>': (figure, caption)}.
 
   The results need the table `DAMAGED_IMAGES` and, for each classifier, the array
-  `<label>/failure_images`, uint8 [F, S, H, W, C], for F images. With S = 2 each image is shown as
-  stored, then in the view in which the classifier is wrong with the highest confidence. With S = 1
-  the study composes its images, so that there is no stored image, and only that view is shown. For
-  a single classifier the array is `failure_images` and the figure 'failures'.
+  `<label>/failure_images`, uint8 [F, S, H, W, C]: S pictures of each of F images. With S = 2 these
+  are the stored image and the view in which the classifier is wrong with the highest confidence.
+  With S = 1 they are only that view, because the study composes its images. For a single classifier
+  the array is `failure_images` and the figure 'failures'.
   """
   figures = {}
   for label, prefix in results.prefixes.items():
@@ -36,9 +36,9 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
       rows = [row for row in rows if row['classifier'] == label]
       name = f'failures_{label}' if prefix else 'failures'
       images = results.arrays[prefix + FAILURE_IMAGES]
-      pictures = images.shape[1]  # of each image
-      titles_of_images = [titles(row, pictures) for row in rows]
-      figures[name] = gallery(images, titles_of_images), _caption(label, rows, pictures)
+      num_pictures = images.shape[1]  # S
+      titles_of_images = [titles(row, num_pictures) for row in rows]
+      figures[name] = gallery(images, titles_of_images), _caption(label, rows, num_pictures)
   return figures
 
 
@@ -95,12 +95,13 @@ def gallery(images: np.ndarray, titles: Sequence[Sequence[str]]) -> Figure:
 def titles(row: dict[str, Any], pictures: int) -> list[str]:
   """Returns the title of each picture of an image.
 
-  The clean picture has the true class; the damaged one the view and the mistake. A single picture
-  has both.
+  The title of the clean picture is the true class, followed by the prediction if it is recorded;
+  that of the damaged picture is the view and the wrong prediction, such as 'fog 5' and '→ cat 87%'.
+  A single picture has both.
 
   Args:
-    row: a row of the table of failures, by column.
-    pictures: number of pictures of the image, 1 or 2.
+    row: {column: value} of a row of the table of failures.
+    pictures: number of pictures of the image: 2, or 1 for the damaged picture alone.
   """
   mistake = taken(row['taken for'], row['confidence'])
   label = _short(row['class'])

@@ -34,15 +34,17 @@ def rows_of_points(
   name: str,
   reference: Mapping[tuple[str, str], float] = {},
 ) -> Figure:
-  """Draws points with intervals: a horizontal line of the figure per name, a plot per notation.
+  """Draws points with intervals: the names one below another, a plot per notation side by side.
+
+  Each classifier has a point for each name, and all its points have one colour.
 
   Args:
-    names: values of the column `name`, which are drawn from top to bottom.
+    names: values of the column `name`, such as corruptions, from top to bottom.
     columns: the notation and rows of each plot, left to right: values, then differences.
     labels: all classifiers, in the order that decides their colours.
     name: the column of the rows that has the names.
-    reference: values to compare with, unscaled, by (classifier, name), drawn as bars, or by
-      (classifier, ''), drawn as broken lines. Plots of differences show neither.
+    reference: values to compare with, unscaled. A value at (classifier, name) is drawn as a bar,
+      one at (classifier, '') as a broken line through all names. Plots of differences show neither.
   """
   drawn = [label for label in labels if any(label in set(rows.classifier) for _, rows in columns)]
   first_notation, _ = columns[0]
@@ -57,7 +59,7 @@ def rows_of_points(
   height += len(names) * max(_GROUP, _LINE * len(drawn), _LINE * lines_per_tick)
   figure = Figure(figsize=(width, min(height, style.PAGE_HEIGHT)), layout='constrained')
   plots = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
-  # Names are 1 apart on the vertical axis; the classifiers of a name share 0.75 around it.
+  # Names are at 0, 1, … on the vertical axis; the classifiers' points share 0.75 around each.
   offsets = (np.arange(len(drawn)) - (len(drawn) - 1) / 2) * 0.75 / len(drawn)
   for axes, head, (notation, rows) in zip(plots, heads, columns, strict=True):
     for label, offset in zip(drawn, offsets, strict=True):
@@ -102,7 +104,7 @@ def _points(
 
   Args:
     axes: the plot.
-    x: one array of values, or three: values, lower and upper ends.
+    x: [values], or [values, lower ends, upper ends], along the horizontal axis; arrays [n].
     y: likewise for the vertical axis.
     index: position of the classifier in the order that decides its colour.
     label: its name in the legend.
@@ -130,8 +132,9 @@ def _hollow(axes: Axes, x: np.ndarray, y: np.ndarray, mask: np.ndarray, index: i
 
 
 def _ends(rows: pd.DataFrame, scale: float) -> list[np.ndarray]:
-  """Returns [values, lower ends, upper ends], times `scale`; degenerate estimates have NaN as
-  ends.
+  """Returns [values, lower ends, upper ends] of n estimates, three arrays [n] times `scale`.
+
+  The ends are NaN for degenerate estimates, whose notes say that their intervals mean nothing.
   """
   value, *ends = (scale * rows[end].to_numpy(float) for end in ('value', 'low', 'high'))
   is_degenerate = says_nothing(rows)
@@ -246,8 +249,8 @@ class NamedPoints(NamedTuple):
     titles: lines above the plot.
     x, y: tables with `value`, `low` and `high` for each axis. Names that only one of them has are
       not drawn.
-    line: table of `value`, `low` and `high` along the vertical axis, indexed by the position on the
-      horizontal axis; drawn as a line with a band. None draws the diagonal.
+    line: a fitted line with its band: a table of `value`, `low` and `high` along the vertical axis
+      that is indexed by the position on the horizontal axis. None draws the diagonal instead.
   """
 
   titles: Sequence[str]

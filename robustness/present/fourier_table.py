@@ -35,10 +35,11 @@ def published_table(results: Results) -> tuple[PublishedTable, str]:
 
 
 def summarise(tasks: Mapping[str, Results]) -> Findings:
-  """Returns Yin et al.'s published values as rows of the table of results, and two tables.
+  """Returns Yin et al.'s published values as rows of the table of results, and tables of them.
 
-  One has measured next to published values. The other lists for each classifier the corruptions
-  under which the measured and the published change of the error have the same sign.
+  The tables of the paper (by its name, and 'table 1' for values by severity) have measured next to
+  published values. The table 'agreement' lists for each classifier the corruptions under which the
+  measured and the published change of the error have the same sign.
 
   Args:
     tasks: results by task.
@@ -47,7 +48,7 @@ def summarise(tasks: Mapping[str, Results]) -> Findings:
   if results is None:
     return Findings()
   rows = published(results)
-  is_by_severity = rows.get('severity', pd.Series(np.nan, rows.index)).notna()  # of table 1
+  is_by_severity = rows.get('severity', pd.Series(np.nan, rows.index)).notna()  # only in table 1
   table, _ = published_table(results)
   tables = {table.name: _comparison(results, rows[~is_by_severity])}
   if is_by_severity.any():
@@ -81,12 +82,15 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
 
 
 def published(results: Results) -> pd.DataFrame:
-  """Returns rows with the published values of the measured classifiers, and with the differences of
-  these values from the first classifier's.
+  """Returns the published values of the measured classifiers as rows of the table of results.
+
+  For each classifier they are the clean error, the error under each corruption, the mean error over
+  corruptions, mCE, and differences of errors under corruptions from the first classifier's.
   """
   table, corruption_set = published_table(results)
   first = results.labels[0]
   declared = {quantity.name: quantity for quantity in results.quantities}
+  # Published mCE is relative to the naturally trained network.
   divides_by_first = results.settings.get('baseline') == 'first'
 
   def estimate(label: str, name: str, value: float, versus: str = '', **facets: Any) -> Any:
@@ -99,11 +103,9 @@ def published(results: Results) -> pd.DataFrame:
     return row(label, versus, declared[name], all_facets, printed, confidence=np.nan)
 
   def rows() -> Iterator[Any]:
-    """Yields rows of the table of results, with published values.
-
-    They are the errors of each classifier, and their differences from the first one's errors.
-    """
+    """Yields rows of the table of results, with published values."""
     for label in results.labels:
+      # Table 1 has accuracies under fog by severity, for networks of table 3.
       for severity, accuracy in enumerate(TABLE_1.get(label, ()), 1):
         if table is TABLE_3 and 'fog_noise' in results.labels:
           yield estimate(label, 'error', 1 - accuracy, corruption='fog', severity=severity)
@@ -142,13 +144,14 @@ def _errors(tasks: Mapping[str, Results]) -> Results | None:
 def _comparison(results: Results, printed: pd.DataFrame) -> Table:
   """Returns a table of the estimates that are both measured and published, a row each.
 
-  Each classifier has a column of measured and one of published values. `printed` has the published
-  values, as rows of the table of results.
+  The columns are what is estimated, such as 'error under fog (%)', and for each classifier the
+  measured value and the published value. `printed` has the published values, as rows of the table
+  of results.
   """
   facets = [name for name in facets_of(printed) if name != 'source']
   quantities, rows = {q.name: q for q in results.quantities}, []
   groups = printed[printed.versus == ''].groupby(['quantity', *facets], sort=False, dropna=False)
-  for (name, *values), group in groups:
+  for (name, *values), group in groups:  # the published values of all classifiers in a condition
     condition = {k: value for k, value in zip(facets, values, strict=True) if not pd.isna(value)}
     measured = select(results.table, name, **condition).set_index('classifier')
     if measured.empty:

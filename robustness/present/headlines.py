@@ -97,10 +97,11 @@ def table(tasks: Mapping[str, Results], limit: int = 0) -> Table:
 
 
 def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
-  """Returns a figure of points for each set of headlines with the same unit and better
-  direction.
+  """Returns {file name: (figure, caption)}: a figure of points for headlines that share an axis.
+
+  They have the same kind (share, ratio, …), the same unit and the same better direction.
   """
-  # Headlines by a quantity that stands for all with the same kind, unit and better direction.
+  # {quantity made up for the common axis: the rows of its headlines}
   kinds: dict[Quantity, list[pd.DataFrame]] = {}
   for choice in headlines(tasks):
     quantity = choice.quantity

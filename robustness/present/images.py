@@ -35,11 +35,12 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
       raise InputError(
         f'a picture has shape {image.shape}: give [height, width, channels], 1 or 3 channels.'
       )
-  columns = max(map(len, rows.values()))
+  columns = max(map(len, rows.values()))  # rows may have different numbers of pictures
   titles = [tuple(line) for line in rows.values()]
   is_shared = len(set(titles)) == 1
   margin = _NAME_WIDTH if any(rows) else 0.1
   ratio = pictures[0].shape[0] / pictures[0].shape[1]
+  # Inches, as are all sizes below: 0.2 for each line of titles, 0.3 for the label.
   text_height = 0.2 * (1 if is_shared else len(rows)) + (0.3 if label else 0.05)
   width_for_page_height = (style.PAGE_HEIGHT - text_height) / (len(rows) * ratio)
   width_for_page_width = (style.PAGE_WIDTH - margin) / columns
@@ -92,6 +93,7 @@ def basis(images: np.ndarray) -> Figure:
   gap = max(1, round(0.08 * max(height, width)))  # pixels between images, which stay white
   tiles = np.full((rows, columns, height + gap, width + gap), np.nan)
   tiles[:, :, :height, :width] = images
+  # One image of all tiles: [rows, tile height, columns, tile width], then joined pairwise.
   mosaic = tiles.transpose(0, 2, 1, 3).reshape(rows * (height + gap), columns * (width + gap))
   mosaic = mosaic[:-gap, :-gap]  # without the gaps at the right and below
   size = (style.COLUMN_WIDTH, style.COLUMN_WIDTH * mosaic.shape[0] / mosaic.shape[1])

@@ -74,8 +74,8 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
   lines = places[-1] // columns + 1
   width = style.COLUMN_WIDTH if len(parts) == 1 else style.PAGE_WIDTH
   map_width = (width - _LEFT - _BAR * (len(counts) if lines == 1 else 1)) / columns
-  tables = [cells_of(panel.rows, y, x) for panel in parts]
-  ratio = len(tables[0]) / len(tables[0].columns)
+  first_table = cells_of(parts[0].rows, y, x)
+  ratio = len(first_table) / len(first_table.columns)
   ratio = ratio if (y, x) == FREQUENCIES else min(max(ratio, 0.6), 1.4)
   map_height = map_width * ratio
   titles = [style.wrapped(panel.title, int(map_width / style.LETTER)) for panel in parts]
@@ -84,37 +84,45 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
   figure, grid = panels(lines * columns, columns, (width, height), 'compressed')
   for place in set(range(len(grid))) - set(places):
     grid[place].set_axis_off()
-  # Whether the maps show differences: an image with their colour scale, and their places.
-  images: dict[bool, ScalarMappable] = {}
-  places_by_kind: dict[bool, list[int]] = {False: [], True: []}
-  for place, panel, title, table in zip(places, parts, titles, tables, strict=True):
+  for place, title in zip(places, titles, strict=True):
     axes = grid[place]
-    is_difference = panel.notation.difference
-    same_scale = [p for p in (*parts, *scaled) if p.notation.difference == is_difference]
-    images[is_difference] = cell_image(axes, table, panel.notation, limits_of(same_scale))
-    places_by_kind[is_difference].append(place)
-    if is_difference:
-      marked = cells_of(panel.rows.assign(value=panel.rows.marked.astype(float)), y, x) > 0
-      rows, cells = np.nonzero(marked.to_numpy())
-      size = min(2.0, 14 * map_width / max(len(marked.columns), 1))
-      style.mark_significant(axes, marked.columns[cells], marked.index[rows], size)
     axes.set_title(title, fontsize=7)
-  for place in places:
     if place // columns == lines - 1:  # in the last line
-      grid[place].set_xlabel(_in_lines(quantity.facet(x).axis, map_width), fontsize=7)
+      axes.set_xlabel(_in_lines(quantity.facet(x).axis, map_width), fontsize=7)
     if place + columns not in places:  # no map is below
-      grid[place].tick_params(labelbottom=True)
+      axes.tick_params(labelbottom=True)
     if place % columns == 0:  # in the first column
-      grid[place].set_ylabel(_in_lines(quantity.facet(y).axis, map_height), fontsize=7)
-  for is_difference, image in images.items():
-    head = next(p.notation.head for p in parts if p.notation.difference == is_difference)
-    with_bar: Sequence[int] = places_by_kind[is_difference]
+      axes.set_ylabel(_in_lines(quantity.facet(y).axis, map_height), fontsize=7)
+  for is_difference in dict.fromkeys(panel.notation.difference for panel in parts):
+    same_kind = [p for p in (*parts, *scaled) if p.notation.difference == is_difference]
+    limits, with_bar = limits_of(same_kind), list[int]()
+    for place, panel in zip(places, parts, strict=True):
+      if panel.notation.difference == is_difference:
+        image = _draw_map(grid[place], panel, y, x, limits, map_width)
+        with_bar.append(place)
     if lines > 1:  # complete lines with their empty places, so that maps are aligned
       first_line, last_line = with_bar[0] // columns, with_bar[-1] // columns
-      with_bar = range(first_line * columns, (last_line + 1) * columns)
+      with_bar = [*range(first_line * columns, (last_line + 1) * columns)]
     bar = figure.colorbar(image, ax=[grid[place] for place in with_bar], shrink=0.9, aspect=18)
-    bar.set_label(_in_lines(head, 0.9 * map_height), fontsize=7)
+    bar.set_label(_in_lines(same_kind[0].notation.head, 0.9 * map_height), fontsize=7)
   return figure
+
+
+def _draw_map(
+  axes: Axes, panel: Panel, y: str, x: str, limits: tuple[float, float], width: float
+) -> ScalarMappable:
+  """Draws a heatmap with a black dot on each significant difference, and returns its image.
+
+  `y` and `x` are the facets of the axes, `limits` the ends of the colour scale, and `width` is the
+  width of the map in inches.
+  """
+  image = cell_image(axes, cells_of(panel.rows, y, x), panel.notation, limits)
+  if panel.notation.difference:
+    is_marked = cells_of(panel.rows.assign(value=panel.rows.marked.astype(float)), y, x) > 0
+    rows, columns = np.nonzero(is_marked.to_numpy())
+    size = min(2.0, 14 * width / max(len(is_marked.columns), 1))  # points
+    style.mark_significant(axes, is_marked.columns[columns], is_marked.index[rows], size)
+  return image
 
 
 def _places(counts: Sequence[int]) -> tuple[int, list[int]]:
@@ -150,7 +158,8 @@ def _in_lines(text: str, inches: float) -> str:
 def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
   """Returns the values as a table with the values of the facet `y` down and of `x` across.
 
-  A row of a Fourier heatmap fills two cells: a frequency and its mirror image through 0.
+  Missing cells are NaN. A row of a Fourier heatmap fills two cells: its frequency (y, x) and the
+  mirror image (−y, −x), which has the same value.
   """
   cells = rows[[y, x, 'value']].astype(float)
   if (y, x) != FREQUENCIES:
@@ -201,10 +210,10 @@ def limits_of(panels: Sequence[Panel]) -> tuple[float, float]:
 
 
 def _colours(notation: Notation) -> Colormap:
-  """Returns Matplotlib's colour map for values, or the one for differences.
+  """Returns the colour map for values, or for differences the one from red to blue.
 
-  Blue differences are better than the first classifier; for a quantity without a better direction
-  they are lower.
+  Blue stands for the better direction: positive differences if higher values are better, negative
+  ones if lower values are better or neither is.
   """
   if not notation.difference:
     return colormaps[style.MAGNITUDE]
@@ -215,13 +224,14 @@ def _colours(notation: Notation) -> Colormap:
 def cell_image(
   axes: Axes, table: pd.DataFrame, notation: Notation, limits: tuple[float, float]
 ) -> ScalarMappable:
-  """Draws a table of `cells_of` as coloured cells.
+  """Draws a table of values as coloured cells.
 
   Args:
     axes: the plot.
-    table: the values [y, x].
-    notation: decides the colours.
-    limits: the smallest and largest value of the colour scale.
+    table: the values, [y, x]; its index and columns are the increasing positions of the cells along
+      the axes, and its names the facets.
+    notation: scale of the values (100 for percent), and whether colours are those of differences.
+    limits: the smallest and largest value of the colour scale, after scaling.
 
   Returns:
     The image, for a colour bar.
@@ -341,7 +351,7 @@ def _write_numbers(
     rounded = round(values[y, x], digits) + 0.0  # a rounded zero has no sign
     number = f'{rounded:.{digits}f}'.replace('-', '−') if font_size >= MIN_FONT_SIZE else ''
     red, green, blue, _ = image.to_rgba(values[y, x])
-    luma = 0.3 * red + 0.59 * green + 0.11 * blue
+    luma = 0.3 * red + 0.59 * green + 0.11 * blue  # brightness of the cell, in [0, 1]
     colour = 'w' if luma < 0.5 else 'k'
     if note:
       corner = x - 0.46, y - 0.46  # the outline is inside the cell, which has a side of 1

@@ -145,7 +145,8 @@ def _intervals(results: Results, label: str) -> str:
   The number of independent units, such as videos, is added if it differs. Intervals of differences
   are left out if the paragraph describes a single classifier `label`.
   """
-  rows_by_method: dict[str, dict[str, list[pd.Series]]] = {}  # then by the words of the quantity
+  # {method of an interval: {headline in words: its rows}}
+  rows_by_method: dict[str, dict[str, list[pd.Series]]] = {}
   for choice in headlines(results.over_seeds.by_task):
     for _, row in choice.summary_rows.iterrows():
       is_included = not label or (row.classifier == label and not row.versus)
@@ -168,8 +169,10 @@ def _intervals(results: Results, label: str) -> str:
 
 
 def _baseline(results: Results) -> str:
-  """Returns which classifier's values ratios such as mCE are relative to; '' if there is no
-  ratio.
+  """Returns a sentence on the classifier that ratios such as mCE are relative to.
+
+  The result is '' if there is no ratio. The setting `baseline` of a task is the label of the
+  classifier, 'first' for the first one of the run.
   """
   names = set()
   for task in results.by_task.values():

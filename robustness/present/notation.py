@@ -56,7 +56,7 @@ class Notation:
   Attributes:
     quantity: the quantity.
     difference: whether the values are differences.
-    versus: label of the classifier that is subtracted; '' if there is more than one.
+    versus: for differences, the label of the classifier that is subtracted; '' if several are.
   """
 
   quantity: Quantity
@@ -108,16 +108,17 @@ class Notation:
   def plain_digits(self, largest: float) -> int:
     """Returns the number of decimals for values without intervals.
 
-    Values in percent show two digits of the largest value and at least one decimal; signed ones
-    have one decimal, and counts none. Other quantities show three digits of the largest value,
-    and ratios at least three decimals.
+    There are as many decimals as show two significant digits of the largest percentage (at least
+    one decimal) or three of another value (for ratios at least three decimals). Differences in
+    percent have one decimal, counts none.
 
     Args:
-      largest: the largest absolute value that is written, unscaled.
+      largest: the largest absolute value that is written, before `self.scale`.
     """
     largest = self.scale * largest
     if self.quantity.kind == COUNT and not self.difference:
       return 0
+    # The power of ten of the first digit: 1 for 31.2, −2 for 0.05.
     leading = math.floor(math.log10(largest)) if largest > 1e-12 else 0
     if self.scale > 1:
       return 1 if self.signed else min(12, max(1, 1 - leading))
@@ -224,7 +225,7 @@ def _place_form(facet: Facet, value: Any) -> str:
 
 def value_words(facet: Facet, value: Any) -> str:
   """Returns the value of a facet as a phrase: 'under fog', 'at severity 3', 'in class 7'."""
-  form = facet.places.get(value) or _place_form(facet, value)
+  form = facet.places.get(value) or _place_form(facet, value)  # such as 'under {}'
   return form.replace('{}', value_text(facet, value))
 
 
@@ -268,8 +269,8 @@ def places_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> 
   """Returns the conditions of several rows as a phrase, such as 'under fog, snow and frost'.
 
   At most `MAX_NAMED` conditions are listed, and the others are counted: 'under fog, snow, frost and
-  4 others'. A single condition that would be left is listed too. If only one of `facets` varies,
-  the values of the other facets are stated once: 'at severities 1 and 2 under fog'.
+  4 others'; instead of '1 others' the last condition is listed. If only one of `facets` varies, the
+  values of the other facets are stated once: 'at severities 1 and 2 under fog'.
   """
   named = rows if len(rows) == MAX_NAMED + 1 else rows.head(MAX_NAMED)
   varying = [name for name in facets if rows[name].nunique() > 1]
@@ -278,7 +279,7 @@ def places_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> 
     words = []
     for name in facets:
       facet, value = quantity.facet(name), rows.iloc[0][name]
-      if name in varying:  # its values take the place of '{}'
+      if name in varying:  # 'at severity {}' → 'at severities {}'; its values replace '{}' below
         form = _place_form(facet, value)
         words.append(form.replace(f'{facet.words} {{}}', f'{facet.plural} {{}}'))
       else:

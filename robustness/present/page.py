@@ -126,12 +126,14 @@ def write_report(
 def shortened_tables(folder: pathlib.Path, results: Results) -> list[str]:
   """Returns the names of tables that have more rows in a folder's report than in the results.
 
-  It is empty if the folder has no `report.html`.
+  The list is empty if the folder has no `report.html`. The table above the main figure is called
+  'headlines'.
   """
   file = folder / NAME
   if not file.is_file():
     return []
   text = read_bounded(file, MAX_BYTES_OF_TEXT).decode(errors='replace')
+  # {name of a table: match of its HTML}
   matches = {'headlines': _FIRST_TABLE.search(text), **{m[1]: m for m in _ROWS.finditer(text)}}
   # One line of each table is its head.
   counts = {name: match[0].count('<tr>') - 1 for name, match in matches.items() if match}
@@ -240,6 +242,7 @@ def _card(results: Results, context: Context) -> str:
 
 def counted_devices(environment: Facts) -> str:
   """Returns the devices of a run, such as '2 × cpu'; '' if they are unknown."""
+  # 'cpu cpu' (platform and kind) → 'cpu'
   devices = [' '.join(dict.fromkeys(name.split())) for name in environment.get('devices', ())]
   return ', '.join(f'{devices.count(kind)} × {kind}' for kind in dict.fromkeys(devices))
 
@@ -313,6 +316,7 @@ def _figure_of(finding: Finding, results: Results, figures: set[tuple[str, str]]
   if finding.figure in names:
     return finding.figure
   prefix = f'{finding.figure}_'
+  # Names that begin like this are of other quantities: 'error_rate_' for the prefix 'error_'.
   longer = tuple(f'{q.name}_' for q in results.quantities if q.name.startswith(prefix))
   by_more_facets = [
     name for name in names if name.startswith(prefix) and not f'{name}_'.startswith(longer)
@@ -346,29 +350,31 @@ def _about_brackets(results: Results) -> str:
 def _tasks(
   folder: pathlib.Path, results: Results, captions: Mapping[pathlib.Path, str]
 ) -> dict[str, str]:
-  """Returns the section of each task of a battery as HTML, by task: its figures and tables.
+  """Returns {'Task NAME': its figures and tables as HTML} for the tasks of a battery.
 
-  They are hidden on the screen until the reader opens them.
+  A section is folded on the screen until the reader opens it. `captions` is {path of a figure in
+  `folder`: caption}.
   """
   contents: dict[str, list[str]] = {}
   for path, caption in captions.items():
     if task := _task(folder, path):
       contents.setdefault(task, []).append(_figure(folder, path, caption, task))
-  counts = {task: len(figures) for task, figures in contents.items()}
+  num_figures = {task: len(figures) for task, figures in contents.items()}
   for name, entry in results.tables.items():
-    task, _, title = name.partition(': ')
+    task, _, title = name.partition(': ')  # tables of a task are named 'TASK: title'
     if task in results.tasks and entry.rows:
       table = f'<h3>{escape(words(title).capitalize())}</h3>{_table(entry, words)}'
       contents.setdefault(task, []).append(table)
   sections = {}
   for task, content in contents.items():
-    summary = f'<summary>{plural(counts.get(task, 0), "figure")} and tables</summary>'
+    summary = f'<summary>{plural(num_figures.get(task, 0), "figure")} and tables</summary>'
     sections[f'Task {task}'] = f'<details class="task">{summary}{"".join(content)}</details>'
   return sections
 
 
 def _task(folder: pathlib.Path, path: pathlib.Path) -> str:
   """Returns the name of the task that a figure belongs to; '' if it is of the whole run."""
+  # ('tasks', TASK, 'figures', 'error.png') or ('figures', 'error.png')
   parts = pathlib.Path(os.path.relpath(path, folder)).parts
   return parts[1] if parts[0] == TASKS and len(parts) > 2 else ''
 
@@ -555,7 +561,10 @@ def data_words(data: Facts) -> str:
 
 
 def source_words(data: Facts) -> str:
-  """Returns the name of a set of images: 'CIFAR-10', 'folder photos'."""
+  """Returns the name of a set of images: 'CIFAR-10', 'folder photos'.
+
+  `data` is the section `data` of results. A source may state the name itself, as `data['dataset']`.
+  """
   name = str(data.get('name') or '')
   if data.get('source') == 'tfds' and name.partition('/')[0] in DATA_SETS:
     return DATA_SETS[name.partition('/')[0]]
@@ -575,6 +584,7 @@ def classifier_facts(classifier: Facts) -> list[str]:
   first = seeds[0]
   facts = [classifier_words(first)]
   if file := first.get('file'):
+    # 'model of net.py', or the file alone
     facts.append(f'{first.get("object", "")} of {file}'.removeprefix(' of '))
   if side := first.get('preprocessing', {}).get('input_size'):
     facts.append(f'made for {side} × {side} pixels')
@@ -607,7 +617,8 @@ def classifier_words(classifier: Facts) -> str:
 
 
 def _training(classifier: Facts) -> str:
-  """Returns how a classifier was trained: 'trained here 100 steps on train with crop'."""
+  """Returns how a classifier was trained: 'trained here 100 steps on train with crop, pgd'."""
+  # Sections of the config that name an exchangeable part, such as {'name': 'crop', …}.
   parts = [*(classifier.get('augment') or ()), classifier.get('attack')]
   objective = classifier.get('objective')
   if objective and objective.get('name') != 'cross_entropy':

@@ -111,10 +111,12 @@ def _map_column(tasks: Mapping[str, Results], words: str, y: str, x: str) -> _Co
 def _draw_map(
   y: str, x: str, axes: Axes, rows: pd.DataFrame, quantity: Quantity, limits: tuple[float, float]
 ) -> None:
-  """Draws a classifier's values by `y` and `x` as coloured cells; see `_Column.draw`.
+  """Draws a classifier's values as coloured cells over the facets `y` (down) and `x` (across).
 
-  A facet `y` with names, such as the corruption, has a line for each name.
+  A facet `y` with names, such as the corruption, has a line for each name. `limits` are the ends of
+  the colour scale.
   """
+  # Names are drawn at 0, 1, …; a Fourier heatmap has numbers on both axes.
   names = [] if (y, x) == FREQUENCIES else list(dict.fromkeys(rows[y]))
   numbered = rows.assign(**{y: rows[y].map(names.index)}) if names else rows
   table = maps.cells_of(numbered, y, x)
@@ -127,7 +129,7 @@ def _draw_map(
     _name_axes(axes, 'horizontal frequency', 'vertical frequency')
   bar = axes.figure.colorbar(image, ax=axes, shrink=0.9, aspect=18)
   bar.ax.tick_params(labelsize=6)
-  name = quantity.words.partition(' under ')[0]
+  name = quantity.words.partition(' under ')[0]  # 'top-1 error' of 'top-1 error under …'
   bar.set_label(f'{name} ({Notation(quantity).unit})', fontsize=7)
 
 
@@ -137,7 +139,7 @@ def _attack(tasks: Mapping[str, Results]) -> _Column | None:
   Radius 0 is the accuracy without an attack.
   """
   for results in tasks.values():
-    attacked = select(results.table, 'attack_error', '', epsilon=...)
+    attacked = select(results.table, 'attack_error', '', epsilon=...)  # `...`: at every ε
     if len(attacked):
       clean = select(results.table, 'clean_error', '').assign(epsilon=0.0)
       quantity = next(q for q in results.quantities if q.name == 'attack_error')

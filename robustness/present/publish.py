@@ -83,7 +83,7 @@ class Presentation:
     return figures
 
   def report(self, results: Results) -> bytes:
-    """Returns the report as one HTML file without links to other files."""
+    """Returns the report as one HTML file, without its links to files that are not kept."""
     with tempfile.TemporaryDirectory() as name:
       folder = pathlib.Path(name)
       illustrate(folder, results, self, {}, results.settings)
@@ -139,6 +139,7 @@ def publish(
     appended: PNG files and captions of further figures, which the report shows last.
     pdf: whether figures are written as PDF too, besides PNG and SVG.
   """
+  # `reduced_by` has the versions that computed these results, if they are not those of the run.
   code = environment.get('reduced_by', environment)
   results.environment = {key: code[key] for key in _CODE_FACTS if key in code}
   results.write(folder)
@@ -159,10 +160,18 @@ def illustrate(
   pdf: bool = False,
   drawn: Drawn = (),
 ) -> Drawn:
-  """Writes the figures and the report of results that the folder already has; see `publish`.
+  """Writes the figures and the report of results that a folder already has; returns the figures.
 
-  `unverified` says in words which values the records do not confirm; '' if all are confirmed.
-  `drawn` has the figures if they need not be drawn again.
+  Args:
+    folder: the folder.
+    results: the results in the folder.
+    presented: decides title, figures and findings.
+    environment: see `robustness.workdir.environment`.
+    config: the config of the run as plain values.
+    appended: PNG files and captions of further figures, which the report shows last.
+    unverified: text on values that the records do not confirm; '' if all are confirmed.
+    pdf: whether figures are written as PDF too, besides PNG and SVG.
+    drawn: PNG files and captions of the figures if they need not be drawn again.
   """
   drawn = drawn or _draw(folder, results, presented, pdf)
   is_workdir = (folder / ENVIRONMENT).is_file()
@@ -204,9 +213,9 @@ def _files(folder: pathlib.Path, captions: Mapping[str, str]) -> Drawn:
 
 
 def _digest(folder: pathlib.Path, names: Iterable[str], presented: Presented) -> str:
-  """Returns the SHA-256 of this package's code, and of the results and figures in a folder.
+  """Returns the SHA-256 of this package's code together with the results and figures in a folder.
 
-  It is '' if code outside this package draws the figures.
+  `names` are the names of the figures. The result is '' if code outside this package draws them.
   """
   modules = type(presented).__module__, presented.figures.__module__
   if not all(module.startswith('robustness.') for module in modules):

@@ -45,7 +45,7 @@ class Finding(NamedTuple):
   Attributes:
     text: one sentence, followed by what its intervals hold for. With many classifiers, each has a
       line.
-    rows: the rows that it states; overall values have the intervals in the text.
+    rows: the estimates that it is about, as rows of the table of results.
     facets: the facets of the rows.
     task: the name of the task in a battery; '' for none.
   """
@@ -72,11 +72,11 @@ def findings(results: Results) -> list[Finding]:
   If no quantity is a headline, they are about all quantities. Findings on estimates that say little
   according to their notes come last.
   """
-  selected, findings = choices(results), list[Finding]()
+  selected, findings = choices(results), list[Finding]()  # overall values come first
   levels = [choice for choice in selected if choice.extremes is None]
   for quantity in dict.fromkeys(choice.quantity for choice in levels):
     findings += _levels([choice for choice in levels if choice.quantity == quantity], quantity)
-  for choice in selected[len(levels) :]:  # overall values come first
+  for choice in selected[len(levels) :]:
     has_differences = bool((choice.rows.versus != '').any())
     head, clauses = _differences(choice) if has_differences else _extremes(choice)
     if clauses:

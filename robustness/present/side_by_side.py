@@ -37,8 +37,8 @@ class Entry(NamedTuple):
     quantity: the quantity that is estimated.
     value: the estimate; NaN if it is undefined.
     text: the estimate as text, with its interval if the table has intervals.
-    numbers: values of the facets that are numbers, by facet, which rows are sorted by.
-    counts: the number of observations, [] if it is unknown.
+    numbers: {facet: value} for the facets with numbers; rows of the table are sorted by them.
+    counts: [number of observations], or [] if it is unknown.
   """
 
   labels: Mapping[str, str]
@@ -127,7 +127,14 @@ def named_choices(
   dimensions: Sequence[str] = (),
   short_columns: Sequence[str] = (),
 ) -> list[tuple[str, Choice]]:
-  """Returns what a table shows, each with its name; for the arguments see `arranged`."""
+  """Returns (name, choice) for each set of estimates that a table shows.
+
+  Args:
+    tasks: results by task.
+    quantities: names of quantities; () selects the headlines.
+    dimensions: what varies along rows or columns: 'classifier', 'quantity', 'task' or facets.
+    short_columns: names of columns as in `--show`, which replace the other choices.
+  """
   if short_columns:
     return [column for name in short_columns for column in _columns(tasks, name)]
   _check_names(tasks, quantities, dimensions)
@@ -194,7 +201,7 @@ def _choices(
       facets, 'accuracy' is a quantity like others.
   """
   declared = {quantity.name: quantity for quantity in results.quantities}
-  selected = [declared[name] for name in quantities if name in declared]
+  selected = [declared[name] for name in quantities if name in declared]  # [] for the headlines
   if facets:
     any_value: dict[str, Any] = dict.fromkeys(facets, ...)  # ... selects all values of a facet
     headline_quantities = [quantity for quantity in results.quantities if quantity.headline]
@@ -282,10 +289,10 @@ def _first_measured(
 
 
 def notes_of(choices: Sequence[tuple[str, Choice]]) -> list[str]:
-  """Returns notes on what a table shows, given its `named_choices`.
+  """Returns notes on what a table shows, such as 'mCE, net: not comparable with papers'.
 
-  They say under which conditions an extreme was measured, and, for example, why mCE is not
-  comparable with papers.
+  They say under which conditions an extreme was measured, and what the notes of estimates say.
+  `choices` has the name of each column and what it shows, see `named_choices`.
   """
   notes = []
   for head, choice in choices:

@@ -90,7 +90,7 @@ def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
   def draw_in_style(*args: _P.args, **kwargs: _P.kwargs) -> _R:
     """Calls the drawing function with this package's settings of Matplotlib."""
     with matplotlib.rc_context():
-      matplotlib.rcParams.update(_DEFAULTS)
+      matplotlib.rcParams.update(_DEFAULTS)  # undoes settings of the user
       matplotlib.rcParams.update(_SETTINGS)
       return draw(*args, **kwargs)
 
@@ -99,12 +99,12 @@ def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @styled
 def legend_above(figure: Figure) -> None:
-  """Puts one legend of all labelled artists above the axes; the figure grows by the legend's lines.
+  """Puts one legend of all labelled artists above the axes, and makes the figure higher by it.
 
   Matplotlib omits every label that begins with an underscore, as labels of classifiers may. This
   function omits only labels that Matplotlib generates.
   """
-  entries: dict[str, Any] = {}
+  entries: dict[str, Any] = {}  # {label: artist}; the first artist of a label counts
   for axes in figure.axes:
     artists = [a for a in axes.get_children() if isinstance(a, Line2D | Patch | Collection)]
     for handle in (*artists, *axes.containers):
@@ -123,6 +123,7 @@ def legend_above(figure: Figure) -> None:
     if box.width <= width * figure.dpi or columns == 1:
       break
     legend.remove()
+  # Figures have room for a legend of one line already.
   figure.set_figheight(height + max(0.0, box.height / figure.dpi - _LEGEND_LINE))
 
 
@@ -153,7 +154,7 @@ class PowersOfTen(LogFormatter):
 
   def __call__(self, x: float, pos: int | None = None) -> str:
     """Returns the label of a tick at `x`; '' if the ticks are too close for one."""
-    if not super().__call__(x, pos):
+    if not super().__call__(x, pos):  # Matplotlib leaves out this label for lack of room
       return ''
     digit, exponent = f'{x:.0e}'.split('e')
     power = power_of_ten(int(exponent))

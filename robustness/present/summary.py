@@ -34,7 +34,7 @@ def of_run(summary: str, studies: Mapping[str, Presented], has_seeds: bool = Fal
   Args:
     summary: one of `robustness.results.SUMMARIES`.
     studies: the study of each task.
-    has_seeds: whether the report is on all seeds of several.
+    has_seeds: whether the report is on several seeds, with means over them.
   """
   if has_seeds:
     return of_seeds(summary, studies)
@@ -85,6 +85,7 @@ def battery_findings(tasks: Mapping[str, Results]) -> list[Finding]:
       clauses.append(f'{name}, {Notation(choice.quantity).full(error)}')
     if clauses:
       rows = [row for _, row in worst]
+      # `family` is the number of estimates that an interval holds for together.
       coverage = f'Intervals are simultaneous over {rows[0].family} errors of the tasks.'
       text = f'Of all tasks, {label} errs most in {"; then ".join(clauses)}. {coverage}'
       joint.append(Finding(text, pd.DataFrame(rows)))
@@ -99,7 +100,9 @@ def battery_findings(tasks: Mapping[str, Results]) -> list[Finding]:
 def of_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentation:
   """Returns title, figures and findings of a report on several seeds: means, and their variation.
 
-  The arguments are as in `of_battery`.
+  Args:
+    summary: for a battery one of `robustness.results.SUMMARIES`.
+    studies: the study of each task; {SINGLE: study} for a run of one study.
   """
   battery = of_battery(summary, studies)
 
@@ -128,7 +131,8 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
 
   It is empty if there are no headlines.
   """
-  lines_by_unit: dict[str, list[Line]] = {}  # a plot for each unit
+  # {unit: (headline, row of its mean over seeds) of each classifier}; a plot for each unit
+  lines_by_unit: dict[str, list[Line]] = {}
   for choice in headline_choices(results.over_seeds.by_task):
     rows = choice.summary_rows.dropna(subset=['value'])
     rows = rows[rows.versus == '']
@@ -145,13 +149,14 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
     'over images are in the report of each seed.'
   )
   names = [_name(line) for lines in lines_by_unit.values() for line in lines]
-  height = sum(max(0.2, 0.13 * (name.count('\n') + 1)) for name in names)  # inches
+  # Inches: 0.13 for each line of a name, and 0.5 for the axis of each plot.
+  height = sum(max(0.2, 0.13 * (name.count('\n') + 1)) for name in names)
   size = (style.PAGE_WIDTH, 0.6 + 0.5 * len(lines_by_unit) + height)
   figure = Figure(figsize=size, layout='constrained')
   ratios = [len(lines) + 1 for lines in lines_by_unit.values()]
   grid = figure.subplots(len(ratios), squeeze=False, height_ratios=ratios)
   for axes, (unit, lines) in zip(grid.flat, lines_by_unit.items(), strict=True):
-    _panel(axes, results, lines, is_labelled=axes is grid[0, 0])
+    _panel(axes, results, lines, is_labelled=axes is grid[0, 0])  # one legend for all plots
     axes.set_xlabel(f'value ({unit})' if unit else 'value')
   style.legend_above(figure)
   return {'seeds': (figure, caption)}
@@ -219,7 +224,7 @@ def most_changed(results: Results) -> list[Finding]:
   for task, means in results.over_seeds.by_task.items():
     shares = {quantity.name: quantity for quantity in means.quantities if quantity.kind == SHARE}
     rows = means.table[means.table['quantity'].isin(list(shares)) & means.table['low'].notna()]
-    rows = rows[rows.n == num_seeds]
+    rows = rows[rows.n == num_seeds]  # n is the number of seeds with a value
     widths = rows.high - rows.low
     if rows.empty or widths.max() <= max_width:
       continue
@@ -233,5 +238,5 @@ def most_changed(results: Results) -> list[Finding]:
       f'Over {num_seeds} seeds, the share that another seed changes most is {subject}{minus}, '
       f'{words}: {Notation(quantity, difference=bool(row.versus)).full(row)}.'
     )
-    widest = [Finding(text, rows.loc[[row.name]], tuple(facets))]
+    widest = [Finding(text, rows.loc[[row.name]], tuple(facets))]  # row.name is its index
   return widest

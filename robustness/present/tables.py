@@ -129,7 +129,11 @@ def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Ta
 
 
 def _facet_text(facet: Facet, value: Any) -> str:
-  """Returns the value of a facet as the text of a table cell."""
+  """Returns the value of a facet as the text of a table cell.
+
+  Attacks and their radii ε are written as in papers, such as 'PGD' and '8/255'; other numbers have
+  four significant digits.
+  """
   if facet.name in ('attack', 'epsilon'):
     return value_text(facet, value)
   return value if isinstance(value, str) else cell_text(value).replace('-', MINUS)

@@ -27,10 +27,11 @@ def summary(results: Results) -> list[str]:
   rows, is_shortened = _without_many_classes(rows)
   notes = list(dict.fromkeys(note for row in rows for note in row.notes.values()))
   baselines = list(dict.fromkeys(versus for row in rows for _, versus in row.values if versus))
+  # A line is [headline, classifier, value, differences from baselines].
   heads = ['', '', 'value', *(f'minus {label}' for label in baselines)]
   table = []
   for row in rows:
-    name = row.name  # in the line of the first classifier
+    name = row.name  # only in the line of the first classifier
     for label in sorted({label for label, _ in row.values}, key=labels.index):
       texts = [_marked(row, (label, versus), notes) for versus in ('', *baselines)]
       table.append([name, label, *texts])
