@@ -65,16 +65,18 @@ def networks(file: str, name: str = NETWORK) -> tuple[Any, Classifier]:
 
 
 def trained(folder: str) -> tuple[Any, Classifier]:
-  """Returns the PyTorch twin of a trained network, and the network."""
+  """Returns a PyTorch network with the weights of a checkpoint, and the checkpoint's classifier."""
   import torch
 
   variables, _ = load_variables(pathlib.Path(folder))
   twin, _ = networks('')
   state = {}
-  for (_, *place, kind), value in flatten_dict(variables).items():
-    name = re.sub(r'stage(\d)\.block(\d+)', r'layer\1.\2', '.'.join(place))
+  # a path is (collection, *layer, kind), such as ('params', 'stage1', 'block0', 'conv1', 'kernel')
+  for (_, *layer, kind), value in flatten_dict(variables).items():
+    name = re.sub(r'stage(\d)\.block(\d+)', r'layer\1.\2', '.'.join(layer))
     name = name.removeprefix('stem.').replace('head.dense', 'linear')
     name = {'conv': 'conv1', 'bn': 'bn1'}.get(name, name)
+    # PyTorch has output axes first: of convolutions, linear maps and vectors
     axes = {4: (3, 2, 0, 1), 2: (1, 0), 1: (0,)}[np.ndim(value)]
     state[f'{name}.{KINDS[kind]}'] = torch.tensor(np.transpose(value, axes))
   twin.load_state_dict(state, strict=False)

@@ -61,10 +61,10 @@ class Work:
 
   def ratio(self, timings: timing.Timings, name: str) -> timing.Ratio:
     """Returns the seconds of plain passes ÷ the seconds of a candidate, within each round."""
-    alone = self.forwards / timings.rates(FORWARD)
+    plain_seconds = self.forwards / timings.rates(FORWARD)
     if self.gradients:
-      alone = alone + self.gradients / timings.rates(GRADIENT)
-    return timing.spread(alone / np.asarray(timings.seconds[name]))
+      plain_seconds = plain_seconds + self.gradients / timings.rates(GRADIENT)
+    return timing.spread(plain_seconds / np.asarray(timings.seconds[name]))
 
 
 def work_of(study: Study, rows: Rows) -> Work:

@@ -75,7 +75,11 @@ def data(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def jax_steps(page: dict[str, Any], size: int, steps: int) -> tuple[Callable, Callable]:
-  """Returns training for some steps in JAX, without and with `augmented` inside of the step."""
+  """Returns functions that train a network in JAX, without and with corrupted images.
+
+  The second calls `augmented` of the docs page within the compiled step. For the arguments see
+  `torch_steps`.
+  """
   classifier = subject.classifier(NETWORK)
   optimizer = optax.sgd(0.1, momentum=0.9)
   images, labels = (jax.numpy.asarray(x) for x in data(size))
@@ -102,7 +106,15 @@ def jax_steps(page: dict[str, Any], size: int, steps: int) -> tuple[Callable, Ca
 
 
 def torch_steps(page: dict[str, Any], size: int, steps: int) -> tuple[Callable, Callable]:
-  """Returns training for some steps in PyTorch, without and with `corrupted` behind the loader."""
+  """Returns functions that train a network in PyTorch, without and with corrupted images.
+
+  The second calls `corrupted` of the docs page on each batch of the loader.
+
+  Args:
+    page: {name: object} that the page defines.
+    size: number of images in a batch.
+    steps: number of training steps.
+  """
   import torch
   from torch.nn import functional
   from torch.utils.data import DataLoader, TensorDataset

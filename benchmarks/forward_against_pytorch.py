@@ -42,7 +42,10 @@ def peer(name: str) -> Any | None:
 
 
 def ours(name: str, images: np.ndarray) -> Callable[[], object]:
-  """Returns a forward pass of our network on all devices, with random weights."""
+  """Returns a function that applies our network `name` to `images`, on all devices.
+
+  Weights are random.
+  """
   network = subject.classifier(name)
   devices = parallel.create('jit', len(images))
   predict = devices.compile(
@@ -53,7 +56,7 @@ def ours(name: str, images: np.ndarray) -> Callable[[], object]:
 
 
 def theirs(network: Any, images: np.ndarray, channels_last: bool) -> Callable[[], object]:
-  """Returns a forward pass of PyTorch's network in a memory format."""
+  """Returns a function that applies a PyTorch network to `images`, in a memory format."""
   import torch
 
   layout = torch.channels_last if channels_last else torch.contiguous_format
@@ -69,15 +72,19 @@ def theirs(network: Any, images: np.ndarray, channels_last: bool) -> Callable[[]
 def measure(
   name: str, count: int, rounds: int, clock: timing.Clock = timing.CLOCKS['wall']
 ) -> list[object] | None:
-  """Returns the row of an architecture, or None if it has no peer."""
+  """Returns an architecture's row of the table, or None if PyTorch's peer networks lack it.
+
+  The row has the name, the rates of JAX and PyTorch in images per second, PyTorch's faster memory
+  format and the ratio of the rates.
+  """
   network = peer(name)
   if network is None:
     return None
   shape = catalog.get(name).input_shape
   images = np.random.default_rng(0).random((count, *shape), np.float32)
   formats = {
-    label: (theirs(network, images, last), count)
-    for label, last in (('contiguous', False), ('channels last', True))
+    label: (theirs(network, images, channels_last), count)
+    for label, channels_last in (('contiguous', False), ('channels last', True))
   }
   best = timing.fastest(formats, 1, clock)
   timings = timing.alternate(
@@ -93,6 +100,7 @@ def measure(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+  """Prints the rates of forward passes here and in PyTorch, for architectures that PyTorch has."""
   parser = subject.options(__doc__, networks=NETWORKS, images=8, rounds=5, clock=True)
   args = parser.parse_args(arguments)
   row = functools.partial(

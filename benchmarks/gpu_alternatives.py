@@ -41,7 +41,7 @@ def drawn(*shape: int, dtype: Any = jnp.float32) -> jax.Array:
 
 
 def call(function: Callable[..., Any], *arguments: Any) -> Callable[[], object]:
-  """Returns a call of the compiled function that waits for its result."""
+  """Returns a function that computes `function(*arguments)`, compiled, and waits for the result."""
   compiled = jax.jit(function)
   return lambda: jax.block_until_ready(compiled(*arguments))
 

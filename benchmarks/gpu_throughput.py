@@ -154,14 +154,18 @@ def matrices(dtype: str, args: argparse.Namespace) -> subject.Candidate:
 
 
 def measure(study_name: str, network: str, precision: str, args: argparse.Namespace) -> Line:
-  """Returns all numbers of one study, network and precision."""
+  """Returns the rates of a study, and their ratios to plain passes, in one network and precision.
+
+  They are measured in this order: plain passes at their best batch size, all steps of the study,
+  then plain passes, study and best step in alternation.
+  """
   measured = STUDIES[study_name]
   with computing_in(precision) as dtype:
     classifier = subject.classifier(network, args.weights, precision=dtype)
     rows = measured.rows(classifier.input_shape, args.images)
     evaluator = measured.evaluator(classifier, args)
     as_run, passes = evaluation(evaluator, rows)
-    plain = {
+    plain = {  # 'forward' and, for attacks, 'gradient'
       kind: quickest(
         {str(n): PLAIN[kind][0](evaluator, rows, n, min(passes, args.passes)) for n in args.sizes}
       )
@@ -182,17 +186,18 @@ def measure(study_name: str, network: str, precision: str, args: argparse.Namesp
       as_run()
     parts = step_parts.microseconds(evaluator, rows, args.rounds)
     flop = operations(classifier)
+  # the least seconds and operations that a view of a row needs
   needed = measured.plain(args)
-  least = sum(needed[kind] / timings.rates(kind) for kind in plain)
+  least_time = sum(needed[kind] / timings.rates(kind) for kind in plain)
   flop_a_view = flop * sum(needed[kind] * PLAIN[kind][1] for kind in plain)
-  peak = timings.rate('matrices') * devices()
+  peak = timings.rate('matrices') * devices()  # operations per second of matrix products
   return {
     'study': study_name,
     'network': network,
     'precision': precision,
     'images_per_second': {name: timings.rate(name) for name in (*plain, 'study', 'best')},
     'ratio': {
-      name: timing.spread(timings.rates(name) * least) for name in ('study', 'written', 'best')
+      name: timing.spread(timings.rates(name) * least_time) for name in ('study', 'written', 'best')
     },
     'goal': measured.goal,
     'best_step': best,

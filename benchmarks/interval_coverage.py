@@ -60,10 +60,10 @@ class Coverage(NamedTuple):
   """How often intervals hold the true value.
 
   Attributes:
-    held: share of the intervals that hold it.
-    one_side: share that miss it on the side on which more do.
-    width: median width.
-    undefined: share of the samples that have no interval.
+    held: share of the intervals that contain the true value.
+    one_side: share that lie above it, or share that lie below it, whichever is larger.
+    width: median width of the intervals.
+    undefined: share of the simulated data sets that have no interval.
   """
 
   held: float
@@ -73,7 +73,7 @@ class Coverage(NamedTuple):
 
 
 class Errors(NamedTuple):
-  """The errors of a classifier: bool [N, 15, 5] for corrupted and [N] for clean images."""
+  """Whether a classifier is wrong: bool [N, 15, 5] for corrupted images, [N] for clean ones."""
 
   corrupted: np.ndarray
   clean: np.ndarray
@@ -120,17 +120,21 @@ class Sample:
 
 
 def population(level: float, seed: int = 0, size: int = POPULATION, shift: float = 0.3) -> Sample:
-  """Returns images of a latent normal model.
+  """Returns simulated answers of two classifiers: wrong where a normal variable is above 0.
+
+  The variable is a sum of the difficulties of the image (mostly shared by the classifiers), of the
+  corruption, of the severity, and of the view.
 
   Args:
-    level: mean of the latent variable; a view is wrong where the variable is above 0.
-    seed: of all draws.
+    level: mean of the variable: −1.6 gives an error of about .2.
+    seed: seed of all random numbers.
     size: number of images.
     shift: how much worse the second classifier is under the last five corruptions, and half of it
       when clean.
   """
   generator = np.random.default_rng(seed)
   shared = generator.normal(size=(size, 1, 1))
+  # from −.6 for the easiest to .6 for the hardest, of corruptions [15, 1] and severities [5]
   harder = np.linspace(-0.6, 0.6, CORRUPTIONS)[:, None] + np.linspace(-0.6, 0.6, SEVERITIES)
   worse = shift * (np.arange(CORRUPTIONS) >= 10)[:, None]
   errors = []
@@ -139,10 +143,11 @@ def population(level: float, seed: int = 0, size: int = POPULATION, shift: float
     view = 0.5 * generator.normal(size=(size, CORRUPTIONS, 1))
     view = view + 0.6 * generator.normal(size=(size, CORRUPTIONS, SEVERITIES))
     clean = image[:, 0, 0] + 0.6 * generator.normal(size=size) + is_second * shift / 2
-    errors.append(
+    errors.append(  # of corrupted views and of clean images, which are easier by 1
       Errors(level + harder + is_second * worse + image + view > 0, level - 1 + clean > 0)
     )
   change = np.exp(0.5 * shared[:, 0, 0] + 0.3 * generator.normal(size=size))
+  # each image has a share of the views between .1 and 1 as its scenes
   scenes = generator.random((size, CORRUPTIONS * SEVERITIES)) < generator.uniform(
     0.1, 1, size=(size, 1)
   )
@@ -311,7 +316,11 @@ def seed_coverage(seeds: int, mean: float, samples: int, seed: int = 5) -> tuple
 
 
 def _sites(clusters: int, rows: np.ndarray) -> Units:
-  """Returns the sums over each site of G columns of images; `rows` [N, 1 + G] begin with a site."""
+  """Returns the sums over the images of each site.
+
+  `rows` are [N, 1 + 2 G]: a number in [0, clusters) for the site of each of N images, then G
+  columns of values, then their G weights.
+  """
   site = rows[:, 0].astype(int)
   sums = np.stack([np.bincount(site, column, clusters) for column in rows.T[1:]], 1)
   total, weight = np.split(sums, 2, 1)

@@ -45,7 +45,7 @@ def one_device_a_core() -> None:
 
 
 def one_device_and_thread_a_core() -> None:
-  """Sets up a CPU in the same way for JAX and for PyTorch."""
+  """Sets up one device a core for JAX and one thread a core for PyTorch."""
   one_device_a_core()
   try:
     import torch
@@ -110,7 +110,10 @@ def classifier(
 
 
 def rows(image_shape: tuple[int, int, int], count: int, file: str = '') -> ArrayRows:
-  """Returns the first images of an .npz file (`image` uint8 or in [0, 1], `label`), or noise."""
+  """Returns the first `count` rows of an .npz file, or of noise if `file` is ''.
+
+  The file has the arrays `image` [N, H, W, C], uint8 or in [0, 1], and `label` [N].
+  """
   if not file:
     generator = np.random.default_rng(0)
     return ArrayRows(
@@ -135,7 +138,10 @@ def evaluator(network: Classifier, study: Study, count: int = 0) -> Evaluator:
 
 
 def discarded(runner: Evaluator, data: Rows, batch_size: int = 0, views: int = 0) -> Candidate:
-  """Returns an evaluation that keeps no records, and its number of forward passes."""
+  """Returns (function that evaluates a study and keeps no records, its number of forward passes).
+
+  `batch_size` and `views` are the rows and views of a step; 0 takes those of a run.
+  """
   layout = runner.layout(data.num_examples, batch_size, views)
 
   def call() -> None:
@@ -146,7 +152,7 @@ def discarded(runner: Evaluator, data: Rows, batch_size: int = 0, views: int = 0
 
 
 def written(runner: Evaluator, data: Rows, batch_size: int = 0) -> Candidate:
-  """Returns an evaluation as a run does it, records on disk, and its number of forward passes."""
+  """Returns (function that evaluates as a run does, writing records, number of forward passes)."""
   layout = runner.layout(data.num_examples, batch_size)
 
   def call() -> None:
@@ -242,10 +248,13 @@ def training(
   pipeline: Pipeline | None = None,
   **settings: Any,
 ) -> Training:
-  """Returns a training of a network of the catalog, by default with flips and crops."""
+  """Returns a training of the network `name` of the catalog, by default with flips and crops.
+
+  `settings` are further fields of `TrainingSettings`.
+  """
   architecture = catalog.get(name)
   return Training(
-    model=architecture.build(10, jnp.dtype(precision), None),
+    model=architecture.build(len(CLASSES), jnp.dtype(precision)),
     rows=rows,
     inputs=Inputs(architecture.mean, architecture.std),
     fit=architecture.fit,

@@ -20,6 +20,7 @@ class Block(nn.Module):
   def __init__(self, inputs: int, outputs: int) -> None:
     super().__init__()
     self.stride = 1 if inputs == outputs else 2
+    # channels of zeros that the shortcut gets on either side
     self.pad = (outputs - inputs) // 2
     self.conv1 = nn.Conv2d(inputs, outputs, 3, self.stride, 1, bias=False)
     self.bn1 = nn.BatchNorm2d(outputs)

@@ -62,7 +62,7 @@ def torch_steps(
 
 
 def augmented(images: torch.Tensor) -> torch.Tensor:
-  """Returns images [B, C, H, W] flipped by chance and cut out of their padding at random."""
+  """Returns images [B, C, H, W], each flipped with probability ½, padded and cropped at random."""
   count, _, height, width = images.shape
   flip = torch.rand(count) < 0.5
   images = torch.where(flip[:, None, None, None], images.flip(3), images)

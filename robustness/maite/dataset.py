@@ -61,7 +61,7 @@ def as_maite_dataset(
   rows = as_rows(data, labels, None, class_names, seed)
   refuse_unknown_classes(rows.description, "MAITE's one-hot target")
   metadata = {'id': str(rows.description['source'])}
-  rows = rows.in_memory(MAX_CACHED_BYTES) or rows
+  rows = rows.in_memory(MAX_CACHED_BYTES) or rows  # None if they are too large
   classes = rows.without_images()['label']
   if classes.ndim > 1:
     raise InputError('images have several labels; targets of MAITE are one-hot.')

@@ -73,7 +73,8 @@ class Weights:
     interpolation: 'bilinear' or 'bicubic'.
     licence: an SPDX identifier, or the publisher's words.
     default: whether the architecture uses these weights if a config names none.
-    squash: whether both sides are resized to `resize`, instead of the shorter side only.
+    squash: whether both sides of an image are resized to the same number of pixels, instead of the
+      shorter side only.
     record: the JSON file next to the weights that states the preprocessing; '' if the catalog does.
     class_names: the class names that this file states, in order; () if it states none.
   """

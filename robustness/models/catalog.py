@@ -58,7 +58,7 @@ def get(name: str) -> Architecture:
 
 
 def file_facts(name: str) -> dict[str, str]:
-  """Returns the file and its SHA-256 for an architecture `FILE.py:NAME`; {} for others."""
+  """Returns {'file': name, 'file_sha256': digest} for an architecture `FILE.py:NAME`, or {}."""
   if not registry.is_reference(name):
     return {}
   loaded = registry.load(name, 'config.classifier.name')

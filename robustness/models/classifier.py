@@ -316,7 +316,8 @@ class Classifier:
     """
     if adaptation is None:
       return self
-    # a function on the host has no layers; if the adaptation needs none, `linen_layers` says why
+    # A function on the host has no layers. If the adaptation needs none, `linen_layers` raises the
+    # error, which says that such a function cannot be adapted.
     layers = {} if self.host_function and adaptation.kinds else self.linen_layers()
     has_adapted = any(issubclass(kind, adaptation.kinds) for kind in layers.values())
     if adaptation.kinds and not has_adapted:

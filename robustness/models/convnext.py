@@ -31,7 +31,7 @@ class ResponseNorm(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H, W, C]."""
+    """Maps [B, H, W, C] to [B, H, W, C]; `share` is the n of the class, [B, 1, 1, C]."""
     scale = self.param('scale', nn.initializers.zeros_init(), x.shape[-1:])[None, None, None]
     bias = self.param('bias', nn.initializers.zeros_init(), x.shape[-1:])[None, None, None]
     length = jnp.sqrt((at_least_float32(x) ** 2).sum((1, 2), keepdims=True))
@@ -142,7 +142,7 @@ def _schemes(version: str) -> tuple[Scheme, ...]:
 
   `version` is '' for ConvNeXt and 'v2' for ConvNeXt V2.
   """
-  projects = ('timm', f'facebookresearch/ConvNeXt{version and "-V2"}', 'transformers')
+  projects = ('timm', f'facebookresearch/ConvNeXt{"-V2" if version else ""}', 'transformers')
   prefixes = ('', '', f'convnext{version}.')  # of all names in each project's files
   return tuple(
     Scheme(project, _names(column), prefix=prefixes[column])

@@ -185,6 +185,8 @@ class Block(layers.Layer):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), features]."""
+    # 'plain' is one convolution; 'fused' expands by a full convolution, the other kinds by a 1×1
+    # and a depthwise one; all but 'plain' then project to `features` channels without an activation
     make = functools.partial(ConvNorm, self.style, **self.common)
     spatial = functools.partial(make, kernel=self.kernel, stride=self.stride)
     inner, y = x.shape[-1] * self.expansion, x
@@ -224,8 +226,8 @@ class EfficientNet(layers.Network):
     make = functools.partial(ConvNorm, self.style, **self.common)
     x = make(self.stem_features, kernel=3, stride=2, name='stem')(x.astype(self.dtype), train)
     for number, size in enumerate(self.sizes, start=1):
-      sizes = (size.features, size.kernel, size.expansion, size.kind)
-      block = functools.partial(Block, self.style, *sizes)
+      settings = (size.features, size.kernel, size.expansion, size.kind)  # of each block
+      block = functools.partial(Block, self.style, *settings)
       stage = functools.partial(layers.Stage, block, size.num_blocks, size.stride)
       x = stage(**self.common, name=f'stage{number}')(x, train)
     x = make(self.top_features, name='top')(x, train)

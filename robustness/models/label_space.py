@@ -86,10 +86,13 @@ def get(name: str) -> LabelSpace:
 
 
 def coarse_entries(space: str) -> list[tuple[str, str, str]]:
-  """Returns the name, WordNet identifier and member ranges of every class of a coarse space."""
+  """Returns (name, WordNet identifier, members) of every class of the coarse space named `space`.
+
+  Members are numbers of ImageNet's classes as text: ('bear', 'n02131653', '294-297').
+  """
   text = pathlib.Path(__file__).with_name('coarse_classes.txt').read_text(encoding='utf-8')
   entries = [tuple(map(str.strip, line.split('|'))) for line in text.splitlines()]
-  return [(name, wnid, ranges) for of_space, name, wnid, ranges in entries if of_space == space]
+  return [(name, wnid, members) for owner, name, wnid, members in entries if owner == space]
 
 
 def spelt(name: str) -> str:

@@ -174,7 +174,7 @@ class Scheme:
     return needed
 
   def check_zeros(self, arrays: Mapping[str, np.ndarray]) -> None:
-    """Raises InputError if arrays that must be zero are not."""
+    """Raises InputError if an array whose name matches a pattern of `zeros` is not zero."""
     wrong: list[str] = []
     for pattern in self.zeros:
       wrong += [name for name in fnmatch.filter(arrays, pattern) if np.any(arrays[name])]

@@ -77,7 +77,10 @@ def resample(
 
 
 def stored_side(count: int, before: int = 1) -> int:
-  """Returns the side of a square grid with `count - before` positions; 0 if this is no square."""
+  """Returns the side of a square grid with `count` − `before` positions; 0 if this is no square.
+
+  `before` is 1 if the first position is the class token's, else 0.
+  """
   side = math.isqrt(max(count - before, 0))
   return side if side * side + before == count else 0
 
@@ -138,9 +141,10 @@ def _bicubic_weights(old: int, new: int) -> np.ndarray:
 
 
 def _pytorch_weights(old: int, new: int, offset: float = 0.0) -> np.ndarray:
-  """Returns the matrix [new, old] of the method 'bicubic_pytorch', with steps old ÷ (new + offset).
+  """Returns the matrix [new, old] that resamples a line of positions as PyTorch's 'bicubic' does.
 
-  New positions are this step apart; `offset` is .1 for 'bicubic_dinov2' and else 0.
+  New positions are old ÷ (new + offset) old ones apart. `offset` is .1 for the method
+  'bicubic_dinov2', whose authors resized by such a factor, and 0 for 'bicubic_pytorch'.
   """
   centres = (np.arange(new) + 0.5) * (old / (new + offset)) - 0.5
   taps = np.floor(centres)[:, None] + np.arange(-1, 3)[None]  # four old positions for each new one

@@ -48,8 +48,11 @@ _ACTIVATIONS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh':
 def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
   """Returns the description of a weights file from its record, or None without a record.
 
+  A record says how images are prepared: in the header of a file that was saved here, or in one of
+  the JSON files `_READERS` next to the weights. The first one in this order is read.
+
   Args:
-    path: a weights file, with a record in its header or next to it, or a folder with both.
+    path: a weights file, or a folder with a weights file and a record.
     architecture: the network that the weights are for.
 
   Raises:
@@ -70,6 +73,7 @@ def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
     if not facts or (name == CONFIG_FILE and 'pretrained_cfg' not in facts):
       continue
     with _reading(f'{folder / name}: '):
+      # timm's file also names the network; `theirs` is our name of it, '' if we do not have it
       named = facts.get('architecture', '') if name == CONFIG_FILE else ''
       theirs = catalog.of_timm_name(named)
       # the shapes of two networks may be equal although, for example, their padding differs
@@ -98,6 +102,7 @@ def class_names(record: Facts) -> tuple[str, ...]:
   names, imagenet = tuple(map(str, named)), label_space.get(label_space.IMAGENET).class_names
   if len(names) == len(imagenet) and names[0].startswith('tench'):
     return imagenet
+  # transformers numbers classes without names as LABEL_0, LABEL_1, ...
   are_numbers = names[:1] in (('LABEL_0',), ('0',))
   return () if are_numbers else names
 
@@ -180,7 +185,11 @@ def _of_open_clip(config: Facts) -> Facts:
 
 
 def _of_transformers(facts: Facts) -> Facts:
-  """Returns fields of `Weights` from `preprocessor_config.json`."""
+  """Returns fields of `Weights` from `preprocessor_config.json`.
+
+  `resize` is the number of pixels of the shorter side before the crop, or of both sides if `squash`
+  is True; `side` is the number after the crop.
+  """
   for step in ('do_resize', 'do_rescale', 'do_normalize'):
     if not facts.get(step, True):
       raise InputError(f'its {step} is {facts[step]}: here images go through all three')
@@ -207,7 +216,7 @@ def _of_transformers(facts: Facts) -> Facts:
     resize = shorter if squash else int(shorter / facts['crop_pct'])
   elif shorter:
     raise InputError(f'it resizes the shorter side to {shorter} and crops nothing: not square')
-  number = facts.get('resample', 2)
+  number = facts.get('resample', 2)  # Pillow's number of a filter
   interpolation = _RESAMPLING.get(number, f'resample {number}')  # refused by `_checked_fields`
   mean, std = facts['image_mean'], facts['image_std']
   return _fields(side, side / resize, interpolation, squash, mean, std)
@@ -244,7 +253,7 @@ def _reading(prefix: str) -> Iterator[None]:
 
 
 def _checked_fields(read: Callable[[Facts], Facts], record: Facts) -> Facts:
-  """Returns the fields of `Weights` that `read` finds in a record.
+  """Returns the fields of `Weights` that `read` takes from the JSON values of a record.
 
   InputError is raised if the values are invalid or the preprocessing does not exist here.
   """
@@ -262,9 +271,11 @@ def _checked_fields(read: Callable[[Facts], Facts], record: Facts) -> Facts:
 
 
 def _check_activation(architecture: Architecture, records: dict[str, Facts]) -> None:
-  """Raises InputError if the network has another GELU than the records of its weights state.
+  """Raises InputError if the network has another activation than is stated for its weights.
 
-  `records` are {name of a JSON file: its content}, with {} for a file that is missing.
+  `records` are {name of a JSON file: its content}, with {} for a file that is missing. The
+  activation is from open_clip's file if that states 'quick_gelu', otherwise from transformers'
+  'hidden_act', otherwise open_clip's default, 'gelu'. Nothing is checked if it is not stated.
   """
   activation = getattr(architecture.network, 'activation', '')
   open_clip, hub = records[OPEN_CLIP_FILE].get('model_cfg', {}), records[CONFIG_FILE]
@@ -272,7 +283,7 @@ def _check_activation(architecture: Architecture, records: dict[str, Facts]) -> 
   is_of_timm = 'timm_model_name' in open_clip.get('vision_cfg', {})
   if open_clip.get('quick_gelu'):
     stated = 'quick_gelu'
-  elif open_clip and not stated and not is_of_timm:  # open_clip's default
+  elif open_clip and not stated and not is_of_timm:
     stated = 'gelu'
   if activation and stated and activation != stated:
     raise InputError(

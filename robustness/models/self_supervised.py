@@ -57,10 +57,10 @@ def _dinov2_schemes(registers: int) -> tuple[Scheme, ...]:
 
 
 def _dinov2(size: str, parameters: int, registers: int) -> Architecture:
-  """Describes a size of DINOv2 for images of 224 pixels, with the published linear map.
+  """Describes a size of DINOv2 for images of 224 pixels, with the published linear head.
 
   Args:
-    size: a key of `SIZES`.
+    size: a key of `SIZES`, such as 'base'; its first letter is in the name.
     parameters: number of parameters with 1000 classes, without the registers.
     registers: number of register tokens, 0 for the networks without.
   """

@@ -40,7 +40,10 @@ PLANS = {
 
 
 class Fire(Layer):
-  """A 1×1 convolution to few channels, then 1×1 and 3×3 convolutions side by side."""
+  """A 1×1 convolution to `squeezed` channels, then 1×1 and 3×3 convolutions side by side.
+
+  Each of the two has 4 · `squeezed` output channels; they are concatenated.
+  """
 
   squeezed: int
 
@@ -69,7 +72,7 @@ class Stem(Layer):
 
 
 class Stage(Layer):
-  """Maximum over 3×3 windows, then the fire modules `numbers`, counted from 2 as in the paper."""
+  """Maximum over 3×3 windows, then the fire modules `numbers`, such as 2 for `fire2`."""
 
   numbers: tuple[int, ...]
 
@@ -77,7 +80,7 @@ class Stage(Layer):
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps [B, H, W, C] to [B, H // 2, W // 2, 8 × `squeezed` of the last fire module]."""
     x = max_pool(x, covers_all=True)
-    for number in self.numbers:
+    for number in self.numbers:  # the paper's first fire module is fire2
       x = Fire(SQUEEZED[number - 2], **self.common, name=f'fire{number}')(x)
     return x
 

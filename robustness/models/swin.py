@@ -203,7 +203,8 @@ _BLOCK = {
 def _names(column: int) -> Names:
   """Returns {pattern of our name: name in a project's files}.
 
-  `column` is the project's place in the tables `_OUTSIDE` and `_BLOCK`.
+  `column` is the project's index in `_PROJECTS`, and in the entries of the tables `_OUTSIDE` and
+  `_BLOCK`.
   """
   project = _PROJECTS[column]
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
@@ -220,6 +221,7 @@ def _names(column: int) -> Names:
       join = f'{layers}.{stage - 1}.downsample'
     ours = f'stage{stage + 1}'
     table |= {f'{ours}/join': f'{join}.reduction', f'{ours}/join_norm': f'{join}.norm'}
+    # a project may store one of our layers as several, whose names are separated by spaces
     for part, names in _BLOCK.items():
       stored = tuple(rf'{blocks}.\1.{name}' for name in names[column].split())
       entry = stored[0] if len(stored) == 1 else Stored(stored, OUTPUT_FIRST)

@@ -91,7 +91,10 @@ class TorchModule:
     return apply
 
   def outputs(self, layers: tuple[str, ...], images: np.ndarray) -> list[np.ndarray]:
-    """Returns the logits [..., classes] and the outputs of layers for images [..., H, W, C]."""
+    """Returns the logits [..., classes] and the outputs of layers for images [..., H, W, C].
+
+    The module is called on pieces of at most `batch_size` images.
+    """
     by_piece = []
     for piece in self._pieces(images):
       _, outputs = self._run(piece, layers, gradient=False)
@@ -286,8 +289,8 @@ def _check(logits: object, count: int, classes: int) -> None:
 
 
 def _joined(images: np.ndarray, pieces: Sequence[np.ndarray]) -> np.ndarray:
-  """Returns results of batches, `pieces` [B, ...], as one array with the leading axes of `images`.
+  """Returns the outputs for consecutive images, `pieces` [n, ...], joined to one array [..., ...].
 
-  `images` are [..., H, W, C].
+  Its first axes are those of `images` [..., H, W, C].
   """
   return np.concatenate(pieces).reshape(*np.shape(images)[:-3], *pieces[0].shape[1:])

@@ -127,7 +127,7 @@ class SelfAttention(Layer):
     causal: whether a position attends to itself and earlier positions only.
     qkv_bias: which of queries, keys and values have a bias: 'all', 'none', or 'no_key' for all but
       the keys.
-    rotary: which pairs of channels the `angles` of a call rotate, see `rotate`.
+    rotary: which pairs of channels the `angles` of a call rotate, see `rotate`; '' for none.
   """
 
   num_heads: int
@@ -182,10 +182,11 @@ class Perceptron(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [..., D] to the same shape."""
+    """Maps [..., D] to [..., D] by two linear maps with an activation, or a gate, between them."""
     width = x.shape[-1]
     hidden = self.hidden or 4 * width
     x = nn.Dense(2 * hidden if self.gated else hidden, dtype=self.dtype, name='fc1')(x)
+    # without a gate `x` has `hidden` channels, and these two values are not used
     gate, gated = x[..., :hidden], x[..., hidden:]
     x = nn.silu(gate) * gated if self.gated else activation(self.activation, x)
     if self.epsilon:

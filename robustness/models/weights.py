@@ -327,7 +327,10 @@ def _resampled_windows(
 def with_head(
   architecture: Architecture, variables: Variables, input_shape: Shape | None = None
 ) -> Variables:
-  """Returns variables unchanged if they have a head, else with a head of zeros for one class."""
+  """Returns variables unchanged if they have a head, else with a head of zeros for one class.
+
+  The network can then be applied, for the features below its head.
+  """
   flat = flax.traverse_util.flatten_dict(variables)
   if HEAD_BIAS in flat:
     return variables

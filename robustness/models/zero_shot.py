@@ -73,7 +73,8 @@ def template_list(name: str) -> list[str]:
 def class_list(name: str) -> tuple[list[str], list[str]]:
   """Returns class names, and the words for them in prompts, in the same order.
 
-  `name` is 'imagenet', 'cifar10' or the path of a text file, see the top of this file.
+  `name` is 'imagenet', 'cifar10' or the path of a text file. A line of it has a class name and,
+  after a tab, the word for prompts if it differs.
 
   Raises:
     InputError: the file does not exist, or open_clip, which has ImageNet's words, is not installed.
@@ -181,21 +182,22 @@ def zero_shot(
     raise InputError('the weights have no logit_scale: give those of a whole CLIP.')
   shapes = {path: shape for path, shape in architecture.shapes(1).items() if path[1] != 'head'}
   [image_scheme] = architecture.schemes
-  image = weights.restore(architecture.name, shapes, image_scheme, arrays)
+  image_variables = weights.restore(architecture.name, shapes, image_scheme, arrays)
   variables = weights.restore(owner, text_shapes(architecture), architecture.text_scheme, arrays)
   apply, size = jax.jit(tower.apply), min(PROMPTS_PER_STEP, num_classes * num_prompts)
   flat = tokens.reshape(-1, tower.context).astype(np.int32)
   padded = np.pad(flat, ((0, -len(flat) % size), (0, 0)))  # to steps of equal size
   steps = [apply(variables, step) for step in padded.reshape(-1, size, tower.context)]
-  of_prompts = _unit(np.concatenate(steps)[: len(flat)])
-  embeddings = _unit(of_prompts.reshape(num_classes, num_prompts, tower.size).mean(1))
+  # a class's embedding is the mean over its prompts, both of length 1
+  prompt_embeddings = _unit(np.concatenate(steps)[: len(flat)])
+  embeddings = _unit(prompt_embeddings.reshape(num_classes, num_prompts, -1).mean(1))
   scale = np.exp(np.float32(np.asarray(arrays['logit_scale']).reshape(())))  # stored as its log
   bias = np.asarray(arrays.get('logit_bias', 0.0), np.float32).reshape(())
   head = {
     'kernel': np.ascontiguousarray(scale * embeddings.T),
     'bias': np.full(len(embeddings), bias, np.float32),
   }
-  return {**image, 'params': {**image['params'], 'head': {'dense': head}}}
+  return {**image_variables, 'params': {**image_variables['params'], 'head': {'dense': head}}}
 
 
 def text_shapes(architecture: Clip) -> dict[Path, Shape]:

@@ -71,8 +71,10 @@ class Adaptation(Part):
     source_weight: λ; 0 uses only statistics of the test batch, 1 only statistics of the training.
     order: 'random' shows the images of a stream in a random order; 'label_shift' class after class,
       with classes and the images within a class in a random order.
-    kinds: classes of layers; a network must have a layer of one of them; () for any network.
-    adapts: what the method changes, for the message about a network that has no such layer.
+    kinds: classes of the layers that the method changes, of which a network must have at least one
+      layer; () for any network.
+    adapts: what the method changes, such as 'normalisation layers', for the message about a network
+      without it.
 
   Reference:
     Schneider et al. (2020), Improving robustness against common corruptions by covariate shift
@@ -172,6 +174,7 @@ def linen_layers(apply: Apply, variables: PyTree, image: jax.ShapeDtypeStruct) -
     layers[context.module.path] = type(context.module)
     return call(*args, **kwargs)
 
+  # a new object in JAX's user context, so that jitted functions are traced again and call `note`
   with _ADAPTING(object()), nn.intercept_methods(note):
     jax.eval_shape(apply, variables, image)
   return layers

@@ -44,6 +44,7 @@ class Sar(SelectiveTent):
 
   def is_learnt(self, path: tuple[str, ...], layers: Layers) -> bool:
     """Returns whether a layer adapts: `Tent` adapts it and it is not in `fixed_layers`."""
+    # of 'stage4/block0/bn1': 'stage4', 'stage4/block0' and the path itself
     starts = {'/'.join(path[: count + 1]) for count in range(len(path))}
     return super().is_learnt(path, layers) and not starts & {*self.fixed_layers}
 
@@ -54,7 +55,8 @@ class Sar(SelectiveTent):
   def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
     """Returns the outputs before the step, and the state after it.
 
-    Weights and optimizer are the initial ones if the moving average is below `recovery`.
+    Weights and optimizer return to the initial ones if the moving average of the mean entropy is
+    below `recovery`.
     """
 
     def gradient(
@@ -74,11 +76,13 @@ class Sar(SelectiveTent):
 
       return self.gradient(predict, weights, batch, loss)
 
+    # the gradient at the weights, then at the nearby weights at distance `radius` along it
     first, outputs, (reliable, _) = gradient(state['weights'], batch.mask)
     scale = self.radius / (optax.tree.norm(first) + 1e-12)
     near = jax.tree.map(lambda w, g: w + scale * g, state['weights'], first)
     second, _, (reliable, mean) = gradient(near, reliable)
     average = state['average']
+    # the average begins as ∞, and stays where no image is reliable
     moved = jnp.where(jnp.isinf(average), mean, 0.9 * average + 0.1 * mean)
     average = jnp.where(reliable.any(), moved, average)
     stepped = self.updated(state, second)

@@ -98,7 +98,7 @@ class Tent(Adaptation):
 
   def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
     """Returns {'weights': {path: adapted parameter}, 'optimizer': the optimizer's state}."""
-    # the layer's path follows 'params', before which a path may have keys of a wrapper
+    # paths are (..., 'params', *layer, name), with keys such as 'network' first if a probe is added
     weights = {
       path: jnp.asarray(x)
       for path, x in traverse_util.flatten_dict(variables).items()
