@@ -27,7 +27,7 @@ elif importlib.util.find_spec('robustness') is None:  # the package is not on Py
 
 
 def repository() -> str:
-  """Returns the address, such as 'owner/name', or ''."""
+  """Returns 'owner/name' of the project's repository on GitHub, or '' if it has none yet."""
   settings = tomllib.loads((ROOT / 'pyproject.toml').read_text(encoding='utf-8'))
   return settings['tool']['colabs']['repository']
 

@@ -32,6 +32,7 @@ def main() -> None:
   for name in sys.argv[1:] or [path.stem for path in sorted((ROOT / 'colabs').glob('*.ipynb'))]:
     path = ROOT / 'colabs' / f'{name}.ipynb'
     notebook = nbformat.read(path, as_version=4)
+    # the run uses another cell to install and changes metadata: both are put back after it
     metadata, install = notebook.metadata.copy(), notebook.cells[1]
     source, install.source = install.source, QUICK
     with tempfile.TemporaryDirectory() as folder:

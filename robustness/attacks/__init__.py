@@ -214,9 +214,9 @@ class Attack(Part):
 
   @property
   def shortcoming(self) -> str:
-    """The attack in words if its errors are too low because it is weaker than AutoAttack; else ''.
+    """Words for an attack that is weaker than AutoAttack, so that it finds too few errors; else ''.
 
-    By default it is the attack's name.
+    They are used in warnings; by default the attack's name.
     """
     return self.name
 

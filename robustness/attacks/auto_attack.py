@@ -67,6 +67,7 @@ class AutoAttack(Ensemble):
   queries: int = setting(QUERIES, 'at least 1', lambda x: x >= 1)
 
   def __post_init__(self) -> None:
+    """Raises InputError for 'plus' and 'rand' in ℓ1, where the authors define only 'standard'."""
     super().__post_init__()
     is_defined = self.norm != 'l1' or self.version == 'standard'
     self.require(is_defined, 'version', "'standard' in ℓ1")
@@ -106,8 +107,9 @@ class AutoAttack(Ensemble):
     `Attack.observed` describes the observations.
     """
     keys, logits, images, labels, scale = arguments
-    start = balls.edge(keys, images, self.norm, scale * self.epsilon)
+    start = balls.edge(keys, images, self.norm, scale * self.epsilon)  # as Auto-PGD starts
     gradient = jax.grad(lambda x: dlr(logits(x), labels).sum())(start)
+    # the number of the attack that succeeded, or one more than the last number
     stage = jnp.where(state['is_right'], len(self.stages) + 1, state['stage'])
     return state['adversarial'], {
       'stage': stage,

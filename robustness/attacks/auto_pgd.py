@@ -246,14 +246,18 @@ def _ascend_sparsely(
   def ascend(x: Array, settings: tuple[Array, Array, Array]) -> tuple[Array, Array]:
     """Returns the points of highest loss and the points of largest margin of one ascent.
 
-    `x` are the points before their projection onto the ball, at which the ascent starts, and
-    `settings` are the radius, the number of steps and whether the ascent may end early.
+    The ascent starts at the points `x`, projected onto its ball. `settings` are the radius, the
+    number of steps and whether the ascent may end early.
     """
     radius, count, may_end = settings
     start = evaluated(balls.clipped(images, x - images, 'l1', radius))
 
     def step(state: tuple[Any, ...]) -> tuple[Any, ...]:
-      """Returns the state after a step; `support` [B] is s in `AutoPGD`."""
+      """Returns the state after a step.
+
+      It has the number of steps, the current iterate, the iterates of highest loss (`best`) and of
+      largest margin (`worst`), and η (`size`) and s (`support`) of `AutoPGD`, both [B].
+      """
       number, current, best, worst, size, support = state
       direction = jax.vmap(sparse_direction)(current['gradient'], support / FEWER)
       change = current['x'] + balls.by_row(size) * direction - images
@@ -266,11 +270,11 @@ def _ascend_sparsely(
       reduced = jnp.maximum(size / FEWER, radius / MAX_REDUCTION)
       return (
         number + 1,
-        _select(is_sparser, best, iterate),
+        _select(is_sparser, best, iterate),  # continues from the point of highest loss
         best,
         worst,
-        jnp.where(is_sparser, radius, jnp.where(is_checkpoint, reduced, size)),
-        jnp.where(is_checkpoint, changed(best['x']), support),
+        jnp.where(is_sparser, radius, jnp.where(is_checkpoint, reduced, size)),  # η
+        jnp.where(is_checkpoint, changed(best['x']), support),  # s
       )
 
     def continues(state: tuple[Any, ...]) -> Array:
@@ -284,7 +288,7 @@ def _ascend_sparsely(
     return best['x'], worst['x']
 
   first = math.ceil(round(SHARE * steps, 9))  # rounded: .3 · 10 is slightly above 3 in floats
-  counts = np.diff([0, first, min(2 * first, steps), steps])
+  counts = np.diff([0, first, min(2 * first, steps), steps])  # steps of the three ascents
   radii = epsilon * jnp.asarray(RADII, jnp.float32)
   settings = radii, jnp.asarray(counts), jnp.asarray([False, False, can_stop])
   _, worst = jax.lax.scan(ascend, x, settings)  # of each ascent, [3, B, H, W, C]

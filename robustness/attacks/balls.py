@@ -133,7 +133,8 @@ def _onto_l1(image: jax.Array, change: jax.Array, epsilon: jax.Array | float) ->
   """
   size, room = jnp.abs(change), jnp.where(change > 0, 1 - image, image)
   full = jnp.maximum(size - room, 0)  # the λ up to which a term is at its bound
-  # as λ falls, a term grows with slope 1 from λ = size to λ = full
+  # As λ falls, a term grows with slope 1 from λ = size, where it is 0, to λ = full. `breaks` are
+  # −λ at these points in ascending order, and `sums` the sum of all terms there.
   breaks = jnp.concatenate([-size.ravel(), -full.ravel()])
   slope_changes = jnp.repeat(jnp.asarray([1, -1]), size.size)
   breaks, slope_changes = jax.lax.sort((breaks, slope_changes), num_keys=1)

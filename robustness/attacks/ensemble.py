@@ -36,7 +36,7 @@ class Member(Protocol):
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
   ) -> Array:
-    """Returns the images [B, H, W, C] that run `number` makes of clean images, see `in_turn`."""
+    """Returns the adversarial images [B, H, W, C] of run `number`, from 0, for clean images."""
 
 
 class Ensemble(Attack):

@@ -60,7 +60,8 @@ class FAB(Attack):
     """Returns the nearest wrong images of run `number`, [B, H, W, C] (see `in_turn`).
 
     A targeted run uses target class `number`. Untargeted runs after the first start at a random
-    point at half the radius. A run ends when there is a wrong image in the ball for every image.
+    point at half the radius. A run ends early when it has found a wrong image in the ball of every
+    image; an image without one is returned unchanged.
     """
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
     if self.targets:
@@ -74,9 +75,10 @@ class FAB(Attack):
       """Returns the state (step, iterate, nearest wrong image, its distance) after a step."""
       k, x, nearest, distance = state
       value, normal = plane(x)
-      value = value - (normal * x).sum((1, 2, 3))  # the plane is normal · x + value = 0
-      from_x = onto_plane(x, normal, value, self.norm)
-      from_image = onto_plane(images, normal, value, self.norm)
+      # the plane is normal · p + offset = 0 for points p
+      offset = value - (normal * x).sum((1, 2, 3))
+      from_x = onto_plane(x, normal, offset, self.norm)
+      from_image = onto_plane(images, normal, offset, self.norm)
       length_1, length_2 = (
         jnp.maximum(balls.length(d, self.norm), 1e-8) for d in (from_x, from_image)
       )
@@ -96,6 +98,7 @@ class FAB(Attack):
       )
 
     def continues(state: tuple[Array, Array, Array, Array]) -> Array:
+      """Returns whether steps remain and an image has no wrong image in its ball yet."""
       k, _, _, distance = state
       return (k < self.steps) & (distance > epsilon).any()
 
@@ -104,10 +107,10 @@ class FAB(Attack):
     return jnp.where(by_row(distance <= epsilon), nearest, images)
 
   def _nearest(self, logits: Logits, labels: Array, x: Array) -> tuple[Array, Array]:
-    """Returns z_t − z_y [B] and its gradient [B, H, W, C] for the class t with the nearest plane.
+    """Returns z_t − z_y [B] and its gradient [B, H, W, C] at x, with each row's nearest class t.
 
-    The plane of t is the tangent plane at x of the boundary between t and the label y; z are the
-    logits.
+    z are the logits of x and y the labels. The distance of a class t is that of x from the tangent
+    plane of its boundary to y: |z_t − z_y| / ‖∇(z_t − z_y)‖ in the dual norm.
     """
     scores, backward = jax.vjp(logits, x)
     count, rows = scores.shape[1], jnp.arange(len(x))

@@ -56,6 +56,7 @@ class Square(Attack):
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
+    """Returns the adversarial images, [B, H, W, C]; for the arguments see `Attack.__call__`."""
     run = functools.partial(self.run, logits=logits, scale=scale)
     return attack_in_turn(run, 1, logits, keys, images, labels)
 
@@ -89,6 +90,7 @@ class Square(Attack):
       return k + 1, jnp.where(by_row(is_better), new, x), jnp.where(is_better, margins, best)
 
     def continues(state: tuple[Array, Array, Array]) -> Array:
+      """Returns whether steps remain and an image is still right, with a margin below 0."""
       k, _, best = state
       return (k < self.queries) & (best < 0).any()
 
@@ -101,11 +103,12 @@ class Square(Attack):
 def sides(shape: Sequence[int], smallest: int) -> np.ndarray:
   """Returns the sides of square windows after 0 to 9 halvings of their area, in pixels, int32 [10].
 
-  `shape` is the height and width of the image. Sides are at least `smallest`, and odd if `smallest`
-  is 3, as the patterns in ℓ2 and ℓ1 need.
+  `shape` is the height and width of the image. `smallest` is the least side: 1 in ℓ∞, or 3 in ℓ2
+  and ℓ1, where the patterns also need odd sides.
   """
   areas = AREA / 2.0 ** np.arange(len(HALVED_AFTER) + 1) * math.prod(shape)
   rounded = np.maximum(np.round(np.sqrt(areas)).astype(np.int32), smallest)
+  # `| 1` adds 1 to even sides
   return np.minimum(rounded | 1 if smallest == 3 else rounded, min(shape))
 
 
@@ -207,7 +210,11 @@ def _moved_mass(
   size: tuple[Array, Array],
   epsilon: Scalar,
 ) -> Array:
-  """Returns the proposal of algorithm 3, which moves the norm of the change between two windows.
+  """Returns the image that a step in ℓ2 or ℓ1 proposes, [H, W, C] (algorithm 3).
+
+  Of the change x − image, the norm in a random window `source` moves to another one, `target`: the
+  new change is 0 in the source. In the target it is the old change, scaled to length 1, plus the
+  pattern η with a random sign for each channel, and this sum is scaled to its new norm.
 
   Args:
     norm: 'l2' or 'l1'.
@@ -215,14 +222,15 @@ def _moved_mass(
     key: random key.
     image: the clean image [H, W, C].
     x: the current image.
-    size: the number of halvings, and the side of windows.
+    size: (number of halvings of the area of windows, their side in pixels), int32 scalars.
     epsilon: radius of the ball.
   """
-  keys, (halvings, side), channels = jax.random.split(key, 4), size, image.shape[2]
-  corner, target = _window(keys[0], image.shape, side)
-  _, source = _window(keys[1], image.shape, side)
-  is_transposed = jax.random.bernoulli(keys[2]).astype(jnp.int32)
-  signs = jax.random.rademacher(keys[3], (1, 1, channels), image.dtype)
+  key_target, key_source, *keys = jax.random.split(key, 4)
+  (halvings, side), channels = size, image.shape[2]
+  corner, target = _window(key_target, image.shape, side)
+  _, source = _window(key_source, image.shape, side)
+  is_transposed = jax.random.bernoulli(keys[0]).astype(jnp.int32)
+  signs = jax.random.rademacher(keys[1], (1, 1, channels), image.dtype)
   start = patterns.shape[-1] // 2 - corner  # the slice from here has the pattern at `corner`
   pattern = jax.lax.dynamic_slice(patterns[halvings, is_transposed], start, image.shape[:2])
   change, order = x - image, int(balls.ORDERS[norm])
@@ -233,7 +241,8 @@ def _moved_mass(
 
   old = jnp.where(target, change, 0)
   new = pattern[..., None] * signs + old / (1e-12 + channel_norms(old))
-  # the target gets the norm of both windows, and a share of what the change lacks to length ε
+  # The p-th power of the target's new norm is, in each channel, that of both windows together plus
+  # an equal share of what the change lacks to length ε. (ℓ1: times the channels, see `Square`.)
   unused = jnp.maximum(epsilon**order - (jnp.abs(change) ** order).sum(), 0) / channels
   powers = unused + channel_norms(jnp.where(target | source, change, 0)) ** order
   lengths = jnp.sqrt(powers) if norm == 'l2' else channels * powers

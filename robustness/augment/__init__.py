@@ -28,10 +28,10 @@ class Augmentation(Part):
   Attributes:
     needs_partner: Whether the example has `partner`, another row of the batch at the same point of
       the policy.
-    sequential: Whether choices differ in cost. A CPU then processes rows one by one, so that a row
-      costs its own choice and not all of them; there is no `partner`.
+    sequential: Whether it makes random choices that differ in cost. A CPU then processes rows one
+      by one and computes only the choice of each row; the example has no `partner` then.
     gives_more_images: Whether it may return more than one image per row.
-    one_key_a_row: Whether a row has the same key in every step.
+    one_key_a_row: Whether a row has the same random key in every step, and so in every epoch.
   """
 
   section: ClassVar[str] = 'config.classifier.augment'

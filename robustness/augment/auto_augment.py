@@ -226,10 +226,11 @@ class AutoAugment(Augmentation):
   fill: tuple[int, ...] = ()
 
   def __post_init__(self) -> None:
+    """Raises InputError for a colour, an operation or a magnitude that is not valid."""
     super().__post_init__()
     operations.check_colour(self.fill, self.key('fill'))
     steps = [step for policy in self.policies for step in policy]
-    for step in steps:  # raises an error for what the implementation lacks, at any image size
+    for step in steps:  # raises if the implementation lacks it, whatever the size of images
       magnitude(self.implementation, step.name, step.level, height=32, width=32)
     is_possible = any(step.probability > 0 for step in steps)
     self.require(is_possible, 'sub_policies', 'operations of which one has a probability above 0')
@@ -268,9 +269,9 @@ class AutoAugment(Augmentation):
     image = example['image']
     height, width = image.shape[:2]
     compiled, tables = _compiled(self, height, width)
-    # A single call draws all numbers, since each call costs as much as an operation: u[0] the
-    # sub-policy, u[1:3] whether each of its two operations is applied, u[3:5] which of its two
-    # magnitudes an operation has, and u[5:] rows and columns of the centres of Cutout.
+    # A single call draws all numbers, since each call costs as much as an operation. u[0] selects
+    # the sub-policy, u[1:3] whether each of its two operations is applied, u[3:5] which of two
+    # magnitudes each operation has, and u[5:] row and column of the centre of Cutout for each.
     u = jax.random.uniform(key, (9,))
     policy = operations.below(u[0], len(tables[0]))
     # [2] each: entry 0 is of the first operation of the sub-policy, entry 1 of the second. Its
@@ -281,7 +282,7 @@ class AutoAugment(Augmentation):
       magnitude=jnp.where(u[3:5] < 0.5, value, mirrored),
       centre=operations.below(u[5:].reshape(2, 2), jnp.array([[height, width]])),
     )
-    # `fill` has an effect in 'tensorflow_models', where vacated and covered pixels are filled last
+    # `fill` has an effect only in 'tensorflow_models', where pixels are transparent until the end
     return {**example, 'image': compiled.in_sequence(image, drawn, fill=self.vacated)}
 
 
@@ -289,10 +290,11 @@ class AutoAugment(Augmentation):
 def _compiled(
   augmentation: AutoAugment, height: int, width: int
 ) -> tuple[operations.Operations, tuple[np.ndarray, ...]]:
-  """Returns the operations that can occur, and four tables of the sub-policies, [sub-policies, 2].
+  """Returns the operations that can occur, and four tables of all sub-policies, [sub-policies, 2].
 
-  The tables have, for both operations of a sub-policy: the index of its name among the operations
-  (−1 if it never occurs), its probability, and the two numbers that `magnitude` returns.
+  Entry [p, i] of the tables is, for operation i of sub-policy p: the index of its name among the
+  operations (−1 if its probability is 0), its probability, and the two magnitudes of which one is
+  drawn, as `magnitude` returns them.
   """
   implementation = augmentation.implementation
   steps = [step for policy in augmentation.policies for step in policy]
@@ -304,10 +306,11 @@ def _compiled(
   floats = (np.array(column, np.float32) for column in (probabilities, values, mirrored))
   columns = np.array(indices, np.int32), *floats
   is_transparent = implementation == 'tensorflow_models'
+  # vacated pixels that are transparent are filled at the end, by `AutoAugment.__call__`
   vacated = (0,) if is_transparent else augmentation.vacated
   colours = {'warp_fill': vacated, 'cutout_fill': SQUARE[implementation]}
   compiled = operations.Operations(names, 'nearest', **colours, transparent=is_transparent)
-  # steps 2 i and 2 i + 1 are the two operations of sub-policy i
+  # steps 2 p and 2 p + 1 are the two operations of sub-policy p
   return compiled, tuple(column.reshape(-1, 2) for column in columns)
 
 

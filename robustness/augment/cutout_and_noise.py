@@ -38,10 +38,12 @@ class Cutout(Augmentation):
   fill: tuple[int, ...] = ()
 
   def __post_init__(self) -> None:
+    """Raises InputError if `fill` is no colour."""
     super().__post_init__()
     check_colour(self.fill, self.key('fill'))
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with a random square of its image covered."""
     image = example['image']
     centre = jax.random.randint(key, (2,), 0, jnp.array(image.shape[:2]))
     is_covered = square(image.shape[:2], centre, self.size)[..., None]
@@ -69,6 +71,7 @@ class Gaussian(Augmentation):
   sigma: float = setting(0.1, f'in (0, 1], {DEVIATION} (.1 for CIFAR-10)', lambda x: 0 < x <= 1)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with noise added to its image."""
     return {**example, 'image': noisy(key, example['image'], self.sigma)}
 
 
@@ -97,8 +100,10 @@ class PatchGaussian(Augmentation):
   sigma: float = setting(1.0, f'in [0, 1], {DEVIATION}', lambda x: 0 <= x <= 1)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
+    """Returns the example with its image noisy inside a random square."""
     image = example['image']
-    key_place, key_size = jax.random.split(jax.random.fold_in(key, 1))  # `key` draws the noise
+    # `key` itself draws the noise, so that it is the noise of `gaussian` with the same key
+    key_place, key_size = jax.random.split(jax.random.fold_in(key, 1))
     centre = jax.random.randint(key_place, (2,), 0, jnp.array(image.shape[:2]))
     size: int | jax.Array = self.size
     if self.random_size:

@@ -53,6 +53,7 @@ class Environment(Augmentation):
   allow_leaks: bool = False
 
   def __post_init__(self) -> None:
+    """Raises InputError for names of no transform, and for severities or angles out of range."""
     super().__post_init__()
     transforms.check_names(self.key('transforms'), self.transforms)
     transforms.check_levels(f'{self.section}.{self.name}', self.severities, self.angles)

@@ -38,9 +38,10 @@ class Flip(Augmentation):
 
 @dataclasses.dataclass(frozen=True)
 class AlternatingFlip(Augmentation):
-  """Mirrors the image at random in the first epoch and alternates in later ones.
+  """Mirrors the image in every second epoch; chance decides whether in even or in odd ones.
 
-  Any two successive epochs show every image both ways. Rows without epochs raise InputError.
+  Any two successive epochs therefore show every image both ways. If rows are not read in epochs, as
+  with `config.training.balanced`, InputError is raised.
 
   Reference:
     Jordan (2024), 94% on CIFAR-10 in 3.29 Seconds on a Single GPU, section 3.6.
@@ -91,8 +92,9 @@ class Crop(Augmentation):
       is_inside = jnp.pad(jnp.ones((*image.shape[:2], 1), bool), margins)
       mean_colour = colour(MEAN_COLOUR, image.shape[-1]) / 255  # from levels to [0, 1]
       padded = jnp.where(is_inside, padded, mean_colour)
-    top, left = jax.random.randint(key, (2,), 0, 2 * padding + 1)  # of the window
-    return {**example, 'image': jax.lax.dynamic_slice(padded, (top, left, 0), image.shape)}
+    # the first row and column of the window
+    y0, x0 = jax.random.randint(key, (2,), 0, 2 * padding + 1)
+    return {**example, 'image': jax.lax.dynamic_slice(padded, (y0, x0, 0), image.shape)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +123,7 @@ class RandomResizedCrop(Augmentation):
     image = example['image']
     height, width = image.shape[:2]
     y0, x0, rows, columns = self.box(key, height, width)
-    # of the affine map from the box, with its corner (y0, x0), to the entire image
+    # scale and shift along both axes that move the box, from its corner (y0, x0), onto the image
     scale = jnp.stack([height / rows, width / columns])
     shift = -jnp.stack([y0, x0]) * scale
     y, x = jnp.arange(height), jnp.arange(width)

@@ -211,12 +211,12 @@ def equalize(levels: jax.Array) -> jax.Array:
   Entry i is ⌊(⌊s/2⌋ + Σ_{j<i} h[j]) / s⌋ with s = ⌊(Σh − h[brightest level present]) / 255⌋, or i
   where s = 0.
   """
-  counts = histogram(levels)
+  counts = histogram(levels)  # h, [256, C]
   level = jnp.arange(256)[:, None]
   values = levels.reshape(-1, levels.shape[-1]).astype(jnp.int32)
-  last = jnp.take_along_axis(counts, values.max(0, keepdims=True), 0)
-  step = (len(values) - last) // 255
-  below = jnp.cumsum(counts, 0) - counts
+  brightest_count = jnp.take_along_axis(counts, values.max(0, keepdims=True), 0)
+  step = (len(values) - brightest_count) // 255  # s, [1, C]
+  below = jnp.cumsum(counts, 0) - counts  # the number of pixels below each level
   equalised = jnp.minimum(_quotient(step // 2 + below, step), 255)
   return jnp.where(step > 0, equalised, jnp.broadcast_to(level, counts.shape))
 

@@ -179,6 +179,7 @@ class Operations:
     image = as_images(image, (3,), 'operations')
 
     def step(state: Image, drawn: Drawn) -> tuple[Image, None]:
+      """Returns the image after one operation, in the form of a step of `lax.scan`."""
       return self(state, drawn), None
 
     start = to_levels(image), jnp.ones(image.shape[:2], bool)  # all pixels show the image

@@ -138,8 +138,8 @@ def _augment(
 ) -> Example:
   """Returns a row after an augmentation, which is applied to each image of a row with several.
 
-  Each image has its own random numbers, but images that are mixed with a partner share one draw,
-  because the target of the row is mixed by it too.
+  The V images of a row get different random numbers, except in an augmentation that mixes a row
+  with a partner: all V images get the same weight then, because the row has one target.
 
   Args:
     augmentation: the augmentation.
@@ -166,6 +166,7 @@ def _augment(
     return augmented
 
   views = map_images(augment_image, jnp.arange(len(example['image'])))
+  # other columns are equal in all V results
   return {name: value if name == 'image' else value[0] for name, value in views.items()}
 
 
@@ -195,7 +196,8 @@ def _checked(augmentation: Augmentation, key: jax.Array, example: Example) -> Ex
 def row_keys(batch: Example, seed: int | jax.Array, name: str, step: jax.Array) -> jax.Array:
   """Returns the random keys [B] of the rows for the part `name` of a training.
 
-  They depend on `example_id`, the step and, if present, `OCCURRENCE`.
+  They depend on the column `example_id`, the step and, if present, the column `OCCURRENCE`, which
+  numbers the copies of a row in the batch.
   """
   stream = random_keys.stream(seed, f'training/{name}')
   ids = batch['example_id']

@@ -123,12 +123,12 @@ class ClassifierBuilder:
     for label, recipe in self.to_train().items():
       with self._section(label):
         for task in self.experiment.measurements.values():
-          # The images are the same if only the keys that select some of them differ.
+          # The images come from the same set if the settings differ only in which rows they choose.
           selection = {name: getattr(task.data, name) for name in CHOOSE_ROWS}
           if dataclasses.replace(recipe.data, **selection) == task.data:
             logging.warning('%s is measured on the images that it is trained on', label)
         if not recipe.training.validation:
-          # The training measures accuracy on these rows; an error is raised now, not then.
+          # The training will measure accuracy on these rows; their classes are checked now.
           match_labels(self.rows, planned[label])
         if not self._is_begun(label):  # a training that has begun passed these checks
           training = self.training(recipe, recipe.initial(self.rows.image_shape))
@@ -239,8 +239,8 @@ class ClassifierBuilder:
     """Returns the specification of a recipe's training, on the rows not held out for validation.
 
     Raises:
-      InputError: training images have another shape than the evaluated ones, or the objective
-        counts fewer groups than the rows have.
+      InputError: training images have another shape than the evaluated ones, or the rows have more
+        groups than the objective.
     """
     rows = self.open_rows(recipe)
     fitted, held_out = split_validation(rows, recipe.training.validation)
@@ -252,7 +252,7 @@ class ClassifierBuilder:
         f'{self.rows.image_shape}; set {section}.resize and {section}.crop.'
       )
     architecture = recipe.architecture
-    normalisation = initial or architecture
+    normalisation = initial or architecture  # each has the mean and std that its weights expect
     parallel = self.parallel(recipe.training)
     environment = selective(recipe.augment.augmentations)
     transforms = environment.transforms if environment else ()
@@ -271,7 +271,7 @@ class ClassifierBuilder:
       seed=recipe.seed,
       initial=initial.for_classes(rows.class_names) if initial else {},
     )
-    # Only a column that the rows store can be checked here.
+    # Groups can be counted now if the rows store their column; `Training` checks the other columns.
     not_stored, objective = ('label', *recipe.augment.added), recipe.objective
     if isinstance(objective, GroupObjective) and objective.column not in not_stored:
       training.check_groups(columns_of(rows))
@@ -348,22 +348,25 @@ class ClassifierBuilder:
   def _trained(
     self, label: str, recipe: TrainedHere, variables: Variables, initial: NetworkWeights | None
   ) -> Classifier:
-    """Returns the classifier with the trained `variables`; a probe is fitted to it later."""
+    """Returns the classifier with the trained `variables`, and facts of the training for results.
+
+    If the recipe has a probe, the network itself is returned, to which `build` fits the probe.
+    """
     settings = recipe.training
     fitted, _ = split_validation(self.open_rows(recipe), settings.validation)
     total = schedule.total_steps(settings, len(fitted))
+    selection = 'best by validation accuracy' if settings.keep == BEST else ''
+    optional = {'ema_decay': settings.ema_decay, 'balanced': settings.balanced, 'kept': selection}
     facts = {
       'step': total,
       'total_steps': total,
       'seed': recipe.seed,
       **self.shown_in_training(recipe),
-      **({'ema_decay': settings.ema_decay} if settings.ema_decay else {}),
-      **({'balanced': settings.balanced} if settings.balanced else {}),
-      **({'kept': 'best by validation accuracy'} if settings.keep == BEST else {}),
+      **{name: value for name, value in optional.items() if value},
     }
-    loaded = recipe.trained(variables, self._images(recipe), initial, facts)
+    trained_weights = recipe.trained(variables, self._images(recipe), initial, facts)
     precision = self.experiment.execution.precision
-    network = recipe.with_weights(self._load(label), loaded, precision)
+    network = recipe.with_weights(self._load(label), trained_weights, precision)
     return network if recipe.probe else self._as_measured(network, recipe)
 
   # Probes on the features of a network.
@@ -389,10 +392,10 @@ class ClassifierBuilder:
     return probes.with_probe(network, probe, zeros, names, facts={})
 
   def _fitted(self, label: str, recipe: ClassifierKind, network: Classifier) -> Classifier:
-    """Returns a network with its fitted probe, a classifier of the network's features.
+    """Returns a network whose classes are predicted by a probe, fitted to its features here.
 
-    The features of all training rows are recorded in a folder that probes of the same network,
-    layer and rows share, so that they are computed once.
+    The features of all training rows are computed once and recorded. Probes of the same network,
+    layer and rows read them from the same folder, which is named by a digest of these facts.
     """
     probe, rows, names = recipe.probe, self.open_rows(recipe), self.class_names(recipe)
     assert probe is not None
@@ -411,7 +414,6 @@ class ClassifierBuilder:
       'classes': list(names),
     }
     folder = self.features or self.directory.parent / 'features'
-    # The digest is equal for all probes of one layer of a network.
     encoded = json.dumps(facts, sort_keys=True, default=str).encode()
     digest = hashlib.sha256(encoded).hexdigest()[:8]
     records = Records(folder / digest, runner.layout(rows.num_examples), facts)

@@ -181,6 +181,7 @@ class GroupDRO(GroupObjective):
     loss_sums = (member * jax.lax.stop_gradient(losses)[:, None]).sum(0)
     count, summed = total((num_rows, loss_sums))
     mean = summed / jnp.maximum(count, 1)
+    # q_g·exp(η·ℓ_g), divided by the sum over the groups
     share = jax.nn.softmax(jnp.log(state['share']) + self.step_size * mean)
     weights = member @ (share / jnp.maximum(count, 1))
     metrics = {'worst_group_loss': mean.max(), 'largest_share': share.max()}
@@ -252,13 +253,13 @@ class IRM(GroupObjective):
       half: 0 or 1 for each row, [B]; 'unbiased' multiplies the means of both halves.
       total: function that sums an array over the devices that share the batch.
     """
-    # the rows, in environments, of the two means that are multiplied
-    factors = [member * (half == k)[:, None] for k in (0, 1)]
-    if self.estimate == SQUARED:
-      factors = [member, member]
-    sums = [total(((slope[:, None] * rows).sum(0), rows.sum(0))) for rows in factors]
-    first, second = (summed / jnp.maximum(count, 1) for summed, count in sums)
-    [(_, first_count), (_, second_count)] = sums
+    # the product of two mean slopes: of the two halves of an environment, or twice of all its rows
+    halves = [member * (half == k)[:, None] for k in (0, 1)]
+    rows_of_means = [member, member] if self.estimate == SQUARED else halves
+    sums = [total(((slope[:, None] * rows).sum(0), rows.sum(0))) for rows in rows_of_means]
+    (first_sum, first_count), (second_sum, second_count) = sums
+    first = first_sum / jnp.maximum(first_count, 1)
+    second = second_sum / jnp.maximum(second_count, 1)
     return first * second, (first_count > 0) & (second_count > 0)
 
 

@@ -14,14 +14,14 @@ Parallel = MeshParallel
 KINDS: dict[str, type[Parallel]] = {'jit': MeshParallel, 'pmap': PmapParallel}
 
 
-def create(kind: str, divides: int = 0, all_processes: bool = False) -> Parallel:
+def create(kind: str, num_rows: int = 0, all_processes: bool = False) -> Parallel:
   """Returns a way of running steps on the devices of this process, or of all processes.
 
   Args:
     kind: 'jit' (over a mesh, the default) or 'pmap'.
-    divides: Number of rows. The largest number of devices that divides it is used, with the same
-      number of devices of each process. 0 uses all devices, or of each process the
-      number of devices that the process with the fewest devices has.
+    num_rows: Rows of a step. The largest number of devices that divides it is used, with equally
+      many devices of each process. 0 sets no condition: each process then provides as many devices
+      as the process with the fewest devices has.
     all_processes: Whether a step runs on the devices of all processes, each with its share of the
       batch; all processes must then call it.
 
@@ -32,10 +32,11 @@ def create(kind: str, divides: int = 0, all_processes: bool = False) -> Parallel
   processes = range(jax.process_count()) if all_processes else [jax.process_index()]
   devices = [jax.local_devices(process_index=process) for process in processes]
   max_per_process = min(map(len, devices))
-  counts = [n for n in range(1, max_per_process + 1) if divides % (n * len(processes)) == 0]
+  # numbers of devices of each process that divide the rows; every number divides 0
+  counts = [n for n in range(1, max_per_process + 1) if num_rows % (n * len(processes)) == 0]
   if not counts:
     raise InputError(
-      f'{divides} rows do not divide over {len(processes)} processes; each must have equally many.'
+      f'{num_rows} rows do not divide over {len(processes)} processes; each must have equally many.'
     )
   return KINDS[kind]([device for local in devices for device in local[: max(counts)]])
 

@@ -266,7 +266,8 @@ def check_workdir(directory: pathlib.Path) -> None:
 def peer_is_lost(error: BaseException) -> bool:
   """Returns whether an error, or one of its causes, results from the end of another process.
 
-  A library may wrap the cause, as Orbax does when a save waits for other processes.
+  Such an error has a word of `_COLLECTIVES` in its message, such as 'Gloo'. A library may wrap it,
+  as Orbax does when a save waits for other processes.
   """
   return jax.distributed.is_initialized() and any(
     word in str(reason) for reason in causes(error) for word in _COLLECTIVES

@@ -70,16 +70,18 @@ def rate_factors(params: PyTree, decay: float) -> PyTree:
 
 
 def drop_factors(params: PyTree, rate: float, keys: jax.Array, rises: bool = True) -> Variables:
-  """Returns the collection `DROP_PATH`, with the array `factors` [..., 2] for each residual block.
+  """Returns random factors of stochastic depth, which multiply the branches of residual blocks.
 
-  Block i of n blocks, counted from 0, drops a sample's branch with probability p = rate·i / (n − 1)
-  and multiplies it by 1 / (1 − p) otherwise. A factor is 0 or 1 / (1 − p), for each of the block's
-  up to two branches, which draw independently.
+  In block i of n blocks, counted from 0, a sample's factor is 0 (the branch is dropped) with
+  probability p = rate·i / (n − 1), else 1 / (1 − p). A block has up to two branches, such as
+  attention and MLP, which draw independently.
+
+  The result is {DROP_PATH: a tree with the array `factors` [..., 2] at the path of each block}.
 
   Args:
     params: parameters of the network.
     rate: probability in the last block, in [0, 1).
-    keys: random keys of the samples, [...].
+    keys: random keys of the samples, of any shape [...], such as [B].
     rises: whether p rises linearly; if not, p = rate in all blocks.
 
   Reference:
@@ -87,6 +89,7 @@ def drop_factors(params: PyTree, rate: float, keys: jax.Array, rises: bool = Tru
     in training, where Huang et al. do so in evaluations.
   """
   params = without_second({'params': params})['params']  # without norms of auxiliary images
+  # the paths of all modules and parameters
   modules = {path[:end] for path in flatten_dict(params) for end in range(1, len(path) + 1)}
   blocks = sorted(  # paths of the residual blocks, in the order of the network
     (path for path in modules if path[-1].startswith('block')), key=lambda path: _block(path) or ()
@@ -94,6 +97,7 @@ def drop_factors(params: PyTree, rate: float, keys: jax.Array, rises: bool = Tru
   keep = 1 - rate * jnp.linspace(0 if rises else 1, 1, len(blocks))[:, None]  # 1 − p, [n, 1]
   draw = jax.vmap(lambda key: jax.random.bernoulli(key, keep, (len(blocks), 2)) / keep)
   by_sample = draw(keys.ravel()).reshape(*keys.shape, len(blocks), 2)
+  # the axis of blocks first
   by_block = jnp.moveaxis(by_sample, -2, 0)
   tree = {(*path, 'factors'): factors for path, factors in zip(blocks, by_block, strict=True)}
   return {DROP_PATH: unflatten_dict(tree)}

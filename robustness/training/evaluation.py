@@ -48,7 +48,7 @@ class AccuracyOnRows:
     """
     local = own_copy(variables)  # an evaluation uses the devices of one process only
     shards = self.evaluator.shards_of_blocks(self._blocks, self._layout, variables=local)
-    # the rank of a label is the number of classes with a larger logit
+    # `shard` has columns of rows: the rank of a label is the number of classes with a larger logit
     num_correct = sum(int((shard['rank'] == 0).sum()) for _, _, shard in shards)
     counts = exchange(f'the evaluation of {self.evaluator.name}', str(num_correct))
     return {'accuracy': sum(map(int, counts)) / self.rows.num_examples}

@@ -396,10 +396,11 @@ class Meter:
     self._rate_begin, self._rate_images = None, 0
 
   def summary(self) -> dict[str, float]:
-    """Returns {name: mean since the previous call}, the last learning rate and images per second.
+    """Returns {name: mean since the previous call}, and `images_per_second`.
 
-    The rate is measured from the end of the first step after the start or a pause, so that
-    compilation does not count; `images_per_second` is missing if no later step has ended.
+    `learning_rate` is that of the last step instead of a mean. Images per second are measured
+    from the end of the first step after the start or a pause, so that compilation does not count,
+    and are missing if no later step has ended.
     """
     self.flush()
     end = time.monotonic()

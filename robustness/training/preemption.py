@@ -62,6 +62,10 @@ class StopRequest:
     return self
 
   def __exit__(self, kind: type[BaseException] | None, *unused: object) -> None:
+    """Restores the handler of SIGTERM, and raises the signal again if nothing was done about it.
+
+    `kind` is the type of the error that ends the context, or None.
+    """
     if self._is_handler:
       signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous is None else self._previous)
     if kind is not None and issubclass(kind, KeyboardInterrupt):

@@ -150,8 +150,11 @@ class Training:
   def initial_state(self) -> TrainState:
     """Returns the state before the first step.
 
+    Variables are those of `initial`, else those that `fit` computes from the first training images,
+    and drawn at random where both lack them.
+
     Raises:
-      InputError: the training images cannot provide the variables that the network fits to them.
+      InputError: `fit` cannot compute its variables from the training images.
     """
     initial = self.initial
     if self.fit and not initial:
@@ -159,7 +162,8 @@ class Training:
       batch = next(self.rows.training_batches(count, self.seed, sampler=self.sampler))
       initial = self.fit(self.inputs(jnp.asarray(with_scaled_image(batch)['image'])))
 
-    def draw(key: jax.Array) -> Variables:  # one program for all seeds, optimizers and objectives
+    def draw(key: jax.Array) -> Variables:
+      """Draws all variables; one program for all seeds, optimizers and objectives."""
       return dict(self.model.init(key, jnp.zeros((1, *self.rows.image_shape)), train=False))
 
     key = random_keys.stream(self.seed, 'initial parameters')
@@ -352,6 +356,7 @@ class Training:
         valid=f'a multiple of {num_micro_batches} micro-batches × {num_processes} processes × '
         f'{parallel.num_devices // num_processes} devices each = {divisor}',
       )
+    # a model without the attribute has no batch normalisation and fits every layout
     axis_name = getattr(self.model, 'axis_name', parallel.axis_name)
     if axis_name != parallel.axis_name:
       raise InputError(
