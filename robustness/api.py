@@ -145,8 +145,8 @@ def measure(
       a `Classifier`, or {label: one of these}, where the first is the baseline; None for a study of
       images alone.
     data: images [N, H, W, C], uint8 or floats in [0, 1]; pairs (image, label) of a
-      `tf.data.Dataset`, PyTorch or Grain; a data set or loader of MAITE; `Rows`; or a source or
-      `DataSettings` of `input_pipeline`. All but the last three are read into memory.
+      `tf.data.Dataset`, PyTorch or Grain; or a data set or loader of MAITE. These are read into
+      memory. `Rows`, and a source or `DataSettings` of `input_pipeline`, are not.
     labels: integers [N], or [N, L] with several labels per image, padded with -1; only for arrays
       of images.
     columns: further columns of the images by name, [N, ...], such as `group_id` and `offset` for
@@ -177,7 +177,7 @@ def measure(
       rows, classifiers = _rows_and_classifiers(
         model, data, labels, columns, class_names or (), seed
       )
-      # 0 for a study of images alone, which takes no classifier
+      # The smallest number of classifiers; 0 for a study of images alone, which takes none.
       needed = study_object.fewest_classifiers if study_object.needs_classifier else 0
       if len(classifiers) < needed or (classifiers and not needed):
         valid = f'at least {needed} of them' if needed else 'images alone: set model=None'
@@ -278,7 +278,7 @@ def as_rows(
     loaded = input_pipeline.load(data, seed)
     groups = class_groups.from_settings(data, loaded.class_names)
     data = class_groups.with_groups(loaded, groups)
-  is_rows = hasattr(data, 'training_batches')
+  is_rows = hasattr(data, 'training_batches')  # an object with the methods of `Rows`
   if is_rows and (labels is not None or columns or class_names):
     raise InputError('data has labels, columns and class names: leave these arguments out.')
   if is_rows:
@@ -436,7 +436,8 @@ def train(
     class_names: the names of the labels, in order.
     progress: see `measure`.
     **settings: settings of `TrainingSettings`, such as `batch_size`, `learning_rate` and
-      `validation`, without `measure` and `split`; and `initial_weights` or `input_filter`.
+      `validation`, but not `measure` and `split`; also `initial_weights` and `input_filter`, which
+      are settings of a classifier.
 
   Raises:
     InputError: an argument cannot be used, or the training diverged.
@@ -458,7 +459,9 @@ def train(
     attack = ATTACKS.find(attack, 'attack')()
   if isinstance(objective, str):
     objective = OBJECTIVES.find(objective, 'objective')()
+  # The recipe states where the images are from, if they are of the input pipeline.
   data = DataSettings(source=images) if isinstance(images, Source) else images
+  # Settings of the classifier, not of its training.
   recipe_settings = {
     key: settings.pop(key) for key in ('initial_weights', 'input_filter') if key in settings
   }
@@ -590,7 +593,7 @@ def apply_policy(
   batch = {'image': images, name: labels, 'example_id': jnp.arange(len(images))}
   try:
     augmented = as_policy(policy)(batch, jax.random.bits(as_key(key)), jnp.int32(0))
-  except KeyError as error:
+  except KeyError as error:  # an augmentation needs the column 'target', and there is 'label'
     fix = 'give targets [B, classes], such as jax.nn.one_hot(labels, classes), for labels'
     raise InputError(f'the policy needs the column {error}: {fix}.') from error
   return augmented['image'], augmented[name]

@@ -363,6 +363,7 @@ def pair(
   # The top-level keys: a line is 'key: value → value' or 'key.subkey: value → value'.
   differing = {re.split('[:.]', line)[0] for line in lines}
   has_equal_digests = is_equal(IMAGE_DIGEST)
+  # Different digests are allowed if the data differ only in how they are selected and prepared.
   has_same_stored_images = has_equal_digests or differing <= PREPARATION_KEYS
   no_rows = np.zeros(0, int)
   if not num_shared or not has_same_stored_images:
@@ -553,8 +554,9 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
     entries: the classifiers, at least one.
     common: whether runs that share only a part of their images are compared on the images that all
       of them share. A run that shares none with the first is measured on all its images.
-    baseline: label of the first classifier of all tasks. A task that cannot measure it subtracts
-      another classifier, which the notes then name.
+    baseline: label of the classifier that is to be subtracted in all tasks of a battery. If the
+      first of `entries` is another classifier, because this task cannot measure the baseline, that
+      one is subtracted, and notes name it.
 
   Returns:
     The accuracy of each classifier by group of views, and its difference from the first's. The

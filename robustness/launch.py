@@ -63,7 +63,7 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
   if 'predictions' in config:
     return _score_predictions(config, directory, command)
   from_file.forget()  # files of an earlier run in this process may have changed
-  network.warn_once.cache_clear()  # each run warns anew
+  network.warn_once.cache_clear()  # each run warns again
   experiment = experiments.from_config(config)
   config = recorded(config)
   seeds = experiment.execution.seeds
@@ -251,6 +251,7 @@ def _score_predictions(config: Section, directory: str | os.PathLike[str], comma
   """
   prediction_settings = dict(config)
   study = studies.from_config(prediction_settings.pop('study', {}))
+  # A function of the folder for records, which checks and scores the predictions.
   score_predictions = studies.scores_of(study, prediction_settings)
   with workdir.locked(directory):
     log = workdir.RunLog.begin(directory, config, prediction_settings.get('seed', 0), command)

@@ -103,7 +103,7 @@ def prepare(directory: str | os.PathLike[str], config: Section) -> pathlib.Path:
 
 
 def write_config(path: pathlib.Path, config: Section) -> None:
-  """Writes the config into a workdir that `continued` returned."""
+  """Writes a run's config into its workdir, which exists."""
   with _writable(path):
     write_json(path / CONFIG, config)
 
@@ -122,6 +122,7 @@ def continued(directory: str | os.PathLike[str], config: Section) -> pathlib.Pat
       cannot be created.
   """
   path = _created_folder(directory)
+  # Through JSON, because the config in the file has lists in place of tuples.
   _refuse_other_config(path / CONFIG, json.loads(json.dumps(config)))
   return path
 
@@ -217,11 +218,12 @@ def _refuse_other_config(path: pathlib.Path, config: Section) -> None:
   old = _keys_of_records(recorded)
   new = _keys_of_records(_with_equal_studies_of(recorded, config))
   compared_keys = old.keys() | new.keys()
-  if not has_results:  # a checkpoint itself refuses other values of its training's other keys
+  if not has_results:  # only the keys of trainings; a checkpoint itself checks its other settings
     compared_keys = {k for k in compared_keys if k in TRAINING_KEYS or 'classifier' in k}
   # Classifiers and tasks that only one of the two configs has.
   unmatched = {k for k in old.keys() ^ new.keys() if k.startswith(('classifier', 'battery.'))}
   compared_keys -= unmatched
+  # What differs, as 'key: old value → new value'.
   lines = differing_keys(
     {k: v for k, v in old.items() if k in compared_keys},
     {k: v for k, v in new.items() if k in compared_keys},
@@ -341,9 +343,9 @@ class RunLog:
     path: the workdir.
     config: the config of the run, nested plain values.
     environment: environment of this run, see `environment`.
-    finished_environment: environment of the finished run in the workdir, which stays until this run
-      computes something; {} if no run is finished.
-    files_before: shards and checkpoints of the finished run, see `finished_files`.
+    finished_environment: environment of an earlier, finished run in the workdir; {} if there is
+      none. It stays in environment.json unless this run makes a shard or checkpoint.
+    files_before: shards and checkpoints of that run, see `finished_files`.
   """
 
   path: pathlib.Path
@@ -356,13 +358,23 @@ class RunLog:
   def begin(
     cls, directory: str | os.PathLike[str], config: Section, seed: int, command: str
   ) -> Self:
-    """Creates a workdir, or resumes one with a run of the same config; writes no file yet."""
+    """Creates a workdir, or resumes one with a run of the same config; writes no file yet.
+
+    Args:
+      directory: the workdir.
+      config: the config of the run, nested plain values.
+      seed: seed of the run, for environment.json.
+      command: the command as it was typed, for environment.json.
+
+    Raises:
+      InputError: see `continued`.
+    """
     path = continued(directory, config)
     current = environment(command, seed)
     finished: dict[str, Any] = {}
     file = path / ENVIRONMENT
     if file.is_file():
-      current['resumed'] = True  # the seconds count from the resumption
+      current['resumed'] = True  # so that `seconds` are only those since the run was resumed
       if (path / JSON_NAME).is_file():
         with contextlib.suppress(InputError):  # a damaged file is replaced
           finished = json_files.read(file)
@@ -527,7 +539,7 @@ def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
 def presented(
   path: pathlib.Path, results: Results, config: Section, study_file: str = ''
 ) -> tuple[dict[str, Study], Presentation]:
-  """Returns the studies of results by task, and what presents the results.
+  """Returns {task: study} of results, and the presentation that draws and reports them.
 
   Args:
     path: the workdir.
@@ -589,6 +601,7 @@ def left_out(folder: pathlib.Path) -> set[str]:
   if not (folder / JSON_NAME).is_file():
     return set()
   table = Results.read(folder).tables.get(LEFT_OUT)
+  # The first column names the task, and each row a classifier that it left out.
   tasks = {str(row[0]) for row in table.rows if row} if table else set()
   return {name for name in tasks if not (task_folder(folder, name) / JSON_NAME).is_file()}
 
@@ -621,7 +634,7 @@ def _finished_study(
   )
   if any(evaluation.records.missing() for evaluation in evaluations):
     raise InputError(f'{path} is not finished: {records_folder} lacks shards. {_FINISH}')
-  if isinstance(study, RecordedStudy):
+  if isinstance(study, RecordedStudy):  # a user's study, whose views only the records tell
     records = evaluations[0].records
     study = study.of_records(records.identity, records.layout.num_views)
   return FinishedStudy(folder, study, results, evaluations)

@@ -421,6 +421,7 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
   width_bins, mass_bins = predictions.equal_width(bins), predictions.equal_mass(bins)
   width, mass = predictions.binned(width_bins), predictions.binned(mass_bins)
   values = {
+    # Errors before debiasing are called 'ece_biased' etc.; the overconfidence keeps its name.
     **{BIASED.get(name, name): value for name, value in _biased_measures(width, mass).items()},
     **_unbinned(predictions, None),
     'ece': debiased_calibration_error(width),
@@ -430,8 +431,9 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
     'mean_confidence': predictions.confidence.mean(),
   }
   batch_size = max(1, _MAX_WEIGHTS_PER_BATCH // len(predictions.order))
-  drawn, calibrated = [], []
+  drawn, calibrated = [], []  # measures of bootstrap samples, and of calibrated simulations
   for begin in range(0, len(draws.counts), batch_size):
+    # [samples in the batch, N], in the order of the predictions.
     counts = draws.counts[begin : begin + batch_size, predictions.order]
     uniform = draws.uniform[begin : begin + batch_size, predictions.order]
     samples = predictions.binned(width_bins, counts), predictions.binned(mass_bins, counts)

@@ -171,7 +171,12 @@ def _interval(
 
 
 def _design_effect(variance: np.ndarray, independent: np.ndarray) -> np.ndarray:
-  """Returns the ratio of two variances, at least 1, and 1 if all images have the same answers."""
+  """Returns `variance` / `independent`, at least 1, [...]; 1 if all images have the same answers.
+
+  Args:
+    variance: variance over clusters of images, [...].
+    independent: variance that independent images would have, [...]; 0 for equal answers.
+  """
   effect = np.ones(np.shape(independent))
   np.divide(variance, independent, out=effect, where=independent > 0)
   return np.maximum(effect, 1)

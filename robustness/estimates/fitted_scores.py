@@ -185,11 +185,16 @@ def rectified(layer: LastLayer, held_out: Recording, percentile: float) -> Score
 
 
 def shaped(layer: LastLayer, percentile: float) -> Score:
-  """Returns the score 'ash': the energy of the logits of each image's largest features only.
+  """Returns the score 'ash', a function of records of images.
+
+  It is the energy of the logits that the last layer returns for changed features: the largest
+  features of the image are all set to the sum of its features divided by their number, and all
+  others to 0.
 
   Args:
     layer: the last layer of the network.
-    percentile: features above this percentile of the image's own features are kept, in [0, 100].
+    percentile: the largest features are those above this percentile of the image's features, in
+      [0, 100].
   """
   size = len(layer.kernel)
   num_kept = size - round(size * percentile / 100)

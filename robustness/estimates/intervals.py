@@ -112,8 +112,9 @@ def effective_trials(
     *(np.asarray(value, float) for value in (independent, variance, clusters, trials))
   )
   has_variance = (v > 0) & (n > 1) & np.isfinite(mean_variance)
-  factor = (t_value(total, confidence) / t_value(n, confidence)) ** 2
-  effective = np.where(has_variance, total * factor, n)  # for V = 0
+  factor = (t_value(total, confidence) / t_value(n, confidence)) ** 2  # (t_{N−1} / t_{n−1})²
+  # First for V = 0, or n without a variance; then, where V > 0, v / V · factor.
+  effective = np.where(has_variance, total * factor, n)
   np.divide(v * factor, mean_variance, out=effective, where=has_variance & (mean_variance > 0))
   return np.clip(effective, n, np.maximum(total, n))
 

@@ -39,8 +39,9 @@ def means(
 ) -> pd.DataFrame:
   """Returns means of a statistic by classifier and group of views, as rows of the table of results.
 
-  Paired differences from the first classifier follow the values. A mean is Σ w x / Σ w over the
-  rows and views that count, with the statistic x and the weight w of the view. Intervals are:
+  The means of all classifiers come first, then the paired differences from the first classifier. A
+  mean is Σ w x / Σ w over the rows and views that count, with the statistic x and the weight w of
+  the view. A unit is a row, or a cluster of rows. Intervals are:
 
   * for a share, Clopper and Pearson's if every unit has one trial, else Korn and Graubard's;
   * for an amount, Student's over the units, cut to the quantity's range;
@@ -63,12 +64,13 @@ def means(
   """
   outcomes.require(quantity)
   rows: list[Row] = []
-  labels, base = outcomes.labels, dict(facets or {})
+  labels, common_facets = outcomes.labels, dict(facets or {})
   groups = list(outcomes.groups(by, where))
   for label in labels:
     for group in groups:
       estimate = mean(quantity, outcomes, label, group, confidence, decides)
-      rows.append(row(label, '', quantity, {**base, **group.facets}, estimate, confidence, scale))
+      row_facets = {**common_facets, **group.facets}
+      rows.append(row(label, '', quantity, row_facets, estimate, confidence, scale))
   for label in labels[1:] if paired else ():
     pair = outcomes.pair(labels[0], label)
     for group in groups:
@@ -77,9 +79,8 @@ def means(
         estimate = share_difference(gained, pair.sums('lost', group), confidence, test)
       else:
         estimate = amount(gained, quantity.difference_range, confidence)
-      rows.append(
-        row(label, labels[0], quantity, {**base, **group.facets}, estimate, confidence, scale)
-      )
+      row_facets = {**common_facets, **group.facets}
+      rows.append(row(label, labels[0], quantity, row_facets, estimate, confidence, scale))
   return part(rows)
 
 
@@ -239,6 +240,7 @@ def amount(sums: Sums, bounds: tuple[float, float], confidence: float = 0.95) ->
   if not count:
     return Estimate(np.nan, np.nan, np.nan, 0, 0, intervals.STUDENT)
   mean, effective = float(sums.total.sum() / weight), sums.clusters
+  # Scaled so that std² / effective is the variance of a mean over `count` clusters.
   std = _deviation(sums, mean) * np.sqrt(effective / count)
   low, high = intervals.student_interval(mean, std, effective, confidence)
   ends = np.maximum(low, bounds[0]), np.minimum(high, bounds[1])

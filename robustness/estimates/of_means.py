@@ -292,9 +292,9 @@ def _relative_to_published(
 ) -> pd.DataFrame:
   """Returns a `MeanRatio` to published means, as rows.
 
-  Published means count as exact, because they are of many images. The ratio is then linear in the
-  means of the classifier: each view of group k has the weight 1/b_k, with the published mean b_k,
-  and the ratio is the weighted mean over all views times the average of these weights.
+  Published means b_k count as exact, because they are of many images. The ratio is then linear in
+  the means of the classifier: it is the weighted mean over all views, with the weight 1/b_k for a
+  view of group k, times the average of 1/b_k over the groups.
 
   If clean means are subtracted, the weights are 1/(b_k − b₀), and what is averaged is the change of
   each image from the clean view to the other view. There are then no differences between
@@ -317,7 +317,8 @@ def _relative_to_published(
   for group in divided_groups:
     inverses.append(1 / (baseline[str(group.facets[ratio.facet])] - clean_mean))
     weight[group.views] = inverses[-1]
-  is_divided = weight != 0
+  is_divided = weight != 0  # the views in one of the K groups
+  # A weighted mean divides by the sum of the weights; this factor makes it the average ratio.
   scale = float(np.mean(inverses))
   if outcomes.weight is not None:
     weight = weight * outcomes.weight

@@ -63,15 +63,16 @@ def of_logits(name: str, logits: np.ndarray) -> np.ndarray:
   """Returns the scores of N images, [N], that need no other numbers than logits.
 
   Args:
-    name: 'msp', 'max_logit' or 'energy'.
+    name: 'msp', the largest softmax probability; 'max_logit', the largest logit; or 'energy', the
+      logarithm of the sum of exp(logit).
     logits: [N, K].
   """
   choice('score', name, (MSP, MAX_LOGIT, ENERGY))
   z = np.asarray(logits, float)
   if name == MAX_LOGIT:
     return np.asarray(z.max(1))
-  total = special.logsumexp(z, 1)
-  return np.asarray(total if name == ENERGY else np.exp(z.max(1) - total))
+  energy = special.logsumexp(z, 1)
+  return np.asarray(energy if name == ENERGY else np.exp(z.max(1) - energy))
 
 
 def generalised_entropy(logits: np.ndarray, exponent: float, largest: int) -> np.ndarray:

@@ -108,9 +108,9 @@ class Quantity:
 
   @property
   def end(self) -> str:
-    """The end of many values that sentences name, 'highest' or 'lowest'.
+    """The value that a sentence names if there are many, 'highest' or 'lowest'.
 
-    It is `extreme` or the worse end; '' if neither direction is better.
+    It is `extreme`, or else the worst value; '' if neither direction is better.
     """
     return self.extreme or {'lower': 'highest', 'higher': 'lowest'}.get(self.better, '')
 

@@ -295,12 +295,12 @@ def rho(
     baseline_unseen: the accuracy that is subtracted from u in place of b; None takes b.
   """
   choice('formula', formula, FORMULAS)
-  gain, transferred = _gains(seen, unseen, baseline, baseline_unseen)
+  d, g = _gains(seen, unseen, baseline, baseline_unseen)
   with np.errstate(divide='ignore', invalid='ignore'):
-    ratio = transferred / np.minimum(1, gain)
+    ratio = g / np.minimum(1, d)  # d ≤ 1, so that this is g/d, which both formulas need
   if formula == 'clipped':
-    without_gain = np.where(transferred > 0, 1.0, np.nan)
-    ratio = np.where(gain <= 0, without_gain, ratio)
+    without_gain = np.where(g > 0, 1.0, np.nan)
+    ratio = np.where(d <= 0, without_gain, ratio)
   at_most_one: np.ndarray = np.minimum(1, ratio)[()]
   return at_most_one
 
@@ -313,10 +313,10 @@ def rho_case(
   It is 'degenerate' if the classifier gains on unseen but not on seen classes, so that ρ is 1;
   'undefined' if it gains on neither, or an accuracy on seen classes is NaN; and '' otherwise.
   """
-  gain, transferred = _gains(seen, unseen, baseline, baseline_unseen)
-  if gain > 0:
+  seen_gain, unseen_gain = _gains(seen, unseen, baseline, baseline_unseen)
+  if seen_gain > 0:
     return ''
-  return DEGENERATE if gain <= 0 < transferred else UNDEFINED
+  return DEGENERATE if seen_gain <= 0 < unseen_gain else UNDEFINED  # also if a gain is NaN
 
 
 def _gains(
@@ -393,7 +393,8 @@ class EnvironmentShares:
   def gain(self, baseline: EnvironmentShares, environments: Sequence[int]) -> Estimate:
     """Returns the accuracy on unseen classes minus the baseline's accuracy on the same classes.
 
-    The difference is averaged over `environments`, columns of `share`.
+    The difference is averaged over `environments`, numbers of columns of `share`, each with the
+    classes that training did not show in it.
     """
     terms = [(e, UNSEEN) for e in environments]  # the images that each mean is over
     change = self.share[:, environments] - baseline.share[:, environments]
@@ -442,7 +443,7 @@ class EnvironmentShares:
       """
       by_kind = np.moveaxis(means.reshape(*means.shape[:-1], -1, num_kinds), -1, 0)
       if baseline is None:
-        subtracted = 0 * by_kind
+        subtracted = 0 * by_kind  # two zeros, as there are two kinds
       else:
         subtracted = by_kind[[B_SEEN, B_UNSEEN] if by_cell else [B, B]]
       return np.stack([by_kind[S], by_kind[U], *subtracted])
@@ -457,7 +458,7 @@ class EnvironmentShares:
     notes = _notes_on_cases(cases, can_leave_out)
     leaves_out = can_leave_out and DEGENERATE in cases
     useful = [e for e, case in zip(environments, cases, strict=True) if not case]
-    if leaves_out and useful:  # the same with only these environments
+    if leaves_out and useful:  # the same estimate over only the useful environments
       selected = self.rho(useful, baseline, formula, by_cell, degenerate, samples, seed)
       return dataclasses.replace(selected, note='; '.join(filter(None, (*notes, selected.note))))
     value = np.nan if leaves_out else float(mean_rho(accuracies.value))
@@ -471,7 +472,7 @@ class EnvironmentShares:
     # lower end needs the draws for the upper ends of the accuracies with which it falls.
     lowers_rho = ~np.isin(kind, [U, B_SEEN])
     tail = (1 - self.confidence) / 2
-    ends = []
+    ends = []  # the lower and the upper end of ρ
     for takes_upper_end, quantile in ((lowers_rho, tail), (~lowers_rho, 1 - tail)):
       drawn = mean_rho(np.where(takes_upper_end, for_upper_end, for_lower_end))
       defined = drawn[~np.isnan(drawn)]

@@ -148,8 +148,9 @@ def with_facet(table: pd.DataFrame, name: str, value: object) -> pd.DataFrame:
 def without_facet(table: pd.DataFrame, name: str, value: object = None) -> pd.DataFrame:
   """Returns the estimates at one value of a facet, without the column of this facet.
 
-  Other facets that have no value in any of these rows are removed too. If the table lacks the
-  facet, the result is the table if `value` is None, and has no rows otherwise.
+  Other facets that have no value in any of these rows are removed too. A table that lacks the facet
+  has only estimates over all its values: it is returned unchanged if `value` is None, and without
+  rows otherwise.
 
   Args:
     table: table of results.
