@@ -247,11 +247,12 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
 def resolved(section: ClassifierSettings, **changes: object) -> ClassifierKind:
   """Returns a classifier's section as the dataclass of its kind, such as `TrainedHere`.
 
-  The fields in `changes` are replaced before the kind is found.
+  The kind is the first that claims the section; kinds with `is_fallback` are asked last. Fields in
+  `changes` are replaced before.
   """
   names = [field.name for field in dataclasses.fields(ClassifierSettings)]
   values = {**{name: getattr(section, name) for name in names}, **changes}
   changed_section = ClassifierSettings(**values)
-  kinds = sorted(defined_in(__name__, ClassifierKind), key=lambda kind: kind.is_fallback)  # last
+  kinds = sorted(defined_in(__name__, ClassifierKind), key=lambda kind: kind.is_fallback)
   kind = next(kind for kind in kinds if kind.claims(changed_section))
   return kind(**values)

@@ -11,9 +11,13 @@ from robustness.models.architecture import LOCAL, SOURCES
 
 @dataclasses.dataclass(frozen=True)
 class PublishedWeights(WeightsFile):
-  """A network with published weights; the catalog or hub states origin and preprocessing."""
+  """A network with published weights for ImageNet's 1000 classes.
 
-  is_fallback = False
+  The catalog of this project or a hub such as Hugging Face states where the weights come from and
+  how images are prepared for them.
+  """
+
+  is_fallback = False  # this kind is asked before its base class
   class_names = label_space.get(label_space.IMAGENET).class_names
 
   @property

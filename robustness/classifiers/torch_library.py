@@ -124,7 +124,7 @@ def _of_timm(name: str, identity: str, weights: str) -> _Source:
 
 
 def _of_transformers(name: str, identity: str, weights: str) -> _Source:
-  """Returns the source of a repository of Hugging Face, or of a folder with its files.
+  """Returns the files and descriptions of a network in a repository or folder of transformers.
 
   Args:
     name: `hf:` and the identity, for messages.
@@ -138,11 +138,12 @@ def _of_transformers(name: str, identity: str, weights: str) -> _Source:
   _package('transformers', name)
   folder = expanded(identity)
   if not folder.is_dir():
-    if identity.startswith(('/', '~', '.')) or identity.count('/') != 1:
+    is_path = identity.startswith(('/', '~', '.')) or identity.count('/') != 1
+    if is_path:
       raise InputError(f'{name} is neither a folder here nor a repository ACCOUNT/NAME of the hub.')
     files = [CONFIG_FILE, TRANSFORMERS_FILE, *([] if weights else [WEIGHTS_FILE])]
-    config, *_ = [hub.from_hugging_face(identity, file, name).path for file in files]
-    folder = config.parent  # one folder of the hub's cache has all files
+    paths = [hub.from_hugging_face(identity, file, name).path for file in files]
+    folder = paths[0].parent  # all files are in one folder of the hub's cache
   for file in (CONFIG_FILE, TRANSFORMERS_FILE):
     if not (folder / file).is_file():
       raise InputError(f'{name}: {folder} has no {file}, which says what the network is.')
@@ -319,7 +320,12 @@ def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int
 
 
 def _build_transformers(source: _Source, input_shape: tuple[int, int, int], classes: int) -> _Built:
-  """Returns a network of transformers with its weights; for the arguments see `_build_timm`.
+  """Returns a network of the library transformers with its weights.
+
+  Args:
+    source: the files and descriptions of the network.
+    input_shape: not used; the network's description decides which sizes of images it takes.
+    classes: the number of outputs if weights are random; otherwise the description decides.
 
   Raises:
     InputError: arrays are missing in the file or have no place in the network.
@@ -348,12 +354,15 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
   missing: list[str] = []
   if file:
     arrays = read_arrays(file).items()
-    bfloat16 = np.dtype(ml_dtypes.bfloat16)  # which PyTorch does not take from NumPy
+    # arrays in bfloat16, which PyTorch does not take from NumPy, become float32
+    bfloat16 = np.dtype(ml_dtypes.bfloat16)
     copies = {name: np.array(x, np.float32 if x.dtype == bfloat16 else None) for name, x in arrays}
     state = {name: torch.from_numpy(x) for name, x in copies.items()}
+    # no path (None), but arrays; `from_pretrained` also accepts their names in earlier versions
     model, info = type(model).from_pretrained(
       None, config=config, state_dict=state, output_loading_info=True
-    )  # it maps the former names of arrays
+    )
+    # the last linear map, 'classifier', may be missing: the network then gives features
     missing, unexpected = sorted(info['missing_keys']), sorted(info['unexpected_keys'])
     missing_in_body = [name for name in missing if not name.startswith('classifier')]
     if missing_in_body or unexpected:

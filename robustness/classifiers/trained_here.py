@@ -16,9 +16,12 @@ from robustness.models.classifier import Classifier
 
 @dataclasses.dataclass(frozen=True)
 class TrainedHere(Network):
-  """A network that is trained in this run, which the config must allow by `train`."""
+  """A network without weights, which is trained in this run if the config sets `train`.
 
-  is_fallback = True
+  Without `train`, `check` raises an error that names the weights that could be used.
+  """
+
+  is_fallback = True  # takes sections that no other kind claims
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:

@@ -150,11 +150,11 @@ def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None
 
 
 def train_airbench_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None:
-  """Trains airbench94 at half its width on CIFAR-10, on whole data and on a part of the cells.
+  """Sets every classifier to airbench94 at half its width, trained on CIFAR-10.
 
-  A cell is a pair of class group and environment, see `train_selectively`.
-
-  Flips are random instead of alternating by epoch, because batches of cells have no epochs.
+  The first classifier is trained on images as they are, and the second, `erm`, with environments
+  that are shown only on some classes, see `train_selectively`. Flips are random instead of
+  alternating by epoch, because rows that are drawn by environment belong to no epoch.
   """
   train_airbench(config, 'airbench94_half')
   for classifier in config.classifiers.values():

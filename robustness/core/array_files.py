@@ -24,13 +24,14 @@ def read_npz(
 ) -> dict[str, np.ndarray]:
   """Returns {name: array} of a `.npz` file, without executing anything in it.
 
-  The sizes that the file states are compared with the limits before memory is allocated.
+  The sizes that the file states are compared with the limits before memory is allocated: a small
+  compressed file may inflate to any size.
 
   Args:
     path: the file.
     advice: sentence on how to fix a bad file, which ends each error message.
-    max_bytes: largest total size of the arrays; None limits each compressed array to
-      `MAX_BYTES_PER_ARRAY`.
+    max_bytes: largest total size of the arrays. None limits the size of each compressed array to
+      `MAX_BYTES_PER_ARRAY`; arrays that are not compressed are then as large as the file.
 
   Raises:
     InputError: the file is missing, truncated, encrypted, inflates to more than the limit, or holds
@@ -68,7 +69,7 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
     stated, actual = math.prod(shape) * dtype.itemsize, info.file_size - member.tell()
     if stated != actual and not dtype.hasobject:  # arrays of objects are refused below
       raise ValueError(f'{info.filename} states {stated:,} bytes and holds {actual:,}')
-  with archive.open(info) as member:
+  with archive.open(info) as member:  # from the start: `read_array` reads the header again
     return np.lib.format.read_array(member, allow_pickle=False)
 
 

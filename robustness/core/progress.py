@@ -143,9 +143,9 @@ class Progress:
       initial: amount that is done already, which does not count for the rate.
     """
     self._total, self._label, self._unit = total, label, unit
-    self._initial = self._done = initial
+    self._initial = self._done = self._done_after_first = initial
     self._start = self._last_line = time.monotonic()
-    self._first: tuple[float, int] | None = None  # time and amount done after the first step
+    self._end_of_first: float | None = None  # the time at which the first step ended
     self._values, self._other_work, self._write_line = '', '', _line_writer()
     self._bar: tqdm | None = None
     if draws_bars():
@@ -162,19 +162,19 @@ class Progress:
     """Counts `amount` more units of work as done, and updates the bar or logs a line."""
     self._done += amount
     if self._bar is not None:
-      if self._first is None:
+      if self._end_of_first is None:  # the bar has said 'compiling …'
         self._bar.set_postfix_str(self._values.removeprefix('; '), refresh=False)
       self._bar.update(amount)
     elif time.monotonic() - self._last_line >= LINE_SECONDS:
       self._last_line = time.monotonic()
-      if self._first is None:
+      if self._end_of_first is None:
         speed = f'the first step took {self._last_line - self._start:.0f} s'
       else:
         speed = f'{self._speed()}, {(self._total - self._done) / self.rate:.0f} s left'
       share = 100 * self._done / max(self._total, 1)
       self._write_line('%s (%.0f %%), %s%s', self._head(), share, speed, self._values)
-    if self._first is None:
-      self._first = time.monotonic(), self._done
+    if self._end_of_first is None:
+      self._end_of_first, self._done_after_first = time.monotonic(), self._done
 
   @contextlib.contextmanager
   def other_work(self, name: str) -> Iterator[None]:
@@ -191,11 +191,11 @@ class Progress:
   def _show_waiting(self, seconds: float) -> None:
     """Shows the time if no step has ended for long; `seconds` is the time since the start."""
     if self._bar is not None:
-      if self._first is None or self._other_work:
+      if self._end_of_first is None or self._other_work:
         self._bar.refresh()
     elif self._other_work:
       return
-    elif self._first is None:
+    elif self._end_of_first is None:
       self._write_line('%s: the first step, which compiles, has taken %.0f s', self._label, seconds)
     elif time.monotonic() - self._last_line >= SLOW_BEAT_SECONDS:
       self._last_line = time.monotonic()
@@ -211,8 +211,8 @@ class Progress:
   @property
   def rate(self) -> float:
     """Units of work per second since the end of the first step; before, since the start."""
-    start, done = self._first or (self._start, self._initial)
-    if done == self._done:  # no step has ended after the first
+    start, done = self._end_of_first, self._done_after_first
+    if start is None or done == self._done:  # no step has ended after the first
       start, done = self._start, self._initial
     return (self._done - done) / max(time.monotonic() - start, 1e-9)
 
@@ -226,7 +226,7 @@ class Progress:
       end = ', done before' if self._done >= self._total else ' when it stopped'
       self._write_line('%s%s', self._head(), end)
     else:
-      has_later_steps = self._first is not None and self._first[1] < self._done
+      has_later_steps = self._end_of_first is not None and self._done_after_first < self._done
       speed = self._speed() + ('' if has_later_steps else ' with compilation')
       seconds = time.monotonic() - self._start
       before = f' ({self._initial} before)' if self._initial else ''

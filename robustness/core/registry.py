@@ -95,9 +95,10 @@ class Part(abc.ABC):
 
   @property
   def files(self) -> dict[str, PlainValue]:
-    """{'files': {NAME: {'file': name of the file, 'file_sha256': its digest}}} for `references`.
+    """The files of the user's code that settings refer to (`references`), for results.
 
-    It is {} if the settings refer to no user's code.
+    It is {'files': {NAME: {'file': name of the file, 'file_sha256': its digest}}}, or {} if no
+    setting refers to a user's code.
     """
     files = {}
     for reference in self.references:
@@ -312,7 +313,8 @@ class Registry(Generic[P]):
     if not (inspect.isclass(part) and issubclass(part, self.base)):
       raise InputError(f'{subject}, which is no subclass of {base}.')
     fields = {field.name for field in dataclasses.fields(part)}
-    # an annotation without a field: the class is no dataclass, which would ignore the setting
+    # A subclass without the decorator has the fields of its base class only: an annotation
+    # `strength: float` in it would be no setting, without any error.
     for name, kind in inspect.get_annotations(part).items():
       if name not in fields and 'ClassVar' not in str(kind):
         raise InputError(

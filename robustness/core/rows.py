@@ -267,6 +267,7 @@ def check_label_array(labels: np.ndarray, name: str, is_complete: bool = True) -
   table = labels if labels.ndim == 2 else labels[:, None]
   smallest = 0 if labels.ndim == 1 else -1  # padding
   largest = np.iinfo(np.int32).max
+  # the first of the smallest and the largest label that is out of range is reported
   for value, is_valid, limit in (
     (labels.min(), labels.min() >= smallest, 'start at 0'),
     (labels.max(), labels.max() <= largest, f'end at {largest}'),
@@ -274,7 +275,8 @@ def check_label_array(labels: np.ndarray, name: str, is_complete: bool = True) -
     if not is_valid:
       row = int(np.argwhere(table == value)[0][0])
       raise InputError(f'{name} has {value} (example {row}); labels {limit}.')
-  is_repeated, ordered = have_repeated_labels(table), np.sort(table, axis=1)  # padding is first
+  # [N], and [N, L] with the labels of each image ascending, so that padding is first
+  is_repeated, ordered = have_repeated_labels(table), np.sort(table, axis=1)
   is_one_hot = is_complete and table.shape[1] == 2 and (ordered == [0, 1]).all()
   if is_repeated.any() or is_one_hot:
     row = int(is_repeated.argmax())

@@ -113,6 +113,7 @@ class Balanced(Sampler):
         column.
     """
     self._groups, self._column, self._seed = [np.asarray(g) for g in groups], column, seed
+    # a sequence for each group; `stream` makes them independent
     self._epochs = [Epochs(len(g), seed, stream=(_BALANCED, k)) for k, g in enumerate(groups)]
     self._cached_orders = functools.lru_cache(maxsize=2)(self._draw_orders)
 
@@ -154,12 +155,14 @@ class Balanced(Sampler):
     first, last, within = self._blocks(begin, end)
     if first == last:
       return np.zeros(0, np.int64)
+    # block k has the k-th row of the sequence of each group
     rows = [
       group[epochs.positions(first, last)]
       for group, epochs in zip(self._groups, self._epochs, strict=True)
     ]
     by_group = np.stack(rows, 1)  # [blocks, G], in the order of the groups
-    return np.take_along_axis(by_group, self._orders(first, last), 1).ravel()[within]
+    in_order = np.take_along_axis(by_group, self._orders(first, last), 1)  # [blocks, G]
+    return in_order.ravel()[within]
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
     """Returns {name: group that the row at each position was drawn for, int32 [end − begin]}.

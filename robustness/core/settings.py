@@ -61,7 +61,10 @@ def refuse_unknown(section: Section, valid: Iterable[str], path: str) -> None:
 
 
 def refuse_moved(moved_keys: Mapping[str, str], section: Section, path: str) -> None:
-  """Raises SettingError, with the key or argument to use instead, for a key of an earlier version.
+  """Raises SettingError for a key of an earlier version, with the key or argument to use instead.
+
+  For {'epsilon': 'pgd.epsilon, in [0, 1]'} and the value 0.1, the fix is 'It is now
+  config.study.pgd.epsilon, in [0, 1].', or in Python "It is now pgd={'epsilon': 0.1}, in [0, 1].".
 
   Args:
     moved_keys: {old key: new key}; a note about the new key may follow it after a comma.
@@ -72,7 +75,7 @@ def refuse_moved(moved_keys: Mapping[str, str], section: Section, path: str) -> 
     if key in moved_keys:
       new_key, comma, note = moved_keys[key].partition(',')
       argument, *names = new_key.split('.')
-      nested_value = value
+      nested_value = value  # becomes {name: {name: ... value}}
       for name in reversed(names):
         nested_value = {name: nested_value}
       python = f'{argument}={nested_value!r}'
@@ -91,7 +94,10 @@ def merged(section: Section, changes: Section) -> dict[str, PlainValue]:
 
 
 def without_inherited(section: Section) -> dict[str, PlainValue]:
-  """Returns a section without the keys that are None, at any depth: these inherit their values."""
+  """Returns a section without the keys that are None, at any depth.
+
+  None in the section of a classifier or task stands for the value of the same key in the run.
+  """
   return {
     key: without_inherited(value) if isinstance(value, Mapping) else value
     for key, value in section.items()
@@ -134,7 +140,18 @@ def _tupled(value: PlainValue) -> PlainValue:
 
 
 def _convert(kind: type, value: object, key: str) -> object:
-  """Returns the value of a key as the type `kind`; raises SettingError for another type."""
+  """Returns the value of a config key as the type of its field.
+
+  Lists become tuples, and NumPy's numbers those of Python; an int is a valid float.
+
+  Args:
+    kind: the type of the field, see `parse`.
+    value: the value in the config.
+    key: full name of the key, for messages.
+
+  Raises:
+    SettingError: the value has another type.
+  """
   if dataclasses.is_dataclass(value):
     return value  # parsed already
   if dataclasses.is_dataclass(kind):
@@ -143,7 +160,7 @@ def _convert(kind: type, value: object, key: str) -> object:
     _check_section(value, key)
     return value
   if typing.get_origin(kind) is tuple:
-    element = typing.get_args(kind)[0]
+    element = typing.get_args(kind)[0]  # str of tuple[str, ...]
     if isinstance(value, str) or not isinstance(value, (tuple, list)):
       raise SettingError(key, value, f'a tuple of {element.__name__}')
     if element is str and (numbers := [v for v in value if type(v) is int]):

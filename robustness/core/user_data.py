@@ -96,7 +96,10 @@ def _of_pairs(data: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def maite_metadata(value: Any) -> Mapping[str, Any]:
-  """Returns the metadata of an object that has a protocol of MAITE; {} for other objects."""
+  """Returns the metadata of a data set or model of the library MAITE; {} for other objects.
+
+  MAITE's protocols require an attribute `metadata`, a mapping with the key 'id'.
+  """
   metadata = getattr(value, 'metadata', None)
   return metadata if isinstance(metadata, Mapping) and 'id' in metadata else {}
 

@@ -56,7 +56,10 @@ class AdaptingEvaluator(Evaluator):
     return adaptation
 
   def layout(self, num_rows: int, batch_size: int = 0, views_per_step: int = 0) -> Layout:
-    """Returns the layout with a shard for each stream in each view; the two sizes are ignored."""
+    """Returns the layout with a shard for each stream, `stream_rows` rows in one view.
+
+    `batch_size` and `views_per_step` are ignored, because a shard must be a whole stream.
+    """
     del batch_size, views_per_step
     return Layout(num_rows, len(self.views), block_rows=self.stream_rows, chunk_views=1)
 
@@ -115,7 +118,8 @@ class AdaptingEvaluator(Evaluator):
   def _initial(self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree) -> PyTree:
     """Returns the state of the adaptation before the first batch, on the device.
 
-    The adaptation has then observed `num_clean_images` stored images.
+    An adaptation with `num_clean_images` first observes at least this number of stored images, in
+    whole batches; they are the first of the stream.
     """
     network, adaptation = self._network, self._adaptation
     state = adaptation.begin(network.variables, network.linen_layers(), network.num_classes)

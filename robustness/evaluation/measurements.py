@@ -37,11 +37,12 @@ def observe(
     views: the views of the study, with functions `(row, image, *arguments) -> {name: value}`.
     rows: columns of the stored rows, [B, ...].
     images: the rows in the view, [B, H, W, C].
-    arguments: (parameters of the view,), and the function from images to logits if the views use
-      the classifier.
+    arguments: the arguments of these functions after `row` and `image`: the parameters of the view
+      and, if the views use the classifier, the function from images to logits.
 
   Returns:
-    `measure/<name>` [B, ...] and `total/<name>` int32 [1, 3, ...], see `split_sum`.
+    `measure/<name>` [B, ...] for the values of `measure`, and `total/<name>` int32 [1, 3, ...] for
+    the sums of the values of `total` over the rows, in the integers of `split_sum`.
   """
 
   def by_row(function: Observe | None) -> Mapping[str, jax.Array]:
@@ -59,14 +60,20 @@ def observe(
 
 
 def split_sum(values: jax.Array, mask: jax.Array) -> jax.Array:
-  """Returns exact sums of float values over rows, as three integers each, int32 [1, 3, ...].
+  """Returns exact sums of values over rows, as integers that `combine` turns into floats.
 
-  Values are rounded to whole multiples of `RESOLUTION`. Entries 0 and 1 are the sums of the upper
-  and of the lower 16 bits of the multiples, and entry 2 counts values outside [0, `LARGEST`).
+  Integers are summed because a sum of floats would depend on the order of the rows. Each value is
+  rounded to a whole multiple of `RESOLUTION`, and the multiple is split into upper and lower 16
+  bits, whose sums do not overflow int32.
 
   Args:
-    values: float32 [B, ...].
+    values: float32 [B, ...], one or several values of each row.
     mask: bool [B], False for rows that do not count.
+
+  Returns:
+    int32 [1, 3, ...]; axis 0 is for the devices, whose results are concatenated. Axis 1 has the sum
+    of the upper bits, the sum of the lower bits, and the number of values outside [0, `LARGEST`),
+    which are not summed.
   """
   rows = len(values)
   if rows > MAX_ROWS_PER_DEVICE:
@@ -82,18 +89,19 @@ def split_sum(values: jax.Array, mask: jax.Array) -> jax.Array:
 
 
 def combine(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the totals of each view from the sums of `split_sum`.
+  """Returns the totals of each view from the integers of `split_sum`.
 
   Args:
-    sums: int32 [D, V, 3, ...] of D devices and V views.
+    sums: int32 [D, V, 3, ...] of D devices and V views. Axis 2 has the sum of the upper 16 bits,
+      the sum of the lower 16 bits, and the number of values outside [0, `LARGEST`).
 
   Returns:
     The totals, float64 [V, ...], which are multiples of `RESOLUTION`; and the number of values that
     were outside [0, `LARGEST`), int64 [V].
   """
-  over_devices = sums.astype(np.int64).sum(0)
-  total = (over_devices[:, 0] * 2**16 + over_devices[:, 1]) * RESOLUTION
-  return total, over_devices[:, 2].reshape(len(over_devices), -1).sum(1)
+  upper, lower, num_outside = np.moveaxis(sums.astype(np.int64).sum(0), 1, 0)  # each [V, ...]
+  total = (upper * 2**16 + lower) * RESOLUTION
+  return total, num_outside.reshape(len(num_outside), -1).sum(1)
 
 
 def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
@@ -114,25 +122,26 @@ def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
     the predicted class, `finite` bool (no NaN and no +inf), each [B].
   """
   num_classes = logits.shape[-1]
-  label_lists = labels[:, None] if labels.ndim == 1 else labels
+  label_lists = labels[:, None] if labels.ndim == 1 else labels  # [B, L]
   is_label = label_lists >= 0
   index = jnp.maximum(label_lists, 0)  # [B, L]; padding, which takes class 0, is masked below
-  class_logits = logits[:, None, :]
-  label_logits = jnp.take_along_axis(logits, index, axis=1)
+  class_logits = logits[:, None, :]  # [B, 1, classes], compared with [B, L, 1]
+  label_logits = jnp.take_along_axis(logits, index, axis=1)  # [B, L]
   classes = jnp.arange(num_classes)[None, None, :]
   # bool [B, L, classes]: whether a class ranks before a label
   is_before = (classes != index[:, :, None]) & (
     (class_logits > label_logits[:, :, None])
     | ((class_logits == label_logits[:, :, None]) & (classes < index[:, :, None]))
   )
-  # XLA may compute logits again for each use, with other last digits, so that `is_before` may
-  # contradict argmax; argmax decides
+  # The rank of a label is the number of classes before it. XLA may compute logits again for each
+  # use, with other last digits, so that this number may contradict argmax. Then argmax decides: the
+  # predicted class has rank 0, and every other class at least rank 1.
   prediction = logits.argmax(-1).astype(jnp.int32)
   rank = jnp.where(index == prediction[:, None], 0, jnp.maximum(is_before.sum(-1), 1))
-  rank = jnp.where(is_label, rank, num_classes)
-  best = rank.argmin(1)[:, None]  # position of the label with the best rank
-  first = (class_logits > label_logits[:, :, None]).sum(-1)
-  last = (class_logits >= label_logits[:, :, None]).sum(-1) - 1
+  rank = jnp.where(is_label, rank, num_classes)  # [B, L]; padding ranks last
+  best = rank.argmin(1)[:, None]  # [B, 1], position in axis L of the label with the best rank
+  first = (class_logits > label_logits[:, :, None]).sum(-1)  # [B, L], as `last`
+  last = (class_logits >= label_logits[:, :, None]).sum(-1) - 1  # without the label's class
   probabilities = jax.nn.softmax(logits)
   label_probability = jnp.take_along_axis(probabilities, index, axis=1)
   return {

@@ -82,7 +82,9 @@ class RecordedStudy(Study):
 def of_results(section: Facts, name: str, description: Any, user_reference: str = '') -> Study:
   """Returns the study of finished results, without running a Python file that the results name.
 
-  If the study is defined in such a file, returns a `RecordedStudy` with the recorded facts.
+  It is one of three: the study in the user's file, if the user names it; a study of this project,
+  with the settings of the run; or, if the results name a file, a `RecordedStudy`, which has only
+  what the results state about the study.
 
   Args:
     section: the section `study` of the config of the run.
@@ -113,13 +115,16 @@ def of_results(section: Facts, name: str, description: Any, user_reference: str 
 
 
 def _with_files(section: Facts, stated: Facts) -> Facts:
-  """Returns the section `study` with `RecordedReference`s to the files that results state.
+  """Returns the section `study` in which references FILE.py:NAME do not run their file.
+
+  A reference in a list of words, such as corruptions, becomes a `RecordedReference`, which has the
+  name and digest of the file from the results. Without them it stays unchanged.
 
   Args:
-    section: the section; references are in lists of words, such as corruptions.
+    section: the section.
     stated: name, settings and files of the study in the results, see `Study.describe`.
   """
-  files = stated.get('files')
+  files = stated.get('files')  # {NAME: {'file': ..., 'file_sha256': ...}}
   if not isinstance(files, dict):
     return section
 

@@ -349,21 +349,21 @@ class SelectedRows(RecordsReader):
   def read(self, block: int, chunk: int) -> Shard:
     """Returns all selected rows, which are a single block, in a chunk of views.
 
-    Fields that are sums over rows are left out, because rows are missing.
+    Sums over the rows of the original records, and pictures, are left out.
     """
     shards = [self._records.read(b, chunk) for b in range(self._records.layout.num_blocks)]
     arrays = {}
     for name in shards[0].arrays:
       if name.startswith((TOTAL, PICTURE)):
         continue
-      values = np.concatenate([shard[name] for shard in shards])
+      values = np.concatenate([shard[name] for shard in shards])  # of all rows
       if self._rows.ndim == 1:
         arrays[name] = values[self._rows]
       elif is_per_view(name):
         only_view = values[:, 0]
-        arrays[name] = only_view[self._rows]
+        arrays[name] = only_view[self._rows]  # [images, views, ...]
       else:
-        arrays[name] = values[self._rows.max(1)]  # the columns of one of an image's rows
+        arrays[name] = values[self._rows.max(1)]  # of the image's row with the highest position
     return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)
 
   def total(self, name: str) -> np.ndarray:

@@ -139,7 +139,7 @@ class Evaluator:
 
   @property
   def _network(self) -> Classifier:
-    """The classifier, where there must be one."""
+    """The classifier, for code that only runs with one, so that its type excludes None."""
     assert self.classifier is not None
     return self.classifier
 
@@ -411,9 +411,11 @@ class Evaluator:
 
     Returns:
       {field: [rows, views, ...]}. Totals are [devices, views, ...], see `split_sum`. With
-      `pictured` also `MISTAKE` and `MISTAKEN_IMAGE`.
+      `pictured` there are also confidence and image of each row's worst mistake, `MISTAKE` [rows]
+      and `MISTAKEN_IMAGE` [rows, H, W, C].
     """
     batch = with_scaled_image(batch)
+    # `apply` returns (logits, {layer: output}); `clean` are the outputs for the stored images
     clean = self._network.apply(variables, batch['image'], self.layers)[1] if self.layers else {}
 
     def one_view(view: View) -> Shown:
@@ -439,8 +441,9 @@ class Evaluator:
       ids, _ = chunk
       at_once = self._views_at_once(len(ids))
       batch_size = at_once if at_once > 1 else None  # None is a loop without `vmap`
+      # without the images, the first of the two values of `one_view`
       by_view = jax.lax.map(lambda view: one_view(view)[1], chunk, batch_size=batch_size)
-    # loops put the views first
+    # `scan` and `map` give [views, rows, ...]; returned are [rows, views, ...]
     return {name: jnp.moveaxis(values, 0, 1) for name, values in by_view.items()} | pictures
 
   def _predictions(
@@ -554,11 +557,14 @@ class Evaluator:
   def _observe(
     self, rows_and_images: Mapping[str, PyTree], variables: PyTree, parameters: Arrays
   ) -> Fields:
-    """Returns the fields of `observe` for the rows of one device in one view.
+    """Returns what the views measure on the rows of one device in one view, {field: values}.
 
-    `rows_and_images` is {'rows': columns [B, ...], 'images': the rows in the view [B, H, W, C]},
-    and `parameters` are the parameters of the view.
+    Args:
+      rows_and_images: {'rows': columns [B, ...], 'images': the rows in the view [B, H, W, C]}.
+      variables: the classifier's weights; None without a classifier.
+      parameters: the parameters of the view.
     """
+    # of `Views.measure` and `Views.total`, after the row and its image
     arguments = (parameters, *self._logits_argument(variables))
     return observe(self.views, **rows_and_images, arguments=arguments)
 

@@ -318,8 +318,9 @@ class Study(Part):
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
     """Returns the facets for grouping estimates: a row per view, a column per facet.
 
-    By default these are the scalar parameters of the views; float32 numbers become the decimal that
-    they are printed as (0.1 instead of 0.10000000149).
+    By default these are the parameters that are one number per view, except those that only
+    concern random numbers. Float32 numbers become the decimal that they are printed as (0.1
+    instead of 0.10000000149), by way of text.
     """
     views = self.views(image_shape)
     scalars = {

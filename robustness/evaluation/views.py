@@ -165,7 +165,7 @@ def identity() -> Views:
   return Views(
     show=lambda key, row, view: row['image'],
     ids=np.zeros(1, np.int32),
-    parameters={ONLY: np.zeros(1, np.int32)},
+    parameters={ONLY: np.zeros(1, np.int32)},  # not used; views have at least one parameter
   )
 
 
@@ -177,8 +177,8 @@ class ViewTable:
     names: the names of the V views.
     clean: index of the view that shows images unchanged, or None.
     counted: bool [N, V], whether a row contributes to the results of a view; None if all do.
-    rows: names of the images [N], such as the corruption that a stored image has, if images are
-      stored as the views would show them; otherwise None.
+    rows: for images that are stored corrupted, as in ImageNet-C, what each image shows, such as
+      'fog 3' [N]; reports print it in place of the view's name. None for other images.
     groups: {name of the group: indices of its views}, such as the five severities of a corruption.
     units: int [N], equal for images that are not independent of one another, such as scenes with
       the same object; None if all are independent.
