@@ -68,10 +68,10 @@ def disk_kernels(radii: tuple[float, ...], sigmas: tuple[float, ...]) -> np.ndar
 
 
 def _disk(radius: float, sigma: float) -> np.ndarray:
-  """Returns the kernel of a disk that is smoothed by a Gaussian, [side, side].
+  """Returns the kernel of a disk that is smoothed by a Gaussian, float64 [side, side].
 
-  `radius` and the standard deviation `sigma` of the Gaussian are in pixels. For the side and the
-  sum see `disk_kernels`.
+  `radius` and the standard deviation `sigma` of the Gaussian are in pixels. The side is 17 pixels,
+  or 2 ⌊radius⌋ + 1 for a radius above 8. The sum is 1, or more if the disk touches the edges.
   """
   reach = 8 if radius <= 8 else int(radius)
   line = np.arange(-reach, reach + 1)
@@ -153,6 +153,7 @@ def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
   severity, count = strength.index, strength.select(counts)
 
   def add(i: jax.Array, total: jax.Array) -> jax.Array:
+    """Returns `total` plus the image enlarged by zoom factor number i."""
     return total + filters.interpolate(image, rows[severity, i], columns[severity, i])
 
   total = jax.lax.fori_loop(1, count, add, 2 * image)
@@ -244,8 +245,9 @@ def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
   and else the old value. A pixel's source is therefore found by following partners while they come
   later, then once more. Doubling the length of the jumps finds the end of such a chain.
   """
-  target = _targets(moves, delta)
+  target = _targets(moves, delta)  # flat index of each pixel's partner
   index = jnp.arange(len(target))
+  # a jump leads to the partner if it comes later in the image, else nowhere
   jump = jnp.where(target > index, target, index)
 
   def double(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

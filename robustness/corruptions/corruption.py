@@ -73,14 +73,15 @@ class Corruption:
     function: `(draws, image, strength, **options) -> image`. If `draw` is None, it receives the
       random key in place of the draws.
     constants: {image side: published constants}.
-    family: One of `names.FAMILIES`. A training that holds out one member shows none of the others.
+    family: One of `names.FAMILIES`, of similar corruptions. If training leaves out one corruption,
+      which it is then tested on, it also leaves out all others of the family.
     draw: `(key, shape, constants, **options)` returns the random numbers of an image.
     options: {option: its values, the released generator's first}; () accepts any value.
     least_side: Function from the constants to the smallest side that an image may have, in pixels.
     reason: Why there is a smallest side, such as 'or no tile fits'.
     square: Whether images must be square.
     even: Whether sides must be even.
-    rounded: Whether the released generator rounds to the nearest level instead of truncating.
+    rounded: Whether the released generator rounds to the nearest 8-bit level instead of truncating.
   """
 
   function: Callable[..., jax.Array]

@@ -128,12 +128,13 @@ def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Arr
   sums = []
   for start in range(0, len(members), BAND):
     band = members[start : start + BAND]
-    first, last = map(int, np.flatnonzero(band.any(0))[[0, -1]])
+    first, last = map(int, np.flatnonzero(band.any(0))[[0, -1]])  # lines that the boxes contain
     weights = band[:, first : last + 1].astype(np.float32)
     lines = jax.lax.slice_in_dim(levels, first, last + 1, axis=axis)
     factors = (weights, lines) if axis == 0 else (lines, weights.T)
     sums.append(jnp.matmul(*factors, precision=HIGHEST))
-  shares = np.floor(2**FRACTION / members.sum(1) + 0.5).astype(np.int32)  # 1 / lines of a box
+  # weight of a line, 1 / lines of the box, and the ½ for rounding, both with 22 fractional bits
+  shares = np.floor(2**FRACTION / members.sum(1) + 0.5).astype(np.int32)
   half = 1 << (FRACTION - 1)
   shares = shares[:, None] if axis == 0 else shares[None, :]
   joined = jnp.concatenate(sums, axis).astype(jnp.int32)

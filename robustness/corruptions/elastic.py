@@ -59,7 +59,7 @@ def elastic_transform(
   `sigma`; all are in pixels. The variant 'imagecorruptions' follows that package: no affine map, a
   sigma of 1 % of each side, and other amplitudes.
   """
-  # matrices that smooth the field along each axis
+  # `smoothing` are the matrices that smooth the field along its rows and columns
   if variant != 'released':
     smoothing = [
       gaussian_matrix(size, 0.01 * size, 0.01 * size, 'reflect', TRUNCATE)
@@ -75,6 +75,8 @@ def elastic_transform(
   ]
   affine_y, affine_x = affine_positions(*_pixels(image), affine * draws['jitter'])
   moved_y, moved_x = _displaced(image, alpha * separable(draws['noise'], *smoothing))
+  # Rows y and columns x of both warps, [2, H, W]. In the released generator, OpenCV's affine warp
+  # mirrors at the centre of the edge pixels, and SciPy's displacement at their outer side.
   y = jnp.stack([_fold(affine_y, image.shape[0], mirror=True), moved_y])
   x = jnp.stack([_fold(affine_x, image.shape[1], mirror=True), moved_x])
   # Two rounds of a loop instead of two calls, because the loop stores the result of the first warp.
@@ -112,11 +114,16 @@ def _fold(position: jax.Array, size: int, mirror: bool) -> jax.Array:
 
 
 def affine_positions(y: jax.Array, x: jax.Array, shifts: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns the source positions of pixels, rows and columns [H, W], under a random affine map.
+  """Returns where pixels take their values from under an affine map: rows and columns, [H, W] each.
 
-  The map moves three anchors by `shifts` [3, 2] in (x, y); `y` and `x` are the rows and columns of
-  the pixels. The anchors are c + (q, q), c + (q, -q) and c - (q, q) in (x, y), with the centre
-  c = (⌊W/2⌋, ⌊H/2⌋) and q = ⌊min(H, W)/3⌋. Positions are rounded to 1/32 pixel, as in OpenCV.
+  The map moves three anchor points to `shifts` away. In (x, y) the anchors are c + (q, q),
+  c + (q, -q) and c - (q, q), with the centre c = (⌊W/2⌋, ⌊H/2⌋) and q = ⌊min(H, W)/3⌋. Positions
+  are rounded to 1/32 pixel, as in OpenCV.
+
+  Args:
+    y: rows of the pixels, [H, W].
+    x: columns of the pixels, [H, W].
+    shifts: shift of each anchor in pixels, (x, y), [3, 2].
   """
   height, width = y.shape
   centre = np.array([width // 2, height // 2], np.float32)
@@ -125,7 +132,9 @@ def affine_positions(y: jax.Array, x: jax.Array, shifts: jax.Array) -> tuple[jax
   second = centre + arm * np.array((1, -1), np.float32)
   third = centre + arm * np.array((-1, -1), np.float32)
   origin = third + shifts[2]
-  # a pixel is origin + along · u + across · v; it shows third + 2 arm (along + across, along)
+  # A pixel is origin + along · u + across · v, where u and v lead from the moved third anchor to
+  # the moved first and second one. It shows the point with the same coordinates before the move,
+  # which is third + along (2 arm, 2 arm) + across (2 arm, 0).
   u, v = first + shifts[0] - origin, second + shifts[1] - origin
   area = u[0] * v[1] - u[1] * v[0]
   scale = jnp.where(area == 0, 0, 1 / jnp.where(area == 0, 1, area))

@@ -28,6 +28,7 @@ def border_index(position: jax.Array, size: int, border: Border) -> jax.Array:
   """
   if border == 'nearest' or size == 1:
     return jnp.clip(position, 0, size - 1)
+  # the line and its mirror image repeat with this period; 'mirror' has each end pixel once in it
   period = 2 * size if border == 'reflect' else 2 * size - 2
   folded = position % period
   last = period - 1 if border == 'reflect' else period
@@ -66,7 +67,9 @@ def gaussian_matrix(
   """
   weights = gaussian_weights(sigma, max_sigma, truncate)
   reach, wide = len(weights) // 2, size + len(weights) - 1
-  # row i holds the weights from column i on; columns are the line extended by `reach` on each side
+  # Row i holds the weights from column i on; columns are the line extended by `reach` on each side.
+  # Each repetition of the padded weights has wide + 1 values, so that reshaping to rows of `wide`
+  # values shifts every row right by one.
   band = jnp.tile(jnp.pad(weights, (0, size)), size)[: size * wide].reshape(size, wide)
   inside = band[:, reach : reach + size]
   if reach == 0:
@@ -105,7 +108,7 @@ def correlate(image: jax.Array, kernel: jax.Array) -> jax.Array:
     # the smallest even sizes without a prime factor above 5, for which FFTs are fast
     size = [2 * scipy.fft.next_fast_len(-(-n // 2), real=True) for n in padded.shape[:2]]
     spectrum = jnp.fft.rfft2(jnp.moveaxis(padded, -1, 0), s=size)
-    transfer = jnp.conj(jnp.fft.rfft2(kernel, s=size))
+    transfer = jnp.conj(jnp.fft.rfft2(kernel, s=size))  # the conjugate correlates, not convolves
     planes = jnp.fft.irfft2(spectrum * transfer[None], s=size)
     return jnp.moveaxis(planes[:, :height, :width], 0, -1)
   total = jnp.zeros_like(image)
@@ -192,6 +195,7 @@ def motion_blur(
   padded = pad(image, margin, margin, 'nearest')
 
   def add(i: jax.Array, total: jax.Array) -> jax.Array:
+    """Returns `total` plus the image shifted by offset number i, times its weight."""
     corner = (margin + down[i], margin + right[i], 0)
     return total + weights[i] * jax.lax.dynamic_slice(padded, corner, image.shape)
 

@@ -99,6 +99,7 @@ def to_ycbcr(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
   """
   pixels = levels.astype(jnp.float32).reshape(-1, 3)
   sums = jnp.einsum('ij,pj->ip', jnp.asarray(FROM_RGB), pixels, precision=HIGHEST)
+  # weights have 16 fractional bits; the added numbers round, and centre Cb and Cr on 128
   planes = jnp.floor((sums + jnp.asarray(ROUND_YCBCR)) / 2**16).astype(jnp.int32)
   y, cb, cr = planes.reshape(3, *levels.shape[:2])
   return y, cb, cr
@@ -151,7 +152,8 @@ def code(plane: jax.Array, steps: jax.Array) -> jax.Array:
 def _transform(lines: jax.Array, matrix: np.ndarray, shift: int) -> jax.Array:
   """Returns round(matrix · v / 2^shift), int32, for every vertical run v of 8 values.
 
-  `matrix` is [8, 8], and `lines` and the result are [H, W] with H a multiple of 8.
+  `matrix` is [8, 8], and `lines` and the result are [H, W] with H a multiple of 8. Adding half of
+  2^shift before the bits are dropped rounds halves up.
   """
   pieces = lines.reshape(-1, BLOCK, lines.shape[1])
   sums = jnp.einsum('uk,nkw->nuw', jnp.asarray(matrix, jnp.int32), pieces)
@@ -190,7 +192,10 @@ def enlarge(plane: jax.Array, size: tuple[int, ...]) -> jax.Array:
 
 
 def _double(plane: jax.Array, axis: int) -> jax.Array:
-  """Returns a plane with twice the pixels along an axis: 3 · pixel + neighbour on either side."""
+  """Returns a plane, int32, with twice the pixels along an axis, times 4.
+
+  Pixel p becomes the two pixels 3 p + (pixel before) and 3 p + (pixel after); edges are replicated.
+  """
   size = plane.shape[axis]
   before = jnp.take(plane, np.maximum(np.arange(size) - 1, 0), axis)
   after = jnp.take(plane, np.minimum(np.arange(size) + 1, size - 1), axis)

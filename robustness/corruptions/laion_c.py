@@ -358,8 +358,11 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
   height, width = levels.shape[:2]
   counts = strength.constants['columns']
   tables = zip(*(line_tables(count, max(counts), width) for count in counts), strict=True)
+  # at the severity: first column and column after the block of each line, [lines], and the column
+  # in which its segments end for each grey level, [lines, 256]
   first, end, end_of_segment = (strength.select(np.stack(arrays)) for arrays in tables)
-  # numbers of the segments of a line; with more than one row each, the last ones are empty
+  # Numbers of the segments of a line, and their rows from top to bottom − 1. There are `height`
+  # segments, because their number of rows, `step`, is traced; segments below the image are empty.
   step, segments = strength['step'], jnp.arange(height)
   top, bottom = jnp.minimum(segments * step, height), jnp.minimum((segments + 1) * step, height)
   grey_level = (levels @ jnp.array([19595, 38470, 7471]) + 2**15) >> 16  # as in Pillow
@@ -406,7 +409,8 @@ def line_tables(count: int, size: int, width: int) -> tuple[np.ndarray, np.ndarr
     of its pixels, int32 [size, 256], truncated as in Pillow.
   """
   first = np.arange(size) / count * width
-  bent = first[:, None] + (1 - np.arange(256) / 255) * -BEND  # for each level
+  # end of a segment for each mean grey level: BEND pixels to the left for 0, none for 255
+  bent = first[:, None] + (1 - np.arange(256) / 255) * -BEND
   end = np.minimum((first + width / count).astype(np.int32), width)
   return first.astype(np.int32), end, bent.astype(np.int32)
 

@@ -71,7 +71,8 @@ def speckle_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
 def impulse_noise(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Replaces each value of a pixel and channel by 0 or by 1 with probability `rate` / 2 each.
 
-  One random 32-bit number per value decides.
+  One random 32-bit number per value decides: the lowest `rate` / 2 of all numbers make it 0, the
+  next `rate` / 2 make it 1.
   """
   bits = random_images.bits(key, image.shape)
   # half of the rate as a fraction of 2³²
@@ -177,9 +178,10 @@ def cumulative_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray
 def _alias(mass: np.ndarray) -> np.ndarray:
   """Returns Walker's alias tables, uint32 [N, K], of integer masses [N, K] with row sums 2³².
 
-  K is a power of two; `poisson_table` describes the packing. Each of K rounds fills the column of
-  least mass from the column of greatest mass; a filled column is marked, so that no later round
-  selects it.
+  K is a power of two; `poisson_table` describes the packing. The table has K columns of equal
+  capacity, 2³² / K. Each of K rounds completes one column: it takes the column of least mass
+  (`poor`), fills it up with mass of the column of greatest mass (`rich`), its alias, and sets both
+  copies of its mass so that no later round selects it.
   """
   rows, width = np.arange(len(mass)), mass.shape[1]
   capacity = 2**32 // width

@@ -163,11 +163,15 @@ def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
 
 
 def noise(r: jax.Array, c: jax.Array, gradients: jax.Array, permutation: jax.Array) -> jax.Array:
-  """Returns 1.5 times gradient noise on a grid of points, [N, M]; it is 0 at lattice points.
+  """Returns 1.5 times gradient noise on a grid of points, [N, M].
+
+  Each lattice point, a point of integer row and column, has a gradient, and the noise is 0 there.
+  At any other point it is interpolated smoothly between the four linear functions that the nearest
+  lattice points define by their gradients.
 
   Args:
-    r: row of the points in units of the lattice, [N, 1].
-    c: column of the points in units of the lattice, [1, M].
+    r: rows of the points, [N, 1].
+    c: columns of the points, [1, M].
     gradients: table of unit vectors (row, column), [256, 2].
     permutation: p, int [256]; lattice point (i, j) has the gradient number p[(p[i] + j) mod 256].
   """
@@ -272,11 +276,15 @@ def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> j
   cos, sin = jnp.cos(draws['angle']), jnp.sin(draws['angle'])
   # position of each pixel on the checkerboard, in cells
   u, v = (r * cos + c * sin) / draws['cell'], (c * cos - r * sin) / draws['cell']
+  # cells along a side of the released generator's table of random numbers
   count = jnp.floor(4 * image.shape[0] / draws['cell']).astype(jnp.int32)
   count = jnp.minimum(count, MAX_CELLS)
 
   def cell_index(position: jax.Array) -> jax.Array:
-    """Returns the index of a cell in `draws['luck']`; as released, negative ones count back."""
+    """Returns the index of a cell in `draws['luck']`, its random numbers on [0, 1).
+
+    As released, a negative index counts back from the end of the table of `count` cells.
+    """
     towards_zero = jnp.trunc(position).astype(jnp.int32)
     return jnp.where(towards_zero < 0, towards_zero + count, towards_zero)
 
@@ -326,10 +334,10 @@ def lines(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
 
 
 def line_weight(side: int, start: jax.Array, end: jax.Array) -> jax.Array:
-  """Returns the share of each pixel that a line one pixel wide covers, [N, N] for N = `side`.
+  """Returns the opacity of a line at each pixel, in [0, 1], [N, N] for N = `side`.
 
-  It is max(0, 1 - distance from the line in pixels), and 0 beyond the ends of the line, which are
-  (row, column), along its longer axis.
+  It is max(0, 1 - distance from the line in pixels). Along the longer axis of the line it is 0
+  beyond its two ends, `start` and `end`, (row, column) in pixels.
   """
   r, c = grid(side)
   down, right = end - start

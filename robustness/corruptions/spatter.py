@@ -185,13 +185,16 @@ def _thin(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
 def distance_to(mask: jax.Array) -> jax.Array:
   """Returns the 5 × 5 chamfer distance to the nearest True pixel, at most 20; float32 [H, W].
 
-  A shortest path repeats one of the mask's steps and then a neighbouring one, so one sweep along
-  each of eight directions finds it; a sweep takes minima over 1, 2, 4, ... repetitions of a step.
-  The plane is stored as one line of rows that end in 20 empty pixels: every step is one offset,
-  and no path around the end of a row is shorter than 20.
+  The chamfer distance is the length of the shortest path of steps to 16 neighbours: straight,
+  diagonal and knight's steps (`STEPS`, eight and their opposites). Such a path repeats one step and
+  then another one, so that it is found by trying each step in turn, repeated 1, 2, 4, … times.
+
+  The plane is stored as one line, its rows one after the other, so that each step is an offset in
+  the line. 20 empty pixels after each row make a path around its end too long to count.
   """
   height, width = mask.shape
   stride = width + MAX_DISTANCE
+  # offset in the line and length of each move, a step repeated 2**doubling times
   move_offsets: list[int] = []
   move_lengths: list[float] = []
   for (down, right), length, doublings in STEPS:
@@ -206,7 +209,7 @@ def distance_to(mask: jax.Array) -> jax.Array:
   stored = jax.lax.optimization_barrier  # slices in memory are five times as fast on a CPU
 
   def sweep(i: jax.Array, line: jax.Array) -> jax.Array:
-    """Returns the distances after paths by move number i, forwards and backwards, were tried."""
+    """Returns the distances after move number i, forwards and backwards, from every pixel."""
     padded = stored(jnp.concatenate([far, line, far]))
     ahead = stored(jax.lax.dynamic_slice(padded, (margin + offsets[i],), (size,)))
     behind = stored(jax.lax.dynamic_slice(padded, (margin - offsets[i],), (size,)))
@@ -217,16 +220,17 @@ def distance_to(mask: jax.Array) -> jax.Array:
 
 
 def equalise(levels: jax.Array, count: int) -> jax.Array:
-  """Returns levels in 0..255 with an even cumulative histogram, from levels in 0..count - 1.
+  """Returns a plane [H, W] of levels 0..count − 1 after OpenCV's histogram equalisation, in 0..255.
 
-  The lowest level becomes 0. A plane of a single level is returned unchanged.
+  A level becomes 255 times the fraction of pixels up to this level, among the pixels above the
+  lowest level, which becomes 0. A plane of a single level is returned unchanged.
   """
   histogram = (levels[None] == np.arange(count)[:, None, None]).sum((1, 2))
-  below = jnp.cumsum(histogram)
-  lowest = histogram[jnp.argmax(histogram > 0)]
+  up_to = jnp.cumsum(histogram)  # number of pixels up to each level
+  lowest = histogram[jnp.argmax(histogram > 0)]  # number of pixels of the lowest level
   above = levels.size - lowest
   scale = 255.0 / jnp.maximum(above, 1).astype(jnp.float32)
-  table = jnp.round(jnp.maximum(below - lowest, 0).astype(jnp.float32) * scale).astype(jnp.int32)
+  table = jnp.round(jnp.maximum(up_to - lowest, 0).astype(jnp.float32) * scale).astype(jnp.int32)
   return jnp.where(above > 0, table[levels], levels)
 
 

@@ -89,9 +89,9 @@ class StoredOrMade(CorruptionViews):
   def recording(self) -> dict[str, Any]:
     """The settings that determine the recorded values.
 
-    For stored images `bandwidth` is the only one, for the high pass that measures the energy of
-    high frequencies (`robustness.fourier.filters.lowest_kept`). All studies of stored
-    images that have the same bandwidth therefore share their records.
+    The only such setting for stored images is `bandwidth`, which defines the high frequencies of
+    recorded energies (`robustness.fourier.filters.lowest_kept`). All studies of stored images with
+    the same bandwidth therefore share their records.
     """
     shared = {'views': STORED, 'bandwidth': self.bandwidth}
     return shared if self.is_stored else super().recording
@@ -209,10 +209,11 @@ class StoredOrMade(CorruptionViews):
   def joined(
     self, evaluations: Sequence[Evaluation], image_shape: ImageShape
   ) -> tuple[Self, Recorded]:
-    """Returns the study and its records with a row for each image and a view for each corruption.
+    """Returns the study, and its records with a row per image and a view per corrupted version.
 
-    For stored images, the study is restricted to the corruptions and severities in the records, and
-    the clean view is the first one if the set has clean images.
+    The records of stored images have a row for each stored image instead, and are rearranged. The
+    study is then restricted to the corruptions and severities in the records, and there is a clean
+    view, the first one, only if the set has clean images.
     """
     if not self.is_stored:
       return self, Recorded(evaluations, self.facets(image_shape))
@@ -232,9 +233,10 @@ class StoredOrMade(CorruptionViews):
     return Findings(estimates=list(study.estimates(recorded)))
 
   def gallery(self, rows: Rows, key: jax.Array) -> dict[str, np.ndarray]:
-    """Returns the first image under every corruption and severity; see `CorruptionViews.gallery`.
+    """Returns the first image under every corruption and severity, for a figure.
 
-    Of a stored set it is the first image that is stored for each corruption and severity.
+    The arrays are `gallery` [corruptions, severities, H, W, C] and `gallery_clean` [H, W, C], which
+    is missing if a stored set has no clean images.
     """
     if not self.is_stored:
       return super().gallery(rows, key)

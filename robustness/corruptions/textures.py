@@ -130,6 +130,7 @@ def _texture(random: np.random.RandomState, colour: tuple[int, ...], contrast: i
 
   `colour` is its mean in RGB levels and `contrast` its standard deviation in levels.
   """
+  # amplitude f^−1.4 at frequency f; the bound, one wave over the height, avoids a division by 0
   falloff = 1 / np.maximum(np.hypot(*_frequencies()), 1 / SIDES[0]) ** 1.4
   cloud = _filtered(random.standard_normal(SIDES), falloff)
   light = cloud + _needles(random)

@@ -84,6 +84,7 @@ class CorruptionOptions:
   watermark: str = ''
 
   def __post_init__(self) -> None:
+    """Raises InputError for a value that the corruption's option does not have."""
     for name, value in dataclasses.asdict(self).items():
       (valid,) = catalog.CORRUPTIONS[name].options.values()  # each has a single option
       if valid:  # () accepts any value
@@ -95,7 +96,7 @@ class CorruptionOptions:
     return {
       name: {option: value}
       for name, value in dataclasses.asdict(self).items()
-      for option in catalog.CORRUPTIONS[name].options
+      for option in catalog.CORRUPTIONS[name].options  # each corruption here has one option
       if value != default[name]
     }
 
@@ -121,8 +122,8 @@ class CorruptionViews(Study):
     photographs: '' makes procedural frost; a folder with the released photographs of frost, or the
       installed package 'imagecorruptions', makes the released frost. For LAION-C, a folder of
       pictures for mosaics and stickers; '' takes procedural ones.
-    bandwidth: Bandwidth of the high pass that defines high frequencies, in frequencies along the
-      shorter side; 0 takes 27/32 of this side, as Yin et al. do.
+    bandwidth: Number of frequencies along the shorter side that count as high, the farthest ones
+      from frequency 0; 0 takes 27/32 of the side in pixels, as Yin et al. do.
     options: Variants of single corruptions, see `CorruptionOptions`.
   """
 
@@ -238,12 +239,14 @@ class CorruptionViews(Study):
     is_released = self.protocol == AS_RELEASED
     released = set_to_follow(image_shape, self.constants, self.names) if is_released else None
     side = self.constants or None
+    # raises InputError now, before anything is compiled, if images are too small for a corruption
     catalog.checked_table(image_shape[:2], self.references, quantize=None, side=side, options={})
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
     # `catalog.apply` numbers fractional severities 6, 7, ...
     first = len(SEVERITIES) + 1
     numbers = {severity: first + k for k, severity in enumerate(self.severities_between)}
-    views = [(0, -1, 0)]  # id, index of the corruption and number of the severity of the clean view
+    # (id, index of the corruption, number of the severity) of each view; the first is the clean one
+    views = [(0, -1, 0)]
     for index, name in enumerate(self.names):
       for severity in self.levels:
         views.append((view_id(name, severity), index, numbers.get(severity, int(severity))))
@@ -279,15 +282,17 @@ class CorruptionViews(Study):
     return {name: files.get(name) for name in self.names}
 
   def with_common_views(self, studies: Sequence[Study]) -> Study:
-    """Returns the study of the corruptions that all `studies` make, of the same files.
+    """Returns this study with only the corruptions that all `studies` of corruptions have.
 
-    It is the study itself for stored images and if there are no such corruptions.
+    A corruption of a user's file counts as the same only if the file is equal too. The study is
+    returned unchanged for stored images, and if no corruption is common to all.
     """
     makers = [study for study in studies if isinstance(study, CorruptionViews)]
     files = self._file_by_name
     common = tuple(
       reference
       for reference, name in zip(self.references, self.names, strict=True)
+      # '' for a corruption that a study lacks differs from None, a corruption of this package
       if all(study._file_by_name.get(name, '') == files[name] for study in makers)
     )
     if self.is_stored or not common or len(common) == len(self.names):
@@ -572,7 +577,8 @@ def gallery_figure(
   Args:
     names: the corruption of each view; repeated names count once.
     severities: the severity of each view; repeated severities count once.
-    gallery: pictures, see `CorruptionViews.gallery`.
+    gallery: pictures [corruptions, severities, H, W, C], in the order of the distinct names and
+      severities.
     caption: the caption.
   """
   titles = [f'severity {severity:g}' for severity in dict.fromkeys(severities)]

@@ -28,7 +28,7 @@ def sample_or_black(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
   Positions are in pixels and may be fractional; values outside of the image are 0.
   """
   height, width = image.shape[:2]
-  framed = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))
+  framed = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))  # positions outside are clipped to this black
   return filters.sample_bilinear(framed, jnp.clip(y, -1, height) + 1, jnp.clip(x, -1, width) + 1)
 
 

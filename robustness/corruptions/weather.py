@@ -192,9 +192,10 @@ def fog(
 def plasma(draws: jax.Array, decay: jax.Array) -> jax.Array:
   """Returns a fractal map by midpoint displacement on a torus, [side, side] in [0, 1].
 
-  Each round doubles an n × n grid, n = 1, 2, 4, ..., side / 2. A new point in the middle of four
-  old ones is their mean plus w² u; a new point between two old ones is the mean of these and of its
-  two neighbours in the middle plus w² u. Rounds have w = 100, 100 / decay, 100 / decay², ...
+  Each round doubles an n × n grid, n = 1, 2, 4, ..., side / 2, whose opposite edges are neighbours.
+  A new point in the middle of four old ones is their mean plus w² u; a new point between two old
+  ones is the mean of these and of the two middles next to it plus w² u. Rounds have w = 100,
+  100 / decay, 100 / decay², ...
 
   `draws` [side² - 1] holds u in [-1, 1] round by round: for the middles, the points right of old
   ones and the points below old ones, each [n, n] in row-major order.
@@ -208,6 +209,7 @@ def plasma(draws: jax.Array, decay: jax.Array) -> jax.Array:
     middle = (grid + below + right + jnp.roll(below, -1, 1)) / 4 + u[0]
     across = (grid + right + middle + jnp.roll(middle, 1, 0)) / 4 + u[1]
     down = (grid + below + middle + jnp.roll(middle, 1, 1)) / 4 + u[2]
+    # interleave the columns of old points and `across`, and of `down` and middles; then the rows
     pairs = [jnp.stack(pair, -1).reshape(n, 2 * n) for pair in ((grid, across), (down, middle))]
     grid = jnp.stack(pairs, 1).reshape(2 * n, 2 * n)
     strength, start = strength / decay**2, start + 3 * n * n

@@ -130,7 +130,7 @@ def _claims(detections: np.ndarray, truth: np.ndarray, threshold: float) -> np.n
   ious = overlap(detections, truth)
   right = np.zeros(len(detections), bool)
   for row, overlaps in enumerate(ious):
-    best = len(overlaps) - 1 - int(np.argmax(overlaps[::-1]))  # the last of equal overlaps
+    best = len(overlaps) - 1 - int(np.argmax(overlaps[::-1]))  # the last maximum
     if overlaps[best] >= threshold:
       right[row] = True
       ious[:, best] = -1  # no other detection can claim this box
@@ -177,8 +177,10 @@ def _weighted(right: np.ndarray, weight: np.ndarray, total: float, recall_points
   if not recall_points:
     return float(np.diff(recall, prepend=0) @ precision)
   thresholds = np.linspace(0, 1, recall_points)
-  reached_at = np.searchsorted(recall, thresholds, side='left')  # D if above the largest recall
-  return float(np.append(precision, 0)[reached_at].mean())  # where the precision is 0
+  # index of the first detection at which each recall is reached; D if it is never reached, for
+  # which the appended precision 0 counts
+  reached_at = np.searchsorted(recall, thresholds, side='left')
+  return float(np.append(precision, 0)[reached_at].mean())
 
 
 def class_mean(precisions: np.ndarray) -> np.ndarray:
@@ -318,7 +320,7 @@ def detection_pm_k(
 
     `weights`, [B, V], are the weights of V videos in each sample, with the sum 1.
     """
-    # How often each set is drawn; whole numbers, so that recalls meet their thresholds exactly.
+    # how often each set is drawn, [B, A]; whole numbers, so that recalls meet thresholds exactly
     counts = np.rint(weights.shape[1] * weights)[:, videos]
     anchor = class_mean(average_precisions(on_anchors, points, counts))
     worst = class_mean(average_precisions(on_worst, points, counts))
@@ -326,7 +328,7 @@ def detection_pm_k(
 
   sets_per_video = np.bincount(videos)[:, None].astype(float)
   images_per_video = len(frames) / len(sets_per_video)
-  # `bootstrap` needs only the number and the sizes of the units.
+  # videos are resampled; `bootstrap` reads only the number of videos and their numbers of sets
   units = Units(sets_per_video, sets_per_video, len(frames), images=images_per_video)
   anchor, worst, drop = bootstrap(statistic, units, scoring.confidence, resamples=RESAMPLES)
   return DetectionScores(anchor, worst, drop, frames, precision)

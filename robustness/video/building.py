@@ -119,6 +119,7 @@ def build(
   left_out = [name for name in clip_of if name not in labels]
   for name in sorted(labels):
     numbers, classes = clip_of[name].numbers(), labels[name]
+    # {frame number: labels}; labels of a video are the labels of all its frames
     by_number = classes if isinstance(classes, Mapping) else dict.fromkeys(numbers, classes)
     numbers = [number for number in numbers if by_number.get(number)]  # labelled frames
     if not numbers:
@@ -130,7 +131,7 @@ def build(
     frame_facts |= facts_by_path
     paths = list(facts_by_path)
     frame_labels |= {path: by_number[number] for path, number in zip(paths, members, strict=True)}
-    anchor_path = paths.pop(members.index(anchor))
+    anchor_path = paths.pop(members.index(anchor))  # `paths` keeps the neighbors
     sets[anchor_path] = paths
   return Built(
     sets=from_mappings(sets, frame_labels, class_names, frame_facts if facts else None),

@@ -208,6 +208,7 @@ class ReviewFrames:
       status = os.fstat(file.fileno())
       content = file.read()
     suffix = pathlib.PurePosixPath(path).suffix.lower()
+    # the tag consists of the time of the last change and the size
     return FrameFile(content, CONTENT_TYPES[suffix], f'"{status.st_mtime_ns:x}-{status.st_size:x}"')
 
   def damage(self, index: int) -> str:

@@ -36,7 +36,8 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
   order = np.lexsort((group, frame))
   frame, group, offset = frame[order], group[order], offset[order]
   count = np.bincount(frame, minlength=len(sets.frames))  # sets that hold each frame
-  slot = np.arange(len(frame)) - (np.cumsum(count) - count)[frame]  # 0, 1, … for each frame
+  # column M of each member: its position minus the position of the first member of the same frame
+  slot = np.arange(len(frame)) - (np.cumsum(count) - count)[frame]
   shape = len(count), int(count.max())
   group_ids, offsets = np.full(shape, -1, np.int32), np.zeros(shape, np.int32)
   group_ids[frame, slot] = group
@@ -82,7 +83,7 @@ def component_numbers(group_id: np.ndarray, folders: np.ndarray | None = None) -
     in_folder = np.flatnonzero(folders != '')
     frame, node = np.append(frame, in_folder), np.append(node, num_nodes + folder[in_folder])
     num_nodes += len(names)
-  edges = np.ones(len(frame)), (frame, node)
+  edges = np.ones(len(frame)), (frame, node)  # values, and the two ends of each edge
   graph = scipy.sparse.coo_array(edges, shape=(num_nodes, num_nodes))
   _, components = connected_components(graph, directed=False)
   return components[: len(group_id)]
@@ -118,9 +119,10 @@ def from_columns(
     InputError: a column is missing, no row is in a set, or a set has not exactly one anchor.
   """
   check_names(columns)
-  # [N] becomes [N, 1].
+  # [N, L], [N, M], [N, M]; the transposes turn [N] into [N, 1]
   label, group_id, offset = (np.atleast_2d(columns[name].T).T for name in (LABEL, GROUP, OFFSET))
-  frame, slot = np.nonzero(group_id >= 0)  # of all members of sets
+  # each membership of a frame in a set: row and column in `group_id`
+  frame, slot = np.nonzero(group_id >= 0)
   distance = offset[frame, slot]
   ids, set_number = np.unique(group_id[frame, slot], return_inverse=True)
   if not len(ids):

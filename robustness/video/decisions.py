@@ -102,8 +102,8 @@ def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
   """Returns the outcome of a review.
 
   An item is an anchor or a pair. An anchor without votes is accepted if one of its pairs has an
-  answer. Pairs of an anchor that is not accepted are dropped. Items that need more votes are not
-  accepted.
+  answer: whoever answered saw the anchor and did not call it bad. Pairs of an anchor that is not
+  accepted are dropped. Items that need more votes are not accepted.
 
   Args:
     rounds: the state of the review.
@@ -124,7 +124,7 @@ def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
   reviewed[anchor_of_pair[has_answer]] = True
   accepted = reviewed & np.array([is_accepted(item, True) for item in anchors], bool)
   is_settled = np.array([rounds.is_settled(item) for item in anchors], bool)
-  is_bad = reviewed & ~accepted & is_settled
+  is_bad = reviewed & ~accepted & is_settled  # anchors that were rejected
   pair_accepted = np.array([is_accepted(item, False) for item in pairs], bool)
   return Decisions(
     anchor_reviewed=reviewed,

@@ -115,7 +115,7 @@ def _table(boxes: Boxes, scales: np.ndarray) -> np.ndarray:
 
   Args:
     boxes: the boxes.
-    scales: factor of the corners on each image, [images].
+    scales: factor by which the corners on each image are multiplied, [number of images].
   """
   score = () if boxes.score is None else (boxes.score,)
   corners = boxes.corners * scales[boxes.image][:, None]
@@ -177,12 +177,13 @@ def gallery(stored: Mapping[str, np.ndarray]) -> Figure:
   size = (cell * columns, 2 * (cell * height / width + 0.2) + 0.3)
   figure = Figure(figsize=size, layout='constrained')
   grid = figure.subplots(2, columns, squeeze=False)
-  for index, axes in enumerate(grid.T.flat):
+  for index, axes in enumerate(grid.T.flat):  # column by column: an anchor, then its worst frame
     show(axes, stored[f'image_{index}'])
     axes.set_axis_off()
     is_worst_frame = index % 2 == 1
     frame_name = f'offset {number(stored["offset"][index])}' if is_worst_frame else 'anchor'
     axes.set_title(f'{frame_name}, AP {style.percent(stored["precision"][index])}')
+    # (corners, kind of box, text above it) of each box on this picture
     boxes = [(corners, OBJECT, '') for image, _, *corners in stored['truth'] if image == index]
     for image, category, *corners, score, is_right in stored['found']:
       if image == index and score >= MIN_SCORE:

@@ -268,7 +268,7 @@ def from_mappings(
     neighbors.append(np.array(indices, np.int32))
     offsets.append(np.array(distances, np.int32))
   types, fps = _types_and_rates(frames, facts) if facts else (None, None)
-  return NeighborSets(
+  return NeighborSets(  # in the order of its fields
     frames, label_table, anchors, tuple(neighbors), tuple(offsets), tuple(class_names), types, fps
   )
 
@@ -398,8 +398,8 @@ def _class_names(home: pathlib.Path) -> tuple[str, ...]:
   """Returns the class names, in label order, of the neighbor sets in a folder.
 
   They are from class indices (`*class_index.json`) or, if there are none, from class maps
-  (`*class_idx_map.json`), in this folder or a folder `misc` in or next to it. Without any of these
-  files the result is ().
+  (`*class_idx_map.json`), which are searched in `home`, `home/misc` and `misc` next to `home`.
+  Without any of these files the result is ().
   """
   advice = 'Give an object that has each class once.'
   for read_names, pattern in ((_indexed, f'*{CLASS_INDEX}'), (_mapped, f'*{CLASS_MAP}')):

@@ -171,7 +171,7 @@ class FramePredictions(NamedTuple):
 
 def read_sets(records: RecordsReader) -> NeighborSets:
   """Returns the neighbor sets that the columns of records, one row per frame, describe."""
-  names = records.read(0, 0).arrays
+  names = records.read(0, 0).arrays  # names of all columns, from the first shard
   present = [name for name in (LABEL, GROUP, OFFSET, FRAME_TYPE, FPS) if name in names]
   columns = {name: records.column(name) for name in present}
   paths = records.column(PATH).tolist() if PATH in names else ()

@@ -234,7 +234,11 @@ def _column(records: RecordsReader, name: str) -> np.ndarray:
 
 
 def _is_records(path: Path) -> bool:
-  """Returns whether a path is a folder of records; raises InputError for another folder."""
+  """Returns whether a path is a folder of records, and not a file.
+
+  Raises:
+    InputError: the path is a folder that holds no records.
+  """
   if path.is_dir() and not (path / HEADER).is_file():
     raise InputError(f'{path} holds no records: give WORKDIR/records/CLASSIFIER, or a JSON file.')
   return path.is_dir()

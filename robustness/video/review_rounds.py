@@ -137,7 +137,7 @@ class ReviewRounds:
         raise InputError(f'{item} is not in the joint round: {reason}')
       write(answer)
       ballot = self.ballots.setdefault(item, Ballot())
-      # the answer may also add awaited votes, if it makes the item need a joint vote
+      # an answer counts as done only if its item still awaited one
       awaited_before = self._awaited(item)
       ballot.add(answer)
       self._done += awaited_before - self._awaited(item)
@@ -208,7 +208,7 @@ class ReviewRounds:
   def previous(
     self, annotator: str, before: Item | None, stage: str = INDIVIDUAL
   ) -> tuple[Item, str] | None:
-    """Returns an item that an annotator has answered, and its round; None if there is no such item.
+    """Returns the previous item that an annotator answered, and its round; None if there is none.
 
     An individual answer is not shown again after the annotator's joint vote on its item, nor to an
     annotator in the joint round, who has seen the answers of other annotators.
@@ -251,9 +251,9 @@ class ReviewRounds:
   def progress(self, annotator: str) -> dict[str, int]:
     """Returns {name: number of answers} for the page.
 
-    The names are 'own' for the answers of `annotator`, 'individual' and 'joint' for the needed
-    answers that all annotators have given in each round, and 'individual_of' and 'joint_of' for all
-    answers that these rounds need.
+    * `own`: answers of `annotator`.
+    * `individual`, `joint`: answers of all annotators in each round, without superfluous ones.
+    * `individual_of`, `joint_of`: answers that each round needs in all.
     """
     with self._lock:
       # Pairs of an anchor that was called bad need no answers.

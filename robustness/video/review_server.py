@@ -199,6 +199,7 @@ class ReviewServer(ThreadingHTTPServer):
       'kind': item.kind,
       'round': stage,
       'labels': self._named(self._page_labels(item)),
+      # the time of the annotator's answer, which the page sends back as `replaces`
       'answered': self.rounds.answer_time(item, stage, annotator),
       'answer': _plain(answer) if answer else None,
       'others': [{'annotator': v.annotator, 'round': v.round, **_plain(v)} for v in votes],
@@ -208,7 +209,7 @@ class ReviewServer(ThreadingHTTPServer):
       pair = self.candidates.pairs[item.number]
       labels = self.candidates.labels[pair.frame]
       anchor_labels = self.candidates.labels[self.candidates.anchor_frame(pair.anchor)]
-      has_other_labels = labels not in ((), anchor_labels)
+      has_other_labels = labels not in ((), anchor_labels)  # only then shown beside the anchor's
       # The page can also call the anchor of a pair bad; this is an answer in the anchor's round.
       anchor_stage = JOINT if self.rounds.ready_for_joint(anchor) else INDIVIDUAL
       page_item |= {
@@ -289,8 +290,9 @@ def is_own_host(header: str | None, bound: str) -> bool:
 def _is_own_post(headers: Message) -> bool:
   """Returns whether a POST request comes from the page of this server.
 
-  A form of another site cannot send JSON, and a script of another site would need a permission that
-  this server does not grant. The Origin header, which browsers add, must also name this server.
+  The request must be JSON: a form of another site cannot send it, and a browser lets a script of
+  another site send it only if the server agrees, which this server never does. The Origin header,
+  which browsers add, must also name this server.
   """
   content_type, *_ = headers.get('Content-Type', '').split(';')
   is_json = content_type.strip().lower() == 'application/json'
@@ -407,6 +409,7 @@ class _Handler(BaseHTTPRequestHandler):
       tag: entity tag (ETag) of content that the browser may cache; '' for other content.
     """
     self.send_response(status)
+    # 'no-cache' lets the browser store content, but ask by its tag whether it has changed
     headers = {'Content-Type': kind, 'Cache-Control': 'no-cache' if tag else 'no-store', **HEADERS}
     if tag:
       headers['ETag'] = tag

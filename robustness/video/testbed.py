@@ -203,6 +203,7 @@ def testbed_fit(name: str, measured: Measured) -> Figure:
     axes.plot(100 * grid, 100 * through.y, '--', color='black', linewidth=0.9, label=label)
   for index, (label, rows) in enumerate(measured.items()):
     x, y = ((row.value, row.low, row.high) for row in rows)
+    # from the end, because published models take the first markers
     marker = style.MARKERS[::-1][index % len(style.MARKERS)]
     _draw_point(axes, x, y, color='black', fmt=marker, markersize=5, elinewidth=0.9, label=label)
   axes.set_xlabel('accuracy on anchors (%)')
