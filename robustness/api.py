@@ -94,7 +94,7 @@ class _TrainedModule(TrainedHere):
   @property
   def architecture(self) -> Architecture:
     """The module as an architecture without published weights."""
-    network = cast('Network', self.module)
+    network = cast('Network', self.module)  # any Linen module is called like a `Network`
     return _ModuleArchitecture(self.name, network, stages=(), source='', licence='')
 
 
@@ -370,7 +370,7 @@ def read(directory: str | os.PathLike[str]) -> Results:
   path, config, _ = workdir_files.find(os.fspath(directory))
   results = Results.read(path)
   studies_by_task, results.presentation = workdir_files.presented(path, results, config)
-  if SINGLE in studies_by_task:
+  if SINGLE in studies_by_task:  # files of earlier versions lack the declarations of facets
     results = results.with_facets(studies_by_task[SINGLE].described_facets)
   results.studies = functools.partial(workdir_files.read, path)
   return results

@@ -151,7 +151,7 @@ def common_tasks(study_names: Mapping[str, Mapping[str, str]]) -> list[str]:
   """Returns the tasks that all workdirs have, and prints a note on each other task.
 
   Args:
-    study_names: the names of the studies by name of the workdir and by task.
+    study_names: {name of the workdir: {task: name of its study}}; the task of a single study is ''.
 
   Raises:
     InputError: there is no common task.
@@ -761,7 +761,10 @@ class GroupAccuracies(NamedTuple):
 
 
 def _accuracies_by_group(task: str, results: Results) -> list[GroupAccuracies]:
-  """Returns the accuracies of a task in each group of views, without single classes."""
+  """Returns the accuracies of a task in each group of views, without accuracies of single classes.
+
+  A group of views is a combination of facet values, such as {'corruption': 'fog'}.
+  """
   table = results.table[(results.table.quantity == ACCURACY.name) & (results.table.versus == '')]
   names = [name for name in facets_of(table) if table[name].notna().any() and name != 'class']
   table = table[table['class'].isna()] if 'class' in table else table
@@ -777,11 +780,15 @@ def _accuracies_by_group(task: str, results: Results) -> list[GroupAccuracies]:
 def _reference_accuracies(task: str, groups: Sequence[GroupAccuracies]) -> GroupAccuracies:
   """Returns the accuracies that represent a reference task.
 
-  These are the accuracies on clean images; in a task without clean images, those over all views; in
-  a task without either, its only ones. `groups` are all accuracies of the task.
+  These are the accuracies on clean images; in a task without clean images, the accuracies over all
+  views; in a task without either, the accuracies in its only group of views.
+
+  Args:
+    task: name of the task, for messages.
+    groups: the accuracies of the task in all groups of views.
 
   Raises:
-    InputError: the task has neither of the first two, and several others.
+    InputError: the task has no accuracies on clean images or over all views, and several groups.
   """
   for facets in ({'view': CLEAN}, {'view': ALL_VIEWS}, {}):
     for group in groups:

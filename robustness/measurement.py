@@ -409,9 +409,10 @@ def indices_of_round(number: int, num_examples: int, seed: int, design: FixedWid
 def passes(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
   """Returns the table `passes` with a row per classifier; {} if no design is sequential.
 
-  A pass is one image in one view. The table compares with the fixed design, which shows in every
-  view the fewest images with which no Clopper–Pearson interval is wider than ± the half-width.
-  `saved` is the share of the fixed design's passes that were saved, negative if more were needed.
+  A pass is one image in one view. The table compares the passes of the sequential design with those
+  of a fixed design of the same precision, which shows the same number of images in every view: the
+  fewest with which no Clopper–Pearson interval is wider than ± the half-width. `saved` is the share
+  of the fixed design's passes that were saved, negative if more were needed.
   """
   lines = []
   for evaluation in evaluations:

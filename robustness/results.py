@@ -427,10 +427,11 @@ class Results:
     document = json_files.read(path, _FORM, _REBUILD, MAX_BYTES_OF_RESULTS)
     try:
       tables = {name: Table(**entry) for name, entry in document['tables'].items()}
+      # {task: entries} for a battery, a list of entries for a single study.
       declared = document.get('quantities', [])
       listed = declared if isinstance(declared, dict) else {SINGLE: declared}
       json_files.check(listed, f'{path}: quantities', {str: [_QUANTITY]}, _REBUILD)
-      words = document.get('facet_words', {})
+      words = document.get('facet_words', {})  # the facets of each task; not in earlier versions
       facets = {task: tuple(Facet(**entry) for entry in entries) for task, entries in words.items()}
       tasks = {
         name: tuple(_with_facets(_quantity(entry), facets.get(name, ())) for entry in entries)
@@ -569,8 +570,8 @@ def joined(
 def over_seeds(by_seed: Mapping[int, Results]) -> Results:
   """Returns the estimates of every seed by the facet `seed`, and their means without this facet.
 
-  Tables in which seeds differ, and arrays, are not included. A mean has Student's interval at the
-  confidence of its estimates.
+  A table that is no estimates is included if it is equal in all seeds; arrays are not. A mean has
+  Student's interval at the confidence of its estimates.
 
   Raises:
     InputError: there are fewer than two seeds.
@@ -702,9 +703,9 @@ def _plain(value: Any, key: str) -> Any:
 
 
 def _npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
-  """Returns an uncompressed .npz with sorted names and a fixed date.
+  """Returns the bytes of an uncompressed .npz file, which are equal for equal arrays.
 
-  Equal arrays have equal bytes.
+  Names are therefore sorted, and NumPy writes no time.
   """
   ordered = {name: np.asarray(arrays[name], order='C') for name in sorted(arrays)}
   for name, array in ordered.items():

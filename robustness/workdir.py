@@ -381,16 +381,17 @@ class RunLog:
     return cls(path, config, current, finished, finished_files(path) if finished else frozenset())
 
   def write_config_and_environment(self) -> None:
-    """Writes both files, after all checks of the run have passed.
+    """Writes config.json and environment.json, after all checks of the run have passed.
 
-    Until then the workdir keeps the files that describe its results.
+    Until then the workdir keeps the files that describe its results. The environment of an earlier,
+    finished run stays: this run may only read its records.
     """
     self.environment['versions'] = versions()  # a user's file may have imported PyTorch since
     file = self.path / CONFIG
     config_before = file.read_bytes() if file.is_file() else b''
     write_config(self.path, self.config)
     if self.finished_environment and config_before != file.read_bytes():
-      # The config that is now in the workdir came from the command of this run.
+      # The command in the environment is the one that makes the config that is now in the workdir.
       self.finished_environment['command'] = self.environment['command']
     if jax.process_index() == 0 and not self.finished_environment:
       write_json(self.path / ENVIRONMENT, self.environment)
@@ -398,9 +399,9 @@ class RunLog:
   def current_environment(self) -> dict[str, Any]:
     """Returns the environment in which the results were computed, with the seconds until now.
 
-    If this run has made no shard or checkpoint after an earlier run was finished, the earlier run's
-    environment is returned. Its key `reduced_by` then states the versions of this run, if they
-    differ: they have computed the results from the earlier records.
+    This is the environment of an earlier, finished run if this run has made no shard or checkpoint
+    since. It then has the key `reduced_by` with the versions of this run, if they differ, because
+    this run has computed results from the earlier records.
     """
     has_new_files = finished_files(self.path) != self.files_before
     if has_new_files or not self.finished_environment:

@@ -179,6 +179,7 @@ class Predictions:
     wrong_in_run = _sums((~self.correct).astype(int), self._ties)
     wrong_before = np.concatenate([[0], np.cumsum(wrong_in_run)])  # at each entry of `_ties`
     answered = coverages * len(self.order)
+    # Within a run of equal confidences the number of errors grows linearly.
     return np.asarray(np.interp(answered, self._ties, wrong_before) / answered)
 
 
@@ -261,13 +262,14 @@ class Scores:
 
   Attributes:
     values: {name: measure}. The names are `QUANTITIES`, with debiased calibration errors;
-      `OVERCONFIDENCE`; 'accuracy'; 'mean_confidence'; and the values of `BIASED`, with calibration
-      errors before debiasing, which are comparable with papers.
+      `OVERCONFIDENCE`; 'accuracy'; 'mean_confidence'; and 'ece_biased' and the other values of
+      `BIASED`, which are calibration errors before debiasing, as papers state them.
     drawn: {name: [B]}, measures in B bootstrap samples of the images, for `QUANTITIES` and
       `OVERCONFIDENCE`. Calibration errors are not debiased.
-    calibrated: {name: [B]}, measures of B simulations of a calibrated classifier, for the keys of
-      `BIASED` and `OVERCONFIDENCE`. In a simulation a prediction of confidence p is right with
-      probability p, so that these are values that chance alone produces (Bröcker and Smith 2007).
+    calibrated: {name: [B]}, measures of B simulations of a calibrated classifier, for calibration
+      errors ('ece' and the other keys of `BIASED`, not debiased) and `OVERCONFIDENCE`. In a
+      simulation a prediction of confidence p is right with probability p, so that these are values
+      that chance alone produces (Bröcker and Smith 2007).
     n: number of images.
   """
 
@@ -324,9 +326,9 @@ class Scores:
     """Returns a measure minus the same measure of another classifier on the same images.
 
     The interval has percentiles of the differences in bootstrap samples. They are shifted so that
-    their mean is the debiased value, because bootstrap samples are not debiased. As debiasing
-    leaves a remainder, above all where confidences are low, the interval is extended to 0 if
-    the biased difference is in the range of differences between two perfectly calibrated
+    their mean is the debiased value, because bootstrap samples are not debiased. Debiasing does not
+    remove all of the bias, above all where confidences are low. The interval is therefore extended
+    to 0 if the biased difference is in the range of differences between two perfectly calibrated
     classifiers in simulations.
 
     Args:

@@ -85,9 +85,10 @@ def estimates(units: Units, groups: np.ndarray, confidence: float = 0.95) -> lis
   """
   views = units.weight.shape[1] // 3
   images = units.weight[:, :views]
-  first, second, equal = np.split(units.total, 3, 1)
-  # first + second counts an image twice if both are right, and once if one is right. The number of
-  # images with one right answer is images − equal.
+  # Images on which the first classifier is right, the second is right, and both answers are equal.
+  first, second, equal = np.split(units.total, 3, 1)  # [K, V] each
+  # first + second counts an image twice if both are right, and once if only one is right, which
+  # (images − equal) are. Without these, twice the number of images with two right answers remains.
   right = (first + second + equal - images) / 2
   # Images on which both are right, only the first, only the second, and neither, [4, K, V].
   cells = np.stack([right, first - right, second - right, images - first - second + right])

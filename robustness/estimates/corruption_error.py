@@ -148,12 +148,14 @@ def failure_point(
 
     A weight is the number of times that the unit is in the sample, divided by K.
     """
-    accuracy = measured.means(np.rint(weights * count))  # whole numbers have no rounding errors
-    return failure_severity(accuracy[:, 1:], accuracy[:, 0], severities, share)  # 0 is clean
+    # Accuracy on clean images, then at each severity, [B, 1 + S]; sums with whole weights are
+    # exact.
+    accuracy = measured.means(np.rint(weights * count))
+    return failure_severity(accuracy[:, 1:], accuracy[:, 0], severities, share)
 
   value = float(severity_at(np.full((1, count), 1 / count))[0])
   drawn = resampled(severity_at, count)
-  reached = np.isfinite(drawn).mean()
+  reached = np.isfinite(drawn).mean()  # share of the samples in which the classifier fails
   if not np.isfinite(value):
     if not measured.total[:, 0].any():
       return Estimate(np.nan, np.nan, np.nan, n, count, BOOTSTRAP, note=NO_CLEAN)

@@ -25,7 +25,7 @@ logits in TensorFloat-32.
 
 
 class Recording(NamedTuple):
-  """Records of N images: logits [N, K], features [N, D] and labels [N]."""
+  """Records of N images: logits [N, K], features [N, D], and labels [N], or [N, L] if several."""
 
   logits: np.ndarray
   features: np.ndarray
@@ -162,8 +162,7 @@ def virtual_logit(layer: LastLayer, bank: Recording, directions: int) -> Score:
   centred = bank.features - origin
   _, eigenvectors = linalg.eigh(centred.T @ centred)  # in ascending order of eigenvalues
   residual_directions = eigenvectors[:, : size - directions]  # all but the D principal ones
-  residual_norms = linalg.norm(centred @ residual_directions, axis=1)
-  scale = bank.logits.max(1).mean() / residual_norms.mean()
+  scale = bank.logits.max(1).mean() / linalg.norm(centred @ residual_directions, axis=1).mean()
   return lambda images: (
     layer.energy(images, lambda features: features)
     - scale * linalg.norm((images.features - origin) @ residual_directions, axis=1)
@@ -212,8 +211,10 @@ def shaped(layer: LastLayer, percentile: float) -> Score:
 
 
 def kl_matching(held_out: Recording) -> Score:
-  """Returns the score 'klm': minus the smallest KL divergence of an image's probabilities from the
-  mean probabilities of a class.
+  """Returns the score 'klm', a function of records of N images that returns [N].
+
+  It is minus the smallest KL divergence of an image's probabilities from the mean probabilities of
+  a class.
 
   Args:
     held_out: records of images. The mean of a class is over the images that are predicted as this
@@ -222,13 +223,14 @@ def kl_matching(held_out: Recording) -> Score:
   logits = np.asarray(held_out.logits, float)
   classes, predicted = np.unique(logits.argmax(1), return_inverse=True)
   p = special.softmax(logits, 1)
+  # [classes that are predicted, K]
   log_means = np.log([p[predicted == c].mean(0) for c in range(len(classes))])
 
   def score(images: Recording) -> np.ndarray:
-    """Returns the scores [N] of images."""
+    """Returns −min_q KL(p ‖ q) over the mean probabilities q, [N]."""
     log_p = special.log_softmax(np.asarray(images.logits, float), 1)
     p = np.exp(log_p)
-    # −KL(p ‖ q) = Σ p log q − Σ p log p for the mean probabilities q of a class.
+    # −KL(p ‖ q) = Σ p log q − Σ p log p
     return np.asarray((p @ log_means.T).max(1) - (p * log_p).sum(1))
 
   return score

@@ -205,7 +205,8 @@ def _at(by_count: np.ndarray, counts: np.ndarray) -> np.ndarray:
 def _outcomes(design: FixedWidth, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns three arrays [n + 1] by the number of successes in n trials, 0 to n.
 
-  They are the low and the high end of the interval, and whether the proportion is finished.
+  They are the low and the high end of the interval, and whether the proportion is finished, which
+  all are at the last look.
   """
   counts = np.arange(n + 1)
   low, high = design.interval(counts, n)
@@ -266,6 +267,7 @@ def plan(half_width: float, confidence: float) -> FixedWidth:
   once = fixed_size(half_width, confidence)  # trials of a single look
   if once < 2 * FEWEST_TRIALS:
     return FixedWidth(half_width, confidence, level=confidence, trials=once, looks=1)
+  # `ERROR_SHARES` descend, so that levels ascend: the first design that holds has the lowest level.
   designs = (_with_error(half_width, confidence, share) for share in ERROR_SHARES)
   return next(design for design in designs if _holds(design))
 

@@ -218,8 +218,8 @@ def share(sums: Sums, confidence: float = 0.95) -> Estimate:
   trial, it is Clopper and Pearson's.
   """
   count, weight = len(sums.weight), sums.weight.sum()
-  has_single_trials = sums.trials <= count  # one trial in each cluster
-  method = intervals.CLOPPER_PEARSON if has_single_trials else intervals.KORN_GRAUBARD
+  # With one trial in each cluster both intervals are equal, and the simpler one is named.
+  method = intervals.CLOPPER_PEARSON if sums.trials <= count else intervals.KORN_GRAUBARD
   if not count:
     return Estimate(np.nan, np.nan, np.nan, 0, 0, method)
   mean = min(max(float(sums.total.sum() / weight), 0.0), 1.0)
@@ -242,9 +242,8 @@ def amount(sums: Sums, bounds: tuple[float, float], confidence: float = 0.95) ->
   mean, effective = float(sums.total.sum() / weight), sums.clusters
   # Scaled so that std² / effective is the variance of a mean over `count` clusters.
   std = _deviation(sums, mean) * np.sqrt(effective / count)
-  low, high = intervals.student_interval(mean, std, effective, confidence)
-  ends = np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
-  return Estimate(mean, float(ends[0]), float(ends[1]), sums.n, count, intervals.STUDENT)
+  low, high = np.clip(intervals.student_interval(mean, std, effective, confidence), *bounds)
+  return Estimate(mean, float(low), float(high), sums.n, count, intervals.STUDENT)
 
 
 def _deviation(sums: Sums, mean: float) -> float:

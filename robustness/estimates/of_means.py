@@ -255,15 +255,15 @@ def _ratios_to_first(
 def _functions_of_means(
   function: Function, units_by_label: Mapping[str, Units], confidence: float
 ) -> _Estimates:
-  """Returns a function of the means of each classifier, and the differences from the first.
+  """Returns estimates of f(means) of each classifier, where f is `function`, and of differences.
 
-  A difference is the function of another classifier's means minus the function of the first's.
+  A difference is f of another classifier's means minus f of the first classifier's means.
   """
 
   def value(measured: Units, weights: np.ndarray) -> np.ndarray:
-    """Returns the function, [B] or [B, G], at weights [B, K] of the units."""
+    """Returns f of the means of a classifier, [B] or [B, G], at weights [B, K] of the units."""
     means = measured.means(weights)
-    return np.asarray(function(means, means))  # the classifier is its own baseline
+    return np.asarray(function(means, means))  # f takes the baseline's means too: here the same
 
   first, *compared = units_by_label
   estimates: _Estimates = {}
@@ -273,7 +273,7 @@ def _functions_of_means(
     measured = units_by_label[label]
 
     def difference(weights: np.ndarray, measured: Units = measured) -> np.ndarray:
-      """Returns the difference of the function at weights [B, K] of the units."""
+      """Returns f(means) minus the first classifier's f(means) at weights [B, K] of the units."""
       return np.asarray(value(measured, weights) - value(units_by_label[first], weights))
 
     estimates[label, first] = bootstrap(difference, measured, confidence)
@@ -452,8 +452,7 @@ def log_ratio(
   unit_means[count, :groups] = 1
   unit_means[count + 1, groups:] = 1
   # Sizes of the units, in multiples of their mean size; each added unit is half an image.
-  unit_weight = measured.weight[:, 0]  # the same in every group
-  size = unit_weight / unit_weight.mean()
+  size = measured.weight[:, 0] / measured.weight[:, 0].mean()  # the same in every group
   image_size = 1 / measured.images
   sizes = np.append(size, [image_size / 2] * 2)
   # An added unit counts as half an image of full variance: image_size²/2, not (image_size/2)².

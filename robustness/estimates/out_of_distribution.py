@@ -216,6 +216,8 @@ def separations(
     confidence: confidence of each interval, in (0, 1).
     seed: seed of resampling.
   """
+  # By set the three measures, [3], and those of bootstrap samples, [B, 3]; scores of the added
+  # units.
   values, drawn, extremes = {}, {}, [-np.inf, np.inf]
   for number, (name, (of_ood, ood_units)) in enumerate(sets.items(), 1):
     equal_weights = np.ones((1, len(of_id) + len(of_ood)))
@@ -227,6 +229,7 @@ def separations(
   estimates = {}
   for name, members in {**{name: [name] for name in sets}, **(groups or {})}.items():
     all_units = [units, *(sets[member][1] for member in members)]
+    # The number of images of each unit, for the ID images and for each set.
     sizes = [np.unique(units_of_set, return_counts=True)[1] for units_of_set in all_units]
     n, num_units = sum(map(len, all_units)), sum(map(len, sizes))
     effective = min(float(effective_units(size)) for size in sizes)

@@ -65,7 +65,7 @@ class PublishedErrors:
     corrupted: {corruption: error, averaged over severities}, as fractions.
     clean: error on clean images; NaN if it was not published, so that there is no relative mCE.
     side: side of the set's images in pixels.
-    set_name: what papers call the set.
+    set_name: the set in papers, such as 'ImageNet-C'.
   """
 
   title: str
@@ -137,7 +137,7 @@ def _read(name: str, images: int) -> PublishedTable:
     images: number of images of the set.
   """
   corrupted = _TABLES[name.replace(' ', '_')]
-  # The rows that are no corruptions are taken out of every column.
+  # {label: {row: number}} keeps only corruptions; these rows become {label: number} each.
   clean, average, mce = (
     {label: column.pop(row) for label, column in corrupted.items() if row in column}
     for row in ('clean', 'average', 'mCE')

@@ -85,9 +85,9 @@ def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed
 def rank_correlation(x: np.ndarray, y: np.ndarray, confidence: float = 0.95) -> Estimate:
   """Returns Spearman's ρ of two quantities of n networks; ties have mean ranks.
 
-  The interval is tanh(atanh ρ ± z √((1 + ρ²/2) / (n − 3))). In it |ρ| = 1 is replaced by the middle
-  between 1 and the next smaller value without ties, 1 − 12/(n³ − n). Fewer than `FEWEST_NETWORKS`
-  networks have no interval.
+  The interval is tanh(atanh ρ ± z √((1 + ρ²/2) / (n − 3))). atanh 1 is infinite: in the formula,
+  |ρ| = 1 is replaced by the middle between 1 and the next smaller value that ρ can have without
+  ties, 1 − 12/(n³ − n). Fewer than `FEWEST_NETWORKS` networks have no interval.
 
   Args:
     x: [n], the first quantity.

@@ -153,7 +153,7 @@ def _ratio(shares: np.ndarray) -> np.ndarray:
       for two classifiers e₁, r₁, e₂, r₂ and π, [..., 5].
   """
   group_share, ratios = shares[..., -1], []
-  for column in range(0, shares.shape[-1] - 1, 2):
+  for column in range(0, shares.shape[-1] - 1, 2):  # the columns of e, each before its r
     inside, outside = shares[..., column], shares[..., column + 1]
     overall = group_share * inside + (1 - group_share) * outside
     ratios.append(inside / np.where(overall > 0, overall, np.nan))

@@ -51,10 +51,11 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
     the data, at confidence 1 − α/(family · looks).
   * Korn–Graubard is computed again from the effective number of trials that its ends imply.
   * Bonett–Price is symmetric around its middle: its half-width is multiplied by the ratio of the
-    quantiles at the new and the old confidence. The interval of a log-ratio is widened likewise on
-    the scale of logarithms.
-  * Methods in `_AROUND_THE_VALUE`, such as the bootstrap, are widened on each side of the value by
-    the same ratio.
+    quantiles at the new and the old confidence. The same is done to the logarithm of a log-ratio
+    interval.
+  * Methods in `_AROUND_THE_VALUE`, such as the bootstrap: the distance of each end from the value
+  is
+    multiplied by this ratio.
 
   The quantiles are Student's, which grow faster with the confidence than normal ones: with few
   clusters the spread itself is uncertain.
@@ -165,6 +166,7 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
   method, clusters = differences['method'].astype(str), differences['clusters'].to_numpy(float)
   is_ratio = method.str.startswith(intervals.LOG_RATIO).to_numpy()
   low, high = (np.log1p(end, out=end.copy(), where=is_ratio) for end in (low, high))
+  # Intervals that are symmetric around their middle instead of the value.
   is_symmetric = is_ratio | method.str.contains(intervals.BONETT_PRICE, regex=False).to_numpy()
   centre = np.where(is_symmetric, (low + high) / 2, value)
   half_width = np.where(centre > 0, centre - low, high - centre)  # on the side of 0

@@ -49,18 +49,21 @@ def difference(
 ) -> Estimate:
   """Returns Σ_v w_v (p_v of the second − p_v of the first) with its interval.
 
+  p_v is a classifier's share of successes in stratum v.
+
   Args:
     first: bool [N], whether each trial succeeds for the first classifier.
     second: bool [N], whether the same trials succeed for the second classifier.
-    strata: see `estimate`.
-    weights: see `estimate`.
+    strata: int [N], the stratum of each trial, in 0..V − 1; trials with another number are ignored.
+    weights: w [V]; every stratum with a weight above 0 has a trial.
     confidence: confidence of the interval, in (0, 1).
   """
   n = _counts(strata, len(weights))
   gained = _counts(strata[second & ~first], len(weights))
   lost = _counts(strata[first & ~second], len(weights))
-  p, q = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
-  return _with_interval(weights, gained - lost, p + q - (p - q) ** 2, n, confidence)
+  p, q = (gained + 1) / (n + 2), (lost + 1) / (n + 2)  # neither is 0
+  variance = p + q - (p - q) ** 2  # of a trial, which adds 1, −1 or 0
+  return _with_interval(weights, gained - lost, variance, n, confidence)
 
 
 def allocated(weights: np.ndarray, total: int) -> np.ndarray:

@@ -171,7 +171,7 @@ class StratifiedMeans:
   def drawn(
     self, normals: np.ndarray, kind: np.ndarray, confidence: float
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns joint draws of the means, as they could be in other samples of images.
+    """Returns joint draws of the Q means, as they could be in other samples of images.
 
     There are two arrays [samples, Q]: quantiles of the first are lower ends of intervals, and
     quantiles of the second upper ends. They differ only for means of 0 and 1.
@@ -197,11 +197,13 @@ class StratifiedMeans:
     """
     p = self.value
     n = self.effective_trials(confidence, joint=True)
-    # Means without a spread are correlated as far as they weigh the same images.
+    # Each mean's contributions of the images, scaled to the norm 1, so that products are
+    # correlations. Means without a spread are correlated as far as they weigh the same images.
     deviation = np.where((self.deviation**2).sum(0) > 0, self.deviation, self.weight)
     deviation = deviation / np.maximum(np.sqrt((deviation**2).sum(0)), _ROUNDING)
     correlation = deviation.T @ deviation
     is_same_kind = kind[:, None] == kind
+    # The ½ of the Beta distributions, times the mean correlation with means of the same kind, [Q].
     half = 0.5 * (np.maximum(correlation, 0) * is_same_kind).sum(0) / is_same_kind.sum(0)
     eigenvalues, eigenvectors = np.linalg.eigh(correlation)
     root = eigenvectors * np.sqrt(np.maximum(eigenvalues, 0))  # root @ root.T is the correlation
@@ -494,11 +496,9 @@ class EnvironmentShares:
     kinds = [(self, SEEN), (self, UNSEEN)]
     if baseline is not None:
       kinds += [(baseline, SEEN), (baseline, UNSEEN), (baseline, ALL)]
-    terms, shares = [], []
-    for environment in environments:
-      terms += [(environment, classes) for _, classes in kinds]
-      shares += [measured.share[:, environment] for measured, _ in kinds]
-    return self._means(terms, np.stack(shares, 1))
+    means = [(e, measured, classes) for e in environments for measured, classes in kinds]
+    shares = np.stack([measured.share[:, e] for e, measured, _ in means], 1)
+    return self._means([(e, classes) for e, _, classes in means], shares)
 
   def _means(self, terms: Sequence[tuple[int, str]], shares: np.ndarray) -> StratifiedMeans:
     """Returns Q means over the images that are shown in the environment of the mean.
@@ -518,7 +518,8 @@ class EnvironmentShares:
   def _weight(self, environment: int, classes: str) -> np.ndarray:
     """Returns each image's weight in the accuracy in one environment on `classes`, [N].
 
-    `classes` is `ALL`, `SEEN` or `UNSEEN`; images of other classes have the weight 0.
+    `classes` is `ALL`, `SEEN` or `UNSEEN`; images of other classes, and images that the environment
+    does not show, have the weight 0.
     """
     is_counted = ~np.isnan(self.share[:, environment])
     if classes != ALL:
@@ -526,8 +527,9 @@ class EnvironmentShares:
       is_counted &= is_seen if classes == SEEN else ~is_seen
     if self.balance == 'image':
       return np.asarray(is_counted.astype(float))
-    counts = np.bincount(self.label[is_counted], minlength=int(self.label.max(initial=0)) + 1)
-    return np.asarray(is_counted / np.maximum(counts[self.label], 1))
+    num_classes = int(self.label.max(initial=0)) + 1
+    images_of_class = np.bincount(self.label[is_counted], minlength=num_classes)
+    return np.asarray(is_counted / np.maximum(images_of_class[self.label], 1))
 
 
 def _notes_on_cases(cases: Sequence[str], can_leave_out: bool) -> list[str]:

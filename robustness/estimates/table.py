@@ -92,7 +92,7 @@ def canonical(table: pd.DataFrame) -> pd.DataFrame:
     elif name in _WORDS:
       # 'str' is pandas' type of text.
       typed[name] = column.astype(object).where(column.notna(), '').astype(str).astype('str')
-    else:
+    else:  # a facet
       typed[name] = _facet(column)
   return pd.DataFrame(typed, columns=table.columns)
 
@@ -219,6 +219,7 @@ def from_csv(path: pathlib.Path, types: Mapping[str, str]) -> pd.DataFrame:
   """
   try:
     content = read_bounded(path, MAX_BYTES_OF_RESULTS).decode()
+    # All values are read as text, because pandas would guess types, and read 'nan' as missing.
     table = pd.read_csv(
       io.StringIO(content, newline=''), dtype=str, keep_default_na=False, lineterminator='\n'
     )
