@@ -42,8 +42,8 @@ def load(settings: DataSettings, seed: int = 0, preparation: Preparation | None 
     check_class_names(images.class_names, f'class names of {images.title}')
     selection = select(images, settings, seed, preparation)
   rows: Rows | None = selection.array_rows()
-  if rows is None:
-    if images.arrays is not None:
+  if rows is None:  # TensorFlow reads the images
+    if images.arrays is not None:  # it is needed only because they are resized or cropped
       purpose = f'resizing or cropping images ({KEYS.data.resize}, crop, random_crop_area)'
     with _refusals(purpose):
       from input_pipeline.rows import TfRows

@@ -61,13 +61,14 @@ Line = dict[str, object]
 
 @dataclasses.dataclass(frozen=True)
 class Segment:
-  """A segmented object.
+  """An object in a photograph, with a mask of its pixels.
 
   Attributes:
     image_id: file name of the photograph without suffix.
     mask: file name of the mask.
     class_name: a class of SI-Score.
-    flags: 1 present, 0 absent, -1 unknown, for each of `FLAGS`; empty if no box was found.
+    flags: {name in `FLAGS`, such as 'IsOccluded': 1 true, 0 false, −1 unknown}; {} if no box
+      matches the object.
   """
 
   image_id: str
@@ -77,9 +78,10 @@ class Segment:
 
 
 def read_class_names(path: Path, only: Collection[str] = ()) -> dict[str, str]:
-  """Returns {identifier: class of SI-Score} from a table (identifier, English name) without header.
+  """Returns {identifier: class of SI-Score}, such as {'/m/01fb_0': 'bagel'}, from a CSV file.
 
-  Classes that SI-Score does not have are left out, and if `only` has names, all other classes.
+  The file has lines 'identifier,English name' and no header. Classes that SI-Score does not have
+  are left out, and if `only` has names, all other classes.
   """
   with _refusals(path), path.open(newline='', encoding='utf-8-sig') as file:
     lines = [line for line in csv.reader(file) if len(line) == 2]
@@ -122,7 +124,7 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
 @contextlib.contextmanager
 def _refusals(path: Path) -> Iterator[None]:
   """Raises InputError in place of errors while the table at a path is read."""
-  if path.exists() and not path.is_file():  # a pipe would be waited for
+  if path.exists() and not path.is_file():  # reading a pipe would wait for its other end
     raise InputError(f'cannot read the table {path}: it is no regular file.')
   try:
     yield
@@ -334,7 +336,7 @@ def _sheet(out: Path, entries: Sequence[Line]) -> Image.Image:
   rows = math.ceil(len(entries) / THUMBNAILS)
   page = Image.new('RGB', (THUMBNAILS * SIDE, rows * (SIDE + CAPTION)), 'white')
   draw, font = ImageDraw.Draw(page), ImageFont.load_default()
-  squares = (np.indices((SIDE, SIDE)) // _SQUARE).sum(0) % 2
+  squares = (np.indices((SIDE, SIDE)) // _SQUARE).sum(0) % 2  # 0 and 1 as on a checkerboard
   ground = Image.fromarray(np.where(squares, _LIGHT, _DARK).astype(np.uint8)).convert('RGB')
   for number, entry in enumerate(entries):
     row, column = divmod(number, THUMBNAILS)
@@ -350,7 +352,7 @@ def _sheet(out: Path, entries: Sequence[Line]) -> Image.Image:
 
 
 def prune(out: Path) -> int:
-  """Moves cutouts without a line in the list to OUT/removed; returns their number."""
+  """Moves cutouts that cutouts.csv no longer lists to OUT/removed; returns their number."""
   if not (out / LIST).is_file():
     raise InputError(f'{out} holds no {LIST}; run the command `extract` first.')
   with (out / LIST).open(newline='', encoding='utf-8') as lines:

@@ -70,8 +70,9 @@ def _by_pillow(
 ) -> np.ndarray:
   """Resizes an image to `target` and returns its centre of `size`, both (height, width).
 
-  Rows are resized first and rounded to levels, as Pillow does up to version 12. Later versions
-  resize columns first where that is less work, which changes every fourth value.
+  `levels` is uint8 [H, W, C]. The width is resized first and rounded to 8 bits, then the height, as
+  in Pillow up to version 12. Later versions resize the height first where that is less work, which
+  changes every fourth value.
   """
   picture = Image.fromarray(levels[..., 0] if levels.shape[-1] == 1 else levels)
   (target_height, target_width), (height, width) = target, size

@@ -161,15 +161,16 @@ def read_size(file: str | bytes) -> Size:
 
 
 def read_image(file: str | bytes, channels: int) -> np.ndarray:
-  """Decodes a picture in a file, or its bytes, to uint8 [H, W, channels].
+  """Decodes a picture to uint8 [H, W, channels], with 1 or 3 channels.
 
-  It may be grey (up to 16 bits), palette, RGB, RGBA or CMYK; 3 channels repeat a grey one. Floating
-  point and 32-bit integers are refused, because their range is unknown.
+  `file` is a path or the bytes of a file. The picture may be grey (up to 16 bits), palette, RGB,
+  RGBA or CMYK; for 3 channels a grey picture is repeated. Floating point and 32-bit integers are
+  refused, because their range is unknown.
   """
   title = 'an image' if isinstance(file, bytes) else file
   with opened(file) as image:
     is_grey, white = _is_grey(image), _largest_level(image)
-    if image.mode.startswith('I'):  # Pillow's own conversion would saturate
+    if image.mode.startswith('I'):  # 16 bits, which Pillow would clip to 255 and not scale
       scaled = np.rint(np.asarray(image, np.float64) * 255 / white)
       pixels = scaled.clip(0, 255).astype(np.uint8)[..., None]
     elif is_grey:
@@ -184,14 +185,14 @@ def read_image(file: str | bytes, channels: int) -> np.ndarray:
 
 
 def _largest_level(image: Image.Image) -> int:
-  """Returns the level of white: 255, 65535, or 2^bits − 1 of a TIFF file.
+  """Returns the value of white: 255, 65535, or 2^bits − 1 with the bits that a TIFF file states.
 
   Raises:
     InputError: the picture has a number format without a known level of white.
   """
   if image.mode == 'F':
     raise InputError('it is of floating point: store it in 8 or 16 bits')
-  if image.format != 'TIFF':
+  if image.format != 'TIFF':  # Pillow's modes 'I…' are integers of more than 8 bits
     return 2**16 - 1 if image.mode.startswith('I') else 255
   assert isinstance(image, TiffImagePlugin.TiffImageFile)
   bits = int(np.ravel(image.tag_v2.get(_BITS, 1))[0])
@@ -217,7 +218,7 @@ def may_be_grey(file: str | bytes) -> bool:
   try:
     _, is_grey = read_header(file)
     return is_grey
-  except InputError:  # `select` names all such files at once
+  except InputError:  # the check of pictures reports all damaged files together
     return True
 
 

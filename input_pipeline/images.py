@@ -29,8 +29,9 @@ class Store(abc.ABC):
   bytes, a path, or pixels.
 
   Attributes:
-    labels: labels of all examples; if the set repeats the same images in several parts, such as one
-      part per corruption, the labels of one part. None if only the elements state them.
+    labels: labels of all examples, integers [N] or [N, L]. If the set consists of parts with the
+      same n images, such as one part per corruption, the labels of these n images. None if labels
+      are stored only with the images.
   """
 
   labels: np.ndarray | None = None

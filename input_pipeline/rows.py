@@ -59,7 +59,7 @@ class TfRows:
     self._images, self._settings = selection.images, selection.settings
     self._facts, self.indices = selection.facts, selection.indices
     self.image_shape, self.class_names = selection.image_shape, selection.images.class_names
-    self._is_cached = False
+    self._is_cached = False  # whether all rows are to be decoded into memory, to `_arrays`
     self._arrays: ArrayRows | None = None
     if self._settings.resized_by == 'pillow':
       self._refuse_more_than_8_bits()
@@ -79,7 +79,7 @@ class TfRows:
     """Returns the same rows with `channels` channels; grey images are repeated.
 
     Raises:
-      InputError: the images are in colour and `channels` is not their number.
+      InputError: the images are in colour and have another number of channels.
     """
     if channels != self.image_shape[-1] and self._images.channels != 1:
       raise InputError(
@@ -141,7 +141,13 @@ class TfRows:
     return self._batches(batch_size, blocks, stored=stored)
 
   def _batches(self, size: int, blocks: Sequence[int] | None, *, stored: bool) -> Iterator[Batch]:
-    """Yields blocks of rows as `batches` does, without the cache of decoded images."""
+    """Yields blocks of rows as `batches` does, without the cache of decoded images.
+
+    Args:
+      size: rows in a block.
+      blocks: numbers of the blocks to read; None reads all.
+      stored: whether 8-bit images stay uint8; otherwise images become float32.
+    """
     block_numbers = chosen_blocks(self.num_examples, size, blocks)
     indices_of_blocks = [self.indices[b * size : (b + 1) * size] for b in block_numbers]
     elements = self._images.store.elements
@@ -150,7 +156,7 @@ class TfRows:
     batches: Iterator[Batch]
     if self._by_pillow and self._images.read and isinstance(self._images.store, HostStore):
       batches = map(self._checked, self._file_batches(indices_of_blocks))
-    else:
+    else:  # tf.data reads them; the function reads one block again, to find a damaged image
       examples = elements(np.concatenate(indices_of_blocks))
       batches = self._read(examples, size, lambda number: elements(indices_of_blocks[number]))
     for block, batch in zip(block_numbers, batches, strict=True):
@@ -215,7 +221,7 @@ class TfRows:
     return {**columns, **self._columns(ids)}
 
   def _refuse_streamed(self, max_examples: int = 0) -> None:
-    """Raises InputError if the rows are streamed and more than `max_examples`."""
+    """Raises InputError if more than `max_examples` rows can be read only from front to back."""
     if self.num_examples > max_examples and not isinstance(self._images.store, IndexedStore):
       raise InputError(
         f'{self._images.title} is too large for memory: it is read from front to back and in no '
@@ -260,7 +266,11 @@ class TfRows:
     return sequence.map(lambda i, element: {**element, DRAW: (seed, i)})
 
   def _ordered(self, order: Sampler, first: int) -> tf.data.Dataset:
-    """Returns the indices of the endless sequence of rows from position `first` on, int64."""
+    """Returns the endless sequence of indices of stored images in training, int64.
+
+    It consists of epochs of `num_examples` rows; `order` gives their order, and `first` is the
+    position at which the returned sequence begins.
+    """
     count = self.num_examples
     first_epoch, offset = divmod(first, count)
 
@@ -320,9 +330,9 @@ class TfRows:
         size = self._images.decoded_size(element)
         index = int(element['example_id'])
         delivered_size(self._images, self._settings, index, size, self.image_shape[:2])
-    except InputError as refused:
+    except InputError as refused:  # names the element
       return refused
-    except tf.errors.OpError as unreadable:
+    except tf.errors.OpError as unreadable:  # a file as a whole cannot be read
       error = unreadable
     return InputError(f'{self._images.title} cannot be read: {error.message}')
 
@@ -362,7 +372,7 @@ class TfRows:
         start(IN_FLIGHT * threads)
         for block in blocks:
           images, labels = np.empty((len(block), *self.image_shape), np.uint8), []
-          for pixels in images:
+          for pixels in images:  # views of the array, which are filled in order
             future, label = running.popleft()
             pixels[:] = future.result()
             labels.append(label)
@@ -409,7 +419,7 @@ class TfRows:
 
   def _checked(self, batch: Batch) -> Batch:
     """Returns a batch; raises InputError for an image with label −1 (no label)."""
-    label = batch['label']
+    label = batch['label']  # [B]; in [B, L], several labels per image, −1 is padding
     if label.ndim == 1 and label.min() < 0:
       row = int(np.argmin(label))
       example = self._images.where(int(batch['example_id'][row]))

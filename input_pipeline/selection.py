@@ -61,7 +61,7 @@ def _robustbench_file() -> Path:
   spec = importlib.util.find_spec(ROBUSTBENCH)
   folders = list(spec.submodule_search_locations or ()) if spec else []
   for folder in folders:
-    for subfolder in ('helper_files', 'data'):  # version 1.1.1, and its repository before
+    for subfolder in ('helper_files', 'data'):  # version 1.1.1, and its repository before that
       file = Path(folder) / subfolder / _LIST
       if file.is_file():
         return file
@@ -218,7 +218,9 @@ def _selected_indices(images: Images, settings: DataSettings, seed: int) -> np.n
 
 
 def _listed_indices(images: Images, image_list: str) -> np.ndarray:
-  """Returns the ascending indices of the images in a list, int64; in sets of parts, in one part.
+  """Returns the ascending indices of the images that a list names, int64.
+
+  In a set of parts, such as one part for each corruption, they are indices in one part.
 
   Args:
     images: images with names.

@@ -95,10 +95,12 @@ _MOVED = {
 
 
 def moved_keys(source: type[Source]) -> dict[str, str]:
-  """Returns {key of `config.data` in earlier versions: the key that replaces it for a source}."""
+  """Returns {key of `config.data` in earlier versions: its key now}, such as 'path': 'npz.path'.
+
+  If the source has no such setting, the key of another source is the example.
+  """
   settings = {field.name for field in dataclasses.fields(source)}
-  names = {key: source.moved_keys.get(key, key) for key in _MOVED}
-  # keys that the source does not have name a source that has them
+  names = {key: source.moved_keys.get(key, key) for key in _MOVED}  # the names in the source
   return _MOVED | {key: f'{source.name}.{new}' for key, new in names.items() if new in settings}
 
 
@@ -147,7 +149,8 @@ class DataSettings:
     class_groups: names of the classes of the groups C_1, ..., C_M of systematic robustness;
       'wordnet:n02084071' stands for all classes below that synset. Other classes are in no group. A
       classifier's training rows inherit the groups; ρ for other groups raises an error.
-    hierarchy: for such synsets, a text file of lines 'parent child' of WordNet identifiers.
+    hierarchy: for 'wordnet:…' in `class_groups`, a text file of WordNet's hierarchy, with lines
+      '<parent> <child>' of identifiers.
     random_class_groups: number M of random groups of equal size, instead of named ones.
     classes_per_group: number of classes in a random group; 0 makes groups as large as possible.
     class_group_seed: seed of random groups.
@@ -185,7 +188,7 @@ class DataSettings:
 
   @property
   def is_permitted_cells(self) -> bool:
-    """Whether rows are training images of stored environments, each with its permitted classes."""
+    """Whether rows are training images in environments, each with all classes or one group only."""
     has_groups = bool(self.class_groups or self.random_class_groups)
     return self.source.has_environments and self.split == 'train' and has_groups
 

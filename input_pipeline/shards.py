@@ -68,11 +68,11 @@ class Shards(Source, abc.ABC):
     return {**facts, 'label_column': self.label_column}
 
   def shards(self, suffix: str, split: str, left_out: Counter[str]) -> list[Path]:
-    """Returns the files of a split with a suffix at `path`, a file or a folder, sorted.
+    """Returns the file at `self.path`, or the sorted files with a suffix in this folder.
 
     If names of files or folders state splits, such as `train-00000-of-00014.parquet`, only the
-    files of `split` are returned; `of_split` has the details. Files with other suffixes are added
-    to the counter `left_out`.
+    files of `split` are returned; `of_split` has the details. `left_out` counts files with other
+    suffixes, by reason.
 
     Raises:
       InputError: there is no such file, files belong to different data sets, or some are missing.
@@ -91,11 +91,11 @@ class Shards(Source, abc.ABC):
     return shards
 
   def names_of_space(self, stored: Sequence[str], title: str) -> Sequence[str]:
-    """Returns the names of numbered classes.
+    """Returns the names of the classes that labels 0, 1, … stand for.
 
-    If `label_space` is set, its names are returned; it must have one class for each
-    `stored` name, unless none are stored. Otherwise the `stored` names are returned. `title` names
-    the data in messages.
+    They are the names of the setting `label_space` if it is set, else `stored`, the names that the
+    files state, or (). Raises InputError if the two differ in number and neither is empty. `title`
+    names the data in messages.
     """
     if not self.label_space:
       return stored
@@ -238,11 +238,13 @@ def refuse_repeated_columns(names: Sequence[str], title: str) -> None:
 
 
 def _read_csv(file: Path, text_columns: Collection[str]) -> pd.DataFrame:
-  """Returns the table of a CSV file, with numbers in the columns that `read_table` describes.
+  """Returns the table of a CSV file.
 
-  The columns `text_columns` always hold text.
+  A column holds numbers if all its fields are written as numbers and its name is not in
+  `text_columns`; other columns hold text.
   """
   content = io.BytesIO(read_bounded(file, MAX_BYTES_OF_TEXT))
+  # pandas would rename the second of two equal columns, so the header is first read as a row
   header = pd.read_csv(content, header=None, nrows=1, dtype=str, na_filter=False)
   refuse_repeated_columns([name for name in header.iloc[0] if name], 'it')
   content.seek(0)
@@ -362,6 +364,7 @@ def _labels_of_names(
   `title` and `column` name the images and the column with the names in messages.
   """
   classes = in_class_order({*names})
+  # names that differ from another one only by spaces around them, such as 'cat ' and 'cat'
   trimmed = Counter(name.strip() for name in classes)
   spaced = [name for name in classes if name != name.strip() and trimmed[name.strip()] > 1]
   if spaced:

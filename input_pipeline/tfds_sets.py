@@ -64,9 +64,12 @@ def prepared_configs(dataset: str, data_dir: str) -> list[str]:
 
 
 def prepared_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.DatasetBuilder:
-  """Returns the builder of a data set, which is downloaded and prepared if necessary.
+  """Returns the builder of a TFDS data set, which is downloaded and prepared if necessary.
 
-  For the arguments see `find_builder`.
+  Args:
+    name: TFDS name, such as 'cifar10' or 'cifar10_corrupted/fog_3'.
+    data_dir: folder of TFDS's data; '' is TFDS's default.
+    key: the setting with the name, for messages.
   """
   builder = find_builder(name, data_dir, key)
   check_features(builder)
@@ -132,8 +135,8 @@ def check_stored_features(file: pathlib.Path) -> None:
     node = unsearched.pop()
     children = node.values() if isinstance(node, dict) else node
     unsearched += [child for child in children if isinstance(child, dict | list)]
-    for key in ('pythonClassName', 'python_class_name', 'type') if isinstance(node, dict) else ():
-      class_name = node.get(key)
+    keys = ('pythonClassName', 'python_class_name', 'type')  # in files of different versions
+    for class_name in map(node.get, keys) if isinstance(node, dict) else ():
       if isinstance(class_name, str) and not class_name.startswith(FEATURES):
         raise InputError(
           f'{file} names the feature {class_name!r}, which is none of TFDS ({FEATURES}...): such a '
@@ -278,7 +281,11 @@ class Split:
     )
 
   def _read(self, begin: int, end: int) -> tf.data.Dataset:
-    """Returns the elements at positions [begin, end) of the split."""
+    """Returns the elements at positions [begin, end) of the split, with these as example ids.
+
+    The split may be a sum of slices, such as 'train[:10]+test'; each is read from TFDS's files only
+    as far as it overlaps the positions.
+    """
     splits, instructions = self.builder.info.splits, []
     num_before = 0  # examples in the slices before the current one
     for piece in tfds.core.ReadInstruction.from_spec(self.name).to_absolute(splits):
@@ -432,7 +439,7 @@ class SplitsStore(StreamedStore):
     )
 
   def describe(self, index: int) -> str:
-    """Returns the data set, split and index in the split's files of an example, for messages."""
+    """Returns the data set, split and position in the split of an example, for messages."""
     number = int(np.searchsorted(self._starts, index, side='right')) - 1
     split = self.splits[number]
     position = int(self._positions[number][index - self._starts[number]])
@@ -457,6 +464,8 @@ class SplitsStore(StreamedStore):
     elements = self.splits[number].elements(positions[indices - first])
     if len(self.splits) == 1 and not self.selected:  # positions are example ids already
       return elements
+    # an element has its position in the split as id; its id over all splits is `first_id` plus its
+    # rank among the positions that are read
     known_positions, first_id = tf.constant(positions), tf.constant(first)
     labels = None if self.labels is None else tf.constant(self.labels[first:end])
 

@@ -237,9 +237,10 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     return {**self.base_features(), 'example_id': tfds.features.Scalar(dtype=np.int64)}
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
-    """Stores the settings in the metadata, and returns {split: its examples}.
+    """Returns {split: its examples}, and writes the settings into the data set's metadata.
 
-    The base is downloaded if it is not prepared.
+    The metadata also have what defaults stand for, such as the table of constants that the image
+    size selects. The base is downloaded if it is not prepared.
     """
     del dl_manager
     config, is_frost = self.builder_config, self.builder_config.corruption == 'frost'
@@ -298,15 +299,17 @@ def block_examples(
 def corruptor(
   config: CorruptedConfig, image_shape: tuple[int, int, int]
 ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-  """Returns the compiled function that corrupts images of a shape to 8-bit images.
+  """Returns a compiled function that corrupts a batch of images as the config says.
 
   It is `(images float32 [B, H, W, C] in [0, 1], example ids int32 [B]) -> uint8 [B, H, W, C]`.
+  `image_shape` is (H, W, C).
   """
   if config.is_clean:
     return lambda images, ids: np.rint(images * 255).astype(np.uint8)
   names = (config.corruption,)
   table = checked_table(image_shape[:2], names, None, side=config.constants or None, options={})
   root = random_keys.stream(config.seed, STREAM)
+  # the number of the view, which with the example's id determines its random numbers
   number = jnp.int32(view_id(config.corruption, config.severity))
   options = {}
   if config.corruption == 'frost' and config.photographs:
@@ -320,5 +323,5 @@ def corruptor(
   ) -> jax.Array:
     return apply(random_keys.for_example(root, example_id, number), image, index, severity)
 
-  # index 0 is the only one of `names`
+  # `index` is the corruption's index in `names`, which has only one
   return functools.partial(compiled(show), index=np.int32(0), severity=np.int32(config.severity))

@@ -120,6 +120,7 @@ class HeldOutConfig(BaseConfig):
       InputError: the numbers of groups and environments differ.
     """
     count = len(self.environments)
+    # half of the classes if one group is drawn, so that some stay out of it; 0 is as many as can be
     default_size = len(class_names) // 2 if count == 1 else 0
     settings = DataSettings(
       class_groups=self.class_groups,
@@ -152,7 +153,11 @@ def parse_name(name: str) -> HeldOutConfig:
 
 
 class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
-  """Class × environment cells of a base data set, some of them held out of training."""
+  """A base data set in several environments, such as corruptions, for systematic robustness.
+
+  The training split shows each group of classes in one environment only, and clean; test splits
+  show every group in every environment.
+  """
 
   CONFIG = HeldOutConfig
   PARSE_NAME = staticmethod(parse_name)
@@ -205,10 +210,15 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     return splits
 
   def _train(self, rows: Rows, groups: ClassGroups) -> Iterator[Example]:
-    """Yields every image clean, and images of classes in a group once more in its environment."""
+    """Yields the training examples: every image clean, and once more transformed.
+
+    Images of classes in group k > 0 are transformed in environment k; other classes are shown clean
+    only.
+    """
 
     def views(ids: np.ndarray, group: np.ndarray) -> Iterator[View]:
-      yield 0, 0  # all rows clean
+      """Yields (number of the environment, level) of all images, then of each image."""
+      yield 0, 0  # clean
       pairs = zip(ids.tolist(), group.tolist(), strict=True)
       levels = [self._training_level(example_id, number) for example_id, number in pairs]
       yield np.where(group > 0, group, NOWHERE), levels
@@ -234,6 +244,7 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     levels = transform.levels(self.builder_config.severities, transforms.RIGHT_ANGLES)
     is_clean = environment == 0
     views: list[View] = [(environment, level) for level in ((0,) if is_clean else levels)]
+    # all images have the same views, whatever their ids and groups
     return self._transformed(rows, groups, STREAM, lambda ids, group: views)
 
   def _transformed(
@@ -243,14 +254,17 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     stream: str,
     views: Callable[[np.ndarray, np.ndarray], Iterable[View]],
   ) -> Iterator[Example]:
-    """Yields the examples of rows, transformed in one or more ways.
+    """Yields (key, example) of all images of a split, each transformed in one or more ways.
+
+    A key is <id of the image>_<number of the environment>_<level>, such as 000000012_2_005.
 
     Args:
       rows: the images.
       groups: the class groups.
       stream: name of the random stream.
-      views: function of example ids [B] and class groups [B] that returns the ways to show the
-        rows.
+      views: function of the example ids [B] and class groups [B] of a batch that returns the ways
+        to transform it. A way is (environment, level) of each image or of all; `NOWHERE` as
+        environment leaves out an image.
     """
     show = transformer(self.builder_config.environments, self.builder_config.seed, stream)
     for batch in rows.batches(BLOCK):

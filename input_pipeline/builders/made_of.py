@@ -68,14 +68,16 @@ def digest_of_files(root: pathlib.Path, files: Iterable[pathlib.Path], ends: int
 
 
 class MadeOf(abc.ABC):
-  """Mixin of builders of data sets that are computed here; it precedes `GeneratorBasedBuilder`.
+  """Base class of this project's TFDS builders, which records what a data set was made of.
 
-  If a builder gets a config object (not a name), and data are prepared under the name of the
-  config, it checks that they were made with the same settings.
+  TFDS finds prepared data by the config's name alone. A builder that gets a config object checks
+  that data prepared under its name were made with the same settings and inputs. In a list of base
+  classes it comes before `tfds.core.GeneratorBasedBuilder`.
 
   Attributes:
     CONFIG: the class of the config.
-    PARSE_NAME: returns the config with a name; None accepts only the listed configs.
+    PARSE_NAME: function that returns the config with a name; None accepts only the names of
+      `BUILDER_CONFIGS`.
     PATHS: fields of the config that do not affect the images.
     PAPER: key of the cited paper in the bibliography of reports.
   """
@@ -99,6 +101,7 @@ class MadeOf(abc.ABC):
   def __init__(self, **kwargs: object):
     super().__init__(**kwargs)
     config = kwargs.get('config')
+    # a config object may have other settings than the data that are prepared under its name
     if config is not None and not isinstance(config, str) and self.is_prepared():
       self._refuse_other_data()
 
@@ -170,7 +173,7 @@ class MadeOf(abc.ABC):
       return
     inputs = metadata[INPUTS]
     try:
-      inputs = self.input_digests('')
+      inputs = self.input_digests('')  # manual_dir is unknown
     except InputError as error:  # prepared data may be used where their inputs are not
       logging.warning('%s: its inputs are not compared (%s)', self.data_path, error)
     current = json.loads(json.dumps({SETTINGS: self.settings(), INPUTS: inputs}))
@@ -219,7 +222,7 @@ class MadeOfBase(MadeOf):
   """Base class of builders that compute images from another TFDS data set, the base."""
 
   PATHS: ClassVar[tuple[str, ...]] = ('base_dir',)
-  _data_dir_root: object
+  _data_dir_root: object  # TFDS sets it: the folder in which it stores data sets
 
   @property
   def base_dir(self) -> str:
@@ -239,6 +242,7 @@ class MadeOfBase(MadeOf):
     image, names = check_features(self.base)
     config, channels = self.builder_config, 1 if image.shape[-1] == 1 else 3
     is_resized = config.crop or config.resize
+    # a resize without a crop keeps the aspect ratio, so that sizes may differ
     size = (config.crop or None, config.crop or None) if is_resized else image.shape[:2]
     return {
       'image': tfds.features.Image(shape=(*size, channels), dtype=np.uint8, encoding_format='png'),
@@ -246,9 +250,9 @@ class MadeOfBase(MadeOf):
     }
 
   def input_digests(self, manual_dir: str) -> dict[str, str]:
-    """Returns {'base': digest of the base's files}.
+    """Returns {'base': SHA-256 of the base data set's files}.
 
-    Only the ends of files are read if the base has more than `WHOLE` bytes.
+    If these have more than `WHOLE` bytes, only the beginning and the end of each file are read.
     """
     del manual_dir
     base = self.base
@@ -280,20 +284,20 @@ def open_base(config: BaseConfig, base_dir: str, split: str) -> Rows:
 
 
 def compiled(show: Callable[..., jax.Array]) -> Callable[..., np.ndarray]:
-  """Returns a compiled function that applies `show` to each entry of arrays [B, ...].
+  """Returns a compiled function that computes a batch of 8-bit images with `show`.
 
   Args:
-    show: function that returns an image, float32 [H, W, C] in [0, 1]. Its positional arguments are
-      one entry of each array.
+    show: function that returns one image, float32 [H, W, C] in [0, 1].
 
   Returns:
-    Function of arrays [B, ...], which returns uint8 [B, H, W, C]. Its keyword arguments are passed
-    to `show` for every entry.
+    Function that returns B images, uint8 [B, H, W, C]. Its positional arguments are arrays
+    [B, ...]; `show` is called with entry b of each for image b. Its keyword arguments are passed to
+    every call of `show`.
   """
 
   @jax.jit
-  def levels(*arrays: jax.Array, **shared: jax.Array) -> jax.Array:
+  def rounded(*arrays: jax.Array, **shared: jax.Array) -> jax.Array:
     images = map_entries(functools.partial(show, **shared), *arrays)
     return jnp.round(images * 255).astype(jnp.uint8)
 
-  return lambda *arrays, **shared: np.asarray(levels(*arrays, **shared))
+  return lambda *arrays, **shared: np.asarray(rounded(*arrays, **shared))

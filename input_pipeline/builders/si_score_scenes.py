@@ -237,9 +237,11 @@ class ScenePlan:
   def tables(self) -> dict[str, str]:
     """Returns {file name: text} of the tables that the released generator writes.
 
-    metadata.csv has a line for each visible scene, by image_id.
+    metadata.csv has a line for each visible scene, by image_id. The other tables have lines
+    (number, name): of all backgrounds, of the classes with numbers in ImageNet's order, and of the
+    classes numbered 0, 1, …, as in metadata.csv.
     """
-    level, pair = np.nonzero(self.is_visible.T)  # [scenes] each, level by level
+    level, pair = np.nonzero(self.is_visible.T)  # of each visible scene, level by level
     cutouts = [self.cutouts[index] for index in self.objects[pair]]
     design, side = self.design, np.full(len(pair), self.design.side)
     columns = {
@@ -256,6 +258,7 @@ class ScenePlan:
       'pct_inside_image': self.inside[pair, level],
     }
     header = ('int', 'label')
+    # the distinct classes with their labels, in the order of the cutouts
     classes = list(dict.fromkeys((c.class_name, c.label) for c in self.cutouts))
     return {
       'metadata.csv': metadata_text(columns),
@@ -291,6 +294,7 @@ def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: st
   sizes = np.array([alpha.shape for alpha in alphas])
   is_mask = measure == 'mask'
   pixels = [int((alpha >= 128).sum()) if is_mask else alpha.size for alpha in alphas]
+  # of each object at each level; the pairs of an object have the same
   inside = scene_views.fractions_inside(design, sizes, np.array(pixels), design.side)
   objects = np.arange(len(cutouts)).repeat(drawn.shape[1])  # the object of each pair
   plan = ScenePlan(
@@ -306,7 +310,9 @@ def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: st
 
 
 def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example]:
-  """Yields (image number, example) of all visible scenes of one pair.
+  """Composes a pair, an object on a background, at all levels at which the object is visible.
+
+  Yields (image number, example) for each such scene.
 
   Args:
     plan: plan of the data set.
@@ -317,7 +323,8 @@ def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example
   numbers = design.image_ids(len(plan.objects))[pair]
   pixels = read_cutout(cutout.path)
   height, width = pixels.shape[:2]
-  room = -(-max(height, width) // ROOM) * ROOM  # the longer side, rounded up
+  # side of the padded cutout: the longer side, rounded up so that few sizes are compiled
+  room = -(-max(height, width) // ROOM) * ROOM
   factors = np.stack([*design.factors.values()])
   prepare, compose = composer(factors.tobytes(), design.side, plan.measure)
   row = prepare(
@@ -330,7 +337,7 @@ def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example
   levels = np.flatnonzero(plan.is_visible[pair])
   with futures.ThreadPoolExecutor() as pool:  # compressing is most of the work
     for chunk in np.split(levels, range(CHUNK, len(levels), CHUNK)):
-      repeated = np.resize(chunk, CHUNK)  # the last chunk keeps the compiled shape
+      repeated = np.resize(chunk, CHUNK)  # fills up the last chunk with repeats of its levels
       scenes = np.asarray(compose(row, repeated))[: len(chunk)]
       files = pool.map(functools.partial(encode, encoding=encoding), scenes)
       for level, file in zip(chunk, files, strict=True):
@@ -360,8 +367,8 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]
   prepared row at B levels, int [B], which are indices in 0..L − 1.
 
   Args:
-    factors: bytes of area, angle, x and y of the L levels, float64 [4, L]; arrays have no hash, by
-      which the functions are cached.
+    factors: bytes of area, angle, x and y of the L levels, float64 [4, L]. The cache of this
+      function needs arguments with a hash, which arrays do not have.
     side: side of the canvas in pixels.
     measure: 'rectangle' or 'mask', to which areas refer.
   """
@@ -372,6 +379,7 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]
 
   @jax.jit
   def prepared(row: Row) -> Row:
+    """Returns the row with its background as floats, and its cutout as `show` needs it."""
     scaled = {**row, 'image': row['image'].astype(jnp.float32) / 255}
     return prepare(scaled)
 

@@ -233,9 +233,10 @@ def _load(
 
 
 def _existing(path: str, manual_dir: str) -> pathlib.Path:
-  """Returns a file or folder of the config: `path` itself if it exists, else below `manual_dir`.
+  """Returns where a file or folder of the config is: the first of three places that exists.
 
-  Below TFDS's `manual_dir` it may be in the folder of the released archive.
+  They are `path` itself, manual_dir/path, and manual_dir/<folder of the released archive>/path. If
+  none exists, manual_dir/path is returned.
   """
   manual = pathlib.Path(manual_dir)
   candidates = (expanded(path), manual / path, manual / ARCHIVE / path)

@@ -48,7 +48,7 @@ class CnsBench(Source):
     """Returns the pictures, RGB; a subset takes all versions of the same pictures.
 
     Raises:
-      InputError: a shift is missing, or a class folder or a file has another name.
+      InputError: a shift is missing, or the name of a class folder or file has another form.
     """
     self.require(len({*self.shifts}) == len(self.shifts), 'shifts', 'distinct')
     root = self.folder('give the folder of CNS-Bench: <shift>/<index>_<class>/<picture>.')
@@ -73,8 +73,9 @@ class CnsBench(Source):
           scales.append(int(picture[2]) / 1000)
     if not paths:
       raise InputError(f'{root} holds no pictures <shift>/<index>_<class>/<picture>.jpg.')
+    # the classes with pictures, by their index in ImageNet, and the label of each picture
     present, targets = np.unique(labels, return_inverse=True)
-    # a number for each class and seed; seeds have four digits
+    # pictures of the same class and seed have the same number; seeds have four digits
     _, bases = np.unique(10_000 * np.array(labels) + seeds, return_inverse=True)
     return file_images(
       paths,

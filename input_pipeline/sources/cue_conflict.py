@@ -52,7 +52,7 @@ class CueConflict(Source):
   allow_missing: bool = False
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the pictures, RGB.
+    """Returns the pictures, RGB, labelled by shape; cue conflicts have the column `texture`.
 
     Raises:
       InputError: a file is no picture of the set, or pictures are missing.
@@ -64,6 +64,7 @@ class CueConflict(Source):
     paths, labels, textures = [], [], []
     for folder, place in folders_in(root).items():
       for path in images_in(place, left_out=left_out):
+        # cat7-elephant1.png has shape 'cat' and texture 'elephant', cat7.png has texture None
         match = _PICTURE.fullmatch(path.name)
         shape, texture = match.groups() if match else ('', None)
         is_known = shape == folder and shape in names and (texture or shape) in names

@@ -38,7 +38,10 @@ Coordinates and lengths are fractions of the side of the image."""
 
 
 class DrawnScenes(SceneParts):
-  """Cutouts and backgrounds that are drawn by code; the rows are as in the source `scenes`."""
+  """Objects and backgrounds drawn in code, from which scenes are composed without any file.
+
+  The rows have the same columns as the rows of the source `scenes`.
+  """
 
   name = 'drawn_scenes'
 
@@ -131,7 +134,11 @@ def _dot(x: float, y: float, across: float, down: float, fill: Colour) -> Shape:
 
 
 def _starfish() -> Iterator[Shape]:
-  """Yields the shapes of a starfish."""
+  """Yields the shapes of a starfish: a body with five arms, and six dots on each arm.
+
+  Coordinates and lengths are fractions of the image's side.
+  """
+  # the radius has a maximum at the top and at every fifth of a turn
   body = _polar(360, lambda t: 0.17 + 0.30 * abs(math.cos(2.5 * t)) ** 2.2)
   yield 'polygon', body, {'fill': (214, 104, 56)}
   for arm, step in itertools.product(range(5), range(1, 7)):
@@ -141,30 +148,36 @@ def _starfish() -> Iterator[Shape]:
 
 
 def _strawberry() -> Iterator[Shape]:
-  """Yields the shapes of a strawberry."""
+  """Yields the shapes of a strawberry: its body, seeds, and leaves at the top.
+
+  Coordinates and lengths are fractions of the image's side.
+  """
   body = _polar(360, lambda t: 0.34 + 0.12 * math.cos(t - math.pi) ** 3)
   yield 'polygon', body, {'fill': (206, 24, 36)}
   for row, column in itertools.product(range(7), range(7)):
+    # seeds are in rows, of which every second one is shifted by half a distance
     x, y = 0.24 + 0.09 * column + 0.045 * (row % 2), 0.26 + 0.09 * row
-    if math.hypot(x - 0.5, y - 0.45) < 0.28 + 0.04 * (y > 0.5):
+    if math.hypot(x - 0.5, y - 0.45) < 0.28 + 0.04 * (y > 0.5):  # inside the body
       yield _dot(x, y, 0.011, 0.018, (244, 206, 90))
   for leaf in range(-3, 4):
     tip, middle = 0.5 + 0.13 * leaf, 0.5 + 0.10 * leaf
+    # x0, y0, x1, y1, …: from the top to the tip and back
     corners = (0.5, 0.16, middle - 0.04, 0.24, tip, 0.30, middle + 0.05, 0.20)
     yield 'polygon', corners, {'fill': (60, 140, 44)}
 
 
 def _golf_ball() -> Iterator[Shape]:
-  """Yields the shapes of a golf ball."""
+  """Yields the shapes of a golf ball: a disc and its dimples, in fractions of the image's side."""
   yield 'ellipse', (0.04, 0.04, 0.96, 0.96), {'fill': (240, 240, 238)}
   for row, column in itertools.product(range(-8, 9), range(-8, 9)):
+    # every second row of dimples is shifted by half a distance
     x, y = 0.5 + 0.056 * (column + 0.5 * (row % 2)), 0.5 + 0.05 * row
-    if math.hypot(x - 0.5, y - 0.5) < 0.42:
+    if math.hypot(x - 0.5, y - 0.5) < 0.42:  # inside the disc
       yield _dot(x, y, 0.02, 0.02, (206, 206, 204))
 
 
 def _ruler() -> Iterator[Shape]:
-  """Yields the shapes of a ruler."""
+  """Yields the shapes of a ruler: a rectangle, and 59 marks of which every fifth is longer."""
   yield 'rectangle', (0.01, 0.38, 0.99, 0.62), {'fill': (228, 190, 96)}
   for mark in range(1, 60):
     x, end = 0.01 + 0.98 * mark / 60, 0.44 if mark % 5 else 0.50

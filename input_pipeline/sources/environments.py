@@ -118,7 +118,7 @@ class Environments(Source):
     self.require(bool(classes), 'path', 'of environments that have classes')
     environments = self._ordered([name for split in splits.values() for name in split])
     groups = from_settings(settings, classes)
-    # paths of images by environment and class
+    # files[k][label] are the paths of a class in environment k; [] if it has no images there
     files = [[cells.get(e, {}).get(name, []) for name in classes] for e in environments]
     present = np.array([[bool(cell) for cell in files_of_class] for files_of_class in files])
     missing = _check_cells(present, environments, groups, self.allow_missing)
@@ -274,9 +274,9 @@ class Environments(Source):
 
 
 def _read_folders(path: pathlib.Path, left_out: Counter[str]) -> CellFiles:
-  """Returns the images <environment>/<class>/<image> below a folder.
+  """Returns {environment: {class: paths}} of the images <environment>/<class>/<image> in a folder.
 
-  The files that are not read are added to the counter `left_out`, by reason.
+  `left_out` counts the files that are not read, by reason.
   """
   cells: CellFiles = {}
   for environment, folder in folders_in(path).items():
@@ -288,7 +288,8 @@ def _read_folders(path: pathlib.Path, left_out: Counter[str]) -> CellFiles:
   if not any(cells.values()):
     release, layout = looks_like(path), '<environment>/<class>/<image>'
     raise InputError(f'{path} holds no images{release}; expected {path}/{layout}.')
-  # folders of splits may be in place of environments or of classes
+  # refuses PATH/train/… and PATH/<environment>/train/…, where splits are in place of environments
+  # or classes
   for names in ({*cells}, *({*classes} for classes in cells.values())):
     if {TRAIN, TEST} <= names:
       raise InputError(
@@ -302,11 +303,15 @@ def _read_folders(path: pathlib.Path, left_out: Counter[str]) -> CellFiles:
 
 
 def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
-  """Returns the files of both splits from the lists in a folder, in DomainNet's released form."""
+  """Returns {'train' or 'test': {environment: {class: paths}}} from DomainNet's released lists.
+
+  A line of <environment>_train.txt or <environment>_test.txt is a path and the number of the class,
+  such as 'sketch/dog/sketch_091_000001.jpg 90'.
+  """
   matches = (re.fullmatch('(.+)_(train|test).txt', file.name) for file in path.iterdir())
   names = sorted({match[1] for match in matches if match})  # of environments
   splits: dict[str, CellFiles] = {TRAIN: {}, TEST: {}}
-  number_of_class: dict[str, str] = {}
+  number_of_class: dict[str, str] = {}  # {class: its number in the first line that has it}
   for split, name in itertools.product(splits, names):
     file, files_of_class = path / f'{name}_{split}.txt', dict[str, list[str]]()
     if not file.is_file():
@@ -404,8 +409,8 @@ def _split(cells: CellFiles, share: float) -> dict[str, CellFiles]:
   for environment, classes in cells.items():
     for name, files in classes.items():
       order = np.random.default_rng(_SPLIT_SEED).permutation(len(files))
-      at_most = max(len(files) - 1, 0)  # leaves one image for training
-      num_test = min(max(round(share * len(files)), 1), at_most)
+      max_test = max(len(files) - 1, 0)  # leaves one image for training
+      num_test = min(max(round(share * len(files)), 1), max_test)
       for split, indices in ((TEST, order[:num_test]), (TRAIN, order[num_test:])):
         splits[split][environment][name] = [files[index] for index in sorted(indices.tolist())]
   return splits
@@ -460,7 +465,8 @@ def _check_cells(
 ) -> dict[str, list[str]]:
   """Checks that cells have images, and returns the cells without images as facts for results.
 
-  The facts are {'missing_cells': ['sketch/dog', ...]}, or {} if every cell has images.
+  A cell is the images of one class in one environment. The facts are {'missing_cells':
+  ['sketch/dog', ...]}, or {} if every cell has images.
 
   Args:
     present: whether a cell has images, bool [environments, classes].
@@ -479,7 +485,7 @@ def _check_cells(
       f'{len(missing)} of {present.size} cells have no images: {_listed(missing)}. '
       f'Add images, leave these classes out, or set {KEYS.data.environments.allow_missing}=True.'
     )
-  # groups and the environments that they are trained in are numbered from 1; E_0 has all classes
+  # group k is trained in environment k and, like all classes, in environment 0
   for number in range(1, min(len(groups) + 1, len(environments))):
     if not present[number, groups.of_label == number].any():
       raise InputError(

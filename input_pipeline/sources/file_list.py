@@ -41,13 +41,15 @@ TABLES = ('metadata.csv', 'metadata.jsonl', 'metadata.json', 'metadata.parquet')
 
 @dataclasses.dataclass(frozen=True)
 class FileList(Source):
-  """Image files that a table lists.
+  """Image files that a table lists, with a label and further columns.
 
   Attributes:
     path: the folder of the images; '' is the folder of the table.
-    table: the table; '' is the only one in `path` that is called as tables usually are.
-    label_column: the column with the label; '' is the first called as labels usually are.
-    label_space: the space, such as 'imagenet', that numbers are classes of; '' names none.
+    table: path of the table; '' is the only file in `path` with a name in `TABLES`, such as
+      metadata.csv.
+    label_column: name of the column with the label; '' is the first usual one, such as 'label'.
+    label_space: the label space, such as 'imagenet', that names numbered classes; '' names them by
+      their numbers.
   """
 
   name = 'file_list'
@@ -81,11 +83,12 @@ class FileList(Source):
     files = _Files(table[column], root, title)
     if not self.label_column and not any(name in table for name in shards.LABELS):
       table = table.assign(label=files.labels())
+    # the names of classes that are numbered in the table
     numbered = label_space.get(self.label_space).class_names if self.label_space else ()
     key = self.key('label_column')
     labels, class_names = shards.labels_of(table, self.label_column, numbered, title, key)
     valid = "'' where labels are words"
-    is_used = numbered == class_names  # only numbers are named by the label space
+    is_used = numbered == class_names  # False if labels are words, which name their classes
     self.require(not numbered or is_used, 'label_space', valid)
     left_out = Counter[str]()
     return image_files.file_images(
@@ -120,10 +123,10 @@ class FileList(Source):
 
 
 class _Files(Sequence[str]):
-  """The paths of the files that a table names; each is searched for when it is first read.
+  """A sequence of the paths of the files that a table names, found when they are first needed.
 
-  A name is looked up relative to the root in any Unicode normalisation. A name that is not there is
-  searched for below the root, where exactly one file must have it.
+  A name is a path relative to the root, or the name of a file in any subfolder, if exactly one has
+  it. Names may differ from the files' names in their Unicode form (é as one or two characters).
   """
 
   def __init__(self, names: pd.Series, root: Path, title: str):
@@ -177,14 +180,14 @@ class _Files(Sequence[str]):
     """Returns whether a row's file is grey, cannot be read or does not exist."""
     try:
       return image_files.may_be_grey(self[row])
-    except InputError:  # it matters only if the row is chosen
+    except InputError:  # `check` refuses missing files, but only of the rows that are chosen
       return True
 
   def _path(self, row: int) -> str:
-    """Returns the path of the file that a row names.
+    """Returns the path of the file that a row of the table names.
 
-    If that path does not exist, the file is the only one of this name elsewhere below the root.
-    Raises InputError if no file or several files have the name.
+    It is the name relative to the root if this file exists. Otherwise all subfolders are searched
+    for a file of this name; raises InputError if there is none or more than one.
     """
     path = self._root / self._names[row]
     if not os.path.isfile(path):
@@ -200,9 +203,10 @@ class _Files(Sequence[str]):
 
   @functools.cached_property
   def _anywhere(self) -> dict[str, list[Path]]:
-    """{relative path: files} of all files below the root, and {name: files} of subfolders' files.
+    """All files below the root by relative path, and also by name if they are in a subfolder.
 
-    Names are in one Unicode normalisation, so that more than one file may have a path.
+    The dict is {path or name in composed Unicode: files}; two files may have paths that differ only
+    in their Unicode form.
     """
     anywhere: dict[str, list[Path]] = {}
     for file in files_in(self._root):
@@ -212,7 +216,10 @@ class _Files(Sequence[str]):
     return anywhere
 
   def _refuse_repeated(self, paths: Sequence[str], rows: Sequence[int] | np.ndarray) -> None:
-    """Raises InputError if two of `paths` are equal; `rows` are their rows, for the message."""
+    """Raises InputError if two of `paths` are equal.
+
+    `rows` are the numbers of the table's rows that the paths belong to, for the message.
+    """
     is_repeated = pd.Series(paths, dtype=object).duplicated().to_numpy()
     if is_repeated.any():
       row = int(rows[is_repeated.argmax()])

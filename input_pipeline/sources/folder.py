@@ -31,10 +31,10 @@ from robustness.models.label_space import LabelSpace
 
 @dataclasses.dataclass(frozen=True)
 class Folder(Source):
-  """A folder of class folders, or of splits that hold them.
+  """Image files in class folders: <class>/<image> or <split>/<class>/<image>.
 
   Attributes:
-    path: the folder.
+    path: the folder that holds the class folders, or the folders of splits.
     label_space: a coarser space of ImageNet's classes, such as 'laion_c'. Each of its classes has
       the images of its members; other folders are left out. '' keeps the classes.
   """
@@ -55,7 +55,7 @@ class Folder(Source):
     # {class: its files}, and {file: <class>/<file name>}
     files = {name: image_files.images_in(path, left_out=left_out) for name, path in folders}
     names = {path: f'{name}/{path.name}' for name, paths in files.items() for path in paths}
-    if self.label_space:
+    if self.label_space:  # joins class folders to coarser classes
       files = merged(files, label_space.get(self.label_space), root)
       reason = f'images of no class of {self.label_space}'
       left_out[reason] = len(names) - sum(map(len, files.values()))
@@ -67,6 +67,7 @@ class Folder(Source):
       )
     return image_files.file_images(
       [*map(str, paths)],
+      # labels: the position of its class, once for each file
       np.repeat(np.arange(len(files), dtype=np.int32), [*map(len, files.values())]),
       tuple(files),
       title=f'folder {str(root)!r}',
@@ -76,11 +77,14 @@ class Folder(Source):
     )
 
   def find_root(self, split: str) -> Path:
-    """Returns the folder of class folders for a split.
+    """Returns the folder that holds the class folders of a split.
 
-    It is PATH/split if this holds folders, and PATH itself if `split` is ''. PATH is also used for
-    'test' if it holds class folders: one folder among several may have the name of a split, because
-    a class may be called 'train'.
+    It is PATH/split if this folder holds folders. For the split '' it is PATH itself; for 'test'
+    too, unless the folders in PATH are splits. They are taken as splits if at least two, or the
+    only one, have the name of a split; a single one among others may be a class called 'train'.
+
+    Raises:
+      InputError: there is no such folder.
     """
     root = self.folder('give the folder that holds one folder a class.')
     if split and os.path.isdir(root / split) and image_files.folders_in(root / split):

@@ -49,6 +49,9 @@ _FOLDER = re.compile(r'\d\d_(.+)')
 class Imagenet9(Source):
   """ImageNet-9 as it was released: <variant>/val/<number>_<class>/<picture>.
 
+  A variant has the foregrounds, backgrounds or both of the same pictures, such as 'mixed_rand', the
+  foregrounds on backgrounds of random classes.
+
   Attributes:
     path: the folder of the variants.
     masks: whether to read the variant 'original' only, with the mask of each foreground as a
@@ -75,6 +78,7 @@ class Imagenet9(Source):
     for variant in ('original',) if self.masks else self.variants:
       place = root / variant / 'val'
       folders = folders_in(place) if place.is_dir() else {}
+      # {name of a folder, such as '00_dog': its class, 'dog'}
       classes = {folder: match[1] for folder in folders if (match := _FOLDER.fullmatch(folder))}
       if {*classes.values()} != {*names} or len(classes) < len(folders):
         raise InputError(
@@ -87,6 +91,7 @@ class Imagenet9(Source):
         paths += map(str, files)
         labels += [names.index(name)] * len(files)
         variants += [variant] * len(files)
+        # 'dog/<name of the original picture>', the same in all variants with this foreground
         foregrounds += [
           f'{name}/{match[1] if (match := _FOREGROUND.fullmatch(file.stem)) else file.stem}'
           for file in files
@@ -118,6 +123,7 @@ def _with_mask(path: tf.Tensor) -> dict[str, tf.Tensor]:
   import tensorflow as tf
 
   def read(value: bytes | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    # TensorFlow passes bytes in a graph, and an array of no dimensions when eager
     file = value if isinstance(value, bytes) else value.item()
     mask_file, image = _mask_of(Path(file.decode())), read_file(file, 3)
     mask = np.load(mask_file, allow_pickle=False)

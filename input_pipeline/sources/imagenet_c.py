@@ -86,7 +86,8 @@ class ImagenetC(Source):
     root = self.folder(f'give the folder of {self.title}: {layout}')
     folders = self._parts(root)
     without_frost = [f for part, f in folders.items() if part.corruption != NUMBERS['frost']]
-    is_limited = self.has_more_frost and without_frost  # to the classes of other corruptions
+    # if frost has more classes, only the classes of the other corruptions are read
+    is_limited = self.has_more_frost and without_frost
     classes = set(folders_in(without_frost[0])) if is_limited else None
     left_out = Counter[str]()
     files_of_part = same_files([*folders.values()], classes, SUFFIXES, self.base_name, left_out)
@@ -95,8 +96,9 @@ class ImagenetC(Source):
     unread = set().union(*map(folders_in, folders.values())) - classes if classes else ()
     facts = {'class_folders_left_out': len(unread)} if unread else {}
     paths = [str(folder) for folder in folders.values()]
+    # raises UnicodeEncodeError if a name is not in UTF-8; parts may share one list of files
     distinct = {id(part_files): part_files for part_files in files_of_part}.values()
-    ''.join(itertools.chain(paths, *distinct)).encode()  # raises for names that are not in UTF-8
+    ''.join(itertools.chain(paths, *distinct)).encode()
     first_file = os.path.join(paths[0], files[0])
     size, _ = read_header(first_file)
     if size == (64, 64) and not self.has_more_frost:
@@ -233,7 +235,8 @@ def _listed(
 ) -> list[str]:
   """Returns the paths <class>/<image> of the images below a folder, in any order.
 
-  For the arguments see `same_files`.
+  Only the class folders in `classes` are read, or all if it is None, and only files with one of the
+  suffixes `extensions`. Other files are counted in `left_out`, by reason.
   """
   paths = []
   for class_folder in folders_in(folder).values():

@@ -116,10 +116,10 @@ def draw_motion(generator: np.random.Generator, count: int) -> Motion:
 
 
 def members(anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the clip and the offset from the anchor of each frame of the sets, int32 [F] each.
+  """Lists the frames around one anchor in each clip: up to `K` before and `K` after it.
 
-  `anchors` are the frame numbers of the anchors, int [clips]. Frames are ordered by clip, then
-  time.
+  `anchors` are the numbers of the anchors in their clips, int [clips], in 0..LENGTH − 1. Returns
+  the clip of each frame, and its number minus the anchor's, int32 [F] each, by clip and time.
   """
   offsets = np.arange(-K, K + 1)
   frames = anchors[:, None] + offsets[None, :]

@@ -83,12 +83,14 @@ positions in the split [N]; and facts for results."""
 
 @dataclasses.dataclass(frozen=True)
 class NaturalShifts(Source):
-  """ImageNet-V2, -A, -R, -Sketch, ReaL and ObjectNet, in their releases or by TFDS.
+  """Test sets for ImageNet's classes: ImageNet-V2, -A, -R, -Sketch, ReaL and ObjectNet.
+
+  They are read from the folders that their authors released, or from TFDS.
 
   Attributes:
     dataset: the set, such as 'imagenet_r'.
-    path: its folder as released; '' reads it by TFDS.
-    real_labels: the file real.json of the release, for 'imagenet_real'.
+    path: folder of the release; '' reads the set from TFDS.
+    real_labels: path of real.json, the released labels of 'imagenet_real'.
     data_dir: where TFDS keeps its data; '' is TFDS's default.
     allow_missing: whether classes and images may be missing.
   """
@@ -116,12 +118,14 @@ class NaturalShifts(Source):
     choice('config.data.split', settings.split, ('', 'test'))  # the sets have no training images
     advice = f'give that of {self.dataset} as released.'
     root = self.folder(advice)
+    # reads the paths, the labels in ImageNet's order [N] or [N, L], and counts as facts
     read_release = {REAL: self._real, OBJECTNET: _objectnet}.get(self.dataset, _by_class)
     left_out = Counter[str]()
     paths, labels, facts = read_release(root, left_out)
     classes = np.unique(labels[labels >= 0])
     num_classes, num_images = PUBLISHED[self.dataset]
-    # ObjectNet's objects are counted, as several may be one class
+    # for ObjectNet its objects are compared with the published number of classes, as several
+    # objects may be one class
     self._check_count('classes', num_classes, facts.pop('objects', len(classes)))
     self._check_count('images', num_images, len(paths) + facts.get('images_without_label', 0))
     readers: dict[str, Any] = {}
@@ -169,7 +173,11 @@ class NaturalShifts(Source):
     return store.images([WNIDS[label] for label in classes], title, description)
 
   def _labels_of_tfds(self, split: str) -> Labelled:
-    """Returns all examples of a split, their labels in ImageNet's order, and no further facts."""
+    """Reads the labels of a split of a TFDS set.
+
+    Returns the split; the labels in ImageNet's order, [N]; the positions of the labelled examples,
+    which are all; and no further facts.
+    """
     from input_pipeline import tfds_sets
 
     builder = tfds_sets.prepared_builder(self.dataset, self.data_dir, self.key('dataset'))
@@ -181,9 +189,11 @@ class NaturalShifts(Source):
     return examples, labels, np.arange(examples.num_examples), {}
 
   def _labels_of_real(self, split: str) -> Labelled:
-    """Returns the examples of imagenet2012_real that have a label in the feature `real_label`.
+    """Reads the labels of TFDS's imagenet2012_real, of which an image may have none or several.
 
-    The split 'test', the default of the settings, stands for 'validation', the only one of the set.
+    Returns the split; the labels in ImageNet's order, [N, L], padded with −1; the positions of the
+    N examples with a label; and the number of images without one. The split 'test', the default of
+    the settings, stands for 'validation', the only one of the set.
     """
     from input_pipeline import tfds_sets
 
@@ -203,7 +213,7 @@ class NaturalShifts(Source):
     positions = np.flatnonzero([len(labels) for labels in label_lists])
     if not len(positions):
       raise InputError(f'{builder.info.full_name} has no label for any image of split {name!r}.')
-    imagenet_labels = np.array([WNIDS.index(wnid) for wnid in names])
+    imagenet_labels = np.array([WNIDS.index(wnid) for wnid in names])  # of the set's label numbers
     labels = _padded([imagenet_labels[label_lists[position]].tolist() for position in positions])
     return examples, labels, positions, {'images_without_label': len(label_lists) - len(positions)}
 

@@ -29,7 +29,7 @@ class Npz(Source):
   """Arrays in a `.npz` file, read whole.
 
   Attributes:
-    path: the file, or, of 'npy', the folder of `.npy` files.
+    path: the file; for the source 'npy', the folder of `.npy` files.
   """
 
   path: str = ''

@@ -148,7 +148,7 @@ class ParquetStore(StreamedStore):
       for batch in _opened(file).iter_batches(AT_ONCE, row_groups=[number], columns=[self.column]):
         column = batch.column(0)  # the only one that is read
         is_struct = hasattr(column.type, 'get_field_index') and column.type.num_fields
-        if is_struct:
+        if is_struct:  # of image bytes and file name
           column = column.field('bytes')
         if column.null_count:
           row = len(images) + column.is_null().to_pylist().index(True)
@@ -191,8 +191,8 @@ class ParquetStore(StreamedStore):
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:
     """Returns the endless sequence of shuffled epochs over `indices`, from element `start` on.
 
-    In each epoch the row groups are permuted, and rows are permuted within each window of `WINDOW`
-    consecutive groups.
+    Parquet files are read by row group. In each epoch the row groups are permuted, and rows are
+    permuted within each window of `WINDOW` consecutive groups.
     """
     indices = np.asarray(indices, np.int64)
     first_epoch, offset = divmod(start, len(indices))
@@ -216,8 +216,11 @@ class ParquetStore(StreamedStore):
     for begin in range(0, len(order), WINDOW):
       yield rng.permutation(indices[np.isin(groups, order[begin : begin + WINDOW])])
 
-  def _read(self, windows: Any) -> tf.data.Dataset:
-    """Returns the elements at the indices in the arrays that `windows()` yields, in order."""
+  def _read(self, windows: Callable[[], Iterator[np.ndarray]]) -> tf.data.Dataset:
+    """Returns the elements at the indices that `windows` yields, one element after the other.
+
+    `windows` is a function that returns an iterator of arrays of indices, int64 [w].
+    """
     import tensorflow as tf
 
     def elements() -> Iterator[dict[str, Any]]:
@@ -239,7 +242,7 @@ def _naming(file: Path) -> Iterator[None]:
 
   try:
     yield
-  except InputError:
+  except InputError:  # it is a ValueError, and names the file already
     raise
   except (OSError, ValueError, pa.ArrowException) as error:
     raise InputError(f'{file} is truncated or no Parquet file: {error}.') from error
@@ -266,7 +269,7 @@ def _image_column(schema: pa.Schema, file: Path) -> str:
   import pyarrow as pa
 
   def holds_bytes(dtype: pa.DataType) -> bool:
-    """Returns whether values are bytes, or structs with the field `bytes`, as the Hub has them."""
+    """Returns whether values are bytes, or structs with a field `bytes`, as of Hugging Face."""
     if pa.types.is_struct(dtype):
       return bool(dtype.get_field_index('bytes') >= 0)  # −1 without such a field
     return bool(pa.types.is_binary(dtype) or pa.types.is_large_binary(dtype))

@@ -51,7 +51,9 @@ def of_sequences(
   shape: tuple[int, ...] = (),
   **fields: Any,
 ) -> Images:
-  """Returns the frames of all sequences as images.
+  """Returns the frames of all sequences as images, ordered by perturbation, image and frame.
+
+  A sequence shows one image under one perturbation that changes from frame to frame.
 
   Args:
     frames: {perturbation: number of frames of its sequences}, in the order of the rows.
@@ -72,6 +74,7 @@ def of_sequences(
   names, count = list(frames), len(labels)
   # the first row of each perturbation, then the number of rows
   starts = np.cumsum([0, *(count * length for length in frames.values())])
+  # of each frame: the number of its perturbation, its image, and its position in the sequence
   columns = {
     'perturbation': np.repeat([PERTURBATIONS[name] for name in names], np.diff(starts)),
     'base_id': np.concatenate([np.arange(count).repeat(n) for n in frames.values()]),
@@ -93,7 +96,7 @@ def of_sequences(
     description={'path': path, 'perturbations': names, 'base_images': count},
     num_examples=int(starts[-1]),
     channels=IMAGE_SHAPE[2],
-    # one part, as perturbations have different numbers of frames
+    # all frames are one part, as parts would have to be of equal size
     store=PartsStore(lambda _, row: fetch(*locate(row)), labels[columns['base_id']], shape),
     columns=columns,
     choose=functools.partial(choose_groups, columns['base_id'], noun='base images'),
@@ -104,7 +107,7 @@ def of_sequences(
 
 @dataclasses.dataclass(frozen=True)
 class Cifar10P(Source):
-  """CIFAR-10-P as it was released: a .npy file of sequences a perturbation.
+  """CIFAR-10-P as it was released: one .npy file of image sequences for each perturbation.
 
   Attributes:
     path: the folder of these files.
@@ -141,7 +144,7 @@ class Cifar10P(Source):
           'perturbation must be of the same images. Fetch the files again.'
         )
     key, dataset = self.key('label_dataset'), self.label_dataset
-    name = dataset.partition(':')[0].partition('/')[0]
+    name = dataset.partition(':')[0].partition('/')[0]  # without config and version
     valid = "'cifar10', or '' where the folder has labels.npy"
     self.require(name in ('', 'cifar10'), 'label_dataset', valid)
     if not (label_file or dataset):

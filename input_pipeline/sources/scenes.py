@@ -296,7 +296,11 @@ class Scenes(SceneParts):
   backgrounds: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns a row for each cutout on each of its two backgrounds, after checking all files."""
+    """Returns a row for each cutout on each of its two backgrounds.
+
+    The headers of all files are checked, and up to `MAX_DECODED` files are decoded, so that bad
+    files are reported before anything is computed.
+    """
     side = self.side
     left_out = Counter[str]()
     cutouts = find_cutouts(self.foregrounds, left_out=left_out)

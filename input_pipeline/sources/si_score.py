@@ -94,6 +94,7 @@ class SiScore(Source):
 
     A subset takes all scenes of random pairs of object and background.
     """
+    # `missing` is the number of scenes that metadata.csv lists and that are not stored
     if self.dataset:
       images, factors, metadata, missing = self._from_tfds(settings)
     else:
@@ -149,7 +150,7 @@ class SiScore(Source):
     return images, columns, path, missing
 
   def _from_folder(self) -> tuple[Images, dict[str, np.ndarray], str, int]:
-    """Returns the scenes of a released folder, ascending by number.
+    """Returns the scenes of a released folder, in ascending order of the numbers in their names.
 
     Returns:
       The images; their factors, the columns `COLUMNS`; the path of the metadata.csv with the
@@ -231,7 +232,7 @@ def _joined(
   """
   factors, missing = join_metadata(path, image_ids, allow_missing)
   classes = factors['foreground_class']
-  # distinct pairs of a class and a label, sorted by class
+  # distinct pairs of a class and a label, sorted by class; a class must be in one pair only
   pair_class, pair_label = np.unique(np.stack([classes, labels]), axis=1)
   repeated = pair_class[1:][pair_class[1:] == pair_class[:-1]]
   if len(repeated):
@@ -241,6 +242,7 @@ def _joined(
       f'{labels_of_class}. Is it the table of another factor?'
     )
   folder_of_class = dict(zip(classes.tolist(), folders, strict=False))  # {} without folders
+  # the class folders by their number in metadata.csv and by name; both orders must be the same
   in_class_order = [folder_of_class[number] for number in sorted(folder_of_class)]
   in_name_order = sorted(in_class_order)
   orders = zip(in_class_order, in_name_order, strict=True)
@@ -267,7 +269,7 @@ def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
       f'{path} has no column {missing[0]!r}; its columns: {", ".join(table)}. '
       f'Expected: {", ".join(IN_FILE)}. It lies in the archive of the released set.'
     )
-  numbers = table[[*IN_FILE]].apply(pd.to_numeric, errors='coerce')  # a word is NaN, refused below
+  numbers = table[[*IN_FILE]].apply(pd.to_numeric, errors='coerce')  # text becomes NaN
   numbers = numbers.sort_values('image_id', kind='stable')
   columns = {name: numbers[name].to_numpy(float) for name in IN_FILE}
   for name, values in columns.items():
@@ -282,7 +284,8 @@ def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
       f'{path} names image {int(repeated[0])} more than once; are several tables '
       'joined? Each set has its own.'
     )
-  farthest = int(np.argmax(np.abs(inside - 0.5)))  # outside [0, 1] if any value is
+  # the value that is farthest from .5: if any value is outside [0, 1], this one is
+  farthest = int(np.argmax(np.abs(inside - 0.5)))
   key = f'{path}: pct_inside_image of image {int(ids[farthest])}'
   require(0 <= inside[farthest] <= 1, key, float(inside[farthest]), 'a fraction in [0, 1]')
   for name in WHOLE:

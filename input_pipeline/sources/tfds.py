@@ -44,7 +44,7 @@ COMPARED = 1000
 
 @dataclasses.dataclass(frozen=True)
 class Tfds(Source):
-  """Any TensorFlow Datasets name with an image and a label.
+  """Any data set of TensorFlow Datasets (TFDS) with the features `image` and `label`.
 
   Attributes:
     dataset: the TFDS name, for example 'cifar10' or 'imagenette/320px-v2'.
@@ -110,6 +110,7 @@ class TfdsCorrupted(Source):
     class_names = _same_classes(splits)
     labels = np.tile(_same_labels(splits), len(splits))  # every part has the labels of the first
     images = SplitsStore(splits, labels=labels).images(class_names, title, description)
+    # how images are stored and decoded; `of_parts` adds corruption and severity
     fields = ('class_names', 'channels', 'store', 'decode', 'sizes')
     shared = {name: vars(images)[name] for name in fields}
     return of_parts([*parts], first.num_examples, title, description, **shared)
@@ -139,7 +140,10 @@ class TfdsCorrupted(Source):
     return dict(sorted(opened.items()))
 
   def _names(self) -> list[str]:
-    """Returns the names <data set>/<config> of the prepared configs that match the pattern."""
+    """Returns the names <data set>/<config> of the prepared configs that match the pattern.
+
+    A pattern without '*' is itself the name of a config, which may have to be prepared.
+    """
     from input_pipeline.tfds_sets import prepared_configs
 
     if '*' not in self.pattern:
@@ -211,9 +215,10 @@ def _same_labels(splits: list[Split]) -> np.ndarray:
 
 
 def _made_of(split: Split) -> Facts:
-  """Returns settings and base digest from a set's metadata, which this project's builders write.
+  """Returns what a corrupted set's metadata state of its making: settings and digest of the base.
 
-  Corruption and severity are left out; the settings are empty for sets of other builders.
+  Corruption and severity, in which sets may differ, are left out. Only this project's builders
+  write such metadata; for other sets the digest is None and there are no settings.
   """
   noted = split.builder.info.metadata or {}
   settings, inputs = noted.get('settings', {}), noted.get('inputs_sha256', {})

@@ -48,14 +48,14 @@ _SUBSET = 0xA2C4
 
 @dataclasses.dataclass(frozen=True)
 class VideoNeighbors(Source):
-  """Frames of neighbor sets: a metadata folder, and a folder of frames.
+  """Video frames in neighbor sets: a reviewed frame, the anchor, and similar frames around it.
 
   Attributes:
-    metadata: the folder with the metadata of the sets; '' is `frames`.
-    frames: the folder of the frames.
-    label_space: the classes if the metadata have no class index, 'imagenet_vid' or 'youtube_bb'; ''
-      is the former.
-    allow_missing: whether frames may be missing; sets without their anchor are left out.
+    metadata: the folder of the tables that list the sets; '' is `frames`.
+    frames: the folder of the images.
+    label_space: the classes if the tables have no class index: 'imagenet_vid', 'youtube_bb', or ''
+      for 'imagenet_vid'.
+    allow_missing: whether images of frames may be missing; sets without their anchor are left out.
   """
 
   moved_keys: ClassVar[Mapping[str, str]] = {'path': 'frames', 'name': 'label_space'}
@@ -67,6 +67,7 @@ class VideoNeighbors(Source):
 
   def open(self, settings: DataSettings) -> Images:
     """Returns the distinct frames of the sets, uint8 RGB."""
+    # the folder of the tables that list the sets
     home = find_metadata(self.metadata or self.frames, settings.split)
     frames = load(home, self.frames, self.label_space, self.allow_missing)
     missing = {'missing_frames': len(frames.missing), 'missing_anchors': frames.missing_anchors}
@@ -241,9 +242,10 @@ def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputE
 
 
 def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
-  """Returns the class names in label order, in the spelling of their label space if they have one.
+  """Returns the class names of neighbor sets in label order.
 
-  `names` is the label space of sets without class names; '' is 'imagenet_vid'.
+  Sets without class names have those of the label space `names`, '' for 'imagenet_vid'. If the
+  stored names are the classes of a known label space, they are spelled as there.
   """
   if not sets.class_names:
     space = label_space.get(names or SPACES[0]).class_names
@@ -257,20 +259,21 @@ def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
 def _assemble(
   sets: NeighborSets, names: tuple[str, ...], present: np.ndarray, missing: tuple[str, ...]
 ) -> NeighborFrames:
-  """Returns the frames that exist, of the sets with an anchor that exists.
+  """Returns the frames whose files exist, in the sets whose anchor exists.
 
   Args:
-    sets: the F frames of the metadata and their sets.
+    sets: the F frames that the metadata list, and their sets.
     names: names of the classes.
     present: whether a frame exists, bool [F].
     missing: paths of the frames that do not exist.
   """
   columns = to_columns(sets)
   has_anchor = present[sets.anchors]
-  groups, offsets = columns[GROUP], columns[OFFSET]  # [F, M], the sets of each frame, −1 is padding
+  # [F, M]: the sets of each frame, padded with −1, and its offset from each set's anchor
+  groups, offsets = columns[GROUP], columns[OFFSET]
   is_member = (groups >= 0) & present[:, None] & has_anchor[np.maximum(groups, 0)]
   rows = np.flatnonzero(is_member.any(1))  # the frames that are returned
-  # the sets that a frame remains a member of come first; columns without any member are dropped
+  # `order` moves the sets that a frame remains a member of to the first of `max_sets` columns
   max_sets = is_member.sum(1).max()
   order = np.argsort(~is_member, axis=1, kind='stable')[:, :max_sets]
   group_id = np.take_along_axis(np.where(is_member, groups, -1), order, 1)[rows]

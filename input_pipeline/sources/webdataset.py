@@ -266,10 +266,10 @@ def _stated(key: str, fields: Mapping[str, _Member], names: Sequence[str]) -> di
 
 
 def _contradicts(label: object, number: int, names: Sequence[str]) -> bool:
-  """Returns whether a label, a number or text, names another class than `number`.
+  """Returns whether the `label` in a sample's json names another class than the `number` in `cls`.
 
-  Text that is no name in `names`, the names of the classes in label order, and no number, such as a
-  caption, names no class.
+  The label may be a number, digits, or one of `names`, the class names in label order. Any other
+  value, such as a caption, contradicts nothing.
   """
   if isinstance(label, str) and composed(label) in names:
     has_name = 0 <= number < len(names)

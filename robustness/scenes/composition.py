@@ -71,7 +71,7 @@ def compose(
   check_within('angle', angle, 'of degrees, and finite', -largest, largest)
   for name, position in (('x', x), ('y', y)):
     check_within(name, position, 'in [0, 1], a fraction of the side', 0, 1)
-  colours, canvas = (
+  colours, canvas = (  # the cutout and the background as floats in [0, 1]
     pixels / jnp.float32(255)
     if pixels.dtype == jnp.uint8
     else as_pixels(f'pixels of the {name}', pixels, 'scenes')
@@ -86,11 +86,13 @@ def compose(
 def _composed(colours: jax.Array, canvas: jax.Array, factors: Sequence[ArrayLike]) -> jax.Array:
   """Returns the scene of `compose` for a cutout and a background of floats in [0, 1].
 
-  `factors` are area, angle, x and y.
+  `colours` is the cutout, [h, w, 4], `canvas` the background, [S, S, 3], and `factors` are area,
+  angle, x and y.
   """
-  stored = jnp.round(255 * premultiplied(colours)).astype(jnp.uint8)[None]
+  # The only cutout, with index 0, in 8 bits.
+  cutouts = jnp.round(255 * premultiplied(colours)).astype(jnp.uint8)[None]
   size = jnp.array(colours.shape[:2], jnp.int32)
-  scene, _ = paste_cutout(stored, 0, size, None, canvas, factors, rotate=True)
+  scene, _ = paste_cutout(cutouts, 0, size, None, canvas, factors, rotate=True)
   return scene
 
 
@@ -105,13 +107,15 @@ def paste_cutout(
   rotate: bool,
   max_reduction: float = math.inf,
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns a scene and the visible share of the cutout; jit- and vmap-able in all factors.
+  """Resizes, rotates and pastes a cutout; returns the scene and the cutout's visible fraction.
+
+  The function can be jitted and vmapped in area, angle, x and y.
 
   Args:
     cutouts: [N, h, w, 4], premultiplied, float32 in [0, 1] or uint8.
     index: Index of the cutout.
     size: int32 [2], height and width of the cutout.
-    pixels: Number of pixels that the area refers to, see `counted`; None for the rectangle.
+    pixels: Number of pixels that count as the cutout's area, see `counted`; None counts all.
     background: float32 [S, S, 3] in [0, 1].
     factors: Area > 0 of the resized cutout as a fraction of the canvas; angle in degrees
       counter-clockwise; x and y of the centre, fractions of the side from the left and the top.
@@ -119,15 +123,16 @@ def paste_cutout(
     max_reduction: Largest reduction factor of the cutout (`resize.most_scale`).
 
   Returns:
-    float32 [S, S, 3] in [0, 1], and float32 [], the share of the rectangle, expanded by the
-    rotation, on the canvas.
+    The scene, float32 [S, S, 3] in [0, 1], and the fraction of the rotated cutout's bounding
+    rectangle that is on the canvas, float32 [].
   """
   area, angle, x, y = factors
   side = background.shape[0]
   placement = place(size, area, angle if rotate else 0.0, x, y, side, pixels)
   if rotate:
     window, offset = visible(cutouts, index, size, placement, side, max_reduction)
-    # With a bound, rows are processed one by one, and loops may have any length.
+    # A finite bound means a CPU, which processes scenes one by one: a loop over bands of lines can
+    # then skip those without the cutout.
     lines = side if math.isinf(max_reduction) else BAND
     # The window is the only one, with index 0.
     scene = paste_rotated(pack(window)[None], 0, offset, background, placement, lines)
@@ -148,8 +153,8 @@ def counted(cutout: jax.Array, measure: str) -> jax.Array | None:
 
 
 def premultiplied(foreground: jax.Array) -> jax.Array:
-  """Returns a cutout [h, w, 4] with its colours multiplied by its alpha."""
-  channel = jax.lax.broadcasted_iota(jnp.int32, foreground.shape, 2)
+  """Returns a cutout [h, w, 4], floats in [0, 1], with its colours multiplied by its alpha."""
+  channel = jax.lax.broadcasted_iota(jnp.int32, foreground.shape, 2)  # 0, 1, 2, 3 at every pixel
   return foreground * jnp.where(channel < 3, foreground[..., 3:], 1.0)
 
 
@@ -166,11 +171,11 @@ def visible(
   side: int,
   max_reduction: float,
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns the part of a resized cutout that can be visible on the canvas at its angle.
+  """Resizes a cutout and returns the square window of it that the canvas can show at its angle.
 
   A rotation preserves distances, so visible pixels are within half the canvas's diagonal of the
-  cutout's point in the middle of the canvas. The border of the cutout is repeated as far as a
-  rotation reads; pixels beyond are 0.
+  cutout's point that lies in the middle of the canvas. The border of the cutout is repeated
+  `REACH` pixels outwards, as far as a rotation reads; pixels beyond are 0.
 
   Args:
     cutouts: [N, h, w, 4], premultiplied, float32 in [0, 1] or uint8.
@@ -181,8 +186,8 @@ def visible(
     max_reduction: Largest factor of reduction of the cutout.
 
   Returns:
-    The part, [D, D, 4] with D = `window_side(side)`, and the position of its first pixel in the
-    resized cutout, int32 [2].
+    The window, [D, D, 4] with D = `window_side(side)`, and the position of its first pixel in the
+    resized cutout, int32 [2], which may be negative.
   """
 
   def bordered(positions: jax.Array, length: jax.Array) -> jax.Array:
@@ -191,6 +196,7 @@ def visible(
     return jnp.where(is_near, jnp.clip(positions, 0, length - 1), positions)
 
   room = window_side(side)
+  # The position in the cutout that is shown in the middle of the canvas.
   middle = placement.matrix @ jnp.array([side / 2, side / 2, 1.0], jnp.float32)
   offset = jnp.floor(middle).astype(jnp.int32) - room // 2
   positions = [bordered(jnp.arange(room) + offset[i], placement.resized[i]) for i in (0, 1)]
@@ -211,12 +217,12 @@ def paste_rotated(
   placement: Placement,
   lines: int,
 ) -> jax.Array:
-  """Returns a scene, float32 [S, S, 3], with a rotated cutout on a background.
+  """Rotates a resized cutout, pastes it on a background and returns the scene, float32 [S, S, 3].
 
   Args:
-    packed: Windows of resized cutouts, see `_sample`.
-    index: Index of the window.
-    offset: Position of the window's first pixel, see `_sample`.
+    packed: uint32 [A, D, E], windows of resized cutouts, 8 bits per channel.
+    index: Index of the window to paste.
+    offset: int32 [2], position of the window's first pixel in the resized cutout.
     background: float32 [S, S, 3] in [0, 1].
     placement: Place of the cutout on the canvas.
     lines: Lines of the scene that are computed at once. If it is less than S, a loop computes only
@@ -229,6 +235,7 @@ def paste_rotated(
     """Returns the scene with band `number`, `lines` lines high, composed."""
     first = jnp.minimum(number * lines, side - lines)  # the last band may overlap the one before
     row, column = (jnp.arange(lines) + first + 0.5)[:, None], (jnp.arange(side) + 0.5)[None, :]
+    # the vertical and horizontal position in the cutout of each pixel of the band, [lines, S]
     v, h = (m[0] * row + m[1] * column + m[2] for m in placement.matrix)
     colours, alpha = _sample(packed, index, offset, placement.resized, v, h)
     band = jax.lax.dynamic_slice(background, (first, 0, 0), (lines, side, 3))
@@ -252,7 +259,7 @@ def pack(pixels: jax.Array) -> jax.Array:
 
 def unpack(words: jax.Array) -> tuple[jax.Array, jax.Array]:
   """Returns the colours and the alpha of packed pixels, float32 [..., 3] and [..., 1] in [0, 1]."""
-  colours = _channel(words[..., None], _channels(words.shape))
+  colours = _channel(words[..., None], _channels(words.shape))  # channels 0, 1 and 2
   return colours / 255, _channel(words[..., None], 3) / 255
 
 
@@ -274,10 +281,13 @@ def _sample(
   v: jax.Array,
   h: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns a cutout at fractional positions: premultiplied colours [..., 3] and alpha [..., 1].
+  """Interpolates a cutout at fractional positions, bicubic with 4 × 4 neighbours.
+
+  Returns premultiplied colours, float32 [..., 3], and alpha [..., 1], both in [0, 1] and 0 outside
+  the cutout.
 
   Args:
-    packed: uint32 [A, D, E], windows of cutouts with repeated borders that hold all neighbours.
+    packed: uint32 [A, D, E], windows of cutouts, 8 bits per channel, with all neighbours.
     index: Index of the window.
     offset: int32 [2], position of the window's first pixel in the cutout.
     size: int32 [2], height and width of the cutout.
@@ -286,7 +296,10 @@ def _sample(
   """
 
   def weights(d: jax.Array) -> jax.Array:
-    """Returns bicubic weights (a = −1) of 4 neighbours, d in [0, 1) after the second, [4, ...]."""
+    """Returns Keys's weights (a = −1) of the 4 neighbours in a direction, [4, ...].
+
+    `d`, in [0, 1), is the distance of the position from the second neighbour.
+    """
     square, cube = d * d, d * d * d
     middle = 1 - 2 * square + cube, d + square - cube
     return jnp.stack([-d + 2 * square - cube, *middle, cube - square])
@@ -298,6 +311,7 @@ def _sample(
   _, height, width = packed.shape
   row = jnp.clip(v0.astype(jnp.int32) - 1 - offset[0], 0, height - 4)
   row = row + jnp.asarray(index, jnp.int32) * height  # of all windows below each other
+  # The index of the first of the 16 neighbours among all `pixels`.
   first = row * width + jnp.clip(h0.astype(jnp.int32) - 1 - offset[1], 0, width - 4)
   pixels = packed.reshape(-1)
 

@@ -138,8 +138,8 @@ def cross(
     xs: horizontal positions of the centre as fractions of the side from the left.
     ys: vertical positions of the centre as fractions of the side from the top.
     side: side of the canvas in pixels.
-    min_inside: smallest share of the object on the canvas; None takes .95, or .5 if a position is
-      not the centre, as in the published sets.
+    min_inside: smallest fraction of the object's rectangle that must be on the canvas for a scene
+      to count; None takes .95 if all positions are the centre, else .5, as in the published sets.
   """
   levels = np.array([*itertools.product(xs, ys, areas, angles)], np.float64).reshape(-1, 4)
   x, y, area, angle = levels.T
@@ -177,7 +177,10 @@ COLUMNS = (*LOOP_ORDER, 'object', 'background', 'fraction_inside')
 
 
 def levels_of(design: Design) -> pd.DataFrame:
-  """Returns `area`, `angle`, `x` and `y` of each level; angles in degrees in (−180, 180]."""
+  """Returns a table with a row for each level and the columns `area`, `angle`, `x` and `y`.
+
+  Angles are in degrees in (−180, 180]: 341 becomes −19.
+  """
   levels = pd.DataFrame(design.factors)
   return levels.assign(angle=180.0 - (180.0 - levels.angle) % 360.0)
 
@@ -198,19 +201,19 @@ def places(levels: pd.DataFrame, keys: Sequence[str]) -> np.ndarray:
 def balanced(
   counts: np.ndarray, groups: ArrayLike, strata: ArrayLike, share: float = 0.0
 ) -> np.ndarray:
-  """Returns a mask of scenes, bool [P, L], with the same mix of pairs in every group of levels.
+  """Selects scenes of P pairs at L levels, bool [P, L], with the same pairs in all compared groups.
 
-  A pair is an object on a background, and a level a combination of size, place and angle. In each
-  stratum (for example each size, where groups are angles), the mask has the pairs that count in
-  every group, so that groups can be compared although strata are pooled. Groups with too few scenes
-  that count are left out.
+  A pair is an object on a background, a level is a combination of area, position and angle, and a
+  scene is a pair at a level. If groups are angles and strata are areas, for example, then a pair is
+  selected at an area only if it counts there at every angle. Accuracies of angles can then be
+  compared although areas are pooled.
 
   Args:
     counts: bool [P, L], whether each scene counts.
-    groups: int [L], groups to be compared, such as angles.
-    strata: int [L], values that are pooled in each group.
-    share: Smallest share of scenes of a group that must count. A larger value leaves out groups, a
-      smaller one leaves out pairs.
+    groups: int [L], the group of each level; groups are compared.
+    strata: int [L], the stratum of each level; strata are pooled.
+    share: A group is left out if less than this fraction of its scenes counts. A larger value
+      leaves out more groups, a smaller one more pairs.
   """
   group, stratum = np.asarray(groups), np.asarray(strata)
   by_group = [(value, counts[:, group == value]) for value in np.unique(group)]
@@ -219,14 +222,14 @@ def balanced(
   mask = np.zeros_like(counts)
   for value in np.unique(stratum):
     levels = is_compared & (stratum == value)
-    is_in_every_group = len(np.unique(group[levels])) == len(present)
-    if is_in_every_group:
+    has_every_group = len(np.unique(group[levels])) == len(present)
+    if has_every_group:  # else its scenes are not selected
       mask[:, levels] = counts[:, levels].all(1, keepdims=True)
   return mask
 
 
 def normalised(values: ArrayLike) -> np.ndarray:
-  """Returns accuracies [..., G] divided by the largest of each G; NaN if the largest is 0."""
+  """Returns accuracies [..., G] divided by the largest along the last axis; NaN if that is 0."""
   array = np.asarray(values, float)
   largest = np.max(array, -1, initial=0.0, where=np.isfinite(array), keepdims=True)
   return np.divide(array, largest, out=np.full(array.shape, np.nan), where=largest > 0)
@@ -238,7 +241,7 @@ class SceneTable:
 
   Attributes:
     design: The levels that occur, in the order of the generator's loop: x, y, area, angle.
-    objects: int [P], the object of each pair.
+    objects: int [P], the number of the object of each pair.
     pair, level: int [N], row and column of each scene in the table.
   """
 

@@ -22,7 +22,7 @@ from jax.typing import ArrayLike
 
 
 class Placement(NamedTuple):
-  """Pixels of one cutout on one canvas; pairs are (vertical, horizontal).
+  """Size and place of a resized and rotated cutout on a canvas; pairs are (vertical, horizontal).
 
   Attributes:
     resized: int32 [2], height and width after resizing.
@@ -30,7 +30,7 @@ class Placement(NamedTuple):
     corner: int32 [2], first row and column on the canvas; may be negative.
     matrix: float32 [2, 3], maps a position (vertical, horizontal, 1) on the canvas to (vertical,
       horizontal) in the resized cutout, in pixels; .5 is the centre of the first pixel.
-    fraction: float32, the share of the expanded rectangle on the canvas.
+    fraction: float32, the fraction of the rotated cutout's bounding rectangle on the canvas.
   """
 
   resized: jax.Array
@@ -103,10 +103,10 @@ def _quotient(value: jax.Array, divisor: ArrayLike) -> jax.Array:
 def _rotation(
   size: jax.Array, cosine: jax.Array, sine: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Returns the size of a rotated rectangle, and the map from its positions to the cutout's.
+  """Returns the size of a rotated cutout's bounding rectangle, and the map back to the cutout.
 
-  The map of a position p in the rotated, expanded rectangle is linear·p + shift. Both rectangles
-  have the same centre. As in Pillow, corners are rotated by the inverse map; the extent is the
+  The map takes a position p in the bounding rectangle to linear · p + shift in the cutout. The
+  centres of both coincide. As in Pillow, corners are rotated by this inverse map; the extent is the
   same, because the rectangle is symmetric.
 
   Args:
@@ -114,11 +114,11 @@ def _rotation(
     cosine, sine: of the angle.
 
   Returns:
-    The expanded size [2], linear [2, 2] and shift [2], float64.
+    The height and width of the bounding rectangle [2], linear [2, 2] and shift [2], float64.
   """
   linear = jnp.stack([jnp.stack([cosine, sine]), jnp.stack([-sine, cosine])])
   half = size / 2
-  shift = half - (linear * half[None, :]).sum(1)
+  shift = half - (linear * half[None, :]).sum(1)  # keeps the centre in place
   corners = jnp.asarray([[0, 0], [0, 1], [1, 1], [1, 0]], jnp.float64) * size[None, :]
   turned = (linear[None] * corners[:, None, :]).sum(-1) + shift[None, :]  # [4 corners, 2]
   expanded = jnp.ceil(turned.max(0)) - jnp.floor(turned.min(0))

@@ -27,32 +27,39 @@ TILE, BLOCK = 8, 64
 
 
 def triangle_weights(
-  positions: jax.Array, pixels: jax.Array, size: ArrayLike, resized: ArrayLike
+  positions: jax.Array, pixels: jax.Array, size: ArrayLike, new_size: ArrayLike
 ) -> jax.Array:
   """Returns the weights of an antialiased linear resize along one axis, float32 [P, Q].
 
-  Pixel `positions[p]` of the line of `resized` pixels is the sum over q of weight [p, q] times
-  pixel `pixels[q]` of the line of `size` pixels. Weights of positions outside the resized line are
-  0. `pixels` must include all pixels that a position needs.
+  Output pixel `positions[p]` is the sum over q of weight [p, q] times input pixel `pixels[q]`.
+
+  Args:
+    positions: int [P], indices of output pixels; outside [0, new_size) their weights are 0.
+    pixels: int [Q], indices of input pixels, which must include all that the outputs need.
+    size: number of input pixels along the axis.
+    new_size: number of output pixels.
   """
-  scale = jnp.asarray(size, jnp.float32) / jnp.maximum(resized, 1)
-  centre = (positions + 0.5) * scale
+  scale = jnp.asarray(size, jnp.float32) / jnp.maximum(new_size, 1)
+  centre = (positions + 0.5) * scale  # in the input
   distance = jnp.abs(pixels[None, :] + 0.5 - centre[:, None]) / jnp.maximum(scale, 1.0)
   weights = jnp.maximum(0.0, 1.0 - distance) * (pixels < size)[None, :]
-  return weights * (_inside(positions, resized) / jnp.maximum(weights.sum(1), 1e-6))[:, None]
+  return weights * (_inside(positions, new_size) / jnp.maximum(weights.sum(1), 1e-6))[:, None]
 
 
 def most_scale(shape: Sequence[int], area: float, side: int) -> float:
-  """Returns the largest reduction factor of a cutout in either direction.
+  """Returns an upper bound of (size / resized size) of a cutout in either direction.
 
-  The cutout fits an array of a shape (height, width), its sides have a ratio of at most `LONGEST`,
-  and its resized rectangle covers at least the fraction `area` of a canvas of `side` pixels.
+  Args:
+    shape: height and width in pixels of an array that the cutout fits.
+    area: smallest area of the resized cutout, as a fraction of the canvas.
+    side: side of the canvas in pixels.
   """
-  shorter = side * math.sqrt(area / LONGEST)  # least length in pixels of the shorter side
+  # The least length in pixels of the shorter side after resizing.
+  shorter = side * math.sqrt(area / LONGEST)
   if shorter <= 2:  # truncated to whole pixels it may be 1 or 0
     return math.inf
   height, width = shape
-  # The last factor is of the truncation to whole pixels, which removes up to one.
+  # The last factor is for the truncation of `shorter` to whole pixels, which removes up to one.
   return math.sqrt(height * width / area) / side * shorter / (shorter - 1)
 
 
@@ -92,45 +99,48 @@ def _resize_down(
   images: jax.Array,
   index: ArrayLike,
   size: jax.Array,
-  resized: jax.Array,
+  new_size: jax.Array,
   positions: jax.Array,
   lines: tuple[jax.Array, jax.Array],
   max_reduction: float,
 ) -> jax.Array:
-  """Returns an image resized along H and transposed, [W, L, C] with L of at least len(positions).
+  """Resizes the height of one image and returns some of the rows, transposed.
+
+  The result is [W, L, C]. Its first R of L pixels along the second axis are the rows `positions`;
+  the rest is padding.
 
   Args:
     images: [N, H, W, C].
     index: number of the image.
-    size: height of the image from the first pixel.
-    resized: height after resizing.
-    positions: rows of the resized image.
+    size: height of the image, which begins at the first row of [H, W].
+    new_size: height after resizing.
+    positions: ascending rows of the resized image, int32 [R].
     lines: the first column that is needed, and the one after the last; columns far outside them may
       be 0.
-    max_reduction: static upper bound of size / resized.
+    max_reduction: static upper bound of size / new_size.
   """
   height, width, channels = images.shape[1:]
   # Rows of the image that `TILE` resized rows depend on, with a margin for rounding.
   rows_of_tile = (TILE + 2) * max(max_reduction, 1)
   if rows_of_tile + 3 >= height:  # a window would be the whole image
-    weights = triangle_weights(positions, jnp.arange(height), size, resized)
+    weights = triangle_weights(positions, jnp.arange(height), size, new_size)
     image = images[index].astype(jnp.float32)
     return _as_type(images, jnp.einsum('yi,ixc->xyc', weights, image, precision='highest'))
-  flat = images.reshape(*images.shape[:2], -1)
-  window, block = math.ceil(rows_of_tile) + 2, min(BLOCK, width)
+  flat = images.reshape(*images.shape[:2], -1)  # [N, H, W · C]
+  window, block = math.ceil(rows_of_tile) + 2, min(BLOCK, width)  # rows and columns read at once
 
   def add_tile(number: jax.Array, output: jax.Array) -> jax.Array:
-    """Returns the output with `TILE` resized rows, of tile `number`, at the needed columns."""
+    """Adds tile `number` to the output: `TILE` resized rows at the needed columns."""
     pixels = jax.lax.dynamic_slice(padded, (number * TILE,), (TILE,))
-    lowest = jnp.where(_inside(pixels, resized), pixels, resized).min()
-    # The window starts at ⌊(lowest + ½) size / resized − max(size / resized, 1)⌋, in integers: the
+    lowest = jnp.where(_inside(pixels, new_size), pixels, new_size).min()
+    # The window starts at ⌊(lowest + ½) s − max(s, 1)⌋ with s = size / new_size, in integers: the
     # slice and the weights must agree, and a compiler may round two uses of a float differently.
-    numerator = (2 * lowest + 1) * size - 2 * jnp.maximum(size, resized)
-    first = jnp.clip(numerator // jnp.maximum(2 * resized, 1), 0, height - window)
-    weights = triangle_weights(pixels, first + jnp.arange(window), size, resized)
+    numerator = (2 * lowest + 1) * size - 2 * jnp.maximum(size, new_size)
+    first = jnp.clip(numerator // jnp.maximum(2 * new_size, 1), 0, height - window)
+    weights = triangle_weights(pixels, first + jnp.arange(window), size, new_size)
 
     def add_block(block_number: jax.Array, output: jax.Array) -> jax.Array:
-      """Returns the output with these rows at `block` columns, transposed."""
+      """Adds the tile's rows at the next `block` columns to the output, transposed."""
       line = jnp.minimum(lines[0] + block_number * block, width - block)
       start, shape = (index, first, line * channels), (1, window, block * channels)
       source = jax.lax.dynamic_slice(flat, start, shape)[0]
@@ -141,17 +151,17 @@ def _resize_down(
     # The number of blocks is rounded up.
     return jax.lax.fori_loop(0, -(-(lines[1] - lines[0]) // block), add_block, output)
 
-  count = -(-len(positions) // TILE)  # tiles, rounded up
-  padded = jnp.pad(positions, (0, count * TILE - len(positions)), mode='edge')
+  count = -(-len(positions) // TILE)  # number of tiles, rounded up
+  padded = jnp.pad(positions, (0, count * TILE - len(positions)), mode='edge')  # fills up the last
   # The first tile with pixels of the resized image, and the one after the last.
-  start, end = _bounds(_inside(padded, resized).reshape(count, TILE).any(1))
+  start, end = _bounds(_inside(padded, new_size).reshape(count, TILE).any(1))
   empty = jnp.zeros((width, count * TILE, channels), images.dtype)
   return jax.lax.fori_loop(start, end, add_tile, empty)
 
 
-def _inside(positions: jax.Array, resized: ArrayLike) -> jax.Array:
-  """Returns whether positions are in a resized image of this size, bool."""
-  return (positions >= 0) & (positions < resized)
+def _inside(positions: jax.Array, size: ArrayLike) -> jax.Array:
+  """Returns whether positions are in [0, size), bool."""
+  return (positions >= 0) & (positions < size)
 
 
 def _bounds(flags: jax.Array) -> tuple[jax.Array, jax.Array]:

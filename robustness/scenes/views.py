@@ -64,12 +64,14 @@ def shown(design: Design, side: int, measure: str) -> Shown:
 
 
 def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side: int) -> np.ndarray:
-  """Returns the share of each object on the canvas at every level, float32 [P, L].
+  """Returns which fraction of each object is on the canvas at every level, float32 [P, L].
+
+  The object's extent is the bounding rectangle of the rotated cutout.
 
   Args:
     design: the design with L levels.
     size: heights and widths of the cutouts, int [P, 2].
-    pixels: numbers of pixels of the objects that an area measures, int [P].
+    pixels: number of pixels of each object that count as its area, int [P].
     side: side of the canvas in pixels.
   """
   levels = [parameters(design)[name] for name in LEVEL]  # in the order of the arguments below
@@ -142,7 +144,10 @@ def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
   room = _sheet_side(max(areas), side, turning)
 
   def sheet(cutout: jax.Array, size: jax.Array, area: float) -> tuple[jax.Array, jax.Array]:
-    """Returns the packed cutout of an area, uint32 [D, D], and the position of its first pixel."""
+    """Returns the cutout resized to an area, and the position of its first pixel in the cutout.
+
+    Pixels are packed, uint32 [D, D], 8 bits per channel.
+    """
     placement = place(size, area, angle=0.0, x=0.5, y=0.5, side=side)
     bound = most_scale(cutout.shape[:2], area, side) if is_sequential else math.inf
     if turning:
@@ -163,13 +168,14 @@ def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
     """Returns the scene of a row at the level of a view, [S, S, 3], read from a sheet."""
     angle, background = view['angle'] if turning else 0.0, row['image']
     placement = place(row['foreground_size'], view['area'], angle, view['x'], view['y'], side)
-    stored, number = located(row, 'sheets')  # [rows, areas, D, D], and the row
+    # The sheets of all rows, [rows, areas, D, D], and the number of this row; they are not copied.
+    stored, number = located(row, 'sheets')
     index, sheets = number * stored.shape[1] + view['sheet'], stored.reshape(-1, *stored.shape[2:])
     offset = row['sheet_offsets'][view['sheet']]
     if turning:
       lines = composition.BAND if is_sequential else side
       return composition.paste_rotated(sheets, index, offset, background, placement, lines)
-    first = -placement.corner - offset
+    first = -placement.corner - offset  # the canvas's first pixel in the sheet
     words = jax.lax.dynamic_slice(sheets, (index, first[0], first[1]), (1, side, side))[0]
     return composition.blend(*composition.unpack(words), background)
 
@@ -177,14 +183,15 @@ def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
 
 
 def _sheet_side(area: float, side: int, turning: bool) -> int:
-  """Returns the side in pixels of the square that has all pixels of a resized cutout.
+  """Returns the side in pixels of a sheet, the square that holds a cutout resized to an area.
 
-  An upright cutout is surrounded by empty canvas, so that a scene is a window of the square. `area`
+  An upright cutout is surrounded by empty canvas, so that a scene is a window of the sheet. `area`
   is the cutout's area as a fraction of the canvas, and `turning` whether scenes rotate it.
   """
   if turning:
     return composition.window_side(side)
-  return math.ceil(side * math.sqrt(area * LONGEST)) + 1 + 2 * side  # empty canvas on both sides
+  # the longer side of the cutout, rounded up, and an empty canvas on both sides
+  return math.ceil(side * math.sqrt(area * LONGEST)) + 1 + 2 * side
 
 
 def _cutout(row: Row) -> tuple[dict[str, jax.Array], jax.Array]:
