@@ -225,10 +225,14 @@ def glass_blur(
 
 
 def _targets(moves: jax.Array, delta: jax.Array) -> jax.Array:
-  """Returns the flat index of each pixel's partner, int32 [H·W], given its `moves` [2, H, W].
+  """Returns the flat index of each pixel's partner, int32 [H·W].
 
   Only pixels in rows delta + 1 to H - delta and columns delta + 1 to W - delta have another pixel
   as partner; the others are their own partners.
+
+  Args:
+    moves: rows down and columns right from each pixel to its partner, int32 [2, H, W].
+    delta: largest move in pixels.
   """
   height, width = moves.shape[1:]
   y, x = jnp.arange(height)[:, None], jnp.arange(width)[None, :]

@@ -134,18 +134,21 @@ def halve(plane: jax.Array) -> jax.Array:
 
 
 def code(plane: jax.Array, steps: jax.Array) -> jax.Array:
-  """Returns a plane of levels [H, W] after the DCT of its 8 × 8 blocks was quantised.
+  """Returns a plane of levels, int32 [H, W], as it is after JPEG's lossy coding and decoding.
 
-  `steps` [8, 8] are the quantisation steps. Edges are replicated to fill blocks.
+  The DCT coefficients of its 8 × 8 blocks are rounded to multiples of the quantisation steps
+  `steps`, float32 [8, 8], and transformed back. Edges are replicated to fill blocks.
   """
   height, width = plane.shape
   padded = jnp.pad(plane, ((0, -height % BLOCK), (0, -width % BLOCK)), mode='edge')
+  # `_transform` acts along columns, hence the transposes for rows
   across = _transform(padded.T - 128, DCT, FIRST_SHIFT).T
-  eighths = _transform(across, DCT, SECOND_SHIFT)
-  step = jnp.tile(steps, (1, padded.shape[1] // BLOCK))[None]
+  eighths = _transform(across, DCT, SECOND_SHIFT)  # coefficients times 8
+  step = jnp.tile(steps, (1, padded.shape[1] // BLOCK))[None]  # of a row of blocks, [1, 8, width]
   quantised = _quantise(eighths.reshape(-1, BLOCK, padded.shape[1]), step).reshape(padded.shape)
   down = _transform(quantised, DCT.T, FIRST_SHIFT)
-  decoded = _transform(down.T, DCT.T, SECOND_SHIFT + 3).T + 128  # + 3: eighths to levels
+  # `DCT.T` inverts up to a factor, of which 3 more bits are dropped
+  decoded = _transform(down.T, DCT.T, SECOND_SHIFT + 3).T + 128
   return jnp.clip(decoded, 0, 255)[:height, :width]
 
 
@@ -163,9 +166,11 @@ def _transform(lines: jax.Array, matrix: np.ndarray, shift: int) -> jax.Array:
 def _quantise(eighths: jax.Array, step: jax.Array) -> jax.Array:
   """Returns coefficients rounded to multiples of `step`, int32; halves are rounded away from 0.
 
-  `eighths` are the coefficients times 8.
+  `eighths` are the coefficients times 8. GUARD, ¼, keeps rounding errors of the division from
+  making a whole quotient smaller.
   """
   size = jnp.abs(eighths).astype(jnp.float32)
+  # ⌊|coefficient| / step + ½⌋
   coefficients = jnp.floor((size + 4 * step + GUARD) / (8 * step))
   return jnp.sign(eighths) * (coefficients * step).astype(jnp.int32)
 

@@ -74,14 +74,15 @@ def distortion(
 def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array:
   """Shifts bands of rows sideways and one channel downwards, cyclically; every other row is black.
 
-  All images have the same shifts, because the released generator has a single seed.
+  All images have the same shifts, because the released generator has a single seed. The constant
+  `level`, the strength of the package glitch_this, sets the number and the size of the shifts.
   """
   del key
   height, width = levels.shape[:2]
   drawn = [glitches(level, height, width) for level in strength.constants['level']]
   shifts, moves = zip(*drawn, strict=True)  # one for each severity
   shift, moved = strength.select(np.array(shifts)), strength.select(np.array(moves))
-  source_column = (jnp.arange(width)[None] - shift[:, None]) % width
+  source_column = (jnp.arange(width)[None] - shift[:, None]) % width  # [H, W]
   shifted = jnp.take_along_axis(levels, source_column[:, :, None], axis=1)
   channel, right, down = moved
   rolled = jnp.roll(levels, down, axis=0)
@@ -97,7 +98,7 @@ def glitches(level: float, height: int, width: int) -> tuple[np.ndarray, np.ndar
   """Returns the random shifts of `glitched`, as the package glitch_this draws them with seed 1.
 
   Args:
-    level: strength of glitch_this, from 0 to 10: with it grow the number of bands and the shifts.
+    level: strength of glitch_this, from 0 to 10; larger values make more bands and larger shifts.
     height: height of the image in pixels.
     width: width of the image in pixels.
 
@@ -202,8 +203,8 @@ def _draw_stickers(
 ) -> Draws:
   """Returns random numbers of N stickers, the largest number at any severity.
 
-  `corner` is the row and column of the upper left pixel, int32 [N, 2], and `picture`, uint32 [N],
-  modulo the number of pictures is the index of the picture.
+  They are `corner`, int32 [N, 2], the row and column of the upper left pixel, and `picture`, uint32
+  [N], any number: the remainder by the number of pictures is the index of the picture.
   """
   key_corner, key_picture = jax.random.split(key)
   count = max(constants['count'])

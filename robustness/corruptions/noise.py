@@ -201,12 +201,15 @@ def _alias(mass: np.ndarray) -> np.ndarray:
 
 
 def poisson_from_table(bits: jax.Array, level: jax.Array, strength: Strength) -> jax.Array:
-  """Returns int32 Poisson counts of rate λ·level / 255 from uniform uint32 bits; λ is `photons`."""
+  """Returns int32 Poisson counts of rate λ·level / 255 from uniform uint32 bits.
+
+  `bits` and `level`, int32 in 0..255, have the shape of the result; λ is the constant `photons`.
+  """
   start, packed = poisson_table(strength.constants['photons'])
   width = packed.shape[1]
-  row = strength.index * (LEVELS + 1) + level
-  # Walker's alias method: the upper bits choose a column of the table, and the lower bits decide
-  # between the column and its alias. An entry is (limit · width + alias).
+  row = strength.index * (LEVELS + 1) + level  # number of the table of each value
+  # Walker's alias method: the upper log2(width) bits choose a column of the table, and the lower
+  # bits decide between the column and its alias. An entry is (limit · width + alias).
   column = (bits >> (32 - width.bit_length() + 1)).astype(jnp.int32)
   entry = jnp.asarray(packed.reshape(-1))[row * width + column]
   lower_bits = bits & (2**32 // width - 1)

@@ -420,8 +420,10 @@ def _ray(side: int, draws: Draws, star: int, lengths: jax.Array) -> tuple[jax.Ar
   r, c = grid(side)
   down, right = r - draws['centre'][star, 0], c - draws['centre'][star, 1]
   num_rays = draws['rays'][star]
-  angle = (jnp.arctan2(right, down) + np.pi) / (2 * np.pi) * num_rays  # 1 from ray to ray
+  # direction from the centre to the pixel, in [0, num_rays]; whole numbers are the rays
+  angle = (jnp.arctan2(right, down) + np.pi) / (2 * np.pi) * num_rays
   before = jnp.floor(angle)
   fraction, ray = angle - before, before.astype(jnp.int32)
   length = (1 - fraction) * lengths[ray % num_rays] + fraction * lengths[(ray + 1) % num_rays]
+  # 1e-4 avoids a division by 0 at the centre
   return length**2 / (down**2 + right**2 + 1e-4), 1 - (fraction - 0.5) ** 2

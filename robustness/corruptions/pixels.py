@@ -67,7 +67,8 @@ def shift_value(image: jax.Array, shift: jax.Array) -> jax.Array:
 def scale_saturation(image: jax.Array, factor: jax.Array, shift: jax.Array) -> jax.Array:
   """Returns an image with the saturation S of HSV replaced by clip(S · factor + shift, 0, 1).
 
-  Hue and value do not change.
+  Hue and value do not change. A channel c is V (1 − S k_c), with a factor k_c in [0, 1] that
+  depends on the hue alone, so that S can be replaced without computing the hue.
 
   A pixel without saturation has hue 0, which is red: with shift > 0 greys turn reddish, as in the
   released generators. An image of one channel is returned unchanged.
@@ -79,5 +80,6 @@ def scale_saturation(image: jax.Array, factor: jax.Array, shift: jax.Array) -> j
   has_colour = spread > 0
   saturation = spread / jnp.where(has_colour, value, 1)
   red = jnp.broadcast_to(jnp.array([0, 1, 1], image.dtype), image.shape)
+  # k_c, which is (0, 1, 1) for red
   hue_factors = jnp.where(has_colour, (value - image) / jnp.where(has_colour, spread, 1), red)
   return value * (1 - jnp.clip(saturation * factor + shift, 0, 1) * hue_factors)

@@ -149,11 +149,14 @@ def canny(levels: jax.Array) -> jax.Array:
 
 
 def _gradient(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Returns |dy| + |dx|, dy and dx, int32 [H, W], by Sobel's 3 × 3 masks, the border replicated."""
+  """Returns the gradient of a plane by Sobel's 3 × 3 masks: |dy| + |dx|, dy and dx, int32 [H, W].
+
+  The border is replicated.
+  """
   height, width = levels.shape
-  p = jnp.pad(levels.astype(jnp.int32), 1, mode='edge')
-  tall = p[:-2] + 2 * p[1:-1] + p[2:]
-  wide = p[:, :-2] + 2 * p[:, 1:-1] + p[:, 2:]
+  padded = jnp.pad(levels.astype(jnp.int32), 1, mode='edge')
+  tall = padded[:-2] + 2 * padded[1:-1] + padded[2:]  # weights 1, 2, 1 of three rows, [H, W + 2]
+  wide = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]  # and of three columns, [H + 2, W]
   right, down = tall[:, 2:] - tall[:, :width], wide[2:] - wide[:height]
   return jnp.abs(right) + jnp.abs(down), down, right
 

@@ -132,6 +132,7 @@ class StoredOrMade(CorruptionViews):
     Of a stored set they are the clean images and the images with the study's corruptions and
     severities; otherwise all rows.
     """
+    # pairs of corruption and severity in the order of the rows, of equally many rows each
     stored = _parts_of_rows(rows) if self.is_stored else []
     needed = {CLEAN_PART, *self.of_stored(stored).parts} if stored else set()
     indices = [index for index, part in enumerate(stored) if part in needed]
@@ -302,9 +303,10 @@ def parts_of(records: RecordsReader) -> list[StoredPart]:
 
 
 def _parts_of_rows(rows: Rows) -> list[StoredPart]:
-  """Returns the pairs of corruption and severity in a stored set, in the order of its rows.
+  """Returns the corruption and severity of each part of a stored set, in the order of its rows.
 
-  The result is [] for rows that are not of a stored set.
+  All parts have equally many consecutive rows. The result is [] for rows that are not of a stored
+  set.
   """
   num_parts = rows.description.get('parts', 0)
   if not num_parts:

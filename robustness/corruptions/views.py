@@ -212,7 +212,10 @@ class CorruptionViews(Study):
 
   @property
   def facts(self) -> dict[str, PlainValue]:
-    """Descriptions, for results, of the pictures that frost, mosaics and stickers use."""
+    """{'frost' or 'pictures': which pictures frost, or mosaics and stickers, are made of}.
+
+    Corruptions that are not shown are left out. The values are described in `describe`.
+    """
     frost = {'frost': describe(self.photographs)} if 'frost' in self.names else {}
     pictures = {'pictures': laion_c.describe(self.photographs)} if self._shows_pictures else {}
     return {**frost, **pictures}

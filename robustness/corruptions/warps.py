@@ -226,6 +226,7 @@ def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[j
   """
   start = jnp.floor(position)
   t = position - start  # in [0, 1)
+  # the pixels at the positions start − 1, start, start + 1 and start + 2
   inner = (3 * t**3 - 6 * t**2 + 4) / 6, (-3 * t**3 + 3 * t**2 + 3 * t + 1) / 6
   weights = [(1 - t) ** 3 / 6, *inner, t**3 / 6]
   first = start.astype(jnp.int32)
@@ -252,6 +253,7 @@ def transverse_chromatic_abberation(
 
   def enlarged(channel: int) -> jax.Array:
     """Returns a channel of the result, [N, N, 1]."""
+    # the order is 0, 1 or 2, for 0, ½ or all of the largest enlargement
     matrix = zoom_matrix(image.shape[0], 1 + max_enlargement * draws['order'][channel] / 2)
     return filters.separable(planes[..., channel : channel + 1], matrix, matrix)
 

@@ -96,7 +96,7 @@ def frost(
   """
   pictures = textures.pictures(photographs)
   key_picture, key_piece = jax.random.split(key)
-  corner = jax.random.uniform(key_piece, (2,))
+  corner = jax.random.uniform(key_piece, (2,))  # of the piece, as fractions of its largest position
   index = jax.random.randint(key_picture, (), 0, len(pictures))
   resize, (height, width) = strength.constants['resize'][0], image.shape[:2]
 

@@ -494,6 +494,7 @@ def _mapped(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...
   """
   spaces = label_space.coarse_spaces()
   for space in spaces:
+    # {class of the space: its classes of ImageNet}, and the inverse, as in the released files
     fine_of = {str(label): list(fine) for label, fine in enumerate(space.members) if fine}
     coarse_of = {str(fine): int(label) for label, classes in fine_of.items() for fine in classes}
     expected: Mapping[str, object] = {CLASS_MAP: coarse_of, f'rev_{CLASS_MAP}': fine_of}

@@ -222,11 +222,11 @@ def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = Tru
   """
   k, distance = np.arange(largest + 1), np.abs(outcomes.offset).astype(np.int32)
   # Distances of the nearest wrong neighbor and of the nearest neighbor of each set, [..., A, 1].
-  failure = _least_in_group(np.where(outcomes.neighbor, _NEVER, distance), outcomes)[..., None]
+  wrong_at = _least_in_group(np.where(outcomes.neighbor, _NEVER, distance), outcomes)[..., None]
   if include_anchor:
-    return outcomes.anchor[..., None] & (failure > k)
-  nearest = _least_in_group(distance, outcomes)[:, None]
-  return np.where(nearest <= k, failure > k, outcomes.anchor[..., None])
+    return outcomes.anchor[..., None] & (wrong_at > k)
+  nearest_at = _least_in_group(distance, outcomes)[:, None]
+  return np.where(nearest_at <= k, wrong_at > k, outcomes.anchor[..., None])
 
 
 def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:

@@ -70,7 +70,7 @@ def read(
       f'{file}: {len(empty)} of {len(frames)} frames have no scores, first {empty[0]!r}: '
       "config.unpredicted='wrong' counts them as wrong, if a detector found nothing in them."
     )
-  # If no frame has scores, the first frame is refused below.
+  # if no frame has scores, the loop refuses the first frame
   predicted = [frame for frame in frames if scores_of[frame] != []] or list(frames)
   width = 0  # number of scores of the frames before
   for frame in predicted:
@@ -89,6 +89,7 @@ def read(
     table = table.reshape(len(frames), width)
   except OverflowError as error:
     raise InputError(f'{file} has a score that no number of 64 bits is near ({error}).') from error
+  # −∞ is allowed, for classes without a score, if another score of the frame is finite
   unusable = np.isnan(table) | (table == np.inf)
   has_scores = np.array([scores_of[frame] != [] for frame in frames])
   bad_rows = unusable.any(1) | (~np.isfinite(table).any(1) & has_scores)
@@ -246,7 +247,7 @@ def transfer_to(
   Raises:
     InputError: the records have no paths, or lack a frame or a class.
   """
-  names = records.read(0, 0).arrays
+  names = records.read(0, 0).arrays  # names of all arrays, from the first shard
   if PATH not in names:
     raise InputError(
       f'{records.directory} holds no paths of frames, so that config.metadata and '

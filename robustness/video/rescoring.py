@@ -119,6 +119,7 @@ class Rescoring:
       sets = sets or metadata.read(self.metadata)
       scored.append(Evaluation(label, self.records(label, path, sets, directory)))
     first, *compared = scored
+    # columns that must be equal; paths are compared only if the first records have them
     columns = GROUP, OFFSET, LABEL, *({PATH} & first.records.read(0, 0).arrays.keys())
     for other in compared:
       for name in columns:

@@ -318,8 +318,8 @@ class ReviewRounds:
   def _is_dropped(self, item: Item) -> bool:
     """Returns whether an item is a pair that was dropped because its anchor was rejected."""
     anchor = self.candidates.anchor_of(item)
-    is_contested_pair = item.kind == PAIR and anchor in self._contested
-    if not is_contested_pair or not self.is_settled(anchor):
+    has_contested_anchor = item.kind == PAIR and anchor in self._contested
+    if not has_contested_anchor or not self.is_settled(anchor):
       return False
     return not strict_majority(self.ballot(anchor).votes)
 

@@ -98,10 +98,12 @@ results.
 def _measured(table: pd.DataFrame, setting: str) -> tuple[str, int, Measured]:
   """Returns the name of the published testbed, the largest k, and the accuracies of classifiers.
 
+  The name is '' if there is no testbed to compare with, because its number of anchors or the
+  published k, 10, differs. Without results the three are '', 0 and {}.
+
   Args:
     table: table of results.
-    setting: name of the testbed; 'auto' selects the testbed with the same number of anchors. The
-      returned name is '' if no testbed has that number, or if k differs from the published `K`.
+    setting: name of the testbed; 'auto' selects the testbed with the same number of anchors.
   """
   anchor = select(table, 'accuracy_anchor').set_index('classifier')
   worst = select(table, 'accuracy_pm_k', k=...)  # for all k
