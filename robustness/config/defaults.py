@@ -16,6 +16,7 @@ from robustness.config.experiment import Execution
 from robustness.config.recipe import KINDS, SECTIONS
 from robustness.core.errors import nearest
 from robustness.core.registry import Part, is_reference, part_name
+from robustness.core.settings import field_types
 from robustness.core.typing import Facts
 from robustness.evaluation import study
 from robustness.training.settings import TrainingSettings
@@ -261,7 +262,6 @@ def inherited(settings: type) -> dict[str, Any]:
 
   `settings` is the dataclass of the keys.
   """
-  hints = typing.get_type_hints(settings)
-  types = {field.name: hints[field.name] for field in dataclasses.fields(settings)}
+  types = {field.name: field_types(settings)[field.name] for field in dataclasses.fields(settings)}
   # The type of tuple[int, ...] is tuple.
   return {name: placeholder(typing.get_origin(kind) or kind) for name, kind in types.items()}

@@ -1,6 +1,7 @@
 """Conversion of config sections to frozen dataclasses, which define keys, types and defaults."""
 
 import dataclasses
+import functools
 import math
 import typing
 from collections.abc import Iterable, Mapping
@@ -13,6 +14,8 @@ from robustness.core.typing import Facts, PlainValue
 T = TypeVar('T')
 Section = Facts
 """Keys of a config with their values."""
+field_types = functools.cache(typing.get_type_hints)
+"""Returns {field: type} of a dataclass. Types that are written as text are evaluated only once."""
 
 
 def parse(cls: type[T], section: Section, path: str) -> T:
@@ -29,7 +32,7 @@ def parse(cls: type[T], section: Section, path: str) -> T:
       finite or too large.
   """
   _check_section(section, path)
-  types = typing.get_type_hints(cls)
+  types = field_types(cls)  # type: ignore[arg-type]  # mypy takes type[T] for unhashable
   fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
   refuse_unknown(section, fields, path)
   for name, field in fields.items():
