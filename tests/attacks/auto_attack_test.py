@@ -150,6 +150,7 @@ def test_a_network_without_gradient_is_noticed():
   assert np.asarray(seen['no_gradient']).all()
 
 
+@pytest.mark.slow
 def test_a_random_network_on_the_host_is_noticed():
   draw = np.random.default_rng(0)
 

@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from robustness.attacks.ddn import DDN
 from robustness.attacks.fmn import FMN
@@ -46,7 +47,9 @@ def test_the_distance_to_a_plane_is_found_within_three_percent(attack):
   assert (distance >= expected * (1 - 1e-5)).all() and (distance <= 1.03 * expected).all()
 
 
-@cases('attack', *ATTACKS)
+@cases(
+  'attack', *(a if a.norm == 'l2' else pytest.param(a, marks=pytest.mark.slow) for a in ATTACKS)
+)
 def test_more_steps_and_other_rows_and_devices(attack):
   distance, images = nearest(attack)
   single = attack.nearest(KEYS[2:4], logits, IMAGES[2:4], LABELS[2:4])

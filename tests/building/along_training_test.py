@@ -48,6 +48,7 @@ def test_estimates_have_the_step_and_end_with_those_of_the_run(finished):
   assert list((folder_of(finished) / 'figures').glob('*step*.png'))
 
 
+@pytest.mark.slow
 def test_a_stopped_training_measures_the_same_and_no_step_twice(finished, tmp_path, monkeypatch):
   measure, measured = along_training.measure, []
 

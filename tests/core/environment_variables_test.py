@@ -11,7 +11,12 @@ ABSENT = 'JAX cannot start its devices with JAX_PLATFORMS='
 
 @cases(
   'name, value, message',
-  ('JAX_PLATFORMS', 'cuda', f'{ABSENT}cuda: this machine has no such device. Unset'),
+  pytest.param(
+    'JAX_PLATFORMS',
+    'cuda',
+    f'{ABSENT}cuda: this machine has no such device. Unset',
+    marks=pytest.mark.slow,
+  ),
   pytest.param(
     'JAX_PLATFORMS',
     'nonsense',

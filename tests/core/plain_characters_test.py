@@ -69,11 +69,9 @@ def test_a_bar_of_progress_moves_on_its_line(monkeypatch):
   assert stderr.buffer.getvalue() == b'\r 4/4\\x1b\x1b[A\x1b[A\r    \r'
 
 
+@pytest.mark.slow
 @cases(
-  'command, words',
-  ('list', 'Tar files'),
-  pytest.param('doctor', ' x cpu', marks=pytest.mark.slow),
-  pytest.param('attack_error --dry_run', ' x ', marks=pytest.mark.slow),
+  'command, words', ('list', 'Tar files'), ('doctor', ' x cpu'), ('attack_error --dry_run', ' x ')
 )
 def test_commands_print_ascii(command, words):
   output = python('-m', 'robustness', *command.split(), PYTHONIOENCODING='ascii')

@@ -70,6 +70,7 @@ def test_a_killed_run_loses_few_images_of_a_long_attack():
   assert one_step.layout(1000).block_rows == 500
 
 
+@pytest.mark.slow
 def test_steps_end_when_no_image_is_right(step_names, tmp_path):
   study = dataclasses.replace(STUDY, epsilon=1.0, epsilons=())
   runner = StagedEvaluator(

@@ -17,6 +17,7 @@ from robustness.models.vit import VisionTransformer
 from robustness.parallel import MeshParallel, PmapParallel
 from robustness.training.depth import drop_factors
 from robustness.training.training import Pipeline
+from tests.cases import marked
 from tests.training.conftest import assert_close, compiled_step
 
 SIZES = (StageSize(2, 3, 1, 1, 8, 'plain'), StageSize(2, 3, 2, 2, 8, 'squeezed'))
@@ -69,7 +70,7 @@ def test_the_rate_may_be_the_same_in_all_blocks():
     assert (values == 0).mean() == pytest.approx(0.4, abs=4 * deviation)
 
 
-@each_network
+@pytest.mark.parametrize('name', marked(NETWORKS, {*NETWORKS} - {'swin'}))
 def test_factors_of_one_give_the_bits_of_a_call_without_them(name):
   network, variables = NETWORKS[name], _variables(name)
   ones = drop_factors(variables['params'], 0.0, jax.random.split(jax.random.key(0), 4))
@@ -119,7 +120,8 @@ def test_the_mean_over_draws_is_the_block_without_drops(name):
   assert len(np.unique(np.asarray(values[:, 0, 0, 0]).round(4))) == 2
 
 
-@pytest.mark.parametrize('copies', [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize('copies', [1, 2])
 def test_a_step_is_the_same_on_devices_and_in_micro_batches(make_task, copies):
   pipeline = Pipeline(Policy.of(repeat={'copies': 2}) if copies == 2 else Policy())
 

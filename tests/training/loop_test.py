@@ -226,7 +226,7 @@ def test_metrics_are_fetched_once_and_the_host_waits_for_the_step_before_the_las
 
 @cases(
   'pipeline',
-  Pipeline(attack=PGD(steps=2)),
+  pytest.param(Pipeline(attack=PGD(steps=2)), marks=pytest.mark.slow),
   pytest.param(Pipeline(Policy.of(mixup={}, gaussian={})), marks=pytest.mark.slow),
   Pipeline(objective=IRM(column='label', environments=3)),
 )

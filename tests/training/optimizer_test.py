@@ -197,10 +197,11 @@ def test_only_the_map_to_logits_is_in_the_head(name):
   ('swin_tiny', (2, 2, 6, 2), {'stem/bias': 0, 'stage4/join/kernel': 11, 'norm/bias': 12}),
   ('vit_s32', (12,), {'embedding/position': 0, 'block10/norm1/bias': 11, 'norm/bias': 12}),
   ('deit3_s16', (12,), {'embedding/class_token': 0, 'block0/scale1': 1, 'norm/scale': 12}),
-  (
+  pytest.param(
     'efficientnetv2_s',
     (2, 4, 4, 6, 9, 15),
     {'stem/bn/bias': 0, 'stage3/block0/expand/bn/bias': 7, 'top/conv/kernel': 40},
+    marks=pytest.mark.slow,
   ),
 )
 def test_the_rate_falls_by_layer_from_the_head_to_the_stem(name, depths, layer_of_paths):
