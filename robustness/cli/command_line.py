@@ -50,10 +50,11 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
   config = load_config(file)
   config, changes = choose_studies(config, changes)
   changes = choose_classifiers(config, changes)
+  # Changes that name a part, such as an attack, come first: the others may set keys of the part.
   names_of_parts = [change for change in changes if _names_parts(change)]
   other_changes = [change for change in changes if change not in names_of_parts]
   _apply(config, names_of_parts)
-  defaults.add_sections(config)  # of the named parts; the other changes may set their keys
+  defaults.add_sections(config)  # sections with the keys of the named parts
   _apply(config, other_changes)
   defaults.add_sections(config)
   note_unchosen(config, changes)
@@ -329,7 +330,7 @@ def variants(file: str) -> tuple[str, ...]:
     return ()
   get_config = _get_config(file, [])
   parameters = inspect.signature(get_config).parameters.values()
-  default = [parameter.default for parameter in parameters]  # of the only parameter, if any
+  default = [parameter.default for parameter in parameters]  # [] or [the default variant]
   if not default:
     return ()
   try:
@@ -383,6 +384,7 @@ def from_json(path: pathlib.Path) -> ConfigDict:
     _study_name(values, 'config', path)
     return defaults.nested(values)
   battery = values.get('battery')
+  # Earlier versions wrote a section with the name of the summary.
   if isinstance(battery, Mapping) and isinstance(battery.get(SUMMARY), Mapping):
     values['battery'] = {**battery, SUMMARY: summary_name(battery[SUMMARY])}
   config = _defaults(values, path)

@@ -32,25 +32,22 @@ PROGRAM, COMPARISON = 'robustness compare', 'comparison'
 def main(arguments: Sequence[str]) -> int:
   """Compares workdirs, and prints headlines, accuracies and the path of the report; returns 0."""
   parser = argparse.ArgumentParser(prog=PROGRAM, description='Compares finished workdirs.')
-  parser.add_argument('workdirs', nargs='+', metavar='WORKDIR', help='a workdir, or LABEL=WORKDIR')
-  parser.add_argument('--out', type=expanded, required=True, help='where the comparison goes')
-  parser.add_argument('--pdf', action='store_true', help='write the figures as PDF too')
-  shared = 'compare runs that share a part of their images on that part alone'
-  parser.add_argument('--common', action='store_true', help=shared)
-  parser.add_argument(
-    '--reference',
-    action='append',
-    default=[],
-    metavar='TASK',
-    help='of batteries: effective robustness in the other tasks given the accuracy in these',
-  )
+  add = parser.add_argument
+  add('workdirs', nargs='+', metavar='WORKDIR', help='a workdir, or LABEL=WORKDIR')
+  add('--out', type=expanded, required=True, help='where the comparison goes')
+  add('--pdf', action='store_true', help='write the figures as PDF too')
+  common = 'compare runs that share a part of their images on that part alone'
+  add('--common', action='store_true', help=common)
+  reference = 'task of batteries; gives effective robustness in others relative to its accuracy'
+  add('--reference', action='append', default=[], metavar='TASK', help=reference)
   recorded_study.add_flag(parser)
   options = parser.parse_args(arguments)
   command = shlex.join([*PROGRAM.split(), *arguments])
 
   with phase('estimates, figures and report'):
-    run_options = options.common, command, options.reference, options.study, options.pdf
-    results = run(options.workdirs, options.out, *run_options)
+    names = {'references': options.reference, 'study_file': options.study}
+    flags = {'common': options.common, 'pdf': options.pdf}
+    results = run(options.workdirs, options.out, command=command, **names, **flags)
   for task, results_of_task in results.by_task.items():
     if task:
       print(f'{task}:')

@@ -519,6 +519,7 @@ def _ranks(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]) ->
   bounds = ranks(sign * with_interval.value.to_numpy(float), standard_errors, confidence)
   columns = with_interval.classifier, with_interval.n, bounds.low, bounds.high
   for label, n, low, high in zip(*columns, strict=True):
+    # The lower end of the interval is the rank: it counts who is significantly better.
     estimate = Estimate(float(low), float(low), float(high), int(n), int(n), METHOD)
     yield row(label, '', RANK, facets, estimate, confidence)
 
@@ -580,7 +581,7 @@ def _provenance(entry: BoardEntry, classifier: Facts) -> list[str]:
 def _parser() -> argparse.ArgumentParser:
   """Returns the parser of the command line."""
   parser = new_parser('robustness leaderboard', __doc__)
-  parser.add_argument('folder', type=expanded, metavar='DIR', help='a folder an entry')
+  parser.add_argument('folder', type=expanded, metavar='DIR', help='has a folder per entry')
   parser.add_argument(
     '--add', action='append', default=[], metavar='WORKDIR', help='add the entry of a finished run'
   )

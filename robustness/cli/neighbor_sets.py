@@ -34,8 +34,8 @@ def main(arguments: Sequence[str]) -> int:
     metadata.write(sets, options.out)
     print(f'{sets.title}; in {options.out}')
     return 0
-  names, words = building.vocabulary(options.classes)
-  labels = building.read_labels(options.labels, words)
+  names, label_of_word = building.vocabulary(options.classes)
+  labels = building.read_labels(options.labels, label_of_word)
   frames = options.frames or options.out / 'frames'
   settings = {'k': options.k, 'seed': options.seed, 'facts': options.facts}
   built = building.build(options.videos, labels, frames, names, **settings)
@@ -58,11 +58,11 @@ def _parser() -> argparse.ArgumentParser:
   add('--frames', type=expanded, help='where frames of videos go, as PNG (default: OUT/frames)')
   classes = 'imagenet_vid, youtube_bb, imagenet, or a text file, one class a line'
   add('--classes', default='imagenet_vid', help=classes)
-  add('--k', type=int, default=10, help='frames on each side (default: 10)')
-  add('--seed', type=int, default=0, help='of the anchors (default: 0)')
-  add('--facts', action='store_true', help='of video files: keep types and rates of frames')
-  importing = commands.add_parser('import', help='the sets of the annotations of YTBB-Robust')
+  add('--k', type=int, default=10, help='frames on each side of an anchor (default: 10)')
+  add('--seed', type=int, default=0, help='seed of the choice of anchors (default: 0)')
+  add('--facts', action='store_true', help='store types and rates of frames of video files')
+  importing = commands.add_parser('import', help='read the sets of YTBB-Robust as released')
   for name, text in (('--metadata', 'the released folder'), ('--out', 'where the metadata go')):
     importing.add_argument(name, type=expanded, required=True, help=text)
-  importing.add_argument('--unreviewed', action='store_true', help='all anchors and pairs')
+  importing.add_argument('--unreviewed', action='store_true', help='keep rejected pairs too')
   return parser

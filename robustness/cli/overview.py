@@ -93,7 +93,7 @@ def classifiers() -> Listing:
   """
   for name, entry in catalog.ARCHITECTURES.items():
     yield name, f'{"×".join(map(str, entry.input_shape))}; {entry.licence}; {entry.source}'
-    for weights in entry.weights:
+    for weights in entry.weights:  # `weights.default` is true for one of them
       side = weights.input_size
       size = f'{side}×{side} of {weights.resize}, {weights.interpolation}'
       yield '', f'{weights.name}{"*" * weights.default}: {size}; {weights.licence}'

@@ -108,13 +108,13 @@ def _candidates(flags: argparse.Namespace) -> Candidates:
 
 
 def _common(description: str, command: str) -> argparse.ArgumentParser:
-  """Returns a parser with the flags that both commands have."""
+  """Returns a parser with the flags that serving and exporting a review have in common."""
   parser = argparse.ArgumentParser(command, description=description, allow_abbrev=False)
   add = parser.add_argument
   add('--metadata', required=True, type=expanded, help='folder of the sets under review')
-  add('--answers', required=True, type=expanded, metavar='FILE', help='one JSON object an answer')
-  names = 'a label space, or a text file with one class a line, where the sets name no classes'
-  add('--classes', metavar='NAME|FILE', default='imagenet_vid', help=names)
+  add('--answers', required=True, type=expanded, metavar='FILE', help='a line of JSON per answer')
+  classes = 'label space, or text file with a class on each line, if the sets name no classes'
+  add('--classes', metavar='NAME|FILE', default='imagenet_vid', help=classes)
   return parser
 
 

@@ -36,19 +36,18 @@ def main(arguments: Sequence[str]) -> int:
   if not options.workdirs:
     raise InputError('robustness table needs the workdir of a finished run; none is given.')
   choice('--format', options.format, FORMATS)
-  quantities, rows, columns = (
+  quantities, rows, columns, short_columns = (
     tuple(filter(None, names.split(',')))
-    for names in (options.quantity, options.rows, options.columns)
+    for names in (options.quantity, options.rows, options.columns, options.show)
   )
-  presented = tuple(filter(None, options.show.split(',')))
-  if presented and (quantities or rows or columns):
+  if short_columns and (quantities or rows or columns):
     raise InputError('--show names all columns: leave out --quantity, --rows and --columns.')
   tasks = read(options.workdirs, options.study)
   table, best = side_by_side.arranged(
-    tasks, quantities, rows, columns, options.intervals, presented
+    tasks, quantities, rows, columns, intervals=options.intervals, short_columns=short_columns
   )
   print(FORMATS[options.format](table, best), end='')
-  choices = side_by_side.named_choices(tasks, quantities, (*rows, *columns), presented)
+  choices = side_by_side.named_choices(tasks, quantities, (*rows, *columns), short_columns)
   for note in side_by_side.notes_of(choices):
     print(f'note: {note}', file=sys.stderr)
   return 0
@@ -59,15 +58,13 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
 
   `workdirs` are PATH or LABEL=PATH, and `study_file` is the user's FILE.py:NAME for the study NAME.
   Classifiers of all workdirs get distinct labels; runs of several seeds contribute their means.
-  Tasks that some of the workdirs lack are left out. Notes are printed about these, about workdirs
-  with other images or settings than the first, and about values that their records do not
-  reproduce. Ratios to the first classifier of a run are left out if runs
-  differ in this classifier.
+  Tasks that some workdirs lack are left out, and ratios to the first classifier of a run if runs
+  differ in this classifier. Notes are printed about what is left out, about workdirs whose images
+  or settings differ from the first one's, and about values that their records do not reproduce.
 
   Raises:
-    InputError: a workdir has no results, or its records lead to other results; or workdirs
-      are of different studies or have no task in common, or differ in settings that names of
-      quantities state.
+    InputError: a workdir has no results, or its records lead to other results; or workdirs are of
+      different studies, have no task in common, or measure different quantities of the same name.
   """
   tasks_by_run: dict[str, dict[str, Results]] = {}
   labels_by_run: dict[str, set[str]] = {}
@@ -104,8 +101,7 @@ def _joined(
     labels: {(name of a run, label of a classifier in it): distinct label}.
 
   Raises:
-    InputError: the runs are of different studies, or differ in settings that names of quantities
-      state.
+    InputError: the runs are of different studies, or measure different quantities of the same name.
   """
   first = next(iter(results_by_run.values()))
   prefix = f'{task}: ' if task else ''
@@ -122,7 +118,7 @@ def _joined(
     new_labels = {label: labels[name, label] for label in results.labels}
     classifiers += [{'label': label} for label in new_labels.values()]
     table = results.table[~results.table['quantity'].isin(ratios)]
-    versus = table.versus.replace(new_labels)
+    versus = table.versus.replace(new_labels)  # '' stays
     tables.append(table.assign(classifier=table.classifier.map(new_labels), versus=versus))
   quantities = tuple(quantity for name, quantity in declared.items() if name not in ratios)
   return dataclasses.replace(

@@ -139,7 +139,8 @@ def of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
     if is_refused:
       raise
     return _failed(error)
-  # Estimates that come from rows or trainings, and those by class, need not be in the records.
+  # Some estimates cannot be computed from records: those by class, quantities that the records give
+  # no estimates of, and those of studies that also need images or trainings.
   unrecorded = differences.unrecorded
   is_by_class = unrecorded.get('class', pd.Series('', unrecorded.index)) != ''
   is_unexplained = unrecorded['quantity'].isin(differences.quantities) & ~is_by_class
@@ -149,7 +150,7 @@ def of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
   if is_refused:
     unexplained.refuse(folder)
   words = {quantity.name: quantity.words for quantity in results.quantities}
-  names = dict[str, None]()
+  names = dict[str, None]()  # quantities that were not verified, such as 'top-1 error by class'
   for index, name in unrecorded['quantity'][~is_unexplained].items():
     names[f'{words.get(name, name)}{" by class" if is_by_class[index] else ""}'] = None
   listed = f'{", ".join(names)}: {NOT_VERIFIABLE}' if names else ''
@@ -261,7 +262,8 @@ def _is_close(stated: np.ndarray, from_records: np.ndarray) -> np.ndarray:
 def _keyed(table: pd.DataFrame, facets: list[str]) -> pd.DataFrame:
   """Returns estimates with the columns `facets` as text, so that two tables can be merged on them.
 
-  Numbers are written with 12 digits, and missing values as ''.
+  Numbers are written with 12 digits, because two computations may differ in the last ones. Missing
+  values are ''.
   """
   columns = {name: table[name] for name in (*SUBJECT, 'family', *_COMPARED)}
   types = facet_types(table)

@@ -139,9 +139,10 @@ def with_line(figures: dict[str, Picture], name: str, level: float, words: str) 
 def levels(results: Results, rate: float = RATE) -> dict[str, Picture]:
   """Returns the figures of shares that have a single value per classifier.
 
-  These are the shares over all conditions, and those with facets that have only one value each. All
-  shares are in the figure `levels`. If only some shares have paired differences, the two sets have
-  different columns, and the second is the figure `levels_without_differences`.
+  Returns {file name: (figure, caption)}. These shares are over all conditions, or by facets that
+  have only one value each. They are in the figure `levels`. If only some of them have paired
+  differences, those without are in a second figure, `levels_without_differences`, which lacks the
+  column of differences.
   """
   with_differences: list[pd.DataFrame] = []
   without_differences: list[pd.DataFrame] = []
@@ -288,7 +289,7 @@ def _grids(
 
 
 def columns_of(rows: pd.DataFrame, quantity: Quantity, rate: float = RATE) -> list[Column]:
-  """Returns the column of values and the column of paired differences, without empty ones.
+  """Returns [(notation, values), (notation, paired differences)], without columns that are empty.
 
   The boolean `marked` is added to the rows: true for differences that are significant at the
   false-discovery rate `rate`.

@@ -76,12 +76,13 @@ class Choice:
 
   Attributes:
     quantity: the quantity of all rows.
-    rows: for an overall value, one row per classifier and then the differences; otherwise the rows
-      of all conditions. Differences have a column `marked`, true if they are significant.
-    facets: names of the facets of the rows.
-    extremes: the rows of each classifier's highest or lowest value, or of its largest difference,
-      with intervals that hold for all rows together. A tie has several rows. None for an overall
-      value.
+    rows: for an overall value, a row per classifier and then the paired differences; otherwise a
+      row for each classifier (or pair) and condition. Differences have a boolean column `marked`,
+      true if they are significant.
+    facets: names of the facets of the rows, such as ('corruption', 'severity').
+    extremes: those of the rows that have each classifier's highest or lowest value, or largest
+      difference, with intervals that hold for all rows together. A classifier with a tie has
+      several. None for an overall value.
     task: name of the task of a battery; '' for one study.
     reference: the choice of the quantity that `quantity.reference` names, in the conditions of the
       extremes; None if that quantity has no values by `facets`.
@@ -308,6 +309,7 @@ def overall_choices(table: pd.DataFrame, quantity: Quantity, task: str = '') -> 
   """
   choices = []
   for facets, rows in by_facets(overall_rows(table, quantity)):
+    # [(values of the facets, rows of all classifiers)]
     conditions = rows.groupby(list(facets), sort=False) if facets else [((), rows)]
     for _, group in conditions:
       is_noted = (group.versus == '') & (group.note != '') & (not facets)
@@ -397,8 +399,9 @@ def _groups(
     group = group[has_interval] if group['low'].notna().any() else group
     if group.empty or len(facets) > max_facets:
       continue
-    values = group.groupby(['classifier', 'versus'])['value']
+    values = group.groupby(['classifier', 'versus'])['value']  # over the conditions
     has_many_conditions = values.size().max() > 1
+    # A row with the lowest value of each classifier, and one with the highest.
     extremes = group.loc[[*values.idxmin(), *values.idxmax()]].drop(columns=[*facets])
     # The classifiers with an overall row equal to their highest or lowest value.
     repeated = extremes.merge(overall, on=[*_ESTIMATE])[['classifier', 'versus']].drop_duplicates()
@@ -410,7 +413,7 @@ def _largest(rows: pd.DataFrame, size: pd.Series, quantity: Quantity, family: in
   """Returns the rows with the largest `size` for each classifier, or pair of classifiers.
 
   If several rows of a classifier have the largest size, all of these with the sign of the first are
-  returned, each with the widest interval among them.
+  returned (not −3 after +3), each with the widest interval among them.
 
   Args:
     rows: values of classifiers, or differences between pairs of classifiers.
@@ -471,7 +474,7 @@ def without_uninformative(table: pd.DataFrame) -> pd.DataFrame:
   """
   is_over_all = table[facets_of(table)].isna().all(axis=1)
   says_little = table.note.str.contains(SAYS_LITTLE, regex=False) | says_nothing(table)
-  keys = pd.MultiIndex.from_frame(table[['classifier', 'quantity']])
+  keys = pd.MultiIndex.from_frame(table[['classifier', 'quantity']])  # the pair of each row
   return table[~keys.isin(keys[is_over_all & says_little])]
 
 
@@ -532,6 +535,7 @@ def first_headlines(choices: Sequence[Choice], limit: int) -> list[Choice]:
   for choice in candidates:
     counts[choice.task] += 1
     ranks_in_task.append(counts[choice.task])
+  # The indices of the first headlines of all tasks come first, then those of the second ones, ….
   selected = np.argsort(ranks_in_task, kind='stable')[:limit]
   return [candidates[index] for index in sorted(selected)]
 

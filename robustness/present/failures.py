@@ -48,7 +48,8 @@ def _caption(label: str, rows: Sequence[dict[str, Any]], pictures: int) -> str:
   Args:
     label: label of the classifier.
     rows: the rows of the table of failures, by column.
-    pictures: number of pictures of each image: 1, or 2 with the image as stored.
+    pictures: number of pictures of each image: 2, the image as stored and a view of it; or 1, the
+      view alone.
   """
   has_one_view = rows[0]['of'] == 1  # the number of views that an image was shown in
   if has_one_view and pictures == 1:

@@ -152,13 +152,14 @@ def curves(
   """Draws curves with bands of intervals over the facet `x`, in a plot for each title.
 
   Args:
-    titled: the title and rows of each plot.
-    notations: one notation for all plots, or one for each.
+    titled: (title, rows) of each plot.
+    notations: one notation for all plots, which then share the vertical axis; or one for each plot,
+      as for values beside differences.
     labels: all classifiers, in the order that decides their colours.
     x: the ordered facet of the horizontal axis.
     reference: values to compare with, unscaled; those at (classifier, '') are dotted lines.
   """
-  count, is_mixed = len(titled), len(notations) > 1
+  count, is_mixed = len(titled), len(notations) > 1  # mixed: each plot has its own notation
   columns = min(MAX_COLUMNS, count)
   lines = math.ceil(count / columns)
   titles = [style.wrapped(title, 20) for title, _ in titled]
@@ -315,8 +316,8 @@ def scatter_page(
 
   Args:
     pairs: names of the quantities on the horizontal and the vertical axis of each plot.
-    values: by quantity, rows of the table of results indexed by name, with a column `scale` that
-      values are multiplied by.
+    values: {quantity: rows of the table of results, indexed by name}. A column `scale` is what
+      values are multiplied by, 100 for percent.
     labels: all names, in the order that decides their colours.
   """
   lines = math.ceil(len(pairs) / 3)  # at most 3 plots in a line
@@ -327,6 +328,7 @@ def scatter_page(
     for index, name in enumerate(labels):
       if all(name in values[quantity].index for quantity in pair):
         rows_of_pair = [values[quantity].loc[[name]] for quantity in pair]
+        # (value, low, high), for each axis
         across, up = (_ends(rows, float(rows['scale'].iloc[0])) for rows in rows_of_pair)
         _points(axes, across, up, index, name, linewidth=0.6)
     across_words, up_words = (

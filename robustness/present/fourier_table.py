@@ -125,13 +125,13 @@ def published(results: Results) -> pd.DataFrame:
 
 
 def changes(results: Results) -> pd.DataFrame:
-  """Returns the measured differences of errors that are also published, by corruption.
+  """Returns the differences of errors, by corruption, that are both measured and published.
 
-  These are rows of the table of results for differences from the first classifier, with the
-  published difference in the column `printed`.
+  They are rows of the table of results: the measured error of a classifier under a corruption minus
+  that of the first classifier. The column `printed` has the published difference.
   """
   first, keys = results.labels[0], ['classifier', 'corruption']
-  measured = select(results.table, 'error', first, corruption=...)
+  measured = select(results.table, 'error', first, corruption=...)  # `...`: under any corruption
   printed = select(published(results), 'error', first, corruption=..., source=PUBLISHED)
   return measured.merge(printed[[*keys, 'value']].rename(columns={'value': 'printed'}), on=keys)
 

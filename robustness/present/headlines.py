@@ -80,7 +80,8 @@ def joined_notes(row: HeadlineText) -> str:
 def table(tasks: Mapping[str, Results], limit: int = 0) -> Table:
   """Returns a table with a row per headline and a column per classifier and per difference.
 
-  It has a column of notes if there are any. For `limit` see `cells`.
+  It has a column of notes if there are any. `limit` is the number of headlines, spread over the
+  tasks; 0 takes all.
   """
   rows = cells(tasks, limit)
   pairs = dict.fromkeys(key for row in rows for key in row.values)  # (classifier, versus)

@@ -175,10 +175,11 @@ def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
 
 
 def _mirrored(frequencies: pd.Series, other_axis: pd.Series) -> pd.Series:
-  """Returns the negated frequencies of an axis; the Nyquist frequency −N/2 is its own negative.
+  """Returns the negated frequencies of an axis, for the mirror images of the cells of a heatmap.
 
-  `other_axis` has the frequencies of the other axis. The lowest frequency is taken for the Nyquist
-  frequency if its negative is not measured, and if it has no row with a positive other frequency.
+  The Nyquist frequency −N/2 of an image with N pixels is its own negative and stays. The lowest
+  frequency is taken for it if its negative is not measured, and none of its cells has a positive
+  frequency on `other_axis`: such cells repeat others only at the Nyquist frequency.
   """
   lowest = frequencies.min()
   is_lowest = frequencies == lowest

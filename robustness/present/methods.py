@@ -103,14 +103,20 @@ def _scaling(classifier: Facts) -> str:
 
 
 def _stated(results: Results, task: str) -> dict[str, str]:
-  """Returns {line: text} of the task's table that says which numbers these are; {} for none."""
+  """Returns {fact: text} of the table in which a task states what its numbers measure.
+
+  An example is {'data': 'digits, split test', …}. The result is {} without such a table.
+  """
   table = results.tables.get(f'{task}: {WHICH_NUMBERS}' if task else WHICH_NUMBERS)
   rows = table.rows if table else ()
   return {str(key): str(text).replace('; ', ', ') for key, text in rows}
 
 
 def _protocol(results: Results) -> str:
-  """Returns how images were chosen, prepared and changed; what tasks share is stated once."""
+  """Returns how images were chosen, prepared and changed; what tasks share is stated once.
+
+  An example is 'Protocol: n: 100. Protocol of noise: crop: 24.', with lines of all tasks first.
+  """
   tasks_by_line: dict[str, list[str]] = {}
   for task in results.by_task:
     for key, text in _stated(results, task).items():

@@ -70,10 +70,9 @@ class Notation:
 
   @property
   def signed(self) -> bool:
-    """Whether positive values have a plus sign; true for differences and shares that may be
-    negative.
+    """Whether positive values are written with a plus sign and percentages as 'points'.
 
-    Such shares have the unit 'points' in place of '%'.
+    This holds for differences, and for shares that may be negative.
     """
     return self.difference or (self.quantity.kind == SHARE and self.quantity.range[0] < 0)
 

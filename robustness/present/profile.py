@@ -49,15 +49,12 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
 
   Columns that no task measured are left out; without any, the result is empty.
   """
-  columns = [
-    column
-    for column in (
-      _map_column(tasks, 'frequency', *FREQUENCIES),
-      _map_column(tasks, 'corruption and severity', 'corruption', 'severity'),
-      _attack(tasks),
-    )
-    if column
-  ]
+  candidates = (
+    _map_column(tasks, 'frequency', *FREQUENCIES),
+    _map_column(tasks, 'corruption and severity', 'corruption', 'severity'),
+    _attack(tasks),
+  )
+  columns = [column for column in candidates if column is not None]
   labels = labels_of(tasks)[:MAX_CLASSIFIERS]
   if not columns:
     return {}
@@ -86,7 +83,7 @@ def _rows(tasks: Mapping[str, Results], *facets: str) -> tuple[Quantity, pd.Data
   The rows are those values in the table of results. Only shares with figures and at least two
   values count; the result is None if there is no such share.
   """
-  any_value: dict[str, Any] = dict.fromkeys(facets, ...)
+  any_value: dict[str, Any] = dict.fromkeys(facets, ...)  # `...` selects all values
   for results in tasks.values():
     for quantity in results.drawn:
       rows = select(results.table, quantity.name, '', **any_value).dropna(subset=['value'])

@@ -190,6 +190,7 @@ def _draw(folder: pathlib.Path, results: Results, presented: Presented, pdf: boo
   for name, (figure, _) in figures.items():
     style.save(figure, folder / 'figures' / f'{name}.png', pdf)
   captions = {name: caption for name, (_, caption) in figures.items()}
+  # By this digest, `_drawn_before` recognises figures that need not be drawn again.
   content = json.dumps({'sha256': _digest(folder, captions, presented), 'captions': captions})
   write_atomically(folder / 'figures' / _DRAWN, content.encode())
   return _files(folder, captions)
@@ -198,7 +199,8 @@ def _draw(folder: pathlib.Path, results: Results, presented: Presented, pdf: boo
 def _drawn_before(folder: pathlib.Path, presented: Presented) -> Drawn:
   """Returns the figures that this code has drawn of the results in a folder.
 
-  It is () if a file has changed since, or if code outside this package draws the figures.
+  It is () if the code, the results or a figure has changed since, or if code outside this package
+  draws the figures.
   """
   with contextlib.suppress(InputError):
     drawn = json_files.read(folder / 'figures' / _DRAWN, {'sha256': str, 'captions': {str: str}})

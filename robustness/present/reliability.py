@@ -35,11 +35,12 @@ def draw(results: Results) -> tuple[Figure, str]:
   """
   rows, confidence = results.table[results.table.bin.notna()], results.settings['confidence']
   labels = list(dict.fromkeys(rows.classifier))
-  # For each classifier and view, a bin has one row of each quantity.
+  # With a single view, each bin has one row for each quantity and classifier.
   has_other_views = rows.bin.value_counts().max() > len(_QUANTITIES) * len(labels)
   diagrams_per_label = 2 if has_other_views else 1
   count = len(labels) * diagrams_per_label
   has_row_per_label = 1 < len(labels) <= _MAX_ROWS
+  # Diagrams side by side: those of one classifier, or as many as fit.
   in_row = min(count, diagrams_per_label if has_row_per_label else _DIAGRAMS_PER_ROW)
   width = min(style.PAGE_WIDTH, 1.9 * in_row + 0.5)  # inches
   height = min(style.PAGE_HEIGHT, 0.5 + width / in_row * math.ceil(count / in_row))
@@ -81,7 +82,8 @@ def _diagram(
   total, right = size[views].sum(0), (size * accuracy)[views].sum(0)
   confidences = (size * mean_confidence)[views].sum(0)
   width = 100 / len(total)
-  edges = width * np.arange(len(total))[::-1]  # the bin of the highest confidence is the first
+  # The first bin has the highest confidence, so left edges descend: 90, 80, …, 0.
+  edges = width * np.arange(len(total))[::-1]
   axes.bar(edges, 100 * total / total.sum(), width, align='edge', color='0.85', linewidth=0)
   axes.plot([0, 100], [0, 100], color='0.3', linewidth=0.8, linestyle=':')  # calibrated
   is_drawn = total >= _MIN_COUNT

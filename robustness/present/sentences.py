@@ -105,6 +105,7 @@ def _levels(levels: Sequence[Choice], quantity: Quantity) -> Iterator[Finding]:
     return
   for choice, rows in zip(levels, estimates, strict=True):
     values, differences = rows[rows.versus == ''], rows[rows.versus != '']
+    # Differences with intervals that hold for all differences together.
     joint = [for_all(row, len(differences), quantity) for row in _rows(differences)]
     widened = {row.classifier: row for row in joint if row is not None}
     clauses = list(_level_clauses(values, widened, quantity))
@@ -141,6 +142,7 @@ def _level_clauses(
     else:
       lower, higher = _comparatives(quantity)
       is_higher = row.value > 0
+      # 'lower by 3 (1 to 5)' for −3 (−5 to −1)
       size = _estimate(quantity, row if is_higher else _reversed(row)).replace('+', '')
       comparative = higher if is_higher else lower
       yield f'{clause}{link}{comparative} than {row.versus} by {size}'
@@ -196,7 +198,7 @@ def _extremes(choice: Choice) -> tuple[str, list[str]]:
       continue
     clause = f'{extreme.classifier} {_estimate(quantity, extreme)} {place}'
     if choice.reference is not None and choice.reference.extremes is not None:
-      reference = choice.reference.extremes.loc[extreme.name]
+      reference = choice.reference.extremes.loc[extreme.name]  # the row with the same index
       estimate = _estimate(choice.reference.quantity, reference)
       clause = f'{clause}, where the {choice.reference.quantity.words} is {estimate}'
     clauses.append(clause)

@@ -89,7 +89,7 @@ def arranged(
     by = f' by {" and ".join(facets)} alone' if facets else ' over all'
     raise InputError(f'there is no estimate{names}{by}: results.csv shows which facets there are.')
   entries = _with_counts(entries)
-  titles = dict.fromkeys(entry.labels[QUANTITY] for entry in entries)
+  titles = {entry.labels[QUANTITY] for entry in entries}
   num_classifiers = len({entry.labels[CLASSIFIER] for entry in entries})
   if not (dimensions or short_columns) and len(titles) > MAX_COLUMNS >= num_classifiers:
     rows, columns = [QUANTITY], [CLASSIFIER]  # so that the table is no wider than a page
@@ -99,6 +99,19 @@ def arranged(
     is_named_in_corner = len(titles) == 1 and facets and columns  # the only quantity
     if QUANTITY not in dimensions and not is_named_in_corner:
       columns = [*columns, QUANTITY]
+  return _filled(entries, rows, columns)
+
+
+def _filled(
+  entries: Sequence[Entry], rows: Sequence[str], columns: Sequence[str]
+) -> tuple[Table, frozenset[Cell]]:
+  """Returns the table of entries, and its cells (row, column) with the best classifier's value.
+
+  Args:
+    entries: the estimates.
+    rows, columns: names of the labels that vary along each, such as 'classifier'. If neither has
+      'quantity', all entries are of one quantity, which is named in the corner of the table.
+  """
   row_keys, column_keys = _ordered_keys(entries, rows), _ordered_keys(entries, columns)
   texts = [[*key, *([''] * len(column_keys))] for key in row_keys]
   # The entries that are compared for the best one: those that differ in the classifier only.
@@ -111,7 +124,7 @@ def arranged(
     compared[condition].append(((row, column), entry))
   corner = [entries[0].quantity.facet(name).words for name in rows]
   if QUANTITY not in (*rows, *columns):
-    corner[0] = f'{next(iter(titles))}: {corner[0]}'
+    corner[0] = f'{entries[0].labels[QUANTITY]}: {corner[0]}'
   table = Table((*corner, *map(', '.join, column_keys)), texts)
   return table, frozenset(cell for rivals in compared.values() for cell in _best(rivals))
 
@@ -147,7 +160,10 @@ def named_choices(
 
 
 def _with_counts(entries: list[Entry]) -> list[Entry]:
-  """Returns the entries with n after the name of each quantity, if the quantities differ in n."""
+  """Returns the entries, with quantities called, for example, 'top-1 error (%), n = 100'.
+
+  If all quantities have the same number of observations n, their names stay without it.
+  """
   counts = collections.defaultdict[str, list[int]](list)
   for entry in entries:
     counts[entry.labels[QUANTITY]] += entry.counts
@@ -276,7 +292,8 @@ def _first_measured(
     tasks: results by task.
     names: names of quantities, the preferred one first; a task contributes the first one that it
       has measured.
-    without_facets: whether headlines in a single condition, such as one view, are left out.
+    without_facets: whether only values over all conditions count, and not those in one condition,
+      such as one view.
   """
   for task, results in tasks.items():
     for quantity in _measured(results, names):
@@ -309,7 +326,8 @@ def _entries(
   """Yields the value of each classifier in a choice; differences are left out.
 
   Args:
-    words: the name of the quantity in the table, which the unit and an arrow follow.
+    words: the name of the quantity in the table. The unit follows, and an arrow that points to the
+      better direction.
     choice: the rows.
     facets: facets that label the entries.
     intervals: whether intervals follow values.
@@ -336,12 +354,14 @@ def _entries(
 
 
 def _ordered_keys(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[str, ...]]:
-  """Returns the distinct keys of entries by `names`, sorted by the first name, then by the next.
+  """Returns the distinct keys of entries, such as ('net', 'fog'), in the order of the table.
 
-  Numbers ascend; other labels keep the order in which they first occur.
+  A key has the entry's label for each of `names`. Keys are sorted by the first label, then by the
+  next. Labels that are numbers ascend; others keep the order in which they first occur.
   """
-  ranks = {}
+  ranks = {}  # {name: {label: its position}}
   for name in names:
+    # {label: its number, or 0 for all labels that are no numbers}
     numbers = {entry.labels[name]: entry.numbers.get(name, 0) for entry in entries}
     ordered = sorted(numbers, key=lambda label: numbers[label])
     ranks[name] = {label: rank for rank, label in enumerate(ordered)}

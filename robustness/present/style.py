@@ -180,7 +180,10 @@ def log_scale(axes: Axes) -> None:
 
 
 def diagonal(axes: Axes, label: str = '') -> None:
-  """Draws the line y = x within the limits of the axes, which stay; '' as `label` is for none."""
+  """Draws the line y = x without changing the limits of the axes.
+
+  `label` is its text in the legend; '' for none.
+  """
   x_limits, y_limits = axes.get_xlim(), axes.get_ylim()
   begin, end = max(x_limits[0], y_limits[0]), min(x_limits[1], y_limits[1])
   if begin < end:
@@ -239,9 +242,9 @@ def _file(figure: Figure, kind: str) -> bytes:
 
 
 def _lay_out(figure: Figure, dpi: float) -> None:
-  """Computes the layout of a figure and fixes it.
+  """Computes the layout of a figure at `dpi` pixels per inch and fixes it.
 
-  Otherwise a legend outside the axes would move when the file is larger than the figure.
+  Files of all formats then have the same layout, and legends outside the axes stay in place.
   """
   original = figure.dpi
   engine = figure.get_layout_engine()
@@ -260,7 +263,7 @@ def wrapped(text: str, letters: int) -> str:
   A word that is longer than a line is cut.
   """
   lines, letters = [''], max(letters, 1)
-  for piece in re.split(r'(?<=[\s_/-])', text):
+  for piece in re.split(r'(?<=[\s_/-])', text):  # 'a b_c' → 'a ', 'b_', 'c'
     if lines[-1] and len((lines[-1] + piece).rstrip()) > letters:
       lines.append('')
     lines[-1] += piece

@@ -176,8 +176,9 @@ def _panel(axes: Axes, results: Results, lines: list[Line], is_labelled: bool) -
     scale = Notation(choice.quantity).scale
     facets: dict[str, Any] = {name: mean[name] for name in choice.facets}
     table = results.by_task[choice.task].table
-    seeds = select(table, choice.quantity.name, **facets, seed=...)
+    seeds = select(table, choice.quantity.name, **facets, seed=...)  # `...`: the value of each seed
     seeds = seeds[seeds.classifier == mean.classifier]
+    # Without an interval the error bar has no length.
     low, high = (mean.value if pd.isna(end) else end for end in (mean.low, mean.high))
     axes.errorbar(
       [scale * mean.value],

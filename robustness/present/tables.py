@@ -103,11 +103,11 @@ def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Ta
   for key, row in zip(keys, estimates, strict=True):
     note = row.note.partition(';')[0]
     text = Notation(quantity, difference=bool(row.versus)).bare(row)
-    if math.isnan(row.value):
+    if math.isnan(row.value):  # the note says why
       text = note or text
     column = row.classifier, row.versus
     texts.setdefault(key, {})[column] = f'{text}, {note}' if note == DEGENERATE else text
-  ordered_values = []
+  ordered_values = []  # for each facet
   for name in facets:
     values = rows[name].sort_values() if is_axis(quantity, rows, name) else rows[name]
     ordered_values.append(list(dict.fromkeys(values)))

@@ -50,13 +50,13 @@ def _without_many_classes(
   """Returns headlines with at most `MAX_CLASS_LINES` lines about single classes, and whether other
   headlines were left out.
   """
-  shown, num_class_lines = [], 0
+  printed_rows, num_class_lines = [], 0
   for row in rows:
     if row.is_of_classes:
       num_class_lines += len({label for label, _ in row.values})
     if not row.is_of_classes or num_class_lines <= MAX_CLASS_LINES:
-      shown.append(row)
-  return shown, len(shown) < len(rows)
+      printed_rows.append(row)
+  return printed_rows, len(printed_rows) < len(rows)
 
 
 def _marked(row: headlines.HeadlineText, key: tuple[str, str], notes: Sequence[str]) -> str:
