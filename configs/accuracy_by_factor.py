@@ -35,7 +35,10 @@ def own() -> ConfigDict:
 
 
 def cns_bench() -> ConfigDict:
-  """Returns the config of curves over the scale of each shift of CNS-Bench."""
+  """Returns the config of accuracy by shift of CNS-Bench, such as 'snow', and by its scale.
+
+  The scale is the strength of the shift.
+  """
   config = default_config('accuracy_by_factor')
   config.data.source = 'cns_bench'
   config.study.factors, config.study.pairs, config.study.bins = ('shift', 'scale'), True, 0

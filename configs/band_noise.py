@@ -27,7 +27,11 @@ def digits() -> ConfigDict:
 
 
 def cifar10(labels: tuple[str, ...] = ('natural', 'gaussian')) -> ConfigDict:
-  """Returns the config of networks on CIFAR-10, as in figure 5 of Yin et al. (2019)."""
+  """Returns the config of networks on CIFAR-10, as in figure 5 of Yin et al. (2019).
+
+  `labels` are the labels of the networks. 'gaussian' is trained with noise and 'adversarial' by
+  PGD; all others are trained with flips and crops alone.
+  """
   config = default_config('band_noise', labels)
   use_cifar10(config)
   for classifier in config.classifiers.values():

@@ -136,7 +136,11 @@ def _paper(config: ConfigDict) -> ConfigDict:
 
 
 def _all_tasks(labels: tuple[str, ...] = ()) -> ConfigDict:
-  """Returns the config with all tasks; only tasks that need no data but `config.data` are on."""
+  """Returns the config with the settings of all tasks.
+
+  It runs the tasks that measure the images of `config.data`. Other tasks, which have separate data,
+  run if they are added to `config.battery.tasks`.
+  """
   config = default_battery(TASKS, labels)
   config.battery.tasks = ON_THE_SAME_IMAGES
   config.battery.c_bar.study.corruptions = ('c_bar_cifar',)

@@ -52,7 +52,10 @@ def digits() -> ConfigDict:
 
 
 def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
-  """Returns the config of one network on CIFAR-10, as in figure 3 of Yin et al. (2019)."""
+  """Returns the config of networks on CIFAR-10, as in figure 3 of Yin et al. (2019).
+
+  `labels` are the labels of the networks; () is one network without a label.
+  """
   config = default_config('fourier_heatmap', labels)
   use_cifar10(config)
   config.study.norm = 4.0

@@ -96,7 +96,10 @@ def cifar10() -> ConfigDict:
 
 
 def fourier() -> ConfigDict:
-  """Returns the config of a small CNN on CIFAR-10, with augmentations of spectra among others."""
+  """Returns the config of a small CNN on CIFAR-10, trained once with each augmentation.
+
+  A classifier's label is its augmentation, most of which change the Fourier spectrum of images.
+  """
   tasks = {'corruptions': 'corruption_error', 'heat_map': 'fourier_heatmap', 'bands': 'band_noise'}
   config = default_battery(tasks, IN_FOURIER)
   use_cifar10(config, num_images=500)
@@ -107,8 +110,8 @@ def fourier() -> ConfigDict:
   for label, classifier in config.classifiers.items():
     classifier.train = True
     classifier.data.num_images = 10000
-    added = () if label == 'natural' else (label,)
-    classifier.augment.policy = ('flip', 'crop', *added)
+    augmentation = () if label == 'natural' else (label,)
+    classifier.augment.policy = ('flip', 'crop', *augmentation)
     classifier.augment.crop.padding = 4
   config.classifiers.afa.training.auxiliary_norms = 1
   for label in ('augmix', 'prime'):

@@ -91,9 +91,12 @@ COMPARISONS = {
 
 
 def get_config(variant: str = 'batch_or_group_norm') -> ConfigDict:
-  """Returns the config of one of `COMPARISONS`."""
+  """Returns the config that compares two classifiers by size or location of the object.
+
+  `variant` is one of `COMPARISONS`, such as 'batch_or_group_norm'.
+  """
   check_variant(variant, COMPARISONS)
-  factor, classifiers = COMPARISONS[variant]
+  factor, classifiers = COMPARISONS[variant]  # classifiers are {label: (architecture, weights)}
   config = default_config('si_score', labels=tuple(classifiers))
   config.study.factor = factor
   config.data.source = 'scenes'

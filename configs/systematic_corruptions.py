@@ -88,8 +88,9 @@ def digits() -> ConfigDict:
 def methods() -> ConfigDict:
   """Returns the config of several ways of training on MNIST digits in environments.
 
-  Each environment, such as blur, is shown on one class group only. AugMix leaks on purpose: its
-  autocontrast resembles the environment contrast, which it shows on all classes.
+  Each environment, such as blur, is shown on one class group only. AugMix is an exception on
+  purpose (`allow_leaks`): its autocontrast, which resembles the environment contrast, is applied to
+  all classes.
   """
   config = digits()
   add_methods(config)

@@ -44,8 +44,11 @@ YTBB = 'ytbb,'
 
 
 def get_config(variant: str = 'gaussian_noise') -> ConfigDict:
-  """Returns the config that trains on images under the corruption `variant`, after 'ytbb,' for the
-  classes of YouTube-BB, or the config `ilsvrc30` or `ilsvrc30_finetuned`.
+  """Returns the config of a variant of training a ResNet-50.
+
+  The variant 'contrast', for example, trains on ImageNet under this corruption, and 'ytbb,contrast'
+  measures the same training on the classes of YouTube-BB. 'ilsvrc30' trains on the 30 classes of
+  ImageNet-Vid alone, and 'ilsvrc30_finetuned' fine-tunes that network on video frames.
   """
   if variant == FINETUNED:
     return finetuned()
@@ -70,9 +73,10 @@ def get_config(variant: str = 'gaussian_noise') -> ConfigDict:
 
 
 def finetuned() -> ConfigDict:
-  """Returns the config that fine-tunes the network of `ilsvrc30` on video frames.
+  """Returns the config that fine-tunes the network of the variant 'ilsvrc30' on video frames.
 
-  It is measured on neighbor sets.
+  The network, trained on the 30 classes of ImageNet-Vid, is read from a workdir in /tmp. It is then
+  measured on neighbor sets.
   """
   config = default_config('video_pm_k', labels=(f'resnet50_{FINETUNED}',))
   config.data.source = 'video_neighbors'

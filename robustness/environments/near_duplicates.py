@@ -131,13 +131,19 @@ def between(
 ) -> tuple[dict[str, Estimate], Table]:
   """Compares the test images with the training images of each classifier.
 
+  Args:
+    test: the hashes of the test images.
+    training: {label of a classifier: the hashes of its training images}.
+    max_bits: most bits in which the hashes of a near-duplicate differ.
+    confidence: confidence of the intervals, in (0, 1).
+
   Returns:
-    {classifier: share of test images with a training image that differs in at most `max_bits`
-    bits}, with the number of pairs as a note; and the table of the nearest `LISTED` pairs of each.
+    {label: share of test images with a near-duplicate in training}, with the number of pairs as a
+    note; and a table with the nearest `LISTED` pairs of each classifier.
   """
   shares, rows = {}, []
   for label, trained in training.items():
-    table = pairs(test.hashes, trained.hashes, max_bits)
+    table = pairs(test.hashes, trained.hashes, max_bits)  # [pairs, 3]
     test_images = table[:, 0]
     count, n = len(np.unique(test_images)), len(test.hashes)
     low, high = clopper_pearson(count, n, confidence)

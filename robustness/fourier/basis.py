@@ -77,7 +77,9 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
   rows, columns = (window, window) if window else (height, width)
   axis_y = np.arange(rows, dtype=np.int32) - rows // 2
   axis_x = np.arange(columns, dtype=np.int32) - columns // 2
-  order, mirror = (  # row-major indices of the cells, and of their mirrors, in the whole spectrum
+  # Row-major indices in the whole spectrum, [rows, columns]: of the frequency at each cell (sign 1)
+  # and of its mirror (sign −1).
+  order, mirror = (
     ((sign * axis_y + height // 2) % height)[:, None] * width + (sign * axis_x + width // 2) % width
     for sign in (1, -1)
   )

@@ -80,8 +80,12 @@ class Measures:
     return {'energy': (energy * self.weight).sum(), 'high_energy': (energy * self.high).sum()}
 
   def __call__(self, magnitude: jax.Array) -> dict[str, jax.Array]:
-    """Returns `energies` of |F|, and `rings` [R], the mean of |F| over each ring and channels."""
-    rings = jnp.asarray(self.rings.reshape(len(self.rings), -1))
+    """Returns all measures of a spectrum |F|, [H, W // 2 + 1, channels].
+
+    They are `energy` and `high_energy`, see `energies`, and `rings` [R], the mean of |F| over each
+    of R rings of frequencies and over the channels.
+    """
+    rings = jnp.asarray(self.rings.reshape(len(self.rings), -1))  # [R, H · (W // 2 + 1)]
     return {
       **self.energies(magnitude),
       'rings': jnp.matmul(rings, magnitude.mean(-1).ravel(), precision='highest'),
@@ -100,9 +104,9 @@ def measures(keep: np.ndarray) -> Measures:
   height, width = keep.shape
   columns = width // 2 + 1
   weight = np.full((height, columns), 2, np.float32)
-  weight[:, 0] = 1  # f_x = 0; its mirror is in the half spectrum too
-  if width % 2 == 0:  # and the Nyquist frequency of an even width
-    weight[:, -1] = 1
+  weight[:, 0] = 1  # f_x = 0: the mirror of each frequency is in this column too
+  if width % 2 == 0:
+    weight[:, -1] = 1  # f_x = W/2, the Nyquist frequency, in the same way
   fy = np.abs(np.fft.fftfreq(height, 1 / height))
   step = -(-min(height, width) // PIXELS_PER_CYCLE)  # the width of a ring in cycles, rounded up
   radius = np.hypot(fy[:, None], np.arange(columns)[None, :])

@@ -75,13 +75,15 @@ class AccuracyByFactor(Study):
   Attributes:
     factors: columns of the rows, 'class', 'brightness' or 'contrast'.
     pairs: whether accuracy is estimated for each pair of factors too.
-    bins: number of bins of a factor with more values than that, with equal numbers of images; 0
-      takes every value.
-    clusters: the column in which equal values are one independent unit, such as an object; '' for
-      images that are independent, as images without a value are.
+    bins: a factor with more different numbers than this is divided into so many bins, which have
+      equal numbers of images; 0 divides none.
+    clusters: a column, such as 'object'. Images with the same value in it are one unit, which is
+      resampled as a whole for intervals; an image without a value is a unit by itself. '' makes
+      each image a unit.
     fewest: smallest number of images in a group; smaller groups are left out.
-    strength: the factor, a column of numbers, in which versions of a picture (`base_id`) differ;
-      it adds the drop of accuracy from the least strength, and the failure point. '' adds neither.
+    strength: one of `factors`, a column with the strength of a shift. Versions of a picture, which
+      have the same `base_id`, differ in it. It adds the drop of accuracy from the least strength,
+      and the failure point. '' adds neither.
   """
 
   title: ClassVar[str] = 'Accuracy by factor'
@@ -260,18 +262,20 @@ class AccuracyByFactor(Study):
     return levels
 
   def _groups(
-    self, columns: Mapping[str, np.ndarray], names: Sequence[str]
+    self, levels: Mapping[str, np.ndarray], names: Sequence[str]
   ) -> dict[object, np.ndarray]:
     """Returns {levels of a group: indices of its images}, for groups of `fewest` images or more.
 
+    The key of a group is its level, such as 'dog', or for two factors the pair ('dog', 0.3).
+
     Args:
-      columns: the levels of all images by factor; see `_levels`.
+      levels: {factor: level of each image, [N]}; see `_levels`.
       names: one or two factors; each combination of their levels is a group.
 
     Raises:
       InputError: fewer than two groups have `fewest` images.
     """
-    groups = pd.DataFrame({name: columns[name] for name in names}).groupby([*names]).indices
+    groups = pd.DataFrame({name: levels[name] for name in names}).groupby([*names]).indices
     large = {key: rows for key, rows in groups.items() if len(rows) >= self.fewest}
     if len(large) < 2:
       raise InputError(
@@ -282,18 +286,18 @@ class AccuracyByFactor(Study):
     return large
 
   def _estimates(
-    self, right: Outcomes, wrong: Outcomes, columns: dict[str, np.ndarray]
+    self, right: Outcomes, wrong: Outcomes, levels: dict[str, np.ndarray]
   ) -> Iterator[pd.DataFrame]:
     """Yields accuracies and ratios of errors over all images, by factor and by pairs of factors."""
     yield self.means(OVERALL, right, test=True)
     for name in self.factors:
-      yield self.means(BY_FACTOR, self._grouped(right, columns, (name,)), by=(name,), test=True)
-      yield self._error_ratios(wrong, self._grouped(wrong, columns, (name,)), name)
+      yield self.means(BY_FACTOR, self._grouped(right, levels, (name,)), by=(name,), test=True)
+      yield self._error_ratios(wrong, self._grouped(wrong, levels, (name,)), name)
     for pair in itertools.combinations(self.factors, 2) if self.pairs else ():
-      yield self.means(BY_FACTOR, self._grouped(right, columns, pair), by=pair)
+      yield self.means(BY_FACTOR, self._grouped(right, levels, pair), by=pair)
 
   def _by_strength(
-    self, right: Outcomes, columns: Mapping[str, np.ndarray], bases: np.ndarray
+    self, right: Outcomes, levels: Mapping[str, np.ndarray], bases: np.ndarray
   ) -> Iterator[pd.DataFrame]:
     """Yields drops of accuracy by strength and failure points, for groups of pictures.
 
@@ -303,14 +307,14 @@ class AccuracyByFactor(Study):
 
     Args:
       right: whether each classifier is right on each image, [N, 1].
-      columns: the factors of all images; strengths are numbers.
+      levels: {factor: level of each image, [N]}; the levels of `strength` are its numbers.
       bases: [N], the number of the picture that each image is a version of.
     """
     conditions = [name for name in self.factors if name != self.strength]
-    # The levels of each image in all conditions, and the number of each combination of them.
-    keys = [*zip(*(columns[name] for name in conditions), strict=True)] or [()] * len(bases)
+    # The levels of each image in all conditions, such as ('dog',), and the number of each group.
+    keys = [*zip(*(levels[name] for name in conditions), strict=True)] or [()] * len(bases)
     groups = {key: index for index, key in enumerate(dict.fromkeys(keys))}
-    strengths, strength_index = np.unique(columns[self.strength], return_inverse=True)
+    strengths, strength_index = np.unique(levels[self.strength], return_inverse=True)
     pictures, first_row, picture = np.unique(bases, return_index=True, return_inverse=True)
     clusters = right.clusters[first_row] if self.clusters and right.clusters is not None else None
     # Failure points by index: each strength, then 'never wrong', then 'no image of this picture'.
@@ -324,11 +328,14 @@ class AccuracyByFactor(Study):
       accuracy = np.full((len(pictures), len(groups), len(strengths)), np.nan)
       accuracy[picture, [groups[key] for key in keys], strength_index] = values[:, 0]
       has_image = ~np.isnan(accuracy).all(-1, keepdims=True)
-      is_point = np.concatenate([accuracy == 0, has_image], -1)  # the first true one counts
-      # Without any it is the last failure point, NaN.
+      # By index of `failure_points`: whether the picture is wrong at each strength, then whether it
+      # has an image. The first true one is its failure point; without any it is the last, NaN.
+      is_point = np.concatenate([accuracy == 0, has_image], -1)
       points[label] = failure_points[np.where(is_point.any(-1), is_point.argmax(-1), -1)]
       at_least_strength = accuracy[..., :1]
       change = (at_least_strength - accuracy[..., 1:]).reshape(len(pictures), -1)
+      # A drop is the share of pictures that are right at the least strength and wrong at another,
+      # minus the share for which it is the other way round.
       signs, counted = {'gained': change > 0, 'lost': change < 0}, ~np.isnan(change)
       counts = dict.fromkeys(signs, counted)
       drops = Outcomes.from_fields(DROP, signs, by_strength, counted=counts, clusters=clusters)
@@ -344,14 +351,14 @@ class AccuracyByFactor(Study):
       yield self.means(point, outcomes, by, where=is_large)
 
   def _grouped(
-    self, outcomes: Outcomes, columns: dict[str, np.ndarray], names: tuple[str, ...]
+    self, outcomes: Outcomes, levels: dict[str, np.ndarray], names: tuple[str, ...]
   ) -> Outcomes:
     """Returns outcomes [N, 1] as outcomes [N, G], with a view for each of the G groups of `names`.
 
     In the view of a group only the images of this group count; see `_groups`.
     """
-    groups = self._groups(columns, names)
-    counted = np.zeros((len(columns[names[0]]), len(groups)), bool)
+    groups = self._groups(levels, names)
+    counted = np.zeros((len(levels[names[0]]), len(groups)), bool)
     for index, rows in enumerate(groups.values()):
       counted[rows, index] = True
     return outcomes.in_groups(counted, pd.DataFrame([*groups], columns=[*names]))
@@ -367,16 +374,17 @@ class AccuracyByFactor(Study):
     levels = grouped.views[name]
     assert grouped.counted is not None
     values, counted = {}, {}
-    for label, wrong in outcomes.values.items():  # all images are one more group, the last
+    # All images are one more group, the last, to which each group is relative.
+    for label, wrong in outcomes.values.items():
       values[label] = np.concatenate([grouped.values[label], wrong], 1)
       counted[label] = np.concatenate([grouped.counted[label], np.ones_like(wrong)], 1)
     views = pd.DataFrame({name: [*levels, ALL]}, dtype=object)
     with_all = dataclasses.replace(grouped, values=values, views=views, counted=counted)
-    groups, first = list(with_all.groups((name,))), with_all.labels[0]
+    groups, (first, *later) = list(with_all.groups((name,))), with_all.labels
     by_label = {label: units(with_all, label, groups) for label in with_all.labels}
-    # (label, label of the classifier that is subtracted, units of one or both classifiers)
+    # (label, label of the classifier that is subtracted or '', units of one or both classifiers)
     compared = [(label, '', [units_of_label]) for label, units_of_label in by_label.items()]
-    compared += [(k, first, [by_label[first], by_label[k]]) for k in by_label if k != first]
+    compared += [(label, first, [by_label[first], by_label[label]]) for label in later]
     rows = []
     for label, versus, units_of_pair in compared:
       ratios = relative_errors(units_of_pair, self.confidence)

@@ -49,10 +49,10 @@ class AllButOne(StoredOrMade):
     self.networks(recipes)
 
   def networks(self, classifiers: Mapping[str, Facts]) -> dict[tuple[str, int], str]:
-    """Returns the labels of the networks by (corruption, severity) that each left out.
+    """Returns {(corruption, severity) that a network left out: label of the network}.
 
     Args:
-      classifiers: by label, facts about the training of each network.
+      classifiers: {label: facts about the training of the network}.
 
     Raises:
       InputError: a network left out no or several pairs of corruption and severity, or one that is
@@ -60,14 +60,14 @@ class AllButOne(StoredOrMade):
         corruptions than the first network.
     """
     networks: dict[tuple[str, int], str] = {}
-    first: tuple[object, ...] = ()
+    first_trained_on: tuple[object, ...] = ()  # by the first network
     for label, facts in classifiers.items():
       parts = facts.get('augment') or ()
       # The settings of the augmentation `corruption`; an empty dict if the network has none.
-      corruption, *repeats = [x for x in parts if x['name'] == RandomCorruption.name] or [{}]
-      left_out = tuple(corruption.get('left_out', ()))
-      severities = tuple(corruption.get('severities', ()))
-      problem = ''
+      augmentation, *repeats = [x for x in parts if x['name'] == RandomCorruption.name] or [{}]
+      left_out = tuple(augmentation.get('left_out', ()))
+      severities = tuple(augmentation.get('severities', ()))
+      problem = ''  # the end of the message
       if repeats or len(left_out) != 1 or len(severities) != 1:
         problem = 'give it the part corruption once, with one name in left_out and one severity'
       elif left_out[0] not in self.names or severities[0] not in self.severities:
@@ -75,10 +75,10 @@ class AllButOne(StoredOrMade):
       elif (left_out[0], severities[0]) in networks:
         problem = f'as {networks[left_out[0], severities[0]]} does: take one'
       else:
-        probability = corruption['probability']
-        trained_on = {*spelt_out(corruption['corruptions'])}, probability
-        first = first or trained_on
-        if trained_on != first or not probability:
+        probability = augmentation['probability']
+        trained_on = {*spelt_out(augmentation['corruptions'])}, probability
+        first_trained_on = first_trained_on or trained_on
+        if trained_on != first_trained_on or not probability:
           problem = 'of others than the first: give all equal corruptions and probability above 0'
       if problem:
         raise InputError(

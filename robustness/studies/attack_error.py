@@ -217,9 +217,9 @@ class AttackError(AttackStudy):
   def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
     """Returns the error message for bfloat16, which rounds small changes of pixels away.
 
-    The network would then look robust. The message is '' if the changes at the smallest radius are
-    at least one step of bfloat16, or cannot be computed because the shape of the images is not
-    known yet (None). For ℓ∞ they do not depend on the shape.
+    The network would then look robust. The message is '' if the mean change of a pixel at the
+    smallest radius is at least one step of bfloat16. It is also '' if this change depends on the
+    shape of the images and the shape is not known yet (None); for ℓ∞ it does not.
     """
     if self.norm != 'linf' and image_shape is None:
       return ''
@@ -307,10 +307,12 @@ class AttackError(AttackStudy):
       Observations are the stage and the flags that ensembles such as AutoAttack report, see
       `Attack.observed`; for other attacks they are 0 or False. A study without ensembles has none.
       """
+      # The observations of the clean view and of attacks that are no ensembles: all branches of the
+      # switch below must return arrays of the same names and shapes.
       false = jnp.zeros(len(keys), bool)
       unobserved = {'stage': false.astype(jnp.int32), 'no_gradient': false, 'random': false}
       if not self._ensembles:
-        unobserved = {}  # all branches of the switch return the same arrays
+        unobserved = {}
 
       def attacked(attack: Attack, scale: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Returns the images as an attack changes them, and its observations, {name: [B]}.
@@ -425,7 +427,7 @@ class AttackError(AttackStudy):
       loss = f'{attack.loss} loss' if attack.loss != Attack.loss else ''
       words = ', '.join(filter(None, (attack.words, loss)))
       attacks.append(f'{name} ({words})' if words else name)
-      if attack.draws and not attack.stages:
+      if attack.draws and not attack.stages:  # stages have restarts of their own
         restarted.append(name)
     restarts = ''
     if self.restarts > 1:
@@ -450,9 +452,9 @@ class AttackError(AttackStudy):
   def quantities(self) -> tuple[Quantity, ...]:
     """The errors, measures of the changes that attacks make, and the same of clean images.
 
-    The first error is `attack_error`, under the worst attack on each image. If there is one attack
-    only, its words name this attack. `error` is the error under each attack separately, and reports
-    state it first only if there are several.
+    `attack_error` is the error under the worst attack on each image, and `error` the error under
+    each attack separately. If there is only one attack, both are equal: the words of `attack_error`
+    then name the attack, and `error` is no headline of reports.
     """
     first, *later = self.runs
     attack = f'{self.ball} {value_text(ATTACK, first)}'
@@ -482,6 +484,7 @@ class AttackError(AttackStudy):
     is_clean = views.attack.isna().to_numpy()
     yield self.means(CLEAN_ERROR, recorded, where=is_clean, test=True)
     yield self.means(ERROR, recorded, ('attack', 'epsilon'), test=True)
+    # After each member of an ensemble such as AutoAttack, with the members before it.
     for name, attack in self._ensembles.items():
       is_attack = (views.attack == name).to_numpy()
       for number, stage in enumerate(attack.stages, 1):
@@ -490,9 +493,12 @@ class AttackError(AttackStudy):
         facets = {'stage': stage}
         yield self.means(after, recorded, ('epsilon',), where=is_attack, facets=facets, test=True)
     under_worst = recorded.outcomes(ATTACK_ERROR)
-    if len(self.runs) > 1:  # an image is wrong at a radius if any of the attacks succeeds
+    if len(self.runs) > 1:
+      # An image is wrong at a radius if any of the attacks succeeds. `common` has the images that
+      # were shown in all views.
       under_worst = under_worst.common.combined(('epsilon',), lambda wrong: wrong.any(1))
     worst = self.means(ATTACK_ERROR, under_worst, ('epsilon',), test=True)
+    # What an ensemble has fewer of than its authors', such as restarts; '' for none.
     shortcomings = [attack.shortcoming for attack in self._ensembles.values()]
     if note := ' and '.join(filter(None, shortcomings)):
       # The note is on errors, not on differences between two classifiers.
@@ -503,17 +509,18 @@ class AttackError(AttackStudy):
   def _of_changes(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields share of high frequency, norm and largest value of the changes that attacks make.
 
-    Means are over the images that an attack changes and leaves wrong (`_values_of_wrong_changes`
-    has NaN for all others). PGD and FGSM also change images that were wrong before the attack;
-    AutoAttack, FAB and Square do not. The share of high frequency in clean images follows for
-    comparison. The largest value is over all images.
+    Shares and norms are means over the images that an attack changes and leaves wrong
+    (`_values_of_wrong_changes` has NaN for other images). PGD and FGSM also change images that were
+    wrong before the attack; AutoAttack, FAB and Square do not. The share of high frequency in clean
+    images is yielded for comparison. The largest value is over all images.
     """
     views, clusters, by = recorded.views, recorded.clusters, ('attack', 'epsilon')
     is_clean = views.attack.isna().to_numpy()
     energy = _values_of_wrong_changes(recorded, 'measure/energy')
     high_energy = _values_of_wrong_changes(recorded, 'measure/high_energy')
+    # Numerator and denominator of the share of high frequency. In attacked views they are of the
+    # changes, in the clean view of the images themselves.
     energies = {label: (high_energy[label], energy[label]) for label in energy}
-    # shares of high frequency: of changes in attacked views, of images in the clean view
     outcomes = Outcomes.from_fields(HIGH_FREQUENCY, energies, views, clusters=clusters)
     yield self.means(HIGH_FREQUENCY, outcomes, by, paired=False)
     yield self.means(CLEAN_HIGH_FREQUENCY, outcomes, where=is_clean, paired=False)
@@ -639,7 +646,9 @@ def _values_of_wrong_changes(recorded: Recorded, name: str) -> dict[str, np.ndar
 def _is_wrong_after(number: int, shard: Shard) -> np.ndarray:
   """Returns whether an image is wrong after the first `number` attacks of AutoAttack, bool [n, v].
 
-  `shard` has n images in v views. The recorded stage is the number of the attack that succeeded.
+  `shard` has n images in v views. The recorded stage is the number of the first attack that
+  succeeded, from 1. It is 0 if the image is wrong without an attack, and above the number of
+  attacks if none succeeded.
   """
   return shard['measure/stage'] <= number
 

@@ -46,7 +46,7 @@ class BandNoise(BandStudy):
     image = row['image']
     noise = filtered_by_half(jax.random.normal(key, image.shape), view['kept'])
     length = jnp.sqrt((noise**2).sum((0, 1), keepdims=True))
-    noisy = image + self.norm * noise / jnp.maximum(length, MIN_NORM)
+    noisy = image + self.norm * noise / jnp.maximum(length, MIN_NORM)  # no division by 0
     if self.clip:
       noisy = jnp.clip(noisy, 0, 1)
     return jnp.where(view['bandwidth'] > 0, noisy, image)

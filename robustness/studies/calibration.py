@@ -118,6 +118,8 @@ class Calibration(ScoresPredictions, StoredOrMade):
   ) -> Findings:
     """Returns every quantity by view, and its mean over the views of each group with an interval.
 
+    Groups also have differences from the first classifier.
+
     Args:
       evaluations: records of classifiers on the same images.
       table: the names of the V views and their groups.
@@ -143,6 +145,7 @@ class Calibration(ScoresPredictions, StoredOrMade):
       confidence, right = records.table('confidence').T, records.table('rank').T == 0  # [V, N]
       predictions = [Predictions.sort(*view) for view in zip(confidence, right, strict=True)]
       scores_by_view = [metrics.scores(view, draws, self.bins) for view in predictions]
+      # By name of a view or group; the values of a group are means over its views.
       scores = {k: Scores.mean([scores_by_view[v] for v in views]) for k, views in members.items()}
       rows = list(self._values(label, scores, table))
       if label == first:
@@ -159,8 +162,8 @@ class Calibration(ScoresPredictions, StoredOrMade):
   def _values(self, label: str, scores: Mapping[str, Scores], table: ViewTable) -> Iterator[Row]:
     """Yields a row for each quantity of a classifier in each group of views and in each view.
 
-    Calibration errors of groups have bootstrap intervals. Single views have none, and have the
-    errors before debiasing too.
+    Calibration errors of groups have bootstrap intervals. Single views have no intervals, and for
+    them the errors without a correction for chance are yielded too.
 
     Args:
       label: label of the classifier.
@@ -168,8 +171,8 @@ class Calibration(ScoresPredictions, StoredOrMade):
       table: the names of the views and their groups.
     """
     for name, measured in scores.items():
-      with_chance = WITH_CHANCE if name in table.names else ()
-      for quantity in (*ERRORS, LEANING, ACCURACY, MEAN_CONFIDENCE, *with_chance):
+      not_debiased = WITH_CHANCE if name in table.names else ()
+      for quantity in (*ERRORS, LEANING, ACCURACY, MEAN_CONFIDENCE, *not_debiased):
         if name in table.groups and quantity in (*ERRORS, LEANING):
           estimate = measured.estimate(quantity.name, self.confidence)
         else:
@@ -187,11 +190,12 @@ class Calibration(ScoresPredictions, StoredOrMade):
       views: its predictions in each view.
       table: the names of the views and their groups. Risks are by view and by group, bins by view.
     """
+    # {name of a view or of a group: indices of its views}, first the views.
     members = {**{name: [view] for view, name in enumerate(table.names)}, **table.groups}
     facets = pd.DataFrame([dict(table.facets_of(name)) for name in members])
     n = len(views[0].order)
-    risks = np.stack([view.selective_error(COVERAGES) for view in views])
-    risks = np.concatenate([risks[indices].mean(0) for indices in members.values()])
+    by_view = np.stack([view.selective_error(COVERAGES) for view in views])  # [V, coverages]
+    risks = np.concatenate([by_view[indices].mean(0) for indices in members.values()])
     by_coverage = facets.merge(pd.DataFrame({'coverage': COVERAGES}), how='cross')
     yield self.arrays(SELECTIVE, label, by_coverage, risks, n=n)
     numbers = pd.DataFrame({'bin': np.arange(1, self.bins + 1)})

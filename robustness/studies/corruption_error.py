@@ -58,9 +58,9 @@ class CorruptionError(StoredOrMade):
     source: 'generated' or 'stored' images; without stored clean images there is no clean error and
       no relative mCE.
     baseline: the errors that mCE divides by: errors of the 'first' classifier of the config, or
-      published ones: 'alexnet' (ImageNet-C) and 'cifar10_standard' (CIFAR-10-C) for the official 15
-      corruptions, 'alexnet_3dcc' for the 12 of ImageNet-3DCC. Published errors need all severities.
-      Sets that include other corruptions have no mCE by them.
+      published errors: 'alexnet' (ImageNet-C) and 'cifar10_standard' (CIFAR-10-C) for the official
+      15 corruptions, 'alexnet_3dcc' for the 12 of ImageNet-3DCC. Published errors need all
+      severities. A set with corruptions for which no errors are published has no mCE.
     top_k: k of the second error, if there are more classes than that.
     between: severities between 1 and 5, such as 1.5, with interpolated constants
       (`corruptions.catalog.ConstantsTable.between`). Their errors are reported separately; means
@@ -95,7 +95,8 @@ class CorruptionError(StoredOrMade):
 
   def _check_published(self, published: PublishedErrors) -> None:
     """Raises InputError if the settings lack a corruption or severity of the published errors."""
-    needed_set, *_ = whole_sets(tuple(published.corrupted))  # its name, such as 'official'
+    # The name of the set that has all published corruptions, such as 'official'.
+    needed_set, *_ = whole_sets(tuple(published.corrupted))
     has_corruptions = set(self.names) >= set(published.corrupted)
     has_severities = set(self.severities) == set(SEVERITIES)
     for key, value, is_complete, needed in (
@@ -120,10 +121,10 @@ class CorruptionError(StoredOrMade):
 
   @property
   def recording(self) -> dict[str, Any]:
-    """The settings that decide the records; studies with equal ones share records.
+    """The settings that decide the records; studies with equal settings share records.
 
-    Beside what other studies of corruptions record, they have the severities `between` and the
-    `half_width` and `confidence` that end the rounds.
+    Other studies of corruptions have the same settings, unless `between` adds severities or a
+    `half_width` ends the rounds. `confidence` decides the end of the rounds too.
     """
     if self.is_stored:
       return super().recording
@@ -174,9 +175,10 @@ class CorruptionError(StoredOrMade):
     Top-1 and top-k errors are by corruption and severity, by corruption, and by set of corruptions
     (`whole_sets`). Only top-1 errors have mCE, relative mCE and failure severities.
     """
-    views, published = recorded.views, self.published  # None: mCE divides by the first classifier
+    # `published` is None if mCE divides by the first classifier.
+    views, published = recorded.views, self.published
     is_clean = views.corruption.isna()
-    is_averaged = views.severity.isin(self.severities)  # and not a severity of `between`
+    is_averaged = views.severity.isin(self.severities)  # means leave out severities of `between`
     for k in recorded.top_k(self.top_k):
       error, clean_error = errors_at(k)
       if is_clean.any():
@@ -190,7 +192,8 @@ class CorruptionError(StoredOrMade):
         facets = {'corruption_set': label}
         yield self.means(error, recorded, where=is_in_set, facets=facets, decides=k == 1)
         if k == 1 and (not published or set(members) <= set(published.corrupted)):
-          # Relative mCE subtracts the clean error, here and in the published divisor.
+          # Relative mCE subtracts the clean error in the numerator and in the divisor, so that it
+          # needs both.
           has_excess = is_clean.any() and not (published and np.isnan(published.clean))
           baseline = published.means if published else None
           for quantity in (MCE, RELATIVE_MCE) if has_excess else (MCE,):
@@ -202,7 +205,8 @@ class CorruptionError(StoredOrMade):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the estimates, with a note on mCE if it is not comparable with published values.
 
-    Sets of corruptions that belong to images of another size are left out.
+    Errors over a set of corruptions are left out if the set is published for images of another
+    size, see `whole_sets`.
     """
     sets = whole_sets(self.names, min(image_shape[:2]))
     estimates = [
@@ -211,7 +215,8 @@ class CorruptionError(StoredOrMade):
     ]
     note = self._incomparable(image_shape)
     if len(evaluations) == 1 and not self.published:
-      note = self._to_set(image_shape)
+      note = self._baseline_advice(image_shape)
+    # The note, unless it is '', is added to all values of mCE and relative mCE.
     for table in estimates if note else ():
       is_mce = table.quantity.isin((MCE.name, RELATIVE_MCE.name)) & (table.versus == '')
       notes = [f'{previous}; {note}'.removeprefix('; ') for previous in table.note[is_mce]]
@@ -238,12 +243,13 @@ class CorruptionError(StoredOrMade):
     reasons = [reason for reason, holds in differs.items() if holds]
     return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
 
-  def _to_set(self, image_shape: ImageShape) -> str:
-    """Returns advice for a run of one classifier: its mCE relative to itself is always 1.
+  def _baseline_advice(self, image_shape: ImageShape) -> str:
+    """Returns a note for a run of one classifier, whose mCE relative to itself is always 1.
 
-    The advice names the published baselines that fit image size, corruptions and severities, or if
-    there are none, asks for a second classifier.
+    The note advises to set one of the published baselines that fit image size, corruptions and
+    severities or, if none fits, to add a second classifier.
     """
+    # The side of the published set: ImageNet-C has 224 pixels, also for constants of 299.
     side, channels = min(table_for(*image_shape[:2]).side, 224), image_shape[2]
     baselines = [
       repr(name)

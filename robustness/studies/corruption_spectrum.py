@@ -210,16 +210,20 @@ class CorruptionSpectrum(StoredOrMade):
       yield self.means(RADIAL, by_ring, facets)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, the mean spectra and one image under every corruption."""
+    """Returns the default figures, the mean spectra and one image under every corruption.
+
+    Spectra are at the severity of the setting `severity`, or at the middle one if it was not shown.
+    """
     [[rows, columns, _]] = results.tables[HIGH_PASS].rows
     high = f'high frequency is |f_y| ≥ {rows} and |f_x| ≥ {columns} cycles per image'
     figures = charts.draw(results)
     for name, (figure, caption) in figures.items():
-      for legend in figure.legends:  # its only entry is `IMAGES`
+      for legend in figure.legends:  # it would name a single classifier, `IMAGES`
         legend.remove()
       is_of_share = name.startswith(SHARE_OF_HIGH.name)
       figures[name] = figure, f'{caption} {sentence(high)}' if is_of_share else caption
     figure, caption = figures[BY_RADIUS]
+    # `...` selects any value of a facet.
     clean = select(results.table, CLEAN_RADIAL.name, radius=...)
     changes = results.table[results.table.quantity == RADIAL.name]
     _add_clean_amplitudes(figure, clean, changes)
@@ -232,6 +236,7 @@ class CorruptionSpectrum(StoredOrMade):
     panels = ['clean images', *(name.replace('_', ' ') for name in names)]
     values = (*clean_share.value, *shares.value)
     titles = [f'{name}, {style.percent(v)}' for name, v in zip(panels, values, strict=True)]
+    # [corruptions, severities, H, W] at one severity.
     of_severity = results.arrays['spectrum'][:, levels.index(severity)]
     spectra = [results.arrays['clean_spectrum'], *of_severity]
     figures['spectra'] = (
@@ -259,6 +264,7 @@ def _add_clean_amplitudes(figure: Figure, clean: pd.DataFrame, changes: pd.DataF
   largest = max(changes.value.max(), clean.value.max())
   for axes in figure.axes:
     for line in axes.get_lines():
+      # The curve is labelled as if `IMAGES` were a classifier; other lines get no entry.
       line.set_label('change' if line.get_label() == IMAGES else '')
     axes.plot(radius, clean.value, '--', color='0.3', linewidth=0.8, label='clean images')
     style.log_scale(axes)

@@ -75,9 +75,10 @@ class FeatureSpectrum(Study):
     return self.of_layers
 
   def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:
-    """Returns mean log |F| of a layer's channels at frequencies (j, j), 0 ≤ j < J, [B, J].
+    """Returns log |F| of a layer's output at the diagonal frequencies (j, j), 0 ≤ j < J, [B, J].
 
-    J is half the shorter side of the layer's map, and 0 for outputs that are vectors.
+    It is the mean over channels. J is half the shorter side of the layer's map, rounded up, and 0
+    for outputs that are vectors.
     """
     x = output.astype(jnp.float32)
     if x.ndim == 3:
@@ -85,29 +86,31 @@ class FeatureSpectrum(Study):
     if x.ndim != 4:  # layers of ('stages',) may be vectors, and layers that are named must not
       self.require(layer not in self.of_layers, 'of_layers', f'without {layer}: it gives a vector')
       return jnp.zeros((len(x), 0))
-    diagonal = jnp.arange(-(-min(x.shape[1:3]) // 2))  # half the shorter side, rounded up
+    diagonal = jnp.arange((min(x.shape[1:3]) + 1) // 2)
     amplitude = jnp.abs(jnp.fft.fft2(x, axes=(1, 2))[:, diagonal, diagonal])
     return jnp.log(amplitude + FLOOR).mean(-1)
 
   def _as_square_map(self, layer: str, tokens: jax.Array) -> jax.Array:
     """Returns the tokens [B, T, D] of a transformer as a square map [B, H, H, D].
 
-    The first tokens are dropped. InputError is raised if the others are no square number.
+    The first `first_tokens` tokens are dropped, or with −1 the fewest that leave a square number.
+    InputError is raised if the remaining tokens are no square number.
     """
     count = tokens.shape[1]
+    # The largest square that fits, and the number of tokens before it.
     side = math.isqrt(max(count - max(self.first_tokens, 0), 0))
-    first = count - side**2
-    is_another_number = first != self.first_tokens and self.first_tokens >= 0
+    num_dropped = count - side**2
+    is_another_number = num_dropped != self.first_tokens and self.first_tokens >= 0
     if not side or is_another_number:
       raise self.refused(
         'first_tokens', f'and {layer} gives {count} tokens', 'The rest is no square number.'
       )
-    return tokens[:, first:].reshape(len(tokens), side, side, -1)
+    return tokens[:, num_dropped:].reshape(len(tokens), side, side, -1)
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields the mean log-amplitude of each layer by frequency, and at the highest frequency alone.
 
-    Amplitudes are relative to that at frequency 0, and frequencies in units of π per pixel.
+    The log-amplitude at frequency 0 is subtracted. Frequencies are in units of π per pixel.
     """
     num_maps = 0
     for evaluation in recorded.evaluations:
@@ -117,7 +120,8 @@ class FeatureSpectrum(Study):
         amplitudes = evaluation.records.column(name).astype(float)
         count = amplitudes.shape[1]
         views = pd.DataFrame({'frequency': np.round(np.arange(count) / count, 6)})
-        fields = {evaluation.label: (amplitudes, amplitudes[:, :1])}  # minus that at frequency 0
+        # The statistic subtracts the second field, the log-amplitude at frequency 0.
+        fields = {evaluation.label: (amplitudes, amplitudes[:, :1])}
         relative = Outcomes.from_fields(RELATIVE, fields, views, clusters=recorded.clusters)
         layer, is_highest = {'layer': name.removeprefix(OUTPUT)}, np.arange(count) == count - 1
         yield self.means(RELATIVE, relative, ('frequency',), facets=layer)

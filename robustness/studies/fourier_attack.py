@@ -46,9 +46,10 @@ class FourierAttack(BeginsWithMap):
   """A study of the single-query Fourier attack; attributes are its settings.
 
   Attributes:
-    heat_map: workdir of a finished heat map that names the frequencies, for the classifier of the
-      same label or for all if it has one; '' shows every frequency at `norm` to all images, chooses
-      on a random half of them and measures on the others.
+    heat_map: workdir of a finished heat map, whose errors choose the worst frequencies. The map of
+      a classifier is that of its label; a workdir with a single classifier has the map of all. ''
+      needs no map: every frequency is shown to all images, a random half of the images chooses, and
+      the other half is measured.
     norm: v > 0, L2 norm of one channel's perturbation (paper: 24 for ImageNet).
     queries: n, how many of the worst frequencies are tried on an image.
     phase: 'reference' (the authors' release) or 'cosine'.
@@ -72,7 +73,7 @@ class FourierAttack(BeginsWithMap):
     """Returns the distinct frequencies in the heatmap's window; without a heatmap, in `window`."""
     if self._map:
       return basis.distinct_frequencies(*image_shape[:2], self._map.window)
-    with naming('window', self.key('window')):
+    with naming('window', self.key('window')):  # an error states 'config.study.window'
       return basis.distinct_frequencies(*image_shape[:2], self.window)
 
   def _candidates(self, image_shape: ImageShape) -> np.ndarray:
@@ -122,12 +123,14 @@ class FourierAttack(BeginsWithMap):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError if every image would also be used to choose the frequencies.
 
-    This is so if all rows are among the heatmap's, or without a heatmap if there is only one row.
-    A heatmap of the same data set without records, which identify its images, is refused too.
+    With a heatmap this is so if all rows are images on which it was measured; without one, if there
+    is only one row. A heatmap of the same data set whose records are missing is refused too,
+    because the records identify its images.
     """
     if self._map is None:
       require(rows.num_examples >= 2, 'config.data.num_images', rows.num_examples, 'at least 2')
     elif self._map.shares_images(rows.description):
+      # With these keys equal, both runs chose the same images of the data set.
       measured_on, keys = self._map.results.data, ('num_examples', 'subset_seed')
       if all(rows.description.get(key) == measured_on.get(key) for key in keys):
         raise InputError(

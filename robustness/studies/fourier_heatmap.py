@@ -190,12 +190,13 @@ class FourierHeatmap(Study):
     row = one_view.read_row(rows, 0)
     height, width, _ = row['image'].shape
     f = self.frequencies(row['image'].shape)
-    y, x = (side // 2 for side in f.cell.shape)  # of zero frequency
+    y, x = (side // 2 for side in f.cell.shape)  # position of zero frequency in the window
     # Distances from zero frequency along the diagonal, at least 1; none in a window of one cell.
     shares = (0, 0.25, 0.5, 0.75, 1)
     steps = sorted({max(1, round(min(y, x) * share)) for share in shares}) if min(y, x) else []
     views = [CLEAN, *(1 + f.cell[y - step, x - step] for step in steps)]
     reach = min(3, (min(f.cell.shape) - 1) // 2)  # r of `basis_images`
+    # Indices of the frequencies in the square around zero.
     around = f.cell[y - reach : y + reach + 1, x - reach : x + reach + 1]
     wave = functools.partial(basis.basis_image, height=height, width=width, phase=self.phase)
     waves = jax.jit(jax.vmap(jax.vmap(wave)))(f.fy[around], f.fx[around])
@@ -277,10 +278,10 @@ class FourierHeatmap(Study):
       missed: whether each of N images is wrong in each of V views, [N, V].
       cells: for 'all' and each band, its numbers of cells in the window and in the whole heatmap.
     """
-    error, of_clean = self._errors(k)
-    perturbed = np.arange(len(missed.views)) != CLEAN
+    error, clean_error = self._errors(k)
+    is_perturbed = np.arange(len(missed.views)) != CLEAN
     # Top-1 errors alone are tested, and decide with `half_width` when a view is finished.
-    yield self.means(of_clean, missed, where=~perturbed, test=k == 1, decides=k == 1)
+    yield self.means(clean_error, missed, where=~is_perturbed, test=k == 1, decides=k == 1)
     by_frequency = self.means(error, missed, FREQUENCY, test=k == 1, decides=k == 1)
     yield by_frequency
     if k > 1:
@@ -288,25 +289,26 @@ class FourierHeatmap(Study):
     yield from self._significant(by_frequency)
     window = f'the window of {self.window} × {self.window} shows'
     for by in ((), ('band',)):
-      estimates = self.means(error, missed, by, where=perturbed)
-      notes = []
+      estimates = self.means(error, missed, by, where=is_perturbed)
+      notes = []  # how much of a band the window shows; '' for all of it
       for name in estimates['band'] if by else ['all'] * len(estimates):
         num_shown, total = cells[name]
         notes.append(f'{window} {num_shown} of {total} cells' if num_shown < total else '')
       yield estimates.assign(note=notes)
-    yield self.means(error, missed, ('radius',), where=perturbed)
+    yield self.means(error, missed, ('radius',), where=is_perturbed)
 
   def _significant(self, by_frequency: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yields the shares of frequencies with significantly less and more error than the first
-    classifier.
+    """Yields the shares of frequencies at which a classifier differs significantly from the first.
 
-    The false-discovery rate is over the frequencies of all classifiers together.
+    Shares are of frequencies with less error and of frequencies with more error. The
+    false-discovery rate is over the frequencies of all classifiers together.
     """
-    differences = by_frequency[by_frequency.versus != '']
+    differences = by_frequency[by_frequency.versus != '']  # from the first classifier
     error, _ = self._errors(1)
     is_significant = significant(differences, error, self.false_discovery_rate)
     by_classifier = differences.assign(marked=is_significant).groupby('classifier', sort=False)
     for label, rows in by_classifier:
+      # How many frequencies have significantly less error (sign −1), and more (sign 1).
       counts = np.array([(rows.marked & (sign * rows.value > 0)).sum() for sign in (-1, 1)])
       facets = pd.DataFrame({'finding': ['less error', 'more error']})
       shares = self.arrays(SIGNIFICANT, label, facets, counts / len(rows), n=rows.n.iloc[0])
@@ -376,10 +378,10 @@ class FourierHeatmap(Study):
 
 
 def _relative(results: Results) -> Results:
-  """Returns results for figures, with layers in network order and their changes relative.
+  """Returns results for figures, with layers in network order and relative changes of layers.
 
-  Each change of a layer's output is divided by the largest over all frequencies, as in the authors'
-  release; the name of the layer states the divisor.
+  Each change of a layer's output is divided by the largest change over all frequencies, as in the
+  authors' release. The name of the layer states the divisor, as in 'stage1, largest 3.21'.
   """
   table, is_change = results.table, results.table['quantity'] == LAYER_CHANGE.name
   if not is_change.any():
@@ -389,7 +391,7 @@ def _relative(results: Results) -> Results:
   table = table.sort_values('layer', key=lambda names: names.map(order), kind='stable')
   change = table[table['quantity'] == LAYER_CHANGE.name]
   largest = change.groupby(['classifier', 'layer']).value.transform('max')
-  titles = change.layer + ', largest ' + largest.map('{:.3g}'.format)  # 'stage1, largest 3.21'
+  titles = change.layer + ', largest ' + largest.map('{:.3g}'.format)
   relative = change[['value', 'low', 'high']].div(largest.where(largest > 0), axis=0)
   table = pd.concat([table.drop(change.index), change.assign(layer=titles, **relative)])
   quantities = list(results.quantities)

@@ -95,19 +95,22 @@ class FourierPreview(BeginsWithMap):
   heat_map: str = ''
 
   def views(self, image_shape: ImageShape) -> Views:
-    """Returns the view of unchanged images, in which sensitivities are summed over images.
+    """Returns the view of unchanged images, in which sensitivities are measured.
 
-    S(f) is the sensitivity of the loss to a wave of frequency f, see the top of this module. Its
-    squares summed over each band of frequencies, Σ S(f)², are recorded for each image too.
+    S(f) is the sensitivity of the loss to a wave of frequency f, [H, W // 2 + 1], see the top of
+    this module. Recorded are its sum over images, and for each image the energy Σ S(f)² in each
+    band of frequencies, [bands].
     """
     if self._map is not None:
       self._map.check_shape(image_shape)
     band_of_cell = band_map(image_shape)
+    # [bands, H, W // 2 + 1]: how many frequencies of the band an element of the half spectrum has.
     weights = np.stack([spectrum.measures(band_of_cell == band).high for band in BANDS])
     return dataclasses.replace(
       identity(),
       show=lambda key, row, view, logits: row['image'],
       uses_classifier=True,
+      # The arguments are those of `_squares`: row, image, view and logits.
       measure=lambda *args: {BAND_ENERGY: (_squares(*args)[None] * weights).sum((1, 2))},
       total=lambda *args: {'sensitivity': jnp.sqrt(_squares(*args))},
     )
@@ -119,16 +122,17 @@ class FourierPreview(BeginsWithMap):
     require_single_labels(rows, 'the preview')
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the mean sensitivity by frequency and by band, and its correlation with a measured
-    heatmap.
+    """Returns the mean sensitivity S(f) by frequency and by band, and how well it fits a heatmap.
 
-    `sensitivity_per_cell` of a band is the mean over images of the mean of S(f)² over its cells ÷
-    that over all cells; it is 1 if a band is as sensitive as the whole heatmap. A frequency and its
-    mirror image are one row. Spearman's ρ is over the distinct frequencies. It describes two
-    heatmaps and has no interval, because neighbouring frequencies are not independent.
+    For `sensitivity_per_cell` of a band, the mean of S(f)² over the cells of the band is divided by
+    the mean over all cells, for each image, and averaged over images; it is 1 if a band is as
+    sensitive as the whole heatmap. A frequency and its mirror image are one row. With a measured
+    heatmap, Spearman's ρ between sensitivity and error is computed over the distinct frequencies.
+    It has no interval, because neighbouring frequencies are not independent.
     """
     recorded = Recorded(evaluations)
     estimates = [self.means(CLEAN_ERROR, recorded, test=True)]
+    # {band: its number of frequencies}.
     cells = {band: int((band_map(image_shape) == band).sum()) for band in BANDS}
     energies = {
       e.label: (e.records.table(f'measure/{BAND_ENERGY}')[:, 0].astype(float), [*cells.values()])
@@ -184,7 +188,8 @@ class FourierPreview(BeginsWithMap):
 def _squares(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> jax.Array:
   """Returns S(f)² = Σ_channels |F(∂loss/∂x)|² at an image x, [H, W // 2 + 1].
 
-  Both the sum over images and the energies by band need it; XLA computes it once per step.
+  F is the Fourier transform, and `logits` the function from images [1, H, W, C] to logits. Both the
+  sum over images and the energies by band need S(f)²; XLA computes it once per step.
   """
   gradient = jax.grad(lambda x: cross_entropy(logits(x[None]), row['label'][None])[0])(image)
   return (spectrum.half_magnitude(gradient) ** 2).sum(-1)

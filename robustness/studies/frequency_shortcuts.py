@@ -114,9 +114,10 @@ class FrequencyShortcuts(Study):
     masks = np.ones((self.sets, height, width), bool)
     for number, mask in enumerate(masks):
       generator = np.random.default_rng(number)  # a set does not depend on the number of sets
-      for grid in self.grids:
+      for grid in self.grids:  # the set has the frequencies in a kept patch of every grid
         is_kept = generator.random((grid, grid)) < self.kept
-        y, x = (np.arange(n) * grid // n for n in (height, width))  # the patch of each frequency
+        # The row and the column of the patch of each frequency, [H] and [W].
+        y, x = (np.arange(n) * grid // n for n in (height, width))
         mask &= is_kept[y[:, None], x[None, :]]
     ordered = np.fft.ifftshift(masks, (1, 2))
 

@@ -181,8 +181,8 @@ class LeastDistance(AttackStudy):
 
     With several attacks the optimality of each is added; see `_optimality`.
     """
-    distances = recorded.outcomes(MEDIAN)
-    nearest = distances.combined((), lambda values: values.min(1))  # of all attacks
+    distances = recorded.outcomes(MEDIAN)  # [N, attacks] of each classifier
+    nearest = distances.combined((), lambda values: values.min(1))  # [N, 1], over all attacks
     by_attack = [(distances, ('attack',))] if len(self.runs) > 1 else []
     radii = np.array(self.epsilons)
     curve = pd.DataFrame({'epsilon': radii})
@@ -197,4 +197,4 @@ class LeastDistance(AttackStudy):
       views = pd.DataFrame({'attack': [*self.runs, BEST, UNCHANGED]})
       areas = Outcomes.from_fields(OPTIMALITY, fields, views, clusters=recorded.clusters)
       shares = self.means(OPTIMALITY, areas, ('attack',), by_group=True)
-      yield shares[shares.attack.isin(list(self.runs))]
+      yield shares[shares.attack.isin(list(self.runs))]  # without `BEST` and `UNCHANGED`

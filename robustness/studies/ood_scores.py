@@ -140,10 +140,10 @@ class OodScores(ScoresPredictions):
     super().__post_init__()
     self.choose('scores', SCORES)
     self.require_no_repeats('scores')
-    for key, users in SCORES_BY_SETTING.items():
-      is_used = any(score in self.scores for score in users)
+    for key, scores in SCORES_BY_SETTING.items():
+      is_used = any(score in self.scores for score in scores)
       default = getattr(type(self), key)
-      valid = f'left out without {" and ".join(map(repr, users))} in {self.key("scores")}'
+      valid = f'left out without {" and ".join(map(repr, scores))} in {self.key("scores")}'
       self.require(is_used or getattr(self, key) == default, key, valid)
 
   @property
@@ -161,7 +161,8 @@ class OodScores(ScoresPredictions):
   def score_predictions(self, workdirs: Workdirs, folder: pathlib.Path) -> Scored:
     """Returns AUROC, AUPR and FPR95 of each score from the records of finished workdirs.
 
-    No records are written to `folder`.
+    They measure how well a score separates the test images from images of no known class. No
+    records are written to `folder`.
     """
     if not workdirs.unknown:
       raise InputError(
@@ -184,6 +185,7 @@ class OodScores(ScoresPredictions):
     _check_known(workdirs, scored | banks)
     for path, bank in banks.items():
       _refuse_shared(path, bank, scored)
+    # The last three arguments of `_separations`.
     runs = [list(by_path.values()) for by_path in (shifted, unknown, banks)]
     rows: list[Row] = []
     for evaluation in first.evaluations:
@@ -192,7 +194,7 @@ class OodScores(ScoresPredictions):
       TEST: first,
       **{f'{path}, shifted': task for path, task in shifted.items()},
       **{f'{path}, no known class': task for path, task in unknown.items()},
-      # There are two banks, one or none.
+      # If there is only one bank, or none, `zip` leaves out the other names.
       **dict(zip(('bank of features', 'held-out images'), banks.values(), strict=False)),
     }
     data = {name: dict(task.results.data) for name, task in tasks.items()}
@@ -219,26 +221,27 @@ class OodScores(ScoresPredictions):
       banks: the runs that scores are fitted to: on training images and on held-out images, one run
         for both, or none.
     """
-    names = dict(zip(workdirs.unknown, _names(workdirs.unknown), strict=True))
-    groups = {
+    names = dict(zip(workdirs.unknown, _names(workdirs.unknown), strict=True))  # {path: name}
+    groups = {  # {name of a mean: the sets that it is over}
       f'mean of {len(paths)} {group} sets': [names[path] for path in paths]
       for group, paths in (('near', workdirs.near), ('far', workdirs.far))
       if len(paths) > 1
     }
-    # Scores that need no bank are not fitted to the test images either, which take its place.
+    # Without a bank, the test images stand in for it, and none of the scores is fitted to it.
     recordings = [_recording(bank, label) for bank in banks or [first]]
     bank, held_out = recordings[0], recordings[-1]
     last_layer = functools.cache(lambda: LastLayer.solved(bank))  # only for vim, react and ash
     scores = {name: self._score(name, bank, held_out, last_layer) for name in self.scores}
     values_of_unknown = (_values(task, label, scores) for task in unknown)
-    outside = dict(zip(names.values(), values_of_unknown, strict=True))
+    outside = dict(zip(names.values(), values_of_unknown, strict=True))  # {set: values}
     inside_by_set = {TEST: [_values(first, label, scores)]}
     data_sets = list(dict.fromkeys(map(_data_set, [first, *shifted])))
     if shifted:
       inside_by_set[SHIFTED] = [*inside_by_set[TEST]]
       for task in shifted:
         values = _values(task, label, scores)
-        # Equal ids are one image only within one data set; ids are below 2⁴⁰.
+        # Equal ids are one image only within one data set. Ids are below 2⁴⁰, so that adding
+        # multiples of it keeps the ids of data sets apart.
         first_id = data_sets.index(_data_set(task)) << 40
         values[ID] = values[ID].astype(np.int64) + first_id
         inside_by_set[SHIFTED].append(values)

@@ -89,8 +89,9 @@ class PerturbationStability(Study):
   Attributes:
     perturbations: names of perturbations, or a set of them: 'imagenet_p' or 'cifar10_p', the ten
       that published means are over.
-    baseline: the classifier with the FP and T5D that mFR and mT5D divide by: 'first' of the config,
-      or 'alexnet', as published on ImageNet-P.
+    baseline: mFR and mT5D divide the flip probabilities and top-5 distances of a classifier by
+      those of the baseline: 'first' is the first classifier of the config, 'alexnet' the values
+      published for AlexNet on ImageNet-P.
     confidence: confidence of intervals, in (0, 1).
   """
 
@@ -166,11 +167,11 @@ class PerturbationStability(Study):
     if source not in NUM_IMAGES:
       return [f'the source {source} is no released set']
     count, released = num_images(records), NUM_IMAGES[source]
-    differences = {
+    is_phrase_true = {
       f'{count} of {released} images': count != released,
       f'not the ten perturbations of {source}': {*self.names} != {*PERTURBATION_SETS[source]},
     }
-    return [words for words, is_different in differences.items() if is_different]
+    return [phrase for phrase, is_true in is_phrase_true.items() if is_true]
 
   @property
   def shown_as(self) -> dict[str, str]:
@@ -183,16 +184,19 @@ class PerturbationStability(Study):
     return {'sequences': 'read as they are stored', 'mFR and mT5D divide by': baseline}
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields FP and T5D over all perturbations, by perturbation and by frame, and mFR and mT5D.
+    """Yields flip probability and top-5 distance, and their means relative to the baseline.
 
-    A classifier with fewer than five classes has no T5D. If that is the first classifier and also
-    the baseline, there is no mT5D.
+    The first two are over all perturbations, by perturbation, and by perturbation and frame. The
+    means relative to the baseline are mFR and mT5D. A classifier with fewer than five classes has
+    no top-5 distance. If this is the first classifier and also the baseline, there is no mT5D.
     """
     predictions, best_classes = {}, {}
     for evaluation in recorded.evaluations:
       label, records = evaluation.label, evaluation.records
       pairs = [frame_pairs(records, name) for name in self.names]
-      reference, frame = np.concatenate(pairs, 2)  # [sequences, frames of all perturbations] each
+      # Row numbers of the reference frames and of the frames that are compared with them,
+      # [sequences, frames of all perturbations] each.
+      reference, frame = np.concatenate(pairs, 2)
       prediction, best = records.column('prediction'), records.column('output/logits')
       predictions[label] = prediction[reference], prediction[frame]
       if best.shape[-1] == 5:  # a classifier of fewer classes has no five best
@@ -214,7 +218,7 @@ class PerturbationStability(Study):
       yield self.means(quantity, outcomes, ('perturbation',))
       yield self.means(quantity, outcomes, ('perturbation', 'frame'), paired=False)
       if self.baseline == ALEXNET or first in fields:
-        baseline = published if self.baseline == ALEXNET else None  # the first classifier
+        baseline = published if self.baseline == ALEXNET else None  # None: the first classifier
         yield self.means(ratio, outcomes, baseline=baseline)
 
 

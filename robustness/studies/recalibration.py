@@ -109,15 +109,16 @@ class Recalibration(StoredOrMade):
   They are in addition to the settings of `StoredOrMade`.
 
   Attributes:
-    held_out: share of the images, drawn at random, that are fitted on: half of them for the
-      scalings, half for the thresholds of sets.
+    held_out: share of the images, drawn at random, that are fitted on and not measured: half of
+      them for the scalings, half for the thresholds of prediction sets.
     scalings: names of scalings: 'temperature', 'vector' and 'matrix'.
-    penalty: λ of vector and matrix scaling; 0 chooses it by rows left out of the fit.
-    scores: scores of prediction sets, 'lac', 'aps' and 'raps', of the probabilities after
-      temperature scaling if that is fitted.
-    alpha: α; on images like those held out sets hold the true class with probability 1 − α.
-    raps_penalty: λ of 'raps'.
-    raps_rank: k of 'raps'.
+    penalty: λ of vector and matrix scaling; 0 chooses it by cross-validation.
+    scores: scores of prediction sets, 'lac', 'aps' and 'raps'. They are computed from the
+      probabilities after temperature scaling, if `scalings` has it.
+    alpha: α. Prediction sets hold the true class with probability 1 − α, for images that are drawn
+      like the held-out ones.
+    raps_penalty: λ of 'raps', the penalty on each class beyond `raps_rank`.
+    raps_rank: k of 'raps', the largest rank of a class without a penalty.
     bins: number M of bins of confidence.
     resamples: bootstrap samples of the images, for calibration errors.
   """
@@ -258,7 +259,10 @@ class Recalibration(StoredOrMade):
         yield prediction_sets.with_threshold_draw(at_q, ends, correlations, quantity)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, with 1 − α in coverage figures, as a line over severities."""
+    """Returns the default figures. Captions of figures of coverage state 1 − α.
+
+    The figure of coverage over severities has a line at 1 − α.
+    """
     figures, stated = charts.draw(results), 100 * (1 - self.alpha)
     for name, (figure, caption) in figures.items():
       if name.startswith(COVERED.name) and not name.endswith('_difference'):
@@ -343,12 +347,14 @@ class Recalibration(StoredOrMade):
         'measure it on images of the classes that it has.'
       )
     fitting_logits = logits[fitting][:, can_predict]
+    # Without the classes that cannot be predicted, class k has the index number of predictable
+    # classes up to k, minus 1.
     index_among_predictable = can_predict.cumsum() - 1
     fitting_labels = index_among_predictable[labels[fitting]]
     scalings = {NONE: Scaling()}
     for kind in self.scalings:
       scalings[kind] = scaling.fit(kind, fitting_logits, fitting_labels, self.penalty)
-    absent = int(can_predict.sum()) - len(np.unique(labels[fitting]))
+    absent = int(can_predict.sum()) - len(np.unique(labels[fitting]))  # classes without an image
     uniform = np.random.default_rng(SEED).random(len(labels))
     # `fitted` has no thresholds yet: these follow from scores, which need the scalings.
     fitted = _Fitted(self, scalings, can_predict, absent, uniform, labels, thresholds={})
@@ -380,6 +386,7 @@ class Recalibration(StoredOrMade):
     first = right.labels[0]
     first_scores: list[Scores] = []  # of the first classifier, by group
     for label, is_right in right.values.items():
+      # A pair has the confidences and the outcomes of all images in one view.
       scores_by_view = [
         calibration.scores(Predictions.sort(*pair), draws, self.bins)
         for pair in zip(fields[label]['confidence'].T, is_right.T, strict=True)

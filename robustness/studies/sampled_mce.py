@@ -165,7 +165,10 @@ class SampledMCE(CorruptionViews):
     )
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields mCE and errors over all, by corruption and by severity, and paired differences."""
+    """Yields mCE, errors over all views, by corruption and by severity, and paired differences.
+
+    Each estimate is a weighted mean of the errors of all views, each from the images drawn for it.
+    """
     recorded.require_distinct()
     wrong = {label: values[:, 0] for label, values in recorded.outcomes(ERRORS).values.items()}
     drawn = {e.label: e.records.column(DRAWN) for e in recorded.evaluations}
@@ -175,7 +178,7 @@ class SampledMCE(CorruptionViews):
         f'{next(iter(drawn))} and {other[0]} were shown the same images under other corruptions, '
         'for these depend on which images a run has: run both on the same images.'
       )
-    all_views = super().facets((0, 0, 0))  # which do not depend on the shape of the images
+    all_views = super().facets((0, 0, 0))  # the same for images of any shape
     first = next(iter(wrong))
     # The facets of each estimate, and the weights of the errors of all views in it.
     groups: list[tuple[Quantity, dict[str, Any], np.ndarray]] = [(MCE, {}, self.weights)]

@@ -35,7 +35,10 @@ PICTURES = 1200
 
 
 def _bias(shares: np.ndarray, baseline: np.ndarray) -> np.ndarray:
-  """Returns S / (S + T) of the shares [..., 2] of answers by shape and by texture."""
+  """Returns S / (S + T) of the shares S and T of answers by shape and by texture, [..., 2].
+
+  The second argument, which functions of means have, is not used.
+  """
   with np.errstate(invalid='ignore'):
     return np.asarray(shares[..., 0] / shares.sum(-1))
 
@@ -114,7 +117,10 @@ class ShapeBias(Study):
       yield biases[biases.versus != '']  # the differences of two classifiers
 
   def _published(self) -> Iterator[pd.DataFrame]:
-    """Yields the published values, which have no intervals."""
+    """Yields the published shape biases and shares of decided answers, which have no intervals.
+
+    They are of networks over all images, and of humans by class.
+    """
     rows = []
     for quantity in self.quantities:
       networks, classes = SHAPE_BIAS[quantity.name], HUMAN_SHAPE_BIAS[quantity.name]
@@ -122,4 +128,4 @@ class ShapeBias(Study):
         rows.append(published_row(label.replace('_', ' '), quantity, value, PICTURES))
       for name, value in classes.items():
         rows.append(published_row(HUMANS, quantity, value, PICTURES, **{CLASS: name}))
-    yield part([row for row in rows if pd.notna(row['value'])])
+    yield part([row for row in rows if pd.notna(row['value'])])  # NaN was not published

@@ -86,14 +86,17 @@ class SiScore(Study):
   Attributes:
     factor: 'size', 'location' or 'rotation' as published; 'grid' for the centres of cells × cells
       squares as locations; 'cross' for all combinations of the values below.
-    areas, angles, xs, ys: for 'cross': areas as fractions of the image, degrees counter-clockwise,
-      and fractions of the side from the left and from the top. 'grid' uses one of `areas`.
+    areas: for 'cross' and, with one area, for 'grid': areas of the object as fractions of the
+      image's area.
+    angles: for 'cross': angles of the object in degrees, counter-clockwise.
+    xs: for 'cross': places of the object's centre, as fractions of the width from the left.
+    ys: for 'cross': places of the object's centre, as fractions of the height from the top.
     cells: for 'grid': number of locations along a side.
     measure: whether areas are measured on the object's 'rectangle', as published, or its 'mask'.
     min_inside: a scene counts if at least this share of the object's rectangle is inside the image.
-      -1 takes the published value: .95, or .5 if a location is not the centre, which the published
-      number of scenes fits. Stored scenes in the centre all count. Accuracy by location is also
-      given for all scenes.
+      -1 takes the published value, .95 for objects in the centre; for other locations it takes .5,
+      which gives the published number of scenes. Stored scenes in the centre all count. Accuracy by
+      location is also estimated from all scenes.
     stored: whether rows are scenes already (`config.data.source='si_score'`).
   """
 
@@ -180,24 +183,24 @@ class SiScore(Study):
       parameters=scene_views.parameters(design),
       image_shape=image_shape,
       prepare=prepare,
-      composes=True,
-      sequential=True,
+      composes=True,  # a scene has pixels of an object and a background
+      sequential=True,  # large images and branches are faster one by one on a CPU
     )
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """The origin and the levels of the scenes, and the share of the object that must be visible.
+    """The origin and the levels of the scenes in words, lines of a table of the report.
 
-    An example is {'scenes': 'composed here, by size; scenes with 0.95 of the object inside count'},
-    a line of the report's table `which numbers these are`.
+    An example is {'scenes': 'composed here, by size; scenes with 0.95 of the object inside count',
+    'areas': '0.1, 0.2'}. The table is titled `which numbers these are`.
     """
     origin = 'as stored' if self.stored else 'composed here'
     min_inside = self.design.min_inside
     criterion = f'scenes with {min_inside:g} of the object inside count'
     if min_inside == 0:
       criterion = 'all count'
-    keys = {'area': 'areas', 'angle': 'angles', 'x': 'xs', 'y': 'ys'}
-    levels = {keys[factor]: _span_words(x) for factor, x in self.design.factors.items()}
+    settings = {'area': 'areas', 'angle': 'angles', 'x': 'xs', 'y': 'ys'}  # {factor: its setting}
+    levels = {settings[factor]: _span_words(x) for factor, x in self.design.factors.items()}
     levels['cells'] = f'{self.cells} × {self.cells}' if self.factor == GRID else 'none'
     if self.stored:
       levels = dict.fromkeys((*levels, 'measure'), 'as stored')
@@ -231,7 +234,8 @@ class SiScore(Study):
   ) -> tuple[RecordsReader, ViewTable]:
     """Returns records with a row per pair of object and background, and their table of views.
 
-    The levels of stored scenes are averaged over as one group, 'as stored'.
+    The views are the levels. For stored scenes, the table has one group, 'as stored', whose values
+    are means over all levels.
     """
     pairs = self._pairs(records, image_shape[0])
     as_stored = {'as stored': list(range(len(pairs.design)))}
@@ -239,7 +243,7 @@ class SiScore(Study):
     return pairs.records, dataclasses.replace(pairs.table, groups=groups)
 
   def _pairs(self, records: RecordsReader, side: int) -> Pairs:
-    """Returns the records with a row per pair and a view per level.
+    """Returns the records with a row per pair of object and background, and a view per level.
 
     Stored scenes, which have a row each, are rearranged. `side` is the side of composed scenes in
     pixels.
@@ -249,7 +253,8 @@ class SiScore(Study):
       columns = {name: records.column(name) for name in COLUMNS}
       scenes = tabulate(columns, self.design.name, self.design.side)
       design, objects = scenes.design, scenes.objects
-      # A pair that is not stored at a level has the row −1, and a share that never counts.
+      # A pair that is not stored at a level has the row −1. Its share inside the image is −1, which
+      # is below every limit.
       fraction = scenes.spread(columns['fraction_inside'], absent=-1.0)
       by_pair = SelectedRows(records, scenes.spread(np.arange(len(scenes.pair)), absent=-1))
     else:
@@ -382,12 +387,14 @@ class SiScore(Study):
   ) -> Iterator[pd.DataFrame]:
     """Yields accuracies over all scenes that count, by level, by factor and by class of object.
 
+    Accuracies on a balanced mix of scenes (see `_balanced`) and normalised accuracies are included.
+
     Args:
       published: whether each classifier is right, for P pairs at L levels, and which scenes count.
       classes: int [P], the class of each pair.
       class_names: names of the classes by number.
     """
-    factors = designs.varying(published.views)
+    factors = designs.varying(published.views)  # {factor: its facets}, such as location: (y, x)
     yield self.means(SCENE_ACCURACY, published)
     balanced = self._balanced(published)
     if _counted(balanced).any():
@@ -420,8 +427,10 @@ class SiScore(Study):
     min_share = MIN_SHARE_OF_PAIRS if designs.LOCATION in factors else 0.0
     if not factor and designs.ROTATION in factors:
       factor = designs.ROTATION
+    # The facets that are compared (all facets of a level without a factor), and all others.
     compared_keys = designs.KEYS.get(factor, designs.LEVEL)
     pooled_keys = [key for key in designs.LEVEL if key not in compared_keys]
+    # Numbers of the levels, [L], equal where the facets have equal values.
     groups = designs.places(levels, compared_keys)
     strata = designs.places(levels, pooled_keys)
     is_balanced = counted & designs.balanced(counted, groups, strata, min_share)
@@ -482,21 +491,31 @@ def _has_enough_scenes(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
   """
   group = designs.places(outcomes.views, keys)
   share_by_level = _counted(outcomes).mean(0)
-  num_levels = np.bincount(group)  # of each group
+  num_levels = np.bincount(group)
+  # The condition is by group; the index `group` repeats it for the levels of each group.
   return (np.bincount(group, share_by_level) >= MIN_SHARE_OF_PAIRS * num_levels)[group]
 
 
 def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Row:
   """Returns a row of results: a classifier's accuracy on all scenes minus that on a balanced mix.
 
-  The difference is averaged over levels, and its interval is a bootstrap over objects.
+  The difference is averaged over levels. Its interval is a bootstrap over objects.
+
+  Args:
+    published: whether each scene is right, for all scenes that count.
+    balanced: the same for the balanced mix, which has the same objects at every level.
+    label: label of the classifier.
+    confidence: confidence of the interval, in (0, 1).
   """
   levels = list(published.groups(designs.LEVEL))  # each level is a group of one view
   published_units = units(published, label, levels)
   balanced_units = units(balanced, label, levels)
 
   def gap(weights: np.ndarray) -> np.ndarray:
-    """Returns the mean difference of accuracies, [B], at B sets of weights of K objects, [B, K]."""
+    """Returns the mean difference of accuracies in each of B samples, [B].
+
+    `weights` [B, K] says how often a bootstrap sample has each of the K objects.
+    """
     return known_mean(published_units.means(weights) - balanced_units.means(weights))
 
   (estimate,) = bootstrap(gap, published_units, confidence)
@@ -521,11 +540,12 @@ def _span_words(values: np.ndarray) -> str:
 def _check_reach(design: Design) -> None:
   """Raises InputError if a design shows no part of an object at any level.
 
-  The reach is an estimate, on the large side, of how far an object extends from its centre along an
-  axis, as a fraction of the image's side. It is twice the reach of the rotated square of the same
-  area, because an elongated object reaches farther than a square.
+  The reach is an upper estimate of how far an object extends from its centre along an axis, as a
+  fraction of the image's side. It is twice the reach of a square of the same area and angle,
+  because an elongated object reaches farther than a square.
   """
   angle = np.radians(design.angle)
+  # A square with the side s, rotated by the angle a, reaches s/2 (|cos a| + |sin a|).
   reach = np.sqrt(design.area) * (np.abs(np.cos(angle)) + np.abs(np.sin(angle)))
   is_visible = np.ones(len(design), bool)
   for centre in (design.x, design.y):

@@ -89,7 +89,7 @@ class Systematic(Study):
       T_k only on the classes of group k.
     severities: severities of corruptions, over which accuracy is averaged.
     angles: angles of a rotation, over which accuracy is averaged: 90, 180, 270, or some of them.
-    baseline: label of the classifier with the accuracy b that ρ subtracts; '' for b = 0.
+    baseline: label of the baseline, whose accuracy b is subtracted in ρ; '' for b = 0.
     baseline_by_cell: whether b is taken on the seen and on the unseen classes separately.
     formula: formula of ρ: 'clipped' or 'printed', see `robustness.estimates.systematic.rho`.
     degenerate: how means of ρ treat terms that are 1 by definition: 'left_out', or 'one' to count
@@ -132,8 +132,8 @@ class Systematic(Study):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError if ρ cannot be computed from these rows and trainings.
 
-    The rows need one class group for each environment, and every training on the environments the
-    same environments and class groups as the evaluation.
+    The rows need one class group for each environment. Every training that shows environments must
+    have the same environments and class groups as the evaluation.
     """
     if self.baseline:
       self.choose('baseline', recipes)
@@ -300,11 +300,11 @@ class Systematic(Study):
     names = [*map(part_name, self.environments)]
     angles = self.angles if transforms.ROTATION in names else ['no rotation']
     values = {'environments': names, 'severities': self.severities, 'angles': angles}
-    shown = {
+    lines = {
       key: 'as stored' if self.source == STORED else ', '.join(map(str, levels))
       for key, levels in values.items()
     }
-    return {**shown, 'rho': f'{self.formula}, {self.balance} balance{degenerate}'}
+    return {**lines, 'rho': f'{self.formula}, {self.balance} balance{degenerate}'}
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
@@ -646,7 +646,7 @@ def _is_trained_on(classifier: Facts, study: Systematic, names: Sequence[str]) -
   `classifier` has the facts about its training, and `names` are the environments E_1 to E_M.
   """
   if study.source == STORED:
-    stored = classifier.get('training_environments', ())[1:]
+    stored = classifier.get('training_environments', ())[1:]  # without E_0, the clean one
     return classifier.get('training_split') == 'train' and tuple(stored) == tuple(names)
   environment = _environment(classifier)
   return bool(environment) and tuple(environment['transforms']) == study.environments
@@ -674,10 +674,10 @@ def _picture(environments: Sequence[str], groups: Sequence[str], seen: np.ndarra
   figure = Figure(figsize=(width, height), layout='constrained')
   axes = figure.subplots()
   axes.imshow(seen, cmap=ListedColormap(['w', style.COLOURS[0]]), vmin=0, vmax=1, aspect='auto')
-  size = 4.5 if is_narrow else 7.0
+  font_size, text_if_unseen = (4.5, '') if is_narrow else (7.0, 'held out')
   for (line, column), is_seen in np.ndenumerate(seen):
-    text, colour = ('seen', 'w') if is_seen else ('' if is_narrow else 'held out', '0.4')
-    axes.text(column, line, text, color=colour, ha='center', va='center', fontsize=size)
+    text, colour = ('seen', 'w') if is_seen else (text_if_unseen, '0.4')
+    axes.text(column, line, text, color=colour, ha='center', va='center', fontsize=font_size)
   names = [name.replace('_', ' ') for name in environments]
   axes.set_xticks(range(len(names)), names, rotation=35, ha='right')
   axes.set_yticks(range(len(groups)), groups)

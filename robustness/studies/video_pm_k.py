@@ -179,6 +179,7 @@ def _review_change(name: str, words: str, signs: Sequence[int], size: float = 1)
       the accuracy on anchors and p is pm-k before the review, and a' and p' are those after it.
     size: largest absolute value of the change.
   """
+  # The function takes the means [..., 4] of a, p, a' and p', and the baseline's, which has no use.
   declare = functools.partial(Quantity, name, words, low=-size, high=size, statistic=np.asarray)
   return declare(function=lambda means, _: means @ np.array(signs))
 
@@ -336,15 +337,15 @@ class VideoPmK(ScoresPredictions):
     return scored
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the estimates, and tables of the neighbor sets and of those with most wrong
-    neighbors.
+    """Returns the estimates, the published models, and tables of sets.
 
+    The table `neighbor sets` has their numbers, and `failures` the sets with most wrong neighbors.
     If no neighbor is k frames from its anchor, the largest distance takes the place of k, and a
     warning is logged.
     """
     predictions = self._predictions(evaluations)
     sets = _sets_of(predictions)
-    reachable = self._with_reachable_k(sets)
+    reachable = self._with_reachable_k(sets)  # this study, with such a k
     if reachable.k < self.k:
       logging.warning(
         f'{KEYS.study.k} is {self.k}, but no neighbor is more than {reachable.k} frames from its '
@@ -418,7 +419,7 @@ class VideoPmK(ScoresPredictions):
   def _accuracies(
     self, right: SetOutcomes, facets: Mapping[str, object] | None = None
   ) -> Iterator[pd.DataFrame]:
-    """Yields accuracy on anchors, pm-k, and the drop from the first to the second.
+    """Yields accuracy on anchors, pm-k, and the drop from accuracy on anchors to pm-k.
 
     `facets` are added to the estimates, such as {'class': 'dog'} if `right` has dogs only.
     """
@@ -517,8 +518,9 @@ class VideoPmK(ScoresPredictions):
   def _across_classifiers(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
     """Yields estimates that need several classifiers.
 
-    They are the accuracy on the frame of each set that most classifiers have wrong, and the line of
-    pm-k over the accuracy on anchors for three or more classifiers.
+    They are the accuracy of each classifier on one fixed frame of each set, the frame that most
+    classifiers have wrong; and for three or more classifiers the slope and intercept of pm-k over
+    the accuracy on anchors.
     """
     near = right.of_pairs(np.abs(right.offset) <= self.k)
     yield self._means(STATIC, near, (metrics.static_pairs(near),))
@@ -536,7 +538,8 @@ class VideoPmK(ScoresPredictions):
   ) -> Iterator[pd.DataFrame]:
     """Yields accuracies before and after people reviewed the sets, and their changes.
 
-    Intervals resample videos with their sets before and after (the paper's table 4).
+    It is table 4 of the paper. Intervals resample videos, each with its sets before and after the
+    review.
 
     Raises:
       InputError: a reviewed anchor is not among the unreviewed.
@@ -551,7 +554,8 @@ class VideoPmK(ScoresPredictions):
     for frames, right in ((UNREVIEWED, before), (REVIEWED, after)):
       yield from reachable._accuracies(right, {'frames': frames})
       yield from reachable._by_offset(right, {'frames': frames})
-    # The four views: anchor and pm-k before the review, and both after it.
+    # The four views: anchor and pm-k before the review, then anchor and pm-k after it. Only the
+    # reviewed sets count in the last two.
     counted = np.zeros((len(sets.anchors), 4), bool)
     counted[:, :2] = True
     counted[reviewed_rows, 2:] = True
@@ -569,11 +573,12 @@ class VideoPmK(ScoresPredictions):
       yield self.means(quantity, outcomes, ('view',), facets=facets)
 
   def row_estimates(self, rows: Rows, evaluations: Sequence[Evaluation]) -> Iterator[pd.DataFrame]:
-    """Yields the cumulative distributions of pixel distances if `distances` is set (figure 10).
+    """Yields the share of pairs of frames within each pixel distance, if `distances` is set.
 
-    They are of all pairs of anchor and neighbor, of the pairs that passed the review if that is
-    known, and of each classifier's mistakes: wrong neighbors of right anchors. Shares and the ends
-    of their intervals never fall as the distance grows, and are 1 at the distance 1.
+    It is figure 10 of the paper. Shares are of all pairs of anchor and neighbor, of the pairs that
+    passed the review if that is known, and of the mistakes of each classifier, wrong neighbors of
+    right anchors. Shares and the ends of their intervals never fall as the distance grows, and are
+    1 at the distance 1.
     """
     if self.distances:
       yield from self._distances(evaluations, rows)
@@ -621,14 +626,15 @@ class VideoPmK(ScoresPredictions):
   def _failures(self, predictions: Mapping[str, FramePredictions], right: SetOutcomes) -> Table:
     """Returns a table of the sets with a right anchor and the largest shares of wrong neighbors.
 
-    It has at most `failures` sets of each classifier. The neighbor in a row is the nearest wrong
-    one.
+    It has at most `failures` sets of each classifier. Only neighbors within k frames count. The
+    neighbor that a row shows is the wrong one that is nearest to the anchor.
     """
     rows = []
     is_near = np.abs(right.offset) <= self.k
     for (label, predicted), mistakes in zip(predictions.items(), right.mistakes, strict=True):
       sets, pairs = predicted.sets, predicted.sets.pairs
       wrong = np.flatnonzero(mistakes & is_near)
+      # Of each set: how many neighbors are wrong, and how many there are.
       num_wrong = np.bincount(pairs.group[wrong], minlength=len(sets.anchors))
       num_near = np.bincount(pairs.group[is_near], minlength=len(sets.anchors))
       # Wrong pairs, sorted by set and within a set by distance from the anchor.
@@ -650,6 +656,7 @@ class VideoPmK(ScoresPredictions):
         }
         for name, frame in (('anchor', anchor), ('neighbor', neighbor)):
           prediction = int(predicted.prediction[frame])
+          # A prediction of −1 has no class.
           words = class_name(prediction, sets.class_names) if prediction >= 0 else 'nothing'
           values[f'{name} predicted'] = words
           values[f'{name} probability'] = float(predicted.confidence[frame])
