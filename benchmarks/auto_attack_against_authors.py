@@ -103,7 +103,7 @@ def paired(ours: np.ndarray, theirs: np.ndarray) -> list[str]:
 
 
 def our_stages(runner: Evaluator, data: ArrayRows) -> np.ndarray:
-  """Returns the number of the attack that makes each image wrong, 0 without any, int [N]."""
+  """Returns the number of the attack that makes each image wrong, int [N]; see `their_stages`."""
   shards = runner.shards(data, runner.layout(data.num_examples))
   return np.concatenate([shard['measure/stage'][:, 0] for _, _, shard in shards])
 
@@ -111,7 +111,11 @@ def our_stages(runner: Evaluator, data: ArrayRows) -> np.ndarray:
 def their_stages(
   twin: Any, data: ArrayRows, attack: AutoAttack, clock: timing.Clock
 ) -> tuple[np.ndarray, dict[str, float]]:
-  """Returns the same numbers from the authors' package, and seconds by attack."""
+  """Runs the authors' package attack by attack; returns a number for each image, and the seconds.
+
+  A number, int [N], says which attack makes an image wrong, from 1; 0 if it is wrong before, and
+  the number of attacks + 1 if it stays right. Seconds are by attack.
+  """
   import autoattack
   import torch
 
@@ -121,8 +125,8 @@ def their_stages(
     lambda x: twin((x - mean) / std),
     attack.norm.capitalize(),
     attack.epsilon,
-    0,
-    False,
+    seed=0,
+    verbose=False,
     version=attack.version,
     device='cpu',
   )
@@ -190,6 +194,7 @@ def measure(args: Any) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+  """Compares AutoAttack here with the package of its authors."""
   parser = subject.options(__doc__, networks=(NETWORK,), images=100, clock=True, choices=(NETWORK,))
   parser.add_argument('--norm', default='linf', choices=NORMS)
   parser.add_argument('--epsilon', type=float, default=8 / 255)

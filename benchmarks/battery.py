@@ -49,8 +49,8 @@ class Work:
   """The computations of the network that an evaluation needs.
 
   Attributes:
-    forwards: forward passes of one image.
-    gradients: gradients by one image.
+    forwards: number of forward passes, of one image each.
+    gradients: number of gradients of a loss by one image.
   """
 
   forwards: int
@@ -110,14 +110,17 @@ def config_of(folder: pathlib.Path, args: Any, changes: Sequence[str]) -> dict[s
 
 
 def alone(config: dict[str, Any], name: str) -> dict[str, Any]:
-  """Returns the config of one task of a battery by itself."""
+  """Returns the config that runs the task `name` of a battery's config as a single study."""
   single = copy.deepcopy(config)
   task = single.pop('battery')[name]
   return {**single, 'study': task['study'], 'data': merged(single['data'], task.get('data', {}))}
 
 
 def recordings(experiment: Experiment, rows: OpenedRows) -> dict[str, tuple[Study, Rows]]:
-  """Returns study and rows of each task that records; tasks that share a recording count once."""
+  """Returns {task: (study, rows)} of the tasks whose views are evaluated.
+
+  Of tasks that are computed from the same records only the first is listed.
+  """
   recorded: dict[str, tuple[str, Study, Rows]] = {}
   for name, task in experiment.measurements.items():
     recording = measurement.recording_name(task.study, rows[task.data])
@@ -126,7 +129,7 @@ def recordings(experiment: Experiment, rows: OpenedRows) -> dict[str, tuple[Stud
 
 
 def run(configs: Sequence[dict[str, Any]], passes: int) -> subject.Candidate:
-  """Returns runs in new workdirs."""
+  """Returns (function that runs the experiments of `configs` in new workdirs, `passes`)."""
 
   def call() -> None:
     for config in configs:

@@ -88,7 +88,7 @@ def compare(args: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  """Saves or compares."""
+  """Saves predictions to a file, or compares the predictions of a file with those made here."""
   names = ('resnet20', 'wide_resnet_28_10', 'resnet50', 'vit_b16')
   parser = subject.options(__doc__, networks=names, images=256)
   action = parser.add_mutually_exclusive_group(required=True)

@@ -90,7 +90,7 @@ class Measured:
   attacks: bool = False
 
   def evaluator(self, network: Classifier, args: argparse.Namespace) -> Evaluator:
-    """Returns the evaluator of some views of the study."""
+    """Returns the evaluator of the clean view and `args.views` others, or of one attacked view."""
     evaluator = subject.evaluator(network, self.study(args), args.views)
     return evaluator.with_views(np.array([1])) if self.attacks else evaluator
 
@@ -120,12 +120,12 @@ STUDIES: Mapping[str, Measured] = {
 def evaluation(
   evaluator: Evaluator, rows: ArrayRows, step: tuple[int, int, int] = (0, 0, 1)
 ) -> subject.Candidate:
-  """Returns the evaluation, records discarded, and its passes.
+  """Returns (function that evaluates a study, keeping no records; its number of forward passes).
 
   Args:
-    evaluator: of the study.
-    rows: what it shows.
-    step: rows a device, views, and views at once; by default as a run takes them.
+    evaluator: the evaluator of the study.
+    rows: the images.
+    step: (rows a device, views, views computed at once) of a step; 0 takes the number of a run.
   """
   rows_at_once, views, at_once = step
   evaluator = dataclasses.replace(evaluator, rows_at_once=rows_at_once, views_at_once=at_once)
@@ -213,7 +213,7 @@ def measure(study_name: str, network: str, precision: str, args: argparse.Namesp
 
 
 def measure_training(network: str, precision: str, batch: int, args: argparse.Namespace) -> Line:
-  """Returns the numbers of the compiled training step at one batch size."""
+  """Returns the rate of the compiled training step at one batch size, and its share of the peak."""
   with computing_in(precision) as dtype:
     rows = subject.stored_rows(catalog.get(network).input_shape, batch)
     task = subject.training(network, rows, batch, args.training_steps, dtype)
@@ -222,6 +222,7 @@ def measure_training(network: str, precision: str, batch: int, args: argparse.Na
     timings = timing.alternate(candidates, args.rounds)
     with traced(args, f'{TRAINING}-{network}-{precision}-{batch}'):
       step[0]()
+    # a training step takes the operations of three forward passes: one, and two for the gradients
     flop = 3 * operations(subject.classifier(network, precision=dtype))
   shares = timings.rates('step') * flop / (timings.rates('matrices') * devices())
   return {

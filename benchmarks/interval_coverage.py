@@ -205,14 +205,14 @@ SLOW, WITHOUT_LEVEL = 'relative mCE against the first', 'mean of a skewed quanti
 def coverage(
   quantity: Callable[[Sample], Any], images: Sample, n: int, samples: int, seed: int = 1
 ) -> Coverage:
-  """Returns how often the interval of a quantity holds.
+  """Returns how often the interval of a quantity holds the true value.
 
   Args:
-    quantity: from a sample to a number with its interval.
-    images: the population; its value is the true one.
-    n: images in a sample.
-    samples: how many are drawn.
-    seed: of the draws.
+    quantity: function from a sample of images to an estimate with its interval.
+    images: the population of images, whose value is the true one.
+    n: number of images in a sample.
+    samples: number of samples that are drawn.
+    seed: seed of the draws.
   """
   truth = quantity(images).value
   generator = np.random.default_rng(seed)
@@ -227,14 +227,21 @@ def false_discoveries(
 ) -> tuple[float, float]:
   """Returns the mean fraction of false discoveries, and the mean number of discoveries.
 
-  The first ten corruptions are equally hard for both classifiers: 50 of the 75 tests.
+  McNemar's test compares two classifiers in each of 15 · 5 views. The first ten corruptions are
+  equally hard for both, so that each discovery among their 50 tests is false.
+
+  Args:
+    images: the population of images.
+    n: number of images in a sample.
+    samples: number of samples.
+    rate: the false-discovery rate that Benjamini and Hochberg's procedure controls.
   """
   generator = np.random.default_rng(2)
   false, count = [], []
   for _ in range(samples):
     sample = images.subset(generator.integers(0, len(images.change), n))
-    pair = sample.first.corrupted, sample.second.corrupted
-    p_value = mcnemar((~pair[0] & pair[1]).sum(0), (pair[0] & ~pair[1]).sum(0))
+    first, second = sample.first.corrupted, sample.second.corrupted
+    p_value = mcnemar((~first & second).sum(0), (first & ~second).sum(0))  # [15, 5]
     significant = benjamini_hochberg(p_value, rate)
     false.append(significant[:10].sum() / max(significant.sum(), 1))
     count.append(significant.sum())
@@ -246,21 +253,21 @@ def called_different(
 ) -> dict[str, float]:
   """Returns how often calibration errors of two classifiers are called different, by quantity.
 
-  The first is calibrated, with a mean confidence of .95; the second has one of .57 and is right
-  with the probability p^exponent. Views are independent of one another.
+  The first is calibrated, with a mean confidence of .95. The second has a mean confidence of .57
+  and is right with the probability p^exponent where its confidence is p. Views are independent.
 
   Args:
-    n: images.
-    views: over which the errors are averaged.
-    exponent: 1 for two calibrated classifiers.
-    samples: how many are drawn.
-    seed: of the draws.
+    n: number of images.
+    views: number of views over which the errors are averaged.
+    exponent: 1 for two calibrated classifiers, whose errors should not be called different.
+    samples: number of simulated data sets.
+    seed: seed of the draws.
   """
   generator = np.random.default_rng(seed)
-  draws = Draws.generate(n, 200, 0)
+  draws = Draws.generate(n, 200, 0)  # 200 bootstrap samples, with seed 0
   different = dict.fromkeys(calibration.BIASED, 0)
   for _ in range(samples):
-    first, second = (
+    first, second = (  # confidences p of the predictions have beta distributions
       [
         calibration.scores(Predictions.sort(p, generator.random(n) < p**power), draws)
         for p in generator.beta(a, b, (views, n))
@@ -292,13 +299,14 @@ def line_coverage(models: int, samples: int, seed: int = 4) -> tuple[float, floa
 
 
 def seed_coverage(seeds: int, mean: float, samples: int, seed: int = 5) -> tuple[float, float]:
-  """Returns how often the interval of a mean over seeds holds, and its median width.
+  """Returns how often the interval of a mean over seeds holds the true mean, and its median width.
 
   The value of a seed is a share drawn from a beta distribution with this mean and 10 for the sum of
   its parameters (a deviation of .14 at .28).
   """
   values = np.random.default_rng(seed).beta(10 * mean, 10 * (1 - mean), (samples, seeds))
   facets = pd.DataFrame({'sample': range(samples)})
+  # results of each seed with a table of `samples` values, for a classifier without a label
   by_seed = {
     k: Results(
       '',

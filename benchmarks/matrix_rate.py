@@ -19,8 +19,8 @@ class Precision(NamedTuple):
   """A precision of a network's computation.
 
   Attributes:
-    dtype: `config.precision`, the type of the arithmetic.
-    products: `jax_default_matmul_precision`, the rounding of products of float32 matrices.
+    dtype: type of the arithmetic, 'float32' or 'bfloat16', as in `config.precision`.
+    products: rounding of products of float32 matrices, a value of `jax_default_matmul_precision`.
   """
 
   dtype: str
@@ -47,11 +47,15 @@ def computing_in(precision: str) -> Iterator[str]:
 
 
 def product(size: int, dtype: str) -> subject.Candidate:
-  """Returns a chain of products of square matrices on one device, and its operations."""
+  """Returns (function that computes a chain of products of square matrices, number of operations).
+
+  It runs on one device. Matrices are [size, size].
+  """
   matrix = jax.random.normal(jax.random.key(0), (size, size)).astype(dtype)
 
   @jax.jit
   def chain(x: jax.Array) -> jax.Array:
+    # the division keeps the values' deviation at 1
     step = lambda i, y: (x @ y) / size**0.5  # noqa: E731
     return jax.lax.fori_loop(0, CHAIN, step, x)
 

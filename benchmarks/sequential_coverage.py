@@ -35,7 +35,7 @@ def line(half_width: float, confidence: float) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  """Prints a table."""
+  """Prints a line for each confidence and half width."""
   parser = timing.options(__doc__)
   parser.add_argument('--half_widths', type=float, nargs='+', default=[0.2, 0.1, 0.07, 0.05, 0.03])
   parser.add_argument('--confidences', type=float, nargs='+', default=[0.9, 0.95, 0.99])

@@ -94,6 +94,7 @@ def watched(start: float, workdir: str, cache: str, changes: Sequence[str]) -> d
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+  """Prints the seconds of each part in a first and in a second run, each in a new process."""
   parser = timing.options(__doc__)
   parser.add_argument('--only', nargs=3, help='one run in this process; prints JSON')
   args, changes = parser.parse_known_args(arguments)

@@ -73,6 +73,6 @@ def _of_views(evaluator: Evaluator, variables: Any, batch: Any, views: Any) -> j
 
 
 def _ranked(logits: jax.Array, labels: jax.Array) -> Mapping[str, jax.Array]:
-  """Returns what records keep of logits [rows, views, classes]."""
+  """Returns the recorded values of logits [rows, views, classes], such as 'rank' [rows, views]."""
   ranked = jax.lax.map(lambda one_view: summarise(one_view, labels), jnp.moveaxis(logits, 1, 0))
   return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), ranked)

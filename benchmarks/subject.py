@@ -129,7 +129,10 @@ def rows(image_shape: tuple[int, int, int], count: int, file: str = '') -> Array
 
 
 def evaluator(network: Classifier, study: Study, count: int = 0) -> Evaluator:
-  """Returns a study's evaluator for its first, clean view and evenly spread ones (0: all)."""
+  """Returns the evaluator of a study's clean view and of `count` other views.
+
+  These are evenly spread over the study's views; a `count` of 0 takes all views.
+  """
   views = study.views(network.input_shape)
   count = min(count or len(views), len(views) - 1)
   indices = np.append(0, np.linspace(1, len(views) - 1, count).astype(int))
@@ -196,18 +199,21 @@ def plain(
   passes: int,
   function: Callable[[Any, jax.Array], jax.Array],
 ) -> Candidate:
-  """Returns a function of batches of ready images: `lax.map` inside one jit, on all devices.
+  """Returns (function that applies `function` to images on all devices, number of these images).
+
+  The images are on the devices before; a compiled `lax.map` goes through their batches.
 
   Args:
-    runner: has the network and the devices.
+    runner: the evaluator whose network and devices are used.
     data: the images, repeated as often as needed.
-    batch_size: images a device.
-    passes: at least so many images a call.
-    function: of weights and images.
+    batch_size: number of images in a batch on each device.
+    passes: least number of images that are passed through `function` in a call.
+    function: function of (weights, images) to compute.
   """
   network, total = runner.classifier, batch_size * runner.parallel.num_devices
   steps = -(-passes // total)
   images = np.resize(as_float32(data.images), (min(steps, 16), total, *data.image_shape))
+  # at most 16 batches are stored, and the compiled program is called several times
   repeats = -(-steps // len(images))
 
   @jax.jit
@@ -227,7 +233,7 @@ def plain(
 def forwards(
   runner: Evaluator, data: ArrayRows, sizes: Iterable[int], passes: int
 ) -> dict[str, Candidate]:
-  """Returns plain forward passes at several batch sizes, by name."""
+  """Returns {'forward, 64 a device': forward passes with this batch size}, for all `sizes`."""
   return {f'forward, {size} a device': forward(runner, data, size, passes) for size in sizes}
 
 

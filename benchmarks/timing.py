@@ -81,10 +81,10 @@ def alternate(
   """Times candidates one after another in rounds, so that a slow spell of the machine hits all.
 
   Args:
-    candidates: for each name a call that returns when its work is done, and the units it does.
-    rounds: how often each is timed, after one call that is not.
-    clock: what time is.
-    cold: candidates that are timed from their first call on, such as long ones.
+    candidates: {name: (function that returns when its work is done, units of work of a call)}.
+    rounds: number of timed calls of each candidate, after a call that is not timed.
+    clock: function that returns the time in seconds.
+    cold: names of candidates, such as long ones, without the call that is not timed.
   """
   for name, (call, _) in candidates.items():
     if name not in cold:
@@ -102,7 +102,7 @@ def fastest(
   rounds: int = 2,
   clock: Clock = time.perf_counter,
 ) -> str:
-  """Returns the candidate with the highest rate."""
+  """Returns the name of the candidate with the highest rate, in units of work per second."""
   timings = alternate(candidates, rounds, clock)
   return max(candidates, key=timings.rate)
 

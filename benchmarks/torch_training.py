@@ -23,8 +23,16 @@ PADDING = 4
 def torch_steps(
   network: Any, rows: ArrayRows, training: Training, channels_last: bool
 ) -> Callable[[int], None]:
-  """Returns a call that takes some steps on uint8 rows in memory, in the order of an epoch, and
-  fetches the loss at the end."""
+  """Returns a function that takes a number of training steps in PyTorch and waits for the end.
+
+  Each call draws an order of the rows, which are uint8 in memory, and takes batches in this order.
+
+  Args:
+    network: the PyTorch network to train.
+    rows: the images and labels.
+    training: the training whose settings and normalisation are used.
+    channels_last: whether images are stored with channels last.
+  """
   settings = training.settings
   layout = torch.channels_last if channels_last else torch.contiguous_format
   network = network.train().to(memory_format=layout)

@@ -40,7 +40,7 @@ HEADER = ('network', 'precision', 'batch', 'measured', 'images/s', 'reference', 
 
 
 class Rate:
-  """A writer that keeps the last images a second of a training."""
+  """A writer of metrics that keeps a training's last rate, in images per second."""
 
   def __init__(self) -> None:
     self.images_per_second = 0.0
@@ -54,7 +54,7 @@ class Rate:
 
 
 def training_rate(training: Training) -> float:
-  """Trains, and returns images a second from the first finished step on."""
+  """Trains, and returns the images per second after the first step, which compiles."""
   writer = Rate()
   devices = parallel.create('jit', training.settings.batch_size)
   with tempfile.TemporaryDirectory() as folder:
@@ -76,7 +76,7 @@ def tf_rows(rows: ArrayRows) -> Any:
 
 
 def read(rows: Any, batch: int, steps: int) -> None:
-  """Reads batches and leaves them."""
+  """Reads `steps` training batches from rows and discards them."""
   source = rows.training_batches(batch, 0)
   for _ in range(steps):
     next(source)

@@ -98,7 +98,7 @@ class Weights:
   @property
   def resize(self) -> int:
     """The shorter side in pixels before the centre crop, rounded down as in timm."""
-    # a fraction such as 224 / 256 returns 256 in spite of rounding
+    # 1e-6 keeps the result at 256 where 224 / (224 / 256) is rounded to 255.999…
     return int(self.input_size / self.crop_fraction + 1e-6)
 
   @property

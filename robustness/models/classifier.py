@@ -113,6 +113,7 @@ class Classifier:
     facts = {'kind': 'callable', 'outputs': outputs, **(provenance or {})}
     checked = CheckedFunction(function, len(class_names), outputs, batch_size)
     names, layers, stages = tuple(class_names), (), ()  # a function on the host shows no layers
+    # `_host_only` raises an error in place of `forward`; None stands for no variables
     return cls(name, _host_only, None, input_shape, names, layers, stages, facts, checked)
 
   @classmethod

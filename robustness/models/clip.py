@@ -298,7 +298,7 @@ SIGLIP_SIZES = {
 
 
 def _clip(name: str, activation: Activation) -> Clip:
-  """Returns the architecture of CLIP called `name`, a key of `CLIP_SIZES`, or 'rn50' for ResNet-50.
+  """Describes the image tower of a CLIP: `name` is a key of `CLIP_SIZES`, or 'rn50' for ResNet-50.
 
   Arrays have open_clip's names. The head, which open_clip's files lack, has a name of this project;
   `robustness.models.zero_shot` computes it. `activation` is 'quick_gelu' for the networks that

@@ -194,7 +194,8 @@ class _Convolution:
   ) -> jax.Array:
     """Returns the kernel's gradient, [3, 3, I, O], by Winograd's algorithm, a few images at a time.
 
-    `change` is the gradient by the output, [B, H, W, O].
+    `change` is the gradient by the output, [B, H, W, O]. Images are divided into shares, one for
+    each device.
     """
     num_shares, chunk = _chunks_of_tiles(inputs, kernel)
 

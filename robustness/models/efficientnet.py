@@ -211,7 +211,7 @@ class EfficientNet(layers.Network):
 
   Layers: `stem`, `stage1`, `stage2`, ..., `top` (the last 1×1 convolution) and `head`. A stage has
   `block0`, `block1`, ..., and a block has `expand`, `depthwise`, `squeeze` and `project`, or `conv`
-  if it is `plain`. Outputs of stages have had no activation, except in `plain` blocks.
+  if it is `plain`. A block's last convolution has no activation, except in `plain` blocks.
   """
 
   can_drop_paths = True

@@ -77,6 +77,7 @@ def get(name: str) -> LabelSpace:
     raise InputError(f'unknown label space {name!r}: {nearest(name, (IMAGENET, *_COARSE))}')
   entries = coarse_entries(name)
   members = tuple(parse_ranges(ranges) for _, _, ranges in entries)
+  # WordNet identifiers of members, then those of the classes themselves, which win
   aliases: dict[str, int] = {}
   for label, member_classes in enumerate(members):
     aliases |= {imagenet_names.WNIDS[member]: label for member in member_classes}
@@ -271,8 +272,7 @@ def _merged(values: np.ndarray, merge: str, kind: str) -> np.ndarray:
   """Returns the scores [N] of a class, combined from the scores [N, members] of its members."""
   if merge == 'max':
     return values.max(1)
-  count = values.shape[1] if merge == 'mean' else 1
+  count = values.shape[1] if merge == 'mean' else 1  # the divisor of the sum of probabilities
   if kind == PROBABILITIES:
     return values.sum(1) / count
-  total = special.logsumexp(values, axis=1)
-  return total - np.log(count) if merge == 'mean' else total
+  return special.logsumexp(values, axis=1) - np.log(count)

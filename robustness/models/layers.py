@@ -37,7 +37,7 @@ he_normal = nn.initializers.variance_scaling(2.0, 'fan_in', 'normal')
 
 
 class Common(TypedDict):
-  """The arguments that all layers of a network share."""
+  """The arguments that all layers of a network share: see `Layer`."""
 
   dtype: DTypeLike
   axis_name: str | None

@@ -148,7 +148,7 @@ class Model:
       )
     self._check(first, second)
     made = self._wrapped(call, inputs, (height, width, channels), names)
-    self._check(first, self._as_announced(made.predict(image)))
+    self._check(first, self._as_announced(made.predict(image)))  # equal to the module's outputs
     if self.mean is None and self.std is None:
       return made
     scaling = {'mean': [*map(float, inputs.mean)], 'std': [*map(float, inputs.std)]}

@@ -151,7 +151,8 @@ class Scheme:
           templates = (entry,) if isinstance(entry, str) else entry.names
           if isinstance(entry, Stored):
             layout = entry.layout
-          if text is layer and leaf != 'kernel':  # biases and norms have one axis
+          # the pattern matched the layer, whose layout is that of the kernel
+          if text is layer and leaf != 'kernel':  # biases and norms: one axis
             layout = AS_IS
           return Stored(tuple(match.expand(name) + suffix for name in templates), layout)
     raise InputError(f'the names of {self.name} have none for {"/".join(path)}')

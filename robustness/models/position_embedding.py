@@ -86,10 +86,12 @@ def stored_side(count: int, before: int = 1) -> int:
 
 
 def resample_window(table: np.ndarray, side: int, method: str = BICUBIC) -> np.ndarray:
-  """Returns a table of biases by offset resampled for windows of another size, [side², heads].
+  """Returns a table of position biases resampled for windows of another size, [side², heads].
+
+  A row is the bias of each attention head for one offset (down, right) between two patches.
 
   Args:
-    table: [old², heads], with old = 2 w − 1 for windows of w × w patches.
+    table: [old², heads], with old = 2 w − 1 offsets in each direction for windows of w × w patches.
     side: number of offsets in each direction in the new windows.
     method: 'bicubic' or 'bicubic_pytorch'.
 

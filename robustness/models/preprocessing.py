@@ -117,6 +117,7 @@ def of_timm(name: str, config: Facts) -> Weights:
   with _reading(f'weights {TIMM}:{name} cannot be used: '):
     architecture = catalog.of_timm_name(config['architecture'])
     facts = config.get('pretrained_cfg')
+    # older files have these values at the top
     classes = (facts or config)['num_classes']
     if not architecture:
       raise InputError(f'the architecture {config["architecture"]!r} is not among those here')

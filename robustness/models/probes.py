@@ -33,7 +33,7 @@ _ROWS_AT_ONCE = 2**16
 
 @dataclasses.dataclass(frozen=True)
 class Probe(Part):
-  """Base class: the fields are the keys of the section `config.classifier.probe.<name>`.
+  """Base class of probes, whose fields are set by `config.classifier.probe.<name>.<field>`.
 
   Attributes:
     layer: name of the layer with the features as its output, averaged over positions; 'features' is
@@ -176,6 +176,7 @@ class Neighbors(Probe):
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
     """Returns log vote shares [B, classes]; a share below 1e-6 counts as 1e-6."""
+    # k is stored as the length of an array, so that it is constant when compiled
     unit, k = _unit_on_device(features), len(arrays['ranks'])
     cosines, neighbors = _nearest_rows(unit, arrays['rows'], k)
     if self.votes == 'softmax':
@@ -188,6 +189,7 @@ class Neighbors(Probe):
 
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
     """Returns zeros with the shapes of `fitted` for the largest k."""
+    # arrays whose lengths alone are used: k and the number of classes
     ranks, no_classes = np.zeros(min(max(self.neighbors), rows)), np.zeros(classes)
     arrays = _float32(rows=np.zeros((rows, features)), ranks=ranks, classes=no_classes)
     return {**arrays, 'labels': np.zeros(rows, np.int32)}
@@ -290,8 +292,10 @@ def fit(
       continue
     arrays = probe.fitted(features[not_held_out], labels[not_held_out], classes, candidate)
     scores[candidate] = accuracy_and_log_loss(probe, arrays, features[held_out], labels[held_out])
+  # of the settings that all rows allow (k nearest neighbours need k rows) the first one is taken if
+  # none could be scored; if no setting is allowed, `fitted` raises InputError
   possible = [candidate for candidate in candidates if probe.takes(candidate, len(rows))]
-  best = (possible or candidates)[0]  # without a possible one `fitted` raises InputError
+  best = (possible or candidates)[0]
   if scores:  # highest accuracy, then smallest log loss
     best = min(scores, key=lambda candidate: (-scores[candidate][0], scores[candidate][1]))
   facts: dict[str, PlainValue] = {**probe.describe(), 'rows': len(rows), 'seed': seed}
@@ -317,11 +321,12 @@ def drawn_rows(
       'held out: give 2 or more, or one value of what is chosen (penalties, neighbors).'
     )
   generator = np.random.default_rng(seed)
+  # two rows of a class where settings are chosen: one to fit and one to hold out
   needed = max(probe.rows_per_class, 2 if len(probe.candidates()) > 1 else 1)
   drawn, held_out, too_small = [], [], dict[str, int]()
   for index, name in enumerate(class_names):
-    of_class = generator.permutation(np.flatnonzero(labels == index))
-    rows = of_class[: probe.rows_per_class or None]  # None for all
+    rows_of_class = generator.permutation(np.flatnonzero(labels == index))
+    rows = rows_of_class[: probe.rows_per_class or None]  # None for all
     if len(rows) < needed:
       too_small[name] = len(rows)
     drawn.append(rows)

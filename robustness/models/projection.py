@@ -127,7 +127,7 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
 
 
 def _projected(classifier: Classifier, space: LabelSpace, merge: str) -> Classifier:
-  """Returns the classifier with the classes of a label space; it predicts their members."""
+  """Returns the classifier with its logits merged to the classes of a coarser label space."""
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
     """Returns the projected logits, and the outputs of layers, both kinds of logits among them."""
@@ -139,7 +139,7 @@ def _projected(classifier: Classifier, space: LabelSpace, merge: str) -> Classif
     return projected, {**outputs, **requested}
 
   inner = classifier.host_function
-  outer = inner and CheckedFunction(  # None for a network
+  outer = inner and CheckedFunction(  # None if the classifier is a network
     lambda images: np.asarray(project_logits(jnp.asarray(inner(images)), space, merge)),
     len(space.class_names),
   )

@@ -142,9 +142,10 @@ def _scheme(version: str) -> Scheme:
 
 
 def _network(version: str, digest: str, parameters: int) -> Architecture:
-  """Describes a version, '1.0' or '1.1', with torchvision's weights.
+  """Describes a version of SqueezeNet, '1.0' or '1.1', with torchvision's weights.
 
-  `digest` is the argument of `torchvision`; `parameters` are counted with 1000 classes.
+  `digest` are the first eight digits of the SHA-256 of the weights file, `parameters` the number of
+  parameters with 1000 classes.
   """
   name = f'squeezenet{version.replace(".", "_")}'
   return Architecture(

@@ -164,6 +164,7 @@ class TorchModule:
           hook = modules[self.head].register_forward_pre_hook
           handles.append(hook(lambda module, inputs: keep(FEATURES, inputs[0])))
         else:
+          # `partial` binds the name now; a closure would see the loop's last one
           after = functools.partial(lambda n, module, inputs, output: keep(n, output), name)
           handles.append(modules[name].register_forward_hook(after))
       try:

@@ -57,7 +57,7 @@ class ImageBatch(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Adaptation(Part):
-  """Base class of adaptations: the fields are keys of `config.classifier.adaptation.<name>`.
+  """Base class of adaptations, with fields set by `config.classifier.adaptation.<name>.<field>`.
 
   Every layer of batch normalisation uses the mean λ μ_s + (1 − λ) μ_t and the variance
   λ σ²_s + (1 − λ) σ²_t, with λ in [0, 1]. Here μ_s and σ²_s are the running statistics from the
@@ -124,7 +124,7 @@ class Adaptation(Part):
     """Returns the outputs of the network for one batch, and the state for the next batch.
 
     Args:
-      apply: applies the network with the given variables to images.
+      apply: function (variables, images) -> (logits, outputs of layers).
       variables: the trained variables of the network.
       state: the state that `begin`, `observe` or the previous batch returned.
       batch: the images of the batch.

@@ -22,9 +22,9 @@ class Cotta(Tent):
   along the gradient of the cross-entropy to the teacher. The teacher's weights follow as a moving
   average, and each weight of the student returns to its trained value with a small probability.
 
-  The defaults are from the authors' code for CIFAR-10. For ImageNet it has `optimizer='sgd'`
-  with a rate of .01, batches of 64, a threshold of .1, a probability of .001 and
-  `is_symmetric=True`. A view has one draw for a batch, as there.
+  The defaults are from the authors' code for CIFAR-10. Their code for ImageNet has
+  `optimizer='sgd'` with a rate of .01, batches of 64, a threshold of .1, a probability of .001 and
+  `is_symmetric=True`. As in their code, all images of a batch get the same random view.
 
   Attributes:
     threshold: mean confidence of the trained network below which views are averaged.

@@ -41,7 +41,7 @@ class Tent(Adaptation):
   """Minimises the mean entropy of the predictions, −Σ_c p_c log p_c, by a step after each batch.
 
   Here p_c is the predicted probability of class c. A step changes the scale and bias of batch,
-  layer and group normalisation. Each batch is predicted before the last step that it causes.
+  layer and group normalisation. The predictions of a batch are from before its last step.
 
   Attributes:
     optimizer: 'adam', or 'sgd' with a momentum of .9.

@@ -79,6 +79,7 @@ def crop(key: jax.Array, image: jax.Array) -> jax.Array:
   stretch = (4 / 3) ** (exponent / 2)  # root of width ÷ height
   share = jnp.minimum(jnp.sqrt(area) * jnp.stack([1 / stretch, stretch]), 1)  # of both sides
   start = jax.random.uniform(key_place, (2,)) * (1 - share) * jnp.array(image.shape[:2])
+  # the box is enlarged by 1 / share, and moved so that it begins at pixel 0
   resized = jax.image.scale_and_translate(
     image, image.shape, (0, 1), 1 / share, -start / share, 'linear', antialias=True
   )
