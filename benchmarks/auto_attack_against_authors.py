@@ -49,7 +49,10 @@ RATES = ('network', 'images', 'ours, images/s', 'theirs, images/s', 'ratio', 'se
 
 
 def networks(file: str, name: str = NETWORK) -> tuple[Any, Classifier]:
-  """Returns a network in PyTorch and in JAX with the weights of a file, or with random ones."""
+  """Returns a network in PyTorch, and the same in JAX as a classifier, with the weights of a file.
+
+  If `file` is '', both get the same random weights.
+  """
   import torch
 
   from benchmarks.torch_networks import ResNet

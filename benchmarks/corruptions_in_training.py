@@ -28,14 +28,14 @@ NETWORK = 'resnet20'
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  """Prints the table."""
+  """Prints the rates of training in JAX and PyTorch, without and with corrupted images."""
   parser = timing.options(__doc__, rounds=5, clock=True)
   parser.add_argument('--set', default='extra', choices=list(corruptions.SETS))
   parser.add_argument('--batch', type=int, default=64)
   parser.add_argument('--steps', type=int, default=2)
   args = parser.parse_args(arguments)
   page = functions_of_the_page()
-  page['names'] = corruptions.SETS[args.set]  # which both functions draw from
+  page['names'] = corruptions.SETS[args.set]  # the page's functions draw from `names`
   candidates: dict[str, subject.Candidate] = {}
   for framework, steps in (('jax', jax_steps), ('torch', torch_steps)):
     plain, with_corruptions = steps(page, args.batch, args.steps)
@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     (f'{NETWORK}, batch {args.batch}', 'images/s', 'ratio (range)'),
     (
       (name, f'{timings.rate(name):.4g}', timing.describe_ratio(timings.ratio(name, plain)))
+      # 'jax, corrupted' is compared with 'jax'
       for name, plain in ((name, name.partition(',')[0]) for name in candidates)
     ),
   )

@@ -155,8 +155,12 @@ def population(level: float, seed: int = 0, size: int = POPULATION, shift: float
 
 
 def pm_k_drop(sample: Sample) -> Any:
-  """Returns the drop to the worst of five neighbors: the severities of one corruption."""
-  right = ~sample.second.corrupted[:, 0]
+  """Returns pm-k's drop of the second classifier, with views in place of the frames of videos.
+
+  The clean image is the anchor and its views under the first corruption, at severities 1 to 5, are
+  its neighbors. The drop is the share of images that are right when clean and wrong in a neighbor.
+  """
+  right = ~sample.second.corrupted[:, 0]  # [N, 5]
   group = np.repeat(np.arange(len(right)), SEVERITIES)
   offset = np.tile(np.arange(1, SEVERITIES + 1), len(right))
   outcomes = SetOutcomes(~sample.second.clean, right.ravel(), group, offset)

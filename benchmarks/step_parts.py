@@ -29,9 +29,9 @@ def microseconds(evaluator: Evaluator, rows: ArrayRows, rounds: int) -> dict[str
 
 
 def parts(evaluator: Evaluator, rows: ArrayRows) -> dict[str, subject.Candidate]:
-  """Returns each part by its name, with the number of passes that it serves."""
+  """Returns {part of a step: (function that runs it alone, number of forward passes it serves)}."""
   layout, devices = evaluator.layout(rows.num_examples), evaluator.parallel
-  size = evaluator.step_rows(layout)
+  size = evaluator.step_rows(layout)  # rows of a step
   batch = numeric_columns(next(rows.batches(size, [0], stored=True)))
   placed = evaluator.prepared(devices.put_batch(batch))
   views = devices.replicate(evaluator._chunk_of_views(layout, 0))
@@ -50,6 +50,7 @@ def parts(evaluator: Evaluator, rows: ArrayRows) -> dict[str, subject.Candidate]
   )
   rank = devices.compile(_ranked, (BATCH, BATCH), BATCH)
   records = evaluator.run(weights, placed, views)
+  # a copy on the devices, because an array that is on the host already is not transferred again
   again = devices.compile(lambda tree: jax.tree.map(jnp.copy, tree), (BATCH,), BATCH)
   ready = jax.block_until_ready
   return {

@@ -62,11 +62,11 @@ def convolution(
 ) -> jax.Array:
   """Returns the output of `lax.conv_general_dilated`, for `nn.Conv(conv_general_dilated=...)`.
 
-  On a CPU, XLA's gradients are slow, and this module replaces them; everything else is XLA's.
-  An output that is computed without a gradient is identical to XLA's; gradients, and outputs that
-  are computed together with gradients, are equal up to rounding. Forward-mode differentiation is
-  not defined on a CPU. `plain` are the other arguments of `nn.Conv`, which must mean no dilation,
-  one group and the order of axes `DIMENSIONS`.
+  On a CPU, XLA's gradients are slow, and this module replaces them; on other devices XLA computes
+  everything. An output that is computed without a gradient is identical to XLA's; gradients, and
+  outputs that are computed together with gradients, are equal up to rounding. Forward-mode
+  differentiation is not defined on a CPU. `plain` are the other arguments that `nn.Conv` passes;
+  they are ignored, so they must mean no dilation, one group and the order of axes `DIMENSIONS`.
   """
   if isinstance(padding, str):
     padding = lax.padtype_to_pads(inputs.shape[1:3], kernel.shape[:2], strides, padding)
@@ -261,7 +261,8 @@ def _scan(
 ) -> tuple[Any, Any]:
   """Scans arrays [images, ...] by `lax.scan` in chunks [shares, chunk, ...].
 
-  The last chunk is padded by zeros.
+  A share has the images of one device; a step takes as many images, one chunk, of every share. The
+  last chunk is padded by zeros.
 
   Args:
     step: function (carried, *chunks) -> (carried, output), as for `lax.scan`.
@@ -273,10 +274,10 @@ def _scan(
   Returns:
     The last carried value, and the outputs of all steps, stacked.
   """
-  zeros = -(len(arrays[0]) // num_shares) % chunk  # images of zeros that fill the last chunk
+  num_zeros = -(len(arrays[0]) // num_shares) % chunk  # images of zeros that fill the last chunk
+  pads = [(0, 0), (0, num_zeros)]
   in_shares = [
-    jnp.pad(x.reshape(num_shares, -1, *x.shape[1:]), [(0, 0), (0, zeros)] + [(0, 0)] * (x.ndim - 1))
-    for x in arrays
+    jnp.pad(x.reshape(num_shares, -1, *x.shape[1:]), pads + [(0, 0)] * (x.ndim - 1)) for x in arrays
   ]
 
   def scan_chunk(carried: Any, begin: jax.Array) -> tuple[Any, Any]:
@@ -313,8 +314,8 @@ def _backward(
   """
   inputs, kernel = residuals
   if convolve.is_winograd(inputs, kernel):
-    # `summed` in place of a transpose of the kernel's channels, which XLA would fuse into the
-    # transformation of the kernel; this then takes 10 times as long
+    # summed=2 exchanges the kernel's channels without a transpose. XLA would fuse a transpose into
+    # the transformation of the kernel, which would then take 10 times as long.
     by_inputs = convolve.by_winograd(change, jnp.flip(kernel, (0, 1)), summed=2)
     return by_inputs, convolve.winograd_filter_gradient(inputs, change, kernel)
   by_inputs = convolve.input_gradient(change, kernel, inputs.shape[1:3])

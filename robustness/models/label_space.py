@@ -160,7 +160,7 @@ def log_numbers(weights: str, class_names: Sequence[str]) -> None:
   if class_names and all(name.isdecimal() for name in class_names):
     listed = [*class_names]
     if len(listed) > MAX_LOGGED_CLASSES:
-      listed[MAX_LOGGED_CLASSES - 2 : -1] = ['...']  # all but the first ones and the last
+      listed[MAX_LOGGED_CLASSES - 2 : -1] = ['...']  # shortened to the first ones, '...', the last
     logging.info(
       '%s: the weights do not name their classes; outputs 0 to %d are taken for the classes of the '
       'data in this order: %s',

@@ -86,7 +86,7 @@ class Stored:
     return dict.fromkeys(self.names, self.layout.stored(self._part(linen_shape)))
 
   def restore(self, arrays: Mapping[str, np.ndarray], linen_shape: Shape) -> np.ndarray:
-    """Returns the variable [linen_shape], given the arrays of the file by name."""
+    """Returns the variable, an array of shape `linen_shape`, from a file's arrays by name."""
     part = self._part(linen_shape)
     parts = [self.layout.restored(arrays[name], part) for name in self.names]
     return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1))

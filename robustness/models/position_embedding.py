@@ -57,8 +57,8 @@ def resample(
     position: embedding [1, before + rows · columns, width].
     grid: the new rows and columns.
     method: one of `METHODS`.
-    before: 1 if the class token has a position, which comes first; else 0.
-    stored: the stored rows and columns; None for a square grid.
+    before: number of positions before those of the patches: 1 if the class token has one, else 0.
+    stored: the rows and columns of `position`; None for a square grid.
 
   Raises:
     InputError: the method is unknown, or the number of positions fits no square grid.

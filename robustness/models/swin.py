@@ -56,11 +56,13 @@ def parted(padded: tuple[int, int], window: tuple[int, int], shift: tuple[int, i
     window: height and width of a window, N patches in all.
     shift: number of patches that the features were shifted up and left.
   """
-  regions = np.zeros(padded, int)  # patches of one region were neighbours before the shift
-  for axis, (side, size, by) in enumerate(zip(padded, window, shift, strict=True)):
-    place = np.arange(side)
+  # [height, width], 3 · part of the row + part of the column: patches of one region were neighbours
+  # before the shift
+  regions = np.zeros(padded, int)
+  for axis, (side, size, moved) in enumerate(zip(padded, window, shift, strict=True)):
+    index = np.arange(side)
     # 0 before the last window, then 1, and 2 for the patches that the shift brought there
-    part = (place >= side - size).astype(int) + (place >= side - by) if by else 0 * place
+    part = (index >= side - size).astype(int) + (index >= side - moved) if moved else 0 * index
     regions = 3 * regions + np.expand_dims(part, 1 - axis)
   region = windows(regions[None, :, :, None], window)[0, :, :, 0]  # [windows, N]
   is_apart = region[:, None, :] != region[:, :, None]
@@ -158,6 +160,12 @@ class Swin(Network):
 
   Layers: `stem` (normalised), `stage1` to `stage4`, in them `block0`, `block1`, ..., with `norm1`,
   `attention` (of windows), `norm2` and `mlp`; then `norm` and `head`.
+
+  Attributes:
+    width: number of channels of the first stage, which each further stage doubles.
+    depths: numbers of blocks of the four stages.
+    num_heads: number of attention heads in the first stage, which each further stage doubles.
+    window: side of a window in patches.
   """
 
   can_drop_paths = True

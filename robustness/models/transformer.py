@@ -153,7 +153,7 @@ class SelfAttention(Layer):
       value_bias = self.param('value_bias', zeros, (width,))
       qkv_bias = jnp.concatenate([query_bias, jnp.zeros(width), value_bias])
       qkv += qkv_bias.reshape((1,) * (qkv.ndim - 1) + (-1,)).astype(qkv.dtype)
-    qkv = qkv.reshape(shape)
+    qkv = qkv.reshape(shape)  # [..., N, 3, heads, D / heads]
     query, key, value = qkv[..., 0, :, :], qkv[..., 1, :, :], qkv[..., 2, :, :]
     if angles is not None:
       query = rotate(self.rotary, query, angles).astype(x.dtype)

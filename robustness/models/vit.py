@@ -132,6 +132,7 @@ class VisionTransformer(Network):
     )
     for index in range(self.depth):
       x = block(**self.common, name=f'block{index}')(x, angles)
+    # with 'mean' patches are averaged before the norm, with other kinds of pool after it
     if self.pool == 'mean':
       x = x[:, first_patch:].mean(1)
     x = norm(name='norm')(x)

@@ -297,6 +297,7 @@ def _other_windows(
     if array is None:
       continue
     has_equal_heads = array.shape[1:] == shape[1:]
+    # the side of a square table, 0 if it is not square
     has_odd_side = position_embedding.stored_side(array.shape[0], 0) % 2  # 2 w − 1 is odd
     if array.shape != shape and has_equal_heads and has_odd_side:
       windows[path] = array.shape
