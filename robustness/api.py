@@ -294,14 +294,14 @@ def as_classifier(
   Args:
     label: the label of the classifier; '' takes the name of the model.
     model: see `measure`; no mapping.
-    images: float32 [N, H, W, C] in [0, 1], an example of the input.
+    images: float32 [N, H, W, C] in [0, 1], examples of the input, which determine its shape.
     class_names: the names of the classes of the images; () if they have none.
   """
   if isinstance(model, Classifier):
     return dataclasses.replace(model, name=label or model.name)
   model = model if isinstance(model, Model) else Model(model)
   model = dataclasses.replace(model, name=label) if label else model
-  if isinstance(model.module, str):
+  if isinstance(model.module, str):  # a name of the catalogue or timm:NAME
     weights, mean, std = model.variables or '', tuple(model.mean or ()), tuple(model.std or ())
     settings = {'weights': weights, 'mean': mean, 'std': std, 'label_space': model.label_space}
     recipe = resolved(ClassifierSettings(name=model.module, **settings))

@@ -416,6 +416,7 @@ class Answers:
   def from_records(cls, entry: Entry, records: RecordsReader) -> Answers:
     """Returns the answers in an entry's records, or in records of some of its rows."""
     study = entry.finished.study
+    # Records with one row per image, also for a stored set of corrupted versions of images.
     by_image, table = study.by_image(records, entry.finished.image_shape)
     is_right = by_image.table('rank') == 0  # no class has a higher score than the true one
     ids = by_image.column('example_id')

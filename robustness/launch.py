@@ -227,7 +227,7 @@ def measure_in_workdir(
     InputError: the workdir has a run of another study, classifier, seed or images.
   """
   config = {'study': study.describe(), 'seed': execution.seed, 'batch_size': execution.batch_size}
-  config = json.loads(json.dumps(config))
+  config = json.loads(json.dumps(config))  # lists for tuples, as in a file
   with workdir.locked(directory):
     command = f'robustness.measure({study.name!r}, ..., workdir={os.fspath(directory)!r})'
     log = workdir.RunLog.begin(directory, config, execution.seed, command)

@@ -352,7 +352,7 @@ class Results:
   def classifier_labels(self) -> list[str]:
     """The labels of the classifiers.
 
-    `labels` has in addition labels of estimates that are of no or of all classifiers.
+    Estimates may have other labels, if they are not of a single classifier; `labels` has these too.
     """
     return [classifier['label'] for classifier in self.classifiers]
 
@@ -387,6 +387,7 @@ class Results:
         task: self._facet_words(declared)
         for task, declared in (self.tasks or {SINGLE: self.quantities}).items()
       },
+      # {task: entries} for a battery, a list of entries for a single study.
       'quantities': {k: _stated(v) for k, v in self.tasks.items()} or _stated(self.quantities),
     }
     text = json.dumps(_plain(document, 'results'), indent=2, allow_nan=False, ensure_ascii=False)

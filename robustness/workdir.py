@@ -265,10 +265,11 @@ def finished_files(directory: pathlib.Path) -> frozenset[tuple[str, int]]:
 
 
 def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
-  """Returns `config` with the sections `study` of `before` where both have equal records.
+  """Returns `config` with each section `study` replaced by that of `before` if both record the
+  same.
 
-  Settings of how estimates are computed from records may change without new records. After the
-  replacement the two configs differ only in settings that change records.
+  A setting of how estimates are computed from records may change without new records. After the
+  replacement the sections `study` differ only if their records do.
 
   Args:
     before: the config of an earlier run, or a section of it.
@@ -304,7 +305,7 @@ def _keys_of_records(config: Section) -> dict[str, Any]:
   """
   from robustness.config.recorded import recorded  # imports networks, which studies do not need
 
-  values = recorded(config)
+  values = recorded(config)  # without settings that this run does not use
   for section in ('classifiers', 'battery'):
     members = values.pop(section, {})
     values |= {f'{section}.{name}': member for name, member in members.items()}

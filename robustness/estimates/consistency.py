@@ -141,18 +141,20 @@ def _interval(
   n = sizes.sum(0)  # images of each view
   total = cells.sum(1)  # [4, V]
   share = total / n
-  # Design effects: the variance of the shares over units, relative to independent images; of each
-  # view, [V], and of the mean over views.
-  influence = (cells - share[:, None] * sizes) / n
+  # Design effects d: the variance of the cells' shares over units, relative to independent images,
+  # of each view, [V], and of the mean over views.
+  influence = (cells - share[:, None] * sizes) / n  # of each unit on each share, [4, K, V]
   independent = (share * (1 - share)).sum(0) / n
   effect = _design_effect((influence**2).sum((0, 1)) * count / (count - 1), independent)
   joint = ((influence @ weight) ** 2).sum() * count / (count - 1)
   joint_effect = float(_design_effect(joint, independent @ weight**2))
-  filled = total + effect / 2
+  filled = total + effect / 2  # half an image, times d, is added to each cell, [4, V]
   kappa = _kappa_of_cells(filled)
   centre = _z(kappa @ weight)
+  # The jackknife: z of the mean κ without each unit.
   deviation = jackknife.deviations(_z(_kappa_of_cells(filled[:, None] - cells) @ weight))
-  # V₀ by the slope of z with respect to the images of each cell: half an image less in one cell.
+  # V₀ by the slopes of z, [4, V]: its change if one cell of one view has half an image less, times
+  # two. V₀ sums the squares of (slope − mean slope of the view) over all images.
   half_image = np.eye(4)[:, :, None] / 2
   changed = _kappa_of_cells(np.moveaxis(filled - half_image, 1, 0)) - kappa
   slope = 2 * (_z(kappa @ weight + changed * weight) - centre)
@@ -162,6 +164,7 @@ def _interval(
   both_right, only_one, both_wrong = total[0], total[1:3], total[3]
   right, wrong = (both_right + only_one) / n, (both_wrong + only_one) / n  # [2, V]
   by_chance = float((n * np.minimum(right.prod(0), wrong.prod(0))).sum()) / joint_effect
+  # (3 + m) V' = 3 d V₀ + m V; then V' − V₀.
   variance = PRIOR * joint_effect * independent_variance + by_chance * float((deviation**2).sum())
   excess = max(variance / (PRIOR + by_chance) - independent_variance, 0.0)
   freedom = np.nan_to_num(jackknife.degrees_of_freedom(deviation), nan=count - 1)

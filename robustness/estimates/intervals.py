@@ -139,7 +139,8 @@ def student_interval(
   Args:
     mean: means of n independent values, any shape and unit.
     std: sample standard deviations (divisor n − 1) of the values, at least 0.
-    n: number of values, or their effective number for unequal clusters; both ends are NaN if n < 2.
+    n: number of values, or their effective number if they have unequal weights; both ends are NaN
+      if n < 2.
     confidence: confidence of the interval, in (0, 1).
 
   Raises:

@@ -255,6 +255,7 @@ def _deviation(sums: Sums, mean: float) -> float:
   if count < 2:
     return np.nan
   spread = ((sums.total - mean * sums.weight) ** 2).sum() * count / (count - 1)
+  # √spread / Σ weight is the standard error.
   return float(np.sqrt(spread * count) / sums.weight.sum())
 
 

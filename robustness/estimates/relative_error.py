@@ -37,9 +37,10 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
   Intervals are quantiles of joint normal draws of the log odds of e, r and π; for two classifiers,
   of e and r of both, and π. The variances and correlations of the log odds are computed as follows:
 
-  * The jackknife over the units estimates them, with `ADDED` times the design effect d added to
-    each count. d ≥ 1 is the variance of a share over the units divided by its variance over
-    independent images. The latter is also a lower bound of the variance of log odds.
+  * The jackknife over the units estimates variances and correlations, with `ADDED` times the design
+    effect d added to each count. d ≥ 1 is the variance of a share over the units divided by its
+    variance over independent images. The variance over independent images is also the smallest that
+    log odds can have here.
   * Variances are multiplied by the squared ratio of Student's quantile to the normal one, at
     Satterthwaite's degrees of freedom of the ratio. If a group has nearly all images, all other
     images are in few units, which decide the variance.
@@ -62,7 +63,7 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
   estimates = []
   for group in range(groups - 1):
     sides = _sides(weight, group)
-    # Columns: e and r of each classifier, and π, as counts of images and of the images they are of.
+    # total / images has the columns e and r of each classifier, then π.
     total = np.column_stack([*(_sides(wrong.total, group) for wrong in units), weight[:, group]])
     images = np.column_stack([*[sides] * len(units), weight[:, -1]])
     value = float(_ratio(total.sum(0) / np.maximum(images.sum(0), 1)))

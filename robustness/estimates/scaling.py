@@ -128,7 +128,7 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   parts = parts[:1] if logits.shape[1] > MANY_CLASSES and kind == MATRIX else parts
   if not parts:
     return NONE, 0.0
-  fitted_rows = [np.setdiff1d(order, part) for part in parts]
+  fitted_rows = [np.setdiff1d(order, part) for part in parts]  # all images but those of the part
 
   def left_out_losses(scalings: Sequence[Scaling]) -> np.ndarray:
     """Returns the losses of the n left-out images in nats, then of the simulated error, [n + 1].
@@ -144,12 +144,13 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
     return np.append(negative_log_likelihood(z, true_class), loss_of_error)
 
   fits = [_fitted(TEMPERATURE, logits[rows], labels[rows], 0.0) for rows in fitted_rows]
+  # The losses of each candidate (kind, penalty).
   candidates = {
     (NONE, 0.0): left_out_losses([Scaling()] * len(parts)),
     (TEMPERATURE, 0.0): left_out_losses(fits),
   }
   least = candidates[TEMPERATURE, 0.0].mean()
-  for penalty in PENALTIES:
+  for penalty in PENALTIES:  # each search begins at the scaling of the previous candidate
     fits = [
       _fitted(kind, logits[rows], labels[rows], penalty, fitted, _ROUGH)
       for rows, fitted in zip(fitted_rows, fits, strict=True)
@@ -159,6 +160,7 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
       break
     candidates[kind, penalty], least = losses, losses.mean()
   best_losses = min(candidates.values(), key=np.mean)
+  # The first candidate, in order of complexity, that is not clearly worse than the best.
   excess_losses = {candidate: losses - best_losses for candidate, losses in candidates.items()}
   return next(
     candidate
@@ -205,7 +207,8 @@ def _fitted(
     current = scaling(parameters)
     log_p = special.log_softmax(current(z), 1)
     value = -(log_p * target).sum() / len(z)
-    by_logits = (np.exp(log_p) - target) / len(z)  # derivatives of the loss
+    # Derivatives of the loss by the rescaled logits, the weights and the biases.
+    by_logits = (np.exp(log_p) - target) / len(z)
     by_weight = by_logits.T @ z if kind == MATRIX else (by_logits * z).sum(0)
     by_bias = by_logits.sum(0)
     if strength:
@@ -230,11 +233,12 @@ def _fitted(
     start = unit = np.ones(1)
   else:
     begin = begin or _fitted(TEMPERATURE, z, y, 0.0)
-    identity = np.eye(classes) if kind == MATRIX else np.ones(classes)
+    identity = np.eye(classes) if kind == MATRIX else np.ones(classes)  # as its diagonal
     weight = np.asarray(begin.weight if np.ndim(begin.weight) else begin.weight * identity)
     start = np.concatenate([weight.ravel(), np.broadcast_to(begin.bias, classes)])
     # The search is in units of about 1/√curvature, in which all parameters change equally fast. The
-    # penalty of an off-diagonal element is a mean over `classes` − 1 times as many elements.
+    # penalty of off-diagonal elements is a mean over (classes − 1) times as many elements as that
+    # of the diagonal, so that the curvature by each of them is smaller by this factor.
     divisor = np.where(identity > 0, 1, max(classes - 1, 1))
     curvature = 2 * penalty / divisor + (z**2).mean()
     unit = np.concatenate([curvature.ravel(), np.full(classes, 2 * penalty + 1)]) ** -0.5
@@ -244,7 +248,7 @@ def _fitted(
     value, gradient = loss(parameters * unit)
     return value, gradient * unit
 
-  smallest = 1 / LARGEST if kind == TEMPERATURE else -LARGEST
+  smallest = 1 / LARGEST if kind == TEMPERATURE else -LARGEST  # a temperature is above 0
   bounds = [(smallest, LARGEST)] * len(start)
   options = {'maxiter': 2000, 'maxfun': 4000, 'ftol': tolerance, 'gtol': 1e-8}
   minimum = scipy.optimize.minimize(

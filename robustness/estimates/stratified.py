@@ -86,7 +86,8 @@ def trials_needed(weights: np.ndarray, half_width: float, confidence: float = 0.
   """
   counted = weights[weights > 0]
   # The variance ¼ Σ_v w_v² / n_v of shares of ½ may be at most (half_width/z)²; 1e-9 for rounding.
-  limit = (half_width / z_value(confidence)) ** 2 / 0.25 * (1 + 1e-9)
+  limit = (half_width / z_value(confidence)) ** 2 / 0.25 * (1 + 1e-9)  # of Σ_v w_v² / n_v
+  # With n_v in proportion to w_v, the sum is (Σ w_v)² / total, which rounding of n_v may exceed.
   total = max(len(counted), math.floor(float(counted.sum()) ** 2 / limit))
   while True:
     trials = allocated(counted, total)

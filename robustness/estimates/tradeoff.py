@@ -98,7 +98,8 @@ def trade_off(
   """Returns rows with the line through mean changes of accuracy against mean shares of energy.
 
   The line is fitted by least squares to K points, one per corruption. A change is the accuracy of
-  the classifier minus the accuracy of the baseline.
+  the classifier minus the accuracy of the baseline. The values are the slope, the intercept, the
+  residual r (root mean square distance of the changes from the line) and the height of the line.
 
   There are two kinds of intervals:
 
@@ -124,7 +125,7 @@ def trade_off(
     confidence: confidence of all intervals, in (0, 1).
   """
   shares, changes = np.asarray(share, float), np.subtract(baseline_error, error).astype(float)
-  is_changed, n = ~np.isnan(shares), len(shares)  # [N, K]
+  is_changed, n = ~np.isnan(shares), len(shares)  # which corruptions change each image, [N, K]
   is_used = is_changed.any(0)  # corruptions that change an image
   left_out = f'{(~is_used).sum()} of {len(is_used)} corruptions change no image and are left out'
   note = '' if is_used.all() else left_out
@@ -133,11 +134,12 @@ def trade_off(
     over_corruptions = dataclasses.replace(undefined, method=REGRESSION)
     pairs = zip(_SINGLE_VALUES, (undefined, over_corruptions, undefined, undefined), strict=True)
     return part([row(label, versus, quantity, {}, e, confidence) for quantity, e in pairs])
-  # The means of the first half of the columns are the shares x, and of the second the changes y.
+  # Columns of `total`: the shares under each corruption, then the changes. `weight` counts an image
+  # in a mean share only if the corruption changes it.
   total = np.concatenate([np.where(is_changed, shares, 0)[:, is_used], changes[:, is_used]], 1)
   weight = np.concatenate([is_changed[:, is_used], np.ones((n, is_used.sum()))], 1)
   units = Units(total, weight, n)
-  x, y = np.split(units.means(np.full(n, 1 / n)), 2)
+  x, y = np.split(units.means(np.full(n, 1 / n)), 2)  # mean shares and mean changes
   grid = np.linspace(x.min(), x.max(), 25)
 
   def statistic(weights: np.ndarray) -> np.ndarray:
@@ -150,7 +152,7 @@ def trade_off(
     return np.concatenate([fields, lines.at(grid)], -1)
 
   slope, intercept, residual, *line = bootstrap(statistic, units, confidence)
-  over_corruptions = linear_fit(x, y, [], confidence).slope
+  over_corruptions = linear_fit(x, y, [], confidence).slope  # with Student's interval
   estimates = [slope, over_corruptions, intercept, _basic_of_squares(residual)]
   rows = []
   for quantity, estimate in zip(_SINGLE_VALUES, estimates, strict=True):
