@@ -72,7 +72,8 @@ class WeightsFile(StoredNetwork):
     With a probe, which replaces the logits, the file needs no last layer and no class names.
     """
     names, *alternatives = self._possible_classes(images.class_names)
-    count = None if self.probe or alternatives else len(names) or None  # None: the file decides
+    # the number of outputs that the file must have; None: the file decides
+    count = None if self.probe or alternatives or not names else len(names)
     loaded = self._read(images.shape if images.has_set_size else self._input_shape, count)
     if count is None:
       variables = loaded.variables

@@ -115,7 +115,11 @@ class Experiment:
     return {name: task.study for name, task in self.measurements.items()}
 
   def section_of(self, data: DataSettings) -> str:
-    """Returns the name of the config's section with the settings `data`, such as 'config.data'."""
+    """Returns the name of the section of the config that `data` was read from, for messages.
+
+    It is the first section with equal settings: 'config.data', or the section `data` of a task or
+    of a classifier.
+    """
     tasks = [name for name, task in self.measurements.items() if task.data == data]
     labels = [label for label, recipe in self.classifiers.items() if recipe.data == data]
     if data == self.data or not (tasks or labels):
@@ -141,36 +145,36 @@ class Experiment:
     """
     if self.data.resize or self.data.crop or self.data.source.resized_on_device:
       return None
-    # The form of images that weights expect: (side after the crop, side before, interpolation,
-    # squash), and the name of the first weights that expect it.
-    name_by_form: dict[tuple[int, int, str, bool], str] = {}
+    # {form of images: its description, with the name of the first weights that expect it}
+    distinct: dict[tuple[int, int, str, bool], Preparation] = {}
     unrecorded = []
     for label, classifier in self.classifiers.items():
       if entry := classifier.record:
+        name = entry.name + (f' ({entry.record})' if entry.record else '')
         form = (entry.input_size, entry.resize, entry.interpolation, entry.squash)
-        name_by_form.setdefault(form, entry.name + (f' ({entry.record})' if entry.record else ''))
+        distinct.setdefault(form, Preparation(name, *form))
       elif not classifier.depends_on_seed:
         unrecorded.append(label)
-    if len(name_by_form) > 1:
+    if len(distinct) > 1:
       sizes = ', '.join(
-        f'{name}: {side} of {resize} pixels, {interpolation}'
-        for (side, resize, interpolation, _), name in name_by_form.items()
+        f'{expected.name}: {expected.side} of {expected.resize} pixels, {expected.interpolation}'
+        for expected in distinct.values()
       )
       raise InputError(
         f'the classifiers want their images prepared differently ({sizes}): run '
         f'them apart, or set {KEYS.data.resize:--} and {KEYS.data.crop:--} for all.'
       )
-    if not name_by_form:
+    if not distinct:
       return None
-    [(form, name)] = name_by_form.items()
-    side, resize, interpolation, squash = form
+    (expected,) = distinct.values()
     if unrecorded:
       logging.warning(
         'images are prepared as %s wants them (%d of %d pixels, %s), and no record says how %s '
         f'does: set {KEYS.data.resize:--} and {KEYS.data.crop:--} if otherwise.',
-        *(name, side, resize, interpolation, ', '.join(unrecorded)),
+        *(expected.name, expected.side, expected.resize, expected.interpolation),
+        ', '.join(unrecorded),
       )
-    return Preparation(name, side, resize, interpolation, squash)
+    return expected
 
   def with_seed(self, seed: int) -> Self:
     """Returns the experiment in which all classifiers are trained with this seed."""
@@ -184,8 +188,10 @@ SECTIONS = ('study', 'battery', 'data', 'classifier', 'classifiers', 'training')
 
 
 def from_config(config: Section) -> Experiment:
-  """Returns the experiment of a config; raises InputError for any key or value that is not
-  valid.
+  """Returns the experiment that a config describes, with everything parsed and checked.
+
+  Raises:
+    InputError: a key or value is not valid, alone or together with others.
   """
   values = settings.without_inherited(config)
   settings.check_sections(values, SECTIONS, 'config')
@@ -196,6 +202,7 @@ def from_config(config: Section) -> Experiment:
   summary = ''
   if 'battery' not in sections:
     single = _measurement(sections.get('study', {}), data, 'config.data')
+    # the study may have changed settings of the source
     measurements, parsed_data = {SINGLE: single}, single.data
   elif 'study' in sections:
     raise InputError(f'give either {KEYS.study} or config.battery (several studies, by name).')
@@ -209,6 +216,7 @@ def from_config(config: Section) -> Experiment:
   has_labels = 'classifiers' in sections
   experiment = Experiment(measurements, summary, parsed_data, classifiers, execution, has_labels)
   _check_seeds(sections, experiment)
+  # what a training may measure between its steps: the study, or tasks of the battery
   names_to_measure = [study.name for study in all_studies] if experiment.is_single else measurements
   for label, classifier in experiment.classifiers.items():
     if classifier.is_trained_here:

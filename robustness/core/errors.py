@@ -143,9 +143,10 @@ def or_column(name: str) -> str:
 
 
 class KeyName:
-  """The name of a key in a sentence: f'{KEYS.data.crop}' is `key_name('config.data.crop')`.
+  """The name of a config key, to be formatted in a message, where it is the user's name of the key.
 
-  f'{KEYS.seed:--}' is the flag '--config.seed', or 'seed' within `naming_arguments`.
+  f'{KEYS.data.crop}' is 'config.data.crop' for a user of the command line, and 'data.crop' for a
+  caller in Python. f'{KEYS.seed:--}' is the flag '--config.seed', or 'seed' for a caller in Python.
   """
 
   def __init__(self, key: str):

@@ -17,9 +17,9 @@ def scaled(images: jax.Array) -> jax.Array:
   """Returns images as float32 in [0, 1]: x / 255 for uint8 x; float images are unchanged.
 
   For each of the 256 values the result is the float32 nearest to x / 255, as in NumPy's and
-  TensorFlow's division. XLA multiplies by a rounded 1/255, which differs in the last bit for 126
-  values. Here 1/255 is a sum of two numbers; the product with the first, which has 9 bits, is
-  exact, so that neither the order nor a fused multiply-add changes the result.
+  TensorFlow's division. XLA would multiply by a rounded 1/255, which differs in the last bit for
+  126 values. Here 1/255 is `HIGH` + `LOW`. The product with `HIGH`, which has 9 bits, is exact, so
+  that neither the order nor a fused multiply-add changes the result.
   """
   if images.dtype != jnp.uint8:
     return images

@@ -25,8 +25,8 @@ runs, and seconds between later reports, after that time."""
 def showing(bars: bool | None) -> Iterator[None]:
   """A context that decides whether progress is drawn as bars (True) or logged as lines (False).
 
-  None draws bars in notebooks, and if stderr is a terminal that can redraw a line; elsewhere lines
-  are printed to stderr, also if the log leaves out such lines.
+  None draws bars in notebooks, and if stderr is a terminal that can redraw a line. Elsewhere it
+  logs lines, or prints them to stderr if the level of the log would hide them.
   """
   is_notebook = 'ipykernel' in sys.modules
   token = _DRAWS_BARS.set(True if bars is None and is_notebook else bars)
@@ -78,12 +78,12 @@ class Heartbeat:
     self._thread.start()
 
   def _run(self, beat: Callable[[float], None], first: float, every: float) -> None:
-    """Calls `beat(seconds)` after `first` seconds and then every `every` seconds until `stop`."""
+    """Calls `beat(seconds)` at the intervals that the constructor describes, until `stop`."""
     seconds, wait = 0.0, first
-    while not self._stopped.wait(wait):
+    while not self._stopped.wait(wait):  # returns True, without waiting, after `stop`
       seconds += wait
       beat(seconds)
-      wait = SLOW_BEAT_SECONDS if seconds >= SLOW_BEAT_SECONDS > every > 1 else every
+      wait = max(every, SLOW_BEAT_SECONDS) if every > 1 and seconds >= SLOW_BEAT_SECONDS else every
 
   def stop(self) -> None:
     """Ends the calls, and waits for a running call."""
@@ -93,12 +93,12 @@ class Heartbeat:
 
 @contextlib.contextmanager
 def phase(label: str, after: float | None = None) -> Iterator[None]:
-  """A context that shows work of unknown length, called `label`, if it takes `after` seconds.
+  """A context that shows work of unknown length, called `label`, once it has taken `after` seconds.
 
   A terminal shows a bar with the time. Other outputs get a line with the seconds at intervals, and
-  one with the duration at the end.
+  one with the duration at the end. None stands for `PHASE_SECONDS`.
   """
-  bars: list[tqdm] = []
+  bars: list[tqdm] = []  # empty until the bar is drawn
   start, is_terminal, write_line = time.monotonic(), draws_bars(), _line_writer()
 
   def show(seconds: float) -> None:

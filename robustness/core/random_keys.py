@@ -31,7 +31,7 @@ def pin() -> None:
   """
   if not getattr(jax.config, FLAG):
     jax.config.update(FLAG, True)  # type: ignore[no-untyped-call]
-  if not getattr(jax.config, FLAG):
+  if not getattr(jax.config, FLAG):  # a context hides the update
     raise InputError(
       'jax.threefry_partitionable is False around this call; all published draws are those of '
       'True: leave the context manager away.'

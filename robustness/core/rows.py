@@ -383,6 +383,7 @@ class ArrayRows:
   facts: Facts = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
+    """Raises InputError for arrays of other types, shapes, lengths or values than stated above."""
     if self.images.ndim != 4 or self.images.dtype not in (np.uint8, np.float32):
       raise InputError(
         f'images must be uint8 or float32 [N, H, W, C]; got {self.images.dtype} of shape '

@@ -30,7 +30,10 @@ class Sampler(abc.ABC):
     """Returns the rows at positions [begin, end) of the sequence, int64 in [0, N)."""
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
-    """Returns {name: values [end − begin]} that batches gain at the positions; {} by default."""
+    """Returns columns that the sampler adds to the rows at positions [begin, end) of the sequence.
+
+    They are {name: values [end − begin]}, such as the number of the epoch; {} by default.
+    """
     del begin, end
     return {}
 

@@ -109,20 +109,20 @@ def without_inherited(section: Section) -> dict[str, PlainValue]:
 
 
 def in_use(cls: type, section: Section) -> dict[str, PlainValue]:
-  """Returns a section without settings that have no effect and have their default value.
+  """Returns a section without the settings at their default that have no effect.
 
-  A setting has no effect if it is off (0, '', (), False), or if it needs a value of another setting
-  that this section does not have (`only_with` of `robustness.core.registry.setting`). `cls` is the
-  dataclass of the section.
+  A setting has no effect if it is off (0, '', (), False), or if it belongs to a value of another
+  setting that is not chosen: the momentum of 'sgd' has none if the optimizer is 'adamw'
+  (`only_with` of `robustness.core.registry.setting`).
+
+  Args:
+    cls: the dataclass of the section.
+    section: the section.
   """
   fields = {field.name: field for field in dataclasses.fields(cls)}
 
   def is_needed(key: str, value: PlainValue) -> bool:
-    """Returns whether a setting differs from its default, or has an effect with its default.
-
-    A default has an effect if it is not empty and the setting that it depends on (`only_with`), if
-    any, has a value that it needs.
-    """
+    """Returns whether a setting differs from its default, or has an effect with its default."""
     if key not in fields or _tupled(value) != fields[key].default:
       return True
     if not value:

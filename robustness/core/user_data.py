@@ -169,7 +169,7 @@ def _image_array(image: Any) -> np.ndarray:
     InputError: a tensor of PyTorch has channels last.
   """
   array = as_array(image)
-  if not hasattr(image, 'detach') or array.ndim not in (3, 4):
+  if not hasattr(image, 'detach') or array.ndim not in (3, 4):  # no tensor of PyTorch
     return array
   if array.shape[-1] in COLOURS and array.shape[-3] not in COLOURS:
     raise InputError(

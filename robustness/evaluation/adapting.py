@@ -132,7 +132,7 @@ class AdaptingEvaluator(Evaluator):
 
   @functools.cached_property
   def observation(self) -> Compiled:
-    """The step `(variables, state, batch, chunk of one view) -> state` on the stored images."""
+    """The compiled `_observe_stored`: (variables, state, batch, chunk of one view) -> state."""
     return self.parallel.compile(self._observe_stored, _KINDS, REPLICATED)
 
   def _observe_stored(self, variables: PyTree, state: PyTree, batch: Arrays, chunk: View) -> PyTree:
@@ -164,7 +164,7 @@ class AdaptingEvaluator(Evaluator):
 
   @functools.cached_property
   def adaptation_step(self) -> Compiled:
-    """The step `(variables, state, batch, chunk of one view) -> (fields [rows, 1], state)`."""
+    """The compiled `_adapt`: (variables, state, batch, chunk of one view) -> (fields, state)."""
     return self.parallel.compile(self._adapt, _KINDS, (BATCH, REPLICATED))
 
   def _adapt(

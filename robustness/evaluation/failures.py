@@ -150,9 +150,15 @@ def class_accuracies(
 
   `accuracy` is the mean over images of the share of views, except the clean one, in which an image
   is classified correctly. `clean_accuracy` is the accuracy in the clean view, if there is one. The
-  interval is Clopper and Pearson's for a single view, and otherwise Korn and Graubard's with images
-  as clusters, or the groups of dependent images in `units` [N]. A class without a name is called by
-  its number.
+  interval is Clopper and Pearson's for a single view, and otherwise Korn and Graubard's, which
+  allows for dependent trials: the views of an image, and images of the same unit.
+
+  Args:
+    label: label of the classifier.
+    tally: the sums over the views.
+    names: names of the classes; a class without a name is called by its number.
+    confidence: confidence level of the intervals.
+    units: int [N], equal for images that depend on one another; None if all are independent.
   """
   for number, members in _members(tally):
     facets, num_views = {'class': class_name(number, names)}, tally.shown[members]
@@ -160,11 +166,12 @@ def class_accuracies(
     right = {ACCURACY: (1 - tally.wrong[members] / num_views, num_views)}
     if tally.clean is not None:
       right[CLEAN_ACCURACY] = tally.clean[members].astype(float), np.ones(len(members))
+    # number of the unit of each image, 0, 1, ...
     _, unit = np.unique(members if units is None else units[members], return_inverse=True)
-    for quantity, (shares, trials) in right.items():
-      total, weight = np.bincount(unit, shares), np.bincount(unit).astype(float)
-      estimate = share(Sums(total, weight, len(members), float(trials.sum())), confidence)
-      yield row(label, '', quantity, facets, estimate, confidence)
+    for quantity, (shares, num_trials) in right.items():
+      total, weight = np.bincount(unit, shares), np.bincount(unit).astype(float)  # of each unit
+      sums = Sums(total, weight, n=len(members), trials=float(num_trials.sum()))
+      yield row(label, '', quantity, facets, share(sums, confidence), confidence)
 
 
 def most_affected(
@@ -193,17 +200,18 @@ def most_affected(
       sort_values.append(accuracy)
     else:
       line['accuracy when clean'] = clean = float(tally.clean[members].mean())
-      line['accuracy lost'] = lost = round(clean - accuracy, 9) + 0.0  # no −0
+      # without the rounding error of floats; adding 0.0 makes 0.0 of −0.0
+      line['accuracy lost'] = lost = round(clean - accuracy, 9) + 0.0
       sort_values.append(-lost)
     line['views wrong'] = int(tally.wrong[members].sum())
     line['of'] = int(tally.shown[members].sum())
     if num_counted_views > 1:
-      counted = tally.class_shown[number]
+      num_images = tally.class_shown[number]  # of the class in each view
       # views without images of the class get 2, above every accuracy
-      right = np.where(counted > 0, tally.class_right[number] / np.maximum(counted, 1), 2)
-      least = np.flatnonzero(right == right.min())
-      place = views[least[0]] if len(least) == 1 else f'{len(least)} views alike'
-      line['least accurate in'] = place
+      by_view = np.where(num_images > 0, tally.class_right[number] / np.maximum(num_images, 1), 2)
+      worst = np.flatnonzero(by_view == by_view.min())
+      worst_view = views[worst[0]] if len(worst) == 1 else f'{len(worst)} views alike'
+      line['least accurate in'] = worst_view
     taken_for, times = 'none', 0
     mistakes = tally.mistakes[tally.mistakes[:, 0] == number]  # label, prediction, times
     if len(mistakes):
@@ -286,7 +294,10 @@ class Tally:
     return tally
 
   def _add(self, shard: Shard, counted: np.ndarray) -> None:
-    """Adds a shard of n images in v views; `counted`, bool [n, v]: whether each counts in each."""
+    """Adds a shard of n images in v views to the sums.
+
+    `counted`, bool [n, v], says which images count in which views.
+    """
     wrong = (shard['rank'] > 0) & counted
     rows = shard.rows
     self.wrong[rows] += wrong.sum(1)
@@ -296,6 +307,7 @@ class Tally:
     confidence = shard.arrays.get(CONFIDENCE, np.zeros(wrong.shape))
     mistake_confidence = np.where(wrong, confidence, -1.0)
     view = mistake_confidence.argmax(1)  # of the most confident mistake of each image
+    # positions in the shard of the images with a more confident mistake than in earlier shards
     better = np.flatnonzero(mistake_confidence.max(1) > self.confidence[rows])
     better_rows, view = rows.start + better, view[better]
     self.confidence[better_rows] = mistake_confidence[better, view]
@@ -305,7 +317,9 @@ class Tally:
       has_label = labels >= 0
       counts_in, missed, label = counted[has_label], wrong[has_label], labels[has_label]
       for table, values in ((self.class_right, counts_in & ~missed), (self.class_shown, counts_in)):
+        # adds the values [v] of each image to the line of its class, also if a class occurs twice
         np.add.at(table[:, shard.views], label, values)
+      # true and predicted class of every mistake, 1 for an image in a view
       true = np.broadcast_to(label[:, None], missed.shape)[missed]
       predicted = shard['prediction'][has_label][missed]
       added = np.stack([true, predicted, np.ones_like(true)], 1)

@@ -153,13 +153,17 @@ class Recorded:
     return self._measured[statistic]
 
   def _outcomes_of(self, statistic: Statistic) -> Outcomes:
-    """Returns the outcomes of a statistic, read from the records."""
+    """Returns the values of a statistic for every classifier, row and view, from the records.
+
+    For sequential evaluations the outcomes also state which rows were shown in which views.
+    """
     rounds = {e.label: e.rounds for e in self.evaluations if e.rounds}
     if not rounds:
       values = {e.label: e.records.values(statistic) for e in self.evaluations}
       return Outcomes(values, self.views, clusters=self.clusters, statistic=statistic)
     if len(rounds) < len(self.evaluations):
       raise InputError('some classifiers were shown rows in rounds and others all at once.')
+    # the rows of all rounds, of the classifier with the most rounds
     num_rows = max(sum(r.layout.num_rows for r in records.rounds) for records in rounds.values())
     values, is_shown = {}, {}
     for label, records in rounds.items():
@@ -169,11 +173,11 @@ class Recorded:
 
 
 def versions(records: RecordsReader) -> np.ndarray | None:
-  """Returns the number of the image that each row is a version of, [N].
+  """Returns the number of the original image that each row is a version of, such as a corruption.
 
-  It returns None if no two rows are versions of the same image.
+  The numbers are [N]; None if no two rows are versions of the same image.
   """
-  if BASE not in records.read(0, 0).arrays:
+  if BASE not in records.read(0, 0).arrays:  # the column with these numbers
     return None
   bases = records.column(BASE)
   return bases if len(np.unique(bases)) < len(bases) else None

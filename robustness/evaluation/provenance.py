@@ -138,15 +138,18 @@ def image_digests(images: np.ndarray) -> np.ndarray:
 
   Equal images have equal digests, whether they are stored as uint8 or as floats in [0, 1].
   """
-  return np.array([zlib.crc32(_in_8_bits(image).tobytes()) for image in images], np.uint32)
+  return np.array([zlib.crc32(_canonical(image).tobytes()) for image in images], np.uint32)
 
 
-def _in_8_bits(image: np.ndarray) -> np.ndarray:
-  """Returns an image as uint8 if its values are multiples of 1/255, and else unchanged."""
+def _canonical(image: np.ndarray) -> np.ndarray:
+  """Returns an image as uint8 if each value is the float32 of k / 255, and otherwise unchanged.
+
+  An image then has the same bytes whether it was stored as uint8 or as floats.
+  """
   if image.dtype == np.uint8:
     return image
   levels = np.rint(image * 255).astype(np.uint8)
-  return levels if np.array_equal(LEVELS[levels], image) else image
+  return levels if np.array_equal(LEVELS[levels], image) else image  # LEVELS[k] is k / 255
 
 
 def require_same_images(

@@ -49,8 +49,15 @@ class SequentialRecords:
 
   @classmethod
   def open(cls, directory: str | os.PathLike[str], design: FixedWidth) -> SequentialRecords:
-    """Opens a finished design for reading; raises InputError if a round or a shard is missing."""
+    """Opens the records of a finished sequential evaluation for reading.
+
+    The rounds are read in order, because the records of a round decide whether another one follows.
+
+    Raises:
+      InputError: a round or a shard is missing.
+    """
     directory = pathlib.Path(directory)
+    # the records of the first round have all views
     rounds = cls(directory, design, Records.open(directory / FIRST).layout.num_views)
     while rounds.next_views.size:
       records = Records.open(rounds.folder(len(rounds.rounds)))
@@ -73,7 +80,7 @@ class SequentialRecords:
 
   def identity_of_next(self, identity: Facts) -> Facts:
     """Returns `identity` with the next round added: its rows, as [first, end], and its views."""
-    begin = len(self.rounds) * self.design.trials
+    begin = len(self.rounds) * self.design.trials  # each round has this number of rows
     rows = [begin, begin + self.design.trials]
     return {**identity, 'round': {'rows': rows, 'views': self.next_views.tolist()}}
 

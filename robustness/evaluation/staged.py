@@ -139,7 +139,16 @@ class StagedEvaluator(Evaluator):
     view: tuple[jax.Array, Arrays],
     run: jax.Array,
   ) -> Arrays:
-    """Returns the state of a batch in a view after a step; see `Stages` for `program` and `run`."""
+    """Returns the state of a batch in a view after one more step.
+
+    Args:
+      program: the computation of the step, such as one attack of AutoAttack.
+      variables: the classifier's weights.
+      batch: columns [B, ...].
+      state: {name: [B, ...]} before the step.
+      view: id and parameters of the view.
+      run: integer argument of the program, such as the number of a restart.
+    """
 
     def advance(
       rows_and_state: Mapping[str, Arrays],

@@ -50,6 +50,7 @@ class BlockOfShards(RecordsReader):
   """
 
   def __init__(self, shards: Sequence[Shard], num_views: int):
+    """Makes a table of the rows of the block alone, from its shards in the order of their views."""
     rows, views = shards[0].rows, shards[0].views
     num_rows = rows.stop - rows.start
     block_rows, chunk_views = num_rows, views.stop - views.start

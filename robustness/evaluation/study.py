@@ -73,24 +73,25 @@ class Study(Part):
     moved_keys: {key of an earlier version: what replaces it in `config.study`}.
     set_by_study: settings of parts, such as of an attack, that the study sets itself; the sections
       of the parts do not have them.
-    not_recorded: settings that select among records without changing them.
+    not_recorded: settings that do not change records, because they only select among them; studies
+      that differ in these alone share their records.
     needs_classifier: False for a study that measures images only. Its config has no classifier, and
       its single evaluation has the label `IMAGES`.
     needs_labels: False for a study that does not use labels, so that images may be of any class.
     fewest_classifiers: least number of classifiers; 2 for a study that only compares them.
     lists_failures: whether results list the most affected classes and the most damaged images.
-    described_facets: descriptions of columns of the results that `estimates.facets` lacks, or that
-      mean something else there.
+    described_facets: descriptions of columns of the study's results, for columns that
+      `robustness.estimates.facets` does not describe, or describes in another meaning.
     allows_adaptation: whether the prediction of an image may depend on other images, as with
       test-time adaptation.
     confidence: confidence level of all intervals, in (0, 1).
     false_discovery_rate: level of the paired tests between two classifiers, in (0, 1); only studies
       with many tests have this field.
-    half_width: precision at which a view is finished. Rows are then shown in rounds, in a random
-      order by the seed of the config, and a view only until the confidence interval of its share of
-      wrong (or right) rows is at most ± half_width wide (docs/sequential.md). Estimates over
-      several views use the rows that all of them have. 0 shows all rows in every view. Only studies
-      that allow it have this field.
+    half_width: precision at which a view needs no more rows, in (0, .5); 0 shows all rows in every
+      view. Otherwise rows are shown in rounds, in a random order by the seed of the config. A view
+      is left out of later rounds once the confidence interval of its share of wrong rows is at most
+      ± half_width wide (docs/sequential.md). Estimates over several views use the rows that all of
+      them have. Only studies that allow it have this field.
     top_k: k of a second accuracy or error, which counts a prediction as right if the true class is
       among the k best; only studies with one have this field.
   """

@@ -59,10 +59,11 @@ class Stages:
 def staged(rows: Arrays, view: Arrays) -> dict[str, jax.Array]:
   """Returns the state of B rows after the stages of a view, {name: [B, ...]}; {} without stages.
 
-  The evaluator puts it in columns of the rows; see `STAGED`.
+  The evaluator passes the states of all views with stages as columns 'staged/0/NAME',
+  'staged/1/NAME', ..., and the number of the view's state as the parameter 'staged'.
   """
-  states: dict[str, list[jax.Array]] = {}
-  for column, values in rows.items():  # in the order of the views
+  states: dict[str, list[jax.Array]] = {}  # of each name, the values of all views in order
+  for column, values in rows.items():
     if column.startswith(f'{STAGED}/'):
       _, _, name = column.split('/', 2)
       states.setdefault(name, []).append(values)
