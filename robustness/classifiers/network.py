@@ -57,16 +57,16 @@ class NetworkWeights:
   is_assumed: bool = False
 
   def for_classes(self, class_names: Sequence[str]) -> Variables:
-    """Returns the initial variables of a training for these classes.
+    """Returns the weights as initial variables of a training for these classes.
 
-    The last layer is omitted, and so initialised at random, unless the classes are the same in the
-    same order. Synonyms count as equal: a file of ImageNet may have 'tench' for 'n01440764'.
+    If the classes or their order differ, the last layer is left out, and the training draws it at
+    random. Synonyms count as equal: a file of ImageNet may have 'tench' for 'n01440764'.
     """
-    index_by_name = label_space.index_by_name(self.class_names)
+    index_by_name = label_space.index_by_name(self.class_names)  # also by synonyms
     indices = [index_by_name.get(name) for name in class_names]
     if indices == [*range(len(self.class_names))]:
       return dict(self.variables)
-    flat = traverse_util.flatten_dict(dict(self.variables))
+    flat = traverse_util.flatten_dict(dict(self.variables))  # {(collection, layer, ...): array}
     return traverse_util.unflatten_dict(
       {path: value for path, value in flat.items() if path[: len(LAST_LAYER)] != LAST_LAYER}
     )

@@ -75,7 +75,10 @@ class _Built:
 
 @functools.lru_cache(maxsize=8)
 def _source(name: str, weights: str) -> _Source:
-  """Returns the source of a classifier's `name` and `weights` in a config, read once and cached."""
+  """Returns the files and descriptions of a network, which are read once and cached.
+
+  `name` and `weights` are the values of the classifier's keys, such as 'timm:resnet50' and ''.
+  """
   library, _, identity = name.partition(':')
   read = _of_timm if library == TIMM else _of_transformers
   return read(name, identity, weights)
@@ -156,21 +159,21 @@ def _of_transformers(name: str, identity: str, weights: str) -> _Source:
 def _stored_source(
   name: str, path: pathlib.Path | None, record: pathlib.Path | None, fields: Facts, facts: Facts
 ) -> _Source:
-  """Returns the source of weights in a file or folder.
+  """Returns the files and descriptions of a network with weights in a file or folder.
 
   Args:
     name: the name of the classifier.
     path: the file or folder with the weights; None if they are random.
     record: the JSON file that states the preparation of images, if there is one.
-    fields: the fields of `Weights` that describe the preparation, such as `mean` and `resize`.
+    fields: the fields of `Weights` that describe the preparation, such as `mean` and `interpolation`.
     facts: the description of the network: timm's `pretrained_cfg` or transformers' `config.json`.
   """
   if path and not path.exists():
     raise InputError(f'{name}: there is no {path}: give a file, a folder, or weights=random.')
   file = preprocessing.only_file(path) if path and path.is_dir() else path
-  package, file_name = (str(file.parent), file.name) if file else ('', '')
-  record_name = record.name if record and record.is_file() else ''
-  entry = Weights(name, name, LOCAL, package, file_name, record=record_name, **fields)
+  folder, file_name = (str(file.parent), file.name) if file else ('', '')
+  stated = {**fields, 'record': record.name if record and record.is_file() else ''}
+  entry = Weights(name, name, source=LOCAL, package=folder, file=file_name, **stated)
   return _Source(entry, file, facts)
 
 

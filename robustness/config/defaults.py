@@ -226,9 +226,11 @@ def _defaults(part: type[Part]) -> Facts:
 
 
 def _studies(config: ConfigDict, values: Mapping[str, Any]) -> Iterator[tuple[ConfigDict, Facts]]:
-  """Yields each section `study` of a config, and its keys with the values that it is going to have.
+  """Yields each section `study` of a config, and the section with the user's changes.
 
-  These are the values in `values`, and the section's values for keys that `values` lacks.
+  Args:
+    config: the config; a battery has a section `study` in each task.
+    values: the sections with the user's changes, which replace values of the config.
   """
   tasks = [(task, _at(values, 'battery', name)) for name, task in config.get('battery', {}).items()]
   for parent, new_values in [(config, values), *tasks]:

@@ -243,10 +243,16 @@ def _measurement(section: Section, data: Section, path: str) -> Measurement:
 
 
 def _battery(section: Section, data: Section) -> dict[str, Measurement]:
-  """Returns the tasks of `config.battery` that run; its other tasks are only checked."""
+  """Returns the tasks of `config.battery` that run; its other tasks are only checked.
+
+  Args:
+    section: the section `config.battery`, with a section for each task.
+    data: the section `config.data`, from which tasks inherit.
+  """
   sections = {name: task for name, task in section.items() if name not in (TASKS, SUMMARY)}
   for name in sections:
     settings.check_name(BATTERY, name)
+    # results of a battery have the tasks beside these values, under their names
     if name in (*SETTINGS, 'baseline'):
       raise InputError(
         f'{BATTERY} names a task {name!r}, as results name a setting of the run: give it another '

@@ -94,9 +94,9 @@ def finetune_resnet50(config: ConfigDict) -> None:
 def finetune_on_frames(config: ConfigDict) -> None:
   """Sets every classifier to be fine-tuned with the recipe of Shankar et al. (2021, table 10).
 
-  It takes 10 epochs in batches of 32, with a learning rate that falls on plateaus. The paper does
-  not state optimizer, momentum and patience; they are stochastic gradient descent without weight
-  decay, .9 and one epoch.
+  It takes 10 epochs in batches of 32, with a learning rate that falls on plateaus. Not stated in
+  the paper and chosen here: stochastic gradient descent without weight decay, and momentum .9 and a
+  patience of one epoch, which are the defaults of a config.
   """
   for classifier in sections_of_classifiers(config):
     classifier.train = True
@@ -165,8 +165,9 @@ def train_airbench_selectively(config: ConfigDict, environments: tuple[str, ...]
 def add_methods(config: ConfigDict) -> None:
   """Adds five classifiers that are trained by other methods on the same images as `erm`.
 
-  The methods are every environment equally often in a batch, Group DRO, IRM and CORAL over
-  environments, and mixup within each environment. All other settings are the same as in `erm`.
+  `balanced` has every environment equally often in a batch; `group_dro`, `irm` and `coral` have
+  objectives over environments; `mixup` mixes images of the same environment. All other settings are
+  the same as in `erm`.
   """
   classifiers = config.classifiers
   for name in ('balanced', 'group_dro', 'irm', 'coral', 'mixup'):
@@ -175,7 +176,8 @@ def add_methods(config: ConfigDict) -> None:
   for name in ('group_dro', 'irm', 'coral'):
     classifiers[name].objective.name = name
     classifiers[name].objective[name].column = 'environment'
-  num_environments = 1 + config.data.random_class_groups  # images without an environment are one
+  # one for each group of classes, and the images as they are
+  num_environments = 1 + config.data.random_class_groups
   classifiers.balanced.training.balanced = 'environment'
   classifiers.group_dro.objective.group_dro.groups = num_environments
   irm = classifiers.irm.objective.irm
@@ -183,6 +185,7 @@ def add_methods(config: ConfigDict) -> None:
   irm.anneal_steps = config.training.steps // 4 or 100
   classifiers.irm.training.clip_norm = 1.0  # squared logits explode at the first steps
   classifiers.coral.objective.coral.update(environments=num_environments, pairs='same_classes')
-  classifiers.coral.training.balanced = 'environment'  # so that a batch has rows of each
+  # a batch then has rows of each environment, which CORAL compares
+  classifiers.coral.training.balanced = 'environment'
   classifiers.mixup.augment.policy = (*classifiers.erm.augment.policy, 'mixup')
   classifiers.mixup.augment.mixup.within = 'environment'

@@ -80,7 +80,7 @@ def digest_of(arrays: Mapping[str, np.ndarray]) -> str:
   """
   total = hashlib.sha256()
   for name in sorted(arrays):
-    values = np.ascontiguousarray(arrays[name])
+    values = np.ascontiguousarray(arrays[name])  # [1] if the array is a scalar, []
     total.update(json.dumps([name, values.dtype.str, arrays[name].shape]).encode())
     total.update(values.tobytes())
   return total.hexdigest()

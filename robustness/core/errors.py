@@ -83,7 +83,11 @@ def naming(section: str, actual: str) -> Iterator[None]:
 
 
 def key_name(key: str) -> str:
-  """Returns the name of a key in the user's config, with sections renamed by `naming`."""
+  """Returns the name of a key in the user's config, with sections renamed by `naming`.
+
+  'config.study.norm' is 'config.battery.noise.study.norm' if 'config.study' is renamed to
+  'config.battery.noise.study', and 'norm' if it is renamed to ''.
+  """
   names, section = _sections.get({}), key
   while section and section not in names:  # finds the longest renamed section that contains the key
     section, _, _ = section.rpartition('.')
@@ -92,10 +96,12 @@ def key_name(key: str) -> str:
 
 @contextlib.contextmanager
 def naming_arguments(data: str = 'data') -> Iterator[None]:
-  """A context in which errors name keys as arguments of a Python function: 'norm', 'data.crop'.
+  """A context in which errors name keys as arguments of a Python function.
 
-  `data` is the argument with the images.
+  'config.study.norm' becomes 'norm', 'config.classifier.name' becomes 'model', and
+  'config.data.crop' becomes 'data.crop', where `data` is the name of the argument with the images.
   """
+  # {name of a section or key in the config: name in messages}; '' leaves out the section
   actual = dict.fromkeys(('config', 'config.classifier', 'config.study', 'config.training'), '')
   actual |= {'config.classifier.name': 'model', 'config.classifier.augment.policy': 'policy'}
   token = _sections.set({**actual, 'config.study.name': 'study', 'config.data': data})

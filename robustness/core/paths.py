@@ -64,9 +64,10 @@ def is_passed_over(name: str) -> bool:
 def files_in(
   folder: pathlib.Path, deep: bool = True, left_out: Counter[str] | None = None
 ) -> list[pathlib.Path]:
-  """Returns the regular files in a folder, sorted; links are followed, into each folder once.
+  """Returns the regular files in a folder, sorted.
 
-  Hidden files and folders, such as `.ipynb_checkpoints`, and `SYSTEM_FOLDERS` are ignored.
+  Hidden files and folders, such as `.ipynb_checkpoints`, and `SYSTEM_FOLDERS` are ignored. Links
+  are followed; a folder that several links lead to is searched once.
 
   Args:
     folder: the folder.

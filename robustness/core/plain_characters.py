@@ -70,7 +70,7 @@ def _escaped_unless_bar(text: str) -> str:
     return text
   if text.startswith('\r'):
     end = '\r' if text.endswith('\r') else ''
-    return f'\r{escaped(text.strip(chr(13)))}{end}'
+    return '\r' + escaped(text.strip('\r')) + end
   return escaped(text)
 
 
@@ -98,8 +98,8 @@ def _plain(character: str) -> str:
   decomposed = unicodedata.normalize('NFKD', character)
   if decomposed == character:
     return character.encode('ascii', 'backslashreplace').decode()
-  power = '^' if unicodedata.decomposition(character).startswith('<super>') else ''
-  return power + plain(decomposed)
+  is_superscript = unicodedata.decomposition(character).startswith('<super>')
+  return ('^' if is_superscript else '') + plain(decomposed)  # '²' becomes '^2'
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:

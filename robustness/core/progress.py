@@ -178,7 +178,10 @@ class Progress:
 
   @contextlib.contextmanager
   def other_work(self, name: str) -> Iterator[None]:
-    """A context that shows work between steps by name, such as an evaluation, until it ends."""
+    """A context that shows `name` while the work inside runs, such as an evaluation between steps.
+
+    The bar has the name in place of the values of `show`; elsewhere `phase` writes lines.
+    """
     self._other_work = name
     with phase(f'{self._label}: {name}') if self._bar is None else contextlib.nullcontext():
       if self._bar is not None:
@@ -189,7 +192,12 @@ class Progress:
       self._bar.set_postfix_str(self._values.removeprefix('; '), refresh=False)
 
   def _show_waiting(self, seconds: float) -> None:
-    """Shows the time if no step has ended for long; `seconds` is the time since the start."""
+    """Shows that the work goes on although no step has ended; it is called at intervals.
+
+    A bar redraws its time during the first step and other work. Lines state the time of the first
+    step, and the state of the work after `SLOW_BEAT_SECONDS` without a line; other work writes its
+    lines itself. `seconds` is the time since the start.
+    """
     if self._bar is not None:
       if self._end_of_first is None or self._other_work:
         self._bar.refresh()

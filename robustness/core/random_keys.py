@@ -101,11 +101,12 @@ def occurrences(example_ids: jax.Array, axis_name: str | None = None) -> jax.Arr
   name of the axis of pmap; copies are then counted over the batch of all devices.
   """
   ids = example_ids if axis_name is None else jax.lax.all_gather(example_ids, axis_name).ravel()
-  order = jnp.argsort(ids, stable=True)
+  order = jnp.argsort(ids, stable=True)  # copies are neighbours, in their order in the batch
   ordered = ids[order]
-  # 0, 1, ... for the copies of each example
+  # a position minus the position of the first copy: 0, 1, ... for the copies of each example
   rank = jnp.arange(len(ids), dtype=jnp.int32) - jnp.searchsorted(ordered, ordered)
-  earlier_copies = jnp.zeros(len(ids), jnp.int32).at[order].set(rank)
+  earlier_copies = jnp.zeros(len(ids), jnp.int32).at[order].set(rank)  # in the order of the batch
   if axis_name is None:
     return earlier_copies
+  # the share of this device
   return earlier_copies.reshape(-1, *example_ids.shape)[jax.lax.axis_index(axis_name)]

@@ -55,7 +55,7 @@ class RecordedReference(str):
 
   @classmethod
   def with_file(cls, reference: str, file: Mapping[str, str]) -> Self:
-    """Returns a reference with the file that results state."""
+    """Returns a reference FILE.py:NAME with name and digest of its file (the attribute `file`)."""
     recorded = cls(reference)
     recorded.file = file
     return recorded
@@ -425,8 +425,12 @@ def part_name(name: str) -> str:
 def load(reference: str, key: str) -> FromFile:
   """Returns the object that `FILE.py:NAME` or `package.module:NAME` names.
 
-  `key` is the config key with this value, for errors. A file is run like a script. It is run again
-  only if its content has changed or after a call of `forget`.
+  A file is run like a script. It is run again only if its content has changed or after a call of
+  `forget`. A module of an installed package is imported.
+
+  Args:
+    reference: the reference, as the user wrote it.
+    key: the config key with this value, for errors.
 
   Raises:
     InputError: the file, module or name is missing, or running it raises an error or exits.
@@ -435,7 +439,7 @@ def load(reference: str, key: str) -> FromFile:
     raise FileRefusedError(f'{key_name(key)} names {reference!r}: files of results are not run.')
   path, _, name = reference.rpartition(':')
   file = expanded(path or reference)
-  in_module = SEPARATOR not in reference and path  # package.module:NAME
+  in_module = SEPARATOR not in reference and path  # without '.py:' it is package.module:NAME
   if not path or not name:
     raise InputError(f'{reference}: say which name in it is meant, as {file.name}:NAME.')
   if not in_module and not file.is_file():

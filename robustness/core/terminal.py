@@ -28,8 +28,8 @@ def set_up(folders: Sequence[str], is_excluded: Callable[[logging.LogRecord], bo
 
   Args:
     folders: the folders of this project's packages.
-    is_excluded: function that returns whether a record is not printed here because other code
-      prints it, such as an error that ends the run.
+    is_excluded: function of a record that returns True if the record must not be printed, because
+      other code prints it, such as an error that ends the run.
   """
   logging.getLogger('tensorflow').setLevel(logging.ERROR)
   if not flags.FLAGS.is_parsed():  # in a notebook, `absl.app` has not done this

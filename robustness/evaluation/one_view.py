@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # studies see records, never a classifier
 
 def read_row(rows: Rows, position: int) -> dict[str, np.ndarray]:
   """Returns the numeric columns of the row at a position, with its image as float32 in [0, 1]."""
-  batch = next(rows.batches(1, [position]))
+  batch = next(rows.batches(1, [position]))  # blocks of one row are numbered by position
   return {name: values[0] for name, values in numeric_columns(batch).items()}
 
 

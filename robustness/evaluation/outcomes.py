@@ -212,9 +212,10 @@ def is_decided_by_ties(shard: Shard, k: int) -> np.ndarray:
 def _values_of_rounds(
   rounds: SequentialRecords, statistic: Statistic, num_rows: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns a statistic of every row in every view, and whether it exists, [num_rows, V] each.
+  """Returns a statistic of every row in every view, and whether the row was shown in the view.
 
-  The statistic does not exist, and is 0, where no round evaluated the view on the row.
+  Both are [num_rows, V]. Each round shows the next rows, in some of the views; where no round has
+  shown a row in a view, the statistic is 0.
   """
   by_round = [records.values(statistic) for records in rounds.rounds]
   values = np.zeros((num_rows, rounds.num_views), np.result_type(*by_round))

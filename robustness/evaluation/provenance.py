@@ -155,9 +155,12 @@ def _canonical(image: np.ndarray) -> np.ndarray:
 def require_same_images(
   recorded: Mapping[str, np.ndarray], read: Mapping[str, np.ndarray], folder: pathlib.Path
 ) -> None:
-  """Raises InputError if a column in `read` differs from the recorded column of the same name.
+  """Raises InputError if records were made from other images than the data have today.
 
-  The rows in the records at `folder` were then of other images than the data have today.
+  Args:
+    recorded: columns in the records, such as the digest of each image.
+    read: the same columns of the data, or some of them.
+    folder: the folder of the records, for the message.
   """
   for name, values in read.items():
     if not np.array_equal(recorded[name], values):
@@ -171,5 +174,6 @@ def data_digest(records: RecordsReader) -> str:
   """Returns 12 hexadecimal digits that identify the images of a run, whatever their order."""
   ids, digests = records.column('example_id'), records.column(IMAGE_DIGEST)
   order = np.argsort(ids, kind='stable')
+  # little-endian int64 on every machine, so that equal data have equal bytes
   table = np.stack([ids[order].astype('<i8'), digests[order].astype('<i8')])
   return hashlib.sha256(table.tobytes()).hexdigest()[:12]

@@ -118,19 +118,20 @@ class Layout:
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-  """One block of n rows × one chunk of v views.
+  """The records of a block of n rows in a chunk of v views.
 
   Attributes:
-    rows: position of the rows in the table.
-    views: position of the views in the table.
-    arrays: the fields by name. Names of fields of rows and views have a slash, except
-      `PREDICTIONS`; names of columns have none.
+    rows: positions of the rows in the table of all rows and views.
+    views: positions of the views in this table.
+    arrays: the fields by name. Names of fields with a value for each row and view have a slash,
+      except `PREDICTIONS`; names of columns have none.
 
       * Columns of the rows: `example_id` [n], `label` [n] or [n, L] (padded with -1),
         `image_digest` uint32 [n], and further columns of the data, such as `severity` [n].
-      * Predictions [n, v]: `prediction` int32, `rank` int32 (classes scored above the true one: 0
-        is top-1 right), `rank/first` and `rank/last` int16 (before and after all classes with its
-        score), `probability` float32 of the true class, `confidence` float32 of the predicted one.
+      * Predictions [n, v]: `prediction` int32; `rank` int32, the number of classes scored above the
+        true class, so that 0 is right; `rank/first` and `rank/last` int16, this number if the true
+        class came before, or after, all classes of equal score; `probability` float32 of the true
+        class; `confidence` float32, the probability of the predicted class.
       * What the study requested, such as `layer_change/stage1` float32 [n, v] or `output/logits`
         float32 [n, v, classes].
       * `total/<name>` float64 [v, ...], sums over the n rows.

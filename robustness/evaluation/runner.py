@@ -178,14 +178,17 @@ class Evaluator:
     return Layout(num_rows, len(self.views), block_rows, min(chunk_views, len(self.views)))
 
   def with_views(self, positions: np.ndarray) -> Self:
-    """Returns the evaluator of the views at `positions`, int [v]; it shares compiled programs."""
+    """Returns an evaluator of only the views at `positions`, int [v], with the compiled programs.
+
+    The programs take parameters of views as arguments, so that they are not compiled again.
+    """
     views = dataclasses.replace(
       self.views,
       ids=self.views.ids[positions],
       parameters={name: values[positions] for name, values in self.views.parameters.items()},
     )
     evaluator = dataclasses.replace(self, views=views)
-    # `functools.cached_property` looks up compiled functions in `__dict__`
+    # `run` and `prepared` are cached properties, which take their value from `__dict__`
     evaluator.__dict__.update(run=self.run, prepared=self.prepared)
     return evaluator
 
@@ -224,17 +227,21 @@ class Evaluator:
         finite (the message names example and view), or existing shards are of other images.
     """
     layout = records.layout
+    # each is {number of the row block: numbers of its view chunks}
     share = layout.share(process, processes)
     missing = records.missing()
     todo = {b: [chunk for chunk in chunks if chunk in share[b]] for b, chunks in missing.items()}
     num_images = _num_images(layout, share)
     num_present = num_images - _num_images(layout, todo)
     self._check_same_images(rows, records, missing)
+    # a chunk that exists already in each incomplete block, None if there is none
     first_present = {b: _first_present(layout, chunks) for b, chunks in missing.items()}
     with Progress(num_images, f'{self.name}: {self.phase}', 'images', initial=num_present) as bar:
       for block, chunk, shard in self.shards(rows, layout, {b: c for b, c in todo.items() if c}):
+        # The first shard that is added to a block must be of the same images as an existing shard
+        # of the block. `pop` then removes the block, so that this is checked once.
         present = first_present.pop(block, None)
-        if present is not None:  # only before the first shard that is added to the block
+        if present is not None:
           columns = {name: shard[name] for name in ROW_IDENTITY}
           require_same_images(records.read(block, present).arrays, columns, records.directory)
         records.write(block, chunk, shard.arrays)

@@ -44,16 +44,18 @@ class StagedEvaluator(Evaluator):
   ) -> tuple[list[dict[str, jax.Array]], PyTree]:
     """Computes the shard of a block of rows in a chunk of views, after the steps of the views.
 
-    Arguments and results are the same as in `Evaluator.run_chunk`. The states after the steps are
-    passed to `run` as columns of the rows (see `STAGED`).
+    Arguments and results are the same as in `Evaluator.run_chunk`. For each batch, the steps of
+    every view are taken first. Then the batch is shown in all views, with the states after the
+    steps as columns 'staged/0/NAME', 'staged/1/NAME', ..., and the number of a view's state as its
+    parameter 'staged' (`STAGED`).
     """
     ids, parameters = views
-    # the last view may be repeated to fill a chunk
+    # the index of each view in the chunk, without repeats of the last view, which fill the chunk
     _, first_indices = np.unique(ids, return_index=True)
     outputs = []
     for batch in step_batches:
       initial = self._program('begin')(variables, batch)
-      states: list[Arrays] = []
+      states: list[Arrays] = []  # of the views that have steps
       positions = np.zeros(len(ids), np.int32)  # of the state of each view in `states`
       for index in sorted(first_indices):
         view_parameters = {name: values[index] for name, values in parameters.items()}
@@ -61,6 +63,7 @@ class StagedEvaluator(Evaluator):
           positions[ids == ids[index]] = len(states)
           view = ids[index], view_parameters
           states.append(self._after_steps(variables, batch, view, steps, initial))
+      # without steps in any view, `initial` is passed, so that the columns always exist
       columns = {
         f'{STAGED}/{number}/{name}': values
         for number, view_state in enumerate(states or [initial])

@@ -151,7 +151,8 @@ class Study(Part):
   def sections_of_parts(cls, study: Facts) -> dict[str, dict[str, Facts]]:
     """Returns the settings of the parts of `chosen_parts`, {section: {label: settings}}.
 
-    Settings that `study` does not have are at their defaults.
+    An example is {'attack': {'pgd': {'steps': 10}}}. Settings that `study` does not have are at
+    their defaults.
     """
     sections: dict[str, dict[str, Facts]] = {}
     for section, parts in cls.chosen_parts(study).items():
