@@ -242,12 +242,13 @@ def _targets(moves: jax.Array, delta: jax.Array) -> jax.Array:
 
 
 def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
-  """Returns the source of every pixel after one pass of one-way copies, int32 [H·W].
+  """Returns which pixel each pixel takes its value from in one pass of copies, int32 [H·W].
 
-  Pixels are visited once each, from the last to the first. A visited pixel takes the value of its
-  partner: the final value if the partner comes later in the image and was therefore visited before,
-  and else the old value. A pixel's source is therefore found by following partners while they come
-  later, then once more. Doubling the length of the jumps finds the end of such a chain.
+  The result holds flat indices. Pixels are visited once each, from the last to the first. A visited
+  pixel takes the value of its partner: the final value if the partner comes later in the image and
+  was therefore visited before, and else the old value. A pixel's source is therefore found by
+  following partners while they come later, then once more. Doubling the length of the jumps finds
+  the end of such a chain. For `moves` and `delta` see `_targets`.
   """
   target = _targets(moves, delta)  # flat index of each pixel's partner
   index = jnp.arange(len(target))
@@ -266,9 +267,11 @@ def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
 
 
 def swap_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
-  """Returns the source of every pixel after one pass of swaps, int32 [H·W]; see `copy_moves`.
+  """Returns which pixel each pixel takes its value from in one pass of swaps, int32 [H·W].
 
-  Every swap depends on the swaps before it, so they run one after another.
+  The result holds flat indices. Pixels are visited once each, from the last to the first, and a
+  visited pixel and its partner exchange their values. Every swap depends on the swaps before it, so
+  they run one after another. For `moves` and `delta` see `_targets`.
   """
   target = _targets(moves, delta)
   size = len(target)

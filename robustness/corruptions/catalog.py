@@ -78,7 +78,7 @@ def check_names(key: str, names: Sequence[str], valid: Iterable[str] = KNOWN) ->
   for name in names:
     if not is_reference(name):
       choice(key, name, valid)
-    elif not isinstance(name, RecordedReference):
+    elif not isinstance(name, RecordedReference):  # code named by stored results is never run
       find(name, key)
   referenced = [part_name(name) for name in dict.fromkeys(names) if is_reference(name)]
   is_distinct = len({*referenced}) == len(referenced)
@@ -364,7 +364,7 @@ def apply(
   # around it, and results differ in their last digits.
   branches: list[Callable[..., jax.Array]] = [functools.partial(branch, name) for name in names]
   branches.append(lambda key, image, severity: jnp.full_like(image, jnp.nan))
-  with random_keys.pinned():
+  with random_keys.pinned():  # equal random numbers under all flags of JAX
     index, severity = jnp.asarray(index, jnp.int32), jnp.asarray(severity, jnp.int32)
     is_valid = (index >= 0) & (index < len(names)) & (severity >= 1) & (severity <= num_severities)
     branch_of_nan = len(names)

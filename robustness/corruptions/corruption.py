@@ -96,6 +96,7 @@ class Corruption:
   rounded: bool = False
 
   def __post_init__(self) -> None:
+    """Raises InputError for an unknown family."""
     choice(f'the family of {self.name}', self.family, FAMILIES)
 
   @property
@@ -186,6 +187,7 @@ def rows(text: str) -> list[tuple[float, ...]]:
   """Returns a tuple of constants for each severity from a text such as '1 0.5, 2 0.7, ...'."""
 
   def number(word: str) -> float:
+    """Returns an int for digits alone, such as a radius, and else a float."""
     return int(word) if word.isdigit() else float(word)
 
   return [tuple(map(number, row.split())) for row in text.split(',')]
@@ -224,7 +226,7 @@ def c_bar(
     'magnitude',
     by_side,
     family,
-    draw=draw and draws,
+    draw=draw and draws,  # None stays None
     square=True,
     least_side=lambda constants: 8,
     reason='or its shapes are smaller than a pixel',
@@ -247,7 +249,7 @@ def interpolated(values: Sequence[Any], severity: float) -> Any:
   if isinstance(low, tuple):  # zoom factors
     step = low[1] - low[0]
     last = (1 - fraction) * low[-1] + fraction * high[-1]
-    return tuple(np.arange(1, last + step / 2, step).tolist())
+    return tuple(np.arange(1, last + step / 2, step).tolist())  # + step / 2 includes the last one
   value = (1 - fraction) * low + fraction * high
   return round(value) if isinstance(low, int) and isinstance(high, int) else value
 

@@ -116,9 +116,9 @@ def _fold(position: jax.Array, size: int, mirror: bool) -> jax.Array:
 def affine_positions(y: jax.Array, x: jax.Array, shifts: jax.Array) -> tuple[jax.Array, jax.Array]:
   """Returns where pixels take their values from under an affine map: rows and columns, [H, W] each.
 
-  The map moves three anchor points to `shifts` away. In (x, y) the anchors are c + (q, q),
-  c + (q, -q) and c - (q, q), with the centre c = (⌊W/2⌋, ⌊H/2⌋) and q = ⌊min(H, W)/3⌋. Positions
-  are rounded to 1/32 pixel, as in OpenCV.
+  The map moves three anchor points by `shifts`. In (x, y) the anchors are c + (q, q), c + (q, -q)
+  and c - (q, q), with the centre c = (⌊W/2⌋, ⌊H/2⌋) and q = ⌊min(H, W)/3⌋. Positions are rounded
+  to 1/32 pixel, as in OpenCV.
 
   Args:
     y: rows of the pixels, [H, W].

@@ -36,7 +36,11 @@ def border_index(position: jax.Array, size: int, border: Border) -> jax.Array:
 
 
 def pad(image: jax.Array, rows: int, columns: int, border: Border) -> jax.Array:
-  """Extends an image [H, W, C] by `rows` at the top and bottom and `columns` at either side."""
+  """Returns an image [H, W, C] extended to [H + 2 rows, W + 2 columns, C].
+
+  `rows` are added at the top and at the bottom, and `columns` at either side. `border` says which
+  pixels continue the image.
+  """
   height, width = image.shape[:2]
   y = border_index(jnp.arange(-rows, height + rows), height, border)
   x = border_index(jnp.arange(-columns, width + columns), width, border)
@@ -84,7 +88,10 @@ def gaussian_matrix(
 def gaussian_filter(
   image: jax.Array, sigma: jax.Array | float, max_sigma: float, border: Border = 'nearest'
 ) -> jax.Array:
-  """Smooths each channel of [H, W, C] with `gaussian_weights` along both axes."""
+  """Returns an image [H, W, C] smoothed by a Gaussian of standard deviation `sigma` pixels.
+
+  `sigma` may be traced; `max_sigma`, its static bound, fixes the size of the kernel.
+  """
   height, width = image.shape[:2]
   rows = gaussian_matrix(height, sigma, max_sigma, border)
   columns = rows if width == height else gaussian_matrix(width, sigma, max_sigma, border)

@@ -108,11 +108,11 @@ def to_ycbcr(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 def to_rgb(y: jax.Array, cb: jax.Array, cr: jax.Array) -> jax.Array:
   """Returns RGB levels [H, W, 3], clipped to 0..255, of the planes Y, Cb and Cr [H, W].
 
-  They equal libjpeg's to the bit, as in `to_ycbcr`.
+  They equal libjpeg's to the bit. Y, Cb and Cr are int32; Cb and Cr centre on 128.
   """
   chroma = jnp.stack([cb, cr]).reshape(2, -1).astype(jnp.float32) - 128
   sums = jnp.einsum('ij,jp->ip', jnp.asarray(TO_RGB), chroma, precision=HIGHEST)
-  # the part of the chroma, rounded to a whole level after 16 fractional bits, and the luma
+  # the contribution of Cb and Cr, with 16 fractional bits, is rounded to whole levels; Y is added
   colours = jnp.floor((sums + 2**15) / 2**16) + y.reshape(1, -1).astype(jnp.float32)
   return jnp.clip(colours, 0, 255).T.reshape(*y.shape, 3)
 

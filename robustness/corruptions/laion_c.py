@@ -75,16 +75,18 @@ def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array
   """Shifts bands of rows sideways and one channel downwards, cyclically; every other row is black.
 
   All images have the same shifts, because the released generator has a single seed. The constant
-  `level`, the strength of the package glitch_this, sets the number and the size of the shifts.
+  `level`, the strength of the package glitch_this, sets the number and the size of the shifts. A
+  band has at most a quarter of the rows.
   """
   del key
   height, width = levels.shape[:2]
   drawn = [glitches(level, height, width) for level in strength.constants['level']]
-  shifts, moves = zip(*drawn, strict=True)  # one for each severity
-  shift, moved = strength.select(np.array(shifts)), strength.select(np.array(moves))
+  # the shifts of the rows and (channel, right, down), first for each severity, then at the set one
+  shifts, moves = zip(*drawn, strict=True)
+  shift, move = strength.select(np.array(shifts)), strength.select(np.array(moves))
   source_column = (jnp.arange(width)[None] - shift[:, None]) % width  # [H, W]
   shifted = jnp.take_along_axis(levels, source_column[:, :, None], axis=1)
-  channel, right, down = moved
+  channel, right, down = move
   rolled = jnp.roll(levels, down, axis=0)
   row = jnp.arange(height)[:, None, None]
   # as released, only the first row of the channel, now at row `down`, moves to the right

@@ -113,11 +113,11 @@ def plasma_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
   # constants are those of the released generator
   fine, slow, divisor = 1.0, 1.0, jnp.float32(1)
   for step in range(MAX_PLASMA_STEPS):
-    across = jnp.cos(fine * y + time / slow) / divisor
-    along = jnp.sin(fine * x + time / slow) / divisor
-    across, along = across - 0.3 * along, along + 0.3 * across
+    right = jnp.cos(fine * y + time / slow) / divisor
+    down = jnp.sin(fine * x + time / slow) / divisor
+    right, down = right - 0.3 * down, down + 0.3 * right
     is_taken = step < draws['steps']  # later steps change nothing
-    x, y = jnp.where(is_taken, x + across, x), jnp.where(is_taken, y + along, y)
+    x, y = jnp.where(is_taken, x + right, x), jnp.where(is_taken, y + down, y)
     fine, slow, divisor = fine * 1.93, slow * 1.15, divisor * (2.25 - draws['sharpness'])
   waves = [jnp.sin(x - time), jnp.sin((x + y + jnp.sin(time)) / 2), jnp.sin(y + time)]
   noise = jnp.stack(waves, -1)

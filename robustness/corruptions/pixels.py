@@ -31,7 +31,8 @@ def to_levels(image: jax.Array, quantize: str = 'floor') -> jax.Array:
   if quantize == 'floor':
     levels = jnp.floor(scaled + GUARD)
   else:
-    levels = jnp.round(jnp.round(scaled / GUARD) * GUARD)  # errors below GUARD decide no half
+    # first to multiples of GUARD, so that an error of float32 cannot move a value off a half
+    levels = jnp.round(jnp.round(scaled / GUARD) * GUARD)
   return from_levels(levels.astype(jnp.uint8))
 
 

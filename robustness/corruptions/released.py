@@ -28,8 +28,8 @@ class ReleasedSet:
     name: Name of the set, for results.
     side: Side of the square images in pixels.
     jpeg_quality: Quality of the files; 0 for arrays of 8-bit values.
-    clean: {word in the name of the data set of the clean images: their split}; empty if the clean
-      images were not released.
+    clean: {word in the name of the clean images' data set: their split}, for example
+      {'cifar': 'test'}; empty if the clean images were not released.
     num_images: Number of clean images; 0 if unknown.
     prepared: {key of `config.data`: value} with which the clean images were prepared.
     corruptions: The corruptions over which published means are taken.
@@ -49,7 +49,10 @@ class ReleasedSet:
     return f'JPEG, quality {self.jpeg_quality}' if self.jpeg_quality else '8-bit arrays'
 
   def size_differs(self, image_shape: tuple[int, int, int]) -> dict[str, bool]:
-    """Returns {phrase that the images have another size than this set: whether that is so}."""
+    """Returns {difference in words: whether it is present} for the size of images.
+
+    An example is {'images are 256 × 256, not 224 × 224': True}.
+    """
     height, width = image_shape[:2]
     is_equal = height == width == self.side
     return {f'images are {height} × {width}, not {self.side} × {self.side}': not is_equal}

@@ -51,6 +51,7 @@ class StoredOrMade(CorruptionViews):
   Attributes:
     source: 'generated' corrupts the rows; 'stored' takes rows that are corrupted already, and
       reports the study's corruptions and severities as far as the set holds them.
+    allows_adaptation: See `Study`; classifiers may adapt to batches of corrupted images.
     not_stored: Further settings, besides `MADE_WITH`, that only concern generated images.
     needs_clean: Whether a stored set must hold the clean images.
   """
@@ -331,6 +332,7 @@ def stored_settings(
   Raises:
     InputError: no corruption is stored, or a stored corruption lacks a severity that another has.
   """
+  # (name, severity) of each stored part, without the clean part, and of those in the study
   stored = [(NAMED[number], severity) for number, severity in parts if number in NAMED]
   in_study = [(n, s) for n, s in stored if n in names and s in severities]
   names_in_study, severities_in_study = {n for n, _ in in_study}, {s for _, s in in_study}

@@ -145,7 +145,10 @@ def _frequencies() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _filtered(noise: np.ndarray, response: np.ndarray) -> np.ndarray:
-  """Returns noise filtered by a frequency response, with mean 0 and standard deviation 1."""
+  """Returns noise [336, 480] filtered by a frequency response, with mean 0 and deviation 1.
+
+  `response` [336, 241] holds the factor of each frequency, in the layout of `rfft2`.
+  """
   filtered = np.fft.irfft2(np.fft.rfft2(noise) * response, s=SIDES)
   return (filtered - filtered.mean()) / filtered.std()
 

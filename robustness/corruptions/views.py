@@ -252,6 +252,7 @@ class CorruptionViews(Study):
     views = [(0, -1, 0)]
     for index, name in enumerate(self.names):
       for severity in self.levels:
+        # whole severities are their own numbers
         views.append((view_id(name, severity), index, numbers.get(severity, int(severity))))
     ids, corruptions, severities = np.array(views, np.int32).T
 
@@ -384,6 +385,7 @@ class CorruptionViews(Study):
       catalog.refuse_stored(row)
 
       def corrupted(image: jax.Array, corruption: jax.Array, severity: jax.Array) -> jax.Array:
+        """Returns the image after the corruption, and after JPEG if images are compressed."""
         image = corrupt(key, image, corruption, severity)
         return jpeg.round_trip(image, jpeg_quality) if jpeg_quality else image
 
@@ -425,11 +427,12 @@ class Provenance:
   Attributes:
     settings: The study, with the corruptions and severities that were measured.
     stored: Whether corrupted images were read from a stored set instead of computed.
-    description: Description of the data in results.
+    description: Description of the data in results, with the keys 'source', 'name' and 'split'
+      among others.
     digest: Digest of the images.
     num_images: Number of images before corruption.
     image_shape: Shape of the corrupted images, (H, W, C).
-    denominator: Name of the errors in the denominator of mCE; '' if there is no mCE.
+    denominator: The errors that mCE divides by, in words; '' if there is no mCE.
     clean: Whether clean images were measured too.
   """
 
@@ -541,6 +544,7 @@ class Provenance:
       lines['mCE divides by'] = self.denominator
     # the answer to whether errors are comparable, if there are no `differences`
     answer = 'yes' if self.stored else 'yes, but for the random draws: images were made anew'
+    # only the 15 of Yin et al. count as complete although the released set has others
     if not set(self.released.corruptions) <= set(settings.names):
       answer += '; with tables 2 and 3 of Yin et al. (2019), as others are of the official 15'
     if self._is_robustbench:

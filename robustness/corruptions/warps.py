@@ -226,9 +226,8 @@ def spline_taps(position: jax.Array, side: int) -> tuple[list[jax.Array], list[j
   """
   start = jnp.floor(position)
   t = position - start  # in [0, 1)
-  # the pixels at the positions start − 1, start, start + 1 and start + 2
   inner = (3 * t**3 - 6 * t**2 + 4) / 6, (-3 * t**3 + 3 * t**2 + 3 * t + 1) / 6
-  weights = [(1 - t) ** 3 / 6, *inner, t**3 / 6]
+  weights = [(1 - t) ** 3 / 6, *inner, t**3 / 6]  # of pixels start − 1, start, start + 1, start + 2
   first = start.astype(jnp.int32)
   return [filters.border_index(first + k, side, 'mirror') for k in range(-1, 3)], weights
 
@@ -267,9 +266,10 @@ def zoom_matrix(side: int, scale: jax.Array) -> jax.Array:
   The line is enlarged to round(N · scale) pixels with its end points aligned, by a cubic B-spline
   with the pixels as coefficients, and its middle N pixels are taken.
   """
-  size = jnp.round(side * scale)  # of the enlarged line, of which the middle N pixels are these:
+  size = jnp.round(side * scale)  # of the enlarged line
+  # the middle N pixels of the enlarged line, and their positions in the old line
   pixel = jnp.arange(side) + jnp.floor((size - side) / 2)
-  position = pixel * (side - 1) / jnp.maximum(size - 1, 1)  # in the old line
+  position = pixel * (side - 1) / jnp.maximum(size - 1, 1)
   indices, weights = spline_taps(position, side)  # four old pixels for each new one
   pairs = zip(indices, weights, strict=True)
   taps = [weight[:, None] * jax.nn.one_hot(index, side) for index, weight in pairs]

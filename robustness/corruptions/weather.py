@@ -98,6 +98,7 @@ def frost(
   key_picture, key_piece = jax.random.split(key)
   corner = jax.random.uniform(key_piece, (2,))  # of the piece, as fractions of its largest position
   index = jax.random.randint(key_picture, (), 0, len(pictures))
+  # the factor is the same at all severities
   resize, (height, width) = strength.constants['resize'][0], image.shape[:2]
 
   def piece_of(picture: jax.Array | np.ndarray) -> jax.Array:

@@ -27,7 +27,7 @@ def draw(results: Results) -> dict[str, charts.Picture]:
   for the classifier `label` (figure 7). Results without accuracy at pm-k have no figures.
   """
   table, figures = results.table, {}
-  worst = select(table, 'accuracy_pm_k', k=...)
+  worst = select(table, 'accuracy_pm_k', k=...)  # for all k
   if worst.empty:
     return {}
   k = int(worst.k.max())

@@ -72,6 +72,7 @@ def cohen_kappa(
     """Returns κ [...] of tables [..., categories, categories]."""
     total = tables.sum((-2, -1))
     observed = _ratio(np.trace(tables, axis1=-2, axis2=-1), total)
+    # sum over categories of the products of both raters' frequencies
     expected = _ratio((tables.sum(-1) * tables.sum(-2)).sum(-1), total**2)
     return beyond_chance(observed, expected)
 
@@ -95,6 +96,7 @@ def fleiss_kappa(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estim
   """
   counts, cluster = _counts(ratings, groups)
   total = counts.sum(1, keepdims=True)
+  # fraction of agreeing pairs of raters of each item, [M, 1]
   agreement = (counts * (counts - 1)).sum(1, keepdims=True) / (total * (total - 1))
   # Sums over the items of each cluster: agreement, number of items, ratings of each category.
   item_values = np.concatenate([agreement, np.ones_like(agreement), counts], 1)
@@ -111,7 +113,7 @@ def fleiss_kappa(ratings: np.ndarray, groups: np.ndarray | None = None) -> Estim
 
 
 def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-  """Returns the quotient, NaN where the denominator is 0."""
+  """Returns the quotient, NaN where the denominator is 0 up to rounding."""
   nan = np.full(np.shape(numerator), np.nan)
   return np.divide(numerator, denominator, out=nan, where=denominator > 1e-12)
 

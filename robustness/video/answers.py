@@ -215,7 +215,10 @@ class AnswerLog:
   def _load(self, header: bytes, digest: str, settings: Mapping[str, int | bool]) -> None:
     """Locks the file, writes the header of a new file, and reads the plan and the answers.
 
-    For `digest` and `settings` see `__init__`. `header` is the first line of a new file.
+    Args:
+      header: first line of a new file.
+      digest: digest of the sets under review, which the file must state.
+      settings: {field of `ReviewPlan`: value}, which the plan in the file must have.
     """
     if not lock(self._file):
       raise InputError(

@@ -130,7 +130,7 @@ def _claims(detections: np.ndarray, truth: np.ndarray, threshold: float) -> np.n
   ious = overlap(detections, truth)
   right = np.zeros(len(detections), bool)
   for row, overlaps in enumerate(ious):
-    best = len(overlaps) - 1 - int(np.argmax(overlaps[::-1]))  # the last maximum
+    best = len(overlaps) - 1 - int(np.argmax(overlaps[::-1]))  # the last maximum, as in pycocotools
     if overlaps[best] >= threshold:
       right[row] = True
       ious[:, best] = -1  # no other detection can claim this box
@@ -303,7 +303,7 @@ def detection_pm_k(
   Args:
     sets: the neighbor sets.
     truth: ground-truth boxes; `truth.image` is the index of a box's frame in `sets.frames`.
-    detections: the detected boxes, with the same numbers of images.
+    detections: the detected boxes; `detections.image` is the index of a frame too.
     scoring: k, the threshold, and the other settings of the score.
   """
   points = scoring.recall_points

@@ -129,7 +129,7 @@ def build(
     members = [number for number in numbers if abs(number - anchor) <= k]
     facts_by_path = clip_of[name].take(members, frames)
     frame_facts |= facts_by_path
-    paths = list(facts_by_path)
+    paths = list(facts_by_path)  # in the order of `members`
     frame_labels |= {path: by_number[number] for path, number in zip(paths, members, strict=True)}
     anchor_path = paths.pop(members.index(anchor))  # `paths` keeps the neighbors
     sets[anchor_path] = paths

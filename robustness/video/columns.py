@@ -36,7 +36,7 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
   order = np.lexsort((group, frame))
   frame, group, offset = frame[order], group[order], offset[order]
   count = np.bincount(frame, minlength=len(sets.frames))  # sets that hold each frame
-  # column M of each member: its position minus the position of the first member of the same frame
+  # place of each member along the axis M: its position minus that of its frame's first member
   slot = np.arange(len(frame)) - (np.cumsum(count) - count)[frame]
   shape = len(count), int(count.max())
   group_ids, offsets = np.full(shape, -1, np.int32), np.zeros(shape, np.int32)
@@ -136,6 +136,7 @@ def from_columns(
   anchors[set_number[is_anchor]] = frame[is_anchor]
   order = np.lexsort((distance, set_number))  # by set, then by distance
   neighbors = order[distance[order] != 0]
+  # where the neighbors of each set but the last one end in `neighbors`
   ends_of_sets = np.searchsorted(set_number[neighbors], np.arange(1, len(ids)))
   types, fps = columns.get(FRAME_TYPE), columns.get(FPS)
   return NeighborSets(

@@ -211,9 +211,9 @@ def counts(rounds: ReviewRounds, decided: Decisions) -> Table:
 def _values(rounds: ReviewRounds, decided: Decisions) -> dict[Quantity, np.ndarray]:
   """Returns {quantity: values}, with one value for each anchor or pair that the quantity is of.
 
-  Whether each reviewed anchor (ANCHORS) and each reviewed pair (PAIRS) was accepted, whether each
-  accepted anchor gained labels (UPDATED) and how many (ADDED). UPDATED is left out if annotators
-  were not asked for labels (`densify`) and added none, and ADDED if they were not asked.
+  The values are: whether each reviewed anchor (ANCHORS) and pair (PAIRS) was accepted, whether each
+  accepted anchor gained labels (UPDATED), and how many (ADDED). UPDATED is left out if annotators
+  were not asked for labels (`densify`) and added none, ADDED if they were not asked.
   """
   values = {ANCHORS: decided.anchor_accepted[decided.anchor_reviewed]}
   # number of labels that each accepted anchor gained

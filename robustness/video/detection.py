@@ -159,7 +159,7 @@ def score(
     frames: folder of the frames, for pictures; '' draws none.
     num_drawn: number of sets in pictures, those with the largest fall of average precision.
   """
-  require(num_drawn >= 0, 'shown', num_drawn, 'at least 0')
+  require(num_drawn >= 0, 'shown', num_drawn, 'at least 0')  # the option --shown
   sets = inputs.sets
   asked_k, scoring = scoring.k, dataclasses.replace(scoring, k=effective_k(sets, scoring.k))
   results = Results(

@@ -33,7 +33,9 @@ LOOKS = {HIT: (style.COLOURS[2], '-'), MISS: (style.COLOURS[1], '--'), OBJECT: (
 
 
 class ScoredBoxes(NamedTuple):
-  """The boxes of a detector and their scores, for detection (with classes) or localisation.
+  """True and detected boxes, and the average precisions that were computed from them.
+
+  For detection, boxes have classes; for localisation, all boxes have class 0.
 
   Attributes:
     scores: average precisions of the detector.
@@ -174,7 +176,7 @@ def gallery(stored: Mapping[str, np.ndarray]) -> Figure:
   columns = len(stored['frame']) // 2
   height, width = stored['image_0'].shape[:2]
   cell = style.PAGE_WIDTH / max(columns, 2)
-  size = (cell * columns, 2 * (cell * height / width + 0.2) + 0.3)
+  size = (cell * columns, 2 * (cell * height / width + 0.2) + 0.3)  # inches: titles .2, legend .3
   figure = Figure(figsize=size, layout='constrained')
   grid = figure.subplots(2, columns, squeeze=False)
   for index, axes in enumerate(grid.T.flat):  # column by column: an anchor, then its worst frame

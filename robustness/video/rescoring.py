@@ -181,6 +181,7 @@ class Rescoring:
       'classes': list(classes),
       'sets': sets.digest,
     }
+    # scores [F, 1, classes], with an axis for the only view
     return _write(directory / label, sets, {OUTPUTS[0]: scores[:, None]}, identity)
 
   def scored(self, study: Study, review: Review, directory: Path) -> Scored:
@@ -258,8 +259,8 @@ def _write(
     fields: {array name: values [F, 1, ...]}; the second axis is the only view, the frame as it is.
     identity: description of the classifier, the data and the classes.
   """
-  num_frames, block = len(sets.frames), min(BLOCK, len(sets.frames))
-  layout = Layout(num_rows=num_frames, num_views=1, block_rows=block, chunk_views=1)
+  num_frames, size = len(sets.frames), min(BLOCK, len(sets.frames))
+  layout = Layout(num_rows=num_frames, num_views=1, block_rows=size, chunk_views=1)
   records = Records(directory, layout, identity)
   columns = {
     **to_columns(sets),

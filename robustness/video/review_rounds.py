@@ -263,6 +263,7 @@ class ReviewRounds:
         if anchor.kind == ANCHOR and self._blocks(anchor)
         for number in self.candidates.pairs_of[anchor.number]
       )
+      # number of needed joint votes that each contested item has
       votes = [
         min(len(self.ballot(item).joint), self.plan.needed)
         for item in self._contested

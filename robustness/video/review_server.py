@@ -96,10 +96,11 @@ class ReviewServer(ThreadingHTTPServer):
     return f'http://{f"[{self.host}]" if is_ipv6 else self.host}:{self.port}/'
 
   def session(self) -> Plain:
-    """Returns {name: value} of what does not change while the page is open.
+    """Returns {name: value} of what the page reads once, when it is opened.
 
     The names are 'annotator' (the only name that may answer, or None), 'annotators' (who have
-    answered), 'classes' (`_named`), 'reasons', and the numbers of 'pairs' and 'anchors'.
+    answered), 'classes' (their ids and names), 'reasons' (why a pair may be dissimilar), and the
+    numbers of 'pairs' and 'anchors'.
     """
     return {
       'annotator': self.annotator,
@@ -111,7 +112,7 @@ class ReviewServer(ThreadingHTTPServer):
     }
 
   def next_turn(self, annotator: str) -> Plain:
-    """Returns the next item of an annotator and the progress of the review; see `_turn`."""
+    """Returns {'item': the next item of an annotator or None, 'progress': numbers of answers}."""
     self._check_annotator(annotator)
     return self._turn(annotator, self.rounds.next(annotator))
 

@@ -68,7 +68,7 @@ class PublishedModel(NamedTuple):
 
   @property
   def kind(self) -> str:
-    """The kind of training, one of `KINDS`: the first of which the model's name has the word.
+    """The kind of training: the first of `KINDS` with a word that is part of the model's name.
 
     The last kind, 'ILSVRC', has the word '', which is part of every name.
     """

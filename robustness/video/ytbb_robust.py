@@ -65,7 +65,7 @@ def read(
 ) -> tuple[dict[str, list[str]], dict[str, list[int]], tuple[str, ...]]:
   """Returns {anchor: [neighbors]}, {anchor: [class numbers]} and the names of the classes.
 
-  Anchors and neighbors are paths of frames; class number i has the name i.
+  Anchors and neighbors are paths of frames. Entry i of the names is the name of class number i.
 
   Args:
     folder: holds `anchor_labels.json`, `pmk_labels.json`, the CSV file and the class index.
@@ -162,7 +162,10 @@ def _pair(key: str, path: pathlib.Path) -> tuple[str, str]:
 
 
 def _csv_classes(path: pathlib.Path, count: int) -> Mapping[str, int]:
-  """Returns {clip '<ytid>_<ms>': label in [0, `count`)} from the CSV file of the release."""
+  """Returns {clip '<ytid>_<ms>': label in [0, `count`)} from the CSV file of the release.
+
+  Labels are numbers in the class index, where two classes have swapped numbers (`SWAPPED`).
+  """
   rows = csv.DictReader(path.read_text('utf-8', errors='replace').splitlines())
   if rows.fieldnames != HEADER:
     first_line = ','.join(rows.fieldnames or ())
