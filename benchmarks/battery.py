@@ -142,10 +142,10 @@ def run(configs: Sequence[dict[str, Any]], passes: int) -> subject.Candidate:
 def candidates(
   config: dict[str, Any], sizes: Sequence[int], folder: pathlib.Path
 ) -> tuple[dict[str, subject.Candidate], dict[str, Work]]:
-  """Returns {label: what is timed}, and {task or 'battery': the network's computations it needs}.
+  """Returns what is timed, by label, and {task or 'battery': the network's computations it needs}.
 
-  Timed are plain forward passes and gradients, each task that makes records, the battery, and its
-  tasks one by one.
+  A label has (function, its number of passes). Timed are plain forward passes and gradients, each
+  task that makes records, the battery, and its tasks one by one.
   """
   experiment = experiments.from_config(config)
   rows = OpenedRows(experiment)

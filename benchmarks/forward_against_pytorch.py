@@ -32,7 +32,7 @@ NETWORKS = tuple(catalog.ARCHITECTURES)
 
 
 def peer(name: str) -> Any | None:
-  """Returns the PyTorch network of architecture `name` in evaluation mode, or None."""
+  """Returns PyTorch's network for architecture `name`, in evaluation mode, or None without one."""
   from tests.models.peer_networks import PEERS
 
   if name not in PEERS:
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
   )
   timing.print_table(
     ('architecture', 'ours, images/s', 'PyTorch, images/s', "PyTorch's format", 'ratio'),
-    filter(None, map(row, args.networks)),
+    filter(None, map(row, args.networks)),  # without architectures that PyTorch lacks
   )
 
 

@@ -165,12 +165,15 @@ def measure(study_name: str, network: str, precision: str, args: argparse.Namesp
     rows = measured.rows(classifier.input_shape, args.images)
     evaluator = measured.evaluator(classifier, args)
     as_run, passes = evaluation(evaluator, rows)
-    plain = {  # 'forward' and, for attacks, 'gradient'
+    # 'forward' and, for attacks, 'gradient'; an entry of PLAIN has the function that makes such
+    # passes, and how many times the operations of a forward pass one takes
+    plain = {
       kind: quickest(
         {str(n): PLAIN[kind][0](evaluator, rows, n, min(passes, args.passes)) for n in args.sizes}
       )
       for kind in measured.plain(args)
     }
+    # candidates and timings by the label of a step
     tries = {step: evaluation(evaluator, rows, n) for step, n in steps(evaluator, args).items()}
     tried = timing.alternate(tries, 2)
     best = max(tries, key=tried.rate)

@@ -313,10 +313,10 @@ def seed_coverage(seeds: int, mean: float, samples: int, seed: int = 5) -> tuple
   # results of each seed with a table of `samples` values, for a classifier without a label
   by_seed = {
     k: Results(
-      '',
-      [{'label': ''}],
-      {},
-      {},
+      study='',
+      classifiers=[{'label': ''}],
+      data={},
+      settings={},
       table=arrays(RHO, '', facets, column, n=9, confidence=0.95),
       quantities=(RHO,),
     )
@@ -335,6 +335,7 @@ def _sites(clusters: int, rows: np.ndarray) -> Units:
   """
   site = rows[:, 0].astype(int)
   sums = np.stack([np.bincount(site, column, clusters) for column in rows.T[1:]], 1)
+  # [sites, G] each
   total, weight = np.split(sums, 2, 1)
   return Units(total, weight, len(rows), images=len(rows) / clusters)
 
@@ -431,12 +432,13 @@ def print_next_table(header: Sequence[str], rows: Sequence[Sequence[object]]) ->
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-  timing.options(__doc__).parse_args(arguments)
   """Prints the coverage of each kind of interval on simulated images with known true values."""
+  timing.options(__doc__).parse_args(arguments)
   rows = []  # 1. the quantities of a study, for each mean error of the classifier
   for name, level in LEVELS.items():
     images = population(level)
     for quantity, function in QUANTITIES.items():
+      # a quantity that does not depend on the level is measured once
       if quantity == WITHOUT_LEVEL and name != next(iter(LEVELS)):
         continue
       count = max(2, SAMPLES // 4) if quantity == SLOW else SAMPLES

@@ -37,7 +37,7 @@ class Stopwatch:
       self.seconds['compiling'] += duration
 
   def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns `function`; each call adds its seconds, without those of compiling, to `part`."""
+    """Returns `function`; its calls add their seconds, less compiling, to `self.seconds[part]`."""
 
     def call(*arguments: Any, **keywords: Any) -> Any:
       start, compiling = time.time(), self.seconds['compiling']

@@ -33,6 +33,7 @@ def parts(evaluator: Evaluator, rows: ArrayRows) -> dict[str, subject.Candidate]
   layout, devices = evaluator.layout(rows.num_examples), evaluator.parallel
   size = evaluator.step_rows(layout)  # rows of a step
   batch = numeric_columns(next(rows.batches(size, [0], stored=True)))
+  # on the devices: the batch of the first rows, the first chunk of views
   placed = evaluator.prepared(devices.put_batch(batch))
   views = devices.replicate(evaluator._chunk_of_views(layout, 0))
   network = evaluator.classifier
@@ -50,15 +51,15 @@ def parts(evaluator: Evaluator, rows: ArrayRows) -> dict[str, subject.Candidate]
   )
   rank = devices.compile(_ranked, (BATCH, BATCH), BATCH)
   records = evaluator.run(weights, placed, views)
-  # a copy on the devices, because an array that is on the host already is not transferred again
-  again = devices.compile(lambda tree: jax.tree.map(jnp.copy, tree), (BATCH,), BATCH)
+  # copies on the devices, because an array that is on the host already is not transferred again
+  copied = devices.compile(lambda tree: jax.tree.map(jnp.copy, tree), (BATCH,), BATCH)
   ready = jax.block_until_ready
   return {
     'perturbation': (lambda: ready(show(weights, placed, views)), passes),
     'network': (lambda: ready(predict(weights, images)), size),
     'ranking': (lambda: ready(rank(logits, placed['label'])), passes),
     'rows to the device': (lambda: ready(devices.put_batch(batch)), size * layout.num_views),
-    'records to the host': (lambda: devices.gather(again(records)), passes),
+    'records to the host': (lambda: devices.gather(copied(records)), passes),
     'whole step': (lambda: ready(evaluator.run(weights, placed, views)), passes),
   }
 

@@ -77,6 +77,7 @@ def augmented(images: torch.Tensor) -> torch.Tensor:
   padded = functional.pad(images, (PADDING,) * 4)
   tops, lefts = torch.randint(0, 2 * PADDING + 1, (2, count, 1))
   rows, columns = tops + torch.arange(height), lefts + torch.arange(width)
+  # rows [B, height] and columns [B, width] are places in the padded images
   index = torch.arange(count)
   cut = padded[index[:, None, None], :, rows[:, :, None], columns[:, None, :]]
   return cut.permute(0, 3, 1, 2)

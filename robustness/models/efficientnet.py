@@ -101,7 +101,7 @@ def stage_sizes(member: int) -> tuple[StageSize, ...]:
   """Returns the sizes of the stages of EfficientNet-Lite0, -Lite1 or -Lite2, given its number."""
   width, depth = SCALES[member]  # factors of the features and of the number of blocks
   last = len(BASE) - 1
-  # the first and the last stage keep their number of blocks, as in the paper's Lite networks
+  # the first and the last stage keep their number of blocks, as in the authors' networks
   return tuple(
     size._replace(
       features=rounded(size.features, width),
@@ -207,11 +207,17 @@ class Block(layers.Layer):
 
 
 class EfficientNet(layers.Network):
-  """An EfficientNet with the given stages.
+  """An EfficientNet.
 
   Layers: `stem`, `stage1`, `stage2`, ..., `top` (the last 1×1 convolution) and `head`. A stage has
   `block0`, `block1`, ..., and a block has `expand`, `depthwise`, `squeeze` and `project`, or `conv`
   if it is `plain`. A block's last convolution has no activation, except in `plain` blocks.
+
+  Attributes:
+    sizes: sizes of the stages.
+    style: padding, batch norm and activation of all convolutions.
+    stem_features: number of output channels of the first convolution.
+    top_features: number of output channels of the last convolution.
   """
 
   can_drop_paths = True

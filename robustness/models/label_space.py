@@ -234,7 +234,7 @@ def project_scores(
 ) -> np.ndarray:
   """Returns scores of N video frames for the classes of a coarse label space, [N, coarse classes].
 
-  Let M_c be the members of class c. From logits z its score is max z_m, log Σ exp z_m or
+  Let M_c be the members of class c. The score of c from logits z is max z_m, log Σ exp z_m or
   log (Σ exp z_m / |M_c|) over m in M_c, for a `merge` of 'max', 'sum' or 'mean'. From probabilities
   p it is max p_m, Σ p_m or Σ p_m / |M_c|. Logits and their softmax have the same best class. A
   class without members has the score −∞.

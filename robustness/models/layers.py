@@ -63,8 +63,8 @@ class Layer(nn.Module, kw_only=True):
     """Returns a residual branch `x` [B, ...] of this block after stochastic depth.
 
     Each sample is multiplied by a factor, 0 or 1 / (probability of keeping the branch). A training
-    passes the factors; without them `x` is unchanged. `branch` is the number of
-    the branch, 0 or 1 in blocks with two.
+    passes the factors; without them `x` is unchanged. `branch` is the number of the branch, 0 or 1
+    in blocks with two.
     """
     if not self.has_variable(DROP_PATH, 'factors'):
       return x
@@ -138,7 +138,7 @@ class GroupNorm(nn.Module):
     scale = self.param('scale', nn.initializers.ones, (channels,))[None, None, None]
     bias = self.param('bias', nn.initializers.zeros, (channels,))[None, None, None]
     x = at_least_float32(x)
-    # a group is channels C / groups · g to C / groups · (g + 1); means are [B, 1, 1, C]
+    # means over all positions and a group of consecutive channels, [B, 1, 1, C]
     centred = x - self._group_means(x)
     variance = self._group_means(centred**2)
     return (centred * (jax.lax.rsqrt(variance + self.epsilon) * scale) + bias).astype(self.dtype)

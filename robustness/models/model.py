@@ -102,7 +102,7 @@ class Model:
   @property
   def label(self) -> str:
     """The name in tables and figures, by default the architecture's, class's or function's name."""
-    if isinstance(self.module, str):  # 'FILE.py:NAME'
+    if isinstance(self.module, str):  # an architecture, such as 'resnet50' or 'FILE.py:NAME'
       return self.name or self.module.rpartition(':')[2]
     model_id = str(user_data.maite_metadata(self.module).get('id', '')).replace('/', '_')
     name = (

@@ -73,19 +73,19 @@ def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
     if not facts or (name == CONFIG_FILE and 'pretrained_cfg' not in facts):
       continue
     with _reading(f'{folder / name}: '):
-      # timm's file also names the network; `theirs` is our name of it, '' if we do not have it
-      named = facts.get('architecture', '') if name == CONFIG_FILE else ''
-      theirs = catalog.of_timm_name(named)
+      # timm's file also names the network; `our_name` is '' if this project lacks it
+      timm_name = facts.get('architecture', '') if name == CONFIG_FILE else ''
+      our_name = catalog.of_timm_name(timm_name)
       # the shapes of two networks may be equal although, for example, their padding differs
-      if named and not theirs and architecture.timm:
+      if timm_name and not our_name and architecture.timm:
         raise InputError(
-          f"the weights are of timm's {named!r}, and {architecture.name} is timm's "
-          f"'{architecture.timm}': run them by {KEYS.classifier.name:--}={TIMM}:{named}, or give "
-          'the record this name if both are one network'
+          f"the weights are of timm's {timm_name!r}, and {architecture.name} is timm's "
+          f"'{architecture.timm}': run them by {KEYS.classifier.name:--}={TIMM}:{timm_name}, or "
+          'give the record this name if both are one network'
         )
       fields = {**_checked_fields(read, facts), 'class_names': class_names(records[CONFIG_FILE])}
       _check_activation(architecture, records)
-    file, owner = path if path.is_file() else only_file(path), theirs or architecture.name
+    file, owner = path if path.is_file() else only_file(path), our_name or architecture.name
     return Weights(file.name, owner, LOCAL, str(folder), file.name, record=name, **fields)
   return None
 

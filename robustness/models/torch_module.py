@@ -291,8 +291,8 @@ def _check(logits: object, count: int, classes: int) -> None:
 
 
 def _joined(images: np.ndarray, pieces: Sequence[np.ndarray]) -> np.ndarray:
-  """Returns the outputs for consecutive images, `pieces` [n, ...], joined to one array [..., ...].
+  """Returns the outputs for consecutive images, `pieces` [n, ...], joined to one array.
 
-  Its first axes are those of `images` [..., H, W, C].
+  The images are `images` [..., H, W, C], and the array has their first axes.
   """
   return np.concatenate(pieces).reshape(*np.shape(images)[:-3], *pieces[0].shape[1:])

@@ -109,9 +109,9 @@ def rotate(kind: Rotary, x: jax.Array, angles: jax.Array) -> jax.Array:
   """Returns queries or keys [B, N, heads, d] with each pair of channels rotated.
 
   `angles` [N, d ÷ 2] has an angle for each pair. Pairs are the channels (i, i + d ÷ 2), or
-  neighbours (2 i, 2 i + 1) if `kind` is 'pairs'. The rotated pair i is always returned
-  at channels (i, i + d ÷ 2). For neighbours this permutes channels, of queries and keys alike,
-  which does not change their products.
+  neighbours (2 i, 2 i + 1) if `kind` is 'pairs'. The rotated pair i is always returned at channels
+  (i, i + d ÷ 2). For neighbours this permutes channels, of queries and keys alike, which does not
+  change their products.
   """
   x = at_least_float32(x)
   first, second = (x[..., ::2], x[..., 1::2]) if kind == 'pairs' else jnp.split(x, 2, axis=-1)

@@ -113,11 +113,11 @@ def view(key: jax.Array, images: jax.Array) -> jax.Array:
     return jnp.clip(factor * x + (1 - factor) * other, 0, 1)
 
   jitters = (  # functions of images and amount, in the order of `amounts`
-    lambda x, a: blend(x, 0, a),
-    lambda x, a: blend(x, grey(x).mean((1, 2))[:, None, None, None], a),
-    lambda x, a: blend(x, grey(x)[..., None], a) if has_colour else x,
+    lambda x, a: blend(x, 0, a),  # brightness
+    lambda x, a: blend(x, grey(x).mean((1, 2))[:, None, None, None], a),  # contrast
+    lambda x, a: blend(x, grey(x)[..., None], a) if has_colour else x,  # saturation
     lambda x, a: _turn_hue(x, a) if has_colour else x,
-    lambda x, a: jnp.clip(x, 1e-8, 1) ** a,
+    lambda x, a: jnp.clip(x, 1e-8, 1) ** a,  # gamma
   )
   x = jnp.clip(images, 0, 1)
   for kind in jax.random.permutation(keys[1], 5):
