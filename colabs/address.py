@@ -33,10 +33,17 @@ def repository() -> str:
 
 
 def with_address(notebook: dict[str, Any], name: str, address: str) -> dict[str, Any]:
-  """Returns a notebook, as JSON holds it, with an address and the cell that installs."""
+  """Returns a notebook with the link that opens it in Colab, and with the cell that installs.
+
+  Args:
+    notebook: the content of the notebook's file; its first two cells are the title and the cell
+      that installs, and are rewritten.
+    name: name of the file without '.ipynb'.
+    address: 'owner/name' of the repository on GitHub; '' leaves the link out.
+  """
   first, install, *others = notebook['cells']
   text = ''.join(first['source'])
-  text = text[text.index('# ') :]
+  text = text[text.index('# ') :]  # from the title, without the link of an earlier call
   if address:
     page = f'{COLAB}/github/{address}/blob/main/colabs/{name}.ipynb'
     text = f'[![Open in Colab]({COLAB}/assets/colab-badge.svg)]({page})\n\n{text}'

@@ -30,7 +30,7 @@ def pages() -> list[pathlib.Path]:
 
 
 def linked() -> dict[str, set[str]]:
-  """Returns the figures that pages show, by config."""
+  """Returns {config: names of its figures that pages show}."""
   found: dict[str, set[str]] = {}
   for page in pages():
     for _, config, figure in re.findall(LINK, page.read_text(encoding='utf-8')):
@@ -47,6 +47,7 @@ def command(config: str) -> list[str]:
     ValueError: no page prints one.
   """
   texts = [page.read_text(encoding='utf-8').replace('\\\n', ' ') for page in pages()]
+  # False, for a page with a figure, sorts before True
   for text in sorted(texts, key=lambda text: f'images/{config}/' not in text):
     printed = re.search(rf'python main\.py (--config=configs/{config}\.py .*)', text)
     if printed:
@@ -66,12 +67,13 @@ def keep(workdir: pathlib.Path, config: str, figures: set[str], images: pathlib.
 
 
 def main() -> None:
-  """Runs what is asked for, and keeps its pictures."""
+  """Runs the commands of the named configs, or of all, and copies their figures to docs/images."""
   parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0] if __doc__ else '')
   parser.add_argument('configs', nargs='*', help='those of all pages, unless some are named')
   parser.add_argument('--workdirs', default='/tmp/pictures', help='the folder of the runs')
   given = parser.parse_args()
   for config in given.configs or sorted(linked()):
+    # pages print folders in /tmp
     arguments = [word.replace('=/tmp/', f'={given.workdirs}/') for word in command(config)]
     subprocess.run([sys.executable, 'main.py', *arguments], cwd=ROOT, check=True)
     (workdir,) = (word.partition('=')[2] for word in arguments if word.startswith('--workdir='))

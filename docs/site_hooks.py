@@ -62,7 +62,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def gallery() -> str:
-  """Returns the first picture of every page that has one, as a link to the page."""
+  """Returns Markdown with the first picture of every page that has one, each linked to its page."""
   cells = []
   for path in sorted((ROOT / 'docs').rglob('*.md')):
     picture = re.search(r'!(\[[^\]]+\])\([./]*(images/[^)]+)\)', path.read_text(encoding='utf-8'))
@@ -73,15 +73,16 @@ def gallery() -> str:
 
 
 def translated(markdown: str, path: str, uri: str) -> str:
-  """Returns a page with the links that it has in the site.
+  """Returns a page with each link to a file of the repository replaced by its place in the site.
 
   Args:
     markdown: text of the page, with links as paths from its folder in the repository.
-    path: of the page in the repository, such as 'README.md'.
-    uri: of the page in the site, such as 'index.md'.
+    path: path of the page in the repository, such as 'README.md'.
+    uri: path of the page in the site, such as 'index.md'.
   """
 
   def link(match: re.Match[str]) -> str:
+    """Returns the link `](TARGET)` of the site; addresses and links within the page stay."""
     target, hash_sign, anchor = match[1].partition('#')
     if not target or '://' in target:
       return match[0]

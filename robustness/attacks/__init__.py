@@ -110,8 +110,8 @@ class Flag(NamedTuple):
   """A sign that an attack may have failed on an image, so that its error is too low.
 
   Attributes:
-    observed: Name of the value that `Attack.observed` returns for each image.
-    value: The value that is the sign.
+    observed: Name of an observation that `Attack.observed` returns for each image, such as 'stage'.
+    value: The value of the observation that indicates a failure.
     tolerated: Largest share of images with this value for which there is no warning.
   """
 
@@ -131,8 +131,8 @@ class Attack(Part):
     norms: The norms in which the attack works.
     norm: 'linf', 'l2', or 'l1' if it is among `norms`.
     epsilon: Radius ε of the ball for pixels in [0, 1]; .03137 is 8/255.
-    statistics: Statistics in batch normalisation while examples are made for training: 'running'
-      averages, or 'batch' statistics. An attack does not update the averages.
+    statistics: What batch normalisation uses while adversarial examples are made in a training:
+      the 'running' averages, or the statistics of the 'batch'. The averages are not updated.
     loss: The loss to maximise, 'cross_entropy' or 'dlr' (`LOSSES`).
   """
 
@@ -144,10 +144,11 @@ class Attack(Part):
   loss: str = word('cross_entropy', LOSSES)
 
   def __post_init__(self) -> None:
+    """Raises InputError for an invalid norm or radius, or a `loss` that would have no effect."""
     super().__post_init__()
     balls.check(f'{self.section}.{self.name}', self.norm, self.epsilon, norms=self.norms)
-    unused = self.has_fixed_loss and self.loss != 'cross_entropy'
-    self.require(not unused, 'loss', "'cross_entropy', for this attack has a loss of its own")
+    is_ignored = self.has_fixed_loss and self.loss != 'cross_entropy'
+    self.require(not is_ignored, 'loss', "'cross_entropy', for this attack has a loss of its own")
 
   @abc.abstractmethod
   def __call__(
@@ -191,7 +192,7 @@ class Attack(Part):
   def has_fixed_loss(self) -> bool:
     """Whether the attack ignores the setting `loss`, because it has a loss that cannot be changed.
 
-    By default this holds for attacks with `in_turn`.
+    By default this holds for attacks with `in_turn`, all of which have such a loss.
     """
     return self.in_turn
 
@@ -204,8 +205,8 @@ class Attack(Part):
   def words(self) -> str:
     """The settings in words, such as '40 steps'; '' without settings that only this attack has.
 
-    They are the first setting, and of the others those with another value than the default.
-    Settings that all attacks share are left out.
+    Of the settings that not all attacks share, the first is always listed, and each further one if
+    it differs from its default.
     """
     shared = {field.name for field in dataclasses.fields(Attack)}
     fields = [field for field in dataclasses.fields(self) if field.name not in shared]

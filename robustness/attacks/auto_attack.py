@@ -46,9 +46,10 @@ class AutoAttack(Ensemble):
 
   Each attack runs on the images that are still classified correctly (`in_turn`). 'standard' has
   Auto-PGD on the cross-entropy, targeted Auto-PGD on the DLR loss, targeted FAB, and Square. 'plus'
-  repeats untargeted attacks and adds Auto-PGD on the DLR loss and untargeted FAB. 'rand', for
-  random networks, has Auto-PGD on both losses with mean gradients of 20 passes. In ℓ1 there is
-  'standard' only, with five runs of Auto-PGD on the cross-entropy and five targets of Auto-PGD.
+  adds Auto-PGD on the DLR loss and untargeted FAB, and runs untargeted attacks except Square five
+  times. 'rand', for random networks, has Auto-PGD on both losses, with gradients averaged over 20
+  passes. In ℓ1 there is 'standard' only, with five runs of Auto-PGD on the cross-entropy and five
+  target classes of Auto-PGD.
 
   Attributes:
     version: 'standard', 'plus' or 'rand'.

@@ -157,6 +157,7 @@ class AutoPGD(Attack):
       """Returns whether steps remain and, if the ascent can stop, an image is still right."""
       return (state.number < self.steps) & ((not can_stop) | (state.worst['margin'] <= 0).any())
 
+    # the state before the first step, in which one iterate is the current, best and worst one
     start, zeros = evaluated(balls.edge(keys, images, self.norm, epsilon)), jnp.zeros(len(images))
     size, rises = zeros + 2 * epsilon, zeros.astype(jnp.int32)  # η begins at 2 ε
     first: dict[str, Any] = dict.fromkeys(('current', 'best', 'worst'), start)
@@ -178,7 +179,7 @@ class AutoPGD(Attack):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class _State:
-  """The state of the ascents of B images; arrays without another shape are [B]."""
+  """The state of the ascents of B images; arrays for which no shape is stated are [B]."""
 
   number: Array  # completed steps, a scalar
   current: Iterate
@@ -205,7 +206,7 @@ class _State:
     # η was not halved at the last checkpoint, and the highest loss has not grown since
     is_stalled = ~self.was_halved & (best['loss'] <= self.checkpoint_loss)
     is_halved = is_checkpoint & ((rises <= INCREASING * span) | is_stalled)
-    is_worse = ~is_done & (iterate['margin'] > self.worst['margin'])
+    is_worse = ~is_done & (iterate['margin'] > self.worst['margin'])  # for the classifier
     return _State(
       number=self.number + 1,
       current=_select(is_halved, best, iterate),
@@ -299,11 +300,12 @@ def sparse_direction(gradient: Array, count: Array) -> Array:
   """Returns the direction of a step of ℓ1 length 1 that changes few values, [H, W, C].
 
   The direction is sign / n at the n entries of the gradient [H, W, C] that have the largest
-  magnitude, and 0 at all other entries. n is `count` rounded up, at least 1, plus the entries with
-  the same magnitude as the smallest one selected, minus entries with gradient 0.
+  magnitude, and 0 at all other entries. n is `count`, a float, rounded up, at least 1. It is larger
+  if further entries have the least magnitude selected, and smaller if selected entries are 0.
   """
   magnitude = jnp.abs(gradient)
-  rank = jnp.clip(magnitude.size - count, 0, magnitude.size - 1).astype(int)  # rounds `count` up
+  # index of the least magnitude selected when sorted; rounding it down rounds `count` up
+  rank = jnp.clip(magnitude.size - count, 0, magnitude.size - 1).astype(int)
   threshold = jnp.sort(magnitude, axis=None)[rank]
   signs = jnp.where(magnitude >= threshold, jnp.sign(gradient), 0)
   return signs / jnp.maximum(jnp.abs(signs).sum(), 1)
@@ -315,10 +317,11 @@ def _select(condition: Array, first: Iterate, second: Iterate) -> Iterate:
 
 
 def checkpoints(steps: int) -> np.ndarray:
-  """Returns, for each of n steps, the number of steps since the last checkpoint, int32 [n].
+  """Returns which of n steps end at a checkpoint of Auto-PGD, and after how many steps, int32 [n].
 
-  It is 0 for steps that do not end at a checkpoint. Checkpoints are ⌈p_j n⌉ with
-  p_1 = .22 and p_(j+1) = p_j + max(p_j − p_(j−1) − .03, .06).
+  The entry of a step that ends at a checkpoint is the number of steps since the checkpoint before
+  it; other entries are 0. Checkpoints are after ⌈p_j n⌉ steps with p_0 = 0, p_1 = .22 and
+  p_(j+1) = p_j + max(p_j − p_(j−1) − .03, .06).
   """
   shares = [0.0, 0.22]
   while shares[-1] < 1:

@@ -17,9 +17,9 @@ RADIUS_CHANGE = 0.05
 class DDN(NearestAttack):
   """Returns the nearest misclassified image in ℓ2 that n steps on the loss find.
 
-  ε starts at 1 and becomes (1 − γ)ε where x + δ is wrong, else (1 + γ)ε, with γ = .05. For steps,
-  and for use in a ball of fixed radius, see `NearestAttack`. Unlike in the paper, pixels are not
-  rounded to 256 levels.
+  The change δ of an image x is scaled to a length ε, which starts at 1. After a step it becomes
+  (1 − γ)ε if x + δ is misclassified, else (1 + γ)ε, with γ = .05. For the steps of δ see
+  `NearestAttack`. Unlike in the paper, pixels are not rounded to 256 levels.
 
   Reference:
     Rony et al. (2019), Decoupling Direction and Norm for Efficient Gradient-Based L2 Adversarial

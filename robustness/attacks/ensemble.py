@@ -68,7 +68,7 @@ class Ensemble(Attack):
   ) -> State:
     """Returns the state after `count` runs of a stage, from run `first`, which may be traced.
 
-    `stage` is counted from 0.
+    `stage` is counted from 0 here, and from 1 in the state.
     """
     keys, logits, images, labels, scale = arguments
     images, number, was_right = jax.lax.stop_gradient(images), stage + 1, state['is_right']

@@ -166,20 +166,22 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
   largest = by_row(jnp.maximum(jnp.abs(normals).max((1, 2, 3)), 1e-30))
   offsets, normals = offsets / largest[:, 0, 0, 0], normals / largest
   gap = -offsets - (normals * points).sum((1, 2, 3))  # w · d of every change d onto the plane
-  towards = jnp.sign(normals) * by_row(jnp.where(gap < 0, -1.0, 1.0))
-  room = jnp.where(towards > 0, 1 - points, jnp.where(towards < 0, points, 0))
+  towards = jnp.sign(normals) * by_row(jnp.where(gap < 0, -1.0, 1.0))  # the sign of each d_i
+  room = jnp.where(towards > 0, 1 - points, jnp.where(towards < 0, points, 0))  # largest |d_i|
   weight = jnp.abs(normals)
   if norm == 'l1':
+    # the values of an image in descending order of |w_i|, and by how much each can change w · d
     order = jnp.argsort(-weight.reshape(len(points), -1), axis=1)
     reach = jnp.take_along_axis((weight * room).reshape(order.shape), order, 1)
     reached_before = reach.cumsum(1) - reach  # by the values of larger weight
+    # the same for the values in their original order, and what the values before leave of the gap
     before = jnp.take_along_axis(reached_before, jnp.argsort(order, axis=1), 1)
     missing = by_row(jnp.abs(gap)) - before.reshape(weight.shape)
     return towards * jnp.clip(missing / jnp.maximum(weight, 1e-30), 0, room)
-  rate = jnp.ones_like(weight) if norm == 'linf' else weight
+  rate = jnp.ones_like(weight) if norm == 'linf' else weight  # |d_i| = min(λ·rate_i, room_i)
 
   def newton(state: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Returns λ [B] after a step of Newton's method, and whether it grew."""
+    """Returns λ [B] after a step of Newton's method, and whether it grew, bool [B]."""
     scale, _ = state
     is_full = by_row(scale) * rate >= room
     reached = jnp.where(is_full, weight * room, 0).sum((1, 2, 3))

@@ -17,12 +17,12 @@ RADIUS_CHANGES = 0.05, 0.001
 class FMN(NearestAttack):
   """Returns the nearest misclassified image that n steps on the margin of the logits find.
 
-  Each image x has a radius ε, onto which its change δ is projected. Where x + δ is wrong, ε becomes
-  (1 − γ)ε, or the least distance of a wrong image so far if that is smaller. Elsewhere ε becomes
-  (1 + γ)ε, or, before the first wrong image, (1 + γ)(‖δ‖_p + |m| / ‖∇m‖_q), slightly beyond the
-  distance at which the linearised margin m is 0. The factor 1 + γ there is not in the paper;
-  without it, rounding may leave x + δ at the boundary for ever. γ falls from .05 to .001 along a
-  half cosine. For steps, and for use in a ball of fixed radius, see `NearestAttack`.
+  Each image x has a change δ, which is projected onto a ball of radius ε. If x + δ is wrongly
+  classified, ε becomes (1 − γ)ε, or the least distance of a wrong image so far if that is smaller.
+  Otherwise ε becomes (1 + γ)ε. Before the first wrong image it becomes instead (1 + γ)·d,
+  with d = ‖δ‖_p + |m| / ‖∇m‖_q, where the linearised margin m is 0. The paper has d without 1 + γ,
+  and rounding may then leave x + δ at the boundary for ever. γ falls from .05 to .001 along a half
+  cosine. For the steps of δ see `NearestAttack`.
 
   Reference:
     Pintor et al. (2021), Fast Minimum-norm Adversarial Attacks through Adaptive Norm Constraints,

@@ -12,11 +12,10 @@ from robustness.corruptions.names import NOISE
 
 @dataclasses.dataclass(frozen=True)
 class PGD(Attack):
-  """Returns the last iterate of δ ← Π(δ + α·direction), with x + δ clipped to [0, 1] at every step.
+  """Returns x + δ after n steps δ ← Π(δ + α·direction), for a clean image x.
 
-  The direction is sign(∇) for ℓ∞ and ∇/‖∇‖₂ for ℓ2, per image; ∇ is the gradient of the sum of
-  losses, so that the step of an image does not depend on other images. Π projects onto the ball.
-  Clipping to [0, 1] follows it and does not leave the ball.
+  The direction is sign(∇) for ℓ∞ and ∇/‖∇‖₂ for ℓ2, where ∇ is the gradient of the image's loss at
+  x + δ. Π projects onto the ball, after which x + δ is clipped to [0, 1]; it stays in the ball.
 
   Attributes:
     steps: n ≥ 1.

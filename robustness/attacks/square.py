@@ -28,14 +28,17 @@ TILES = 5
 
 @dataclasses.dataclass(frozen=True)
 class Square(Attack):
-  """Returns the image of largest margin in n random proposals if it is wrong, else the clean image.
+  """Returns the image of largest margin after n random proposals if it is misclassified.
 
-  A step proposes a change in a random window for each image, and accepts it if the margin grows;
-  windows shrink. In ℓ∞ the first change is vertical stripes of ±ε, and each channel of a window
-  moves by ±2ε, clipped to the ball. In ℓ2 the norm of the change in a second window moves into the
-  first, in two halves of opposite sign that peak in their middle, and the entire change has the
-  length ε before it is clipped to [0, 1]. In ℓ1 the first window gets this norm times the number
-  of channels, as in the authors' code, and the entire change is projected onto the ball.
+  Otherwise it returns the clean image. A step proposes a change in a random window for each image,
+  and accepts it if the margin grows. The windows shrink in the course of the steps.
+
+  In ℓ∞ the first change is vertical stripes of ±ε. A proposal moves each channel of a window by
+  ±2ε, clipped to the ball. In ℓ2 and ℓ1 the first change is a grid of tiles, and a proposal moves
+  the norm of the change from one window to another, which gets two halves of opposite sign that
+  peak in their middle. In ℓ2 the entire change is then scaled to the length ε and clipped to
+  [0, 1]. In ℓ1 the second window gets the norm times the number of channels, as in the authors'
+  code, and the entire change is projected onto the ball.
 
   Windows have corners and sizes as in the authors' code, where they never reach the last row and
   column. In that code the images of a batch share windows and signs in ℓ∞.
@@ -63,17 +66,18 @@ class Square(Attack):
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
   ) -> Array:
-    """Returns the images of largest margin that one run finds, [B, H, W, C] (see `in_turn`).
+    """Returns the images of largest margin that the run finds, [B, H, W, C] (see `in_turn`).
 
     The run ends early when all images are misclassified.
     """
     del number  # there is only one run
     epsilon, shape = scale * self.epsilon, images.shape[1:]
+    # the functions that make the first change, and that propose a further change
     start, propose = _stripes, _windows
     if self.norm != 'linf':
       start = functools.partial(_tiles, self.norm)
       propose = functools.partial(_moved_mass, self.norm, _patterns(shape, self.norm))
-    windows = jnp.asarray(sides(shape[:2], 1 if self.norm == 'linf' else 3))
+    window_sides = jnp.asarray(sides(shape[:2], 1 if self.norm == 'linf' else 3))  # by halvings
 
     def step_keys(number: Array | int) -> Array:
       """Returns the keys [B] of a step; 0 is the first change."""
@@ -83,7 +87,7 @@ class Square(Attack):
       """Returns the state (completed steps, images, their margins) after a step."""
       k, x, best = state
       halvings = jnp.searchsorted(HALVED_AFTER, k)
-      size = halvings, windows[halvings]
+      size = halvings, window_sides[halvings]
       new = jax.vmap(propose, (0, 0, 0, None, None))(step_keys(k + 1), images, x, size, epsilon)
       margins = margin(logits(new), labels)
       is_better = ((margins > best) | (margins >= 0)) & (best < 0)  # a wrong image is final
@@ -119,7 +123,11 @@ def _stripes(key: Array, image: Array, epsilon: Scalar) -> Array:
 
 
 def _window(key: Array, shape: Sequence[int], side: Array) -> tuple[Array, Array]:
-  """Draws a window: its first row and column, int32 [2], and the mask of its pixels, [H, W, 1]."""
+  """Draws a square window of side `side` in an image of `shape` [H, W, C].
+
+  Returns its first row and column, int32 [2], and the mask of its pixels, bool [H, W, 1]. It never
+  reaches the last row and column, as in the authors' code.
+  """
   corner = jax.random.randint(key, (2,), 0, jnp.maximum(jnp.asarray(shape[:2]) - side, 1))
   row, column = jnp.arange(shape[0]) - corner[0], jnp.arange(shape[1]) - corner[1]
   is_row, is_column = (row >= 0) & (row < side), (column >= 0) & (column < side)
@@ -131,8 +139,8 @@ def _windows(
 ) -> Array:
   """Returns the proposal in ℓ∞: the image `x` with a window in which each channel moves by ±2ε.
 
-  The result stays in the ball around the clean `image`. `size` is the number of halvings and the
-  side of windows.
+  The result stays in the ball around the clean `image`. `size` is (number of halvings, side of
+  windows in pixels), of which only the side is used.
   """
   key_window, key_signs = jax.random.split(key)
   _, side = size
@@ -145,18 +153,21 @@ def _windows(
 def halves(side: int, norm: str) -> np.ndarray:
   """Returns the pattern η of the paper, [side, side] of length 1 in the norm 'l2' or 'l1'.
 
-  It has two halves of opposite sign, one above the other. Each is a sum of nested rectangles; the
-  k-th one has the weight 1/k² ('l2') or 1/k⁴ ('l1').
+  It has two halves of opposite sign, one above the other. Each is a sum of nested rectangles around
+  its middle; the k-th smallest has the weight 1/k² ('l2') or 1/k⁴ ('l1').
   """
 
   def scaled(pattern: np.ndarray) -> np.ndarray:
+    """Returns a pattern divided by its norm."""
     return pattern / np.linalg.norm(pattern.ravel(), balls.ORDERS[norm])
 
   def nested(height: int) -> np.ndarray:
-    """Returns the sum of rectangles around the middle of [height, side], of length 1."""
+    """Returns the sum of the rectangles of a half, [height, side], divided by its norm."""
+    # rows and columns from the middle
     down, right = (np.abs(np.arange(size) - size // 2) for size in (height, side))
     weights = 1.0 / np.arange(1, max(height, side) // 2 + 2) ** WEIGHTS[norm]
-    # entry k is the sum of the weights of rectangle k + 1 and all larger rectangles
+    # entry k is the sum of the weights of rectangle k + 1 and all larger ones, which are those that
+    # have a pixel k rows or columns from the middle
     sums = np.append(weights[::-1].cumsum()[::-1], 0)
     return scaled(sums[np.maximum(down[:, None], right)])
 
@@ -165,12 +176,12 @@ def halves(side: int, norm: str) -> np.ndarray:
 
 
 def _patterns(shape: Sequence[int], norm: str) -> Array:
-  """Returns the patterns η for each number of halvings, upright and transposed, [10, 2, 2M, 2M].
+  """Returns the pattern η for 0 to 9 halvings, upright and transposed, float32 [10, 2, 2M, 2M].
 
   M is the longer side of the image. A pattern begins at (M, M) and is surrounded by zeros, so that
   a slice of it is an image with the pattern at any position.
   """
-  middle, all_sides = max(shape[:2]), sides(shape[:2], smallest=3)
+  middle, all_sides = max(shape[:2]), sides(shape[:2], smallest=3)  # `middle` is M
   table = np.zeros((len(all_sides), 2, 2 * middle, 2 * middle), np.float32)
   for pattern, side in zip(table, all_sides, strict=True):
     eta = halves(int(side), norm)
@@ -179,7 +190,7 @@ def _patterns(shape: Sequence[int], norm: str) -> Array:
 
 
 def _tiles(norm: str, key: Array, image: Array, epsilon: Scalar) -> Array:
-  """Returns the initial perturbation of Square Attack in ℓ2 and ℓ1: a grid of tiles.
+  """Returns the image [H, W, C] with the first change of Square in ℓ2 or ℓ1: a grid of tiles.
 
   Each tile holds the pattern η, transposed at random, with a random sign for each channel. There
   are 5 tiles from top to bottom. The grid begins at row `offset` and column `offset` even if the
@@ -193,8 +204,10 @@ def _tiles(norm: str, key: Array, image: Array, epsilon: Scalar) -> Array:
   signs = jax.random.rademacher(key_signs, (*counts, 1, 1, channels), image.dtype)
   is_transposed = jax.random.bernoulli(key_transposed, shape=(*counts, 1, 1, 1))
   eta = jnp.asarray(halves(side, norm))[None, None, :, :, None]
+  # [tiles down, tiles right, side, side, channels], then joined to [rows, columns, channels]
   tiles = signs * jnp.where(is_transposed, eta.swapaxes(2, 3), eta)
   joined = tiles.transpose(0, 2, 1, 3, 4).reshape(counts[0] * side, counts[1] * side, channels)
+  # with room for what exceeds the image
   change = jnp.zeros((height + side, width + side, channels))
   rows, columns = slice(offset, offset + len(joined)), slice(offset, offset + joined.shape[1])
   change = change.at[rows, columns].set(joined)

@@ -41,6 +41,7 @@ RAND_FULL_RANGE = {'torchvision': 30, 'efficientnet': 10}
 """RandAugment's magnitude of the full range; magnitudes up to `RAND_MAX_LEVEL` are allowed."""
 RAND_MAX_LEVEL = 30
 WITHOUT = {'torchvision': ('Invert',), 'efficientnet': ()}
+"""Operations of AutoAugment that RandAugment lacks."""
 CONSTANTS, RAND_CONSTANTS = (250, 100), (100, 40)
 """Pixels of a translation and of half of Cutout's side at the full range of 'efficientnet'."""
 
@@ -50,8 +51,8 @@ def magnitude(
 ) -> tuple[float, float]:
   """Returns the two magnitudes of an operation; each one is used with probability ½.
 
-  They are in the unit of `operations.UNITS`. The second is −first for a random sign, 2 − first for
-  torchvision's factors, and equal to the first otherwise.
+  They are in the unit of `operations.UNITS`. The second is −first for warps, which turn or move the
+  other way. For factors in 'torchvision' they are 1 + a and 1 − a. Otherwise both are equal.
 
   Args:
     implementation: a key of `FULL_RANGE`.
@@ -59,7 +60,7 @@ def magnitude(
     level: level in 0..`FULL_RANGE`, or in 0..`RAND_MAX_LEVEL` for RandAugment.
     height: height of images in pixels.
     width: width of images in pixels.
-    rand: whether the level is a magnitude of RandAugment.
+    rand: whether the level is that of RandAugment instead of AutoAugment.
 
   Raises:
     InputError: the implementation has no such operation or level.
@@ -73,6 +74,7 @@ def magnitude(
   if name in WITHOUT_MAGNITUDE:
     return 0.0, 0.0
   constants = RAND_CONSTANTS if rand else CONSTANTS
+  # the lambda returns the value at the level in a range from 0 to `end`
   values = _values(implementation, lambda end: level * end / full_range, height, width, constants)
   if name not in values:
     valid = ', '.join((*WITHOUT_MAGNITUDE, *values))
@@ -96,8 +98,8 @@ def _values(
 
   Args:
     implementation: a key of `FULL_RANGE`.
-    scaled: function of the end of a range from 0, which returns the value at the level: 9 for
-      level 3 of 10 in the range 0..30.
+    scaled: function that states the level: scaled(end) is the value at this level in a range from 0
+      to `end`, for example scaled(30) = 9 at level 3 of 10.
     height: height of images in pixels.
     width: width of images in pixels.
     constants: largest translation and half side of Cutout's square in pixels, see `CONSTANTS`.
@@ -136,7 +138,8 @@ def _values(
 
 def names_of(implementation: str) -> tuple[str, ...]:
   """Returns the operations of an implementation, in the order of `operations.NAMES`."""
-  values = _values(implementation, lambda end: end, height=1, width=1)  # only the names count
+  # at the full range; the magnitudes are not used
+  values = _values(implementation, lambda end: end, height=1, width=1)
   return tuple(name for name in operations.NAMES if name in (*WITHOUT_MAGNITUDE, *values))
 
 
@@ -239,7 +242,7 @@ class AutoAugment(Augmentation):
   def policies(self) -> tuple[SubPolicy, ...]:
     """The sub-policies among which one is drawn."""
     lines = self.sub_policies or LISTS[self.policy].strip().splitlines()
-    self.choose('without', operations.NAMES)
+    self.choose('without', operations.NAMES)  # refuses names of no operation
     policies = tuple(
       policy
       for policy in parsed(lines, self.key('sub_policies'))
@@ -356,7 +359,7 @@ class RandAugment(Augmentation):
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The operations among which N are drawn, without torchvision's identity."""
+    """The operations among which N are drawn; 'torchvision' also draws the identity."""
     left_out = {*self.without, *WITHOUT[self.magnitudes]}
     return tuple(name for name in names_of(self.magnitudes) if name not in left_out)
 
@@ -373,14 +376,15 @@ class RandAugment(Augmentation):
     level = self.magnitude
     pairs = [magnitude(self.magnitudes, n, level, height, width, rand=True) for n in names]
     values = jnp.array(pairs, jnp.float32)  # [operations, 2]
-    # A single call draws all numbers, since each call costs as much as an operation: u[0] names,
-    # u[1] which of its two magnitudes an operation has, u[2:] centres of Cutout.
+    # A single call draws all numbers, since each call costs as much as an operation. For each of N
+    # operations u[0] selects the name, u[1] one of its two magnitudes, and u[2:] row and column of
+    # the centre of Cutout.
     u = jax.random.uniform(key, (4, count))
-    has_identity = int(self.magnitudes == 'torchvision')  # its name is −1
+    has_identity = int(self.magnitudes == 'torchvision')  # 1 or 0; the identity has the index −1
     name = operations.below(u[0], len(names) + has_identity) - has_identity
-    magnitude_index = operations.below(u[1], 2)  # the second magnitude is the mirrored one
+    magnitude_index = operations.below(u[1], 2)  # 1 is the mirrored magnitude
     centres = operations.below(u[2:].T, jnp.array([[height, width]]))
-    # the identity, −1, gets the magnitude of the last operation, which has no effect
+    # values[−1] is the magnitude of another operation: the identity ignores it
     drawn = operations.Drawn(name=name, magnitude=values[name, magnitude_index], centre=centres)
     compiled = operations.Operations(names, 'nearest', warp_fill=fill, cutout_fill=fill)
     return {**example, 'image': compiled.in_sequence(image, drawn)}

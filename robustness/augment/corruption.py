@@ -41,6 +41,7 @@ class RandomCorruption(Augmentation):
   constants: int = 0
 
   def __post_init__(self) -> None:
+    """Raises InputError for names or severities that are not valid, or if all are left out."""
     super().__post_init__()
     self.require(bool(self.corruptions), 'corruptions', 'one or more')
     check_names(self.key('corruptions'), self.corruptions, (*SETS, *KNOWN))

@@ -35,10 +35,11 @@ class Environment(Augmentation):
       class group k of `config.data`.
     severities: Severities of corruptions; one is drawn uniformly for every image and step.
     angles: Angles of a rotation in degrees, counter-clockwise; one is drawn uniformly.
-    share: Probability of T_k for an image of C_k. Where `config.training.balanced` is
-      'environment', the order of the rows decides instead.
-    allow_leaks: Whether other parts may resemble a transform that is held out from some classes. It
-      also applies to stored environments, where this augmentation is not in the policy.
+    share: Probability of T_k for an image of C_k. It has no effect if `config.training.balanced` is
+      'environment': the sampler of rows then draws the environments, equally often.
+    allow_leaks: Whether other augmentations, the attack and the input filter may resemble a
+      transform that is held out from some classes. It is also read for data that are stored in
+      environments, where this augmentation is not in the policy.
 
   Reference:
     Omran & Schiele (2022), section 2: one of five severities is sampled for each image.
@@ -99,7 +100,7 @@ class Environment(Augmentation):
     return jnp.where(is_applied, group, 0)
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns the image after the environment's transform at a random level."""
+    """Returns the image after transform T_branch at a random severity or angle; 0 is unchanged."""
     _, key_level, key_draws = jax.random.split(key, 3)
     level = self._level(key_level, branch)
     return transforms.transform(key_draws, image, branch, level, self.transforms)
@@ -117,6 +118,7 @@ class Environment(Augmentation):
     severity_key, angle_key = jax.random.split(key)
     severity = jax.random.choice(severity_key, jnp.array(self.severities, jnp.float32))
     angle = jax.random.choice(angle_key, jnp.array(self.angles, jnp.float32))
+    # for the numbers 0 (the clean image), 1, …, M
     is_rotation = np.array([False, *(name == transforms.ROTATION for name in self.transforms)])
     return jnp.where(jnp.asarray(is_rotation)[environment], angle, severity)
 
@@ -134,14 +136,14 @@ def refuse_leaks(
 ) -> None:
   """Raises InputError if a part of a recipe shows a transform to classes from which it is held out.
 
-  An augmentation that mixes any two rows is refused too: mixed images show every environment with
-  the labels of all classes.
+  An augmentation that mixes rows of different environments is refused too: its images show the
+  transform of one row with the label of the other.
 
   Args:
     augmentations: Augmentations of the recipe.
-    other_parts: Its attack and input filter.
+    other_parts: The attack and the input filter of the recipe, or None for each that it lacks.
     section: The classifier's section in messages, for example 'config.classifier'.
-    stored: Whether the rows are the permitted cells of stored environments.
+    stored: Whether the rows are stored in environments, with some classes held out from some.
   """
   augmentations = list(augmentations)
   environment = selective(augmentations)

@@ -152,7 +152,7 @@ class RandomResizedCrop(Augmentation):
     """
     key_area, key_ratio, key_top, key_left = jax.random.split(key, 4)
     area = jax.random.uniform(key_area, (TRIES,), minval=self.smallest_area)
-    limit = math.log(4 / 3)  # of the logarithm of the ratio width/height
+    limit = math.log(4 / 3)  # log(width/height) is uniform between −limit and limit
     ratio = jnp.exp(jax.random.uniform(key_ratio, (TRIES,), minval=-limit, maxval=limit))
     rows = jnp.round(jnp.sqrt(area * height * width / ratio))
     columns = jnp.round(jnp.sqrt(area * height * width * ratio))

@@ -71,7 +71,10 @@ class FogNoise(Augmentation):
       magnitude(self.spectrum, self.severity)  # raises InputError if it cannot be read
 
   def describe(self) -> dict[str, PlainValue]:
-    """Returns name and settings as JSON values, with a digest of the spectrum for its path."""
+    """Returns name and settings as JSON values, which decide whether a training is the same.
+
+    A digest of the spectrum's values takes the place of its path.
+    """
     if not self.spectrum:
       return super().describe()
     digest = hashlib.sha256(magnitude(self.spectrum, self.severity).tobytes()).hexdigest()
@@ -169,7 +172,11 @@ def _stored(source: str) -> dict[str, np.ndarray]:
 
 
 def _from_results(results: Results, source: str) -> dict[str, np.ndarray]:
-  """Returns the arrays that `_stored` describes from the results of `STUDY` in `source`."""
+  """Returns `spectrum` [S, H, W], `severity` [S] and `provenance` of fog from results of `STUDY`.
+
+  `source` is the workdir of the results, for messages. The results must have been measured with the
+  orthonormal transform, and as means over the channels ('each') instead of on grey images.
+  """
   if results.study != STUDY or FOG not in results.arrays.get('corruption', ()):
     raise InputError(
       f'{source} holds results of the study {results.study!r} without {FOG!r}; {SECTION}.spectrum '

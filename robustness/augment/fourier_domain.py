@@ -21,12 +21,13 @@ DIRECTIONS = 448
 class FourierBasis(Augmentation):
   """Returns clip(x + σ·w, 0, 1) with a random plane wave w and strength σ for each channel.
 
-  A wave has the root mean square 1/32, and σ is `smallest` plus an exponential variable of mean
-  `mean`. The frequency is uniform on 1, …, N waves across an image of N pixels (above N/2 they
-  alias), and the direction on 448 values in [−π, 0]. The result is [1 + waves, H, W, C] with the
-  clean image first; the objective `cross_entropy` averages their losses, and `jsd` also penalises
-  differences of their predictions. It is [waves, H, W, C] without `clean`, or [H, W, C] for a
-  single image.
+  A wave w has the root mean square 1/32, and σ is `smallest` plus an exponential variable of mean
+  `mean`. The number of periods of a wave across an image of N pixels is uniform on 1, …, N (above
+  N/2 it aliases), and its direction uniform on 448 angles from −π to 0.
+
+  The result is [1 + waves, H, W, C] with the clean image first; the objective `cross_entropy`
+  averages their losses, and `jsd` also penalises differences of their predictions. It is
+  [waves, H, W, C] without `clean`, or [H, W, C] for a single image.
 
   With `config.training.auxiliary_norms` equal to `waves`, images with waves pass through separate
   normalisation layers, as in the released training; otherwise all images of a row share them.
@@ -68,15 +69,16 @@ def with_waves(
 ) -> jax.Array:
   """Returns V versions of an image, each with one plane wave added to each channel, [V, H, W, C].
 
-  A wave is a sine over the image, with the root mean square σ / 32.
+  A wave is a sine of the position along its direction, with the root mean square σ / 32.
 
   Args:
     image: [H, W, C] in [0, 1].
-    frequency: number of waves across the image, [V, C].
-    direction: direction in which a wave varies in radians, [V, C]; 0 is from row to row.
+    frequency: number of periods across the longer side of the image, [V, C].
+    direction: angle in radians of the direction in which a wave varies, [V, C]; 0 is downwards.
     strength: strength σ of the waves, [V, C].
   """
   height, width = image.shape[:2]
+  # rows and columns from the centre of the image, and the position along the direction in pixels
   y = jnp.linspace(-height / 2, height / 2, height)[None, :, None, None]
   x = jnp.linspace(-width / 2, width / 2, width)[None, None, :, None]
   along = y * jnp.cos(direction)[:, None, None] + x * jnp.sin(direction)[:, None, None]
@@ -91,13 +93,14 @@ def with_waves(
 class AmplitudesOfPairs(Augmentation):
   """Combines the phases of an image with the amplitudes of another image of the batch (APR-P).
 
-  Both are taken from the Fourier transform over rows, columns and channels. The target is
-  unchanged, so that a network learns from phases. The other image is the row at the mirrored index
-  of the randomly ordered batch. Values may leave [0, 1], as in the released code: put it last.
+  Phases and amplitudes are those of the Fourier transform over rows, columns and channels. The
+  target is unchanged, so that a network learns from phases. The other image is the row at the
+  mirrored index of the randomly ordered batch. Values may leave [0, 1], as in the released code:
+  put this augmentation last.
 
-  The released code decides once for a batch whether to mix it; here each row is decided on by
-  itself, with the same mean. Its loss is the sum over the clean and the mixed image, and
-  `cross_entropy` takes their mean.
+  The released code mixes all rows of a batch or none; here each row is mixed with the same
+  probability by itself. The released code adds the losses of the clean and the mixed image; the
+  objective `cross_entropy` takes their mean.
 
   Attributes:
     probability: Probability of mixing a row; .6 for CIFAR-10, .5 for ImageNet.
@@ -127,10 +130,10 @@ class AmplitudesOfPairs(Augmentation):
 class AmplitudesOfOne(Augmentation):
   """Combines amplitudes and phases of two versions of one image (APR-S).
 
-  The first version is the image after a random operation of AugMix. With a probability, the second
-  version is the first after a further operation, and the amplitudes of one are combined with the
-  phases of the other; a fair coin decides which. Otherwise the result is the first version.
-  Combined images are truncated to 8-bit levels.
+  The first version is the image after a random operation of AugMix. With `probability`, a second
+  version is made from it by a further operation. The result then has the amplitudes of one version,
+  each with probability ½, and the phases of the other, truncated to 8-bit levels. Otherwise the
+  result is the first version.
 
   Attributes:
     severity: Highest level of an operation, see `AugMix`.
@@ -161,8 +164,9 @@ class AmplitudesOfOne(Augmentation):
   def __call__(self, key: jax.Array, example: Example) -> Example:
     """Returns the example with the first version or the combination as its image [H, W, C]."""
     image, operations = example['image'], Operations(self._augmix.names, 'bilinear')
-    *keys, key_second, key_coin = jax.random.split(key, 4)
-    first, second = (self._augmix.chains(chain_key, (), image.shape[:2]) for chain_key in keys)
+    *chain_keys, key_second, key_coin = jax.random.split(key, 4)
+    # two chains of one operation each; () because there is one chain for each key
+    first, second = (self._augmix.chains(k, (), image.shape[:2]) for k in chain_keys)
     once = operations.in_sequence(image, first)
 
     def recombine() -> jax.Array:

@@ -53,10 +53,12 @@ def nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
 
   Args:
     levels: uint8 [H, W, C] with C ≤ 4.
-    data: the matrix of the warp, float32 [6], see `matrix`.
+    data: (a, b, c, d, e, f), float32 [6]: place (x, y) of the result shows place
+      (a x + b y + c, d x + e y + f) of the input.
 
   Returns:
-    The warped levels, and whether each pixel shows a pixel of the input, bool [H, W].
+    The warped levels, 0 at pixels that show a place outside the input; and whether each pixel shows
+    a place inside it, bool [H, W].
   """
   height, width, channels = levels.shape
   a, b, c, d, e, f = data
@@ -66,7 +68,7 @@ def nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
   column = (_fixed(c + (a + b) / 2) + _fixed(a) * x + _fixed(b) * y) >> 16
   row = (_fixed(f + (d + e) / 2) + _fixed(d) * x + _fixed(e) * y) >> 16
   is_inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-  index = jnp.where(is_inside, row * width + column, 0)
+  index = jnp.where(is_inside, row * width + column, 0)  # of the packed pixel
   warped = jnp.where(is_inside, _packed(levels).at[index].get(mode='promise_in_bounds'), 0)
   return _unpacked(warped, channels).astype(levels.dtype), is_inside
 
@@ -184,7 +186,7 @@ def grey(levels: jax.Array) -> jax.Array:
   if levels.shape[-1] == 1:
     return levels
   weighted = levels * jnp.array([19595, 38470, 7471])[None, None, :]
-  return (weighted.sum(-1, keepdims=True) + 32768) >> 16
+  return (weighted.sum(-1, keepdims=True) + 32768) >> 16  # ⌊sum / 65536 + ½⌋
 
 
 def _mean_grey(levels: jax.Array) -> jax.Array:

@@ -54,7 +54,7 @@ class Mixup(Mixing):
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     """Returns the example mixed with the image and target of its partner."""
-    share, partner = self.share(*jax.random.split(key)), example['partner']
+    share, partner = self.share(*jax.random.split(key)), example['partner']  # weight of the row
     mixed = {n: share * example[n] + (1 - share) * partner[n] for n in ('image', 'target')}
     return {**example, **mixed}
 
@@ -95,9 +95,10 @@ class Cutmix(Mixing):
 class MixupOrCutmix(Mixing):
   """Applies Mixup or CutMix to each row, drawn independently for each row.
 
-  This is timm's `Mixup` with mode 'elem'; timm's default draws one method and λ for a batch, which
-  has the same mean for each row. Label smoothing (`CrossEntropy`) is linear in the target, so that
-  it may follow the mixing, where timm smooths before it.
+  This is timm's `Mixup` with mode 'elem'. By default timm draws one method and one λ for a batch;
+  each row then has the same distribution as here, but the rows are not independent. timm smooths
+  labels before it mixes them. Here `CrossEntropy` smooths them after it, with the same result, as
+  smoothing is linear in the target.
 
   Attributes:
     alpha: α of Mixup's Beta(α, α), above 0.

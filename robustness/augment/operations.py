@@ -88,7 +88,9 @@ def apply(
   fill: tuple[int, ...] = (0,),
   centre: tuple[int, int] | None = None,
 ) -> jax.Array:
-  """Returns an image, in levels / 255, after one operation that equals Pillow's on 8-bit levels.
+  """Returns an image [H, W, C] after one operation that equals Pillow's on 8-bit levels.
+
+  The image is rounded to levels 0..255 first, and the result is levels / 255, float32.
 
   ShearX, ShearY, TranslateX and TranslateY are `Image.transform` with the matrices of `levels`, and
   Rotate is `Image.rotate`. AutoContrast, Equalize, Invert, Posterize and Solarize are in
@@ -100,7 +102,8 @@ def apply(
     image: float32 [H, W, C] in [0, 1], C 1 or 3.
     magnitude: Magnitude in the operation's unit (`UNITS`); may be traced.
     interpolation: Interpolation of warps, 'nearest' or 'bilinear'.
-    fill: Levels of pixels that a warp vacates or Cutout covers, one, or red, green and blue.
+    fill: Colour in levels of pixels that a warp vacates or Cutout covers: (grey,) or
+      (red, green, blue).
     centre: Row and column of the centre of Cutout's square; None takes the centre of the image.
 
   Raises:
@@ -115,7 +118,7 @@ def apply(
   check_colour(fill, 'fill')
   image = as_images(image, (3,), 'operations')
   middle = jnp.array(centre or (image.shape[0] // 2, image.shape[1] // 2))
-  start = to_levels(image), jnp.ones(image.shape[:2], bool)
+  start = to_levels(image), jnp.ones(image.shape[:2], bool)  # all pixels show the image
   operation = Operations((name,), interpolation, warp_fill=fill, cutout_fill=fill)
   drawn = Drawn(name=jnp.int32(0), magnitude=jnp.float32(magnitude), centre=middle)
   levels, _ = operation(start, drawn)
@@ -129,8 +132,8 @@ class Operations:
   Attributes:
     names: Members of `NAMES`; an operation is selected by its index.
     interpolation: Interpolation of warps, a key of `INTERPOLATIONS`.
-    warp_fill: Levels of pixels that a warp vacates, one, or red, green and blue.
-    cutout_fill: Levels of pixels that Cutout covers.
+    warp_fill: Colour in levels of pixels that a warp vacates: (grey,) or (red, green, blue).
+    cutout_fill: Colour of pixels that Cutout covers.
     transparent: Whether vacated and covered pixels move with later warps and are filled at the end;
       otherwise they become part of the image.
   """
@@ -195,12 +198,14 @@ class Operations:
     Pixels that the warp vacates have the colour `warp_fill`.
     """
     levels, mask = image
+    # the six numbers of the affine map; `mask.shape` is the image's height and width
     data = pillow.matrix(drawn.name, names, drawn.magnitude, *mask.shape)
     warp = INTERPOLATIONS[self.interpolation]
     if not self.transparent:
       warped, is_inside = warp(levels, data)
       return filled(warped, is_inside, self.warp_fill), mask
-    # the mask is warped as a further channel, 0 at pixels that show nothing of the image
+    # The mask is warped as a further channel: 255, or 0 at pixels that show nothing of the image.
+    # Of the warped mask all pixels above 0 count as showing the image.
     with_mask = jnp.concatenate([levels, 255 * mask[..., None].astype(levels.dtype)], -1)
     warped, _ = warp(with_mask, data)
     warped_mask = warped[..., -1] > 0

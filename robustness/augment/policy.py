@@ -69,12 +69,12 @@ class Policy:
           f'the augmentation {name!r} gives a row a column, {", ".join(columns)}, '
           'and one before it in the policy gives several images of a row: put it before that one.'
         )
-      if augmentation.one_key_a_row:  # the key of step 0, also for the copies of a row in the batch
+      if augmentation.one_key_a_row:  # in all steps, and for all copies of the row in a batch
         keys = row_keys({'example_id': batch['example_id']}, seed, name, jnp.zeros_like(step))
       else:
         keys = row_keys(batch, seed, name, step)
-      # Choices that differ in cost are computed row by row on a CPU, and on accelerators by branch,
-      # where branches are declared; on each device for its rows only.
+      # Random choices that differ in cost: a CPU computes row by row, and an accelerator branch by
+      # branch if the augmentation declares branches. Each device computes its rows only.
       is_sequential = augmentation.sequential and jax.default_backend() == 'cpu'
       if is_sequential or augmentation.branches:
         augment_rows = _in_sequence if is_sequential else _by_branch
@@ -93,14 +93,14 @@ class Policy:
 def _in_sequence(augmentation: Augmentation, rows: Example) -> Example:
   """Returns rows after an augmentation, which is applied to one row after another.
 
-  Under `jax.vmap` every branch of a random choice would be computed for every row; in a loop only
-  the branch that the row needs is.
+  Under `jax.vmap` every branch of a random choice would be computed for every row. A loop over the
+  rows computes only the branch that each row needs.
 
   `rows` are columns [B, ...], among them `KEY`, which the result lacks.
   """
 
   def augmented(row: Mapping[str, jax.Array], _: None) -> Example:
-    """Returns one row after the augmentation; the second argument, a view, is not needed."""
+    """Returns one row after the augmentation; `map_rows` also passes None, which is not used."""
     example = dict(row)
     return _augment(augmentation, example.pop(KEY), example, jax.lax.map)
 
@@ -173,10 +173,12 @@ def _augment(
 def _checked(augmentation: Augmentation, key: jax.Array, example: Example) -> Example:
   """Returns the augmented example without its partner.
 
-  Raises InputError if it lacks a column, or its image has another shape or is not of floats.
+  Raises InputError if an augmentation of a user returns an example that lacks a column, or whose
+  image has another height, width or channels or is not of floats.
   """
   augmented, shape = augmentation(key, example), example['image'].shape
   is_mapping = isinstance(augmented, Mapping)
+  # all columns of the example, and perhaps more
   has_columns = is_mapping and {*example} - {'partner'} <= {*augmented}
   if not has_columns:
     columns = sorted(augmented) if is_mapping else type(augmented).__name__
@@ -207,10 +209,10 @@ def row_keys(batch: Example, seed: int | jax.Array, name: str, step: jax.Array) 
 
 
 def _partners(augmentation: Augmentation, batch: Example, axis_name: str | None) -> Example:
-  """Returns the partner of each row: row B − 1 − i of the batch of all devices for row i of B rows.
+  """Returns the partner of each row: for row i of the B rows of all devices, row B − 1 − i.
 
-  With `augmentation.within`, the name of a column, the index is mirrored among the rows that have
-  equal values in that column.
+  With `augmentation.within`, the name of a column, the rows with equal values in that column are a
+  group, and the partner of the i-th row of a group is its i-th row from the end.
 
   Args:
     augmentation: the augmentation that mixes rows with their partners.
@@ -227,10 +229,11 @@ def _partners(augmentation: Augmentation, batch: Example, axis_name: str | None)
   full_batch = jax.lax.all_gather(batch, axis_name, tiled=True) if axis_name else batch
   if within:
     groups = full_batch[within]
-    order = jnp.argsort(groups, stable=True)
+    order = jnp.argsort(groups, stable=True)  # the rows sorted by group
+    place = jnp.argsort(order)  # of each row when sorted
+    # the group of each row is at first, …, end − 1 when sorted
     first, end = (jnp.searchsorted(groups[order], groups, side) for side in ('left', 'right'))
-    # Equal values are at first..end − 1 when sorted; place p is mirrored to first + end − 1 − p.
-    indices = order[first + end - 1 - jnp.argsort(order)]
+    indices = order[first + end - 1 - place]
     mirrored = {name: values[indices] for name, values in full_batch.items()}
   else:
     mirrored = {name: values[::-1] for name, values in full_batch.items()}

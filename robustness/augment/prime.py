@@ -78,6 +78,7 @@ class Prime(Augmentation):
       branches = [lambda key, image: image, self.filter, self.recolour, self.deform]
       return jax.lax.switch(step_kind, branches, step_key, image), None
 
+    # kinds and keys of the steps of each chain, [mixtures · WIDTH, MAX_DEPTH]
     flat = kind.reshape(-1, MAX_DEPTH), keys.reshape(-1, MAX_DEPTH)
     ends = map_entries(lambda *chain: jax.lax.scan(step, image, chain)[0], *flat)
     ends = ends.reshape(*count, *image.shape)
@@ -96,6 +97,7 @@ class Prime(Augmentation):
     # the last and the first frequency of the curve
     last = jax.random.randint(key_last, (), 1, self.colour_waves + 1)
     first = jax.random.randint(key_first, (), 1, last + 1) if self.colour_band else jnp.int32(1)
+    # `count` waves are computed, as shapes must be fixed; those above `last` get the amplitude 0
     count = min(self.colour_band or self.colour_waves, self.colour_waves)
     variance = jax.random.uniform(key_variance, maxval=self.colour_variance)
     values = jax.random.normal(key_values, (count, image.shape[-1]))
@@ -105,23 +107,24 @@ class Prime(Augmentation):
   def deform(self, key: jax.Array, image: jax.Array) -> jax.Array:
     """Returns the image after a random deformation.
 
-    Pixels are displaced by a sum of sine modes (i, j), see `deformed`. Their amplitudes are normal
-    with variance T / (i² + j²), where the temperature T sets the strength. The number of modes and
-    T are drawn from Beta(½, ½), scaled to the range between two bounds. The lower bound of T makes
-    a typical shift half a pixel, and the upper one is the largest T at which the image does not
-    fold over.
+    Pixels are displaced by a sum of sine modes (i, j) with i² + j² up to about N², see `deformed`.
+    Their amplitudes are normal with variance T / (i² + j²), where the temperature T sets the
+    strength. The number N of modes per direction and T are drawn from Beta(½, ½), scaled to the
+    range between two bounds. The lower bound of T makes a typical shift half a pixel, and the upper
+    one is the largest T at which the image does not fold over.
     """
     key_bound, key_modes, key_temperature, key_values = jax.random.split(key, 4)
     max_modes = jax.random.randint(key_bound, (), MIN_MODES + 1, self.modes + 1)
     modes = MIN_MODES + jnp.floor(arcsine(key_modes) * (max_modes + 1 - MIN_MODES))
-    modes = jnp.minimum(modes, max_modes)  # exceeded where `arcsine` returns 1
+    modes = jnp.minimum(modes, max_modes)  # N; it is exceeded where `arcsine` returns 1
     logarithm = jnp.log(modes)
+    # the bounds of T
     low = 1 / (np.pi * max(image.shape[:2]) ** 2 * logarithm)
     high = jnp.maximum(low, 4 / (np.pi**3 * modes**2 * logarithm))
     temperature = low + (high - low) * arcsine(key_temperature)
     values = jax.random.normal(key_values, (2, self.modes, self.modes))
     index = jnp.arange(1, self.modes + 1)
-    radius = jnp.hypot(index[:, None], index[None, :])
+    radius = jnp.hypot(index[:, None], index[None, :])  # √(i² + j²) of each mode
     weights = jnp.where(radius < modes + 0.5, jnp.sqrt(temperature) / radius, 0)
     return deformed(image, weights[None] * values)
 
@@ -172,12 +175,12 @@ def deformed(image: jax.Array, amplitudes: jax.Array) -> jax.Array:
   """Returns an image [H, W, C] deformed by smooth random fields u and v.
 
   Pixel (y, x) shows the image at (y − H·v(y, x), x − W·u(y, x)), sampled bilinearly with replicated
-  edges. The fields u and v are Σ_ij a_ij sin(iπx/(W − 1)) sin(jπy/(H − 1)) with i and j from 1, and
-  with `amplitudes` a [2, I, J], first the amplitudes of u.
+  edges. Each field is Σ_ij a_ij sin(iπx/(W − 1)) sin(jπy/(H − 1)) with i and j in 1..N.
+  `amplitudes` [2, N, N] are a_ij of u (horizontal) and then of v (vertical).
   """
   height, width = image.shape[:2]
   index = np.arange(1, amplitudes.shape[1] + 1)
-  # the sines of y, [H, J], and of x, [W, I]
+  # `down` are the sines of y, [H, N], and `right` those of x, [W, N]
   down, right = (
     jnp.asarray(np.sin(np.pi * np.linspace(0, 1, side)[:, None] * index), jnp.float32)
     for side in (height, width)

@@ -114,10 +114,10 @@ def minimal_sample_distance(augmentation: ArrayLike, corruption: ArrayLike) -> f
   """Returns min_a ‖f(a) − mean_c f(c)‖₂ over samples a of an augmentation and c of a corruption.
 
   f are features, from `of_augmentation` and `of_transform`. The distance is 0 if the features of a
-  sample of the augmentation equal the mean features of the corruption.
-  An augmentation with one sample near the corruption has a small distance, however rare that sample
-  is. The distance is not symmetric, never grows with more samples, and has the scale of the
-  features: compare values of the same classifier only.
+  sample of the augmentation equal the mean features of the corruption. An augmentation with
+  one sample near the corruption has a small distance, however rare that sample is. The distance is
+  not symmetric, never grows with more samples, and has the scale of the features: compare values of
+  the same classifier only.
 
   Args:
     augmentation: f of A samples of the augmentation, [A, D] (paper: 100 000 samples).

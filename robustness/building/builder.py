@@ -141,7 +141,7 @@ class ClassifierBuilder:
     return naming('config.classifier', self.experiment.section_of_classifier(label))
 
   def _planned(self, label: str, recipe: ClassifierKind) -> Classifier:
-    """Returns a classifier as it is before it is trained here, for checks of the config.
+    """Returns a classifier after checks that need no training; a trained one has shapes as weights.
 
     This method checks that the classifier takes the images and classes of every task of the run.
     """
@@ -150,7 +150,8 @@ class ClassifierBuilder:
     if precision != 'float32' and not isinstance(recipe, Network):
       logging.warning('%s computes as it does elsewhere, not in %s.', label, precision)
     if isinstance(recipe, PublishedWeights) and not (recipe.label_space or recipe.probe):
-      for task in self.experiment.measurements.values():  # before a network is built
+      # raises if classes do not fit, before the network is built, which takes longer
+      for task in self.experiment.measurements.values():
         align(self.opened.get(task.data, self.rows), *recipe.classes, label)
     network = self._load(label)
     if recipe.probe:
@@ -207,7 +208,7 @@ class ClassifierBuilder:
     The classes come from the training rows if it is trained here, else from the evaluated rows.
     """
     rows = self.open_rows(recipe) if recipe.is_trained_here else self.rows
-    has_set_size = bool(self.experiment.data.crop)
+    has_set_size = bool(self.experiment.data.crop)  # else each classifier chooses its image size
     return Images(self.rows.image_shape, tuple(rows.class_names), has_set_size)
 
   def train(self, label: str, recipe: TrainedHere, initial: NetworkWeights | None) -> Variables:
@@ -306,8 +307,8 @@ class ClassifierBuilder:
   def accuracy(self, label: str, recipe: TrainedHere) -> AccuracyOnRows | None:
     """Returns the function that measures the accuracy of the weights during a training.
 
-    If training rows are held out, it predicts these, with all classes of the network. Otherwise it
-    predicts the rows of the study, in the label space of the recipe; None if there is no study.
+    The accuracy is on the held-out training rows, with all classes of the network. If none are held
+    out, it is on the rows of the study, in the recipe's label space; without a study it is None.
     Test-time adaptation is not used in either case.
     """
     rows, settings = self.open_rows(recipe), recipe.training
@@ -386,8 +387,8 @@ class ClassifierBuilder:
     if not names:
       raise InputError(f'the training rows of {label} have no class names, which its probe needs.')
     num_features = probes.num_features(network, probe.layer)
+    # a nearest-neighbour probe stores the rows that it is fitted to: its size depends on them
     drawn, _ = probes.drawn_rows(probe, labels, names, recipe.seed)
-    # a nearest-neighbour probe stores its rows, so that its size depends on their number
     zeros = probe.empty(len(drawn), num_features, len(names))
     return probes.with_probe(network, probe, zeros, names, facts={})
 

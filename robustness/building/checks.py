@@ -78,13 +78,14 @@ def check_step(
 ) -> None:
   """Checks that a study can be evaluated, by tracing one step of it on shapes.
 
-  If there are classifiers that only the host can call, which have no gradient, one of these is
-  taken, because it has most restrictions.
+  One classifier stands for all. If there are classifiers that only the host can call, it is one of
+  these, because they have no gradient and thus most restrictions.
 
   Raises:
     InputError: the views do not fit the rows or the classifier, as in the evaluation.
   """
   if classifiers and study.needs_classifier:
+    # True is the largest key: a classifier of the host, if there is one
     strictest = max(classifiers, key=lambda classifier: classifier.host_function is not None)
     matched, devices = match_labels(rows, strictest), parallel.create(execution.parallel)
     evaluator_for(execution, study, strictest, matched, devices).check(matched)
@@ -95,9 +96,9 @@ def split_supported(
 ) -> tuple[list[Classifier], dict[str, str]]:
   """Separates the classifiers that a task can measure from the others.
 
-  An attack needs gradients, which a classifier that only the host can call does not have. A config
-  with a single study refuses such a classifier later, and a battery of studies leaves it out of the
-  task.
+  Views that call the classifier, as attacks do, need gradients, which a classifier that only the
+  host can call does not have. A battery of studies leaves such a classifier out of the task. A
+  config with a single study (`is_single`) separates none, and refuses it later.
 
   Returns:
     The classifiers to measure, and {name of a classifier that is left out: reason}.

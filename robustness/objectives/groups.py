@@ -79,9 +79,9 @@ class Coral(GroupObjective):
   Attributes:
     environments: Number of environments, at least 2.
     penalty: Weight γ ≥ 0 of the mean distance between two sets of features.
-    pairs: 'every' compares every two environments; 'same_classes' compares each environment k ≥ 1
-      with the rows of environment 0 of class group k, so that both have the same classes. It needs
-      the column 'class_group'.
+    pairs: 'every' compares every two environments. 'same_classes' compares each environment k ≥ 1
+      only with those rows of environment 0 that belong to class group k, so that both sets have the
+      same classes; it needs the column 'class_group'.
 
   Reference:
     Sun and Saenko (2016), Deep CORAL, equation 1; Gulrajani and Lopez-Paz (2021), In Search of Lost
@@ -104,7 +104,8 @@ class Coral(GroupObjective):
     losses = cross_entropy(outputs['logits'], batch['target'], self.label_smoothing)
     member, _, weights = group_rows(batch[self.column], self.environments, total)
     sets, pairs = self._compared(member, batch)
-    has_rows = (total(sets.sum(0))[pairs] >= 2).all(1)  # of each pair: a covariance needs two rows
+    # whether both sets of a pair have two rows, which a covariance needs, [P]
+    has_rows = (total(sets.sum(0))[pairs] >= 2).all(1)
     features = outputs['features'].astype(jnp.float32)
     if features.ndim == 3:  # [B, V, F]: all V images of a row are in its sets
       sets = jnp.repeat(sets, features.shape[1], axis=0)
@@ -113,15 +114,16 @@ class Coral(GroupObjective):
     return losses + self.penalty * distance, weights, state, {'feature_distance': distance}
 
   def _compared(self, member: jax.Array, batch: Arrays) -> tuple[jax.Array, np.ndarray]:
-    """Returns the sets of rows and the pairs of sets that are compared.
+    """Returns S sets of rows, and the P pairs of sets that are compared.
 
     Entry [b, s] of the first array, [B, S], is 1 if row b is in set s, else 0. The second array,
-    int [P, 2], has the indices of both sets of each pair.
+    int [P, 2], has the indices of both sets of each pair. With `pairs` 'every' the sets are the E
+    environments. With 'same_classes' set k − 1 is environment k, and set E − 1 + k − 1 are the rows
+    of environment 0 that belong to class group k, for k in 1..E − 1.
     """
     count = self.environments
     if self.pairs == EVERY:
       return member, np.stack(np.triu_indices(count, 1), 1)
-    # first the environments k = 1, …, count − 1, then the rows of environment 0 for each k
     is_clean = member[:, :1]  # whether a row is in environment 0
     clean = is_clean * jax.nn.one_hot(batch[GROUP], count, dtype=jnp.float32)[:, 1:]
     first = np.arange(count - 1)
@@ -135,10 +137,11 @@ class Coral(GroupObjective):
     `features` are [B, F]; `sets` and `pairs` are as `_compared` returns them.
     """
     count, summed = total((sets.sum(0), sets.T @ features))
-    mean = summed / jnp.maximum(count, 1)[:, None]
-    centred = sets[..., None] * (features[:, None] - mean[None])
+    mean = summed / jnp.maximum(count, 1)[:, None]  # of each set, [S, F]
+    centred = sets[..., None] * (features[:, None] - mean[None])  # [B, S, F], 0 outside of a set
     spread = total(jnp.einsum('nsd,nse->sde', centred, centred))
-    covariance = spread / jnp.maximum(count - 1, 1)[:, None, None]
+    covariance = spread / jnp.maximum(count - 1, 1)[:, None, None]  # [S, F, F]
+    # for each pair the term of the covariances, then the term of the means
     terms = [((x[a] - x[b]) ** 2).mean() for a, b in pairs for x in (covariance, mean)]
     return jnp.stack(terms).reshape(len(pairs), 2).sum(1)
 

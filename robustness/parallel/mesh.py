@@ -183,8 +183,9 @@ class _Bounded:
 
 
 def own_copy(tree: PyTree) -> PyTree:
-  """Returns replicated arrays as arrays on a device of this process, which others need not join.
+  """Returns replicated arrays as arrays on the first device of this process.
 
-  The copy on the process's first device is taken; leaves that are no JAX arrays are unchanged.
+  Reading them needs no other process, unlike arrays on the devices of several processes. Leaves
+  that are no JAX arrays are unchanged.
   """
   return jax.tree.map(lambda x: x.addressable_data(0) if isinstance(x, jax.Array) else x, tree)

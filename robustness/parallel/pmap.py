@@ -20,10 +20,11 @@ class PmapParallel(MeshParallel):
   axis_name: str | None = 'data'
 
   def __init__(self, devices: Sequence[jax.Device] | None = None):
+    """Takes the devices, ordered by process; None takes the devices of this process."""
     super().__init__(devices)
     local = [device for device in self.devices if device.process_index == jax.process_index()]
     self._num_local = len(local)
-    # places entry i of the leading axis on local device i, as pmap needs it
+    # this sharding places entry i of the leading axis on local device i, as pmap needs it
     self._stacked = NamedSharding(Mesh(np.array(local), ('data',)), PartitionSpec('data'))
 
   def compile(
@@ -51,10 +52,12 @@ class PmapParallel(MeshParallel):
   def replicate(self, tree: PyTree) -> PyTree:
     """Returns every array with a leading axis of local devices, one copy on each device.
 
-    Results of `unreplicate` are on a single device; pmap would refuse a stack of copies there.
+    Arrays may come from `unreplicate`, on a single device: each copy is put on its own device,
+    because pmap refuses a stack of all copies on one device.
     """
 
     def stack(x: PyTree) -> jax.Array:
+      """Returns an array [local devices, ...] with equal entries."""
       return jax.device_put(jnp.broadcast_to(x, (self._num_local, *jnp.shape(x))), self._stacked)
 
     return jax.tree.map(stack, tree)

@@ -144,6 +144,7 @@ class Processes:
     """Returns whether the coordinator's port accepts a connection."""
     host, _, port = self.coordinator.rpartition(':')
     try:
+      # brackets surround an IPv6 address
       socket.create_connection((host.strip('[]'), int(port)), timeout=2).close()
     except OSError:
       return False
@@ -152,10 +153,11 @@ class Processes:
   def end_together(self, work: Callable[[], int]) -> int:
     """Runs `work` and returns its status; with several processes, a failed one does not return.
 
-    A failed process leaves by `os._exit`, because a regular exit would wait for the others, which
-    wait for this one. Before that it waits a limited time for others that fail too, so that they
-    can print their reasons. Process 0 waits longest: it runs JAX's coordination service, and JAX
-    ends the other processes with it. `work` returns an exit status, 0 for success.
+    A failed process leaves by `os._exit`, because a regular exit would wait for the other
+    processes, which wait for this one. Before that it waits a limited time for other processes that
+    fail too, so that they can print their reasons. Process 0 waits longest: it runs JAX's
+    coordination service, and JAX ends the other processes with it. `work` returns an exit status, 0
+    for success.
     """
     if not self.is_distributed:
       return work()
@@ -207,6 +209,7 @@ def barrier(name: str) -> None:
   `exchange`.
   """
   if jax.process_count() > 1:
+    # numbered, because JAX refuses a second barrier of the same name
     _wait(f'{name} {next(_numbers)}', FOREVER_SECONDS)
 
 

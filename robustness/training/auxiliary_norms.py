@@ -25,14 +25,15 @@ _ARRAYS = {'scale', 'bias', 'mean', 'var'}
 def with_second(variables: Variables) -> Variables:
   """Returns `params` and `batch_stats` with a second set of all arrays of normalisation layers.
 
-  The second set is a copy of the first, under the key `auxiliary_norms` of each collection.
+  The second set is a copy of the first, under the key `auxiliary_norms` of `params` and of
+  `batch_stats`.
 
   Raises:
     InputError: the network has no normalisation layers.
   """
   flat = flatten_dict(dict(without_second(variables)), keep_empty_nodes=True)
   # a path is (collection, *layer, array), such as ('params', 'stem', 'bn', 'scale')
-  arrays_of_layer = collections.defaultdict(set)
+  arrays_of_layer = collections.defaultdict(set)  # {path of a layer: names of its arrays}
   for path in flat:
     arrays_of_layer[path[1:-1]].add(path[-1])
   norms = {layer for layer, arrays in arrays_of_layer.items() if layer and arrays <= _ARRAYS}
@@ -58,11 +59,12 @@ def without_second(variables: Variables) -> Variables:
 
 
 def swapped(variables: Variables) -> Variables:
-  """Returns variables with both sets of normalisation arrays exchanged.
+  """Returns `params`, `batch_stats` or both with the two sets of normalisation arrays exchanged.
 
   The network then uses the second set, which `with_second` added.
   """
   flat = flatten_dict(dict(variables), keep_empty_nodes=True)
+  # a path of the second set is (collection, AUXILIARY, *layer, array)
   for path in [path for path in flat if path[1:2] == (AUXILIARY,)]:
     collection, _, *layer_and_array = path
     in_network = (collection, *layer_and_array)  # path of the same array in the first set

@@ -70,7 +70,7 @@ class Checkpoints:
     try:
       self._check_or_write(json.loads(json.dumps(facts)))  # tuples become lists, as in the file
     except BaseException:
-      self._manager.close()
+      self._manager.close()  # ends its threads
       raise
 
   def restore(self, template: TrainState) -> TrainState | None:
@@ -195,9 +195,9 @@ def newest_step(directory: Path) -> int | None:
 class _Manager(ocp.CheckpointManager):
   """Orbax's checkpoint manager, except that it does not ask JAX whether to stop.
 
-  Processes agree on a step to stop at by the last step that each of them asked JAX about. Orbax's
-  thread that finishes a save would ask about an earlier step again, after `StopRequest` asked about
-  a later one.
+  After a signal JAX finds the step at which all processes stop from the last step that each of them
+  asked about. `StopRequest` asks at every step. Orbax would ask too, in a thread that has finished
+  a save, about the step of the save: an earlier step, which JAX would take for the last one.
   """
 
   def reached_preemption(self, step: int) -> bool:

@@ -56,8 +56,8 @@ class AccuracyOnRows:
   def _blocks_of_process(self) -> Iterator[BlockOnDevices]:
     """Yields the blocks of this process, every n-th of n processes, on the devices."""
     numbers = range(jax.process_index(), self._layout.num_blocks, jax.process_count())
-    blocks = self.evaluator.blocks_on_devices
-    return blocks(self.rows, self._layout, numbers) if numbers else iter(())
+    if numbers:  # there may be fewer blocks than processes
+      yield from self.evaluator.blocks_on_devices(self.rows, self._layout, numbers)
 
 
 class CachedBlocks:

@@ -221,6 +221,7 @@ class _Run:
   newest: dict[str, float] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
+    """Sets `settings`, those of the training, and `meter`, which collects the metrics of steps."""
     self.settings = self.training.settings
     self.meter = Meter(
       self.settings.batch_size, lambda metrics: jax.device_get(self.parallel.unreplicate(metrics))
@@ -255,7 +256,7 @@ class _Run:
         self._measure_if_due(step, state, progress)
         progress.show(self.newest)
         self._save_if_due(step, state, stop.due(step))
-      self.checkpoints.wait()  # before SIGTERM ends the process again
+      self.checkpoints.wait()  # while SIGTERM is still deferred
       if stop.received:
         raise self._preempted(training.total_steps)
     return self.parallel.unreplicate(state)
@@ -286,7 +287,8 @@ class _Run:
     single = self.parallel.unreplicate(state)
     with progress.other_work('evaluation'):
       numbers = dict(self.evaluate(single.variables))
-      if self.settings.ema_decay:  # lookahead itself sets the raw weights to the slow ones
+      # beside an average also the raw weights; `lookahead` replaces these by the slow ones itself
+      if self.settings.ema_decay:
         raw = self.evaluate(single.raw_variables)
         numbers |= {f'raw_{name}': value for name, value in raw.items()}
     self.writer.write_scalars(step, {f'evaluation/{name}': x for name, x in numbers.items()})

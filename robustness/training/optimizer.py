@@ -36,6 +36,11 @@ def is_in_head(params: PyTree) -> PyTree:
   return path_aware_map(lambda path, _: path[:-1] in (HEAD, HEAD[:1]), params)
 
 
+def is_in_backbone(params: PyTree) -> PyTree:
+  """Returns whether each parameter is of another layer than the last, a tree of bools."""
+  return jax.tree.map(operator.not_, is_in_head(params))
+
+
 def scaled_head(params: PyTree, factor: float) -> PyTree:
   """Returns the parameters, with the parameters of the last layer multiplied by a factor."""
   return jax.tree.map(lambda x, last: factor * x if last else x, params, is_in_head(params))
@@ -127,12 +132,8 @@ def create(
     decay = {'weight_decay': settings.weight_decay, 'mask': mask}
     stages.append(make(schedule, b1=0.9, b2=0.999, eps=settings.epsilon, **decay))
   if settings.backbone_rate_multiplier != 1:
-    stages.append(
-      optax.masked(
-        optax.scale(settings.backbone_rate_multiplier),
-        lambda params: jax.tree.map(operator.not_, is_in_head(params)),
-      )
-    )
+    slower = optax.scale(settings.backbone_rate_multiplier)
+    stages.append(optax.masked(slower, is_in_backbone))
   if settings.layer_decay != 1:
 
     def decayed(updates: PyTree, _: PyTree) -> PyTree:

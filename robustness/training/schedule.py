@@ -45,7 +45,7 @@ def total_steps(settings: TrainingSettings, num_examples: int) -> int:
 
 
 def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedule:
-  """Returns the learning rate η_t of step t = 0, ..., T − 1.
+  """Returns the function from a step t = 0, ..., T − 1 to its learning rate η_t.
 
   With η the largest rate, a warm-up of w steps and T steps in all, η_t = η·t/w for t < w. Then
 
@@ -86,7 +86,7 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
     rise = optax.linear_schedule(first_factor * rate, rate, peak_step)
     fall = optax.linear_schedule(rate, last_factor * rate, total - peak_step)
     return optax.join_schedules([rise, fall], [peak_step])
-  if settings.schedule != STEP:
+  if settings.schedule != STEP:  # COSINE
     return optax.warmup_cosine_decay_schedule(0.0, settings.learning_rate, warmup, total)
   per_epoch = num_examples / settings.batch_size
   fall_steps = [round(epoch * per_epoch) for epoch in settings.step_epochs]
@@ -123,9 +123,10 @@ def epoch_steps(settings: TrainingSettings, num_examples: int) -> int:
 def is_due(step: int, settings: TrainingSettings, num_examples: int) -> bool:
   """Returns whether to evaluate after a step: whether it completes `evaluate_every_epochs` epochs.
 
-  If a multiple of this period is between two steps, the later step completes it.
+  If these are 2.5 steps, for example, steps 3, 5, 8, 10, … complete them.
   """
   period = settings.evaluate_every_epochs * num_examples / settings.batch_size  # in steps
+  # whether a multiple of the period lies after the previous step, and not after this one
   return period > 0 and step // period > (step - 1) // period
 
 

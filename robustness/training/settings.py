@@ -143,6 +143,7 @@ class TrainingSettings:
   split: str = setting('train', "a split's name, for example 'train'", bool)
 
   def __post_init__(self) -> None:
+    """Raises InputError for settings that are out of range or do not fit each other."""
     check_fields(self, WHERE)
 
     def rule(name: str, holds: bool, valid: str) -> None:
@@ -150,15 +151,16 @@ class TrainingSettings:
       require(holds, f'{WHERE}.{name}', vars(self)[name], valid)
 
     rule('epochs', self.epochs > 0 or self.steps > 0, f'above 0 when {KEYS.training.steps} is 0')
-    divides = self.batch_size % self.accumulate == 0
-    rule('accumulate', divides, f'a divisor of {KEYS.training.batch_size} = {self.batch_size}')
+    is_divisor = self.batch_size % self.accumulate == 0
+    rule('accumulate', is_divisor, f'a divisor of {KEYS.training.batch_size} = {self.batch_size}')
     has_momentum = not self.nesterov or self.momentum > 0 or self.optimizer != SGD
     rule('nesterov', has_momentum, f'False when {KEYS.training.momentum} is 0')
     epochs = self.step_epochs
-    falls = bool(epochs) == (self.schedule == STEP) and list(epochs) == sorted(set(epochs))
-    rule('step_epochs', falls, "ascending epochs for the schedule 'step', and () for every other")
-    rises_once = self.schedule != TRIANGULAR or self.warmup_epochs == 0
-    rule('warmup_epochs', rises_once, "0 for the schedule 'triangular', which rises by itself")
+    # there are epochs for the schedule 'step' only, and they are ascending and distinct
+    fits = bool(epochs) == (self.schedule == STEP) and list(epochs) == sorted(set(epochs))
+    rule('step_epochs', fits, "ascending epochs for the schedule 'step', and () for every other")
+    has_one_rise = self.schedule != TRIANGULAR or self.warmup_epochs == 0
+    rule('warmup_epochs', has_one_rise, "0 for the schedule 'triangular', which rises by itself")
     has_one_average = not self.lookahead or not self.ema_decay
     rule('lookahead', has_one_average, f'0 where {KEYS.training.ema_decay} averages the weights')
     is_reached = not self.steps or self.lookahead <= self.steps

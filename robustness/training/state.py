@@ -124,4 +124,5 @@ def with_initial(variables: Variables, initial: Mapping[str, PyTree]) -> Variabl
       f'{", ".join(misfits[:5])}. Give weights of the same architecture and image size.'
     )
   on_device = {path: jnp.asarray(value) for path, value in new_arrays.items()}
+  # flattening drops `batch_stats` if it is empty
   return {'batch_stats': {}, **traverse_util.unflatten_dict({**arrays, **on_device})}

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from robustness.augment import with_more_images
@@ -212,7 +213,8 @@ class TrainStep:
     """Returns the outputs and new batch statistics, as `_forward` does, for images [B, V, H, W, C].
 
     The last `auxiliary_norms` of the V images of each row use the network's second set of
-    normalisation layers, and the images before them the first set. Arguments are as in `_forward`.
+    normalisation layers, and the images before them the first set: the network is applied twice,
+    and each time updates the statistics of one set. Arguments are as in `_forward`.
     """
     count = self.training.settings.auxiliary_norms
     if not count:
@@ -221,6 +223,7 @@ class TrainStep:
     auxiliary_factors = jax.tree.map(lambda x: x[:, -count:], factors)
     main_images = images[:, :-count]
     outputs, batch_stats = self._forward(params, batch_stats, main_images, train, main_factors)
+    # with the second set where the network looks for its normalisation layers
     second = swapped({'params': params, 'batch_stats': batch_stats})
     auxiliary_outputs, second_stats = self._forward(
       second['params'], second['batch_stats'], images[:, -count:], train, auxiliary_factors
@@ -272,7 +275,8 @@ class TrainStep:
     if attack is None:
       return batch
     keys = _image_keys(batch, seed, attack.name, state.step).ravel()
-    label_shape = (-1, *[1] * (images.ndim - 4))  # [B], or [B, 1] if each row has V images
+    # the label of each image: images are [B, H, W, C], or [B, V, H, W, C] if each row has V images
+    label_shape = (-1, *[1] * (images.ndim - 4))  # [B], or [B, 1]
     labels = jnp.broadcast_to(batch['label'].reshape(label_shape), images.shape[:-3])
     train = attack.statistics == 'batch' and not self.training.settings.freeze_statistics
 
@@ -281,7 +285,7 @@ class TrainStep:
       outputs, _ = self._forward(state.params, batch_stats, images, train, {})
       return outputs['logits']
 
-    # augmentations may leave [0, 1], where attacks search
+    # attacks take images in [0, 1], which some augmentations leave
     flat_images = jnp.clip(images.reshape(-1, *images.shape[-3:]), 0, 1)
     # one run for each image, without restarts
     adversarial = attack.worst(1, keys, logits, flat_images, labels.ravel())
@@ -296,7 +300,7 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
       missing, initial weights have another shape, or parts do not fit each other or the images.
   """
   size = training.settings.batch_size
-  # the mask of padded rows belongs to evaluations
+  # `Rows.batches` marks padding in `mask`, a column that training batches do not have
   without_mask = {name: value for name, value in row.items() if name != 'mask'}
   columns = check_batch(without_mask, training.rows.image_shape, training.num_classes)
   columns = {**columns, **training.order.columns(0, size)}
@@ -304,14 +308,17 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
   state = training.state_shapes()
   with_initial(state.trained, training.initial)  # raises if initial weights have another shape
   training.check_network(state)
-  axis = getattr(training.model, 'axis_name', None)  # set for batch norms that are synced by pmap
-  leading_axes = (1, size) if axis else (size,)  # one device has the batch
-  batch = {
-    name: jax.ShapeDtypeStruct(
-      (*leading_axes, *value.shape[1:]), jax.dtypes.canonicalize_dtype(value.dtype)
-    )
-    for name, value in columns.items()
-  }
+  # With an `axis_name` the model's batch norms take means over pmap's devices: the step is then
+  # traced under `vmap` over an axis of that name, for one device that has the entire batch.
+  axis = getattr(training.model, 'axis_name', None)
+  leading_axes = (1, size) if axis else (size,)
+
+  def batch_shape(column: np.ndarray) -> jax.ShapeDtypeStruct:
+    """Returns the shape and type that a column of rows, here of one row, has in a batch."""
+    dtype = jax.dtypes.canonicalize_dtype(column.dtype)
+    return jax.ShapeDtypeStruct((*leading_axes, *column.shape[1:]), dtype)
+
+  batch = jax.tree.map(batch_shape, columns)
   step = TrainStep(training)
   jax.eval_shape(jax.vmap(step, (None, 0), axis_name=axis) if axis else step, state, batch)
 

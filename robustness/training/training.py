@@ -83,8 +83,8 @@ class Training:
       augmentations and attack.
     initial: initial parameters and running averages. Arrays that are missing, such as the last
       layer, are drawn from the seed.
-    fit: function from normalised training images to the variables that depend on them, which is
-      used if `initial` is empty; None draws all variables. See `Architecture`.
+    fit: function from normalised training images to variables that the architecture computes from
+      images instead of drawing them. It is used if `initial` is empty; None draws all variables.
     fit_rows: largest number of images that `fit` takes.
     sampler: the order of the rows; None takes `Epochs`, which shuffles them in every epoch.
   """
@@ -234,7 +234,7 @@ class Training:
         augmentations, the batch statistics or the normalisation layers.
     """
     settings = self.settings
-    needed_layers = {  # by the setting that needs them: a selection of parameters, and its name
+    needed_layers = {  # {setting: (function that marks the parameters that it needs, their name)}
       'stem_epochs': (optimizer.is_in_stem, 'layer called stem'),
       'bias_rate': (optimizer.is_normalisation_bias, 'biases of normalisations'),
       'backbone_rate_multiplier': (optimizer.is_in_head, 'last layer called head'),
@@ -242,10 +242,10 @@ class Training:
       'layer_decay': (depth.is_in_block, 'layers called stage1 or block0'),
     }
     for name, (select, layers) in needed_layers.items():
-      value, unused = vars(settings)[name], vars(TrainingSettings())[name]
-      if value != unused and not any(jax.tree.leaves(select(state.params))):
+      value, default = vars(settings)[name], vars(TrainingSettings())[name]  # default: no effect
+      if value != default and not any(jax.tree.leaves(select(state.params))):
         raise InputError(
-          f'{WHERE}.{name} is {value:g}, and this network has no {layers}: set it to {unused:g}, '
+          f'{WHERE}.{name} is {value:g}, and this network has no {layers}: set it to {default:g}, '
           f'or take another {KEYS.classifier.name:--}.'
         )
     can_drop_paths = isinstance(self.model, Network) and self.model.can_drop_paths
@@ -290,7 +290,7 @@ class Training:
       )
 
   def check_columns(self, columns: Mapping[str, np.ndarray]) -> None:
-    """Raises InputError unless the objective has its columns, with valid values.
+    """Raises InputError unless rows have the columns that the objective needs, with valid values.
 
     `columns` are the columns of the training rows; columns that augmentations add may be missing.
     """
@@ -298,8 +298,8 @@ class Training:
     for name in part.columns:
       if name in RESERVED:
         raise InputError(
-          f'{KEYS.classifier.objective}.{part.name}.column is {name!r}, which is what a training '
-          'calls one of its columns: rename the column of the data.'
+          f'{KEYS.classifier.objective}.{part.name}.column is {name!r}, which is reserved for '
+          'a column that training adds: rename the column of the data.'
         )
       if name not in columns and name not in self.pipeline.policy.added:
         raise InputError(
@@ -310,9 +310,10 @@ class Training:
     self.check_groups(columns)
 
   def check_groups(self, columns: Mapping[str, np.ndarray]) -> None:
-    """Raises InputError if the objective's column has more groups than the objective has weights.
+    """Raises InputError if the rows have more groups than an objective of groups has weights.
 
-    `columns` may lack the column of the objective, which is then not checked.
+    The groups are the values 0, 1, … of the column that the objective names. `columns` may lack it;
+    then nothing is checked, unless its number of values is known without it.
     """
     part = self.pipeline.objective
     if not isinstance(part, GroupObjective):
@@ -320,7 +321,8 @@ class Training:
     column, key = part.column, part.count_key
     stated_count = part.describe()[key]  # 0 for the number of classes
     count = stated_count or self.num_classes
-    num_groups = {'label': self.num_classes, **self.pipeline.policy.added}  # by column
+    # {column: number of its values} for columns that need not be read
+    num_groups = {'label': self.num_classes, **self.pipeline.policy.added}
     section = f'config.classifier.objective.{part.name}'
     if column not in num_groups:
       if column not in columns:
@@ -383,7 +385,7 @@ def check_batch(batch: Batch, image_shape: tuple[int, int, int], num_classes: in
       f'training images must be uint8 or float32 of shape {image_shape}; got {image.dtype} '
       f'of shape {image.shape[1:]}.'
     )
-  table = label.reshape(len(label), -1)  # labels of images with fewer ones are padded with -1
+  table = label.reshape(len(label), -1)  # [B, L]; an image with fewer than L labels has -1 last
   has_no_label, exceeds_classes = table[:, 0] < 0, table.max(1) >= num_classes
   outside = np.flatnonzero(has_no_label | exceeds_classes)
   if outside.size:

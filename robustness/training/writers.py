@@ -33,12 +33,12 @@ class JsonLinesWriter:
   """
 
   def __init__(self, path: str | os.PathLike[str], facts: Scalars | None = None):
-    """Prepares the file `path`, which the first line creates if it does not exist."""
+    """Prepares the file `path`; it is created with the first line, and kept if it exists."""
     self._path = pathlib.Path(path)
     self._facts = dict(facts or {})
     if self._path.exists():
       content = self._path.read_bytes()
-      complete_bytes = content.rfind(b'\n') + 1
+      complete_bytes = content.rfind(b'\n') + 1  # up to the end of the last complete line
       if complete_bytes < len(content):
         os.truncate(self._path, complete_bytes)
 
@@ -60,7 +60,8 @@ def training_writer(workdir: pathlib.Path, label: str) -> ScalarWriter:
   """
   lines = JsonLinesWriter(workdir / 'log.jsonl', {'classifier': label})
   try:
-    from clu import metric_writers  # before TensorFlow, which takes seconds to import
+    # `clu` first: if it is missing, TensorFlow, which takes seconds to import, is not imported
+    from clu import metric_writers
     from tensorflow import config as tensorflow_config
   except ModuleNotFoundError as error:
     logging.info('%s: no TensorBoard events (%s is not installed)', label, error.name)
@@ -77,7 +78,10 @@ NO_WRITER = JsonLinesWriter(os.devnull)
 
 
 def _plain(value: object) -> object:
-  """Returns a NumPy or JAX scalar as a Python one; None for a number that is not finite."""
+  """Returns a value as JSON can hold it: a text, bool, int or finite float, or None.
+
+  NumPy and JAX scalars become Python numbers, and a float that is not finite becomes None.
+  """
   if isinstance(value, (str, bool, int)) or value is None:
     return value
   number = np.asarray(value).item()

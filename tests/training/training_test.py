@@ -52,7 +52,7 @@ def test_classes_are_groups_that_the_network_counts(make_task):
 def test_reserved_column_names_are_refused(make_task):
   for name in ('occurrence', 'epoch', 'target', 'key', 'partner'):
     check = task_of(make_task, GroupDRO, Policy(), column=name, groups=2).check_columns
-    refused(f"column is '{name}', which is what a training", check, {name: np.array([0, 1])})
+    refused(f"column is '{name}', which is reserved for", check, {name: np.array([0, 1])})
 
 
 @pytest.mark.parametrize('values', [[0, -1], [0.5, 1.0], [[0, 1], [1, 0]]])
