@@ -79,7 +79,7 @@ def part_of_config(config: str) -> StoredPart | None:
 def check_names(
   names: Collection[str], folder: Path, valid: Sequence[str] = NAMES, kind: str = 'corruption'
 ) -> None:
-  """Raises InputError if files or folders are named after no corruption, or if there are none.
+  """Raises InputError if a file or folder has a name that is no corruption, or if there is none.
 
   Args:
     names: the names in the folder, without suffixes.
@@ -91,7 +91,8 @@ def check_names(
     if name not in valid:
       release = looks_like(folder)
       fix = f': {nearest(name, valid)}. Rename it or move it elsewhere'
-      is_of_release = f"with '{name}" in release  # a source reads it: no need to rename it
+      # a file that is typical of another data set need not be renamed: another source reads it
+      is_of_release = f"with '{name}" in release
       advice = '' if is_of_release else fix
       raise InputError(f'{folder} holds {name!r}, which is no {kind}{advice}{release}.')
   if not names:

@@ -108,13 +108,14 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
   table = _read(segments, (*_OBJECT, 'MaskPath'), _SEGMENT_BOX, {'LabelName': [*names]})
   filters = {'LabelName': [*names], 'ImageID': [*table.ImageID]}
   boxes_table = _read(boxes, _OBJECT, (*_BOX, *FLAGS), filters)
-  # every segment with every box of its image and class; `index` is the line of the segment
+  # every segment with every box of its image and class; `index` is the number of the segment
   pairs = table.reset_index().merge(boxes_table, on=[*_OBJECT])
   differences = np.abs(pairs[[*_SEGMENT_BOX]].to_numpy() - pairs[[*_BOX]].to_numpy())  # [pairs, 4]
   distance = differences.max(1)
   near = pairs.assign(distance=distance)[distance <= MAX_BOX_DISTANCE]
-  nearest_first = near.sort_values('distance', kind='stable').drop_duplicates('index')
-  flags = nearest_first.set_index('index')[[*FLAGS]].astype(int).to_dict('index')
+  # the nearest box of each segment that has one, and {number of the segment: its flags}
+  nearest_boxes = near.sort_values('distance', kind='stable').drop_duplicates('index')
+  flags = nearest_boxes.set_index('index')[[*FLAGS]].astype(int).to_dict('index')
   return [
     Segment(row.ImageID, row.MaskPath, names[row.LabelName], flags=flags.get(row.Index, {}))
     for row in table.itertuples()
@@ -195,16 +196,17 @@ class Filters:
 
 
 def cut(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-  """Returns the object on its tight rectangle, uint8 [h', w', 4]; alpha is 255 on the mask, else 0.
+  """Cuts an object out: returns its bounding rectangle, uint8 [h', w', 4], with alpha 255 or 0.
 
   Args:
     image: uint8 [H, W, 3].
-    mask: bool [h, w] of the same aspect; another resolution becomes the image's resolution by
-      the nearest neighbor, since the masks of Open Images are not always as large as the images.
+    mask: bool [h, w], True on the object. It may have another resolution than the image, as in Open
+      Images, but must have the same aspect ratio.
   """
   height, width = image.shape[:2]
   mask_height, mask_width = mask.shape
-  # a pixel of rounding in the mask's size changes the difference by at most the longer side
+  # 0 for equal aspect ratios; a mask that was rounded by one pixel changes it by at most the longer
+  # side
   difference = abs(mask_height * width - mask_width * height)
   if difference > max(height, width):
     raise InputError(f'mask of {mask_width}×{mask_height} for an image of {width}×{height}')
@@ -213,7 +215,7 @@ def cut(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     mask = np.asarray(resized)
   if not mask.any():
     raise InputError('empty mask')
-  y, x = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
+  y, x = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))  # rows and columns of the object
   inside = np.s_[y[0] : y[-1] + 1, x[0] : x[-1] + 1]
   return np.dstack([image[inside], mask[inside].astype(np.uint8) * 255])
 

@@ -127,7 +127,7 @@ def _box(shape: tf.Tensor, smallest_area: float, seed: tf.Tensor) -> tf.Tensor:
     seed: int64 [2], which determines the box.
   """
   height, width = tf.unstack(tf.cast(shape, tf.float32))
-  # numbers in [0, 1): areas and ratios of `TRIES` boxes, and the place of the box that is taken
+  # numbers in [0, 1): areas and ratios of `TRIES` boxes, and the position of the chosen box
   draws = tf.random.stateless_uniform([2 * TRIES + 2], seed)
   area = (smallest_area + draws[:TRIES] * (1 - smallest_area)) * height * width
   ratio = tf.exp((2 * draws[TRIES : 2 * TRIES] - 1) * math.log(RATIO))
@@ -135,6 +135,7 @@ def _box(shape: tf.Tensor, smallest_area: float, seed: tf.Tensor) -> tf.Tensor:
   can_fit = (rows >= 1) & (rows <= height) & (columns >= 1) & (columns <= width)
   first = tf.argmax(tf.cast(can_fit, tf.int32))  # the first box that fits
   drawn = tf.stack([rows[first], columns[first]])
+  # the sides of the largest box with an allowed ratio
   fallback = tf.stack([tf.minimum(height, width * RATIO), tf.minimum(width, height * RATIO)])
   sides = tf.where(tf.reduce_any(can_fit), drawn, tf.round(fallback))
   margin = tf.stack([height, width]) - sides

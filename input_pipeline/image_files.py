@@ -135,9 +135,10 @@ def skip_reason(name: str) -> str:
 
 
 def count_outside_classes(root: Path, left_out: Counter[str]) -> None:
-  """Counts in `left_out` the pictures in `root` outside class folders, and its system folders.
+  """Adds what is in `root` outside class folders to the counter `left_out`.
 
-  System folders are created by file servers and operating systems.
+  These are pictures, and folders that file servers and operating systems create; hidden folders are
+  not counted.
   """
   loose = images_in(root, deep=False)
   left_out['pictures outside class folders'] += len(loose)

@@ -207,7 +207,7 @@ class Images:
 
   def decoded(self, stored: tf.Tensor) -> dict[str, tf.Tensor]:
     """Returns the decoded `image` of an element's `stored` value, and its further columns."""
-    if self.decode is None:
+    if self.decode is None:  # `read` decodes it, in Python
       import tensorflow as tf
 
       read = self.read

@@ -385,13 +385,13 @@ class TfRows:
   def _row(self, element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Returns the columns of an element, with its image decoded, resized and cropped.
 
-    Elements of a training have an entry `DRAW`, the seed and the position in the sequence, which
-    decides the random crop.
+    In training, the element's entry `DRAW`, (seed, position in the sequence), determines the random
+    crop.
     """
     columns = self._images.decoded(element['stored'])
     draw = element.get(DRAW) if self._settings.random_crop_area else None
     image = self._prepared(columns['image'], draw)
-    if self.image_shape[-1] != self._images.channels:
+    if self.image_shape[-1] != self._images.channels:  # grey images for a network of 3 channels
       image = tf.repeat(image, self.image_shape[-1], axis=-1)
     return {
       **columns,

@@ -383,7 +383,10 @@ def delivered_size(
 
 
 def _sizes(images: Images, indices: np.ndarray) -> Iterable[Size]:
-  """Returns the stored sizes of examples; only the first one if images must be decoded for them."""
+  """Returns the stored (height, width) of the examples at `indices`.
+
+  If sizes are known only after decoding, it decodes the first example and returns its size alone.
+  """
   sizes = images.sizes(indices.tolist())
   if sizes is None:
     return [images.decoded_size(next(iter(images.store.elements(indices[:1]))))]

@@ -41,8 +41,8 @@ class Source(Part, abc.ABC):
     splits: the valid values of `config.data.split`; () if they depend on the stored images.
     resized_on_device: whether images are resized to each classifier's input on the device, in the
       compiled step, instead of by the reader.
-    has_environments: whether images are stored in environments, so that the split 'train' has only
-      those classes of each environment that class groups permit.
+    has_environments: whether images are stored in environments. The split 'train' then has only the
+      classes of each environment that the settings' class groups assign to it.
     moved_keys: {key of `config.data` in earlier versions: the setting that replaces it}.
   """
 
@@ -176,10 +176,14 @@ class DataSettings:
 
   @classmethod
   def from_section(cls, section: Section, key: str = 'config.data') -> Self:
-    """Returns the checked settings of a config section; `key` is its name, for messages."""
+    """Returns the checked settings of a config section; `key` is its name, for messages.
+
+    The section has the keys of `DataSettings`, and a section of settings for the chosen source.
+    """
     keys = [field.name for field in dataclasses.fields(cls)]
     name = section.get('source', DEFAULT)
     with naming('config.data', key):
+      # raises errors for keys of earlier versions, and for sections of other sources
       refuse_moved(moved_keys(SOURCES.find(name, f'{key}.source')), section, key)
       SOURCES.check_sections(section, key, 'source', (name,), keys)
       values = {k: v for k, v in section.items() if k in keys}

@@ -50,8 +50,8 @@ class Shards(Source, abc.ABC):
   Attributes:
     path: a file, or a folder of them.
     label_column: the column with the label; '' is the first column with a name in `LABELS`.
-    label_space: the label space, such as 'imagenet', that numbers the labels; '' keeps the stored
-      names.
+    label_space: the label space, such as 'imagenet', whose classes the labels number; '' keeps the
+      stored class names.
     allow_missing: whether numbered shards may be missing.
   """
 
@@ -108,7 +108,8 @@ class Shards(Source, abc.ABC):
 def _check_one_set(files: list[Path], root: Path, split: str, key: str) -> None:
   """Raises InputError if shards belong to several configs of a data set, which may share images.
 
-  The config of a shard is the path of its folder, without folders of splits and of versions.
+  The config is the path of a shard's folder without splits and versions: 'fog' for
+  root/fog/train/1/x-00000.parquet.
 
   Args:
     files: the shards.
@@ -135,7 +136,8 @@ def _check_complete(files: list[Path], key: str) -> None:
   as `x-000002.y` all between the first and the last. `key` is the setting that allows missing
   shards, for the message.
   """
-  numbers: dict[tuple[str, ...], list[int]] = {}  # of names that differ in the number alone
+  # {(path before the number, '-of-<total>' or '', rest of the name): the numbers that exist}
+  numbers: dict[tuple[str, ...], list[int]] = {}
   for file in files:
     match = re.fullmatch(r'(.*?)(\d+)(-of-\d+)?(\D*)', file.name)
     if match:
@@ -379,16 +381,16 @@ def _labels_of_names(
 def columns_of(
   table: pd.DataFrame, without: Sequence[str], left_out: Counter[str]
 ) -> dict[str, np.ndarray]:
-  """Returns the columns of numbers and words of a table, [N] each.
+  """Returns the columns of a table that hold numbers, text or truth values, [N] each.
 
-  A missing word becomes '', a missing number NaN. Categories are words. Truth values stay bool, but
-  become words if one is missing.
+  Missing text becomes '', a missing number NaN. Categories become text, and so do truth values if
+  one is missing.
 
   Args:
     table: a row per image.
-    without: columns that have another use.
-    left_out: counter to which columns of other types, such as lists, and columns with a name in
-      `RESERVED` are added. Columns that have another use, and 'label', are not counted.
+    without: names of columns that have another use, such as the label, and are not returned.
+    left_out: counts columns of other types, such as lists, and columns with a name in `RESERVED`,
+      except 'label'.
   """
   columns = {}
   for name in table:

@@ -93,6 +93,7 @@ def find_builder(name: str, data_dir: str, key: str = 'name') -> tfds.core.Datas
   register_own(name)
   dataset = re.split('[/:]', name)[0]  # without config and version
   stored = expanded(data_dir or tfds.core.constants.DATA_DIR) / dataset
+  # TFDS would import any module that a prepared data set names
   for file in sorted(stored.glob('**/features.json')):
     check_stored_features(file)
   try:
@@ -389,7 +390,8 @@ class SplitsStore(StreamedStore):
     read again but not decoded.
     """
     indices = np.asarray(indices, np.int64)
-    counts = [len(part) for part in self._by_split(indices) if len(part)]
+    counts = [len(part) for part in self._by_split(indices) if len(part)]  # examples of each split
+    # an unsigned 32-bit number, to which an epoch's number is added as the seed of its buffers
     seed_of_epoch_0 = int(np.random.SeedSequence(seed).generate_state(1)[0])
     first_epoch, offset = divmod(start, len(indices))
 

@@ -102,6 +102,7 @@ class CorruptedConfig(BaseConfig):
   beam: bool = False
 
   def __post_init__(self) -> None:
+    """Raises InputError for invalid fields, and completes `name` and `description`."""
     super().__post_init__()
     choice('corruption', self.corruption, (*NAMES, CLEAN_NAME))
     choice('quantize', self.quantize, QUANTIZE)
@@ -120,6 +121,7 @@ class CorruptedConfig(BaseConfig):
     is_valid = is_distinct and all(re.fullmatch(r'\w+', name) for name in split_names)
     valid = "different splits, each with at most one slice: 'test[:1000]'"
     require(is_valid, 'splits', self.splits, valid)
+    # a name such as 'cifar10_fog_3' is reserved for the config that it describes
     if not self.name or re.fullmatch(PLAIN_NAME, self.name):
       plain_name = self._plain_name()
       form = f'{plain_name!r}, what this is, or a name of another form'
@@ -212,7 +214,8 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   ]
   DESCRIPTION, PAPER = DESCRIPTION, 'hendrycks2019benchmarking'
   HOMEPAGE = 'https://arxiv.org/abs/1903.12261'
-  IN_ORDER = True
+  IN_ORDER = True  # examples are stored in the order of the base
+  # fields that are not compared as settings: paths, of which the files are compared, and `beam`
   PATHS = ('base_dir', 'photographs', 'beam')
 
   def __init__(self, **kwargs: object):

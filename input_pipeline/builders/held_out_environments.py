@@ -70,16 +70,18 @@ Example = tuple[str, dict[str, np.ndarray | int | bool]]
 class HeldOutConfig(BaseConfig):
   """Config of a data set that trains on some cells of class × environment and tests on all.
 
-  A cell is the images of a class in an environment: E_0, the images as stored, or one of M
-  transforms T_1, ..., T_M.
+  A cell is the images of a class in an environment. Environment 0 has the images as stored,
+  environment k = 1, ..., M the images after a transform T_k. Training has all classes in
+  environment 0, and in environment k only the classes of a group C_k.
 
   Attributes:
     name: name of the config; TFDS loads the data set by it.
     base: TFDS name of the data set, with `image` and `label`.
     base_dir: TFDS folder of the base; '' is the folder of this data set.
     seed: seed of the draws.
-    resize, crop, interpolation, resized_by: apply before the transform; see `DataSettings`.
-    environments: T_1, ..., T_M: corruptions or 'rotation'.
+    resize, crop, interpolation, resized_by: how images are resized and cropped before they are
+      transformed; see `DataSettings`.
+    environments: names of T_1, ..., T_M: corruptions or 'rotation'.
     class_groups: names of the classes of C_1, ..., C_M; () draws a group for each environment.
     classes_per_group, class_group_seed: size of drawn groups and seed of the draw; 0 makes groups
       as large as possible, or with one environment half of the classes.

@@ -123,6 +123,7 @@ class MadeOf(abc.ABC):
 
   def _info(self) -> tfds.core.DatasetInfo:
     """Returns the description of the data set for TFDS."""
+    # the citation is the entry of `PAPER` in the bibliography, where blank lines divide entries
     papers = importlib.resources.files('robustness.present').joinpath('papers.bib')
     entries = papers.read_text('utf-8').split('\n\n')
     return tfds.core.DatasetInfo(
@@ -163,7 +164,8 @@ class MadeOf(abc.ABC):
   def note_inputs(self, manual_dir: str = '') -> None:
     """Writes settings and digests of inputs into the metadata of the data being prepared."""
     noted = {SETTINGS: self.settings(), INPUTS: self.input_digests(manual_dir)}
-    self.info.metadata.update(json.loads(json.dumps(noted)))  # as they will be read: JSON values
+    # through JSON, so that values have the types with which they are read and compared later
+    self.info.metadata.update(json.loads(json.dumps(noted)))
 
   def _refuse_other_data(self) -> None:
     """Raises InputError if prepared data were made with other settings or inputs."""

@@ -150,7 +150,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
     }
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, object]:
-    """Writes the tables of the scenes, and returns the examples of the split 'test'."""
+    """Writes metadata.csv and the other tables, and returns {'test': examples of the scenes}."""
     config = self.builder_config
     has_folders = config.foregrounds and config.backgrounds
     manual = '' if has_folders else str(dl_manager.manual_dir)

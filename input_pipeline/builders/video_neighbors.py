@@ -99,9 +99,10 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
   IN_ORDER = True  # examples are stored in the order in which they are made
 
   def features(self) -> dict[str, Feature]:
-    """Returns the features, with the classes of the metadata or else of the label space.
+    """Returns the features of a frame: its image, labels, neighbor sets and boxes.
 
-    The metadata may not be found yet, because TFDS calls this before its manual_dir is known.
+    The classes are those that the config's metadata state, or those of its label space if the
+    metadata are not found: TFDS calls this method before its manual_dir is known.
     """
     config = self.builder_config
     if expanded(config.metadata).is_dir():

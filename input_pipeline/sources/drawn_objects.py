@@ -66,11 +66,11 @@ def draw(name: str) -> np.ndarray:
 
   The cutout is cropped to the object.
   """
-  side = SIDE * _FINE
+  side = SIDE * _FINE  # it is drawn larger and then reduced, for smooth edges
   image = Image.new('RGBA', (side, side))
   pen = ImageDraw.Draw(image)
   for method, coordinates, options in DRAWINGS[name]:
-    # options that are lengths, in pixels
+    # options that are lengths are converted from fractions of the side to pixels
     lengths = {key: round(side * options[key]) for key in ('width', 'radius') if key in options}
     getattr(pen, method)([side * x for x in coordinates], **{**options, **lengths})
   pixels = np.array(image.resize((SIDE, SIDE), Image.Resampling.BOX), np.float64)
@@ -88,7 +88,7 @@ def ground(index: int, side: int) -> np.ndarray:
   The amplitude spectrum of the noise falls as 1/f with the frequency f, as in photographs.
   """
   low, high = (np.array(colour) for colour in _GROUNDS[index % len(_GROUNDS)])
-  mix = 0.5 + 0.18 * _clouds(side, seed=index)
+  mix = 0.5 + 0.18 * _clouds(side, seed=index)  # share of the second colour, mostly in [0, 1]
   pixels = low + np.clip(mix, 0, 1)[..., None] * (high - low)
   return np.round(255 * pixels).astype(np.uint8)
 

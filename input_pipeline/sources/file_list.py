@@ -164,7 +164,10 @@ class _Files(Sequence[str]):
     return [folder or Path(self[row]).parent.name for row, folder in enumerate(folders)]
 
   def check(self, rows: np.ndarray) -> None:
-    """Raises InputError if names are repeated, or files of `rows` are missing or the same."""
+    """Raises InputError if the table repeats a name, or a file of `rows` is missing or repeated.
+
+    `rows` are the numbers of the rows that are read, int [n]. Links to one file are repetitions.
+    """
     real_folder = functools.cache(os.path.realpath)
 
     def real(path: str) -> str:

@@ -106,7 +106,9 @@ class Folder(Source):
 
 
 def merged(files: Mapping[str, list[Path]], space: LabelSpace, root: Path) -> dict[str, list[Path]]:
-  """Returns {class of a coarser label space: files}, in the order of its classes.
+  """Joins the files of ImageNet's classes to the coarser classes of a label space.
+
+  Returns {coarser class: files}, in label order.
 
   Args:
     files: {class folder, a WordNet identifier: its files}; folders of no class are left out.
@@ -118,7 +120,7 @@ def merged(files: Mapping[str, list[Path]], space: LabelSpace, root: Path) -> di
   """
   by_class: dict[str, list[Path]] = {name: [] for name in space.class_names}
   for folder, paths in files.items():
-    if folder in space.aliases:
+    if folder in space.aliases:  # {WordNet identifier of a member: label of the coarser class}
       by_class[space.class_names[space.aliases[folder]]] += paths
   if not any(by_class.values()):
     raise InputError(
@@ -131,7 +133,7 @@ def merged(files: Mapping[str, list[Path]], space: LabelSpace, root: Path) -> di
 class Foolbox(Source):
   """The 20 labelled ImageNet pictures that come with the package foolbox.
 
-  The names of the files have positions among ImageNet's classes; only classes that occur are kept.
+  Labels are numbered within the classes that occur among the 20.
   """
 
   name = 'foolbox'
@@ -153,6 +155,7 @@ class Foolbox(Source):
     paths = [str(path) for path in sorted(folder.glob('imagenet_*.jpg'))]
     if not paths:
       raise InputError(f'{folder} holds no ImageNet pictures: use foolbox 3.')
+    # the last word of a name is the position of its class among ImageNet's: imagenet_02_<class>.jpg
     class_indices = [int(Path(path).stem.rpartition('_')[2]) for path in paths]
     classes, labels = np.unique(class_indices, return_inverse=True)
     names = [WNIDS[index] for index in classes]

@@ -59,6 +59,10 @@ class ImagenetC(Source):
 
   Attributes:
     path: the folder of the corruptions.
+    title: name of the data set in messages.
+    has_more_frost: whether frost may have more classes than other corruptions; these are not read.
+    corruptions: names of the valid folders in `path`.
+    severity_folder: pattern of the names of the folders of severities.
   """
 
   splits = ('test',)
@@ -148,7 +152,10 @@ class ImagenetC(Source):
 
 
 class TinyImagenetC(ImagenetC):
-  """Tiny-ImageNet-C as it was released: <corruption>/<severity>/<class>/<image>."""
+  """Tiny-ImageNet-C as it was released: <corruption>/<severity>/<class>/<image>.
+
+  Its frost has more classes than the other corruptions; only classes that all have are read.
+  """
 
   name = 'tiny_imagenet_c'
   title = 'Tiny-ImageNet-C'

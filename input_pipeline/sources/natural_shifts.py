@@ -257,24 +257,25 @@ class NaturalShifts(Source):
 
 
 def _positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-  """Returns labels that are numbered within the classes of the set, int32 of the same shape.
+  """Returns each label's position among the `classes` of a data set, int32 of the same shape.
 
-  `classes` are the labels that occur, ascending; `labels` are in ImageNet's order. Both number
-  ImageNet's classes from 0. Padding, −1, is unchanged.
+  For classes [3, 8, 20], labels [20, 3] become [2, 0]. `classes` are the distinct labels, in
+  ascending order. Padding of labels, −1, stays −1.
   """
   return np.where(labels >= 0, np.searchsorted(classes, labels), -1).astype(np.int32)
 
 
 def _by_class(root: Path, left_out: Counter[str]) -> Listed:
-  """Returns the images root/<class>/<image>, with classes as WordNet identifiers or all as numbers.
+  """Returns the paths, labels in ImageNet's order, and no facts of the images root/<class>/<image>.
 
-  The files that are not read are added to the counter `left_out`, by reason.
+  Class folders are named by WordNet identifiers, or all by numbers of classes. `left_out` counts
+  the files that are not read, by reason.
   """
   count_outside_classes(root, left_out)
-  by_wnid = folders_in(root)
+  by_wnid = folders_in(root)  # by number, until the next lines
   has_numbers = all(name.isdecimal() and int(name) < len(WNIDS) for name in by_wnid)
   if by_wnid and has_numbers:
-    for name in by_wnid:  # such as '7' and '007'
+    for name in by_wnid:  # '007' is refused if there is also '7'
       is_repeated = name != str(int(name)) and str(int(name)) in by_wnid
       valid = 'of a number that no other one has'
       require(not is_repeated, f'a folder of {root}', name, valid)

@@ -201,12 +201,13 @@ class ImagenetP(Source):
     left_out = Counter[str]()
     files, *_ = same_files(list(paths.values()), extensions=VIDEOS, left_out=left_out)
     names, labels = labels_of_folders(files)
+    # the first video of each perturbation, which shows the size and number of frames
     firsts = {name: read_video(str(path / files[0])) for name, path in paths.items()}
     frames = {name: len(video) for name, video in firsts.items()}
     height, width = next(iter(firsts.values())).shape[1:3]
 
     def fetch(name: str, image: int, frame: int) -> bytes:
-      """Returns the bytes from which `_read_frame` reads a frame."""
+      """Returns what `_read_frame` needs: path of the video, frame, and number of frames."""
       return f'{paths[name] / files[image]}\0{frame}\0{frames[name]}'.encode()
 
     return of_sequences(
@@ -241,7 +242,7 @@ def _read_frame(stored: bytes) -> np.ndarray:
   video must have, separated by zero bytes.
   """
   path, frame, count = stored.decode().split('\0')
-  with _DECODING:
+  with _DECODING:  # one thread at a time; the others then find the video in the cache
     video = read_video(path)
   if len(video) != int(count):
     raise InputError(f'{path} has {len(video)} frames, and others {count}: fetch it again.')

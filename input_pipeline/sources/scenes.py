@@ -182,7 +182,7 @@ def check_background(path: Path, side: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class SceneParts(Source, abc.ABC):
-  """Base class of sources of cutouts and backgrounds.
+  """Base class of sources of cut-out objects and backgrounds, which the study composes to scenes.
 
   Attributes:
     canvas: side of the scenes, pixels; 0 takes the side in the study's settings, else 512.

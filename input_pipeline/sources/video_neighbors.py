@@ -153,7 +153,10 @@ class NeighborFrames:
 
 
 def find_metadata(path: str, split: str) -> Path:
-  """Returns the folder of the metadata: `path/split` if it holds neighbor sets, else `path` itself.
+  """Returns the folder of a split's neighbor sets: `path/split` if it holds sets, else `path`.
+
+  A folder holds sets if pmsets.json or the tables of YTBB-Robust are in it or in its subfolder
+  metadata.
 
   Raises:
     InputError: `path` does not exist or holds no sets, or the split is neither '' nor 'test' and
@@ -198,10 +201,12 @@ def load(
 
 
 def frames_folder(path: str, first: str = '') -> Path:
-  """Returns the folder to which the paths of frames are relative: `path/ytbb_videos`, else `path`.
+  """Returns the folder to which the paths of frames are relative.
+
+  It is path/ytbb_videos, as in the release of YTBB-Robust, if this folder exists, else `path`.
 
   Raises:
-    InputError: `path` does not exist; the message has the path of the `first` frame.
+    InputError: `path` does not exist; the message names the `first` frame as an example.
   """
   advice = f'give the folder that holds {first!r} and the other frames.'
   root = existing_folder(path, advice, f'{KEY}.frames')

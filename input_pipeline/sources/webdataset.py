@@ -150,9 +150,12 @@ def _samples(
 ) -> Iterator[tuple[str, dict[str, _Member]]]:
   """Yields (key, {field: member}) of the samples in a shard that have an image, in order.
 
+  A member is a file in the archive, such as a/cat.jpg with the key 'a/cat' and the field 'jpg'.
+  Consecutive members with the same key are a sample.
+
   Args:
     shard: the tar file.
-    left_out: members that are not read are counted here, by reason.
+    left_out: counts members that are not read, by reason.
     shard_of_key: {key: shard} of the samples read so far, to which this shard's are added.
 
   Raises:
@@ -167,7 +170,7 @@ def _samples(
         if not member.isfile() or member.issparse() or not stem:
           left_out['members that are no plain files, or hidden'] += not member.isdir()
           continue
-        if f'{folder}{slash}{stem}' != key:
+        if f'{folder}{slash}{stem}' != key:  # a new sample begins
           yield from _with_images(shard, key, fields, left_out)
           key, fields = f'{folder}{slash}{stem}', {}
           if key in shard_of_key:
@@ -190,24 +193,23 @@ def _samples(
 def _with_images(
   shard: Path, key: str, fields: dict[str, _Member], left_out: Counter[str]
 ) -> Iterator[tuple[str, dict[str, _Member]]]:
-  """Yields the key and the fields of each sample with an image among members of a shard.
+  """Yields (key, {field: member}) of the samples with an image among some files of a shard.
 
-  The members are the files of a tar archive that share the path `key` up to the first dot. They are
-  one sample, as cat.jpg and cat.cls with the key 'cat' and the fields 'jpg' and 'cls'. If no field
-  is an image, as in v1.cat.jpg and v1.cat.cls with the fields 'cat.jpg' and 'cat.cls', members with
-  the same path up to the last dot are a sample, here 'v1.cat'.
+  The files have the same path `key` up to the first dot. Usually they are one sample: cat.jpg and
+  cat.cls have the key 'cat' and the fields 'jpg' and 'cls'. If no field is an image, the key ends
+  at the last dot: v1.cat.jpg and v1.cat.cls are the sample 'v1.cat', and v1.dog.jpg is another.
 
   Args:
     shard: path of the shard, for messages.
     key: the path up to the first dot.
-    fields: the members by the rest of their names.
-    left_out: counts samples without an image, and members that are not read.
+    fields: {name after the first dot: position of the file}.
+    left_out: counts samples without an image, and files that are not read, by reason.
   """
   samples = {key: fields}
   if not fields.keys() & {*IMAGE_FIELDS}:
     samples = {}
     for name, member in fields.items():
-      middle, dot, field = name.rpartition('.')  # '' and '' without a dot
+      middle, dot, field = name.rpartition('.')  # middle and dot are '' in a name without a dot
       samples.setdefault(f'{key}{dot}{middle}', {})[field] = member
   for name, members in samples.items():
     if not members.keys() & {*IMAGE_FIELDS}:

@@ -157,8 +157,8 @@ def is_centred(design: Design) -> bool:
 def draw_backgrounds(num_objects: int, num_backgrounds: int, seed: int = 0) -> np.ndarray:
   """Draws the backgrounds of each object, int64 [num_objects, 2].
 
-  They are drawn object by object without replacement from NumPy's legacy generator, like the
-  released generator with seed 0: the same files in the same order have the same pairs.
+  They are drawn object by object, without replacement, by `np.random.RandomState`, as in the
+  published code. Seed 0 and the same files in the same order give the published pairs.
   """
   count = BACKGROUNDS_PER_OBJECT
   fix = f'at least {count}, on which each object is shown'
@@ -190,10 +190,11 @@ def varying(levels: pd.DataFrame) -> dict[str, tuple[str, ...]]:
   return {factor: keys for factor, keys in KEYS.items() if (levels[[*keys]].nunique() > 1).any()}
 
 
-def places(levels: pd.DataFrame, keys: Sequence[str]) -> np.ndarray:
-  """Returns a number for each level, int [L], equal for levels with equal values in `keys`.
+def group_levels(levels: pd.DataFrame, keys: Sequence[str]) -> np.ndarray:
+  """Returns the number of the group of each level, int [L]; a group has equal values in `keys`.
 
-  Numbers begin with 0 and are in the order of the values; without keys all levels have 0.
+  Groups are numbered 0, 1, … in the order of the values: for keys ('angle',) and levels with the
+  angles 20, 0, 20 it returns [1, 0, 1]. Without keys all levels are in group 0.
   """
   return np.asarray(levels.groupby(list(keys)).ngroup()) if keys else np.zeros(len(levels), int)
 

@@ -91,10 +91,10 @@ def _decimal(value: ArrayLike, digits: int) -> jax.Array:
 
 
 def _quotient(value: jax.Array, divisor: ArrayLike) -> jax.Array:
-  """Returns the correctly rounded quotient.
+  """Returns value / divisor, correctly rounded, which XLA alone does not guarantee.
 
-  XLA multiplies by the reciprocal of a constant divisor, and merges two divisions. The selections,
-  which change no value, hide the divisor and the first quotient from it and so prevent both.
+  XLA would multiply by the reciprocal of a constant divisor, and merge two divisions. The two
+  `where`, which change no value, hide the divisor and the quotient from its optimizer.
   """
   quotient = value / jnp.where(jnp.isnan(value), value, jnp.asarray(divisor, jnp.float64))
   return jnp.where(jnp.isnan(quotient), value, quotient)

@@ -43,20 +43,23 @@ def parameters(design: Design) -> dict[str, np.ndarray]:
 
 
 def shown(design: Design, side: int, measure: str) -> Shown:
-  """Returns the functions `show` (composes a scene) and `prepare` (called once a row) of `Views`.
+  """Returns the functions `show` and `prepare` of `robustness.evaluation.views.Views`.
 
-  If the design has few sizes, `prepare` resizes the cutout once for each size. Otherwise `show`
-  resizes it, and `prepare` only premultiplies it (in 8 bits per channel, like Pillow).
+  `prepare(row)` is called once for each row, an object and a background; `show(key, row, view)`
+  composes the scene at one level. If the design has few sizes, `prepare` resizes the cutout once
+  for each size. Otherwise `show` resizes it, and `prepare` only premultiplies it (in 8 bits per
+  channel, like Pillow).
 
   Args:
-    design: the design.
+    design: the levels.
     side: side of the canvas in pixels.
     measure: what an area measures, one of `robustness.scenes.composition.MEASURES`.
   """
   turning = bool(np.any(design.angle % 360))
   areas = np.unique(design.area).tolist()
   num_pixels = len(areas) * _sheet_side(max(areas), side, turning) ** 2
-  # The window of a rotated cutout is around the middle of the canvas, so the cutout must be there.
+  # Scenes can share a resized cutout if its size is the same for one area. A rotated cutout must
+  # also be centred, because only the window around the middle of the canvas is resized.
   can_share = measure == 'rectangle' and (is_centred(design) or not turning)
   if can_share and num_pixels <= MAX_SHEET_PIXELS:
     return _looked_up(areas, side, turning)
@@ -202,12 +205,13 @@ def _cutout(row: Row) -> tuple[dict[str, jax.Array], jax.Array]:
       "cutouts and backgrounds) or 'drawn_scenes'; for scenes that are stored, "
       f'{KEYS.study.stored}=True.'
     )
-  columns, index = located(row, 'foreground')
-  # The condition keeps XLA from fusing the slice with its users, which is ten times slower.
+  cutouts, index = located(row, 'foreground')  # of all rows, and the index of this one
+  # The condition, which is always true, keeps XLA from fusing the slice with what uses it: that
+  # would be ten times slower.
   foreground = jax.lax.cond(
     jnp.asarray(index) >= 0,
-    lambda: columns[index],
-    lambda: jnp.zeros(columns.shape[1:], columns.dtype),
+    lambda: cutouts[index],
+    lambda: jnp.zeros(cutouts.shape[1:], cutouts.dtype),
   )
   foreground = foreground.astype(jnp.float32) / 255
   remaining = {name: value for name, value in row.items() if name != 'foreground'}

@@ -431,8 +431,8 @@ class SiScore(Study):
     compared_keys = designs.KEYS.get(factor, designs.LEVEL)
     pooled_keys = [key for key in designs.LEVEL if key not in compared_keys]
     # Numbers of the levels, [L], equal where the facets have equal values.
-    groups = designs.places(levels, compared_keys)
-    strata = designs.places(levels, pooled_keys)
+    groups = designs.group_levels(levels, compared_keys)
+    strata = designs.group_levels(levels, pooled_keys)
     is_balanced = counted & designs.balanced(counted, groups, strata, min_share)
     return dataclasses.replace(published, counted=dict.fromkeys(published.labels, is_balanced))
 
@@ -489,7 +489,7 @@ def _has_enough_scenes(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
   `MIN_SHARE_OF_PAIRS` of the scenes of a group must count. Otherwise a corner that few objects
   reach could have the largest accuracy by chance.
   """
-  group = designs.places(outcomes.views, keys)
+  group = designs.group_levels(outcomes.views, keys)
   share_by_level = _counted(outcomes).mean(0)
   num_levels = np.bincount(group)
   # The condition is by group; the index `group` repeats it for the levels of each group.

@@ -105,9 +105,9 @@ def test_levels_are_told_apart_by_the_factors_that_vary_and_normalised_by_the_la
   levels = designs.levels_of(designs.cross('made', areas=(0.2, 0.5), angles=angles))
   np.testing.assert_allclose(levels.angle, [1, 161, 180, -179, -19, 180] * 2)
   assert designs.varying(levels) == {'size': ('area',), 'rotation': ('angle',)}
-  place = designs.places(levels, ('angle', 'x'))
+  place = designs.group_levels(levels, ('angle', 'x'))
   np.testing.assert_array_equal(place, [2, 3, 4, 0, 1, 4] * 2)
-  assert not designs.places(levels, ()).any()
+  assert not designs.group_levels(levels, ()).any()
   np.testing.assert_allclose(designs.normalised([0.2, np.nan, 0.8]), [0.25, np.nan, 1])
   assert np.isnan(designs.normalised([0.0, 0.0])).all()
 
