@@ -22,7 +22,7 @@ from robustness.config.trainings import plain_and_noisy_digits, use_cifar10
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits."""
+  """Returns the default config: two small CNNs on MNIST digits, one trained with noise."""
   return plain_and_noisy_digits('band_noise')
 
 

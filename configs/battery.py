@@ -62,7 +62,7 @@ CORRUPTED = ('corruptions', 'calibration', 'c_bar')
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits."""
+  """Returns the default config: two small CNNs on MNIST digits, one trained with noise."""
   config = _all_tasks(('natural', 'gaussian'))
   config.battery.tasks = (*ON_THE_SAME_IMAGES, 'neighbors')
   config.data.num_images = 300
@@ -103,14 +103,14 @@ def imagenet() -> ConfigDict:
 
 
 def cifar10_paper() -> ConfigDict:
-  """Returns the config of the measurements that papers print for CIFAR-10, on all test images."""
+  """Returns the config of the tasks whose results papers print for CIFAR-10, on all test images."""
   config = cifar10()
   config.battery.corruptions.study.baseline = 'cifar10_standard'
   return _paper(config)
 
 
 def imagenet_paper() -> ConfigDict:
-  """Returns the config of the measurements that papers print for ImageNet.
+  """Returns the config of the tasks whose results papers print for ImageNet.
 
   It takes all validation images, and 5000 of them for AutoAttack.
   """
@@ -125,7 +125,10 @@ def imagenet_paper() -> ConfigDict:
 
 
 def _paper(config: ConfigDict) -> ConfigDict:
-  """Returns a config with the tasks that papers print, by the protocol of their authors."""
+  """Returns the config, restricted to the tasks whose results papers print, on all images.
+
+  Its settings follow the protocols of the authors.
+  """
   config.battery.tasks = ('clean', 'corruptions', 'heat_map', 'attack')
   config.data.num_images = 0
   config.battery.heat_map.data.num_images = 1000

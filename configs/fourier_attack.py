@@ -30,7 +30,7 @@ from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifa
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits."""
+  """Returns the default config: two small CNNs on MNIST digits, one trained with noise."""
   config = plain_and_noisy_digits('fourier_attack')
   config.study.norm = 8.0
   return config

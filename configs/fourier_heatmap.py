@@ -44,7 +44,7 @@ from robustness.config.trainings import plain_and_noisy_digits, use_cifar10
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits."""
+  """Returns the default config: two small CNNs on MNIST digits, one trained with noise."""
   config = plain_and_noisy_digits('fourier_heatmap')
   config.study.norm = 8.0
   config.study.top_k = 2

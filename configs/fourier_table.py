@@ -94,8 +94,11 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: a small CNN on MNIST digits."""
-  labels = tuple(label for label in RECIPES if label != 'auto_augment')  # it is for colours
+  """Returns the default config: a small CNN on MNIST digits, trained by each recipe.
+
+  Digits are not flipped, and AutoAugment, which changes colours, is left out.
+  """
+  labels = tuple(label for label in RECIPES if label != 'auto_augment')
   config = _recipes('small_cnn', labels, sigma=0.4, low_pass=9, high_pass=27)
   config.battery.tasks = TABLES
   config.data.num_images = 200

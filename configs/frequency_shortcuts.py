@@ -19,7 +19,7 @@ from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifa
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits."""
+  """Returns the default config: two small CNNs on MNIST digits, one trained with noise."""
   return plain_and_noisy_digits('frequency_shortcuts')
 
 

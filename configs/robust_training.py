@@ -59,7 +59,7 @@ FINE_TUNED = ('plain', 'gaussian', 'augmix')
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: a small CNN on MNIST digits."""
+  """Returns the default config: a small CNN on MNIST digits, trained by each of `RECIPES`."""
   config = default_battery(TASKS, RECIPES)
   train_small_networks(config, epochs=4.0)
   _add_recipes(config)
@@ -76,7 +76,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of airbench94 at half its width on CIFAR-10."""
+  """Returns the config of airbench94 at half its width on CIFAR-10, trained by each recipe."""
   config = default_battery(TASKS, (*RECIPES, 'afa', 'apr_s'))
   train_airbench(config, 'airbench94_half')
   _add_recipes(config)
@@ -122,8 +122,9 @@ def fourier() -> ConfigDict:
 
 
 def folder() -> ConfigDict:
-  """Returns the config of EfficientNet-Lite0 from its published weights, on a folder of
-  pictures.
+  """Returns the config that fine-tunes EfficientNet-Lite0 on a folder of pictures, three times.
+
+  It begins with the published weights and trains plainly, with Gaussian noise, and with AugMix.
   """
   tasks = {name: task for name, task in TASKS.items() if name != 'attack'}
   config = default_battery(tasks, FINE_TUNED)

@@ -20,7 +20,8 @@ from robustness.config.trainings import resnet20_on_cifar10
 def cifar10() -> ConfigDict:
   """Returns the config of a ResNet-20 on CIFAR-10 test images that are corrupted here.
 
-  Corruptions are computed as for the released CIFAR-10-C.
+  Corruptions are computed as for the released CIFAR-10-C. 2457 images suffice for the default half
+  width of mCE, 0.1.
   """
   config = resnet20_on_cifar10('sampled_mce', num_images=2457)
   config.study.protocol = 'as_released'
@@ -30,7 +31,8 @@ def cifar10() -> ConfigDict:
 def imagenet() -> ConfigDict:
   """Returns the config of a ResNet-50 on ImageNet's validation images, which are corrupted here.
 
-  Images are resized, cropped and corrupted as for the released ImageNet-C.
+  Images are resized, cropped and corrupted as for the released ImageNet-C. 2571 images suffice for
+  the half width of mCE.
   """
   config = default_config('sampled_mce')
   config.data.source = 'tfds'

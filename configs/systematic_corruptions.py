@@ -78,7 +78,10 @@ SEEDS = (0, 1, 2)
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits."""
+  """Returns the default config: two small CNNs on MNIST digits, one trained on clean digits.
+
+  The other also sees each of the four `ENVIRONMENTS`, each on one group of classes.
+  """
   config = default_config('systematic', LABELS)
   train_small_networks(config)
   train_selectively(config, ENVIRONMENTS)
@@ -103,7 +106,10 @@ def methods() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of airbench94 at half its width on CIFAR-10."""
+  """Returns the config of two airbench94 at half their width on CIFAR-10, one trained clean.
+
+  The other also sees each of the four `ENVIRONMENTS`, each on one group of classes.
+  """
   config = default_config('systematic', LABELS)
   use_cifar10(config)
   train_airbench_selectively(config, ENVIRONMENTS)
@@ -135,7 +141,10 @@ def cifar10_finetuned() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """Returns the config of ResNet-50 on ImageNet."""
+  """Returns the config of two ResNet-50 on ImageNet, one trained on clean images.
+
+  The other also sees each of the four `ENVIRONMENTS`, each on one group of classes.
+  """
   config = default_config('systematic', LABELS)
   train_on_imagenet(config)
   train_selectively(config, ENVIRONMENTS)

@@ -47,8 +47,8 @@ def domainnet() -> ConfigDict:
   config = _finetuned('resnet50', 'torchvision:resnet50.IMAGENET1K_V1')
   config.data.environments.path = 'tfds:domainnet'
   config.data.environments.clean_environment = 'real'
-  config.data.environments.allow_missing = True
-  config.data.random_class_groups = 5
+  config.data.environments.allow_missing = True  # some domains lack some classes
+  config.data.random_class_groups = 5  # one for each domain but the clean one
   config.training.batch_size = 256
   config.training.learning_rate = 0.08
   config.precision = 'bfloat16'
@@ -64,7 +64,7 @@ def _finetuned(architecture: str, initial_weights: str) -> ConfigDict:
   config = default_config('systematic', labels=('clean', 'erm'))
   config.study.source = 'stored'
   config.study.near_duplicates = 4
-  config.study.baseline = 'clean'  # is robust to what its initial weights are robust to
+  config.study.baseline = 'clean'  # has the same initial weights, and so their robustness
   config.data.source = 'environments'
   config.data.resize = 256
   config.data.crop = 224

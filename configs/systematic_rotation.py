@@ -41,7 +41,10 @@ LABELS = 'upright', 'erm'
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits."""
+  """Returns the default config: two small CNNs on MNIST digits, one trained upright.
+
+  The other sees five of the ten classes rotated too.
+  """
   config = default_config('systematic', LABELS)
   train_small_networks(config)
   train_selectively(config, ('rotation',))
@@ -50,7 +53,10 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of airbench94 at half its width on CIFAR-10."""
+  """Returns the config of two airbench94 at half their width on CIFAR-10, one trained upright.
+
+  The other sees five of the ten classes rotated too.
+  """
   config = default_config('systematic', LABELS)
   use_cifar10(config)
   train_airbench_selectively(config, ('rotation',))
@@ -59,7 +65,10 @@ def cifar10() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """Returns the config of ResNet-50 on ImageNet; half of the classes are shown rotated."""
+  """Returns the config of two ResNet-50 on ImageNet, one trained upright.
+
+  The other sees half of the classes rotated too.
+  """
   config = default_config('systematic', LABELS)
   train_on_imagenet(config)
   train_selectively(config, ('rotation',))

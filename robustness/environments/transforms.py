@@ -56,7 +56,7 @@ class Transform:
 
   @property
   def view_base(self) -> int:
-    """The number that a severity or angle is added to for the id of a view with this transform.
+    """The number that, plus a severity or angle, is the id of a view with this transform.
 
     It is 5 n for the corruption with number n, as in studies of corruptions, and 1000 for a
     rotation. The clean view has the id 0.
@@ -133,7 +133,7 @@ def check_levels(section: str, severities: Sequence[int], angles: Sequence[int])
     ('severities', severities, SEVERITIES, 'numbers of 1..5'),
     ('angles', angles, range(1, 360), 'numbers of degrees in (0, 360)'),
   ):
-    levels = tuple(values) if isinstance(values, Sequence) else ()  # no list is not valid
+    levels = tuple(values) if isinstance(values, Sequence) else ()  # a single number is refused
     is_distinct = 0 < len(levels) == len(set(levels))
     is_valid = is_distinct and set(levels) <= set(valid)
     require(is_valid, f'{section}.{key}', levels or values, f'distinct {words}')

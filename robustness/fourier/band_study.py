@@ -116,6 +116,7 @@ class BandStudy(Study):
     views, arrays = self.facets(row['image'].shape), {}
     for kind in self.kinds:
       bands = np.flatnonzero(views.band == kind)  # indices of views
+      # Five evenly spaced views, or all if there are fewer.
       sampled = bands[np.unique(np.linspace(0, len(bands) - 1, 5).round().astype(int))]
       samples = [one_view.show(self, row, view, key) for view in sampled]
       arrays[f'sample_images/{kind}'] = np.stack(samples)

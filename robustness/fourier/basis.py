@@ -114,9 +114,9 @@ def basis_image(
   # Whole turns are removed first, which keeps float32 exact.
   turn_y = (fy * jnp.arange(height)) % height / height
   turn_x = (fx * jnp.arange(width)) % width / width
-  is_mirror = (2 * fy % height == 0) & (2 * fx % width == 0)
-  offset = jnp.where(is_mirror, 0.0, PHASES[phase])
-  scale = jnp.where(is_mirror, 1.0, np.sqrt(2.0)) / np.sqrt(height * width)
+  is_own_mirror = (2 * fy % height == 0) & (2 * fx % width == 0)
+  offset = jnp.where(is_own_mirror, 0.0, PHASES[phase])
+  scale = jnp.where(is_own_mirror, 1.0, np.sqrt(2.0)) / np.sqrt(height * width)
   angle_y, angle_x = 2 * np.pi * turn_y + offset, 2 * np.pi * turn_x
   # The cosine of the sum of both angles is a product of matrices, [H, 2] and [2, W], because
   # cos(a + b) = cos a cos b − sin a sin b. XLA fuses a cosine into its users and computes it again

@@ -86,6 +86,7 @@ def centred_map(
   Raises:
     InputError: The results have no such map; the message names the classifiers that they have.
   """
+  # `...` selects any frequency.
   rows = select(results.table, quantity, versus, frequency_y=..., frequency_x=..., **facets)
   rows = rows[rows.classifier == classifier]
   if rows.empty:

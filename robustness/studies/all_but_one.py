@@ -112,6 +112,7 @@ class AllButOne(StoredOrMade):
       clean_wrong = np.concatenate([errors[label][:, clean] for label in networks.values()], 1)
       yield self.means(CLEAN_ERROR, dataclasses.replace(composed, values={COMPOSED: clean_wrong}))
     rows, n = [], TABLE_3.images
+    # Published errors are means over five severities, which other settings do not have.
     note = {} if {*self.severities} == {*SEVERITIES} else {'note': 'over five severities'}
     for name, accuracy in ALL_BUT_ONE.items():
       error = round(1 - accuracy, 4)

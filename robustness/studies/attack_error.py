@@ -188,6 +188,7 @@ class AttackError(AttackStudy):
 
   title: ClassVar[str] = 'Error under attacks'
   described_facets = (STAGE,)
+  # {former key of `config.study`: where its value is now, for messages}
   moved_keys: ClassVar[Mapping[str, str]] = {
     key: f'attack.ATTACK.{new}, of each ATTACK that has it' for key, new in EARLIER.items()
   }

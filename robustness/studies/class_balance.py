@@ -40,8 +40,8 @@ class ClassBalance(Study):
     recorded.require_distinct()
     yield self.means(OVERALL, recorded, test=True)
     rows = []
+    labels = recorded.evaluations[0].records.column('label')
     for label, right in recorded.outcomes(OVERALL).values.items():
-      labels = recorded.evaluations[0].records.column('label')
       estimate = class_spread(right[:, 0], labels, self.confidence)
       rows.append(row(label, '', SPREAD, {}, estimate, self.confidence))
     yield part(rows)

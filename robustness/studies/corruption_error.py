@@ -264,6 +264,7 @@ class CorruptionError(StoredOrMade):
     """Returns the default figures, and one image under every corruption and severity."""
     figures = charts.draw(results)
     if 'gallery' in results.arrays:
+      # `...` selects any corruption and severity.
       cells = select(results.table, ERROR.name, corruption=..., severity=...)
       caption = f'One image under every corruption and severity ({self.source}).'
       pictures = results.arrays['gallery']

@@ -285,7 +285,7 @@ def _with_slots(rows: Rows) -> Rows:
   first_rows = rows.at(np.arange(num_parts) * num_base).without_images()  # of each part
   parts_in_order = parts_in(first_rows['corruption'], first_rows['severity'])
   number = {part: k for k, part in enumerate(parts_in_order)}
-  # Consecutive rows that begin within a part touch one part more than they could fill.
+  # The rows of a shard fill ⌈MOST_ROWS / num_base⌉ parts, and one more if they begin within a part.
   most_parts = -(-MOST_ROWS // num_base) + 1
   slots = np.eye(min(num_parts, most_parts), dtype=np.float32)
 

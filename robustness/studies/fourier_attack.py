@@ -149,8 +149,9 @@ class FourierAttack(BeginsWithMap):
     count = records.layout.num_rows
     if self._map is None:
       image = image_numbers(records)
+      # A distinct random number for each image; all its versions have the same.
       random_number = np.random.default_rng(0).permutation(image.max() + 1)[image]
-      return random_number % 2 == 1  # equal for all versions of an image
+      return random_number % 2 == 1
     is_unseen = ~self._map.saw(records)
     if not is_unseen.any():
       raise InputError(
@@ -180,6 +181,7 @@ class FourierAttack(BeginsWithMap):
     is_measured = self._measured(evaluations[0].records)
     outcomes = Recorded(evaluations, self.facets(image_shape)).outcomes(ERROR)
     for label, wrong in outcomes.values.items():
+      # `worst` has the indices of the worst frequencies among the candidates, the worst first.
       if self._map is None:
         error_by_frequency = wrong[~is_measured, CLEAN + 1 :].mean(0)
         worst = _worst(error_by_frequency, self.queries)

@@ -112,11 +112,11 @@ class FourierHeatmap(Study):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError for classes in the settings that the rows do not have."""
     super().check(rows, recipes)
-    numbers = _class_numbers(rows.class_names)
-    self.choose('classes', (ALL, *numbers))
+    label_of = _class_numbers(rows.class_names)
+    self.choose('classes', (ALL, *label_of))
     labels = rows.without_images()['label'] if self.classes else ()
     for name in self.classes:
-      if name != ALL and numbers[name] not in labels:
+      if name != ALL and label_of[name] not in labels:
         raise InputError(
           f'{self.key("classes")} names {name!r}, of which there is no image among '
           f'{rows.num_examples}: give more ({KEYS.data.num_images}; 0 takes all).'
@@ -392,6 +392,7 @@ def _relative(results: Results) -> Results:
   change = table[table['quantity'] == LAYER_CHANGE.name]
   largest = change.groupby(['classifier', 'layer']).value.transform('max')
   titles = change.layer + ', largest ' + largest.map('{:.3g}'.format)
+  # Without any change, the division by NaN leaves no value.
   relative = change[['value', 'low', 'high']].div(largest.where(largest > 0), axis=0)
   table = pd.concat([table.drop(change.index), change.assign(layer=titles, **relative)])
   quantities = list(results.quantities)

@@ -123,6 +123,7 @@ class FrequencyShortcuts(Study):
 
     def mirrored(table: np.ndarray) -> np.ndarray:
       """Returns an array [..., H, W] in which the value at each frequency f is that at −f."""
+      # Reversed, index i has the value of n − 1 − i. The shift by one makes it n − i, that is −i.
       return np.roll(table[..., ::-1, ::-1], 1, (-2, -1))
 
     # Of f and −f, the one that comes first decides for both.
@@ -216,8 +217,9 @@ class FrequencyShortcuts(Study):
       yield self.means(TAKEN, taken.of_rows(in_others), facets=facets, test=True)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, and the set of each class with the zero frequency in the
-    centre.
+    """Returns the default figures, and a figure of the set of frequencies of each class.
+
+    The zero frequency is in the centre.
     """
     rows = {}
     names = results.table[results.table.quantity == WHOLE.name]['class'].dropna().unique()

@@ -126,7 +126,7 @@ class LeastDistance(AttackStudy):
     return {'norm': self.norm}
 
   def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
-    """Returns why bfloat16 is refused: least distances have no lower bound, so it rounds them away.
+    """Returns why bfloat16 is refused: it rounds small changes away, and distances may be small.
 
     The shape of the images makes no difference.
     """

@@ -105,9 +105,11 @@ class OodScores(ScoresPredictions):
 
   Attributes:
     scores: names of scores, see `robustness.estimates.out_of_distribution`.
-    positives: 'ood' as in OpenOOD 1.5, or 'id'.
-    neighbours: K of 'knn'.
-    directions: D of 'vim', below the number of features.
+    positives: the images that AUPR and FPR95 count as positive: 'ood', images of no known class, as
+      in OpenOOD 1.5, or 'id', images of known classes.
+    neighbours: K of 'knn', which scores by the distance to the K-th nearest training feature.
+    directions: D of 'vim', the number of principal directions of the features, below the number of
+      features.
     percentile: percentile of 'react', over all features of the held-out images, and of 'ash', over
       the features of each image.
     exponent: γ of 'gen', the power in the generalised entropy.
@@ -140,10 +142,10 @@ class OodScores(ScoresPredictions):
     super().__post_init__()
     self.choose('scores', SCORES)
     self.require_no_repeats('scores')
-    for key, scores in SCORES_BY_SETTING.items():
-      is_used = any(score in self.scores for score in scores)
+    for key, scores_with_it in SCORES_BY_SETTING.items():
+      is_used = any(score in self.scores for score in scores_with_it)
       default = getattr(type(self), key)
-      valid = f'left out without {" and ".join(map(repr, scores))} in {self.key("scores")}'
+      valid = f'left out without {" and ".join(map(repr, scores_with_it))} in {self.key("scores")}'
       self.require(is_used or getattr(self, key) == default, key, valid)
 
   @property

@@ -128,8 +128,9 @@ class PerturbationStability(Study):
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The perturbations of the settings, with sets replaced by their members, in the order of
-    `PERTURBATIONS`; each is listed once.
+    """The perturbations of the settings, each once, in the order of `PERTURBATIONS`.
+
+    Sets such as 'imagenet_p' are replaced by their members.
     """
     names = {n for name in self.perturbations for n in PERTURBATION_SETS.get(name, (name,))}
     return tuple(name for name in PERTURBATIONS if name in names)
@@ -247,6 +248,7 @@ def frame_pairs(records: RecordsReader, name: str) -> np.ndarray:
   table = rows.reshape(num_sequences, -1)  # a sequence in each line, its frames in order
   if (base_id[table] != base_id[table[:, :1]]).any() or (frame[table] != frame[table[0]]).any():
     raise different_frames
+  # `first` is [sequences, 1], the others are [sequences, frames − 1].
   first, later, before = table[:, :1], table[:, 1:], table[:, :-1]
   reference = first if 'noise' in name else before
   return np.stack(np.broadcast_arrays(reference, later))

@@ -347,8 +347,7 @@ class Recalibration(StoredOrMade):
         'measure it on images of the classes that it has.'
       )
     fitting_logits = logits[fitting][:, can_predict]
-    # Without the classes that cannot be predicted, class k has the index number of predictable
-    # classes up to k, minus 1.
+    # The index of each class when the classes that cannot be predicted are left out.
     index_among_predictable = can_predict.cumsum() - 1
     fitting_labels = index_among_predictable[labels[fitting]]
     scalings = {NONE: Scaling()}
@@ -465,6 +464,7 @@ class _Fitted:
     fields = []  # in the order of `Recalibration._fields`
     for name in self.scalings:
       scaled = self.rescaled(name, logits)
+      # −log p of the true class, the confidence, and whether the prediction is right.
       fields += [
         scaling.negative_log_likelihood(scaled, labels),
         special.softmax(scaled, -1).max(-1),

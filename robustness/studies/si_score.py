@@ -84,8 +84,9 @@ class SiScore(Study):
   """A study of composed scenes; attributes are its settings.
 
   Attributes:
-    factor: 'size', 'location' or 'rotation' as published; 'grid' for the centres of cells × cells
-      squares as locations; 'cross' for all combinations of the values below.
+    factor: what differs between the levels: 'size', 'location' or 'rotation' of the object as
+      published; 'grid' for the centres of cells × cells squares as locations; 'cross' for all
+      combinations of the values below.
     areas: for 'cross' and, with one area, for 'grid': areas of the object as fractions of the
       image's area.
     angles: for 'cross': angles of the object in degrees, counter-clockwise.
@@ -460,11 +461,10 @@ class SiScore(Study):
 
 
 class Pairs(NamedTuple):
-  """Records with a row for each of P pairs of object and background, and a view for each of L
-  levels.
+  """The records of P pairs of object and background at L levels, such as sizes of the object.
 
   Attributes:
-    records: the records.
+    records: records with a row for each pair and a view for each level.
     design: the levels.
     table: the views, and which scenes count, bool [P, L].
     is_visible: bool [P, L], whether any part of the object is inside the image.

@@ -626,9 +626,7 @@ class Systematic(Study):
 
 
 def _in_order(titles: Iterable[str]) -> list[str]:
-  """Returns the titles of class groups by number; number 0 is the group of all remaining
-  classes.
-  """
+  """Returns the titles of class groups by number; number 0 is the group of classes left over."""
   return [TITLE_LEFT_OVER, *(title for title in titles if title != TITLE_LEFT_OVER)]
 
 
