@@ -44,7 +44,11 @@ class FromFile(ClassifierKind):
 
   @property
   def channels(self) -> int:
-    """The number of channels of the images; 1 for a `Model`, which takes any number."""
+    """The number of channels of the images that the classifier takes.
+
+    The images get the largest number that a classifier asks for. A `Model` takes any number, and
+    therefore asks for 1.
+    """
     made = _value_of(self.name, self._digest)
     return made.input_shape[2] if isinstance(made, Classifier) else 1
 

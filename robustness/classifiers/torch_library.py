@@ -165,7 +165,7 @@ def _stored_source(
     name: the name of the classifier.
     path: the file or folder with the weights; None if they are random.
     record: the JSON file that states the preparation of images, if there is one.
-    fields: the fields of `Weights` that describe the preparation, such as `mean` and `interpolation`.
+    fields: fields of `Weights` that describe the preparation, such as `mean`.
     facts: the description of the network: timm's `pretrained_cfg` or transformers' `config.json`.
   """
   if path and not path.exists():

@@ -80,7 +80,7 @@ class TrainedHere(Network):
       raise InputError(f'{label} has no weights: {fix}.')
     if self.attack is None or (self.training.precision or precision) != 'bfloat16':
       return
-    # an attack with ε changes a pixel by ε · unit in the mean
+    # on average, an attack with ε changes a pixel by ε · unit
     epsilon, unit = self.attack.epsilon, balls.mean_change(self.attack.norm, 1.0, image_shape)
     if epsilon * unit < BFLOAT16_STEP:
       raise InputError(

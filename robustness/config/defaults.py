@@ -260,9 +260,10 @@ def inherited_data() -> dict[str, Any]:
 
 
 def inherited(settings: type) -> dict[str, Any]:
-  """Returns a section of keys with types but the value None, which stands for the run's value.
+  """Returns a section in which every key is None, which stands for the run's value of the key.
 
-  `settings` is the dataclass of the keys.
+  A key is a placeholder of its type, so that the config refuses values of other types. `settings`
+  is the dataclass with the keys.
   """
   types = {field.name: field_types(settings)[field.name] for field in dataclasses.fields(settings)}
   # The type of tuple[int, ...] is tuple.

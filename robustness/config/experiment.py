@@ -238,6 +238,7 @@ def _measurement(section: Section, data: Section, path: str) -> Measurement:
     path: name of the section `study`, for messages.
   """
   study, rows = studies.from_config(section), DataSettings.from_section(data, path)
+  # the study may set settings of the source, such as the canvas of scenes
   source = rows.source.for_study(study.describe())
   return Measurement(study, dataclasses.replace(rows, source=source))
 

@@ -22,8 +22,14 @@ def files() -> dict[str, pathlib.Path]:
 def find(name: str, other_words: Iterable[str] = ()) -> pathlib.Path:
   """Returns the file of a config, given its path or the name of a packaged config.
 
-  A path takes precedence. `other_words` are other words that are valid in this place, for the
-  message.
+  A path takes precedence.
+
+  Args:
+    name: path or name.
+    other_words: words that the command also takes in place of a config; an error suggests them too.
+
+  Raises:
+    InputError: there is no such config, or the path is a folder.
   """
   path = expanded(name)
   configs = files()

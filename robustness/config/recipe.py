@@ -57,10 +57,10 @@ instead.
 def parse_classifier(
   section: Facts, path: str, training: Facts, data: Facts, seed: int
 ) -> ClassifierKind:
-  """Returns a classifier's section as the dataclass of its kind; raises InputError if it is not
-  valid.
+  """Returns a classifier's section as the dataclass of its kind.
 
-  Keys that the section leaves out have the values of the run.
+  Keys that the section leaves out have the values of the run. A classifier trains on all rows of
+  `training.split`, whatever rows `config.data` selects for the evaluation.
 
   Args:
     section: the section.
@@ -68,6 +68,10 @@ def parse_classifier(
     training: `config.training`.
     data: `config.data`; its keys in `CHOOSE_ROWS` are not inherited.
     seed: the seed of the run.
+
+  Raises:
+    InputError: a key or value is not valid, or the augmentations, attack or input filter resemble
+      an environment that the training must not see.
   """
   settings.check_sections(section, SECTIONS, path)
   sections = {name: section.get(name, {}) for name in SECTIONS}

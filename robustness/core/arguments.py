@@ -37,7 +37,7 @@ def as_key(key: object) -> jax.Array:
   """Returns a random key, or the key of a seed; raises InputError for anything else."""
   if isinstance(key, jax.Array):
     is_typed_key = jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ()
-    if is_typed_key or (key.ndim == 1 and key.dtype == jnp.uint32):
+    if is_typed_key or (key.ndim == 1 and key.dtype == jnp.uint32):  # of jax.random.PRNGKey
       return key
     raise InputError(
       f'key has the shape {key.shape} and is {key.dtype}; it must be one key, as jax.random.key(0) '

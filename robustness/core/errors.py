@@ -45,6 +45,7 @@ class SettingError(InputError):
     fix: str = '',
     problem: str = '',
   ):
+    """Makes the message from these values, which are the attributes of the class."""
     self.key, self.value, self.fix, self.problem = key_name(str(key)), value, fix, problem
     self.valid = valid if isinstance(valid, str) else tuple(valid)
     super().__init__(self._sentence())

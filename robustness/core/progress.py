@@ -49,7 +49,11 @@ def draws_bars() -> bool:
 
 
 def _line_writer() -> Callable[..., None]:
-  """Returns the function (format, *values) that logs a line, or prints it; see `showing`."""
+  """Returns the function (format, *values) that writes a line of progress.
+
+  It logs the line. Within `showing(None)` it prints the line to stderr if the log would hide it.
+  """
+  # the variable is None only within `showing(None)`; False is the default outside of `showing`
   if _DRAWS_BARS.get(False) is not None or logging.get_verbosity() >= logging.INFO:
     return logging.info
   return lambda text, *values: print(text % values, file=sys.stderr, flush=True)

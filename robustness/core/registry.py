@@ -68,8 +68,9 @@ class Part(abc.ABC):
   Attributes:
     name: name of the module, unless the class sets another one; the name of the class if it is in a
       user's file.
-    section: config section that has the settings of this kind of part by its name, for messages;
-      the base class of each kind sets it.
+    section: the section of the config for this kind of part, such as 'config.study.attack', for
+      messages; the settings of a part are in its subsection `name`. The base class of each kind
+      sets it.
     file: {'file': name of the file, 'file_sha256': its digest} for a part in a user's file; else
       empty.
   """

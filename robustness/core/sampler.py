@@ -205,7 +205,8 @@ def held_out(
   require(is_possible, 'config.training.validation', share, f'{valid} either side')
   order = np.random.default_rng(_HELD_OUT).permutation(len(sizes))
   num_rows = np.cumsum(sizes[order])  # of the first unit, the first two units, ...
-  # the number of rows nearest to `count`; [:-1], because training needs at least one unit
+  # the first units that have nearest to `count` rows are for validation, but never all units
+  # ([:-1]), because training needs at least one
   num_units = 1 + int(np.argmin(np.abs(num_rows[:-1] - count))) if share else 0
   is_held_out = np.isin(unit, order[:num_units])
   return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)

@@ -103,10 +103,11 @@ def by_branch(
   members = jnp.zeros((branches,), jnp.int32).at[branch].add(1)  # rows of each branch
   tiles = -(-members // TILE)  # tiles of each branch
   ends = jnp.cumsum(tiles)  # number of the tile after the last one of each branch
-  ordered = branch[order]
-  # 0, 1, ..., members − 1 for the rows of each branch
+  ordered = branch[order]  # ascending
+  # 0, 1, ..., members − 1 for the rows of each branch: the position in `ordered` minus the number
+  # of rows in earlier branches
   rank = jnp.arange(count) - (jnp.cumsum(members) - members)[ordered]
-  # position of each row in the padded tiles
+  # position of each row in all tiles one after another, where each branch begins a new tile
   slot = ((ends - tiles)[ordered] + rank // TILE) * TILE + rank % TILE
   no_row = count  # which mode='drop' ignores
   unused = jnp.full(((count // TILE + branches) * TILE,), no_row)
@@ -115,6 +116,7 @@ def by_branch(
 
   def add_tile(number: jax.Array, results: jax.Array) -> jax.Array:
     """Returns `results` [N, ...] with the results of a tile entered."""
+    # an empty place of a tile computes the last row, and its result is dropped
     entries = jax.tree.map(lambda x: x[jnp.minimum(rows[number], count - 1)], trees)
     computed = jax.vmap(lambda *entry: function(tile_branch[number], *entry))(*entries)
     return results.at[rows[number]].set(computed, mode='drop')

@@ -75,14 +75,14 @@ def _of_pairs(data: Any) -> tuple[np.ndarray, np.ndarray]:
   """Returns the images [N, H, W, C] and labels [N] of pairs, see `rows_of`."""
   images, labels = [], []
   for pair in _iterated(data):
-    entry: tuple[Any, ...] = ()
+    entry: tuple[Any, ...] = ()  # (image, label), or (image, target, metadata) of MAITE
     if isinstance(pair, Mapping):
       entry = pair.get('image'), pair.get('label')
     elif hasattr(pair, '__len__'):
       entry = tuple(pair)
-    if len(entry) == 3 and isinstance(entry[2], Mapping):  # MAITE's data set
+    if len(entry) == 3 and isinstance(entry[2], Mapping):  # one image of MAITE's data set
       entry = stacked_images([entry[0]]), _classes([entry[1]])
-    elif len(entry) == 3 and isinstance(entry[2], Sequence):  # MAITE's loader
+    elif len(entry) == 3 and isinstance(entry[2], Sequence):  # a batch of MAITE's loader
       entry = stacked_images(entry[0]), _classes(entry[1])
     if len(entry) != 2 or entry[0] is None or entry[1] is None:
       raise InputError('data without labels must be pairs (image, label): give labels=... as well.')

@@ -227,12 +227,13 @@ class AdaptingEvaluator(Evaluator):
   ) -> tuple[int, int, Shard]:
     """Returns the number of the block, the number of the chunk, and the shard of a stream.
 
-    The rows of the shard are in the order of the data. `mistakes` is ignored, because pictures of
-    mistakes are not stored.
+    The outputs are in the order in which the rows were shown, and the shard in the order of the
+    data. `mistakes` is ignored, because pictures of mistakes are not stored.
     """
     order = self._order(layout, batch)
+    # columns in the order of the outputs, so that errors name the example
     block, chunk, shard = super()._collect(layout, None, _reordered(batch, order), chunk, outputs)
-    inverse = np.argsort(order)
+    inverse = np.argsort(order)  # puts the rows back
     arrays = {k: x if k.startswith(TOTAL) else x[inverse] for k, x in shard.arrays.items()}
     return block, chunk, dataclasses.replace(shard, arrays=arrays)
 

@@ -241,7 +241,7 @@ class Records(RecordsReader):
     directory = pathlib.Path(directory)
     self.directory, self.layout = directory, layout
     header = {'format': FORMAT, 'layout': dataclasses.asdict(layout), 'identity': identity}
-    header = json.loads(json.dumps(header, sort_keys=True))
+    header = json.loads(json.dumps(header, sort_keys=True))  # as it is read: tuples become lists
     path = directory / HEADER
     existing = _read_header(directory) if path.exists() else None
     if existing is not None:
@@ -257,6 +257,8 @@ class Records(RecordsReader):
           + '\n  '.join(differences)
           + '\nUse another workdir, or delete that folder.'
         )
+      # Without shards a different header is replaced. A header that differs within the tolerances
+      # stays, because the seals of the shards contain its digest.
       existing = None if differences else existing
     if existing is None:
       directory.mkdir(parents=True, exist_ok=True)
@@ -293,7 +295,7 @@ class Records(RecordsReader):
     return missing
 
   def write(self, block: int, chunk: int, arrays: Arrays, compress: bool = False) -> None:
-    """Writes a shard atomically, with its seal."""
+    """Writes a shard with its seal, so that the file exists only when it is complete."""
     content = io.BytesIO()
     sealed = {**arrays, SEAL: _seal(block, chunk, self._header, arrays)}
     save = np.savez_compressed if compress else np.savez
@@ -324,8 +326,8 @@ class Records(RecordsReader):
 class SelectedRows(RecordsReader):
   """Records of some rows of other records, as one block.
 
-  A selection makes two runs agree row by row, or makes rows that are stored versions of one image
-  the views of one row.
+  Two runs are compared on the rows that both have. Or rows that are stored versions of an image,
+  such as its corruptions, become the views of one row.
   """
 
   def __init__(self, records: RecordsReader, rows: np.ndarray):
@@ -392,7 +394,7 @@ class SelectedViews(RecordsReader):
     """Returns all selected views, the only chunk, of a block of rows, without pictures."""
     shards = [self._records.read(block, c) for c in range(self._records.layout.num_chunks)]
     arrays = {k: v for k, v in shards[0].arrays.items() if not k.startswith(PICTURE)}
-    for name in filter(is_per_view, arrays):
+    for name in filter(is_per_view, arrays):  # columns are the same in all chunks of views
       axis = 0 if name.startswith(TOTAL) else 1
       values = np.concatenate([shard[name] for shard in shards], axis)
       arrays[name] = values.take(self._views, axis)

@@ -128,8 +128,9 @@ class Evaluator:
   pictured: ViewTable | None = None
 
   def __post_init__(self) -> None:
+    """Uses only the first device for a classifier that calls a Python function on the host."""
     if self.classifier and self.classifier.calls_host and self.parallel.num_devices > 1:
-      # a callback to the host runs on one device; `object.__setattr__`, as the class is frozen
+      # an attribute of a frozen class cannot be set in the usual way
       object.__setattr__(self, 'parallel', type(self.parallel)(self.parallel.devices[:1]))
 
   @property
@@ -193,19 +194,27 @@ class Evaluator:
     return evaluator
 
   def step_rows(self, layout: Layout) -> int:
-    """Returns the number of rows in one step, a multiple of the number of devices."""
+    """Returns the number of rows in one step, a multiple of the number of devices.
+
+    The rows of a block are divided into as few steps as possible, of about equal size.
+    """
     rows_per_device = 512
     if jax.default_backend() == 'cpu':
       rows_per_device = 8 if self._pixels >= LARGE_IMAGE_PIXELS else 64
     devices = self.parallel.num_devices
-    rows = even_part_size(layout.block_rows, (self.rows_at_once or rows_per_device) * devices)
-    return -(-rows // devices) * devices  # rounded up
+    max_rows = (self.rows_at_once or rows_per_device) * devices
+    return -(-even_part_size(layout.block_rows, max_rows) // devices) * devices  # rounded up
 
   def _views_at_once(self, chunk_views: int) -> int:
-    """Returns how many of a chunk's views the network takes in one batch; see `views_at_once`."""
-    one_by_one = self.views.sequential or self.views.uses_classifier
-    on_host = jax.default_backend() == 'cpu' or (self.classifier and self.classifier.calls_host)
-    if self.views_at_once or one_by_one or on_host:
+    """Returns how many of a chunk's views the network takes in one batch.
+
+    It is `self.views_at_once` unless that is 0. Then it is 1 for views with branches or gradients,
+    on a CPU, and for a classifier on the host; otherwise a divisor of the number of views, so that
+    all batches are full.
+    """
+    has_branches = self.views.sequential or self.views.uses_classifier
+    is_on_host = jax.default_backend() == 'cpu' or (self.classifier and self.classifier.calls_host)
+    if self.views_at_once or has_branches or is_on_host:
       return self.views_at_once or 1
     return max(n for n in range(1, MAX_VIEWS_AT_ONCE + 1) if chunk_views % n == 0)
 
@@ -512,6 +521,7 @@ class Evaluator:
       outputs = {f'output/{name}': self.summarise_output(name, logits) for name in self.outputs}
       return {**summarise(logits, label), **outputs}
 
+    # over axis 1 of the logits, the views, with the same labels
     return self.parallel.compile(jax.vmap(reduce, (1, None), 1), (BATCH, BATCH), BATCH)
 
   def _call_host_function(self, images: np.ndarray, batch: Arrays, view_id: int) -> np.ndarray:
@@ -659,6 +669,7 @@ class Evaluator:
     num_rows, num_views = rows.stop - rows.start, views.stop - views.start
     steps = [self.parallel.gather(step) for step in outputs]
     fields = {name: np.concatenate([step[name] for step in steps]) for name in steps[0]}
+    # taken out of `fields`, because these have other axes than [rows, views]
     best = [fields.pop(name)[:num_rows] for name in (MISTAKE, MISTAKEN_IMAGE) if name in fields]
     totals = {name: fields.pop(name) for name in list(fields) if name.startswith(TOTAL)}
     arrays = {name: values[:num_rows, :num_views] for name, values in fields.items()}
@@ -673,6 +684,7 @@ class Evaluator:
         )
     for name, value in batch.items():
       is_recorded = name not in NOT_RECORDED and not is_per_view(name)
+      # columns with more axes are images, such as the object of a scene
       if is_recorded and isinstance(value, np.ndarray) and value.ndim <= 2:
         arrays[name] = value[:num_rows]
     if mistakes and best:

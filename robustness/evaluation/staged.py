@@ -21,10 +21,10 @@ HostView = tuple[np.ndarray, Mapping[str, np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class StagedEvaluator(Evaluator):
-  """An `Evaluator` for views that need long work, which takes their `Stages` step by step.
+  """An `Evaluator` for views that take many steps, such as AutoAttack, with progress between steps.
 
-  A view is shown after its steps. The steps end early when no row of the batch is classified
-  correctly any more.
+  A batch is shown in a view after the steps of the view (`Views.stages`). The steps end early when
+  no row of the batch is classified correctly any more.
   """
 
   def with_views(self, positions: np.ndarray) -> Self:

@@ -307,8 +307,8 @@ class Study(Part):
     """Returns records with one row for each image, and the table of their views.
 
     By default these are the records unchanged, and `by_row`. Records of a set such as ImageNet-C
-    have a row for each corrupted version of an image; its study overrides this method, so that the
-    versions of an image become the views of a single row, as if they had been computed here.
+    have a row for each corrupted version of an image. Its study overrides this method: the versions
+    of an image become the views of one row, as in a study that corrupts the images itself.
     """
     return records, self.by_row(records, image_shape)
 

@@ -44,11 +44,12 @@ class Stages:
   Attributes:
     steps: function `(view, classes) -> [(name, program, run)]` that lists the steps of a view, from
       its parameters and the classifier's number of classes; [] for a view without steps. `name` is
-      shown to the user, and `run` is an integer argument of the program.
-    begin: pure function `(rows, logits) -> state`, {name: [B, ...]}. `state['is_right']`, bool [B],
-      says which rows need further steps.
-    advance: pure function `(program, keys, rows, view, logits, state, run) -> state`. One program
-      is compiled for each `program`; `run` is traced.
+      shown to the user. `program` says what the step computes, such as (number of an attack, number
+      of its stage), and `run` numbers the steps with the same program, such as restarts.
+    begin: pure function `(rows, logits) -> state`, {name: [B, ...]}, before the first step.
+      `state['is_right']`, bool [B], says which rows need further steps.
+    advance: pure function `(program, keys, rows, view, logits, state, run) -> state` that takes one
+      step. It is compiled once for each `program`, with `run` as a traced integer.
   """
 
   steps: Callable[[Mapping[str, Any], int], Sequence[tuple[str, Hashable, int]]]
