@@ -66,7 +66,7 @@ from robustness.workdir import FinishedStudy
 
 @dataclasses.dataclass(frozen=True)
 class _ModuleArchitecture(Architecture):
-  """A user's Linen module with its number of classes.
+  """An architecture that is one Linen module of a user, with the number of classes that it has.
 
   Images are not normalised: `mean` and `std` are 0 and 1, so that the module gets images in [0, 1].
   """
@@ -86,7 +86,7 @@ class _TrainedModule(TrainedHere):
   """A user's Linen module that is trained.
 
   Attributes:
-    module: the module; None only as the default of a field after other defaults.
+    module: the module, which is always given; None because earlier fields have defaults too.
   """
 
   module: nn.Module | None = None
@@ -110,7 +110,7 @@ def classifier(
   name: str = '',
   label_space: str = '',
 ) -> Model:
-  """Returns a network together with the meaning of its input and output.
+  """Returns a network together with what its input and output mean, such as the class names.
 
   See `Model` for the arguments. `mean` and `std` may be sequences, arrays and single numbers.
 
@@ -399,7 +399,7 @@ def run(
   assert parsed is not None
   with progress_bars.showing(progress):
     launch.run(parsed.to_dict(), directory, f'robustness.run({config!r}, ...)')
-  return read(directory)  # adds what draws figures and reads records
+  return read(directory)  # with functions that draw figures and read records
 
 
 @naming_arguments('images')

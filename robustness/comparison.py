@@ -130,13 +130,13 @@ def entries_of(
     confidence = next(iter(finished_studies.values())).study.confidence  # of the first workdir
     entries_by_task[task] = []
     for name, finished in finished_studies.items():
-      common, views = _on_common_views(name, finished, [*finished_studies.values()])
+      restricted, positions = _on_common_views(name, finished, [*finished_studies.values()])
       for e in finished.evaluations:
         label = labels[name, e.label]
-        # `views` are the positions of the common views, or None if all views are common.
-        records = e.records if views is None else SelectedViews(e.records, views)
+        # The positions are None if all views are common.
+        records = e.records if positions is None else SelectedViews(e.records, positions)
         evaluation = Evaluation(label, records)
-        entries_by_task[task].append(Entry(label, e.label, common, evaluation, confidence))
+        entries_by_task[task].append(Entry(label, e.label, restricted, evaluation, confidence))
   if max(map(len, entries_by_task.values())) < 2:
     raise InputError('a comparison needs at least two classifiers: give another workdir.')
   for task, entries in entries_by_task.items():
@@ -423,7 +423,10 @@ class Answers:
     return cls(is_right, ids, table, entry.confidence, study.sequential_design)
 
   def on(self, entry: Entry, rows: np.ndarray) -> Answers:
-    """Returns these answers of the classifier `entry` for its images with the indices `rows`."""
+    """Returns the part of these answers that is on the rows with the indices `rows`.
+
+    `entry` is the classifier that gave the answers.
+    """
     records = _selected(entry, rows)
     return self if records is entry.evaluation.records else Answers.from_records(entry, records)
 
@@ -447,7 +450,7 @@ class Answers:
     return Group(dict(self.table.facets_of(name)), views, weights)
 
   def outcomes(self, **right: np.ndarray) -> Outcomes:
-    """Returns outcomes for arrays by label: bool [N, V], whether each image is classified right."""
+    """Returns outcomes for {label: bool [N, V], whether each image is classified right}."""
     views = pd.DataFrame(index=range(len(self.table.names)))
     counted = self.table.counted
     masks = None if counted is None else dict.fromkeys(right, counted)
@@ -531,7 +534,7 @@ class Compared:
       note: follows the note of the pairing; '' for none.
 
     Raises:
-      InputError: the rows of the runs belong to images with different ids.
+      InputError: a shared row is a version of different images in the two runs.
     """
     answers = first_answers
     if entry is not first:
@@ -807,9 +810,9 @@ def _reference_accuracies(task: str, groups: Sequence[GroupAccuracies]) -> Group
 def independent_difference(first: Estimate, second: Estimate) -> Estimate:
   """Returns second − first for two independent proportions, with an interval.
 
-  The lower half-width is the root of the sum of squares of `second`'s lower and `first`'s upper
-  half-width; the upper half-width is the opposite (Newcombe, Statistics in Medicine 17, 1998,
-  method 10).
+  Its lower half-width is √(l² + u²), where l is the lower half-width of `second` and u the upper
+  one of `first`. The upper half-width is computed from the upper half-width of `second` and the
+  lower one of `first` (Newcombe, Statistics in Medicine 17, 1998, method 10).
   """
   value = second.value - first.value
   low = value - float(np.hypot(second.value - second.low, first.high - first.value))
@@ -831,11 +834,8 @@ def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[E
     accuracies = [[a.accuracy(name).value for name in (CLEAN, group)] for a in all_answers]
     clean, shifted = np.array(accuracies).T  # [M] each, for M classifiers
     values = effective_robustness(clean[:, None], shifted, n)
-    counts = [len(answers.ids) for answers in all_answers]
-    return [
-      Estimate.without_interval(float(value), count)
-      for value, count in zip(values, counts, strict=True)
-    ]
+    pairs = zip(values, all_answers, strict=True)
+    return [Estimate.without_interval(float(value), len(a.ids)) for value, a in pairs]
   both_groups = [paired[0].group(CLEAN), paired[0].group(group)]
   outcomes = paired[0].outcomes(**{str(k): answers.right for k, answers in enumerate(paired)})
   units_by_classifier = [units(outcomes, label, both_groups) for label in outcomes.labels]

@@ -188,7 +188,7 @@ def write_results(
     log: the log of the run.
     folder: the folder to write to.
     results: the results.
-    presented: what chooses title, figures and findings of the report.
+    presented: the study, or another object that has title, figures and findings of the report.
     figures_of_tasks: figures of single tasks, which the report of a battery shows too.
   """
   if jax.process_index():
@@ -326,7 +326,7 @@ class OpenedRows(dict[DataSettings, Rows]):
     return self._training[data]
 
   def __missing__(self, data: DataSettings) -> Rows:
-    """Opens the rows of the settings `data`, for the first access to them.
+    """Opens the rows of the settings `data`, when `self[data]` is first used.
 
     They are cached in memory if several evaluations read them, and have the largest number
     of channels that a classifier takes.

@@ -147,7 +147,7 @@ def _results(
   layers = [(*c.select_layers(study.layers), *c.select_outputs(study.outputs)) for c in classifiers]
   table = _in_order_of_layers(table, layers)
   # Accuracies that the study does not declare are accuracies of single classes, from `_failures`.
-  # Their quantities are added to the results; with both, the words tell the one from the other.
+  # Their quantities are added to the results; if both are, their words say which is which.
   declared, estimated = {quantity.name for quantity in study.quantities}, set(table.quantity)
   by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in estimated - declared]
   words = {quantity.name: quantity.words for quantity in by_class}

@@ -615,11 +615,12 @@ def _means_over(
 
   Estimates whose interval holds for many estimates together (a `family` above 1) are left out. A
   number without interval that every seed repeats, such as a published one, stays as it is; NaN in
-  one seed makes the mean NaN. The interval is
-  Student's, mean ± t·s/√n with the standard deviation s over n seeds and Student's quantile t, cut
-  to the range of the quantity; means over fewer seeds than `FEWEST_SEEDS` have none. For normal
-  values it covers the variation between trainings of the same recipe, on the same test images.
-  Equal values show no spread and have no interval.
+  one seed makes the mean NaN.
+
+  The interval is Student's, mean ± t·s/√n with the standard deviation s over n seeds and Student's
+  quantile t, cut to the range of the quantity; means over fewer seeds than `FEWEST_SEEDS` have
+  none. For normal values it covers the variation between trainings of the same recipe, on the same
+  test images. Equal values show no spread and have no interval.
 
   Args:
     table: the estimates of all seeds, with the facet `seed`.

@@ -376,7 +376,7 @@ class RunLog:
     file = path / ENVIRONMENT
     if file.is_file():
       current['resumed'] = True  # so that `seconds` are only those since the run was resumed
-      if (path / JSON_NAME).is_file():
+      if (path / JSON_NAME).is_file():  # the earlier run was finished
         with contextlib.suppress(InputError):  # a damaged file is replaced
           finished = json_files.read(file)
     return cls(path, config, current, finished, finished_files(path) if finished else frozenset())
@@ -527,8 +527,8 @@ def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
   if 'battery' not in config:
     json_files.check(config, file, {'study?': dict}, _REWRITTEN)
     return {SINGLE: config.get('study', {})}
-  earlier = 'A run of an earlier version: run its command again in another --workdir.'
-  json_files.check(config, file, {'battery': {'tasks': [str]}}, earlier)
+  advice = 'A run of an earlier version: run its command again in another --workdir.'
+  json_files.check(config, file, {'battery': {'tasks': [str]}}, advice)
   battery = config['battery']
   for name in battery['tasks']:
     check_name(f'{file}, battery.tasks', name)
@@ -772,7 +772,7 @@ class WorkdirPredictions:
   def scored(
     self, reduce: Callable[[Sequence[Evaluation], ViewTable, int], Findings], described: Section
   ) -> Scored:
-    """Returns the records of the workdir's classifiers and what is computed from them.
+    """Returns the records of the workdir's classifiers, with the findings computed by `reduce`.
 
     Args:
       reduce: returns the estimates; its arguments are the records of each classifier with a row per

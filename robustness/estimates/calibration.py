@@ -113,10 +113,14 @@ class Predictions:
     return np.searchsorted(-bin_from_below, np.arange(-bins, 1))
 
   def equal_mass(self, bins: int) -> np.ndarray:
-    """Returns where each of M bins of about N/M predictions begins, int [M + 1], and N last.
+    """Returns where each of M bins of about N/M predictions begins among the sorted predictions.
 
-    A bin begins only where the confidence changes, so that equal confidences share a bin. Some bins
-    may therefore be empty. For the order of the bins see `equal_width`.
+    The result is int [M + 1]: bin i, from 0, has the sorted predictions from entry i up to, but
+    without, entry i + 1. The last entry is therefore N. A bin begins only where the confidence
+    changes, so that equal confidences share a bin. Some bins may therefore be empty.
+
+    Args:
+      bins: the number M of bins.
     """
     starts = (np.arange(bins + 1) * len(self.order)) // bins
     # Each start moves to the next index in `_ties`, the indices at which the confidence changes.
@@ -170,7 +174,7 @@ class Predictions:
   def selective_error(self, coverages: np.ndarray) -> np.ndarray:
     """Returns the share of errors among the most confident predictions, [C].
 
-    A coverage of a share that is no whole number of predictions counts the last prediction in part.
+    If a coverage is not a whole number of predictions, the last prediction counts in part.
     Equal confidences contribute the mean over all their orders.
 
     Args:
@@ -204,8 +208,8 @@ def debiased_calibration_error(bins: Bins) -> np.ndarray:
   """Returns ECE minus its expected bias, at least 0, [...].
 
   Let d be the gap between accuracy and confidence in a bin, and σ the standard error of the
-  accuracy. Chance makes a gap E|N(d, σ²)| of a true gap d, so that the bias is E|N(d, σ²)| − d.
-  This folded normal distribution has the mean
+  accuracy. A true gap d is measured as |N(d, σ²)|, so that the expected bias is E|N(d, σ²)| − d.
+  The mean of this folded normal distribution is
 
     E|N(d, σ²)| = σ √(2/π) exp(-d²/(2 σ²)) + d erf(d/(σ √2)), which is d if σ is 0.
   """
@@ -454,9 +458,7 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
 
 
 def _biased_measures(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
-  """Returns {name: [...]} of the calibration errors before debiasing, and of `OVERCONFIDENCE`.
-
-  These are the measures that `Scores.calibrated` has.
+  """Returns {name: [...]} of the calibration errors before debiasing, and of the overconfidence.
 
   Args:
     width: the predictions in bins of equal width.

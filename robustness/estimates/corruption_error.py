@@ -40,7 +40,7 @@ RELATIVE_MCE = _ratio(
 
 
 def mean_corruption_error(error: ArrayLike, baseline: ArrayLike) -> float:
-  """Returns mCE as a ratio.
+  """Returns mCE as a ratio: the mean over corruptions of the error divided by the baseline's error.
 
   Args:
     error: errors by corruption [K], or by corruption and severity [K, S].
@@ -82,17 +82,19 @@ def failure_severity(
   Raises:
     InputError: severities do not ascend, or there is not one for each accuracy.
   """
-  table, levels = np.asarray(accuracy, float), np.asarray(severities, float)
-  if levels.ndim != 1 or (np.diff(levels) <= 0).any() or table.shape[-1] != len(levels):
+  accuracy, levels = np.asarray(accuracy, float), np.asarray(severities, float)
+  if levels.ndim != 1 or (np.diff(levels) <= 0).any() or accuracy.shape[-1] != len(levels):
     raise InputError(
-      f'severities are {levels.tolist()} for {table.shape[-1]} accuracies; give one for each, '
+      f'severities are {levels.tolist()} for {accuracy.shape[-1]} accuracies; give one for each, '
       'ascending.'
     )
   threshold = share * np.asarray(clean, float)
-  is_below = table < threshold[..., None]
-  first = is_below.argmax(-1)  # index of the first severity below the threshold
+  is_below = accuracy < threshold[..., None]
+  # The indices of the first severity below the threshold and of the severity before it, and the
+  # accuracies there.
+  first = is_below.argmax(-1)
   before = np.maximum(first - 1, 0)
-  high, low = (np.take_along_axis(table, k[..., None], -1)[..., 0] for k in (before, first))
+  high, low = (np.take_along_axis(accuracy, k[..., None], -1)[..., 0] for k in (before, first))
   drop = high - low
   # How far the crossing is from severity `before` to `first`, in [0, 1]; 0 at the lowest severity.
   part = np.divide(high - threshold, drop, out=np.zeros_like(drop), where=(drop > 0) & (first > 0))
@@ -119,7 +121,7 @@ def failure_points(
   outcomes.require(quantity)
   right, rows = outcomes.common, []
   views = right.views.reset_index(drop=True)
-  clean, *_ = np.flatnonzero(views.corruption.isna())
+  clean, *_ = np.flatnonzero(views.corruption.isna())  # the index of the clean view
   for label in right.labels:
     for name, corrupted in views.groupby('corruption', sort=False):
       corrupted = corrupted.sort_values('severity')
@@ -134,6 +136,8 @@ def failure_point(
   measured: Units, severities: np.ndarray, share: float, confidence: float = 0.95
 ) -> Estimate:
   """Returns the failure severity under one corruption, with an interval.
+
+  It is the lowest severity at which accuracy is below `share` of the clean accuracy.
 
   Args:
     measured: the number of right images of each unit by group: clean, then S severities.

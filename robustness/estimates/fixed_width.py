@@ -155,7 +155,8 @@ class FixedWidth:
   ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yields the distribution of the number of successes at each look, for proportions p [P].
 
-    A look is the check after each round of trials. Its item (n, probability, finished) has
+    A look is the check after each round of trials. The item of a look, (n, probability, finished),
+    has
 
     * n: the number of trials so far;
     * probability: [P, K], of reaching the look unfinished and with each of K counts of successes,
@@ -273,7 +274,7 @@ def plan(half_width: float, confidence: float) -> FixedWidth:
 
 
 def _with_error(half_width: float, confidence: float, share: float) -> FixedWidth:
-  """Returns the design with the level 1 − s α and as many looks as its trials are enough for.
+  """Returns the design with the level 1 − s α and as many looks as `FEWEST_TRIALS` a round allow.
 
   Args:
     half_width: largest half-width of a finished proportion's interval.

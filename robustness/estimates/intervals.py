@@ -69,8 +69,8 @@ def korn_graubard(
     std: sample standard deviation s (divisor n − 1) of the clusters' proportions.
     n: number of clusters; for clusters of unequal size Kish's effective number. Both ends are NaN
       if it is 0.
-    size: number of trials in a cluster, at least 1. A trial that is counted twice, such as a
-      frequency and its mirror image, is one trial.
+    size: number of trials in a cluster, at least 1. Two views with the same outcome, such as a
+      frequency and its mirror image, are one trial.
     confidence: confidence of the interval, in (0, 1).
 
   Reference:
@@ -162,9 +162,9 @@ def percentile_interval(
   """Returns the percentile interval (low, high), [...] each, of bootstrap samples.
 
   Plain percentiles are too narrow: the variance of bootstrap samples of n units is too small by the
-  factor (n − 1)/n, and that it is estimated is ignored. The ends are therefore the quantiles α' and
-  1 − α' with α' = Φ(−√(n/(n − 1)) t), where t is Student's quantile at `confidence` with n − 1
-  degrees of freedom and Φ the normal distribution.
+  factor (n − 1)/n, and they ignore that it is only estimated. The ends are therefore the quantiles
+  α' and 1 − α' with α' = Φ(−√(n/(n − 1)) t), where t is Student's quantile at `confidence` with n −
+  1 degrees of freedom and Φ the normal distribution.
 
   Args:
     drawn: [B, ...], the statistic in B bootstrap samples.

@@ -109,6 +109,7 @@ def arrays(
     confidence: confidence of the intervals that means over several seeds will have, in (0, 1).
   """
   missing = dict.fromkeys(('low', 'high', 'p'), np.nan)  # no interval and no test
+  # A `family` of 1: the estimate is not one of several with a joint interval.
   texts = {'classifier': label, 'quantity': quantity.name, 'versus': '', 'method': '', 'note': ''}
   numbers = {'value': value, 'n': n, 'clusters': n, 'confidence': confidence, 'family': 1}
   return facets.reset_index(drop=True).assign(**texts, **numbers, **missing)
@@ -273,9 +274,9 @@ def share_difference(
     confidence: confidence of the interval, in (0, 1).
     test: whether the estimate has a p-value, see `means`.
   """
-  count, weight = len(gained.weight), gained.weight.sum()
+  count, weight, method = len(gained.weight), gained.weight.sum(), intervals.BONETT_PRICE
   if not count:
-    return Estimate(np.nan, np.nan, np.nan, 0, 0, intervals.BONETT_PRICE)
+    return Estimate(np.nan, np.nan, np.nan, 0, 0, method)
   b, c = (float(sums.total.sum() / weight) for sums in (gained, lost))  # shares of all trials
   difference = gained.total - lost.total
   spread = ((difference - (b - c) * gained.weight) ** 2).sum() / weight**2
@@ -289,9 +290,7 @@ def share_difference(
     p_value = float(mcnemar(gained.total.sum(), lost.total.sum()))
   elif test and np.array_equal(difference, np.round(difference)):  # `sign_flip` needs integers
     p_value = float(sign_flip(difference))
-  return Estimate(
-    float(value), float(low), float(high), gained.n, count, intervals.BONETT_PRICE, p_value
-  )
+  return Estimate(float(value), float(low), float(high), gained.n, count, method, p_value)
 
 
 def energy_fraction(part: ArrayLike, total: ArrayLike) -> np.ndarray:

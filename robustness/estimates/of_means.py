@@ -343,7 +343,7 @@ def _relative_to_published(
 def bootstrap(
   statistic: Statistic, measured: Units, confidence: float = 0.95, resamples: int = RESAMPLES
 ) -> list[Estimate]:
-  """Returns the estimates of a statistic, one or one for each group, with percentile intervals.
+  """Returns the estimate of a statistic, or one for each group of views, with percentile intervals.
 
   The units are resampled. The value is the statistic at equal weights of the units. A note states
   in how many bootstrap samples the statistic was undefined (NaN); these are left out. There is no

@@ -338,9 +338,8 @@ class Outcomes:
     NaN never counts.
     """
     values = self.values[label]
-    if self.counted is None:
-      is_counted = np.ones((len(values), len(views)), bool)
-    else:
+    is_counted = np.ones((len(values), len(views)), bool)
+    if self.counted is not None:
       is_counted = self.counted[label][:, views]
       if self.design is not None and len(views) > 1:
         is_counted = is_counted & self._in_all_views()[:, None]

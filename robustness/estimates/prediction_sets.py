@@ -65,6 +65,7 @@ def scores(
     return np.asarray(1 - p)
   order = np.argsort(-p, -1, kind='stable')
   descending = np.take_along_axis(p, order, -1)
+  # The scores of the classes by rank, and then by class.
   ranked = np.cumsum(descending, -1) - uniform[..., None] * descending
   if kind == RAPS:
     ranked = ranked + penalty * np.maximum(np.arange(1, p.shape[-1] + 1) - rank, 0)

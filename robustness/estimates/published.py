@@ -137,7 +137,8 @@ def _read(name: str, images: int) -> PublishedTable:
     images: number of images of the set.
   """
   corrupted = _TABLES[name.replace(' ', '_')]
-  # {label: {row: number}} keeps only corruptions; these rows become {label: number} each.
+  # These rows, which are no corruptions, are taken out of {label: {row: number}}; each is then
+  # {label: number}.
   clean, average, mce = (
     {label: column.pop(row) for label, column in corrupted.items() if row in column}
     for row in ('clean', 'average', 'mCE')

@@ -94,9 +94,9 @@ class Quantity:
       )
 
   def facet(self, name: str) -> Facet:
-    """Returns the facet with a name: from `facets`, which the study declares, or `facets.SHARED`.
+    """Returns the facet called `name`: a declaration of the study, or else of all studies.
 
-    A name that is in neither becomes an ordered facet; its words are the name with spaces.
+    A name that is declared in neither becomes an ordered facet; its words are the name with spaces.
     """
     declared = {**SHARED, **{facet.name: facet for facet in self.facets}}
     return declared.get(name) or Facet(name, name.replace('_', ' '), ordered=True)
@@ -129,10 +129,11 @@ class Quantity:
 
 @dataclasses.dataclass(frozen=True)
 class Right:
-  """The statistic of top-k accuracies: whether the true class is among the k best, bool [N, V].
+  """The statistic of top-k accuracies: whether the true class is among the k classes with the
+  largest logits, bool [N, V].
 
   Attributes:
-    k: the number of classes with the largest logits among which the true class counts as right.
+    k: the number of classes.
   """
 
   k: int = 1
@@ -143,7 +144,9 @@ class Right:
 
 
 class Wrong(Right):
-  """The statistic of top-k errors: whether the true class is not among the k best, bool [N, V]."""
+  """The statistic of top-k errors: whether the true class is not among the k classes with the
+  largest logits, bool [N, V].
+  """
 
   def __call__(self, fields: Mapping[str, np.ndarray]) -> np.ndarray:
     """Returns whether the field `rank`, the rank of the true class from 0, is at least k."""

@@ -54,8 +54,7 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
     quantiles at the new and the old confidence. The same is done to the logarithm of a log-ratio
     interval.
   * Methods in `_AROUND_THE_VALUE`, such as the bootstrap: the distance of each end from the value
-  is
-    multiplied by this ratio.
+    is multiplied by this ratio.
 
   The quantiles are Student's, which grow faster with the confidence than normal ones: with few
   clusters the spread itself is uncertain.
@@ -154,10 +153,10 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
 
   With d the estimated difference, h the distance from d to the end of the interval towards 0, F
   Student's distribution with the number of clusters − 1 degrees of freedom, and q its quantile at
-  the interval's confidence, the standard error is h / q and the p-value 2 F(−|d| q / h). Intervals
-  by Bonett and Price's method are symmetric around their middle, which is d then. The interval of a
-  ratio minus 1 is symmetric on the scale of logarithms, ln(1 + difference), to which its ends are
-  transformed first.
+  the interval's confidence, the standard error is h / q and the p-value 2 F(−|d| q / h). For Bonett
+  and Price's intervals, which are symmetric around their middle, d is this middle. The interval of
+  a ratio minus 1 is symmetric on the scale of logarithms: its ends are transformed to
+  ln(1 + difference) first, and d is the middle there.
 
   Args:
     differences: rows of the table of results that are paired differences.

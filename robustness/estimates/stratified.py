@@ -96,14 +96,15 @@ def trials_needed(weights: np.ndarray, half_width: float, confidence: float = 0.
     total += 1
 
 
-def _counts(strata: np.ndarray, count: int) -> np.ndarray:
+def _counts(strata: np.ndarray, num_strata: int) -> np.ndarray:
   """Returns the number of trials in each of V strata, float [V].
 
   Args:
     strata: int [N], the stratum of each trial; trials outside 0..V − 1 are ignored.
-    count: the number V of strata.
+    num_strata: V.
   """
-  return np.bincount(strata[(strata >= 0) & (strata < count)], minlength=count).astype(float)
+  counted = strata[(strata >= 0) & (strata < num_strata)]
+  return np.bincount(counted, minlength=num_strata).astype(float)
 
 
 def _with_interval(

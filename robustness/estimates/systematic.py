@@ -386,7 +386,7 @@ class EnvironmentShares:
     """Returns the accuracy averaged over environments, with its interval.
 
     Args:
-      environments: columns of `share`.
+      environments: numbers of columns of `share`.
       classes: the classes that the accuracy is over, `ALL`, `SEEN` or `UNSEEN`.
     """
     terms = [(e, classes) for e in environments]  # the images that each mean is over
@@ -424,7 +424,7 @@ class EnvironmentShares:
     little if more than half of the environments are undefined or degenerate.
 
     Args:
-      environments: columns of `share`, each with a class group that training showed in it.
+      environments: numbers of columns of `share`; training showed a group of classes in each.
       baseline: answers of the baseline classifier for the same images; None for b = 0.
       formula: 'clipped' or 'printed', see `rho`.
       by_cell: whether the baseline's accuracy on the seen classes is subtracted from s, and its
