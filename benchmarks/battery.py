@@ -185,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
   with tempfile.TemporaryDirectory() as folder:
     path = pathlib.Path(folder)
     timed, works = candidates(config_of(path, args, changes), args.sizes, path)
-    runs = (BATTERY, ONE_BY_ONE)
+    runs = (BATTERY, ONE_BY_ONE)  # long ones, which are timed without a call before
     timings = timing.alternate(timed, args.rounds, timing.CLOCKS[args.clock], cold=runs)
   timing.print_table(
     ('task', 'forward passes', 'gradients', 'seconds', 'ratio to plain passes'),

@@ -420,9 +420,9 @@ def describe(result: Coverage, sides: bool = False) -> str:
     return 'none'
   if not np.isfinite(result.held):
     return 'undefined'
-  left_out = f' [{result.undefined:.2f}]' if result.undefined >= 0.005 else ''
+  undefined = f' [{result.undefined:.2f}]' if result.undefined >= 0.005 else ''
   one_side = f', {result.one_side:.3f}' if sides else ''
-  return f'{result.held:.3f}{one_side} ({result.width:.2g}){left_out}'
+  return f'{result.held:.3f}{one_side} ({result.width:.2g}){undefined}'
 
 
 def print_next_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -118,7 +118,7 @@ def describe_ratio(ratio: Ratio) -> str:
 
 
 def in_fresh_process(module: str, *arguments: str) -> Any:
-  """Returns what a benchmark prints last in a new interpreter, read as JSON."""
+  """Runs the benchmark `module` in a new interpreter; returns its last line, read as JSON."""
   command = [sys.executable, '-m', f'benchmarks.{module}', *arguments]
   process = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
   return json.loads(process.stdout.splitlines()[-1])

@@ -55,7 +55,7 @@ class ResNet(nn.Module):
 
 def airbench(widths: Sequence[int] = (64, 256, 256), num_classes: int = 10) -> nn.Sequential:
   """Returns airbench94 without the factor 1/9 of its logits: layer 0 whitens and is not trained."""
-  whitening = nn.Conv2d(3, 24, 2)
+  whitening = nn.Conv2d(3, 24, 2)  # two filters for each of the 2 · 2 · 3 values of a patch
   whitening.weight.requires_grad = False
   layers: list[nn.Module] = [whitening, nn.GELU()]
   for inputs, outputs in zip((24, *widths[:-1]), widths, strict=True):

@@ -81,6 +81,7 @@ def as_maite_augmentation(
   Raises:
     InputError: the name is unknown, or the severity outside [1, 5].
   """
+  # raise InputError for a name and a severity that are not valid
   catalog.find(name)
   catalog.numbered(float(severity))
   return MaiteAugmentation({'id': f'{name} {severity:g}'}, name, severity, seed, options)

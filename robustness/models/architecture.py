@@ -103,7 +103,7 @@ class Weights:
 
   @property
   def trained_with(self) -> tuple[str, ...] | None:
-    """Names in `robustness.augment` of the augmentations that its training used.
+    """Names in `robustness.augment` of the augmentations that the weights were trained with.
 
     Flips and crops are omitted. It is None if the catalog does not record the augmentations.
     """

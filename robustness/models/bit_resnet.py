@@ -94,7 +94,7 @@ class BitResNet(layers.Network):
     """Returns logits [B, num_classes] of normalised images [B, H, W, C]; `train` has no effect."""
     features = STEM_FEATURES * self.width
     stem = StandardisedConv(features, kernel=7, stride=2, **self.common, name='stem')
-    x = jnp.pad(stem(x.astype(self.dtype)), ((0, 0), (1, 1), (1, 1), (0, 0)))  # by zeros
+    x = jnp.pad(stem(x.astype(self.dtype)), ((0, 0), (1, 1), (1, 1), (0, 0)))  # by zeros, as in BiT
     x = layers.max_pool(x)
     num_blocks = BLOCKS_PER_STAGE[self.depth]
     x = layers.residual_stages(x, train, Block, features, num_blocks, **self.common)

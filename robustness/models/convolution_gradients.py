@@ -119,6 +119,8 @@ class _Convolution:
   def by_winograd(self, inputs: jax.Array, kernel: jax.Array, summed: int = 1) -> jax.Array:
     """Returns the convolution by Winograd's algorithm, [B, H, W, O], a few images at a time.
 
+    Images are divided into shares, one for each device, and each share is computed in chunks.
+
     `summed` is 1 to sum over the kernel's input channels, or 2 to sum over its output channels,
     which convolves gradients of the outputs.
     """

@@ -210,6 +210,7 @@ def _how_to_match(names: Sequence[str], class_names: Sequence[str]) -> str:
 
   `names` are the data's class names, and `class_names` the classifier's class names.
   """
+  # data of ImageNet for a classifier with coarser classes: the data's classes can be joined
   coarse = coarse_space(class_names)
   if coarse and is_imagenet(names):
     return f'set {KEYS.data.folder.label_space}={coarse.name}'

@@ -45,7 +45,7 @@ class NnxModule:
     """Returns the logits, and {path of a submodule: output of its first call}."""
     module = self._module(variables)
     captured = nnx.capture(module, nnx.Intermediate, method_outputs=nnx.Intermediate)
-    logits, outputs = captured(inputs)
+    logits, outputs = captured(inputs)  # the module's result, and the outputs of all submodules
     values = first_calls(nnx.to_pure_dict(outputs))
     # the path of the module itself is ''
     return logits, {path: x for path, x in values.items() if path and isinstance(x, jax.Array)}

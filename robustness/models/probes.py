@@ -59,7 +59,7 @@ class Probe(Part):
 
   @abc.abstractmethod
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
-    """Returns the arrays of the fitted probe.
+    """Returns the arrays of the fitted probe by name, which `__call__` takes.
 
     Args:
       features: float32 [N, F].

@@ -46,13 +46,13 @@ def _dinov2_schemes(registers: int) -> tuple[Scheme, ...]:
   `registers` is the number of register tokens.
   """
   theirs: Names = {**TIMM, 'embedding/registers': 'register_tokens', 'head/dense': 'linear_head'}
-  # with registers timm has added the class token's position to the token
-  placed: Names = {'embedding/position': Stored(('pos_embed',), WITHOUT_FIRST)}
+  # with registers timm has added the class token's position to the token, so that files lack it
+  patch_positions: Names = {'embedding/position': Stored(('pos_embed',), WITHOUT_FIRST)}
   prefix = 'dinov2_with_registers.' if registers else 'dinov2.'
   return (
     Scheme('transformers', _TRANSFORMERS, ('embeddings.mask_token',), prefix=prefix),
     Scheme('facebookresearch/dinov2', theirs, ('mask_token',), prefix='backbone.'),
-    Scheme('timm', {**TIMM, **placed} if registers else TIMM),
+    Scheme('timm', {**TIMM, **patch_positions} if registers else TIMM),
   )
 
 

@@ -120,7 +120,7 @@ class WideBlock(layers.Layer):
     y = layers.convolution(self.features, 3, self.stride, dtype=self.dtype, name='conv1')(active)
     y = layers.NormRelu(**self.common, name='norm2')(y, train)
     y = layers.convolution(self.features, 3, dtype=self.dtype, name='conv2')(y)
-    if x.shape[-1] != self.features:
+    if x.shape[-1] != self.features:  # blocks with a stride above 1 change the channels too
       project = layers.convolution(self.features, 1, self.stride, dtype=self.dtype, name='shortcut')
       x = project(active)
     return x + y
@@ -173,7 +173,7 @@ _WIDE_SCHEME = Scheme(
 
 
 def wide_resnet(depth: int, width: int) -> Architecture:
-  """Returns the Wide ResNet of `depth` layers with `width` times the channels of a ResNet."""
+  """Describes the Wide ResNet of `depth` layers with `width` times 16, 32 and 64 channels."""
   return Architecture(
     f'wide_resnet_{depth}_{width}',
     WideResNet(num_classes=10, depth=depth, width=width),

@@ -145,6 +145,7 @@ class Stage(Layer):
       count, height, width, channels = x.shape
       x = jnp.pad(x, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)))  # to even sides
       rows, columns = (height + 1) // 2, (width + 1) // 2
+      # channels of the upper left, lower left, upper right and lower right patch of each square
       x = x.reshape(count, rows, 2, columns, 2, channels)
       x = x.transpose(0, 1, 3, 4, 2, 5).reshape(count, rows, columns, -1)
       x = norm(dtype=self.dtype, name='join_norm')(x)

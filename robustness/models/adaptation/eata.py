@@ -23,11 +23,12 @@ from robustness.models.adaptation.tent import Predict, SelectiveTent
 class Eata(SelectiveTent):
   """Minimises Σ e^(E₀ − H) H / n over n kept images, plus β Σ_i F_i (θ_i − θ_i⁰)².
 
-  H is the entropy of the prediction for an image. An image is kept if H < E₀ and if the cosine of
-  its probabilities and p̄ is below ε; p̄ is the moving average (.9) of the mean probabilities of
-  kept images. The weight e^(E₀ − H) has no gradient. θ are scales and biases, θ⁰ their trained
-  values, and F the mean over batches of stored images of the squared gradient of the cross-entropy
-  at the predicted classes. A batch without kept images causes no step.
+  H is the entropy of the prediction for an image, and E₀ is `margin` · ln C for C classes. An image
+  is kept if H < E₀ and if the cosine of its probabilities and p̄ is below ε; p̄ is the moving
+  average (.9) of the mean probabilities of kept images. The weight e^(E₀ − H) has no gradient. θ
+  are scales and biases, θ⁰ their trained values, and F the mean over batches of stored images of
+  the squared gradient of the cross-entropy at the predicted classes. A batch without kept images
+  causes no step.
 
   Attributes:
     redundancy: ε; above 1 keeps all reliable images. The authors take .05 for ImageNet and .4 for

@@ -24,11 +24,12 @@ from robustness.models.adaptation.tent import Predict, SelectiveTent
 class Sar(SelectiveTent):
   """Minimises the mean entropy of reliable images near the weights w, at w + ρ g / ‖g‖.
 
-  Here g is the gradient at w of the mean entropy of the images with an entropy below E₀ at w. An
-  image is reliable if its entropy is below E₀ at w and at w + ρ g / ‖g‖. The mean entropy at the
-  latter has a moving average (.9); after each batch that leaves it below `recovery`, the weights
-  return to the trained ones. As in the authors' code the average itself is not reset, so that the
-  weights return after each further batch until it has grown.
+  Here g is the gradient at w of the mean entropy of the images with an entropy below E₀ at w, and
+  E₀ is `margin` · ln C for C classes. An image is reliable if its entropy is below E₀ at w and at
+  w + ρ g / ‖g‖. The mean entropy at the latter has a moving average (.9); after each batch that
+  leaves it below `recovery`, the weights return to the trained ones. As in the authors' code the
+  average itself is not reset, so that the weights return after each further batch until it has
+  grown.
 
   Attributes:
     radius: ρ.

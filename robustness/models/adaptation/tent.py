@@ -127,6 +127,7 @@ class Tent(Adaptation):
     flat = traverse_util.flatten_dict(variables)
 
     def predict(weights: PyTree, images: jax.Array) -> Outputs:
+      """Returns the outputs with `weights`, {path: array}, in place of the trained ones."""
       changed = traverse_util.unflatten_dict({**flat, **weights})
       return self.normalised(apply, changed, images, batch.mask)
 
@@ -140,6 +141,7 @@ class Tent(Adaptation):
     """
 
     def loss(logits: jax.Array) -> tuple[jax.Array, None]:
+      """Returns the mean entropy of the predictions."""
       return batch.mean(entropy(log_probabilities(logits))), None
 
     gradient, outputs, _ = self.gradient(predict, state['weights'], batch, loss)
@@ -171,7 +173,7 @@ class Tent(Adaptation):
 
 @dataclasses.dataclass(frozen=True)
 class SelectiveTent(Tent):
-  """Base class of methods that learn from images with an entropy below E₀ alone.
+  """Base class of methods that learn only from images whose predictions have entropies below E₀.
 
   The defaults are from the authors' code of EATA and SAR for ResNet-50 on ImageNet.
 
