@@ -153,10 +153,9 @@ def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
   """
   # row and column of the pixels in cells of the lattice, of which the image has 7 × 7
   r, c = (CELLS / image.shape[0] * line for line in grid(image.shape[0]))
-  total = sum(
-    (jnp.abs(noise(f * r, f * c, draws['gradients'], draws['permutation'])) / f for f in OCTAVES),
-    jnp.zeros(image.shape[:2]),
-  )
+  total = jnp.zeros(image.shape[:2])
+  for f in OCTAVES:
+    total = total + jnp.abs(noise(f * r, f * c, draws['gradients'], draws['permutation'])) / f
   weight = 0.05 * strength['magnitude']
   grey = jnp.clip(0.5 * total + 0.5, 0, 1)[..., None]
   return (1 - weight) * image + weight * grey

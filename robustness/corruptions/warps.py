@@ -207,14 +207,11 @@ def sample_spline(coefficients: jax.Array, side: int, y: jax.Array, x: jax.Array
   is_inside = (y >= 0) & (y <= side - 1) & (x >= 0) & (x <= side - 1)
   # four nearest rows and columns of each position, with their weights `down` and `right`
   (rows, down), (columns, right) = (spline_taps(position, side) for position in (y, x))
-  total = sum(
-    (
-      (down[i] * right[j])[..., None] * coefficients[rows[i] * side + columns[j]]
-      for i in range(4)
-      for j in range(4)
-    ),
-    jnp.zeros((*y.shape, coefficients.shape[-1])),
-  )
+  total = jnp.zeros((*y.shape, coefficients.shape[-1]))
+  for i in range(4):
+    for j in range(4):
+      weight = (down[i] * right[j])[..., None]
+      total = total + weight * coefficients[rows[i] * side + columns[j]]
   return jnp.where(is_inside[..., None], total, 0)
 
 

@@ -51,8 +51,8 @@ SAMPLES = 4
 def coverage(height: int, width: int, font: str = '') -> np.ndarray:
   """Returns the fraction of each pixel that the characters cover, float32 [height, width].
 
-  `font` is a font file, of which Pillow draws the characters; '' draws the strokes of this project:
-  a sample counts as covered if it is near a stroke, and a pixel has 4 × 4 samples.
+  `font` is a font file, of which Pillow draws the characters. '' draws the strokes of this project:
+  the fraction of a pixel is the fraction of its 4 × 4 samples that are on a stroke.
 
   Raises:
     InputError: Pillow reads no font from the file.
@@ -78,6 +78,20 @@ def coverage(height: int, width: int, font: str = '') -> np.ndarray:
     ((np.arange(SAMPLES * count) + 0.5) / SAMPLES / size - corner % 1 / size, int(corner))
     for count, corner in ((rows, corner_y), (columns, corner_x))
   )
+  # means over the samples of each pixel
+  pair = _is_on_stroke(y, x).reshape(rows, SAMPLES, columns, SAMPLES).mean((1, 3))
+  page = np.zeros((height, width), np.float32)
+  for column in range(first_column, first_column + REPEATS * (columns - 1), columns - 1):
+    page[first_row : first_row + rows, column : column + columns] += pair
+  return page
+
+
+def _is_on_stroke(y: np.ndarray, x: np.ndarray) -> np.ndarray:
+  """Returns whether samples are on a stroke of the two characters, bool [Y, X].
+
+  The rows y [Y] and the columns x [X] of the samples are in units of the font size, from the upper
+  left corner of the first character.
+  """
   is_inside = np.zeros((len(y), len(x)), bool)
   for index, strokes in enumerate(STROKES.values()):
     for stroke in strokes.split(','):
@@ -89,11 +103,7 @@ def coverage(height: int, width: int, font: str = '') -> np.ndarray:
         along = np.clip(from_start / (dx**2 + dy**2), 0, 1)  # fraction of the way to the end
         squared_distance = (x - x0 - along * dx) ** 2 + (y[:, None] - y0 - along * dy) ** 2
         is_inside |= squared_distance <= (STROKE_WIDTH / 2) ** 2
-  pair = is_inside.reshape(rows, SAMPLES, columns, SAMPLES).mean((1, 3))  # means over each pixel
-  page = np.zeros((height, width), np.float32)
-  for column in range(first_column, first_column + REPEATS * (columns - 1), columns - 1):
-    page[first_row : first_row + rows, column : column + columns] += pair
-  return page
+  return is_inside
 
 
 @corruption(

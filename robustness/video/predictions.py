@@ -180,6 +180,17 @@ def read_sets(records: RecordsReader) -> NeighborSets:
   return from_columns(columns, paths, records.identity.get('classes', ()))
 
 
+def _probabilities(scores: np.ndarray, kind: str) -> np.ndarray:
+  """Returns the probability of each class [F, C] from scores of the kind 'logits' or
+  'probabilities', normalised over the classes.
+  """
+  if kind != PROBABILITIES:
+    return np.asarray(special.softmax(scores, axis=1))
+  probabilities = scores.clip(0)  # a class without members has −∞
+  tiny = np.finfo(probabilities.dtype).tiny  # no division by 0
+  return probabilities / np.maximum(probabilities.sum(1, keepdims=True), tiny)
+
+
 def read_predictions(records: RecordsReader, merge: str = '') -> FramePredictions:
   """Returns the predictions in records of the study `video_pm_k`.
 
@@ -216,13 +227,7 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
   is_empty: np.ndarray = (scores == -np.inf).all(1)  # frames without a prediction
   prediction = records.column(PREDICTION) if is_recorded else scores.argmax(1)
   prediction = np.where(is_empty, -1, prediction)
-  scores = np.where(is_empty[:, None], 0, scores)
-  if kind == PROBABILITIES:
-    probabilities = scores.clip(0)  # a class without members has −∞
-    tiny = np.finfo(probabilities.dtype).tiny
-    probabilities /= np.maximum(probabilities.sum(1, keepdims=True), tiny)
-  else:
-    probabilities = special.softmax(scores, axis=1)
+  probabilities = _probabilities(np.where(is_empty[:, None], 0, scores), kind)
   confidence = np.where(is_empty, 0, probabilities[np.arange(len(scores)), prediction])
   return FramePredictions(read_sets(records), prediction, confidence.astype(np.float32))
 
