@@ -33,7 +33,7 @@ def linked() -> dict[str, set[str]]:
   """Returns {config: names of its figures that pages show}."""
   found: dict[str, set[str]] = {}
   for page in pages():
-    for _, config, figure in re.findall(LINK, page.read_text(encoding='utf-8')):
+    for _caption, config, figure in re.findall(LINK, page.read_text(encoding='utf-8')):
       found.setdefault(config, set()).add(figure)
   return found
 

@@ -41,8 +41,8 @@ class AutoPGD(Attack):
   Π projects onto the ball, and the direction is the gradient's sign (ℓ∞) or unit vector (ℓ2). η
   starts at 2ε. At a checkpoint, η is halved and the ascent continues from the point of highest loss
   if, since the last checkpoint, the loss of the image rose in at most a share ρ of the steps, or if
-  the last checkpoint did not halve η and the highest loss has not grown since. n steps take n + 1
-  forward and backward passes.
+  the last checkpoint did not halve η and the highest loss has not grown since. α = ρ = .75, but
+  α = 1 in the first step. n steps take n + 1 forward and backward passes.
 
   As in the authors' code, the first step counts as a rise if its loss is above 0, and η is also
   halved at exactly ρ (the paper: below ρ).
@@ -160,10 +160,10 @@ class AutoPGD(Attack):
     # the state before the first step, in which one iterate is the current, best and worst one
     start, zeros = evaluated(balls.edge(keys, images, self.norm, epsilon)), jnp.zeros(len(images))
     size, rises = zeros + 2 * epsilon, zeros.astype(jnp.int32)  # η begins at 2 ε
-    first: dict[str, Any] = dict.fromkeys(('current', 'best', 'worst'), start)
-    first |= {'previous': start['x'], 'checkpoint_loss': start['loss'], 'last_loss': zeros}
+    initial: dict[str, Any] = dict.fromkeys(('current', 'best', 'worst'), start)
+    initial |= {'previous': start['x'], 'checkpoint_loss': start['loss'], 'last_loss': zeros}
     was_halved = zeros == 0  # True: there is no last checkpoint, as if η had been halved there
-    state = _State(jnp.int32(0), **first, size=size, was_halved=was_halved, rises=rises)
+    state = _State(jnp.int32(0), **initial, size=size, was_halved=was_halved, rises=rises)
     return jax.lax.stop_gradient(jax.lax.while_loop(continues, step, state).worst['x'])
 
   def _moved(self, state: _State, images: Array, epsilon: Scalar) -> Array:
@@ -206,7 +206,8 @@ class _State:
     # η was not halved at the last checkpoint, and the highest loss has not grown since
     is_stalled = ~self.was_halved & (best['loss'] <= self.checkpoint_loss)
     is_halved = is_checkpoint & ((rises <= INCREASING * span) | is_stalled)
-    is_worse = ~is_done & (iterate['margin'] > self.worst['margin'])  # for the classifier
+    # the classifier does worse at a larger margin
+    is_worse = ~is_done & (iterate['margin'] > self.worst['margin'])
     return _State(
       number=self.number + 1,
       current=_select(is_halved, best, iterate),

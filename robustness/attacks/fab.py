@@ -51,7 +51,7 @@ class FAB(Attack):
   ) -> Array:
     """Returns the adversarial images, [B, H, W, C]; for the arguments see `Attack.__call__`."""
     run = functools.partial(self.run, logits=logits, scale=scale)
-    num_runs = max(1, min(self.targets, wrong_classes(logits, images)))  # 1 also without targets
+    num_runs = max(1, min(self.targets, wrong_classes(logits, images)))  # one run without targets
     return attack_in_turn(run, num_runs, logits, keys, images, labels)
 
   def run(

@@ -21,11 +21,11 @@ class NearestAttack(Attack):
 
   Each image has a change δ and a radius ε, which both change in every step. A step classifies
   x + δ, and keeps it if it is wrong (misclassified) and nearer to x than all wrong images of
-  earlier steps. Then δ ← Π_ε(δ + α ∇/‖∇‖₂) with the gradient ∇ of the loss,
-  and x + δ is clipped to [0, 1]. `radius_after` shrinks ε where x + δ is wrong and expands it
-  elsewhere. Π_ε is the nearest point of the ball for ℓ∞ and ℓ1, and scales δ to the length ε for
-  ℓ2. α falls to α/100 along a half cosine. A gradient of 0 is replaced by a random direction.
-  n steps take n forward and backward passes.
+  earlier steps. Then δ ← Π_ε(δ + α ∇/‖∇‖₂) with the gradient ∇ of the loss, and x + δ is clipped to
+  [0, 1]. `radius_after` shrinks ε where x + δ is wrong and expands it elsewhere. Π_ε is the nearest
+  point of the ball for ℓ∞ and ℓ1, and scales δ to the length ε for ℓ2. The step size falls from α
+  to α/100 along a half cosine. A gradient of 0 is replaced by a random direction. n steps take n
+  forward and backward passes.
 
   Attributes:
     steps: n ≥ 1. The first step classifies the clean images only.
@@ -62,7 +62,7 @@ class NearestAttack(Attack):
       radius: ε [B] before the step.
       is_wrong: bool [B], whether x + δ is misclassified.
       distance: the least distance [B] of a wrong image; inf if none was found.
-      boundary: ‖δ‖ plus the distance [B] at which the linearised loss is 0.
+      boundary: [B], ‖δ‖ plus the distance from x + δ at which the linearised loss is 0.
       share: falls from 1 in the first step to 0 along a half cosine, a scalar.
     """
 

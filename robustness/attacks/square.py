@@ -37,8 +37,8 @@ class Square(Attack):
   ±2ε, clipped to the ball. In ℓ2 and ℓ1 the first change is a grid of tiles, and a proposal moves
   the norm of the change from one window to another, which gets two halves of opposite sign that
   peak in their middle. In ℓ2 the entire change is then scaled to the length ε and clipped to
-  [0, 1]. In ℓ1 the second window gets the norm times the number of channels, as in the authors'
-  code, and the entire change is projected onto the ball.
+  [0, 1]. In ℓ1 the window that gets the norm gets it times the number of channels, as in the
+  authors' code, and the entire change is projected onto the ball.
 
   Windows have corners and sizes as in the authors' code, where they never reach the last row and
   column. In that code the images of a batch share windows and signs in ℓ∞.

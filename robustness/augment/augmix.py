@@ -110,7 +110,7 @@ class AugMix(Augmentation):
     is_signed = jnp.isin(index, jnp.array([names.index(name) for name in SIGNED]))
     step = jnp.broadcast_to(jnp.arange(steps), index.shape)
     return Drawn(
-      name=jnp.where(step < depth, index, -1),
+      index=jnp.where(step < depth, index, -1),
       magnitude=jnp.where(is_signed, sign * magnitude, magnitude),
       centre=jnp.zeros((*index.shape, 2), jnp.int32),  # Cutout is none of the operations
     )

@@ -277,11 +277,11 @@ class AutoAugment(Augmentation):
     # magnitudes each operation has, and u[5:] row and column of the centre of Cutout for each.
     u = jax.random.uniform(key, (9,))
     policy = operations.below(u[0], len(tables[0]))
-    # [2] each: entry 0 is of the first operation of the sub-policy, entry 1 of the second. Its
+    # [2] each: entry 0 is of the first operation of the sub-policy, entry 1 of the second. The
     # magnitude is `value` or `mirrored`, such as a rotation by the same angle the other way.
-    name, probability, value, mirrored = (jnp.asarray(table)[policy] for table in tables)
+    index, probability, value, mirrored = (jnp.asarray(table)[policy] for table in tables)
     drawn = operations.Drawn(
-      name=jnp.where(u[1:3] < probability, name, -1),
+      index=jnp.where(u[1:3] < probability, index, -1),
       magnitude=jnp.where(u[3:5] < 0.5, value, mirrored),
       centre=operations.below(u[5:].reshape(2, 2), jnp.array([[height, width]])),
     )
@@ -381,10 +381,10 @@ class RandAugment(Augmentation):
     # the centre of Cutout.
     u = jax.random.uniform(key, (4, count))
     has_identity = int(self.magnitudes == 'torchvision')  # 1 or 0; the identity has the index −1
-    name = operations.below(u[0], len(names) + has_identity) - has_identity
+    index = operations.below(u[0], len(names) + has_identity) - has_identity
     magnitude_index = operations.below(u[1], 2)  # 1 is the mirrored magnitude
     centres = operations.below(u[2:].T, jnp.array([[height, width]]))
     # values[−1] is the magnitude of another operation: the identity ignores it
-    drawn = operations.Drawn(name=name, magnitude=values[name, magnitude_index], centre=centres)
+    drawn = operations.Drawn(index=index, magnitude=values[index, magnitude_index], centre=centres)
     compiled = operations.Operations(names, 'nearest', warp_fill=fill, cutout_fill=fill)
     return {**example, 'image': compiled.in_sequence(image, drawn)}

@@ -55,8 +55,8 @@ class Cutout(Augmentation):
 class Gaussian(Augmentation):
   """Adds white noise of a random strength: clip(x + σ̃·ε, 0, 1), σ̃ ~ U[0, σ], ε ~ N(0, I).
 
-  σ̃ is drawn for every image and step. The paper may also mean one draw for the batch; one per image
-  has the same mean and does not depend on the batch's layout.
+  σ̃ is drawn for every image and step. (The paper leaves open whether it is one σ̃ for the batch. The
+  distribution of an image is the same, and the draw for an image does not depend on the batch.)
 
   Attributes:
     sigma: Largest standard deviation σ, in units of the pixel range [0, 1].

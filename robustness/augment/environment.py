@@ -106,7 +106,7 @@ class Environment(Augmentation):
     return transforms.transform(key_draws, image, branch, level, self.transforms)
 
   def metrics(self, batch: Example) -> dict[str, jax.Array]:
-    """Returns {`share_clean` or `share_<transform>`: the share of the batch's rows with it}."""
+    """Returns {'share_NAME': share of the batch's rows} for the NAMEs of transforms and 'clean'."""
     names = (transforms.CLEAN, *map(part_name, self.transforms))
     return {f'share_{name}': (batch[self.name] == k).mean() for k, name in enumerate(names)}
 
@@ -143,7 +143,7 @@ def refuse_leaks(
     augmentations: Augmentations of the recipe.
     other_parts: The attack and the input filter of the recipe, or None for each that it lacks.
     section: The classifier's section in messages, for example 'config.classifier'.
-    stored: Whether the rows are stored in environments, with some classes held out from some.
+    stored: Whether the rows are stored in environments, in which some classes lack some transforms.
   """
   augmentations = list(augmentations)
   environment = selective(augmentations)

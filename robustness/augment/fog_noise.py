@@ -66,9 +66,10 @@ class FogNoise(Augmentation):
   spectrum: str = ''
 
   def __post_init__(self) -> None:
+    """Raises InputError if `spectrum` cannot be read or lacks the severity."""
     super().__post_init__()
     if self.spectrum:
-      magnitude(self.spectrum, self.severity)  # raises InputError if it cannot be read
+      magnitude(self.spectrum, self.severity)
 
   def describe(self) -> dict[str, PlainValue]:
     """Returns name and settings as JSON values, which decide whether a training is the same.

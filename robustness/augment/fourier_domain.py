@@ -22,8 +22,8 @@ class FourierBasis(Augmentation):
   """Returns clip(x + σ·w, 0, 1) with a random plane wave w and strength σ for each channel.
 
   A wave w has the root mean square 1/32, and σ is `smallest` plus an exponential variable of mean
-  `mean`. The number of periods of a wave across an image of N pixels is uniform on 1, …, N (above
-  N/2 it aliases), and its direction uniform on 448 angles from −π to 0.
+  `mean`. The number of periods of a wave across the image, whose longer side has N pixels, is
+  uniform on 1, …, N (above N/2 it aliases), and its direction uniform on 448 angles from −π to 0.
 
   The result is [1 + waves, H, W, C] with the clean image first; the objective `cross_entropy`
   averages their losses, and `jsd` also penalises differences of their predictions. It is
@@ -131,9 +131,9 @@ class AmplitudesOfOne(Augmentation):
   """Combines amplitudes and phases of two versions of one image (APR-S).
 
   The first version is the image after a random operation of AugMix. With `probability`, a second
-  version is made from it by a further operation. The result then has the amplitudes of one version,
-  each with probability ½, and the phases of the other, truncated to 8-bit levels. Otherwise the
-  result is the first version.
+  version is made from it by a further operation. The result then has the amplitudes of one version
+  (the first or the second, with probability ½ each) and the phases of the other, truncated to 8-bit
+  levels. Otherwise the result is the first version.
 
   Attributes:
     severity: Highest level of an operation, see `AugMix`.

@@ -20,14 +20,14 @@ TABULATED = (
 
 
 def matrix(
-  name: jax.Array, names: tuple[str, ...], magnitude: jax.Array, height: int, width: int
+  index: jax.Array, names: tuple[str, ...], magnitude: jax.Array, height: int, width: int
 ) -> jax.Array:
-  """Returns the matrix (a, b, c, d, e, f), float32 [6], of the warp `names[name]`.
+  """Returns the matrix (a, b, c, d, e, f), float32 [6], of the warp `names[index]`.
 
   Place (x, y) of the result shows place (a x + b y + c, d x + e y + f) of the image, in pixels.
 
   Args:
-    name: index in `names`, int32 scalar.
+    index: index of the warp in `names`, int32 scalar.
     names: the warps that can occur.
     magnitude: pixels that translations move the image to the left or up; degrees that
       Rotate turns it counterclockwise about its centre; or the slope of a shear.
@@ -45,7 +45,7 @@ def matrix(
     'Rotate': (cos, sin, x - cos * x - sin * y, -sin, cos, y + sin * x - cos * y),
   }
   stacked = [jnp.stack([jnp.float32(entry) for entry in matrices[warp]]) for warp in names]
-  return jnp.stack(stacked)[name]
+  return jnp.stack(stacked)[index]
 
 
 def nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -90,6 +90,7 @@ def bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
   """
   height, width, channels = levels.shape
   a, b, c, d, e, f = data
+  # the centres of the pixels of the result, and their source points
   x, y = jnp.arange(width)[None, :] + 0.5, jnp.arange(height)[:, None] + 0.5
   column, row = a * x + b * y + c, d * x + e * y + f
   is_inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
@@ -134,12 +135,12 @@ def _unpacked(packed: jax.Array, channels: int) -> jax.Array:
 
 
 def table(
-  name: jax.Array, names: tuple[str, ...], levels: jax.Array, magnitude: jax.Array
+  index: jax.Array, names: tuple[str, ...], levels: jax.Array, magnitude: jax.Array
 ) -> jax.Array:
-  """Returns the level that an operation makes of each level 0..255 of C channels, uint8 [256, C].
+  """Returns the level by which an operation replaces each level 0..255 per channel, uint8 [256, C].
 
   Args:
-    name: index of the operation in `names`, int32 scalar.
+    index: index of the operation in `names`, int32 scalar.
     names: the members of `TABULATED` that can occur; only these are compiled.
     levels: the image [H, W, C], on which the tables of AutoContrast, Equalize and Contrast depend.
     magnitude: magnitude in the operation's unit.
@@ -158,7 +159,7 @@ def table(
     'AutoContrast': lambda: _auto_contrast(levels, level),
     'Equalize': lambda: equalize(levels),
   }
-  return jax.lax.switch(name, [lambda table=tables[n]: table().astype(jnp.uint8) for n in names])
+  return jax.lax.switch(index, [lambda table=tables[n]: table().astype(jnp.uint8) for n in names])
 
 
 def look_up(levels: jax.Array, entries: jax.Array) -> jax.Array:

@@ -14,13 +14,13 @@ from robustness.core.registry import setting
 class Mixing(Augmentation):
   """Base class of augmentations that mix a row with its partner, another row of the batch.
 
-  The partner is the row at the mirrored index of the randomly ordered batch.
+  The partner of row i of a batch of B rows, which are in random order, is row B − 1 − i.
 
   Attributes:
     alpha: α of Beta(α, α), above 0; 1 makes the share uniform.
     probability: Probability of mixing a row.
-    within: A column such as 'environment'; only rows with equal values in it are mixed, each with
-      the row at the mirrored index among them. '' mixes any two rows.
+    within: A column such as 'environment': only rows with equal values in it are mixed, the i-th of
+      these rows with the i-th from the end. '' mixes any two rows.
   """
 
   needs_partner: ClassVar[bool] = True

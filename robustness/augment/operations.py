@@ -63,20 +63,20 @@ class Drawn:
   """An operation with its random magnitude and place, or many, along leading axes of each array.
 
   Attributes:
-    name: Index into `Operations.names`, int32; −1 is the identity.
+    index: Index of the operation in `Operations.names`, int32; −1 is the identity.
     magnitude: Magnitude in the operation's unit, float32.
     centre: Row and column of the centre of Cutout's square, int32 [2].
   """
 
-  name: jax.Array
+  index: jax.Array
   magnitude: jax.Array
   centre: jax.Array
 
 
-jax.tree_util.register_dataclass(Drawn, ['name', 'magnitude', 'centre'], [])
+jax.tree_util.register_dataclass(Drawn, ['index', 'magnitude', 'centre'], [])
 Family = Callable[[tuple[str, ...], Drawn, Image], Image]
 """A function (names, drawn, image) that returns the image after the operation
-`names[drawn.name]`; `names` are the operations of the family that can occur."""
+`names[drawn.index]`; `names` are the operations of the family that can occur."""
 
 
 def apply(
@@ -120,7 +120,7 @@ def apply(
   middle = jnp.array(centre or (image.shape[0] // 2, image.shape[1] // 2))
   start = to_levels(image), jnp.ones(image.shape[:2], bool)  # all pixels show the image
   operation = Operations((name,), interpolation, warp_fill=fill, cutout_fill=fill)
-  drawn = Drawn(name=jnp.int32(0), magnitude=jnp.float32(magnitude), centre=middle)
+  drawn = Drawn(index=jnp.int32(0), magnitude=jnp.float32(magnitude), centre=middle)
   levels, _ = operation(start, drawn)
   return from_levels(levels)
 
@@ -145,7 +145,7 @@ class Operations:
   transparent: bool = False
 
   def __call__(self, image: Image, drawn: Drawn) -> Image:
-    """Returns an image (levels, mask) after the operation `names[drawn.name]`; −1 changes nothing.
+    """Returns an image (levels, mask) after the operation `names[drawn.index]`; −1 changes nothing.
 
     If `transparent`, the mask excludes vacated and covered pixels; otherwise it is unchanged.
     """
@@ -162,9 +162,9 @@ class Operations:
         branches.append(functools.partial(function, names))
     # both for the drawn operation; the functions of branches take its index among their names
     branch_numbers = jnp.array([branch_of[name] for name in self.names])
-    branch = jnp.where(drawn.name < 0, 0, branch_numbers[drawn.name])
+    branch = jnp.where(drawn.index < 0, 0, branch_numbers[drawn.index])
     positions = jnp.array([position[name] for name in self.names])
-    drawn = dataclasses.replace(drawn, name=positions[drawn.name])
+    drawn = dataclasses.replace(drawn, index=positions[drawn.index])
     return jax.lax.switch(branch, branches, drawn, image)
 
   def in_sequence(self, image: jax.Array, drawn: Drawn, fill: tuple[int, ...] = ()) -> jax.Array:
@@ -189,17 +189,17 @@ class Operations:
     (levels, mask), _ = jax.lax.scan(step, start, drawn)
     if self.transparent:
       levels = filled(levels, mask, fill)
-    is_changed = (drawn.name >= 0).any()
+    is_changed = (drawn.index >= 0).any()
     return jax.lax.cond(is_changed, lambda: from_levels(levels), lambda: image)
 
   def _warped(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
-    """Returns the image (levels, mask) after the warp `names[drawn.name]`.
+    """Returns the image (levels, mask) after the warp `names[drawn.index]`.
 
     Pixels that the warp vacates have the colour `warp_fill`.
     """
     levels, mask = image
     # the six numbers of the affine map; `mask.shape` is the image's height and width
-    data = pillow.matrix(drawn.name, names, drawn.magnitude, *mask.shape)
+    data = pillow.matrix(drawn.index, names, drawn.magnitude, *mask.shape)
     warp = INTERPOLATIONS[self.interpolation]
     if not self.transparent:
       warped, is_inside = warp(levels, data)
@@ -244,12 +244,12 @@ def square(shape: tuple[int, ...], centre: jax.Array, side: ArrayLike) -> jax.Ar
 
 
 def _tabulated(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
-  """Returns the image (levels, mask) after `names[drawn.name]`, an operation of `TABULATED`.
+  """Returns the image (levels, mask) after `names[drawn.index]`, an operation of `TABULATED`.
 
   Its table maps each level 0..255 of a channel to another level. The mask is unchanged.
   """
   levels, mask = image
-  table = pillow.table(drawn.name, names, levels, drawn.magnitude)
+  table = pillow.table(drawn.index, names, levels, drawn.magnitude)
   return pillow.look_up(levels, table), mask
 
 

@@ -308,8 +308,8 @@ class ClassifierBuilder:
     """Returns the function that measures the accuracy of the weights during a training.
 
     The accuracy is on the held-out training rows, with all classes of the network. If none are held
-    out, it is on the rows of the study, in the recipe's label space; without a study it is None.
-    Test-time adaptation is not used in either case.
+    out, it is on the rows of the study, in the recipe's label space. None is returned if there
+    are neither. Test-time adaptation is not used in either case.
     """
     rows, settings = self.open_rows(recipe), recipe.training
     _, held_out = split_validation(rows, settings.validation)

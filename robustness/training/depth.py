@@ -50,6 +50,7 @@ def layers(params: PyTree) -> PyTree:
     block = blocks[path]
     if block:
       return 1 + order.index(block)
+    # parameters of the second set of norms have the path (AUXILIARY, *path in the network)
     name = path[1] if path[0] == AUXILIARY else path[0]
     if name in FIRST:
       return 0

@@ -52,7 +52,10 @@ def is_in_stem(params: PyTree) -> PyTree:
 
 
 def is_normalisation_bias(params: PyTree) -> PyTree:
-  """Returns whether each parameter is the bias of a layer without kernel, a tree of bools."""
+  """Returns whether each parameter is the bias of a normalisation layer, a tree of bools.
+
+  Such a layer has a bias and no kernel.
+  """
   flat = flatten_dict(params)
   return path_aware_map(
     lambda path, _: path[-1] == 'bias' and (*path[:-1], 'kernel') not in flat, params

@@ -54,8 +54,8 @@ class TrainingSettings:
     ema_decay: decay of the exponential moving average of the weights, which replaces the raw
       weights in evaluations and at the end; 0 computes no average.
     lookahead: k above 0 keeps a second, slow copy s of the weights and statistics w. Every k steps
-      both become d·s + (1 − d)·w, with d = .95^k · (step / steps)³. The slow copy is evaluated and
-      is the result of the training. 0 keeps none.
+      both become d·s + (1 − d)·w, with d = .95^k · (step / number of steps)³. The slow copy is
+      evaluated and is the result of the training. 0 keeps none.
     bias_rate: for 'sgd', factor of the learning rate of the biases of normalisation layers; their
       weight decay per step is unchanged.
     stem_epochs: epochs after which the layer `stem` is frozen; 0 trains it to the end.

@@ -52,8 +52,9 @@ class TrainStep:
     Args:
       state: the state before the step.
       batch: `image` [B, H, W, C], uint8 or float32 in [0, 1], `label` int32 [B], or [B, L] padded
-        with −1, `example_id` int32 [B], and the columns that the parts need. The target of an image
-        is shared equally among its labels; the first label is used if one is needed.
+        with −1, `example_id` int32 [B], and the columns that the augmentations and the objective
+        need. The target of an image is shared equally among its labels; where one label is needed,
+        it is the first.
       scalars: the numbers of this step; None compiles `training.scalars` into the program.
 
     Returns:
@@ -126,14 +127,15 @@ class TrainStep:
     else:
       micro_batches = jax.tree.map(lambda x: _split(x, count), batch)
       first = jax.tree.map(lambda x: x[0], micro_batches)
+      # the sums begin with zeros of the shapes that `_micro_batch` returns
       shapes = jax.eval_shape(lambda: self._micro_batch(state, *initial, first, seed)[0])
       zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
       (sums, batch_stats, objective), _ = jax.lax.scan(add, (zeros, *initial), micro_batches)
       means = jax.tree.map(lambda x: x / count, sums)
     if self.axis_name is not None:  # each device has the means over its part of the batch
       means = jax.lax.pmean(means, self.axis_name)
-    # `_micro_batch` divides the loss and its gradient by the number of rows; the division by the
-    # mean weight makes it one by Σ weights
+    # `_micro_batch` divides loss and gradient by the number of rows. The further division by the
+    # mean weight, (Σ weights) / rows, amounts to a division by Σ weights instead.
     gradients, mean_weight, metrics = means
     gradients = jax.tree.map(lambda g: g / mean_weight, gradients)
     return gradients, batch_stats, objective, {**metrics, 'loss': metrics['loss'] / mean_weight}

@@ -46,7 +46,7 @@ def test_a_mixture_is_the_sum_of_its_chains(number):
   weights = np.asarray(jax.random.dirichlet(key_weights, jnp.ones(3), (1,)))[0]
   share = float(jax.random.beta(key_share, 1.0, 1.0, (1,))[0])
   drawn = settings.chains(key_chains, (1, 3), (12, 12))
-  ends = [chain_of(picture, drawn.name[0, c], drawn.magnitude[0, c], settings) for c in range(3)]
+  ends = [chain_of(picture, drawn.index[0, c], drawn.magnitude[0, c], settings) for c in range(3)]
   expected = (1 - share) * image + share * np.tensordot(weights, ends, 1)
   difference = 255 * np.abs(made - expected)
   assert (difference > 1).mean() < 0.01, 'operations may differ from Pillow by a level'
@@ -55,12 +55,12 @@ def test_a_mixture_is_the_sum_of_its_chains(number):
 @pytest.mark.slow
 def test_draws_have_the_published_shares():
   drawn = jax.vmap(lambda key: AugMix().chains(key, (3,), (32, 32)))(KEYS)
-  name, value = np.asarray(drawn.name), np.asarray(drawn.magnitude)
-  depth = (name >= 0).sum(-1).ravel()
+  index, value = np.asarray(drawn.index), np.asarray(drawn.magnitude)
+  depth = (index >= 0).sum(-1).ravel()
   assert set(depth) == {1, 2, 3} and abs(depth.mean() - 2) < 0.05
-  frequencies = np.bincount(name[name >= 0]) / (name >= 0).sum()
+  frequencies = np.bincount(index[index >= 0]) / (index >= 0).sum()
   assert frequencies == pytest.approx(np.full(9, 1 / 9), abs=0.01)
-  by_name = {n: value[name == i] for i, n in enumerate(augmix.BASIC)}
+  by_name = {n: value[index == i] for i, n in enumerate(augmix.BASIC)}
   assert set(by_name['Posterize']) == {3, 4} and set(np.abs(by_name['Rotate'])) <= set(range(9))
   assert (by_name['Posterize'] == 4).mean() == pytest.approx(0.828, abs=0.03)
   assert (by_name['Rotate'] == 0).mean() == pytest.approx(0.08, abs=0.02)
@@ -79,5 +79,5 @@ def test_one_chain_of_one_operation_without_the_image_is_the_operation():
   image = jnp.asarray(pictures.batch([picture])[0])
   result = pictures.augmented(settings, KEYS[5:6], image)[0]
   drawn = settings.chains(jax.random.split(KEYS[5], 3)[2], (1, 1), (12, 12))
-  end = chain_of(picture, drawn.name[0, 0], drawn.magnitude[0, 0], settings)
+  end = chain_of(picture, drawn.index[0, 0], drawn.magnitude[0, 0], settings)
   np.testing.assert_allclose(result, (image + end) / 2, atol=2.5e-3)
