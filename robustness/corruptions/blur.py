@@ -44,9 +44,9 @@ def gaussian_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.A
   family=BLUR,
 )
 def defocus_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Smooths each channel with a disk of `radius` pixels, softened by a Gaussian of `sigma`.
+  """Smooths each channel with a disk of `radius` pixels, softened by a Gaussian of `sigma` pixels.
 
-  Borders are mirrored.
+  Both are constants of the severity. Borders are mirrored without repeating the edge pixel.
   """
   kernels = disk_kernels(strength.constants['radius'], strength.constants['sigma'])
   return jnp.clip(filters.correlate(image, strength.select(kernels)), 0, 1)
@@ -56,12 +56,16 @@ def defocus_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Ar
 def disk_kernels(radii: tuple[float, ...], sigmas: tuple[float, ...]) -> np.ndarray:
   """Returns the smoothed disks of S severities as kernels, float64 [S, K, K].
 
+  A disk has a radius of `radii` and is smoothed by a Gaussian of one of `sigmas`, [S] each, in
+  pixels.
+
   K is the smallest odd side that holds all disks. A disk of sum 1 is smoothed on a grid of 17 × 17
   pixels, or of the disk's size for a radius above 8, with mirrored edges. A disk that touches the
   edges gets a sum above 1, as in the released generator.
   """
   kernels = [_disk(radius, sigma) for radius, sigma in zip(radii, sigmas, strict=True)]
   side = max(len(kernel) for kernel in kernels)
+  # all kernels padded with 0 to the largest side
   stack = np.stack([np.pad(kernel, (side - len(kernel)) // 2) for kernel in kernels])
   margin = np.flatnonzero((stack > 1e-9).any((0, 1)))[0]  # columns that are 0 in all kernels
   return stack[:, margin : side - margin, margin : side - margin]

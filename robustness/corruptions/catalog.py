@@ -433,6 +433,7 @@ def numbered(severity: Numbers) -> tuple[jax.Array | np.ndarray, tuple[float, ..
       '`apply`, or pass values that are known.'
     )
   values = np.asarray(values, np.float64)
+  # the negation of valid, so that NaN is invalid too
   invalid = values[~((values >= SEVERITIES[0]) & (values <= SEVERITIES[-1]))]
   if invalid.size:
     raise InputError(f'severity is {invalid.flat[0]:g}; it must be in [1, 5].')

@@ -218,6 +218,7 @@ def c_bar(
   """
 
   def draws(key: jax.Array, shape: tuple[int, ...], constants: Constants) -> Draws:
+    """Returns the random numbers of an image of this shape, by `draw`."""
     assert draw
     return draw(key if keys == 1 else jax.random.split(key, keys), shape[0])
 

@@ -22,7 +22,7 @@ BAND = 32  # lines of a shrunk axis per matrix product
   family=ALONE,
 )
 def brightness(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Adds `shift` to V of the hue, saturation, value model: V ← clip(V + shift, 0, 1)."""
+  """Adds the constant `shift` to V of the hue, saturation, value model: clip(V + shift, 0, 1)."""
   return jnp.clip(shift_value(image, strength['shift']), 0, 1)
 
 
@@ -36,7 +36,10 @@ def brightness(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Arra
   family=HAZE,
 )
 def contrast(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Scales every channel x about its mean m over the image: clip(m + factor (x - m), 0, 1)."""
+  """Scales every channel x about its mean m over the image: clip(m + factor (x - m), 0, 1).
+
+  `factor` is the constant of the severity.
+  """
   mean = image.mean(1, keepdims=True).mean(0, keepdims=True)  # averaging lines first rounds less
   return jnp.clip((image - mean) * strength['factor'] + mean, 0, 1)
 
@@ -53,7 +56,7 @@ def contrast(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
 def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Changes the saturation S of the hue, saturation, value model: clip(factor S + shift, 0, 1).
 
-  A grey image is unchanged.
+  `factor` and `shift` are the constants of the severity. A grey image is unchanged.
   """
   factor, shift = strength['factor'], strength['shift']
   return jnp.clip(scale_saturation(image, factor, shift), 0, 1)
@@ -70,7 +73,7 @@ def saturate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   family=ALONE,
 )
 def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
-  """Compresses an image to JPEG of a `quality`, with 4:2:0 chroma, or to a grey file."""
+  """Compresses an image to JPEG of the constant `quality`, with 4:2:0 chroma, or to a grey file."""
   return jpeg.round_trip(image, strength['quality'])
 
 
@@ -88,6 +91,8 @@ def jpeg_compression(key: jax.Array, image: jax.Array, strength: Strength) -> ja
 )
 def pixelate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
   """Shrinks sides of n pixels to ⌊n scale⌋ by averages over boxes, and enlarges them by repetition.
+
+  `scale` is the constant of the severity.
 
   The result equals Pillow's to the bit: the image is rounded to levels, then columns are averaged
   and rounded, then rows.

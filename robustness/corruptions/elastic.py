@@ -136,6 +136,7 @@ def affine_positions(y: jax.Array, x: jax.Array, shifts: jax.Array) -> tuple[jax
   # the moved first and second one. It shows the point with the same coordinates before the move,
   # which is third + along (2 arm, 2 arm) + across (2 arm, 0).
   u, v = first + shifts[0] - origin, second + shifts[1] - origin
+  # Cramer's rule solves for along and across; no area, no solution
   area = u[0] * v[1] - u[1] * v[0]
   scale = jnp.where(area == 0, 0, 1 / jnp.where(area == 0, 1, area))
   along = ((x - origin[0]) * v[1] - (y - origin[1]) * v[0]) * scale

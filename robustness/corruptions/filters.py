@@ -65,9 +65,11 @@ def gaussian_weights(sigma: jax.Array | float, max_sigma: float, truncate: float
 def gaussian_matrix(
   size: int, sigma: jax.Array | float, max_sigma: float, border: Border, truncate: float = 4.0
 ) -> jax.Array:
-  """Returns the matrix [size, size] that smooths a line of pixels with `gaussian_weights`.
+  """Returns the matrix [size, size] that smooths a line of pixels by a Gaussian.
 
-  The kernel may be wider than the line; `border` says how the line continues beyond its ends.
+  `sigma` is the standard deviation in pixels, with the static bound `max_sigma`. The Gaussian is cut
+  off at `truncate` times `sigma` (`gaussian_weights`) and may be wider than the line; `border` says
+  how the line continues beyond its ends.
   """
   weights = gaussian_weights(sigma, max_sigma, truncate)
   reach, wide = len(weights) // 2, size + len(weights) - 1
@@ -108,7 +110,10 @@ def separable(image: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Arra
 
 
 def correlate(image: jax.Array, kernel: jax.Array) -> jax.Array:
-  """Correlates every channel of [H, W, C] with one kernel [2a + 1, 2b + 1], borders mirrored."""
+  """Returns an image [H, W, C] with every channel correlated with one kernel [2a + 1, 2b + 1].
+
+  Borders are mirrored without repeating the edge pixel.
+  """
   height, width = image.shape[:2]
   padded = pad(image, kernel.shape[0] // 2, kernel.shape[1] // 2, 'mirror')
   if kernel.size > DIRECT_TAPS:

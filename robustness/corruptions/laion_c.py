@@ -55,6 +55,8 @@ def distortion(
   """
 
   def declare(function: LevelsFunction) -> Corruption:
+    """Returns the corruption of images in [0, 1] that distorts their levels by `function`."""
+
     @functools.wraps(function)
     def on_floats(draws: Any, image: jax.Array, strength: Strength, **options: object) -> jax.Array:
       """Returns an image in [0, 1], [H, W, C], after `function` distorted its RGB levels."""
@@ -228,7 +230,8 @@ def stickers(
 ) -> jax.Array:
   """Pastes pictures of 16 × 16 pixels at random positions; a later sticker covers an earlier one.
 
-  `photographs` is a folder of pictures; None takes procedural ones.
+  Their number is the constant `count`. `photographs` is a folder of pictures; None takes procedural
+  ones.
   """
   (pictures,) = load_tiles(photographs, (STICKER,))
   count, corner = len(draws['corner']), draws['corner']
@@ -285,7 +288,8 @@ def _draw_shapes(key: jax.Array, shape: tuple[int, ...], constants: Constants) -
 def geometric_shapes(draws: Draws, levels: jax.Array, strength: Strength) -> jax.Array:
   """Draws shapes of a single colour at random positions; a later shape covers an earlier one.
 
-  A shape is a triangle, square, circle or star of 6 to 15 pixels; stars have a random angle.
+  A shape is a triangle, square, circle or star of 6 to 15 pixels; stars have a random angle. Their
+  number is the constant `count`.
   """
   kind, size = draws['kind'], draws['size'] - SIZES[0]  # the index of the size in `SIZES`
   # Number of the first stamp of this kind and size in `shape_stamps`: kinds below STAR have one
@@ -323,6 +327,7 @@ def shape_stamps() -> np.ndarray:
     for turn in range(TURNS):
       angles = [math.radians(36 * corner + turn) for corner in range(10)]
       corners = zip(radii, angles, strict=True)
+      # angles are measured from the downward direction
       draw('polygon', [(r * math.sin(a), r * math.cos(a)) for r, a in corners])
   return np.stack(stamps)
 

@@ -108,6 +108,7 @@ def plasma_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
   channels.
   """
   time = draws['time']
+  # row and column of each pixel in units of the drawn `scale`
   y, x = (jnp.broadcast_to(v, image.shape[:2]) / draws['scale'] for v in grid(image.shape[0]))
   # each step bends the coordinates by waves of a higher frequency and a smaller amplitude; the
   # constants are those of the released generator
@@ -199,8 +200,8 @@ def noise(r: jax.Array, c: jax.Array, gradients: jax.Array, permutation: jax.Arr
 def blue_noise_sample(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """Makes pixels black where blue noise is at most .3 m - 2.5, with the magnitude m.
 
-  The noise has standard deviation 1 and the amplitude |k| at frequency k, so that black pixels are
-  far from each other.
+  The noise has standard deviation 1 and the amplitude |k| at frequency k in cycles per image: it
+  has no coarse structure, so that black pixels are far from each other.
   """
   field = spectral_noise(draws['phases'], np.sqrt(_squared_frequency(image.shape[0])))
   threshold = 0.3 * strength['magnitude'] - 2.5
@@ -250,7 +251,10 @@ def spectral_noise(half_phases: jax.Array, amplitude: np.ndarray) -> jax.Array:
 
 
 def _squared_frequency(side: int) -> np.ndarray:
-  """Returns the squared frequency |k|², float64 [N, N], with frequency 0 in the middle."""
+  """Returns |k|² of the frequencies k of an N × N image, float64 [N, N], for N = `side`.
+
+  Frequencies are in cycles per image, and frequency 0 is in the middle.
+  """
   line = (np.arange(side) - side // 2) ** 2.0
   return line[:, None] + line
 

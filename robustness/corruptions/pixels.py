@@ -21,7 +21,7 @@ LEVELS = np.arange(256, dtype=np.float32) / np.float32(255)
 
 
 def to_levels(image: jax.Array, quantize: str = 'floor') -> jax.Array:
-  """Returns x in [0, 1] rounded to one of the levels k / 255, float32.
+  """Returns the values of an image rounded to levels k / 255, float32, k = 0..255.
 
   'floor' truncates as the released generators do, which darkens by ½ level on average; 'round'
   takes the nearest level, halves to even.

@@ -124,7 +124,9 @@ def _colour(colour: np.ndarray, image: jax.Array) -> jax.Array:
 
 
 def canny(levels: jax.Array) -> jax.Array:
-  """Returns Canny's edges of a plane, bool [H, W]: Sobel gradient, L1 norm, thresholds 50 and 150.
+  """Returns Canny's edges, bool [H, W], of a plane of levels 0..255, int32 [H, W].
+
+  The gradient is Sobel's, its norm L1, and the thresholds are 50 and 150.
 
   A pixel is a candidate if its gradient exceeds the low threshold and both neighbours across the
   edge. It is an edge if candidates connect it to a candidate above the high threshold.
@@ -238,7 +240,10 @@ def equalise(levels: jax.Array, count: int) -> jax.Array:
 
 
 def mean3(plane: jax.Array) -> jax.Array:
-  """Returns the float32 mean of 3 × 3 pixels, mirrored at the border without its edge pixel."""
+  """Returns the mean of the 3 × 3 pixels around each pixel of a plane, float32 [H, W].
+
+  The plane is mirrored at its borders without repeating the edge pixel.
+  """
   return _weighted_sum(plane, np.ones((3, 3), int)).astype(jnp.float32) / 9
 
 

@@ -244,6 +244,7 @@ class StoredOrMade(CorruptionViews):
       return super().gallery(rows, key)
     part_size = rows.num_examples // rows.description['parts']
     first_rows = range(0, rows.num_examples, part_size)
+    # {(corruption, severity): first image of this part}
     images = {
       (int(batch['corruption'][0]), int(batch['severity'][0])): batch['image'][0]
       for batch in rows.batches(1, list(first_rows))
@@ -380,6 +381,7 @@ def by_part(columns: Sequence[np.ndarray], parts: Sequence[StoredPart]) -> np.nd
 
 def _require_stored(rows: Rows) -> None:
   """Raises InputError for rows that are not stored corrupted images."""
+  # the columns of a batch of the first row
   missing = [name for name in COLUMNS if name not in next(rows.batches(1, [0]))]
   if missing:
     raise InputError(

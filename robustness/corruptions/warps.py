@@ -186,7 +186,7 @@ def circular_motion_blur(key: jax.Array, image: jax.Array, strength: Strength) -
 
 @functools.lru_cache
 def prefilter(side: int) -> np.ndarray:
-  """Returns the matrix, float64 [N, N], from the pixels of a line to its spline coefficients.
+  """Returns the matrix, float64 [N, N], from N = `side` pixels of a line to spline coefficients.
 
   The cubic spline with these coefficients passes through the pixels; the line is mirrored beyond
   its ends.
@@ -258,7 +258,7 @@ def transverse_chromatic_abberation(
 
 
 def zoom_matrix(side: int, scale: jax.Array) -> jax.Array:
-  """Returns the matrix [N, N] that enlarges a line of N pixels about its centre.
+  """Returns the matrix [N, N] that enlarges a line of N = `side` pixels about its centre.
 
   The line is enlarged to round(N · scale) pixels with its end points aligned, by a cubic B-spline
   with the pixels as coefficients, and its middle N pixels are taken.

@@ -105,6 +105,7 @@ def frost(
     """Returns the piece of a picture at the drawn corner, in levels, [height, width, 3]."""
     rows, columns = resized(picture.shape, resize, height, width)
     room = rows - height, columns - width  # largest row and column of the piece's corner
+    # ⌊corner · room⌋, or 0 if there is no room
     y, x = (jnp.minimum((corner[i] * max(room[i], 1)).astype(jnp.int32), room[i]) for i in (0, 1))
     return frost_piece(jnp.asarray(picture), y, x, resize, height, width)
 
@@ -180,7 +181,8 @@ def fog(
   """Adds a fractal map f of fog to all channels: clip((x + a f) m / (m + a), 0, 1), m = max x.
 
   a is `amount`, and the map's roughness falls by the factor `decay` from one scale to the next
-  finer one. A black image stays black, and dark images get less fog.
+  finer one; both are constants of the severity. A black image stays black, and dark images get less
+  fog. The option `cloud` sets the size of the map (`_draw_fog`).
   """
   del cloud  # which `_draw_fog` takes
   amount, decay = strength['amount'], strength['decay']

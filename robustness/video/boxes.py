@@ -414,6 +414,7 @@ def _boxes(
   """
   numbers = [number for number, entry in enumerate(entries) if entry['image_id'] in positions]
   on_frames = [entries[number] for number in numbers]
+  # `reshape` makes [0, 4] of no boxes
   corners = np.array([entry['bbox'] for entry in on_frames], float).reshape(len(on_frames), 4)
   corners[:, 2:] += corners[:, :2]  # from x, y, width, height to x0, y0, x1, y1
   boxes = Boxes(

@@ -357,6 +357,7 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
   root = expanded(folder)
   home = find(root)
   if home is None:
+    # for the message, a folder one level below or above that holds neighbor sets
     nearby = next((path for path in (*sorted(root.glob('*')), root.parent) if find(path)), None)
     fix = f', but in {nearby}: give that folder.' if nearby else ': give a folder of neighbor sets.'
     raise InputError(f'no {SETS} in {root} or {root / "metadata"}{fix}')

@@ -86,6 +86,7 @@ def read(
       raise InputError(f'{file}: frame {frame!r} has {len(scores)} scores; expected {expected}.')
     width = len(scores)
   try:
+    # frames without scores get −∞ for all classes
     table = np.array([scores_of[frame] or [-np.inf] * width for frame in frames], np.float64)
     table = table.reshape(len(frames), width)
   except OverflowError as error:

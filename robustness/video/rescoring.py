@@ -232,6 +232,7 @@ def _column(records: RecordsReader, name: str) -> np.ndarray:
     return values
   classes = [*map(label_space.spelt, records.identity.get('classes', ()))]
   rows = values.reshape(len(values), -1).tolist()  # padded with −1
+  # for each row a text such as "['cat', 'dog']"
   return np.array([repr(sorted(class_name(v, classes) for v in row if v >= 0)) for row in rows])
 
 
