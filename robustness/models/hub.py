@@ -146,7 +146,7 @@ def _from_torch_hub(weights: Weights) -> Fetched:
   Raises:
     InputError: torch is not installed, or the file cannot be downloaded.
   """
-  url = weights.package + weights.file
+  url = weights.package + weights.file  # torchvision's package is the URL of a folder
   needs = f"{weights.name} needs torch: pip install '.[torch]'"
   with importing(f'{needs}, or download {url} and convert it to .safetensors'):
     import torch
