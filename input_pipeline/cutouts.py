@@ -103,7 +103,7 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
   Args:
     segments: table of masks (train-annotations-object-segmentation.csv or like it).
     boxes: table of boxes of the same split (oidv6-train-annotations-bbox.csv or like it).
-    names: {identifier: class}.
+    names: {value of the column LabelName: class}, such as {'/m/01fb_0': 'bagel'}.
   """
   table = _read(segments, (*_OBJECT, 'MaskPath'), _SEGMENT_BOX, {'LabelName': [*names]})
   filters = {'LabelName': [*names], 'ImageID': [*table.ImageID]}

@@ -201,6 +201,7 @@ class TfRows:
       {
         **batch,
         **self._columns(batch['example_id']),
+        # what the sampler adds for the positions that this process reads, such as the epoch
         **order.columns(*share_of_batch(step, batch_size, share)),
       }
       for step, batch in batches
@@ -244,10 +245,12 @@ class TfRows:
   def _sequence(
     self, order: Sampler, seed: int, first: int, is_mine: Callable[[tf.Tensor], tf.Tensor]
   ) -> tf.data.Dataset:
-    """Returns the shuffled elements that this process trains on, from position `first` on, endless.
+    """Returns the endless shuffled sequence of elements that this process trains on.
 
-    An element is a dict of an example's stored image, label and id, and of (seed, position in the
-    sequence of all processes) under the key `DRAW`, which determines its random crop.
+    It begins at position `first` of the sequence of all processes.
+
+    An element is a dict of an example's stored image, label and id, and of (seed, position) under
+    the key `DRAW`, which determines its random crop.
 
     Args:
       order: the order of the rows; a streamed source is shuffled by `seed` instead.
@@ -410,6 +413,7 @@ class TfRows:
     settings = self._settings
     is_resized = bool(settings.resize) or draw is not None
     by_tensorflow = is_resized and settings.resized_by == 'tensorflow'
+    # integers of more than 8 bits, and 8 bits before TensorFlow's resize
     if image.dtype != tf.float32 and (image.dtype != tf.uint8 or by_tensorflow):
       image = tf.cast(image, tf.float32) / image.dtype.max
     if draw is None:

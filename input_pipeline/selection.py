@@ -286,7 +286,7 @@ class Selection:
 def select(
   images: Images, settings: DataSettings, seed: int = 0, preparation: Preparation | None = None
 ) -> Selection:
-  """Returns the selected subset of images, after checks that need no decoding.
+  """Returns the images that the settings select, after checks of some of their files.
 
   Args:
     images: the stored images.

@@ -271,6 +271,7 @@ def _read_json_lines(file: Path) -> pd.DataFrame:
   """Returns the table of a file with a JSON object in each line."""
   # only \n ends a line: `splitlines` would also split at U+2028, which JSON text may hold
   lines = read_bounded(file, MAX_BYTES_OF_TEXT).split(b'\n')
+  # lines of spaces, or of a byte order mark alone, hold no object
   return pd.DataFrame(
     json_files.parse(line, f'line {number}')
     for number, line in enumerate(lines, 1)
@@ -306,11 +307,12 @@ def label_column(names: Collection[str], column: str) -> str:
 def labels_of(
   table: pd.DataFrame, column: str, class_names: Sequence[str], title: str, key: str = ''
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-  """Returns the labels, int32 [N], and the names of the classes in their order.
+  """Returns the labels of N images in a table, int32 [N], and the class names in label order.
 
   Args:
     table: a row per image.
-    column: the column of labels, numbers from 0 or names; see `label_column`.
+    column: name of the column of labels, which are numbers from 0 or names; '' takes the first one
+      with a usual name.
     class_names: names of numbered classes; () names them '0', '1', ... up to the largest.
     title: names the images in messages.
     key: the setting that names the column.

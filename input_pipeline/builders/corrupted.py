@@ -292,10 +292,10 @@ def block_examples(
   """
   rows = open_base(config, base_dir, split)
   [batch] = rows.batches(BLOCK, [block])
-  levels = corruptor(config, rows.image_shape)(batch['image'], batch['example_id'])
+  images = corruptor(config, rows.image_shape)(batch['image'], batch['example_id'])
   for index in np.flatnonzero(batch['mask']):
     key = int(batch['example_id'][index])
-    yield key, {'image': levels[index], 'label': int(batch['label'][index]), 'example_id': key}
+    yield key, {'image': images[index], 'label': int(batch['label'][index]), 'example_id': key}
 
 
 @functools.lru_cache(maxsize=4)

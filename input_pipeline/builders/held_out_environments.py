@@ -273,6 +273,7 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
       ids, group = batch['example_id'], groups.of_label[batch['label']]
       for view in views(ids, group):
         numbers = [np.asarray(number, np.int32) for number in view]
+        # of each image of the batch, [B]
         environment, level = (np.broadcast_to(number, ids.shape) for number in numbers)
         images = show(batch['image'], ids, environment, level)
         for index in np.flatnonzero((environment != NOWHERE) & batch['mask']):

@@ -287,7 +287,7 @@ def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: st
   """
   cutouts = find_cutouts(folders['foregrounds'], 'foregrounds')
   files = find_backgrounds(folders['backgrounds'], 'backgrounds')
-  drawn = draw_backgrounds(len(cutouts), len(files), seed)
+  drawn = draw_backgrounds(len(cutouts), len(files), seed)  # indices in `files`, [objects, 2]
   for index in np.unique(drawn):
     check_background(files[index], design.side)
   alphas = [read_cutout(cutout.path)[..., 3] for cutout in cutouts]  # of RGBA
@@ -320,7 +320,7 @@ def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example
     pair: index of the pair.
   """
   cutout, design = plan.cutouts[plan.objects[pair]], plan.design
-  numbers = design.image_ids(len(plan.objects))[pair]
+  numbers = design.image_ids(len(plan.objects))[pair]  # the image number at each level
   pixels = read_cutout(cutout.path)
   height, width = pixels.shape[:2]
   # side of the padded cutout: the longer side, rounded up so that few sizes are compiled

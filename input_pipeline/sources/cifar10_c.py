@@ -227,7 +227,7 @@ def read_labels(
 def test_set(dataset: str, data_dir: str, key: str) -> tuple[np.ndarray, np.ndarray]:
   """Returns the images and labels of a TFDS test set in the order of its authors' release.
 
-  TFDS stores this order in the feature `id`.
+  Images are uint8 [N, 32, 32, 3], labels int32 [N]. TFDS stores the order in the feature `id`.
 
   Args:
     dataset: TFDS name of the data set.

@@ -34,9 +34,11 @@ _PICTURE = re.compile(r'seed_(\d{4})_scale_(\d{4})\.jpg', re.ASCII)
 class CnsBench(Source):
   """CNS-Bench as it was released: <shift>/<index>_<class>/seed_<seed>_scale_<scale>.jpg.
 
+  A shift is a change of a picture, such as snow, and the scale is its strength.
+
   Attributes:
     path: the folder of the shifts.
-    shifts: the shifts that are read; () reads all.
+    shifts: names of the shifts that are read; () reads all.
   """
 
   splits = ('test',)

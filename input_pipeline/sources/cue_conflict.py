@@ -67,6 +67,7 @@ class CueConflict(Source):
         # cat7-elephant1.png has shape 'cat' and texture 'elephant', cat7.png has texture None
         match = _PICTURE.fullmatch(path.name)
         shape, texture = match.groups() if match else ('', None)
+        # the words are classes; without a texture the shape is checked again
         is_known = shape == folder and shape in names and (texture or shape) in names
         needs_texture = self.dataset == NAME
         if not is_known or bool(texture) != needs_texture:

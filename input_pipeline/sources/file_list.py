@@ -61,7 +61,7 @@ class FileList(Source):
   label_space: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the listed images; only the files of rows in a subset must exist."""
+    """Returns the images of the table's rows; files of rows that are not chosen may be missing."""
     table_file = self._table_file()
     title = str(table_file)
     table = shards.read_table(table_file, text_columns=(*FILES, 'split'))
@@ -81,6 +81,7 @@ class FileList(Source):
       raise InputError(f'{title} has no column of files ({names}), only {", ".join(table)}.')
     root = expanded(self.path) if self.path else table_file.parent
     files = _Files(table[column], root, title)
+    # without a column of labels, the class is the name of the folder
     if not self.label_column and not any(name in table for name in shards.LABELS):
       table = table.assign(label=files.labels())
     # the names of classes that are numbered in the table
@@ -176,6 +177,7 @@ class _Files(Sequence[str]):
       return os.path.realpath(path) if os.path.islink(path) else f'{real_folder(folder)}/{name}'
 
     paths = [real(self[row]) for row in rows.tolist()]
+    # names that are equal, and different names of one file
     self._refuse_repeated(self._names, range(len(self)))
     self._refuse_repeated(paths, rows)
 

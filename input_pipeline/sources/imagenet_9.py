@@ -98,7 +98,7 @@ class Imagenet9(Source):
         ]
     if not paths:
       raise InputError(f'{root} holds no images of {", ".join(self.variants)}.')
-    _, bases = np.unique(foregrounds, return_inverse=True)
+    _, bases = np.unique(foregrounds, return_inverse=True)  # number of each picture's foreground
     return file_images(
       paths,
       np.array(labels, np.int32),

@@ -132,7 +132,7 @@ class NaturalShifts(Source):
     if self.dataset == OBJECTNET:
       readers['read'] = _without_frame
       readers['sizes'] = lambda indices: (
-        _inside(read_size(paths[index]), paths[index]) for index in indices
+        _size_without_frame(read_size(paths[index]), paths[index]) for index in indices
       )
     return file_images(
       paths,
@@ -238,6 +238,7 @@ class NaturalShifts(Source):
     for path in files:
       match = _VALIDATION.search(path.name)
       left_out['pictures without a number of ImageNet'] += match is None
+      # stores the path by its number, unless another file has this number
       if match and path_of.setdefault(int(match[1]), str(path)) != str(path):
         pair = f'{path_of[int(match[1])]} and {path}'
         raise InputError(f'{root} has {pair} of one number: each counts once.')
@@ -272,7 +273,7 @@ def _by_class(root: Path, left_out: Counter[str]) -> Listed:
   the files that are not read, by reason.
   """
   count_outside_classes(root, left_out)
-  by_wnid = folders_in(root)  # by number, until the next lines
+  by_wnid = folders_in(root)  # {WordNet identifier, or yet the number of a class: folder}
   has_numbers = all(name.isdecimal() and int(name) < len(WNIDS) for name in by_wnid)
   if by_wnid and has_numbers:
     for name in by_wnid:  # '007' is refused if there is also '7'
@@ -342,7 +343,7 @@ def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
   return paths, _padded(labels), facts
 
 
-def _inside(size: Size, path: object) -> Size:
+def _size_without_frame(size: Size, path: object) -> Size:
   """Returns height and width of a picture of ObjectNet without its frame.
 
   `size` is height and width with the frame. `path` names the picture in messages.
@@ -354,7 +355,7 @@ def _inside(size: Size, path: object) -> Size:
 def _without_frame(path: bytes) -> np.ndarray:
   """Returns a picture of ObjectNet without its frame of two pixels, uint8 [H, W, 3]."""
   image = read_file(path, channels=3)
-  _inside(image.shape[:2], path.decode())  # raises an error for a picture that is all frame
+  _size_without_frame(image.shape[:2], path.decode())  # raises an error if the frame is all
   return image[FRAME:-FRAME, FRAME:-FRAME]
 
 
@@ -363,8 +364,7 @@ def _label_of(synonyms: str) -> int:
 
   They are a text such as 'quill, quill pen'.
   """
-  # The first word of 'maillot, tank suit' is also the name of another class, 'maillot'; the class
-  # that is meant is found by the rest.
+  # 'maillot, tank suit' is another class than 'maillot', and only 'tank suit' names it.
   for name in synonyms.removeprefix('maillot, ').split(', '):
     label = label_space.position(name, NAMES)
     if label is not None:

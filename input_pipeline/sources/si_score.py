@@ -296,7 +296,7 @@ def read_metadata(path: str | Path) -> dict[str, np.ndarray]:
 def join_metadata(
   path: str | Path, image_ids: np.ndarray, allow_missing: bool = False
 ) -> tuple[dict[str, np.ndarray], int]:
-  """Returns the columns of metadata.csv for N images, and the number of images it lists in excess.
+  """Returns the columns of metadata.csv for N images, and the number of other images it lists.
 
   Args:
     path: path of metadata.csv.
@@ -330,7 +330,7 @@ def join_metadata(
 
 
 def metadata_text(columns: Mapping[str, np.ndarray]) -> str:
-  """Returns the text of metadata.csv for columns [N] with the names `IN_FILE`.
+  """Returns the text of metadata.csv, from {name in `IN_FILE`: values of N scenes, [N]}.
 
   `pct_inside_image` is rounded to 4 digits, other fractions to 7.
   """

@@ -92,6 +92,7 @@ class WebDataset(shards.Shards):
     else:
       files = self.shards('.tar', settings.split, left_out)
     shard_of_key: dict[str, Path] = {}
+    # (key, {field: position of its file}) of each sample
     samples = [s for file in files for s in _samples(file, left_out, shard_of_key)]
     title = f'webdataset {self.path!r}'
     if not samples:
@@ -222,6 +223,7 @@ def _with_images(
       continue
     for field in members.keys() - {*IMAGE_FIELDS, LABEL, METADATA}:
       members_of = 'members of longer names' if '.' in field else 'members'
+      # such as 'members .txt', from the reason 'files .txt'
       left_out[skip_reason(f'_.{field}').replace('files', members_of, 1)] += 1
     yield name, members
 

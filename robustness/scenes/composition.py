@@ -137,6 +137,7 @@ def paste_cutout(
     # The window is the only one, with index 0.
     scene = paste_rotated(pack(window)[None], 0, offset, background, placement, lines)
     return scene, placement.fraction
+  # The rows and columns of the resized cutout at the rows and columns of the canvas.
   positions = [jnp.arange(side) - placement.corner[i] for i in (0, 1)]
   layer = resize_pixels(cutouts, index, size, placement.resized, positions, max_reduction)
   layer = layer / 255 if layer.dtype == jnp.uint8 else layer

@@ -104,7 +104,7 @@ def published(name: str) -> Design:
 def grid(cells: int, area: float = 0.2, side: int = 512, min_inside: float | None = None) -> Design:
   """Returns a design of cells² levels: the object is at the centre of each square of a grid.
 
-  The grid divides the canvas into cells × cells squares. The paper compares patches of 56 × 56.
+  The grid divides the canvas into cells × cells squares; the paper compares patches on 56 × 56.
 
   Args:
     cells: number of squares along a side.

@@ -74,6 +74,7 @@ def place(
     # Positions are now on the canvas, where the rectangle begins at `corner`.
     shift = shift - (linear * corner[None, :]).sum(1)
     matrix = jnp.concatenate([linear, shift[:, None]], 1).astype(jnp.float32)
+    # The height and width of the part that is on the canvas.
     visible = jnp.clip(corner + expanded, 0, side) - jnp.clip(corner, 0, side)
     total = jnp.prod(expanded)
     fraction = jnp.where(total > 0, jnp.prod(visible) / jnp.maximum(total, 1), 0)

@@ -54,7 +54,8 @@ def most_scale(shape: Sequence[int], area: float, side: int) -> float:
     area: smallest area of the resized cutout, as a fraction of the canvas.
     side: side of the canvas in pixels.
   """
-  # The least length in pixels of the shorter side after resizing.
+  # The least length in pixels of the shorter side after resizing; `LONGEST` is the largest ratio of
+  # the sides.
   shorter = side * math.sqrt(area / LONGEST)
   if shorter <= 2:  # truncated to whole pixels it may be 1 or 0
     return math.inf

@@ -58,8 +58,9 @@ def shown(design: Design, side: int, measure: str) -> Shown:
   turning = bool(np.any(design.angle % 360))
   areas = np.unique(design.area).tolist()
   num_pixels = len(areas) * _sheet_side(max(areas), side, turning) ** 2
-  # Scenes can share a resized cutout if its size is the same for one area. A rotated cutout must
-  # also be centred, because only the window around the middle of the canvas is resized.
+  # A sheet is large enough for a cutout whose rectangle has the area, but not for one whose mask
+  # has it. A rotated cutout must be centred, because its sheet is only the window around the middle
+  # of the canvas.
   can_share = measure == 'rectangle' and (is_centred(design) or not turning)
   if can_share and num_pixels <= MAX_SHEET_PIXELS:
     return _looked_up(areas, side, turning)
@@ -91,7 +92,7 @@ def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side:
 
 
 def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure: str) -> Shown:
-  """Returns view functions that resize the cutout for every scene.
+  """Returns `show` and `prepare`, see `shown`, that resize the cutout for every scene.
 
   Args:
     areas: distinct areas of the design, fractions of the canvas.
@@ -136,7 +137,9 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
 
 
 def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
-  """Returns view functions that resize the cutout once for each area and then read its pixels.
+  """Returns `show` and `prepare`, see `shown`, that resize the cutout only once for each area.
+
+  The resized cutouts are called sheets; a scene reads its pixels from one.
 
   Args:
     areas: distinct areas of the design, fractions of the canvas.
@@ -198,7 +201,7 @@ def _sheet_side(area: float, side: int, turning: bool) -> int:
 
 
 def _cutout(row: Row) -> tuple[dict[str, jax.Array], jax.Array]:
-  """Returns all columns except `foreground`, and the premultiplied cutout, uint8 [F, F, 4]."""
+  """Returns a row without `foreground`, and this cutout premultiplied by alpha, uint8 [F, F, 4]."""
   if 'foreground' not in row:
     raise InputError(
       f"the data hold no objects: set {KEYS.data.source}='scenes' (folders of "
