@@ -67,7 +67,7 @@ def gaussian_matrix(
 ) -> jax.Array:
   """Returns the matrix [size, size] that smooths a line of pixels by a Gaussian.
 
-  `sigma` is the standard deviation in pixels, with the static bound `max_sigma`. The Gaussian is cut
+  `sigma` is the standard deviation in pixels, and `max_sigma` its static bound. The Gaussian is cut
   off at `truncate` times `sigma` (`gaussian_weights`) and may be wider than the line; `border` says
   how the line continues beyond its ends.
   """
