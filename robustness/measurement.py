@@ -26,7 +26,7 @@ from robustness.core.progress import phase
 from robustness.core.rows import Rows, identity_of, random_order
 from robustness.core.typing import Facts
 from robustness.estimates.fixed_width import FixedWidth, fixed_size
-from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY
+from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
 from robustness.estimates.table import assemble
 from robustness.evaluation import failures, one_view
 from robustness.evaluation.adapting import AdaptingEvaluator
@@ -146,13 +146,6 @@ def _results(
   table = failures.with_classes(assemble(estimates), failed.estimates)
   layers = [(*c.select_layers(study.layers), *c.select_outputs(study.outputs)) for c in classifiers]
   table = _in_order_of_layers(table, layers)
-  # Accuracies that the study does not declare are accuracies of single classes, from `_failures`.
-  # Their quantities are added to the results; if both are, their words say which is which.
-  declared, estimated = {quantity.name for quantity in study.quantities}, set(table.quantity)
-  by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in estimated - declared]
-  words = {quantity.name: quantity.words for quantity in by_class}
-  if {ACCURACY, CLEAN_ACCURACY} <= {*by_class}:
-    words[ACCURACY.name] += ', mean over all views but the clean one'
   tables = findings.tables | passes(evaluations) | compared.tables | failed.tables
   tables[WHICH_NUMBERS] = study.which_numbers(evaluations, shape)
   samples = study.sample_arrays(rows, key, findings)
@@ -164,11 +157,26 @@ def _results(
     tables=tables,
     arrays={**findings.arrays, **compared.arrays, **failed.arrays, **samples},
     table=table,
-    quantities=(
-      *study.described_quantities,
-      *(dataclasses.replace(q, words=words[q.name], headline=False) for q in by_class),
-    ),
+    quantities=_quantities(study, table),
     presentation=Presentation.of_study(study),
+  )
+
+
+def _quantities(study: Study, table: pd.DataFrame) -> tuple[Quantity, ...]:
+  """Returns the quantities of a table of results.
+
+  Accuracies that the study does not declare are accuracies of single classes, from `_failures`;
+  their quantities follow those that the study declares. If both accuracies are among them, the
+  words of the first say that it is not the clean one.
+  """
+  declared, estimated = {quantity.name for quantity in study.quantities}, set(table.quantity)
+  by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in estimated - declared]
+  words = {quantity.name: quantity.words for quantity in by_class}
+  if {ACCURACY, CLEAN_ACCURACY} <= {*by_class}:
+    words[ACCURACY.name] += ', mean over all views but the clean one'
+  return (
+    *study.described_quantities,
+    *(dataclasses.replace(q, words=words[q.name], headline=False) for q in by_class),
   )
 
 

@@ -149,17 +149,10 @@ def _interval(
   joint = ((influence @ weight) ** 2).sum() * count / (count - 1)
   joint_effect = float(_design_effect(joint, independent @ weight**2))
   filled = total + effect / 2  # half an image, times d, is added to each cell, [4, V]
-  kappa = _kappa_of_cells(filled)
-  centre = _z(kappa @ weight)
+  centre = _z(_kappa_of_cells(filled) @ weight)
   # The jackknife: z of the mean κ without each unit.
   deviation = jackknife.deviations(_z(_kappa_of_cells(filled[:, None] - cells) @ weight))
-  # V₀ by the slopes of z, [4, V]: its change if one cell of one view has half an image less, times
-  # two. V₀ sums the squares of (slope − mean slope of the view) over all images.
-  half_image = np.eye(4)[:, :, None] / 2
-  changed = _kappa_of_cells(np.moveaxis(filled - half_image, 1, 0)) - kappa
-  slope = 2 * (_z(kappa @ weight + changed * weight) - centre)
-  spread = slope - (filled * slope).sum(0) / filled.sum(0)
-  independent_variance = float((filled * spread**2).sum())
+  independent_variance = _independent_variance(filled, weight)  # V₀
   # m: images on which both classifiers would be right, or both wrong, if they were independent.
   both_right, only_one, both_wrong = total[0], total[1:3], total[3]
   right, wrong = (both_right + only_one) / n, (both_wrong + only_one) / n  # [2, V]
@@ -172,6 +165,24 @@ def _interval(
   half = float(np.sqrt(z_value(confidence) ** 2 * independent_variance + student**2 * excess))
   low, high = float(np.tanh(centre - half)), float(np.tanh(centre + half))
   return min(low, value), max(high, value), ''
+
+
+def _independent_variance(cells: np.ndarray, weight: np.ndarray) -> float:
+  """Returns the variance of z = artanh(mean κ) over independent images, by the delta method.
+
+  The slope of z with respect to an image is −2 times the change of z if a cell has half an image
+  less. The variance sums the squares of (slope − mean slope in the view) over all images.
+
+  Args:
+    cells: [4, V], the numbers of images in each cell of the 2 × 2 table of each view.
+    weight: weight of each view in the mean, [V].
+  """
+  kappa = _kappa_of_cells(cells)
+  half_image = np.eye(4)[:, :, None] / 2  # in one of four cells
+  changed = _kappa_of_cells(np.moveaxis(cells - half_image, 1, 0)) - kappa  # [cell, view]
+  slope = 2 * (_z(kappa @ weight + changed * weight) - _z(kappa @ weight))  # −slope: it is squared
+  spread = slope - (cells * slope).sum(0) / cells.sum(0)
+  return float((cells * spread**2).sum())
 
 
 def _design_effect(variance: np.ndarray, independent: np.ndarray) -> np.ndarray:

@@ -192,8 +192,7 @@ def t_value(n: ArrayLike, confidence: float = 0.95) -> np.ndarray:
     confidence: the probability between minus the quantile and the quantile, in (0, 1).
   """
   freedom = np.maximum(np.asarray(n, float) - 1, 1)
-  quantile: np.ndarray = special.stdtrit(freedom, 1 - _tail(confidence))
-  return quantile
+  return np.asarray(special.stdtrit(freedom, 1 - _tail(confidence)))[()]
 
 
 def z_value(confidence: float) -> float:

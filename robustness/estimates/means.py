@@ -304,6 +304,18 @@ def energy_fraction(part: ArrayLike, total: ArrayLike) -> np.ndarray:
   return np.minimum(numerator / np.where(energy > 0, energy, np.nan), 1.0)
 
 
+def correlated(normals: np.ndarray, correlation: np.ndarray) -> np.ndarray:
+  """Returns standard normal numbers with a correlation, made from independent ones.
+
+  Args:
+    normals: independent standard normal numbers, [samples, Q].
+    correlation: their correlation in the result, [Q, Q]; eigenvalues below 0 count as 0.
+  """
+  eigenvalues, eigenvectors = np.linalg.eigh(correlation)
+  root = eigenvectors * np.sqrt(np.maximum(eigenvalues, 0))  # root @ root.T is the correlation
+  return np.asarray(normals @ root.T)
+
+
 def known_mean(values: ArrayLike) -> np.ndarray:
   """Returns means over the last axis that leave NaN out; NaN if all values are NaN."""
   array = np.asarray(values, float)

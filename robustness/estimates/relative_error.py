@@ -15,7 +15,7 @@ from scipy import special
 
 from robustness.estimates import jackknife
 from robustness.estimates.intervals import JACKKNIFE, z_value
-from robustness.estimates.means import Estimate
+from robustness.estimates.means import Estimate, correlated
 from robustness.estimates.of_means import Units
 
 NO_ERROR = 'undefined: no error on all images'
@@ -127,10 +127,7 @@ def _interval(
   scale = np.divide(reduction, np.sqrt(variance), out=np.zeros_like(yes), where=variance > 0)
   correlation = (deviation * scale).T @ (deviation * scale)
   np.fill_diagonal(correlation, 1)
-  # Standard normal draws with this correlation, [DRAWS, 2C + 1].
-  eigenvalues, eigenvectors = np.linalg.eigh(correlation)
-  normal = np.random.default_rng(0).standard_normal((DRAWS, len(yes)))
-  normal = normal @ (eigenvectors * np.sqrt(np.maximum(eigenvalues, 0))).T
+  normal = correlated(np.random.default_rng(0).standard_normal((DRAWS, len(yes))), correlation)
   if is_clustered:
     ratio_without = _ratio(special.expit(log_odds_without))
     freedom = jackknife.degrees_of_freedom(jackknife.deviations(ratio_without))

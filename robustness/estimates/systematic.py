@@ -27,7 +27,7 @@ from robustness.core.errors import InputError
 from robustness.core.settings import choice
 from robustness.estimates.comparison import paired_difference
 from robustness.estimates.intervals import effective_trials, proportion_interval, t_value
-from robustness.estimates.means import Estimate, known_mean
+from robustness.estimates.means import Estimate, correlated, known_mean
 
 STRATIFIED, PAIRED = 'korn-graubard, stratified', 'paired bonett-price, stratified'
 """Methods of the intervals of accuracies and of their paired differences."""
@@ -205,9 +205,7 @@ class StratifiedMeans:
     is_same_kind = kind[:, None] == kind
     # The ½ of the Beta distributions, times the mean correlation with means of the same kind, [Q].
     half = 0.5 * (np.maximum(correlation, 0) * is_same_kind).sum(0) / is_same_kind.sum(0)
-    eigenvalues, eigenvectors = np.linalg.eigh(correlation)
-    root = eigenvectors * np.sqrt(np.maximum(eigenvalues, 0))  # root @ root.T is the correlation
-    uniform = special.ndtr(normals @ root.T)  # correlated as the means are
+    uniform = special.ndtr(correlated(normals, correlation))  # in [0, 1]
     all_wrong, all_right = p <= 0, p >= 1
     # 2 · half is the 1 of Beta(1, n) and Beta(n, 1) if `half` is ½.
     alpha = np.where(all_wrong, 2 * half, p * n + np.where(all_right, 0, half))
@@ -303,8 +301,7 @@ def rho(
   if formula == 'clipped':
     without_gain = np.where(g > 0, 1.0, np.nan)
     ratio = np.where(d <= 0, without_gain, ratio)
-  at_most_one: np.ndarray = np.minimum(1, ratio)[()]
-  return at_most_one
+  return np.asarray(np.minimum(1, ratio))[()]  # a number instead of an array []
 
 
 def rho_case(
