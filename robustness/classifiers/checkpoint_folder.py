@@ -63,7 +63,13 @@ class CheckpointFolder(StoredNetwork):
     return self.classifier(label, loaded, precision)
 
   def _newest(self) -> tuple[NetworkWeights, Facts]:
-    """Returns the weights of the newest checkpoint, and the content of `classifier.json`."""
+    """Returns the weights of the newest checkpoint, and the content of `classifier.json`.
+
+    This file of the folder describes the network and how far its training came.
+
+    Raises:
+      InputError: the folder has no readable checkpoint, or one of another architecture.
+    """
     path = expanded(self.weights)
     variables, facts = load_variables(path)
     json_files.check(facts, str(path / FACTS_NAME), OF_CLASSIFIER, 'Give another folder.')
@@ -74,6 +80,8 @@ class CheckpointFolder(StoredNetwork):
       )
     keys = ('class_names', 'mean', 'std', 'image_shape')
     names, mean, std, shape = (tuple(facts[key]) for key in keys)
-    described = {'weights': path.name, **progress(facts)}
-    loaded = NetworkWeights(path.name, variables, names, mean, std, shape, described)
-    return dataclasses.replace(loaded, unfinished=unfinished(facts)), facts
+    described, end = {'weights': path.name, **progress(facts)}, unfinished(facts)
+    loaded = NetworkWeights(
+      path.name, variables, names, mean, std, input_shape=shape, facts=described, unfinished=end
+    )
+    return loaded, facts

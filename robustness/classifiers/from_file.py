@@ -126,7 +126,7 @@ def _made_by(
   """
   loaded, made = registry.load(reference, WHERE), _value_of(reference, digest)
   title = f'{loaded.name} in {loaded.path}'
-  if isinstance(made, Model):
+  if isinstance(made, Model):  # it becomes a classifier of images like these examples
     made = made.classifier(fixed_images(shape), class_names)
   outputs = probe(made, title)
   if outputs == RANDOM:

@@ -28,7 +28,11 @@ class PublishedWeights(WeightsFile):
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Returns whether `weights` names published weights; it does not contact a hub."""
+    """Returns whether `weights` names published weights; it does not contact a hub.
+
+    It is 'SOURCE:NAME', such as 'torchvision:resnet50.IMAGENET1K_V1', the name of the file of such
+    weights, or '' for an architecture with default weights.
+    """
     if section.weights.partition(':')[0] in SOURCES:
       return section.architecture is not None
     return section.record is not None and section.record.source != LOCAL

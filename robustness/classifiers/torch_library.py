@@ -303,17 +303,19 @@ def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int
   if ours := catalog.of_timm_name(base):
     logging.info('%s runs in PyTorch; %s is the same network in JAX', source.entry.name, ours)
   if file and file.suffix != NPZ_SUFFIX:
+    # the number of outputs is the length of the head's arrays, 0 if the file has no head
     arrays, names_of_head = read_arrays(file), (f'{head}.bias', f'{head}.weight')
     classes = next((len(arrays[name]) for name in names_of_head if name in arrays), 0)
   elif file:
     classes = facts['num_classes']
   size = {'img_size': input_shape[:2]} if facts.get('fixed_input_size') else {}
   stored = {'file': str(file), 'num_classes': classes} if file else None
+  # the second argument is `pretrained`: weights are read from the file
   module = timm.create_model(
     base, bool(file), pretrained_cfg_overlay=stored, num_classes=classes, **size
   )
   names = preprocessing.class_names(facts)
-  # a set of classes other than ImageNet-1k, such as ImageNet-12k
+  # the name of a set of classes other than ImageNet-1k, such as 'imagenet-12k'; None if unknown
   subset = timm.data.infer_imagenet_subset(facts) if not names and classes != 1000 else None
   if subset and classes == facts.get('num_classes'):
     names = tuple(timm.data.ImageNetInfo(subset).label_names())

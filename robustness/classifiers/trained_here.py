@@ -123,8 +123,8 @@ class TrainedHere(Network):
     Args:
       variables: the arrays after the training, or their shapes if it is still to come.
       images: the images of the training.
-      initial: the weights that the training begins with; it takes their normalisation too. None
-        for random weights, with the normalisation of the architecture.
+      initial: the weights that the training begins with, from which the normalisation of images is
+        taken. None if it begins with random weights; the normalisation is then the architecture's.
       facts: further values about the training for results, such as its last step; {} before it.
     """
     normalisation = initial or self.architecture

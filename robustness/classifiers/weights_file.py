@@ -101,11 +101,11 @@ class WeightsFile(StoredNetwork):
     return height, width, channels
 
   def _possible_classes(self, data_classes: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Returns candidate lists of class names; the one with a class per output is taken.
+    """Returns the lists of class names that the outputs may have; their number decides.
 
-    If the file names no classes, the only candidate is ImageNet's classes if they include the
-    data's classes, or else the data's classes. Both are candidates if predictions are projected
-    onto another label space.
+    It is the list that the file states; or ImageNet's classes, if they include the data's classes;
+    or the data's classes. In the last case ImageNet's classes are a second candidate if predictions
+    are projected onto the data's classes (`label_space`).
     """
     imagenet = label_space.get(label_space.IMAGENET).class_names
     if self.class_names:

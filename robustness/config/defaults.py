@@ -55,10 +55,10 @@ def variants(
   labelled: Callable[[tuple[str, ...]], ConfigDict] | None = None,
   added: Mapping[str, Callable[[ConfigDict], None]] | None = None,
 ) -> Callable[..., ConfigDict]:
-  """Returns the function `get_config` of a config file with variants.
+  """Returns the function `get_config(variant)` of a config file with variants.
 
-  Its argument is the text after the colon of `--config=FILE:VARIANT`: the name of one of the
-  functions, by default the first. It returns the config that this function returns.
+  The variant is the text after the colon of `--config=FILE:VARIANT`. It is the name of one of
+  `functions`, whose config `get_config` returns; without it, the first function is called.
 
   Args:
     *functions: functions that return the configs of the variants.
@@ -159,7 +159,8 @@ def classifier() -> dict[str, Any]:
   """
   settings = ClassifierSettings()
   section = {k: v for k, v in vars(settings).items() if k not in (*SECTIONS, 'seed')}
-  default_names = {'augment': (), 'objective': settings.objective.name}  # else '', for no part
+  # the parts that a classifier has by default; '' for kinds of which it has none, as attacks
+  default_names = {'augment': (), 'objective': settings.objective.name}
   for kind, (key, registry) in KINDS.items():
     section[kind] = {key: default_names.get(kind, ''), **registry.default_sections()}
   section |= {'training': inherited(TrainingSettings), 'data': inherited_data()}
@@ -198,8 +199,14 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
 
 
 def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
-  """Adds sections for image sources in the user's files to every section `data` of a config."""
-  paths: list[tuple[str, ...]] = [()]  # of sections that have a section `data`, the whole first
+  """Adds the settings of image sources in a user's files to every section `data` of a config.
+
+  Args:
+    config: the config, which is changed.
+    values: the sections with the user's changes, which name the sources.
+  """
+  # paths of keys to the sections that have a section `data`; () is the whole config
+  paths: list[tuple[str, ...]] = [()]
   for key in ('battery', 'classifiers'):
     paths += [(key, name) for name in config.get(key, ())]
   paths.append(('classifier',))

@@ -315,8 +315,18 @@ def refuse_what_is_lost(
 def _classifiers(
   sections: Section, studies: Sequence[Study], execution: Execution
 ) -> dict[str, ClassifierKind]:
-  """Returns the recipes of a config's classifiers by label; {} if no study needs one."""
-  # The study that needs the most classifiers, or one of images alone if no study needs any.
+  """Returns the recipes of a config's classifiers by label; {} if no study needs one.
+
+  Args:
+    sections: the sections of the config.
+    studies: the studies of all tasks.
+    execution: the values of the config, of which the seed is used.
+
+  Raises:
+    InputError: the config has no classifiers, or fewer than a study needs, or some that no study
+      needs; or a section is not valid.
+  """
+  # the study that needs the most classifiers; only if no study needs any, a study without
   strictest = max(studies, key=lambda study: (study.needs_classifier, study.fewest_classifiers))
   if not strictest.needs_classifier:
     if 'classifier' in sections or 'classifiers' in sections:
@@ -358,8 +368,9 @@ def _classifiers(
 def _check_adaptations(experiment: Experiment) -> None:
   """Raises InputError if a classifier adapts to the images it is shown, where this is not possible.
 
-  It is not possible if the study needs answers that depend on a single image, or if settings of the
-  study or the run would cut the stream of images that the classifier adapts to.
+  It is not possible if the study needs answers that depend on a single image, or if the study has
+  `layers` or `half_width`, or the config sets sizes of steps, which would cut the stream of images
+  that the classifier adapts to.
   """
   adapting = [label for label, c in experiment.classifiers.items() if c.adaptation]
   if not adapting:
@@ -372,9 +383,9 @@ def _check_adaptations(experiment: Experiment) -> None:
         f'{section}.name is {study.name!r}, which needs answers that do not depend on the images '
         f"shown together; the classifier of {path} adapts to these: set {path}.name=''."
       )
-    for key, neutral in (('layers', ()), ('half_width', 0.0)):
+    for key, unset in (('layers', ()), ('half_width', 0.0)):
       value = getattr(study, key)
-      require(value == neutral, f'{section}.{key}', value, f'{neutral!r} where {path} is given')
+      require(value == unset, f'{section}.{key}', value, f'{unset!r} where {path} is given')
   for key in ('batch_size', 'views_per_step'):
     value, why = getattr(experiment.execution, key), f'{path} is given, whose streams it would cut'
     require(value == 0, f'config.{key}', value, f'0 where {why}')

@@ -25,10 +25,10 @@ def recorded(config: Section) -> dict[str, Any]:
   in the place of a section stays, so that the check of the config can report it.
   """
   values: dict[str, Any] = without_inherited(config)
-  if 'predictions' in values:
+  if 'predictions' in values:  # a study of files with predictions has no other sections
     return values
   classifiers, battery = _section(values, 'classifiers'), _section(values, 'battery')
-  # The sections of classifiers, each as the section that it is in and its key.
+  # Each classifier's section is parent[key]: config.classifier, and config.classifiers.LABEL.
   parents_and_keys = [(values, 'classifier'), *((classifiers, label) for label in classifiers)]
   if not any(_needs_rows(_section(parent, key)) for parent, key in parents_and_keys):
     values.pop('training', None)
@@ -38,7 +38,8 @@ def recorded(config: Section) -> dict[str, Any]:
   for name in set(battery) - {TASKS, SUMMARY, *_words(battery.get(TASKS))}:
     del battery[name]
   source = _section(values, 'data').get('source', DEFAULT)
-  with_data = [_section(battery, name) for name in battery]  # tasks and classifiers
+  # the sections of tasks and classifiers, which have a section `data`, and the source of each
+  with_data = [_section(battery, name) for name in battery]
   with_data += [_section(parent, key) for parent, key in parents_and_keys]
   sources = [_section(section, 'data').get('source', source) for section in with_data]
   _keep_sources(values, [source, *sources])
@@ -57,7 +58,11 @@ def _section(values: Section, name: str) -> dict[str, Any]:
 
 
 def _words(value: object) -> list[str]:
-  """Returns the names that the value of a key chooses: one name, or several in a tuple."""
+  """Returns the names of the parts that the value of a key chooses.
+
+  The value is one name or a tuple of names. A reference FILE.py:NAME becomes NAME, the key of its
+  settings; '' and values that are no text are left out.
+  """
   words = value if isinstance(value, tuple | list) else [value]
   return [part_name(word) for word in words if word and isinstance(word, str)]
 

@@ -110,7 +110,12 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 def _misfit(value: object, form: Form, path: str) -> tuple[str, str, str] | None:
   """Returns the first difference between a value and the types that `form` states, or None.
 
-  `path` is the path of keys to the value in its file, such as 'data.size[0]'; '' for the root.
+  For {'size': [1, 'a']} and the form {'size': [int]} it is ('size[1]', 'a whole number', "'a'").
+
+  Args:
+    value: the value.
+    form: the types that the value and its members must have, see `Form`.
+    path: path of keys to the value in its file, such as 'data.size[0]'; '' for the root.
 
   Returns:
     The path of the first difference, the expected type in words, and the actual value in words;
@@ -137,6 +142,7 @@ def _misfit(value: object, form: Form, path: str) -> tuple[str, str, str] | None
     (entry_form,) = form
     misfits = (_misfit(entry, entry_form, f'{path}[{i}]') for i, entry in enumerate(value))
     return next(filter(None, misfits), None)
+  # the form is a type or a tuple of alternatives, of which at most one is an object or a list
   alternatives = form if isinstance(form, tuple) else (form,)
   for kind in alternatives:
     if isinstance(kind, dict | list) and isinstance(value, dict | list):

@@ -42,13 +42,16 @@ def expanded(path: str | os.PathLike[str]) -> pathlib.Path:
 
 
 def label_and_path(text: str) -> tuple[str, pathlib.Path]:
-  """Returns the label and the path in LABEL=PATH; the label of a plain path is ''.
+  """Returns the label and the path in the text LABEL=PATH; the label of a plain path is ''.
+
+  A text is a plain path if it has no sign '=', if a file of this name exists, or if a slash comes
+  before the sign, as in 'runs/lr=0.1'.
 
   Raises:
     InputError: there is no label before the sign, or no file can have the name.
   """
   label, equals_sign, path = text.partition('=')
-  is_path = not equals_sign or '/' in label or os.path.exists(text)  # a sign belongs to the path
+  is_path = not equals_sign or '/' in label or os.path.exists(text)
   if is_path:
     return '', expanded(text)
   if not label.strip():

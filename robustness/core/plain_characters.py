@@ -45,7 +45,9 @@ def use() -> None:
       continue
     if codecs.lookup(stream.encoding).name != 'utf-8':
       stream.reconfigure(errors=HANDLER)
-    if 'write' not in vars(stream):  # loggers hold the stream object, which is not replaced
+    # The method of the object is replaced, and not `sys.stdout`, because loggers hold the object.
+    # An attribute `write` of the object shows that this was done before.
+    if 'write' not in vars(stream):
       vars(stream)['write'] = functools.partial(_write, stream.write, escape)
 
 

@@ -82,9 +82,9 @@ class Rows(Protocol):
   def cached(self) -> Rows:
     """Returns the same rows, with images that are decoded only once and then stay in memory.
 
-    They are stored at the first read of more than half of the rows. Smaller reads before, such as
-    samples for a figure, store nothing, and so do all reads if the rows need more than
-    `MAX_CACHED_BYTES` or cannot be stored (see `in_memory`).
+    They are stored at the first read of more than half of the rows; smaller reads before, such as
+    samples for a figure, store nothing. Nothing is ever stored if the rows need more than
+    `MAX_CACHED_BYTES`, or if they change or are a stream (see `in_memory`).
     """
 
   def in_memory(self, max_bytes: int) -> ArrayRows | None:
@@ -151,9 +151,9 @@ class Rows(Protocol):
       sampler: order of the rows; None takes `Epochs`.
 
     Returns:
-      `image` [b, H, W, C], uint8 if it is stored so and not resized, else float32 in [0, 1],
-      `label` int32 [b] or [b, L], `example_id` int32 [b],
-      and the columns of the rows and the sampler [b, ...], with b = batch_size / n.
+      Dicts of columns, with b = batch_size / n rows each: `image` [b, H, W, C], uint8 if images are
+      stored as uint8 and are not resized, else float32 in [0, 1]; `label` int32 [b] or [b, L];
+      `example_id` int32 [b]; and the further columns of the rows and of the sampler, [b, ...].
 
     Raises:
       InputError: n does not divide the batch size, an image cannot be read, or rows that are
@@ -223,9 +223,9 @@ def as_float32(images: np.ndarray) -> np.ndarray:
 
 
 def values_outside(images: np.ndarray) -> str:
-  """Returns how images of floats leave [0, 1]: the number of NaN, or the range; '' if they do not.
+  """Returns in words which values of float images are outside [0, 1]; '' if there are none.
 
-  Images without pixels do not.
+  Examples are '3 of 3072 image values are NaN' and 'image values lie in [-1, 1]'.
   """
   if not images.size or (images.min() >= 0 and images.max() <= 1):
     return ''
@@ -335,9 +335,8 @@ def identity_of(rows: Rows) -> Facts:
 def in_class_order(names: Iterable[str]) -> list[str]:
   """Returns names of classes in label order: numerical if all are numbers, else alphabetical."""
   ascending = sorted(names)
-  if all(name.isdecimal() and name.isascii() for name in ascending):
-    return sorted(ascending, key=int)
-  return ascending
+  are_numbers = all(name.isdecimal() and name.isascii() for name in ascending)
+  return sorted(ascending, key=int) if are_numbers else ascending
 
 
 def composed(name: str) -> str:

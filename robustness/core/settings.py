@@ -264,8 +264,7 @@ def differing_keys(
       for key in sorted({*old, *new})
       for line in differing_keys(old.get(key), new.get(key), f'{path}{key}', tolerances)
     ]
-  last_key = prefix.rpartition('.')[2]
-  tolerance = (tolerances or {}).get(last_key)
+  tolerance = (tolerances or {}).get(prefix.rpartition('.')[2])  # by the key without its path
   if old == new or (tolerance is not None and _close(old, new, tolerance)):
     return []
   return [f'{prefix}: {old!r} → {new!r}']

@@ -73,13 +73,13 @@ class AdaptingEvaluator(Evaluator):
     """Yields (number of the row block, number of the view chunk, shard) for the shards in `table`.
 
     `table` is {block: chunks}; None yields all shards. If the classifier is never reset between
-    streams, its state depends on all earlier streams, which are then computed again up to the last
-    shard of the table.
+    streams, its state depends on all earlier streams. All shards are then computed in order, up to
+    the last one of the table, and only those of the table are yielded.
     """
     if table is None or not self._adaptation.is_continual:
       yield from super().shards(rows, layout, table)
       return
-    num_missing = sum(map(len, table.values()))
+    num_missing = sum(map(len, table.values()))  # with 0 nothing is computed
     for block, chunk, shard in super().shards(rows, layout) if num_missing else ():
       if chunk in table.get(block, ()):
         yield block, chunk, shard

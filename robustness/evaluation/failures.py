@@ -49,10 +49,13 @@ def findings(
 ) -> tuple[Findings, dict[str, np.ndarray]]:
   """Returns the classes and the images on which views cost each classifier most accuracy.
 
+  Classes are compared by image: rows that are stored versions of an image, such as its corruptions,
+  count as one image in several views. Images are listed by row, as they are stored.
+
   Returns:
-    The findings: accuracies of all classes as estimates, and the tables `AFFECTED_CLASSES`, in
-    which stored versions of an image count as one image, and `DAMAGED_IMAGES`, with a line for each
-    stored row; and {classifier: int [F, 2], row and view of each of F damaged images}.
+    (findings, rows_and_views): the findings have the accuracies of all classes as estimates, and
+    the tables `AFFECTED_CLASSES` and `DAMAGED_IMAGES`. `rows_and_views` is {classifier: int [F, 2],
+    row and view of each of F damaged images}.
   """
   class_lines: list[dict[str, object]] = []
   image_lines: list[list[object]] = []
@@ -62,8 +65,8 @@ def findings(
     names = in_words(records.identity.get('classes', ()))
     table = study.by_row(records, image_shape)
     row_tally = Tally.of(records, table)
-    joined, views = study.by_image(records, image_shape)
-    image_tally = row_tally if joined is records else Tally.of(joined, views)
+    by_image, views = study.by_image(records, image_shape)
+    image_tally = row_tally if by_image is records else Tally.of(by_image, views)
     accuracies += class_accuracies(label, image_tally, names, study.confidence, views.units)
     class_lines += most_affected(label, image_tally, names, views.names)
     damaged = most_damaged(row_tally)
@@ -96,6 +99,7 @@ def most_damaged(tally: Tally) -> np.ndarray:
   by their share of wrong views, the largest first, then by the mean probability of the true class,
   the lowest first.
   """
+  # `view` is −1 without a mistake
   is_wrong, is_right_when_clean = tally.view >= 0, True if tally.clean is None else tally.clean
   candidates = np.flatnonzero(is_wrong & is_right_when_clean)
   num_views = np.maximum(tally.shown, 1)  # no division by 0
@@ -117,6 +121,7 @@ def _listed(
     names: names of the classes.
   """
   ids = records.column('example_id')[images]
+  # class and confidence of the prediction in the clean view, if there is one
   clean: list[list[object]] = [[None, None]] * len(images)
   if tally.clean is not None:
     prediction = records.column('prediction', table.clean or 0)[images]

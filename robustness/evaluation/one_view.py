@@ -54,7 +54,7 @@ def damaged(
   classifier: Classifier,
   stored: Sequence[np.ndarray | None],
 ) -> np.ndarray:
-  """Returns pictures of F rows, each as the row is stored and in one view.
+  """Returns pictures of F damaged images: each row as it is stored and in one view.
 
   Args:
     study: the study.
@@ -65,9 +65,9 @@ def damaged(
     stored: the picture in the view, uint8 [H, W, C], if it is in the records, else None.
 
   Returns:
-    uint8 [F, S, H, W, C], values outside [0, 1] clipped. S is 2: the stored image and the view. It
-    is 1 for a study with a single view (the stored image), and for views that compose several
-    images (the view).
+    uint8 [F, S, H, W, C], S pictures of each row. S is 2, the stored image and the view; it is 1
+    for a study with a single view, which shows only the stored image, and for views that compose
+    several images, which show only the view.
   """
   views = study.views(rows.image_shape)
   has_one_view = len(views) == 1

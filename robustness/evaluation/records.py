@@ -101,9 +101,9 @@ class Layout:
   def share(self, process: int, processes: int) -> dict[int, range]:
     """Returns the shards that a process computes, {number of the row block: its view chunks}.
 
-    If there are no fewer blocks than processes, each process takes whole blocks. Otherwise
-    the processes take the chunks of each block in turn, and each block starts with another process,
-    so that all have about the same number.
+    If there are at least as many blocks as processes, each process takes whole blocks: blocks 0, 3,
+    6, ... for process 0 of 3. Otherwise the processes take the chunks of each block in turn, and
+    each block starts with another process, so that all have about the same number.
 
     Args:
       process: number of the process, in [0, processes).
@@ -112,6 +112,7 @@ class Layout:
     if self.num_blocks >= processes:
       own_blocks = range(process, self.num_blocks, processes)
       return {b: range(self.num_chunks if b in own_blocks else 0) for b in range(self.num_blocks)}
+    # chunk c of block b is computed by process (b + c) % processes
     first = {block: (process - block) % processes for block in range(self.num_blocks)}
     return {block: range(first[block], self.num_chunks, processes) for block in first}
 
@@ -211,6 +212,7 @@ class RecordsReader(abc.ABC):
     Raises:
       InputError: the records have no such column or field.
     """
+    # columns are the same in all chunks of views, so that any chunk has them
     chunk, offset = divmod(view, self.layout.chunk_views)
     shards = [self.read(block, chunk) for block in range(self.layout.num_blocks)]
     if name not in shards[0].arrays:
@@ -439,7 +441,7 @@ def _check_shapes(layout: Layout, block: int, chunk: int, arrays: Arrays) -> Non
     if name.startswith(TOTAL):
       expected = (num_views,)
     elif name.startswith(PICTURE):
-      expected = arrays.get(f'{PICTURE}view', values).shape[:1]
+      expected = arrays.get(f'{PICTURE}view', values).shape[:1]  # the number of pictures
     elif is_per_view(name):
       expected = (num_rows, num_views)
     if values.shape[: len(expected)] != expected:

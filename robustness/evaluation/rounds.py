@@ -140,6 +140,7 @@ class CommonRows(RecordsReader):
     shards = [round_records.read(block_of_round, chunk) for block_of_round in range(num_blocks)]
     arrays = {}
     for name in shards[0].arrays:
+      # blocks differ in the pictures that they store
       by_block = [shard[name] for shard in shards if name in shard.arrays]
       arrays[name] = np.sum(by_block, 0) if name.startswith(TOTAL) else np.concatenate(by_block)
     return Shard(self.layout.rows(block), self.layout.views(chunk), arrays)

@@ -170,11 +170,11 @@ class Evaluator:
       max_rows, row_multiple = 64, 8
     block_rows = batch_size or min(even_part_size(num_rows, max_rows, row_multiple), num_rows)
     is_on_host = self.classifier and (self.classifier.calls_host or self.classifier.host_function)
-    max_images = HOST_SHARD_IMAGES if is_on_host else SHARD_IMAGES
-    max_images = max_images * 32**2 // max(32**2, self._pixels)
-    # more images in a shard if there would be more than `MAX_DEFAULT_SHARDS` shards
-    max_images = max(max_images, num_rows * len(self.views) // MAX_DEFAULT_SHARDS)
-    max_views = max(1, max_images // block_rows)
+    images_of_32 = HOST_SHARD_IMAGES if is_on_host else SHARD_IMAGES  # of 32 × 32 pixels
+    images = images_of_32 * 32**2 // max(32**2, self._pixels)  # as many pixels in larger images
+    # with fewer images in a shard there would be more than `MAX_DEFAULT_SHARDS` shards
+    min_images = num_rows * len(self.views) // MAX_DEFAULT_SHARDS
+    max_views = max(1, max(images, min_images) // block_rows)
     chunk_views = views_per_step or even_part_size(len(self.views), max_views)
     return Layout(num_rows, len(self.views), block_rows, min(chunk_views, len(self.views)))
 
@@ -295,6 +295,7 @@ class Evaluator:
       check_images(batch)
       if self.classifier:
         check_labels(batch, self.classifier)
+      # a lazy `map`: one batch after another is copied and prepared
       on_devices = map(self.parallel.put_batch, self._step_batches(layout, batch))
       yield BlockOnDevices(_host_columns(batch), [*map(self.prepared, on_devices)])
 
@@ -817,8 +818,9 @@ def resized(images: jax.Array, shape: tuple[int, int, int]) -> jax.Array:
 def even_part_size(total: int, largest: int, multiple: int = 1) -> int:
   """Returns the size of the parts if `total` rows or views are cut into parts of equal size.
 
-  There are as few parts of at most `largest` as possible. The size is rounded up to a multiple of
-  `multiple`, which must divide `largest`; the last part may therefore be smaller.
+  There are as few parts of at most `largest` as possible: 100 rows in parts of at most 64 give two
+  parts of 50. The size is rounded up to a multiple of `multiple`, which must divide `largest`; with
+  8 it is 56, and the last part has 44 rows.
   """
   parts = -(-total // max(1, largest))
   return -(-total // (parts * multiple)) * multiple

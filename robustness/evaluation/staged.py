@@ -129,6 +129,7 @@ class StagedEvaluator(Evaluator):
     """Returns the state of a batch before all steps, {name: [B, ...]}."""
 
     def begin(rows: Arrays, variables: PyTree) -> Arrays:
+      """Returns the state of the rows of one device."""
       return self._stages.begin(rows, functools.partial(self._logits, variables))
 
     return self.parallel.by_device(begin, with_scaled_image(batch), variables)

@@ -28,10 +28,11 @@ def no_mistakes(images: jax.Array) -> Best:
 
 
 def add_view(best: Best, images: jax.Array, fields: Arrays) -> Best:
-  """Returns each row's most confident mistake after one more view.
+  """Returns each row's most confident mistake after one more view, in the form of `best`.
 
   Args:
-    best: each row's most confident mistake in the views before, see `Best`.
+    best: each row's most confident mistake in the views before: its confidence, float32 [B], −1 if
+      there is none, and the image in its view, uint8 [B, H, W, C].
     images: the rows in the view, [B, H, W, C].
     fields: `rank` and `confidence` of the rows in the view, [B] each.
   """
@@ -77,7 +78,10 @@ class MistakesOfBlock:
     self._confidence, self._pictures = np.zeros(0), np.zeros(0)
 
   def add(self, shard: Shard, confidence: np.ndarray, images: np.ndarray) -> dict[str, np.ndarray]:
-    """Adds the next chunk of a block.
+    """Adds the next chunk of views of a block.
+
+    A chunk that starts at view 0 begins a new block. If chunks are missing in between, because
+    their shards were recorded by an earlier run, no pictures of the block are stored.
 
     Args:
       shard: the recorded fields of the block in the chunk.

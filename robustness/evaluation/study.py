@@ -140,10 +140,10 @@ class Study(Part):
 
   @classmethod
   def chosen_parts(cls, study: Facts) -> dict[str, dict[str, type[Part]]]:
-    """Returns the classes of the parts that the settings `study` select, {section: {label: class}}.
+    """Returns the classes of the parts that a study selects, {section: {label: class}}.
 
-    Parts are, for example, the attacks of a study. A section is a key of `config.study` with a
-    subsection for each label, such as 'attack'.
+    For attacks it is {'attack': {'pgd': PGD}}: `config.study.attack` has a subsection `pgd` with
+    the settings of this attack. `study` has the values of `config.study`.
     """
     return {}
 
@@ -295,9 +295,9 @@ class Study(Part):
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
     """Returns the table of views for records with the rows as they are stored.
 
-    By default it is `view_table`, with the images that are versions of one another (`units`). For
-    images that are stored corrupted, such as ImageNet-C, the table also names the corruption of
-    each row.
+    By default it is `view_table`, with `units` that are equal for rows that are versions of the
+    same image. For images that are stored corrupted, such as ImageNet-C, the table also names the
+    corruption of each row.
     """
     return dataclasses.replace(self.view_table(image_shape), units=versions(records))
 
@@ -313,7 +313,11 @@ class Study(Part):
     return records, self.by_row(records, image_shape)
 
   def with_common_views(self, studies: Sequence[Study]) -> Study:
-    """Returns the study of only those views that all `studies` show; by default itself."""
+    """Returns this study with only the views that all of `studies` show, to compare their results.
+
+    The studies have the same name and may differ in settings, such as severities. By default all
+    have the same views, and the result is this study.
+    """
     del studies
     return self
 

@@ -87,11 +87,13 @@ class Views:
       id, so that views with equal values use the same random numbers. A column `DRAWS` of the rows
       takes precedence over both.
     uses_classifier: whether `show`, `measure` and `total` take `logits`.
-    together: whether `show` takes all rows of a device at once, keys [B] and columns [B, ...], so
-      that it can skip finished rows. It then returns images [B, H, W, C] and {name: [B, ...]},
-      which are recorded as `measure/<name>`. It requires `uses_classifier`.
-    stages: steps before `show`, with `together`. `show` gets their results by `staged`, and does
-      all work itself if there are none (for a single image). None for views without steps.
+    together: whether `show` takes all rows of a device at once, keys [B] and columns [B, ...], as
+      an attack that spends no steps on rows that are misclassified already. It then returns images
+      [B, H, W, C] and {name: [B, ...]}, which are recorded as `measure/<name>`. It requires
+      `uses_classifier`.
+    stages: long computations before `show`, which the host takes step by step; it requires
+      `together`. `show` gets their results by calling `staged(rows, view)`. If that is {}, as for a
+      single image in a report, `show` does all work itself. None for views without steps.
     image_shape: height, width and channels of shown images if they differ from the rows'; the
       runner then resizes them to the classifier's input. A study without a classifier always sets
       it.
@@ -225,8 +227,7 @@ class ViewTable:
 
     No row counts in the clean view, if there are other views.
     """
-    shape = shard['rank'].shape
-    counted = np.ones(shape, bool)
+    counted = np.ones(shard['rank'].shape, bool)
     if self.counted is not None:
       counted &= self.counted[shard.rows, shard.views]
     if self.clean is not None and len(self.names) > 1:
