@@ -156,7 +156,7 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
       del config.classifier
   if classifiers is None:
     return list(changes)
-  sole = 'config.classifier.'  # section of a config with one classifier
+  sole = 'config.classifier.'  # section of a config with one classifier, which this config lacks
   keys = [change.partition('=')[0] for change in changes]
   if key := next((key.partition(sole)[2] for key in keys if sole in key), ''):
     theirs = ' '.join(f'--config.classifiers.{label}.{key}=…' for label in classifiers)
@@ -169,6 +169,17 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
     for label in named:
       if label not in classifiers:
         classifiers[label] = defaults.nested(defaults.classifier())
+  _keep_listed(config, changes)
+  return [change for change in changes if not _LIST.fullmatch(change)]
+
+
+def _keep_listed(config: ConfigDict, changes: Sequence[str]) -> None:
+  """Removes the classifiers that a change `--config.classifiers=LABEL,LABEL` does not list.
+
+  Raises:
+    InputError: a label is unknown, or none is given.
+  """
+  classifiers = config.classifiers
   for listed in filter(None, map(_LIST.fullmatch, changes)):
     # '(a, b)', 'a,b' and "['a', 'b']" are ['a', 'b']
     labels = [label.strip(' \'"') for label in listed[1].strip('()[] ').split(',')]
@@ -182,7 +193,6 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
       )
     with config.unlocked():
       config.classifiers = defaults.nested(kept_classifiers)
-  return [change for change in changes if not _LIST.fullmatch(change)]
 
 
 def _names_parts(change: str) -> bool:
@@ -196,6 +206,7 @@ def _names_parts(change: str) -> bool:
   # {kind of part, which is also its section: the key that names the part}
   naming_keys = {'data': 'source', **{kind: naming_key for kind, (naming_key, _) in KINDS.items()}}
   names_part = naming_keys.get(section.rpartition('.')[2]) == last_word
+  # Any key of a study may name a part.
   return names_part or _STUDY_KEY.fullmatch(key) is not None
 
 
@@ -214,9 +225,9 @@ def _apply(config: ConfigDict, changes: Sequence[str]) -> None:
       raise InputError(f'{name} has no value: give --config.{path}=VALUE.')
     # For a tuple, a,b is typed without quotes and becomes ('a', 'b').
     arguments = ['', f'{flag}.value{equals}{_quoted(text) if kind is tuple else text}']
-    parsed, single = flags.FlagValues(), ConfigDict({'value': section.get_ref(last_word)})
+    parsed, single_key = flags.FlagValues(), ConfigDict({'value': section.get_ref(last_word)})
     try:
-      config_flags.DEFINE_config_dict('config', single, flag_values=parsed, sys_argv=arguments)
+      config_flags.DEFINE_config_dict('config', single_key, flag_values=parsed, sys_argv=arguments)
       parsed(arguments)
       value = config_flags.get_override_values(parsed['config'])['value']
       section[last_word] = value

@@ -18,6 +18,7 @@ from robustness import comparison, workdir
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.progress import phase
+from robustness.core.typing import Facts
 from robustness.estimates.quantity import SHARE
 from robustness.estimates.table import assemble, facets_of, with_facet
 from robustness.evaluation import recorded_study
@@ -45,9 +46,9 @@ def main(arguments: Sequence[str]) -> int:
   command = shlex.join([*PROGRAM.split(), *arguments])
 
   with phase('estimates, figures and report'):
-    names = {'references': options.reference, 'study_file': options.study}
-    flags = {'common': options.common, 'pdf': options.pdf}
-    results = run(options.workdirs, options.out, command=command, **names, **flags)
+    flags = {'common': options.common, 'references': options.reference, 'pdf': options.pdf}
+    flags |= {'study_file': options.study}
+    results = run(options.workdirs, options.out, command=command, **flags)
   for task, results_of_task in results.by_task.items():
     if task:
       print(f'{task}:')
@@ -72,14 +73,13 @@ def run(
     out: the folder; the tasks of batteries are in its folder `tasks/`.
     common: whether runs that share only a part of their images are compared on that part.
     command: the command line, which is recorded.
-    references: tasks that effective robustness is relative to, see `comparison.with_references`.
-    study_file: the user's FILE.py:NAME for the study NAME, see `workdir.read`.
+    references: tasks whose accuracy effective robustness in other tasks is relative to.
+    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
     pdf: whether figures are written as PDF too.
   """
   workdir.refuse_results(out)
-  entries = comparison.read_entries(
-    comparison.named_workdirs(workdirs), study_file, comparison.typed_labels(workdirs)
-  )
+  paths = comparison.named_workdirs(workdirs)
+  entries = comparison.read_entries(paths, study_file, comparison.typed_labels(workdirs))
   environment = workdir.environment(command)
   config = {'workdirs': list(workdirs), 'common': common}
   results, tasks = compared(entries, common, references)
@@ -106,7 +106,7 @@ def compared(
   For a single study the second is {}.
 
   Args:
-    entries: {task: classifiers with their records}, see `comparison.read_entries`.
+    entries: {task: classifiers with their records}.
     common: whether runs that share only a part of their images are compared on that part.
     references: tasks that effective robustness is relative to.
   """
@@ -140,23 +140,31 @@ def _printed(results: Results) -> Results:
   """
   is_accuracy = results.table['quantity'] == comparison.ACCURACY.name
   other_estimates, accuracies = results.table[~is_accuracy], results.table[is_accuracy]
-  names = facets_of(accuracies)
-  facets_of_rows = [row.dropna().to_dict() for _, row in accuracies[names].iterrows()]
-  # [{facet: value}, …], the views of which accuracies are printed
-  printed_facets = results.settings[comparison.PRINTED_FACETS]
-  is_printed = [facets in printed_facets for facets in facets_of_rows]
-  if any(is_printed):  # the values of their facets become one facet, `view`: 'fog 3'
-    views = [
-      ' '.join(map(str, facets.values())) for facets in facets_of_rows if facets in printed_facets
-    ]
-    without_facets = accuracies[is_printed].drop(columns=names)
-    accuracies = assemble([with_facet(without_facets, 'view', views)])
+  accuracies = _of_views(accuracies, results.settings[comparison.PRINTED_FACETS])
   quantities = [q for q in results.quantities if q != comparison.ACCURACY]
   shares = [q.name for q in quantities if q.headline and (q.kind, q.better) == (SHARE, 'higher')]
   values_of_headlines = set(_values(other_estimates[other_estimates['quantity'].isin(shares)]))
   accuracies = accuracies[[values not in values_of_headlines for values in _values(accuracies)]]
   table = assemble([part.astype(object) for part in (other_estimates, accuracies)])
   return dataclasses.replace(results, table=table, quantities=(*quantities, comparison.ACCURACY))
+
+
+def _of_views(accuracies: pd.DataFrame, views: Sequence[Facts]) -> pd.DataFrame:
+  """Returns the accuracies in some views, with all their facets as one facet, `view`: 'fog 3'.
+
+  If there is no accuracy in these views, all accuracies are returned unchanged.
+
+  Args:
+    accuracies: rows of the table of results.
+    views: {facet: value} of each view.
+  """
+  names = facets_of(accuracies)
+  facets_of_rows = [row.dropna().to_dict() for _, row in accuracies[names].iterrows()]
+  is_selected = [facets in views for facets in facets_of_rows]
+  if not any(is_selected):
+    return accuracies
+  words = [' '.join(map(str, facets.values())) for facets in facets_of_rows if facets in views]
+  return assemble([with_facet(accuracies[is_selected].drop(columns=names), 'view', words)])
 
 
 def _values(table: pd.DataFrame) -> Iterator[tuple[object, ...]]:

@@ -187,8 +187,7 @@ def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -
     )
   cells = []
   for name in networks:
-    tables = values.values()
-    measured = (float(table.value[name]) if name in table.index else None for table in tables)
+    measured = (float(t.value[name]) if name in t.index else None for t in values.values())
     cells.append([name, *measured])
   return Results(
     'correlations',

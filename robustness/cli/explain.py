@@ -188,8 +188,8 @@ def _parts(
     key: the key, such as 'attack'; its value is a name or a list of names.
     registry: all components of this kind.
   """
-  choices = [single[key] for single in values]
-  names = [[choice] if isinstance(choice, str) else choice for choice in choices]
+  selected = [single[key] for single in values]  # for each section a name or a list of names
+  names = [[name] if isinstance(name, str) else name for name in selected]
   distinct_names = dict.fromkeys(name for listed in names for name in listed if name)
   yield from _section(section, values, {key: f'{_CHOICE}: {", ".join(registry.classes())}'})
   for name in distinct_names:

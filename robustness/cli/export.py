@@ -162,18 +162,7 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
     raise InputError(f'{name!r} is no quantity of these results; {nearest(name, declared)}.')
   table = results.over_seeds.table
   table = table[table.classifier == label]
-  condition: dict[str, Any] = {}  # {facet: value}
-  words = re.split(',(?=[^,=]+=)', at)  # at the commas before FACET=; values may have commas
-  for facet, _, text in (word.partition('=') for word in words if word):
-    if facet not in facets_of(table):
-      raise InputError(f'--at names {facet!r}; {nearest(facet, facets_of(table))}.')
-    present = list(table[facet].dropna().unique())
-    described = declared[name].facet(facet)
-    values = {value_text(described, value).replace(MINUS, '-'): value for value in present}
-    by_text = {**values, **{str(value): value for value in present}}  # '8/255' or '0.031…'
-    if text not in by_text:
-      raise InputError(f'--at={facet}={text}: {nearest(text, values)}.')
-    condition[facet] = by_text[text]
+  condition = _condition(table, declared[name], at)
   rows = choices.overall_rows(table, declared[name])
   if condition:
     rows = select(table, name, '', **condition)
@@ -188,6 +177,29 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
     )
   task = results.by_task.get(rows.iloc[0].get(TASK), results)
   return next(quantity for quantity in task.quantities if quantity.name == name), rows.iloc[0]
+
+
+def _condition(table: pd.DataFrame, quantity: Quantity, at: str) -> dict[str, Any]:
+  """Returns {facet: value} for the text of a condition, such as 'corruption=fog,epsilon=8/255'.
+
+  A number may be written as reports print it, '8/255', or in full.
+
+  Raises:
+    InputError: the table has no such facet, or the facet no such value.
+  """
+  condition: dict[str, Any] = {}
+  words = re.split(',(?=[^,=]+=)', at)  # at the commas before FACET=; values may have commas
+  for facet, _, text in (word.partition('=') for word in words if word):
+    if facet not in facets_of(table):
+      raise InputError(f'--at names {facet!r}; {nearest(facet, facets_of(table))}.')
+    present = list(table[facet].dropna().unique())
+    described = quantity.facet(facet)
+    values = {value_text(described, value).replace(MINUS, '-'): value for value in present}
+    by_text = {**values, **{str(value): value for value in present}}
+    if text not in by_text:
+      raise InputError(f'--at={facet}={text}: {nearest(text, values)}.')
+    condition[facet] = by_text[text]
+  return condition
 
 
 def hub_entry(

@@ -135,7 +135,8 @@ def _build_without_faulty(
   left out.
 
   Args:
-    build: function that returns the boards of entries, see `Build`.
+    build: returns {name: board} of some entries, and writes their pages to a folder unless it is
+      None.
     entries: all entries; those with which `build` fails are removed from the list.
     wrong: {name of an entry: error}, to which errors of `build` are added.
     out: folder for the boards' pages; None writes none.
@@ -223,7 +224,7 @@ class BoardEntry:
   @property
   def digest(self) -> str:
     """The digest of the images; '' if the results do not state it."""
-    # A table of (fact, value); one row is (DIGEST, digest).
+    # A table of (fact, value) with the row (DIGEST, digest), unless it is damaged.
     table = self.results.tables.get(WHICH_NUMBERS, Table((), ()))
     return next((str(row[1]) for row in table.rows if row[0] == DIGEST and len(row) == 2), '')
 
@@ -363,7 +364,7 @@ def _entry(path: pathlib.Path, study_file: str) -> BoardEntry:
   # An entry without records is on the board too, but without paired differences.
   has_records = (path / workdir.RECORDS).is_dir()
   tasks = list(workdir.read(path, study_file).values()) if has_records else []
-  unverified = verification.NO_RECORDS
+  unverified = verification.NO_RECORDS  # or '' if the records reproduce all values
   if tasks:
     unverified = '; '.join(filter(None, map(verification.of_study, tasks)))
   study = tasks[0].study if tasks else None
@@ -455,6 +456,7 @@ def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
   # {'top-1 error', 'mCE', …: its quantity, and the rows of all classifiers}
   values_by_words: dict[str, tuple[Quantity, pd.DataFrame]] = {}
   for quantity in first.quantities:
+    # The rows of all entries, with the labels of the board.
     renamed = []
     for entry in entries:
       rows = _values_that_rank(entry.results, quantity)
@@ -466,6 +468,7 @@ def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
       parts.append(rows)
       for choice in overall_choices(rows, quantity):
         values_by_words[choice.words] = quantity, choice.rows
+  # A ranking by each value; with several rankings the facet `ranked_by` tells them apart.
   for words, (quantity, rows) in values_by_words.items():
     facets = {'ranked_by': words} if len(values_by_words) > 1 else {}
     parts.append(part(list(_ranks(quantity, rows, facets))))
@@ -541,6 +544,7 @@ def _paired_estimates(
   paired = [entry for entry in entries if not isinstance(entry.study, RecordedStudy)]
   if not all(entry.has_records for entry in paired):
     return []
+  # A user's file that no study needs would be refused.
   needs_file = any(entry.study and entry.study.file for entry in paired)
   file = study_file if needs_file else ''
   # All entries are tried first, then all but the first one, all but the second one, ….

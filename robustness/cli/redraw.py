@@ -61,6 +61,7 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
     task_folders[folder] = {task: workdir.task_folder(folder, task) for task in tasks}
     all_folders += task_folders[folder].values()
   all_folders += [*folders, path]
+  # Nothing is written if any results are missing, altered, or fewer than a report shows.
   workdir.refuse_unfinished(path, all_folders, environment['command'])
   # {folder: text about values that its records do not reproduce}; `path` is first
   unverified = verification.unverifiable(path, study_file)
@@ -97,13 +98,14 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
       ) from error
 
   for folder, folders_by_task in task_folders.items():
-    studies, of_all = workdir.presented(path, Results.read(folder), config, study_file)
+    studies, whole_run = workdir.presented(path, Results.read(folder), config, study_file)
+    # The report of a battery shows the figures of its tasks too.
     drawn = {task: draw(subfolder, studies[task]) for task, subfolder in folders_by_task.items()}
     if SINGLE not in sections:  # a battery
-      draw(folder, of_all, captioned(drawn))
-  if seeds:
-    _, of_all = workdir.presented(path, Results.read(path), config, study_file)
-    draw(path, of_all)
+      draw(folder, whole_run, captioned(drawn))
+  if seeds:  # the workdir has the report of the means over seeds
+    _, whole_run = workdir.presented(path, Results.read(path), config, study_file)
+    draw(path, whole_run)
   return path / page.NAME
 
 

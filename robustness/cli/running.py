@@ -83,15 +83,8 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
       config, other_arguments = command_line.read(arguments)
     help_flags = [text for text in other_arguments if text.partition('=')[0] in ('-h', '--help')]
     word = help_flags[0].partition('=')[2] if help_flags else ''
-    if config is None and word:
-      print(*overview.matching(word), sep='\n')
-      sys.exit(0)
-    if config is not None and help_flags:
-      reference = str(command_line.reference(other_arguments))
-      run_flags = flags.FLAGS.get_flags_for_module(__name__)
-      with exits_refused():
-        variants = command_line.variants(str(packaged.find(reference.partition(':')[0])))
-      print(*explain(reference, variants, config, run_flags, word), sep='\n')
+    if help_flags and (config is not None or word):
+      print(*_help_lines(config, other_arguments, word), sep='\n')
       sys.exit(0)
     sys.unraisablehook = raise_interrupt_again
     app.run(lambda _: _run(config, typed, arguments), other_arguments, flags_parser=_parse)
@@ -100,6 +93,25 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
   except KeyboardInterrupt:
     _end(exit_with(INTERRUPTED, NOT_BEGUN))
   raise AssertionError('app.run ends the process')
+
+
+def _help_lines(
+  config: command_line.ConfigDict | None, arguments: Sequence[str], word: str
+) -> Iterator[str]:
+  """Returns the lines of a config's help, or without a config those that say where a word occurs.
+
+  Args:
+    config: the config with the changes on the command line; None without one.
+    arguments: the other arguments, which name the config.
+    word: shows only keys with this word; '' shows all.
+  """
+  if config is None:
+    return overview.matching(word)
+  reference = str(command_line.reference(arguments))
+  run_flags = flags.FLAGS.get_flags_for_module(__name__)
+  with exits_refused():
+    variants = command_line.variants(str(packaged.find(reference.partition(':')[0])))
+  return explain(reference, variants, config, run_flags, word)
 
 
 def _parse(arguments: list[str]) -> list[str]:
@@ -337,6 +349,7 @@ def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
   classifiers = [*builder.planned.values()]
   checks.check_measurable(experiment, classifiers, rows)
   for label, recipe in builder.to_train().items():
+    # Studies that are measured along the training.
     along = {
       name: planned_views(study, study_rows)
       for name, (study, study_rows) in builder.along_tasks(recipe).items()
@@ -344,6 +357,7 @@ def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
     yield from _planned_training(
       label, recipe.training, builder.open_rows(recipe), rows[experiment.data], along
     )
+  # Evaluations after all trainings.
   recordings = set()  # names of records, which several tasks may share
   for task, measurement in experiment.measurements.items():
     study = measurement.study

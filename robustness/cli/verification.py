@@ -209,6 +209,7 @@ def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
     return {path: reasons[SINGLE]} if reasons[SINGLE] else {}
   joined = Results.read(path)  # results of the battery, which repeat the values of all tasks
   words = [f'{task}: {reason}' for task, reason in reasons.items() if reason]
+  # The battery's own values must be those of its tasks.
   for task, finished in tasks.items():
     if task not in joined.by_task:
       if _is_of_this_code(joined):
@@ -268,12 +269,8 @@ def _keyed(table: pd.DataFrame, facets: list[str]) -> pd.DataFrame:
   columns = {name: table[name] for name in (*SUBJECT, 'family', *_COMPARED)}
   types = facet_types(table)
   for name in facets:
-    if name not in types:
-      columns[name] = pd.Series([''] * len(table), table.index, dtype=object)
-    elif types[name] == TEXT:
-      columns[name] = table[name].astype(object).where(table[name].notna(), '')
-    else:
-      numbers = table[name].astype('Float64')
-      columns[name] = numbers.map('{:.12g}'.format, na_action='ignore').astype(object)
-      columns[name] = columns[name].where(table[name].notna(), '')
+    values = table[name] if name in types else pd.Series(np.nan, table.index)
+    if types.get(name) != TEXT:
+      values = values.astype('Float64').map('{:.12g}'.format, na_action='ignore')
+    columns[name] = values.astype(object).where(values.notna(), '')
   return pd.DataFrame(columns)

@@ -66,9 +66,11 @@ def draw(results: Results) -> dict[str, Picture]:
     reference = declared.get(quantity.reference)
     reference_and_table = (reference, results.table) if reference else None
     estimates = results.table[results.table['quantity'] == quantity.name].dropna(subset=['value'])
+    # (facets, rows) for each set of facets; single seeds have a figure of their own
     groups = [
       (facets, rows) for facets, rows in without_repeats(estimates) if facets and SEED not in facets
     ]
+    # 2, or the fewest facets of a group if all groups have more
     max_facets = max(2, min((len(facets) for facets, _ in groups), default=0))
     for facets, rows in groups:
       if len(facets) <= max_facets:
@@ -144,18 +146,17 @@ def levels(results: Results, rate: float = RATE) -> dict[str, Picture]:
   differences, those without are in a second figure, `levels_without_differences`, which lacks the
   column of differences.
   """
-  with_differences: list[pd.DataFrame] = []
-  without_differences: list[pd.DataFrame] = []
+  # {whether there are paired differences: rows of the shares}
+  parts: dict[bool, list[pd.DataFrame]] = {True: [], False: []}
   for quantity, facets, estimates in results.by_facets():
     rows = estimates.dropna(subset=['value'])
     if quantity.kind == SHARE and len(rows) and all(rows[name].nunique() == 1 for name in facets):
       place = place_of(quantity, rows.iloc[0], facets)
       words = ' '.join(filter(None, (quantity.words, place)))
-      has_differences = (rows.versus != '').any()
-      shares = with_differences if has_differences else without_differences
-      shares.append(rows.assign(words=words))
+      has_differences = bool((rows.versus != '').any())
+      parts[has_differences].append(rows.assign(words=words))
   figures: dict[str, Picture] = {}
-  for shares in filter(None, (with_differences, without_differences)):
+  for shares in filter(None, parts.values()):
     rows = pd.concat(shares)
     names = list(dict.fromkeys(rows['words']))
     columns = columns_of(rows, Quantity('share', 'share'), rate)
@@ -217,12 +218,10 @@ def of_rows(
   match len(names), len(axes):
     case 1, 0:  # a point for each name
       figure = _points_by_name(rows, columns, labels, names[0], reference_values)
-      return {'': (figure, caption(columns) + reference_words)}
     case 0, 1:  # curves: a plot of values, a plot of differences
       titled = [('paired differences' if kind.difference else '', part) for kind, part in columns]
       notations = [notation for notation, _ in columns]
       figure = forms.curves(titled, notations, labels, axes[0], reference_values)
-      return {'': (figure, caption(columns) + reference_words)}
     # Curves of values: a plot for each name; differences in a grid of names by numbers.
     case 1, 1 if rows[names[0]].nunique() <= MAX_PANELS:
       (notation, values), name = columns[0], names[0]
@@ -238,7 +237,9 @@ def of_rows(
       return {'': (maps.maps(_classifier_panels(columns), axes[0], axes[1]), caption(columns))}
     case 1, 2:  # a map for each name
       return _small_multiples(columns[0], names[0], axes, caption(columns[:1]))
-  return {}
+    case _:
+      return {}
+  return {'': (figure, caption(columns) + reference_words)}
 
 
 def _reference(

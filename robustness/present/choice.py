@@ -118,8 +118,8 @@ class Choice:
 
     A single value is 'top-1 error under fog', and the worst of several is 'highest top-1 error of 8
     corruptions'. A quantity without a worse end is stated in the conditions of another
-    quantity's extreme, as 'accuracy, there'. With a `reference`, the extreme is the value that
-    exceeds it most: 'ratio, clearest of 8 corruptions'.
+    quantity's extreme, as 'accuracy, there'. With a `reference`, the extreme is the value furthest
+    beyond it: 'ratio, clearest of 8 corruptions'.
     """
     if self.extremes is None:
       return ' '.join(filter(None, (self.quantity.words, self.place)))
@@ -392,6 +392,7 @@ def _groups(
   overall = overall_rows(table, quantity)
   rows = table[table['quantity'] == quantity.name].drop(index=overall.index)
   groups = [(facets, group) for facets, group in without_repeats(rows) if facets]
+  # 2, or the fewest facets of a set if all sets have more
   max_facets = max(2, min((len(facets) for facets, _ in groups), default=0))
   for facets, group in sorted(groups, key=lambda pair: (CLASS in pair[0], len(pair[0]))):
     group = group[((group.versus != '') == is_difference) & group['value'].notna()]

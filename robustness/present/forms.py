@@ -50,6 +50,7 @@ def rows_of_points(
   first_notation, _ = columns[0]
   facet = first_notation.quantity.facet(name)
   ticks = [style.wrapped(value_text(facet, text), 30) for text in names]
+  # Sizes in inches; a name needs room for its text and for a point of each classifier.
   lines_per_tick = max(text.count('\n') + 1 for text in ticks)
   width = style.COLUMN_WIDTH if len(columns) == 1 else style.PAGE_WIDTH
   margin = style.LETTER * max(len(line) for text in ticks for line in text.split('\n'))
@@ -66,13 +67,14 @@ def rows_of_points(
       group = rows[rows.classifier == label]
       if group.empty:
         continue
+      # The classifier's points, with a dot on significant differences.
       y = np.array([names.index(str(value)) for value in group[name]]) + offset
       x, low, high = _ends(group, notation.scale)
       marked, index = group.marked.to_numpy(), labels.index(label)
       _points(axes, [x, low, high], [y], index, label)
       style.mark_significant(axes, x[marked], y[marked])
       _hollow(axes, x, y, says_nothing(group), index)
-      if not notation.difference:
+      if not notation.difference:  # the values to compare with
         colour, scale = style.colour(index), notation.scale
         if (label, '') in reference:
           axes.axvline(scale * reference[label, ''], color=colour, linestyle='--', linewidth=0.7)
@@ -136,7 +138,7 @@ def _ends(rows: pd.DataFrame, scale: float) -> list[np.ndarray]:
 
   The ends are NaN for degenerate estimates, whose notes say that their intervals mean nothing.
   """
-  value, *ends = (scale * rows[end].to_numpy(float) for end in ('value', 'low', 'high'))
+  value, *ends = (scale * rows[name].to_numpy(float) for name in ('value', 'low', 'high'))
   is_degenerate = says_nothing(rows)
   return [value, *(np.where(is_degenerate, np.nan, end) for end in ends)]
 
@@ -163,12 +165,11 @@ def curves(
   columns = min(MAX_COLUMNS, count)
   lines = math.ceil(count / columns)
   titles = [style.wrapped(title, 20) for title, _ in titled]
+  # Sizes in inches; one or two plots are larger than those of a grid.
   above = _LINE * max(title.count('\n') for title in titles)
-  if count <= 2:  # larger plots than in a grid
-    size = (style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH, 2.5 + above)
-  else:
-    size = (style.PAGE_WIDTH, min(0.6 + (1.35 + above) * lines, style.PAGE_HEIGHT))
-  figure, grid = panels(count, columns, size, sharey=not is_mixed)
+  width = style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH
+  height = min(0.6 + (1.35 + above) * lines, style.PAGE_HEIGHT) if count > 2 else 2.5 + above
+  figure, grid = panels(count, columns, (width, height), sharey=not is_mixed)
   shared_limits = None if is_mixed else _limits(notations[0], *(rows for _, rows in titled))
   all_notations = notations if is_mixed else [notations[0]] * count
   for axes, title, notation, (_, rows) in zip(grid, titles, all_notations, titled, strict=True):
@@ -177,10 +178,10 @@ def curves(
       if len(group):
         _curve(axes, group, notation, x, index, label)
         if (label, '') in reference and not notation.difference:
-          at = notation.scale * reference[label, '']
-          axes.axhline(at, color=style.colour(index), linestyle=':', linewidth=0.8)
+          level = notation.scale * reference[label, '']
+          axes.axhline(level, color=style.colour(index), linestyle=':', linewidth=0.8)
     if notation.difference:
-      marked = rows[rows.marked]
+      marked = rows[rows.marked]  # significant differences
       values = notation.scale * marked.value.to_numpy(float)
       style.mark_significant(axes, marked[x].to_numpy(float), values)
       axes.axhline(0, color='0.3', linewidth=0.6)
@@ -189,14 +190,14 @@ def curves(
     if limits := _limits(notation, rows) if is_mixed else shared_limits:
       axes.set_ylim(limits)
     if is_mixed or count == 1:
-      axes.set_ylabel(style.wrapped(notation.head, int(0.8 * size[1] / style.LETTER)))
+      axes.set_ylabel(style.wrapped(notation.head, int(0.8 * height / style.LETTER)))
     axes.set_title(title, fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
   if all(pd.api.types.is_integer_dtype(rows[x].dtype) for _, rows in titled):
     grid[0].xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
   figure.supxlabel(notations[0].quantity.facet(x).axis)
   if not is_mixed and count > 1:
-    figure.supylabel(style.wrapped(notations[0].head, int(0.8 * size[1] / style.LETTER)))
+    figure.supylabel(style.wrapped(notations[0].head, int(0.8 * height / style.LETTER)))
   style.legend_above(figure)
   return figure
 

@@ -160,7 +160,7 @@ def _comparison(results: Results, printed: pd.DataFrame) -> Table:
     notation = Notation(quantity)
     head = f'{quantity.words} {place_words(quantity, [*condition], [*condition.values()])}'.rstrip()
     texts = [f'{head} ({notation.unit})' if notation.unit else head]
-    for label in results.labels:
+    for label in results.labels:  # the measured value, then the published value; '' if missing
       value = published_values.get(label, np.nan)
       texts.append(notation.bare(measured.loc[label]) if label in measured.index else '')
       texts.append('' if np.isnan(value) else notation.number(value, 2 if notation.unit else 4))

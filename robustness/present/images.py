@@ -23,8 +23,8 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
   The figure is no wider than a page and, except for very many rows, no higher.
 
   Args:
-    rows: by the name of the row, which may be '', the pictures by title: [height, width, 1 or 3], 0
-      is black and 1 white. Titles that all rows share are drawn above the first row only.
+    rows: {name of a row, or '': {title: picture}}. Pictures are [height, width, 1 or 3]; 0 is black
+      and 1 white. Titles that all rows share are drawn above the first row only.
     label: text below all rows.
   """
   pictures = [np.asarray(image, float) for line in rows.values() for image in line.values()]

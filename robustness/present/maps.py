@@ -72,6 +72,7 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
   # A place is the index of a plot, counted line by line; some places stay empty.
   columns, places = _places(counts)
   lines = places[-1] // columns + 1
+  # Sizes in inches. Cells of a Fourier heatmap are square; other maps are not too low or high.
   width = style.COLUMN_WIDTH if len(parts) == 1 else style.PAGE_WIDTH
   map_width = (width - _LEFT - _BAR * (len(counts) if lines == 1 else 1)) / columns
   first_table = cells_of(parts[0].rows, y, x)
@@ -84,6 +85,7 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
   figure, grid = panels(lines * columns, columns, (width, height), 'compressed')
   for place in set(range(len(grid))) - set(places):
     grid[place].set_axis_off()
+  # Titles, and names of the axes at the outer maps.
   for place, title in zip(places, titles, strict=True):
     axes = grid[place]
     axes.set_title(title, fontsize=7)
@@ -93,6 +95,7 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
       axes.tick_params(labelbottom=True)
     if place % columns == 0:  # in the first column
       axes.set_ylabel(_in_lines(quantity.facet(y).axis, map_height), fontsize=7)
+  # The maps of values, and then of differences, each with a colour bar.
   for is_difference in dict.fromkeys(panel.notation.difference for panel in parts):
     same_kind = [p for p in (*parts, *scaled) if p.notation.difference == is_difference]
     limits, with_bar = limits_of(same_kind), list[int]()
@@ -179,7 +182,8 @@ def _mirrored(frequencies: pd.Series, other_axis: pd.Series) -> pd.Series:
 
   The Nyquist frequency −N/2 of an image with N pixels is its own negative and stays. The lowest
   frequency is taken for it if its negative is not measured, and none of its cells has a positive
-  frequency on `other_axis`: such cells repeat others only at the Nyquist frequency.
+  frequency on `other_axis`: of the cells (−N/2, x) and (−N/2, −x), which are mirror images of each
+  other, only one is measured.
   """
   lowest = frequencies.min()
   is_lowest = frequencies == lowest
@@ -287,11 +291,13 @@ def grids(parts: Sequence[Panel], y: str, x: str) -> Figure:
   y_values, x_values = list(dict.fromkeys(facets[y])), list(dict.fromkeys(facets[x]))
   y_names = [style.wrapped(value_text(quantity.facet(y), value), 30) for value in y_values]
   x_names = [style.wrapped(value_text(quantity.facet(x), value), 30) for value in x_values]
+  # Grids side by side: several only if they have few columns.
   columns = 1
   if len(x_values) <= 6 and len(parts) > 1:
     columns = 2 if len(parts) <= MAX_MAPS else 3
   lines = math.ceil(len(parts) / columns)
   titles = [style.wrapped(panel.title, 80 // max(columns, 2)) for panel in parts]
+  # Sizes in inches: 0.35 for a title, 0.9 for the axes and their names.
   is_wide = columns > 1 or len(x_values) > 5 or _longest(y_names) > 20
   width = style.PAGE_WIDTH if is_wide else style.COLUMN_WIDTH
   line_height = 0.35 + _LINE * max(title.count('\n') for title in titles)
@@ -300,11 +306,12 @@ def grids(parts: Sequence[Panel], y: str, x: str) -> Figure:
   height = min(style.PAGE_HEIGHT, max(1.9, 0.9 + slanted + lines * line_height))
   figure, grid = panels(len(parts), columns, (width, height))
   cell_height = (height - 0.9 - slanted - 0.35 * lines) / (lines * len(y_values))
-  max_font_size = max(1.0, 0.8 * 72 * cell_height)  # points
+  max_font_size = max(1.0, 0.8 * 72 * cell_height)  # points, 72 of which are an inch
   is_small = len(x_values) <= 6 and len(y_values) <= 20
   font_size = min(7.0 if is_small else MIN_FONT_SIZE, max_font_size)
   low, high = limits_of(parts)
   for axes, panel, title in zip(grid, parts, titles, strict=True):
+    # values[line, column] of each row's cell; other cells are NaN
     lines_of_rows = [y_values.index(value) for value in panel.rows[y]]
     columns_of_rows = [x_values.index(value) for value in panel.rows[x]]
     values = np.full((len(y_values), len(x_values)), np.nan)
@@ -334,7 +341,9 @@ def _write_numbers(
   cells: Sequence[tuple[int, int]],
   font_size: float,
 ) -> None:
-  """Writes the numbers of a grid into its cells; see `grids`.
+  """Writes numbers into the cells of a heatmap, with '•' after significant differences.
+
+  Cells with a note are outlined.
 
   Args:
     axes: the plot of the grid.

@@ -158,6 +158,7 @@ def _intervals(results: Results, label: str) -> str:
       is_included = not label or (row.classifier == label and not row.versus)
       has_estimated_interval = not pd.isna(row.low) and row.method != intervals.EXACT
       if is_included and has_estimated_interval:
+        # 'top-1 error under fog', 'differences in mCE', 'accuracy of each class'
         words = choice.quantity.words if CLASS in choice.facets else choice.words
         words = f'differences in {words}' if row.versus else words
         words += ' of each class' if CLASS in choice.facets else ''

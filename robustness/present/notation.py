@@ -163,7 +163,7 @@ class Notation:
     return f'{value} ({self.number(row.low, digits)} to {self.number(row.high, digits)})'
 
   def full(self, row: Any) -> str:
-    """Returns an estimate with its unit: '31.2 % (30.1 to 32.4)'; see `bare`."""
+    """Returns an estimate with its unit and interval: '31.2 % (30.1 to 32.4)'."""
     value, space, interval = self.bare(row).partition(' ')
     unit = f'{NO_BREAK}{self.unit}' if self.unit else ''
     return f'{value}{unit}{space}{interval}'
@@ -274,24 +274,33 @@ def places_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> 
   named = rows if len(rows) == MAX_NAMED + 1 else rows.head(MAX_NAMED)
   varying = [name for name in facets if rows[name].nunique() > 1]
   if len(varying) == 1:
+    form = _plural_form(quantity, rows.iloc[0], facets, varying[0])
     texts = [value_text(quantity.facet(varying[0]), value) for value in named[varying[0]]]
-    words = []
-    for name in facets:
-      facet, value = quantity.facet(name), rows.iloc[0][name]
-      if name in varying:  # 'at severity {}' → 'at severities {}'; its values replace '{}' below
-        form = _place_form(facet, value)
-        words.append(form.replace(f'{facet.words} {{}}', f'{facet.plural} {{}}'))
-      else:
-        words.append(value_words(facet, value))
-    sentence_form = _phrase(words)
   else:
+    form = '{}'
     first, *later = [place_of(quantity, row, facets) for _, row in named.iterrows()]
     texts = [first, *(text.removeprefix('at frequency ') for text in later)]
-    sentence_form = '{}'
   if len(rows) > len(named):
     texts.append(f'{len(rows) - len(named)} others')
   *before, last = texts
-  return sentence_form.replace('{}', f'{", ".join(before)} and {last}' if before else last)
+  return form.replace('{}', f'{", ".join(before)} and {last}' if before else last)
+
+
+def _plural_form(quantity: Quantity, row: pd.Series, facets: Sequence[str], varying: str) -> str:
+  """Returns the phrase for several values of a facet, such as 'at severities {} under fog'.
+
+  '{}' is the place of the values of `varying`, which is one of `facets`. The values of the other
+  facets are those of `row`.
+  """
+  phrases = []
+  for name in facets:
+    facet = quantity.facet(name)
+    if name == varying:  # 'at severity {}' → 'at severities {}'
+      form = _place_form(facet, row[name])
+      phrases.append(form.replace(f'{facet.words} {{}}', f'{facet.plural} {{}}'))
+    else:
+      phrases.append(value_words(facet, row[name]))
+  return _phrase(phrases)
 
 
 def preposition(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> str:

@@ -143,8 +143,13 @@ def shortened_tables(folder: pathlib.Path, results: Results) -> list[str]:
 
 
 def render(folder: pathlib.Path, results: Results, figures: Figures, context: Context) -> str:
-  """Returns the page as HTML with links relative to `folder`; the arguments are as in
-  `write_report`.
+  """Returns the page of a report as HTML with links relative to `folder`.
+
+  Args:
+    folder: the folder of the page.
+    results: the results.
+    figures: PNG files and captions, the main figure first.
+    context: title, environment, config and findings.
   """
   title = escape(context.title or _title(results))
   captions = {pathlib.Path(path): caption for path, caption in figures}
@@ -156,6 +161,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   titled = {table.name: table for table in tables.tables(results)}
   config = escape(json.dumps(context.config, indent=2, default=str, ensure_ascii=False))
   block = f'<pre><code>{config}</code></pre>'
+  # {heading: content as HTML}, in the order of the page; sections without content are left out
   sections = {
     'Findings': _findings(results, context.findings, anchors, set(titled)),
     'Figures': other_figures,
@@ -338,12 +344,11 @@ def _about_brackets(results: Results) -> str:
   owners = ' of these classifiers' if has_classifiers else ''
   training = 'another training of the same kind, or ' if has_classifiers else ''
   return (
-    f'Brackets hold {shares} intervals. {"".join(exceptions)}{subject} say how the '
-    f'numbers{owners} would vary '
-    f'over other images of the same kind; they leave out what {training}images of another kind '
-    'would change. Simultaneous ones allow for the choice of the largest or smallest of many, and '
-    'for several comparisons. Which of many places differ holds at the false-discovery rate of the '
-    'figures. How each interval is made stands in results.csv.'
+    f'Brackets hold {shares} intervals. {"".join(exceptions)}{subject} say how the numbers{owners} '
+    f'would vary over other images of the same kind; they leave out what {training}images of '
+    'another kind would change. Simultaneous ones allow for the choice of the largest or smallest '
+    'of many, and for several comparisons. Which of many places differ holds at the '
+    'false-discovery rate of the figures. How each interval is made stands in results.csv.'
   )
 
 
@@ -534,22 +539,8 @@ def data_words(data: Facts) -> str:
   Different numbers of the same images in a battery's tasks are joined: '100 (clean) and 20 (attack)
   images of digits'.
   """
-  is_battery = 'num_examples' not in data  # its data is {task: facts about the task's images}
-  if is_battery:
-    # {images: {count: tasks}}, such as {'images of digits': {'100': ['clean'], '20': ['attack']}}
-    tasks_by_images: dict[str, dict[str, list[str]]] = {}
-    for task, data_of_task in data.items():
-      if isinstance(data_of_task, Mapping):
-        count, _, images = data_words(data_of_task).partition(' ')
-        tasks_by_images.setdefault(images, {}).setdefault(count, []).append(task)
-    parts = []
-    for images, tasks_by_count in tasks_by_images.items():
-      counts = [f'{count} ({", ".join(tasks)})' for count, tasks in tasks_by_count.items()]
-      counts = counts if len(counts) > 1 else [*tasks_by_count]
-      parts.append(f'{" and ".join(counts)} {images}'.rstrip())
-    if len(parts) > _MAX_DATA:
-      parts[_MAX_DATA:] = [f'{len(parts) - _MAX_DATA} further']
-    return '; '.join(parts)
+  if 'num_examples' not in data:  # of a battery
+    return _battery_data_words(data)
   split = f', split {data["split"]}' if data.get('split') else ''
   shape = list(data.get('image_shape') or [])
   size = f', {shape[0]} × {shape[1]} pixels' if len(shape) > 1 else ''
@@ -558,6 +549,27 @@ def data_words(data: Facts) -> str:
     unit, source = 'pair', 'an object and a background'
     size = size.replace(', ', ', composed to scenes of ')
   return f'{plural(int(data["num_examples"]), unit)} of {source}{split}{size}'
+
+
+def _battery_data_words(data: Facts) -> str:
+  """Returns the images of a battery, such as '100 (clean) and 20 (attack) images of digits'.
+
+  `data` is {task: facts about its images}. At most `_MAX_DATA` kinds of images are named.
+  """
+  # {images: {count: tasks}}, such as {'images of digits': {'100': ['clean'], '20': ['attack']}}
+  tasks_by_images: dict[str, dict[str, list[str]]] = {}
+  for task, data_of_task in data.items():
+    if isinstance(data_of_task, Mapping):
+      count, _, images = data_words(data_of_task).partition(' ')
+      tasks_by_images.setdefault(images, {}).setdefault(count, []).append(task)
+  parts = []
+  for images, tasks_by_count in tasks_by_images.items():
+    counts = [f'{count} ({", ".join(tasks)})' for count, tasks in tasks_by_count.items()]
+    counts = counts if len(counts) > 1 else [*tasks_by_count]
+    parts.append(f'{" and ".join(counts)} {images}'.rstrip())
+  if len(parts) > _MAX_DATA:
+    parts[_MAX_DATA:] = [f'{len(parts) - _MAX_DATA} further']
+  return '; '.join(parts)
 
 
 def source_words(data: Facts) -> str:

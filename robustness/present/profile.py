@@ -78,10 +78,10 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
 
 
 def _rows(tasks: Mapping[str, Results], *facets: str) -> tuple[Quantity, pd.DataFrame] | None:
-  """Returns the first share that a task has values of by exactly `facets`, with rows.
+  """Returns (quantity, rows) of the first share that a task measured by exactly `facets`.
 
-  The rows are those values in the table of results. Only shares with figures and at least two
-  values count; the result is None if there is no such share.
+  The rows are its values in the table of results. Only shares that the task draws and that have at
+  least two values count; the result is None if there is no such share.
   """
   any_value: dict[str, Any] = dict.fromkeys(facets, ...)  # `...` selects all values
   for results in tasks.values():

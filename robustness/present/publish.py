@@ -33,9 +33,9 @@ _DRAWN = 'drawn.json'
 
 
 class Presented(Protocol):
-  """The protocol for title, papers, figures and findings of a report.
+  """The interface of what decides title, papers, figures and findings of a report.
 
-  A study follows it, and a `Presentation` of joined tasks or seeds.
+  Studies have it, and so has `Presentation`, for a report on several tasks or seeds.
   """
 
   @property
@@ -134,7 +134,7 @@ def publish(
     folder: the folder.
     results: the results.
     presented: decides title, figures and findings.
-    environment: see `robustness.workdir.environment`.
+    environment: versions, devices, seed, git commit and command of the run.
     config: the config of the run as plain values.
     appended: PNG files and captions of further figures, which the report shows last.
     pdf: whether figures are written as PDF too, besides PNG and SVG.
@@ -166,7 +166,7 @@ def illustrate(
     folder: the folder.
     results: the results in the folder.
     presented: decides title, figures and findings.
-    environment: see `robustness.workdir.environment`.
+    environment: versions, devices, seed, git commit and command of the run.
     config: the config of the run as plain values.
     appended: PNG files and captions of further figures, which the report shows last.
     unverified: text on values that the records do not confirm; '' if all are confirmed.

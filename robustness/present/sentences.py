@@ -43,8 +43,8 @@ class Finding(NamedTuple):
   """A statement about rows of the table of results.
 
   Attributes:
-    text: one sentence, followed by what its intervals hold for. With many classifiers, each has a
-      line.
+    text: one sentence, followed by a sentence on its intervals. With many classifiers the clause of
+      each is on a line.
     rows: the estimates that it is about, as rows of the table of results.
     facets: the facets of the rows.
     task: the name of the task in a battery; '' for none.
@@ -57,7 +57,7 @@ class Finding(NamedTuple):
 
   @property
   def figure(self) -> str:
-    """The name of the figure that shows `rows`, see `robustness.present.charts.draw`."""
+    """The name of the figure that shows `rows`: the quantity and its facets, 'error_corruption'."""
     return name_of(self.rows['quantity'].iloc[0], self.facets)
 
 
@@ -140,11 +140,10 @@ def _level_clauses(
     elif row.low <= 0 <= row.high:
       yield f'{clause}, no difference from {row.versus} is shown: {difference}'
     else:
-      lower, higher = _comparatives(quantity)
-      is_higher = row.value > 0
+      is_higher = bool(row.value > 0)
+      comparative = _comparatives(quantity)[is_higher]  # (for lower, for higher)
       # 'lower by 3 (1 to 5)' for −3 (−5 to −1)
       size = _estimate(quantity, row if is_higher else _reversed(row)).replace('+', '')
-      comparative = higher if is_higher else lower
       yield f'{clause}{link}{comparative} than {row.versus} by {size}'
 
 
@@ -155,7 +154,7 @@ def _differences(choice: Choice) -> tuple[str, list[str]]:
   and its largest difference.
   """
   quantity, clauses = choice.quantity, []
-  answers = _ANSWERS.match(quantity.words)
+  answers = _ANSWERS.match(quantity.words)  # of 'top-1 error …' or 'top-1 accuracy …'
   # Verbs for a lower value, at index False, and for a higher value, at index True.
   verbs = _VERBS[answers[1]] if answers else [f'is {word}' for word in _comparatives(quantity)]
   # 'errs more under fog and less under snow': the second verb is shortened.
@@ -167,6 +166,7 @@ def _differences(choice: Choice) -> tuple[str, list[str]]:
     if largest is None:
       continue
     for is_higher in better_first:
+      # The conditions with a significant difference in this direction.
       differing = rows[rows.marked & ((rows['value'] > 0) == is_higher)]
       if len(differing):
         verb = repeated_verbs[is_higher] if parts else f'{verbs[is_higher]} than {versus}'
@@ -242,7 +242,10 @@ def _rows(table: pd.DataFrame) -> list[pd.Series]:
 
 
 def _extreme_of(choice: Choice, rows: pd.DataFrame) -> pd.Series | None:
-  """Returns the row with a classifier's extreme, the first of a tie; None if it has no interval."""
+  """Returns the row with a classifier's extreme, the first of a tie; None if it has no interval.
+
+  `rows` are the rows of the classifier in `choice`.
+  """
   if choice.extremes is None:
     return None
   row = choice.extremes[choice.extremes.index.isin(rows.index)].iloc[0]

@@ -3,7 +3,6 @@ facets.
 """
 
 import collections
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -68,13 +67,14 @@ def arranged(
   has no better direction or all cells have the same text.
 
   Args:
-    tasks: results by task, see `Results.by_task`.
+    tasks: {task: its results}; a single study has the key `SINGLE`.
     quantities: names of quantities; () selects the headlines.
     rows, columns: what varies along each: 'classifier', 'quantity', 'task' or facets. With facets,
       estimates by exactly these facets are shown; without, the headlines. By default rows are
       classifiers and columns quantities.
     intervals: whether intervals follow values.
-    short_columns: columns with short titles in place of quantities, see `_columns`.
+    short_columns: columns with short titles in place of `quantities`: 'clean', names of tasks (for
+      their first headline), or names of quantities.
 
   Raises:
     InputError: the results lack a quantity or facet, or estimates by these facets.
@@ -146,16 +146,15 @@ def named_choices(
     tasks: results by task.
     quantities: names of quantities; () selects the headlines.
     dimensions: what varies along rows or columns: 'classifier', 'quantity', 'task' or facets.
-    short_columns: names of columns as in `--show`, which replace the other choices.
+    short_columns: columns with short titles, which replace the other choices: 'clean', names of
+      tasks (for their first headline), or names of quantities.
   """
   if short_columns:
     return [column for name in short_columns for column in _columns(tasks, name)]
   _check_names(tasks, quantities, dimensions)
   facets = _facets(dimensions)
-  choices_of_tasks = (_choices(task, tasks[task], quantities, facets) for task in tasks)
-  choices = sorted(  # single classes come last
-    itertools.chain.from_iterable(choices_of_tasks), key=lambda choice: CLASS in choice.facets
-  )
+  choices = [c for task in tasks for c in _choices(task, tasks[task], quantities, facets)]
+  choices.sort(key=lambda choice: CLASS in choice.facets)  # single classes come last
   return [(choice.words if TASK in dimensions else choice.name, choice) for choice in choices]
 
 
@@ -182,7 +181,8 @@ def _check_names(
 ) -> None:
   """Raises InputError for a quantity or dimension that the results lack or that is repeated.
 
-  A dimension is what varies along rows or columns; see `arranged`.
+  A dimension is what varies along rows or columns of a table: 'classifier', 'quantity', 'task', or
+  a facet such as 'corruption'.
   """
   estimated = {quantity.name for results in tasks.values() for quantity in results.quantities}
   estimated &= {name for results in tasks.values() for name in results.table['quantity']}
@@ -227,7 +227,7 @@ def _choices(
     ]
   if not quantities:
     return headlines({task: results})
-  if ACCURACY.name in quantities:
+  if ACCURACY.name in quantities:  # which stands for the accuracy on clean images
     clean_accuracy = next(iter(_measured(results, CLEAN_ACCURACIES)), None)
     if clean_accuracy is not None:
       selected = [clean_accuracy, *(q for q in selected if q.name != ACCURACY.name)]
@@ -309,7 +309,7 @@ def notes_of(choices: Sequence[tuple[str, Choice]]) -> list[str]:
   """Returns notes on what a table shows, such as 'mCE, net: not comparable with papers'.
 
   They say under which conditions an extreme was measured, and what the notes of estimates say.
-  `choices` has the name of each column and what it shows, see `named_choices`.
+  `choices` has the name of each column and the estimates that it shows.
   """
   notes = []
   for head, choice in choices:

@@ -274,7 +274,7 @@ def wrapped(text: str, letters: int) -> str:
 
 
 def percent(fraction: float) -> str:
-  """Returns a fraction as text in whole percent: '4%' for .0412."""
+  """Returns a fraction as text in whole percent: '4%' for 0.0412."""
   return 'unknown' if math.isnan(fraction) else f'{100 * fraction:.0f}%'
 
 

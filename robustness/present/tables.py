@@ -98,6 +98,7 @@ def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Ta
   """
   # {values of the facets: {(classifier, versus): text of the cell}}
   texts: dict[tuple[Any, ...], dict[tuple[str, str], str]] = {}
+  # The values of the facets of each row; () for values over all conditions.
   keys = zip(*(rows[name] for name in facets), strict=True) if facets else [()] * len(rows)
   estimates = rows[['classifier', 'versus', *CELL]].itertuples(index=False)
   for key, row in zip(keys, estimates, strict=True):
@@ -118,6 +119,7 @@ def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Ta
     """Returns the position of each value of a key among the ordered values of its facet."""
     return [values.index(value) for values, value in zip(ordered_values, key, strict=True)]
 
+  # Without facets there is one line, which begins with the quantity.
   lines = []
   for key in sorted(texts, key=position_of):
     heads_of_line = [
@@ -183,7 +185,7 @@ def markdown_text(text: str) -> str:
 
 def _markdown_cell(text: str) -> str:
   """Returns a text with the characters escaped that Markdown would interpret."""
-  return escaped(text).translate(_MARKDOWN).replace('](', ']\\(')
+  return escaped(text).translate(_MARKDOWN).replace('](', ']\\(')  # which would begin a link
 
 
 def _latex_text(text: str) -> str:
