@@ -26,7 +26,7 @@ from robustness.core.errors import KEYS, InputError, for_caller
 from robustness.core.registry import setting
 from robustness.core.rows import Batch, Rows, as_float32, with_column
 from robustness.core.settings import choice, require
-from robustness.estimates.means import part, row, share_difference
+from robustness.estimates.means import Row, part, row, share_difference
 from robustness.estimates.of_means import units
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, AMOUNT, RATIO, Quantity, Wrong, declare_accuracy
@@ -196,8 +196,7 @@ class AccuracyByFactor(Study):
     right, wrong = (recorded.outcomes(quantity) for quantity in (OVERALL, ERROR_RATIO))
     if self.clusters:
       clusters = self.by_row(records, image_shape).units
-      right = dataclasses.replace(right, clusters=clusters)
-      wrong = dataclasses.replace(wrong, clusters=clusters)
+      right, wrong = (dataclasses.replace(x, clusters=clusters) for x in (right, wrong))
     estimates = list(self._estimates(right, wrong, levels))
     if self.strength:
       levels[self.strength] = records.column(self.strength).astype(float)  # without bins
@@ -322,7 +321,7 @@ class AccuracyByFactor(Study):
     failure_points = np.array([*strengths, beyond_largest, np.nan])
     by_group = pd.DataFrame([*groups], columns=conditions)
     by_strength = by_group.merge(pd.DataFrame({self.strength: strengths[1:]}), how='cross')
-    points, rows = dict[str, np.ndarray](), []
+    points, rows = dict[str, np.ndarray](), list[Row]()
     for label, values in right.values.items():
       # Right 1, wrong 0, and NaN without an image, by picture, group and strength.
       accuracy = np.full((len(pictures), len(groups), len(strengths)), np.nan)
@@ -332,23 +331,37 @@ class AccuracyByFactor(Study):
       # has an image. The first true one is its failure point; without any it is the last, NaN.
       is_point = np.concatenate([accuracy == 0, has_image], -1)
       points[label] = failure_points[np.where(is_point.any(-1), is_point.argmax(-1), -1)]
-      at_least_strength = accuracy[..., :1]
-      change = (at_least_strength - accuracy[..., 1:]).reshape(len(pictures), -1)
-      # A drop is the share of pictures that are right at the least strength and wrong at another,
-      # minus the share for which it is the other way round.
-      signs, counted = {'gained': change > 0, 'lost': change < 0}, ~np.isnan(change)
-      counts = dict.fromkeys(signs, counted)
-      drops = Outcomes.from_fields(DROP, signs, by_strength, counted=counts, clusters=clusters)
-      for group in drops.groups([*conditions, self.strength], counted.sum(0) >= self.fewest):
-        gained, lost = (drops.sums(sign, group) for sign in signs)
-        estimate = share_difference(gained, lost, self.confidence)
-        rows.append(row(label, '', DROP, group.facets, estimate, self.confidence))
+      rows += self._drops(label, accuracy, by_strength, clusters)
     yield part(rows)
     point = dataclasses.replace(FAILURE_POINT, low=strengths[0], high=beyond_largest)
     is_large = (~np.isnan(points[right.labels[0]])).sum(0) >= self.fewest
     for by in [(), conditions] if conditions else [()]:
       outcomes = Outcomes.from_fields(point, points, by_group, clusters=clusters)
       yield self.means(point, outcomes, by, where=is_large)
+
+  def _drops(
+    self, label: str, accuracy: np.ndarray, views: pd.DataFrame, clusters: np.ndarray | None
+  ) -> Iterator[Row]:
+    """Yields the drop of accuracy from the least strength to each other one, in each group.
+
+    Args:
+      label: label of the classifier.
+      accuracy: [pictures, groups, strengths], 1 if the picture is right, 0 if it is wrong, and NaN
+        without an image; strengths ascend.
+      views: the facets of each pair of a group and a strength above the least.
+      clusters: [pictures], the number of the cluster of each picture; None for no clusters.
+    """
+    at_least_strength = accuracy[..., :1]
+    change = (at_least_strength - accuracy[..., 1:]).reshape(len(accuracy), -1)
+    # A drop is the share of pictures that are right at the least strength and wrong at the other,
+    # minus the share for which it is the other way round.
+    signs, counted = {'gained': change > 0, 'lost': change < 0}, ~np.isnan(change)
+    counts = dict.fromkeys(signs, counted)
+    drops = Outcomes.from_fields(DROP, signs, views, counted=counts, clusters=clusters)
+    for group in drops.groups(list(views), counted.sum(0) >= self.fewest):
+      gained, lost = (drops.sums(sign, group) for sign in signs)
+      estimate = share_difference(gained, lost, self.confidence)
+      yield row(label, '', DROP, group.facets, estimate, self.confidence)
 
   def _grouped(
     self, outcomes: Outcomes, levels: dict[str, np.ndarray], names: tuple[str, ...]

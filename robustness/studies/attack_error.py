@@ -311,9 +311,8 @@ class AttackError(AttackStudy):
       # The observations of the clean view and of attacks that are no ensembles: all branches of the
       # switch below must return arrays of the same names and shapes.
       false = jnp.zeros(len(keys), bool)
-      unobserved = {'stage': false.astype(jnp.int32), 'no_gradient': false, 'random': false}
-      if not self._ensembles:
-        unobserved = {}
+      nothing = {'stage': false.astype(jnp.int32), 'no_gradient': false, 'random': false}
+      unobserved = nothing if self._ensembles else {}
 
       def attacked(attack: Attack, scale: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Returns the images as an attack changes them, and its observations, {name: [B]}.

@@ -76,8 +76,8 @@ class BackgroundChallenge(Study):
     if len(files) < max(self.num_backgrounds, 1):
       raise self.refused(
         'backgrounds',
-        f'which holds {len(files)} pictures',
-        'Give the folder only_bg_t of ImageNet-9, or another with pictures.',
+        problem=f'which holds {len(files)} pictures',
+        fix='Give the folder only_bg_t of ImageNet-9, or another with pictures.',
       )
     count = self.num_backgrounds or len(files)
     return tuple(files[i] for i in np.arange(count) * len(files) // count)  # evenly spaced

@@ -108,9 +108,9 @@ class CorruptionError(StoredOrMade):
       if self.is_stored:
         raise self.refused(
           'baseline',
-          f'published for the {key} {needed}, and of the stored images those asked for '
+          problem=f'published for the {key} {needed}, and of the stored images those asked for '
           f'have {value}',
-          f"Fetch the others, or set {KEYS.study.baseline}='first' to divide by the first "
+          fix=f"Fetch the others, or set {KEYS.study.baseline}='first' to divide by the first "
           'classifier.',
         )
       raise InputError(

@@ -129,7 +129,7 @@ class FeatureSpectrum(Study):
         num_maps += 1
     if not num_maps:
       raise self.refused(
-        'of_layers', 'of which none gives a map of several places', 'Choose others.'
+        'of_layers', problem='of which none gives a map of several places', fix='Choose others.'
       )
 
   @property

@@ -304,8 +304,8 @@ class Recalibration(StoredOrMade):
     if min(num_held_out, num_images - num_held_out) < FEWEST:
       raise self.refused(
         'held_out',
-        f'of {num_images} images {num_held_out}',
-        f'At least {FEWEST} are fitted on and at least {FEWEST} measured. Give more images '
+        problem=f'of {num_images} images {num_held_out}',
+        fix=f'At least {FEWEST} are fitted on and at least {FEWEST} measured. Give more images '
         f'({KEYS.data.num_images}).',
       )
     num_fitting = num_held_out // 2
@@ -316,8 +316,8 @@ class Recalibration(StoredOrMade):
     if self.scores and num_deciding < needed:
       raise self.refused(
         'alpha',
-        f'and {num_deciding} images held out decide thresholds, of which it needs {needed}',
-        f'With fewer every class is in every set. Give more images ({KEYS.data.num_images}), a '
+        problem=f'and {num_deciding} images held out decide thresholds, of which it needs {needed}',
+        fix=f'With fewer every class is in every set. Give more images ({KEYS.data.num_images}), a '
         f'larger alpha, or {KEYS.study.scores}=().',
       )
     order = np.random.default_rng(SEED).permutation(num_images)

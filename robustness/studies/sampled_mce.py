@@ -95,8 +95,8 @@ class SampledMCE(CorruptionViews):
     if rows.num_examples < needed:
       raise self.refused(
         'mce_half_width',
-        f'for which mCE needs {needed:,} images',
-        f'There are {rows.num_examples:,}. Give more ({KEYS.data.num_images}) or a larger half '
+        problem=f'for which mCE needs {needed:,} images',
+        fix=f'There are {rows.num_examples:,}. Give more ({KEYS.data.num_images}) or a larger half '
         'width.',
       )
 
@@ -115,8 +115,8 @@ class SampledMCE(CorruptionViews):
     if min(image_shape[:2]) != published.side:
       raise self.refused(
         'baseline',
-        f'whose errors were measured on {published.set_name} at {published.side} pixels',
-        f'These images are {image_shape[0]} × {image_shape[1]}.',
+        problem=f'whose errors were measured on {published.set_name} at {published.side} pixels',
+        fix=f'These images are {image_shape[0]} × {image_shape[1]}.',
       )
     all_views = super().views(image_shape)
 

@@ -369,10 +369,9 @@ class SiScore(Study):
       clusters=first.table.units,
     )
     class_names = {**dict(enumerate(NAMES)), **CLASS_NAMES}  # {index in ImageNet: name}
-    if self.stored:
-      stored_names = first.records.identity.get('classes', ())
-      if len(stored_names) not in (0, len(NAMES)):  # the classes are not ImageNet's
-        class_names = dict(enumerate(stored_names))
+    stored_names = first.records.identity.get('classes', ()) if self.stored else ()
+    if len(stored_names) not in (0, len(NAMES)):  # the classes are not ImageNet's
+      class_names = dict(enumerate(stored_names))
     classes = first.records.column('label' if self.stored else 'imagenet_class')
     estimates = list(self._estimates(published, classes, class_names))
     keys = designs.KEYS[designs.LOCATION]  # the facets of a location, x and y

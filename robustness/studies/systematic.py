@@ -362,9 +362,8 @@ class Systematic(Study):
     if self.baseline:
       self.choose('baseline', [evaluation.label for evaluation in evaluations])
     by_environment = {e.label: self._shares(e) for e in evaluations}
-    by_level = {}
-    if self.source == GENERATED:
-      by_level = {e.label: self._shares(e, by_level=True) for e in evaluations}
+    with_levels = evaluations if self.source == GENERATED else []  # stored images have no levels
+    by_level = {e.label: self._shares(e, by_level=True) for e in with_levels}
     for evaluation in evaluations:
       label, facts = evaluation.label, evaluation.records.identity
       names = self._names(facts['data'])
