@@ -135,6 +135,7 @@ def _targeted(
   """
 
   def total(x: Array) -> tuple[Array, Array]:
+    """Returns the sum of z_t − z_y over the images, and its terms [B]."""
     value = lead(logits(x), labels, targets)
     # each value depends on one image only, so that the gradient of the sum has that of each value
     return value.sum(), value
@@ -170,14 +171,7 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
   room = jnp.where(towards > 0, 1 - points, jnp.where(towards < 0, points, 0))  # largest |d_i|
   weight = jnp.abs(normals)
   if norm == 'l1':
-    # the values of an image in descending order of |w_i|, and by how much each can change w · d
-    order = jnp.argsort(-weight.reshape(len(points), -1), axis=1)
-    reach = jnp.take_along_axis((weight * room).reshape(order.shape), order, 1)
-    reached_before = reach.cumsum(1) - reach  # by the values of larger weight
-    # the same for the values in their original order, and what the values before leave of the gap
-    before = jnp.take_along_axis(reached_before, jnp.argsort(order, axis=1), 1)
-    missing = by_row(jnp.abs(gap)) - before.reshape(weight.shape)
-    return towards * jnp.clip(missing / jnp.maximum(weight, 1e-30), 0, room)
+    return towards * _largest_weights_first(weight, room, jnp.abs(gap))
   rate = jnp.ones_like(weight) if norm == 'linf' else weight  # |d_i| = min(λ·rate_i, room_i)
 
   def newton(state: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -193,3 +187,22 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
   scale, _ = jax.lax.while_loop(lambda state: state[1].any(), newton, start)
   # an infinite λ where there is no room would result in NaN
   return towards * jnp.minimum(jnp.where(room > 0, by_row(scale) * rate, 0), room)
+
+
+def _largest_weights_first(weight: Array, room: Array, gap: Array) -> Array:
+  """Returns how far each value moves until Σ_i weight_i · move_i reaches `gap`, [B, H, W, C].
+
+  Values move one after another in descending order of weight, each up to its `room`.
+
+  Args:
+    weight: |w_i|, float32 [B, H, W, C].
+    room: largest move of each value, float32 [B, H, W, C].
+    gap: what the sum is to reach for each image, float32 [B].
+  """
+  order = jnp.argsort(-weight.reshape(len(weight), -1), axis=1)  # of the values of each image
+  reach = jnp.take_along_axis((weight * room).reshape(order.shape), order, 1)
+  reached_before = reach.cumsum(1) - reach  # the sum over the values of larger weight
+  # the same sum at the values' places in the image, and what it leaves of the gap
+  before = jnp.take_along_axis(reached_before, jnp.argsort(order, axis=1), 1)
+  missing = by_row(gap) - before.reshape(weight.shape)
+  return jnp.clip(missing / jnp.maximum(weight, 1e-30), 0, room)

@@ -102,6 +102,7 @@ class RandomCorruption(Augmentation):
     severity = jnp.array(self.severities)[position]
 
     def corrupted(image: jax.Array) -> jax.Array:
+      """Returns the image after corruption number `index` at the severity."""
       return apply(jax.random.fold_in(key, 1), image, index, severity, names=names, side=side)
 
     return jax.lax.cond(branch == self.branches - 1, lambda image: image, corrupted, image)

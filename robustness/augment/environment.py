@@ -10,7 +10,6 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from robustness.attacks import Attack
 from robustness.augment import Augmentation, Example
@@ -119,8 +118,8 @@ class Environment(Augmentation):
     severity = jax.random.choice(severity_key, jnp.array(self.severities, jnp.float32))
     angle = jax.random.choice(angle_key, jnp.array(self.angles, jnp.float32))
     # for the numbers 0 (the clean image), 1, …, M
-    is_rotation = np.array([False, *(name == transforms.ROTATION for name in self.transforms)])
-    return jnp.where(jnp.asarray(is_rotation)[environment], angle, severity)
+    is_rotation = jnp.array([False, *(name == transforms.ROTATION for name in self.transforms)])
+    return jnp.where(is_rotation[environment], angle, severity)
 
 
 def selective(augmentations: Iterable[Augmentation]) -> Environment | None:

@@ -45,8 +45,7 @@ class Policy:
 
   def metrics(self, batch: Example) -> dict[str, jax.Array]:
     """Returns {name: mean over the rows} that the augmentations log for an augmented batch."""
-    parts = self.augmentations
-    return {name: mean for part in parts for name, mean in part.metrics(batch).items()}
+    return {name: mean for part in self.augmentations for name, mean in part.metrics(batch).items()}
 
   def __call__(
     self, batch: Example, seed: int | jax.Array, step: jax.Array, parallel: Parallel | None = None

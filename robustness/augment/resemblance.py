@@ -46,6 +46,8 @@ def of_augmentation(
     raise InputError(f'{augmentation.name!r} {problem}.')
 
   def augmented(key: jax.Array, image: jax.Array) -> jax.Array:
+    """Returns an image after one draw of the augmentation, [H, W, C]."""
+    # the label and the id are placeholders, on which the augmentation does not depend
     example = {'image': image, 'label': jnp.int32(0), 'example_id': jnp.int32(0)}
     variants = augmentation(key, example)['image']
     return variants if variants.ndim == 3 else variants[-1]
@@ -77,6 +79,7 @@ def of_transform(
   transforms.get(name).check_shape(images.shape[1:])
 
   def transformed(key: jax.Array, image: jax.Array) -> jax.Array:
+    """Returns an image after one draw of the transform, [H, W, C]."""
     # transform number 1, the only one in (name,); number 0 is the clean image
     return transforms.transform(key, image, 1, jnp.float32(level), (name,))
 
@@ -105,6 +108,7 @@ def _means(
 
   @jax.jit
   def mean(key: jax.Array) -> jax.Array:
+    """Returns the mean features [D] of all images after the draw with a key."""
     return features(jax.lax.map(lambda image: transform(key, image), pictures)).mean(0)
 
   return np.stack([np.asarray(mean(draw_key)) for draw_key in jax.random.split(key, count)])

@@ -140,6 +140,7 @@ def create(
   if settings.layer_decay != 1:
 
     def decayed(updates: PyTree, _: PyTree) -> PyTree:
+      """Returns the update of each parameter times the factor of its layer."""
       return jax.tree.map(operator.mul, updates, depth.rate_factors(updates, settings.layer_decay))
 
     stages.append(optax.stateless(decayed))

@@ -88,6 +88,7 @@ class TrainState(struct.PyTreeNode):
     is_due = self.step % every == 0
 
     def mix(slow: PyTree, fast: PyTree) -> PyTree:
+      """Returns d·s + (1 − d)·w."""
       return jax.tree.map(lambda s, w: d * s + (1 - d) * w, slow, fast)
 
     slow = jax.lax.cond(is_due, mix, lambda slow, _: slow, self.ema, self.trained)
