@@ -20,7 +20,7 @@ from robustness.corruptions.names import CLEAN, CLEAN_PART, NAMED, NAMES, NUMBER
 _ALIASES = {'elastic': 'elastic_transform', 'frosted_glass_blur': 'glass_blur'}
 """Names of corruptions in TFDS's configs that differ from the names here."""
 _CONFIG = re.compile(rf'({"|".join([*NAMES, *_ALIASES])})_([1-5])')
-"""Name of a TFDS config that ends in a corruption and a severity."""
+"""Pattern of names of TFDS configs: a corruption and a severity, such as 'fog_3'."""
 
 
 def of_parts(

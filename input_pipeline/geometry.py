@@ -18,9 +18,9 @@ from input_pipeline.settings import DataSettings
 TRIES, RATIO = 10, 4 / 3
 """Number of boxes that `random_resized_crop` tries, and the largest ratio of their sides."""
 KERNELS = {'bilinear': 'triangle', 'bicubic': 'keyscubic'}
-"""Interpolations in TensorFlow."""
+"""{value of `interpolation`: its name in TensorFlow's ScaleAndTranslate}."""
 FILTERS = {'bilinear': Image.Resampling.BILINEAR, 'bicubic': Image.Resampling.BICUBIC}
-"""Interpolations in Pillow."""
+"""{value of `interpolation`: Pillow's filter}."""
 
 
 def resize_and_crop(image: tf.Tensor, settings: DataSettings) -> tf.Tensor:

@@ -50,7 +50,7 @@ _BITS, _SAMPLE_FORMAT = 258, 339
 _UNSIGNED, _SIGNED = 1, 2
 """Values of the tag of the number format."""
 _WORD = re.compile(r'\.\w{1,12}', re.ASCII)
-"""Suffixes that are counted by name."""
+"""Pattern of the suffixes that are counted by name."""
 _GREY_MODES = ('1', 'L', 'LA', 'La', 'I')
 """Pillow's modes of pictures with one channel."""
 

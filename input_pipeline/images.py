@@ -42,7 +42,7 @@ class Store(abc.ABC):
 
 
 class IndexedStore(Store):
-  """A store with elements that are read one by one at any index, as shuffled trainings do."""
+  """A store whose elements can be read one by one at any index, as shuffled training needs."""
 
   @abc.abstractmethod
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -56,7 +56,7 @@ class IndexedStore(Store):
 
 
 class StreamedStore(Store):
-  """A store of files read from front to back; trainings shuffle its elements in a buffer."""
+  """A store of files that are read from front to back; training shuffles elements in a buffer."""
 
   @abc.abstractmethod
   def shuffled(self, indices: np.ndarray, seed: int, start: int) -> tf.data.Dataset:

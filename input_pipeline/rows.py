@@ -99,7 +99,7 @@ class TfRows:
     return rows
 
   def cached(self) -> TfRows:
-    """Returns the same rows, all decoded into memory as soon as more than half are read at once."""
+    """Returns the same rows; the first time that more than half are read, all stay in memory."""
     rows = copy.copy(self)
     rows._is_cached = True
     return rows
@@ -193,7 +193,7 @@ class TfRows:
       return self._sequence(order, seed, step * batch_size, is_mine)
 
     def elements_of_batch(number: int) -> tf.data.Dataset:
-      """Returns the elements of one batch again, to find a damaged one; 0 is `start_step`'s."""
+      """Returns the elements of batch `number` after `start_step` again, to find a damaged one."""
       return elements(start_step + number).take(high - low)
 
     batches = enumerate(self._read(elements(start_step), high - low, elements_of_batch), start_step)
@@ -231,7 +231,7 @@ class TfRows:
       )
 
   def _refuse_more_than_8_bits(self) -> None:
-    """Raises InputError unless decoded images are uint8, which alone Pillow resizes."""
+    """Raises InputError unless decoded images are uint8; Pillow does not resize others."""
     decoded = self._images.store.elements(self.indices[:1]).map(
       lambda element: self._images.decoded(element['stored'])['image']
     )
@@ -292,7 +292,7 @@ class TfRows:
     return self._settings.pillow_resizes or not (self._settings.resize or self._settings.crop)
 
   def _columns(self, example_ids: np.ndarray) -> Batch:
-    """Returns the columns besides image, label and id of the examples with these ids."""
+    """Returns the columns of the examples with these ids, except their image, label and id."""
     return {name: values[example_ids] for name, values in self._images.columns.items()}
 
   def _read(

@@ -36,9 +36,9 @@ LABELS = ('label', 'labels', 'class', 'class_name', 'wnid', 'synset', 'fine_labe
 SPLITS = ('train', 'training', 'test', 'val', 'valid', 'validation', 'dev')
 """Words in names of files or folders that state a split."""
 _WHOLE_NUMBER = '-?(?:0|[1-9][0-9]{0,17})'
-"""Fields of CSV that are read as integers."""
+"""Pattern of the fields of CSV that are read as integers."""
 _NUMBER = r'-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:e[-+][0-9]+)?'
-"""Fields of CSV that are read as floats."""
+"""Pattern of the fields of CSV that are read as floats."""
 RESERVED = ('image', 'label', 'example_id', 'mask', 'block', 'stored', 'draws')
 """Names of columns that rows have for other purposes; data may not have columns of these names."""
 
@@ -300,7 +300,7 @@ def check_num_rows(number: int, title: str) -> None:
 
 
 def label_column(names: Collection[str], column: str) -> str:
-  """Returns the column of the label: `column` if it is set, else the first of `LABELS`, or ''."""
+  """Returns the name of the column of labels: `column` if set, else the first in `LABELS`, or ''."""
   return column or next((name for name in LABELS if name in names), '')
 
 

@@ -448,7 +448,7 @@ class SplitsStore(StreamedStore):
     return f'tfds {split.builder.info.full_name!r}, split {split.name!r}, example {position}'
 
   def _by_split(self, indices: np.ndarray) -> list[np.ndarray]:
-    """Returns ascending indices over all splits, divided by split."""
+    """Divides ascending indices over all splits into one array, int64 [n], for each split."""
     return np.split(indices, np.searchsorted(indices, self._starts[1:-1]))
 
   def _elements_by_split(self, indices: np.ndarray) -> list[tf.data.Dataset]:

@@ -371,7 +371,7 @@ def _absolute_paths(document: Facts, path: pathlib.Path) -> CellFiles:
 
 
 def _listed(names: Sequence[str]) -> str:
-  """Returns the first names as a phrase, with the number of names that are not listed."""
+  """Returns the first names as a phrase, such as 'cat, dog and 3 more'."""
   unlisted = f' and {len(names) - _MAX_LISTED} more' if len(names) > _MAX_LISTED else ''
   return ', '.join(names[:_MAX_LISTED]) + unlisted
 

@@ -157,7 +157,7 @@ class NaturalShifts(Source):
       )
 
   def _from_tfds(self, split: str) -> Images:
-    """Returns the images of a split of the TFDS set with the same name."""
+    """Returns the images of a split of the TFDS set that holds `self.dataset`."""
     from input_pipeline import tfds_sets
 
     read_labels = self._labels_of_real if self.dataset == REAL else self._labels_of_tfds

@@ -285,7 +285,7 @@ def _image_column(schema: pa.Schema, file: Path) -> str:
 
 
 def _class_names(schema: pa.Schema, column: str, file: Path) -> Sequence[str]:
-  """Returns the class names that the Hub's metadata in a file state for a column; () if none."""
+  """Returns the class names of a column in the metadata that Hugging Face stores; () if none."""
   content = (schema.metadata or {}).get(b'huggingface') or b'{}'
   form = {'info?': {'features?': {f'{column}?': {'names?': [str]}}}}
   metadata = json_files.parse(content, f"the metadata 'huggingface' of {file}", form)

@@ -156,7 +156,7 @@ def read_cutout(path: Path) -> np.ndarray:
 def read_background(path: Path, side: int) -> np.ndarray:
   """Returns a background, uint8 [side, side, 3].
 
-  It is the largest square at the top left, resized by Pillow's BILINEAR.
+  It is the largest square at the top left of the picture, resized by Pillow's BILINEAR filter.
   """
   check_background(path, side)
   picture = Image.fromarray(image_files.read_image(str(path), channels=3))

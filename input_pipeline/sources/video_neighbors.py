@@ -37,11 +37,11 @@ from robustness.video.metadata import SETS, NeighborSets, find, read
 from robustness.video.ytbb_robust import VIDEOS
 
 KEY = 'config.data.video_neighbors'
-"""Section of the config, for messages."""
+"""Name of the section of the config, for messages."""
 SPACES = ('imagenet_vid', 'youtube_bb')
 """Label spaces of the published neighbor sets; the first is the default."""
 LISTED = 10
-"""Missing frames that a message lists."""
+"""Largest number of missing frames that a message lists."""
 _SUBSET = 0xA2C4
 """Seed of the random stream of `NeighborFrames.choose`."""
 

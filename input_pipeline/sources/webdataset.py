@@ -40,9 +40,9 @@ from robustness.core.rows import composed
 from robustness.core.settings import require
 
 IMAGE_FIELDS = tuple(suffix.removeprefix('.') for suffix in SUFFIXES)
-"""Fields that are images."""
+"""Names of the fields that are images, such as 'jpg'."""
 LABEL, METADATA = 'cls', 'json'
-"""Fields with a label, and with a JSON object."""
+"""Names of the field with the label, and of the field with a JSON object."""
 _MAX_LABEL = 32
 """Largest size of a field `cls` in bytes."""
 _ANY_JSON = (dict, list, str, bool, int, float, type(None))

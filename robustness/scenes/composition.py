@@ -25,9 +25,9 @@ from robustness.scenes.geometry import Placement, place
 from robustness.scenes.resize import resize_pixels
 
 MEASURES = ('rectangle', 'mask')
-"""The extent of an area: the cutout's rectangle (as in the reference), or its mask's pixels."""
+"""What an area measures: the cutout's rectangle (as published), or the pixels of its mask."""
 BAND = 32
-"""Number of lines of a rotated object per iteration where loops may have any length."""
+"""Lines of a scene with a rotated object that an iteration of a loop computes on a CPU."""
 REACH = 2
 """Largest distance of a neighbour from the cutout in pixels."""
 MARGIN = 12
@@ -233,7 +233,7 @@ def paste_rotated(
   lines = min(lines, side)
 
   def add_band(number: ArrayLike, scene: jax.Array) -> jax.Array:
-    """Returns the scene with band `number`, `lines` lines high, composed."""
+    """Returns the scene with the cutout pasted on band `number`, which is `lines` lines high."""
     first = jnp.minimum(number * lines, side - lines)  # the last band may overlap the one before
     row, column = (jnp.arange(lines) + first + 0.5)[:, None], (jnp.arange(side) + 0.5)[None, :]
     # the vertical and horizontal position in the cutout of each pixel of the band, [lines, S]

@@ -23,7 +23,7 @@ from jax.typing import ArrayLike
 from robustness.scenes.designs import LONGEST
 
 TILE, BLOCK = 8, 64
-"""Pixels that are computed at a time, and lines."""
+"""Number of resized pixels along an axis that are computed at a time, and of lines."""
 
 
 def triangle_weights(
