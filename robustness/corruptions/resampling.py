@@ -38,7 +38,7 @@ def resize(
   """
   old_shape = image.shape[:2]
   if kernel == 'box':
-    # matrices [new size, old size] of the fraction of each old pixel in each box
+    # which old pixels are in the box of each new one, 0 or 1, [new size, old size]
     rows, columns = (boxes(old, new) for old, new in zip(old_shape, shape, strict=True))
     weights = [matrix / matrix.sum(1, keepdims=True) for matrix in (rows, columns)]
     return jnp.einsum('yi,xj,ijc->yxc', *weights, image, precision=HIGHEST)

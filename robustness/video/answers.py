@@ -51,6 +51,9 @@ PLAN: json_files.Form = {'annotators_per_pair?': int, 'joint_votes?': int, 'dens
 class ReviewPlan:
   """Rules of a review; the file of answers stores them, so that no later run can change them.
 
+  Annotators first answer alone. In the joint round they vote on contested items: items that
+  somebody rejected, and anchors to which annotators added different labels.
+
   Attributes:
     annotators_per_pair: number of annotators who judge each pair independently.
     joint_votes: number of annotators who vote on a contested item in the joint round; 0 stands for
@@ -84,11 +87,13 @@ class Answer:
 
   Attributes:
     annotator: name of the annotator.
-    round: one of `STAGES`.
+    round: 'individual', in which annotators answer alone, or 'joint'.
     anchor, neighbor: paths of the frames; the neighbor is None in an answer about an anchor.
-    label: whether the labels are right, one of `LABEL_ANSWERS`; 'incorrect' marks an anchor as bad.
-    similar: whether the frames of a pair are similar, one of `SIMILAR_ANSWERS`; None for an anchor.
-    reasons: the changes that make a pair dissimilar, of `REASONS`.
+    label: whether the labels are right: 'correct', 'incorrect', which marks an anchor as bad, or
+      'unsure'.
+    similar: whether the frames of a pair are 'similar', 'dissimilar', or 'unsure'; None for an
+      anchor.
+    reasons: the changes that make a pair dissimilar, of `REASONS`, such as 'blur'.
     feature: whether a distinctive feature is visible in only one frame of a dissimilar pair.
     added: ids of visible classes that the labels of an anchor lack.
     shown: ids of the classes that the page showed as labels.

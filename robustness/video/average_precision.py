@@ -221,7 +221,7 @@ def per_image(matches: Matches, recall_points: int = 0) -> np.ndarray:
 def worst_frames(
   sets: NeighborSets, precision: np.ndarray, k: int, include_anchor: bool = True
 ) -> np.ndarray:
-  """Returns the index of the frame of least average precision in each of A sets, int [A].
+  """Returns the index of the frame of least average precision in each of A neighbor sets, int [A].
 
   Candidates are the frames of a set at most k frames away from the anchor that have an average
   precision; without candidates the anchor is returned. Of frames with equal average precision the
@@ -296,9 +296,10 @@ class DetectionScores(NamedTuple):
 def detection_pm_k(
   sets: NeighborSets, truth: Boxes, detections: Boxes, scoring: Scoring
 ) -> DetectionScores:
-  """Returns the mean average precision on anchors and at pm-k, with intervals.
+  """Returns the mean average precision (mAP) on anchors and at pm-k, with intervals.
 
-  At pm-k each set is represented by its worst frame within ±k frames of the anchor.
+  On anchors, the images are the anchors of the neighbor sets; at pm-k, they are the worst frame of
+  each set within ±k frames of the anchor. The worst frame has the least average precision alone.
 
   Args:
     sets: the neighbor sets.

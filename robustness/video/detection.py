@@ -139,8 +139,8 @@ def read(folder: Path, truth_file: Path, detections_file: Path) -> ScoredInputs:
       f'{len(truth.boxes.image)} on all frames: without, average precision is undefined.'
     )
   detections, clipped = read_detections(detections_file, truth, sets.frames)
-  files = {'metadata': folder, 'truth': truth_file, 'detections': detections_file}
-  return ScoredInputs(sets, truth, detections, clipped, {k: str(f) for k, f in files.items()})
+  files = {'metadata': str(folder), 'truth': str(truth_file), 'detections': str(detections_file)}
+  return ScoredInputs(sets, truth, detections, clipped, files)
 
 
 def score(

@@ -156,8 +156,9 @@ def pm_k(
 ) -> Estimate:
   """Returns accuracy pm-k with a confidence interval (Shankar et al. 2021, section 2).
 
-  It is the fraction of anchors for which all frames of the set at most k frames away are predicted
-  correctly, the anchor included.
+  A neighbor set is an anchor, a frame of a video, with its neighbors, nearby frames that look
+  similar. pm-k is the fraction of anchors for which the anchor and all its neighbors at most k
+  frames away are predicted correctly.
 
   Args:
     correct: Whether the prediction for each frame is right, bool [N].
@@ -193,7 +194,7 @@ def pm_k(
   video = None
   if clusters is not None:
     _, video = np.unique(np.asarray(clusters)[anchors], return_inverse=True)
-  # whether each set is right within 1, ..., k frames; the last column, k, is kept
+  # whether each set is right within 0, 1, ..., k frames, [A, k + 1]; the last column, k, is kept
   right_at_k = right_within(frames, k)[:, -1:]
   # one classifier, labelled '', and one view, which is also the only group of views
   outcomes_at_k = Outcomes({'': right_at_k}, pd.DataFrame(index=[0]), clusters=video)
@@ -202,9 +203,10 @@ def pm_k(
 
 
 def effective_k(sets: NeighborSets, k: int) -> int:
-  """Returns k, or the largest distance of a neighbor from its anchor if that is smaller.
+  """Returns k, but at most the largest distance in frames of a neighbor from its anchor.
 
-  pm-k is the same for all k from that distance on. The result is at least 1.
+  Accuracy pm-k, on the neighbors at most k frames away, is the same for all larger k. The result is
+  at least 1.
   """
   return min(k, max(1, int(np.abs(sets.pairs.offset).max(initial=0))))
 
@@ -212,7 +214,8 @@ def effective_k(sets: NeighborSets, k: int) -> int:
 def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = True) -> np.ndarray:
   """Returns whether predictions are right on every frame of a set within k frames of its anchor.
 
-  The result is bool [..., A, largest + 1], and its last axis is k = 0, 1, ..., `largest`.
+  A set is an anchor frame with its neighbors. The result is bool [..., A, largest + 1] for A sets,
+  and its last axis is k = 0, 1, ..., `largest`.
 
   Args:
     outcomes: the correctness of the predictions.
@@ -348,7 +351,7 @@ def distances(
   pair_row: np.ndarray,
   pair_group: np.ndarray,
 ) -> np.ndarray:
-  """Returns two distances between the images of each pair, float32 [P, 2].
+  """Returns two distances between the anchor and the neighbor of each of P pairs, float32 [P, 2].
 
   The first is the largest absolute difference of any pixel value (ℓ∞), the second the root mean
   squared difference (ℓ2 divided by the square root of the number of values).

@@ -33,11 +33,11 @@ def strict_majority(votes: Sequence[Answer]) -> bool:
 
 @dataclasses.dataclass
 class Ballot:
-  """All answers about one item.
+  """All answers about one item, an anchor or a pair.
 
   Attributes:
-    individual: {annotator: newest answer} of the individual round.
-    joint: {annotator: newest answer} of the joint round.
+    individual: {annotator: newest answer} of the individual round, in which each answers alone.
+    joint: {annotator: newest answer} of the joint round, in which contested items are voted on.
   """
 
   individual: dict[str, Answer] = dataclasses.field(default_factory=dict)
@@ -79,6 +79,10 @@ class Ballot:
 
 class ReviewRounds:
   """The state of a review: all answers, and the next item of each annotator.
+
+  Items are anchors and pairs. In the individual round each annotator answers alone. Items that
+  somebody rejects, or for which annotators add different labels, are contested, and annotators vote
+  on them in the joint round.
 
   Methods that change the state or reserve items (`next`, `previous`, `submit`, `add`, `progress`)
   hold a lock; the other methods only read.
