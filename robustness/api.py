@@ -245,8 +245,15 @@ def _rows_and_classifiers(
 ) -> tuple[Rows, list[Classifier]]:
   """Returns the images with their classes, and the classifiers for images of this shape.
 
-  For the arguments see `measure`; `class_names` may be empty. Images without class names get the
-  class names of the first classifier.
+  Images without class names get the class names of the first classifier.
+
+  Args:
+    model: one model, {label: model}, or None, as for `measure`.
+    data: images in any form that `measure` takes.
+    labels: their labels; None if `data` has them.
+    columns: {name: further column of the images}; None for none.
+    class_names: the names of the labels, in order; () for none.
+    seed: seed of random choices of images.
   """
   rows = as_rows(data, labels, columns, class_names, seed)
   single = {} if model is None else {'': model}
@@ -270,7 +277,12 @@ def as_rows(
 ) -> Rows:
   """Returns the images of any `data` that `measure` takes, with their labels and class groups.
 
-  For the arguments see `measure`; `class_names` may be empty.
+  Args:
+    data: images in any form that `measure` takes.
+    labels: their labels; None if `data` has them.
+    columns: {name: further column of the images}; None for none.
+    class_names: the names of the labels, in order; () for none.
+    seed: seed of random choices of images.
   """
   if isinstance(data, Source):
     data = DataSettings(source=data)
@@ -293,7 +305,7 @@ def as_classifier(
 
   Args:
     label: the label of the classifier; '' takes the name of the model.
-    model: see `measure`; no mapping.
+    model: a `Classifier`, a `Model`, a network, a function, or a name such as 'resnet20'.
     images: float32 [N, H, W, C] in [0, 1], examples of the input, which determine its shape.
     class_names: the names of the classes of the images; () if they have none.
   """
@@ -423,8 +435,8 @@ def train(
   Args:
     network: an architecture of the catalogue ('resnet20'), or a Linen module that is called as
       `module(images, train)`.
-    images: see `measure`.
-    labels: see `measure`.
+    images: training images, in any form that `measure` takes as `data`.
+    labels: their labels, integers [N]; None if `images` has them.
     policy: augmentations by name or as objects, in order, or {name: settings}, such as {'crop':
       {'padding': 2}}.
     attack: makes adversarial examples of the images; None trains on the images.

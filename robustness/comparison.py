@@ -92,9 +92,9 @@ def read_entries(
   that some of the workdirs lack, with a note on stderr.
 
   Args:
-    workdirs: paths of workdirs by name, see `named_workdirs`.
+    workdirs: {name: path of a workdir}; a name was typed as LABEL=PATH or is that of the folder.
     study_file: the user's FILE.py:NAME for the study NAME; '' for none.
-    typed: the names that the user typed, see `typed_labels`.
+    typed: the names that were typed.
 
   Raises:
     InputError: there are fewer than two classifiers, the workdirs have different studies or show
@@ -116,7 +116,8 @@ def entries_of(
     typed: the names of workdirs that the user typed.
 
   Raises:
-    InputError: see `read_entries`.
+    InputError: there are fewer than two classifiers, the studies differ or show images differently,
+      or no task of classifiers is in all workdirs.
   """
   tasks_of_classifiers = _tasks_of_classifiers(studies_by_workdir)
   recorded_labels = {
@@ -179,10 +180,10 @@ def _tasks_of_classifiers(
 ) -> list[str]:
   """Returns the tasks that all workdirs have, without tasks that need no classifier.
 
-  See `common_tasks`.
+  A note on stderr names each task that only some workdirs have.
 
   Args:
-    studies_by_workdir: the studies by name of the workdir and by task.
+    studies_by_workdir: {name of the workdir: {task: finished study}}.
 
   Raises:
     InputError: there is no common task, or no common task needs a classifier.

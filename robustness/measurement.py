@@ -126,7 +126,8 @@ def _results(
     execution: seed and other settings of the run.
     evaluated: each classifier with its rows; None stands for no classifier.
     evaluations: the records of each classifier, in the same order.
-    training: see `measure`.
+    training: {label: rows that the classifier was trained on in this run}; None if the study does
+      not compare them.
   """
   rows, classifiers = evaluated[0][1], [c for c, _ in evaluated if c]
   shape = rows.image_shape
@@ -372,7 +373,7 @@ def evaluate_in_rounds(
     views_per_step: views of a shard; 0 chooses by their number.
 
   Raises:
-    InputError: see `Evaluator.evaluate` and `Records`.
+    InputError: the images differ from recorded ones, or the folder has other or damaged records.
   """
   num_views, trials = len(evaluator.views), design.trials
   rounds = SequentialRecords(directory, design, num_views)

@@ -343,7 +343,7 @@ class RunLog:
   Attributes:
     path: the workdir.
     config: the config of the run, nested plain values.
-    environment: environment of this run, see `environment`.
+    environment: environment of this run: versions, devices, command and so on.
     finished_environment: environment of an earlier, finished run in the workdir; {} if there is
       none. It stays in environment.json unless this run makes a shard or checkpoint.
     files_before: shards and checkpoints of that run, see `finished_files`.
@@ -368,7 +368,7 @@ class RunLog:
       command: the command as it was typed, for environment.json.
 
     Raises:
-      InputError: see `continued`.
+      InputError: the workdir belongs to another config or cannot be created.
     """
     path = continued(directory, config)
     current = environment(command, seed)

@@ -106,7 +106,11 @@ class FixedWidth:
     """Returns the intervals (low, high) of proportions that do not decide when to stop, [...] each.
 
     They are Clopper and Pearson's at confidence 1 − α / looks with α = 1 − `confidence`, and by the
-    union bound valid at all looks together. For the arguments see `interval`.
+    union bound valid at all looks together.
+
+    Args:
+      successes: number of successes up to a look, [...].
+      n: number of trials at the look, [...].
     """
     return clopper_pearson(successes, n, 1 - (1 - self.confidence) / self.looks)
 

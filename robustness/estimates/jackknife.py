@@ -53,7 +53,7 @@ def degrees_of_freedom(deviation: np.ndarray) -> float:
   if the statistic does not vary.
 
   Args:
-    deviation: d [K], each unit's contribution to the error of the statistic; see `deviations`.
+    deviation: d [K], each unit's contribution to the error of the statistic, from `deviations`.
   """
   squares = deviation**2
   total = (squares**2).sum()

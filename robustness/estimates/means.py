@@ -59,8 +59,8 @@ def means(
     paired: whether differences from the first classifier are estimated too.
     test: whether differences have p-values: McNemar's exact test if every unit has one trial, else
       the sign-flip test over units. Views with weights that are not whole numbers have none.
-    decides: whether this statistic decided when a sequential design stopped. Otherwise intervals
-      come from `FixedWidth.other_interval`.
+    decides: whether this statistic decided when a sequential design stopped showing images.
+      Otherwise intervals of single views come from `FixedWidth.other_interval`.
   """
   outcomes.require(quantity)
   rows: list[Row] = []
@@ -116,7 +116,7 @@ def arrays(
 
 
 def part(rows: Sequence[Row]) -> pd.DataFrame:
-  """Returns rows as a table: a part of the table of results, see `table.assemble`."""
+  """Returns rows as a table, which `table.assemble` joins with other parts of the results."""
   return pd.DataFrame(rows, columns=None if rows else [*SUBJECT, *ESTIMATE])
 
 
@@ -196,8 +196,9 @@ def mean(
     outcomes: the values of its statistic.
     label: label of the classifier.
     group: the views.
-    confidence: confidence of the interval, in (0, 1); see `means`.
-    decides: whether this statistic decided when a sequential design stopped; see `means`.
+    confidence: confidence of the interval, in (0, 1); a single view of a sequential design has the
+      confidence of the design instead.
+    decides: whether this statistic decided when a sequential design stopped showing images.
   """
   sums = outcomes.sums(label, group)
   if not outcomes.is_share:
@@ -272,7 +273,8 @@ def share_difference(
     gained: sums of the trials that succeed only with the second classifier.
     lost: sums of the trials that succeed only with the first classifier.
     confidence: confidence of the interval, in (0, 1).
-    test: whether the estimate has a p-value, see `means`.
+    test: whether the estimate has a p-value: of McNemar's exact test if every cluster has one
+      trial, else of the sign-flip test over clusters, if the sums are whole numbers.
   """
   count, weight, method = len(gained.weight), gained.weight.sum(), intervals.BONETT_PRICE
   if not count:

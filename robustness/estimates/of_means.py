@@ -183,7 +183,8 @@ def of_means(
   may then be near 0. All other functions have a bootstrap over the units too.
 
   Args:
-    quantity: a quantity with a function, see `Function`, which returns NaN where it is undefined.
+    quantity: a quantity with a function, f(means, baseline's means), of means [..., G] over groups
+      of views. f returns [...], or [..., G] with `by_group`, and NaN where it is undefined.
     outcomes: the statistic of the quantity, for all classifiers.
     by: facets of views; each combination of their values is a group. A `MeanRatio` uses its own
       facet instead.
@@ -352,7 +353,8 @@ def bootstrap(
   `FEWEST` units, because the percentiles would then rest on a handful of distinct samples.
 
   Args:
-    statistic: a function of the units' weights, see `Statistic`.
+    statistic: a function of weights [B, K] of the units, which sum to 1, that returns [B], or [B,
+      G] with a value for each group.
     measured: the units; only their number and sizes are used here.
     confidence: confidence of each interval, in (0, 1).
     resamples: number of bootstrap samples.
@@ -370,7 +372,9 @@ def bootstrap(
 def _percentile_estimate(
   value: float, samples: np.ndarray, measured: Units, confidence: float
 ) -> Estimate:
-  """Returns a value with the percentile interval of its bootstrap samples; see `bootstrap`.
+  """Returns a value with the percentile interval of its bootstrap samples.
+
+  A note says why there is no interval, or how many samples were left out.
 
   Args:
     value: the value; NaN if it is undefined.
@@ -396,10 +400,14 @@ def _percentile_estimate(
 
 
 def resampled(statistic: Statistic, count: int, resamples: int = RESAMPLES) -> np.ndarray:
-  """Returns a statistic in bootstrap samples of `count` units, [resamples, ...].
+  """Returns a statistic in bootstrap samples of units, [resamples, ...].
 
-  Every call for the same number of units draws the same samples, so that results can be paired. The
-  number of samples is rounded up to a multiple of 100.
+  Every call for the same number of units draws the same samples, so that results can be paired.
+
+  Args:
+    statistic: a function of weights [B, K] of the units, which sum to 1, that returns [B, ...].
+    count: the number K of units.
+    resamples: number of samples, which is rounded up to a multiple of 100.
   """
   generator = np.random.default_rng(0)
   values = []
@@ -424,7 +432,8 @@ def log_ratio(
   there are effectively fewer than `FEWEST`, there is no interval.
 
   Args:
-    function: a smooth ratio that does not change if all means are scaled; see `Function`.
+    function: f(means, baseline's means), [..., G] each → [...], a smooth ratio that does not change
+      if all means are scaled.
     measured: the units of the classifier; a unit has the same weight in every group, its number of
       rows.
     base: the units of the baseline, over the same rows.

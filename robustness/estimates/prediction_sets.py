@@ -139,8 +139,8 @@ def with_threshold_draw(
   correlations: Sequence[float],
   quantity: Quantity,
 ) -> pd.DataFrame:
-  """Returns estimates made by `means.means`, with intervals that include the random draw of the
-  held-out images.
+  """Returns estimates of means with intervals that include the random draw of the held-out images,
+  from which the threshold of the prediction sets is computed.
 
   The change of a value is its distance from the value at an end of the interval of the threshold q.
   The new distance from a value to an end of its interval is √(w² + c²), where w is the distance in
@@ -151,8 +151,8 @@ def with_threshold_draw(
   2008).
 
   Args:
-    estimates: rows of L classifiers and G groups: first L · G values, then (L − 1) · G differences
-      from the first classifier.
+    estimates: rows that `means.means` returned for L classifiers and G groups of views: first L · G
+      values, then (L − 1) · G differences from the first classifier.
     ends: values of the same rows at the thresholds `low` and `high`, two arrays.
     correlations: correlation between each classifier's decisions about the held-out images and the
       first classifier's, [L].

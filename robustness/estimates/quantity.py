@@ -60,8 +60,8 @@ class Quantity:
       names in words; see `robustness.evaluation.study.Study`.
     statistic: function that returns the value of each row and view. None if the quantity is no
       mean, and in results that were read from a file.
-    function: function of the means of the statistic over groups of views; None takes the mean
-      itself. See `robustness.estimates.of_means`.
+    function: function of the means of the statistic over groups of views, such as the ratio to a
+      baseline (`robustness.estimates.of_means`); None takes the mean itself.
   """
 
   name: str

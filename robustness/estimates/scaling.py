@@ -183,7 +183,7 @@ def _fitted(
     kind: one of `KINDS`.
     z: logits, [N, K].
     y: labels, int [N].
-    penalty: λ, see `fit`.
+    penalty: λ, the factor of a penalty on W and b (see `fit`); not used for temperature scaling.
     begin: where the search starts; None is temperature scaling, which is near the minimum for a
       strong penalty.
     tolerance: relative change of the loss at which the search ends.

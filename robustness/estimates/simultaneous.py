@@ -87,10 +87,10 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
 
 
 def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray] | None:
-  """Returns the ends of an estimate's interval at the confidence `joint`, in (0, 1); see `for_all`.
+  """Returns the ends of an estimate's interval at another confidence, `joint`, in (0, 1).
 
-  The ends are NaN if the estimate has no interval. The result is None if its interval cannot be
-  widened.
+  `for_all` says how each kind of interval is widened. The ends are NaN if the estimate has no
+  interval. The result is None if its interval cannot be widened.
   """
   value, low, high, n = float(row.value), float(row.low), float(row.high), int(row.clusters)
   if np.isnan(low) or np.isnan(high):

@@ -44,7 +44,10 @@ _WORDS = ('classifier', 'versus', 'quantity', 'method', 'note')
 
 
 def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-  """Joins several tables with the columns `SUBJECT`, facets and `ESTIMATE` into one.
+  """Joins several tables of estimates into one.
+
+  Their columns are `SUBJECT` (classifier, versus, quantity), facets such as `corruption`, and
+  `ESTIMATE` (value, low, high and further ones).
 
   The facets of the tables may differ. They keep the order in which they first occur, and are
   missing in rows of tables that lack them. For the types of columns see `canonical`.
