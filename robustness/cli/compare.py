@@ -103,7 +103,7 @@ def compared(
 ) -> tuple[Results, dict[str, Results]]:
   """Returns the results of comparing classifiers over all tasks, and {task: its results}.
 
-  For a single study the second is {}.
+  For a single study the second result is {}.
 
   Args:
     entries: {task: classifiers with their records}.

@@ -178,7 +178,7 @@ def _section(
 def _parts(
   section: str, values: Sequence[ConfigDict], key: str, registry: Registry[P]
 ) -> Iterator[Key]:
-  """Yields the key that selects components, such as attacks, and the keys of those selected.
+  """Yields the key that selects components, such as attacks, and the selected components' keys.
 
   The meaning of the key lists the names of all components of its kind.
 

@@ -534,7 +534,7 @@ def _paired_estimates(
 
   The last table has the effective robustness. The result is [] if an entry has no records. An entry
   is left out if its study is in a separate Python file, which is not run. If the records of the
-  remaining entries cannot be paired, the first one without which they can be is left out too.
+  remaining entries cannot be paired, the first entry without which they can is left out too.
 
   Args:
     entries: the entries of a board.

@@ -139,12 +139,11 @@ def with_line(figures: dict[str, Picture], name: str, level: float, words: str) 
 
 
 def levels(results: Results, rate: float = RATE) -> dict[str, Picture]:
-  """Returns the figures of shares that have a single value per classifier.
+  """Returns {file name: (figure, caption)} of the shares that have one value per classifier.
 
-  Returns {file name: (figure, caption)}. These shares are over all conditions, or by facets that
-  have only one value each. They are in the figure `levels`. If only some of them have paired
-  differences, those without are in a second figure, `levels_without_differences`, which lacks the
-  column of differences.
+  These shares are over all conditions, or by facets that have only one value each. They are in the
+  figure `levels`. If only some of them have paired differences, those without are in a second
+  figure, `levels_without_differences`, which lacks the column of differences.
   """
   # {whether there are paired differences: rows of the shares}
   parts: dict[bool, list[pd.DataFrame]] = {True: [], False: []}
@@ -187,9 +186,9 @@ def of_rows(
     facets: the facets that all rows have values of.
     labels: all classifiers, in the order that decides their colours.
     rate: false-discovery rate of the differences that are marked as significant.
-    reference: a quantity to compare with and the table of results. Points and curves get lines at
-      its values: for points, at those by the same facets if there are any, else at those over all
-      conditions.
+    reference: (quantity, table of results) of a quantity to compare with, whose values are marked.
+      Curves are compared with its values over all conditions; points with its values by the same
+      facets, if there are any.
   """
   varying = [name for name in facets if rows[name].nunique() > 1]
   # Facets with ordered numbers, such as severity, and those with names, such as corruption.

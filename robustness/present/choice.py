@@ -302,7 +302,7 @@ def _in_order(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def overall_choices(table: pd.DataFrame, quantity: Quantity, task: str = '') -> list[Choice]:
-  """Returns the overall values of a quantity, one choice for each condition of `overall_rows`.
+  """Returns the values of a quantity that a report states first, one choice for each condition.
 
   A value over all conditions keeps classifiers with an undefined value (NaN) if a note says why.
   `task` is the name of the task of a battery; '' for a single study.
@@ -323,8 +323,8 @@ def difference_choices(table: pd.DataFrame, quantity: Quantity, rate: float) -> 
   """Yields the paired differences of a quantity, one choice for each set of facets.
 
   Every row has the boolean `marked`, true if it is significant at the false-discovery rate `rate`.
-  The extremes are the largest absolute difference of each pair of classifiers, with intervals that
-  hold for all rows of the choice together.
+  A choice's extremes are the largest absolute difference of each pair of classifiers, with
+  intervals that hold for all rows of the choice together.
   """
   for facets, rows in _groups(table, quantity, is_difference=True):
     rows = rows.assign(marked=significant(rows, quantity, rate))
@@ -447,11 +447,12 @@ def headlines(tasks: Mapping[str, Results]) -> list[Choice]:
 
   Within a task, quantities that are declared as headlines come first, then their references
   (`Quantity.reference`). If no headline was estimated, all quantities are used. A quantity without
-  an overall value is reported by its extreme, for the fewest facets. A choice that repeats the
-  words and estimates of an earlier task, such as the error on clean images, is left out.
+  an overall value is reported by each classifier's largest or smallest value over conditions. A
+  choice that repeats the words and estimates of an earlier task, such as the error on clean images,
+  is left out.
 
   Args:
-    tasks: results by the name of the task; see `Results.by_task`.
+    tasks: {task: its results}.
   """
   distinct: dict[tuple[str, str], Choice] = {}  # by the words and the estimates as text
   for task, results in tasks.items():
@@ -468,7 +469,7 @@ def headlines(tasks: Mapping[str, Results]) -> list[Choice]:
 
 
 def without_uninformative(table: pd.DataFrame) -> pd.DataFrame:
-  """Returns the table without the classifiers and quantities that say little, in any condition.
+  """Returns the table without all rows of a classifier and quantity if they say little together.
 
   A pair of classifier and quantity says little if the note of its estimate over all conditions
   contains `SAYS_LITTLE`, such as for a network at chance, or begins with 'degenerate'.

@@ -85,7 +85,7 @@ def published(results: Results) -> pd.DataFrame:
   """Returns the published values of the measured classifiers as rows of the table of results.
 
   For each classifier they are the clean error, the error under each corruption, the mean error over
-  corruptions, mCE, and differences of errors under corruptions from the first classifier's.
+  corruptions, mCE, and each error under a corruption minus that of the first classifier.
   """
   table, corruption_set = published_table(results)
   first = results.labels[0]

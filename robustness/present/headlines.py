@@ -18,7 +18,7 @@ from robustness.results import Results, Table
 
 
 class HeadlineText(NamedTuple):
-  """A headline as text.
+  """A headline, which is one of the main results, as text.
 
   Attributes:
     name: its name with the unit.
@@ -35,12 +35,12 @@ class HeadlineText(NamedTuple):
 
 
 def cells(tasks: Mapping[str, Results], limit: int = 0) -> list[HeadlineText]:
-  """Returns the headlines as text; extremes are followed by their conditions.
+  """Returns the headlines as text; the worst of several values is followed by its condition.
 
   Args:
     tasks: results by task.
-    limit: the number of headlines, spread over the tasks (`choice.first_headlines`), under short
-      names; 0 returns all under full names.
+    limit: the number of headlines, spread over the tasks, under short names; 0 returns all under
+      full names.
   """
   texts, choices = [], headlines(tasks)
   choices = first_headlines(choices, limit) if limit else choices

@@ -185,7 +185,7 @@ def _differences(choice: Choice) -> tuple[str, list[str]]:
 
 
 def _extremes(choice: Choice) -> tuple[str, list[str]]:
-  """Returns the beginning of a sentence and a clause for each classifier about its extreme.
+  """Returns the beginning of a sentence and a clause for each classifier about its worst value.
 
   A clause has the highest or lowest value and its conditions. A classifier with equal values in all
   conditions has no clause.

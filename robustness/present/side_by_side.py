@@ -308,7 +308,8 @@ def _first_measured(
 def notes_of(choices: Sequence[tuple[str, Choice]]) -> list[str]:
   """Returns notes on what a table shows, such as 'mCE, net: not comparable with papers'.
 
-  They say under which conditions an extreme was measured, and what the notes of estimates say.
+  They say in which condition the worst of several values was measured, and what the notes of
+  estimates say.
   `choices` has the name of each column and the estimates that it shows.
   """
   notes = []
