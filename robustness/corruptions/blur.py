@@ -56,8 +56,8 @@ def defocus_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Ar
 def disk_kernels(radii: tuple[float, ...], sigmas: tuple[float, ...]) -> np.ndarray:
   """Returns the smoothed disks of S severities as kernels, float64 [S, K, K].
 
-  A disk has a radius of `radii` and is smoothed by a Gaussian of one of `sigmas`, [S] each, in
-  pixels.
+  `radii` are the radii of the disks, and `sigmas` the standard deviations of the Gaussians that
+  smooth them, one for each severity, in pixels.
 
   K is the smallest odd side that holds all disks. A disk of sum 1 is smoothed on a grid of 17 × 17
   pixels, or of the disk's size for a radius above 8, with mirrored edges. A disk that touches the
@@ -67,7 +67,8 @@ def disk_kernels(radii: tuple[float, ...], sigmas: tuple[float, ...]) -> np.ndar
   side = max(len(kernel) for kernel in kernels)
   # all kernels padded with 0 to the largest side
   stack = np.stack([np.pad(kernel, (side - len(kernel)) // 2) for kernel in kernels])
-  margin = np.flatnonzero((stack > 1e-9).any((0, 1)))[0]  # columns that are 0 in all kernels
+  # number of columns at either side that are 0 in all kernels
+  margin = np.flatnonzero((stack > 1e-9).any((0, 1)))[0]
   return stack[:, margin : side - margin, margin : side - margin]
 
 

@@ -81,7 +81,8 @@ def gaussian_matrix(
   if reach == 0:
     return inside
   outside = np.concatenate([np.arange(-reach, 0), np.arange(size, size + reach)])
-  with jax.ensure_compile_time_eval():  # the pixel inside that each position outside stands for
+  # [positions outside, size], 1 at the pixel inside that each position stands for
+  with jax.ensure_compile_time_eval():
     fold = jax.nn.one_hot(border_index(jnp.asarray(outside), size, border), size)
   edges = jnp.concatenate([band[:, :reach], band[:, reach + size :]], 1)
   return inside + jnp.matmul(edges, fold, precision=HIGHEST)

@@ -61,7 +61,9 @@ DCT = np.array(
 
 
 def round_trip(image: jax.Array, quality: jax.Array | int) -> jax.Array:
-  """Returns an image after compression to a JPEG file.
+  """Returns an image after compression to a JPEG file, float32 [H, W, C] in [0, 1].
+
+  Of a colour image, Cb and Cr are stored at half the height and width (4:2:0).
 
   Args:
     image: float32 [H, W, C] in [0, 1], rounded to 8 bits first; one channel makes a grey file.
@@ -147,7 +149,7 @@ def code(plane: jax.Array, steps: jax.Array) -> jax.Array:
   step = jnp.tile(steps, (1, padded.shape[1] // BLOCK))[None]  # of a row of blocks, [1, 8, width]
   quantised = _quantise(eighths.reshape(-1, BLOCK, padded.shape[1]), step).reshape(padded.shape)
   down = _transform(quantised, DCT.T, FIRST_SHIFT)
-  # `DCT.T` inverts up to a factor, of which 3 more bits are dropped
+  # + 3: the two passes of `DCT.T` also multiply by 8
   decoded = _transform(down.T, DCT.T, SECOND_SHIFT + 3).T + 128
   return jnp.clip(decoded, 0, 255)[:height, :width]
 

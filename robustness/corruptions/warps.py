@@ -124,6 +124,7 @@ def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> ja
   # nearly level water bends no ray; 1e-12 keeps the division finite there
   bent = jnp.where(cos >= 0.999, 0, shift / jnp.maximum(slope, 1e-12))
   r, c = filters.grid(side)
+  # where the bent rays meet the ground, rounded as in the released generator
   y, x = r + _to_thousandths(bent * down), c + _to_thousandths(bent * right)
   light = 0.2 * magnitude * (down - right)
   return jnp.clip(sample_or_black(image, y, x) + light[..., None], 0, 1)

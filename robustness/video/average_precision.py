@@ -89,7 +89,8 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
     raise InputError('the detections have no scores: average precision needs them.')
   categories, column = np.unique(truth.category, return_inverse=True)
   truths = np.zeros((num_images, len(categories)), int)
-  np.add.at(truths, (truth.image, column), 1)
+  np.add.at(truths, (truth.image, column), 1)  # counts the boxes of each image and class
+  # {(image, class): positions of its ground-truth boxes}
   truths_of = _grouped(truth, np.arange(len(truth.image)))
   right, is_scored = np.zeros((2, len(detections.image)), bool)
   # the positions of the detections of each (image, class), by falling score

@@ -106,6 +106,7 @@ class ScoredInputs(NamedTuple):
     the first such box in words ('' if there is none).
     """
     truth, detections = self.truth.boxes, self.detections
+    # detections of classes without ground truth
     strange = np.flatnonzero(~np.isin(detections.category, truth.category))
     first = f'class {detections.category[strange[0]]}' if len(strange) else ''
     return [

@@ -162,6 +162,7 @@ class Rescoring:
     frames = [sets.frames[row] for row in rows]
     kind = score_kind(scores[rows], frames, self.scores, str(path))
     logging.info('%s: scores are taken as %s (config.scores)', path, kind)
+    # the study must project the scores, which are of the classes of `source`
     is_projected = is_coarse and scores.shape[1] == len(source.class_names) != len(classes)
     identity = {
       'classifier': {

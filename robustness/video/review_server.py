@@ -62,7 +62,7 @@ class ReviewServer(ThreadingHTTPServer):
     port: int = 0,
     annotator: str | None = None,
   ):
-    """Binds the port.
+    """Begins to listen on the port; `serve_forever` answers requests.
 
     Args:
       rounds: state of the review, with the answers of `log`.
@@ -182,7 +182,7 @@ class ReviewServer(ThreadingHTTPServer):
         )
 
   def _turn(self, annotator: str, turn: tuple[Item, str] | None) -> Plain:
-    """Returns {'item': what the page shows about an item, 'progress': see `ReviewRounds.progress`}.
+    """Returns {'item': what the page shows about an item, 'progress': numbers of answers}.
 
     Args:
       annotator: name of the annotator.

@@ -97,6 +97,7 @@ def read(
     video, _, _ = anchor.partition('/')
     if video not in classes:
       raise InputError(f'{folder / CSV} has no row for the anchor {anchor!r} of {ANCHORS}.')
+    # the classes are the marks that name a class, and the class in the CSV file
     marked_classes = {names.index(mark) for mark in anchor_marks if mark in names}
     sets[anchor], labels[anchor] = [], sorted(marked_classes | {classes[video]})
   dropped = set()  # anchors that somebody called bad when marking one of their pairs
