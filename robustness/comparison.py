@@ -473,8 +473,12 @@ class Answers:
   def consistency(self, other: Answers, groups: Sequence[str]) -> list[Estimate]:
     """Returns the error consistency κ with `other` in each group of views.
 
-    κ is the agreement of right and wrong answers beyond chance. `other` must have answers on the
-    same images; intervals are over images, or clusters of images.
+    κ is the agreement of right and wrong answers beyond chance. Intervals are over images, or
+    clusters of images.
+
+    Args:
+      other: answers of another classifier on the same images.
+      groups: names of groups of views.
     """
     right = {'other': other.right, 'this': self.right, 'agree': other.right == self.right}
     outcomes = self.outcomes(**right)
@@ -605,6 +609,10 @@ def _on_shared_images(
 
   Entries that share no image with the first do not restrict the images, and are returned unchanged.
 
+  Args:
+    entries: the classifiers of one task, the baseline first.
+    pairings: for each entry, the images that it shares with the first.
+
   Raises:
     InputError: no image is shared by all of the entries that share any with the first.
   """
@@ -631,6 +639,10 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[Compared]) -> list[R
   effective robustness relative to clean accuracy, and the error consistency with the first
   classifier. Effective robustness needs clean images and enough classifiers for a line; error
   consistency needs images that a classifier shares with the first.
+
+  Args:
+    groups: names of the groups of views, such as 'fog'.
+    classifiers: the answers of all classifiers, the baseline first.
   """
   rows, first = [], classifiers[0]
   confidence = first.answers.confidence
@@ -668,6 +680,10 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[Compared]) -> list[R
 def _common_groups(entries: Sequence[Entry], classifiers: Sequence[Compared]) -> list[str]:
   """Returns the groups that consist of the same views for all classifiers and all pairs of answers.
 
+  Args:
+    entries: the classifiers of one task, for the message.
+    classifiers: their answers, in the same order.
+
   Raises:
     InputError: there is no such group, because the runs have different stored versions of images.
   """
@@ -692,6 +708,10 @@ def _printed_facets(groups: Sequence[str], table: ViewTable) -> list[Facts]:
 
   These are the accuracy on clean images, and the accuracy in the first group that has all views but
   the clean one, if `groups` has these groups.
+
+  Args:
+    groups: names of groups of views.
+    table: the views, and the views and facets of each group.
   """
   other_views = set(range(len(table.names))) - {table.clean}
   comprehensive = next((name for name in groups if other_views <= set(table.groups[name])), None)
@@ -826,6 +846,10 @@ def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[E
 
   The interval is from a bootstrap over images, or clusters of images, if all classifiers share
   their images; otherwise there is none.
+
+  Args:
+    classifiers: the answers of all classifiers, the baseline first.
+    group: name of the group of views.
   """
   all_answers = [compared.answers for compared in classifiers]
   n = min(len(answers.ids) for answers in all_answers)
@@ -856,6 +880,11 @@ def _with_findings(
 
   Shared images are those that all classifiers were shown. Estimates that the comparison has already
   are not repeated.
+
+  Args:
+    results: the comparison.
+    entries: its classifiers, the baseline first.
+    pairings: for each entry, the images that it shares with the first.
 
   Raises:
     InputError: the study cannot compute estimates from these records together. The message is only

@@ -310,8 +310,13 @@ def _recorded(
 ) -> Records | SequentialRecords:
   """Returns the records of one classifier, made now unless the folder has them.
 
-  `folder` is the folder of all records; the classifier's records are in its subfolder with the
-  classifier's label.
+  Args:
+    execution: seed, batch size and views per step.
+    study: the study.
+    classifier: the classifier; None for a study of images alone.
+    rows: the images.
+    parallel: the devices.
+    folder: the folder of all records, in which the classifier has a subfolder with its label.
   """
   evaluator = evaluator_for(execution, study, classifier, rows, parallel)
   identity = {

@@ -574,6 +574,9 @@ def over_seeds(by_seed: Mapping[int, Results]) -> Results:
   A table that is no estimates is included if it is equal in all seeds; arrays are not. A mean has
   Student's interval at the confidence of its estimates.
 
+  Args:
+    by_seed: {seed: results of the run with this seed}.
+
   Raises:
     InputError: there are fewer than two seeds.
   """

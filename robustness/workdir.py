@@ -517,8 +517,11 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
 
 
 def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
-  """Returns the section `study` of each task of a workdir's config; a single study has the key
-  `SINGLE`.
+  """Returns {task: section `study`} of a workdir's config; a single study has the task `SINGLE`.
+
+  Args:
+    config: the config.
+    path: the workdir, for messages.
 
   Raises:
     InputError: the name of a task cannot name a folder.

@@ -219,10 +219,10 @@ def _outcomes(design: FixedWidth, n: int) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def wald_lower_bound(half_width: float, confidence: float) -> int:
-  """Returns a lower bound of the trials for ± w, `half_width`: z² / (4 w²), rounded down.
+  """Returns a lower bound of the trials with an interval of ± w: z² / (4 w²), rounded down.
 
-  It is the number of trials of Wald's interval at p = ½; z is the quantile of the normal
-  distribution.
+  It is the number of trials with which Wald's interval at p = ½ has the half-width w =
+  `half_width`; z is the two-sided quantile of the normal distribution at `confidence`.
   """
   z = float(special.ndtri((1 + confidence) / 2))
   return math.floor(min(z / (2 * half_width), 1e100) ** 2)  # finite for any half-width
@@ -232,7 +232,7 @@ def wald_lower_bound(half_width: float, confidence: float) -> int:
 def fixed_size(half_width: float, confidence: float) -> int:
   """Returns the fewest trials with a Clopper–Pearson interval never wider than ± `half_width`.
 
-  The interval is widest if half of the trials succeed.
+  The interval, at `confidence`, is widest if half of the trials succeed.
   """
 
   def is_too_wide(n: int) -> bool:

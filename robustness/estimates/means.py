@@ -218,6 +218,10 @@ def share(sums: Sums, confidence: float = 0.95) -> Estimate:
   Σ y_k / Σ m_k and has the variance K / (K − 1) · Σ (y_k − p m_k)² / (Σ m_k)². The interval is Korn
   and Graubard's with this variance and the effective number of clusters; if every cluster has one
   trial, it is Clopper and Pearson's.
+
+  Args:
+    sums: y_k (`total`) and m_k (`weight`) of each cluster, [K] each.
+    confidence: confidence of the interval, in (0, 1).
   """
   count, weight = len(sums.weight), sums.weight.sum()
   # With one trial in each cluster both intervals are equal, and the simpler one is named.
@@ -237,6 +241,11 @@ def amount(sums: Sums, bounds: tuple[float, float], confidence: float = 0.95) ->
   """Returns a mean over K clusters with Student's interval, cut to the range `bounds`.
 
   For clusters of unequal weight, K is their effective number.
+
+  Args:
+    sums: weighted sums of the values (`total`) and of the weights of each cluster, [K] each.
+    bounds: the smallest and the largest possible mean.
+    confidence: confidence of the interval, in (0, 1).
   """
   count, weight = len(sums.weight), sums.weight.sum()
   if not count:

@@ -87,6 +87,11 @@ def units(outcomes: Outcomes, label: str, groups: Sequence[Group]) -> Units:
   """Returns the sums of each unit's values and weights over groups of views, two arrays [K, G].
 
   A unit is an image, or a cluster of images; G is the number of groups.
+
+  Args:
+    outcomes: values of a statistic for each image and view.
+    label: label of the classifier.
+    groups: the G groups of views.
   """
   columns = [outcomes.columns(label, group) for group in groups]
   total = np.stack([group_total for group_total, _ in columns], 1)
@@ -228,6 +233,11 @@ def _ratios_to_first(
   """Returns the ratio of each classifier to the first, and the differences from the first.
 
   The ratio of the first classifier is 1, so that a difference is the ratio minus 1.
+
+  Args:
+    ratio: the function of means.
+    units_by_label: {label: units of the classifier}, the first classifier first.
+    confidence: confidence of each interval, in (0, 1).
   """
   first, *compared = units_by_label
   base = units_by_label[first]
@@ -259,6 +269,11 @@ def _functions_of_means(
   """Returns estimates of f(means) of each classifier, where f is `function`, and of differences.
 
   A difference is f of another classifier's means minus f of the first classifier's means.
+
+  Args:
+    function: f.
+    units_by_label: {label: units of the classifier}, the first classifier first.
+    confidence: confidence of each interval, in (0, 1).
   """
 
   def value(measured: Units, weights: np.ndarray) -> np.ndarray:

@@ -284,8 +284,9 @@ class Outcomes:
       yield Group(facets, np.array(views), weight[views] if len(views) > 1 else np.ones(1))
 
   def sums(self, label: str, group: Group) -> Sums:
-    """Returns the sums of a classifier's statistic over a group of views, for each cluster with a
-    counted value.
+    """Returns the weighted sums of a classifier's statistic over a group of views, by cluster.
+
+    Clusters without a counted value are left out.
     """
     is_counted = self._is_counted(label, group.views)
     total, weight = self.columns(label, group, is_counted)

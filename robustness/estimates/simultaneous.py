@@ -192,7 +192,7 @@ def _effective_trials(value: float, low: float, high: float, n: int, confidence:
 
   It is the number of trials with which the Korn–Graubard interval of a share `value` in (0, 1) ends
   at `high`; for a share of 0 or 1, the interval has the same width. It is the number `n` of
-  clusters if no number of trials has this end.
+  clusters if no number of trials has this end. The interval has the confidence `confidence`.
   """
   tail = (1 - confidence) / 2
   if value <= 0 or value >= 1:

@@ -83,6 +83,11 @@ def trials_needed(weights: np.ndarray, half_width: float, confidence: float = 0.
   """Returns the fewest trials with an interval of at most ± `half_width`, whatever the shares are.
 
   The trials are `allocated` to the strata; shares of ½ need the most.
+
+  Args:
+    weights: w [V], the weight of each stratum in the sum Σ_v w_v p_v of shares.
+    half_width: half of the largest width of its interval.
+    confidence: confidence of the interval, in (0, 1).
   """
   counted = weights[weights > 0]
   # The variance ¼ Σ_v w_v² / n_v of shares of ½ may be at most (half_width/z)²; 1e-9 for rounding.

@@ -486,9 +486,9 @@ class EnvironmentShares:
   ) -> StratifiedMeans:
     """Returns the accuracies that ρ is computed from, for one environment after the other.
 
-    In each environment they are the classifier's accuracy on seen classes (`S`) and on unseen
-    classes (`U`), then, if there is a baseline, its accuracy on seen (`B_SEEN`), unseen
-    (`B_UNSEEN`) and all classes (`B`).
+    Environments are numbers of columns of `share`. In each environment they are the classifier's
+    accuracy on seen classes (`S`) and on unseen classes (`U`), then, if there is a baseline, its
+    accuracy on seen (`B_SEEN`), unseen (`B_UNSEEN`) and all classes (`B`).
     """
     kinds = [(self, SEEN), (self, UNSEEN)]
     if baseline is not None:
