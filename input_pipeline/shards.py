@@ -300,7 +300,7 @@ def check_num_rows(number: int, title: str) -> None:
 
 
 def label_column(names: Collection[str], column: str) -> str:
-  """Returns the name of the column of labels: `column` if set, else the first in `LABELS`, or ''."""
+  """Returns the column of labels: `column` if it is set, else the first one in `LABELS`, or ''."""
   return column or next((name for name in LABELS if name in names), '')
 
 

@@ -71,7 +71,7 @@ class CueConflict(Source):
         is_known = shape == folder and shape in names and (texture or shape) in names
         needs_texture = self.dataset == NAME
         if not is_known or bool(texture) != needs_texture:
-          example = 'cat7-elephant1.png' if self.dataset == NAME else 'cat7.png'
+          example = 'cat7-elephant1.png' if needs_texture else 'cat7.png'
           raise InputError(
             f'{path} is no picture of {self.dataset}: expected <class>/<picture>, such as '
             f'cat/{example}, of the classes {", ".join(names)}.'

@@ -190,13 +190,11 @@ class Environments(Source):
           f'{builders[0].info.full_name} and {builder.info.full_name} have different classes: give '
           f'configs with the same ones in {self.key("path")}.'
         )
-    splits = [Split(builder, TRAIN) for builder in builders]
-    seen_digests: set[bytes] = set()
-    if settings.split == TEST:  # no training example, of any environment, is tested on
-      for split in splits:
-        _, digests = split.labels_and_digests()
-        seen_digests.update(digests)
-      splits = [Split(builder, TEST) for builder in builders]
+    is_test = settings.split == TEST
+    splits = [Split(builder, TEST if is_test else TRAIN) for builder in builders]
+    # No training example, of any environment, is tested on.
+    excluded = [Split(builder, TRAIN) for builder in builders] if is_test else []
+    seen_digests = {digest for split in excluded for digest in split.labels_and_digests()[1]}
     # Of each environment the labels [n], and whether an image is not a copy of an earlier one [n].
     scanned = list(_first_of_each(splits, seen_digests))
     groups = from_settings(settings, classes)

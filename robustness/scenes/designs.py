@@ -186,7 +186,7 @@ def levels_of(design: Design) -> pd.DataFrame:
 
 
 def varying(levels: pd.DataFrame) -> dict[str, tuple[str, ...]]:
-  """Returns {factor: its columns}, such as {'location': ('y', 'x')}, if it has several values."""
+  """Returns {factor: its columns}, such as {'size': ('area',)}, of factors with several values."""
   return {factor: keys for factor, keys in KEYS.items() if (levels[[*keys]].nunique() > 1).any()}
 
 
