@@ -47,7 +47,7 @@ def dlr(logits: jax.Array, labels: jax.Array) -> jax.Array:
   Raises:
     InputError: There are fewer than three classes.
 
-  Reference: Croce & Hein (2020), see `auto_pgd`, equation 6.
+  Reference: Croce & Hein (2020), Reliable evaluation of adversarial robustness, equation 6.
   """
   if logits.shape[-1] < 3:
     raise InputError(
@@ -75,7 +75,7 @@ def targeted_dlr(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> ja
   Raises:
     InputError: There are fewer than four classes.
 
-  Reference: Croce & Hein (2020), see `auto_pgd`, equation 7.
+  Reference: Croce & Hein (2020), Reliable evaluation of adversarial robustness, equation 7.
   """
   if logits.shape[-1] < 4:
     raise InputError(

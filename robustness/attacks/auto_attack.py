@@ -58,7 +58,8 @@ class AutoAttack(Ensemble):
 
   Reference:
     Croce & Hein (2020), Reliable evaluation of adversarial robustness with an ensemble of diverse
-    parameter-free attacks, section 6; in ℓ1: Croce & Hein (2021), see `auto_pgd`.
+    parameter-free attacks, section 6; in ℓ1: Croce & Hein (2021), Mind the box: l1-APGD for sparse
+    adversarial attacks on image classifiers.
   """
 
   norms = balls.NORMS

@@ -18,10 +18,10 @@ from robustness.attacks.in_turn import attack_in_turn
 from robustness.core.registry import setting
 from robustness.corruptions.names import NOISE
 
-MOMENTUM, INCREASING = 0.75, 0.75  # α and ρ of the paper
-RADII, SHARE = (3.0, 2.0, 1.0), 0.3
+MOMENTUM, RISING_SHARE = 0.75, 0.75  # α and ρ of the paper
+RADII, FIRST_SHARE = (3.0, 2.0, 1.0), 0.3
 """Radii of the three ascents in ℓ1 as multiples of ε, and share of the steps of the first two."""
-SPARSER, FEWER, MAX_REDUCTION, CHECK_SHARE = 0.95, 1.5, 10.0, 0.04
+SPARSER_BELOW, DIVISOR, MAX_REDUCTION, CHECKPOINT_SHARE = 0.95, 1.5, 10.0, 0.04
 """Numbers of Auto-PGD in ℓ1: an image became sparser if its number of changed values is below this
 share of the last number; the divisor of the number of values that a step changes, and of the step
 size; the largest reduction of the step size, as a factor; and the share of the steps of an ascent
@@ -167,7 +167,11 @@ class AutoPGD(Attack):
     return jax.lax.stop_gradient(jax.lax.while_loop(continues, step, state).worst['x'])
 
   def _moved(self, state: _State, images: Array, epsilon: Scalar) -> Array:
-    """Returns the points after a step with momentum, [B, H, W, C]; see `AutoPGD` for z and α."""
+    """Returns the points after a step with momentum, [B, H, W, C].
+
+    They are Π(x + α(z − x) + (1 − α)(x − x_previous)), where z are the points after a step of η
+    without momentum, and Π projects onto the ball.
+    """
     current, size = state.current, balls.by_row(state.size)
     direction = jax.vmap(lambda g: balls.direction(g, self.norm))(current['gradient'])
     z = balls.clipped(images, current['x'] + size * direction - images, self.norm, epsilon)
@@ -205,7 +209,7 @@ class _State:
     best = _select(iterate['loss'] > self.best['loss'], iterate, self.best)
     # η was not halved at the last checkpoint, and the highest loss has not grown since
     is_stalled = ~self.was_halved & (best['loss'] <= self.checkpoint_loss)
-    is_halved = is_checkpoint & ((rises <= INCREASING * span) | is_stalled)
+    is_halved = is_checkpoint & ((rises <= RISING_SHARE * span) | is_stalled)
     # the classifier does worse at a larger margin
     is_worse = ~is_done & (iterate['margin'] > self.worst['margin'])
     return _State(
@@ -261,15 +265,15 @@ def _ascend_sparsely(
       largest margin (`worst`), and η (`size`) and s (`support`) of `AutoPGD`, both [B].
       """
       number, current, best, worst, size, support = state
-      direction = jax.vmap(sparse_direction)(current['gradient'], support / FEWER)
+      direction = jax.vmap(sparse_direction)(current['gradient'], support / DIVISOR)
       change = current['x'] + balls.by_row(size) * direction - images
       iterate = evaluated(balls.clipped(images, change, 'l1', radius))
       best = _select(iterate['loss'] > best['loss'], iterate, best)
       is_done = may_end & (worst['margin'] > 0)
       worst = _select(~is_done & (iterate['margin'] > worst['margin']), iterate, worst)
-      is_checkpoint = (number + 1) % jnp.maximum(CHECK_SHARE * count, 1).astype(int) == 0
-      is_sparser = is_checkpoint & (changed(best['x']) < SPARSER * support)
-      reduced = jnp.maximum(size / FEWER, radius / MAX_REDUCTION)
+      is_checkpoint = (number + 1) % jnp.maximum(CHECKPOINT_SHARE * count, 1).astype(int) == 0
+      is_sparser = is_checkpoint & (changed(best['x']) < SPARSER_BELOW * support)
+      reduced = jnp.maximum(size / DIVISOR, radius / MAX_REDUCTION)
       return (
         number + 1,
         _select(is_sparser, best, iterate),  # continues from the point of highest loss
@@ -289,7 +293,7 @@ def _ascend_sparsely(
     _, _, best, worst, *_ = jax.lax.while_loop(continues, step, state)
     return best['x'], worst['x']
 
-  first = math.ceil(round(SHARE * steps, 9))  # rounded: .3 · 10 is slightly above 3 in floats
+  first = math.ceil(round(FIRST_SHARE * steps, 9))  # rounded: .3 · 10 is slightly above 3 in floats
   counts = np.diff([0, first, min(2 * first, steps), steps])  # steps of the three ascents
   radii = epsilon * jnp.asarray(RADII, jnp.float32)
   settings = radii, jnp.asarray(counts), jnp.asarray([False, False, can_stop])

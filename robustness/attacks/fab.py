@@ -36,7 +36,8 @@ class FAB(Attack):
 
   Reference:
     Croce & Hein (2020), Minimally distorted Adversarial Examples with a Fast Adaptive Boundary
-    Attack, algorithm 1; for `targets` the paper that `auto_pgd` names, section 5.
+    Attack, algorithm 1; for `targets` Croce & Hein (2020), Reliable evaluation of adversarial
+    robustness, section 5.
   """
 
   norms = balls.NORMS
@@ -92,7 +93,7 @@ class FAB(Attack):
       is_nearer = is_wrong & (length < distance) & (distance > epsilon)
       return (
         k + 1,
-        jnp.where(by_row(is_wrong), images + BACKWARD * (x - images), x),
+        jnp.where(by_row(is_wrong), images + BACKWARD * (x - images), x),  # wrong ones move back
         jnp.where(by_row(is_nearer), x, nearest),
         jnp.where(is_nearer, length, distance),
       )

@@ -48,7 +48,8 @@ class Square(Attack):
 
   Reference:
     Andriushchenko et al. (2020), Square Attack: a query-efficient black-box adversarial attack via
-    random search, algorithms 1 to 3. In ℓ1: Croce & Hein (2021), see `auto_pgd`, section 4.
+    random search, algorithms 1 to 3. In ℓ1: Croce & Hein (2021), Mind the box: l1-APGD for sparse
+    adversarial attacks on image classifiers, section 4.
   """
 
   norms = balls.NORMS
@@ -231,7 +232,7 @@ def _moved_mass(
 
   Args:
     norm: 'l2' or 'l1'.
-    patterns: see `_patterns`.
+    patterns: η by number of halvings, upright and transposed, [10, 2, 2M, 2M], see `_patterns`.
     key: random key.
     image: the clean image [H, W, C].
     x: the current image.

@@ -211,7 +211,7 @@ class AutoAugment(Augmentation):
       ('Brightness', 'Contrast'): 78 of the 95 remain, 19 of the 25 of CIFAR-10, 23 of ImageNet's.
     magnitudes: Implementation that defines magnitudes: 'tensorflow_models', 'torchvision' or
       'efficientnet' (see the module); '' takes 'tensorflow_models' for the policy
-      'cifar10_reference_95' and 'torchvision' for the others.
+      'cifar10_reference_95' and 'torchvision' for 'cifar10' and 'imagenet'.
     sub_policies: Sub-policies that replace the list, such as 'Rotate .7 2, TranslateX .3 9': two
       operations, each with its probability and magnitude.
     fill: Levels 0..255 of pixels that a warp vacates, one or one per channel; () takes the

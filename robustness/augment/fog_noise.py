@@ -36,7 +36,7 @@ STORED = pathlib.Path(__file__).with_name('fog_of_cifar10.npz')
 """Spectrum of fog on 5000 training images of CIFAR-10."""
 STUDY, FOG = 'corruption_spectrum', 'fog'
 """The study that measures spectra, and the corruption that is used of it."""
-COMPLEX, REAL = math.sqrt(math.pi) / 2, math.sqrt(2 / math.pi)
+MEAN_IF_COMPLEX, MEAN_IF_REAL = math.sqrt(math.pi) / 2, math.sqrt(2 / math.pi)
 """Mean of |F|, where F is the orthonormal Fourier transform of white noise with standard deviation
 1: at frequencies where F is complex, and at those where F is real, since they equal their
 negative."""
@@ -129,7 +129,7 @@ def deviation(mean: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
   # F is real at the frequencies that equal their negative: 0, and half the size if it is even
   is_real = (2 * fy % height == 0) & (2 * fx % width == 0)
   half = np.fft.ifftshift(mean)[:, : width // 2 + 1]  # frequency zero first, as in `rfft2`
-  return (half / np.where(is_real, REAL, COMPLEX)).astype(np.float32)
+  return (half / np.where(is_real, MEAN_IF_REAL, MEAN_IF_COMPLEX)).astype(np.float32)
 
 
 @functools.lru_cache

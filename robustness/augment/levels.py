@@ -10,7 +10,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-FIXED = 1 << 16
+STEPS_PER_PIXEL = 1 << 16
 """Steps per pixel of the coordinates in Pillow's nearest warp, which are integers."""
 TABULATED = (
   *('AutoContrast', 'Equalize', 'Invert', 'Posterize'),
@@ -63,10 +63,10 @@ def nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
   height, width, channels = levels.shape
   a, b, c, d, e, f = data
   x, y = jnp.arange(width)[None, :], jnp.arange(height)[:, None]
-  # Pillow's order: the centre of pixel (0, 0) and the steps are rounded to 1 / FIXED pixel, and
-  # their sum is rounded down to a pixel: >> 16 divides by FIXED, 2**16
-  column = (_fixed(c + (a + b) / 2) + _fixed(a) * x + _fixed(b) * y) >> 16
-  row = (_fixed(f + (d + e) / 2) + _fixed(d) * x + _fixed(e) * y) >> 16
+  # As in Pillow, the source point of pixel (0, 0) and the way from pixel to pixel are rounded to
+  # steps of 1 / 2**16 pixel. Their sum is rounded down to a pixel: >> 16 divides by 2**16.
+  column = (_in_steps(c + (a + b) / 2) + _in_steps(a) * x + _in_steps(b) * y) >> 16
+  row = (_in_steps(f + (d + e) / 2) + _in_steps(d) * x + _in_steps(e) * y) >> 16
   is_inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
   index = jnp.where(is_inside, row * width + column, 0)  # of the packed pixel
   warped = jnp.where(is_inside, _packed(levels).at[index].get(mode='promise_in_bounds'), 0)
@@ -115,9 +115,9 @@ def bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
   return jnp.where(is_inside[..., None], warped, 0), is_inside
 
 
-def _fixed(value: jax.Array) -> jax.Array:
-  """Returns a coordinate as a multiple of 1 / `FIXED` pixel, int32."""
-  return jnp.floor(value * FIXED + 0.5).astype(jnp.int32)
+def _in_steps(value: jax.Array) -> jax.Array:
+  """Returns a coordinate as a multiple of 1 / `STEPS_PER_PIXEL` pixel, int32."""
+  return jnp.floor(value * STEPS_PER_PIXEL + 0.5).astype(jnp.int32)
 
 
 def _packed(levels: jax.Array) -> jax.Array:

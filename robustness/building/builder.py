@@ -328,7 +328,7 @@ class ClassifierBuilder:
   def parallel(self, training: TrainingSettings, all_processes: bool = True) -> Parallel:
     """Returns the layout of a training on the largest number of devices that divides a micro-batch.
 
-    `all_processes` is whether the devices of all processes share a batch, or those of this one.
+    `all_processes` is whether the devices of all processes share a batch, or only this process's.
 
     Raises:
       SettingError: the processes do not divide the batch.

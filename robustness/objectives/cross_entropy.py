@@ -49,7 +49,7 @@ class JSD(Objective):
 
   Attributes:
     weight: Weight λ ≥ 0 of the divergence.
-    label_smoothing: As in `CrossEntropy`.
+    label_smoothing: ε in [0, 1); the smoothed target is (1 − ε)·target + ε / classes.
 
   Reference:
     Hendrycks et al. (2020), AugMix, section 3: λ = 12 and V = 3.

@@ -32,7 +32,7 @@ class GroupObjective(Objective):
       field is 0, there are as many groups as classes.
     column: Column of the rows with the number of their environment or group, from 0. The
       augmentation `environment` adds 'environment'; 'label' makes every class a group.
-    label_smoothing: As in `robustness.objectives.cross_entropy`.
+    label_smoothing: ε in [0, 1); the smoothed target is (1 − ε)·target + ε / classes.
   """
 
   count_key: ClassVar[str] = 'environments'
@@ -134,7 +134,11 @@ class Coral(GroupObjective):
   ) -> jax.Array:
     """Returns the distance of the features of each pair of sets, [P].
 
-    `features` are [B, F]; `sets` and `pairs` are as `_compared` returns them.
+    Args:
+      features: [B, F].
+      sets: 1 if a row is in a set, else 0, [B, S].
+      pairs: indices of both sets of each pair, int [P, 2].
+      total: function that sums an array over the devices that share the batch.
     """
     count, summed = total((sets.sum(0), sets.T @ features))
     mean = summed / jnp.maximum(count, 1)[:, None]  # of each set, [S, F]

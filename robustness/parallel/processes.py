@@ -26,7 +26,7 @@ from robustness.core.settings import differing_keys
 RESUMABLE = 75
 """Exit status of a process that stopped and resumes when its command is run again."""
 
-GOES_ON = 'The same command, with any number of processes, goes on from what was saved last.'
+HOW_TO_RESUME = 'The same command, with any number of processes, goes on from what was saved last.'
 HEARTBEAT_SECONDS = 30
 """A process without a heartbeat for this time counts as dead, and JAX ends the other processes."""
 
@@ -126,7 +126,7 @@ class Processes:
       )
 
   def _give_up(self) -> None:
-    """Prints why the processes did not connect, and ends this one with exit code 2."""
+    """Prints why the processes did not connect, and ends this process with exit code 2."""
     peer = f'the coordinator {self.coordinator}' if self.coordinator else 'the cluster'
     # process 0 is the coordinator itself; a detected cluster's address is not known here
     if self.detect or (self.index and not self._coordinator_answers()):
@@ -284,7 +284,7 @@ def _print_failure(error: Exception) -> int:
     return 1
   print(
     f'another process of this run ended, so process {jax.process_index()} ends too; see its output '
-    f'for the reason ({str(error).splitlines()[0]}). {GOES_ON}',
+    f'for the reason ({str(error).splitlines()[0]}). {HOW_TO_RESUME}',
     file=sys.stderr,
   )
   return RESUMABLE

@@ -15,7 +15,7 @@ from robustness.core.typing import PyTree, Variables
 from robustness.models.layers import DROP_PATH
 from robustness.training.auxiliary_norms import AUXILIARY, without_second
 
-FIRST = ('stem', 'patches', 'embedding', 'pre_norm')
+BEFORE_BLOCKS = ('stem', 'patches', 'embedding', 'pre_norm')
 """The names of the layers before the blocks."""
 
 
@@ -52,7 +52,7 @@ def layers(params: PyTree) -> PyTree:
       return 1 + order.index(block)
     # parameters of the second set of norms have the path (AUXILIARY, *path in the network)
     name = path[1] if path[0] == AUXILIARY else path[0]
-    if name in FIRST:
+    if name in BEFORE_BLOCKS:
       return 0
     return len(order) if name in in_last_block else len(order) + 1  # the last block's or the head's
 

@@ -21,7 +21,7 @@ from robustness.video.columns import GROUP, OFFSET, clip_numbers
 
 
 class AccuracyOnRows:
-  """The function from weights to their accuracy on rows; each process evaluates a part of them."""
+  """The function from weights to their accuracy on rows, of which each process evaluates a part."""
 
   def __init__(
     self, classifier: Classifier, rows: Rows, seed: int, parallel: Parallel, resident_bytes: int
@@ -110,6 +110,7 @@ def split_validation(rows: Rows, share: float) -> tuple[np.ndarray, np.ndarray]:
     has_versions = 'base_images' in rows.description
     # for versions the columns are needed, or an image could be in both parts: raises InputError
     columns = rows.without_images() if has_versions else columns_of(rows)
+  # frames of video have these columns; other rows may have `GROUP`, and versions have `BASE`
   are_frames = {GROUP, OFFSET} <= columns.keys() and columns[GROUP].dtype.kind in 'iu'
   # the number of each row's clip, group or base image; None where every row is split by itself
   groups = clip_numbers(columns) if are_frames else columns.get(GROUP, columns.get(BASE))

@@ -221,7 +221,7 @@ class _Run:
   newest: dict[str, float] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
-    """Sets `settings`, those of the training, and `meter`, which collects the metrics of steps."""
+    """Sets `settings`, the section `config.training`, and `meter`, which collects metrics."""
     self.settings = self.training.settings
     self.meter = Meter(
       self.settings.batch_size, lambda metrics: jax.device_get(self.parallel.unreplicate(metrics))

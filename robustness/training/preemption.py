@@ -39,9 +39,9 @@ class StopRequest:
   """A context in which SIGTERM requests the training to stop after a step.
 
   A signal after the last call of `due` is raised again at the end of the context. Only the main
-  thread can handle signals; other threads ignore this class. If several processes train one
-  network, JAX handles the signal and makes them agree on a step, because a process that stops alone
-  would leave the others waiting for it.
+  thread can handle signals; in other threads the context has no effect. If several processes train
+  one network, JAX handles the signal and makes all of them stop after the same step, because the
+  other processes would wait forever for one that stops alone.
   """
 
   def __init__(self, processes: int = 1) -> None:
@@ -76,8 +76,8 @@ class StopRequest:
   def due(self, step: int) -> bool:
     """Returns whether SIGTERM came, so that the training is to stop after this step.
 
-    With several processes, all must call it at every step; JAX then returns True to all of them at
-    the same step.
+    With several processes, all must call it at every step, and it returns True at the same step in
+    each process.
     """
     if self._has_peers:
       return multihost_utils.reached_preemption_sync_point(step)

@@ -12,7 +12,7 @@ SCHEDULES = ('cosine', 'plateau', 'step', 'constant', 'triangular')
 COSINE, PLATEAU, STEP, CONSTANT, TRIANGULAR = SCHEDULES
 CORNERS = 'three numbers: two factors of 0 or more and between them a share in (0, 1)'
 MAX_EPOCHS, MAX_STEPS = 1_000_000, 2**31 - 1  # steps are counted in 32 bits
-WHERE = 'config.training'
+SECTION = 'config.training'
 SGD, ADAMW, LAMB, RMSPROP = OPTIMIZERS = ('sgd', 'adamw', 'lamb', 'rmsprop')
 LAST, BEST = KEPT = ('last', 'best')
 EVALUATIONS, CHECKPOINTS = MEASURED_AT = ('evaluations', 'checkpoints')
@@ -144,11 +144,11 @@ class TrainingSettings:
 
   def __post_init__(self) -> None:
     """Raises InputError for settings that are out of range or do not fit each other."""
-    check_fields(self, WHERE)
+    check_fields(self, SECTION)
 
     def rule(name: str, holds: bool, valid: str) -> None:
       """Raises InputError for the setting `name` unless `holds`; `valid` says what it must be."""
-      require(holds, f'{WHERE}.{name}', vars(self)[name], valid)
+      require(holds, f'{SECTION}.{name}', vars(self)[name], valid)
 
     rule('epochs', self.epochs > 0 or self.steps > 0, f'above 0 when {KEYS.training.steps} is 0')
     is_divisor = self.batch_size % self.accumulate == 0

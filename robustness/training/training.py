@@ -28,7 +28,7 @@ from robustness.objectives.groups import IRM, GroupObjective
 from robustness.parallel import Parallel
 from robustness.training import auxiliary_norms, depth, optimizer, schedule
 from robustness.training.schedule import StepScalars
-from robustness.training.settings import BEST, WHERE, TrainingSettings
+from robustness.training.settings import BEST, SECTION, TrainingSettings
 from robustness.training.state import TrainState, with_initial
 
 RESERVED = ('target', OCCURRENCE, 'epoch', KEY, 'partner')
@@ -245,8 +245,8 @@ class Training:
       value, default = vars(settings)[name], vars(TrainingSettings())[name]  # default: no effect
       if value != default and not any(jax.tree.leaves(select(state.params))):
         raise InputError(
-          f'{WHERE}.{name} is {value:g}, and this network has no {layers}: set it to {default:g}, '
-          f'or take another {KEYS.classifier.name:--}.'
+          f'{SECTION}.{name} is {value:g}, and this network has no {layers}: set it to '
+          f'{default:g}, or take another {KEYS.classifier.name:--}.'
         )
     can_drop_paths = isinstance(self.model, Network) and self.model.can_drop_paths
     if settings.drop_path and not can_drop_paths:
@@ -285,7 +285,7 @@ class Training:
       )
     if settings.auxiliary_norms:
       raise InputError(
-        f'{WHERE}.auxiliary_norms is {settings.auxiliary_norms}, and examples of an attack are '
+        f'{SECTION}.auxiliary_norms is {settings.auxiliary_norms}, and examples of an attack are '
         'computed with the first set of layers only: set it to 0, or leave the attack out.'
       )
 
