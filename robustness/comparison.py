@@ -344,7 +344,8 @@ def pair(
   images of different sizes; then the runs must describe the same stored images.
 
   Args:
-    first, second: the records of one classifier of each run.
+    first: the records of one classifier of the first run.
+    second: the records of one classifier of the second run.
     names: the names of the runs, for messages.
     common: whether the runs may share only a part of their images.
 

@@ -43,7 +43,8 @@ def error_consistency(first: ArrayLike, second: ArrayLike, agreement: ArrayLike)
   NaN if both are always right or both always wrong.
 
   Args:
-    first, second: accuracies p and q, [...].
+    first: p, the accuracy of the first classifier, [...].
+    second: q, the accuracy of the second classifier, [...].
     agreement: the share c, [...].
   """
   p, q, agreed = (np.asarray(value, float) for value in (first, second, agreement))

@@ -84,9 +84,9 @@ class Units(NamedTuple):
 
 
 def units(outcomes: Outcomes, label: str, groups: Sequence[Group]) -> Units:
-  """Returns the sums of each unit's values and weights over groups of views, two arrays [K, G].
+  """Returns a classifier's `Units`: sums of each unit's values, and of their weights, [K, G] each.
 
-  A unit is an image, or a cluster of images; G is the number of groups.
+  A unit is an image, or a cluster of images; the sums are over the views of each of G groups.
 
   Args:
     outcomes: values of a statistic for each image and view.
