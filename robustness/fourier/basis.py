@@ -98,8 +98,8 @@ def basis_image(
   Args:
     fy: Integer, cycles per image down; may be traced.
     fx: Integer, cycles per image across; may be traced. For the phase 'cosine', the images of
-      (fy, fx) and its mirror −(fy, fx) are equal. For 'reference' they are orthogonal; the
-      published one is that of the frequency in `distinct_frequencies`.
+      (fy, fx) and its mirror −(fy, fx) are equal. For 'reference' they are orthogonal; the paper
+      uses the frequency of the two that `distinct_frequencies` has.
     height: Height of the image in pixels.
     width: Width of the image in pixels.
     phase: One of `PHASES`.

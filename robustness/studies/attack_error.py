@@ -550,8 +550,7 @@ class AttackError(AttackStudy):
             count = int(sums.total.sum())
             rows.append([label, radius, words, count, sums.n])
             if count > flag.tolerated * sums.n:
-              values = label, radius, count, sums.n, words
-              logging.warning('%s, ε = %s: %d of %d images %s', *values)
+              logging.warning('%s, ε = %s: %d of %d images %s', label, radius, count, sums.n, words)
     return {'flags of AutoAttack': Table(FLAG_COLUMNS, rows)} if rows else {}
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
@@ -575,7 +574,7 @@ class AttackError(AttackStudy):
     ]
     findings = Findings(tables=self._flags(recorded), estimates=estimates)
     for evaluation in evaluations:
-      # How many images are in the sum of each view, [V, 1, 1]: those that the attack leaves wrong.
+      # How many images are in the sum of each view, [V, 1, 1]: the images left wrong by the attack.
       count = evaluation.records.total('counted')[:, None, None]
       total = spectrum.full_map(evaluation.records.total('spectrum'), image_shape[1])
       mean = np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float32)

@@ -144,9 +144,9 @@ class Calibration(ScoresPredictions, StoredOrMade):
       label, records = evaluation.label, evaluation.records
       confidence, right = records.table('confidence').T, records.table('rank').T == 0  # [V, N]
       predictions = [Predictions.sort(*view) for view in zip(confidence, right, strict=True)]
-      scores_by_view = [metrics.scores(view, draws, self.bins) for view in predictions]
+      by_view = [metrics.scores(view, draws, self.bins) for view in predictions]
       # By name of a view or group; the values of a group are means over its views.
-      scores = {k: Scores.mean([scores_by_view[v] for v in views]) for k, views in members.items()}
+      scores = {name: Scores.mean([by_view[i] for i in views]) for name, views in members.items()}
       rows = list(self._values(label, scores, table))
       if label == first:
         first_scores = scores

@@ -184,7 +184,8 @@ class CorruptionError(StoredOrMade):
       if is_clean.any():
         yield self.means(clean_error, recorded, where=is_clean, test=True, decides=k == 1)
       yield self.means(error, recorded, ('corruption', 'severity'), test=True, decides=k == 1)
-      is_single = len(self.severities) == 1  # errors by corruption are then those by both facets
+      # With one severity, errors by corruption equal errors by corruption and severity.
+      is_single = len(self.severities) == 1
       options = {'where': is_averaged, 'test': is_single, 'decides': k == 1}
       yield self.means(error, recorded, ('corruption',), **options)
       for label, members in whole_sets(self.names).items():

@@ -64,7 +64,8 @@ class FilteredAccuracy(BandStudy):
     yield from super().estimates(recorded)
     is_clean = recorded.views.band.isna().to_numpy()  # views that the study does not filter
     for evaluation in recorded.evaluations:
-      input_filter = (evaluation.records.identity.get('classifier') or {}).get('input_filter') or {}
+      facts = evaluation.records.identity.get('classifier') or {}
+      input_filter = facts.get('input_filter') or {}  # {} for a network without a filter
       if input_filter.get('name') in self.kinds:
         alone = Recorded([evaluation], recorded.views)
         facets = {'band': input_filter['name'], 'bandwidth': input_filter['bandwidth']}

@@ -46,10 +46,10 @@ class FourierAttack(BeginsWithMap):
   """A study of the single-query Fourier attack; attributes are its settings.
 
   Attributes:
-    heat_map: workdir of a finished heat map, whose errors choose the worst frequencies. The map of
-      a classifier is that of its label; a workdir with a single classifier has the map of all. ''
-      needs no map: every frequency is shown to all images, a random half of the images chooses, and
-      the other half is measured.
+    heat_map: workdir of a finished heat map, whose errors choose the worst frequencies of each
+      classifier: the errors of the classifier with its label, or of the only classifier in the
+      workdir. '' needs no map: every frequency is shown to all images, a random half of the images
+      chooses, and the other half is measured.
     norm: v > 0, L2 norm of one channel's perturbation (paper: 24 for ImageNet).
     queries: n, how many of the worst frequencies are tried on an image.
     phase: 'reference' (the authors' release) or 'cosine'.

@@ -175,7 +175,7 @@ class FourierPreview(BeginsWithMap):
     if self._map is None:
       return tables
     rows = self._map.classifier_rows(label)
-    columns = [*SUBJECT, *FREQUENCY, *ESTIMATE]  # those of a table of estimates by frequency
+    columns = [*SUBJECT, *FREQUENCY, *ESTIMATE]  # of a table of estimates by frequency
     tables.append(rows[columns].assign(classifier=label, quantity=MEASURED_ERROR.name))
     f, values = sensitivity_in(self._map.window)
     error = self._map.error(label, f)

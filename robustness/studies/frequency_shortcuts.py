@@ -236,6 +236,7 @@ def _classes(evaluation: Evaluation) -> dict[str, int]:
   """Returns {class name: index in the classifier's outputs} of the classes that the labels have."""
   names = evaluation.records.identity.get('classes', ())
   labels = np.unique(evaluation.records.column('label')).tolist()
+  # A label without a name is named by its number.
   return {names[k] if k < len(names) else str(k): k for k in labels}
 
 

@@ -87,8 +87,8 @@ class PerturbationStability(Study):
   """A study of predictions along sequences of perturbed images; attributes are its settings.
 
   Attributes:
-    perturbations: names of perturbations, or a set of them: 'imagenet_p' or 'cifar10_p', the ten
-      that published means are over.
+    perturbations: names of perturbations, or of the sets 'imagenet_p' and 'cifar10_p', which have
+      the ten perturbations that published means are over.
     baseline: mFR and mT5D divide the flip probabilities and top-5 distances of a classifier by
       those of the baseline: 'first' is the first classifier of the config, 'alexnet' the values
       published for AlexNet on ImageNet-P.
@@ -132,7 +132,7 @@ class PerturbationStability(Study):
 
     Sets such as 'imagenet_p' are replaced by their members.
     """
-    names = {n for name in self.perturbations for n in PERTURBATION_SETS.get(name, (name,))}
+    names = set[str]().union(*(PERTURBATION_SETS.get(name, (name,)) for name in self.perturbations))
     return tuple(name for name in PERTURBATIONS if name in names)
 
   def needed_rows(self, rows: Rows) -> Rows:

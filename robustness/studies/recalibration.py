@@ -385,10 +385,10 @@ class Recalibration(StoredOrMade):
     first = right.labels[0]
     first_scores: list[Scores] = []  # of the first classifier, by group
     for label, is_right in right.values.items():
-      # A pair has the confidences and the outcomes of all images in one view.
+      # Both arrays are [N, V], and are taken view by view.
       scores_by_view = [
-        calibration.scores(Predictions.sort(*pair), draws, self.bins)
-        for pair in zip(fields[label]['confidence'].T, is_right.T, strict=True)
+        calibration.scores(Predictions.sort(confidence, hits), draws, self.bins)
+        for confidence, hits in zip(fields[label]['confidence'].T, is_right.T, strict=True)
       ]
       for number, group in enumerate(groups):
         scores = Scores.mean([scores_by_view[view] for view in group.views])
@@ -450,9 +450,9 @@ class _Fitted:
     """
     name = TEMPERATURE if TEMPERATURE in self.scalings else NONE
     probabilities = special.softmax(self.rescaled(name, logits), -1)
-    raps = self.study.raps_penalty, self.study.raps_rank
+    penalty, rank = self.study.raps_penalty, self.study.raps_rank  # only 'raps' uses them
     return {
-      kind: prediction_sets.scores(kind, probabilities, uniform, *raps)
+      kind: prediction_sets.scores(kind, probabilities, uniform, penalty, rank)
       for kind in self.study.scores
     }
 

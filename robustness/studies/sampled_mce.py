@@ -63,7 +63,7 @@ class SampledMCE(CorruptionViews):
   mce_half_width: float = setting(0.1, 'above 0', lambda x: x > 0)
 
   def __post_init__(self) -> None:
-    """Raises InputError unless the corruptions and severities are those that mCE sums over."""
+    """Raises InputError unless corruptions and severities are exactly the ones in mCE."""
     super().__post_init__()
     valid = "('official',), for which errors are published"
     self.require({*self.names} == {*self.published.corrupted}, 'corruptions', valid)

@@ -213,8 +213,8 @@ class Systematic(Study):
   def _names(self, data: Facts) -> tuple[str, ...]:
     """Returns the names of the M environments without the clean one, for example 'snow'.
 
-    For stored images they are those that `data`, the description of the rows, lists. InputError is
-    raised if it lists none.
+    For stored images they are read from `data`, the description of the rows. InputError is raised
+    if it has none.
     """
     if self.source == GENERATED:
       return tuple(map(part_name, self.environments))
@@ -657,7 +657,7 @@ def _environment(classifier: Facts) -> Facts:
 
 @style.styled
 def _picture(environments: Sequence[str], groups: Sequence[str], seen: np.ndarray) -> Figure:
-  """Draws a grid of the cells, with those that training shows filled.
+  """Draws a grid of the cells, pairs of class group and environment; seen cells are filled.
 
   Args:
     environments: names of the E columns.

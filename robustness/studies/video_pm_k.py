@@ -176,7 +176,8 @@ def _review_change(name: str, words: str, signs: Sequence[int], size: float = 1)
     name: name of the quantity.
     words: the quantity in words.
     signs: factors (s_1, s_2, s_3, s_4). The quantity is s_1·a + s_2·p + s_3·a' + s_4·p', where a is
-      the accuracy on anchors and p is pm-k before the review, and a' and p' are those after it.
+      the accuracy on anchors and p is pm-k before the review, and a' and p' are the same two after
+      the review.
     size: largest absolute value of the change.
   """
   # The function takes the means [..., 4] of a, p, a' and p', and the baseline's, which has no use.
