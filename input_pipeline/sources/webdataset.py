@@ -171,9 +171,10 @@ def _samples(
         if not member.isfile() or member.issparse() or not stem:
           left_out['members that are no plain files, or hidden'] += not member.isdir()
           continue
-        if f'{folder}{slash}{stem}' != key:  # a new sample begins
+        member_key = f'{folder}{slash}{stem}'  # the path up to the first dot of the name
+        if member_key != key:  # a new sample begins
           yield from _with_images(shard, key, fields, left_out)
-          key, fields = f'{folder}{slash}{stem}', {}
+          key, fields = member_key, {}
           if key in shard_of_key:
             raise InputError(
               f'{shard}: the sample {key!r} is in {shard_of_key[key]} already; each counts once.'
