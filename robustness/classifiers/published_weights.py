@@ -35,4 +35,5 @@ class PublishedWeights(WeightsFile):
     """
     if section.weights.partition(':')[0] in SOURCES:
       return section.architecture is not None
+    # weights with a record of the source LOCAL are a user's files
     return section.record is not None and section.record.source != LOCAL

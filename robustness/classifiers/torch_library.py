@@ -63,14 +63,14 @@ class _Built:
     head: the name of the submodule that is its last linear map; '' if unknown.
     outputs: the number of outputs.
     names: the class names of the outputs in order; () if the description does not state them.
-    headless: whether the weights lack the last linear map, so that the network returns features.
+    is_headless: whether the weights lack the last linear map, so that the network returns features.
   """
 
   module: 'torch.nn.Module'
   head: str
   outputs: int
   names: tuple[str, ...]
-  headless: bool
+  is_headless: bool
 
 
 @functools.lru_cache(maxsize=8)
@@ -141,8 +141,8 @@ def _of_transformers(name: str, identity: str, weights: str) -> _Source:
   _package('transformers', name)
   folder = expanded(identity)
   if not folder.is_dir():
-    is_path = identity.startswith(('/', '~', '.')) or identity.count('/') != 1
-    if is_path:
+    is_repository = not identity.startswith(('/', '~', '.')) and identity.count('/') == 1
+    if not is_repository:
       raise InputError(f'{name} is neither a folder here nor a repository ACCOUNT/NAME of the hub.')
     files = [CONFIG_FILE, TRANSFORMERS_FILE, *([] if weights else [WEIGHTS_FILE])]
     paths = [hub.from_hugging_face(identity, file, name).path for file in files]
@@ -230,7 +230,7 @@ class TorchLibrary(ClassifierKind):
           f'{self.name} cannot be built with {entry.file or "random weights"} for images {shape}: '
           f'{type(error).__name__}: {reason}'
         ) from error
-    if built.headless and not self.probe:
+    if built.is_headless and not self.probe:
       raise InputError(
         f'{self.name}: {entry.file or "its record"} has no last linear map, so it gives features '
         f"and no classes: set {KEYS.classifier.probe.name} to 'linear', 'knn' or 'prototype'."
@@ -298,7 +298,7 @@ def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int
   """
   facts, file, timm = source.facts, source.file, _package('timm', source.entry.name)
   base, _, _ = source.entry.name.removeprefix(f'{TIMM}:').partition('.')  # without the tag
-  heads = facts.get('classifier') or ''
+  heads = facts.get('classifier') or ''  # timm's name of the last linear map, or several names
   head = heads if isinstance(heads, str) else heads[0]  # distilled networks have several
   if ours := catalog.of_timm_name(base):
     logging.info('%s runs in PyTorch; %s is the same network in JAX', source.entry.name, ours)

@@ -143,12 +143,15 @@ class TrainedHere(Network):
 def facts_of_initial(initial: NetworkWeights) -> Facts:
   """Returns values for results that describe the weights that a training began with.
 
-  Keys of the result:
-    initial_weights: their name.
-    initial_weights_trained_with: names of the augmentations of their training; None if unknown.
-    initial_weights_resemble: names of the transforms of `robustness.environments`, such as 'blur',
-      that look like one of these augmentations, so that the network has seen them; None if unknown.
-    initial_weights_unfinished: how far their training came, if it did not reach its end.
+  Returns:
+    A dict with the keys:
+
+    * `initial_weights`: their name;
+    * `initial_weights_trained_with`: names of the augmentations of their training, None if unknown;
+    * `initial_weights_resemble`: names of the transforms of `robustness.environments`, such as
+      'blur', that look like one of these augmentations, so that the network has seen them; None if
+      unknown;
+    * `initial_weights_unfinished`: how far their training came, if it did not reach its end.
   """
   trained_with, resembles = initial.trained_with, None
   if trained_with is not None:

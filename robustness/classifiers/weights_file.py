@@ -30,7 +30,7 @@ class WeightsFile(StoredNetwork):
 
   @property
   def needs_mean(self) -> bool:
-    """Whether the file has no description, so that only the config states the normalisation."""
+    """Whether no record describes the file, so that the config must state the normalisation."""
     return self.record is None
 
   @property
@@ -40,7 +40,7 @@ class WeightsFile(StoredNetwork):
 
   def fetch(self) -> None:
     """Downloads the file if it is not on this machine."""
-    logging.debug('weights: %s', self.fetched.path)
+    logging.debug('weights: %s', self.fetched.path)  # the first use of `fetched` downloads it
 
   @functools.cached_property
   def fetched(self) -> hub.Fetched:
@@ -105,7 +105,7 @@ class WeightsFile(StoredNetwork):
 
     It is the list that the file states; or ImageNet's classes, if they include the data's classes;
     or the data's classes. In the last case ImageNet's classes are a second candidate if predictions
-    are projected onto the data's classes (`label_space`).
+    are projected onto another label space (`label_space`).
     """
     imagenet = label_space.get(label_space.IMAGENET).class_names
     if self.class_names:

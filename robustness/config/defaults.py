@@ -115,6 +115,7 @@ def with_study(config: ConfigDict, name: str) -> ConfigDict:
     config.study = nested(study.default_section(name))
     return config
   changed = default_config(name, tuple(config.get('classifiers', ())))
+  # sections and values that both configs have, except the study, are those of `config`
   for key in set(changed) & set(config) - {'study'}:
     changed[key] = config[key]
   return changed

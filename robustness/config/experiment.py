@@ -56,6 +56,7 @@ class Execution:
   """
 
   seed: int = setting(0, SEEDS, lambda x: 0 <= x < 2**32, large=True)
+  # True: seeds may be 2**31 or larger
   seeds: tuple[int, ...] = setting((), SEEDS, lambda xs: all(0 <= x < 2**32 for x in xs), True)
   parallel: str = word('jit', KINDS)
   precision: str = word('float32', PRECISIONS)
@@ -87,8 +88,8 @@ class Experiment:
   """A checked config.
 
   Attributes:
-    measurements: the study and rows of each task, in the order in which they run. A config with
-      `study` has one task, `SINGLE`.
+    measurements: the study and rows of each task, by name, in the order in which they run. A config
+      with `study` has one task, with the name `SINGLE`.
     summary: the report on all tasks of a battery, one of `robustness.results.SUMMARIES`.
     data: the rows of tasks that do not set others, and the defaults of training rows.
     classifiers: complete recipes by label, in the order of the config; the first is the baseline of
@@ -235,7 +236,7 @@ def _measurement(section: Section, data: Section, path: str) -> Measurement:
   Args:
     section: the section `study`.
     data: the section `data`.
-    path: name of the section `study`, for messages.
+    path: name of the section `data`, such as 'config.data', for messages.
   """
   study, rows = studies.from_config(section), DataSettings.from_section(data, path)
   # the study may set settings of the source, such as the canvas of scenes

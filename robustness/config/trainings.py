@@ -182,6 +182,8 @@ def add_methods(config: ConfigDict) -> None:
   classifiers.group_dro.objective.group_dro.groups = num_environments
   irm = classifiers.irm.objective.irm
   irm.update(environments=num_environments, penalty=10.0, rescale=True)
+  # the weight of the penalty rises from 1 after a quarter of the steps; `steps` is 0 if the config
+  # sets epochs
   irm.anneal_steps = config.training.steps // 4 or 100
   classifiers.irm.training.clip_norm = 1.0  # squared logits explode at the first steps
   classifiers.coral.objective.coral.update(environments=num_environments, pairs='same_classes')

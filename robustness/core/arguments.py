@@ -172,7 +172,7 @@ def _check_shape(
   `kind` is the noun for one value in the message.
   """
   if values.shape not in ((), batch):
-    is_table = values.ndim == 2 and values.shape[:1] == batch
+    is_table = values.ndim == 2 and values.shape[:1] == batch  # perhaps one-hot, [B, classes]
     valid = f'one {kind}, or one for each image: {batch}' if batch else f'one {kind}'
     hint = f' {name}.argmax(1) makes integers of one-hot rows.' if is_table else ''
     raise InputError(f'{name} has the shape {values.shape}; it must be {valid}.{hint}')

@@ -104,7 +104,7 @@ def trim(folder: pathlib.Path, max_bytes: int) -> None:
   """Deletes the oldest programs in a folder until at most `max_bytes` remain."""
   files = []
   for entry in os.scandir(folder):
-    with contextlib.suppress(FileNotFoundError):  # another run may have been first
+    with contextlib.suppress(FileNotFoundError):  # another run may have deleted it
       if entry.name.endswith(JAX_SUFFIXES) and entry.is_file():
         files.append((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path))
   total = sum(size for _, size, _ in files)

@@ -114,6 +114,7 @@ def naming_arguments(data: str = 'data') -> Iterator[None]:
 
 def for_caller(command: str, python: str) -> str:
   """Returns the fix for the caller: `python` within `naming_arguments`, and `command` otherwise."""
+  # only `naming_arguments` renames the whole config, to ''
   return python if _sections.get({}).get('config') == '' else command
 
 

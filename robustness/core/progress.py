@@ -167,6 +167,7 @@ class Progress:
     self._done += amount
     if self._bar is not None:
       if self._end_of_first is None:  # the bar has said 'compiling …'
+        # `_values` is the end of a line, such as '; loss 0.3'
         self._bar.set_postfix_str(self._values.removeprefix('; '), refresh=False)
       self._bar.update(amount)
     elif time.monotonic() - self._last_line >= LINE_SECONDS:
@@ -192,7 +193,7 @@ class Progress:
         self._bar.set_postfix_str(f'{name} …')
       yield
     self._other_work = ''
-    if self._bar is not None:
+    if self._bar is not None:  # `_values` is the end of a line, such as '; loss 0.3'
       self._bar.set_postfix_str(self._values.removeprefix('; '), refresh=False)
 
   def _show_waiting(self, seconds: float) -> None:

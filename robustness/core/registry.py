@@ -41,7 +41,7 @@ _RUNS_FILES = contextvars.ContextVar('runs_files', default=True)
 
 
 class FileRefusedError(InputError):
-  """Raised for a Python file that is named inside the context `files_refused`."""
+  """Raised by `load` in place of running a Python file, inside the context `files_refused`."""
 
 
 class RecordedReference(str):
@@ -440,13 +440,13 @@ def load(reference: str, key: str) -> FromFile:
     raise FileRefusedError(f'{key_name(key)} names {reference!r}: files of results are not run.')
   path, _, name = reference.rpartition(':')
   file = expanded(path or reference)
-  in_module = SEPARATOR not in reference and path  # without '.py:' it is package.module:NAME
+  is_module = path != '' and SEPARATOR not in reference  # without '.py:': package.module:NAME
   if not path or not name:
     raise InputError(f'{reference}: say which name in it is meant, as {file.name}:NAME.')
-  if not in_module and not file.is_file():
+  if not is_module and not file.is_file():
     raise InputError(f'{key_name(key)} names {reference!r}: there is no file {file}.')
   try:
-    imported = importlib.import_module(path) if in_module else None
+    imported = importlib.import_module(path) if is_module else None
     file = pathlib.Path(inspect.getfile(imported)) if imported else file
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     module = imported or _run(file, digest)

@@ -84,7 +84,7 @@ class Rows(Protocol):
 
     They are stored at the first read of more than half of the rows; smaller reads before, such as
     samples for a figure, store nothing. Nothing is ever stored if the rows need more than
-    `MAX_CACHED_BYTES`, or if they change or are a stream (see `in_memory`).
+    `MAX_CACHED_BYTES`, if crops are random, or if the images are read as a stream.
     """
 
   def in_memory(self, max_bytes: int) -> ArrayRows | None:
@@ -327,7 +327,8 @@ def check_class_names(names: Sequence[str], title: str) -> None:
 def identity_of(rows: Rows) -> Facts:
   """Returns the part of the description of rows that identifies their records and checkpoints.
 
-  It omits the numbers of unread files, which change with every file that is added to the folder.
+  It omits how many files of the folder are no images and were not read, which may change although
+  the rows are the same.
   """
   return {key: value for key, value in rows.description.items() if key != LEFT_OUT}
 
@@ -382,7 +383,7 @@ class ArrayRows:
   facts: Facts = dataclasses.field(default_factory=dict)
 
   def __post_init__(self) -> None:
-    """Raises InputError for arrays of other types, shapes, lengths or values than stated above."""
+    """Raises InputError for arrays with other types, shapes, lengths or values than documented."""
     if self.images.ndim != 4 or self.images.dtype not in (np.uint8, np.float32):
       raise InputError(
         f'images must be uint8 or float32 [N, H, W, C]; got {self.images.dtype} of shape '
@@ -556,6 +557,7 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
     label = np.where(label >= 0, positions[label], label).astype(np.int32)  # -1 stays
     if label.ndim == 2:
       is_equal = label[:, :, None] == label[:, None]  # [B, L, L]
+      # [B, L]; below the diagonal are the pairs of a label with the labels before it
       equals_earlier = np.tril(is_equal, -1).any(2)
       label[equals_earlier] = -1
     return {**batch, 'label': label}

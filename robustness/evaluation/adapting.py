@@ -45,7 +45,8 @@ class AdaptingEvaluator(Evaluator):
   stream_rows: int = 0
 
   def __post_init__(self) -> None:
-    first_device = self.parallel.devices[:1]  # a batch needs the state after the previous batch
+    """Uses only the first device, because a batch needs the state after the previous batch."""
+    first_device = self.parallel.devices[:1]
     object.__setattr__(self, 'parallel', type(self.parallel)(first_device))
 
   @property

@@ -104,7 +104,8 @@ def most_damaged(tally: Tally) -> np.ndarray:
   candidates = np.flatnonzero(is_wrong & is_right_when_clean)
   num_views = np.maximum(tally.shown, 1)  # no division by 0
   share, probability = tally.wrong / num_views, tally.probability / num_views
-  order = np.lexsort((probability[candidates], -share[candidates]))  # by the last key first
+  # by share, the last key, and equal shares by probability
+  order = np.lexsort((probability[candidates], -share[candidates]))
   return candidates[order][:MOST_IMAGES]
 
 
@@ -123,7 +124,7 @@ def _listed(
   ids = records.column('example_id')[images]
   # class and confidence of the prediction in the clean view, if there is one
   clean: list[list[object]] = [[None, None]] * len(images)
-  if tally.clean is not None:
+  if tally.clean is not None:  # then `table.clean` is not None either
     prediction = records.column('prediction', table.clean or 0)[images]
     confidence = records.column(CONFIDENCE, table.clean or 0)[images]
     pairs = zip(prediction.tolist(), confidence.tolist(), strict=True)

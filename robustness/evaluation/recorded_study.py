@@ -58,7 +58,10 @@ class RecordedStudy(Study):
     return dict(self.recorded)
 
   def is_recorded_as(self, recorded: Facts) -> bool:
-    """Returns whether the results can be of records with this `Study.recording`."""
+    """Returns whether the results can be of the records with these values of `Study.recording`.
+
+    All values must be the same in the results, which state further ones.
+    """
     return all(self.stated.get(key) == value for key, value in recorded.items())
 
   def of_records(self, identity: Facts, num_views: int) -> RecordedStudy:

@@ -107,10 +107,10 @@ class SequentialRecords:
 
 
 class CommonRows(RecordsReader):
-  """The records of the first rounds, concatenated to one table; each round evaluates all views.
+  """The records of the first rounds of a sequential evaluation, which evaluate all views.
 
-  A round evaluates the next rows of the data (see `SequentialRecords`). Each round is one block of
-  the table: `block` is the number of a round, counted from 0.
+  Each round evaluates further rows of the data (see `SequentialRecords`). The rounds are
+  concatenated to one table, in which each is a block: `block` is the number of a round, from 0.
   """
 
   def __init__(self, rounds: SequentialRecords, count: int):

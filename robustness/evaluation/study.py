@@ -102,6 +102,8 @@ class Study(Part):
   moved_keys: ClassVar[Mapping[str, str]] = {}
   set_by_study: ClassVar[tuple[str, ...]] = ()
   not_recorded: ClassVar[tuple[str, ...]] = ()
+  # attributes without annotation, such as `layers`, become settings in a subclass that annotates
+  # them
   layers = tuple[str, ...]()
   outputs: ClassVar[tuple[str, ...]] = ()
   needs_classifier: ClassVar[bool] = True
@@ -117,6 +119,7 @@ class Study(Part):
   confidence: float = dataclasses.field(default=0.95, kw_only=True)
 
   def __post_init__(self) -> None:
+    """Raises InputError for a setting with a value that is not valid."""
     check_fields(self, self.section)
     for key in ('confidence', 'false_discovery_rate'):
       self.require(0 < getattr(self, key) < 1, key, 'in (0, 1)')
@@ -191,7 +194,10 @@ class Study(Part):
 
   @property
   def stream(self) -> str:
-    """A name for the study's root random key; studies with equal names draw equal numbers."""
+    """The name that the study's root random key is made of, by default the name of the study.
+
+    Studies with equal values draw equal random numbers.
+    """
     return self.name
 
   @property

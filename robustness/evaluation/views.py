@@ -83,9 +83,9 @@ class Views:
     ids: int32 [V], distinct. A view's random keys depend on its id, so an id must not depend on the
       other views of a run.
     parameters: {name: array [V, ...]}. They are traced, so that all views share one compiled
-      program. If there is a parameter `DRAWS`, int32 [V], random keys depend on it instead of the
-      id, so that views with equal values use the same random numbers. A column `DRAWS` of the rows
-      takes precedence over both.
+      program. If there is a parameter 'draws' (`DRAWS`), int32 [V], random keys depend on it
+      instead of the id, so that views with equal values use the same random numbers. A column
+      'draws' of the rows takes precedence over both.
     uses_classifier: whether `show`, `measure` and `total` take `logits`.
     together: whether `show` takes all rows of a device at once, keys [B] and columns [B, ...], as
       an attack that spends no steps on rows that are misclassified already. It then returns images
