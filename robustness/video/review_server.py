@@ -138,9 +138,9 @@ class ReviewServer(ThreadingHTTPServer):
     """Writes an answer from the page to the disk, and returns the annotator's next item.
 
     Args:
-      posted: the fields of an `Answer` without the paths, the name of the 'item', and if the page
-        states them the labels that it had 'shown' and the time of the answer that this answer
-        'replaces'.
+      posted: the fields of an `Answer`, with 'item', the name of the item, in place of its paths.
+        The page may add 'shown', the labels that it had shown, and 'replaces', the time of the
+        earlier answer that it had shown.
 
     Raises:
       OutdatedAnswerError: labels or answers have changed since the page showed the item.
