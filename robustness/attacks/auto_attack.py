@@ -148,7 +148,7 @@ def _differs(logits: Logits, images: Array) -> Array:
   """Returns whether repeated passes return different logits or classes, bool [B]."""
   scores = jax.lax.map(lambda _: logits(images), jnp.arange(REPEATS))  # [passes, B, classes]
   unit = scores / (jnp.linalg.norm(scores, axis=-1, keepdims=True) + 1e-10)
-  # the largest difference of two passes
+  # the largest difference of two passes, of logits that are scaled to length 1
   change = jnp.linalg.norm(unit[:, None] - unit[None], axis=-1).max((0, 1))
   classes = scores.argmax(-1)
   return (change > DIFFERS) | (classes != classes[:1]).any(0)

@@ -80,6 +80,7 @@ class FAB(Attack):
       offset = value - (normal * x).sum((1, 2, 3))
       from_x = onto_plane(x, normal, offset, self.norm)
       from_image = onto_plane(images, normal, offset, self.norm)
+      # ‖d_1‖ and ‖d_2‖ of `FAB`; `bias` is α
       length_1, length_2 = (
         jnp.maximum(balls.length(d, self.norm), 1e-8) for d in (from_x, from_image)
       )

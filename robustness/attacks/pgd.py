@@ -47,13 +47,13 @@ class PGD(Attack):
   def __call__(
     self, keys: Array, logits: Logits, images: Array, labels: Array, scale: Scalar = 1.0
   ) -> Array:
-    """Returns the last iterate of the ascent, [B, H, W, C]; for the arguments see `Attack`."""
+    """Returns the images after n steps, [B, H, W, C]; for the arguments see `Attack.__call__`."""
     images = jax.lax.stop_gradient(images)
     epsilon, size = scale * self.epsilon, scale * (self.step_size or self.epsilon / 4)
     gradient = jax.grad(lambda perturbed: LOSSES[self.loss](logits(perturbed), labels).sum())
 
     def step(_: Array, perturbed: Array) -> Array:
-      """Returns the next iterate."""
+      """Returns the images after one more step."""
       direction = jax.vmap(lambda g: balls.direction(g, self.norm))(gradient(perturbed))
       change = perturbed + size * direction - images
       return balls.clipped(images, change, self.norm, epsilon)

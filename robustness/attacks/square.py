@@ -118,7 +118,7 @@ def sides(shape: Sequence[int], smallest: int) -> np.ndarray:
 
 
 def _stripes(key: Array, image: Array, epsilon: Scalar) -> Array:
-  """Returns an image [H, W, C] with vertical stripes of ±ε, of random sign in each column."""
+  """Returns an image [H, W, C] changed by ±ε, with one random sign per column and channel."""
   signs = jax.random.rademacher(key, (1, *image.shape[1:]), image.dtype)
   return jnp.clip(image + epsilon * signs, 0, 1)
 

@@ -24,7 +24,7 @@ class RandomCorruption(Augmentation):
     corruptions: Names, `FILE.py:NAME` for your own, or sets: 'official' (15), 'extra' (4), 'all'
       (19), 'fourier_cifar', 'fourier_imagenet'.
     left_out: Corruptions that are not drawn.
-    severities: Integers of 1..5.
+    severities: Severities among which one is drawn, integers in 1..5.
     probability: Probability of corrupting an image.
     constants: Table of constants: 32, 64, 224 or 299; 0 selects the nearest to the image size.
 

@@ -78,7 +78,7 @@ class Cutmix(Mixing):
     key_share, key_centre, key_choice = jax.random.split(key, 3)
     image, partner = example['image'], example['partner']
     height, width = image.shape[:2]
-    share = self.share(key_share, key_choice)
+    share = self.share(key_share, key_choice)  # λ
     centre = jax.random.randint(key_centre, (2,), 0, jnp.array([height, width]))
     rows = _inside(height, centre[0], jnp.sqrt(1 - share))
     columns = _inside(width, centre[1], jnp.sqrt(1 - share))

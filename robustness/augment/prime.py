@@ -110,8 +110,9 @@ class Prime(Augmentation):
     Pixels are displaced by a sum of sine modes (i, j) with i² + j² up to about N², see `deformed`.
     Their amplitudes are normal with variance T / (i² + j²), where the temperature T sets the
     strength. The number N of modes per direction and T are drawn from Beta(½, ½), scaled to the
-    range between two bounds. The lower bound of T makes a typical shift half a pixel, and the upper
-    one is the largest T at which the image does not fold over.
+    range between two bounds. N is between 2 and a number that is uniform in 3..`modes`. The lower
+    bound of T makes a typical shift half a pixel, and the upper one is the largest T at which the
+    image does not fold over.
     """
     key_bound, key_modes, key_temperature, key_values = jax.random.split(key, 4)
     max_modes = jax.random.randint(key_bound, (), MIN_MODES + 1, self.modes + 1)

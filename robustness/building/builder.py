@@ -152,6 +152,7 @@ class ClassifierBuilder:
     if isinstance(recipe, PublishedWeights) and not (recipe.label_space or recipe.probe):
       # raises if classes do not fit, before the network is built, which takes longer
       for task in self.experiment.measurements.values():
+        # `recipe.classes` are the names of the classes and their other names
         align(self.opened.get(task.data, self.rows), *recipe.classes, label)
     network = self._load(label)
     if recipe.probe:
@@ -257,13 +258,14 @@ class ClassifierBuilder:
     parallel = self.parallel(recipe.training)
     environment = selective(recipe.augment.augmentations)
     transforms = environment.transforms if environment else ()
-    order = balanced(recipe.training.balanced, rows, transforms, recipe.seed)
+    # draws the values of the column `balanced` equally often; None if there is no such column
+    sampler = balanced(recipe.training.balanced, rows, transforms, recipe.seed)
     training = Training(
       model=architecture.build(
         len(rows.class_names), jnp.dtype(self._training_precision(recipe)), parallel.axis_name
       ),
       rows=rows,
-      sampler=order,
+      sampler=sampler,
       inputs=Inputs(normalisation.mean, normalisation.std, recipe.input_filter),
       fit=architecture.fit,
       fit_rows=architecture.fit_rows,
@@ -396,7 +398,7 @@ class ClassifierBuilder:
     """Returns a network whose classes are predicted by a probe, fitted to its features here.
 
     The features of all training rows are computed once and recorded. Probes of the same network,
-    layer and rows read them from the same folder, which is named by a digest of these facts.
+    layer, rows and classes read them from the same folder, which is named by a digest of these.
     """
     probe, rows, names = recipe.probe, self.open_rows(recipe), self.class_names(recipe)
     assert probe is not None

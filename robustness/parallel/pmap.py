@@ -14,7 +14,8 @@ from robustness.parallel.mesh import REPLICATED, Compiled, MeshParallel, Step, T
 class PmapParallel(MeshParallel):
   """Runs a step function on every device by `jax.pmap`, with the interface of `MeshParallel`.
 
-  A training step sees one device's part of the batch, and sums over `axis_name` to combine them.
+  A training step sees one device's part of the batch only. It combines the parts by sums over the
+  axis `axis_name`.
   """
 
   axis_name: str | None = 'data'

@@ -257,7 +257,7 @@ def check_workdir(directory: pathlib.Path) -> None:
   while not (is_seen := (directory / name).exists()) and time.monotonic() < deadline:
     time.sleep(0.1)
   not_seen_in = exchange('who sees it', '' if is_seen else str(directory))
-  file.unlink(missing_ok=True)
+  file.unlink(missing_ok=True)  # by process 0; no other process has created a file of this name
   blind = [f'process {index} ({path})' for index, path in enumerate(not_seen_in) if path]
   if blind:
     raise InputError(
