@@ -467,7 +467,7 @@ def _check_names(path: pathlib.Path, document: Facts, quantities: Section) -> No
   Args:
     path: path of `results.json`.
     document: its content.
-    quantities: the entries of quantities by task.
+    quantities: {task: entries of its quantities}, from `document`.
   """
   labels = [entry['label'] for entry in document['classifiers']]
   names = {

@@ -226,8 +226,9 @@ def debiased_calibration_error(bins: Bins) -> np.ndarray:
 def squared_calibration_error(bins: Bins) -> np.ndarray:
   """Returns the unbiased estimate of the mean squared calibration error, [...].
 
-  It may be negative. Bins of one example show no variance and count as 0, as in the released code
-  of Kumar et al.
+  It is the mean over predictions of (accuracy − confidence)² of their bin, minus the sampling
+  variance of this accuracy. It may be negative. Bins of one example show no variance and count as
+  0, as in the released code of Kumar et al.
   """
   variance = bins.accuracy * (1 - bins.accuracy) / np.maximum(bins.size - 1, 1)
   squared = (bins.accuracy - bins.confidence) ** 2 - variance

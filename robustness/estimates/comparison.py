@@ -173,6 +173,7 @@ def effective_robustness(references: ArrayLike, shifted: ArrayLike, n: int) -> n
   for model in range(num_models):
     other_models = np.delete(np.arange(num_models), model)
     points = design[..., other_models, :]
+    # The plane's coefficients, [..., 1 + R, 1], and its height at this model, [...].
     plane = np.linalg.pinv(points) @ logit_y[..., other_models, None]
     value = special.expit((design[..., [model], :] @ plane)[..., 0, 0])
     is_plane_defined = np.linalg.matrix_rank(points) == num_references + 1

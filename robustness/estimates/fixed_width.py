@@ -129,6 +129,7 @@ class FixedWidth:
       return (low <= p[:, None]) & (p[:, None] <= high)
 
     paths = self._paths(p, contains_p)
+    # The probabilities of the paths that are finished at each look, added over the looks.
     return np.asarray(
       np.sum([(probability * finished).sum(1) for _, probability, finished in paths], 0)
     )

@@ -189,7 +189,7 @@ def _fitted(
     tolerance: relative change of the loss at which the search ends.
   """
   classes = z.shape[1]
-  target = np.eye(classes)[y]
+  target = np.eye(classes)[y]  # one-hot, [N, K]
   num_weights = {TEMPERATURE: 1, VECTOR: classes, MATRIX: classes**2}[kind]
   is_off_diagonal = 1 - np.eye(classes)
   num_off_diagonal = max(classes * (classes - 1), 1)
@@ -212,13 +212,14 @@ def _fitted(
     by_weight = by_logits.T @ z if kind == MATRIX else (by_logits * z).sum(0)
     by_bias = by_logits.sum(0)
     if strength:
+      # λ times the variance of the diagonal of W and the mean squared bias, and the derivatives.
       weights = np.asarray(current.weight)
       diagonal = np.diag(weights) if kind == MATRIX else weights
       spread = diagonal - diagonal.mean()
       value += strength * (np.mean(spread**2) + np.mean(current.bias**2))
       by_bias = by_bias + 2 * strength * current.bias / classes
       by_diagonal = 2 * strength * spread / classes
-      if kind == MATRIX:
+      if kind == MATRIX:  # also λ times the mean squared off-diagonal element
         off_diagonal = is_off_diagonal * current.weight
         value += strength * (off_diagonal**2).sum() / num_off_diagonal
         of_penalty = 2 * strength * off_diagonal / num_off_diagonal

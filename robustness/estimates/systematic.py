@@ -83,12 +83,13 @@ class StratifiedMeans:
     value = np.where(has_images, (weight * share).sum(0), np.nan)
     # A mean of shares that are all 0 or all 1 is exactly 0 or 1.
     value = np.where(np.abs(value - np.round(value)) < _ROUNDING, np.round(value), value)
-    # Number of images and sum of their shares, [strata, Q].
+    # The number of images of each stratum in each mean, and the sum of their shares, [strata, Q].
     count = np.zeros((int(stratum.max(initial=0)) + 1, weight.shape[1]))
     total = np.zeros_like(count)
     np.add.at(count, stratum, is_counted)
     np.add.at(total, stratum, np.where(is_counted, share, 0))
-    # Each image's distance from the mean of its stratum, or of all images if it is alone there.
+    # [N, Q]: each image's distance from the mean of its stratum, or of all images if it is alone
+    # there, times its weight.
     stratum_mean = (total / np.maximum(count, 1))[stratum]
     mean = np.where((count == 1)[stratum], value, stratum_mean)
     bessel = np.sqrt(count / np.maximum(count - 1, 1))[stratum]  # √(n/(n − 1)): unbiased variance

@@ -259,7 +259,8 @@ _VALID: Mapping[str, tuple[float, float]] = {
 def _check_values(table: pd.DataFrame) -> None:
   """Raises ValueError for impossible values.
 
-  These are a number outside `_VALID`, an interval with low > high, and text that is too long.
+  These are a number outside the range of its column in `_VALID`, an interval with low > high, and
+  text that is too long.
   """
   for name, (low, high) in _VALID.items():
     is_outside = ((table[name] < low) | (table[name] > high)).fillna(False).astype(bool)
