@@ -243,6 +243,7 @@ def distinct_labels(
   Returns:
     The labels by (name of the workdir, label in it).
   """
+  # The number of workdirs that have each label.
   counts = collections.Counter(itertools.chain(*labels_by_workdir.values()))
   distinct = {}
   for name, labels in labels_by_workdir.items():
@@ -303,7 +304,7 @@ def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
         f'{finished.study.name}: give workdirs of the same study.'
       )
     settings, views = _settings_and_names_of_views(finished)
-    lines = differing_keys(expected_settings, settings)
+    lines = differing_keys(expected_settings, settings)  # 'key: value → value'
     if lines or views != expected_views:
       lines = lines or [f'image_shape: {first.image_shape} → {finished.image_shape}']
       raise InputError(
@@ -591,9 +592,9 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
   printed = _printed_facets(groups, first_answers.table)
   results = Results(
     first.finished.study.name,
-    [_described(entry) for entry in entries],
-    first.finished.results.data,
-    {**first.finished.results.settings, PRINTED_FACETS: printed},
+    classifiers=[_described(entry) for entry in entries],
+    data=first.finished.results.data,
+    settings={**first.finished.results.settings, PRINTED_FACETS: printed},
     table=assemble([part(_estimates(groups, compared))]),
     quantities=(ACCURACY, EFFECTIVE, CONSISTENCY),
   )

@@ -98,7 +98,7 @@ def measure(
   evaluated: list[tuple[Classifier | None, Rows]] = [(None, rows)]
   if classifiers and study.needs_classifier:
     evaluated = [(classifier, match_labels(rows, classifier)) for classifier in classifiers]
-  evaluations = of_recorded(
+  evaluations = of_recorded(  # by label, which is IMAGES without a classifier
     {
       c.name if c else IMAGES: _recorded(execution, study, c, matched, parallel, folder)
       for c, matched in evaluated
@@ -152,9 +152,9 @@ def _results(
   samples = study.sample_arrays(rows, key, findings)
   return Results(
     study.name,
-    described,
-    {**rows.description, 'image_shape': list(shape), 'class_names': list(rows.class_names)},
-    {**study.describe(), **dataclasses.asdict(execution)},
+    classifiers=described,
+    data={**rows.description, 'image_shape': list(shape), 'class_names': list(rows.class_names)},
+    settings={**study.describe(), **dataclasses.asdict(execution)},
     tables=tables,
     arrays={**findings.arrays, **compared.arrays, **failed.arrays, **samples},
     table=table,

@@ -296,9 +296,9 @@ class Results:
     return {
       name: Results(
         self.settings.get(name, {}).get('name', ''),  # the name of the task's study
-        self.classifiers,
-        self.data.get(name, {}),
-        self.settings.get(name, {}),
+        classifiers=self.classifiers,
+        data=self.data.get(name, {}),
+        settings=self.settings.get(name, {}),
         table=estimates.assemble([estimates.without_facet(self.table, TASK, name)]),
         quantities=quantities,
       )
@@ -503,6 +503,7 @@ def _check_table(path: pathlib.Path, results: Results) -> None:
     for is_difference, checked in ((False, values), (True, differences)):
       ranges = [q.difference_range if is_difference else q.range for q in declared]
       low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
+      # Rounding errors are allowed: 1e-9 of the largest finite end, or of 1.
       slack = 1e-9 * max([1.0, *(abs(end) for end in (low, high) if math.isfinite(end))])
       outside = checked[(checked.value < low - slack) | (checked.value > high + slack)]
       if len(outside):
@@ -553,9 +554,9 @@ def joined(
   tables_with_task = (estimates.with_facet(r.table, TASK, task) for task, r in tasks.items())
   return Results(
     study,
-    most_complete.classifiers,
-    {name: results.data for name, results in tasks.items()},
-    {**settings, **{name: results.settings for name, results in tasks.items()}},
+    classifiers=most_complete.classifiers,
+    data={name: results.data for name, results in tasks.items()},
+    settings={**settings, **{name: results.settings for name, results in tasks.items()}},
     tables={
       **findings.tables,
       'tasks': Table(('task', 'study', 'images'), listed),
@@ -597,9 +598,9 @@ def over_seeds(by_seed: Mapping[int, Results]) -> Results:
   ]
   return Results(
     first.study,
-    classifiers,
-    first.data,
-    {**first.settings, 'seeds': list(by_seed)},
+    classifiers=classifiers,
+    data=first.data,
+    settings={**first.settings, 'seeds': list(by_seed)},
     tables={
       name: table
       for name, table in first.tables.items()

@@ -108,7 +108,9 @@ class Predictions:
     Args:
       bins: the number M of bins.
     """
-    bin_from_below = np.ceil(self.confidence * bins).astype(int).clip(1, bins)  # M, …, 1
+    # The bin of each prediction, counted from 1 for the lowest confidences; it descends from M to
+    # 1.
+    bin_from_below = np.ceil(self.confidence * bins).astype(int).clip(1, bins)
     # `searchsorted` needs ascending numbers: -M, …, -1. The search for 0, above all, returns N.
     return np.searchsorted(-bin_from_below, np.arange(-bins, 1))
 
@@ -168,6 +170,7 @@ class Predictions:
     harmonic = special.digamma(np.arange(int(size.sum(-1).max()) + 1) + 1.0)
     error_rate = wrong / np.maximum(size, 1)
     reciprocals = harmonic[size_before + size] - harmonic[size_before]
+    # What each run adds to the sum, [..., runs].
     by_run = wrong + (wrong_before - size_before * error_rate) * reciprocals
     return np.asarray(by_run.sum(-1) / size.sum(-1))
 
@@ -475,7 +478,10 @@ def _biased_measures(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
 
 
 def _unbinned(predictions: Predictions, weights: np.ndarray | None) -> dict[str, np.ndarray]:
-  """Returns {name: [...]} of the measures without bins: 'brier', 'aurc' and 'excess_aurc'.
+  """Returns {name: [...]} of the measures without bins.
+
+  They are 'brier', the mean of (confidence − outcome)²; 'aurc', the area under the risk-coverage
+  curve; and 'excess_aurc', its excess over the smallest area that this error allows.
 
   Args:
     predictions: N predictions.

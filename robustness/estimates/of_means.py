@@ -139,7 +139,9 @@ class MeanRatio:
     return np.asarray(ratios.mean(-1))
 
   def groups(self, outcomes: Outcomes, where: np.ndarray | None) -> list[Group]:
-    """Returns the groups of views, in the order of the last axis of the means.
+    """Returns the groups of views in the order in which `__call__` takes their means.
+
+    There is a group for each value of the facet; if `is_excess`, the clean views are first.
 
     Args:
       outcomes: outcomes with the facet.

@@ -299,7 +299,7 @@ def select(
     value = facets.pop(name, None)
     if value is None:
       is_selected &= table[name].isna()
-    elif value is ...:
+    elif value is Ellipsis:  # any value of this facet
       is_selected &= table[name].notna()
     else:
       is_selected &= (table[name] == value).fillna(False).astype(bool)

@@ -81,6 +81,7 @@ def fit_lines(share: ArrayLike, change: ArrayLike) -> Lines:
     raise InputError(f'a line through {x.shape[-1]} points has no residual: give at least 3.')
   centred = x - x.mean(-1, keepdims=True)
   squares = (centred**2).sum(-1)
+  # NaN if all points have the same share.
   slope = (centred * y).sum(-1) / np.where(squares > 0, squares, np.nan)
   intercept = y.mean(-1) - slope * x.mean(-1)
   error = y - slope[..., None] * x - intercept[..., None]
