@@ -130,7 +130,7 @@ def _paper(config: ConfigDict) -> ConfigDict:
   Its settings follow the protocols of the authors.
   """
   config.battery.tasks = ('clean', 'corruptions', 'heat_map', 'attack')
-  config.data.num_images = 0
+  config.data.num_images = 0  # all
   config.battery.heat_map.data.num_images = 1000
   config.battery.corruptions.study.corruptions = ('official',)
   config.battery.corruptions.study.protocol = 'as_released'

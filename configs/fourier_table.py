@@ -155,7 +155,7 @@ def cifar10_c() -> ConfigDict:
     config.battery[task].study.source = 'stored'
     config.battery[task].data.source = 'cifar10_c'
     config.battery[task].data.cifar10_c.clean_dataset = 'cifar10'
-    config.battery[task].data.num_images = 0
+    config.battery[task].data.num_images = 0  # all
   return config
 
 
@@ -165,7 +165,7 @@ def full() -> ConfigDict:
   The paper does not state a number of epochs.
   """
   config = _recipes('wide_resnet_28_10', CIFAR10_RECIPES, sigma=0.1, low_pass=15, high_pass=31)
-  use_cifar10(config, num_images=0)
+  use_cifar10(config, num_images=0)  # all
   for task in ('errors', 'tradeoff'):
     config.battery[task].study.protocol = 'as_released'
   config.battery.heat_maps.study.norm = 4.0
@@ -186,12 +186,12 @@ def imagenet() -> ConfigDict:
   config.classifiers.auto_augment.augment.policy = ('flip', 'auto_augment')
   config.classifiers.auto_augment.augment.auto_augment.policy = 'imagenet'
   train_on_imagenet(config)
-  config.data.num_images = 0
+  config.data.num_images = 0  # all
   for task in ('errors', 'tradeoff'):
     config.battery[task].study.corruptions = ('fourier_imagenet',)
   config.battery.heat_maps.study.norm = 15.7
   config.battery.heat_maps.study.window = 63
-  config.battery.heat_maps.data.num_images = 0
+  config.battery.heat_maps.data.num_images = 0  # all
   config.battery.heat_maps.study.half_width = 0.03
   return config
 

@@ -36,7 +36,7 @@ def digits() -> ConfigDict:
 
 def cifar10() -> ConfigDict:
   """Returns the config of a ResNet-20 trained on CIFAR-10 for 200 epochs with flips and crops."""
-  config = resnet20_on_cifar10('accuracy', num_images=0)
+  config = resnet20_on_cifar10('accuracy', num_images=0)  # all test images
   config.classifier.train = True
   config.classifier.augment.policy = ('flip', 'crop')
   config.training.epochs = 200.0
@@ -52,7 +52,7 @@ def cifar10_fast() -> ConfigDict:
   Unlike in the recipe, test images are not augmented.
   """
   config = default_config('accuracy')
-  use_cifar10(config, num_images=0)
+  use_cifar10(config, num_images=0)  # all test images
   train_airbench(config)
   return config
 

@@ -134,6 +134,7 @@ def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 
   ascending_by_name = np.argsort(np.array(class_names))
   # The constant `_STREAM` makes the numbers differ from other choices with the same seed.
   order = ascending_by_name[np.random.default_rng((_STREAM, seed)).permutation(num_classes)]
+  # The first count · size classes in this order, [count, size], ascending in each group.
   members = np.sort(order[: count * size].reshape(count, -1), 1).tolist()
   return ClassGroups(tuple(map(tuple, members)), tuple(class_names))
 

@@ -152,6 +152,7 @@ def between(
       note += f'; the nearest {LISTED} are listed'
     # n images in as many independent groups.
     shares[label] = Estimate(count / n, float(low), float(high), n, n, CLOPPER_PEARSON, note=note)
+    # Ids and bits, then classes, then environments, in the order of `COLUMNS`.
     rows += [
       [
         *(label, int(test.example_ids[i]), int(trained.example_ids[j]), int(bits)),

@@ -158,6 +158,7 @@ class CorruptionSpectrum(StoredOrMade):
     by_image = recorded.evaluations[0].records
     scale = 1.0 if self.normalisation == 'orthonormal' else float(height * width) ** 0.5
     total = _total_by_part(records, study.parts) if self.is_stored else records.total('spectrum')
+    # Mean |F| in each view, [1 + corruptions · severities, H, W], the clean view first.
     mean = (spectrum.full_map(total, width) * scale / by_image.layout.num_rows).astype(np.float32)
     keep = high_pass(height, width, self.bandwidth)  # bool [H, W]
     lowest = lowest_kept(height, width, self.bandwidth)

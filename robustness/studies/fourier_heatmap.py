@@ -291,6 +291,7 @@ class FourierHeatmap(Study):
     for by in ((), ('band',)):
       estimates = self.means(error, missed, by, where=is_perturbed)
       notes = []  # how much of a band the window shows; '' for all of it
+      # The band of each estimate, 'all' for a mean over all frequencies.
       for name in estimates['band'] if by else ['all'] * len(estimates):
         num_shown, total = cells[name]
         notes.append(f'{window} {num_shown} of {total} cells' if num_shown < total else '')

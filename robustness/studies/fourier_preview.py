@@ -140,10 +140,9 @@ class FourierPreview(BeginsWithMap):
     }
     # A band without frequencies, in small images, has no estimate.
     views = pd.DataFrame({'band': [band if count else None for band, count in cells.items()]})
-    of_bands = Outcomes.from_fields(
-      SENSITIVITY_PER_CELL, energies, views, clusters=recorded.clusters
-    )
-    estimates.append(self.means(SENSITIVITY_PER_CELL, of_bands, ('band',)))
+    clusters = recorded.clusters
+    by_band = Outcomes.from_fields(SENSITIVITY_PER_CELL, energies, views, clusters=clusters)
+    estimates.append(self.means(SENSITIVITY_PER_CELL, by_band, ('band',)))
     for evaluation in evaluations:
       n = evaluation.records.layout.num_rows
       (half_total,) = evaluation.records.total('sensitivity')  # of the only view

@@ -63,7 +63,7 @@ class FrequencyShortcuts(Study):
   all sets are drawn at once, so that they are views.
 
   Attributes:
-    sets: how many are drawn.
+    sets: number of random sets.
     grids: numbers of patches along a side; 4, 8 and 16 suit images of 32 pixels.
     kept: mean share of its patches that a grid keeps.
 

@@ -51,8 +51,9 @@ def _areas(distances: np.ndarray, nearest: np.ndarray) -> np.ndarray:
     nearest: [N, 1], the least of these distances of each image.
   """
   end = np.max(nearest, where=np.isfinite(nearest), initial=0)
-  # The distance is 0 for images that are wrong without an attack.
-  return np.minimum(np.hstack([distances, nearest, np.where(nearest > 0, end, 0)]), end)
+  # Of an image that no attack changes: it is right to the end, or never if its distance is 0.
+  unchanged = np.where(nearest > 0, end, 0)
+  return np.minimum(np.hstack([distances, nearest, unchanged]), end)
 
 
 def _optimality(areas: np.ndarray, _: np.ndarray) -> np.ndarray:

@@ -321,13 +321,15 @@ def _read(path: str, task_name: str, first: FinishedStudy | None = None) -> Fini
       f'{path} is of the study {task.study.name}, which keeps no logits and features: give a '
       'workdir of configs/ood_scores.py.'
     )
-  for expected in first.evaluations if first else ():
+  if first is None:
+    return task
+  for expected in first.evaluations:
     actual = _evaluation(task, expected.label)
-    identities = expected.records.identity, actual.records.identity
-    classifier, other = ({'classifier': identity['classifier']} for identity in identities)
+    classifier = {'classifier': expected.records.identity['classifier']}
+    other = {'classifier': actual.records.identity['classifier']}
     if lines := differing_keys(classifier, other):
       raise InputError(
-        f'{path} and {first.folder if first else path} have other classifiers under '
+        f'{path} and {first.folder} have other classifiers under '
         f'{expected.label!r}: {"; ".join(lines)}. Run the same on both.'
       )
   return task

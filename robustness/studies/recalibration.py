@@ -184,7 +184,9 @@ class Recalibration(StoredOrMade):
     """
     recorded.require_distinct()
     is_clean = recorded.views.corruption.isna().to_numpy()
-    clean = int(np.flatnonzero(is_clean)[0])  # index of the clean view
+    clean_view = int(np.flatnonzero(is_clean)[0])
+    # The facets of the views. The clean view gets severity 0, and `views` a facet to average all
+    # corrupted views by.
     by_severity = recorded.views.assign(severity=recorded.views.severity.fillna(0).astype(int))
     views = by_severity.assign(view=np.where(is_clean, 'clean', 'corrupted'))
     fitting, deciding, measured = self._split(recorded.evaluations[0].records.layout.num_rows)
@@ -193,7 +195,7 @@ class Recalibration(StoredOrMade):
     fits, values, labels = {}, {}, {}
     for evaluation in recorded.evaluations:
       label, records = evaluation.label, evaluation.records
-      fits[label] = self._fitted(evaluation, clean, fitting, deciding)
+      fits[label] = self._fitted(evaluation, clean_view, fitting, deciding)
       values[label] = records.values(fits[label].measured)[measured]
       labels[label] = _single_labels(records.column('label'))[measured]
     for label, fitted in fits.items():

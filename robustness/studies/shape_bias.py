@@ -96,11 +96,9 @@ class ShapeBias(Study):
       by_texture[evaluation.label] = ((answers == textures) & is_conflict)[:, None]
     # `classes`, `shapes` and `is_conflict` are equal for all classifiers.
     names = [name for name in classes.tolist() if name in shapes[is_conflict]]
-    masks: list[tuple[dict[str, str], np.ndarray]]  # facets of estimates, and their images
-    masks = [
-      ({}, is_conflict),
-      *(({CLASS: name}, is_conflict & (shapes == name)) for name in names),
-    ]
+    # The facets of an estimate, and the images that it is of: all, or of the shape of one class.
+    masks: list[tuple[dict[str, str], np.ndarray]] = [({}, is_conflict)]
+    masks += [({CLASS: name}, is_conflict & (shapes == name)) for name in names]
     decided = {label: by_shape[label] | by_texture[label] for label in by_shape}
     # [N, 2]: whether the answer is the shape, and whether it is the texture.
     answered = {label: np.hstack([by_shape[label], by_texture[label]]) for label in by_shape}

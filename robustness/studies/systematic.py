@@ -373,8 +373,9 @@ class Systematic(Study):
       if is_trained:
         notes = self._notes(evaluation, evaluations)
         num_classes = len(facts['classes'])
-        # The facets of each estimate, with the environments that it is averaged over: the mean over
-        # all has no facets. In `level_terms` they come with the column of a level instead.
+        # A term has the facets of an estimate and the environments, columns of `shares`, that it
+        # averages: first all environments, without facets, then each one. A level term has the
+        # column of a single level.
         terms: Terms = [
           ({}, range(1, len(names) + 1)),
           *(({ENVIRONMENT: name}, [k]) for k, name in enumerate(names, 1)),
@@ -544,6 +545,7 @@ class Systematic(Study):
       share, trials = right[:, 1:].astype(float), [1] * len(columns)
     elif self.source == STORED:
       columns = list(range(len(self._environments(records.identity['data']))))
+      # Stored images are in one environment each; they have NaN in the columns of all others.
       is_shown = records.column(ENVIRONMENT)[:, None] == np.array(columns)
       share, trials = np.where(is_shown, right, np.nan), [1] * len(columns)
     else:
