@@ -408,9 +408,7 @@ class ArrayRows:
     for name, column in self.columns.items():
       if len(column) != len(self.images):
         raise InputError(f'column {name!r} has {len(column)} values for {len(self.images)} images.')
-    if self.images.dtype == np.uint8:
-      return
-    if outside := values_outside(self.images):
+    if self.images.dtype != np.uint8 and (outside := values_outside(self.images)):
       raise InputError(f'{outside}; they must lie in [0, 1], or be uint8.')
 
   @property

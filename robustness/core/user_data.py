@@ -48,7 +48,7 @@ def rows_of(
     raise InputError(
       f'images have shape {images.shape}, channels first: give images.transpose(0, 2, 3, 1).'
     )
-  if images.dtype != np.uint8 and images.dtype.kind == 'f':
+  if images.dtype.kind == 'f':
     images = images.astype(np.float32, copy=False)
   arrays = {name: np.asarray(column) for name, column in (columns or {}).items()}
   rows = ArrayRows(images, labels, (), columns=arrays)

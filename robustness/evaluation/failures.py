@@ -319,7 +319,15 @@ class Tally:
     self.confidence[better_rows] = mistake_confidence[better, view]
     self.view[better_rows] = shard.views.start + view
     self.prediction[better_rows] = shard['prediction'][better, view]
-    for labels in self.labels[rows].T:  # the first label of each image, then the second, ...
+    self._add_by_class(shard, counted, wrong)
+
+  def _add_by_class(self, shard: Shard, counted: np.ndarray, wrong: np.ndarray) -> None:
+    """Adds the predictions of a shard of n images in v views to the sums of each class.
+
+    `counted` and `wrong`, bool [n, v], say which images count, and are misclassified, in a view. An
+    image with several labels is added to each of its classes.
+    """
+    for labels in self.labels[shard.rows].T:  # the first label of each image, then the second, ...
       has_label = labels >= 0
       counts_in, missed, label = counted[has_label], wrong[has_label], labels[has_label]
       for table, values in ((self.class_right, counts_in & ~missed), (self.class_shown, counts_in)):

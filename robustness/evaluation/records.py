@@ -86,11 +86,11 @@ class Layout:
     return -(-self.num_views // self.chunk_views)
 
   def rows(self, block: int) -> slice[int, int]:
-    """Returns the positions in the table of the rows of a block."""
+    """Returns which rows of the table are in block number `block`, as a slice of positions."""
     return slice(block * self.block_rows, min((block + 1) * self.block_rows, self.num_rows))
 
   def views(self, chunk: int) -> slice[int, int]:
-    """Returns the positions in the table of the views of a chunk."""
+    """Returns which views of the table are in chunk number `chunk`, as a slice of positions."""
     return slice(chunk * self.chunk_views, min((chunk + 1) * self.chunk_views, self.num_views))
 
   def size(self, block: int, chunk: int) -> int:
@@ -167,10 +167,17 @@ class RecordsReader(abc.ABC):
 
   @abc.abstractmethod
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns a shard; raises InputError if it cannot be read."""
+    """Returns the records of the rows of block `block` in the views of chunk `chunk`, a shard.
+
+    Raises:
+      InputError: the shard cannot be read.
+    """
 
   def missing(self) -> dict[int, list[int]]:
-    """Returns {number of the row block: numbers of its view chunks that are not recorded yet}."""
+    """Returns {number of the row block: numbers of its view chunks that are not recorded yet}.
+
+    It is {} for records that are made of other records, which are complete.
+    """
     return {}
 
   def shards(self) -> Iterator[Shard]:
@@ -305,7 +312,11 @@ class Records(RecordsReader):
     write_atomically(self.path(block, chunk), content.getvalue())
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns a shard; raises InputError if it is missing or damaged or does not match its seal."""
+    """Returns the records of the rows of block `block` in the views of chunk `chunk`, a shard.
+
+    Raises:
+      InputError: its file is missing or damaged, or does not match its seal.
+    """
     path = self.path(block, chunk)
     if not path.exists():
       raise InputError(

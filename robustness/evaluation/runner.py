@@ -852,7 +852,7 @@ def _host_columns(batch: Batch) -> Batch:
 
 
 def _num_rows(layout: Layout, batch: Batch) -> int:
-  """Returns the number of rows of a block without padding."""
+  """Returns the number of rows in the block of rows that `batch` holds, without its padding."""
   rows = layout.rows(batch['block'])
   return rows.stop - rows.start
 

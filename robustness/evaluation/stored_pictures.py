@@ -59,7 +59,7 @@ class BlockOfShards(RecordsReader):
     self._shards = shards
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns the shard of a chunk of views; `block` is 0, the only one."""
+    """Returns the records of all rows in chunk `chunk` of the views; `block` is 0, the only one."""
     shard = self._shards[chunk]
     return Shard(self.layout.rows(0), shard.views, shard.arrays)
 

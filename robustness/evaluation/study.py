@@ -344,7 +344,7 @@ class Study(Part):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """{line: text} for the table `which numbers these are`, on what is done to the images."""
+    """Lines {line: text} of the table `which numbers these are` on how the study changes images."""
     return {}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
@@ -447,7 +447,10 @@ class EstimatesFromRows(Protocol):
   """The interface of a study with estimates that need the rows in addition to the records."""
 
   def row_estimates(self, rows: Rows, evaluations: Sequence[Evaluation]) -> Iterable[pd.DataFrame]:
-    """Yields tables of estimates, which are added to the tables of `Study.estimates`."""
+    """Yields tables of estimates that need the images or columns of the evaluated rows.
+
+    They are added to the tables of `Study.estimates`, which are made from the records alone.
+    """
 
 
 @runtime_checkable

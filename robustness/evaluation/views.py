@@ -143,7 +143,10 @@ ONLY = 'identity'
 
 
 def id_of(words: str) -> int:
-  """Returns an id in [0, 2³¹ − 2] for a view that these words describe, the same in all runs."""
+  """Returns an id in [0, 2³¹ − 2] for the view that `words` describe, such as 'pgd 0.03'.
+
+  It is a digest of the words, and so the same in all runs.
+  """
   return zlib.crc32(words.encode()) % (2**31 - 1)
 
 
