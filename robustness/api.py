@@ -301,7 +301,7 @@ def as_rows(
 def as_classifier(
   label: str, model: Any, images: np.ndarray, class_names: Sequence[str]
 ) -> Classifier:
-  """Returns the classifier of a model.
+  """Returns a model of any form as a `Classifier`.
 
   Args:
     label: the label of the classifier; '' takes the name of the model.

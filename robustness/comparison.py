@@ -339,7 +339,7 @@ class Pairing:
 def pair(
   first: RecordsReader, second: RecordsReader, names: tuple[str, str], common: bool
 ) -> Pairing:
-  """Returns the images that two runs share.
+  """Pairs the rows of two runs that show the same images.
 
   Images are the same if their example ids and digests are equal. Digests differ if classifiers take
   images of different sizes; then the runs must describe the same stored images.
@@ -426,9 +426,8 @@ class Answers:
     return cls(is_right, ids, table, entry.confidence, study.sequential_design)
 
   def on(self, entry: Entry, rows: np.ndarray) -> Answers:
-    """Returns the part of these answers that is on the rows with the indices `rows`.
-
-    `entry` is the classifier that gave the answers.
+    """Returns only the answers on the rows with the indices `rows`, given by the classifier
+    `entry`.
     """
     records = _selected(entry, rows)
     return self if records is entry.evaluation.records else Answers.from_records(entry, records)

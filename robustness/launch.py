@@ -301,7 +301,7 @@ def preview(
 
 
 class OpenedRows(dict[DataSettings, Rows]):
-  """The images of an experiment by their settings, opened at first use and only once.
+  """{settings of data: images} of an experiment; images are opened at first use and only once.
 
   Grey images are repeated over three channels if a network takes colour images. The images of
   trainings are stored separately and returned by `training`.

@@ -409,7 +409,7 @@ class Draws(NamedTuple):
 
   @classmethod
   def generate(cls, num_images: int, resamples: int, seed: int) -> Draws:
-    """Returns new random numbers.
+    """Draws the random numbers from a seed.
 
     Args:
       num_images: the number N of images.

@@ -170,7 +170,7 @@ def virtual_logit(layer: LastLayer, bank: Recording, directions: int) -> Score:
 
 
 def rectified(layer: LastLayer, held_out: Recording, percentile: float) -> Score:
-  """Returns the score 'react', a function of records of images.
+  """Returns the score 'react', a function of records of N images that returns [N].
 
   It is the energy of the logits that the last layer returns for min(feature, limit).
 
@@ -184,7 +184,7 @@ def rectified(layer: LastLayer, held_out: Recording, percentile: float) -> Score
 
 
 def shaped(layer: LastLayer, percentile: float) -> Score:
-  """Returns the score 'ash', a function of records of images.
+  """Returns the score 'ash', a function of records of N images that returns [N].
 
   It is the energy of the logits that the last layer returns for changed features: the largest
   features of the image are all set to the sum of its features divided by their number, and all

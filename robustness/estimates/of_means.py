@@ -308,7 +308,7 @@ def _relative_to_published(
   confidence: float,
   facets: Mapping[str, object] | None,
 ) -> pd.DataFrame:
-  """Returns a `MeanRatio` to published means, as rows.
+  """Returns rows with each classifier's `MeanRatio` to published means.
 
   Published means b_k count as exact, because they are of many images. The ratio is then linear in
   the means of the classifier: it is the weighted mean over all views, with the weight 1/b_k for a

@@ -333,7 +333,7 @@ class Outcomes:
     return int(is_counted.any(1).sum() if self.clusters is None else is_counted.sum())
 
   def _is_counted(self, label: str, views: np.ndarray) -> np.ndarray:
-    """Returns which values of a classifier count in the views, int [v]: bool [N, v].
+    """Returns whether each value of a classifier in the views with indices [v] counts, bool [N, v].
 
     In a sequential design with more than one view, only rows that were shown in all views count.
     NaN never counts.

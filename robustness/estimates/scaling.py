@@ -66,7 +66,8 @@ class Scaling:
 
 
 def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0) -> Scaling:
-  """Returns the scaling of a kind with the smallest mean negative log-likelihood plus penalty.
+  """Returns the scaling of the form `kind` with the smallest mean negative log-likelihood +
+  penalty.
 
   Args:
     kind: one of `KINDS`.

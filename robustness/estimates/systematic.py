@@ -308,10 +308,11 @@ def rho(
 def rho_case(
   seen: float, unseen: float, baseline: float = 0.0, baseline_unseen: float | None = None
 ) -> str:
-  """Returns the case in which ρ is no measurement, for the arguments of `rho`.
+  """Returns why ρ, for the arguments of `rho`, does not measure a transfer of robustness.
 
   It is 'degenerate' if the classifier gains on unseen but not on seen classes, so that ρ is 1;
-  'undefined' if it gains on neither, or an accuracy on seen classes is NaN; and '' otherwise.
+  'undefined' if it gains on neither, or an accuracy on seen classes is NaN; and '' if ρ measures
+  the transfer.
   """
   seen_gain, unseen_gain = _gains(seen, unseen, baseline, baseline_unseen)
   if seen_gain > 0:

@@ -67,7 +67,7 @@ class Lines:
 
 
 def fit_lines(share: ArrayLike, change: ArrayLike) -> Lines:
-  """Returns the lines through K ≥ 3 points each.
+  """Returns the least-squares lines, each through K ≥ 3 points.
 
   Args:
     share: shares of high-frequency energy of the points, [..., K].
