@@ -39,7 +39,7 @@ def main() -> None:
       NotebookClient(notebook, timeout=None, record_timing=False).execute(cwd=folder)
     notebook.metadata, install.source, install.outputs = metadata, source, []
     for cell in notebook.cells:
-      if outputs := cell.get('outputs'):
+      if outputs := cell.get('outputs'):  # without lines of progress, which are on stderr
         cell.outputs = [entry for entry in outputs if entry.get('name') != 'stderr']
     nbformat.write(notebook, path)
 

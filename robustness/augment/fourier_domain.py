@@ -51,7 +51,7 @@ class FourierBasis(Augmentation):
   clean: bool = True
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with images with waves as `image`, [1 + waves, H, W, C] by default."""
+    """Returns the example with `image` [1 + waves, H, W, C] by default: clean, then with waves."""
     image = example['image']
     height, width, channels = image.shape
     count = (self.waves, channels)

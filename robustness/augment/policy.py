@@ -68,7 +68,7 @@ class Policy:
           f'the augmentation {name!r} gives a row a column, {", ".join(columns)}, '
           'and one before it in the policy gives several images of a row: put it before that one.'
         )
-      if augmentation.one_key_a_row:  # in all steps, and for all copies of the row in a batch
+      if augmentation.one_key_a_row:  # the key of step 0 in all steps, for all copies of a row
         keys = row_keys({'example_id': batch['example_id']}, seed, name, jnp.zeros_like(step))
       else:
         keys = row_keys(batch, seed, name, step)

@@ -40,10 +40,9 @@ from robustness.objectives.groups import GroupObjective
 from robustness.parallel import Parallel, create
 from robustness.parallel.processes import barrier
 from robustness.results import SINGLE, Results
-from robustness.training import schedule
+from robustness.training import loop, schedule
 from robustness.training.checkpoint import newest_step
 from robustness.training.evaluation import AccuracyOnRows, columns_of, split_validation
-from robustness.training.loop import train
 from robustness.training.settings import BEST, TrainingSettings
 from robustness.training.step import check
 from robustness.training.training import Training
@@ -221,7 +220,7 @@ class ClassifierBuilder:
     """
     training = self.training(recipe, initial)
     is_finished = newest_step(self.directory / label) == training.total_steps
-    return train(
+    return loop.train(
       training,
       directory=self.directory / label,
       parallel=self.parallel(recipe.training),
