@@ -48,7 +48,7 @@ STARTS = {
 
 
 def get_config(variant: str = 'convnext_base') -> ConfigDict:
-  """Returns the config that fine-tunes the architecture `variant`, one of `STARTS`."""
+  """Returns the config that fine-tunes the architecture `variant`, such as 'swin_tiny'."""
   check_variant(variant, STARTS)
   config = default_config('accuracy')
   classifier, training = config.classifier, config.training

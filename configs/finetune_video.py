@@ -37,7 +37,7 @@ STARTS = {
 
 
 def get_config(variant: str = 'efficientnet_lite0') -> ConfigDict:
-  """Returns the config that fine-tunes the architecture `variant`, one of `STARTS`."""
+  """Returns the config that fine-tunes the architecture `variant`, such as 'resnet50'."""
   check_variant(variant, STARTS)
   config = default_config('accuracy')
   config.data.source = 'video_neighbors'

@@ -59,7 +59,7 @@ FINE_TUNED = ('plain', 'gaussian', 'augmix')
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: a small CNN on MNIST digits, trained by each of `RECIPES`."""
+  """Returns the default config: a small CNN on MNIST digits, trained by each recipe."""
   config = default_battery(TASKS, RECIPES)
   train_small_networks(config, epochs=4.0)
   _add_recipes(config)

@@ -80,7 +80,7 @@ SEEDS = (0, 1, 2)
 def digits() -> ConfigDict:
   """Returns the default config: two small CNNs on MNIST digits, one trained on clean digits.
 
-  The other also sees each of the four `ENVIRONMENTS`, each on one group of classes.
+  The other also sees four corruptions, such as snow, each on one group of classes.
   """
   config = default_config('systematic', LABELS)
   train_small_networks(config)
@@ -108,7 +108,7 @@ def methods() -> ConfigDict:
 def cifar10() -> ConfigDict:
   """Returns the config of two airbench94 at half their width on CIFAR-10, one trained clean.
 
-  The other also sees each of the four `ENVIRONMENTS`, each on one group of classes.
+  The other also sees four corruptions, such as snow, each on one group of classes.
   """
   config = default_config('systematic', LABELS)
   use_cifar10(config)
@@ -143,7 +143,7 @@ def cifar10_finetuned() -> ConfigDict:
 def imagenet() -> ConfigDict:
   """Returns the config of two ResNet-50 on ImageNet, one trained on clean images.
 
-  The other also sees each of the four `ENVIRONMENTS`, each on one group of classes.
+  The other also sees four corruptions, such as snow, each on one group of classes.
   """
   config = default_config('systematic', LABELS)
   train_on_imagenet(config)

@@ -65,8 +65,9 @@ YTBB = 'ytbb'
 def get_config(variant: str = '') -> ConfigDict:
   """Returns the config of the networks that the variant lists, such as 'resnet18,vgg16=FILE'.
 
-  FILE has the weights of a network, in place of its published weights. '' lists all `NETWORKS`. A
-  list that begins with 'ytbb' is measured on YTBB-Robust, any other on ImageNet-Vid-Robust.
+  FILE has the weights of a network, in place of its published weights. '' lists all networks that
+  have published weights here. A list that begins with 'ytbb' is measured on YTBB-Robust, any other
+  on ImageNet-Vid-Robust.
   """
   first, _, networks = variant.partition(',')
   label_space = 'youtube_bb' if first == YTBB else 'imagenet_vid'

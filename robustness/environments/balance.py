@@ -21,7 +21,8 @@ def balanced(column: str, rows: Rows, transforms: Sequence[str], seed: int) -> S
 
   If the column is 'environment' and there are `transforms`, the sampler chooses the environment of
   a row, in place of the augmentation `environment`: rows for environment 0 are drawn from all rows
-  and rows for environment k from class group k. It writes the environment to the column `SAMPLED`.
+  and rows for environment k from class group k. It writes the environment of a row to the column
+  'sampled_environment'.
 
   Args:
     column: A column of the rows, or ''.

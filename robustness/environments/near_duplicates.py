@@ -139,7 +139,7 @@ def between(
 
   Returns:
     {label: share of test images with a near-duplicate in training}, with the number of pairs as a
-    note; and a table with the nearest `LISTED` pairs of each classifier.
+    note; and a table with the nearest 1000 pairs of each classifier.
   """
   shares, rows = {}, []
   for label, trained in training.items():

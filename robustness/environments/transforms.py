@@ -98,7 +98,7 @@ class Rotation(Transform):
 
 
 def get(name: str) -> Transform:
-  """Returns the transform of one of `NAMES`."""
+  """Returns the transform with a name: 'rotation', or the name of a corruption."""
   return Rotation() if name == ROTATION else Transform(name)
 
 

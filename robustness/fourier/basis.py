@@ -102,7 +102,7 @@ def basis_image(
       uses the frequency of the two that `distinct_frequencies` has.
     height: Height of the image in pixels.
     width: Width of the image in pixels.
-    phase: One of `PHASES`.
+    phase: 'reference' or 'cosine', the phase φ of the wave.
 
   Raises:
     InputError: A frequency is no integer or, unless traced, above half a side; or a phase is
@@ -159,7 +159,7 @@ def perturb(
       across, from −⌊H/2⌋ and −⌊W/2⌋; (0, 0) is the mean. Heat maps have the frequencies of
       `distinct_frequencies`; their mirrors have other basis images (`basis_image`).
     norm: v, the ℓ2 norm of the change of a channel, or one for each image [B].
-    phase: 'reference' or another of `PHASES`.
+    phase: 'reference' or 'cosine', the phase of the wave, see `basis_image`.
     clip: Whether the result is clipped to [0, 1], unlike the paper.
 
   Raises:
@@ -212,7 +212,7 @@ def add_wave(
     fy: Integer, cycles per image down.
     fx: Integer, cycles per image across.
     norm: v, the ℓ2 norm of the change of one channel; the image changes by v √C.
-    phase: One of `PHASES`.
+    phase: 'reference' or 'cosine', the phase of the wave.
     clip: Whether the result is clipped to [0, 1], unlike the paper.
   """
   height, width, channels = image.shape
@@ -244,7 +244,7 @@ def differing(
     norm: ℓ2 norm of the change of one channel.
     published: {side of the images in pixels: norms in the paper}.
     side: Side of the images.
-    phase: One of `PHASES`.
+    phase: 'reference', as published, or 'cosine'.
     clip: Whether images are clipped to [0, 1].
   """
   norms = published.get(side, ())
@@ -275,7 +275,7 @@ def wave_views(
     fx: Integers [V], cycles per image across.
     image_shape: (H, W, C).
     norm: v, the ℓ2 norm of the change of one channel.
-    phase: One of `PHASES`.
+    phase: 'reference' or 'cosine', the phase of the wave.
     clip: Whether images are clipped to [0, 1].
   """
   height, width, _ = image_shape

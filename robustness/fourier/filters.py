@@ -103,7 +103,7 @@ def bandwidths(kind: str, side: int, max_count: int) -> list[int]:
   """Returns up to `max_count` valid bandwidths, evenly spaced from the smallest to the largest.
 
   Args:
-    kind: A filter in `KINDS`.
+    kind: 'low_pass' or 'high_pass'.
     side: Shorter side of the images in pixels.
     max_count: Largest number of bandwidths.
   """

@@ -407,7 +407,7 @@ class AccuracyByFactor(Study):
 
 
 def _measured(rows: Rows, names: Sequence[str]) -> Rows:
-  """Returns the rows with a further column for each of `names`, which are keys of `MEASURED`."""
+  """Returns the rows with a further column for each of `names`: 'brightness' and 'contrast'."""
   for name in names:
     # a default argument, because `name` has another value when the function is called
     def column(batch: Batch, measure: Measure = MEASURED[name]) -> np.ndarray:

@@ -69,7 +69,7 @@ class BackgroundGap(Study):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields accuracy by variant of the backgrounds, the gap, and published values of both.
 
-    The gap is the accuracy on the first variant of `MIXED` minus the accuracy on the second.
+    The gap is the accuracy on the variant 'mixed_same' minus the accuracy on 'mixed_rand'.
     """
     variants = recorded.evaluations[0].records.column(VARIANT).astype(str)
     # The two variants of the gap are first, in the order in which it subtracts them.

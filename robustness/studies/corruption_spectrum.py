@@ -277,7 +277,7 @@ def _with_slots(rows: Rows) -> Rows:
   """Returns stored rows with their clean images, and a column that keeps sums over rows separate.
 
   The rows of one stored corruption and severity are a part. Sums are recorded for each shard of at
-  most `MOST_ROWS` consecutive rows, but needed for each part. The column is one-hot, float32
+  most 512 consecutive rows (`MOST_ROWS`), but needed for each part. The column is one-hot, float32
   [B, S], with S the largest number of parts that a shard can hold; a row of part number p has its 1
   at p modulo S.
   """

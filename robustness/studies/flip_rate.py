@@ -84,7 +84,7 @@ class FlipRate(Study):
 
   @property
   def references(self) -> tuple[str, ...]:
-    """The corruptions, with sets replaced by their members, each once, in the order of `KNOWN`."""
+    """The corruptions, each once, in a fixed order; sets are replaced by their members."""
     return spelt_out(self.corruptions)
 
   @property

@@ -224,7 +224,7 @@ class FourierAttack(BeginsWithMap):
 
 
 def _worst_waves(table: pd.DataFrame) -> np.ndarray:
-  """Returns (fy, fx), int [S, 2], of the S ≤ `SHOWN` worst frequencies of the first classifier.
+  """Returns (fy, fx), int [S, 2], of the S ≤ 4 worst frequencies of the first classifier.
 
   The frequency that `table` lists for query 1 is the worst.
   """

@@ -358,10 +358,10 @@ def _check_known(workdirs: Workdirs, tasks: Mapping[str, FinishedStudy]) -> None
 
 
 def _refuse_shared(path: str, bank: FinishedStudy, tasks: Mapping[str, FinishedStudy]) -> None:
-  """Raises InputError if more than the share `MAX_SHARED` of a run's images are in a bank.
+  """Raises InputError if more than 2 % of a run's images (`MAX_SHARED`) are in a bank.
 
-  The nearest feature in the bank of such an image would be its own. `bank` is the run with the
-  workdir `path` that scores are fitted to, and `tasks` are the scored runs by path.
+  The feature in the bank that is nearest to such an image would be its own. `bank` is the run with
+  the workdir `path` that scores are fitted to, and `tasks` are {path: scored run}.
   """
   in_bank = bank.evaluations[0].records.column(IMAGE_DIGEST)
   for other, task in tasks.items():

@@ -128,7 +128,7 @@ class PerturbationStability(Study):
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The perturbations of the settings, each once, in the order of `PERTURBATIONS`.
+    """The perturbations of the settings, each once, in a fixed order.
 
     Sets such as 'imagenet_p' are replaced by their members.
     """
@@ -230,7 +230,7 @@ def frame_pairs(records: RecordsReader, name: str) -> np.ndarray:
   reference is the first frame of the sequence for noise, and the frame before for others.
 
   Args:
-    records: records with the columns `COLUMNS`.
+    records: records with the columns `perturbation`, `base_id`, the image, and `frame`, a number.
     name: name of the perturbation.
 
   Raises:

@@ -178,9 +178,10 @@ class Recalibration(StoredOrMade):
     return {**super().recording, 'outputs': list(self.outputs)}
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields every quantity on the images that are not held out, by the facets in `GROUPS`.
+    """Yields every quantity on the images that are not held out.
 
-    Scalings and thresholds of prediction sets are first fitted on the images held out.
+    Estimates are of all corrupted views together, by severity, by corruption, and by both. Scalings
+    and thresholds of prediction sets are first fitted on the images held out.
     """
     recorded.require_distinct()
     is_clean = recorded.views.corruption.isna().to_numpy()
@@ -236,14 +237,15 @@ class Recalibration(StoredOrMade):
     views: pd.DataFrame,
     decided: np.ndarray,
   ) -> Iterator[pd.DataFrame]:
-    """Yields coverage and size of the prediction sets of a score, by the facets in `GROUPS`.
+    """Yields coverage and size of the prediction sets of a score.
 
+    Estimates are of all corrupted views together, by severity, by corruption, and by both.
     Intervals include the random choice of the held-out images that decide the threshold q.
 
     Args:
       score: name of the score.
-      fields_at_ends: `SET_FIELDS` of each classifier, at the threshold q and at both ends of its
-        interval.
+      fields_at_ends: {classifier: {'covered' or 'size': values [N, V]}} at the threshold q, and at
+        the low and high end of its interval.
       views: facets of the views.
       decided: [M, n], for M classifiers, whether the true class of each of n held-out images has a
         score of at most q.
@@ -287,8 +289,9 @@ class Recalibration(StoredOrMade):
     Args:
       measured: {classifier: values [N, V, F] in the order of `_fields`}.
       name: name of the scaling or score.
-      fields: `SCALING_FIELDS` or `SET_FIELDS`.
-      end: suffix of the fields in `ENDS`, for a score at the threshold or an end of its interval.
+      fields: names of the fields: 'nll', 'confidence' and 'right' of a scaling, or 'covered' and
+        'size' of a score.
+      end: for a score, '' at the threshold, '_low' or '_high' at an end of its interval.
     """
     indices = {field: self._fields.index((field + end, name)) for field in fields}
     return {
@@ -373,10 +376,12 @@ class Recalibration(StoredOrMade):
     draws: Draws,
     facets: Mapping[str, object],
   ) -> pd.DataFrame:
-    """Returns expected calibration errors by `GROUPS`, and differences from the first classifier.
+    """Returns expected calibration errors, and differences from the first classifier.
+
+    They are of all corrupted views together, by severity, by corruption, and by both.
 
     Args:
-      fields: `SCALING_FIELDS` of one scaling, by classifier and field.
+      fields: {classifier: {'confidence', for example: values [N, V]}} of one scaling.
       views: facets of the views.
       draws: bootstrap samples of the images.
       facets: {facet: value} of the estimates.

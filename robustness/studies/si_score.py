@@ -484,9 +484,9 @@ def _counted(outcomes: Outcomes) -> np.ndarray:
 def _has_enough_scenes(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
   """Returns whether enough scenes count at each level, bool [L].
 
-  Levels with equal values of `keys`, such as x and y, are one group; a share of at least
-  `MIN_SHARE_OF_PAIRS` of the scenes of a group must count. Otherwise a corner that few objects
-  reach could have the largest accuracy by chance.
+  Levels with equal values of `keys`, such as x and y, are one group. At least 90 % of the scenes of
+  a group must count (`MIN_SHARE_OF_PAIRS`). Otherwise a corner that few objects reach could have
+  the largest accuracy by chance.
   """
   group = designs.group_levels(outcomes.views, keys)
   share_by_level = _counted(outcomes).mean(0)

@@ -145,10 +145,10 @@ Pixels are in [0, 1].
 
 
 def _declare_within(name: str, measure: str, column: int) -> Quantity:
-  """Returns the quantity for the share of frame pairs within each of the 101 pixel `DISTANCES`.
+  """Returns the quantity for the share of frame pairs within each pixel distance 0, .01, ..., 1.
 
   Its statistic takes the ℓ∞ and root-mean-square distances [P, 2] of P pairs, and returns whether a
-  pair is within each of `DISTANCES`, bool [P, 101].
+  pair is within each of these 101 `DISTANCES`, bool [P, 101].
 
   Args:
     name: name of the quantity.
@@ -587,7 +587,7 @@ class VideoPmK(ScoresPredictions):
   def _distances(
     self, evaluations: Sequence[Evaluation], rows: Rows | None
   ) -> Iterator[pd.DataFrame]:
-    """Yields the share of pairs of anchor and neighbor that are at most each of `DISTANCES` apart.
+    """Yields the share of pairs of anchor and neighbor within each pixel distance 0, .01, ..., 1.
 
     Shares are of all pairs, of the reviewed pairs, and of the mistakes of each classifier. Frames
     are read from the folder `frames`, or from `rows` if `frames` is '' and there are rows.
