@@ -166,8 +166,9 @@ def probe(classifier: Classifier, title: str = '') -> list[float] | str:
 def fixed_images(shape: tuple[int, int, int]) -> np.ndarray:
   """Returns four images, a ramp, a wave, noise and grey, float32 [4, H, W, C] in [0, 1]."""
   height, width, channels = shape
-  y, x = np.mgrid[:height, :width] / max(height, width)
+  y, x = np.mgrid[:height, :width] / max(height, width)  # coordinates in [0, 1), each [H, W]
   noise, grey = np.random.default_rng(0).random(shape), np.full(shape, 0.5)
+  # a ramp along x, and a wave with 1.3 periods along x and 2.1 along y
   planes = (x, 0.5 + 0.5 * np.sin(2 * np.pi * (1.3 * x + 2.1 * y)))
   ramp, wave = (np.repeat(plane[..., None], channels, -1) for plane in planes)
   return np.stack([ramp, wave, noise, grey]).astype(np.float32)

@@ -84,7 +84,7 @@ def for_occurrence(
   which as uint32 is larger than any step, is folded in between example and step.
 
   Args:
-    key: root key of a purpose, see `stream`.
+    key: root key of a purpose, such as `stream(seed, 'training/crop')`.
     example_id: integer scalar; like the other integers it may be traced.
     step: the step, below 2**31.
     occurrence: int32, number of earlier copies of the example in the batch.

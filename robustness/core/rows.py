@@ -37,7 +37,7 @@ def refuse_unknown_classes(description: Facts, user: str) -> None:
   """Raises InputError if the images have no labels because they are of no known class.
 
   Args:
-    description: description of the images, see `Rows.description`.
+    description: {key: JSON value} about the images (`Rows.description`).
     user: the study or training that needs labels, as the subject of the message.
   """
   if description.get('labels') == UNKNOWN_CLASSES:
@@ -209,6 +209,7 @@ def pad_batch(batch: Batch, batch_size: int) -> Batch:
   """Returns a batch padded with zeros to `batch_size` rows; `mask` is False on padding."""
   mask = np.arange(batch_size) < len(batch['image'])
   if not mask.all():
+    # all columns, but not `block`, the number of the block
     arrays = {name: x for name, x in batch.items() if isinstance(x, np.ndarray)}
     batch = {**batch, **{name: padded(x, batch_size) for name, x in arrays.items()}}
   return {**batch, 'mask': mask}

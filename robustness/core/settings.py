@@ -148,7 +148,7 @@ def _convert(kind: type, value: object, key: str) -> object:
   Lists become tuples, and NumPy's numbers those of Python; an int is a valid float.
 
   Args:
-    kind: the type of the field, see `parse`.
+    kind: the type of the field, such as int, tuple[str, ...] or a dataclass.
     value: the value in the config.
     key: full name of the key, for messages.
 

@@ -24,7 +24,7 @@ small buffer, and Matplotlib that its font lacks a character."""
 
 
 def set_up(folders: Sequence[str], is_excluded: Callable[[logging.LogRecord], bool]) -> None:
-  """Configures the logs of Python and absl; for C++ parts see `robustness/__init__.py`.
+  """Configures the logs of Python and absl, so that lines are printed as `is_shown` decides.
 
   Args:
     folders: the folders of this project's packages.

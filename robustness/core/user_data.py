@@ -62,7 +62,7 @@ def with_class_names(rows: ArrayRows, class_names: Sequence[str]) -> ArrayRows:
     InputError: a label has no name.
   """
   if len(class_names) and rows.labels.max() >= len(class_names):
-    largest = rows.labels.reshape(rows.num_examples, -1).max(1)
+    largest = rows.labels.reshape(rows.num_examples, -1).max(1)  # the largest label of each image
     row = int(np.argmax(largest))
     raise InputError(
       f'labels has {largest[row]} (example {row}); there are {len(class_names)} classes, 0 to '
@@ -72,7 +72,10 @@ def with_class_names(rows: ArrayRows, class_names: Sequence[str]) -> ArrayRows:
 
 
 def _of_pairs(data: Any) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the images [N, H, W, C] and labels [N] of pairs, see `rows_of`."""
+  """Returns the images [N, H, W, C] and labels [N] of a data set of pairs (image, label).
+
+  `data` is a data set, loader or list, as `rows_of` takes it; a pair may also be a batch.
+  """
   images, labels = [], []
   for pair in _iterated(data):
     entry: tuple[Any, ...] = ()  # (image, label), or (image, target, metadata) of MAITE

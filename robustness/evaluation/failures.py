@@ -131,15 +131,17 @@ def _listed(
     clean = [[class_name(label, names), probability] for label, probability in pairs]
   return [
     [
-      int(example),
+      int(example),  # 'image'
+      # 'class', or several
       ', '.join(class_name(int(label), names) for label in tally.labels[row] if label >= 0),
-      int(tally.wrong[row]),
-      int(tally.shown[row]),
-      float(tally.probability[row] / tally.shown[row]),
+      int(tally.wrong[row]),  # 'views wrong'
+      int(tally.shown[row]),  # 'of'
+      float(tally.probability[row] / tally.shown[row]),  # 'probability of its class'
+      # 'shown in': the view of the most confident mistake, or what the stored image shows
       table.names[tally.view[row]] if table.rows is None else table.rows[row],
-      class_name(int(tally.prediction[row]), names),
-      float(tally.confidence[row]),
-      *when_clean,
+      class_name(int(tally.prediction[row]), names),  # 'taken for'
+      float(tally.confidence[row]),  # 'confidence'
+      *when_clean,  # 'taken for when clean', 'confidence when clean'
     ]
     for example, row, when_clean in zip(ids, images, clean, strict=True)
   ]

@@ -35,7 +35,7 @@ def show(
 
   Args:
     study: the study; its views share one compiled function.
-    row: columns of the row, see `read_row`.
+    row: {column: value} of the row, with `image` [H, W, C], from `read_row`.
     view: number of the view.
     key: root key of the study's random numbers.
     classifier: the classifier for views that use it (attacks).

@@ -38,8 +38,9 @@ def data_lines(
   """Returns {line: text} about the images for the table `which numbers these are`.
 
   Args:
-    description: description of the rows, see `Rows.description`.
-    digest: digest of the images, see `data_digest`.
+    description: {key: JSON value} about the rows, such as their source and how images were resized
+      (`Rows.description`).
+    digest: digest of all images, from `data_digest`.
     num_images: number of images.
     image_shape: height, width and channels of the images.
   """

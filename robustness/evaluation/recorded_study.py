@@ -36,9 +36,9 @@ class RecordedStudy(Study):
 
   Attributes:
     name: the name of the study in the results.
-    stated: the values of `Study.describe` in the results.
-    recorded: the values of `Study.recording` in the records.
-    half_width: precision of a sequential evaluation, see `Study`.
+    stated: name, settings and facts of the study in the results (`Study.describe`).
+    recorded: the values that determine the records, as these state them (`Study.recording`).
+    half_width: precision at which a view needed no more rows; 0 if all rows were shown.
     num_views: number of views in the records; the views are called 'view 0', 'view 1', ...
   """
 

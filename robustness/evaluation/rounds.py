@@ -136,7 +136,7 @@ class CommonRows(RecordsReader):
     sums over rows are summed over these blocks.
     """
     round_records = self._rounds[block]
-    num_blocks = round_records.layout.num_blocks
+    num_blocks = round_records.layout.num_blocks  # of the records of the round
     shards = [round_records.read(block_of_round, chunk) for block_of_round in range(num_blocks)]
     arrays = {}
     for name in shards[0].arrays:

@@ -347,8 +347,8 @@ class Evaluator:
 
     Args:
       variables: the classifier's weights on the devices.
-      step_batches: the rows, see `BlockOnDevices`.
-      views: ids and parameters of the views, see `_chunk_of_views`.
+      step_batches: the rows on the devices, {column: [rows, ...]} for each step.
+      views: ids [v] and parameters {name: [v, ...]} of the views, on the host.
       state: the state after the previous shard, None before the first shard.
 
     Returns:
@@ -377,7 +377,7 @@ class Evaluator:
     jax.eval_shape(traced.show, variables, prepared, first_view)
 
   def _with_columns(self, rows: Rows) -> Rows:
-    """Returns the rows with the columns that the views add, see `Views.add_columns`."""
+    """Returns the rows with further columns that the views need (`Views.add_columns`), if any."""
     return self.views.add_columns(rows) if self.views.add_columns else rows
 
   @functools.cached_property
@@ -427,7 +427,7 @@ class Evaluator:
       chunk: ids [views] and parameters {name: [views, ...]} of the views.
 
     Returns:
-      {field: [rows, views, ...]}. Totals are [devices, views, ...], see `split_sum`. With
+      {field: [rows, views, ...]}. Totals are [devices, views, 3, ...], sums of `split_sum`. With
       `pictured` there are also confidence and image of each row's worst mistake, `MISTAKE` [rows]
       and `MISTAKEN_IMAGE` [rows, H, W, C].
     """
@@ -537,8 +537,8 @@ class Evaluator:
       return function(images)
     except (Exception, SystemExit) as error:  # the callable is the user's and may raise anything
       ids = self.parallel.gather({name: batch[name] for name in ('example_id', 'mask')})
-      examples = ids['example_id'][ids['mask']]
-      view = int(np.flatnonzero(self.views.ids == view_id)[0])
+      examples = ids['example_id'][ids['mask']]  # without padding
+      view = int(np.flatnonzero(self.views.ids == view_id)[0])  # the number of the view
       reason = str(error) if isinstance(error, InputError) else f'{type(error).__name__}: {error}'
       raise InputError(
         f'{self.name} failed on examples {examples.min()} to '
@@ -555,7 +555,8 @@ class Evaluator:
 
     Returns:
       The shown images, float32 [B, H, W, C], in the size that the classifier takes; and what the
-      view measures: `measure/<name>` [B, ...] and `total/<name>` [devices, ...].
+      view measures: `measure/<name>` [B, ...], and `total/<name>` [devices, 3, ...], the sums of
+      `split_sum` over the rows of each device.
     """
     rows = with_scaled_image(batch)
     by_show: Fields = {}  # measured by `Views.show` itself
@@ -787,8 +788,9 @@ def check_labels(batch: Batch, classifier: Classifier) -> None:
   labels = batch['label'].reshape(len(batch['label']), -1)  # [B, L]
   is_padding = labels < 0 if batch['label'].ndim == 2 else np.zeros_like(labels, bool)
   is_outside = ((labels >= classifier.num_classes) | (labels < 0)) & ~is_padding
+  # [B]: a label outside the classes, no label at all, or a label twice, as in most one-hot rows
   is_bad = is_outside.any(1) | is_padding.all(1) | have_repeated_labels(labels)
-  is_bad &= batch['mask']
+  is_bad &= batch['mask']  # rows of padding are not checked
   if is_bad.any():
     row = int(np.argmax(is_bad))
     raise InputError(

@@ -87,7 +87,7 @@ class StagedEvaluator(Evaluator):
       variables: the classifier's weights.
       batch: columns [B, ...] on the devices.
       view: id and parameters of the view.
-      steps: the steps of the view, see `Stages.steps`.
+      steps: (name, program, run) of each step, from `Stages.steps`.
       state: the state before the first step.
     """
     on_devices, num_right = self.parallel.replicate(view), self._num_right(state)

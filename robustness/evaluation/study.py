@@ -202,7 +202,10 @@ class Study(Part):
 
   @property
   def sequential_design(self) -> FixedWidth | None:
-    """The rule for finishing a view, see `half_width`; None shows all rows in every view."""
+    """The rule that decides after each round of rows which views need no more rows.
+
+    It is None if `half_width` is 0: all rows are shown in every view.
+    """
     return plan(self.half_width, self.confidence) if self.half_width else None
 
   @property
@@ -249,7 +252,8 @@ class Study(Part):
 
     Args:
       rows: the rows that will be evaluated.
-      recipes: descriptions of the trainings of all classifiers, see `Recipes`.
+      recipes: {label of the classifier: description of its training, such as its augmentations},
+        {} for a classifier that is not trained in this run.
 
     Raises:
       InputError: the rows or the trainings do not suit the study. By default it is raised only for
@@ -429,7 +433,10 @@ class StudiesTrainings(Protocol):
   """The interface of a study that also examines the images that classifiers are trained on."""
 
   def preview(self, rows: Rows, recipes: Recipes) -> Preview:
-    """Returns tables and figures about rows and trainings; for the arguments see `Study.check`."""
+    """Returns tables and figures about the rows and the trainings, before anything is trained.
+
+    The arguments are the same as in `Study.check`.
+    """
 
   @property
   def compares_training_rows(self) -> bool:

@@ -207,8 +207,9 @@ class ViewTable:
 
     Args:
       names: distinct names of the views.
-      groups: see `ViewTable`; the group 'clean' holds the clean view. By default there is a group
-        of all views, and one for each view if there are at most `MAX_NAMED_VIEWS`.
+      groups: {name of the group: indices of its views}; the group 'clean' holds the clean view. By
+        default there is a group of all views, and one for each view if there are at most
+        `MAX_NAMED_VIEWS`.
     """
     if groups is None:
       reported_views = enumerate(names) if len(names) <= MAX_NAMED_VIEWS else ()
