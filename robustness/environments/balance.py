@@ -40,6 +40,7 @@ def balanced(column: str, rows: Rows, transforms: Sequence[str], seed: int) -> S
   valid = [name for name, array in columns.items() if array.ndim == 1 and array.dtype.kind in 'biu']
   if values is None or column not in valid:
     raise InputError(f'{BALANCED} is {column!r}; {nearest(column, valid)}.')
+  # One group of row indices for each value; groups are drawn equally often.
   return Balanced([np.flatnonzero(values == value) for value in np.unique(values)], seed)
 
 

@@ -577,6 +577,7 @@ class AttackError(AttackStudy):
       # How many images are in the sum of each view, [V, 1, 1]: the images left wrong by the attack.
       count = evaluation.records.total('counted')[:, None, None]
       total = spectrum.full_map(evaluation.records.total('spectrum'), image_shape[1])
+      # [V, H, W]; NaN without an image.
       mean = np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float32)
       of_attacks = mean[CLEAN + 1 :]  # radius by radius, and for each the attacks
       attacked = of_attacks.reshape(len(self.radii), len(self.runs), *image_shape[:2])

@@ -191,6 +191,7 @@ class CorruptionSpectrum(StoredOrMade):
     views = self.facets(image_shape)
     is_clean = views.corruption.isna().to_numpy()
     energy = records.table('measure/energy').astype(float)
+    # The number of values that an energy is a sum of: the pixels of all channels, or of one grey.
     pixels = np.prod(image_shape[:2]) * (1 if self.channels == 'grey' else image_shape[2])
     images = versions(records)
     high_energy = records.table('measure/high_energy')

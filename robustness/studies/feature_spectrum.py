@@ -87,6 +87,7 @@ class FeatureSpectrum(Study):
       self.require(layer not in self.of_layers, 'of_layers', f'without {layer}: it gives a vector')
       return jnp.zeros((len(x), 0))
     diagonal = jnp.arange((min(x.shape[1:3]) + 1) // 2)
+    # [B, J, channels], at row j and column j of the transform.
     amplitude = jnp.abs(jnp.fft.fft2(x, axes=(1, 2))[:, diagonal, diagonal])
     return jnp.log(amplitude + FLOOR).mean(-1)
 

@@ -210,6 +210,7 @@ class FourierAttack(BeginsWithMap):
     row = one_view.read_row(rows, 0)
     waves = np.stack(self._waves(rows.image_shape), 1)  # (fy, fx) of each view after the clean one
     worst = _worst_waves(assemble(findings.estimates))
+    # The index in `waves` of each worst frequency.
     indices = [int(np.argmax((waves == wave).all(1))) for wave in worst]
     views = [CLEAN, *(CLEAN + 1 + index for index in indices)]
     return {'sample_images': np.stack([one_view.show(self, row, view, key) for view in views])}

@@ -391,6 +391,7 @@ def _data_set(task: FinishedStudy) -> tuple[object, str]:
   data = task.evaluations[0].records.identity['data']
   # The name without a TFDS config, which follows a slash.
   name, path = str(data.get('name', '')).partition('/')[0], str(data.get('path', ''))
+  # Data without a name are identified by their absolute path, or '' if they have none.
   return data.get('source'), name or (str(expanded(path).resolve()) if path else '')
 
 

@@ -85,6 +85,7 @@ class ShapeBias(Study):
     They are computed from images with a shape and a texture of different classes: from all such
     images, and from the images with the shape of each class.
     """
+    # {label: whether each image is answered by its shape, or by its texture, bool [N, 1]}.
     by_shape, by_texture = dict[str, np.ndarray](), dict[str, np.ndarray]()
     for evaluation in evaluations:
       records = evaluation.records

@@ -325,6 +325,7 @@ class SiScore(Study):
     if self.stored:
       return {}
     views = self.views(rows.image_shape)
+    # Six evenly spaced levels, or all if there are fewer.
     levels = np.unique(np.linspace(0, len(views) - 1, GALLERY_LEVELS).round().astype(int))
     num_pairs = min(3, rows.num_examples)
     batch = next(rows.batches(num_pairs, [0]))

@@ -664,6 +664,7 @@ class VideoPmK(ScoresPredictions):
           values[f'{name} row'] = frame
         counts = {'neighbors wrong': int(num_wrong[group]), 'of': int(num_near[group])}
         rows.append({**values, **counts})
+    # The columns are the keys of each row; a table without rows has only one of them.
     return Table(tuple(rows[0]) if rows else ('classifier',), [list(row.values()) for row in rows])
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
@@ -676,7 +677,8 @@ class VideoPmK(ScoresPredictions):
       return {}
     sets = pd.DataFrame(table.rows, columns=table.columns)
     pairs = sets[['anchor row', 'neighbor row']].to_numpy()  # int [E, 2]
-    frames, index = np.unique(pairs, return_inverse=True)  # each distinct frame is read once
+    # Each distinct frame is read once, and then repeated for the pairs that have it.
+    frames, index = np.unique(pairs, return_inverse=True)
     images = [next(rows.batches(1, [frame]))['image'][0] for frame in frames.tolist()]
     return {FAILURE_IMAGES: np.stack(images)[index.reshape(pairs.shape)]}
 
