@@ -30,8 +30,8 @@ class PublishedWeights(WeightsFile):
   def claims(cls, section: ClassifierSettings) -> bool:
     """Returns whether `weights` names published weights; it does not contact a hub.
 
-    It is 'SOURCE:NAME', such as 'torchvision:resnet50.IMAGENET1K_V1', the name of the file of such
-    weights, or '' for an architecture with default weights.
+    `weights` is then 'SOURCE:NAME', such as 'torchvision:resnet50.IMAGENET1K_V1', the name of the
+    file of such weights, or '' for an architecture with default weights.
     """
     if section.weights.partition(':')[0] in SOURCES:
       return section.architecture is not None

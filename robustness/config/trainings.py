@@ -76,6 +76,7 @@ def train_on_imagenet(config: ConfigDict) -> None:
     classifier.train = True
     classifier.name = 'resnet50'
     classifier.data.random_crop_area = 0.08
+    # random crops are taken when images are read, in place of the augmentation 'crop'
     other_parts = (name for name in classifier.augment.policy if name not in ('flip', 'crop'))
     classifier.augment.policy = ('flip', *other_parts)
   config.training.update(epochs=90.0, batch_size=1024, weight_decay=1e-4, precision='bfloat16')

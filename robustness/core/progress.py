@@ -100,7 +100,7 @@ def phase(label: str, after: float | None = None) -> Iterator[None]:
   """A context that shows work of unknown length, called `label`, once it has taken `after` seconds.
 
   A terminal shows a bar with the time. Other outputs get a line with the seconds at intervals, and
-  one with the duration at the end. None stands for `PHASE_SECONDS`.
+  one with the duration at the end. If `after` is None, it is `PHASE_SECONDS`.
   """
   bars: list[tqdm] = []  # empty until the bar is drawn
   start, is_terminal, write_line = time.monotonic(), draws_bars(), _line_writer()

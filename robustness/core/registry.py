@@ -203,7 +203,7 @@ P = TypeVar('P', bound=Part)
 
 @dataclasses.dataclass(frozen=True)
 class Registry(Generic[P]):
-  """All parts of one kind, by name.
+  """All components of one kind, such as augmentations, which a config selects by name; its parts.
 
   Attributes:
     package: package with the modules of the parts, for example 'robustness.augment', or a single

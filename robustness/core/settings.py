@@ -87,7 +87,11 @@ def refuse_moved(moved_keys: Mapping[str, str], section: Section, path: str) -> 
 
 
 def merged(section: Section, changes: Section) -> dict[str, PlainValue]:
-  """Returns a copy of a section with the values of `changes`, which may have nested sections."""
+  """Returns a copy of a section in which the values of `changes` are added or replace others.
+
+  A section inside a section is changed in the same way: {'a': {'b': 1, 'c': 2}} with the changes
+  {'a': {'c': 3}} is {'a': {'b': 1, 'c': 3}}.
+  """
   values = dict(section)
   for key, value in changes.items():
     old = values.get(key)
@@ -214,10 +218,10 @@ def check_name(
     max_bytes: largest length in UTF-8.
   """
   text = name if isinstance(name, str) else ''
-  is_word = text != '' and text.isprintable() and text.strip() == text
+  is_printable = text != '' and text.isprintable() and text.strip() == text
   has_dot = '.' in text if is_key else text.startswith('.')
   has_slash = bool(set(text) & set('/\\'))
-  if not is_word or has_dot or has_slash or len(text.encode()) > max_bytes:
+  if not is_printable or has_dot or has_slash or len(text.encode()) > max_bytes:
     printed = repr(name) if len(repr(name)) <= MAX_NAME_BYTES else f'{name!r:.40}...'
     dots = 'no dot' if is_key else 'no dot at its beginning'
     raise InputError(

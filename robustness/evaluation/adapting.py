@@ -39,7 +39,8 @@ class AdaptingEvaluator(Evaluator):
   """An `Evaluator` for a classifier that adapts to the images that it is shown at test time.
 
   Attributes:
-    stream_rows: number of rows in a stream, the sequence of images shown between two resets.
+    stream_rows: number of rows in a stream, the sequence of images after which an adaptation that
+      is not continual starts again with the trained weights.
   """
 
   stream_rows: int = 0

@@ -111,7 +111,7 @@ def of_results(section: Facts, name: str, description: Any, user_reference: str 
     with registry.files_refused():
       study = studies.STUDIES.find(values.get('name', ''), 'config.study.name')
       return studies.from_config(_with_files(with_keys_of_today(study, section), facts))
-  except registry.FileRefusedError:
+  except registry.FileRefusedError:  # the study or one of its parts is in a file
     recorded_settings = {key: facts[key] for key in ('confidence', 'half_width') if key in facts}
     recorded = settings.parse(RecordedStudy, recorded_settings, 'settings')
     return dataclasses.replace(recorded, name=name, stated=facts)

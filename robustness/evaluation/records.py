@@ -444,7 +444,11 @@ def _check_layout(path: pathlib.Path, layout: Mapping[str, int]) -> None:
 
 
 def _check_shapes(layout: Layout, block: int, chunk: int, arrays: Arrays) -> None:
-  """Raises ValueError unless the arrays have the same numbers of rows and views as their shard."""
+  """Raises ValueError unless the arrays have as many rows and views as their shard.
+
+  Arrays of `total/` have the axis of views alone, and columns the axis of rows alone. All pictures
+  have the same number of entries.
+  """
   rows, views = layout.rows(block), layout.views(chunk)
   num_rows, num_views = rows.stop - rows.start, views.stop - views.start
   for name, values in arrays.items():

@@ -110,7 +110,7 @@ class CommonRows(RecordsReader):
   """The records of the first rounds of a sequential evaluation, which evaluate all views.
 
   Each round evaluates further rows of the data (see `SequentialRecords`). The rounds are
-  concatenated to one table, in which each is a block: `block` is the number of a round, from 0.
+  concatenated to one table, in which block number k has the rows of round k, from 0.
   """
 
   def __init__(self, rounds: SequentialRecords, count: int):

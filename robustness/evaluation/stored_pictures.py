@@ -67,7 +67,8 @@ class BlockOfShards(RecordsReader):
 class MistakesOfBlock:
   """Collects the mistakes in a block of rows, one chunk of views after another.
 
-  After the last chunk it selects the pictures to store.
+  After the last chunk it returns the pictures to store: of the images that are misclassified in the
+  most views, each in the view of its most confident mistake.
   """
 
   def __init__(self, table: ViewTable):

@@ -229,7 +229,7 @@ class ViewTable:
   def counted_in(self, shard: Shard) -> np.ndarray:
     """Returns whether each of n rows counts in the results of each of a shard's v views, [n, v].
 
-    No row counts in the clean view, if there are other views.
+    No row counts in the clean view if there are other views, which the results are about.
     """
     counted = np.ones(shard['rank'].shape, bool)
     if self.counted is not None:
