@@ -85,7 +85,7 @@ def _source(name: str, weights: str) -> _Source:
 
 
 def _of_timm(name: str, identity: str, weights: str) -> _Source:
-  """Returns the files and descriptions of timm's model `identity`, 'convnext_tiny.fb_in1k'.
+  """Returns the files and descriptions of a network of timm, such as 'convnext_tiny.fb_in1k'.
 
   Its description is timm's own `pretrained_cfg`, updated by a `config.json` next to the weights.
 

@@ -86,6 +86,7 @@ class WeightsFile(StoredNetwork):
         )
       # the last axis of every array of the last layer is the axis of the outputs
       count = jax.tree.leaves(variables['params']['head']['dense'])[0].shape[-1]
+      # the first candidate with a name for each output, or else '0', '1', ...
       fitting = (classes for classes in (names, *alternatives) if len(classes) == count)
       names = next(fitting, tuple(map(str, range(count))))
       loaded = dataclasses.replace(loaded, variables=variables)

@@ -196,6 +196,7 @@ def from_config(config: Section) -> Experiment:
   """
   values = settings.without_inherited(config)
   settings.check_sections(values, SECTIONS, 'config')
+  # `values` keeps the keys that are no sections, such as `seed`
   sections = {name: values.pop(name) for name in SECTIONS if name in values}
   settings.refuse_unknown(values, [*SETTINGS, *SECTIONS], 'config')
   data = sections.get('data', {})

@@ -30,7 +30,7 @@ def read(
 
   Args:
     path: the file.
-    form: the types that the value and its members must have, see `Form`.
+    form: the types that the value and its members must have, such as {'size': [int]} (`Form`).
     advice: how to fix a bad file, which ends each message.
     max_bytes: largest size of the file.
 
@@ -55,7 +55,7 @@ def parse(content: bytes, title: str, form: Form = dict, advice: str = '') -> Pl
   Args:
     content: the text.
     title: the name of the text in messages.
-    form: the types that the value and its members must have, see `Form`.
+    form: the types that the value and its members must have, such as {'size': [int]} (`Form`).
     advice: the fix of a bad text, which ends each message.
 
   Raises:
@@ -114,7 +114,7 @@ def _misfit(value: object, form: Form, path: str) -> tuple[str, str, str] | None
 
   Args:
     value: the value.
-    form: the types that the value and its members must have, see `Form`.
+    form: the types that the value and its members must have, such as {'size': [int]} (`Form`).
     path: path of keys to the value in its file, such as 'data.size[0]'; '' for the root.
 
   Returns:

@@ -335,7 +335,7 @@ class Tally:
       for table, values in ((self.class_right, counts_in & ~missed), (self.class_shown, counts_in)):
         # adds the values [v] of each image to the line of its class, also if a class occurs twice
         np.add.at(table[:, shard.views], label, values)
-      # true and predicted class of every mistake, 1 for an image in a view
+      # true class, predicted class and the number 1 for every mistake, which is an image in a view
       true = np.broadcast_to(label[:, None], missed.shape)[missed]
       predicted = shard['prediction'][has_label][missed]
       added = np.stack([true, predicted, np.ones_like(true)], 1)

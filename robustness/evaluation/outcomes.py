@@ -194,7 +194,7 @@ def image_numbers(records: RecordsReader) -> np.ndarray:
   bases = versions(records)
   if bases is None:
     return np.arange(records.layout.num_rows)
-  return np.unique(bases, return_inverse=True)[1]
+  return np.unique(bases, return_inverse=True)[1]  # the position of each id among distinct ids
 
 
 def is_decided_by_ties(shard: Shard, k: int) -> np.ndarray:

@@ -224,7 +224,8 @@ class Study(Part):
     """Returns estimates of a quantity for groups of views, with intervals of `confidence`.
 
     Args:
-      quantity: a quantity that is the mean of its statistic, or a function of such means.
+      quantity: a quantity that is the mean of its statistic, as the error is the mean of wrong
+        predictions, or a function of such means.
       source: the records that the statistic is computed from, or its values.
       by: facets of the views, such as 'corruption'. There is an estimate for each combination of
         their values, and a single one over all views for ().
