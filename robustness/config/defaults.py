@@ -58,7 +58,7 @@ def variants(
   """Returns the function `get_config(variant)` of a config file with variants.
 
   The variant is the text after the colon of `--config=FILE:VARIANT`. It is the name of one of
-  `functions`, whose config `get_config` returns; without it, the first function is called.
+  `functions`, and `get_config` returns the config of this function; by default the first one.
 
   Args:
     *functions: functions that return the configs of the variants.
@@ -106,7 +106,7 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
 
 
 def with_study(config: ConfigDict, name: str) -> ConfigDict:
-  """Returns the config with another study, `name`, whose keys are at their defaults.
+  """Returns the config with another study, `name`, and the keys of this study at their defaults.
 
   Sections that the new study needs, such as a classifier, are added with defaults; sections that it
   does not need are removed.
@@ -115,7 +115,7 @@ def with_study(config: ConfigDict, name: str) -> ConfigDict:
     config.study = nested(study.default_section(name))
     return config
   changed = default_config(name, tuple(config.get('classifiers', ())))
-  # sections and values that both configs have, except the study, are those of `config`
+  # sections and values that both configs have, except the study, are taken from `config`
   for key in set(changed) & set(config) - {'study'}:
     changed[key] = config[key]
   return changed
@@ -160,7 +160,7 @@ def classifier() -> dict[str, Any]:
   """
   settings = ClassifierSettings()
   section = {k: v for k, v in vars(settings).items() if k not in (*SECTIONS, 'seed')}
-  # the parts that a classifier has by default; '' for kinds of which it has none, as attacks
+  # the parts that a classifier has by default; it has none ('') of the other kinds, such as attacks
   default_names = {'augment': (), 'objective': settings.objective.name}
   for kind, (key, registry) in KINDS.items():
     section[kind] = {key: default_names.get(kind, ''), **registry.default_sections()}

@@ -322,7 +322,7 @@ def _classifiers(
   Args:
     sections: the sections of the config.
     studies: the studies of all tasks.
-    execution: the values of the config, of which the seed is used.
+    execution: the top-level values of the config; classifiers have its seed by default.
 
   Raises:
     InputError: the config has no classifiers, or fewer than a study needs, or some that no study

@@ -89,7 +89,7 @@ def as_pixels(
 ) -> jax.Array:
   """Returns floating pixels of any shape as float32 clipped to [0, 1].
 
-  Traced pixels, whose values are unknown, are neither checked nor clipped.
+  Values of traced pixels are unknown, so that these are neither checked nor clipped.
 
   Args:
     name: plural noun for the pixels in messages, such as 'images'.

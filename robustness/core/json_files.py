@@ -142,7 +142,7 @@ def _misfit(value: object, form: Form, path: str) -> tuple[str, str, str] | None
     (entry_form,) = form
     misfits = (_misfit(entry, entry_form, f'{path}[{i}]') for i, entry in enumerate(value))
     return next(filter(None, misfits), None)
-  # the form is a type or a tuple of alternatives, of which at most one is an object or a list
+  # the form is a type or a tuple of alternatives with at most one object or list
   alternatives = form if isinstance(form, tuple) else (form,)
   for kind in alternatives:
     if isinstance(kind, dict | list) and isinstance(value, dict | list):

@@ -149,7 +149,7 @@ def _tupled(value: PlainValue) -> PlainValue:
 def _convert(kind: type, value: object, key: str) -> object:
   """Returns the value of a config key as the type of its field.
 
-  Lists become tuples, and NumPy's numbers those of Python; an int is a valid float.
+  Lists become tuples, and NumPy's numbers become Python's; an int is a valid float.
 
   Args:
     kind: the type of the field, such as int, tuple[str, ...] or a dataclass.

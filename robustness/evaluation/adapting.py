@@ -76,7 +76,7 @@ class AdaptingEvaluator(Evaluator):
 
     `table` is {block: chunks}; None yields all shards. If the classifier is never reset between
     streams, its state depends on all earlier streams. All shards are then computed in order, up to
-    the last one of the table, and only those of the table are yielded.
+    the last one of the table, and only the shards of the table are yielded.
     """
     if table is None or not self._adaptation.is_continual:
       yield from super().shards(rows, layout, table)

@@ -64,16 +64,16 @@ def split_sum(values: jax.Array, mask: jax.Array) -> jax.Array:
 
   Integers are summed because a sum of floats would depend on the order of the rows. Each value is
   rounded to a whole multiple of `RESOLUTION`, and the multiple is split into upper and lower 16
-  bits, whose sums do not overflow int32.
+  bits, so that their sums do not overflow int32.
 
   Args:
     values: float32 [B, ...], one or several values of each row.
     mask: bool [B], False for rows that do not count.
 
   Returns:
-    int32 [1, 3, ...]; axis 0 is for the devices, whose results are concatenated. Axis 1 has the sum
-    of the upper bits, the sum of the lower bits, and the number of values outside [0, `LARGEST`),
-    which are not summed.
+    int32 [1, 3, ...]; the results of several devices are concatenated along axis 0. Axis 1 has the
+    sum of the upper bits, the sum of the lower bits, and the number of values outside
+    [0, `LARGEST`), which are not summed.
   """
   rows = len(values)
   if rows > MAX_ROWS_PER_DEVICE:

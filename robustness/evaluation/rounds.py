@@ -87,8 +87,8 @@ class SequentialRecords:
   def add(self, records: Records) -> None:
     """Adds the complete records of the next round, and determines the views of the round after it.
 
-    A round shows further rows in the views whose error is not estimated precisely enough yet; the
-    design decides which these are, and after how many rounds the evaluation ends.
+    A round shows further rows in the views with an error that is not estimated precisely enough
+    yet; the design decides which these are, and after how many rounds the evaluation ends.
     """
     views = self.next_views  # int [v]
     self.rounds.append(records)
