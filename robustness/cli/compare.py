@@ -47,8 +47,7 @@ def main(arguments: Sequence[str]) -> int:
 
   with phase('estimates, figures and report'):
     flags = {'common': options.common, 'references': options.reference, 'pdf': options.pdf}
-    flags |= {'study_file': options.study}
-    results = run(options.workdirs, options.out, command=command, **flags)
+    results = run(options.workdirs, options.out, command=command, study_file=options.study, **flags)
   for task, results_of_task in results.by_task.items():
     if task:
       print(f'{task}:')

@@ -187,7 +187,7 @@ def _publish(
   """
   config = {'entries': list(names)}
   figures: dict[str, Drawn] = {}
-  results = Results('leaderboard', [], {}, {})
+  results = Results('leaderboard', classifiers=[], data={}, settings={})  # without any board
   if len(boards) == 1:
     [results] = boards.values()
   elif boards:

@@ -122,6 +122,7 @@ def _protocol(results: Results) -> str:
     for key, text in _stated(results, task).items():
       if key not in DETAILS:
         tasks_by_line.setdefault(f'{key}: {text}', []).append(task)
+  # Lines that are stated of the same tasks become one sentence.
   lines_by_tasks: dict[tuple[str, ...], list[str]] = {}
   for line, tasks in tasks_by_line.items():
     lines_by_tasks.setdefault(tuple(tasks), []).append(line)

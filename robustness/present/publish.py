@@ -83,7 +83,7 @@ class Presentation:
     return figures
 
   def report(self, results: Results) -> bytes:
-    """Returns the report as one HTML file, without its links to files that are not kept."""
+    """Returns the report as one HTML file, without links to the files that a run would keep."""
     with tempfile.TemporaryDirectory() as name:
       folder = pathlib.Path(name)
       illustrate(folder, results, self, {}, results.settings)

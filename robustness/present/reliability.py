@@ -27,7 +27,7 @@ _QUANTITIES = ('bin_size', 'bin_confidence', 'bin_accuracy')
 
 @style.styled
 def draw(results: Results) -> tuple[Figure, str]:
-  """Returns (figure, caption): a diagram of accuracy by confidence per classifier, first view only.
+  """Returns (figure, caption): each classifier's accuracy by confidence in the first view.
 
   If there are more views, each classifier has a second diagram for all other views together. The
   results need the quantities `bin_size`, `bin_confidence` and `bin_accuracy` by view and `bin`,

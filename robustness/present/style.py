@@ -138,8 +138,8 @@ def colour(index: int) -> str:
 def dashes(index: int) -> str:
   """Returns the line style of curve number `index`.
 
-  With C colours, curves n and n + C have the same colour. Their numbers of styles differ by C + 1,
-  so that they differ in style.
+  Styles follow each other in turn. Each time all colours have been used one style is skipped, so
+  that two curves of the same colour differ in style.
   """
   return DASHES[(index + index // len(COLOURS)) % len(DASHES)]
 
