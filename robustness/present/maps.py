@@ -392,8 +392,8 @@ def spectrum_panels(
   Args:
     titles: title of each spectrum.
     maps: magnitudes ≥ 0 of each spectrum, [H, W], fftshifted; NaN cells are grey.
-    decades: the scale begins this many powers of ten below the largest value of all spectra; 0
-      begins it at the smallest value.
+    decades: the scale begins this many powers of ten below the largest value of all spectra. 0
+      begins it at the smallest value, but at most `DECADES` powers of ten below the largest.
     quantity: name of the colour bar.
   """
   magnitudes = np.maximum(np.asarray(maps, float), _MIN_MAGNITUDE)
