@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 
 import input_pipeline
 from input_pipeline.settings import DataSettings, Source
-from robustness import comparison, launch
+from robustness import launch
 from robustness import workdir as workdir_files
 from robustness.attacks import ATTACKS, Attack
 from robustness.augment import AUGMENTATIONS
@@ -36,6 +36,7 @@ from robustness.classifiers import ClassifierSettings, Images, resolved
 from robustness.classifiers.trained_here import TrainedHere
 from robustness.cli import command_line
 from robustness.cli import compare as comparing
+from robustness.comparison.entries import entries_of, named_workdirs, typed_labels
 from robustness.config.experiment import Execution, Experiment
 from robustness.core import progress as progress_bars
 from robustness.core import user_data
@@ -345,7 +346,7 @@ def compare(*results: Results | str | os.PathLike[str], baseline: str | None = N
   """
   workdirs = [os.fspath(entry) for entry in results if not isinstance(entry, Results)]
   # (name, path) of each workdir, in the order of `results`; the loop takes the next one
-  paths_by_name = iter(comparison.named_workdirs(workdirs).items())
+  paths_by_name = iter(named_workdirs(workdirs).items())
   labels, studies_by_workdir = list[str](), dict[str, Mapping[str, FinishedStudy]]()
   for k, entry in enumerate(results):
     if isinstance(entry, Results):
@@ -361,7 +362,7 @@ def compare(*results: Results | str | os.PathLike[str], baseline: str | None = N
   for label in labels:
     if labels.count(label) > 1:
       raise InputError(f'two classifiers are called {label!r}: measure one as {{LABEL: model}}.')
-  entries_by_task = comparison.entries_of(studies_by_workdir, comparison.typed_labels(workdirs))
+  entries_by_task = entries_of(studies_by_workdir, typed_labels(workdirs))
   if baseline is not None:
     entries = itertools.chain(*entries_by_task.values())
     choice('baseline', baseline, dict.fromkeys(entry.label for entry in entries))

@@ -14,12 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from robustness import comparison, workdir
+from robustness import workdir
+from robustness.comparison.compare import EFFECTIVE, PRINTED_FACETS, WHY_NOT, compare
+from robustness.comparison.entries import Entry, named_workdirs, read_entries, typed_labels
+from robustness.comparison.references import with_references
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.core.progress import phase
 from robustness.core.typing import Facts
-from robustness.estimates.quantity import SHARE
+from robustness.estimates.quantity import ACCURACY, SHARE
 from robustness.estimates.table import assemble, facets_of, with_facet
 from robustness.evaluation import recorded_study
 from robustness.evaluation.study import Study
@@ -77,8 +80,8 @@ def run(
     pdf: whether figures are written as PDF too.
   """
   workdir.refuse_results(out)
-  paths = comparison.named_workdirs(workdirs)
-  entries = comparison.read_entries(paths, study_file, comparison.typed_labels(workdirs))
+  paths = named_workdirs(workdirs)
+  entries = read_entries(paths, study_file, typed_labels(workdirs))
   environment = workdir.environment(command)
   config = {'workdirs': list(workdirs), 'common': common}
   results, tasks = compared(entries, common, references)
@@ -96,9 +99,7 @@ def run(
 
 
 def compared(
-  entries: Mapping[str, Sequence[comparison.Entry]],
-  common: bool = False,
-  references: Sequence[str] = (),
+  entries: Mapping[str, Sequence[Entry]], common: bool = False, references: Sequence[str] = ()
 ) -> tuple[Results, dict[str, Results]]:
   """Returns the results of comparing classifiers over all tasks, and {task: its results}.
 
@@ -112,13 +113,12 @@ def compared(
   # The first classifier of all. A task that lacks classifiers may lack it; the longest has it.
   baseline = max(entries.values(), key=len)[0].label
   tasks = {
-    task: comparison.compare(entries_of_task, common, baseline)
-    for task, entries_of_task in entries.items()
+    task: compare(entries_of_task, common, baseline) for task, entries_of_task in entries.items()
   }
   if references:
     if SINGLE in tasks:
       raise InputError('--reference names tasks of batteries, and these workdirs hold one study.')
-    tasks = comparison.with_references(tasks, references)
+    tasks = with_references(tasks, references)
   for task, results in tasks.items():
     results.presentation = _presented(entries[task][0].finished.study)
   if SINGLE in tasks:
@@ -137,15 +137,15 @@ def _printed(results: Results) -> Results:
   other views, or every accuracy if both are missing. Accuracies that equal the values of one of the
   study's main quantities (headlines) are left out.
   """
-  is_accuracy = results.table['quantity'] == comparison.ACCURACY.name
+  is_accuracy = results.table['quantity'] == ACCURACY.name
   other_estimates, accuracies = results.table[~is_accuracy], results.table[is_accuracy]
-  accuracies = _of_views(accuracies, results.settings[comparison.PRINTED_FACETS])
-  quantities = [q for q in results.quantities if q != comparison.ACCURACY]
+  accuracies = _of_views(accuracies, results.settings[PRINTED_FACETS])
+  quantities = [q for q in results.quantities if q != ACCURACY]
   shares = [q.name for q in quantities if q.headline and (q.kind, q.better) == (SHARE, 'higher')]
   values_of_headlines = set(_values(other_estimates[other_estimates['quantity'].isin(shares)]))
   accuracies = accuracies[[values not in values_of_headlines for values in _values(accuracies)]]
   table = assemble([part.astype(object) for part in (other_estimates, accuracies)])
-  return dataclasses.replace(results, table=table, quantities=(*quantities, comparison.ACCURACY))
+  return dataclasses.replace(results, table=table, quantities=(*quantities, ACCURACY))
 
 
 def _of_views(accuracies: pd.DataFrame, views: Sequence[Facts]) -> pd.DataFrame:
@@ -180,9 +180,9 @@ def _presented(study: Study) -> Presentation:
 
     If the study's estimates could not be computed, the table `WHY_NOT` says why.
     """
-    compared = (comparison.ACCURACY, comparison.EFFECTIVE)
+    compared = (ACCURACY, EFFECTIVE)
     accuracies = charts.draw(dataclasses.replace(results, quantities=compared))
-    has_estimates_of_study = comparison.WHY_NOT not in results.tables
+    has_estimates_of_study = WHY_NOT not in results.tables
     return {**(study.figures(results) if has_estimates_of_study else {}), **accuracies}
 
   title = ': '.join(filter(None, ('Finished runs side by side', study.title)))

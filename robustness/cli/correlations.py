@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from robustness import comparison, workdir
+from robustness import workdir
 from robustness.cli import new_parser
+from robustness.comparison.pairing import PREPARATION_KEYS, SELECTION_KEYS
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded, label_and_path
 from robustness.core.settings import differing_keys
@@ -37,7 +38,7 @@ FACETS = Facet('first', 'quantity', place='of {}'), Facet('second', 'other', pla
 RANK_CORRELATION = Quantity(
   'rank_correlation', 'rank correlation', AMOUNT, low=-1, high=1, headline=True, facets=FACETS
 )
-OF_NETWORKS = comparison.PREPARATION_KEYS - comparison.SELECTION_KEYS
+OF_NETWORKS = PREPARATION_KEYS - SELECTION_KEYS
 """Keys in the description of data that may differ between networks, such as the size of images."""
 NETWORKS, VALUES = 'networks', 'values of the networks'
 """What correlations are over, in place of a classifier, and the name of the table of values."""

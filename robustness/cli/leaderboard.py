@@ -28,8 +28,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from robustness import comparison, workdir
+from robustness import workdir
 from robustness.cli import new_parser, verification
+from robustness.comparison.compare import EFFECTIVE, compare
+from robustness.comparison.entries import distinct_labels, named_workdirs, read_entries
 from robustness.core.bounded_files import refuse_special
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
@@ -38,7 +40,7 @@ from robustness.core.typing import Facts
 from robustness.estimates.intervals import BAYESIAN, BOOTSTRAP, z_value
 from robustness.estimates.means import Estimate, Row, part, row
 from robustness.estimates.of_means import ITSELF
-from robustness.estimates.quantity import COUNT, Quantity
+from robustness.estimates.quantity import ACCURACY, COUNT, Quantity
 from robustness.estimates.ranks import METHOD, ranks
 from robustness.estimates.systematic import JOINT
 from robustness.estimates.table import assemble
@@ -289,7 +291,7 @@ def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[
   Raises:
     InputError: the entry exists already, or the workdir is unfinished or damaged.
   """
-  [(name, path)] = comparison.named_workdirs([reference]).items()
+  [(name, path)] = named_workdirs([reference]).items()
   for task, finished in workdir.read(path, study_file).items():
     entry = folder / '-'.join(filter(None, (name, task)))
     if entry.exists():
@@ -449,7 +451,7 @@ def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
   """
   first = entries[0].results
   # {(name of the entry, label of a classifier in it): label on the board, which is unique}
-  labels = comparison.distinct_labels(
+  labels = distinct_labels(
     {entry.name: {*entry.results.labels, *entry.results.classifier_labels} for entry in entries}
   )
   quantities, parts = list[Quantity](), list[pd.DataFrame]()
@@ -484,7 +486,7 @@ def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
     tables={PROVENANCE: Table(COLUMNS, provenance), WHICH_NUMBERS: first.tables[WHICH_NUMBERS]},
     arrays={},
     table=assemble([*parts, *_paired_estimates(entries, quantities, study_file)]),
-    quantities=(RANK, *dict.fromkeys([*quantities, comparison.ACCURACY, comparison.EFFECTIVE])),
+    quantities=(RANK, *dict.fromkeys([*quantities, ACCURACY, EFFECTIVE])),
   )
 
 
@@ -554,16 +556,16 @@ def _paired_estimates(
       continue
     folders = {entry.name: entry.folder for entry in group}
     try:
-      [pairable] = comparison.read_entries(folders, file).values()
-      table = comparison.compare(pairable, common=False, baseline=pairable[0].label).table
+      [pairable] = read_entries(folders, file).values()
+      table = compare(pairable, common=False, baseline=pairable[0].label).table
     except InputError as error:
       print(f'note: {", ".join(folders)}: {error}', file=sys.stderr)
       continue
     estimates = []
-    for quantity in dict.fromkeys([*quantities, comparison.ACCURACY]):
+    for quantity in dict.fromkeys([*quantities, ACCURACY]):
       rows = overall_rows(table, quantity)
       estimates.append(rows[rows.versus != ''])
-    return [*estimates, table[table['quantity'] == comparison.EFFECTIVE.name]]
+    return [*estimates, table[table['quantity'] == EFFECTIVE.name]]
   return []
 
 

@@ -16,8 +16,13 @@ import itertools
 import sys
 from collections.abc import Mapping, Sequence
 
-from robustness import comparison
 from robustness.cli import new_parser, verification
+from robustness.comparison.entries import (
+  common_tasks,
+  distinct_labels,
+  named_workdirs,
+  typed_labels,
+)
 from robustness.core.errors import InputError
 from robustness.core.settings import choice, differing_keys
 from robustness.estimates.of_means import ITSELF
@@ -68,7 +73,7 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
   """
   tasks_by_run: dict[str, dict[str, Results]] = {}
   labels_by_run: dict[str, set[str]] = {}
-  for name, path in comparison.named_workdirs(workdirs).items():
+  for name, path in named_workdirs(workdirs).items():
     results = Results.read(path)
     labels_by_run[name] = set(results.labels)
     tasks_by_run[name] = {
@@ -79,14 +84,14 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
     reason = next(iter(verification.unverifiable(path, study_file).values()), '')
     if reason:
       print(f'note: {name}: {reason}', file=sys.stderr)
-  labels = comparison.distinct_labels(labels_by_run, comparison.typed_labels(workdirs))
+  labels = distinct_labels(labels_by_run, typed_labels(workdirs))
   study_names = {
     name: {task: of_task.study for task, of_task in tasks.items()}
     for name, tasks in tasks_by_run.items()
   }
   return {
     task: _joined(task, {name: tasks[task] for name, tasks in tasks_by_run.items()}, labels)
-    for task in comparison.common_tasks(study_names)
+    for task in common_tasks(study_names)
   }
 
 

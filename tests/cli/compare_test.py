@@ -11,15 +11,18 @@ import pandas as pd
 import pytest
 from scipy import special
 
-from robustness import comparison
 from robustness.cli import compare as program
+from robustness.comparison.compare import PRINTED_FACETS
+from robustness.comparison.entries import distinct_labels
+from robustness.comparison.pairing import Answers, pair
+from robustness.comparison.references import with_references
 from robustness.estimates.comparison import mcnemar, paired_difference, sign_flip
 from robustness.estimates.corruption_error import MCE
 from robustness.estimates.fixed_width import plan
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.means import Estimate, part
 from robustness.estimates.means import row as table_row
-from robustness.estimates.quantity import ERROR
+from robustness.estimates.quantity import ACCURACY, ERROR
 from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import IMAGES, ViewTable
@@ -111,10 +114,10 @@ def test_one_view_of_a_sequential_run_has_the_interval_of_its_design():
   design = plan(0.1, 0.95)
   right = (np.arange(80) % 5 > 0)[:, None]
   table = ViewTable.of(['as stored'])
-  answers = comparison.Answers(right, np.arange(80), table, 0.95, design).accuracy('as stored')
+  answers = Answers(right, np.arange(80), table, 0.95, design).accuracy('as stored')
   assert (answers.value, answers.n, answers.method) == (0.8, 80, 'sequential clopper-pearson')
   assert (answers.low, answers.high) == pytest.approx(design.interval(64, 80))
-  plain = comparison.Answers(right, np.arange(80), table, 0.95).accuracy('as stored')
+  plain = Answers(right, np.arange(80), table, 0.95).accuracy('as stored')
   assert answers.low < plain.low and plain.high < answers.high
 
 
@@ -190,10 +193,10 @@ def test_other_labels_of_the_same_images_are_noted(tmp_path):
   read = [Records.open(tmp_path / name / 'records/net') for name in 'ab']
   for records in read:
     records.identity = {**records.identity, 'classes': ['x', 'y']}
-  assert not comparison.pair(*read, ('a', 'b'), False).note
+  assert not pair(*read, ('a', 'b'), False).note
   column, labels = read[1].column, np.arange(COUNT)
   read[1].column = lambda name: labels if name == 'label' else column(name)
-  assert comparison.pair(*read, ('a', 'b'), False).note == 'some images have other labels'
+  assert pair(*read, ('a', 'b'), False).note == 'some images have other labels'
 
 
 def test_images_shared_in_part_are_refused(tmp_path):
@@ -364,12 +367,12 @@ def test_headlines_are_printed_first_then_accuracies_clean_and_over_all_other_vi
 
 def test_the_printed_summary_begins_with_the_mce_where_a_study_has_one():
   value, clean = Estimate(0.5, 0.4, 0.6, 10, 10, 'exact'), {'view': 'clean'}
-  measured = (comparison.ACCURACY, clean), (MCE, {}), (ERROR, {})
+  measured = (ACCURACY, clean), (MCE, {}), (ERROR, {})
   table = assemble(
     [part([table_row('net', '', quantity, facets, value, 0.95) for quantity, facets in measured])]
   )
-  quantities = MCE, ERROR, comparison.ACCURACY
-  settings = {comparison.PRINTED_FACETS: [clean]}
+  quantities = MCE, ERROR, ACCURACY
+  settings = {PRINTED_FACETS: [clean]}
   of_runs = Results('comparison', [], {}, settings, table=table, quantities=quantities)
   named = [row.name for row in headlines.cells(program._printed(of_runs).by_task)]
   clean_words = 'top-1 accuracy on clean images (%)'
@@ -401,7 +404,7 @@ def test_effective_robustness_is_estimated_from_two_reference_sets(tmp_path):
     table = answers.table[answers.table['quantity'] == 'accuracy'].astype(object)
     unknown = table.assign(quantity='change_norm', value=np.nan, n=0)
     tasks[name] = dataclasses.replace(answers, table=assemble([table, unknown]))
-  again = comparison.with_references(tasks, ['one', 'two'])['third'].table
+  again = with_references(tasks, ['one', 'two'])['third'].table
   robustness = select(again, 'effective_robustness', view=..., reference='one and two')
   assert robustness.n.tolist() == [COUNT] * 6 and robustness.value.tolist() == values.value.tolist()
   first_of_two = tasks['one'].table
@@ -410,14 +413,11 @@ def test_effective_robustness_is_estimated_from_two_reference_sets(tmp_path):
   )
   corrupted = dataclasses.replace(tasks['one'], table=assemble([of_fog, first_of_two]))
   refused(
-    '--reference=one: .* but of fog, ',
-    comparison.with_references,
-    tasks | {'one': corrupted},
-    ['one', 'two'],
+    '--reference=one: .* but of fog, ', with_references, tasks | {'one': corrupted}, ['one', 'two']
   )
   joined_results = assemble([of_fog, first_of_two.assign(view='all views')])
   corrupted = dataclasses.replace(corrupted, table=joined_results)
-  again = comparison.with_references(tasks | {'one': corrupted}, ['one', 'two'])['third'].table
+  again = with_references(tasks | {'one': corrupted}, ['one', 'two'])['third'].table
   robustness = select(again, 'effective_robustness', view=..., reference='one and two')
   assert robustness.value.tolist() == values.value.tolist()
   refused("'three'", program.run, [battery], tmp_path / 'out', references=['three'])
@@ -440,7 +440,7 @@ def test_a_quantity_of_comparison_and_study_by_the_same_facets_is_listed_once(tm
 
 
 def test_classifiers_of_all_workdirs_have_distinct_labels():
-  labels = comparison.distinct_labels({'net': {'a'}, 'other': {'net', 'a'}})
+  labels = distinct_labels({'net': {'a'}, 'other': {'net', 'a'}})
   assert set(labels.values()) == {'net a', 'other net', 'other a'}
 
 
@@ -506,7 +506,7 @@ def test_a_typed_label_names_the_only_classifier_of_its_workdir(tmp_path, capsys
   typed = [f'mine={tmp_path / "one"}', str(tmp_path / 'other')]
   program.main([*typed, f'--out={tmp_path / "out"}'])
   assert set(Results.read(tmp_path / 'out').labels) == {'mine', 'plain'}
-  labels = comparison.distinct_labels({'mine': {'a', 'b'}, 'x': {'c'}}, typed=('mine', 'x'))
+  labels = distinct_labels({'mine': {'a', 'b'}, 'x': {'c'}}, typed=('mine', 'x'))
   assert set(labels.values()) == {'a', 'b', 'x'}
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from robustness import comparison
+from robustness.comparison.pairing import pair
 from robustness.studies.corruption_error import CorruptionError
 from robustness.studies.sampled_mce import SampledMCE
 from tests.made_records import made
@@ -31,8 +31,8 @@ def test_classifiers_that_were_shown_other_corruptions_are_no_pair(tmp_path):
   )
   study = SampledMCE(mce_half_width=5.0)
   for second, is_alike in ((other, False), (first, True)):
-    pair = comparison.pair(first.records, second.records, ('one', 'other'), common=False)
-    assert len(pair.first) == 150 * is_alike and ('shown otherwise' in pair.note) != is_alike
+    pairing = pair(first.records, second.records, ('one', 'other'), common=False)
+    assert len(pairing.first) == 150 * is_alike and ('shown otherwise' in pairing.note) != is_alike
   stated = [line for _, line in study.provenance([first], (32, 32, 3)).rows]
   assert sum('one corruption an image, not all' in line for line in stated) == 1
   message = 'one and other were shown the same images under'

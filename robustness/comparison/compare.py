@@ -1,0 +1,301 @@
+"""Compares the classifiers of finished workdirs, image by image, with the first classifier.
+
+Images are paired between runs, so that differences of accuracy in the same view are paired.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from robustness.comparison.entries import Entry
+from robustness.comparison.pairing import Answers, Compared, Pairing, pair, selected
+from robustness.core.errors import InputError
+from robustness.core.typing import Facts
+from robustness.estimates.comparison import effective_robustness, fewest_models
+from robustness.estimates.intervals import NEWCOMBE
+from robustness.estimates.means import Estimate, Row, part, row
+from robustness.estimates.of_means import bootstrap, units
+from robustness.estimates.quantity import ACCURACY, AMOUNT, Quantity
+from robustness.estimates.table import SUBJECT, assemble, facets_of
+from robustness.evaluation.study import Evaluation
+from robustness.evaluation.views import ViewTable
+from robustness.results import Results, Table
+
+CLEAN = 'clean'
+EFFECTIVE = Quantity(
+  'effective_robustness', 'accuracy above the line through the classifiers', better='higher', low=-1
+)
+CONSISTENCY = Quantity(
+  'error_consistency', 'error consistency with the first (κ)', AMOUNT, low=-1, high=1
+)
+WHY_NOT = 'not compared by the study itself'
+"""Name of the table with the reason why the study could not compute its estimates from all
+records.
+"""
+PRINTED_FACETS = 'foremost'
+"""Name of the setting that lists the facets of the accuracies that the command prints."""
+
+
+def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
+  """Compares the classifiers of a study with the first of them.
+
+  Args:
+    entries: the classifiers, at least one.
+    common: whether runs that share only a part of their images are compared on the images that all
+      of them share. A run that shares none with the first is measured on all its images.
+    baseline: label of the classifier that is to be subtracted in all tasks of a battery. If the
+      first of `entries` is another classifier, because this task cannot measure the baseline, that
+      one is subtracted, and notes name it.
+
+  Returns:
+    The accuracy of each classifier by group of views, and its difference from the first's. The
+    study's estimates on the shared images of all classifiers are added, as if one run had measured
+    them; if they cannot be computed, the table `WHY_NOT` has the reason.
+  """
+  first = entries[0]
+  pairings = [
+    pair(first.evaluation.records, e.evaluation.records, (first.label, e.label), common)
+    for e in entries
+  ]
+  if common:
+    entries, pairings = _on_shared_images(entries, pairings)
+    first = entries[0]
+  note = '' if first.label == baseline else f'minus {first.label}: {baseline} is not in this task'
+  first_answers = Answers.from_records(first, first.evaluation.records)
+  compared = [
+    Compared.from_pairing(first, first_answers, entry, pairing, note)
+    for entry, pairing in zip(entries, pairings, strict=True)
+  ]
+  groups = _common_groups(entries, compared)
+  printed = _printed_facets(groups, first_answers.table)
+  results = Results(
+    first.finished.study.name,
+    classifiers=[_described(entry) for entry in entries],
+    data=first.finished.results.data,
+    settings={**first.finished.results.settings, PRINTED_FACETS: printed},
+    table=assemble([part(_estimates(groups, compared))]),
+    quantities=(ACCURACY, EFFECTIVE, CONSISTENCY),
+  )
+  try:
+    return _with_findings(results, entries, pairings)
+  except InputError as error:
+    return dataclasses.replace(results, tables={WHY_NOT: Table(('why',), [[str(error)]])})
+
+
+def _on_shared_images(
+  entries: Sequence[Entry], pairings: Sequence[Pairing]
+) -> tuple[list[Entry], list[Pairing]]:
+  """Returns entries and pairings restricted to the images that all entries share with the first.
+
+  Entries that share no image with the first do not restrict the images, and are returned unchanged.
+
+  Args:
+    entries: the classifiers of one task, the baseline first.
+    pairings: for each entry, the images that it shares with the first.
+
+  Raises:
+    InputError: no image is shared by all of the entries that share any with the first.
+  """
+  # {label: indices among the first entry's rows of the images that it shares with this entry}
+  shared_rows = {e.label: p.first for e, p in zip(entries, pairings, strict=True) if len(p.first)}
+  rows_of_first = functools.reduce(np.intersect1d, shared_rows.values())
+  if not len(rows_of_first):
+    raise InputError(f'no image is in all of {", ".join(shared_rows)}: compare them two by two.')
+  all_rows = np.arange(len(rows_of_first))  # restricted records have only shared images, in order
+  reduced_entries, reduced_pairings = list(entries), list(pairings)
+  for index, (entry, pairing) in enumerate(zip(entries, pairings, strict=True)):
+    if len(pairing.first):
+      records = selected(entry, pairing.second[np.isin(pairing.first, rows_of_first)])
+      evaluation = Evaluation(entry.label, records)
+      reduced_entries[index] = dataclasses.replace(entry, evaluation=evaluation)
+      reduced_pairings[index] = Pairing(all_rows, all_rows, pairing.note)
+  return reduced_entries, reduced_pairings
+
+
+def _estimates(groups: Sequence[str], classifiers: Sequence[Compared]) -> list[Row]:
+  """Returns the estimates of a comparison as rows of the table of results, by group of views.
+
+  These are the accuracy of each classifier, its difference from the first classifier's, the
+  effective robustness relative to clean accuracy, and the error consistency with the first
+  classifier. Effective robustness needs clean images and enough classifiers for a line; error
+  consistency needs images that a classifier shares with the first.
+
+  Args:
+    groups: names of the groups of views, such as 'fog'.
+    classifiers: the answers of all classifiers, the baseline first.
+  """
+  rows, first = [], classifiers[0]
+  confidence = first.answers.confidence
+  has_line = CLEAN in groups and len(classifiers) >= fewest_models(1)
+  facets_by_group = {group: first.answers.table.facets_of(group) for group in groups}
+  for group, facets in facets_by_group.items():
+    for compared in classifiers:
+      accuracy = compared.answers.accuracy(group)
+      rows.append(row(compared.label, '', ACCURACY, facets, accuracy, confidence))
+      if compared is first:
+        continue
+      if compared.pair:
+        answers_of_first, answers = compared.pair
+        difference = answers.minus(answers_of_first, group)
+      else:
+        difference = independent_difference(first.answers.accuracy(group), accuracy)
+      difference = dataclasses.replace(difference, note=compared.note)
+      rows.append(row(compared.label, first.label, ACCURACY, facets, difference, confidence))
+    if has_line and group != CLEAN:
+      robustness = _effective_robustness(classifiers, group)
+      for compared, estimate in zip(classifiers, robustness, strict=True):
+        if not np.isnan(estimate.value):
+          rows.append(row(compared.label, '', EFFECTIVE, facets, estimate, confidence))
+  for compared in classifiers[1:]:
+    if compared.pair:
+      answers_of_first, answers = compared.pair
+      kappas = answers.consistency(answers_of_first, groups)
+      for facets, kappa in zip(facets_by_group.values(), kappas, strict=True):
+        note = '; '.join(filter(None, (kappa.note, compared.note)))
+        kappa = dataclasses.replace(kappa, note=note)
+        rows.append(row(compared.label, '', CONSISTENCY, facets, kappa, confidence))
+  return rows
+
+
+def _common_groups(entries: Sequence[Entry], classifiers: Sequence[Compared]) -> list[str]:
+  """Returns the groups that consist of the same views for all classifiers and all pairs of answers.
+
+  Args:
+    entries: the classifiers of one task, for the message.
+    classifiers: their answers, in the same order.
+
+  Raises:
+    InputError: there is no such group, because the runs have different stored versions of images.
+  """
+  # {group: names of its views} of each classifier, and of both members of each pair
+  first, *later = (
+    answers.named_groups
+    for compared in classifiers
+    for answers in (compared.answers, *(compared.pair or ()))
+  )
+  groups = [name for name, views in first.items() if all(g.get(name) == views for g in later)]
+  if not groups:
+    folders = ', '.join(dict.fromkeys(str(entry.finished.folder) for entry in entries))
+    raise InputError(
+      f'{folders} have no group of views in common: their images are stored in other versions. Run '
+      'them on the same ones.'
+    )
+  return groups
+
+
+def _printed_facets(groups: Sequence[str], table: ViewTable) -> list[Facts]:
+  """Returns the facets of the accuracies that the command prints.
+
+  These are the accuracy on clean images, and the accuracy in the first group that has all views but
+  the clean one, if `groups` has these groups.
+
+  Args:
+    groups: names of groups of views.
+    table: the views, and the views and facets of each group.
+  """
+  other_views = set(range(len(table.names))) - {table.clean}
+  comprehensive = next((name for name in groups if other_views <= set(table.groups[name])), None)
+  names = [name for name in groups if name in (CLEAN, comprehensive)]
+  return [dict(table.facets_of(name)) for name in names]
+
+
+def independent_difference(first: Estimate, second: Estimate) -> Estimate:
+  """Returns second − first for two independent proportions, with an interval.
+
+  Its lower half-width is √(l² + u²), where l is the lower half-width of `second` and u the upper
+  one of `first`. The upper half-width is computed from the upper half-width of `second` and the
+  lower one of `first` (Newcombe, Statistics in Medicine 17, 1998, method 10).
+  """
+  value = second.value - first.value
+  low = value - float(np.hypot(second.value - second.low, first.high - first.value))
+  high = value + float(np.hypot(second.high - second.value, first.value - first.low))
+  return Estimate(value, low, high, second.n, second.clusters, NEWCOMBE)
+
+
+def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[Estimate]:
+  """Returns each classifier's effective robustness in a group of views, relative to clean accuracy.
+
+  The interval is from a bootstrap over images, or clusters of images, if all classifiers share
+  their images; otherwise there is none.
+
+  Args:
+    classifiers: the answers of all classifiers, the baseline first.
+    group: name of the group of views.
+  """
+  all_answers = [compared.answers for compared in classifiers]
+  n = min(len(answers.ids) for answers in all_answers)
+  paired = [compared.pair[1] for compared in classifiers if compared.pair]
+  share_images = len(paired) == len(classifiers) and all(len(a.ids) == n for a in paired)
+  if not share_images:
+    accuracies = [[a.accuracy(name).value for name in (CLEAN, group)] for a in all_answers]
+    clean, shifted = np.array(accuracies).T  # [M] each, for M classifiers
+    values = effective_robustness(clean[:, None], shifted, n)
+    pairs = zip(values, all_answers, strict=True)
+    return [Estimate.without_interval(float(value), len(a.ids)) for value, a in pairs]
+  both_groups = [paired[0].group(CLEAN), paired[0].group(group)]
+  outcomes = paired[0].outcomes(**{str(k): answers.right for k, answers in enumerate(paired)})
+  units_by_classifier = [units(outcomes, label, both_groups) for label in outcomes.labels]
+
+  def robustness_of_resample(weights: np.ndarray) -> np.ndarray:
+    """Returns the effective robustness [B, M] of M classifiers at weights [B, K] of the units."""
+    means = np.stack([u.means(weights) for u in units_by_classifier], -2)  # [B, M, 2 groups]
+    return effective_robustness(means[..., :1], means[..., 1], n)
+
+  return bootstrap(robustness_of_resample, units_by_classifier[0], paired[0].confidence)
+
+
+def _with_findings(
+  results: Results, entries: Sequence[Entry], pairings: Sequence[Pairing]
+) -> Results:
+  """Returns a comparison to which the study's estimates on shared images are added.
+
+  Shared images are those that all classifiers were shown. Estimates that the comparison has already
+  are not repeated.
+
+  Args:
+    results: the comparison.
+    entries: its classifiers, the baseline first.
+    pairings: for each entry, the images that it shares with the first.
+
+  Raises:
+    InputError: the study cannot compute estimates from these records together. The message is only
+      the reason, such as 'a single classifier', for the table of reasons.
+  """
+  first = entries[0].finished
+  if len(entries) < 2:
+    raise InputError('a single classifier')
+  if not all(len(pairing.first) for pairing in pairings):
+    raise InputError('not all classifiers were shown the same images')
+  evaluations = [
+    Evaluation(entry.label, selected(entry, pairing.second))
+    for entry, pairing in zip(entries, pairings, strict=True)
+  ]
+  findings = first.study.reduce(evaluations, first.image_shape)
+  # Arrays of single classifiers of the first run have names with the prefix of the classifier.
+  prefixes = tuple(prefix for prefix in first.results.prefixes.values() if prefix)
+  arrays_of_study = {k: v for k, v in first.results.arrays.items() if not k.startswith(prefixes)}
+  table = pd.concat([rows.astype(object) for rows in (results.table, *findings.estimates)])
+  is_repeated = table.duplicated([*SUBJECT, *facets_of(table)])
+  names = {quantity.name for quantity in results.quantities}
+  quantities_of_study = [q for q in first.study.described_quantities if q.name not in names]
+  return dataclasses.replace(
+    results,
+    data={**first.results.data, 'num_examples': len(pairings[0].first)},
+    tables=findings.tables,
+    arrays={**arrays_of_study, **findings.arrays},
+    table=assemble([table[~is_repeated]]),
+    quantities=(*quantities_of_study, *results.quantities),
+  )
+
+
+def _described(entry: Entry) -> Facts:
+  """Returns the description of an entry's classifier, with its label in the comparison and its
+  workdir.
+  """
+  facts = next(c for c in entry.finished.results.classifiers if c['label'] == entry.recorded_label)
+  return {**facts, 'label': entry.label, 'workdir': str(entry.finished.folder)}

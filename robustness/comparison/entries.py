@@ -1,0 +1,282 @@
+"""Reads the classifiers of finished workdirs, by the tasks that all workdirs have."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import pathlib
+import sys
+from collections.abc import Collection, Mapping, Sequence
+
+from robustness import workdir
+from robustness.core.errors import KEYS, InputError
+from robustness.core.paths import label_and_path
+from robustness.core.rows import refuse_unknown_classes
+from robustness.core.settings import check_name, differing_keys
+from robustness.core.typing import Facts
+from robustness.evaluation.recorded_study import check_used
+from robustness.evaluation.records import SelectedViews
+from robustness.evaluation.study import Evaluation
+from robustness.results import SINGLE
+from robustness.workdir import FinishedStudy
+
+MAX_NAMED = 10
+"""Most views that a note names."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+  """One classifier of one workdir, in one study.
+
+  Attributes:
+    label: its label in the comparison, which no other classifier has.
+    recorded_label: its label in its workdir.
+    finished: the study in its workdir.
+    evaluation: its records, in which it is called `label`.
+    confidence: the confidence of all intervals, taken from the first workdir.
+  """
+
+  label: str
+  recorded_label: str
+  finished: FinishedStudy
+  evaluation: Evaluation
+  confidence: float
+
+
+def read_entries(
+  workdirs: Mapping[str, pathlib.Path], study_file: str = '', typed: Collection[str] = ()
+) -> dict[str, list[Entry]]:
+  """Returns the classifiers of all workdirs, by the tasks that all workdirs have.
+
+  The task of a single study is `SINGLE`. Tasks that measure images alone are left out; so are tasks
+  that some of the workdirs lack, with a note on stderr.
+
+  Args:
+    workdirs: {name: path of a workdir}; a name was typed as LABEL=PATH or is that of the folder.
+    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
+    typed: the names that were typed.
+
+  Raises:
+    InputError: there are fewer than two classifiers, the workdirs have different studies or show
+      images differently, or they share no task of classifiers; see also `workdir.read`.
+  """
+  studies_by_workdir = {name: workdir.read(path, study_file) for name, path in workdirs.items()}
+  all_studies = itertools.chain(*(tasks.values() for tasks in studies_by_workdir.values()))
+  check_used(study_file, [finished.study for finished in all_studies])
+  return entries_of(studies_by_workdir, typed)
+
+
+def entries_of(
+  studies_by_workdir: Mapping[str, Mapping[str, FinishedStudy]], typed: Collection[str] = ()
+) -> dict[str, list[Entry]]:
+  """Returns the classifiers of finished studies, {task: entries}, for the tasks of all workdirs.
+
+  Args:
+    studies_by_workdir: {name of the workdir: {task: finished study}}.
+    typed: the names of workdirs that the user typed.
+
+  Raises:
+    InputError: there are fewer than two classifiers, the studies differ or show images differently,
+      or no task of classifiers is in all workdirs.
+  """
+  tasks_of_classifiers = _tasks_of_classifiers(studies_by_workdir)
+  recorded_labels = {
+    name: {e.label for task in tasks_of_classifiers for e in studies[task].evaluations}
+    for name, studies in studies_by_workdir.items()
+  }
+  labels = distinct_labels(recorded_labels, typed)  # by (name of the workdir, label in it)
+  entries_by_task: dict[str, list[Entry]] = {}
+  for task in tasks_of_classifiers:
+    finished_studies = {name: studies[task] for name, studies in studies_by_workdir.items()}
+    confidence = next(iter(finished_studies.values())).study.confidence  # of the first workdir
+    entries_by_task[task] = []
+    for name, finished in finished_studies.items():
+      restricted, positions = _on_common_views(name, finished, [*finished_studies.values()])
+      for e in finished.evaluations:
+        label = labels[name, e.label]
+        # The positions are None if all views are common.
+        records = e.records if positions is None else SelectedViews(e.records, positions)
+        evaluation = Evaluation(label, records)
+        entries_by_task[task].append(Entry(label, e.label, restricted, evaluation, confidence))
+  if max(map(len, entries_by_task.values())) < 2:
+    raise InputError('a comparison needs at least two classifiers: give another workdir.')
+  for task, entries in entries_by_task.items():
+    for entry in entries:
+      data = entry.evaluation.records.identity['data']
+      refuse_unknown_classes(data, f'{entry.finished.folder}: a comparison')
+    _check_same_views(task, entries)
+  return entries_by_task
+
+
+def common_tasks(study_names: Mapping[str, Mapping[str, str]]) -> list[str]:
+  """Returns the tasks that all workdirs have, and prints a note on each other task.
+
+  Args:
+    study_names: {name of the workdir: {task: name of its study}}; the task of a single study is ''.
+
+  Raises:
+    InputError: there is no common task.
+  """
+  first, *later = study_names.values()
+  tasks = [task for task in first if all(task in names for names in later)]
+  if not tasks:
+    tasks_by_workdir = '; '.join(
+      f'{workdir_name}: {", ".join(task or f"the study {name}" for task, name in names.items())}'
+      for workdir_name, names in study_names.items()
+    )
+    raise InputError(
+      f'these workdirs have no study or task in common ({tasks_by_workdir}): give workdirs of the '
+      'same study, or of batteries with the same tasks.'
+    )
+  for task in dict.fromkeys(itertools.chain(first, *later)):
+    if task not in tasks:
+      holders = [name for name, names in study_names.items() if task in names]
+      print(f'note: task {task} is left out: only {", ".join(holders)} has it', file=sys.stderr)
+  return tasks
+
+
+def _tasks_of_classifiers(
+  studies_by_workdir: Mapping[str, Mapping[str, FinishedStudy]],
+) -> list[str]:
+  """Returns the tasks that all workdirs have, without tasks that need no classifier.
+
+  A note on stderr names each task that only some workdirs have.
+
+  Args:
+    studies_by_workdir: {name of the workdir: {task: finished study}}.
+
+  Raises:
+    InputError: there is no common task, or no common task needs a classifier.
+  """
+  study_names = {
+    name: {task: finished.study.name for task, finished in studies.items()}
+    for name, studies in studies_by_workdir.items()
+  }
+  first = next(iter(studies_by_workdir.values()))
+  tasks = common_tasks(study_names)
+  tasks_of_classifiers = [task for task in tasks if first[task].study.needs_classifier]
+  if not tasks_of_classifiers:
+    names = ', '.join(studies_by_workdir)
+    raise InputError(f'{names} measure images alone: give workdirs of studies of classifiers.')
+  return tasks_of_classifiers
+
+
+def named_workdirs(workdirs: Sequence[str]) -> dict[str, pathlib.Path]:
+  """Returns the paths of workdirs by name: the label in LABEL=PATH, else the name of the folder.
+
+  Raises:
+    InputError: two workdirs have the same name.
+  """
+  paths = {}
+  for text in workdirs:
+    label, path = label_and_path(text)
+    name = label or path.resolve().name
+    check_name('the comparison', name, is_key=False)
+    paths[name] = path
+  if len(paths) < len(workdirs):
+    raise InputError(
+      f'two of the workdirs {", ".join(workdirs)} have one name: write a label before each, as in '
+      f'first={next(iter(paths.values()))}.'
+    )
+  return paths
+
+
+def typed_labels(workdirs: Sequence[str]) -> set[str]:
+  """Returns the labels that the user typed before workdirs, as LABEL=PATH."""
+  return {label for label, _ in map(label_and_path, workdirs) if label}
+
+
+def distinct_labels(
+  labels_by_workdir: Mapping[str, set[str]], typed: Collection[str] = ()
+) -> dict[tuple[str, str], str]:
+  """Returns a label for each classifier that no other one has.
+
+  The single classifier of a workdir gets the name that the user typed for the workdir. Any other
+  classifier keeps its label if no other classifier has it. Otherwise it gets the name of the
+  workdir, followed by its label if the workdir has several classifiers. If two labels would still
+  be equal, all classifiers get the name of the workdir followed by the label.
+
+  Args:
+    labels_by_workdir: the labels of the classifiers of each workdir.
+    typed: the names of workdirs that the user typed.
+
+  Returns:
+    The labels by (name of the workdir, label in it).
+  """
+  # The number of workdirs that have each label.
+  counts = collections.Counter(itertools.chain(*labels_by_workdir.values()))
+  distinct = {}
+  for name, labels in labels_by_workdir.items():
+    for label in labels:
+      if len(labels) == 1 and (name in typed or counts[label] > 1):
+        distinct[name, label] = name
+      else:
+        distinct[name, label] = label if counts[label] == 1 else f'{name} {label}'
+  if len(set(distinct.values())) < len(distinct):
+    return {(name, label): f'{name} {label}' for name, label in distinct}
+  return distinct
+
+
+def _on_common_views(
+  name: str, finished: FinishedStudy, all_finished: Sequence[FinishedStudy]
+) -> tuple[FinishedStudy, list[int] | None]:
+  """Returns a finished study with only the views that all finished studies have, and the positions
+  of these views in its records.
+
+  The positions are None if the study has only such views. Otherwise a note on stderr names the
+  views that are left out.
+
+  Args:
+    name: name of the workdir of `finished`.
+    finished: a finished study.
+    all_finished: the finished studies of all workdirs.
+  """
+  study = finished.study.with_common_views([other.study for other in all_finished])
+  if study is finished.study:
+    return finished, None
+  tables = [s.view_table(finished.image_shape) for s in (finished.study, study)]
+  all_views, common_views = (list(table.names) for table in tables)
+  left_out = [view for view in all_views if view not in common_views]
+  listed = ', '.join(left_out[:MAX_NAMED]) + (', …' if len(left_out) > MAX_NAMED else '')
+  print(f'note: {name}: not all runs show the same {listed}: left out', file=sys.stderr)
+  settings = {k: v for k, v in finished.results.settings.items() if k != 'files'}
+  # Arrays are left out, because pictures among them show views that are left out.
+  results = dataclasses.replace(
+    finished.results, settings={**settings, **study.describe()}, arrays={}
+  )
+  common = dataclasses.replace(finished, study=study, results=results)
+  return common, [all_views.index(view) for view in common_views]
+
+
+def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
+  """Raises InputError if an entry has another study than the first entry, or shows images
+  differently.
+
+  `task` is the name of the entries' task, for the message.
+  """
+  prefix = '' if task == SINGLE else f'in the task {task}, '
+  first = entries[0].finished
+  expected_settings, expected_views = _settings_and_names_of_views(first)
+  for finished in (entry.finished for entry in entries[1:]):
+    if finished.study.name != first.study.name:
+      raise InputError(
+        f'{prefix}{first.folder} is of the study {first.study.name} and {finished.folder} of '
+        f'{finished.study.name}: give workdirs of the same study.'
+      )
+    settings, views = _settings_and_names_of_views(finished)
+    lines = differing_keys(expected_settings, settings)  # 'key: value → value'
+    if lines or views != expected_views:
+      lines = lines or [f'image_shape: {first.image_shape} → {finished.image_shape}']
+      raise InputError(
+        f'{prefix}{first.folder} and {finished.folder} show their images differently; keys of '
+        f'{KEYS.study} that differ: {"; ".join(lines)}. Run one again with the same.'
+      )
+
+
+def _settings_and_names_of_views(finished: FinishedStudy) -> tuple[Facts, Sequence[str]]:
+  """Returns the settings that decide how a study shows an image, and the names of its views."""
+  settings = dict(finished.study.recording)
+  for name in ('half_width', 'confidence'):  # these set the number of images and the intervals
+    settings.pop(name, None)
+  return settings, finished.study.view_table(finished.image_shape).names

@@ -1,0 +1,266 @@
+"""Pairs the images of two runs and the answers of their classifiers, image by image."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from robustness.comparison.entries import Entry
+from robustness.core.errors import InputError
+from robustness.core.settings import differing_keys
+from robustness.estimates import consistency
+from robustness.estimates.fixed_width import FixedWidth
+from robustness.estimates.means import Estimate, mean, share_difference
+from robustness.estimates.of_means import Units
+from robustness.estimates.outcomes import Group, Outcomes
+from robustness.estimates.quantity import ACCURACY
+from robustness.evaluation.provenance import IMAGE_DIGEST
+from robustness.evaluation.records import RecordsReader, SelectedRows
+from robustness.evaluation.views import DRAWS, ViewTable
+
+SELECTION_KEYS = frozenset({'subset_seed', 'num_examples'})
+"""Keys in the description of data that select images and do not change any."""
+PREPARATION_KEYS = SELECTION_KEYS.union(
+  ('prepared_for', 'crop_margin', 'image_shape', 'resize', 'crop', 'interpolation', 'resized_by')
+)
+"""Keys in the description of data that say how stored images are selected and prepared."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairing:
+  """The images that two runs share.
+
+  Attributes:
+    first, second: [n], indices of the shared images among each run's rows; empty if the images are
+      not paired.
+    note: why the images are not paired, or how the runs differ although they are.
+  """
+
+  first: np.ndarray
+  second: np.ndarray
+  note: str = ''
+
+
+def pair(
+  first: RecordsReader, second: RecordsReader, names: tuple[str, str], common: bool
+) -> Pairing:
+  """Pairs the rows of two runs that show the same images.
+
+  Images are the same if their example ids and digests are equal. Digests differ if classifiers take
+  images of different sizes; then the runs must describe the same stored images.
+
+  Args:
+    first: the records of one classifier of the first run.
+    second: the records of one classifier of the second run.
+    names: the names of the runs, for messages.
+    common: whether the runs may share only a part of their images.
+
+  Raises:
+    InputError: the runs describe the same data but have different images under the same ids, or
+      each has images that the other lacks and `common` is False.
+  """
+  first_ids, second_ids = first.column('example_id'), second.column('example_id')
+  shared, in_first, in_second = np.intersect1d(first_ids, second_ids, return_indices=True)
+  num_shared = len(shared)
+
+  def is_equal(column: str) -> bool:
+    """Returns whether a column of the records has the same values for the shared images."""
+    return np.array_equal(first.column(column)[in_first], second.column(column)[in_second])
+
+  lines = differing_keys(first.identity['data'], second.identity['data'])
+  # The top-level keys: a line is 'key: value → value' or 'key.subkey: value → value'.
+  differing = {re.split('[:.]', line)[0] for line in lines}
+  has_equal_digests = is_equal(IMAGE_DIGEST)
+  # Different digests are allowed if the data differ only in how they are selected and prepared.
+  has_same_stored_images = has_equal_digests or differing <= PREPARATION_KEYS
+  no_rows = np.zeros(0, int)
+  if not num_shared or not has_same_stored_images:
+    return Pairing(no_rows, no_rows, 'other images')
+  if not has_equal_digests and differing <= SELECTION_KEYS:
+    raise InputError(
+      f'{names[0]} and {names[1]} say the same of their data and have {num_shared} example ids in '
+      'common, but not the same images: the files were changed between the runs. Run one again.'
+    )
+  if num_shared < max(len(first_ids), len(second_ids)) and not common:
+    raise InputError(
+      f'{names[0]} and {names[1]} share {num_shared} of {len(first_ids)} and {len(second_ids)} '
+      'images: run both on the same images, or give --common to compare them on those alone.'
+    )
+  # What is drawn for an image may depend on the other images of its run.
+  if DRAWS in first.read(0, 0).arrays and not is_equal(DRAWS):
+    note = f'other images, and {num_shared} of the same shown otherwise'
+    return Pairing(no_rows, no_rows, note)
+  notes = []
+  if not has_equal_digests:
+    notes.append('the same stored images, prepared otherwise')
+  classes = first.identity.get('classes')
+  if classes and classes == second.identity.get('classes') and not is_equal('label'):
+    notes.append('some images have other labels')
+  if first.identity.get('seed') != second.identity.get('seed'):
+    notes.append('other seeds: what is drawn differs')
+  order = np.argsort(in_first)  # the order of the first run's rows
+  return Pairing(in_first[order], in_second[order], '; '.join(notes))
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+  """The answers of one classifier on N images in V views: right or wrong.
+
+  Attributes:
+    right: bool [N, V].
+    ids: example ids of the images, [N].
+    table: the views and their groups, and which images count in each view.
+    confidence: the confidence of intervals.
+    design: the design of a sequential run; None if all rows are shown in all views.
+  """
+
+  right: np.ndarray
+  ids: np.ndarray
+  table: ViewTable
+  confidence: float
+  design: FixedWidth | None = None
+
+  @classmethod
+  def from_records(cls, entry: Entry, records: RecordsReader) -> Answers:
+    """Returns the answers in an entry's records, or in records of some of its rows."""
+    study = entry.finished.study
+    # Records with one row per image, also for a stored set of corrupted versions of images.
+    by_image, table = study.by_image(records, entry.finished.image_shape)
+    is_right = by_image.table('rank') == 0  # no class has a higher score than the true one
+    ids = by_image.column('example_id')
+    return cls(is_right, ids, table, entry.confidence, study.sequential_design)
+
+  def on(self, entry: Entry, rows: np.ndarray) -> Answers:
+    """Returns only the answers on the rows with the indices `rows`, given by the classifier
+    `entry`.
+    """
+    records = selected(entry, rows)
+    return self if records is entry.evaluation.records else Answers.from_records(entry, records)
+
+  @property
+  def named_groups(self) -> dict[str, list[str]]:
+    """The names of the views in each group, for the groups in which any image counts."""
+    return {
+      group: [self.table.names[view] for view in members]
+      for group, members in self.table.groups.items()
+      if self.table.counted is None or self.table.counted[:, list(members)].any()
+    }
+
+  def group(self, name: str) -> Group:
+    """Returns the views of a group.
+
+    A view that the group lists twice, such as a frequency that stands for its mirror image too, has
+    double weight.
+    """
+    views, counts = np.unique(list(self.table.groups[name]), return_counts=True)
+    weights = counts / np.gcd.reduce(counts)  # all 1 if every view is listed equally often
+    return Group(dict(self.table.facets_of(name)), views, weights)
+
+  def outcomes(self, **right: np.ndarray) -> Outcomes:
+    """Returns outcomes for {label: bool [N, V], whether each image is classified right}."""
+    views = pd.DataFrame(index=range(len(self.table.names)))
+    counted = self.table.counted
+    masks = None if counted is None else dict.fromkeys(right, counted)
+    return Outcomes(right, views, masks, self.table.units, design=self.design)
+
+  def accuracy(self, group: str) -> Estimate:
+    """Returns the accuracy in a group of views, with an interval over images or clusters of
+    images.
+    """
+    outcomes = self.outcomes(right=self.right)
+    return mean(ACCURACY, outcomes, 'right', self.group(group), self.confidence)
+
+  def minus(self, first: Answers, group: str) -> Estimate:
+    """Returns the accuracy in a group of views minus the accuracy of `first` on the same images."""
+    pairs = self.outcomes(first=first.right, second=self.right).pair('first', 'second')
+    gained, lost = (pairs.sums(name, self.group(group)) for name in ('gained', 'lost'))
+    return share_difference(gained, lost, self.confidence, test=True)
+
+  def consistency(self, other: Answers, groups: Sequence[str]) -> list[Estimate]:
+    """Returns the error consistency κ with `other` in each group of views.
+
+    κ is the agreement of right and wrong answers beyond chance. Intervals are over images, or
+    clusters of images.
+
+    Args:
+      other: answers of another classifier on the same images.
+      groups: names of groups of views.
+    """
+    right = {'other': other.right, 'this': self.right, 'agree': other.right == self.right}
+    outcomes = self.outcomes(**right)
+    members = [self.group(name) for name in groups]
+    views = np.unique(np.concatenate([group.views for group in members]))
+    # [K, 3 V] for K images (or clusters) and V views: the columns 'other' of all views, then
+    # 'this', then 'agree'.
+    one_view_groups = [Group({}, np.array([view]), np.ones(1)) for view in views]
+    columns = [outcomes.columns(name, group) for name in right for group in one_view_groups]
+    total = np.stack([column_total for column_total, _ in columns], 1)
+    weight = np.stack([column_weight for _, column_weight in columns], 1)
+    group_weights = np.zeros((len(members), len(views)))
+    for index, group in enumerate(members):
+      # `views` is sorted and has all views of the group, so that searchsorted finds their columns.
+      group_weights[index, np.searchsorted(views, group.views)] = group.weight
+    n = [outcomes.observations('agree', group.views) for group in members]
+    # The largest number of images stands for all groups; the last line corrects it in each group.
+    estimates = consistency.estimates(Units(total, weight, max(n)), group_weights, self.confidence)
+    return [dataclasses.replace(kappa, n=count) for kappa, count in zip(estimates, n, strict=True)]
+
+
+def selected(entry: Entry, rows: np.ndarray) -> RecordsReader:
+  """Returns the records of an entry's rows with the indices `rows`, or of all rows unchanged."""
+  records = entry.evaluation.records
+  is_complete = np.array_equal(rows, np.arange(records.layout.num_rows))
+  return records if is_complete else SelectedRows(records, rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+  """The answers of a classifier of a comparison, also paired with the first classifier's answers.
+
+  Attributes:
+    label: its label in the comparison.
+    answers: its answers on all its images.
+    pair: the first classifier's answers and this classifier's, on the images that both have
+      answered; None if there are no such images.
+    note: how the images of the two classifiers differ, and which value is then subtracted in a
+      difference; '' if the images are the same.
+  """
+
+  label: str
+  answers: Answers
+  pair: tuple[Answers, Answers] | None
+  note: str
+
+  @classmethod
+  def from_pairing(
+    cls, first: Entry, first_answers: Answers, entry: Entry, pairing: Pairing, note: str
+  ) -> Compared:
+    """Returns the answers of `entry`, paired with the first classifier's.
+
+    Args:
+      first: the first classifier.
+      first_answers: the first classifier's answers on all its images.
+      entry: the classifier that is compared with it; may be the first itself.
+      pairing: the images that both share.
+      note: follows the note of the pairing; '' for none.
+
+    Raises:
+      InputError: a shared row is a version of different images in the two runs.
+    """
+    answers = first_answers
+    if entry is not first:
+      answers = Answers.from_records(entry, entry.evaluation.records)
+    note = '; '.join(filter(None, (pairing.note, note)))
+    if not len(pairing.first):
+      return cls(entry.label, answers, None, note)
+    pair = first_answers.on(first, pairing.first), answers.on(entry, pairing.second)
+    if not np.array_equal(pair[0].ids, pair[1].ids):
+      raise InputError(
+        f'{first.label} and {entry.label} share stored images, but not which are versions of one '
+        'image: run both on the same data set.'
+      )
+    return cls(entry.label, answers, pair, note)
