@@ -347,15 +347,17 @@ def _points_by_name(
 ) -> Figure:
   """Draws a row of points for each value of the facet `name`.
 
-  Of more than `MAX_POINTS` values only the worst are drawn: those with the highest (or if higher is
-  better, the lowest) maximum over classifiers. `reference` has values to compare with, by
-  (classifier, value of `name`) or by (classifier, '').
+  Of more than `MAX_POINTS` values of the facet, only those with the worst result of any classifier
+  are drawn. `reference` has values to compare with, by (classifier, value of `name`) or by
+  (classifier, '').
   """
   values = list(dict.fromkeys(map(str, rows[name])))
   if len(values) > MAX_POINTS:
     notation, estimates = columns[0]
-    largest = estimates.groupby(name, sort=False).value.max()
-    worst_first = largest.sort_values(ascending=notation.quantity.better == 'higher')
+    is_higher_better = notation.quantity.better == 'higher'
+    by_name = estimates.groupby(name, sort=False).value
+    worst = by_name.min() if is_higher_better else by_name.max()  # over classifiers
+    worst_first = worst.sort_values(ascending=is_higher_better)
     values = list(map(str, worst_first.index[:MAX_POINTS]))
     columns = [
       (notation, column[column[name].astype(str).isin(values)]) for notation, column in columns

@@ -8,7 +8,7 @@ import pytest
 
 from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
+from robustness.estimates.quantity import ACCURACY, CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import assemble, select, with_facet
 from robustness.present import charts, sentences, style, tables
 from robustness.results import NO_SPREAD, Results
@@ -75,6 +75,19 @@ def test_dots_mark_differences_that_pass_the_test_together():
   texts = [text.get_text() for text in figure.axes[0].texts]
   assert [text.endswith('•') for text in texts] == [False] * 3 + [True] * 3
   assert 'false-discovery rate 5 % over the 6 of this figure' in caption
+
+
+@pytest.mark.parametrize('quantity', [ERROR, ACCURACY])
+def test_of_many_names_those_are_drawn_at_which_a_classifier_is_worst(quantity, monkeypatch):
+  """The second classifier is right on no image of b; both are right on half of a, and on all of c
+  and d."""
+  monkeypatch.setattr(charts, 'MAX_POINTS', 2)
+  is_right = np.ones((2, 50, 4), bool)
+  is_right[:, ::2, 0], is_right[1, :, 1] = False, False
+  values = is_right if quantity is ACCURACY else ~is_right
+  results = made({'corruption': [*'abcd']}, values=values, labels=('one', 'two'), quantity=quantity)
+  figure, _ = charts.draw(results)[f'{quantity.name}_corruption']
+  assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ['b', 'a']
 
 
 @pytest.mark.parametrize('facet', [{'corruption': ['fog', 'snow']}, {'severity': [1, 2]}])
