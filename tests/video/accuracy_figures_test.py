@@ -1,4 +1,4 @@
-"""Figures of accuracy on a static set and by class, from a table of results."""
+"""Tests the figures of accuracy on a static set and by class, from a table of results."""
 
 import numpy as np
 import pandas as pd
@@ -14,11 +14,13 @@ from robustness.video import accuracy_figures
 N = 20
 LABELS = ['first', 'second']
 STATIC = 'accuracy_static_against_accuracy_anchor'
+# Right answers of N by both classifiers, and on anchors and at pm-10 of the first by class.
 CORRECT = {'accuracy_anchor': (16, 12), 'accuracy_pm_k': (10, 4), 'accuracy_static': (13, 6)}
 BY_CLASS = {'dog': (15, 9), 'red_fox': (18, 17), 'zebra': (10, 3)}
 
 
 def estimates(name: str, correct: tuple[int, ...], **facets) -> pd.DataFrame:
+  """Returns rows of a quantity for as many classifiers as there are counts of right answers."""
   right = {
     label: np.arange(N)[:, None] < count for label, count in zip(LABELS, correct, strict=False)
   }
@@ -28,6 +30,7 @@ def estimates(name: str, correct: tuple[int, ...], **facets) -> pd.DataFrame:
 
 @pytest.fixture
 def results() -> Results:
+  """Results of two classifiers, of which the first has accuracies by class."""
   parts = [estimates(name, correct) for name, correct in CORRECT.items()]
   parts.append(estimates('drop_pm_k', (6, 8), k=10))
   for name, (anchor, worst) in BY_CLASS.items():
@@ -50,7 +53,9 @@ def test_the_static_set_is_drawn_beside_pm_k(results):
 
 def test_one_classifier_has_no_static_set_and_is_drawn_by_class(results):
   results.table = results.table[results.table['quantity'] != 'accuracy_static']
-  assert set(accuracy_figures.draw(results)) == {'accuracies_class_first'}, 'second has no classes'
+  assert set(accuracy_figures.draw(results)) == {'accuracies_class_first'}, (
+    'the second classifier has no accuracies by class'
+  )
 
 
 def test_two_accuracies_of_each_class_are_one_figure(results, monkeypatch):

@@ -1,15 +1,15 @@
-"""Agreement of annotators against published examples and an independent library; Table 1."""
+"""Tests the agreement of annotators against published examples and scikit-learn."""
 
 import numpy as np
 import pytest
 
 from robustness.video.agreement import cohen_kappa, fleiss_kappa, percent_agreement
 
-FLEISS = np.array(  # ratings of 10 subjects by 14 raters in 5 categories, a textbook's example
+FLEISS = np.array(  # A textbook's counts: 14 raters put each of 10 subjects in one of 5 categories.
   [[0, 0, 0, 0, 14], [0, 2, 6, 4, 2], [0, 0, 3, 5, 6], [0, 3, 9, 2, 0], [2, 2, 8, 1, 1]]
   + [[7, 7, 0, 0, 0], [3, 2, 6, 3, 0], [2, 5, 3, 2, 2], [6, 5, 2, 1, 0], [0, 2, 2, 3, 7]]
 )
-TEXTBOOK = np.array([np.repeat(np.arange(5), row) for row in FLEISS])
+FLEISS_RATINGS = np.array([np.repeat(np.arange(5), row) for row in FLEISS])
 
 
 def two_raters(table: list[list[int]]) -> np.ndarray:
@@ -21,19 +21,20 @@ FIRST, SECOND = two_raters([[20, 5], [10, 15]])
 
 
 def noisy(seed: int, items: int = 60, annotators: int = 3) -> np.ndarray:
+  """Returns ratings [items, annotators] in three classes, 7 in 10 true and the others random."""
   generator = np.random.default_rng(seed)
   truth = generator.integers(0, 3, (items, 1))
   other = generator.integers(0, 3, (items, annotators))
   return np.where(generator.random((items, annotators)) < 0.7, truth, other)
 
 
-def test_examples_of_textbooks():
+def test_published_examples_have_their_published_values():
   kappa = cohen_kappa(FIRST, SECOND)
   assert kappa.value == pytest.approx(0.4)
   assert kappa.low < 0.4 < kappa.high and kappa.n == 50
-  kappa = fleiss_kappa(TEXTBOOK)
+  kappa = fleiss_kappa(FLEISS_RATINGS)
   assert kappa.value == pytest.approx(0.20993, abs=1e-5) and kappa.n == 10
-  # two raters agree in a proportion of cases
+  # Two raters agree on 35 of 50 items; the interval is Clopper and Pearson's.
   agreement = percent_agreement(np.stack([FIRST, SECOND], 1))
   numbers = agreement.value, agreement.low, agreement.high
   assert numbers == pytest.approx((0.7, 0.554, 0.821), abs=1e-3)
@@ -56,10 +57,11 @@ def test_the_bootstrap_interval_is_near_the_asymptotic_one():
 
 def test_raters_who_did_not_rate_are_left_out():
   padded = np.append(FIRST, [0, -1]), np.append(SECOND, [-1, 1])
-  assert str(cohen_kappa(*padded)) == str(cohen_kappa(FIRST, SECOND))  # p is NaN
-  single = np.pad(TEXTBOOK, ((0, 1), (0, 2)), constant_values=-1)
+  # Texts are compared because the p-value is NaN, which does not equal itself.
+  assert str(cohen_kappa(*padded)) == str(cohen_kappa(FIRST, SECOND))
+  single = np.pad(FLEISS_RATINGS, ((0, 1), (0, 2)), constant_values=-1)
   single[-1, 0] = 3
-  assert str(fleiss_kappa(single)) == str(fleiss_kappa(TEXTBOOK))
+  assert str(fleiss_kappa(single)) == str(fleiss_kappa(FLEISS_RATINGS))
   assert percent_agreement(single).n == 10
 
 

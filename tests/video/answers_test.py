@@ -1,4 +1,4 @@
-"""Answers of annotators: valid and invalid ones, and their lines in the log."""
+"""Tests which answers are valid, and that a log keeps them through kills and full disks."""
 
 import errno
 import functools
@@ -20,17 +20,20 @@ PAIR: dict[str, Any] = {**ABOUT, 'neighbor': 'v/2.jpg', 'label': 'correct', 'sim
 ANCHOR: dict[str, Any] = {**ABOUT, 'round': 'joint', 'neighbor': None, 'label': 'incorrect'}
 
 
-def test_answers_survive_a_round_trip_and_accept_only_similar_pairs():
-  for fields in (
-    PAIR,
-    ANCHOR,
-    {**PAIR, 'similar': 'dissimilar', 'reasons': ['motion', 'blur'], 'time': 1.5},
-    {**PAIR, 'similar': 'dissimilar', 'feature': True},
-    {**ANCHOR, 'added': [3, 5], 'shown': [0]},
-  ):
-    answer = Answer.from_json(fields)
-    assert Answer.from_json(json.loads(json.dumps(answer.to_json()))) == answer
-  # only a correct and similar pair is accepted
+@cases(
+  'fields',
+  PAIR,
+  ANCHOR,
+  {**PAIR, 'similar': 'dissimilar', 'reasons': ['motion', 'blur'], 'time': 1.5},
+  {**PAIR, 'similar': 'dissimilar', 'feature': True},
+  {**ANCHOR, 'added': [3, 5], 'shown': [0]},
+)
+def test_answers_survive_a_round_trip(fields):
+  answer = Answer.from_json(fields)
+  assert Answer.from_json(json.loads(json.dumps(answer.to_json()))) == answer
+
+
+def test_only_a_correct_label_and_similar_frames_accept_a_pair():
   assert Answer.from_json(PAIR).accepts
   moved = {'similar': 'dissimilar', 'reasons': ['other']}
   for change in ({'label': 'unsure'}, {'label': 'incorrect'}, {'similar': 'unsure'}, moved):
@@ -62,7 +65,7 @@ def test_contradictions_and_unknown_words_are_refused(fields, message):
   refused(message, Answer.from_json, fields)
 
 
-def test_names():
+def test_names_are_stripped_and_normalised_and_unsafe_ones_are_refused():
   for name in ('ann', ' Ann B. ', '7'):
     assert check_name(name) == name.strip()
   assert check_name('Zoe\u0308') == 'Zo\u00eb'
@@ -76,7 +79,7 @@ FIRST, SECOND = (answer(SETS, Item('pair', number)) for number in (0, 1))
 
 @pytest.fixture
 def file(tmp_path):
-  """A file with two answers."""
+  """A file with the answers `FIRST` and `SECOND`, to sets of the digest 'digest'."""
   with AnswerLog(tmp_path / 'made' / 'answers.jsonl', 'digest') as log:
     log.append(FIRST)
     log.append(SECOND)
@@ -85,13 +88,13 @@ def file(tmp_path):
 
 def test_answers_are_on_disk_when_append_returns(file, monkeypatch):
   assert answer_log.read(file, 'digest') == (ReviewPlan(), [FIRST, SECOND])
-  seen: list[int] = []
+  sizes: list[int] = []
   with AnswerLog(file, 'digest') as log:
     assert log.answers == [FIRST, SECOND]
     before = file.stat().st_size
-    monkeypatch.setattr(os, 'fsync', lambda _: seen.append(file.stat().st_size - before))
+    monkeypatch.setattr(os, 'fsync', lambda _: sizes.append(file.stat().st_size))
     log.append(FIRST)
-  assert seen == [file.stat().st_size - before] and seen[0] > 0
+  assert sizes == [file.stat().st_size] and sizes[0] > before, 'one fsync, after the whole line'
 
 
 @pytest.mark.parametrize('length', [1, 20, -1])
@@ -103,7 +106,7 @@ def test_a_line_truncated_by_a_kill_is_skipped_and_removed(file, length):
   with AnswerLog(file, 'digest') as log:
     log.append(SECOND)
   assert file.read_bytes() == content
-  file.write_bytes(complete[0][:30])  # the header too is written again
+  file.write_bytes(complete[0][:30])  # A truncated header is written again.
   with AnswerLog(file, 'digest') as log:
     assert log.answers == []
   assert file.read_bytes() == complete[0]
@@ -128,6 +131,7 @@ def test_a_review_keeps_its_plan(tmp_path):
     assert log.plan == ReviewPlan(annotators_per_pair=4)
   refused('--annotators_per_pair=3, but .* begun with 4', opened, {'annotators_per_pair': 3})
   refused('annotators_per_pair=0: give at least 1', opened, {'annotators_per_pair': 0})
+  refused('joint_votes', ReviewPlan, joint_votes=-1)
 
 
 def test_a_second_server_is_refused(file):
@@ -146,10 +150,10 @@ def test_a_full_disk_leaves_whole_lines(file, monkeypatch):
       log.append(FIRST)
     assert file.read_bytes() == content
 
-    def full(*_):
+    def fail_to_write(*_):
       raise OSError(errno.ENOSPC, 'No space left on device')
 
-    monkeypatch.setattr(os, 'write', full)
+    monkeypatch.setattr(os, 'write', fail_to_write)
     with pytest.raises(OSError, match='No space'):
       log.append(FIRST)
     new = file.with_name('new.jsonl')

@@ -1,4 +1,4 @@
-"""Average precision compared with pycocotools and by hand; the worst frames; bad boxes."""
+"""Tests average precision against pycocotools and by hand, and which frames are the worst."""
 
 import contextlib
 import io
@@ -14,13 +14,13 @@ from tests.refusals import bad_setting, refused
 
 
 def boxes(rows: list[tuple]) -> Boxes:
-  """Boxes from (image, category, x0, y0, x1, y1, and a score or none)."""
+  """Returns boxes from rows (image, category, x0, y0, x1, y1), with a score last if detected."""
   table = np.array(rows or np.zeros((0, 6)), float)
   return Boxes(*table[:, :2].astype(int).T, table[:, 2:6], *table[:, 6:].T)
 
 
 def random_boxes(seed: int, images: int = 25, categories: int = 4) -> tuple[Boxes, Boxes]:
-  """Ground truth, and detections that shake it, miss some and add some."""
+  """Returns ground truth, and detections of it: 0 to 3 per box, moved, 1 in 5 of a random class."""
   generator = np.random.default_rng(seed)
   number = generator.integers(0, 4, images).sum() + 3
   image = np.sort(generator.integers(0, images, number))
@@ -32,7 +32,7 @@ def random_boxes(seed: int, images: int = 25, categories: int = 4) -> tuple[Boxe
   shaken[:, 2:] = np.maximum(shaken[:, 2:], shaken[:, :2] + 1)
   is_true = generator.random(len(copies)) < 0.8
   named = np.where(is_true, category[copies], generator.integers(1, categories + 1, len(copies)))
-  score = generator.random(len(copies)).round(2)  # with ties
+  score = generator.random(len(copies)).round(2)  # Rounding makes ties.
   order = generator.permutation(len(copies))
   detections = Boxes(image[copies][order], named[order], shaken[order], score[order])
   return Boxes(image, category, corners), detections
@@ -41,7 +41,7 @@ def random_boxes(seed: int, images: int = 25, categories: int = 4) -> tuple[Boxe
 def of_pycocotools(
   truth: Boxes, detections: Boxes, images: int, threshold: float, points: int
 ) -> dict[int, float]:
-  """AP by class from the independent implementation."""
+  """Returns AP by class as pycocotools computes it, of the classes with ground truth."""
   coco = pytest.importorskip('pycocotools.coco', reason='compares with pycocotools')
   evaluation = pytest.importorskip('pycocotools.cocoeval', reason='compares with pycocotools')
 
@@ -74,7 +74,7 @@ def of_pycocotools(
 
 
 def precisions(matches: detection.Matches, points: int = 0) -> np.ndarray:
-  """The AP of each class over all images."""
+  """Returns the AP of each class over all images, float [classes]."""
   return detection.average_precisions(matches, points, np.ones((1, len(matches.truths))))[0]
 
 
@@ -106,11 +106,13 @@ def test_average_precision_by_hand():
     assert precisions(matches, points).tolist() == pytest.approx([value])
 
 
-def test_the_threshold_is_inclusive_and_localisation_ignores_classes():
-  truth, detections = boxes([(0, 1, 0, 0, 10, 10)]), boxes([(0, 1, 0, 0, 10, 5, 0.9)])
+def test_an_overlap_equal_to_the_threshold_is_enough():
+  truth, half_of_it = boxes([(0, 1, 0, 0, 10, 10)]), boxes([(0, 1, 0, 0, 10, 5, 0.9)])
   for threshold, right in ((0.5, True), (0.51, False)):
-    assert detection.match(truth, detections, 1, threshold).right.tolist() == [right]
-  # another class is wrong for detection and right for localisation
+    assert detection.match(truth, half_of_it, 1, threshold).right.tolist() == [right]
+
+
+def test_a_box_of_another_class_is_wrong_for_detection_and_right_for_localisation():
   truth, detections = boxes([(0, 1, *SQUARE)]), boxes([(0, 2, *SQUARE, 0.9)])
   assert precisions(detection.match(truth, detections, 1)).tolist() == [0]
   matches = detection.match(truth.without_classes(), detections.without_classes(), 1)
@@ -126,7 +128,8 @@ def test_weights_equal_repetitions_of_images():
   (weighted,) = detection.average_precisions(matches, 0, weights)
   is_present = np.isin(matches.categories, repeated.categories)
   values = precisions(repeated)
-  assert weighted[is_present] == pytest.approx(values, abs=0.05), 'to ties of a repeated image'
+  # A repeated image makes ties of equal scores, which are ordered otherwise.
+  assert weighted[is_present] == pytest.approx(values, abs=0.05)
 
 
 def test_per_image_precision_equals_the_evaluation_of_one_image():
@@ -147,7 +150,7 @@ SETS = metadata.from_mappings(MEMBERS, dict.fromkeys(MEMBERS, [0]))
 
 
 def test_ties_of_the_worst_frame_go_to_the_nearest():
-  precision = np.array([0.2, 0.5, 1.0, 0.2, 0.0, np.nan])  # of a/3, a/4, a/5, a/6, a/9, b/1
+  precision = np.array([0.2, 0.5, 1.0, 0.2, 0.0, np.nan])  # a/3, a/4, a/5, a/6, a/9, b/1
 
   def worst(k, include_anchor=True):
     frames = detection.worst_frames(SETS, precision, k, include_anchor)
@@ -162,6 +165,7 @@ def test_ties_of_the_worst_frame_go_to_the_nearest():
 
 
 def test_pm_k_of_a_detector_that_loses_an_object_on_one_neighbor():
+  """The class is wrong on a/6 at offset 1, and the box is missing on a/9 at offset 4."""
   classed = [boxes([(frame, 0, *SQUARE) for frame in range(6)])]
   classed += [boxes([(frame, int(frame == 3), *SQUARE, 0.9) for frame in (0, 1, 2, 3, 5)])]
   unclassed = [pair.without_classes() for pair in classed]
@@ -172,7 +176,7 @@ def test_pm_k_of_a_detector_that_loses_an_object_on_one_neighbor():
     assert scores.worst.low <= expected <= scores.worst.high
 
 
-def test_random_detections_fall_with_k():
+def test_precision_falls_as_k_grows():
   members = {f'v{v:02d}/10.jpg': [f'v{v:02d}/{n}.jpg' for n in (8, 9, 11, 12)] for v in range(12)}
   sets = metadata.from_mappings(members, dict.fromkeys(members, [0]))
   truth, detections = random_boxes(7, images=60)
@@ -201,13 +205,15 @@ def test_resamples_without_ground_truth_are_counted():
     detections = boxes([(frame, 1, *SQUARE, 0.9) for frame in range(count)])
     number = detection_pm_k(sets, truth, detections, Scoring(1)).anchor
     undefined = int(number.note.split()[2])
-    assert undefined / detection.RESAMPLES == pytest.approx((1 - count / 20) ** 20, abs=0.06)
+    share_without_truth = (1 - count / 20) ** 20  # 20 videos are drawn, `count` have a box
+    assert undefined / detection.RESAMPLES == pytest.approx(share_without_truth, abs=0.06)
     ends = (1, 1) if has_interval else (np.nan, np.nan)
     assert (number.value, number.low, number.high) == pytest.approx((1, *ends), nan_ok=True)
 
 
 def test_sets_of_one_video_are_drawn_together():
-  def of_anchors(anchors):
+  def precision_on(anchors):
+    """Returns the AP of a detector that finds the boxes of the first half of the anchors alone."""
     sets = metadata.from_mappings({a: [] for a in anchors}, dict.fromkeys(anchors, [0]))
     truth = boxes([(frame, 1, *SQUARE) for frame in range(len(anchors))])
     detections = boxes([(frame, 1, *SQUARE, 0.9) for frame in range(len(anchors) // 2)])
@@ -216,10 +222,10 @@ def test_sets_of_one_video_are_drawn_together():
   first, second, third, fourth = (
     [f'8Lx004yClt{name}_{clip}/1.jpg' for clip in range(2)] for name in 'abcd'
   )
-  number = of_anchors([*first, *second, *third, *fourth])
+  number = precision_on([*first, *second, *third, *fourth])
   assert (number.value, number.n, number.clusters) == (0.5, 8, 4)
-  assert (number.low, number.high) == (0, 1), 'one half alone is drawn in one of 16 samples'
-  few = of_anchors([*first, *second])
+  assert (number.low, number.high) == (0, 1), 'one resample of 16 has found boxes alone'
+  few = precision_on([*first, *second])
   assert (few.value, few.clusters) == (0.5, 2) and np.isnan(few.low)
   assert few.note == 'no interval: too few clusters, effectively 2.0'
 

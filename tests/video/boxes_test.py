@@ -1,4 +1,4 @@
-"""Boxes from COCO's JSON and ILSVRC's XML, and invalid boxes."""
+"""Tests boxes read from COCO's JSON and ILSVRC's XML: clipped at the image, refused if invalid."""
 
 import json
 import pathlib
@@ -12,11 +12,12 @@ from tests.cases import cases
 from tests.refusals import refused
 from tests.video.small_archive import save_xml
 
-NONE = boxes.Clipped(0)
+NOT_CLIPPED = boxes.Clipped(0)
 CLASSES = {'cat': 0, 'dog': 1, 'n02084071': 1}
 
 
 def coco(folder: pathlib.Path, bbox: Any = (10, 20, 30, 40), name: str = 'dog') -> pathlib.Path:
+  """Writes two images of 200 × 100 pixels, the first with a box (x, y, width, height)."""
   size = {'width': 200, 'height': 100}
   document = {
     'images': [{'id': i, 'file_name': f'v/{i - 2}.jpg', **size} for i in (3, 4)],
@@ -32,18 +33,21 @@ def saved(folder: pathlib.Path, name: str, content: Any) -> pathlib.Path:
 
 
 def voc(folder: pathlib.Path, name: str = 'n02084071', x_max: int = 40) -> pathlib.Path:
+  """Writes an ILSVRC annotation that has the image and the box of `coco`."""
   return save_xml(folder / 'annotations', ['v/1.jpg'], name, (200, 100), (10, 20, x_max, 60))
 
 
 def read(path: pathlib.Path) -> Any:
+  """Returns the boxes of v/1.jpg by frame, as shares of the image, and what was clipped."""
   return boxes.read(path, ['v/1.jpg'], CLASSES)
 
 
-def test_both_forms_give_the_same_box(tmp_path):
+def test_coco_and_ilsvrc_files_give_the_same_box(tmp_path):
   expected = [Box(0.2, 0.05, 0.6, 0.2, 1)]
   frames = ['v/1.jpg', 'v/2.jpg', 'w/9.jpg']
-  assert boxes.read(coco(tmp_path), frames, CLASSES) == ({'v/1.jpg': expected, 'v/2.jpg': []}, NONE)
-  assert boxes.read(voc(tmp_path), frames, CLASSES) == ({'v/1.jpg': expected}, NONE)
+  from_coco = {'v/1.jpg': expected, 'v/2.jpg': []}
+  assert boxes.read(coco(tmp_path), frames, CLASSES) == (from_coco, NOT_CLIPPED)
+  assert boxes.read(voc(tmp_path), frames, CLASSES) == ({'v/1.jpg': expected}, NOT_CLIPPED)
 
 
 @cases('bbox', (-0.5, 0, 201, 100.5), (190, 20, 30, 40), (-5, 20, 30, 40), (10, 80, 30, 40))
@@ -53,7 +57,9 @@ def test_boxes_are_clipped_and_counted_beyond_one_pixel(tmp_path, bbox):
   low = max(y, 0) / 100, max(x, 0) / 200
   high = min((y + height) / 100, 1), min((x + width) / 200, 1)
   assert annotated['v/1.jpg'] == [Box(*low, *high, 1)]
-  assert clipped.number == (x != -0.5) and ('v/1.jpg' in clipped.first) == (x != -0.5)
+  is_beyond_a_pixel = x != -0.5
+  assert clipped.number == is_beyond_a_pixel
+  assert ('v/1.jpg' in clipped.first) == is_beyond_a_pixel
 
 
 def test_invalid_boxes_and_files_are_refused(tmp_path):
@@ -87,11 +93,12 @@ GOOD = {'image_id': 7, 'category_id': 3, 'bbox': [1, 2, 10, 20], 'score': 0.5}
 
 
 def truth_of(folder: pathlib.Path, **document: Any) -> Any:
+  """Returns ground truth as it is read from `IMAGES` and `ANNOTATIONS`, or from other parts."""
   content = {'images': IMAGES, 'annotations': ANNOTATIONS, **document}
   return read_truth(saved(folder, 'truth.json', content), FRAMES)
 
 
-def test_boxes_of_the_frames(tmp_path):
+def test_boxes_are_those_of_the_requested_frames(tmp_path):
   truth = truth_of(tmp_path)
   assert truth.boxes.image.tolist() == [1] and truth.boxes.corners.tolist() == [[1, 2, 11, 22]]
   np.testing.assert_array_equal(truth.sizes, [[100, 50], [100, 50]])
@@ -133,7 +140,7 @@ def test_boxes_over_the_border_are_cut_and_counted(tmp_path):
   ([{**GOOD, 'category_id': 'dog'}], r"\[0\]\.category_id is 'dog'"),
   ([{**GOOD, 'image_id': [7]}], 'image_id is a list'),
 )
-def test_bad_detections(tmp_path, content, message):
+def test_bad_detections_are_named(tmp_path, content, message):
   truth = truth_of(tmp_path)
   refused(message, read_detections, saved(tmp_path, 'found.json', content), truth, FRAMES)
 
@@ -149,14 +156,14 @@ def test_classes_that_the_ground_truth_does_not_list_are_refused(tmp_path):
   refused('truth.json: entry 0 has category_id 1', truth_of, tmp_path, **other)
 
 
-def test_bad_ground_truth(tmp_path):
+def test_bad_ground_truth_is_named(tmp_path):
   missing = "1 of 2 frames are none of its images, first 'v/2.jpg'"
   refused(missing, truth_of, tmp_path, images=IMAGES[:1], annotations=[])
   outside, message = {**ANNOTATIONS[0], 'bbox': [1, 50, 10, 20]}, 'wholly outside .* entry 0 of .*'
   refused(f"{message}truth.json on 'v/2.jpg'", truth_of, tmp_path, annotations=[outside])
   crowd = [ANNOTATIONS[1], {**ANNOTATIONS[0], 'iscrowd': 1}]
   refused('truth.json: entry 1 has iscrowd 1', truth_of, tmp_path, annotations=crowd)
-  truth_of(tmp_path, annotations=[{**crowd[1], 'image_id': 9}])  # of no frame
+  truth_of(tmp_path, annotations=[{**crowd[1], 'image_id': 9}])  # The image is no frame.
   for change, message in (
     ({'images': [*IMAGES, {**IMAGES[0], 'id': 5}]}, "2 images of file_name 'v/1.jpg'"),
     ({'categories': [{'id': 3, 'name': 'fox'}] * 2}, '2 categories of id 3'),

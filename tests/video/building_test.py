@@ -1,4 +1,4 @@
-"""Building neighbor sets from folders and videos, by the function and by the command."""
+"""Tests that neighbor sets are built from folders and videos, by function and by command."""
 
 import json
 import pathlib
@@ -57,6 +57,7 @@ def test_annotations_give_each_frame_its_own_classes(tmp_path, capsys):
     save_frames(tmp_path / 'videos' / name, numbers)
   for frame, word in {'a/1': 'n02084071', 'a/2': 'dog', 'a/4': 'car', 'b/3': 'car'}.items():
     small_archive.save_xml(tmp_path / 'xml', [frame], word, (32, 32), (1, 1, 9, 9))
+  # The file of a/2 gets a second box, of a car, and that of b/3 loses its box.
   two_boxes, no_box = (tmp_path / f'xml/{frame}.xml' for frame in ('a/2', 'b/3'))
   head, sign, box = two_boxes.read_text().removesuffix('</annotation>').partition('<object>')
   two_boxes.write_text(f'{head}{sign}{box}{sign}{box.replace("dog", "car")}</annotation>')
@@ -71,7 +72,8 @@ def test_annotations_give_each_frame_its_own_classes(tmp_path, capsys):
 def test_anchors_are_uniform_and_each_video_has_its_own(videos):
   drawn = np.array([anchor_position('clip', 5, seed) for seed in range(2000)])
   counts = np.bincount(drawn, minlength=5)
-  assert (abs(counts - 400) < 5 * np.sqrt(2000 * 0.2 * 0.8)).all()
+  standard_deviation = np.sqrt(2000 * 0.2 * 0.8)  # binomial
+  assert (abs(counts - 400) < 5 * standard_deviation).all()
   assert len({anchor_position(f'clip{i}', 1000, 0) for i in range(20)}) > 15
   alone = build(videos, {'val/a': [1]}, videos).sets
   joint = build(videos, {'val/a': [1], 'b': [0]}, videos).sets
@@ -90,11 +92,12 @@ def test_videos_become_frames_with_facts_when_asked(tmp_path):
   for path, kind in zip(built.sets.frames, built.sets.frame_types, strict=True):
     with Image.open(tmp_path / 'frames' / path) as image:
       assert number_of(np.asarray(image)) == metadata.frame_number(path)
-    assert (kind == 'i') == (metadata.frame_number(path) % 8 == 0)
+    assert (kind == 'i') == (metadata.frame_number(path) % 8 == 0), '`encode` has one every 8'
   assert len(list((tmp_path / 'frames').rglob('*.png'))) == len(built.sets.frames)
 
 
 def flags(videos: pathlib.Path, labels: pathlib.Path) -> list[str]:
+  """Returns the command line that builds sets into 'out' next to the labels."""
   return ['build', f'--videos={videos}', f'--labels={labels}', f'--out={labels.parent / "out"}']
 
 
@@ -115,8 +118,8 @@ def test_the_command_writes_the_released_format_and_nothing_else(videos, tmp_pat
   released = {'metadata/pmsets.json', 'metadata/labels.json'}
   assert written == {*released, 'misc/imagenet_vid_class_index.json'}
   labels = json.loads((out / 'metadata/labels.json').read_text())
-  of_videos = {(metadata.video_of(path), *row) for path, row in labels.items()}
-  assert of_videos == {('b', 4, 6), ('val/a', 8)}
+  labels_of_videos = {(metadata.video_of(path), *row) for path, row in labels.items()}
+  assert labels_of_videos == {('b', 4, 6), ('val/a', 8)}
   sets = metadata.read(out)
   assert len(sets.class_names) == 30 and sets.class_names[8] == 'dog'
   refused('holds neighbor sets already', main, command)
@@ -138,7 +141,8 @@ def test_bad_labels_are_named_with_the_nearest_classes(videos, tmp_path):
   (tmp_path / 'l.csv').write_text('video,class\nb,giant pandda\n')
   message = r"the class 'giant pandda'.*did you mean 'giant_panda'\?"
   error = refused(message, main, flags(videos, tmp_path / 'l.csv'))
-  assert len(error) < 300 + len(str(tmp_path)) and error.count("'") == 6
+  is_short = len(error) < 300 + len(str(tmp_path)) and error.count("'") == 6
+  assert is_short, 'it names one class, and not the 30 there are'
   for name, content, message in (
     ('l.csv', b'video,class\nb,caf\xe9\n', 'l.csv is no text in UTF-8'),
     ('l.json', b'{"val/a": "dgo"}', "class 'dgo', which is no class: did you mean 'dog'"),
@@ -159,7 +163,7 @@ def test_bad_videos_are_named(tmp_path, videos):
   file.write_bytes(file.read_bytes()[:200])
   refused(r'frame 2 cannot be decoded: .*b/000002\.jpg', build, videos, {'b': [0]}, videos)
   refused('none is no folder', build, tmp_path / 'none', {'a': [0]}, tmp_path)
-  folder = tmp_path / 'own'
+  folder = tmp_path / 'clips'
   folder.mkdir()
   refused('holds no videos', build, folder, {'a': [0]}, folder)
   save_frames(folder / 'a', [1])

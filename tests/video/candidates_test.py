@@ -1,4 +1,4 @@
-"""Sets under review as numbered pairs."""
+"""Tests how the sets under review become numbered pairs, and how their frames are read."""
 
 import pytest
 
@@ -46,6 +46,7 @@ PATHS = candidates().sets.frames
 
 @pytest.fixture
 def folder(tmp_path):
+  """A folder with an image of every frame of `PATHS`."""
   return save_frames(tmp_path / 'frames', candidates())
 
 
@@ -81,7 +82,7 @@ def test_paths_and_links_out_of_the_folder_are_refused(folder):
   out = ('../secret.png', 'val/../../secret.png', '/etc/secret.png', 'linked/secret.png')
   for paths in (PATHS, *([file] for file in out)):
     refused('is outside the folder', ReviewFrames, folder, paths)
-  # links within the folder and a linked folder are fine
+  # A link to a file within the folder and a link to the folder are followed.
   (folder / 'same.png').symlink_to(folder / PATHS[1])
   folder.with_name('link').symlink_to(folder)
   frames = ReviewFrames(folder.with_name('link'), ['same.png'])

@@ -1,4 +1,4 @@
-"""Frames of video files, and files that are shorter than their headers state."""
+"""Tests which frames and rates are read from video files, and that truncated files are refused."""
 
 import pathlib
 
@@ -32,19 +32,25 @@ def test_files_without_a_stated_size_pass(tmp_path):
   for content in (
     b'',
     b'no video at all',
-    b'\0\0\x01\xba' + bytes(20),  # an MPEG program stream
-    MP4[:16] + b'\0\0\0\0mdat' + bytes(8),  # the last box reaches to the end
-    MP4 + b'\xff' * 20,  # followed by something else
-    b'RIFF' + b'\xff' * 4 + b'AVI ' + bytes(8),  # streamed
-    EBML + b'\x84abcd' + SEGMENT + b'\x01' + b'\xff' * 7 + bytes(8),  # streamed
+    b'\0\0\x01\xba' + bytes(20),  # This is an MPEG program stream.
+    MP4[:16] + b'\0\0\0\0mdat' + bytes(8),  # A size of 0 means up to the end of the file.
+    MP4 + b'\xff' * 20,  # Other bytes follow the last box.
+    b'RIFF' + b'\xff' * 4 + b'AVI ' + bytes(8),  # A streamed AVI file states no size.
+    EBML
+    + b'\x84abcd'
+    + SEGMENT
+    + b'\x01'
+    + b'\xff' * 7
+    + bytes(8),  # A streamed Matroska file states none.
     EBML,
-    AVI[:-9],  # writers count a header or a padding byte too much
+    AVI[:-9],  # Some writers count a header or a padding byte too many.
   ):
     (tmp_path / 'clip').write_bytes(content)
     require_complete(tmp_path / 'clip')
 
 
 def frame(path: pathlib.Path) -> np.ndarray:
+  """Returns the pixels of an image file, uint8 [H, W, 3]."""
   with Image.open(path) as image:
     return np.asarray(image)
 
@@ -63,6 +69,7 @@ def test_requested_frames_have_their_types_and_damaged_ones_are_named(tmp_path, 
   kinds = [facts['frame_type'] for facts in clip.take(range(30), frames).values()]
   assert set(kinds[::8]) == {'i'}, 'a reference frame every 8'
   assert set(kinds) == ({'i', 'p'} if codec == 'mpeg4' else {'i', 'p', 'b'})
+  # The packet of frame 16, from which later frames are decoded, becomes invalid.
   with av.open(str(path)) as container:
     packet = [p for p in container.demux(video=0) if p.size][16]
     place, size = packet.pos, packet.size
@@ -80,7 +87,7 @@ def test_the_rotation_in_metadata_is_applied(tmp_path):
   path = encode(tmp_path / 'a.mp4', 5)
   upright = frame(tmp_path / next(iter(VideoFile(tmp_path, path).take([3], tmp_path))))
   content = path.read_bytes()
-  place = content.index(b'tkhd') + 44
+  place = content.index(b'tkhd') + 44  # the matrix in the header of the track, 9 × 32 bits
   for (a, b, c, d), expected in (
     ((0, 1, -1, 0), np.rot90(upright, -1)),
     ((-1, 0, 0, -1), np.rot90(upright, 2)),
@@ -110,7 +117,7 @@ def test_truncated_videos_are_refused(tmp_path, name, codec):
 
 @pytest.mark.parametrize('name', ['a.mp4', 'a.mkv'])
 def test_the_rate_of_frames_at_varying_times_is_their_mean(tmp_path, name):
-  steps = np.random.default_rng(0).choice([40, 80, 120, 200], 59)
+  steps = np.random.default_rng(0).choice([40, 80, 120, 200], 59)  # milliseconds
   times = np.concatenate([[0], np.cumsum(steps)])
   clip = VideoFile(tmp_path, encode(tmp_path / name, 60, 'libx264', times=times.tolist()))
   rate = clip.take([0], tmp_path / 'frames')['a/000000.png']['fps']

@@ -1,4 +1,4 @@
-"""A server that tests of reviewing share, and a client of it."""
+"""Provides a review server and a client of it."""
 
 import pytest
 
@@ -7,10 +7,12 @@ from tests.video.review_serving import SETS, Client, served
 
 @pytest.fixture
 def server(tmp_path):
+  """A server of the review of `SETS`, two anchors with three pairs each."""
   with served(tmp_path, SETS) as running:
     yield running
 
 
 @pytest.fixture
 def client(server):
+  """The connection of the annotator 'ann'."""
   return Client(server.port)

@@ -1,4 +1,4 @@
-"""Outcome of a review: sets, labels, counts and agreement."""
+"""Tests the outcome of a review: its sets, labels, counts and agreement of annotators."""
 
 import json
 
@@ -26,8 +26,14 @@ def reviewed(
   added: tuple[int, ...] = (),
   sets: Candidates = SETS,
 ) -> ReviewRounds:
-  """A finished review: `objections` has by pair how many of three annotators find it moved, alone
-  and jointly; `bad` call anchor 1 bad; everybody adds the classes `added` to anchor 0."""
+  """Returns a finished review by three annotators.
+
+  Args:
+    objections: The number of annotators that call a pair dissimilar in both rounds, by pair.
+    bad: The number of annotators that call the label of anchor 1 wrong.
+    added: Classes that everybody adds to anchor 0.
+    sets: What is reviewed.
+  """
   rounds = ReviewRounds(sets, ReviewPlan(annotators_per_pair=3, densify=bool(bad or added)))
   against = {Item('pair', number): count for number, count in (objections or {}).items()}
   against[Item('anchor', 1)] = bad
@@ -75,13 +81,14 @@ def test_pairs_of_a_bad_anchor_are_rejected():
 
 
 def test_unsettled_items_are_named_and_not_accepted():
+  """Two annotators have answered pair 0, one has answered pair 1."""
   answers = [answer(SETS, *about) for about in ((PAIRS[0],), (PAIRS[0], 'bob'), (PAIRS[1],))]
   outcome = decided(ReviewRounds(SETS, ReviewPlan(), answers))
   assert outcome.unsettled == tuple(PAIRS[1:])
   assert outcome.pair_accepted.tolist() == [True, *[False] * 5]
   assert outcome.anchor_reviewed.tolist() == outcome.anchor_accepted.tolist() == [True, False]
-  first = f'5 anchors and pairs, first about {path(0, 10)} with {path(0, 11)}'
-  refused(first, outcome.require_settled, SETS)
+  message = f'5 anchors and pairs, first about {path(0, 10)} with {path(0, 11)}'
+  refused(message, outcome.require_settled, SETS)
   decided(reviewed()).require_settled(SETS)
   densified = ReviewRounds(SETS, ReviewPlan(densify=True), [answer(SETS, Item('anchor', 0))])
   assert not decided(densified).pair_reviewed.any(), 'nobody has seen a pair yet'
@@ -136,17 +143,19 @@ def test_frame_facts_stay_with_their_frames():
 
 
 def test_table_one_counts_the_pairs_of_bad_anchors_as_reviewed_and_labels_only_if_densified():
+  """The rows count accepted anchors, anchors with added labels if densified, and accepted pairs."""
   bad, plain = reviewed({0: 2}, bad=3), reviewed()
   for rounds, expected in ((bad, [(1, 2), (0, 1), (2, 6)]), (plain, [(2, 2), (6, 6)])):
     assert [row[1:] for row in decisions.counts(rounds, decided(rounds)).rows] == expected
-  of_labels = {'labels_updated', 'labels_added_per_anchor'}
-  assert not of_labels & set(table_of(plain).quantity)
+  label_quantities = {'labels_updated', 'labels_added_per_anchor'}
+  assert not label_quantities & set(table_of(plain).quantity)
 
 
 LARGE = candidates(anchors=4, neighbors=5)
 
 
-def rounds(objections: dict[str, set[int]]) -> ReviewRounds:
+def individual_round(objections: dict[str, set[int]]) -> ReviewRounds:
+  """Returns a review of 20 pairs; each annotator objects to the pairs of these numbers."""
   review = ReviewRounds(LARGE, ReviewPlan())
   for name, against in objections.items():
     for number in range(20):
@@ -155,10 +164,10 @@ def rounds(objections: dict[str, set[int]]) -> ReviewRounds:
 
 
 def test_agreement_of_two_annotators():
-  table = table_of(rounds({'ann': {0, 1, 5}, 'bob': {0, 1, 7}}))
+  table = table_of(individual_round({'ann': {0, 1, 5}, 'bob': {0, 1, 7}}))
   for question in ('similar', 'keep'):
     assert estimate(table, 'review', 'agreement', question=question).value == 0.9
-    chance = (3 * 3 + 17 * 17) / 400
+    chance = (3 * 3 + 17 * 17) / 20**2  # Both object to 3 of 20 pairs.
     cohen = estimate(table, 'review', 'cohen_kappa', question=question, annotators='ann and bob')
     assert cohen.value == pytest.approx((0.9 - chance) / (1 - chance))
     assert (cohen.n, cohen.clusters) == (20, 4)
@@ -169,12 +178,12 @@ def test_agreement_of_two_annotators():
 
 
 def test_joint_answers_do_not_change_the_agreement():
-  review = rounds({'ann': {3}, 'bob': set()})
+  review = individual_round({'ann': {3}, 'bob': set()})
   before = table_of(review)
   for name in ('ann', 'bob'):
     review.add(answer(LARGE, Item('pair', 3), name, 'joint'))
-  agreed = [table[table.question.notna()] for table in (before, table_of(review))]
-  assert to_csv(agreed[0]) == to_csv(agreed[1])
+  agreements = [table[table.question.notna()] for table in (before, table_of(review))]
+  assert to_csv(agreements[0]) == to_csv(agreements[1])
 
 
 def test_every_two_annotators_have_a_kappa():
@@ -188,14 +197,17 @@ def test_every_two_annotators_have_a_kappa():
 
 
 def test_reasons_are_counted_by_pair():
-  review = rounds({'ann': {0, 1}, 'bob': {0}})
+  review = individual_round({'ann': {0, 1}, 'bob': {0}})
   moved = {'similar': 'dissimilar', 'feature': True, 'reasons': ('blur',)}
   review.add(answer(LARGE, Item('pair', 2), 'ann', similar='unsure'))
   review.add(answer(LARGE, Item('pair', 3), 'ann', label='incorrect'))
   review.add(answer(LARGE, Item('pair', 1), 'bob', **moved))
   names = ['blur', 'feature in only one', 'label incorrect', 'motion', 'similarity unsure']
   assert list(decisions.reasons(review).rows) == list(zip(names, [1, 1, 1, 2, 1], strict=True))
-  review = ReviewRounds(LARGE, ReviewPlan())  # without answers there are tables too
+
+
+def test_a_review_without_answers_has_tables():
+  review = ReviewRounds(LARGE, ReviewPlan())
   assert decisions.reasons(review).rows == []
   table = table_of(review)
   assert table.n.tolist() == [0] * len(table) and 'agreement' in set(table.quantity)

@@ -19,8 +19,8 @@ SETS = from_mappings(
 )
 
 
-def made() -> ScoredBoxes:
-  """Three sets: no fall, a miss, and one of two objects missed."""
+def scored_boxes() -> ScoredBoxes:
+  """Returns scores of three sets: no fall, a missed object, and one of two objects missed."""
   corners = np.array([BOX, BOX, BOX, BOX, BOX, OTHER, BOX], float)
   truth = Boxes(np.array([0, 1, 2, 3, 4, 4, 5]), np.zeros(7, int), corners)
   zeros, corners = np.zeros(5, int), np.array([BOX] * 5, float)
@@ -31,6 +31,7 @@ def made() -> ScoredBoxes:
 
 @pytest.fixture
 def folder(tmp_path):
+  """A folder of black frames, twice as large as pictures, with a white square at `BOX`."""
   for frame in SETS.frames:
     pixels = np.zeros((MAX_SIDE, 2 * MAX_SIDE, 3), np.uint8)
     pixels[100:200, 100:200] = 255
@@ -40,7 +41,7 @@ def folder(tmp_path):
 
 
 def test_the_largest_falls_come_first_with_boxes_in_pixels_of_the_picture(folder):
-  stored = pictures(SETS, made(), folder, 9)
+  stored = pictures(SETS, scored_boxes(), folder, 9)
   assert stored['frame'].tolist() == ['v1/2.png', 'v1/1.png', 'v2/2.png', 'v2/1.png']
   assert stored['offset'].tolist() == [0, -1, 0, -1]
   assert stored['precision'].tolist() == [1, 0, 1, 0.5]
@@ -48,20 +49,21 @@ def test_the_largest_falls_come_first_with_boxes_in_pixels_of_the_picture(folder
   index, _, x0, y0, x1, y1, score, right = stored['found'][0]
   assert (index, score, right) == (0, 0.9, 1)
   inside = stored['image_0'][int(y0) + 2 : int(y1) - 2, int(x0) + 2 : int(x1) - 2]
-  assert inside.min() > 250 and stored['image_0'].sum() / 255 / 3 == pytest.approx(50**2, rel=0.02)
+  white_pixels = stored['image_0'].sum() / 255 / 3
+  assert inside.min() > 250 and white_pixels == pytest.approx(50**2, rel=0.02)
   assert stored['class_name'].tolist() == ['fox'] and len(stored['truth']) == 5
-  assert pictures(SETS, made(), folder, 1)['frame'].tolist() == ['v1/2.png', 'v1/1.png']
-  assert pictures(SETS, made(), folder, 0) == {}
+  assert pictures(SETS, scored_boxes(), folder, 1)['frame'].tolist() == ['v1/2.png', 'v1/1.png']
+  assert pictures(SETS, scored_boxes(), folder, 0) == {}
 
 
 def test_bad_frames_are_named(folder):
   (folder / 'v1/1.png').write_bytes(b'no picture')
-  refused('unreadable image .*v1/1.png', pictures, SETS, made(), folder, 2)
+  refused('unreadable image .*v1/1.png', pictures, SETS, scored_boxes(), folder, 2)
   (folder / 'v1/1.png').unlink()
-  refused("frame 'v1/1.png' is no file in", pictures, SETS, made(), folder, 2)
+  refused("frame 'v1/1.png' is no file in", pictures, SETS, scored_boxes(), folder, 2)
 
 
-def test_true_and_false_positives_and_ground_truth():
+def test_true_and_false_positives_and_ground_truth_are_drawn_in_their_colours():
   square, other = [10, 10, 20, 20], [2, 2, 6, 6]
   detections = [[0, 0, *square, 0.9, 1], [1, 1, *square, 0.8, 0], [1, 0, *other, 0.3, 0]]
   stored = {
@@ -77,7 +79,7 @@ def test_true_and_false_positives_and_ground_truth():
   figure = gallery(stored)
   assert [axes.get_title() for axes in figure.axes] == ['anchor, AP 100%', 'offset −1, AP 50%']
   drawn = [[p for p in axes.patches if isinstance(p, Rectangle)] for axes in figure.axes]
-  assert [len(box) for box in drawn] == [2, 2], 'a score of .3 is not drawn'
+  assert [len(box) for box in drawn] == [2, 2], 'the detection with a score of 0.3 is not drawn'
   colours = [to_hex(box[1].get_edgecolor()).upper() for box in drawn]
   assert colours == [LOOKS['true positive'][0], LOOKS['false positive'][0]]
   texts = [text.get_text() for axes in figure.axes for text in axes.texts]

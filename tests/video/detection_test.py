@@ -1,4 +1,4 @@
-"""The command that scores a detector: results on disk, and bad input in one line."""
+"""Tests the command that scores a detector: its results on disk, and bad input in one line."""
 
 import json
 import pathlib
@@ -19,7 +19,7 @@ FRAMES = sorted({f for a, n in SETS.items() for f in (a, *n)})
 
 @pytest.fixture
 def flags(tmp_path):
-  """A detector that names the class wrongly on v0/6 and misses the object on v1/4."""
+  """Flags for three sets; the detector has a wrong class on v0/6 and no box on v1/4."""
   folder = tmp_path
   metadata.write(metadata.from_mappings(SETS, dict.fromkeys(FRAMES, [1])), folder / 'sets')
   images = [{'id': i, 'file_name': f, 'width': 50, 'height': 50} for i, f in enumerate(FRAMES)]
@@ -39,6 +39,7 @@ def test_detection_and_localisation(tmp_path, capsys, flags):
   assert sentence in capsys.readouterr().out
   results = Results.read(tmp_path / 'out')
   assert len(results.table) == 6
+  # The worst frames are wrong in two sets for detection, and in one where classes do not count.
   for kind, worst in (('detection', 1 / 3), ('localisation', 2 / 3)):
     for name, value in (('mAP_anchor', 1), ('mAP_pm_k', worst), ('drop_pm_k', 1 - worst)):
       at_k = {} if name == 'mAP_anchor' else {'k': 1}
@@ -51,7 +52,9 @@ def test_detection_and_localisation(tmp_path, capsys, flags):
   assert names and not [name for name in names if 'pictures' in name], 'no --frames'
   assert 'ean average precision on anchor frames' in (tmp_path / 'out/report.html').read_text()
   assert not [name for name in results.arrays if 'image' in name]
-  # another run does not take the place of this one
+
+
+def test_a_run_of_other_settings_or_detections_does_not_replace_results(tmp_path, flags):
   assert command.main(flags) == 0
   before = (tmp_path / 'out/results.json').read_bytes()
   for other in ('--threshold=0.75', '--k=5'):
@@ -64,9 +67,10 @@ def test_detection_and_localisation(tmp_path, capsys, flags):
 
 def test_the_detector_as_a_classifier_predicts_the_class_of_its_most_confident_box(tmp_path, flags):
   detections = json.loads((tmp_path / 'found.json').read_text())
-  detections.append({**detections[0], 'category_id': 2, 'score': 0.95})  # on v0/4.jpg
+  detections.append({**detections[0], 'category_id': 2, 'score': 0.95})  # a second box on v0/4.jpg
   (tmp_path / 'found.json').write_text(json.dumps(detections))
-  refused('has no categories', command.main, [*flags, '--predictions=x'])  # they may begin at 1
+  # Without a list of categories it is unknown whether their ids begin at 0 or 1.
+  refused('has no categories', command.main, [*flags, '--predictions=x'])
   names = {1: 'antelope', 2: 'bear', 30: 'unicorn'}
   truth = json.loads((tmp_path / 'truth.json').read_text())
   truth['categories'] = [{'id': number, 'name': name} for number, name in names.items()]
@@ -100,13 +104,15 @@ def test_figures_and_report(tmp_path, flags):
 
 
 def change(path: pathlib.Path, entry: int, **values: object) -> None:
-  """Changes a detection."""
+  """Sets fields of one detection in a file of detections."""
   entries = json.loads(path.read_text())
   entries[entry].update(values)
   path.write_text(json.dumps(entries))
 
 
-def test_a_clipped_box_is_reported(tmp_path, capsys, flags):
+def test_clipped_boxes_classes_without_ground_truth_and_a_large_k_are_reported(
+  tmp_path, capsys, flags
+):
   change(tmp_path / 'found.json', 0, bbox=[-2, 5, 27, 20])
   change(tmp_path / 'found.json', 1, category_id=7)
   assert command.main(flags) == 0
@@ -148,5 +154,5 @@ def test_a_detector_without_detections_scores_zero(tmp_path, flags):
   ('--threshold=1.5', bad_setting('threshold', 1.5)),
   ('--detections=none.json', 'none.json is no file'),
 )
-def test_bad_input(flag, message, flags):
+def test_bad_flags_are_named(flag, message, flags):
   refused(message, command.main, [*flags, flag])

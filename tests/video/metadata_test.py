@@ -1,4 +1,4 @@
-"""Reading and writing neighbor sets; the released metadata; bad files, by name."""
+"""Tests that neighbor sets are read, checked and written in the released format."""
 
 import json
 import pathlib
@@ -43,16 +43,16 @@ def test_clips_cut_from_one_video_of_youtube_are_of_one_video():
   frames = (*cut, '5.jpg')
   sets = metadata.from_mappings({f: [] for f in frames}, dict.fromkeys(frames, [0]))
   assert sets.videos is not None
-  first, second, *rest_of_videos = sets.videos.tolist()
-  assert first == second and len({first, *rest_of_videos}) == 4
+  first, second, *other_videos = sets.videos.tolist()
+  assert first == second and len({first, *other_videos}) == 4
   assert metadata.from_mappings(SETS, LABELS).videos is None
 
 
-def test_label_rules():
+def test_a_neighbor_has_its_labels_or_those_of_its_anchor():
   sets = metadata.from_mappings(SETS, LABELS)
   assert sets.pair_labels().tolist() == [[1, -1], [2, -1]]
   assert sets.pair_labels('anchor').tolist() == [[1, 2], [1, 2]]
-  # neighbors without labels take the anchor's
+  # The frame 12 has no labels, so it takes those of the anchor.
   sets = metadata.from_mappings(SETS, {key: LABELS[key] for key in LABELS if '12' not in key})
   assert sets.pair_labels().tolist() == [[1, -1], [1, 2]]
 
@@ -72,7 +72,7 @@ def test_sets_survive_a_round_trip(tmp_path):
     np.testing.assert_array_equal(again.pairs.offset, sets.pairs.offset)
     assert again.frame_types.tolist() == ['p', '', '', '']
     np.testing.assert_array_equal(again.fps, [25, np.nan, np.nan, 30])
-  # nothing but the released files without further facts
+  # Sets without class names and facts write the two released files alone.
   metadata.write(metadata.from_mappings(SETS, LABELS), tmp_path / 'plain')
   names = sorted(path.name for path in (tmp_path / 'plain').rglob('*.*'))
   assert names == ['labels.json', 'pmsets.json']
@@ -90,7 +90,7 @@ def test_the_name_of_a_class_index_states_its_label_space(tmp_path, space):
     refused(f'indices that differ .class_index.json, {path.name}', metadata.read, tmp_path)
 
 
-def test_own_sets_that_cannot_be_read_are_not_called_a_release(tmp_path):
+def test_an_error_about_custom_sets_does_not_mention_a_release(tmp_path):
   metadata.write(metadata.from_mappings(SETS, LABELS, ('x', 'y', 'z')), tmp_path)
   (tmp_path / 'metadata/labels.json').write_text('{"b/frame-3.jpg": [77]}')
   refused(r'labels \[77\]: give a list of distinct classes 0\.\.2\.$', metadata.read, tmp_path)
@@ -100,7 +100,7 @@ def test_the_digest_depends_on_frame_properties():
   properties = ({}, {'b/frame-3.jpg': {'frame_type': 'i'}}, {'b/frame-3.jpg': {'fps': 25}})
   sets = [metadata.from_mappings(SETS, LABELS, (), facts) for facts in properties]
   assert len({built.digest for built in sets}) == 3
-  assert sets[0].digest.startswith('c0390fab'), 'of sets without facts, which records on disk have'
+  assert sets[0].digest.startswith('c0390fab'), 'records on disk have this digest'
 
 
 def test_the_released_metadata(shared_dir):
@@ -113,8 +113,9 @@ def test_the_released_metadata(shared_dir):
   assert ((sets.labels[sets.anchors] >= 0).sum(1) > 1).sum() == 79, 'anchors with several labels'
   frame_labels, anchor_labels = sets.pair_labels('frame'), sets.pair_labels('anchor')
   assert (np.sort(frame_labels, 1) != np.sort(anchor_labels, 1)).any(1).sum() == 11, 'own labels'
-  gaps = [len(o) > 0 and len(o) < max(0, o.max()) - min(0, o.min()) for o in sets.offsets]
-  assert sum(gaps) == 141
+  # The frames from the first to the last of a set are as many as its range of offsets, or fewer.
+  has_gap = [len(o) > 0 and len(o) < max(0, o.max()) - min(0, o.min()) for o in sets.offsets]
+  assert sum(has_gap) == 141
   assert np.abs(sets.pairs.offset).max() == 10
 
 
@@ -148,7 +149,7 @@ def test_frame_numbers_may_exceed_int32_and_labels_not():
 
 
 def test_partly_written_sets_are_not_found(tmp_path):
-  (tmp_path / 'metadata/labels.json').mkdir(parents=True)  # where a file cannot take its place
+  (tmp_path / 'metadata/labels.json').mkdir(parents=True)  # No file can take a folder's place.
   sets = metadata.from_mappings(SETS, LABELS)
   refused('cannot be written .*: give another', metadata.write, sets, tmp_path)
   assert metadata.find(tmp_path) is None
@@ -203,7 +204,7 @@ VID, YTBB = (label_space.get(name) for name in ('imagenet_vid', 'youtube_bb'))
 
 
 def flat(folder: pathlib.Path, **documents: Any) -> pathlib.Path:
-  """One set in a folder with further files."""
+  """Writes a set of one anchor, and `documents` as JSON files by name, into a folder."""
   folder.mkdir(exist_ok=True)
   files = {'pmsets': ALONE, 'labels': {'a/1.jpg': [0]}, **documents}
   for name, document in files.items():
@@ -212,6 +213,7 @@ def flat(folder: pathlib.Path, **documents: Any) -> pathlib.Path:
 
 
 def class_maps(space: LabelSpace) -> dict[str, Any]:
+  """Returns the maps from ImageNet's classes to those of a space, and back, by name of file."""
   return {
     'class_idx_map': {m: label for label, members in enumerate(space.members) for m in members},
     'rev_class_idx_map': {label: members for label, members in enumerate(space.members) if members},
@@ -231,11 +233,11 @@ def test_the_released_archive_has_the_thirty_classes_of_its_labels(tmp_path):
 
 @pytest.mark.parametrize('space', [VID, YTBB], ids=lambda space: space.name)
 @pytest.mark.parametrize('left_out', ['', 'class_idx_map', 'rev_class_idx_map'])
-def test_class_maps_tell_the_classes(tmp_path, space, left_out):
+def test_class_names_follow_from_a_map_of_classes(tmp_path, space, left_out):
   maps = {name: table for name, table in class_maps(space).items() if name != left_out}
   assert metadata.read(flat(tmp_path, **maps)).class_names == space.class_names
   indexed = flat(tmp_path / 'indexed', **maps, class_index={'0': 'x'})
-  assert metadata.read(indexed).class_names == ('x',), 'an index says it itself'
+  assert metadata.read(indexed).class_names == ('x',), 'an index of classes has priority'
 
 
 def test_bad_class_maps_and_indices(tmp_path):

@@ -1,4 +1,4 @@
-"""pm-k against the released scorer's rule and by hand; every edge case has a test of its name."""
+"""Tests pm-k against the released scorer's rule and by hand."""
 
 from typing import Any
 
@@ -20,13 +20,14 @@ for frame, fps in (('a/1.jpg', 29.97), ('b/5.jpg', 24.999999999999996), ('c/9.jp
 
 
 def made(anchor: Any, pairs: list[tuple[int, int, Any]]) -> SetOutcomes:
-  """SetOutcomes from (group, offset, right) triples."""
+  """Returns outcomes from which anchors are right and (set, offset, right) of each neighbor."""
   group, offset = (np.array([pair[i] for pair in pairs], int) for i in (0, 1))
   right = np.array([pair[2] for pair in pairs], bool)
   return SetOutcomes(np.asarray(anchor, bool), right.T, group, offset)
 
 
 def random_outcomes(seed: int, models: int = 3, anchors: int = 40) -> SetOutcomes:
+  """Returns outcomes of which every seventh set has no neighbors and others have about 12 of 20."""
   generator = np.random.default_rng(seed)
   near = [o for o in range(-10, 11) if o]
   pairs = [(g, o) for g in range(anchors) for o in near if generator.random() < 0.6 and g % 7]
@@ -36,7 +37,7 @@ def random_outcomes(seed: int, models: int = 3, anchors: int = 40) -> SetOutcome
 
 
 def released_rule(sets: NeighborSets, scores: np.ndarray) -> tuple[float, float]:
-  """The released scorer, in its own words: a set counts its right members, anchor included."""
+  """Returns accuracy on anchors and of sets by the released rule: all members must be right."""
   labels = [{int(v) for v in row if v >= 0} for row in sets.labels]
   right_anchor = right_set = 0
   for anchor, members in zip(sets.anchors, sets.neighbors, strict=True):
@@ -47,15 +48,15 @@ def released_rule(sets: NeighborSets, scores: np.ndarray) -> tuple[float, float]
   return right_anchor / len(sets.anchors), right_set / len(sets.anchors)
 
 
-def test_one_accuracy_at_each_offset_has_several_pm_k():
+def test_equal_accuracy_at_each_offset_does_not_determine_pm_k():
   """The two data sets of the paper's figure 9: one of three videos is wrong at every offset."""
   wrong = {'in one video': (0, 0, 0, 0), 'spread': (0, 1, 2, 0)}
   expected = {'in one video': 2 / 3, 'spread': 0}
   for name, videos in wrong.items():
-    at = dict(zip((-2, -1, 1, 2), videos, strict=True))
-    pairs = [(video, offset, video != at[offset]) for video in range(3) for offset in at]
+    wrong_video = dict(zip((-2, -1, 1, 2), videos, strict=True))
+    pairs = [(video, o, video != wrong_video[o]) for video in range(3) for o in wrong_video]
     outcomes = made([True] * 3, pairs)
-    for offset in at:
+    for offset in wrong_video:
       assert outcomes.neighbor[outcomes.offset == offset].mean() == pytest.approx(2 / 3)
     assert right_within(outcomes, 2)[:, 2].mean() == pytest.approx(expected[name])
 
@@ -66,7 +67,7 @@ def test_equals_the_released_scorer_on_the_released_sets(shared_dir, seed):
   generator = np.random.default_rng(seed)
   scores = generator.normal(size=(len(sets.frames), 30)).astype(np.float32)
   scores[np.arange(len(scores)), sets.labels[:, 0]] += 2 + seed
-  scores[::97] = 0  # ties: the first class wins
+  scores[::97] = 0  # In a tie the first class is predicted.
   outcomes = metrics.outcomes(sets, scores.argmax(-1))
   counts = metrics.right_within(outcomes, 10).sum(0)
   n = len(sets.anchors)
@@ -78,14 +79,16 @@ def test_pm_k_by_hand():
   outcomes = made([1, 1, 1, 0], [(0, -2, 1), (0, 1, 0), (1, 3, 0), (2, 1, 1), (3, 1, 1)])
   assert right_within(outcomes, 4).sum(0).tolist() == [3, 2, 2, 1, 1]
   assert right_within(outcomes, 4, include_anchor=False).sum(0).tolist() == [3, 3, 3, 2, 2]
-  # pm-0 is the accuracy on anchors, pm-k falls, and excluding anchors never lowers it
+
+
+def test_pm_k_starts_at_the_accuracy_on_anchors_and_falls_and_is_higher_without_anchors():
   outcomes = random_outcomes(1)
   included = right_within(outcomes, 10)
   for include in (True, False):
     np.testing.assert_array_equal(right_within(outcomes, 3, include)[..., 0], outcomes.anchor)
   assert (included[..., 1:] <= included[..., :-1]).all()
   assert (right_within(outcomes, 10, include_anchor=False) >= included).all()
-  for model in range(3):  # models together are models one by one
+  for model in range(3):  # All models at once have the outcomes of each model by itself.
     arrays = outcomes.anchor[model], outcomes.neighbor[model]
     single = SetOutcomes(*arrays, outcomes.group, outcomes.offset)
     np.testing.assert_array_equal(right_within(single, 10), included[model])
@@ -100,8 +103,10 @@ def test_a_set_without_near_neighbors_is_judged_by_its_anchor():
   assert right_within(alone, 2).sum(0).tolist() == [1, 1, 1]
   stacked = SetOutcomes.stacked({'net': alone})
   assert metrics.static_right(stacked, metrics.static_pairs(stacked)).tolist() == [[True, False]]
-  # gaps count by distance and not by position
-  outcomes = made([1], [(0, 1, 1), (0, 9, 0)])  # offsets 2 to 8 were reviewed away
+
+
+def test_a_gap_in_a_set_counts_by_distance_and_not_by_position():
+  outcomes = made([1], [(0, 1, 1), (0, 9, 0)])  # The review removed offsets 2 to 8.
   assert right_within(outcomes, 10)[0].tolist() == [1] * 9 + [0, 0]
   neighbors_only = right_within(made([0], [(0, 9, 1)]), 8, include_anchor=False)
   assert not neighbors_only[0, 8], 'no neighbor within 8 frames: the anchor decides'
@@ -115,52 +120,57 @@ def test_any_label_counts_as_right_and_pairs_may_have_other_labels():
   assert metrics.outcomes(sets, predictions).neighbor.tolist() == [False]
   assert metrics.outcomes(sets, predictions, 'anchor').neighbor.tolist() == [True]
   sets = metadata.from_mappings({'v/1.jpg': ['v/2.jpg']}, {'v/1.jpg': [0]})
-  assert metrics.outcomes(sets, np.array([0, 0])).neighbor.tolist() == [True], "its anchor's"
+  neighbor_right = metrics.outcomes(sets, np.array([0, 0])).neighbor.tolist()
+  assert neighbor_right == [True], 'a neighbor without labels has those of its anchor'
 
 
-def test_static_set_and_table_by_offset_by_hand():
+def test_the_static_set_has_the_pair_that_most_models_get_wrong():
+  """Of equal pairs it has the nearest, then the earlier; without neighbors it has the anchor."""
   anchors = [[1, 1, 1], [1, 1, 1], [1, 0, 1]]
   first = [(0, -2, (0, 0, 1)), (0, 1, (1, 0, 1))]
   second = [(1, -3, (0, 1, 1)), (1, 3, (1, 0, 1)), (1, 1, (1, 1, 1))]
   sets = made(anchors, [*first, *second])
   right = metrics.static_right(sets, metrics.static_pairs(sets))
-  # of equals the nearest, then the earlier; without neighbors the anchor
   assert right.tolist() == [[False, False, True], [False, True, True], [True] * 3]
-  outcomes = random_outcomes(4)  # never worse than each model's own
-  of_models = right_within(outcomes, 10, include_anchor=False)[..., 10]
-  assert (metrics.static_right(outcomes, metrics.static_pairs(outcomes)) >= of_models).all()
-  # frames by anchor and offset
+  outcomes = random_outcomes(4)
+  worst = right_within(outcomes, 10, include_anchor=False)[..., 10]
+  is_right = metrics.static_right(outcomes, metrics.static_pairs(outcomes))
+  assert (is_right >= worst).all(), 'a static pair is never worse than the worst of each model'
+
+
+def test_outcomes_by_offset_have_a_row_for_each_anchor_and_a_column_for_each_offset():
   outcomes = made([1, 0], [(0, -1, 0), (0, 2, 1), (1, 2, 1)])
   table = metrics.by_offset(outcomes, outcomes.neighbor, outcomes.anchor)
   assert table.tolist() == [[False, True, True], [False, False, True]]
 
 
-def facts_and_outcomes(facts: Any = FACTS) -> tuple[NeighborSets, SetOutcomes]:
+def sets_and_outcomes(facts: Any = FACTS) -> tuple[NeighborSets, SetOutcomes]:
+  """Returns `SETS` with facts of frames, and their outcomes if class 0 is always predicted."""
   sets = metadata.from_mappings(SETS, dict.fromkeys(FACTS, [0]), (), facts)
   return sets, metrics.outcomes(sets, np.zeros(len(FACTS), int))
 
 
 def test_subsets_by_frame_type_and_by_rounded_frame_rate():
-  sets, outcomes = facts_and_outcomes()
+  sets, outcomes = sets_and_outcomes()
   subsets = metrics.without_frame_types(outcomes, sets)
   counts = {kind: (single.num_anchors, len(single.group)) for kind, single in subsets.items()}
   assert counts == {'i': (2, 1), 'p': (1, 1), 'b': (3, 3)}
   assert subsets['i'].group.tolist() == [1]
   rates = metrics.by_fps(outcomes, sets)
   assert {rate: single.num_anchors for rate, single in rates.items()} == {25: 1, 29: 2}
-  sets, outcomes = facts_and_outcomes(None)
+  sets, outcomes = sets_and_outcomes(None)
   assert metrics.without_frame_types(outcomes, sets) == metrics.by_fps(outcomes, sets) == {}
 
 
 def test_positions_of_anchors_and_a_wrong_number_of_predictions():
-  before, _ = facts_and_outcomes()
+  before, _ = sets_and_outcomes()
   after = metadata.from_mappings(dict(list(SETS.items())[1:]), dict.fromkeys(FACTS, [0]))
   assert metrics.positions(before, after).tolist() == [1, 2]
   refused("1 of 3 reviewed anchors .* first 'a/1.jpg'", metrics.positions, after, before)
   refused('2 predictions for 7 frames', metrics.outcomes, before, np.array([0, 0]))
 
 
-def test_pm_k_of_arrays_is_that_of_neighbor_sets_and_takes_videos_together():
+def test_pm_k_of_arrays_is_the_one_of_neighbor_sets_and_resamples_whole_clusters():
   outcomes = random_outcomes(0, models=1).of_model(0)
   correct = np.concatenate([outcomes.anchor, outcomes.neighbor])
   sets = np.concatenate([np.arange(outcomes.num_anchors), outcomes.group])

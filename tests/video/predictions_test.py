@@ -1,4 +1,4 @@
-"""Predictions files: what is read, and each kind of bad file by its message."""
+"""Tests how predictions files are read, and that each kind of bad file is named."""
 
 import json
 import pathlib
@@ -29,10 +29,10 @@ def saved(folder: pathlib.Path, content: Any) -> pathlib.Path:
 def test_scores_are_those_of_the_file_in_the_order_of_the_frames(tmp_path):
   path = saved(tmp_path, {'w/1.jpg': [9], **{f: [i, 0.5] for i, f in enumerate(FRAMES[::-1])}})
   assert predictions.read(path, FRAMES, (2, 1000)).tolist() == [[2, 0.5], [1, 0.5], [0, 0.5]]
-  # in double precision
+  # The scores are kept in double precision, in which the second is larger.
   path = saved(tmp_path, dict.fromkeys(FRAMES, [0.1, float(np.nextafter(0.1, 1))]))
   assert (predictions.read(path, FRAMES).argmax(1) == 1).all()
-  # a class that is never predicted may have minus infinity
+  # A class that is never predicted may have minus infinity.
   path = saved(tmp_path, '{"v/1.jpg": [-Infinity, 0], "v/2.jpg": [1, 0], "v/3.jpg": [0, 2]}')
   assert predictions.read(path, FRAMES).argmax(1).tolist() == [1, 0, 1]
 
@@ -40,7 +40,7 @@ def test_scores_are_those_of_the_file_in_the_order_of_the_frames(tmp_path):
 GOOD = dict.fromkeys(FRAMES, [0, 1])
 
 
-def test_bad_files(tmp_path):
+def test_bad_files_are_named(tmp_path):
   for content, message in (
     ({'v/1.jpg': [0, 1]}, "missing for 2 of 3 frames, first 'v/2.jpg'"),
     ({**GOOD, 'v/2.jpg': [1]}, 'has 1 scores; expected 2'),
@@ -93,6 +93,7 @@ SHARES = special.softmax(LOGITS, axis=1)
 
 
 def kind_of(scores: Any, stated: str = 'auto') -> str:
+  """Returns 'logits' or 'probabilities' for scores [frames, classes] and the setting `scores`."""
   return score_kind(np.asarray(scores, float), FRAMES, stated, 'model.json')
 
 
@@ -120,23 +121,27 @@ def test_contradictory_scores_are_refused():
 
 
 CLASSES = ('fox', 'red panda', 'sheep')
-WHOLE = {'v/2.jpg': ['v/1.jpg', 'v/3.jpg'], 'w/2.jpg': ['w/1.jpg']}
+SETS = {'v/2.jpg': ['v/1.jpg', 'v/3.jpg'], 'w/2.jpg': ['w/1.jpg']}
 LABELS = {'v/1.jpg': [0], 'v/2.jpg': [0], 'v/3.jpg': [0, 2], 'w/1.jpg': [1], 'w/2.jpg': [1]}
 
 
-def made(sets: dict[str, list[str]], names: Sequence[str] = CLASSES) -> NeighborSets:
+def labelled(sets: dict[str, list[str]], names: Sequence[str] = CLASSES) -> NeighborSets:
+  """Returns neighbor sets with `LABELS`, as ids among classes of these names in this order."""
   spelt = [name.lower().replace('_', ' ') for name in names]
   labels = {f: [spelt.index(CLASSES[label]) for label in row] for f, row in LABELS.items()}
   return from_mappings(sets, labels, names)
 
 
 def recorded(folder: pathlib.Path, without: str = '', **replaced: np.ndarray) -> Records:
-  """Records of all frames in the reverse order of their paths, block by block."""
+  """Writes records of all frames of `SETS`, in the reverse order of their paths.
+
+  `without` names a column to leave out, `replaced` has columns to take instead.
+  """
   columns = {
-    **to_columns(made(WHOLE)),
+    **to_columns(labelled(SETS)),
     'prediction': np.array([[0], [1], [2], [1], [0]], np.int32),
     'output/logits': np.eye(3, dtype=np.float32)[[0, 1, 2, 1, 0]][:, None],
-    PATH: np.array(made(WHOLE).frames),
+    PATH: np.array(labelled(SETS).frames),
     **replaced,
   }
   columns.pop(without, None)
@@ -148,7 +153,7 @@ def recorded(folder: pathlib.Path, without: str = '', **replaced: np.ndarray) ->
 
 
 def test_answers_are_found_by_path_and_labels_by_name(tmp_path):
-  fewer = made({'v/1.jpg': ['v/3.jpg']}, ('Sheep', 'red_panda', 'fox'))
+  fewer = labelled({'v/1.jpg': ['v/3.jpg']}, ('Sheep', 'red_panda', 'fox'))
   sets, fields, _ = transfer_to(recorded(tmp_path), fewer, fewer.class_names)
   assert sets.frames == ('v/1.jpg', 'v/3.jpg')
   assert fields['prediction'].tolist() == [[0], [2]]
@@ -166,11 +171,11 @@ def test_labels_are_matched_by_exact_spelling_first(tmp_path):
 
 def test_transferred_records_have_the_identity_of_the_sets(tmp_path):
   records = recorded(tmp_path)
-  sets, fields, identity = transfer_to(records, made(WHOLE), CLASSES)
-  _, _, fewer = transfer_to(records, made({'v/2.jpg': ['v/1.jpg']}), CLASSES)
+  sets, fields, identity = transfer_to(records, labelled(SETS), CLASSES)
+  _, _, fewer = transfer_to(records, labelled({'v/2.jpg': ['v/1.jpg']}), CLASSES)
   assert identity['sets'] != fewer['sets']
   assert identity['classes'] == records.identity['classes']
-  assert transfer_to(records, made(WHOLE), CLASSES)[2] == identity
+  assert transfer_to(records, labelled(SETS), CLASSES)[2] == identity
   stored = read_predictions(records)
   answers = zip(sets.frames, fields['prediction'][:, 0].tolist(), strict=True)
   assert dict(zip(stored.sets.frames, stored.prediction.tolist(), strict=True)) == dict(answers)
@@ -180,9 +185,9 @@ def test_transferred_records_have_the_identity_of_the_sets(tmp_path):
 
 def test_frames_and_classes_missing_in_the_records_are_refused(tmp_path):
   records, unknown = recorded(tmp_path / 'one'), from_mappings({'w/1.jpg': ['w/3.jpg']}, LABELS)
-  bare, alone = recorded(tmp_path / 'two', PATH), made({'w/1.jpg': []})
+  bare, alone = recorded(tmp_path / 'two', PATH), labelled({'w/1.jpg': []})
   missing = "1 of 2 frames are not in .*, first 'w/3.jpg'"
   refused(missing, transfer_to, records, unknown, CLASSES)
   wolf = "class 'wolf', which is none of the 3"
   refused(wolf, transfer_to, records, alone, ('fox', 'wolf', 'sheep'))
-  refused('holds no paths of frames', transfer_to, bare, made(WHOLE), CLASSES)
+  refused('holds no paths of frames', transfer_to, bare, labelled(SETS), CLASSES)

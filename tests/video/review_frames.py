@@ -1,4 +1,4 @@
-"""Small sets of made frames to review."""
+"""Makes small neighbor sets to review, their image files, and answers about them."""
 
 import pathlib
 from typing import Any
@@ -14,7 +14,10 @@ CLASS_NAMES = {0: 'cat', 1: 'dog', 2: 'bird'}
 
 
 def sets(anchors: int = 2, neighbors: int = 3) -> NeighborSets:
-  """Sets of one video each; anchor 10, neighbors 9, 8, ... or 11, 12, ... by turns."""
+  """Returns a set for each video: the anchor is frame 10, neighbors are 11, 9, 12, 8, and so on.
+
+  The label is the number of the video modulo 3.
+  """
   members, labels = {}, {}
   for video in range(anchors):
     frames = [10 + (1 - 2 * (n % 2)) * (n // 2 + 1) for n in range(neighbors)]
@@ -24,6 +27,7 @@ def sets(anchors: int = 2, neighbors: int = 3) -> NeighborSets:
 
 
 def path(video: int, frame: int) -> str:
+  """Returns the path of a frame in the folder of frames."""
   return f'val/clip_{video:05d}/{frame:06d}.png'
 
 
@@ -32,6 +36,7 @@ def candidates(anchors: int = 2, neighbors: int = 3) -> Candidates:
 
 
 def save_frames(folder: pathlib.Path, review: Candidates, size: tuple[int, int] = (12, 8)):
+  """Writes a grey image of this width and height for each frame; returns the folder."""
   for index, name in enumerate(review.sets.frames):
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     Image.new('RGB', size, (index * 40 % 256,) * 3).save(folder / name)
@@ -39,7 +44,7 @@ def save_frames(folder: pathlib.Path, review: Candidates, size: tuple[int, int] 
 
 
 def verdict(kind: str, keep: bool) -> dict[str, Any]:
-  """What keeps an anchor or a pair, or calls the anchor bad or the pair moved."""
+  """Returns the fields of an answer that keeps an anchor or a pair, or that objects to it."""
   if kind == 'anchor':
     return {'label': 'correct' if keep else 'incorrect'}
   moved = {'similar': 'dissimilar', 'reasons': ('motion',)}
@@ -49,4 +54,5 @@ def verdict(kind: str, keep: bool) -> dict[str, Any]:
 def answer(
   review: Candidates, item: Item, annotator='ann', stage='individual', keep=True, **marks: Any
 ) -> Answer:
+  """Returns the answer of an annotator about an item; `marks` are other fields of it."""
   return Answer(annotator, stage, *review.paths(item), **{**verdict(item.kind, keep), **marks})

@@ -1,4 +1,4 @@
-"""The page in a real browser without a window: a whole review by keys alone, and what can fail."""
+"""Tests the review page in a headless browser: a review by keys alone, and what can fail."""
 
 import contextlib
 import pathlib

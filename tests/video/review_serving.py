@@ -1,4 +1,4 @@
-"""A review server in a thread, and a client that sends what the page sends."""
+"""Runs a review server in a thread, and has a client that sends what the page sends."""
 
 import contextlib
 import http.client
@@ -40,23 +40,26 @@ class Client:
     return response.status, response.read(), response.headers
 
   def ask(self, path: str) -> tuple[int, Any]:
+    """Returns the status and the JSON of a GET request."""
     status, body, _ = self.send('GET', path)
     return status, json.loads(body)
 
   def next(self) -> dict[str, Any]:
+    """Returns the annotator's next turn; `item` is what to answer, None at the end."""
     status, turn = self.ask(f'/api/next?annotator={self.annotator}')
     assert status == 200, turn
     return turn
 
   def post(self, fields: Any, **headers: str) -> tuple[int, Any]:
+    """Sends an answer; returns the status and the next turn, or the error."""
     headers_sent = {'Content-Type': 'application/json', **headers}
     status, body, _ = self.send('POST', '/api/answer', json.dumps(fields).encode(), **headers_sent)
     return status, json.loads(body)
 
   def refused(self, message: str, sent: str | Mapping[str, Any], status: int = 400) -> None:
-    """Checks that a question (an address) or an answer is refused in these words."""
-    headers_sent, fields = self.ask(sent) if isinstance(sent, str) else self.post(sent)
-    assert headers_sent == status and message in fields['error'], fields
+    """Checks that a GET of an address, or an answer, is refused with this status and message."""
+    received, fields = self.ask(sent) if isinstance(sent, str) else self.post(sent)
+    assert received == status and message in fields['error'], fields
 
   def answer(self, item: Mapping[str, Any], keep: bool = True, **fields: Any) -> dict[str, Any]:
     """Answers an item and returns the next turn."""

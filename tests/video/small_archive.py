@@ -1,4 +1,4 @@
-"""ImageNet-Vid-Robust as its archive unpacks, with two videos of four frames."""
+"""Makes small copies of the released archives of ImageNet-Vid-Robust and YTBB-Robust."""
 
 import json
 import pathlib
@@ -34,9 +34,9 @@ def unpacked(root: pathlib.Path) -> pathlib.Path:
 
 
 def save_misc(misc: pathlib.Path) -> None:
-  """Writes what the archive tells of classes: both class indices, and how one leads to the other.
+  """Writes the archive's files about classes: two class indices, and the maps between them.
 
-  ImageNet's has names that two classes share, as the released one does.
+  Some classes of ImageNet's index share a name, as in the released file.
   """
   space = label_space.get('imagenet_vid')
   coarse = [wnid for _, wnid, _ in label_space.coarse_entries('imagenet_vid')]

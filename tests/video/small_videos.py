@@ -1,4 +1,4 @@
-"""Small clips for tests: frames whose number can be read from their pixels, encoded or as files."""
+"""Makes small clips, encoded or as image files, that show the number of each frame in pixels."""
 
 import pathlib
 from collections.abc import Iterable, Sequence

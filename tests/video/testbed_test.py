@@ -1,4 +1,4 @@
-"""The published tables: their intervals, differences and medians, and which of them are odd."""
+"""Tests that the published tables fit the paper's statistics, and how a run is drawn with them."""
 
 from collections.abc import Iterable
 
@@ -17,6 +17,7 @@ from robustness.estimates.tradeoff import linear_fit
 from robustness.results import Results
 from robustness.video import testbed
 from robustness.video.testbed import ANCHORS, VID, YTBB, PublishedModel, draw, entries, published
+from tests.cases import cases
 from tests.refusals import refused
 
 PRINTED_WRONG = ('resnext101_linf_robust', 39.0)  # Table 2 prints 39.0 where Table 5 has 37.8
@@ -44,6 +45,7 @@ resnet152_finetuned 92.9 91.6 93.9 84.7 83.0 86.2 8.2
 }
 
 FPS_VIDEOS = (292, 383, 313)
+"""Videos at 25, 29 and 30 frames per second, the rows of `TABLE_8`."""
 TABLE_8 = """
 25 87.3 83.0 90.9 73.3 67.8 78.3 14.0
 29 87.7 84.0 90.8 74.9 70.3 79.2 12.8
@@ -51,18 +53,27 @@ TABLE_8 = """
 """
 
 
+HALF_A_DIGIT = 0.000501
+"""Largest distance of a share from its printed percentage, which has one decimal."""
+
+
 def parsed(table: str) -> list[PublishedModel]:
+  """Returns rows of a name, accuracy on anchors and at pm-10 with intervals, and the drop, in %."""
   return [PublishedModel.of_percent(*line.split()) for line in table.strip().splitlines()]
 
 
 def deviation(value: float, low: float, high: float, n: int) -> float:
-  """Largest difference in points of an interval from Clopper–Pearson's, at the best count of n."""
-  near = range(round(value * n) - 2, round(value * n) + 3)
-  ends = (clopper_pearson(k, n) for k in near if abs(k / n - value) <= 0.000501)
+  """Returns the largest difference, in points, of a printed interval from Clopper–Pearson's.
+
+  The count of right answers is the one of those that print as `value` that fits best.
+  """
+  counts = range(round(value * n) - 2, round(value * n) + 3)
+  ends = (clopper_pearson(k, n) for k in counts if abs(k / n - value) <= HALF_A_DIGIT)
   return min(max(abs(a - low), abs(b - high)) for a, b in ends) * 100
 
 
 def worst_deviation(entries: Iterable[PublishedModel], n: int) -> float:
+  """Returns the largest `deviation` of the intervals on anchors and at pm-10, in points."""
   return max(deviation(*ends, n) for entry in entries for ends in (entry[1:4], entry[4:7]))
 
 
@@ -70,7 +81,7 @@ def test_clopper_pearson_gives_tables_2_5_and_8():
   assert worst_deviation(testbed.entries(VID), 1109) <= 0.1
   for videos, entry in zip(FPS_VIDEOS, parsed(TABLE_8), strict=True):
     assert worst_deviation((entry,), videos) <= 0.1
-  # and Table 2 at the number of anchors, except for one end
+  # Table 2 has the intervals of the number of anchors too, except for one end.
   for name, table in TABLE_2.items():
     entries = [e for e in parsed(table) if e.name != PRINTED_WRONG[0] or name == YTBB]
     assert worst_deviation(entries, testbed.ANCHORS[name]) <= 0.1
@@ -81,22 +92,24 @@ def test_clopper_pearson_gives_tables_2_5_and_8():
 
 
 def test_the_intervals_of_table_6_are_those_of_1109_anchors():
-  far = 0.0
+  """The printed accuracies are shares of 2030 anchors; the intervals are as wide as of 1109."""
+  worst = 0.0
   for entry in testbed.entries(YTBB):
     for value, low, high in (entry[1:4], entry[4:7]):
       counts = np.arange(round(value * 2030) - 2, round(value * 2030) + 3)
-      shares = counts[np.abs(counts / 2030 - value) <= 0.000501] / 2030
+      shares = counts[np.abs(counts / 2030 - value) <= HALF_A_DIGIT] / 2030
       ends = korn_graubard(shares, np.sqrt(shares * (1 - shares)), 1109, 1)
-      far = max(far, np.abs(np.subtract(ends, [[low], [high]])).max(0).min() * 100)
-  assert far <= 0.1
+      worst = max(worst, np.abs(np.subtract(ends, [[low], [high]])).max(0).min() * 100)
+  assert worst <= 0.1
   assert worst_deviation(testbed.entries(YTBB), testbed.ANCHORS[YTBB]) > 0.8
 
 
-@pytest.mark.parametrize(('name', 'median'), [(VID, 0.170), (YTBB, 0.1485)])  # 14.9 is printed
+@cases('name, median', (VID, 0.170), (YTBB, 0.1485))  # The paper prints 17.0 and 14.9.
 def test_drops_are_the_differences_to_rounding_and_accuracies_lie_near_a_line(name, median):
   entries = testbed.entries(name)
   for entry in entries:
-    assert entry.anchor - entry.worst == pytest.approx(entry.drop, abs=0.0011), entry.name
+    rounding = 0.0011  # Three values are rounded to a tenth of a point.
+    assert entry.anchor - entry.worst == pytest.approx(entry.drop, abs=rounding), entry.name
     assert entry.worst_low < entry.worst < entry.worst_high < entry.anchor_high
   anchor, worst = np.array([(e.anchor, e.worst) for e in entries]).T
   assert np.median(anchor - worst) == pytest.approx(median, abs=1e-9)
@@ -104,12 +117,14 @@ def test_drops_are_the_differences_to_rounding_and_accuracies_lie_near_a_line(na
   assert 0.8 < linear_fit(anchor, worst, []).slope.value < 1.2
 
 
-def test_table_1_and_kinds_of_training():
-  for name, anchors in ((VID, 84), (YTBB, 82)):
-    assert round(100 * testbed.ANCHORS[name] / REVIEWED_ANCHORS[name]) == anchors
+def test_numbers_of_anchors_give_the_percentages_of_table_1():
+  for name, accepted_percent in ((VID, 84), (YTBB, 82)):
+    assert round(100 * testbed.ANCHORS[name] / REVIEWED_ANCHORS[name]) == accepted_percent
   assert round(100 * RELABELLED_ANCHORS / testbed.ANCHORS[YTBB]) == 41
   assert sum(testbed.ANCHORS.values()) == 3139
-  # kinds of training, and an unknown testbed
+
+
+def test_models_have_the_published_kind_of_training_and_unknown_testbeds_are_named():
   kinds = [entry.kind for entry in testbed.entries(VID)]
   assert [kinds.count(k) for k in testbed.KINDS] == [4, 1, 1, 7, 32]
   kinds = {entry.name: entry.kind for entry in testbed.entries(YTBB)}
@@ -120,18 +135,20 @@ def test_table_1_and_kinds_of_training():
 @pytest.mark.slow
 @pytest.mark.parametrize('models', [3, 4])
 def test_intervals_of_a_line_through_few_models_have_their_coverage(models):
-  """Three standard errors of 2000 samples are .0146; resampled models held in .66 and .93."""
+  """Resampling the models instead would cover the true values in 66 % and 93 % of the cases."""
   generator = np.random.default_rng(models)
-  inside = np.zeros(3)
-  for _ in range(2000):
+  slope, intercept, place, runs = 1.1, -0.2, 0.6, 2000
+  covered = np.zeros(3)
+  for _ in range(runs):
     x = generator.normal(0.7, 0.09, models)
-    fit = linear_fit(x, 1.1 * x - 0.2 + generator.normal(0, 0.02, models), [0.6])
-    inside += [
-      fit.slope.low <= 1.1 <= fit.slope.high,
-      fit.intercept.low <= -0.2 <= fit.intercept.high,
-      fit.low[0] <= 0.46 <= fit.high[0],
+    y = slope * x + intercept + generator.normal(0, 0.02, models)
+    fit = linear_fit(x, y, [place])
+    covered += [
+      fit.slope.low <= slope <= fit.slope.high,
+      fit.intercept.low <= intercept <= fit.intercept.high,
+      fit.low[0] <= slope * place + intercept <= fit.high[0],
     ]
-  np.testing.assert_allclose(inside / 2000, 0.95, atol=0.0147)
+  np.testing.assert_allclose(covered / runs, 0.95, atol=0.0147)  # three standard errors
 
 
 def test_points_on_a_line_have_no_band():
@@ -141,6 +158,7 @@ def test_points_on_a_line_have_no_band():
 
 
 def made_results(n: int, k: int = 10) -> Results:
+  """Returns results of a network right on 70 % of n anchors, and on 50 % of the sets at pm-k."""
   right = np.arange(n)[:, None] < [0.7 * n, 0.5 * n]
   anchor, worst = (Outcomes({'net': right[:, [i]]}, pd.DataFrame(index=range(1))) for i in (0, 1))
   parts = [
@@ -164,7 +182,7 @@ def test_the_number_of_anchors_selects_the_testbed(n, models):
 
 def test_the_setting_selects_the_testbed():
   for named in ('auto', 'imagenet_vid_robust'):
-    assert not draw(made_results(1109, 5), named), 'published is pm-10'
+    assert not draw(made_results(1109, 5), named), 'the published accuracies are at pm-10'
   assert not draw(made_results(100), 'auto') and not draw(made_results(1109), '')
   assert '60 published models' in draw(made_results(100), 'ytbb_robust')['testbed'][1]
   assert not draw(Results('video_pm_k', [{'label': 'net'}], {}, {}), 'auto')
@@ -179,6 +197,7 @@ def test_the_published_table_has_classifiers_with_a_published_name():
 
 
 def test_a_line_through_three_classifiers_of_a_run_is_drawn():
+  """The second and third are 2 and 4 points worse in both accuracies, so the slope is 1."""
   parts = [made_results(1109).table.replace({'classifier': {'net': f'net{i}'}}) for i in range(3)]
   for i, table in enumerate(parts):
     table[['value', 'low', 'high']] -= 0.02 * i
@@ -202,7 +221,7 @@ def test_networks_trained_on_a_corruption_have_their_published_row(first, name, 
   assert {(net.name, net.weights) for net in classifiers.values()} == {('resnet50', 'FOLDER')}
 
 
-def test_further_networks_of_the_tables_are_run_from_timm():
+def test_published_networks_that_are_not_built_in_are_loaded_from_timm():
   names = {entry.name for testbed in ANCHORS for entry in entries(testbed)}
   assert set(video_testbed.IN_TIMM) < names - set(video_testbed.NETWORKS)
   listed = 'densenet121,resnet152,resnet101=FILE,resnet152_finetuned=FOLDER,dpn68=FILE'
@@ -215,8 +234,6 @@ def test_further_networks_of_the_tables_are_run_from_timm():
     'dpn68': ('timm:dpn68.mx_in1k', 'FILE'),
   }
   assert classifiers.densenet121.label_space == 'imagenet_vid'
-  with pytest.raises(ValueError, match="no variant 'alexnet'"):
-    video_testbed.get_config('alexnet')
 
 
 def test_table_9_is_fine_tuned_and_measured_in_one_config():
@@ -225,8 +242,8 @@ def test_table_9_is_fine_tuned_and_measured_in_one_config():
   config.classifiers[label].data.video_neighbors.metadata = 'BUILT'
   checked = experiment.from_config(config.to_dict())
   recipe = checked.classifiers[label]
-  begun_with = '/tmp/ilsvrc30/checkpoints/resnet50_ilsvrc30'
-  assert recipe.is_trained_here and recipe.initial_weights == begun_with
+  checkpoint = '/tmp/ilsvrc30/checkpoints/resnet50_ilsvrc30'
+  assert recipe.is_trained_here and recipe.initial_weights == checkpoint
   assert (recipe.data.source.metadata, recipe.data.split) == ('BUILT', 'train')
   other = experiment.from_config(finetune_video.get_config('resnet50').to_dict())
   assert [recipe.training] == [classifier.training for classifier in other.classifiers.values()]
@@ -243,7 +260,14 @@ def test_the_config_lists_networks_whose_names_are_published(listed):
   parsed = experiment.from_config(config.to_dict())
   assert len(parsed.classifiers) == (9 if listed in ('', 'ytbb') else 2 - ('ytbb' in listed))
   assert 'vgg16=' not in listed or parsed.classifiers['vgg16'].weights == 'FILE'
-  with pytest.raises(ValueError, match="no variant 'resnet'"):
-    video_testbed.get_config('resnet18,resnet')
-  with pytest.raises(ValueError, match='list each once'):
-    video_testbed.get_config('resnet18,resnet18=FILE')
+
+
+@cases(
+  'listed, message',
+  ('alexnet', "no variant 'alexnet'"),
+  ('resnet18,resnet', "no variant 'resnet'"),
+  ('resnet18,resnet18=FILE', 'list each once'),
+)
+def test_the_config_refuses_unknown_and_repeated_networks(listed, message):
+  with pytest.raises(ValueError, match=message):
+    video_testbed.get_config(listed)

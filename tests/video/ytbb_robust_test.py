@@ -1,4 +1,4 @@
-"""YTBB-Robust's annotations: the authors' rules on made files, and the released anchors."""
+"""Tests that YTBB-Robust's annotations are read by the authors' rules, and the released anchors."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ MARKS = ['good', 'unsure', 'bad', 'dog', 'car', 'none']
 PAIR_MARKS = ['similar', 'dissimilar', 'blur-increase', 'bad-anchor']
 A, B, C, D, E = (f'{v}_{n}000/frame-{15 * n}.jpg' for n, v in enumerate('abcde', 1))
 ANCHORS = {A: ['good'], B: ['good', 'dog', 'car'], C: ['good', 'unsure'], D: ['good'], E: []}
-PAIRS = {  # by anchor and frame number
+PAIRS = {  # The keys are an anchor and the number of a neighbor's frame.
   (A, 14): ['similar'],
   (A, 16): ['similar', 'blur-increase'],
   (A, 17): ['dissimilar'],
@@ -26,11 +26,13 @@ PAIRS = {  # by anchor and frame number
 CLASSES = label_space.get('youtube_bb').class_names
 
 
-def beside(anchor: str, number: int) -> str:
+def neighbor(anchor: str, number: int) -> str:
+  """Returns the path of a frame in the clip of an anchor."""
   return f'{anchor.partition("/")[0]}/frame-{number}.jpg'
 
 
 def annotations(names: list[str], marked: dict[str, list[str]]) -> dict:
+  """Returns a released JSON file of marks by key; entries have the marks' positions in `names`."""
   labels = {key: [names.index(mark) for mark in marks] for key, marks in marked.items()}
   entries = [{'key': key, 'notes': '', 'labels': positions} for key, positions in labels.items()]
   return {'labels': names, 'annotations': entries}
@@ -43,7 +45,7 @@ def release(tmp_path):
   document = annotations(MARKS, anchors)
   for key, mark in ((A, 2), (f'/other/{E}', 0)):
     document['annotations'].insert(0, {'key': key, 'notes': '', 'labels': [mark]})
-  pairs = {f'/data/{a},/data/{beside(a, n)}': marks for (a, n), marks in PAIRS.items()}
+  pairs = {f'/data/{a},/data/{neighbor(a, n)}': marks for (a, n), marks in PAIRS.items()}
   for name, content in (
     (ytbb_robust.ANCHORS, document),
     (ytbb_robust.PAIRS, annotations(PAIR_MARKS, pairs)),
@@ -57,9 +59,9 @@ def release(tmp_path):
 
 def test_the_authors_rules_keep_good_anchors_and_unproblematic_pairs(release):
   sets, labels, names = ytbb_robust.read(release)
-  assert sets == {A: [beside(A, 14)], B: []}
+  assert sets == {A: [neighbor(A, 14)], B: []}
   assert labels == {A: [0], B: [0, 19, 23]} and names == CLASSES
-  sets, _, _ = ytbb_robust.read(release, reviewed=False)  # has all anchors and pairs
+  sets, _, _ = ytbb_robust.read(release, reviewed=False)  # all anchors and pairs
   assert {a: len(members) for a, members in sets.items()} == {A: 3, B: 0, C: 1, D: 2, E: 0}
 
 
@@ -91,7 +93,7 @@ def test_other_files_are_refused_in_one_line(release, name, change, message):
 
 
 def test_the_released_anchors(shared_dir, tmp_path):
-  """2467 were reviewed, 2169 are good; 22 and 23 are car and none of the CSV."""
+  """2169 of 2467 anchors are good; the CSV numbers car 22 and none 23, the index of classes not."""
   for file in (shared_dir / 'data/ytbb_robust').iterdir():
     shutil.copyfile(file, tmp_path / file.name)
   (tmp_path / ytbb_robust.PAIRS).write_text(json.dumps(annotations(['similar'], {})))
