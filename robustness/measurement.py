@@ -30,11 +30,12 @@ from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
 from robustness.estimates.table import assemble
 from robustness.evaluation import failures, one_view
 from robustness.evaluation.adapting import AdaptingEvaluator
+from robustness.evaluation.layout import even_part_size
 from robustness.evaluation.outcomes import Evaluation, of_recorded
 from robustness.evaluation.provenance import IMAGE_DIGEST, require_same_images
 from robustness.evaluation.records import Records
 from robustness.evaluation.rounds import SequentialRecords
-from robustness.evaluation.runner import Evaluator, even_part_size
+from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.staged import StagedEvaluator
 from robustness.evaluation.stored_pictures import stored_picture
 from robustness.evaluation.study import IMAGES, EstimatesFromRows, StudiesTrainings, Study

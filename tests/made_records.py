@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from robustness.evaluation.records import PREDICTIONS, Layout, Records
+from robustness.evaluation.layout import Layout
+from robustness.evaluation.records import PREDICTIONS, Records
 from robustness.evaluation.study import Evaluation
 
 

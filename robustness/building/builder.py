@@ -27,8 +27,9 @@ from robustness.core.errors import KEYS, InputError, SettingError, naming
 from robustness.core.rows import Rows, identity_of
 from robustness.core.typing import Facts, Variables
 from robustness.environments.balance import balanced
+from robustness.evaluation.fit import check_fit
 from robustness.evaluation.records import Records
-from robustness.evaluation.runner import Evaluator, check_fit
+from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Study
 from robustness.evaluation.views import identity
 from robustness.models import probes, weights

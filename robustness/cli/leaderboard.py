@@ -45,8 +45,9 @@ from robustness.estimates.ranks import METHOD, ranks
 from robustness.estimates.systematic import JOINT
 from robustness.estimates.table import assemble
 from robustness.evaluation import recorded_study
+from robustness.evaluation.layout import Layout
 from robustness.evaluation.recorded_study import RecordedStudy
-from robustness.evaluation.records import TIE_RANKS, Layout, Records, RecordsReader, is_per_view
+from robustness.evaluation.records import TIE_RANKS, Records, RecordsReader, is_per_view
 from robustness.evaluation.study import Study
 from robustness.present import tables, text
 from robustness.present.choice import overall_choices, overall_rows

@@ -18,8 +18,10 @@ import numpy as np
 from robustness.core.pixels import with_scaled_image
 from robustness.core.rows import Batch, Rows
 from robustness.core.typing import PyTree
-from robustness.evaluation.records import TOTAL, Layout, Shard
-from robustness.evaluation.runner import Evaluator, View, resized
+from robustness.evaluation.fit import resized
+from robustness.evaluation.layout import Layout
+from robustness.evaluation.records import TOTAL, Shard
+from robustness.evaluation.runner import Evaluator, View
 from robustness.evaluation.stored_pictures import MistakesOfBlock
 from robustness.evaluation.views import Arrays, key_of
 from robustness.models.adaptation import Adaptation, ImageBatch, Outputs

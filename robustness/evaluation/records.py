@@ -28,6 +28,7 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.limits import MAX_BYTES_OF_RESULTS, MAX_BYTES_PER_SHARD, MAX_ROWS, MAX_SHARDS
 from robustness.core.settings import differing_keys
 from robustness.core.typing import Facts
+from robustness.evaluation.layout import Layout
 
 Arrays = Mapping[str, np.ndarray]
 HEADER = 'header.json'
@@ -57,64 +58,6 @@ MAX_TIE_RANK = 2**15 - 1
 
 class NotRecordedError(InputError):
   """Raised for a field that the records do not have."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Layout:
-  """How a table of rows × views is cut into shards.
-
-  Attributes:
-    num_rows: number of rows of the table.
-    num_views: number of views of the table.
-    block_rows: rows of a shard; the last block may be smaller.
-    chunk_views: views of a shard; the last chunk may be smaller.
-  """
-
-  num_rows: int
-  num_views: int
-  block_rows: int
-  chunk_views: int
-
-  @property
-  def num_blocks(self) -> int:
-    """The number of row blocks."""
-    return -(-self.num_rows // self.block_rows)
-
-  @property
-  def num_chunks(self) -> int:
-    """The number of view chunks."""
-    return -(-self.num_views // self.chunk_views)
-
-  def rows(self, block: int) -> slice[int, int]:
-    """Returns which rows of the table are in block number `block`, as a slice of positions."""
-    return slice(block * self.block_rows, min((block + 1) * self.block_rows, self.num_rows))
-
-  def views(self, chunk: int) -> slice[int, int]:
-    """Returns which views of the table are in chunk number `chunk`, as a slice of positions."""
-    return slice(chunk * self.chunk_views, min((chunk + 1) * self.chunk_views, self.num_views))
-
-  def size(self, block: int, chunk: int) -> int:
-    """Returns the number of images, rows × views, of a shard."""
-    rows, views = self.rows(block), self.views(chunk)
-    return (rows.stop - rows.start) * (views.stop - views.start)
-
-  def share(self, process: int, processes: int) -> dict[int, range]:
-    """Returns the shards that a process computes, {number of the row block: its view chunks}.
-
-    If there are at least as many blocks as processes, each process takes whole blocks: blocks 0, 3,
-    6, ... for process 0 of 3. Otherwise the processes take the chunks of each block in turn, and
-    each block starts with another process, so that all have about the same number.
-
-    Args:
-      process: number of the process, in [0, processes).
-      processes: number of processes.
-    """
-    if self.num_blocks >= processes:
-      own_blocks = range(process, self.num_blocks, processes)  # all their chunks; none of others
-      return {b: range(self.num_chunks if b in own_blocks else 0) for b in range(self.num_blocks)}
-    # chunk c of block b is computed by process (b + c) % processes
-    first = {block: (process - block) % processes for block in range(self.num_blocks)}
-    return {block: range(first[block], self.num_chunks, processes) for block in first}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,8 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.typing import Facts
 from robustness.estimates.fixed_width import FixedWidth
-from robustness.evaluation.records import TOTAL, Layout, Records, RecordsReader, Shard
+from robustness.evaluation.layout import Layout
+from robustness.evaluation.records import TOTAL, Records, RecordsReader, Shard
 
 ROUND = 'round'
 """The beginning of the name of a round's folder."""

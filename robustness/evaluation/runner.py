@@ -18,16 +18,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from robustness.core.errors import KEYS, InputError
+from robustness.core.errors import InputError
 from robustness.core.pixels import with_scaled_image
 from robustness.core.precision import in_32_bits
 from robustness.core.progress import Progress
-from robustness.core.rows import Batch, Rows, have_repeated_labels, numeric_columns, padded
+from robustness.core.rows import Batch, Rows, numeric_columns, padded
 from robustness.core.sequential import map_rows
 from robustness.core.typing import PyTree
+from robustness.evaluation.fit import check_fit, check_images, check_labels, resized
+from robustness.evaluation.layout import LARGE_IMAGE_PIXELS, Layout, default_layout, even_part_size
 from robustness.evaluation.measurements import FINITE, LARGEST, MEASURE, combine, observe, summarise
 from robustness.evaluation.provenance import IMAGE_DIGEST, image_digests, require_same_images
-from robustness.evaluation.records import TOTAL, Layout, Records, Shard, is_per_view
+from robustness.evaluation.records import TOTAL, Records, Shard, is_per_view
 from robustness.evaluation.stored_pictures import Best, MistakesOfBlock, add_view, no_mistakes
 from robustness.evaluation.study import IMAGES
 from robustness.evaluation.views import Arrays, Views, ViewTable, key_of
@@ -54,16 +56,6 @@ FINITE_IMAGE = 'finite_image'
 """Field of a step, bool [rows, views]: whether all pixels of the shown image are finite."""
 MISTAKE, MISTAKEN_IMAGE = 'mistake', 'mistaken_image'
 """Fields of a step, [rows] and [rows, H, W, C]: confidence and picture of the worst mistake."""
-SHARD_IMAGES, HOST_SHARD_IMAGES = 32768, 1024
-"""Images of 32 × 32 pixels in a shard by default, and in a shard of a network that runs outside of
-JAX: it may be slow, and progress is shown and work saved only after whole shards."""
-MAX_DEFAULT_SHARDS = 4096
-"""Most files of a table of records with the default sizes of shards."""
-STAGED_ROWS = 128
-"""Most rows of a shard of views with `stages`, such as AutoAttack. A killed run loses the shard of
-these views that it is in; fewer rows would not fill a tile of `in_turn` on an accelerator."""
-LARGE_IMAGE_PIXELS = 128**2
-"""Smallest number of pixels of an image for which a batch exceeds the cache of a CPU core."""
 MAX_VIEWS_AT_ONCE = 4
 """Most views in one batch on an accelerator. The rate is 1.04 to 1.25 times the rate of one view at
 a time on an NVIDIA H200 (docs/records/benchmarks.md)."""
@@ -153,30 +145,18 @@ class Evaluator:
     """Returns how the table of `num_rows` rows × all views is cut into shards.
 
     The layout does not depend on the devices, so that a run can be resumed with any number of
-    devices or processes.
-
-    Args:
-      num_rows: number of rows of the table.
-      batch_size: rows of a shard. 0 selects at most 64 for large images; for other images, at most
-        512, or `STAGED_ROWS` if the views have `stages`.
-      views_per_step: views of a shard; 0 takes enough for about `SHARD_IMAGES` images of 32 × 32
-        pixels, or for the same number of pixels in larger images, and for `HOST_SHARD_IMAGES` if
-        the network runs outside of JAX. Shards are larger if there would be more than
-        `MAX_DEFAULT_SHARDS` files, as for ImageNet's validation set.
+    devices or processes. For `batch_size` and `views_per_step` see `default_layout`.
     """
-    max_rows, row_multiple = (STAGED_ROWS if self.views.stages else 512), 1
-    if self._pixels >= LARGE_IMAGE_PIXELS:
-      # a step on a CPU has 8 large images, so that a multiple of 8 leaves no partial step
-      max_rows, row_multiple = 64, 8
-    block_rows = batch_size or min(even_part_size(num_rows, max_rows, row_multiple), num_rows)
-    is_on_host = self.classifier and (self.classifier.calls_host or self.classifier.host_function)
-    images_of_32 = HOST_SHARD_IMAGES if is_on_host else SHARD_IMAGES  # of 32 × 32 pixels
-    images = images_of_32 * 32**2 // max(32**2, self._pixels)  # as many pixels in larger images
-    # with fewer images in a shard there would be more than `MAX_DEFAULT_SHARDS` shards
-    min_images = num_rows * len(self.views) // MAX_DEFAULT_SHARDS
-    max_views = max(1, max(images, min_images) // block_rows)
-    chunk_views = views_per_step or even_part_size(len(self.views), max_views)
-    return Layout(num_rows, len(self.views), block_rows, min(chunk_views, len(self.views)))
+    network = self.classifier
+    return default_layout(
+      num_rows,
+      len(self.views),
+      self._pixels,
+      is_staged=bool(self.views.stages),
+      is_on_host=bool(network and (network.calls_host or network.host_function)),
+      batch_size=batch_size,
+      views_per_step=views_per_step,
+    )
 
   def with_views(self, positions: np.ndarray) -> Self:
     """Returns an evaluator of only the views at `positions`, int [v], with the compiled programs.
@@ -725,107 +705,6 @@ class Evaluator:
     is_distribution = fields.pop(DISTRIBUTION, np.zeros(1))
     if is_distribution.all() and self._network.num_classes > 1:
       raise InputError(f'{self.name} {NO_LOGITS}')
-
-
-def check_fit(classifier: Classifier, rows: Rows, views: Views) -> None:
-  """Checks that the classifier takes the images and classes of the rows.
-
-  Height, width and channels of the images must be the classifier's. If the views make images of
-  another size, `views.image_shape`, these are resized later and only the channels must be equal.
-
-  Raises:
-    InputError: a side or the number of channels differs, or the rows have more classes than the
-      classifier. The message states both values and, for images, the fix.
-  """
-  shape = views.image_shape or rows.image_shape
-  channel_axis = 2
-  first_checked_axis = channel_axis if views.image_shape else 0
-  if tuple(shape[first_checked_axis:]) != tuple(classifier.input_shape[first_checked_axis:]):
-    height, width, channels = classifier.input_shape
-    if shape[channel_axis] != channels:
-      fix = f'give images of {channels} channels, or a classifier of {shape[channel_axis]}.'
-    elif height != width:
-      fix = f'images are cropped to squares only: give images of {height} × {width}.'
-    else:
-      # the format ':--' writes a key as a flag, '--config.data.resize'
-      keys = f'{KEYS.data.resize:--}={height} {KEYS.data.crop:--}={height}'
-      fix = f'resize the shorter side and crop: {keys}.'
-    raise InputError(
-      f'{classifier.name} takes images of {" × ".join(map(str, classifier.input_shape))} '
-      f'(height × width × channels); the data have {" × ".join(map(str, shape))}: {fix}'
-    )
-  if rows.class_names and len(rows.class_names) > classifier.num_classes:
-    raise InputError(
-      f'the data have {len(rows.class_names)} classes, {classifier.name} has '
-      f'{classifier.num_classes}.'
-    )
-
-
-def check_images(batch: Batch) -> None:
-  """Raises InputError for float images with values outside [0, 1] or NaN.
-
-  The message names the example. Images of 8 bits are valid, and padding is not checked.
-  """
-  if batch['image'].dtype == np.uint8:
-    return
-  images = batch['image'][batch['mask']]
-  lowest, highest = images.min((1, 2, 3)), images.max((1, 2, 3))
-  is_invalid = ~((lowest >= 0) & (highest <= 1))  # comparisons with NaN are False
-  if is_invalid.any():
-    row = int(is_invalid.argmax())
-    raise InputError(
-      f'example {batch["example_id"][row]} has values in [{lowest[row]:g}, {highest[row]:g}]; '
-      'images lie in [0, 1]: divide 8-bit ones by 255.'
-    )
-
-
-def check_labels(batch: Batch, classifier: Classifier) -> None:
-  """Raises InputError, naming the example, for labels that the classifier does not have.
-
-  Every image needs at least one label in [0, classes) and has each label once. Labels are int [B],
-  or int [B, L] padded with -1.
-  """
-  labels = batch['label'].reshape(len(batch['label']), -1)  # [B, L]
-  is_padding = labels < 0 if batch['label'].ndim == 2 else np.zeros_like(labels, bool)
-  is_outside = ((labels >= classifier.num_classes) | (labels < 0)) & ~is_padding
-  # [B]: a label outside the classes, no label at all, or a label twice, as in most one-hot rows
-  is_bad = is_outside.any(1) | is_padding.all(1) | have_repeated_labels(labels)
-  is_bad &= batch['mask']  # rows of padding are not checked
-  if is_bad.any():
-    row = int(np.argmax(is_bad))
-    raise InputError(
-      f'example {batch["example_id"][row]} has label {batch["label"][row]}; '
-      f'{classifier.name} has classes 0..{classifier.num_classes - 1}, of which an image has each '
-      'once, and its labels are no one-hot rows.'
-    )
-
-
-def resized(images: jax.Array, shape: tuple[int, int, int]) -> jax.Array:
-  """Returns images [B, H, W, C] in a classifier's input shape (height, width, channels).
-
-  Images are scaled until they cover the shape (linear, antialiased, sides rounded), and their
-  centre is cropped. Images that have the height and width of `shape` are unchanged.
-  """
-  num_images, height, width, channels = images.shape
-  new_height, new_width, _ = shape
-  if (height, width) == (new_height, new_width):
-    return images
-  scale = max(new_height / height, new_width / width)
-  sides = max(new_height, round(height * scale)), max(new_width, round(width * scale))
-  images = jax.image.resize(images, (num_images, *sides, channels), 'linear', antialias=True)
-  y, x = (sides[0] - new_height) // 2, (sides[1] - new_width) // 2
-  return images[:, y : y + new_height, x : x + new_width]
-
-
-def even_part_size(total: int, largest: int, multiple: int = 1) -> int:
-  """Returns the size of the parts if `total` rows or views are cut into parts of equal size.
-
-  There are as few parts of at most `largest` as possible: 100 rows in parts of at most 64 give two
-  parts of 50. The size is rounded up to a multiple of `multiple`, which must divide `largest`; with
-  8 it is 56, and the last part has 44 rows.
-  """
-  parts = -(-total // max(1, largest))
-  return -(-total // (parts * multiple)) * multiple
 
 
 def distance(first: jax.Array, second: jax.Array) -> jax.Array:

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.evaluation.failures import Tally, most_damaged
-from robustness.evaluation.records import CONFIDENCE, PICTURE, Layout, RecordsReader, Shard
+from robustness.evaluation.layout import Layout
+from robustness.evaluation.records import CONFIDENCE, PICTURE, RecordsReader, Shard
 from robustness.evaluation.views import Arrays, ViewTable
 
 Best = tuple[jax.Array, jax.Array]

@@ -22,7 +22,8 @@ from robustness.core.settings import check_name, choice, require
 from robustness.core.typing import Facts
 from robustness.evaluation import provenance
 from robustness.evaluation.failures import class_name
-from robustness.evaluation.records import HEADER, Layout, Records, RecordsReader
+from robustness.evaluation.layout import Layout
+from robustness.evaluation.records import HEADER, Records, RecordsReader
 from robustness.evaluation.study import Evaluation, Scored, Study
 from robustness.models import label_space
 from robustness.results import WHICH_NUMBERS

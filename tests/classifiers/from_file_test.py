@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from robustness.classifiers import ClassifierSettings, Images, from_file, resolved
-from robustness.evaluation.records import TOLERANCES, Layout, Records
+from robustness.evaluation.layout import Layout
+from robustness.evaluation.records import TOLERANCES, Records
 from robustness.models.classifier import Classifier
 from tests.cases import cases
 from tests.networks import SHAPE, tiny_classifier

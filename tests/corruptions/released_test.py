@@ -8,8 +8,9 @@ import pytest
 
 from robustness.corruptions.names import SEVERITIES
 from robustness.corruptions.views import CorruptionViews, Provenance
+from robustness.evaluation.layout import Layout
 from robustness.evaluation.provenance import data_digest
-from robustness.evaluation.records import Layout, Records
+from robustness.evaluation.records import Records
 from tests.cases import cases
 from tests.corruptions.digital_test import reference
 from tests.corruptions.pictures import (

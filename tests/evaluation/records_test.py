@@ -7,7 +7,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from robustness.evaluation.records import Layout, Records
+from robustness.evaluation.layout import Layout
+from robustness.evaluation.records import Records
 from tests.cases import cases
 from tests.made_records import made
 from tests.refusals import refused

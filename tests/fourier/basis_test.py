@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from robustness import fourier
-from robustness.evaluation.records import Layout, Records
+from robustness.evaluation.layout import Layout
+from robustness.evaluation.records import Records
 from robustness.fourier.basis import PHASES, add_wave, basis_image, distinct_frequencies
 from robustness.studies.accuracy import Accuracy
 from robustness.studies.band_noise import BandNoise

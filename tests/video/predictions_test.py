@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from robustness.evaluation.records import Layout, Records
+from robustness.evaluation.layout import Layout
+from robustness.evaluation.records import Records
 from robustness.models.label_space import MERGES, get, project_scores
 from robustness.video import predictions
 from robustness.video.columns import PATH, to_columns

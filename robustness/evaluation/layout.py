@@ -1,0 +1,124 @@
+"""How a table of rows × views is cut into shards, which does not depend on the devices."""
+
+from __future__ import annotations
+
+import dataclasses
+
+SHARD_IMAGES, HOST_SHARD_IMAGES = 32768, 1024
+"""Images of 32 × 32 pixels in a shard by default, and in a shard of a network that runs outside of
+JAX: it may be slow, and progress is shown and work saved only after whole shards."""
+MAX_DEFAULT_SHARDS = 4096
+"""Most files of a table of records with the default sizes of shards."""
+STAGED_ROWS = 128
+"""Most rows of a shard of views with `stages`, such as AutoAttack. A killed run loses the shard of
+these views that it is in; fewer rows would not fill a tile of `in_turn` on an accelerator."""
+LARGE_IMAGE_PIXELS = 128**2
+"""Smallest number of pixels of an image for which a batch exceeds the cache of a CPU core."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+  """How a table of rows × views is cut into shards.
+
+  Attributes:
+    num_rows: number of rows of the table.
+    num_views: number of views of the table.
+    block_rows: rows of a shard; the last block may be smaller.
+    chunk_views: views of a shard; the last chunk may be smaller.
+  """
+
+  num_rows: int
+  num_views: int
+  block_rows: int
+  chunk_views: int
+
+  @property
+  def num_blocks(self) -> int:
+    """The number of row blocks."""
+    return -(-self.num_rows // self.block_rows)
+
+  @property
+  def num_chunks(self) -> int:
+    """The number of view chunks."""
+    return -(-self.num_views // self.chunk_views)
+
+  def rows(self, block: int) -> slice[int, int]:
+    """Returns which rows of the table are in block number `block`, as a slice of positions."""
+    return slice(block * self.block_rows, min((block + 1) * self.block_rows, self.num_rows))
+
+  def views(self, chunk: int) -> slice[int, int]:
+    """Returns which views of the table are in chunk number `chunk`, as a slice of positions."""
+    return slice(chunk * self.chunk_views, min((chunk + 1) * self.chunk_views, self.num_views))
+
+  def size(self, block: int, chunk: int) -> int:
+    """Returns the number of images, rows × views, of a shard."""
+    rows, views = self.rows(block), self.views(chunk)
+    return (rows.stop - rows.start) * (views.stop - views.start)
+
+  def share(self, process: int, processes: int) -> dict[int, range]:
+    """Returns the shards that a process computes, {number of the row block: its view chunks}.
+
+    If there are at least as many blocks as processes, each process takes whole blocks: blocks 0, 3,
+    6, ... for process 0 of 3. Otherwise the processes take the chunks of each block in turn, and
+    each block starts with another process, so that all have about the same number.
+
+    Args:
+      process: number of the process, in [0, processes).
+      processes: number of processes.
+    """
+    if self.num_blocks >= processes:
+      own_blocks = range(process, self.num_blocks, processes)  # all their chunks; none of others
+      return {b: range(self.num_chunks if b in own_blocks else 0) for b in range(self.num_blocks)}
+    # chunk c of block b is computed by process (b + c) % processes
+    first = {block: (process - block) % processes for block in range(self.num_blocks)}
+    return {block: range(first[block], self.num_chunks, processes) for block in first}
+
+
+def default_layout(
+  num_rows: int,
+  num_views: int,
+  pixels: int,
+  *,
+  is_staged: bool,
+  is_on_host: bool,
+  batch_size: int = 0,
+  views_per_step: int = 0,
+) -> Layout:
+  """Returns the layout of a table of `num_rows` rows × `num_views` views.
+
+  Args:
+    num_rows: number of rows of the table.
+    num_views: number of views of the table.
+    pixels: height × width of a shown image.
+    is_staged: whether the views have `stages`.
+    is_on_host: whether the network runs outside of JAX.
+    batch_size: rows of a shard. 0 selects at most 64 for large images; for other images, at most
+      512, or `STAGED_ROWS` if the views have `stages`.
+    views_per_step: views of a shard; 0 takes enough for about `SHARD_IMAGES` images of 32 × 32
+      pixels, or for the same number of pixels in larger images, and for `HOST_SHARD_IMAGES` if
+      the network runs outside of JAX. Shards are larger if there would be more than
+      `MAX_DEFAULT_SHARDS` files, as for ImageNet's validation set.
+  """
+  max_rows, row_multiple = (STAGED_ROWS if is_staged else 512), 1
+  if pixels >= LARGE_IMAGE_PIXELS:
+    # a step on a CPU has 8 large images, so that a multiple of 8 leaves no partial step
+    max_rows, row_multiple = 64, 8
+  block_rows = batch_size or min(even_part_size(num_rows, max_rows, row_multiple), num_rows)
+  images_of_32 = HOST_SHARD_IMAGES if is_on_host else SHARD_IMAGES  # of 32 × 32 pixels
+  images = images_of_32 * 32**2 // max(32**2, pixels)  # as many pixels in larger images
+  # with fewer images in a shard there would be more than `MAX_DEFAULT_SHARDS` shards
+  min_images = num_rows * num_views // MAX_DEFAULT_SHARDS
+  max_views = max(1, max(images, min_images) // block_rows)
+  chunk_views = views_per_step or even_part_size(num_views, max_views)
+  return Layout(num_rows, num_views, block_rows, min(chunk_views, num_views))
+
+
+def even_part_size(total: int, largest: int, multiple: int = 1) -> int:
+  """Returns the size of the parts if `total` rows or views are cut into parts of equal size.
+
+  There are as few parts of at most `largest` as possible: 100 rows in parts of at most 64 give two
+  parts of 50. The size is rounded up to a multiple of `multiple`, which must divide `largest`; with
+  8 it is 56, and the last part has 44 rows.
+  """
+  parts = -(-total // max(1, largest))
+  return -(-total // (parts * multiple)) * multiple
