@@ -13,7 +13,7 @@ from tests.input_pipeline.domains import store_labelled
 
 @pytest.fixture
 def make_rows():
-  """Returns a maker of rows of n distinct uint8 images with their index modulo 5 as label."""
+  """Returns a function that makes rows of n different uint8 images, labelled by index modulo 5."""
 
   def make(n=23, seed=0, channels=3, size=(4, 6), **settings):
     images = np.random.default_rng(1).integers(0, 256, (n, *size, channels), dtype=np.uint8)
@@ -26,7 +26,10 @@ def make_rows():
 
 @pytest.fixture
 def save_image():
-  """Returns a writer of a random image file of a given mode and size (width, height)."""
+  """Returns a function that writes random pixels of a mode and size (width, height) to a file.
+
+  The pixels follow from the name of the file. The function returns the path.
+  """
 
   def save(path, mode='RGB', size=(8, 8), **options):
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +44,11 @@ def save_image():
 
 @pytest.fixture(scope='session')
 def tiny_tfds(tmp_path_factory):
-  """Returns a TFDS folder with `tiny_set` (30 equal images), `uneven_set` and `unlabelled_set`."""
+  """Returns a TFDS folder with three data sets of grey images, in which image k has the level k.
+
+  The splits of `tiny_set` are 30 images for testing and 2 for training, labelled 0, 1, 0, ...
+  Images of `uneven_set` differ in size, and images of `unlabelled_set` have the label -1.
+  """
   folder = tmp_path_factory.mktemp('tfds')
   for name, sizes, labelled in (
     ('tiny_set', [(5, 7)] * 30, True),

@@ -1,4 +1,4 @@
-"""Cutouts, their list and contact sheets from masks in the format of Open Images."""
+"""Tests the command that makes cutouts, their list and contact sheets from Open Images."""
 
 import csv
 import dataclasses
@@ -14,7 +14,7 @@ from input_pipeline.cutouts import FLAGS
 from robustness.cli.cutouts import main
 from tests.refusals import refused
 
-HEIGHT, WIDTH, BOX = 40, 60, (10, 30, 5, 25)
+HEIGHT, WIDTH, BOX = 40, 60, (10, 30, 5, 25)  # pixels; the box is x0, x1, y0, y1
 BAGEL, LEMON, TORTOISE = '/m/01fb_0', '/m/09k_b', '/m/011k07'
 CLASS_LINES = (f'{BAGEL},Bagel', f'{LEMON},Lemon', f'{TORTOISE},Tortoise')
 SEGMENTS = 'MaskPath ImageID LabelName BoxID BoxXMin BoxXMax BoxYMin BoxYMax PredictedIoU Clicks'
@@ -22,7 +22,7 @@ BOXES = 'ImageID Source LabelName Confidence XMin XMax YMin YMax'
 
 
 def ellipse(box=BOX, scale=1):
-  """A filled ellipse that touches the box's four sides, bool [H·scale, W·scale]."""
+  """Returns a filled ellipse that touches all sides of the box, bool [H·scale, W·scale]."""
   x0, x1, y0, y1 = (scale * value for value in box)
   y, x = np.indices((HEIGHT * scale, WIDTH * scale)) + 0.5
   across, down = (2 * x - x0 - x1) / (x1 - x0), (2 * y - y0 - y1) / (y1 - y0)
@@ -31,7 +31,7 @@ def ellipse(box=BOX, scale=1):
 
 @dataclasses.dataclass(frozen=True)
 class Collection:
-  """Folders and tables in the format of Open Images, and what the command makes of them."""
+  """Folders and tables in the format of Open Images, on which the command runs."""
 
   root: Path
 
@@ -46,8 +46,11 @@ class Collection:
     with (self.root / f'{name}.csv').open('a', newline='') as file:
       csv.writer(file).writerow(row)
 
-  def add(self, image_id, label=BAGEL, flags='00000', scale=1, box=BOX, seen=True):
-    """Adds a photograph of an ellipse in the box (x0, x1, y0, y1; pixels), and returns it."""
+  def add(self, image_id, label=BAGEL, flags='00000', scale=1, box=BOX, has_box=True):
+    """Adds a photograph with an elliptic mask in the box, and returns it, uint8 [H, W, 3].
+
+    `flags` are the values of `FLAGS`, '?' for unknown; `scale` is the mask's size over the image's.
+    """
     generator = np.random.default_rng(len(image_id) + int(image_id[-1]))
     photograph = generator.integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)
     Image.fromarray(photograph).save(self.root / f'images/{image_id}.png')
@@ -55,9 +58,9 @@ class Collection:
     Image.fromarray(ellipse(box, scale)).save(self.root / 'masks' / mask)
     sides = np.array(box) / (WIDTH, WIDTH, HEIGHT, HEIGHT)
     self._append('segments', [mask, image_id, label, 'b1', *(f'{v:.6f}' for v in sides), 0.8, ''])
-    far = [image_id, 'xclick', label, 1, 0.8, 0.9, 0.8, 0.9, 1, 1, 1, 1, 1]
-    self._append('boxes', far)  # another object of the class, which has all flags
-    if seen:
+    # Another object of the class, far from this one, has all flags.
+    self._append('boxes', [image_id, 'xclick', label, 1, 0.8, 0.9, 0.8, 0.9, 1, 1, 1, 1, 1])
+    if has_box:
       box_line = [image_id, 'xclick', label, 1, *(f'{v:.8f}' for v in sides)]
       self._append('boxes', [*box_line, *(-1 if flag == '?' else int(flag) for flag in flags)])
     return photograph
@@ -67,16 +70,18 @@ class Collection:
     return self.root / 'out'
 
   def extract(self, *arguments):
+    """Runs the command and returns its exit status."""
     files = [f'--{name}={self.root}/{name}.csv' for name in ('segments', 'boxes', 'classes')]
     folders = [f'--{name}={self.root}/{name}' for name in ('images', 'masks', 'out')]
     return main(['extract', *folders, *files, *arguments])
 
   def table(self, name):
+    """Returns the rows of a CSV file that the command wrote."""
     with (self.out / f'{name}.csv').open(newline='') as file:
       return list(csv.DictReader(file))
 
   def extracted(self, *arguments):
-    """Returns the photographs of the cutouts that are made."""
+    """Runs the command and returns the images from which it made cutouts."""
     assert self.extract(*arguments) == 0
     return [row['image_id'] for row in self.table('cutouts')]
 
@@ -93,7 +98,7 @@ def pixels(path):
 
 def test_a_cutout_is_the_object_on_its_tight_rectangle(collection):
   photographs = {'a1': collection.add('a1'), 'b2': collection.add('b2', scale=2)}
-  collection.add('c3', label=TORTOISE)  # which ImageNet lacks
+  collection.add('c3', label=TORTOISE)  # no class of SI-Score
   assert collection.extracted() == ['a1', 'b2']
   for entry in collection.table('cutouts'):
     cutout = pixels(collection.out / entry['file'])
@@ -108,10 +113,10 @@ def test_a_cutout_is_the_object_on_its_tight_rectangle(collection):
     assert float(entry['fill']) == pytest.approx(np.pi / 4, abs=0.02)
 
 
-def test_what_is_tagged_is_left_out_and_said(collection):
+def test_occluded_and_truncated_objects_are_left_out_and_listed(collection):
   for number, flags in enumerate(('10000', '01000', '11000', '00100', '??000'), 1):
     collection.add(f'a{number}', flags=flags)
-  collection.add('a6', seen=False)
+  collection.add('a6', has_box=False)
   assert collection.extracted() == ['a4', 'a5']
   assert {row['mask'][:2]: row['reason'] for row in collection.table('rejected')} == {
     'a1': 'IsOccluded',
@@ -121,7 +126,7 @@ def test_what_is_tagged_is_left_out_and_said(collection):
   }
 
 
-def test_further_filters(collection):
+def test_objects_are_filtered_by_flag_size_and_class(collection):
   collection.add('a1', flags='00100')
   collection.add('a2', box=(10, 18, 5, 25))
   collection.add('a3')
@@ -131,7 +136,7 @@ def test_further_filters(collection):
   assert reasons == {'IsGroupOf', '8×20 pixels, below 10'}
 
 
-def test_files_that_are_missing_cut_short_or_do_not_fit_are_listed(collection):
+def test_missing_and_damaged_files_and_masks_that_do_not_fit_are_listed(collection):
   for number in range(1, 7):
     collection.add(f'a{number}')
   masks = sorted((collection.root / 'masks').iterdir())
@@ -141,9 +146,9 @@ def test_files_that_are_missing_cut_short_or_do_not_fit_are_listed(collection):
   Image.new('1', (60, 60)).save(masks[3])
   Image.new('1', (60, 40)).save(masks[4])
   assert collection.extracted() == ['a6']
-  starts = ('no image', 'no mask', 'unreadable image', 'mask of 60×60 for an image of 60×40')
-  for row, start in zip(collection.table('rejected'), (*starts, 'empty mask'), strict=True):
-    assert row['reason'].startswith(start)
+  reasons = ('no image', 'no mask', 'unreadable image', 'mask of 60×60 for an image of 60×40')
+  for row, reason in zip(collection.table('rejected'), (*reasons, 'empty mask'), strict=True):
+    assert row['reason'].startswith(reason)
 
 
 def test_contact_sheets_show_every_cutout_by_class(collection):
@@ -153,6 +158,7 @@ def test_contact_sheets_show_every_cutout_by_class(collection):
   assert len(collection.extracted()) == 51
   sheets = sorted((collection.out / 'sheets').iterdir())
   assert [sheet.name for sheet in sheets] == ['bagel_1.png', 'bagel_2.png', 'lemon_1.png']
+  # A sheet has 6 rows of 8 cells, 144 pixels wide and 160 high with the text below.
   assert pixels(sheets[0]).shape == (6 * 160, 8 * 144, 3)
   assert pixels(sheets[1]).shape == (160, 8 * 144, 3)
   lemon = pixels(sheets[2])
@@ -160,7 +166,9 @@ def test_contact_sheets_show_every_cutout_by_class(collection):
   assert (lemon[:144, 144:] == 255).all()
 
 
-def test_deleted_lines_are_moved_away_and_a_spoilt_list_moves_nothing(collection, capsys):
+def test_cutouts_deleted_from_the_list_are_moved_away_and_a_spoilt_list_moves_none(
+  collection, capsys
+):
   prune = ['prune', f'--out={collection.out}']
   for number in range(3):
     collection.add(f'a{number}')
@@ -185,16 +193,16 @@ def test_deleted_lines_are_moved_away_and_a_spoilt_list_moves_nothing(collection
   assert not (collection.out / 'foregrounds' / 'lemon').exists()  # an empty class is refused
 
 
-def test_cutouts_of_an_interrupted_run_are_not_joined_by_others(collection, monkeypatch):
+def test_cutouts_of_an_interrupted_run_are_not_added_to(collection, monkeypatch):
   for number in range(3):
     collection.add(f'a{number}')
-  real, done = cutouts._cut_segment, []
+  cut_segment, segments = cutouts._cut_segment, []
 
   def interrupted(segment, *arguments):
-    done.append(segment)
-    if len(done) == 3:
+    segments.append(segment)
+    if len(segments) == 3:
       raise KeyboardInterrupt
-    return real(segment, *arguments)
+    return cut_segment(segment, *arguments)
 
   monkeypatch.setattr(cutouts, '_cut_segment', interrupted)
   with pytest.raises(KeyboardInterrupt):
@@ -202,7 +210,7 @@ def test_cutouts_of_an_interrupted_run_are_not_joined_by_others(collection, monk
   refused('foregrounds exists already, perhaps of an interrupted run', collection.extract)
 
 
-def test_bad_tables_and_words_are_named(collection):
+def test_unknown_names_and_unreadable_tables_are_refused(collection):
   extract = collection.extract
   collection.add('a1', flags='10000')
   refused("did you mean 'bagel'", extract, '--only=bagle')

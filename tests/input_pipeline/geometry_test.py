@@ -1,4 +1,4 @@
-"""Compares resize and crop with Pillow and with the sizes of torchvision."""
+"""Tests resizing, cropping and random crops against Pillow and the sizes of torchvision."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tests.cases import cases
 
 
 def smooth_image(height, width):
-  """Returns a uint8 image [height, width, 3] with structure at several scales."""
+  """Returns waves of several lengths, uint8 [height, width, 3]."""
   y, x = np.mgrid[:height, :width]
   waves = [np.sin(x / 3) + np.cos(y / 5), np.sin((x + y) / 7), np.cos(x * y / 300)]
   return (127.5 + 60 * np.stack(waves, axis=-1)).astype(np.uint8)
@@ -28,15 +28,15 @@ def test_resize_agrees_with_pillow_to_a_grey_level(interpolation, size, squash):
   assert not squash or (height, width) == (32, 32)
   method = getattr(Image.Resampling, interpolation.upper())
   expected = np.asarray(Image.fromarray(image).resize((width, height), method), np.float32) / 255
-  got = resize_and_crop(tf.constant(image / np.float32(255)), settings).numpy()
-  assert got.shape == expected.shape
-  assert np.abs(got - expected).max() < 1.6 / 255
+  result = resize_and_crop(tf.constant(image / np.float32(255)), settings).numpy()
+  assert result.shape == expected.shape
+  assert np.abs(result - expected).max() < 1.6 / 255, 'Pillow rounds after each direction'
 
 
 @pytest.mark.parametrize('interpolation', ['bilinear', 'bicubic'])
 @pytest.mark.parametrize('channels', [1, 3])
 def test_pillow_resizes_as_torchvision_does(interpolation, channels):
-  """Rows first: all at once, a Pillow of version 13 begins with the columns of a tall picture."""
+  """The width is resized first: in one call, Pillow 13 begins with the height of tall images."""
   settings = DataSettings(resize=32, crop=28, interpolation=interpolation, resized_by='pillow')
   method = getattr(Image.Resampling, interpolation.upper())
   for height, width, size in ((75, 91, (38, 32)), (91, 75, (32, 38)), (190, 75, (32, 81))):
@@ -50,39 +50,45 @@ def test_pillow_resizes_as_torchvision_does(interpolation, channels):
     resized = resize_and_crop(tf.constant(image), settings)
     assert resized.dtype == tf.uint8
     np.testing.assert_array_equal(resized, expected)
+
+
+@pytest.mark.parametrize('interpolation', ['bilinear', 'bicubic'])
+@pytest.mark.parametrize('channels', [1, 3])
+def test_random_crops_resized_by_pillow_agree_with_those_in_floats(interpolation, channels):
+  image = smooth_image(190, 75)[..., :channels]
   seed = tf.constant([5, 0], tf.int64)
   settings = DataSettings(random_crop_area=0.5, interpolation=interpolation, resized_by='pillow')
   in_floats = DataSettings(random_crop_area=0.5, interpolation=interpolation)
-  part = random_resized_crop(tf.constant(image), (24, 24), seed, settings)
+  crop = random_resized_crop(tf.constant(image), (24, 24), seed, settings)
   expected = random_resized_crop(image / np.float32(255), (24, 24), seed, in_floats)
-  assert part.dtype == tf.uint8
-  assert np.abs(part / np.float32(255) - expected).max() < 1.6 / 255
+  assert crop.dtype == tf.uint8
+  assert np.abs(crop / np.float32(255) - expected).max() < 1.6 / 255
 
 
 @cases(
   'size, resize, crop, expected',
-  ((375, 500), 256, 0, (256, 341)),  # 341.33 is truncated
+  ((375, 500), 256, 0, (256, 341)),  # 256 / 375 · 500 = 341.33
   ((500, 375), 256, 224, (224, 224)),
   ((28, 28), 0, 0, (28, 28)),
   ((28, 30), 0, 28, (28, 28)),
   ((28, 30), 0, 29, None),
 )
-def test_output_sizes(size, resize, crop, expected):
+def test_the_size_after_resizing_and_cropping_is_that_of_torchvision(size, resize, crop, expected):
   assert output_size(size, DataSettings(resize=resize, crop=crop)) == expected
 
 
 @pytest.mark.parametrize(('height', 'offset'), [(10, 3), (9, 2), (11, 3), (4, 0)])
 def test_the_crop_is_centred_with_an_odd_pixel_at_the_end(height, offset):
   image = np.arange(height, dtype=np.float32)[:, None, None] * np.ones((1, 8, 1), np.float32)
-  got = resize_and_crop(tf.constant(image), DataSettings(crop=4)).numpy()
-  np.testing.assert_array_equal(got[:, 0, 0], np.arange(offset, offset + 4))
+  result = resize_and_crop(tf.constant(image), DataSettings(crop=4)).numpy()
+  np.testing.assert_array_equal(result[:, 0, 0], np.arange(offset, offset + 4))
 
 
 def test_bicubic_overshoot_is_clipped():
   edge = np.zeros((16, 16, 1), np.float32)
   edge[:, 8:] = 1
-  got = resize_and_crop(tf.constant(edge), DataSettings(resize=24)).numpy()
-  assert got.min() == 0 and got.max() == 1
+  result = resize_and_crop(tf.constant(edge), DataSettings(resize=24)).numpy()
+  assert result.min() == 0 and result.max() == 1
 
 
 @pytest.mark.parametrize('interpolation', ['bilinear', 'bicubic'])
@@ -96,6 +102,7 @@ def test_resize_with_crop_is_the_centre_of_the_resized_image(size, interpolation
 
 
 def crops(image, count, smallest=0.08, size=24):
+  """Returns random crops of at least the area `smallest`, float32 [count, size, size, C]."""
   data = tf.data.Dataset.range(count).map(
     lambda n: random_resized_crop(
       tf.constant(image),
@@ -107,8 +114,8 @@ def crops(image, count, smallest=0.08, size=24):
   return np.stack(list(data.as_numpy_iterator()))
 
 
-def areas_by_hand(count):
-  """Areas of boxes on 96 × 128 pixels: the first of the draws that fits."""
+def areas_of_boxes(count):
+  """Returns areas of boxes in 96 x 128 pixels, in [0, 1]; boxes that do not fit are drawn again."""
   generator, areas = np.random.default_rng(1), []
   while len(areas) < count:
     area = generator.uniform(0.08, 1)
@@ -119,15 +126,16 @@ def areas_by_hand(count):
   return areas
 
 
-def test_a_random_crop_shows_a_box_of_the_image_of_the_drawn_area():
-  """The values of the image are its coordinates, so that corners show the box."""
+def test_areas_and_ratios_of_random_crops_are_distributed_as_specified():
+  """The values of the image are its coordinates, so that the corners of a crop show its box."""
   y, x = np.mgrid[:96, :128].astype(np.float32)
-  drawn = crops(np.stack([y / 96, x / 128, 0 * x], -1), 400)
-  rows = (drawn[:, -1, 0, 0] - drawn[:, 0, 0, 0]) * 96 / 23 * 24
-  columns = (drawn[:, 0, -1, 1] - drawn[:, 0, 0, 1]) * 128 / 23 * 24
+  boxes = crops(np.stack([y / 96, x / 128, 0 * x], -1), 400)
+  # The centres of the first and last of 24 pixels are 23 pixels of the crop apart.
+  rows = (boxes[:, -1, 0, 0] - boxes[:, 0, 0, 0]) * 96 / 23 * 24
+  columns = (boxes[:, 0, -1, 1] - boxes[:, 0, 0, 1]) * 128 / 23 * 24
   area, ratio = rows * columns / (96 * 128), columns / rows
-  expected = areas_by_hand(4000)
-  for share in (0.1, 0.5, 0.9):  # the error of a median of 400 is .02
+  expected = areas_of_boxes(4000)
+  for share in (0.1, 0.5, 0.9):  # the standard error of a median of 400 areas is 0.02
     assert np.quantile(area, share) == pytest.approx(np.quantile(expected, share), abs=0.06)
   assert 0.7 < ratio.min() < 0.85 and 1.2 < ratio.max() < 1.42
 
@@ -137,6 +145,7 @@ def test_a_random_crop_depends_on_its_seed_alone():
   first, again = crops(image, 6), crops(image, 6)
   np.testing.assert_array_equal(first, again)
   assert len({crop.tobytes() for crop in first}) == 6
-  central = crops(image, 1, 1.0)[0]  # no box of all the area fits: the central one of ratio 4/3
-  part = tf.image.resize(image[:, 3:56], (24, 24), antialias=True)
-  np.testing.assert_allclose(central, part, atol=1e-6)
+  # No box of the complete area has a ratio of at most 4/3: 40 x 53 pixels at the centre remain.
+  central = crops(image, 1, 1.0)[0]
+  expected = tf.image.resize(image[:, 3:56], (24, 24), antialias=True)
+  np.testing.assert_allclose(central, expected, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Every kind of image file becomes grey or RGB pixels, or an error that names it."""
+"""Tests reading image files of all kinds as grey or RGB pixels, and listing those of a folder."""
 
 import os
 import struct
@@ -19,11 +19,12 @@ LOSSLESS = ['.png', '.bmp', pytest.param('.webp', marks=WEBP)]
 
 @pytest.fixture
 def pixels():
+  """Returns random colours, uint8 [6, 9, 3]."""
   return np.random.default_rng(0).integers(0, 256, (6, 9, 3), dtype=np.uint8)
 
 
 @pytest.mark.parametrize('suffix', LOSSLESS)
-def test_lossless_rgb_is_exact(tmp_path, pixels, suffix):
+def test_lossless_formats_are_read_exactly(tmp_path, pixels, suffix):
   path = tmp_path / f'a{suffix}'
   Image.fromarray(pixels).save(path, lossless=True)
   np.testing.assert_array_equal(read_image(str(path), 3), pixels)
@@ -31,7 +32,7 @@ def test_lossless_rgb_is_exact(tmp_path, pixels, suffix):
 
 
 @pytest.mark.parametrize('suffix', ['.png', '.bmp'])
-def test_grey_stays_grey_or_is_repeated(tmp_path, pixels, suffix):
+def test_grey_is_read_as_one_channel_or_repeated_to_three(tmp_path, pixels, suffix):
   path = str(tmp_path / f'a{suffix}')
   Image.fromarray(pixels[..., 0]).save(path)
   assert read_header(path)[1]
@@ -59,23 +60,16 @@ def test_a_palette_becomes_rgb(tmp_path, transparency):
   np.testing.assert_array_equal(read, [[[10, 20, 30], [200, 100, 50]]])
 
 
-def test_jpegs_are_close_grey_ones_grey_and_cmyk_ones_rgb(tmp_path):
+def test_jpegs_of_cmyk_are_read_as_rgb_and_grey_ones_as_grey(tmp_path):
   red = Image.new('CMYK', (16, 16), (0, 255, 255, 0))
   red.save(tmp_path / 'a.jpg', quality=95)
-  got = read_image(str(tmp_path / 'a.jpg'), 3)
-  assert got.shape == (16, 16, 3)
-  np.testing.assert_allclose(got.mean(axis=(0, 1)), [255, 0, 0], atol=6)
+  rgb = read_image(str(tmp_path / 'a.jpg'), 3)
+  assert rgb.shape == (16, 16, 3)
+  np.testing.assert_allclose(rgb.mean(axis=(0, 1)), [255, 0, 0], atol=6)
   ramp = np.tile(np.linspace(0, 255, 32).astype(np.uint8), (32, 1))
   Image.fromarray(ramp).save(tmp_path / 'a.jpeg', quality=95)
   assert read_header(str(tmp_path / 'a.jpeg'))[1]
   assert np.abs(read_image(str(tmp_path / 'a.jpeg'), 1)[..., 0].astype(int) - ramp).max() <= 6
-
-
-def test_sixteen_bit_grey_is_scaled_not_clipped(tmp_path):
-  values = np.array([[0, 257, 32896, 65535]], np.uint16)
-  Image.fromarray(values).save(tmp_path / 'a.png')
-  assert read_header(str(tmp_path / 'a.png'))[1]
-  np.testing.assert_array_equal(read_image(str(tmp_path / 'a.png'), 1)[..., 0], [[0, 1, 128, 255]])
 
 
 def test_tiff_and_ppm_are_read_and_floating_point_is_refused(tmp_path, pixels):
@@ -87,7 +81,7 @@ def test_tiff_and_ppm_are_read_and_floating_point_is_refused(tmp_path, pixels):
   refused(r'b\.tif: it is of floating point', read_image, str(tmp_path / 'b.tif'), 3)
 
 
-def test_truncated_files_those_that_are_no_image_and_unexpected_colour_are_named(tmp_path, pixels):
+def test_truncated_files_other_files_and_unexpected_colour_are_refused(tmp_path, pixels):
   noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
   for suffix in ('.png', '.jpg', '.bmp'):
     path = tmp_path / f'torn{suffix}'
@@ -102,23 +96,25 @@ def test_truncated_files_those_that_are_no_image_and_unexpected_colour_are_named
 
 
 @pytest.mark.parametrize('level', [2**31 - 1, -1])
-def test_integers_of_32_bits_are_refused_as_nothing_says_what_white_is(tmp_path, level):
+def test_integers_of_32_bits_are_refused_as_their_white_is_unknown(tmp_path, level):
   Image.fromarray(np.full((2, 2), level, np.int32)).save(tmp_path / 'a.tif')
   for channels in (1, 3):
     refused('signed 32-bit integers', read_image, str(tmp_path / 'a.tif'), channels)
 
 
 @pytest.mark.parametrize('suffix', ['.tif', '.png', '.pgm'])
-def test_white_of_16_bits_is_white_in_every_format(tmp_path, suffix):
-  values = np.array([[0, 32896, 65535]], np.uint16)
-  Image.fromarray(values).save(tmp_path / f'a{suffix}')
-  assert read_image(str(tmp_path / f'a{suffix}'), 1)[0, :, 0].tolist() == [0, 128, 255]
+def test_grey_of_16_bits_is_scaled_to_8_bits_in_every_format(tmp_path, suffix):
+  path = str(tmp_path / f'a{suffix}')
+  Image.fromarray(np.array([[0, 257, 32896, 65535]], np.uint16)).save(path)
+  assert read_header(path)[1]
+  assert read_image(path, 1)[0, :, 0].tolist() == [0, 1, 128, 255]
 
 
-def test_levels_are_scaled_by_the_bits_that_the_file_says(tmp_path):
-  """Two levels of 12 bits are stored in three bytes; Pillow reads them without scaling."""
-  offset = 8 + 2 + 8 * 12 + 4
+def test_levels_are_scaled_by_the_number_of_bits_in_the_file(tmp_path):
+  """A TIFF stores two levels of 12 bits in three bytes; Pillow reads them without scaling."""
+  offset = 8 + 2 + 8 * 12 + 4  # header, number of tags, eight tags of 12 bytes, next directory
   strip = bytes([0xFF, 0xF0, 0x00, 0x80, 0x08, 0x00])  # 4095, 0, 2048, 2048
+  # width, height, bits, no compression, black is 0, place, channels and bytes of the strip
   entries = [(256, 4), (257, 1), (258, 12), (259, 1), (262, 1), (273, offset), (277, 1), (279, 6)]
   tags = b''.join(struct.pack('<HHII', tag, 4, 1, value) for tag, value in entries)
   header = b'II' + struct.pack('<HIH', 42, 8, len(entries))
@@ -126,7 +122,7 @@ def test_levels_are_scaled_by_the_bits_that_the_file_says(tmp_path):
   assert read_image(str(tmp_path / 'a.tif'), 1)[0, :, 0].tolist() == [255, 0, 128, 128]
 
 
-def test_what_a_folder_holds_beside_images_is_counted_by_reason(tmp_path, pixels):
+def test_files_of_a_folder_that_are_no_images_are_counted_by_reason(tmp_path, pixels):
   for name in ('a.JFIF', 'deep/b.gif', '@eaDir/a.JFIF', '.trash/c.png', '#recycle/d.png'):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     Image.fromarray(pixels).save(tmp_path / name, 'PNG')

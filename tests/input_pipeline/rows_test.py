@@ -1,4 +1,4 @@
-"""Exact, ordered, padded batches; subsets; blocks; channels."""
+"""Tests rows that are read with tf.data: batches, subsets, blocks, channels and caching."""
 
 import dataclasses
 import pathlib
@@ -16,15 +16,16 @@ from input_pipeline.rows import TfRows
 from input_pipeline.selection import choose_subset, select
 from input_pipeline.settings import DataSettings
 from tests.cases import cases
-from tests.input_pipeline.domains import assert_equal, settings_of, whole
+from tests.input_pipeline.domains import assert_equal, full_batch, settings_of
 from tests.refusals import bad_setting, refused
 
 
 def ids(batches):
+  """Returns the numbers of the examples in batches, without padding."""
   return np.concatenate([b['example_id'][b['mask']] for b in batches]).tolist()
 
 
-def test_a_subset_is_seeded_sorted_nested_and_independent_of_the_batch_size(make_rows):
+def test_a_subset_is_sorted_nested_and_depends_on_the_seed_alone(make_rows):
   rows = make_rows(23, num_images=9)
   subset = ids(rows.batches(4))
   assert subset == sorted(set(subset)) and len(subset) == 9
@@ -32,7 +33,7 @@ def test_a_subset_is_seeded_sorted_nested_and_independent_of_the_batch_size(make
   assert subset != ids(make_rows(23, seed=1, num_images=9).batches(4))
   assert set(choose_subset(23, 4, 0).tolist()) < set(subset)
   assert rows.description['num_examples'] == 9 and rows.description['available_examples'] == 23
-  all_rows, batch = whole(make_rows(23)), whole(rows)
+  all_rows, batch = full_batch(make_rows(23)), full_batch(rows)
   for name in ('image', 'label'):
     np.testing.assert_array_equal(batch[name], all_rows[name][batch['example_id']])
 
@@ -44,11 +45,11 @@ def test_a_subset_is_seeded_sorted_nested_and_independent_of_the_batch_size(make
   (23, {'crop': 5}, 'numbers, example 0 is 4x6 pixels, smaller .*crop = 5'),
   (0, {}, 'numbers holds no images'),
 )
-def test_what_cannot_be_read_is_refused(make_rows, number, settings, message):
+def test_unusable_settings_and_no_images_are_refused(make_rows, number, settings, message):
   refused(message, make_rows, number, **settings)
 
 
-def test_blocks_and_channels_that_are_not_there_are_refused(make_rows):
+def test_missing_blocks_and_other_channels_are_refused(make_rows):
   rows = make_rows(23)
   refused(r'there are 5 blocks of 5 rows, 0\.\.4', rows.batches, 5, [5])
   refused(bad_setting('batch_size', 0), rows.batches, 0)
@@ -57,7 +58,7 @@ def test_blocks_and_channels_that_are_not_there_are_refused(make_rows):
 
 
 @pytest.mark.parametrize('random_crop_area', [0.0, 0.5])
-def test_what_pillow_resizes_travels_as_8_bits(make_rows, random_crop_area):
+def test_images_resized_by_pillow_stay_in_8_bits(make_rows, random_crop_area):
   settings = {'resize': 8, 'crop': 8, 'interpolation': 'bilinear'}
   settings['random_crop_area'] = random_crop_area
   rows = make_rows(resized_by='pillow', **settings)
@@ -66,7 +67,8 @@ def test_what_pillow_resizes_travels_as_8_bits(make_rows, random_crop_area):
   batch = next(rows.training_batches(23, seed=3))
   in_floats = next(make_rows(**settings).training_batches(23, seed=3))
   assert batch['image'].dtype == np.uint8 and in_floats['image'].dtype == np.float32
-  assert np.abs(batch['image'] / np.float32(255) - in_floats['image']).max() < 2 / 255
+  difference = np.abs(batch['image'] / np.float32(255) - in_floats['image'])
+  assert difference.max() < 2 / 255, 'Pillow rounds to a level after each direction'
 
 
 def test_images_of_more_than_8_bits_are_not_resized_by_pillow():
@@ -76,14 +78,14 @@ def test_images_of_more_than_8_bits_are_not_resized_by_pillow():
   refused(message, TfRows, selection)
 
 
-def test_description_is_plain(make_rows):
+def test_the_description_states_source_subset_and_sizes(make_rows):
   sizes = {'image_shape': [8, 12, 3], 'resize': 8, 'crop': 0, 'interpolation': 'bicubic'}
   counts = {'num_examples': 3, 'available_examples': 23, 'num_classes': 5}
   description = make_rows(num_images=3, resize=8).description
   assert description == {'source': 'numbers', 'subset_seed': 0, **counts, **sizes}
 
 
-def test_a_source_may_have_columns_a_choice_and_further_images(make_rows):
+def test_columns_of_a_source_follow_the_subset_and_are_padded_with_zeros(make_rows):
   columns = {'severity': np.arange(23, dtype=np.int32) % 6, 'boxes': np.ones((23, 4), np.float32)}
   source = dataclasses.replace(make_rows(23)._images, columns=columns)
   rows = TfRows(select(source, DataSettings(num_images=7), seed=3))
@@ -91,25 +93,30 @@ def test_a_source_may_have_columns_a_choice_and_further_images(make_rows):
   np.testing.assert_array_equal(batch['severity'][:7], rows.indices % 6)
   assert batch['boxes'].shape == (8, 4) and not batch['boxes'][7:].any()
 
+
+def test_a_source_may_choose_its_subsets(make_rows):
   def choose(count, seed):
     return np.arange(12)[np.arange(12) % 4 < count]
 
   source = dataclasses.replace(make_rows(12)._images, choose=choose)
   assert ids(TfRows(select(source, DataSettings(num_images=1))).batches(5)) == [0, 4, 8]
+
+
+def test_a_source_may_decode_more_images_of_a_row(make_rows):
   plain = make_rows(5)
   source = dataclasses.replace(
     plain._images,
     decode=lambda image: {'image': image, 'object': tf.cast(image[:2, :2], tf.float32) / 255},
   )
   rows = TfRows(select(source, DataSettings(resize=2, crop=2)))
-  batch = whole(rows)
+  batch = full_batch(rows)
   assert batch['image'].shape == (5, 2, 2, 3)
-  np.testing.assert_allclose(batch['object'], whole(plain)['image'][:, :2, :2])
+  np.testing.assert_allclose(batch['object'], full_batch(plain)['image'][:, :2, :2])
 
 
 @pytest.fixture
 def counted(make_rows):
-  """Rows, and what is noted when an image is decoded."""
+  """Returns rows of 21 images, and a list with one entry for every image decoded so far."""
   decoded: list[int] = []
 
   def note(image):
@@ -123,20 +130,20 @@ def counted(make_rows):
   return TfRows(select(source, DataSettings())), decoded
 
 
-def test_rows_that_are_kept_are_decoded_once(counted, make_rows):
+def test_cached_rows_are_decoded_once(counted, make_rows):
   (rows, decoded), plain = counted, make_rows(21)
   cached = rows.cached()
   for batch_size in (8, 5):
     assert_equal(cached.batches(batch_size), plain.batches(batch_size))
-  first = len(decoded)
-  assert 21 <= first <= 22, 'one to know the size'
+  num_decoded = len(decoded)
+  assert 21 <= num_decoded <= 22, 'one image may be decoded for its size alone'
   assert_equal(cached.batches(8, [0, 2], stored=True), plain.batches(8, [0, 2], stored=True))
   positions = np.array([3, 20])
   assert_equal(cached.at(positions).batches(2), plain.at(positions).batches(2))
-  assert len(decoded) == first and cached.description == plain.description
+  assert len(decoded) == num_decoded and cached.description == plain.description
 
 
-def test_samples_alone_and_rows_that_are_too_large_are_read_each_time(counted, monkeypatch):
+def test_single_blocks_and_rows_that_are_too_large_are_not_cached(counted, monkeypatch):
   rows, decoded = counted
   list(rows.cached().batches(1, [0]))
   assert len(decoded) == 1
@@ -152,6 +159,7 @@ COUNT = 11
 
 @pytest.fixture
 def stored_files(tmp_path):
+  """Returns settings of a folder with `COUNT` images of different sizes in the classes 0 and 1."""
   generator = np.random.default_rng(0)
   for index in range(COUNT):
     path = tmp_path / str(index % 2) / f'{index:02d}.png'
@@ -163,11 +171,14 @@ def stored_files(tmp_path):
 
 
 def files(stored_files):
+  """Returns the paths of the images in the order of the rows."""
   return sorted(pathlib.Path(stored_files.source.path).rglob('*.png'))
 
 
 @pytest.mark.parametrize('in_flight', [1, 64])
-def test_blocks_are_those_of_reading_one_by_one(stored_files, in_flight, monkeypatch):
+def test_files_read_in_parallel_give_the_rows_of_reading_them_one_by_one(
+  stored_files, in_flight, monkeypatch
+):
   monkeypatch.setattr(input_pipeline.rows, 'IN_FLIGHT', in_flight)
   monkeypatch.setattr(input_pipeline.rows, 'usable_cores', lambda: 2)
   batches = list(input_pipeline.load(stored_files).batches(4, [0, 2], stored=True))

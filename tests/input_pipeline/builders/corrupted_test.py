@@ -1,4 +1,4 @@
-"""The TFDS data set `corrupted`: equal to what the study shows, and loadable elsewhere."""
+"""Tests the TFDS data set `corrupted`: its images are those of the study `corruption_error`."""
 
 import shutil
 
@@ -13,15 +13,15 @@ from robustness.core import random_keys
 from robustness.studies.corruption_error import CorruptionError
 from tests.cases import cases
 from tests.input_pipeline.builders.conftest import LABELS, SIDE, pictures
-from tests.input_pipeline.domains import read, whole
+from tests.input_pipeline.domains import full_batch, read
 from tests.refusals import bad_setting, refused
 
 COUNT = len(LABELS)
 IMAGES = pictures().astype(np.float32) / np.float32(255)
 
 
-def shown_by_the_study(name, severity, seed=0, **settings):
-  """Returns the views of `corruption_error` of all pictures, float32 [COUNT, SIDE, SIDE, 3]."""
+def study_images(name, severity, seed=0, **settings):
+  """Returns the images that `corruption_error` shows, float32 [COUNT, SIDE, SIDE, 3] in [0, 1]."""
   study = CorruptionError(corruptions=(name,), severities=(severity,), **settings)
   views = study.views((SIDE, SIDE, 3))
   key = random_keys.stream(seed, study.name)
@@ -31,41 +31,47 @@ def shown_by_the_study(name, severity, seed=0, **settings):
     example_key = random_keys.for_example(key, row[0], views.ids[1])
     return views.show(example_key, {'image': row[1]}, view)
 
-  one_after_another = jax.jit(lambda *rows: jax.lax.map(show, rows))
-  return np.asarray(one_after_another(np.arange(COUNT), IMAGES))
+  show_one_by_one = jax.jit(lambda *rows: jax.lax.map(show, rows))
+  return np.asarray(show_one_by_one(np.arange(COUNT), IMAGES))
 
 
 def images_of(builder, split='test'):
+  """Returns the stored images of a split, uint8 [N, H, W, 3]."""
   return np.stack([e['image'] for e in tfds.as_numpy(builder.as_dataset(split=split))])
 
 
-def made(images, corruption, severity, **fields):
-  """Returns images in [0, 1] as the builder corrupts them."""
-  about = {'corruption': corruption, 'severity': severity, 'constants': 32, **fields}
-  config = CorruptedConfig(name='any', base='pictures', **about)
+def corrupted_images(images, corruption, severity, **fields):
+  """Returns images in [0, 1] as the builder corrupts them, uint8 [COUNT, SIDE, SIDE, 3]."""
+  settings = {'corruption': corruption, 'severity': severity, 'constants': 32, **fields}
+  config = CorruptedConfig(name='any', base='pictures', **settings)
   return corrupted.corruptor(config, (SIDE, SIDE, 3))(images, np.arange(COUNT))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('quantize', ['floor', 'round'])
 @pytest.mark.parametrize(('name', 'severity'), [('fog', 3), ('gaussian_noise', 5), ('frost', 2)])
-def test_images_are_those_of_the_study_bit_for_bit(name, severity, quantize):
-  images = made(IMAGES, name, severity, quantize=quantize, seed=4)
-  expected = shown_by_the_study(name, severity, 4, quantize=quantize, constants=32)
+def test_images_equal_those_of_the_study(name, severity, quantize):
+  images = corrupted_images(IMAGES, name, severity, quantize=quantize, seed=4)
+  expected = study_images(name, severity, 4, quantize=quantize, constants=32)
   np.testing.assert_array_equal(images.astype(np.float32) / np.float32(255), expected)
-  assert images.dtype == np.uint8 and (images != pictures()).mean() > 0.3
+  assert images.dtype == np.uint8
+  assert (images != pictures()).mean() > 0.3, 'the corruption changes the images'
 
 
 @pytest.mark.slow
-def test_built_and_read_again_in_order_in_several_splits(build):
+def test_examples_are_stored_in_the_order_of_the_base(build):
   builder = build()
   examples = list(tfds.as_numpy(builder.as_dataset(split='test')))
   assert [int(e['example_id']) for e in examples] == list(range(COUNT))
   assert [int(e['label']) for e in examples] == LABELS.tolist()
   stored = np.stack([e['image'] for e in examples]).astype(np.float32) / np.float32(255)
-  np.testing.assert_array_equal(stored, shown_by_the_study('fog', 3, quantize='floor'))
+  np.testing.assert_array_equal(stored, study_images('fog', 3, quantize='floor'))
   assert builder.info.features['label'].names == ['a', 'b', 'c']
   assert set(builder.info.splits) == {'test'}
+
+
+@pytest.mark.slow
+def test_splits_and_slices_of_the_base_are_built(build):
   builder = build('brightness', 1, name='two', splits=('test[3:]', 'train'))
   counts = {split: info.num_examples for split, info in builder.info.splits.items()}
   assert counts == {'test': COUNT - 3, 'train': 2}
@@ -74,20 +80,20 @@ def test_built_and_read_again_in_order_in_several_splits(build):
 
 
 @pytest.mark.slow
-def test_metadata_say_what_fixes_the_images(build, tmp_path):
+def test_metadata_state_all_settings_that_change_the_images(build, tmp_path):
   build('frost', 5, quantize='round', seed=3, name='mine', splits=('test[:2]',))
-  noted = tfds.builder('corrupted/mine', data_dir=str(tmp_path)).info.metadata
+  metadata = tfds.builder('corrupted/mine', data_dir=str(tmp_path)).info.metadata
   expected = {'base': 'pictures/1.0.0', 'splits': ['test[:2]'], 'corruption': 'frost'}
   expected |= {'severity': 5, 'quantize': 'round', 'seed': 3, 'frost': 'procedural'}
-  expected['constants'] = 32  # the table nearest to 16 pixels
-  assert expected.items() <= {name: noted[name] for name in expected}.items()
+  expected['constants'] = 32  # the constants for the size nearest to 16 pixels
+  assert {name: metadata[name] for name in expected} == expected
 
 
-def test_resized_and_cropped_as_a_study_reads_them(build, base_dir):
+def test_images_are_resized_and_cropped_as_the_input_pipeline_does(build, base_dir):
   builder = build('clean', 0, name='small', resize=12, crop=8)
   assert builder.info.features['image'].shape == (8, 8, 3)
   rows = read('tfds', dataset='pictures', data_dir=str(base_dir), resize=12, crop=8)
-  np.testing.assert_array_equal(images_of(builder), np.rint(whole(rows)['image'] * 255))
+  np.testing.assert_array_equal(images_of(builder), np.rint(full_batch(rows)['image'] * 255))
 
 
 def test_beam_writes_the_same_images(build):
@@ -116,7 +122,7 @@ def test_beam_writes_the_same_images(build):
     'chooses interpolation, resized_by needs a name',
   ),
 )
-def test_configs_that_make_no_sense_are_refused(fields, message):
+def test_unusable_configs_are_refused(fields, message):
   settings = {'base': 'pictures', 'corruption': 'fog', 'severity': 1, **fields}
   refused(message, CorruptedConfig, **settings)
 
@@ -132,10 +138,13 @@ def test_names_of_another_form_are_refused(name, message, base_dir):
   refused(message, tfds.builder, f'corrupted/{name}', data_dir=str(base_dir))
 
 
-def test_the_first_config_is_the_default_and_too_small_images_are_refused(build, base_dir):
+def test_the_first_config_is_the_default(base_dir):
   first = tfds.builder('corrupted', data_dir=str(base_dir))
-  assert first.builder_config.name == first.BUILDER_CONFIGS[0].name, "TFDS's own default"
+  assert first.builder_config.name == first.BUILDER_CONFIGS[0].name, 'as in TFDS'
   refused("'corrupted/cifar10_fog_3'", tfds.load, 'corrupted', split='test', data_dir=str(base_dir))
+
+
+def test_images_that_are_too_small_for_a_corruption_are_refused(build):
   refused('too small for glass_blur', build, 'glass_blur', 1, name='tiny', resize=2)
 
 
@@ -152,19 +161,19 @@ def test_another_config_under_the_same_name_is_refused(build, fields, message):
 
 
 @cases('max_bytes, message', (made_of.WHOLE, 'inputs_sha256.base'), (0, ''))
-def test_the_files_of_a_small_base_are_compared_whole(
+def test_all_bytes_of_a_small_base_and_the_ends_of_a_large_one_are_compared(
   build, base_dir, tmp_path, monkeypatch, max_bytes, message
 ):
   monkeypatch.setattr(made_of, 'ENDS', 16)
   monkeypatch.setattr(made_of, 'WHOLE', max_bytes)
-  other = tmp_path / 'other'
-  shutil.copytree(base_dir / 'pictures', other / 'pictures')
-  build(name='mine', base_dir=str(other))
-  (file,) = other.glob('pictures/*/*-test.tfrecord*')
+  copy = tmp_path / 'copy'
+  shutil.copytree(base_dir / 'pictures', copy / 'pictures')
+  build(name='mine', base_dir=str(copy))
+  (file,) = copy.glob('pictures/*/*-test.tfrecord*')
   stored = bytearray(file.read_bytes())
-  stored[len(stored) // 2] ^= 1
+  stored[len(stored) // 2] ^= 1  # one bit, far from both ends
   file.write_bytes(stored)
   if message:
-    refused(message, build, name='mine', base_dir=str(other))
+    refused(message, build, name='mine', base_dir=str(copy))
   else:
-    build(name='mine', base_dir=str(other))
+    build(name='mine', base_dir=str(copy))

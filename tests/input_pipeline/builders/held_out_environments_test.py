@@ -1,4 +1,4 @@
-"""The TFDS data set `held_out_environments`: permitted cells, test cells, the study's images."""
+"""Tests the TFDS data set `held_out_environments`: its cells, splits and images."""
 
 import collections
 import pathlib
@@ -18,6 +18,7 @@ ENVIRONMENTS, SEVERITIES = ('rotation', 'contrast'), (2, 4)
 
 
 def config(base_dir, **changes):
+  """Returns a config with a as group 1 (rotated), c as group 2 (contrast) and b left over."""
   usual = {'environments': ENVIRONMENTS, 'severities': SEVERITIES, 'class_groups': (('a',), ('c',))}
   usual |= {'name': 'any', 'base': 'pictures', 'base_dir': str(base_dir), 'train_split': 'test'}
   return HeldOutConfig(**{**usual, **changes})
@@ -25,10 +26,11 @@ def config(base_dir, **changes):
 
 @pytest.fixture(scope='module')
 def builder(base_dir, tmp_path_factory):
+  """Returns the prepared builder of `config`."""
   folder = tmp_path_factory.mktemp('held_out')
-  made = tfds.builder('held_out_environments', config=config(base_dir), data_dir=str(folder))
-  made.download_and_prepare()
-  return made
+  held_out = tfds.builder('held_out_environments', config=config(base_dir), data_dir=str(folder))
+  held_out.download_and_prepare()
+  return held_out
 
 
 def examples(builder, split):
@@ -36,39 +38,43 @@ def examples(builder, split):
 
 
 @pytest.mark.slow
-def test_training_has_the_permitted_cells_alone_and_every_cell_of_the_test_is_a_split(builder):
+def test_training_has_only_the_permitted_cells(builder):
   train = examples(builder, 'train')
   cells = collections.Counter((int(e['label']), int(e['environment'])) for e in train)
-  of_class = np.bincount(LABELS)
-  clean = {(label, 0): of_class[label] for label in range(3)}
-  assert cells == {**clean, (0, 1): of_class[0], (2, 2): of_class[2]}
+  class_sizes = np.bincount(LABELS)
+  clean = {(label, 0): class_sizes[label] for label in range(3)}
+  assert cells == {**clean, (0, 1): class_sizes[0], (2, 2): class_sizes[2]}
   assert all(e['seen'] for e in train)
   assert {int(e['level']) for e in train if e['environment'] == 2} <= set(SEVERITIES)
   assert {int(e['level']) for e in train if e['environment'] == 1} <= set(range(30, 360, 30))
   clean_images = {int(e['source_id']): e['image'] for e in train if e['environment'] == 0}
   np.testing.assert_array_equal(np.stack([clean_images[i] for i in range(11)]), pictures())
+
+
+@pytest.mark.slow
+def test_every_cell_of_environment_and_class_group_is_a_test_split(builder):
   names = {split for split in builder.info.splits if split.startswith('test')}
   assert names == {f'test_{e}_c{g}' for e in ('clean', 'rotation', 'contrast') for g in range(3)}
   for split in names:
     environment, group = split.removeprefix('test_').rsplit('_c', 1)
     for e in examples(builder, split):
       assert int(e['class_group']) == int(group) == {0: 1, 1: 0, 2: 2}[int(e['label'])]
-      seen = split in ('test_rotation_c1', 'test_contrast_c2')
-      assert bool(e['seen']) == (environment == 'clean' or seen)
+      is_permitted = environment == 'clean' or split in ('test_rotation_c1', 'test_contrast_c2')
+      assert bool(e['seen']) == is_permitted
   rotated = examples(builder, 'test_rotation_c0')
   turns = collections.Counter(int(e['level']) for e in rotated)
   assert turns == dict.fromkeys((90, 180, 270), np.bincount(LABELS)[1])
 
 
 @pytest.mark.slow
-def test_test_images_are_those_of_the_study(builder):
+def test_images_for_testing_equal_those_of_the_study(builder):
   study = Systematic(environments=ENVIRONMENTS, severities=SEVERITIES)
   views, key = study.views((SIDE, SIDE, 3)), random_keys.stream(0, study.name)
   images = pictures().astype(np.float32) / np.float32(255)
   show = jax.jit(views.show)
-  every = [f'test_{e}_c{g}' for e in ENVIRONMENTS for g in range(3)]
-  stored = [e for split in every for e in examples(builder, split)]
-  assert len(stored) == 11 * (3 + 2)
+  splits = [f'test_{e}_c{g}' for e in ENVIRONMENTS for g in range(3)]
+  stored = [e for split in splits for e in examples(builder, split)]
+  assert len(stored) == 11 * (3 + 2), 'three angles and two severities of eleven images'
   for e in stored:
     place = views.parameters['environment'] == e['environment']
     view = int(np.flatnonzero(place & (views.parameters['level'] == e['level']))[0])
@@ -79,7 +85,7 @@ def test_test_images_are_those_of_the_study(builder):
 
 
 @pytest.mark.slow
-def test_names_and_choices_that_do_not_fit_are_refused(base_dir, tmp_path, builder):
+def test_unusable_names_groups_and_splits_are_refused(base_dir, tmp_path, builder):
   rotation = parse_name('cifar10_rotation')
   assert rotation.environments == ('rotation',)
   groups = rotation.groups(tuple('abcdefghij')).describe()
@@ -89,13 +95,14 @@ def test_names_and_choices_that_do_not_fit_are_refused(base_dir, tmp_path, build
   refused("called 'x_rotation'", config, base_dir, name='x_rotation')
   refused(r'severities is 3; .* distinct numbers of 1\.\.5', config, base_dir, severities=3)
   refused("seed is '7'; it must be a whole number from 0", config, base_dir, seed='7')
-  one_group = config(base_dir, class_groups=(('a',),))
-  one_group = tfds.builder('held_out_environments', config=one_group, data_dir=tmp_path)
+  one_group = tfds.builder(
+    'held_out_environments', config=config(base_dir, class_groups=(('a',),)), data_dir=tmp_path
+  )
   refused('1 class groups for 2 environments', one_group.download_and_prepare)
-  few = tfds.builder(
+  one_image = tfds.builder(
     'held_out_environments', config=config(base_dir, test_split='test[:1]'), data_dir=tmp_path / 'x'
   )
-  refused(r"split 'test\[:1\]' has no image of the classes of c", few.download_and_prepare)
+  refused(r"split 'test\[:1\]' has no image of the classes of c", one_image.download_and_prepare)
   root = str(pathlib.Path(builder.data_path).parents[2])
   options = {'config': config(base_dir, class_groups=(('b',), ('c',))), 'data_dir': root}
   refused('class_group_seed|class_groups', tfds.builder, 'held_out_environments', **options)

@@ -1,4 +1,4 @@
-"""Builders as TFDS's tools see them: lists, names, descriptions, `tfds build`."""
+"""Tests how TFDS's tools see the builders: lists, names, descriptions, `tfds build`."""
 
 import re
 import subprocess
@@ -18,15 +18,15 @@ from tests.refusals import refused
 
 
 def tfds_build(*arguments):
-  """Does what `tfds build --imports=... ...` does after reading its arguments."""
+  """Runs the command `tfds build --imports=input_pipeline.builders ARGUMENTS`."""
   parsed: Any = simple_parsing.parse(
     build.Args, args=[*arguments, '--imports=input_pipeline.builders']
   )
   parsed.execute()
 
 
-def names_after(*modules):
-  """Returns what TFDS lists in a fresh process that has imported these modules."""
+def listed_after_importing(*modules):
+  """Returns the data sets that TFDS lists in a new process that has imported these modules."""
   code = f"""
 import sys
 import {', '.join(modules)}, tensorflow_datasets as tfds
@@ -35,18 +35,18 @@ assert names == sorted(set(names))
 assert not [finder for finder in sys.meta_path if 'input_pipeline' in str(type(finder))]
 print(*names)
 """
-  answer = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True)
-  assert answer.returncode == 0, answer.stderr
-  return set(answer.stdout.split())
+  process = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True)
+  assert process.returncode == 0, process.stderr
+  return set(process.stdout.split())
 
 
 @pytest.mark.slow
 def test_importing_the_builders_registers_them_and_importing_the_pipeline_does_not():
-  assert {*OWN, 'cifar10'} <= names_after('input_pipeline.builders')
-  assert not set(OWN) & names_after('input_pipeline')
+  assert {*OWN, 'cifar10'} <= listed_after_importing('input_pipeline.builders')
+  assert not set(OWN) & listed_after_importing('input_pipeline')
 
 
-def test_every_builder_has_the_name_it_is_asked_for_by():
+def test_the_list_of_builders_has_their_names():
   assert {getattr(builders, name).name for name in builders.__all__} == set(OWN)
 
 
@@ -64,7 +64,7 @@ def test_configs_are_listed_and_described(name):
   ('si_score_scenes/size', 'yung2021si'),
   ('video_neighbors/ytbb_robust', 'shankar2021image'),
 )
-def test_description_citation_and_card_are_there(name, key, base_dir):
+def test_every_builder_has_a_description_a_citation_and_a_card(name, key, base_dir):
   info = tfds.builder(name, data_dir=base_dir).info
   assert info.citation.startswith('@') and key in info.citation
   assert info.citation.count('{') == info.citation.count('}')
@@ -78,12 +78,12 @@ def test_description_citation_and_card_are_there(name, key, base_dir):
   assert year in rows['citation']
 
 
-def test_tfds_build_makes_a_corrupted_set(base_dir):
+def test_tfds_build_prepares_a_corrupted_set(base_dir):
   tfds_build('corrupted/pictures_brightness_2', f'--data_dir={base_dir}')
   builder = tfds.builder('corrupted/pictures_brightness_2', data_dir=base_dir)
   assert builder.is_prepared() and builder.info.metadata['severity'] == 2
 
 
-def test_a_misspelt_design_is_named_and_not_manual_dir(tmp_path):
+def test_a_misspelt_config_is_refused_before_a_missing_manual_dir(tmp_path):
   message = "no config 'sise', and nothing is prepared under that name; did you mean 'size'"
   refused(message, tfds.builder, 'si_score_scenes/sise', data_dir=tmp_path)

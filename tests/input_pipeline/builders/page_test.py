@@ -1,4 +1,4 @@
-"""The blocks of docs/datasets.md run one after another, on a small base data set."""
+"""Tests that the code of docs/datasets.md runs, on a small base data set."""
 
 import collections
 import functools
@@ -13,12 +13,12 @@ import tensorflow_datasets as tfds
 from tests.input_pipeline.builders.conftest import SIDE, pictures
 from tests.input_pipeline.domains import store_labelled
 
-LABELS = np.arange(11, dtype=np.int64) % 5  # a class for each of four groups, and one left over
+LABELS = np.arange(11, dtype=np.int64) % 5  # four groups of one class, and a class left over
 PAGE = pathlib.Path(__file__).resolve().parents[3] / 'docs/datasets.md'
 
 
 @pytest.mark.slow
-def test_the_blocks_of_the_page_run(tmp_path, monkeypatch):
+def test_the_code_of_the_page_runs(tmp_path, monkeypatch):
   torch = pytest.importorskip('torch', reason='needs torch')
   rows = list(zip(pictures(), LABELS, strict=True))
   store_labelled(tmp_path, 'pictures', {'test': rows, 'train': rows}, 'abcde', (SIDE, SIDE, 3))
@@ -33,20 +33,20 @@ def test_the_blocks_of_the_page_run(tmp_path, monkeypatch):
   ):
     assert printed in text
     text = text.replace(printed, replacement)
-  space: dict[str, Any] = {}
+  namespace: dict[str, Any] = {}
   for block in re.findall(r'^```python\n(.*?)^```', text, re.DOTALL | re.MULTILINE):
-    exec(compile(block.replace('cifar10', 'pictures'), 'docs/datasets.md', 'exec'), space)
+    exec(compile(block.replace('cifar10', 'pictures'), 'docs/datasets.md', 'exec'), namespace)
   count = len(LABELS)
-  (batch, labels), *_ = space['loader']
+  (batch, labels), *_ = namespace['loader']
   assert isinstance(batch, torch.Tensor) and batch.shape == (count, 3, SIDE, SIDE)
   np.testing.assert_array_equal(labels, LABELS)
-  assert (space['stored']['image'] != pictures()).mean() > 0.3
-  np.testing.assert_array_equal(space['images'], space['stored']['image'])
-  np.testing.assert_array_equal(space['positions'], np.arange(count))
-  assert len(list(space['pale'])) == count and len(list(space['small'])) == 4
-  counts = collections.Counter(int(example['label']) for example in space['snow'])
+  assert (namespace['stored']['image'] != pictures()).mean() > 0.3
+  np.testing.assert_array_equal(namespace['images'], namespace['stored']['image'])
+  np.testing.assert_array_equal(namespace['positions'], np.arange(count))
+  assert len(list(namespace['pale'])) == count and len(list(namespace['small'])) == 4
+  counts = collections.Counter(int(example['label']) for example in namespace['snow'])
   assert len(counts) == 2 and all(counts[k] == 5 * np.bincount(LABELS)[k] for k in counts)
-  assert len(list(space['train'])) > count
-  assert len(list(space['fog'])) == count
+  assert len(list(namespace['train'])) > count
+  assert len(list(namespace['fog'])) == count
   assert (tmp_path / 'elsewhere/corrupted').is_dir()
   assert not (tmp_path / 'elsewhere/pictures').exists(), 'the base is read where it is'

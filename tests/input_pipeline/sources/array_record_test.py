@@ -1,4 +1,4 @@
-"""TFDS data sets in ArrayRecord files: rows, columns, slices, and what is refused."""
+"""Tests reading TFDS data sets in ArrayRecord files, and descriptions of data sets with faults."""
 
 import json
 
@@ -20,8 +20,8 @@ EXAMPLES = [
 ]
 
 
-class Made(tfds.core.GeneratorBasedBuilder):
-  """The examples as a builder writes them."""
+class Poses(tfds.core.GeneratorBasedBuilder):
+  """A builder of `EXAMPLES`, which writes ArrayRecord files."""
 
   VERSION = tfds.core.Version('1.0.0')
 
@@ -37,9 +37,9 @@ class Made(tfds.core.GeneratorBasedBuilder):
     yield from enumerate(EXAMPLES)
 
 
-def test_rows_of_array_records(tmp_path):
+def test_rows_columns_and_slices_of_array_records_are_read(tmp_path):
   pytest.importorskip('array_record', reason='array-record is not installed')
-  builder = Made(data_dir=tmp_path, file_format='array_record')
+  builder = Poses(data_dir=tmp_path, file_format='array_record')
   builder.download_and_prepare()
   folder = builder.data_path
   rows = read('array_record', folder)
@@ -49,21 +49,21 @@ def test_rows_of_array_records(tmp_path):
   refused("config.data.split is 'dev'", read, 'array_record', folder, split='dev')
 
 
-def test_other_folders_are_refused(tmp_path):
-  refused('holds no dataset_info.json', read, 'array_record', tmp_path)
-  store(tmp_path, 'made', FEATURES, {'test': EXAMPLES[:2]})
-  message = 'holds tfrecord files, which are read with config.data.source="tfds"'
-  refused(message, read, 'array_record', tmp_path / 'made/1.0.0')
-
-
 @pytest.fixture
 def stored(tmp_path):
+  """Returns the folder of the TFDS data set `made` with two examples in TFRecord files."""
   store(tmp_path, 'made', FEATURES, {'test': EXAMPLES[:2]})
   return tmp_path / 'made/1.0.0'
 
 
+def test_folders_without_array_records_are_refused(stored):
+  refused('holds no dataset_info.json', read, 'array_record', stored.parent)
+  message = 'holds tfrecord files, which are read with config.data.source="tfds"'
+  refused(message, read, 'array_record', stored)
+
+
 def test_features_import_no_module(stored, monkeypatch):
-  """TFDS imports the module that a file names for a feature, for folders and for names."""
+  """TFDS imports the module that features.json names for a feature; both sources refuse it."""
   (stored / 'payload.py').write_text('raise SystemExit("the module was imported")')
   monkeypatch.syspath_prepend(str(stored))
   content = (stored / 'features.json').read_text()
@@ -80,11 +80,9 @@ def test_features_import_no_module(stored, monkeypatch):
 
 @pytest.mark.parametrize('file', ['dataset_info.json', 'features.json'])
 @pytest.mark.parametrize('damage', DAMAGE)
-def test_a_damaged_description_is_one_line(stored, file, damage):
+def test_a_damaged_description_is_refused_in_one_line(stored, file, damage):
   content = (stored / file).read_bytes()
   (stored / file).write_bytes(DAMAGE[damage](content))
   assert '\n' not in refused(file, read, 'array_record', stored)
-  message = refused(
-    'made|features.json', read, 'tfds', dataset='made', data_dir=str(stored.parents[1])
-  )
-  assert '\n' not in message
+  by_name = {'dataset': 'made', 'data_dir': str(stored.parents[1])}
+  assert '\n' not in refused('made|features.json', read, 'tfds', **by_name)

@@ -1,18 +1,21 @@
-"""CIFAR-10-C, CIFAR-100-C and CIFAR-10.1 as released: what is read and what is refused."""
+"""Tests reading CIFAR-10-C, CIFAR-100-C and CIFAR-10.1 in the released layouts."""
 
 import numpy as np
 import pytest
 
 from robustness.corruptions.names import NAMES
 from tests.cases import cases
-from tests.input_pipeline.domains import read, whole
+from tests.input_pipeline.domains import full_batch, read
 from tests.refusals import bad_setting, refused
 
-N, LABELS = 4, np.array([3, 8, 8, 0], np.uint8)
+N, LABELS = 4, np.array([3, 8, 8, 0], np.uint8)  # base images and their labels
+
+
+PICTURES = np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), np.uint8)
 
 
 def pixels(name):
-  """uint8 [5 N, 32, 32, 3], other ones for every name."""
+  """Returns random images of five severities, uint8 [5 N, 32, 32, 3], by name."""
   return np.random.default_rng(NAMES.index(name)).integers(0, 256, (5 * N, 32, 32, 3), np.uint8)
 
 
@@ -22,11 +25,11 @@ def in_unit_range(images):
 
 @pytest.fixture
 def write(tmp_path):
-  """Returns a writer of a folder with the given corruptions, further arrays and labels."""
+  """Returns a function that writes `pixels` of these names, labels and more arrays to a folder."""
 
   def make(*names, **arrays):
-    made = {'labels': np.tile(LABELS, 5), **{name: pixels(name) for name in names}, **arrays}
-    for name, array in made.items():
+    all_arrays = {'labels': np.tile(LABELS, 5), **{name: pixels(name) for name in names}, **arrays}
+    for name, array in all_arrays.items():
       np.save(tmp_path / f'{name}.npy', array)
     return tmp_path
 
@@ -37,9 +40,9 @@ def open_rows(folder, source='cifar10_c', **settings):
   return read(source, folder, **settings)
 
 
-def test_rows_go_by_corruption_severity_and_image(write):
+def test_rows_are_ordered_by_corruption_severity_and_image(write):
   rows = open_rows(write('fog', 'gaussian_noise'))
-  stored = whole(rows)
+  stored = full_batch(rows)
   expected = np.concatenate([pixels('gaussian_noise'), pixels('fog')])
   np.testing.assert_array_equal(stored['image'], in_unit_range(expected))
   for name, values in {
@@ -59,12 +62,12 @@ def test_rows_go_by_corruption_severity_and_image(write):
 
 def test_a_subset_takes_the_same_base_images_from_every_severity(write):
   folder = write('fog', 'snow')
-  stored, complete = whole(open_rows(folder, num_images=2)), whole(open_rows(folder))
+  stored, complete = full_batch(open_rows(folder, num_images=2)), full_batch(open_rows(folder))
   assert len(stored['base_id']) == 2 * 10 and len(set(stored['base_id'])) == 2
   assert (stored['base_id'].reshape(10, 2) == stored['base_id'][:2]).all()
   np.testing.assert_array_equal(stored['image'], complete['image'][stored['example_id']])
   refused(bad_setting('config.data.num_images', 5), open_rows, folder, num_images=5)
-  first = whole(open_rows(folder, num_images=2, subset='first'))
+  first = full_batch(open_rows(folder, num_images=2, subset='first'))
   assert first['base_id'].tolist() == [0, 1] * 10, 'as RobustBench takes them'
   message = r"config.data.image_list is 'ids.txt', but images of CIFAR-10-C"
   refused(message, open_rows, folder, image_list='ids.txt')
@@ -74,16 +77,16 @@ def test_cifar100_c_has_the_same_layout_and_a_hundred_classes(write):
   folder = write('fog', labels=np.tile(np.array([0, 99, 11, 98], np.uint8), 5))
   rows = open_rows(folder, 'cifar100_c')
   assert len(rows.class_names) == 100
-  named = [rows.class_names[k] for k in whole(rows)['label'][:N]]
+  named = [rows.class_names[k] for k in full_batch(rows)['label'][:N]]
   assert named == ['apple', 'worm', 'boy', 'woman']
   assert rows.description['source'] == 'cifar100_c'
   refused(r'labels 0..99; CIFAR-10 has 0..9. It looks like CIFAR-100', open_rows, folder)
 
 
-def test_clean_images_of_the_folder_come_first(write):
+def test_images_of_the_file_clean_come_first(write):
   clean = pixels('snow')[:N]
   rows = open_rows(write('fog', clean=clean))
-  stored = whole(rows)
+  stored = full_batch(rows)
   np.testing.assert_array_equal(stored['image'][:N], in_unit_range(clean))
   assert (stored['corruption'][:N] == -1).all() and (stored['severity'][:N] == 0).all()
   np.testing.assert_array_equal(stored['base_id'][:N], np.arange(N))
@@ -97,6 +100,7 @@ def test_clean_images_of_cifar10_are_in_the_released_order(write, cifar10_dir):
   data = tfds.load('cifar10', split='test', data_dir=str(cifar10_dir), download=False)
   order = sorted(tfds.as_numpy(data), key=lambda example: example['id'])
   labels = np.array([e['label'] for e in order], np.uint8)
+  # 50,000 black images that take no memory, as one pixel is repeated
   fog = np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (50_000, 32, 32, 3), (0, 0, 0, 0))
   folder = write(labels=np.tile(labels, 5), fog=fog)
   settings = {'clean_dataset': 'cifar10', 'data_dir': str(cifar10_dir)}
@@ -119,11 +123,11 @@ def test_clean_images_of_cifar10_are_in_the_released_order(write, cifar10_dir):
   ({'fog': pixels('fog'), 'labels': np.zeros((20, 1), int)}, r'expected integers \[N\]'),
   ({'fog': np.array([{}] * 20, object)}, 'cannot be read as .npy'),
 )
-def test_bad_files_are_named(write, arrays, message):
+def test_unusable_arrays_are_refused(write, arrays, message):
   refused(message, open_rows, write(**arrays))
 
 
-def test_truncated_files_and_missing_folders_and_labels_are_named(write, tmp_path):
+def test_truncated_files_and_missing_folders_and_labels_are_refused(write, tmp_path):
   refused(bad_setting('config.data.cifar10_c.path'), open_rows, tmp_path / 'nowhere')
   refused(r'no labels\.npy', open_rows, tmp_path)
   file = write('fog') / 'fog.npy'
@@ -137,27 +141,25 @@ def test_truncated_files_and_missing_folders_and_labels_are_named(write, tmp_pat
   refused(r'archive has no labels\.npy; give .*inside', open_rows, tmp_path / 'archive')
 
 
-PICTURES = np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), np.uint8)
-
-
-def write_second(folder, version, images=PICTURES, labels=6):
+def write_cifar10_1(folder, version, images=PICTURES, labels=6):
+  """Writes images and the labels 0, 1, 2, ... as a version of CIFAR-10.1."""
   np.save(folder / f'cifar10.1_{version}_data.npy', images)
   np.save(folder / f'cifar10.1_{version}_labels.npy', np.arange(labels, dtype=np.int32))
 
 
-def test_versions_of_cifar10_1(tmp_path):
+def test_a_version_of_cifar10_1_is_read_and_must_be_chosen_if_there_are_two(tmp_path):
   refused(bad_setting('config.data.cifar10_1.path'), open_rows, tmp_path, 'cifar10_1')
-  write_second(tmp_path, 'v6')
+  write_cifar10_1(tmp_path, 'v6')
   rows = open_rows(tmp_path, 'cifar10_1')
-  np.testing.assert_array_equal(whole(rows)['image'], in_unit_range(PICTURES))
-  assert whole(rows)['label'].tolist() == list(range(6))
+  np.testing.assert_array_equal(full_batch(rows)['image'], in_unit_range(PICTURES))
+  assert full_batch(rows)['label'].tolist() == list(range(6))
   assert rows.description['name'] == 'v6' and rows.class_names[0] == 'airplane'
-  write_second(tmp_path, 'v4', PICTURES[:3], 3)
+  write_cifar10_1(tmp_path, 'v4', PICTURES[:3], 3)
   assert open_rows(tmp_path, 'cifar10_1', version='v4').num_examples == 3
   refused(bad_setting('config.data.cifar10_1.path'), open_rows, tmp_path, 'cifar10_1')
   unknown = bad_setting('config.data.cifar10_1.version', 'v5')
   refused(unknown, open_rows, tmp_path, 'cifar10_1', version='v5')
-  write_second(tmp_path, 'v4', PICTURES[:5])
+  write_cifar10_1(tmp_path, 'v4', PICTURES[:5])
   refused('holds 5 images; its labels say 6', open_rows, tmp_path, 'cifar10_1', version='v4')
   (tmp_path / 'cifar10.1_v4_labels.npy').unlink()
   refused(r'labels\.npy cannot be read', open_rows, tmp_path, 'cifar10_1', version='v4')

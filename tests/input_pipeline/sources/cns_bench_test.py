@@ -1,4 +1,4 @@
-"""CNS-Bench in the released layout, made small: columns, subsets, and what is refused."""
+"""Tests reading CNS-Bench in the released layout: columns, subsets and names of files."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from PIL import Image
 
 from robustness.models.imagenet_names import WNIDS
 from tests.cases import cases
-from tests.input_pipeline.domains import levels, read, whole
+from tests.input_pipeline.domains import full_batch, levels, read
 from tests.refusals import bad_setting, refused
 
 CLASSES = {7: '007_cock', 985: '985_daisy'}
@@ -15,7 +15,10 @@ SHIFTS, SCALES = ('fog', 'snow'), (0, 500, 2500)
 
 @pytest.fixture
 def folder(tmp_path):
-  """Two seeds of two classes at three scales of two shifts; levels are a hundredth of the scale."""
+  """Returns a folder of two seeds of two classes at three scales of two shifts.
+
+  Images are grey; the level is a hundredth of the scale in the name.
+  """
   for shift in SHIFTS:
     for name in CLASSES.values():
       for seed in (3, 12):
@@ -26,9 +29,9 @@ def folder(tmp_path):
   return tmp_path
 
 
-def test_shift_scale_and_class_come_from_the_names(folder):
+def test_shift_scale_and_class_are_read_from_names(folder):
   rows = read('cns_bench', folder)
-  batch = whole(rows)
+  batch = full_batch(rows)
   assert rows.class_names == (WNIDS[7], WNIDS[985])
   assert batch['label'].tolist() == [*[0] * 6, *[1] * 6] * 2
   assert batch['shift'].astype(str).tolist() == [*['fog'] * 12, *['snow'] * 12]
@@ -37,10 +40,11 @@ def test_shift_scale_and_class_come_from_the_names(folder):
   assert batch['base_id'].tolist() == np.repeat([0, 1, 2, 3], 3).tolist() * 2
 
 
-def test_a_subset_takes_all_versions_of_a_picture(folder):
-  bases = whole(read('cns_bench', folder, num_images=3))['base_id']
-  assert len(bases) == 18 and (np.bincount(bases)[np.unique(bases)] == 6).all()
-  subset = whole(read('cns_bench', folder, shifts=('snow',)))
+def test_a_subset_takes_all_images_of_a_base_or_of_some_shifts(folder):
+  base_ids = full_batch(read('cns_bench', folder, num_images=3))['base_id']
+  # three bases with three scales of two shifts each
+  assert len(base_ids) == 18 and (np.bincount(base_ids)[np.unique(base_ids)] == 6).all()
+  subset = full_batch(read('cns_bench', folder, shifts=('snow',)))
   assert {*subset['shift'].astype(str)} == {'snow'} and len(subset['label']) == 12
 
 
@@ -50,7 +54,7 @@ def test_a_subset_takes_all_versions_of_a_picture(folder):
   ({'shifts': ('fog', 'fog')}, bad_setting('config.data.cns_bench.shifts', words='distinct')),
   ({'path': 'missing'}, 'cns_bench.path.*not a folder.*<shift>/<index>_<class>'),
 )
-def test_bad_settings_are_refused(folder, settings, message):
+def test_unusable_shifts_and_paths_are_refused(folder, settings, message):
   refused(message, read, 'cns_bench', **{'path': folder, **settings})
 
 
@@ -66,5 +70,5 @@ def test_names_of_another_layout_are_refused(folder, name, message):
   refused(message, read, 'cns_bench', folder)
 
 
-def test_no_pictures_are_refused(tmp_path):
+def test_a_folder_without_images_is_refused(tmp_path):
   refused('holds no pictures', read, 'cns_bench', tmp_path)

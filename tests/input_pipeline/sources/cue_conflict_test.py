@@ -1,14 +1,15 @@
-"""Cue-conflict pictures, edges and silhouettes in the released layout, made small."""
+"""Tests reading cue-conflict images, edges and silhouettes in the released layout."""
 
 import numpy as np
 from PIL import Image
 
 from tests.cases import cases
-from tests.input_pipeline.domains import levels, read, whole
+from tests.input_pipeline.domains import full_batch, levels, read
 from tests.refusals import bad_setting, refused
 
 
 def save(root, names):
+  """Writes grey images, whose levels are their positions in `names`."""
   for level, name in enumerate(names):
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -16,13 +17,14 @@ def save(root, names):
 
 
 def rows_of(path, dataset='cue_conflict', **settings):
+  """Returns the rows of a data set that may be a part of the release."""
   return read('cue_conflict', path, **{'dataset': dataset, 'allow_missing': True, **settings})
 
 
-def test_the_label_is_the_shape_and_a_column_is_the_texture(tmp_path):
+def test_the_label_is_the_shape_and_the_texture_is_a_column(tmp_path):
   save(tmp_path, ('cat/cat7-elephant1.png', 'cat/cat7-cat2.png', 'bear/bear10-truck3.png'))
   rows = rows_of(tmp_path)
-  batch = whole(rows)
+  batch = full_batch(rows)
   assert levels(batch['image']) == [2, 1, 0]
   assert [rows.class_names[k] for k in batch['label']] == ['bear', 'cat', 'cat']
   assert batch['texture'].astype(str).tolist() == ['truck', 'cat', 'elephant']
@@ -32,7 +34,7 @@ def test_the_label_is_the_shape_and_a_column_is_the_texture(tmp_path):
 @cases('dataset', 'edge', 'silhouette')
 def test_edges_and_silhouettes_have_no_texture(tmp_path, dataset):
   save(tmp_path, ('oven/oven3.png', 'boat/boat5.png'))
-  batch = whole(rows_of(tmp_path, dataset))
+  batch = full_batch(rows_of(tmp_path, dataset))
   assert levels(batch['image']) == [1, 0] and 'texture' not in batch
 
 
@@ -45,12 +47,12 @@ def test_edges_and_silhouettes_have_no_texture(tmp_path, dataset):
   ('lion/lion1.png', 'edge', 'no picture of edge'),
   ('notes.txt', 'edge', 'has 0 pictures; edge has 160'),
 )
-def test_other_files_are_refused(tmp_path, name, dataset, message):
+def test_names_of_another_layout_are_refused(tmp_path, name, dataset, message):
   save(tmp_path, (name,)) if name.endswith('png') else (tmp_path / name).write_text('')
   refused(message, rows_of, tmp_path, dataset)
 
 
-def test_a_part_of_the_release_and_bad_settings_are_refused(tmp_path):
+def test_a_part_of_the_release_and_unusable_settings_are_refused(tmp_path):
   save(tmp_path, ('cat/cat7-dog1.png',))
   refused('has 1 pictures; cue_conflict has 1280', rows_of, tmp_path, allow_missing=False)
   refused(bad_setting('config.data.cue_conflict.dataset', 'sketch'), rows_of, tmp_path, 'sketch')

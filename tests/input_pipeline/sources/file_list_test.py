@@ -1,4 +1,4 @@
-"""Files that a table names: every kind of table, where files are looked for, what is refused."""
+"""Tests reading the images that a table lists, in CSV, JSON, JSON Lines and Parquet files."""
 
 import os
 
@@ -14,9 +14,9 @@ from tests.input_pipeline.domains import (
   NUMBER,
   PIXELS,
   assert_reads_pixels,
+  full_batch,
   png,
   read,
-  whole,
 )
 from tests.refusals import bad_setting, refused
 
@@ -41,6 +41,7 @@ WRITERS = {
 
 @pytest.fixture
 def folder(tmp_path):
+  """Returns a folder with the images of `TABLE`, without the table."""
   for name, pixels in zip(NAMES, PIXELS, strict=True):
     file = tmp_path / 'images' / name
     file.parent.mkdir(exist_ok=True)
@@ -52,7 +53,8 @@ def folder(tmp_path):
 def test_every_kind_of_table_gives_the_same_rows(folder, kind):
   file = folder / f'metadata.{kind}'
   WRITERS[kind](TABLE, file)
-  file.write_bytes((b'\xef\xbb\xbf' if kind != 'parquet' else b'') + file.read_bytes())
+  byte_order_mark = b'\xef\xbb\xbf' if kind != 'parquet' else b''
+  file.write_bytes(byte_order_mark + file.read_bytes())
   rows = read('file_list', folder)
   assert rows.class_names == CLASSES
   batch = next(rows.batches(3))
@@ -61,7 +63,7 @@ def test_every_kind_of_table_gives_the_same_rows(folder, kind):
   assert_reads_pixels(rows)
 
 
-def test_names_are_found_anywhere_and_folders_are_labels(folder):
+def test_names_without_a_folder_are_searched_for_and_folders_are_the_default_labels(folder):
   listing = folder / 'list.csv'
   table = TABLE.assign(file_name=NAMES, split=['train', 'test', 'test'] * 10)
   table.drop(columns='label').to_csv(listing, index=False)
@@ -69,7 +71,7 @@ def test_names_are_found_anywhere_and_folders_are_labels(folder):
   assert rows.num_examples == 20 and rows.class_names == ('images',)
   by_pose = read('file_list', folder, table=str(listing), label_column='pose', split='train')
   assert by_pose.class_names == ('x', 'y') and by_pose.num_examples == 10
-  assert by_pose.description['label_column'] == 'pose', 'records of other labels are others'
+  assert by_pose.description['label_column'] == 'pose', 'other labels are other data'
 
 
 @cases(
@@ -85,31 +87,20 @@ def test_names_are_found_anywhere_and_folders_are_labels(folder):
   (lambda t: t.replace('images/01.png', 'images/../images/00.png'), r"'images/\.\./.*again"),
   (lambda t: t[:0], 'has no row'),
 )
-def test_a_bad_table_is_refused_in_one_line(folder, change, message):
+def test_a_table_of_faulty_rows_is_refused(folder, change, message):
   change(TABLE).to_csv(folder / 'metadata.csv', index=False)
   refused(message, read, 'file_list', folder)
 
 
-@cases(
-  'name, text, message',
-  ('a.csv', 'file_name,label\n0.png,a,1\n1.png,b,2\n', 'a.csv has lines of more fields'),
-  ('a.json', '[{"file_name": "0.png"}, 5]', 'a.json cannot be read as a table'),
-  ('a.jsonl', '{"file_name": "0.png"}\nnull\n', 'a.jsonl cannot be read as a table'),
-)
-def test_lines_that_are_not_rows_are_refused(folder, name, text, message):
-  (folder / name).write_text(text)
-  refused(message, read, 'file_list', table=str(folder / name))
-
-
-def test_fields_that_are_empty_in_every_line_are_no_columns(folder):
+def test_a_column_of_empty_fields_is_left_out(folder):
   lines = [f'images/{name},{label},' for name, label in zip(NAMES, TABLE.label, strict=True)]
   (folder / 'metadata.csv').write_text('\n'.join(['file_name,label', *lines]))
   assert_reads_pixels(read('file_list', folder), poses=False)
 
 
-def test_rows_of_a_filtered_table_are_counted_from_0(folder):
+def test_errors_count_the_rows_of_a_filtered_table_from_0(folder):
   listing = folder / 'metadata.parquet'
-  TABLE[20:].to_parquet(listing)
+  TABLE[20:].to_parquet(listing)  # its index begins at 20
   assert read('file_list', folder).num_examples == NUMBER - 20
   TABLE.assign(file_name=[*TABLE.file_name[:-1], 'gone.png'])[20:].to_parquet(listing)
   refused("row 9 names 'gone.png'", read, 'file_list', folder)
@@ -117,7 +108,7 @@ def test_rows_of_a_filtered_table_are_counted_from_0(folder):
   refused("row 9 names 'images/21.png' again", read, 'file_list', folder)
 
 
-def test_files_of_rows_that_are_not_chosen_are_not_looked_up(folder):
+def test_files_of_rows_outside_the_subset_may_be_missing(folder):
   names = [*TABLE.file_name[:2], *(f'gone/{name}' for name in NAMES[2:])]
   TABLE.assign(file_name=names).to_csv(folder / 'metadata.csv', index=False)
   refused("row 2 names 'gone/02.png'", read, 'file_list', folder)
@@ -135,7 +126,8 @@ def test_a_table_without_splits_has_no_rows_to_train_on(folder):
   refused(message, read, 'file_list', folder, split='train')
 
 
-def test_numbers_are_of_the_classes_of_a_label_space_and_lines_end_at_line_feeds(folder):
+def test_labels_may_be_numbers_of_a_label_space_and_lines_end_at_line_feeds(folder):
+  # U+2028 is a separator of lines in Unicode, and no end of a line in JSON Lines.
   line = '{{"file_name": "images/{:02}.png", "class": {}, "pose": "a\u2028b"}}\n\n'
   lines = ''.join(line.format(i, 400 + i) for i in range(NUMBER))
   (folder / 'metadata.jsonl').write_text(lines, encoding='utf-8')
@@ -147,20 +139,24 @@ def test_numbers_are_of_the_classes_of_a_label_space_and_lines_end_at_line_feeds
   )
 
 
-def test_a_table_that_is_none_or_two_is_refused(folder):
+def test_a_missing_second_or_unreadable_table_is_refused(folder):
   refused('holds none of metadata.csv', read, 'file_list', folder)
   refused('is no table: give a file ending in', read, 'file_list', table=str(folder / 'a.txt'))
   refused('cannot be read as a table', read, 'file_list', table=str(folder / 'gone.csv'))
-  for name in ('metadata.jsonl', 'metadata.parquet'):
+  names = ('metadata.jsonl', 'metadata.parquet')
+  for name in names:
     (folder / name).write_bytes(b'{"a": ')
   refused('holds metadata.jsonl and metadata.parquet: name', read, 'file_list', folder)
-  for name in ('metadata.jsonl', 'metadata.parquet'):
+  for name in names:
     refused('cannot be read as a table', read, 'file_list', table=str(folder / name))
-  TABLE.to_csv(folder / 'own.csv', index=False)
+  TABLE.to_csv(folder / 'third.csv', index=False)
   unknown = "config.data.file_list.label_column is 'colour'; give one of file_name, label"
-  refused(unknown, read, 'file_list', folder, table=str(folder / 'own.csv'), label_column='colour')
+  refused(
+    unknown, read, 'file_list', folder, table=str(folder / 'third.csv'), label_column='colour'
+  )
 
 
+# Words in the columns file_name to version, numbers in the others; `part` has gaps.
 LOOKS_LIKE_NUMBERS = pd.DataFrame(
   {
     'file_name': [f'{i:03}' for i in range(NUMBER)],
@@ -187,7 +183,7 @@ def test_words_that_look_like_numbers_stay_words_in_csv_as_in_json(tmp_path, lab
     for kind in ('csv', 'jsonl')
   )
   assert csv.class_names == jsonl.class_names == tuple(sorted({*LOOKS_LIKE_NUMBERS[label]}))
-  from_csv, from_jsonl = whole(csv), whole(jsonl)
+  from_csv, from_jsonl = full_batch(csv), full_batch(jsonl)
   assert from_csv.keys() == from_jsonl.keys()
   for name, values in from_csv.items():
     assert np.asarray(values).dtype.kind == np.asarray(from_jsonl[name]).dtype.kind, name
@@ -198,6 +194,9 @@ def test_words_that_look_like_numbers_stay_words_in_csv_as_in_json(tmp_path, lab
 
 @cases(
   'name, text, message',
+  ('a.csv', 'file_name,label\n0.png,a,1\n1.png,b,2\n', 'a.csv has lines of more fields'),
+  ('a.json', '[{"file_name": "0.png"}, 5]', 'a.json cannot be read as a table'),
+  ('a.jsonl', '{"file_name": "0.png"}\nnull\n', 'a.jsonl cannot be read as a table'),
   ('a.csv', 'file_name,label,label\n0.png,a,b\n', "a.csv .*: it has 2 columns 'label': rename"),
   ('a.csv', 'file_name,label\n0.png, cat\n1.png,cat\n', "row 0 has label ' cat', and others"),
   ('a.csv', 'file_name,label\n0.png,cat\n1.png,cat\t\n', r"row 1 has label 'cat\\t', and"),
@@ -206,32 +205,35 @@ def test_words_that_look_like_numbers_stay_words_in_csv_as_in_json(tmp_path, lab
   ('a.json', f'[{{"label": {"[" * 5000}{"]" * 5000}}}]', 'a.json .*nested too deeply'),
   ('a.jsonl', '{"label": 1, "label": 2}', "line 1 .*holds the key 'label' 2 times"),
 )
-def test_tables_that_read_two_ways_or_are_made_to_fail_are_one_line(tmp_path, name, text, message):
+def test_ambiguous_malformed_or_hostile_text_is_refused_in_one_line(tmp_path, name, text, message):
   (tmp_path / name).write_text(text)
   for number in range(2):
     (tmp_path / f'{number}.png').write_bytes(png(PIXELS[number]))
   assert '\n' not in refused(message, read, 'file_list', tmp_path, table=str(tmp_path / name))
 
 
-def test_parquet_with_two_columns_of_one_name_and_a_pipe_are_refused(tmp_path):
+def test_a_parquet_file_with_two_columns_of_one_name_is_refused(tmp_path):
   columns = [pa.array(['0.png']), pa.array(['a']), pa.array(['b'])]
   pq.write_table(pa.table(columns, ['file_name', 'label', 'label']), tmp_path / 'a.parquet')
-  for kind in ('csv', 'jsonl', 'json', 'parquet'):
-    os.mkfifo(tmp_path / f'pipe.{kind}')
-    message = 'cannot be read as a table: .*is a device, a pipe or a socket'
-    refused(message, read, 'file_list', tmp_path, table=str(tmp_path / f'pipe.{kind}'))
   message = "a.parquet cannot be read as a table: it has 2 columns 'label': rename one"
   refused(message, read, 'file_list', tmp_path, table=str(tmp_path / 'a.parquet'))
 
 
-def test_files_are_found_in_either_form_of_unicode(tmp_path):
+@pytest.mark.parametrize('kind', WRITERS)
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path, kind):
+  os.mkfifo(tmp_path / f'pipe.{kind}')
+  message = 'cannot be read as a table: .*is a device, a pipe or a socket'
+  refused(message, read, 'file_list', tmp_path, table=str(tmp_path / f'pipe.{kind}'))
+
+
+def test_names_match_files_in_composed_and_decomposed_unicode(tmp_path):
   (tmp_path / 'cafe\u0301').mkdir()
   (tmp_path / 'cafe\u0301/e\u0301.png').write_bytes(png(PIXELS[0]))
   (tmp_path / 'metadata.csv').write_text('file_name,label\ncaf\u00e9/\u00e9.png,a\n', 'utf-8')
   assert read('file_list', tmp_path).num_examples == 1
 
 
-def test_columns_that_rows_cannot_have_are_counted(folder):
+def test_columns_that_are_not_read_are_counted(folder):
   table = TABLE.assign(boxes=[[i] for i in range(NUMBER)], mask='x', block=1)
   WRITERS['jsonl'](table, folder / 'metadata.jsonl')
   assert read('file_list', folder).description['left_out'] == {

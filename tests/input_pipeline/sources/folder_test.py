@@ -1,4 +1,4 @@
-"""Folders of class folders: order, labels, grey and colour, sizes, and what is refused."""
+"""Tests reading images from folders of class folders, and the package `foolbox`."""
 
 import functools
 import importlib.util
@@ -14,13 +14,13 @@ from input_pipeline import load, selection
 from robustness.core.rows import identity_of
 from robustness.models import label_space
 from robustness.models.imagenet_names import WNIDS
-from tests.input_pipeline.domains import levels, read, settings_of, whole
+from tests.input_pipeline.domains import full_batch, levels, read, settings_of
 from tests.refusals import bad_setting, refused
 
 open_folder = functools.partial(read, 'folder')
 
 
-def test_classes_and_files_come_sorted_by_name(tmp_path, save_image):
+def test_classes_and_files_are_sorted_by_name_without_hidden_and_other_files(tmp_path, save_image):
   paths = [
     save_image(tmp_path / name)
     for name in ('cat/b.png', 'cat/a.JPG', 'cat/deep/c.png', 'ant/z.bmp')
@@ -43,13 +43,14 @@ def test_classes_and_files_come_sorted_by_name(tmp_path, save_image):
     np.testing.assert_array_equal(batch['image'][position], expected)
 
 
-def test_classes_of_a_coarser_space_have_the_images_of_their_members(tmp_path, save_image):
+def test_classes_of_a_coarser_label_space_hold_the_images_of_their_members(tmp_path, save_image):
   for folder in ('n01440764', 'n02085620', 'n02099601', 'n01530575'):  # a tench, two dogs, a bird
     save_image(tmp_path / folder / '1.png')
   rows = open_folder(tmp_path, label_space='imagenet_vid')
   assert len(rows.class_names) == 30
   names = [rows.class_names[label] for label in next(rows.batches(3))['label']]
   assert rows.num_examples == 3 and names == ['bird', 'dog', 'dog']
+  # An image list of a byte order mark and one name, which must be that of one image alone.
   listed = tmp_path / 'listed.txt'
   listed.write_text('\ufeffn02099601/1.png\n', 'utf-8')
   rows = open_folder(tmp_path, label_space='imagenet_vid', image_list=str(listed))
@@ -63,7 +64,7 @@ def test_classes_of_a_coarser_space_have_the_images_of_their_members(tmp_path, s
   )
 
 
-def test_all_grey_stays_grey_and_a_mixture_is_rgb(tmp_path, save_image):
+def test_grey_images_have_one_channel_unless_another_image_has_colour(tmp_path, save_image):
   save_image(tmp_path / 'a/1.png', 'L')
   save_image(tmp_path / 'a/2.png', 'L')
   grey = next(open_folder(tmp_path).batches(2))['image']
@@ -76,7 +77,7 @@ def test_all_grey_stays_grey_and_a_mixture_is_rgb(tmp_path, save_image):
   np.testing.assert_array_equal(mixed[:2], np.repeat(grey, 3, axis=-1))
 
 
-def test_a_split_is_a_folder_between_and_one_without_is_read_whole_on_request(tmp_path, save_image):
+def test_a_split_is_a_folder_above_the_class_folders_and_may_be_absent(tmp_path, save_image):
   save_image(tmp_path / 'train/a/1.png')
   save_image(tmp_path / 'train/a/2.png')
   save_image(tmp_path / 'test/a/1.png')
@@ -88,12 +89,18 @@ def test_a_split_is_a_folder_between_and_one_without_is_read_whole_on_request(tm
     tmp_path,
     split='trian',
   )
-  single = tmp_path / 'train'
-  assert open_folder(single).num_examples == open_folder(single, split='').num_examples == 2
-  refused(bad_setting('config.data.split', 'train'), open_folder, single, split='train')
+  without_splits = tmp_path / 'train'
+  assert (
+    open_folder(without_splits).num_examples
+    == open_folder(without_splits, split='').num_examples
+    == 2
+  )
+  refused(bad_setting('config.data.split', 'train'), open_folder, without_splits, split='train')
 
 
-def test_mixed_sizes_are_refused_with_the_file_and_the_mend(tmp_path, save_image):
+def test_images_of_other_sizes_are_refused_with_their_file_and_the_settings_to_change(
+  tmp_path, save_image
+):
   save_image(tmp_path / 'a/1.png', size=(8, 8))
   save_image(tmp_path / 'a/2.png', size=(8, 8))
   save_image(tmp_path / 'a/3.png', size=(12, 9))
@@ -105,7 +112,7 @@ def test_mixed_sizes_are_refused_with_the_file_and_the_mend(tmp_path, save_image
   assert batch['image'].shape == (3, 9, 9, 3) and batch['mask'].all()
 
 
-def test_only_the_chosen_subset_is_looked_at(tmp_path, save_image):
+def test_images_outside_the_subset_are_not_read(tmp_path, save_image):
   for index in range(6):
     save_image(tmp_path / f'a/{index}.png')
   subset = set(open_folder(tmp_path, num_images=3).indices.tolist())
@@ -114,33 +121,30 @@ def test_only_the_chosen_subset_is_looked_at(tmp_path, save_image):
   assert next(open_folder(tmp_path, num_images=3).batches(3))['mask'].all()
 
 
-def test_damaged_images_are_counted_and_the_first_named_before_any_is_read(tmp_path, save_image):
+def test_damaged_images_are_counted_and_the_first_ones_named(tmp_path, save_image):
   for index in range(9):
     save_image(tmp_path / f'a/{index}.png', size=(32, 32))
   for index in range(1, 9):
     path = tmp_path / f'a/{index}.png'
-    path.write_bytes(path.read_bytes()[: 1500 if index > 1 else 0])
+    path.write_bytes(path.read_bytes()[: 1500 if index > 1 else 0])  # a part, or no byte
   message = (
     r'^8 of 9 pictures cannot be decoded, first .*1\.png \(example 1\): its content is none of .*; '
     r'then .*2\.png .*5\.png \(example 5\) and 3 more\. Replace'
   )
   refused(message, open_folder, tmp_path)
-  assert open_folder(tmp_path, num_images=1, subset='first').num_examples == 1
 
 
-def test_of_many_images_some_are_decoded_and_of_all_the_headers_read(
-  tmp_path, save_image, monkeypatch
-):
+def test_some_of_many_images_are_decoded_and_their_headers_read(tmp_path, save_image, monkeypatch):
   monkeypatch.setattr(selection, 'MAX_DECODED', 3)
   for index in range(9):
     save_image(tmp_path / f'a/{index}.png', size=(32, 32))
   torn, empty = tmp_path / 'a/3.png', tmp_path / 'a/5.png'
   content = torn.read_bytes()
-  torn.write_bytes(content[:1500])  # is not decoded, and has a header
+  torn.write_bytes(content[:1500])  # not decoded here; its header is whole
   open_folder(tmp_path)
   empty.write_bytes(b'')
   refused(r'^1 of 9 pictures \(3 were decoded, .*5\.png', open_folder, tmp_path)
-  monkeypatch.setattr(selection, 'MAX_HEADERS', 5)  # 0, 2, 4, 6 and 8
+  monkeypatch.setattr(selection, 'MAX_HEADERS', 5)  # those of images 0, 2, 4, 6 and 8
   open_folder(tmp_path, resize=32, crop=32)
   (tmp_path / 'a/8.png').write_bytes(content[:1500])
   message = r'^1 of 5 pictures that were looked at of 9 .*8\.png'
@@ -148,7 +152,9 @@ def test_of_many_images_some_are_decoded_and_of_all_the_headers_read(
 
 
 @pytest.mark.parametrize('training', [False, True])
-def test_an_image_that_is_damaged_after_it_was_opened_is_named(tmp_path, save_image, training):
+def test_an_image_that_is_damaged_after_the_folder_was_opened_is_named(
+  tmp_path, save_image, training
+):
   for index in range(5):
     save_image(tmp_path / f'a/{index}.png', size=(32, 32))
   rows = open_folder(tmp_path)
@@ -159,7 +165,7 @@ def test_an_image_that_is_damaged_after_it_was_opened_is_named(tmp_path, save_im
   refused(message, list, zip(range(3), batches, strict=False))
 
 
-def test_empty_folders_and_what_is_no_image_are_refused(tmp_path, save_image):
+def test_folders_without_readable_images_are_refused(tmp_path, save_image):
   refused('holds no class folders', open_folder, tmp_path)
   save_image(tmp_path / 'loose.png')
   (tmp_path / 'ILSVRC2012_img_val.tar').touch()
@@ -172,7 +178,7 @@ def test_empty_folders_and_what_is_no_image_are_refused(tmp_path, save_image):
   refused(r'\\udce9.* is no text in UTF-8: rename it', open_folder, tmp_path)
 
 
-def test_folders_of_splits_are_no_classes(tmp_path, save_image):
+def test_folders_called_train_and_val_are_splits_and_no_classes(tmp_path, save_image):
   for name in ('train/cat/1.png', 'val/cat/1.png', 'test/1.png'):
     save_image(tmp_path / name)
   refused(bad_setting('config.data.split', 'test'), open_folder, tmp_path)
@@ -183,7 +189,7 @@ def test_folders_of_splits_are_no_classes(tmp_path, save_image):
   assert open_folder(tmp_path, split='').class_names == ('test', 'train', 'val')
 
 
-def test_real_photographs_of_many_sizes_are_read(shared_dir):
+def test_photographs_of_many_sizes_are_cropped_at_their_centre(shared_dir):
   rows = open_folder(shared_dir / 'data' / 'imagenet_samples', num_images=32, crop=224)
   assert rows.image_shape == (224, 224, 3) and len(rows.class_names) == 1000
   batch = next(rows.batches(32))
@@ -195,33 +201,33 @@ def test_real_photographs_of_many_sizes_are_read(shared_dir):
   np.testing.assert_array_equal(batch['image'][5], np.asarray(crop, np.float32) / np.float32(255))
 
 
-def test_twenty_pictures_in_the_order_of_their_numbers():
+def test_foolbox_has_twenty_images_in_the_order_of_their_numbers():
   if importlib.util.find_spec('foolbox') is None:
     pytest.skip("needs pip install '.[imagenet]'")
   rows = load(settings_of('foolbox', resize=32, crop=32))
-  batch = whole(rows)
+  batch = full_batch(rows)
   assert rows.num_examples == 20 and len(rows.class_names) == 19
   classes = [rows.class_names[label] for label in batch['label']]
   assert classes[:3] == [WNIDS[i] for i in (243, 559, 438)]
   assert classes[6] == classes[7] == WNIDS[609]
-  assert 0.2 < batch['image'].mean() < 0.8
+  assert 0.2 < batch['image'].mean() < 0.8, 'photographs in the unit range'
 
 
-def test_a_missing_package_and_another_split_are_named(monkeypatch):
+def test_foolbox_refuses_another_split_and_names_the_missing_package(monkeypatch):
   refused(bad_setting('config.data.split', 'train'), read, 'foolbox', split='train')
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   refused(r"pip install '.\[imagenet\]'.*source=folder", read, 'foolbox')
 
 
 def save_levels(root, names, file='0.png', **options):
-  """Writes a picture into a folder of each name, darker to brighter."""
+  """Writes one grey picture into a folder of each name; the level is 20 times its position."""
   for k, name in enumerate(names):
     (root / name).mkdir(parents=True, exist_ok=True)
     pixels = np.full((8, 8, 3), 20 * k, np.uint8)
     Image.fromarray(pixels).save(root / name / file, **options)
 
 
-def test_pictures_of_all_suffixes_are_read_and_what_is_left_out_is_counted(tmp_path, caplog):
+def test_files_that_are_not_read_are_counted_by_reason(tmp_path, caplog):
   caplog.set_level(logging.INFO)
   save_levels(tmp_path, 'abc')
   (tmp_path / 'b/0.png').rename(tmp_path / 'b/0.jfif')
@@ -230,7 +236,7 @@ def test_pictures_of_all_suffixes_are_read_and_what_is_left_out_is_counted(tmp_p
     (tmp_path / name).parent.mkdir(exist_ok=True)
     shutil.copy(tmp_path / 'a/0.png', tmp_path / name)
   rows = open_folder(tmp_path)
-  assert rows.num_examples == 6 and whole(rows)['label'].tolist() == [0, 0, 1, 1, 2, 2]
+  assert rows.num_examples == 6 and full_batch(rows)['label'].tolist() == [0, 0, 1, 1, 2, 2]
   assert rows.description['left_out'] == {
     'files .txt': 1,
     'files .xml': 1,
@@ -241,28 +247,28 @@ def test_pictures_of_all_suffixes_are_read_and_what_is_left_out_is_counted(tmp_p
   assert rows.description['classes_without_images'] == ['d']
   assert "1 of 4 classes have no image: 'd'" in caplog.text
   assert 'left out 1 files .txt, 1 files .xml, 1 folders of file servers' in caplog.text
-  assert 'left_out' not in identity_of(rows), 'a new stray file is no reason to begin again'
+  assert 'left_out' not in identity_of(rows), 'a new stray file does not change the data'
 
 
-def test_folders_that_are_numbers_are_classes_in_the_order_of_the_numbers(tmp_path):
+def test_class_folders_called_by_numbers_are_in_the_order_of_the_numbers(tmp_path):
   names = [str(number) for number in range(12)]
   save_levels(tmp_path, names)
   (tmp_path / '@eaDir').mkdir()
   rows = open_folder(tmp_path)
   assert rows.class_names == tuple(names)
-  assert levels(whole(rows)['image']) == [20 * k for k in range(12)]
+  assert levels(full_batch(rows)['image']) == [20 * k for k in range(12)]
 
 
-def test_names_in_either_form_of_unicode_are_one_class(tmp_path):
-  decomposed = 'Cafe\u0301'
+def test_composed_and_decomposed_unicode_names_are_one_class(tmp_path):
+  decomposed, composed = 'Cafe\u0301', 'Caf\u00e9'
   save_levels(tmp_path, [decomposed, 'tea'])
   rows = open_folder(tmp_path)
-  assert rows.class_names == ('Caf\u00e9', 'tea')
-  for typed in (decomposed, 'Caf\u00e9'):
-    matched = label_space.align(rows, ('tea', typed), {}, 'the network')
-    assert whole(matched)['label'].tolist() == [1, 0]
+  assert rows.class_names == (composed, 'tea')
+  for typed in (decomposed, composed):
+    aligned = label_space.align(rows, ('tea', typed), {}, 'the network')
+    assert full_batch(aligned)['label'].tolist() == [1, 0]
     listed = tmp_path / 'list.txt'
     listed.write_text(f'{typed}/0.png\n', 'utf-8')
     assert open_folder(tmp_path, image_list=str(listed)).indices.tolist() == [0]
-  (tmp_path / 'Caf\u00e9').mkdir()
-  refused("classes 0 and 1 all 'Caf\u00e9'", open_folder, tmp_path)
+  (tmp_path / composed).mkdir()
+  refused(f"classes 0 and 1 all '{composed}'", open_folder, tmp_path)

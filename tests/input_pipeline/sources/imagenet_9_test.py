@@ -1,4 +1,4 @@
-"""ImageNet-9 in the released layout, made small: variants, foregrounds, and what is refused."""
+"""Tests reading ImageNet-9 in the released layout: variants, foregrounds and masks."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from PIL import Image
 
 from robustness.models import label_space
 from tests.cases import cases
-from tests.input_pipeline.domains import levels, read, whole
+from tests.input_pipeline.domains import full_batch, levels, read
 from tests.refusals import bad_setting, refused
 
 NAMES = label_space.get('imagenet_9').class_names[:-1]
@@ -15,31 +15,34 @@ VARIANTS = ('original', 'mixed_same', 'mixed_rand')
 
 @pytest.fixture
 def folder(tmp_path):
-  """Two foregrounds a class in three variants; levels are 10 times the class, plus the variant."""
-  for place, variant in enumerate(VARIANTS):
+  """Returns a folder of two foregrounds a class in three variants.
+
+  Images are grey; the level is 10 times the class plus the position of the variant.
+  """
+  for position, variant in enumerate(VARIANTS):
     for label, name in enumerate(NAMES):
       for foreground in ('n1_5', 'n2_6'):
         file = foreground if variant == 'original' else f'fg_{foreground}_bg_n{label}_9'
         path = tmp_path / variant / 'val' / f'{label:02d}_{name}' / f'{file}.JPEG'
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.full((8, 8, 3), 10 * label + place, np.uint8)).save(path)
+        Image.fromarray(np.full((8, 8, 3), 10 * label + position, np.uint8)).save(path)
   return tmp_path
 
 
-def test_versions_of_a_foreground_share_a_base(folder):
+def test_variants_of_a_foreground_share_its_base_id(folder):
   rows = read('imagenet_9', folder)
-  batch = whole(rows)
+  batch = full_batch(rows)
   assert rows.class_names == NAMES and rows.num_examples == 54
   variants = batch['variant'].astype(str)
   assert variants.tolist() == np.repeat(VARIANTS, 18).tolist()
   expected = 10 * batch['label'] + np.repeat([0, 1, 2], 18)
   np.testing.assert_allclose(levels(batch['image']), expected, atol=2)
-  bases = batch['base_id'].reshape(3, 18)
-  assert len({*bases[0].tolist()}) == 18 and (bases == bases[0]).all()
+  base_ids = batch['base_id'].reshape(3, 18)
+  assert len({*base_ids[0].tolist()}) == 18 and (base_ids == base_ids[0]).all()
 
 
 def test_a_subset_takes_all_variants_of_a_foreground(folder):
-  bases = whole(read('imagenet_9', folder, num_images=5))['base_id']
+  bases = full_batch(read('imagenet_9', folder, num_images=5))['base_id']
   assert len(bases) == 15 and (np.bincount(bases)[np.unique(bases)] == 3).all()
 
 
@@ -53,7 +56,7 @@ def test_a_subset_takes_all_variants_of_a_foreground(folder):
     bad_setting('config.data.imagenet_9.variants', words='distinct'),
   ),
 )
-def test_bad_settings_are_refused(folder, settings, message):
+def test_unusable_variants_are_refused(folder, settings, message):
   refused(message, read, 'imagenet_9', folder, **settings)
 
 
@@ -65,13 +68,13 @@ def test_other_class_folders_and_no_images_are_refused(folder):
   refused('holds no images of only_fg', read, 'imagenet_9', folder, variants=('only_fg',))
 
 
-def test_masks_come_with_the_originals_that_have_one(folder):
+def test_masks_are_read_with_the_originals_that_have_one(folder):
   path = folder / 'fg_mask/val/01_bird/n1_5.npy'
   path.parent.mkdir(parents=True)
   np.save(path, np.eye(8))
-  batch = whole(read('imagenet_9', folder, masks=True))
+  batch = full_batch(read('imagenet_9', folder, masks=True))
   np.testing.assert_array_equal(batch['foreground'], np.eye(8, dtype=bool)[None])
   assert batch['label'].tolist() == [1] and batch['variant'].astype(str).tolist() == ['original']
   np.save(path, np.eye(7))
   with pytest.raises(Exception, match=r'n1_5\.npy has the shape \(7, 7\)'):
-    whole(read('imagenet_9', folder, masks=True))
+    full_batch(read('imagenet_9', folder, masks=True))

@@ -1,4 +1,4 @@
-"""Natural shifts: the releases' layouts made small, TFDS's own sets, and what is refused."""
+"""Tests reading natural shifts of ImageNet, in the released layouts and from TFDS."""
 
 import json
 
@@ -10,7 +10,7 @@ from PIL import Image
 from input_pipeline.sources import natural_shifts
 from robustness.models.imagenet_names import WNIDS
 from tests.cases import cases
-from tests.input_pipeline.domains import levels, read, store, whole, write_domain
+from tests.input_pipeline.domains import full_batch, levels, read, store, write_domain
 from tests.refusals import bad_setting, refused
 
 TENCH, GOLDFISH, CLOCK, DIGITAL_CLOCK, PEN, FOUNTAIN_PEN = (
@@ -19,24 +19,26 @@ TENCH, GOLDFISH, CLOCK, DIGITAL_CLOCK, PEN, FOUNTAIN_PEN = (
 
 
 def save(path, level, side=8):
+  """Writes a grey image of side x side pixels."""
   path.parent.mkdir(parents=True, exist_ok=True)
   Image.fromarray(np.full((side, side, 3), level, np.uint8)).save(path)
 
 
 def open_rows(name, path='', allow_missing=True, **settings):
+  """Returns the rows of a data set that may have fewer images than the release."""
   return read('natural_shifts', path, dataset=name, allow_missing=allow_missing, **settings)
 
 
 def levels_and_names(rows):
-  """Returns the grey level and WordNet identifiers of every row."""
-  batch = whole(rows)
+  """Returns (grey level, WordNet identifiers of its labels) of every row."""
+  batch = full_batch(rows)
   labels = batch['label'].reshape(rows.num_examples, -1)
   names = [[rows.class_names[k] for k in labels_of_row if k >= 0] for labels_of_row in labels]
   return list(zip(levels(batch['image']), names, strict=True))
 
 
 @pytest.mark.parametrize('name', ['imagenet_a', 'imagenet_r', 'imagenet_sketch'])
-def test_folders_of_wordnet_identifiers_have_the_classes_that_are_there(tmp_path, name):
+def test_class_folders_are_wordnet_identifiers(tmp_path, name):
   for level, label in ((10, PEN), (20, GOLDFISH), (30, GOLDFISH)):
     save(tmp_path / label / f'{level}.png', level)
   rows = open_rows(name, tmp_path)
@@ -45,11 +47,14 @@ def test_folders_of_wordnet_identifiers_have_the_classes_that_are_there(tmp_path
   refused(bad_setting('config.data.split', 'train'), open_rows, name, tmp_path, split='train')
 
 
-def test_another_number_of_images_and_one_number_twice_are_refused(tmp_path):
-  for label in range(200):
-    save(tmp_path / 'a' / WNIDS[label] / '1.png', label)
+def test_a_number_of_images_that_differs_from_the_release_is_refused(tmp_path):
+  for label in range(200):  # all classes, with one of many images each
+    save(tmp_path / WNIDS[label] / '1.png', label)
   message = 'has 200 images; imagenet_r has 30000: complete it'
-  refused(message, open_rows, 'imagenet_r', tmp_path / 'a', allow_missing=False)
+  refused(message, open_rows, 'imagenet_r', tmp_path, allow_missing=False)
+
+
+def test_two_images_of_one_number_are_refused(tmp_path):
   for folder in ('val', 'val/small'):
     save(tmp_path / folder / 'ILSVRC2012_val_00000001.JPEG', 1)
   labels = tmp_path / 'real.json'
@@ -57,7 +62,7 @@ def test_another_number_of_images_and_one_number_twice_are_refused(tmp_path):
   refused('of one number', open_rows, 'imagenet_real', tmp_path / 'val', real_labels=str(labels))
 
 
-def test_folders_of_imagenet_v2_are_numbers_of_classes(tmp_path):
+def test_class_folders_of_imagenet_v2_are_ordered_by_number(tmp_path):
   """Sorted by name, 10 would come before 2."""
   for label in (2, 10, 999):
     save(tmp_path / str(label) / 'x.png', label % 250)
@@ -69,7 +74,7 @@ def test_folders_of_imagenet_v2_are_numbers_of_classes(tmp_path):
     (tmp_path / name).rmdir()
 
 
-def test_reassessed_labels_go_by_the_images_number(tmp_path):
+def test_reassessed_labels_are_assigned_by_the_number_of_the_image(tmp_path):
   for number in (1, 3, 4):
     save(tmp_path / 'val' / f'ILSVRC2012_val_{number:08d}.JPEG', 40 * number)
   labels = tmp_path / 'real.json'
@@ -88,7 +93,7 @@ def test_reassessed_labels_go_by_the_images_number(tmp_path):
   refused(message, open_rows, 'imagenet_real', tmp_path / 'val', real_labels=str(labels))
 
 
-def test_reassessed_labels_come_by_tfds_too(tmp_path):
+def test_reassessed_labels_are_read_from_tfds(tmp_path):
   label = tfds.features.ClassLabel(names=list(WNIDS))
   features = {
     'image': tfds.features.Image(encoding_format='png'),
@@ -111,11 +116,10 @@ def test_reassessed_labels_come_by_tfds_too(tmp_path):
   assert levels_and_names(rows) == [(40, [PEN, TENCH]), (160, [PEN])]
   assert rows.description['images_without_label'] == 1
   assert rows.description['split'] == 'validation'
-  message = 'imagenet_real has 2 classes; imagenet_real has 1000'
-  refused(message, open_rows, 'imagenet_real', data_dir=str(tmp_path), allow_missing=False)
 
 
 def write_objectnet(root, classes):
+  """Writes an image of three objects each, and `classes`, {object: its classes of ImageNet}."""
   objects = {'alarm_clock': 50, 'pen': 60, 'air_freshener': 70}
   for folder, level in objects.items():
     save(root / 'images' / folder / 'x.png', level, side=12)
@@ -125,11 +129,11 @@ def write_objectnet(root, classes):
   (root / 'mappings/objectnet_to_imagenet_1k.json').write_text(json.dumps(classes))
 
 
-def test_objects_have_all_their_classes_which_are_known_and_no_frame(tmp_path):
+def test_objects_have_all_their_classes_and_are_read_without_their_frame(tmp_path):
   pen = 'ballpoint, ballpoint pen, ballpen, Biro; fountain pen'
   write_objectnet(tmp_path, {'Alarm clock': 'analog clock; digital clock', 'Pen': pen})
   rows = open_rows('objectnet', tmp_path)
-  assert rows.image_shape == (8, 8, 3)
+  assert rows.image_shape == (8, 8, 3), '12 pixels without a frame of 2'
   assert levels_and_names(rows) == [(50, [CLOCK, DIGITAL_CLOCK]), (60, [PEN, FOUNTAIN_PEN])]
   assert rows.description['objects_left_out'] == 1 and rows.description['classes'] == 4
   write_objectnet(tmp_path / 'other', {'Pen': 'balpoint, biro'})
@@ -148,11 +152,11 @@ def test_objects_have_all_their_classes_which_are_known_and_no_frame(tmp_path):
   ('projectile, missile', 744),
   ('Bathtub, bathing tub, bath, tub', 435),
 )
-def test_words_name_the_class_that_is_spelt_so_or_else_the_only_one_alike(words, label):
+def test_words_name_the_class_with_the_same_synonyms_or_the_only_similar_one(words, label):
   assert natural_shifts._label_of(words) == label
 
 
-def test_tfds_sets_have_the_classes_that_occur(tmp_path):
+def test_data_sets_of_tfds_have_the_classes_that_occur(tmp_path):
   pictures = {'test': [(PEN, 10), (TENCH, 20), (PEN, 30)]}
   version = str(tfds.builder_cls('imagenet_r').VERSION)
   write_domain(tmp_path, 'imagenet_r', '', pictures, WNIDS, version=version, named=True)
@@ -164,7 +168,7 @@ def test_tfds_sets_have_the_classes_that_occur(tmp_path):
   refused(message, open_rows, 'imagenet_r', allow_missing=False, **stored)
 
 
-def test_what_does_not_fit_is_named(tmp_path):
+def test_unusable_folders_and_settings_are_refused(tmp_path):
   save(tmp_path / 'some' / 'tench' / 'x.png', 1)
   refused("none of ImageNet, first 'tench'", open_rows, 'imagenet_a', tmp_path / 'some')
   save(tmp_path / 'few' / WNIDS[3] / 'x.png', 1)

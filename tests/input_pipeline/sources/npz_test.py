@@ -1,4 +1,4 @@
-"""Arrays in `.npz` files and folders of `.npy` files: what is read and what is refused by name."""
+"""Tests reading arrays of `.npz` files and of folders of `.npy` files."""
 
 import numpy as np
 import pytest
@@ -12,18 +12,20 @@ LABELS = np.array([0, 1, 2, 0, 1, 2])
 
 
 def open_npz(folder, split='test', **arrays):
+  """Returns the rows of these arrays in a `.npz` file."""
   np.savez(folder / 'data.npz', **arrays)
   return read('npz', folder / 'data.npz', split=split)
 
 
 def open_npy(folder, split='test', **arrays):
+  """Returns the rows of these arrays in `.npy` files, beside those that the folder has already."""
   for name, array in arrays.items():
     np.save(folder / f'{name}.npy', array)
   return read('npy', folder, split=split)
 
 
 @cases('image, label', ('images', 'labels'), ('image', 'label'), ('x', 'y'), ('x_test', 'y_test'))
-def test_the_usual_names_are_found(tmp_path, image, label):
+def test_arrays_are_found_by_their_usual_names(tmp_path, image, label):
   rows = open_npz(tmp_path, 'test', **{image: IMAGES, label: LABELS})
   batch = next(rows.batches(6))
   np.testing.assert_array_equal(batch['image'], IMAGES.astype(np.float32) / np.float32(255))
@@ -32,13 +34,13 @@ def test_the_usual_names_are_found(tmp_path, image, label):
 
 
 @pytest.mark.parametrize('dtype', [np.float16, np.float32, np.float64])
-def test_floats_in_the_unit_range_are_taken_as_they_are(tmp_path, dtype):
+def test_floats_in_the_unit_range_are_not_scaled(tmp_path, dtype):
   images: np.ndarray = (IMAGES / 255).astype(dtype)
   batch = next(open_npz(tmp_path, images=images, labels=LABELS).batches(6))
   np.testing.assert_array_equal(batch['image'], images.astype(np.float32))
 
 
-def test_a_column_of_labels_several_labels_and_class_names(tmp_path):
+def test_images_may_have_several_labels_and_named_classes(tmp_path):
   batch = next(open_npz(tmp_path, x=IMAGES, y=LABELS[:, None]).batches(6))
   assert batch['label'].shape == (6,)
   label_pairs = np.stack([LABELS, np.full(6, -1)], axis=1)
@@ -49,7 +51,7 @@ def test_a_column_of_labels_several_labels_and_class_names(tmp_path):
 
 
 @pytest.mark.parametrize('opened', [open_npz, open_npy])
-def test_splits_and_grey_images(tmp_path, opened):
+def test_arrays_of_a_split_and_grey_images_are_read(tmp_path, opened):
   grey = IMAGES[..., 0]
   arrays = {'x_train': grey, 'y_train': LABELS, 'x_test': grey[:2], 'y_test': LABELS[:2]}
   rows = opened(tmp_path, 'train', **arrays)
@@ -83,13 +85,13 @@ def test_splits_and_grey_images(tmp_path, opened):
     r"label 2 \(example 2\) is outside the 2 classes of 'class_names'",
   ),
 )
-def test_unusable_arrays_are_named(tmp_path, changes, message):
+def test_unusable_arrays_are_refused(tmp_path, changes, message):
   arrays = {'images': IMAGES, 'labels': LABELS, **changes}
   stored = {name: array for name, array in arrays.items() if array is not None}
   refused(message, open_npz, tmp_path, **stored)
 
 
-def test_truncated_files_python_objects_and_other_files_are_refused(tmp_path):
+def test_npz_files_that_are_truncated_or_hold_no_plain_arrays_are_refused(tmp_path):
   torn = tmp_path / 'torn.npz'
   np.savez(torn, images=IMAGES, labels=LABELS)
   torn.write_bytes(torn.read_bytes()[:300])
@@ -101,7 +103,7 @@ def test_truncated_files_python_objects_and_other_files_are_refused(tmp_path):
     refused(message, read, 'npz', tmp_path / name)
 
 
-def test_truncated_files_objects_and_missing_folders_of_npy_are_named(tmp_path):
+def test_npy_files_that_are_truncated_or_hold_objects_and_missing_folders_are_refused(tmp_path):
   open_npy(tmp_path, images=IMAGES, labels=LABELS)
   path = tmp_path / 'images.npy'
   path.write_bytes(path.read_bytes()[:-1])

@@ -1,4 +1,4 @@
-"""Parquet as hubs store images: in memory, streamed, splits, names of classes, what is refused."""
+"""Tests reading Parquet files of encoded images, as the Hugging Face Hub stores them."""
 
 import json
 
@@ -11,26 +11,29 @@ from input_pipeline.sources import parquet
 from tests.input_pipeline.domains import CLASSES, NUMBER, PIXELS, assert_reads_pixels, png, read
 from tests.refusals import bad_setting, refused
 
-KIND = pa.struct([('bytes', pa.binary()), ('path', pa.string())])
+IMAGE_TYPE = pa.struct([('bytes', pa.binary()), ('path', pa.string())])
 FEATURES = json.dumps({'info': {'features': {'label': {'names': CLASSES, '_type': 'Class'}}}})
+"""Metadata `huggingface` of a file, which name the classes."""
 
 
-def table(stated=FEATURES, **changes):
+def table(features=FEATURES, **changes):
+  """Returns a table of the images `PIXELS` with changed columns; None removes a column."""
   images = [{'bytes': png(pixels), 'path': None} for pixels in PIXELS]
   columns = {
-    'image': pa.array(images, KIND),
+    'image': pa.array(images, IMAGE_TYPE),
     'label': pa.array([i % 3 for i in range(NUMBER)]),
     'pose': pa.array(['x', 'y'] * (NUMBER // 2)),
     'boxes': pa.array([[1, 2]] * NUMBER),
     **changes,
   }
   return pa.table({k: v for k, v in columns.items() if v is not None}).replace_schema_metadata(
-    {'huggingface': stated}
+    {'huggingface': features}
   )
 
 
 @pytest.fixture
 def hub(tmp_path):
+  """Returns a folder with `table` in two shards of 17 and 13 rows, in groups of four rows."""
   (tmp_path / 'data').mkdir()
   for number, rows in enumerate((slice(0, 17), slice(17, NUMBER))):
     part = table().slice(rows.start, rows.stop - rows.start)
@@ -39,31 +42,31 @@ def hub(tmp_path):
 
 
 @pytest.mark.parametrize('max_bytes', [parquet.MAX_BYTES_IN_MEMORY, 0])
-def test_shards_are_read_in_order_in_memory_and_streamed(hub, monkeypatch, max_bytes):
+def test_shards_are_read_in_order_both_in_memory_and_streamed(hub, monkeypatch, max_bytes):
   monkeypatch.setattr(parquet, 'MAX_BYTES_IN_MEMORY', max_bytes)
   rows = read('parquet', hub)
   assert rows.class_names == CLASSES and set(next(rows.batches(1))) >= {'pose'}
-  assert 'boxes' not in next(rows.batches(1))
+  assert 'boxes' not in next(rows.batches(1)), 'a list in each row'
   assert rows.at(np.array([2, 19])).without_images()['label'].tolist() == [2 % 3, 19 % 3]
   assert_reads_pixels(rows)
 
 
-def test_a_resumed_training_reads_only_row_groups_that_it_needs(hub, monkeypatch):
+def test_a_resumed_training_reads_few_row_groups(hub, monkeypatch):
   monkeypatch.setattr(parquet, 'MAX_BYTES_IN_MEMORY', 0)
   read_groups = []
-  real = parquet.ParquetStore.read_group
+  read_group = parquet.ParquetStore.read_group
 
-  def counted(self, group):
+  def noted(self, group):
     read_groups.append(group)
-    return real(self, group)
+    return read_group(self, group)
 
   rows = read('parquet', hub)
-  monkeypatch.setattr(parquet.ParquetStore, 'read_group', counted)
+  monkeypatch.setattr(parquet.ParquetStore, 'read_group', noted)
   next(iter(rows._images.store.shuffled(rows.indices, 0, 28).as_numpy_iterator()))
   assert len(set(read_groups)) <= parquet.WINDOW
 
 
-def test_binary_columns_and_splits_by_folder(tmp_path):
+def test_images_may_be_bytes_and_splits_folders(tmp_path):
   for split in ('train', 'validation'):
     (tmp_path / split).mkdir()
     images = pa.array([png(pixels) for pixels in PIXELS])
@@ -72,27 +75,35 @@ def test_binary_columns_and_splits_by_folder(tmp_path):
   refused(bad_setting('config.data.split', 'test'), read, 'parquet', tmp_path)
 
 
-def test_configs_and_lost_shards_are_refused_and_a_label_space_names_classes(hub):
-  other = hub / 'default/test'
-  other.mkdir(parents=True)
-  pq.write_table(table(), other / '0000.parquet')
+@pytest.fixture
+def second_config(hub):
+  """Returns a folder in `hub` with `table` in one shard, test/0000.parquet."""
+  (hub / 'default/test').mkdir(parents=True)
+  pq.write_table(table(), hub / 'default/test/0000.parquet')
+  return hub / 'default'
+
+
+def test_several_configs_and_missing_shards_are_refused(hub, second_config):
   refused("shards in the folders 'data', 'default', of several", read, 'parquet', hub)
-  assert read('parquet', hub / 'default').num_examples == NUMBER
+  assert read('parquet', second_config).num_examples == NUMBER
   (hub / 'data/test-00000-of-00002.parquet').unlink()
   refused('1 of 2 shards are missing, first number 0 of', read, 'parquet', hub / 'data')
   assert read('parquet', hub / 'data', allow_missing=True).num_examples == 13
+
+
+def test_a_label_space_names_the_classes_of_a_file_without_names(second_config):
   message = "label_space is 'imagenet'; it must be a label space of 3 classes"
-  refused(message, read, 'parquet', hub / 'default', label_space='imagenet')
-  pq.write_table(table('{}'), other / '0000.parquet')
-  rows = read('parquet', hub / 'default', label_space='imagenet')
+  refused(message, read, 'parquet', second_config, label_space='imagenet')
+  pq.write_table(table('{}'), second_config / 'test/0000.parquet')
+  rows = read('parquet', second_config, label_space='imagenet')
   assert rows.class_names[:2] == ('tench', 'goldfish') and len(rows.class_names) == 1000
 
 
-def test_names_are_those_of_the_column_and_the_images_rgb_unless_all_are_grey(tmp_path):
-  stated = FEATURES.replace('"label"', '"fine_label"')
+def test_class_names_belong_to_a_column_and_images_are_rgb_unless_all_are_grey(tmp_path):
+  features = FEATURES.replace('"label"', '"fine_label"')
   grey = [png(pixels[..., 0]) for pixels in PIXELS]
   for images, channels in ((grey, 1), (grey[:2] + [png(PIXELS[2])] + grey[3:], 3)):
-    renamed = table(stated, image=pa.array(images), fine_label=table()['label'])
+    renamed = table(features, image=pa.array(images), fine_label=table()['label'])
     pq.write_table(renamed, tmp_path / 'a.parquet')
     rows = read('parquet', tmp_path)
     assert rows.class_names == ('0', '1', '2') and rows.image_shape == (6, 5, channels)
@@ -101,7 +112,7 @@ def test_names_are_those_of_the_column_and_the_images_rgb_unless_all_are_grey(tm
 
 
 @pytest.mark.parametrize('name', ['train-00000-of-00001.parquet', 'imagenet_train_0.parquet'])
-def test_a_file_is_of_the_split_that_it_says(tmp_path, name):
+def test_a_file_belongs_to_the_split_in_its_name(tmp_path, name):
   pq.write_table(table(), tmp_path / name)
   for path in (tmp_path, tmp_path / name):
     for split in ('', 'train'):
@@ -109,7 +120,7 @@ def test_a_file_is_of_the_split_that_it_says(tmp_path, name):
     refused(bad_setting('config.data.split', 'test'), read, 'parquet', path)
 
 
-def test_bad_files_are_refused_by_name(tmp_path):
+def test_unusable_files_are_refused_by_name(tmp_path):
   refused('holds no .parquet file', read, 'parquet', tmp_path)
   file = tmp_path / 'a.parquet'
   file.write_bytes(b'PAR1 and nothing')
@@ -117,18 +128,25 @@ def test_bad_files_are_refused_by_name(tmp_path):
   for change, message in (
     ({'image': None}, 'one column of encoded images .* has label'),
     ({'label': pa.array([7] * NUMBER)}, 'row 0 has label 7; labels are 0 to 2'),
-    ({'image': pa.array([{'bytes': None, 'path': 'x.png'}] * NUMBER, KIND)}, 'row 0 .* no bytes'),
+    (
+      {'image': pa.array([{'bytes': None, 'path': 'x.png'}] * NUMBER, IMAGE_TYPE)},
+      'row 0 .* no bytes',
+    ),
     (
       {'image': pa.array([b'nothing'] * NUMBER)},
       '30 of 30 pictures .* example 0: its content is no',
     ),
     ({'label': None, 'labels': pa.array([2**20] * NUMBER)}, 'labels is 1048576; it must be below'),
-    ({'stated': 'xx'}, "the metadata 'huggingface' of .*a.parquet is truncated or no JSON"),
-    ({'stated': '{"info": null}'}, 'info is None; expected an object'),
-    ({'stated': FEATURES.replace('bee', 'cat')}, "the classes 1 and 2 all 'cat'"),
+    ({'features': 'xx'}, "the metadata 'huggingface' of .*a.parquet is truncated or no JSON"),
+    ({'features': '{"info": null}'}, 'info is None; expected an object'),
+    ({'features': FEATURES.replace('bee', 'cat')}, "the classes 1 and 2 all 'cat'"),
   ):
     pq.write_table(table(**change), file)
     refused(message, read, 'parquet', file)
+
+
+def test_files_without_rows_or_of_different_columns_or_classes_are_refused(tmp_path):
+  file = tmp_path / 'a.parquet'
   pq.write_table(table().slice(0, 0), file)
   refused('has no row', read, 'parquet', file)
   pq.write_table(table(), file)
@@ -139,12 +157,12 @@ def test_bad_files_are_refused_by_name(tmp_path):
   refused(message, read, 'parquet', tmp_path)
 
 
-def test_files_made_to_fill_the_memory_or_to_fail_are_refused(tmp_path, monkeypatch):
+def test_files_that_would_fill_the_memory_and_equal_columns_are_refused(tmp_path, monkeypatch):
   file = tmp_path / 'a.parquet'
-  twice = table().append_column('label', pa.array([0] * NUMBER))
-  pq.write_table(twice, file)
+  two_labels = table().append_column('label', pa.array([0] * NUMBER))
+  pq.write_table(two_labels, file)
   refused("a.parquet has 2 columns 'label': rename one", read, 'parquet', file)
-  picture = png(PIXELS[0]) + bytes(2**18)  # once in the file, by a dictionary
+  picture = png(PIXELS[0]) + bytes(2**18)  # stored once, in the dictionary of the column
   repeated = pa.table({'image': pa.array([picture] * 600), 'label': pa.array([0] * 600)})
   pq.write_table(repeated, file)
   assert file.stat().st_size < 2**20
@@ -154,7 +172,7 @@ def test_files_made_to_fill_the_memory_or_to_fail_are_refused(tmp_path, monkeypa
   refused('the number of rows of .* is 600; it must be at most 599', read, 'parquet', file)
 
 
-def test_damage_within_a_column_is_named(tmp_path):
+def test_damage_in_a_column_is_refused(tmp_path):
   file = tmp_path / 'a.parquet'
   pq.write_table(table(), file, compression='none')
   content = bytearray(file.read_bytes())

@@ -1,4 +1,4 @@
-"""Stored scenes: the TFDS set `siscore`, made small, joined with its metadata.csv; the table."""
+"""Tests reading stored scenes of SI-Score, from TFDS and folders, and their metadata.csv."""
 
 import itertools
 import shutil
@@ -17,13 +17,16 @@ from tests.input_pipeline.domains import read
 from tests.refusals import bad_setting, refused
 
 CLASSES = ('bagel', 'koala', 'lemon')
-BACKGROUNDS = ((0, 2), (1, 2), (0, 1))  # of each class's only object
+BACKGROUNDS = ((0, 2), (1, 2), (0, 1))  # of the one object of each class
 AREAS = (0.2, 0.5, 0.8)
-LEFT_OUT = 7  # a number without an image: outside the canvas
+LEFT_OUT = 7  # a number without a scene, as if its object were outside the canvas
 
 
 def metadata():
-  """The size set of 6 pairs at 3 sizes, in the generator's order, without one scene."""
+  """Returns the columns of metadata.csv for 6 pairs at 3 sizes, without the scene `LEFT_OUT`.
+
+  Scenes are in the order of the released generator.
+  """
   pairs = [(index, ground) for index, grounds in enumerate(BACKGROUNDS) for ground in grounds]
   lines = [(n, area, *pair) for n, (area, pair) in enumerate(itertools.product(AREAS, pairs))]
   number, area, index, ground = np.array([line for line in lines if line[0] != LEFT_OUT]).T
@@ -45,11 +48,14 @@ def metadata():
 
 @pytest.fixture(scope='module')
 def released(tmp_path_factory):
-  """A folder with metadata.csv and TFDS's own `siscore/size`, prepared from a made archive."""
+  """Returns a folder with metadata.csv and TFDS's `siscore/size`, prepared from a small archive.
+
+  Scenes are grey; the level is 10 times the number of the scene.
+  """
   folder = tmp_path_factory.mktemp('siscore')
-  made = metadata()
-  (folder / 'metadata.csv').write_text(si_score.metadata_text(made))
-  for number, index in zip(made['image_id'], made['foreground_class'], strict=True):
+  columns = metadata()
+  (folder / 'metadata.csv').write_text(si_score.metadata_text(columns))
+  for number, index in zip(columns['image_id'], columns['foreground_class'], strict=True):
     path = folder / 'archive/area' / CLASSES[int(index)] / f'{int(number)}.jpg'
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new('RGB', (32, 32), (int(number) * 10,) * 3).save(path, quality=100)
@@ -62,6 +68,7 @@ def released(tmp_path_factory):
 
 
 def scenes(folder, **settings):
+  """Returns the rows of `released`."""
   values = {'dataset': 'siscore/size', 'metadata': str(folder / 'metadata.csv'), **settings}
   return read('si_score', data_dir=str(folder), **values)
 
@@ -74,64 +81,84 @@ def test_every_scene_has_the_factors_of_its_number(released, monkeypatch, max_ex
   assert rows.num_examples == 17 and rows.class_names == WNIDS
   assert rows.description['source'] == 'si_score' and rows.description['pairs'] == 6
   [batch] = rows.batches(17)
-  made = metadata()
+  expected = metadata()
   order = np.argsort(batch['image_id'])
-  assert batch['image_id'][order].tolist() == made['image_id'].tolist()
-  np.testing.assert_allclose(batch['area'][order], made['area'])
-  np.testing.assert_allclose(batch['fraction_inside'][order], made['pct_inside_image'], atol=1e-4)
-  assert batch['object'][order].tolist() == made['foreground_class'].tolist()
-  assert batch['background'][order].tolist() == made['background'].tolist()
-  labels = np.array([931, 105, 951])[made['foreground_class'].astype(int)]
+  assert batch['image_id'][order].tolist() == expected['image_id'].tolist()
+  np.testing.assert_allclose(batch['area'][order], expected['area'])
+  np.testing.assert_allclose(
+    batch['fraction_inside'][order], expected['pct_inside_image'], atol=1e-4
+  )
+  assert batch['object'][order].tolist() == expected['foreground_class'].tolist()
+  assert batch['background'][order].tolist() == expected['background'].tolist()
+  labels = np.array([931, 105, 951])[expected['foreground_class'].astype(int)]
   assert batch['label'][order].tolist() == labels.tolist()
   grey = np.rint(batch['image'][order, 16, 16, 0] * 255)
-  np.testing.assert_allclose(grey, made['image_id'] * 10, atol=1)
+  np.testing.assert_allclose(grey, expected['image_id'] * 10, atol=1)
   assert (batch['x'] == 0.5).all() and (batch['angle'] == 0).all()
   assert batch['area'].dtype == np.float32 and batch['object'].dtype == np.int32
-  SiScore(stored=True).check(rows, {})
-  message = "factor is 'rotation', .* look like the set of size"
-  refused(message, SiScore(factor='rotation', stored=True).check, rows, {})
   [batch] = scenes(released, split='test[:5]').batches(5)
   assert batch['image_id'].tolist() == next(rows.batches(5))['image_id'].tolist()
 
 
-def test_a_folder_is_read_as_it_unpacks(released, tmp_path):
-  """The rows equal those of TFDS; the table is next to the folder or is named."""
-  unpacked = {'dataset': '', 'metadata': '', 'path': released / 'archive/area'}
-  no_table = {'dataset': '', 'metadata': ''}
-  named = {**unpacked, 'metadata': str(released / 'metadata.csv')}
-  [rows], [stored] = (list(scenes(released, **s).batches(17)) for s in (named, {}))
+@pytest.mark.slow
+def test_a_study_refuses_scenes_of_another_factor(released):
+  rows = scenes(released)
+  SiScore(stored=True).check(rows, {})
+  message = "factor is 'rotation', .* look like the set of size"
+  refused(message, SiScore(factor='rotation', stored=True).check, rows, {})
+
+
+NO_TABLE = {'dataset': '', 'metadata': ''}
+
+
+@pytest.fixture
+def archive(released, tmp_path):
+  """Returns a copy of the archive of `released`, with metadata.csv beside the scenes."""
+  shutil.copytree(released / 'archive', tmp_path / 'archive')
+  shutil.copy(released / 'metadata.csv', tmp_path / 'archive')
+  return tmp_path / 'archive'
+
+
+def test_an_unpacked_folder_has_the_rows_of_tfds(released):
+  with_table = {'dataset': '', 'path': released / 'archive/area'}
+  [rows], [stored] = (list(scenes(released, **s).batches(17)) for s in (with_table, {}))
   order = np.argsort(stored['image_id'])
   for name in ('image_id', 'label', 'area', 'object', 'background', 'fraction_inside', 'x'):
     np.testing.assert_array_equal(rows[name], stored[name][order], err_msg=name)
   np.testing.assert_allclose(rows['image'], stored['image'][order], atol=1 / 255)
-  refused('metadata is empty, and .*area/metadata.csv', scenes, released, **unpacked)
-  beside = shutil.copytree(released / 'archive', tmp_path / 'archive')
-  shutil.copy(released / 'metadata.csv', beside)
-  assert scenes(released, **no_table, path=beside / 'area').num_examples == 17
-  refused('holds the sets area: give the folder', scenes, released, **no_table, path=beside)
+  message = 'metadata is empty, and .*area/metadata.csv'
+  refused(message, scenes, released, **{**with_table, 'metadata': ''})
+
+
+def test_the_table_is_found_beside_the_folder(released, archive, tmp_path):
+  assert scenes(released, **NO_TABLE, path=archive / 'area').num_examples == 17
+  refused('holds the sets area: give the folder', scenes, released, **NO_TABLE, path=archive)
   (tmp_path / 'none').mkdir()
-  refused(
-    'none holds no <class>/<image id>.jpg', scenes, released, **no_table, path=tmp_path / 'none'
-  )
-  next((beside / 'area').rglob('1.jpg')).unlink()
-  missing = {**unpacked, 'path': beside / 'area'}
-  refused(
-    'names 1 of 17 images of SI-Score that are not here, first 1.jpg', scenes, released, **missing
-  )
-  present = scenes(released, **missing, allow_missing=True)
+  message = 'none holds no <class>/<image id>.jpg'
+  refused(message, scenes, released, **NO_TABLE, path=tmp_path / 'none')
+
+
+def test_missing_scenes_and_other_folders_of_classes_are_refused(released, archive):
+  area = archive / 'area'
+  settings = {**NO_TABLE, 'path': area}
+  next(area.rglob('1.jpg')).unlink()
+  message = 'names 1 of 17 images of SI-Score that are not here, first 1.jpg'
+  refused(message, scenes, released, **settings)
+  present = scenes(released, **settings, allow_missing=True)
   assert present.num_examples == 16 and present.description['missing_scenes'] == 1
-  (beside / 'area/koala').rename(beside / 'area/vase')
-  refused('folders vase, lemon are not in', scenes, released, **missing, allow_missing=True)
-  (beside / 'area/vase').rename(beside / 'area/koala')
-  (beside / 'area/koala/0.jpg').write_bytes((beside / 'area/bagel/0.jpg').read_bytes())
-  refused('koala/0.jpg is not called after', scenes, released, **no_table, path=beside / 'area')
+  (area / 'koala').rename(area / 'vase')
+  refused('folders vase, lemon are not in', scenes, released, **settings, allow_missing=True)
+  (area / 'vase').rename(area / 'koala')
+  (area / 'koala/0.jpg').write_bytes((area / 'bagel/0.jpg').read_bytes())
+  refused('koala/0.jpg is not called after', scenes, released, **settings)
 
 
-def test_a_subset_is_of_whole_pairs_and_grows_with_its_size(released):
+def test_a_subset_takes_complete_pairs_and_grows_with_its_size(released):
   def image_ids(num_images):
     [batch] = scenes(released, num_images=num_images).batches(17)
     return set(batch['image_id'][batch['mask']].tolist())
 
+  # Scenes are numbered size by size, so the pair of a scene is its number modulo 6.
   small, large = image_ids(2), image_ids(4)
   assert {number % 6 for number in small} < {number % 6 for number in large}
   assert len({number % 6 for number in small}) == 2
@@ -140,20 +167,21 @@ def test_a_subset_is_of_whole_pairs_and_grows_with_its_size(released):
   refused(bad_setting('config.data.num_images', 7), image_ids, 7)
 
 
-def test_the_table_must_be_there_and_of_this_set(released, tmp_path, tiny_tfds):
+def test_a_missing_table_and_that_of_another_set_are_refused(released, tmp_path, tiny_tfds):
   refused('config.data.si_score.metadata is empty.*metadata.csv', scenes, released, metadata='')
   message = 'metadata.csv cannot be read as a table: .*No such file'
   refused(message, scenes, released, metadata=str(tmp_path / 'metadata.csv'))
-  made = metadata()
-  made['foreground_class'] = made['foreground_class'][::-1]
-  (tmp_path / 'metadata.csv').write_text(si_score.metadata_text(made))
+  columns = metadata()
+  columns['foreground_class'] = columns['foreground_class'][::-1]
+  (tmp_path / 'metadata.csv').write_text(si_score.metadata_text(columns))
   message = 'of foreground_class 1 have the labels .*another factor'
   refused(message, scenes, released, metadata=str(tmp_path / 'metadata.csv'))
   settings = {'dataset': 'tiny_set', 'metadata': str(released / 'metadata.csv')}
   refused("'tiny_set/1.0.0' has no feature 'image_id'", scenes, tiny_tfds, **settings)
 
 
-def table_of(ids):
+def columns_of(ids):
+  """Returns columns of metadata.csv for numbers of scenes; every column differs."""
   numbers = np.arange(len(ids))
   return {
     **{name: numbers + place for place, name in enumerate(si_score.WHOLE)},
@@ -167,13 +195,13 @@ def table_of(ids):
 
 
 def saved(folder, text):
+  """Writes metadata.csv to a folder and returns its path."""
   (folder / 'metadata.csv').write_text(text)
   return folder / 'metadata.csv'
 
 
-def test_what_is_written_is_read_by_number_and_so_are_lines_of_the_released_generator(tmp_path):
-  made = table_of([7, 0, 3])
-  path = saved(tmp_path, si_score.metadata_text(made))
+def test_a_written_table_is_read_in_the_order_of_its_numbers(tmp_path):
+  path = saved(tmp_path, si_score.metadata_text(columns_of([7, 0, 3])))
   assert path.read_text().splitlines()[0] == (
     'image_id,x_coord,y_coord,area,rotation,foreground_class,foreground_instance,background,'
     'bg_resolution_width,bg_resolution_height,pct_inside_image'
@@ -187,13 +215,16 @@ def test_what_is_written_is_read_by_number_and_so_are_lines_of_the_released_gene
   assert table['background'].dtype == np.int64
   joined, _ = si_score.join_metadata(path, np.array([3, 7, 3]), allow_missing=True)
   assert joined['rotation'].tolist() == [40, 0, 40]
+
+
+def test_a_line_of_the_released_generator_is_read(tmp_path):
   line = '13,0.35000000000000003,0.05,0.2,0,4,2,511,500,500,0.8743'
   path = saved(tmp_path, f'\ufeff{",".join(si_score.IN_FILE)}\r\n{line}\r\n')
   table = si_score.read_metadata(path)
   first = [table[name][0] for name in si_score.IN_FILE]
+  assert first == [13, pytest.approx(0.35), 0.05, 0.2, 0, 4, 2, 511, 500, 500, 0.8743]
   path.write_bytes(b'\xff\xfe')
   refused('metadata.csv cannot be read as a table: .utf-8. codec', si_score.read_metadata, path)
-  assert first == [13, pytest.approx(0.35), 0.05, 0.2, 0, 4, 2, 511, 500, 500, 0.8743]
 
 
 @cases(
@@ -207,12 +238,12 @@ def test_what_is_written_is_read_by_number_and_so_are_lines_of_the_released_gene
   (lambda text: text.replace('\n3,', '\n3.5,'), 'image_id is 3.5; it must be a whole number'),
   (lambda text: text.replace('0.2,', 'nan,'), 'area is nan; it must be a finite number'),
 )
-def test_tables_that_cannot_be_meant_are_refused(tmp_path, change, message):
-  path = saved(tmp_path, change(si_score.metadata_text(table_of([0, 3]))))
+def test_a_table_with_faulty_columns_or_values_is_refused(tmp_path, change, message):
+  path = saved(tmp_path, change(si_score.metadata_text(columns_of([0, 3]))))
   refused(message, si_score.read_metadata, path)
 
 
-def test_unknown_images_are_refused(tmp_path):
-  path = saved(tmp_path, si_score.metadata_text(table_of([0, 3])))
-  message = '2 of 3 images, first image_id 5. Is it the table of anot'
+def test_images_that_the_table_lacks_are_refused(tmp_path):
+  path = saved(tmp_path, si_score.metadata_text(columns_of([0, 3])))
+  message = '2 of 3 images, first image_id 5. Is it the table of another'
   refused(message, si_score.join_metadata, path, np.array([3, 5, 6]))

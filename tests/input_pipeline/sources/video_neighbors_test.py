@@ -1,4 +1,4 @@
-"""Neighbor sets as rows: images, columns, subsets, what results state."""
+"""Tests reading frames of neighbor sets: images, columns, subsets, missing frames and folders."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ from input_pipeline.sources.video_neighbors import VideoNeighbors, find_metadata
 from robustness.models import label_space
 from robustness.video import metadata
 from robustness.video.building import build
-from tests.input_pipeline.domains import read, whole
+from tests.input_pipeline.domains import full_batch, read
 from tests.refusals import bad_setting, refused
 from tests.video import small_archive
 from tests.video.small_videos import SIDE, number_of, save_frames
@@ -21,7 +21,7 @@ from tests.video.small_videos import SIDE, number_of, save_frames
 
 @pytest.fixture
 def settings(tmp_path):
-  """Three clips of 12 frames, built with k = 3."""
+  """Returns settings of three sets with k = 3, one for each of three clips of 12 frames."""
   videos = tmp_path / 'videos'
   for name in 'abc':
     save_frames(videos / name, range(12))
@@ -30,10 +30,10 @@ def settings(tmp_path):
   return DataSettings(VideoNeighbors(str(tmp_path / 'sets'), str(videos)))
 
 
-def test_rows_hold_frames_with_their_columns_and_subsets_count_anchors(settings):
+def test_rows_are_frames_with_their_set_offset_and_label(settings):
   rows = load(settings)
   assert rows.image_shape == (SIDE, SIDE, 3)
-  batch, sets = whole(rows), metadata.read(settings.source.metadata)
+  batch, sets = full_batch(rows), metadata.read(settings.source.metadata)
   for index in range(rows.num_examples):
     path = sets.frames[index]
     assert number_of(batch['image'][index] * 255) == metadata.frame_number(path)
@@ -45,6 +45,9 @@ def test_rows_hold_frames_with_their_columns_and_subsets_count_anchors(settings)
     assert batch['anchor'][index] == (path == anchor)
     assert batch['label'][index] == {'a': 0, 'b': 1, 'c': 29}[path[0]]
   assert batch['anchor'].sum() == 3
+
+
+def test_the_number_of_images_counts_anchors(settings):
   rows = load(dataclasses.replace(settings, num_images=2))
   (batch,) = rows.batches(64)
   groups = np.unique(batch['group_id'][batch['mask']])
@@ -56,7 +59,7 @@ def test_rows_hold_frames_with_their_columns_and_subsets_count_anchors(settings)
 
 @pytest.mark.parametrize('inside', ['', 'metadata'])
 def test_ytbb_robust_is_read_as_it_unpacks(tmp_path, inside):
-  """One folder has annotations, and frames in `ytbb_videos`."""
+  """Its folder has annotations, here also in a folder `metadata`, and frames in `ytbb_videos`."""
   home = small_archive.ytbb_robust(tmp_path)
   if inside:
     (home / inside).mkdir()
@@ -64,7 +67,7 @@ def test_ytbb_robust_is_read_as_it_unpacks(tmp_path, inside):
       file.rename(home / inside / file.name)
   settings = DataSettings(VideoNeighbors(str(home), str(home)))
   rows = load(settings)
-  batch, count = whole(rows), rows.num_examples
+  batch, count = full_batch(rows), rows.num_examples
   assert count == 3 and rows.description['available_anchors'] == 2
   assert batch['label'].tolist() == [[0, 23], [0, 23], [1, 23]]
   assert [number_of(image * 255) for image in batch['image']] == [44, 45, 45]
@@ -72,40 +75,39 @@ def test_ytbb_robust_is_read_as_it_unpacks(tmp_path, inside):
   refused('1 of 3 frames are not in .*ytbb_videos', load, settings)
 
 
-def test_results_state_what_was_missing(settings):
+def test_results_state_missing_frames_and_anchors(settings):
   assert 'missing_frames' not in load(settings).description
   sets = metadata.read(settings.source.metadata)
   anchor = sets.frames[sets.anchors[0]]
   (pathlib.Path(settings.source.frames) / anchor).unlink()
-  refused('frames are not in .*1 of 3 anchors', load, settings)
   rows = load(DataSettings(dataclasses.replace(settings.source, allow_missing=True)))
   assert rows.description['missing_frames'] == rows.description['missing_anchors'] == 1
   assert rows.description['available_anchors'] == 2
 
 
-def test_what_results_state_changes_with_the_sets(settings):
+def test_results_state_a_digest_of_the_sets(settings):
   before, sets = load(settings).description, metadata.read(settings.source.metadata)
   assert before['sets'] == sets.digest
-  facts = dict.fromkeys(sets.frames, {'frame_type': 'i'})
+  frame_facts = dict.fromkeys(sets.frames, {'frame_type': 'i'})
   labels = dict(zip(sets.frames, sets.labels.tolist(), strict=True))
   members = zip(sets.anchors, sets.neighbors, strict=True)
   mapping = {sets.frames[a]: [sets.frames[n] for n in near] for a, near in members}
-  metadata.write(metadata.from_mappings(mapping, labels, (), facts), settings.source.metadata)
+  metadata.write(metadata.from_mappings(mapping, labels, (), frame_facts), settings.source.metadata)
   after = load(settings).description
   assert [key for key in before if before[key] != after[key]] == ['sets']
 
 
-def test_training_reads_the_split(settings, tmp_path):
+def test_training_reads_the_sets_of_the_folder_train(settings, tmp_path):
   videos = pathlib.Path(settings.source.frames)
   train = build(videos, {'a': [0], 'b': [1]}, videos, k=20).sets
   metadata.write(train, tmp_path / 'sets/train')
   rows = load(dataclasses.replace(settings, split='train'))
-  assert rows.num_examples == 24
+  assert rows.num_examples == 24, 'both clips, as k = 20 exceeds their 12 frames'
   batch = next(rows.training_batches(8, 0))
   assert batch['label'].shape == (8,) and set(batch['label']) <= {0, 1}
 
 
-def test_the_archive_is_read_as_it_unpacks(tmp_path):
+def test_imagenet_vid_robust_is_read_as_it_unpacks(tmp_path):
   archive = small_archive.with_annotations(tmp_path)
   home = archive / small_archive.VID_ROBUST
   rows = read('video_neighbors', frames=str(home))
@@ -119,6 +121,7 @@ def test_the_archive_is_read_as_it_unpacks(tmp_path):
     refused(message, read, 'video_neighbors', frames=str(folder), metadata=str(home))
 
 
+# Two sets of the video v that share frames 3 and 4, a set without neighbors, and one of video x.
 SETS = {
   'v/000003.JPEG': ['v/000002.JPEG', 'v/000004.JPEG'],
   'v/000005.JPEG': ['v/000004.JPEG', 'v/000003.JPEG'],
@@ -130,8 +133,11 @@ LABELS |= {'w/frame-7.jpg': [0], 'x/000001.JPEG': [3]}
 FACTS = {'v/000002.JPEG': {'frame_type': 'b', 'fps': 25.0}, 'x/000001.JPEG': {'frame_type': 'i'}}
 
 
-def made(root, sets=None, class_names=(), left_out=()):
-  """Metadata in `root`, and empty files for the frames in `root/frames`."""
+def write_sets(root, sets=None, class_names=(), left_out=()):
+  """Writes metadata to `root`, and empty frames but those `left_out` to `root/frames`.
+
+  Returns `root`. The sets are {anchor: neighbors}, by default `SETS`.
+  """
   built = metadata.from_mappings(sets or SETS, LABELS, class_names, FACTS)
   metadata.write(built, root)
   for path in set(built.frames) - set(left_out):
@@ -140,14 +146,15 @@ def made(root, sets=None, class_names=(), left_out=()):
   return root
 
 
-def loaded(root, **options):
+def load_frames(root, **options):
+  """Returns the frames of `write_sets`."""
   return video_neighbors.load(root, str(root / 'frames'), **options)
 
 
-def test_a_frame_is_one_row_with_all_its_memberships_and_labels(tmp_path):
-  frames = loaded(made(tmp_path))
-  named = [path[:2] + str(metadata.frame_number(path)) for path in frames.paths]
-  assert named == ['v/2', 'v/3', 'v/4', 'v/5', 'w/7', 'x/0', 'x/1']
+def test_a_frame_is_one_row_with_all_its_sets_and_labels(tmp_path):
+  frames = load_frames(write_sets(tmp_path))
+  video_frames = [path[:2] + str(metadata.frame_number(path)) for path in frames.paths]
+  assert video_frames == ['v/2', 'v/3', 'v/4', 'v/5', 'w/7', 'x/0', 'x/1']
   columns = {name: values.tolist() for name, values in frames.columns.items()}
   assert columns.pop('path') == list(frames.paths)
   fps = columns.pop('fps')
@@ -160,11 +167,15 @@ def test_a_frame_is_one_row_with_all_its_memberships_and_labels(tmp_path):
   }
   assert (frames.num_anchors, frames.missing, frames.missing_anchors) == (4, (), 0)
   assert frames.labels.tolist() == [[1, -1], [1, -1], [1, 2], [1, 2], [0, -1], [3, -1], [3, -1]]
-  alone = loaded(made(tmp_path / 'alone', {'w/frame-7.jpg': [], 'x/000001.JPEG': []}))
-  assert alone.labels.tolist() == [0, 3], 'one label a frame is one axis'
+  single_labels = load_frames(
+    write_sets(tmp_path / 'alone', {'w/frame-7.jpg': [], 'x/000001.JPEG': []})
+  )
+  assert single_labels.labels.tolist() == [0, 3], 'frames of one label each have one axis'
 
 
-def test_every_pair_of_the_metadata_is_there_once(shared_dir, tmp_path, monkeypatch):
+def test_every_pair_of_the_released_metadata_is_in_the_columns_once(
+  shared_dir, tmp_path, monkeypatch
+):
   folder = shared_dir / 'data/imagenet_vid_robust'
   if not folder.is_dir():
     pytest.skip('needs the released metadata')
@@ -176,68 +187,73 @@ def test_every_pair_of_the_metadata_is_there_once(shared_dir, tmp_path, monkeypa
   names = [frames.paths[row] for row in rows]
   pairs = set(zip(group_id[rows, slots], names, offset[rows, slots], strict=True))
   expected = {(g, sets.frames[f], o) for g, f, o in zip(*sets.pairs, strict=True)}
+  # 21,070 pairs of 1,109 anchors are in the released metadata.
   assert pairs == expected and len(pairs) == len(rows) == 21_070
   assert (frames.num_anchors, int(frames.columns['anchor'].sum())) == (1109, 1109)
   assert frames.class_names == label_space.get('imagenet_vid').class_names
   assert len(np.unique(frames.choose(100, 0))) == len(frames.choose(100, 0)) > 1000
 
 
-def test_a_subset_takes_whole_sets_and_those_that_share_frames(tmp_path):
-  frames = loaded(made(tmp_path))
+def test_a_subset_takes_complete_sets_and_those_that_share_frames(tmp_path):
+  frames = load_frames(write_sets(tmp_path))
   group_id = frames.columns['group_id']
   assert frames.choose(0, 0).tolist() == list(range(7))
   assert frames.choose(4, 0).tolist() == list(range(7))
-  seen = set()
+  subsets_of_one = set()
   for seed in range(20):
-    before: set[int] = set()
+    smaller_subset: set[int] = set()
     for number in (1, 2, 3, 4):
       subset = frames.choose(number, seed)
-      assert before <= set(subset), 'nested'
-      before = set(subset)
+      assert smaller_subset <= set(subset), 'subsets are nested'
+      smaller_subset = set(subset)
       groups = {g for g in group_id[subset].ravel() if g >= 0}
       members = np.flatnonzero(np.isin(group_id, list(groups)).any(1))
       assert subset.tolist() == members.tolist()
       assert number <= len(groups) <= number + 1
-      assert (0 in groups) == (1 in groups), 'they share two frames'
-    seen.add(tuple(frames.choose(1, seed)))
-  assert len(seen) == 3
+      assert (0 in groups) == (1 in groups), 'both sets share two frames'
+    subsets_of_one.add(tuple(frames.choose(1, seed)))
+  assert len(subsets_of_one) == 3, 'any set may be drawn; two of the four come together'
   refused(bad_setting('config.data.num_images', 5), frames.choose, 5, 0)
 
 
 def test_missing_frames_are_listed_and_left_out_only_when_allowed(tmp_path):
-  root = made(tmp_path, left_out=('v/000003.JPEG', 'x/000000.JPEG'))
+  root = write_sets(tmp_path, left_out=('v/000003.JPEG', 'x/000000.JPEG'))
   missing = r'v/000003\.JPEG, x/000000\.JPEG\. .*allow_missing=True'
-  refused(rf'2 of 7 frames are not in .*\(1 of 4 anchors\): {missing}', loaded, root)
-  frames = loaded(root, allow_missing=True)
+  refused(rf'2 of 7 frames are not in .*\(1 of 4 anchors\): {missing}', load_frames, root)
+  frames = load_frames(root, allow_missing=True)
   assert [path[0] for path in frames.paths] == ['v', 'v', 'w', 'x']
   assert frames.columns['group_id'].tolist() == [[1], [1], [2], [3]]
   assert (frames.num_anchors, frames.missing_anchors, len(frames.missing)) == (3, 1, 2)
   message = '4 of 4 anchors'
-  refused(message, loaded, made(tmp_path / 'none', left_out=tuple(SETS)), allow_missing=True)
+  refused(
+    message, load_frames, write_sets(tmp_path / 'none', left_out=tuple(SETS)), allow_missing=True
+  )
 
 
-def test_class_names(tmp_path):
+def test_class_names_come_from_the_metadata_or_a_label_space(tmp_path):
   spaces = {name: label_space.get(name).class_names for name in ('imagenet_vid', 'youtube_bb')}
-  plain = made(tmp_path / 'plain')
-  assert loaded(plain).class_names == spaces['imagenet_vid']
-  youtube = video_neighbors.load(plain, str(plain / 'frames'), 'youtube_bb')
+  unnamed = write_sets(tmp_path / 'plain')
+  assert load_frames(unnamed).class_names == spaces['imagenet_vid']
+  youtube = video_neighbors.load(unnamed, str(unnamed / 'frames'), 'youtube_bb')
   assert youtube.class_names == spaces['youtube_bb']
   words = [name.replace('_', ' ') for name in spaces['imagenet_vid']]
-  spelt = made(tmp_path / 'spelt', class_names=words)
-  assert loaded(spelt).class_names == spaces['imagenet_vid']
-  assert loaded(made(tmp_path / 'own', class_names=tuple('abcd'))).class_names == tuple('abcd')
-  other = tmp_path / 'many'
-  metadata.write(metadata.from_mappings({'v/1.jpg': []}, {'v/1.jpg': [30]}), other)
+  with_spaces = write_sets(tmp_path / 'spelt', class_names=words)
+  assert load_frames(with_spaces).class_names == spaces['imagenet_vid']
+  assert load_frames(
+    write_sets(tmp_path / 'letters', class_names=tuple('abcd'))
+  ).class_names == tuple('abcd')
+  label_too_large = tmp_path / 'many'
+  metadata.write(metadata.from_mappings({'v/1.jpg': []}, {'v/1.jpg': [30]}), label_too_large)
   (tmp_path / 'v').mkdir()
   (tmp_path / 'v/1.jpg').touch()
   message = r"'v/1\.jpg' has label 30, and imagenet_vid has 30 classes .*: set .*label_space"
-  refused(message, video_neighbors.load, other, str(tmp_path))
+  refused(message, video_neighbors.load, label_too_large, str(tmp_path))
 
 
-def test_folders_and_splits(tmp_path):
-  root = made(tmp_path / 'sets')
+def test_a_split_is_a_folder_in_that_of_the_metadata(tmp_path):
+  root = write_sets(tmp_path / 'sets')
   assert find_metadata(str(root), 'test') == root
-  made(root / 'train')
+  write_sets(root / 'train')
   assert find_metadata(str(root), 'train') == root / 'train'
   expected = bad_setting('config.data.split', 'trian', r"did you mean 'train'\? valid: 'train'\.$")
   refused(expected, find_metadata, str(root), 'trian')

@@ -1,4 +1,4 @@
-"""WebDataset shards: samples, columns of JSON, patterns, and what is refused."""
+"""Tests reading WebDataset shards: samples, labels, columns of JSON and patterns of names."""
 
 import io
 import json
@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from tests.cases import cases
-from tests.input_pipeline.domains import NUMBER, PIXELS, assert_reads_pixels, png, read, whole
+from tests.input_pipeline.domains import PIXELS, assert_reads_pixels, full_batch, png, read
 from tests.refusals import bad_setting, refused
 
 
 def write(file, members):
+  """Writes (name, bytes) of every member to a tar file and returns its path."""
   with tarfile.open(file, 'w') as archive:
     for name, data in members:
       entry = tarfile.TarInfo(name)
@@ -21,14 +22,16 @@ def write(file, members):
   return file
 
 
-def sample(i, key='{:03}'):
+def sample(i):
+  """Returns the members of sample i: image, label, JSON, and one that is not read."""
   metadata = json.dumps({'pose': 'xy'[i % 2], 'class_name': f'class {i % 3}', 'box': [1]})
   parts = {'png': png(PIXELS[i]), 'cls': b'%d\n' % (i % 3), 'JSON': metadata.encode(), 'pkl': b'.'}
-  return [(f'a.b/{key.format(i)}.{field}', data) for field, data in parts.items()]
+  return [(f'a.b/{i:03}.{field}', data) for field, data in parts.items()]
 
 
 @pytest.fixture
 def folder(tmp_path):
+  """Returns a folder of three shards with ten samples each."""
   for shard in range(3):
     members = [part for i in range(10 * shard, 10 * shard + 10) for part in sample(i)]
     write(tmp_path / f'x-{shard:06}.tar', members)
@@ -36,13 +39,13 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize('path', ['', 'x-{000000..000002}.tar'])
-def test_samples_are_read_over_all_shards(folder, path):
+def test_samples_of_all_shards_are_read(folder, path):
   rows = read('webdataset', folder / path)
   assert rows.class_names == ('0', '1', '2') and 'box' not in next(rows.batches(1))
   assert_reads_pixels(rows)
 
 
-def test_labels_of_json_and_names_of_numbered_classes(folder):
+def test_labels_may_come_from_json_and_class_names_from_a_file(folder):
   rows = read('webdataset', folder, label_column='class_name')
   assert rows.class_names == ('class 0', 'class 1', 'class 2')
   assert next(rows.batches(4))['label'].tolist() == [0, 1, 2, 0]
@@ -54,7 +57,7 @@ def test_labels_of_json_and_names_of_numbered_classes(folder):
 
 
 @pytest.mark.parametrize('path', ['', 'x-000000.tar', 'x-{000000..000002}.tar'])
-def test_shards_that_say_no_split_are_none_to_train_on(folder, path):
+def test_shards_whose_names_state_no_split_are_refused_for_training(folder, path):
   expected = bad_setting('config.data.split', 'train', "(?i)its files say no split: set it to ''")
   refused(expected, read, 'webdataset', folder / path, split='train')
 
@@ -71,7 +74,7 @@ def test_shards_that_say_no_split_are_none_to_train_on(folder, path):
   ([('a.png', b'1'), ('a.PNG', b'1')], "'a' has two members 'png'"),
   ([('a.png', b'nothing'), ('a.cls', b'0')], "1 of 1 pictures .*, sample 'a': its content is no"),
 )
-def test_bad_samples_are_refused(tmp_path, members, message):
+def test_incomplete_and_ambiguous_samples_are_refused(tmp_path, members, message):
   refused(message, read, 'webdataset', write(tmp_path / 'a.tar', members))
 
 
@@ -83,25 +86,24 @@ def test_a_sample_in_two_shards_is_refused(folder):
 
 def test_a_truncated_shard_and_one_that_is_missing_are_refused(folder):
   shard = folder / 'x-000001.tar'
-  shard.write_bytes(shard.read_bytes()[: -(10240 + 700)])
+  shard.write_bytes(shard.read_bytes()[: -(10240 + 700)])  # more than the padding at the end
   refused('x-000001.tar is truncated or no plain tar file', read, 'webdataset', folder)
   missing = folder / 'x-{000000..000004}.tar'
   refused('2 of 5 shards are not there, first .*x-000003.tar', read, 'webdataset', missing)
-  assert NUMBER == 30
 
 
-def test_samples_with_dots_in_their_names_are_samples(tmp_path):
+def test_names_of_samples_may_have_dots(tmp_path):
   members = []
   for i in range(6):
     key = f'photo.{i // 2}.v{i % 2}'
     members += [(f'{key}.png', png(PIXELS[i])), (f'{key}.cls', b'%d' % (i % 3))]
   rows = read('webdataset', write(tmp_path / 'a.tar', members))
-  batch = whole(rows)
+  batch = full_batch(rows)
   assert batch['label'].tolist() == [0, 1, 2, 0, 1, 2]
   np.testing.assert_array_equal(np.rint(batch['image'] * 255), PIXELS[:6])
 
 
-def test_what_is_not_read_of_a_shard_is_counted(tmp_path):
+def test_members_that_are_not_read_are_counted_by_reason(tmp_path):
   members = [*sample(0), ('b.txt', b'?'), ('b.pth', b'.'), *sample(1), ('c/.x', b'.')]
   members += [('d.png', png(PIXELS[0])), ('d.cls', b'0'), ('d.v2.png', b'?')]
   write(tmp_path / 'a.tar', members)
@@ -119,6 +121,7 @@ def test_what_is_not_read_of_a_shard_is_counted(tmp_path):
 
 
 def with_json(text, label=b'0'):
+  """Returns the members of a sample with this JSON."""
   return [('a.png', png(PIXELS[0])), ('a.cls', label), ('a.json', text)]
 
 
@@ -134,19 +137,19 @@ def with_json(text, label=b'0'):
   ([('a.png', png(PIXELS[0])), ('a.cls', '٣'.encode())], 'a.cls is .*, which is no number'),
   ([('a.png', png(PIXELS[0])), ('a.cls', b'0' * 99)], 'a member of 99 bytes; at most 32 are read'),
 )
-def test_labels_that_can_be_read_two_ways_and_deep_json_are_refused(tmp_path, members, message):
+def test_contradictory_labels_odd_numbers_and_deep_json_are_refused(tmp_path, members, message):
   (tmp_path / 'classnames.txt').write_text('ant\nbee\n')
   refused(message, read, 'webdataset', write(tmp_path / 'a.tar', members))
 
 
-def test_a_caption_and_an_equal_label_are_no_contradiction(tmp_path):
+def test_equal_labels_and_captions_are_no_contradiction(tmp_path):
   (tmp_path / 'classnames.txt').write_text('ant\nbee\n')
   for text in (b'{"label": 0}', b'{"label": "ant"}', b'{"label": "0"}', b'{"label": "an insect"}'):
     rows = read('webdataset', write(tmp_path / 'a.tar', with_json(text)))
-    assert whole(rows)['label'].tolist() == [0]
+    assert full_batch(rows)['label'].tolist() == [0]
 
 
-def test_a_pattern_and_names_of_a_billion_shards_are_refused_at_once(tmp_path):
+def test_patterns_and_names_of_a_billion_shards_are_refused_at_once(tmp_path):
   pattern = tmp_path / 'x-{000000..999999999}.tar'
   refused('it must be of at most 1,048,576 shards', read, 'webdataset', pattern)
   write(tmp_path / 'x-000000-of-999999999.tar', sample(0))
@@ -157,8 +160,8 @@ def test_a_pattern_and_names_of_a_billion_shards_are_refused_at_once(tmp_path):
   refused('shards are missing, first number 4 of', read, 'webdataset', tmp_path)
 
 
-def test_headers_that_follow_one_another_without_end_are_a_damaged_shard(tmp_path):
-  """Each long name is said to belong to a member that is itself a long name."""
+def test_an_endless_chain_of_headers_is_a_damaged_shard(tmp_path):
+  """Each header holds a long name of the next member, which is again such a header."""
   name = tarfile.TarInfo('long')
   name.type, name.size = tarfile.GNUTYPE_LONGNAME, 5
   block = name.tobuf() + b'name\0'.ljust(tarfile.BLOCKSIZE, b'\0')
