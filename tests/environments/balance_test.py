@@ -1,4 +1,4 @@
-"""Rows with class groups, in which order, and what the selective augmentation makes of them."""
+"""Tests rows with class groups, their balanced order, and the augmentation that permits cells."""
 
 import collections
 import functools
@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from robustness.augment.policy import Policy
-from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.environments.balance import balanced
 from robustness.environments.class_groups import by_name, with_groups
@@ -24,11 +23,12 @@ SETTINGS = {'transforms': ('rotation', 'contrast'), 'angles': (90, 180, 270)}
 
 
 def rows(size=60, groups=GROUPS, **columns):
+  """Returns random images [size, 8, 8, 3], labelled 0..5 in turn, with their class groups."""
   images = np.random.default_rng(0).random((size, 8, 8, 3), np.float32)
   return with_groups(ArrayRows(images, np.arange(size) % 6, NAMES, columns=columns), groups)
 
 
-def test_every_row_has_its_class_group_and_one_label():
+def test_every_row_has_the_class_group_of_its_label():
   batch = next(rows().batches(12))
   np.testing.assert_array_equal(batch['class_group'][:6], [1, 1, 2, 2, 0, 0])
   trained = next(rows().training_batches(12, seed=0))
@@ -40,6 +40,9 @@ def test_every_row_has_its_class_group_and_one_label():
   arrays = rows().in_memory(2**20)
   np.testing.assert_array_equal(arrays.columns['class_group'], GROUPS.of_label[arrays.labels])
   assert rows().in_memory(10) is None
+
+
+def test_rows_of_several_labels_have_no_class_groups():
   multi_label = ArrayRows(np.zeros((2, 4, 4, 3), np.float32), np.array([[0, 1], [1, -1]]), NAMES)
   refused('one label', next, with_groups(multi_label, GROUPS).batches(2))
 
@@ -50,6 +53,7 @@ def _compiled(policy):
 
 
 def _steps(source, policy, begin, end):
+  """Yields the batches of 20 of these training steps, before and after the augmentation."""
   apply = _compiled(policy)
   for step, batch in zip(range(begin, end), source.training_batches(20, 0, begin), strict=False):
     target = jax.nn.one_hot(batch['label'], len(NAMES))
@@ -60,7 +64,7 @@ def _steps(source, policy, begin, end):
 @pytest.mark.slow
 @pytest.mark.parametrize('share', [0.0, 0.5, 1.0])
 def test_no_step_ever_sees_a_held_out_cell(share):
-  """Counted over 30 steps, the last half after a resume, with the images themselves as witness."""
+  """Counts cells of 30 steps, of which the second half is resumed, and compares the images."""
   policy = Policy.of(environment={**SETTINGS, 'share': share})
   permitted = {(label, 0) for label in range(6)} | {(0, 1), (1, 1), (2, 2), (3, 2)}
   cells, transformed = set(), 0
@@ -72,6 +76,7 @@ def test_no_step_ever_sees_a_held_out_cell(share):
       cells |= set(zip(np.asarray(after['label']).tolist(), environment.tolist(), strict=True))
       transformed += int((environment > 0).sum())
   assert cells <= permitted
+  # Four of six classes are in a group; four standard deviations of a binomial are allowed.
   expected = share * 30 * 20 * 4 / 6
   assert abs(transformed - expected) <= 4 * np.sqrt(expected * (1 - share))
   if share == 0.5:
@@ -83,33 +88,34 @@ def test_levels_are_drawn_uniformly():
   counts = np.zeros(4)
   for before, after in _steps(rows(), policy, 0, 40):
     for image, turned, label in zip(before['image'], after['image'], before['label'], strict=True):
-      if label < 2:
+      if label < 2:  # the classes of the first group, which is rotated
         turns = [np.array_equal(np.rot90(image, k), turned) for k in range(4)]
         counts[turns.index(True)] += 1
   assert counts[0] == 0
-  np.testing.assert_allclose(counts[1:] / counts.sum(), 1 / 3, atol=4 * 0.47 / counts.sum() ** 0.5)
+  standard_error = np.sqrt(1 / 3 * 2 / 3 / counts.sum())
+  np.testing.assert_allclose(counts[1:] / counts.sum(), 1 / 3, atol=4 * standard_error)
 
 
-def test_groups_beyond_the_transforms_stay_clean():
+def test_a_group_without_a_transform_stays_clean():
   policy = Policy.of(environment={'transforms': ('contrast',), 'share': 1.0})
   _, after = next(_steps(rows(), policy, 0, 1))
   assert set(np.asarray(after['environment']).tolist()) == {0, 1}
 
 
-def test_rows_without_groups_and_bad_settings_are_refused():
-  with pytest.raises(InputError, match='class_groups'):
-    plain = rows().rows
-    next(_steps(plain, Policy.of(environment=SETTINGS), 0, 1))
-  for bad, message in (
-    ({'share': 1.5}, bad_setting('config.classifier.augment.environment.share', 1.5)),
-    (
-      {'transforms': ('blur',)},
-      bad_setting('config.classifier.augment.environment.transforms', 'blur'),
-    ),
-    ({'severities': (6,)}, bad_setting('config.classifier.augment.environment.severities', (6,))),
-    ({'angles': ()}, bad_setting('config.classifier.augment.environment.angles', ())),
-  ):
-    refused(message, Policy.of, environment=bad)
+def test_rows_without_class_groups_are_refused():
+  refused('class_groups', next, _steps(rows().rows, Policy.of(environment=SETTINGS), 0, 1))
+
+
+@cases(
+  'key, value, refused_value',
+  ('share', 1.5, 1.5),
+  ('transforms', ('blur',), 'blur'),
+  ('severities', (6,), (6,)),
+  ('angles', (), ()),
+)
+def test_unusable_settings_are_refused(key, value, refused_value):
+  expected = bad_setting(f'config.classifier.augment.environment.{key}', refused_value)
+  refused(expected, Policy.of, environment={key: value})
 
 
 UNEQUAL = by_name((('a', 'b', 'c'), ('d',)), NAMES)
@@ -119,18 +125,21 @@ BATCH = 12
 
 
 def unequal(size: int = 48, **columns: np.ndarray) -> Any:
+  """Returns rows with three classes in group 1, one in group 2 and two left over."""
   return rows(size, UNEQUAL, **columns)
 
 
 def test_every_batch_shows_each_environment_equally_often_and_no_held_out_cell():
-  """Class frequencies are (1 + 1/|C_k| · |C|)/|C| / 3 of the classes of C_k, 1/|C|/3 of others."""
+  """The three environments are equally frequent, and in each the classes that it may have.
+
+  These are all 6 classes in the clean one, the 3 of group 1 and the single one of group 2.
+  """
   order = balanced('environment', unequal(), TRANSFORMS, 3)
   apply = jax.jit(lambda batch, step: POLICY(batch, 3, step))
   cells: collections.Counter = collections.Counter()
   steps = 40
-  for step, batch in enumerate(
-    itertools.islice(unequal().training_batches(BATCH, 3, sampler=order), steps)
-  ):
+  batches = itertools.islice(unequal().training_batches(BATCH, 3, sampler=order), steps)
+  for step, batch in enumerate(batches):
     augmented = apply({name: jnp.asarray(value) for name, value in batch.items()}, jnp.int32(step))
     environment = np.asarray(augmented['environment'])
     np.testing.assert_array_equal(np.bincount(environment, minlength=3), [4, 4, 4])
@@ -143,12 +152,11 @@ def test_every_batch_shows_each_environment_equally_often_and_no_held_out_cell()
   np.testing.assert_allclose([cells[k, 0] for k in range(6)], steps * BATCH / 18, rtol=0.1)
 
 
-def test_a_resumed_and_a_shared_training_see_the_same_rows():
+def test_training_that_is_resumed_or_shared_by_processes_sees_the_same_rows():
   def batches(begin, share=(0, 1)):
     order = balanced('environment', unequal(), TRANSFORMS, 3)
-    return list(
-      itertools.islice(unequal().training_batches(BATCH, 3, begin, share, sampler=order), 6)
-    )
+    endless = unequal().training_batches(BATCH, 3, begin, share, sampler=order)
+    return list(itertools.islice(endless, 6))
 
   full = batches(0)
   for name in ('example_id', 'sampled_environment'):
@@ -159,7 +167,7 @@ def test_a_resumed_and_a_shared_training_see_the_same_rows():
     np.testing.assert_array_equal(np.concatenate(halves, 1), values)
 
 
-def test_stored_environments_and_classes_are_balanced_by_their_column():
+def test_stored_environments_and_labels_are_balanced():
   stored = unequal(environment=np.array([0] * 40 + [1] * 6 + [2] * 2))
   order = balanced('environment', stored, (), 0)
   batch = next(stored.training_batches(BATCH, 0, sampler=order))
@@ -177,5 +185,5 @@ def test_stored_environments_and_classes_are_balanced_by_their_column():
   ('environment', unequal().rows, 'needs class groups'),
   ('environment', unequal(3), "'contrast' has no training images"),
 )
-def test_what_cannot_be_balanced_is_refused(column, source, message):
+def test_columns_that_cannot_be_balanced_are_refused(column, source, message):
   refused(message, balanced, column, source, TRANSFORMS, 0)

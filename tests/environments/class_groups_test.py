@@ -1,4 +1,4 @@
-"""Class groups: by name, by WordNet subtree, random; disjoint, with classes left over."""
+"""Tests class groups by name, by WordNet subtree and at random."""
 
 import numpy as np
 
@@ -25,14 +25,14 @@ def test_named_groups_leave_the_other_classes_over():
   ((('one',),), "names 'one'"),
   ((('wordnet:n1',),), bad_setting('config.data.hierarchy', '')),
 )
-def test_bad_groups_are_named(groups, message):
+def test_groups_that_overlap_or_are_empty_or_unknown_are_refused(groups, message):
   refused(message, by_name, groups, DIGITS)
 
 
 def test_random_groups_are_balanced_disjoint_and_depend_on_the_seed():
   groups = balanced(4, DIGITS, seed=1)
   assert [len(labels) for labels in groups.members] == [2, 2, 2, 2]
-  assert sorted(np.unique(groups.of_label, return_counts=True)[1]) == [2, 2, 2, 2, 2]
+  assert sorted(np.unique(groups.of_label, return_counts=True)[1]) == [2] * 5, 'two are left over'
   assert groups == balanced(4, DIGITS, seed=1)
   assert groups != balanced(4, DIGITS, seed=2)
   assert [len(labels) for labels in balanced(2, DIGITS, size=3).members] == [3, 3]
@@ -40,15 +40,16 @@ def test_random_groups_are_balanced_disjoint_and_depend_on_the_seed():
     refused('random_class_groups', balanced, count, DIGITS, size=size)
 
 
-def test_random_groups_are_of_names_whatever_their_order():
+def test_random_groups_do_not_depend_on_the_order_of_the_names():
   names = ('wolf', 'ant', 'Bee', 'cat')
-  described = [balanced(2, order).describe() for order in (names, sorted(names))]
-  assert [{k: {*v} for k, v in order.items()} for order in described][0] == {
-    k: {*v} for k, v in described[1].items()
-  }
+  groups, groups_of_sorted = (
+    {title: {*members} for title, members in balanced(2, order).describe().items()}
+    for order in (names, sorted(names))
+  )
+  assert groups == groups_of_sorted
 
 
-def test_wordnet_subtrees(tmp_path):
+def test_a_wordnet_subtree_is_a_group_of_the_classes_below_it(tmp_path):
   hierarchy = tmp_path / 'is_a.txt'
   hierarchy.write_text('\ufeffn1 n2\nn2 n3\nn2 n4\nn1 n5\nn3 n6\n')
   names = ('n3', 'n4', 'n5', 'n6', 'n7')

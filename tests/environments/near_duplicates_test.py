@@ -1,4 +1,4 @@
-"""Near-duplicates: hashes are ImageHash's, pairs by brute force, what is counted and listed."""
+"""Tests near-duplicates: hashes against ImageHash, pairs against brute force, shares and lists."""
 
 import dataclasses
 import sys
@@ -17,12 +17,12 @@ Image = pytest.importorskip('PIL.Image')
 
 
 def pictures(count: int = 6) -> np.ndarray:
-  """Smooth pictures [count, 24, 20, 3], uint8."""
+  """Returns smooth random images, uint8 [count, 24, 20, 3]."""
   coarse = np.random.default_rng(0).integers(0, 256, (count, 6, 5, 3)).astype(np.uint8)
   return np.stack([np.asarray(Image.fromarray(p).resize((20, 24))) for p in coarse])
 
 
-def test_hashes_are_those_of_the_package():
+def test_hashes_equal_those_of_imagehash():
   images = pictures()
   theirs = [imagehash.phash(Image.fromarray(image)) for image in images]
   assert [f'{value:016x}' for value in hashes(images)] == [str(value) for value in theirs]
@@ -34,34 +34,36 @@ def test_hashes_are_those_of_the_package():
   assert hashes(images[:0]).shape == (0,)
 
 
-def test_copies_that_were_changed_a_little_are_found_and_other_pictures_are_not():
+def test_slightly_changed_copies_are_found_and_other_images_are_not():
   images = pictures()
   brighter = np.clip(images * 0.9 + 12, 0, 255).astype(np.uint8)
   smaller = np.stack([np.asarray(Image.fromarray(p).resize((16, 20))) for p in images])
   for copies in (brighter, smaller):
     table = pairs(hashes(images), hashes(copies), 6)
-    assert [(i, j) for i, j in sorted(table[:, :2].tolist())] == [(k, k) for k in range(6)]
+    assert sorted(table[:, :2].tolist()) == [[k, k] for k in range(6)]
 
 
-def test_pairs_by_brute_force(monkeypatch):
+def test_pairs_equal_those_of_brute_force(monkeypatch):
   draw = np.random.default_rng(0)
   first, second = (draw.integers(0, 2**8, count, np.uint64) for count in (40, 30))
   distances = np.bitwise_count(first[:, None] ^ second)
   expected = sorted((distances[i, j], i, j) for i, j in np.argwhere(distances <= 2))
-  for compared in (2**22, 70):
-    monkeypatch.setattr(near_duplicates, '_MAX_PAIRS_AT_ONCE', compared)
+  for max_pairs in (2**22, 70):  # all 40 · 30 pairs at once, and two rows at a time
+    monkeypatch.setattr(near_duplicates, '_MAX_PAIRS_AT_ONCE', max_pairs)
     table = pairs(first, second, 2)
     assert [(bits, i, j) for i, j, bits in table.tolist()] == expected
   assert pairs(first, second[:0], 2).shape == (0, 3)
 
 
 def hashed_rows(values: list[int], first: int = 0) -> Hashed:
+  """Returns rows of these hashes, numbered from `first`: cat, dog and pig in turn, all photos."""
   ids = np.arange(len(values))
   names, style = np.array(['cat', 'dog', 'pig'])[ids % 3], np.full(len(ids), 'photo')
   return Hashed(np.array(values, np.uint64), first + ids, names, style)
 
 
 def test_the_share_counts_test_images_and_the_table_lists_pairs(monkeypatch):
+  # Within one bit, image 0 is near training image 10 and image 2 equals training image 12.
   test, training = hashed_rows([0b0, 0b1111, 0xFF00]), hashed_rows([0b1, 0b11, 0xFF00], first=10)
   shares, table = between(test, {'a': training, 'b': hashed_rows([2**63 - 1])}, 1)
   assert shares['a'].value == pytest.approx(2 / 3) and shares['a'].n == 3
@@ -76,21 +78,21 @@ def test_the_share_counts_test_images_and_the_table_lists_pairs(monkeypatch):
   assert 'the nearest 1 are listed' in shares['a'].note and len(table.rows) == 1
 
 
-def test_rows_are_read_as_they_are_shown():
+def test_hashed_rows_have_the_number_class_and_environment_of_each_image():
   images = pictures()
   rows = ArrayRows(images, np.arange(6) % 2, ('cat', 'dog'), np.arange(50, 56))
   read = hashed(rows)
   np.testing.assert_array_equal(read.hashes, hashes(images))
   assert read.example_ids.tolist() == list(range(50, 56))
   assert read.classes.tolist() == ['cat', 'dog'] * 3 and set(read.environments) == {''}
-  words = dataclasses.replace(rows, columns={'environment': np.array(['street', 'studio'] * 3)})
-  assert set(hashed(words).environments) == {''}  # a column of the user's, no environment here
+  unrelated = dataclasses.replace(rows, columns={'environment': np.array(['street', 'studio'] * 3)})
+  assert set(hashed(unrelated).environments) == {''}, 'words of a user are no environments'
   columns = {'environment': np.arange(6, dtype=np.int32) % 2}
   rows = dataclasses.replace(rows, columns=columns, facts={'environments': ['photo', 'sketch']})
   assert hashed(rows).environments.tolist() == ['photo', 'sketch'] * 3
 
 
-def test_what_is_wrong_is_named(monkeypatch):
+def test_unusable_numbers_of_bits_and_a_missing_package_are_refused(monkeypatch):
   refused(bad_setting('config.study.near_duplicates', 40), Systematic, near_duplicates=40)
   refused(bad_setting('config.study.near_duplicates', -2), Systematic, near_duplicates=-2)
   monkeypatch.setitem(sys.modules, 'imagehash', None)  # as if it were not installed

@@ -1,4 +1,4 @@
-"""Transforms: right angles move pixels exactly, others agree with another implementation."""
+"""Tests the transforms of environments against NumPy, SciPy and the corruptions."""
 
 import jax
 import numpy as np
@@ -26,7 +26,7 @@ def test_other_angles_agree_with_scipy(degrees):
   np.testing.assert_allclose(rotate(IMAGE, degrees), expected, atol=1e-5)
 
 
-def test_an_environment_is_its_transform_and_the_clean_one_is_none():
+def test_environment_0_is_clean_and_the_others_are_their_transforms():
   names, key = ('contrast', 'rotation', 'gaussian_noise'), jax.random.key(3)
   transformed = jax.jit(lambda k, level: transforms.transform(key, IMAGE, k, level, names))
   np.testing.assert_array_equal(transformed(0, 5), IMAGE)
@@ -35,7 +35,7 @@ def test_an_environment_is_its_transform_and_the_clean_one_is_none():
     np.testing.assert_allclose(transformed(number, 4), corrupt(key, IMAGE, name, 4), atol=1e-6)
 
 
-def test_bad_transforms_levels_and_shapes_are_named():
+def test_unusable_transforms_levels_and_shapes_are_refused():
   refused(bad_setting('here', 'gausian_noise'), transforms.check_names, 'here', ['gausian_noise'])
   refused(bad_setting('here', ('snow', 'snow')), transforms.check_names, 'here', ['snow', 'snow'])
   refused(bad_setting('here.severities', (0, 1)), transforms.check_levels, 'here', [0, 1], [90])

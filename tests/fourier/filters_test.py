@@ -1,4 +1,4 @@
-"""Low and high passes, and the input filters that apply them: what passes, what is refused."""
+"""Tests low and high passes, and the input filters that apply them."""
 
 import jax
 import jax.numpy as jnp
@@ -13,21 +13,26 @@ from tests.refusals import refused
 
 def test_the_published_high_pass_keeps_three_cycles_and_more():
   keep = high_pass(32, 32, 27)
-  f = np.arange(32) - 16
-  np.testing.assert_array_equal(keep, (abs(f) >= 3)[:, None] & (abs(f) >= 3))
+  frequency = abs(np.arange(32) - 16)
+  np.testing.assert_array_equal(keep, (frequency >= 3)[:, None] & (frequency >= 3))
   assert keep.sum() == 27**2
   np.testing.assert_array_equal(high_pass(32, 32), keep)
-  assert high_pass(32, 32, 31).sum() == 32**2 - 63, 'only the row and column of zero go'
+  assert high_pass(32, 32, 31).sum() == 32**2 - 63, 'one row and one column are removed'
 
 
 @cases('side, bandwidth', (28, 23), (32, 27), (64, 53), (224, 183), (299, 244), (5, 4))
-def test_other_sides_in_proportion_symmetric_and_by_the_longer_side(side, bandwidth):
+def test_the_default_bandwidth_is_in_proportion_to_the_side(side, bandwidth):
   assert high_pass(side, side).sum() == bandwidth**2
   np.testing.assert_array_equal(high_pass(side, side, bandwidth), high_pass(side, side))
-  for height, width in ((32, 48), (31, 50), (28, 28)):
-    keep = np.fft.ifftshift(high_pass(height, width))
-    mirrored = np.roll(keep[::-1, ::-1], 1, (0, 1))
-    np.testing.assert_array_equal(keep, mirrored)
+
+
+@cases('height, width', (32, 48), (31, 50), (28, 28))
+def test_a_high_pass_keeps_a_frequency_and_its_mirror_or_none(height, width):
+  keep = np.fft.ifftshift(high_pass(height, width))
+  np.testing.assert_array_equal(keep, np.roll(keep[::-1, ::-1], 1, (0, 1)))
+
+
+def test_the_shorter_side_of_a_rectangle_has_the_bandwidth():
   assert lowest_kept(32, 64, 27) == (3, 6)
   assert high_pass(240, 427, 1).sum() == 2, 'the longer side is odd'
 
@@ -41,7 +46,7 @@ def test_other_sides_in_proportion_symmetric_and_by_the_longer_side(side, bandwi
   ('low_pass', 32, 14, 'a low pass on 32 pixels takes an odd number in 1..32'),
   ('low_pass', 32, 33, 'bandwidth is 33'),
 )
-def test_no_symmetric_square_is_refused(kind, side, bandwidth, message):
+def test_a_bandwidth_without_a_symmetric_square_is_refused(kind, side, bandwidth, message):
   refused(message, KINDS[kind], side, side, bandwidth)
 
 
@@ -50,18 +55,19 @@ FILTERS = (LowPass(15), HighPass(27))
 
 @pytest.mark.parametrize('input_filter', FILTERS)
 @pytest.mark.parametrize(('fy', 'fx'), [(0, 0), (1, 0), (3, -3), (7, 7), (8, 2), (0, 8), (16, 16)])
-def test_a_wave_passes_whole_or_not_at_all(input_filter, fy, fx):
-  low = isinstance(input_filter, LowPass)
-  passes = max(abs(fy), abs(fx)) <= 7 if low else min(abs(fy), abs(fx)) >= 3
+def test_a_wave_passes_unchanged_or_is_removed(input_filter, fy, fx):
+  """On 32 pixels, `LowPass(15)` keeps up to 7 and `HighPass(27)` from 3 cycles on both axes."""
+  is_low_pass = isinstance(input_filter, LowPass)
+  passes = max(abs(fy), abs(fx)) <= 7 if is_low_pass else min(abs(fy), abs(fx)) >= 3
   y, x = np.mgrid[:32, :32]
-  single = np.cos(2 * np.pi * (fy * y + fx * x) / 32 + 0.3)
-  image = np.repeat(single[None, :, :, None], 3, -1).astype(np.float32)
+  wave = np.cos(2 * np.pi * (fy * y + fx * x) / 32 + 0.3)  # a phase at which none of them is zero
+  image = np.repeat(wave[None, :, :, None], 3, -1).astype(np.float32)
   np.testing.assert_allclose(
     input_filter(jnp.asarray(image)), image if passes else 0 * image, atol=1e-5
   )
 
 
-def test_filters_are_projections_and_keep_their_shares_of_white_noise():
+def test_filters_are_projections_and_keep_a_known_share_of_white_noise():
   noise = jax.random.normal(jax.random.key(0), (4, 32, 32, 3))
   for input_filter in FILTERS:
     filtered = input_filter(noise)
@@ -69,11 +75,13 @@ def test_filters_are_projections_and_keep_their_shares_of_white_noise():
     share = (input_filter.bandwidth / 32) ** 2
     assert float((filtered**2).sum() / (noise**2).sum()) == pytest.approx(share, rel=0.03)
   spectrum = np.fft.fft2(np.asarray(HighPass(31)(noise))[0, ..., 0])
-  assert (np.abs(spectrum) < 1e-3).sum() == 63, 'the zero row and column alone'
+  assert (np.abs(spectrum) < 1e-3).sum() == 63, (
+    'only the row and column of frequency zero are removed'
+  )
 
 
 @pytest.mark.parametrize('input_filter', FILTERS)
-def test_a_bandwidth_is_at_least_one_and_a_symmetric_square(input_filter):
+def test_input_filters_refuse_unusable_bandwidths(input_filter):
   refused(r'input_filter\.\w+\.bandwidth is 0', type(input_filter), 0)
   message = r'bandwidth is 14; .* on 32 pixels takes an odd number'
   refused(message, type(input_filter)(14), jnp.zeros((1, 32, 32, 3)))

@@ -1,4 +1,4 @@
-"""Scenes from cutouts resized once are the scenes composed one by one."""
+"""Tests that scenes of cutouts that are resized in advance equal scenes composed one by one."""
 
 import jax
 import numpy as np
@@ -12,6 +12,7 @@ SIDE = 48
 
 
 def row(height: int = 23, width: int = 31) -> dict[str, np.ndarray]:
+  """Returns a background and a random cutout of this size, padded to 40 x 40 pixels."""
   generator = np.random.default_rng(2)
   foreground = generator.integers(0, 256, (40, 40, 4), np.uint8)
   foreground[..., 3] = 255 * (generator.random((40, 40)) < 0.7)
@@ -23,7 +24,7 @@ def row(height: int = 23, width: int = 31) -> dict[str, np.ndarray]:
 
 
 def scenes(design, scene_row, measure='rectangle'):
-  """Every level, as the runner shows it."""
+  """Returns the scenes of all levels as a run shows them, [levels, SIDE, SIDE, 3]."""
   show, prepare = views.shown(design, SIDE, measure)
   levels = views.parameters(design)
 
@@ -35,8 +36,8 @@ def scenes(design, scene_row, measure='rectangle'):
   return np.asarray(all_levels(scene_row))
 
 
-def looks_up(design: Design, side: int = SIDE, measure: str = 'rectangle') -> bool:
-  """Whether the object is resized once for all scenes."""
+def resizes_in_advance(design: Design, side: int = SIDE, measure: str = 'rectangle') -> bool:
+  """Returns whether cutouts are resized once for all scenes of a size."""
   return views.shown(design, side, measure)[0].__name__ == 'look_up'
 
 
@@ -49,17 +50,17 @@ DESIGNS = {
 @pytest.mark.slow
 @pytest.mark.parametrize('name', list(DESIGNS))
 @pytest.mark.parametrize('size', [(23, 31), (40, 3)])
-def test_looking_up_is_composing(name, size, monkeypatch):
+def test_scenes_of_resized_cutouts_equal_composed_ones(name, size, monkeypatch):
   design = DESIGNS[name]
-  assert looks_up(design)
-  looked_up = scenes(design, row(*size))
+  assert resizes_in_advance(design)
+  from_resized = scenes(design, row(*size))
   monkeypatch.setattr(views, 'MAX_SHEET_PIXELS', 0)
-  assert not looks_up(design)
+  assert not resizes_in_advance(design)
   composed = scenes(design, row(*size))
-  assert np.abs(looked_up - row()['image']).max((1, 2, 3)).min() > 0.1, 'the object is seen'
-  np.testing.assert_allclose(looked_up, composed, atol=1.6 / 255)  # of 8-bit pixels
+  assert np.abs(from_resized - row()['image']).max((1, 2, 3)).min() > 0.1, 'shows the object'
+  np.testing.assert_allclose(from_resized, composed, atol=1.6 / 255)  # rounding may differ
   if name == 'angles':
-    assert np.isclose(looked_up, composed, atol=1e-5).mean() > 0.98
+    assert np.isclose(from_resized, composed, atol=1e-5).mean() > 0.98
 
 
 def test_rows_without_objects_are_refused():
@@ -67,9 +68,9 @@ def test_rows_without_objects_are_refused():
   refused('the data hold no objects', scenes, DESIGNS['places'], plain)
 
 
-def test_only_few_sizes_are_resized_in_advance():
-  prepared = {name: looks_up(designs.published(name), 512) for name in designs.FACTORS}
-  assert prepared == {'size': False, 'location': True, 'rotation': True}
+def test_cutouts_of_many_sizes_or_places_are_not_resized_in_advance():
+  for name in designs.FACTORS:
+    assert resizes_in_advance(designs.published(name), 512) == (name != 'size')
   moved = designs.cross('moved', angles=(0, 10), xs=(0.2, 0.8))
-  assert not looks_up(moved), 'a window for each place'
-  assert not looks_up(DESIGNS['places'], measure='mask')
+  assert not resizes_in_advance(moved), 'every place would need a window of a rotated cutout'
+  assert not resizes_in_advance(DESIGNS['places'], measure='mask')
