@@ -22,6 +22,7 @@ import pandas as pd
 from scipy.special import betaincinv
 
 from benchmarks import timing
+from robustness.combined import over_seeds
 from robustness.estimates import calibration, consistency
 from robustness.estimates.calibration import Draws, Predictions, Scores
 from robustness.estimates.comparison import benjamini_hochberg, mcnemar
@@ -34,7 +35,7 @@ from robustness.estimates.published import BASELINES
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.relative_error import relative_errors
 from robustness.estimates.tradeoff import linear_fit
-from robustness.results import Results, over_seeds
+from robustness.results import Results
 from robustness.video.neighbor_estimates import SetOutcomes, right_within
 
 CORRUPTIONS, SEVERITIES = 15, 5

@@ -21,6 +21,7 @@ from robustness.building import along_training
 from robustness.building.builder import ClassifierBuilder
 from robustness.building.checks import check_measurable, check_studies, split_supported
 from robustness.classifiers import from_file, network
+from robustness.combined import joined, over_seeds
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Execution, Experiment
 from robustness.config.recorded import recorded
@@ -38,7 +39,7 @@ from robustness.models.classifier import Classifier
 from robustness.parallel.processes import restore_sigterm
 from robustness.present import fourier_table, page, style, summary, text
 from robustness.present.publish import Drawn, Presentation, Presented, captioned, publish
-from robustness.results import FOURIER_TABLE, SINGLE, Results, Table, joined, over_seeds
+from robustness.results import FOURIER_TABLE, SINGLE, Results, Table
 from robustness.training.writers import NO_WRITER, JsonLinesWriter, ScalarWriter, training_writer
 
 

@@ -110,11 +110,12 @@ def test_the_walker_sees_lazy_and_nested_imports():
   assert 'jax' in reached(runner)
 
 
+RESULTS = 'robustness.results', 'robustness.combined'
 FILES = [f'robustness.core.{n}' for n in ('array_files', 'errors', 'json_files', 'paths', 'rows')]
 
 
 @pytest.mark.parametrize(
-  'module', inside(*NUMPY_ONLY, 'robustness.results', 'robustness.evaluation.records', *FILES)
+  'module', inside(*NUMPY_ONLY, *RESULTS, 'robustness.evaluation.records', *FILES)
 )
 def test_numbers_and_pictures_need_numpy_scipy_pandas_and_matplotlib_only(module):
   assert outside(reached(module, in_functions=True)) <= NUMPY_ROOM
@@ -233,7 +234,7 @@ assert jax.device_count() == 3, 'a backend was started'
 
 @pytest.mark.slow
 def test_importing_the_pipeline_or_what_redraws_is_light_and_computing_needs_no_tensorflow():
-  drawn = inside(*NUMPY_ONLY, 'robustness.results', 'robustness.evaluation.records')
+  drawn = inside(*NUMPY_ONLY, *RESULTS, 'robustness.evaluation.records')
   for needed in (['input_pipeline'], drawn):
     assert not loaded_by(*needed) & (TENSORFLOW | JAX)
   rooms = ('studies', 'evaluation.runner', 'classifiers', 'building', 'training.loop')

@@ -30,6 +30,7 @@ import pandas as pd
 
 from robustness import workdir
 from robustness.cli import new_parser, verification
+from robustness.combined import joined
 from robustness.comparison.compare import EFFECTIVE, compare
 from robustness.comparison.entries import distinct_labels, named_workdirs, read_entries
 from robustness.core.bounded_files import refuse_special
@@ -53,7 +54,7 @@ from robustness.present import tables, text
 from robustness.present.choice import overall_choices, overall_rows
 from robustness.present.page import classifier_words
 from robustness.present.publish import Drawn, Presentation, captioned, publish
-from robustness.results import JSON_NAME, SINGLE, WHICH_NUMBERS, Results, Table, joined
+from robustness.results import JSON_NAME, SINGLE, WHICH_NUMBERS, Results, Table
 
 PRESENTED = Presentation('Leaderboard')
 RANK = Quantity('rank', 'rank', kind=COUNT, better='lower', low=1, headline=True)

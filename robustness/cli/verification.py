@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from robustness import workdir
+from robustness.combined import over_seeds
 from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
@@ -21,7 +22,7 @@ from robustness.evaluation.recorded_study import RecordedStudy
 from robustness.evaluation.records import NotRecordedError
 from robustness.evaluation.study import EstimatesFromRows, StudiesTrainings
 from robustness.present.page import plural
-from robustness.results import SINGLE, Results, over_seeds
+from robustness.results import SINGLE, Results
 from robustness.workdir import FinishedStudy
 
 NOT_VERIFIABLE = 'not verifiable from records'

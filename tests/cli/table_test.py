@@ -11,12 +11,13 @@ import pytest
 
 from robustness.__main__ import main
 from robustness.cli import export, table
+from robustness.combined import joined
 from robustness.estimates import means
 from robustness.estimates.corruption_error import MCE
 from robustness.estimates.quantity import ERROR
 from robustness.estimates.table import assemble
 from robustness.present import methods, side_by_side
-from robustness.results import WHICH_NUMBERS, Results, Table, joined
+from robustness.results import WHICH_NUMBERS, Results, Table
 from robustness.studies.attack_error import AttackError
 from tests import finished_runs
 from tests.cases import cases

@@ -5,11 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from robustness.combined import joined
 from robustness.estimates.published import TABLE_3, TABLE_4
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
 from robustness.present import fourier_table
-from robustness.results import Results, joined
+from robustness.results import Results
 from robustness.studies import corruption_error
 from tests.made_records import made
 from tests.table_rows import estimate

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from robustness.combined import joined
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
@@ -14,7 +15,7 @@ from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble
 from robustness.present import choice, headlines, text
 from robustness.present.summary import battery_findings
-from robustness.results import Results, joined
+from robustness.results import Results
 
 COUNT = 50
 CORRUPTIONS = ('fog', 'snow', 'frost', 'blur', 'rain', 'sand', 'haze', 'dusk')

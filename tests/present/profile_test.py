@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from robustness.combined import joined
 from robustness.estimates.corruption_error import MCE
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.of_means import ITSELF
@@ -10,7 +11,7 @@ from robustness.estimates.quantity import ACCURACY, CLEAN_ERROR, ERROR
 from robustness.estimates.table import assemble
 from robustness.present import headlines, page, profile
 from robustness.present.summary import of_battery
-from robustness.results import Results, joined
+from robustness.results import Results
 from robustness.studies.attack_error import AttackError
 
 LABELS = 'plain', 'robust'

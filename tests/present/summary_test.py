@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from robustness.combined import joined, over_seeds
 from robustness.estimates.means import means
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble, facets_of
 from robustness.present import charts, style, tables
 from robustness.present.summary import _without_intervals, draw_seeds, most_changed, of_battery
-from robustness.results import Results, joined, over_seeds
+from robustness.results import Results
 from tests import said
 from tests.estimates.means_test import made
 from tests.present.headlines_test import made as headlined

@@ -10,12 +10,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from robustness.combined import over_seeds
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.means import means as means_of
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import assemble
-from robustness.results import NO_SPREAD, Results, Table, over_seeds
+from robustness.results import NO_SPREAD, Results, Table
 from tests.cases import cases
 from tests.refusals import refused
 from tests.table_rows import estimate

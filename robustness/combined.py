@@ -1,0 +1,170 @@
+"""Results of several tasks, or of trainings with several seeds, as one."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from robustness.core.errors import InputError
+from robustness.core.settings import Section
+from robustness.estimates import table as estimates
+from robustness.estimates.intervals import student_interval
+from robustness.estimates.jackknife import FEWEST_SEEDS, TOO_FEW_SEEDS
+from robustness.estimates.quantity import AMOUNT, Quantity
+from robustness.results import NO_SPREAD, SEED, TASK, Findings, Results, Table
+
+
+def joined(
+  tasks: Mapping[str, Results],
+  settings: Section,
+  study: str = 'battery',
+  findings: Findings | None = None,
+) -> Results:
+  """Returns the results of all tasks as one, in which `task` is a facet of the estimates.
+
+  Tables of tasks are called `<task>: <name>`; arrays are not included.
+
+  Args:
+    tasks: results by name of the task, at least one, of the same classifiers.
+    settings: plain values of the run as a whole.
+    study: name of the joined results.
+    findings: tables and estimates of all tasks together, which come first.
+  """
+  findings = findings or Findings()
+  listed = [[name, results.study, results.data['num_examples']] for name, results in tasks.items()]
+  # A task leaves out the classifiers that it cannot measure.
+  most_complete = max(tasks.values(), key=lambda results: len(results.classifiers))
+  tables_with_task = (estimates.with_facet(r.table, TASK, task) for task, r in tasks.items())
+  return Results(
+    study,
+    classifiers=most_complete.classifiers,
+    data={name: results.data for name, results in tasks.items()},
+    settings={**settings, **{name: results.settings for name, results in tasks.items()}},
+    tables={
+      **findings.tables,
+      'tasks': Table(('task', 'study', 'images'), listed),
+      **{f'{task}: {k}': v for task, results in tasks.items() for k, v in results.tables.items()},
+    },
+    arrays=findings.arrays,
+    table=estimates.assemble([*findings.estimates, *tables_with_task]),
+    quantities=tuple(dict.fromkeys(q for results in tasks.values() for q in results.quantities)),
+    tasks={name: results.quantities for name, results in tasks.items()},
+  )
+
+
+def over_seeds(by_seed: Mapping[int, Results]) -> Results:
+  """Returns the estimates of every seed by the facet `seed`, and their means without this facet.
+
+  A table that is no estimates is included if it is equal in all seeds; arrays are not. A mean has
+  Student's interval at the confidence of its estimates.
+
+  Args:
+    by_seed: {seed: results of the run with this seed}.
+
+  Raises:
+    InputError: there are fewer than two seeds.
+  """
+  if len(by_seed) < 2:
+    raise InputError(f'{len(by_seed)} value has no spread: give at least two seeds.')
+  first = next(iter(by_seed.values()))
+  quantities = {q.name: q for results in by_seed.values() for q in results.quantities}
+  table_by_seed = estimates.assemble(
+    [estimates.with_facet(results.table, SEED, seed) for seed, results in by_seed.items()]
+  )
+  means = _means_over(table_by_seed, list(by_seed), quantities)
+  classifiers = [
+    {
+      'label': classifier['label'],
+      'seeds': {str(seed): results.classifiers[index] for seed, results in by_seed.items()},
+    }
+    for index, classifier in enumerate(first.classifiers)
+  ]
+  return Results(
+    first.study,
+    classifiers=classifiers,
+    data=first.data,
+    settings={**first.settings, 'seeds': list(by_seed)},
+    tables={
+      name: table
+      for name, table in first.tables.items()
+      if all(results.tables.get(name) == table for results in by_seed.values())
+    },
+    table=estimates.assemble([table_by_seed, means]),
+    quantities=first.quantities,
+    tasks=first.tasks,
+  )
+
+
+def _means_over(
+  table: pd.DataFrame, seeds: Sequence[int], quantities: Mapping[str, Quantity]
+) -> pd.DataFrame:
+  """Returns the means over seeds of the estimates that at least two seeds have.
+
+  Estimates whose interval holds for many estimates together (a `family` above 1) are left out. A
+  number without interval that every seed repeats, such as a published one, stays as it is; NaN in
+  one seed makes the mean NaN.
+
+  The interval is Student's, mean ± t·s/√n with the standard deviation s over n seeds and Student's
+  quantile t, cut to the range of the quantity; means over fewer seeds than `FEWEST_SEEDS` have
+  none. For normal values it covers the variation between trainings of the same recipe, on the same
+  test images. Equal values show no spread and have no interval.
+
+  Args:
+    table: the estimates of all seeds, with the facet `seed`.
+    seeds: all seeds.
+    quantities: the quantities of the estimates, by name.
+  """
+  keys = [*estimates.SUBJECT, *(name for name in estimates.facets_of(table) if name != SEED)]
+  single = table[table.family == 1].reset_index(drop=True)
+  firsts = single.drop_duplicates(keys)  # the estimate of the first seed that has it
+  # `values` and `index` have an entry for each estimate of a seed: its value, and the position of
+  # the mean that it is part of. All other arrays have an entry for each mean.
+  index = single.groupby(keys, dropna=False, sort=False).ngroup().to_numpy()
+  values, count = single['value'].to_numpy(), np.bincount(index)
+  mean = np.bincount(index, values) / count
+  sum_of_squares = np.bincount(index, (values - mean[index]) ** 2)
+  std = np.sqrt(sum_of_squares / np.maximum(count - 1, 1))
+  confidence = firsts.confidence.fillna(0.95).to_numpy()
+  low, high = np.full((2, len(mean)), np.nan)
+  for level in np.unique(confidence):
+    at = confidence == level  # the means at which the interval has this confidence
+    low[at], high[at] = student_interval(mean[at], std[at], count[at], level)
+  is_constant = np.bincount(index, values == firsts.value.to_numpy()[index]) == count
+  ranges = []
+  for row in firsts.itertuples():
+    quantity = quantities.get(row.quantity, Quantity('other', '', AMOUNT))
+    ranges.append(quantity.difference_range if row.versus else quantity.range)
+  least, greatest = np.array(ranges).reshape(-1, 2).T
+  has_interval = ~is_constant & (count >= FEWEST_SEEDS)
+  low, high = np.where(has_interval, np.clip((low, high), least, greatest), np.nan)
+  notes: list[dict[int, str]] = [{} for _ in count]  # {seed: note} of each mean
+  for position, seed, note in zip(index, single[SEED], single['note'], strict=True):
+    notes[position][seed] = note
+  is_number_alone = firsts.confidence.isna().to_numpy() & (firsts.method == '').to_numpy()
+  is_repeated = is_constant & is_number_alone  # such as a published number
+  means = firsts.assign(
+    **{SEED: None, 'value': mean, 'low': low, 'high': high, 'n': count, 'clusters': count},
+    method=estimates.OVER_SEEDS,
+    confidence=confidence,
+    p=np.nan,
+    note=[_note(of_mean, seeds, equal) for of_mean, equal in zip(notes, is_constant, strict=True)],
+  )
+  means[is_repeated] = firsts.assign(**{SEED: None})[is_repeated]
+  return means[count > 1]
+
+
+def _note(notes: Mapping[int, str], seeds: Sequence[int], is_constant: bool) -> str:
+  """Returns the note of a mean over seeds: the seeds' notes, and which seeds have no value.
+
+  Args:
+    notes: the note of each seed that has a value; a note that all seeds have is stated once.
+    seeds: all seeds.
+    is_constant: whether all seeds have equal values.
+  """
+  remarks = [f'seed {seed}: {note}' for seed, note in notes.items() if note]
+  if len(set(notes.values())) == 1:
+    remarks = [next(iter(notes.values()))]
+  lacking = [str(seed) for seed in seeds if seed not in notes]
+  without = f'without seed {", ".join(lacking)}, which has no such number' if lacking else ''
+  few = f'{TOO_FEW_SEEDS}, {len(notes)}' if len(notes) < FEWEST_SEEDS else ''
+  return '; '.join(filter(None, (*remarks, without, NO_SPREAD if is_constant else few)))
