@@ -1,4 +1,4 @@
-"""C-bar: every corruption against a transcription of its definition, and the published facts."""
+"""Tests every corruption of C-bar against a transcription of its definition, and its constants."""
 
 import functools
 import zlib
@@ -14,15 +14,16 @@ from robustness.corruptions.pixels import to_levels
 from tests.cases import cases
 from tests.corruptions import c_bar_transcription
 from tests.corruptions.pictures import natural, share_within, table_of, with_draws
-from tests.refusals import bad_setting, refused
+from tests.refusals import refused
 
 SIDE, LARGE = 32, 224
 COUNT = {SIDE: 3, LARGE: 1}
+"""Images in `made` by their side."""
 FIRST, LAST = 1, 5
 
 
 def plain(draws: dict) -> dict[str, np.ndarray]:
-  """Returns draws as NumPy arrays, numbers in float64."""
+  """Returns random numbers as NumPy arrays, floats in float64."""
   arrays = {name: np.asarray(value) for name, value in draws.items()}
   return {k: x.astype(float) if x.dtype.kind == 'f' else x for k, x in arrays.items()}
 
@@ -51,7 +52,7 @@ def made(name: str, severity: int, side: int = SIDE) -> tuple[np.ndarray, np.nda
   *(pytest.param(name, LARGE, marks=pytest.mark.slow) for name in SETS['c_bar_imagenet']),
 )
 def test_every_corruption_is_its_definition(name, side, severity):
-  """And has what is known of it, whatever it draws."""
+  """Some corruptions have further properties that do not depend on the random numbers."""
   images, ours, theirs = made(name, severity, side)
   assert (ours != images).mean() > 0.005
   assert share_within(ours / 255, theirs / 255, 1) > 0.9985
@@ -90,8 +91,8 @@ def test_sets_and_constants_are_the_published_ones():
     np.testing.assert_allclose(factor * np.array(TABLES[side][name]['magnitude']), derived)
 
 
-def test_corners_of_circular_blurs_borders_of_pinches_and_rows_of_ripples():
-  """.0827 · 255 = 21 in the corner, 254 in the middle, edge middles of 145 to 181."""
+def test_a_circular_blur_turns_black_from_outside_into_corners_and_edges():
+  """A share of .0827 of the weights is inside for a corner, level 21; the middle stays white."""
   white = np.ones((SIDE, SIDE, 3), np.float32)
   for severity in (FIRST, LAST):
     blurred = np.asarray(corrupt(0, white, 'circular_motion_blur', severity, 'floor')) * 255
@@ -99,6 +100,10 @@ def test_corners_of_circular_blurs_borders_of_pinches_and_rows_of_ripples():
     assert levels[0, 0] == levels[-1, -1] == levels[0, -1] == 21
     assert levels[SIDE // 2, SIDE // 2] in (254, 255)
     assert 140 <= levels[0, SIDE // 2] <= 186
+
+
+def test_pinches_leave_the_border_and_ripples_move_rows_along_themselves():
+  """Three cells of 10 pixels leave two rows and columns of 32 out."""
   images, ours, _ = made('pinch_and_twirl', LAST)
   np.testing.assert_array_equal(ours[:, 30:], images[:, 30:])
   np.testing.assert_array_equal(ours[:, :, 30:], images[:, :, 30:])
@@ -107,13 +112,16 @@ def test_corners_of_circular_blurs_borders_of_pinches_and_rows_of_ripples():
   assert np.ptp(rippled[2:-2], axis=0).max() < 1e-5
 
 
-def test_noise_has_the_published_shares_and_no_nan_where_a_gradient_has_no_direction(monkeypatch):
-  """Black pixels Φ(.3m - 2.5), fields of standard deviation 1, and grey 127.5 on the lattice."""
+def test_blue_noise_makes_the_published_share_of_pixels_black():
+  """The share is Φ(.3m - 2.5) at severities 1 and 5."""
   images = np.full((64, SIDE, SIDE, 3), 0.5, np.float32)
   severity = np.repeat([1, 5], 32)
   black = np.asarray(corrupt(0, images, 'blue_noise_sample', severity)) == 0
   shares = black.mean((1, 2, 3)).reshape(2, 32).mean(1)
   np.testing.assert_allclose(shares, (0.011, 0.108), atol=0.002)
+
+
+def test_fields_of_spectral_noise_have_deviation_1_and_random_means():
   phases = np.random.default_rng(0).uniform(0, 2 * np.pi, (60, SIDE, SIDE // 2))
   squared = (np.arange(SIDE) - SIDE // 2) ** 2
   amplitude = 1 / (squared[:, None] + squared + 1)
@@ -121,11 +129,15 @@ def test_noise_has_the_published_shares_and_no_nan_where_a_gradient_has_no_direc
   np.testing.assert_allclose(np.asarray(fields).std((1, 2)), 1, rtol=1e-5)
   means = np.asarray(fields).mean((1, 2))
   assert np.abs(means).max() < 1.75 and (means**2).mean() ** 0.5 == pytest.approx(0.7, abs=0.1)
+
+
+def test_perlin_noise_is_grey_on_its_lattice_and_no_gradient_is_nan(monkeypatch):
+  """A lattice point is 127.5, which at severity 1 turns the level 100 into 106."""
   grey = np.full((64, SIDE, SIDE, 3), 100 / 255, np.float32)
   perlin = np.asarray(corrupt(0, grey, 'perlin_noise', 1, 'floor', side=224)) * 255
   assert set(np.rint(perlin[:, 0, 0, 0]).tolist()) == {106}
   assert perlin.min() >= 106 - 1e-3
-  drawn = jax.random.randint
+  drawn = jax.random.randint  # The first hundred gradients become (0, 0), without a direction.
   monkeypatch.setattr(jax.random, 'randint', lambda *arguments: drawn(*arguments).at[:100].set(0))
   draws = jax.jit(lambda key: patterns.perlin_noise.draw(key, (SIDE, SIDE), {}))(jax.random.key(0))
   np.testing.assert_allclose(np.linalg.norm(draws['gradients'], axis=1), 1, rtol=1e-5)
@@ -148,7 +160,6 @@ def test_bad_input_is_named():
     ({'images': np.zeros((32, 30, 3))}, 'are not square, for which ripple is defined'),
     ({'name': 'brownish_noise', 'images': np.zeros((31, 31, 3))}, 'have an odd side'),
     ({'images': np.zeros((4, 4, 3))}, 'too small for ripple'),
-    ({'name': 'riple'}, bad_setting('name', 'riple', words="did you mean 'ripple'")),
   ):
     arguments = {'images': np.zeros((32, 32, 3)), 'name': 'ripple', 'severity': 3} | change
     refused(message, corrupt, 0, **arguments)

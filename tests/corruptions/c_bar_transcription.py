@@ -18,10 +18,12 @@ Draws = Mapping[str, np.ndarray]
 
 
 def _levels(values: np.ndarray) -> np.ndarray:
+  """Returns values clipped to 0..255 and truncated, uint8."""
   return np.clip(values, 0, 255).astype(np.uint8)
 
 
 def _grid(side: int) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the row and the column of every pixel, int [side, side] each."""
   return np.meshgrid(np.arange(side), np.arange(side), indexing='ij')
 
 
@@ -74,20 +76,22 @@ _OCTAVES = (1, 2, 4, 8, 16)
 
 
 def _gradient_noise(y: float, x: float, p: list[int], g: list[tuple[float, float]]) -> float:
+  """Returns Perlin's noise at a place, with a permutation and the gradients it selects."""
   i, j = int(y) % 256, int(x) % 256
   dy, dx = y - int(y), x - int(x)
   first, second = p[i], p[(i + 1) % 256]
   s, t = dy * dy * (3 - 2 * dy), dx * dx * (3 - 2 * dx)
   corners = []
   for k in (0, 1):
-    one, other = g[p[first + (j + k) % 256]], g[p[second + (j + k) % 256]]
-    u = dy * one[0] + (dx - k) * one[1]
-    v = (dy - 1) * other[0] + (dx - k) * other[1]
+    upper, lower = g[p[first + (j + k) % 256]], g[p[second + (j + k) % 256]]
+    u = dy * upper[0] + (dx - k) * upper[1]
+    v = (dy - 1) * lower[0] + (dx - k) * lower[1]
     corners.append(u + s * (v - u))
   return 1.5 * (corners[0] + t * (corners[1] - corners[0]))
 
 
 def _spectral(half: np.ndarray, amplitude: np.ndarray) -> np.ndarray:
+  """Returns the field of an amplitude and phases, of which the left half is drawn; deviation 1."""
   phase = np.concatenate([half, np.rot90(half, 2)], 1)
   spectrum = np.fft.ifftshift(amplitude * np.exp(1j * phase))
   field = np.fft.ifft2(spectrum).real
@@ -95,6 +99,7 @@ def _spectral(half: np.ndarray, amplitude: np.ndarray) -> np.ndarray:
 
 
 def _wave_number(side: int) -> np.ndarray:
+  """Returns the distance from frequency 0, which is in the middle, float [side, side]."""
   r, c = _grid(side)
   return np.hypot(r - side / 2, c - side / 2)
 
@@ -115,9 +120,9 @@ def checkerboard_cutout(image: np.ndarray, m: float, draws: Draws) -> np.ndarray
   cos, sin, cell = math.cos(draws['angle']), math.sin(draws['angle']), float(draws['cell'])
   u, v = (r * cos + c * sin) / cell, (-r * sin + c * cos) / cell
   count = int(4 * len(image) / cell)
-  kept = (draws['luck'] < 0.1 * m)[:count, :count]
-  same = np.floor(u) % 2 == np.floor(v) % 2
-  covered = same & kept[np.trunc(u).astype(int), np.trunc(v).astype(int)]
+  is_cell_covered = (draws['luck'] < 0.1 * m)[:count, :count]
+  is_dark = np.floor(u) % 2 == np.floor(v) % 2
+  covered = is_dark & is_cell_covered[np.trunc(u).astype(int), np.trunc(v).astype(int)]
   return np.where(covered[..., None], 128, image).astype(np.uint8)
 
 
@@ -179,6 +184,7 @@ def caustic_refraction(image: np.ndarray, m: float, draws: Draws) -> np.ndarray:
 
 
 def _caustic(r: int, c: int, draws: Draws) -> float:
+  """Returns the height of the water's surface at a pixel, in 0..1."""
   y, x = (((v / draws['size']) % 1) * 6.28318530718 - 250 for v in (r, c))
   i, j, total = y, x, 1.0
   for n in range(1, 6):

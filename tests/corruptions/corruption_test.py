@@ -1,4 +1,4 @@
-"""Constants and numbers: complete, as published, the size rule, and what must not change."""
+"""Tests that constants are as published, and that the numbers of corruptions do not change."""
 
 import jax
 import numpy as np
@@ -45,9 +45,10 @@ plasma_noise ripple single_frequency_greyscale sparkles transverse_chromatic_abb
 glitched mosaic stickers vertical_lines geometric_shapes luminance_checkerboard
 """
 PUBLISHED = {name: number for number, name in enumerate(_IN_ORDER.split())}
+"""Numbers of the corruptions, which stored results depend on."""
 
 
-def test_constants_are_the_published_ones_and_at_64_pixels_those_of_the_generator():
+def test_constants_are_the_published_ones_and_the_generators_at_64_pixels():
   lines = [line.partition(': ') for line in TINY_IMAGENET.strip().splitlines()]
   rows = [[name, *words.split()] for name, _, parts in lines for words in parts.split(', ')]
   assert table_for(64, 64).side == 64
@@ -70,12 +71,13 @@ def test_constants_are_the_published_ones_and_at_64_pixels_those_of_the_generato
     (299, 'jpeg_compression', 'quality', (23, 16, 13, 8, 5)),
   ):
     np.testing.assert_allclose(TABLES[side][name][parameter], values, rtol=1e-12)
+  # The numbers of zooms differ by severity, and between the two published tables.
   assert [len(z) for z in TABLES[224]['zoom_blur']['zooms']] == [12, 16, 11, 13, 11]
   assert [len(z) for z in TABLES[32]['zoom_blur']['zooms']] == [7, 12, 16, 21, 26]
 
 
 @pytest.mark.parametrize('side', TABLES)
-def test_every_parameter_has_five_values_and_those_between_are_interpolated(side):
+def test_every_parameter_has_five_values_and_is_interpolated_between_severities(side):
   published = SETS['c_bar_cifar' if side < 100 else 'c_bar_imagenet']
   tables = {
     name: corruption.constants[side]
@@ -87,7 +89,7 @@ def test_every_parameter_has_five_values_and_those_between_are_interpolated(side
     assert all(set(constants) == set(other) for other in CORRUPTIONS[name].constants.values())
     assert all(len(values) == 5 for values in constants.values())
     assert TABLES[side][name] == constants
-  table = ConstantsTable(side, (1.5, 4.25, 5.0))
+  table = ConstantsTable(side, (1.5, 4.25, 5.0))  # These are in the places 5, 6 and 7.
   for name, constants in tables.items():
     for key, values in constants.items():
       assert table[name][key][:5] == tuple(values)
@@ -103,7 +105,7 @@ def test_every_parameter_has_five_values_and_those_between_are_interpolated(side
   assert zooms[0][-1] < zooms[5][-1] < zooms[1][-1] and zooms[5][1] == zooms[0][1]
 
 
-def test_sets_are_those_of_the_papers():
+def test_sets_of_corruptions_are_those_of_the_papers():
   counts = {'official': 15, 'extra': 4, 'all': 19, 'fourier_cifar': 15, 'fourier_imagenet': 12}
   assert {name: len(SETS[name]) for name in counts} == counts
   replaced = {'gaussian_noise', 'frost', 'gaussian_blur', 'speckle_noise'}
@@ -111,31 +113,31 @@ def test_sets_are_those_of_the_papers():
   assert set(OFFICIAL) - set(SETS['fourier_imagenet']) == {'motion_blur', 'snow', 'frost'}
 
 
-def test_other_sizes_take_the_nearest_table():
+def test_the_table_is_the_nearest_by_the_shorter_side_or_the_one_of_a_side():
   for shape, side in (
     *(((28, 28), 32), ((45, 45), 32), ((46, 46), 64), ((96, 200), 64), ((128, 128), 224)),
     *(((256, 256), 224), ((600, 288), 299), ((8, 8), 32), ((1000, 1000), 299), ((299, 224), 224)),
   ):
     assert table_for(*shape).side == side
-    assert table_for(32, 32, side=224).side == 224
+  assert table_for(32, 32, side=224).side == 224
   refused('images of 96 pixels; valid: 32, 64, 224, 299', table_for, 96, 96, side=96)
 
 
-def test_values_of_a_traced_severity():
+def test_strength_picks_the_values_of_a_traced_severity():
   constants = {'sigma': (0.1, 0.2, 0.3, 0.4, 0.5), 'radius': (1, 2, 3, 4, 5)}
   pick = jax.jit(lambda s: Strength(constants, s)['sigma'])
   np.testing.assert_allclose([pick(s) for s in range(1, 6)], (0.1, 0.2, 0.3, 0.4, 0.5), rtol=1e-6)
   assert Strength(constants, 3)['radius'].dtype == np.int32
 
 
-def test_every_corruption_has_its_published_number_by_which_views_and_studies_draw():
+def test_numbers_of_corruptions_and_the_ids_of_views_that_follow_do_not_change():
   assert {name: NUMBERS.get(name) for name in PUBLISHED} == PUBLISHED
   assert {name: corruption.name for name, corruption in CORRUPTIONS.items()} == {
     name: name for name in KNOWN
   }
   assert {number: name for name, number in NUMBERS.items()} == NAMED
   assert [NUMBERS[name] for name in STORED_SETS['imagenet_3dcc']] == list(range(40, 52))
-  assert len(NAMED) == len(NUMBERS) and max(NAMED) < 200, 'rotations have 1000 + degrees'
+  assert len(NAMED) == len(NUMBERS) and max(NAMED) < 200, 'the ids of rotations begin at 1000'
   for name, number in PUBLISHED.items():
     assert names.view_id(name, 3) == 5 * number + 3 == get(name).view_base + 3
     assert names.view_id(name, 2.5) == 1_002_500 + 5000 * number
@@ -155,14 +157,12 @@ def test_every_corruption_has_its_published_number_by_which_views_and_studies_dr
   assert environments[:6] == [0, *ids[:5]] and min(environments[6:]) > 1000
 
 
-def test_of_several_sets_that_of_images_of_another_size_is_left_out():
-  assert 'fourier_imagenet' in names.whole_sets(OFFICIAL) and 'fourier_cifar' in names.whole_sets(
-    SETS['all']
-  )
+def test_a_contained_set_for_images_of_another_size_is_left_out():
+  assert 'fourier_imagenet' in names.whole_sets(OFFICIAL)
+  assert 'fourier_cifar' in names.whole_sets(SETS['all'])
   assert list(names.whole_sets(OFFICIAL, 32)) == ['official']
   assert 'fourier_imagenet' in names.whole_sets(OFFICIAL, 224)
-  assert 'fourier_cifar' in names.whole_sets(
-    SETS['all'], 32
-  ) and 'fourier_cifar' not in names.whole_sets(SETS['all'], 224)
+  assert 'fourier_cifar' in names.whole_sets(SETS['all'], 32)
+  assert 'fourier_cifar' not in names.whole_sets(SETS['all'], 224)
   alone = names.whole_sets(SETS['fourier_imagenet'], 32)
-  assert list(alone) == ['fourier_imagenet'], 'the only set that was asked for'
+  assert list(alone) == ['fourier_imagenet'], 'it is the only set of these corruptions'

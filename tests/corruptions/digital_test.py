@@ -1,4 +1,4 @@
-"""Brightness, contrast, saturate, pixelate and jpeg_compression against plain references."""
+"""Tests brightness, contrast, saturate, pixelate and jpeg_compression against other libraries."""
 
 import colorsys
 import io
@@ -18,15 +18,18 @@ from tests.corruptions.pictures import constants, from_draws, natural, photograp
 
 NAMES = ('brightness', 'contrast', 'saturate', 'pixelate', 'jpeg_compression')
 KEY, BOX = jax.random.key(0), Image.Resampling.BOX
-SPECIAL = [[[0, 0, 0], [1, 1, 1], [0.5, 0.5, 0.5], [1, 0, 0]]]
-SPECIAL = np.array([*SPECIAL, [[0, 1, 0], [0, 0, 1], [1, 1, 0], [0.2, 0.7, 0.7]]], np.float32)
+GREYS_AND_RED = [[0, 0, 0], [1, 1, 1], [0.5, 0.5, 0.5], [1, 0, 0]]
+OTHER_HUES = [[0, 1, 0], [0, 0, 1], [1, 1, 0], [0.2, 0.7, 0.7]]
+SPECIAL = np.array([GREYS_AND_RED, OTHER_HUES], np.float32)
 
 
-def ours(name: str, picture: np.ndarray, severity: int, side: int) -> np.ndarray:
+def corrupted(name: str, picture: np.ndarray, severity: int, side: int) -> np.ndarray:
+  """Returns a picture corrupted with the constants of a side."""
   return np.asarray(from_draws(name, side)(KEY, picture, severity))
 
 
 def reference(name: str, picture: np.ndarray, values: list[float]) -> np.ndarray:
+  """Returns a picture corrupted with constants by NumPy, Matplotlib or Pillow, in 0..1."""
   x = picture.astype(np.float64)
   if name == 'contrast':
     mean = x.mean((0, 1), keepdims=True)
@@ -49,16 +52,16 @@ def reference(name: str, picture: np.ndarray, values: list[float]) -> np.ndarray
 
 @pytest.mark.parametrize('side', [32, 64, 224])
 @pytest.mark.parametrize('name', NAMES)
-def test_pictures_agree(shared_dir, name, side):
+def test_pictures_agree_with_the_reference(shared_dir, name, side):
   pictures = [photographs(shared_dir, side, 1)[0], *([natural(45, 64, seed=3)] * (side == 64))]
   for severity in SEVERITIES:
     for picture in pictures:
       theirs = reference(name, picture, constants(name, side, severity))
-      assert share_within(ours(name, picture, severity, side), theirs) >= 0.99
+      assert share_within(corrupted(name, picture, severity, side), theirs) >= 0.99
 
 
 def pixelated_by_pillow(levels: np.ndarray, scale: float, enlarge=BOX) -> np.ndarray:
-  """Pillow's own pixelation of uint8 [H, W, C], as the released generator does it."""
+  """Returns uint8 [H, W, C] resized down and up by Pillow, as the released generator does."""
   planes = [Image.fromarray(levels[:, :, c]) for c in range(levels.shape[2])]
   small = [int(n * scale) for n in planes[0].size]
   enlarged = [p.resize(small, BOX).resize(p.size, enlarge) for p in planes]
@@ -82,7 +85,7 @@ def test_pixelate_is_pillows_to_the_bit(height, width, quantize):
 
 
 @pytest.mark.parametrize('size', [8, 17, 28, 32, 45, 64, 69, 96, 100, 224, 299])
-def test_boxes_are_pillows_for_every_side_and_scale(size):
+def test_boxes_of_pixelate_are_pillows_for_every_side_and_scale(size):
   scales = {scale for table in TABLES.values() for scale in table['pixelate']['scale']}
   ramp = np.random.default_rng(size).integers(0, 256, (1, size, 1), np.uint8)
   for scale in scales:
@@ -106,10 +109,13 @@ def test_value_and_saturation_are_those_of_matplotlib(picture):
     np.testing.assert_allclose(ours, reference('saturate', picture, values), atol=2e-5)
 
 
-def test_grey_images_and_a_grey_pixel_that_turns_reddish_as_hue_zero_does():
+def test_a_grey_pixel_saturates_to_red_as_its_hue_is_zero():
   ours = pixels.scale_saturation(jnp.full((1, 1, 3), 0.5), jnp.float32(20), jnp.float32(0.2))
   assert colorsys.rgb_to_hsv(0.5, 0.5, 0.5)[0] == 0
   np.testing.assert_allclose(ours[0, 0], colorsys.hsv_to_rgb(0, 0.2, 0.5), atol=1e-6)
+
+
+def test_operations_on_colours_take_grey_images():
   picture = natural(6, 5, 1)
   np.testing.assert_array_equal(pixels.grey(picture), picture)
   np.testing.assert_array_equal(pixels.scale_saturation(picture, 3.0, 0.1), picture)
@@ -121,4 +127,5 @@ def test_grey_images_and_a_grey_pixel_that_turns_reddish_as_hue_zero_does():
   water = jnp.array([[[0.2, 0.4, 0.6]]])
   assert pixels.like_channels(water, jnp.zeros((2, 2, 3))) is water
   on_grey = pixels.like_channels(water, jnp.zeros((2, 2, 1)))
-  np.testing.assert_allclose(on_grey, [[[0.363]]], atol=1e-6)
+  luma = 0.299 * 0.2 + 0.587 * 0.4 + 0.114 * 0.6
+  np.testing.assert_allclose(on_grey, [[[luma]]], atol=1e-6)

@@ -1,4 +1,4 @@
-"""The JPEG codec against Pillow's libjpeg: to the bit, at any size and quality."""
+"""Tests the JPEG codec against Pillow's libjpeg, at any size and quality."""
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ round_trip = jax.jit(jpeg.round_trip)
 
 
 def from_file(picture: np.ndarray, quality: int) -> np.ndarray:
+  """Returns a picture in 0..1 after Pillow has written it to a JPEG file and read it."""
   return through_a_file(np.round(picture * 255), quality) / 255
 
 
@@ -22,7 +23,7 @@ def test_real_pictures_come_back_as_from_a_file(shared_dir, side):
     for quality in (80, 40, 25, 15, 7):
       ours = round_trip(picture, quality)
       theirs = from_file(picture, quality)
-      assert share_within(ours, theirs, 2) >= 0.99
+
       assert share_within(ours, theirs, 0) >= 0.999
 
 
@@ -32,7 +33,7 @@ def test_real_pictures_come_back_as_from_a_file(shared_dir, side):
   *((17, 16), (31, 33), (33, 45), (40, 40)),
 )
 @pytest.mark.parametrize('channels', [1, 3])
-def test_any_size_quality_and_grey(height, width, channels):
+def test_colour_and_grey_pictures_of_any_size_and_quality_agree(height, width, channels):
   random = np.random.default_rng(height * width)
   picture = random.integers(0, 256, (height, width, channels)) / np.float32(255)
   every = (1, 10, 49, 50, 51, 75, 95, 100)
@@ -41,7 +42,7 @@ def test_any_size_quality_and_grey(height, width, channels):
     assert share_within(ours, from_file(picture, quality), 0) >= 0.999
 
 
-def test_results_are_levels_in_range_and_flat_or_already_coded_ones_survive():
+def test_a_batch_of_qualities_is_the_pictures_by_themselves_and_has_levels_in_range():
   pictures = np.stack([natural(24, 24, seed=s) for s in range(3)])
   qualities = jnp.array([90, 40, 7])
   batch = jax.jit(jax.vmap(jpeg.round_trip))(pictures, qualities)
@@ -50,6 +51,9 @@ def test_results_are_levels_in_range_and_flat_or_already_coded_ones_survive():
   levels = np.asarray(batch) * 255
   assert levels.min() >= 0 and levels.max() <= 255.001
   np.testing.assert_allclose(levels, np.round(levels), atol=1e-3)
+
+
+def test_a_flat_picture_is_unchanged_and_fractions_of_levels_are_rounded():
   flat = np.full((20, 20, 3), 128 / 255, np.float32)
   np.testing.assert_allclose(round_trip(flat, 10), flat, atol=1e-6)
   with_fractions = flat + 0.3 / 255
@@ -61,6 +65,7 @@ def test_colours_are_converted_as_libjpeg_does_in_integers():
   corners = np.stack(np.meshgrid(ends, ends, ends), -1).reshape(1, -1, 3)
   random = np.random.default_rng(0).integers(0, 256, (300, 729, 3))
   levels = np.concatenate([corners, random]).astype(np.int64)
+  # The weights are those of YCbCr times 2¹⁶, rounded.
   r, g, b = np.moveaxis(levels, -1, 0)
   centre = (128 << 16) + (1 << 15) - 1
   planes = (

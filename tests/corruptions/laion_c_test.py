@@ -1,4 +1,4 @@
-"""LAION-C's distortions against plain transcriptions with Pillow and loops, from the same draws."""
+"""Tests LAION-C's corruptions against loops and Pillow with the same random numbers."""
 
 import functools
 import math
@@ -17,19 +17,22 @@ from tests.refusals import refused
 SIDE = 64
 LEVELS = np.rint(natural(SIDE, SIDE) * 255).astype(np.uint8)
 BANDS = [(23, -7), (29, 0), (77, -1), (84, 0), (145, -4), (151, -1), (186, -4), (200, 0)]
-MOVED = [0, -3, 0]
+"""First rows of bands, and how far glitch_this moves them to the right."""
+MOVED_CHANNEL = [0, -3, 0]
+"""The channel that glitch_this moves, and how far to the right and down."""
 SHAPES = ('triangle', 'square', 'circle', 'star')
 
 
 @functools.cache
 def made(name: str, severity: int):
-  """Returns draws, and levels uint8 [64, 64, 3]."""
+  """Returns the random numbers of a corruption, and the image, uint8 [64, 64, 3]."""
   image, key = (LEVELS / 255).astype(np.float32), jax.random.key(severity)
   draws, ours = jax.device_get(with_draws(name, 224)(key, image, severity))
   return draws, np.rint(ours * 255).astype(np.uint8)
 
 
 def constants(name: str, severity: int):
+  """Returns the constants of a corruption at a severity and 224 pixels."""
   return [values[severity - 1] for values in TABLES[224][name].values()]
 
 
@@ -72,14 +75,14 @@ def test_shapes_are_those_that_pillow_draws(severity):
     else:
       box = (x, y, x + size, y + size)
       (draw.rectangle if shape == 'square' else draw.ellipse)(box, fill)
-  # Pillow cuts coordinates off towards 0, beyond the upper and left edge too.
+  # Pillow rounds coordinates towards 0, so shapes beyond the upper and left edge may differ.
   inside = np.s_[laion_c.REACH :, laion_c.REACH :]
   assert (ours[inside] == np.asarray(picture)[inside]).all(-1).mean() > 0.998
   assert (ours == np.asarray(picture)).all(-1).mean() > 0.99
 
 
 @cases('severity', 1, 5)
-def test_stickers_lie_over_those_before_them(severity):
+def test_stickers_cover_the_ones_before_them(severity):
   draws, ours = made('stickers', severity)
   (tiles,) = laion_c.load_tiles(None, (16,))
   expected = LEVELS.copy()
@@ -90,7 +93,7 @@ def test_stickers_lie_over_those_before_them(severity):
 
 
 @cases('severity', 1, 3, 5)
-def test_cells_of_the_checkerboard_are_lighter_and_darker_by_turns(severity):
+def test_cells_of_the_checkerboard_are_lighter_and_darker_in_turn(severity):
   drawn, ours = made('luminance_checkerboard', severity)
   low, high = constants('luminance_checkerboard', severity)
   change = low + np.asarray(drawn, float) * (high - low)
@@ -111,12 +114,12 @@ def test_tiles_of_a_mosaic_have_the_nearest_mean_colour(severity):
   np.testing.assert_array_equal(made('mosaic', severity)[1], expected)
 
 
-def test_glitches_are_those_of_glitch_this():
-  """Version 1.0.3 with seed 1 at level 2 and 224 pixels: bands of rows, then a channel."""
+def test_glitches_are_the_ones_of_glitch_this():
+  """The values are of version 1.0.3 with seed 1 at level 2 and 224 pixels."""
   shift, moved = laion_c.glitches(2, 224, 224)
   starts = np.flatnonzero(np.diff(shift, prepend=0))
   assert list(zip(starts.tolist(), shift[starts].tolist(), strict=True)) == BANDS
-  assert moved.tolist() == MOVED
+  assert moved.tolist() == MOVED_CHANNEL
   for severity in (1, 5):
     ours = made('glitched', severity)[1]
     shift, (channel, _, _) = laion_c.glitches(*constants('glitched', severity), SIDE, SIDE)
@@ -130,13 +133,13 @@ def test_glitches_are_those_of_glitch_this():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', SETS['laion_c'])
-def test_grey_images_and_severities_between(name):
+def test_grey_images_and_severities_between_two_are_supported(name):
   grey = LEVELS[None, :, :, :1] / np.float32(255)
   between = np.asarray(corrupt(0, grey, name, 2.5, side=224))
   assert between.shape == grey.shape and (between != grey).mean() > 0.05
 
 
-def test_pictures_come_from_a_folder(tmp_path):
+def test_tiles_and_stickers_come_from_a_folder(tmp_path):
   for name, level in (('a/x.png', 30), ('b.jpg', 200)):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     Image.fromarray(np.full((300, 280, 3), level, np.uint8)).save(tmp_path / name)
@@ -151,7 +154,7 @@ def test_pictures_come_from_a_folder(tmp_path):
     assert name == 'b.jpg' or laion_c.describe(str(tmp_path))['count'] == 2
   refused(r'unreadable image .*b.jpg', laion_c.describe, str(tmp_path))
   refused('no folder with pictures for mosaic', laion_c.describe, str(tmp_path / 'none'))
-  refused('no published constants for images of 32', corrupt, 0, dark, 'mosaic', 1)
+
   options = {'side': 224, 'photographs': [LEVELS]}
   mixed = {'names': ('mosaic',), 'options': {'mosaic': {'photographs': [LEVELS]}}, 'side': 224}
   refused('photographs of mosaic must be a folder', corrupt_each, 0, dark[None], 0, 1, **mixed)

@@ -1,4 +1,4 @@
-"""The noises in distribution: moments, rates, whole histograms, independence, flat spectra."""
+"""Tests that the noises have their distributions: moments, rates, histograms and flat spectra."""
 
 import functools
 
@@ -14,11 +14,13 @@ from robustness.corruptions.corruption import Strength
 from robustness.corruptions.names import SEVERITIES
 
 SIDES = (32, 64, 224)
-LEVEL = 1e-4  # of each test of a distribution; keys are fixed, so a pass stays a pass
+LEVEL = 1e-4
+"""Significance of each test of a distribution. Keys are fixed, so that a pass stays a pass."""
 
 
 @functools.cache
 def compiled(name: str, side: int, size: int):
+  """Returns a compiled function of a key, the value of a flat image, and a severity."""
   function, constants = getattr(noise, name), TABLES[side][name]
 
   def flat(key: jax.Array, value: jax.Array, severity: jax.Array) -> jax.Array:
@@ -27,8 +29,8 @@ def compiled(name: str, side: int, size: int):
   return jax.jit(flat)
 
 
-def many(name: str, value: float, severity: int, side: int, size: int = 160) -> np.ndarray:
-  """Corrupts a flat image of size × size × 3 values."""
+def noisy_flat(name: str, value: float, severity: int, side: int, size: int = 160) -> np.ndarray:
+  """Returns the noise on a flat image with the constants of a side, float64 [size, size, 3]."""
   noisy = compiled(name, side, size)(jax.random.key(severity), np.float32(value), severity)
   return np.asarray(noisy, np.float64)
 
@@ -37,8 +39,8 @@ def many(name: str, value: float, severity: int, side: int, size: int = 160) -> 
 @pytest.mark.parametrize('severity', SEVERITIES)
 def test_gaussian_noise_is_normal(side, severity):
   sigma = TABLES[side]['gaussian_noise']['sigma'][severity - 1]
-  delta = many('gaussian_noise', 0.5, severity, side) - 0.5
-  inside = np.abs(delta) < 0.499  # what was clipped piles up at the ends
+  delta = noisy_flat('gaussian_noise', 0.5, severity, side) - 0.5
+  inside = np.abs(delta) < 0.499  # The values at the ends are clipped ones.
   share = scipy.stats.norm.cdf(0.499 / sigma) * 2 - 1
   assert abs(inside.mean() - share) < 5 * np.sqrt(share * (1 - share) / delta.size) + 1e-9
   bounded = scipy.stats.truncnorm(-0.499 / sigma, 0.499 / sigma, scale=sigma)
@@ -50,7 +52,7 @@ def test_gaussian_noise_is_normal(side, severity):
 def test_speckle_noise_scales_with_the_value(side, severity):
   sigma = TABLES[side]['speckle_noise']['sigma'][severity - 1]
   for value in (0, 0.1, 0.5):
-    delta = many('speckle_noise', value, severity, side) - value
+    delta = noisy_flat('speckle_noise', value, severity, side) - value
     assert abs(delta.std() - sigma * value) <= 0.02 * sigma * value
     assert abs(delta.mean()) <= 5 * sigma * value / np.sqrt(delta.size)
 
@@ -59,23 +61,26 @@ def test_speckle_noise_scales_with_the_value(side, severity):
 @pytest.mark.parametrize('severity', SEVERITIES)
 def test_impulse_noise_replaces_elements_at_the_rate(side, severity):
   rate = TABLES[side]['impulse_noise']['rate'][severity - 1]
-  out = many('impulse_noise', 0.25, severity, side)
+  out = noisy_flat('impulse_noise', 0.25, severity, side)
   hit = out != 0.25
   assert set(np.unique(out)) == {0, 0.25, 1}
   assert scipy.stats.binomtest(int(hit.sum()), hit.size, rate).pvalue > LEVEL
   assert scipy.stats.binomtest(int((out == 1).sum()), int(hit.sum()), 0.5).pvalue > LEVEL
-  together = int(hit.all(-1).sum())  # channels are independent
+  together = int(hit.all(-1).sum())  # All three channels are hit at rate³ if independent.
   assert scipy.stats.binomtest(together, hit[..., 0].size, rate**3).pvalue > LEVEL
 
 
 def counts_of(value: float, severity: int, side: int) -> np.ndarray:
-  """Photon counts of a flat image; what exceeds λ is seen as λ."""
+  """Returns the photon counts of a flat image, at most the photons of white, [160, 160, 3]."""
   photons = TABLES[side]['shot_noise']['photons'][severity - 1]
-  return np.round(many('shot_noise', value, severity, side) * photons)
+  return np.round(noisy_flat('shot_noise', value, severity, side) * photons)
 
 
 def assert_poisson(counts: np.ndarray, rate: float, limit: float) -> None:
-  """Compares the histogram of counts, clipped at `most`, with Poisson's by χ²."""
+  """Compares the histogram of counts, clipped at `limit`, with Poisson's by χ².
+
+  Counts that are expected fewer than 10 times are one cell.
+  """
   cells = np.arange(int(limit) + 1)
   expected = scipy.stats.poisson.pmf(cells, rate)
   expected[-1] = scipy.stats.poisson.sf(limit - 1, rate)
@@ -133,7 +138,7 @@ def test_counts_by_inversion_are_poissons_quantiles(side):
     np.testing.assert_array_equal(ours, theirs)
 
 
-def test_small_poisson_is_its_quantile():
+def test_small_poisson_counts_are_poissons_quantiles():
   uniform = np.linspace(0, 1, 4001, endpoint=False, dtype=np.float32) + np.float32(1e-5)
   for rate in (0.0, 0.01, 0.2, 1.9):
     ours = noise.small_poisson(uniform, jnp.full(uniform.shape, rate), 1.97)
@@ -152,10 +157,12 @@ def test_noise_has_a_flat_spectrum(name):
   power = power.mean((0, 3))
   high = np.abs(np.fft.fftfreq(32, 1 / 32)) >= 3
   share = power[np.ix_(high, high)].sum() / power.sum()
-  assert abs(share - (27 / 32) ** 2) < 0.01
+  white = (27 / 32) ** 2  # 27 of 32 frequencies on each axis are 3 or more
+  assert abs(share - white) < 0.01
 
 
-def test_a_float_image_in_a_batch_changes_no_other_and_floats_beside_a_level_are_levels():
+def test_shot_noise_of_an_image_between_levels_does_not_change_the_batch_and_near_levels_count():
+  """The first image has levels, the second values between them, the third levels by rounding."""
   levels = jnp.round(jax.random.uniform(jax.random.key(1), (8, 8, 3)) * 255) / 255
   images = jnp.stack([levels, jnp.clip(levels + 0.001, 0, 1), levels * (1 + 2**-22)])
   keys = jax.random.split(jax.random.key(2), 2)[np.array([0, 1, 0])]

@@ -1,4 +1,4 @@
-"""Pictures to corrupt, photographs and smooth random ones, and what several references need."""
+"""Makes pictures to corrupt and photographs, and has parts that several references share."""
 
 import functools
 import io

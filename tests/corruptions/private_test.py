@@ -1,4 +1,4 @@
-"""Corruptions in a user's file or package, by name wherever those here are."""
+"""Tests that a corruption in a user's file or package works wherever the ones here do, by name."""
 
 import importlib
 import json
@@ -39,7 +39,7 @@ IMAGES = np.random.default_rng(0).random((2, 32, 32, 3), np.float32)
 
 @pytest.fixture(params=['file', 'package'])
 def code(request, tmp_path, monkeypatch):
-  """The part of a reference before NAME: a file, or a module of an installed package."""
+  """The part of a reference before ':NAME': a file, or a module of an installed package."""
   package = tmp_path / 'their_package'
   package.mkdir()
   (package / '__init__.py').touch()
@@ -51,7 +51,7 @@ def code(request, tmp_path, monkeypatch):
     sys.modules.pop(name, None)
 
 
-def test_functions_of_arrays_and_studies_take_it(code):
+def test_functions_of_arrays_and_studies_accept_a_private_corruption(code):
   name = f'{code}:darken'
   np.testing.assert_allclose(corruptions.corrupt(0, IMAGES, name, 5), IMAGES / 2, atol=1e-6)
   np.testing.assert_allclose(corruptions.corrupt(0, IMAGES, name, 4.5), 0.55 * IMAGES, atol=1e-6)
@@ -67,7 +67,7 @@ def test_functions_of_arrays_and_studies_take_it(code):
   assert flips == ['darken 1', 'darken 3', 'darken 5']
 
 
-def test_trainings_and_environments_take_it(code):
+def test_trainings_and_environments_accept_a_private_corruption(code):
   name = f'{code}:darken'
   augmentation = RandomCorruption((name,), severities=(5,))
   image, keys = jax.numpy.asarray(IMAGES[0]), jax.random.split(jax.random.key(0), 2)
@@ -90,14 +90,14 @@ def test_a_module_that_is_not_installed_is_named():
   refused(message, CorruptionViews, corruptions=('their_package.shades:darken',))
 
 
-def test_results_are_read_without_its_code(code):
+def test_results_are_read_without_the_code_of_the_corruption(code):
   section = {'name': 'corruption_error', 'corruptions': [f'{code}:darken']}
   study = recorded_study.of_results(section, 'corruption_error', {})
   assert isinstance(study, recorded_study.RecordedStudy)
   assert 'their_package' not in sys.modules
 
 
-def test_ids_of_views_are_apart_from_those_of_the_corruptions_here():
+def test_ids_of_views_differ_from_the_ids_of_the_corruptions_here():
   last = 5 * max(NUMBERS.values()) + 5
   for name in ('darken', 'sepia', 'grain'):
     assert last < 1000 < 50_000 < view_id(name, 1) < view_id(name, 5) < 10**6
@@ -105,7 +105,7 @@ def test_ids_of_views_are_apart_from_those_of_the_corruptions_here():
 
 
 @pytest.mark.slow
-def test_a_run_measures_and_trains_on_it(code, tmp_path):
+def test_a_run_measures_and_trains_on_a_private_corruption(code, tmp_path):
   name = f'{code}:darken'
   config = default_config('corruption_error', labels=('plain', 'dark'))
   config.update_from_flattened_dict(runs.flat(runs.SMALL))

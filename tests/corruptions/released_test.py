@@ -1,4 +1,4 @@
-"""The released sets: their sizes, 8-bit values and files, what differs, and what results say."""
+"""Tests how released sets are made here, and what results say of their comparability."""
 
 import dataclasses
 
@@ -39,23 +39,27 @@ def levels_in_view(views: CorruptionViews, image: np.ndarray, place: int) -> np.
   return np.asarray(result) * 255
 
 
-def photograph(side: int) -> np.ndarray:
-  """Returns a smooth picture of floats that are no levels, float32 [side, side, 3]."""
+def smooth_picture(side: int) -> np.ndarray:
+  """Returns a smooth picture of values between levels, float32 [side, side, 3]."""
   y, x = np.mgrid[:side, :side] / side
   waves = [0.5 + 0.4 * np.sin(7 * x + k) * np.cos(5 * y - k) for k in range(3)]
   return np.stack(waves, -1).astype(np.float32)
 
 
-def test_images_of_64_pixels_go_through_a_file_and_those_of_32_are_truncated():
-  image = np.round(photograph(64) * 255).astype(np.float32) / 255
+def test_images_of_64_pixels_are_stored_as_jpeg_files():
+  image = np.round(smooth_picture(64) * 255).astype(np.float32) / 255
   truncated = levels_in_view(CorruptionViews(**SETTINGS, quantize='floor'), image, 1)
   stored = levels_in_view(CorruptionViews(**SETTINGS, protocol='as_released'), image, 1)
   np.testing.assert_allclose(stored, through_a_file(truncated.round(), 85), atol=1e-3)
   assert np.abs(stored - truncated).max() > 1
-  image = photograph(32)
+
+
+def test_images_of_32_pixels_are_truncated_to_levels():
+  image = smooth_picture(32)
   views = CorruptionViews(**SETTINGS, protocol='as_released')
   levels = np.round(image * 255).astype(np.float32)
-  between = np.abs(image * 255 % 1 - 0.5) < 1e-3  # halves up to the guard of `to_levels`
+  # Values half-way between levels may be rounded up or down, within the tolerance of `to_levels`.
+  between = np.abs(image * 255 % 1 - 0.5) < 1e-3
   clean = np.where(between, levels, levels_in_view(views, image, 0))
   np.testing.assert_allclose(clean, levels, atol=1e-3)
   levels = levels_in_view(views, image, 0).round()
@@ -77,49 +81,60 @@ def test_a_protocol_that_the_data_cannot_follow_is_refused():
 MADE = CorruptionViews(protocol='as_released', photographs='imagecorruptions')
 TFDS = {'source': 'tfds', 'name': 'cifar10:3.0.2', 'split': 'test'}
 FOLLOWED = Provenance(MADE, False, TFDS, 'ab12', 10_000, (32, 32, 3), "RobustBench's Standard")
+"""CIFAR-10-C made by the protocol of the released set."""
+STORED = dataclasses.replace(
+  FOLLOWED, stored=True, settings=CorruptionViews(), description={'source': 'cifar10_c'}
+)
+"""CIFAR-10-C as it was released."""
+COMPARABLE = 'comparable with published tables'
 
 
-def value(provenance: Provenance, line: str) -> str:
+def value(provenance: Provenance, line: str = COMPARABLE) -> str:
+  """Returns a line of the table in results that says which numbers these are."""
   return dict(provenance.table().rows)[line]
 
 
 @pytest.fixture(autouse=True)
 def without_photographs(monkeypatch):
-  """The package of photographs need not be installed."""
+  """Describes photographs of frost without their package, which need not be installed."""
   facts = property(lambda self: {'frost': {'source': 'photographs', 'from': self.photographs}})
   monkeypatch.setattr(CorruptionViews, 'facts', facts)
 
 
-def test_what_follows_the_protocol_or_is_released_compares_and_tiny_imagenet_made_here_not():
-  assert value(FOLLOWED, 'comparable with published tables').startswith('yes, but for the random')
+def test_images_made_by_the_protocol_are_comparable():
+  assert value(FOLLOWED).startswith('yes, but for the random')
   assert value(FOLLOWED, 'storage') == '8-bit arrays'
   assert value(FOLLOWED, 'frost') == 'photographs, imagecorruptions'
   assert value(FOLLOWED, 'data') == 'tfds, cifar10:3.0.2, test'
   assert value(FOLLOWED, 'mCE divides by').startswith('RobustBench')
-  # Clean images of 64 pixels are known to differ from those released.
-  line, settings = 'comparable with published tables', CorruptionViews()
-  stored = dataclasses.replace(FOLLOWED, stored=True, settings=settings)
-  stored = dataclasses.replace(stored, description={'source': 'cifar10_c'})
-  assert value(stored, line) == 'yes'
-  assert 'protocol' not in dict(stored.table().rows)
-  paper = dataclasses.replace(settings, corruptions=('fourier_cifar',))
-  of_paper = value(dataclasses.replace(stored, settings=paper), line)
-  assert of_paper.startswith('yes; with tables 2 and 3 of Yin et al.'), 'of another 15'
-  paper = dataclasses.replace(settings, corruptions=('fourier_imagenet',))
-  assert value(dataclasses.replace(stored, settings=paper), line).startswith(
-    'no: without motion_blur, s'
-  )
+
+
+def test_released_images_are_comparable_with_the_tables_of_their_corruptions():
+  assert value(STORED) == 'yes'
+  assert 'protocol' not in dict(STORED.table().rows)
+  settings = dataclasses.replace(STORED.settings, corruptions=('fourier_cifar',))
+  line = value(dataclasses.replace(STORED, settings=settings))
+  assert line.startswith('yes; with tables 2 and 3 of Yin et al.'), 'they have another 15'
+  settings = dataclasses.replace(STORED.settings, corruptions=('fourier_imagenet',))
+  line = value(dataclasses.replace(STORED, settings=settings))
+  assert line.startswith('no: without motion_blur, s')
+
+
+def test_all_of_robustbenchs_subset_is_comparable_with_its_tables():
   subset = {'source': 'imagenet_c', 'image_list': 'robustbench'}
-  listed = dataclasses.replace(stored, description=subset, image_shape=(224, 224, 3))
+  listed = dataclasses.replace(STORED, description=subset, image_shape=(224, 224, 3))
   listed = dataclasses.replace(listed, num_images=5000)
   assert value(listed, 'images') == "5000, RobustBench's subset"
-  assert value(listed, line).startswith("yes, with RobustBench's")
-  assert '4999 of 50000 images' in value(dataclasses.replace(listed, num_images=4999), line)
+  assert value(listed).startswith("yes, with RobustBench's")
+  assert '4999 of 50000 images' in value(dataclasses.replace(listed, num_images=4999))
+
+
+def test_tiny_imagenet_c_is_comparable_as_released_and_not_as_made_here():
   described = {'source': 'folder', 'name': 'tiny_imagenet', 'split': 'val'}
-  tiny = dataclasses.replace(FOLLOWED, description=described, image_shape=(64, 64, 3))
-  assert value(tiny, line) == 'no: the clean images of Tiny-ImageNet-C were not released'
-  stored = dataclasses.replace(tiny, stored=True, description={'source': 'tiny_imagenet_c'})
-  assert value(stored, line) == 'yes'
+  made = dataclasses.replace(FOLLOWED, description=described, image_shape=(64, 64, 3))
+  assert value(made) == 'no: the clean images of Tiny-ImageNet-C were not released'
+  stored = dataclasses.replace(made, stored=True, description={'source': 'tiny_imagenet_c'})
+  assert value(stored) == 'yes'
 
 
 PREPARED = {'name': 'imagenet2012:5.1.0', 'split': 'validation', 'resize': 256, 'crop': 224}
@@ -158,21 +173,21 @@ UNKNOWN = 'the data are not known to be those of CIFAR-10-C and CIFAR-100-C'
     ['images were prepared otherwise, without config.data.interpolation=bilinear', DRAWN],
   ),
 )
-def test_each_difference_is_said(changes, reasons):
+def test_each_difference_from_the_released_set_is_named(changes, reasons):
   changed = dataclasses.replace(FOLLOWED, **changes)
   assert changed.differences == reasons
-  assert value(changed, 'comparable with published tables').startswith('no: ' + reasons[0])
+  assert value(changed).startswith('no: ' + reasons[0])
 
 
-def test_distortions_of_another_set_are_compared_with_it():
+def test_corruptions_of_another_set_are_compared_with_that_set():
   settings = CorruptionViews(('c_bar_imagenet',), quantize='floor')
   made = dataclasses.replace(FOLLOWED, **IMAGENET | {'settings': settings})
-  assert value(made, 'comparable with published tables').startswith('yes, but for the random')
+  assert value(made).startswith('yes, but for the random')
   as_released = dataclasses.replace(settings, protocol='as_released', quantize='')
   assert value(dataclasses.replace(made, settings=as_released), 'storage') == '8-bit arrays'
 
 
-def test_the_digest_tells_images_and_not_their_order(tmp_path):
+def test_the_digest_depends_on_the_images_and_not_on_their_order(tmp_path):
   def digest(name: str, ids: list[int], digests: list[int]) -> str:
     records = Records(tmp_path / name, Layout(3, 1, 3, 1), {})
     columns = {'example_id': np.array(ids), 'image_digest': np.array(digests, np.uint32)}
@@ -186,7 +201,10 @@ def test_the_digest_tells_images_and_not_their_order(tmp_path):
 
 
 def as_generated(name: str, picture: np.ndarray, severity: int) -> np.ndarray:
-  """A file of the set: corrupted in float64, truncated, stored as JPEG of quality 85."""
+  """Returns an image as the generator stores it: float64, truncated, JPEG of quality 85; in 0..1.
+
+  A remainder of 2⁻¹² of a level is not truncated.
+  """
   values = constants(name, SIDE, severity)
   x = picture.astype(np.float64)
   if name == 'gaussian_blur':
@@ -199,7 +217,7 @@ def as_generated(name: str, picture: np.ndarray, severity: int) -> np.ndarray:
 
 
 def test_files_made_here_are_those_of_the_generator():
-  """All that draws nothing, at every severity: 35 files."""
+  """Seven corruptions without random numbers at five severities make 35 files."""
   study = CorruptionViews(corruptions=WITHOUT_DRAWS, protocol='as_released')
   picture = natural(SIDE, SIDE, seed=4)
   views = study.views(picture.shape)

@@ -1,4 +1,4 @@
-"""Resampling against Pillow's resize of floats, PyTorch's interpolate, and libjpeg."""
+"""Tests resampling against Pillow, PyTorch's interpolate and libjpeg."""
 
 import io
 
@@ -18,11 +18,13 @@ KERNELS |= {'lanczos': 'LANCZOS'}
 
 
 def small_shape(severity: int) -> tuple[int, int]:
+  """Returns the height and width to which `IMAGE` is reduced at a severity."""
   height, width = (int(side * SCALES[severity - 1]) for side in IMAGE.shape[:2])
   return height, width
 
 
 def by_pillow(image, shape, kernel):
+  """Returns an image [H, W, C] resized to (height, width) by Pillow in float32, in 0..1."""
   filtering = Image.Resampling[KERNELS[kernel]]
   planes = [
     Image.fromarray(plane).resize(shape[::-1], filtering) for plane in image.transpose(2, 0, 1)
@@ -32,7 +34,7 @@ def by_pillow(image, shape, kernel):
 
 @pytest.mark.parametrize('severity', [1, 3, 5])
 @pytest.mark.parametrize('kernel', KERNELS)
-def test_kernels_are_those_of_pillow(kernel, severity):
+def test_kernels_are_pillows(kernel, severity):
   small = by_pillow(IMAGE, small_shape(severity), kernel)
   theirs = by_pillow(small, IMAGE.shape[:2], 'nearest' if kernel == 'box' else kernel)
   ours = np.asarray(corrupt(0, IMAGE, f'resample_{kernel}', severity))
@@ -40,7 +42,7 @@ def test_kernels_are_those_of_pillow(kernel, severity):
 
 
 @pytest.mark.parametrize('severity', [1, 5])
-def test_aliased_bilinear_is_that_of_pytorch(severity):
+def test_aliased_bilinear_resampling_is_pytorchs(severity):
   torch = pytest.importorskip('torch')
   interpolate = torch.nn.functional.interpolate
   image = torch.from_numpy(IMAGE.transpose(2, 0, 1).copy())[None]

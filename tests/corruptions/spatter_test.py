@@ -1,4 +1,4 @@
-"""Spatter against numpy, scipy and OpenCV, given the same random numbers; its operations too."""
+"""Tests spatter and its operations against NumPy, SciPy and OpenCV with the same random numbers."""
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ EMBOSS = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
 
 
 def plain_spatter(picture: np.ndarray, noise: np.ndarray, severity: int, side: int) -> np.ndarray:
+  """Returns water drops or mud over a picture [H, W, C], from normal noise [H, W]."""
   values = {k: v[severity - 1] for k, v in TABLES[side]['spatter'].items()}
   film = smooth(values['loc'] + values['scale'] * noise, values['sigma'])
   x = picture.astype(np.float64)
@@ -32,7 +33,7 @@ def plain_spatter(picture: np.ndarray, noise: np.ndarray, severity: int, side: i
 
 
 def plain_relief(distance: np.ndarray) -> np.ndarray:
-  """Averaged, equalised, embossed and averaged again, all in 8 bits."""
+  """Averages distances from edges, equalises, embosses and averages again, all in 8 bits."""
   near = np.floor(scipy.ndimage.uniform_filter(distance, 3, mode='mirror') + 1e-4).astype(int)
   lowest = (near == near.min()).sum()
   below = np.cumsum(np.bincount(near.ravel(), minlength=256)) - lowest
@@ -42,7 +43,7 @@ def plain_relief(distance: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_real_pictures_agree(picture):
+def test_real_pictures_agree_with_the_reference(picture):
   side = len(picture)
   for severity in SEVERITIES:
     noise = np.random.default_rng(severity).normal(size=(side, side)).astype(np.float32)
@@ -51,12 +52,15 @@ def test_real_pictures_agree(picture):
     assert share_within(ours, theirs) >= 0.99
 
 
-def test_mud_agrees_on_any_aspect_ratio_and_values_above_one_wrap_as_eight_bits_do():
+def test_mud_agrees_on_an_oblong_picture():
   picture = natural(45, 64)
   for severity in (4, 5):
     noise = np.random.default_rng(severity).normal(size=(45, 64)).astype(np.float32)
     ours = from_draws('spatter', 64)(noise, picture, severity)
     assert share_within(ours, plain_spatter(picture, noise, severity, 64)) >= 0.99
+
+
+def test_films_above_one_wrap_as_8_bit_levels_do():
   picture = natural(32, 32)
   noise = np.random.default_rng(0).normal(0, 6, size=(32, 32)).astype(np.float32)
   assert smooth(0.65 + 0.3 * noise, 1.0).max() > 1.01
@@ -65,14 +69,14 @@ def test_mud_agrees_on_any_aspect_ratio_and_values_above_one_wrap_as_eight_bits_
 
 
 @pytest.mark.parametrize('severity', SEVERITIES)
-def test_without_a_drop_the_picture_is_left(severity):
+def test_a_picture_without_a_drop_is_unchanged(severity):
   picture = natural(32, 32)
   dry = np.full((32, 32), -3, np.float32)
   np.testing.assert_allclose(from_draws('spatter', 224)(dry, picture, severity), picture, atol=1e-6)
 
 
-def test_share_of_mud_is_that_of_numpy():
-  """Share of pixels under mud at severity 5 of 224, 20 draws each; 4 standard errors."""
+def test_mud_covers_the_same_share_as_in_numpy():
+  """The means of 20 draws each differ by at most 4 standard errors at severity 5 of 224 pixels."""
   picture = np.ones((224, 224, 1), np.float32)
   constants = TABLES[224]['spatter']
   muddy = jax.jit(lambda key: (spatter.spatter(key, picture, 5, constants) < 0.99).mean())
@@ -90,13 +94,14 @@ canny, distance_to = jax.jit(spatter.canny), jax.jit(spatter.distance_to)
 
 
 def film(height: int, width: int, sigma: float, seed: int = 0) -> np.ndarray:
-  """Drops as spatter has them: smoothed noise above a threshold, levels."""
+  """Returns drops as spatter has them: levels of smoothed noise above 0.68, int32 [H, W]."""
   noise = np.random.default_rng(seed).normal(0.65, 0.3, (height, width))
   liquid = smooth(noise, sigma)
   return np.where(liquid < 0.68, 0, np.clip(liquid * 255, 0, 255)).astype(np.int32)
 
 
 def plain_canny(levels: np.ndarray) -> np.ndarray:
+  """Returns Canny's edges of levels [H, W], as a loop over pixels, bool [H, W]."""
   padded = np.pad(levels, 1, mode='edge')
   sobel = np.array([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]])
   dx = scipy.ndimage.correlate(padded, sobel)[1:-1, 1:-1]
@@ -121,6 +126,7 @@ def plain_canny(levels: np.ndarray) -> np.ndarray:
 
 
 def plain_distance(mask: np.ndarray) -> np.ndarray:
+  """Returns the shortest path to the mask by the steps of OpenCV's mask of size 5, at most 20."""
   distance = np.where(mask, 0.0, 20.0)
   length = {(0, 1): 1.0, (1, 0): 1.0, (1, 1): 1.4, (1, 2): 2.1969, (2, 1): 2.1969}
   steps = [(dy, dx) for dy in range(-2, 3) for dx in range(-2, 3) if (abs(dy), abs(dx)) in length]
@@ -136,7 +142,7 @@ def plain_distance(mask: np.ndarray) -> np.ndarray:
 
 
 @cases('height, width, sigma', (32, 32, 0.7), (32, 32, 1.0), (40, 55, 4.0), (64, 64, 2.0))
-def test_canny_is_the_plain_one(height, width, sigma):
+def test_canny_and_relief_are_those_of_the_loops(height, width, sigma):
   levels = film(height, width, sigma)
   expected = plain_canny(levels)
   assert expected.any()

@@ -1,4 +1,4 @@
-"""Stored corrupted rows: as a table, whatever their order; the numbers of made ones; refusals."""
+"""Tests that stored corrupted images, in any order, have the results of images made here."""
 
 import dataclasses
 import pathlib
@@ -28,7 +28,10 @@ IDS = np.array([3, 7, 8])
 
 
 def shuffled_rows() -> tuple[np.ndarray, list[np.ndarray]]:
-  """Values 100 * part + id of all rows in random order, and their columns."""
+  """Returns rows of 4 parts with 3 images each, in random order: values, and columns.
+
+  The values are 100 * part + id, [12]; the columns are corruption, severity and id of the image.
+  """
   numbers = np.array(PARTS).repeat(3, axis=0)
   ids = np.tile(IDS, 4)
   order = np.random.default_rng(0).permutation(12)
@@ -36,7 +39,7 @@ def shuffled_rows() -> tuple[np.ndarray, list[np.ndarray]]:
   return values[order], [column[order] for column in (numbers[:, 0], numbers[:, 1], ids)]
 
 
-def test_rows_become_a_table_whatever_their_order() -> None:
+def test_rows_in_any_order_become_a_table_of_images_and_parts() -> None:
   values, columns = shuffled_rows()
   table = values[by_part(columns, PARTS)]
   np.testing.assert_array_equal(table, np.add.outer(IDS, 100 * np.arange(4)))
@@ -51,7 +54,7 @@ def test_a_missing_or_double_row_is_refused() -> None:
   refused('has 4 rows of 3 images', by_part, twice, PARTS)
 
 
-def test_what_is_wanted_and_stored() -> None:
+def test_wanted_corruptions_and_severities_are_restricted_to_the_stored_ones() -> None:
   assert stored_settings(PARTS, ('snow', 'fog', 'frost'), (5, 2)) == (('snow', 'fog'), (2,))
   assert stored_settings(PARTS, ('fog',), (2, 1)) == (('fog',), (2, 1))
   message = 'snow 1 are wanted, but the set has snow 2, fog 1, fog 2'
@@ -61,23 +64,24 @@ def test_what_is_wanted_and_stored() -> None:
 
 SHOWN = {'corruptions': ('contrast', 'gaussian_noise', 'brightness'), 'severities': (1, 3)}
 SHAPE = (32, 32, 3)
-SIX = np.random.default_rng(5).integers(0, 256, (6, *SHAPE), np.uint8)
+IMAGES = np.random.default_rng(5).integers(0, 256, (6, *SHAPE), np.uint8)
 LABELS = np.array([0, 1, 2, 3, 0, 2])
 
 
 def study_of(name: str, **settings) -> StoredOrMade:
+  """Returns the study of this name with the corruptions and severities of `SHOWN`."""
   return STUDIES.find(name, 'the study')(**SHOWN, **settings)
 
 
 def stored_rows(clean: bool = True) -> ArrayRows:
   """Six images, clean and as `SHOWN` makes them of 8 bits, in the order of a released set."""
-  made, rows = study_of('tradeoff', quantize='floor'), ArrayRows(SIX, LABELS, CLASSES)
+  made, rows = study_of('tradeoff', quantize='floor'), ArrayRows(IMAGES, LABELS, CLASSES)
   key, table = random_keys.stream(0, made.stream), made.facets(SHAPE)
   numbers_and_levels = [(NUMBERS[name], level) for name, level in table.values[1:]]
   parts = np.array([(-1, 0), *numbers_and_levels], np.int32)
   order = [view for view in np.lexsort(parts.T[::-1]) if view or clean]
-  six = [one_view.read_row(rows, n) for n in range(6)]
-  pictures = [[one_view.show(made, row, view, key) for row in six] for view in order]
+  clean_rows = [one_view.read_row(rows, n) for n in range(6)]
+  pictures = [[one_view.show(made, row, view, key) for row in clean_rows] for view in order]
   numbers = parts[order].repeat(6, axis=0)
   columns = {'corruption': numbers[:, 0], 'severity': numbers[:, 1]}
   columns['base_id'] = np.tile(np.arange(10, 16, dtype=np.int32), len(order))
@@ -87,26 +91,26 @@ def stored_rows(clean: bool = True) -> ArrayRows:
 
 
 def by_view(results: Results) -> pd.DataFrame:
-  """Returns a table without accuracies by class, which count rows."""
+  """Returns a table without accuracies by class, whose n counts rows and not images."""
   table = results.table
   return table[table['class'].isna()].reset_index(drop=True) if 'class' in table else table
 
 
 @pytest.mark.slow
 @cases('name', 'corruption_error', 'tradeoff', 'corruption_spectrum', 'calibration')
-def test_stored_images_have_the_numbers_of_made_ones(name: str, tmp_path: pathlib.Path) -> None:
-  """Blocks of 16 rows hold rows of four parts."""
+def test_stored_images_have_the_results_of_made_ones(name: str, tmp_path: pathlib.Path) -> None:
+  """A part has 6 rows, so that blocks of 16 stored rows have rows of three or four parts."""
   networks = [tiny_classifier(seed, f'net{seed}', SHAPE) for seed in (0, 1)]
   measured = {}
   for source in ('generated', 'stored'):
     study = study_of(name, source=source, quantize='floor' if source == 'generated' else '')
-    rows = ArrayRows(SIX, LABELS, CLASSES) if source == 'generated' else stored_rows()
+    rows = ArrayRows(IMAGES, LABELS, CLASSES) if source == 'generated' else stored_rows()
     study.check(rows, {})
     execution = Execution(batch_size=16 if source == 'stored' else 0)
     measured[source] = measure(study, execution, networks, rows, tmp_path / source)
     assert study.figures(measured[source])
   made, stored = measured.values()
-  # blocks of another size may round float32 confidences otherwise
+  # Confidences in float32 may be rounded otherwise in blocks of another size.
   pd.testing.assert_frame_equal(*map(by_view, measured.values()), atol=1e-6)
   assert set(made.table.quantity) == set(stored.table.quantity)
   for array in ('gallery', 'gallery_clean', 'spectrum', 'clean_spectrum'):
@@ -122,8 +126,8 @@ def test_stored_images_have_the_numbers_of_made_ones(name: str, tmp_path: pathli
   ),
   (False, {'corruptions': ('contrast',), 'severities': (1, 3)}),
 )
-def test_only_the_parts_that_a_study_counts_are_shown(clean, settings, tmp_path, monkeypatch):
-  """The set has seven or six parts of six images; its full results are equal."""
+def test_a_study_evaluates_only_the_parts_that_it_counts(clean, settings, tmp_path, monkeypatch):
+  """The set has seven parts of six images, or six without clean images; all give equal results."""
   study, rows = CorruptionError(**settings, source='stored'), stored_rows(clean)
   needed = study.needed_rows(rows)
   parts = len(settings['corruptions']) * len(settings['severities']) + clean
@@ -141,9 +145,9 @@ def test_only_the_parts_that_a_study_counts_are_shown(clean, settings, tmp_path,
   pd.testing.assert_frame_equal(by_view(partial), by_view(full), atol=1e-6)
 
 
-def test_saturation_of_grey_images_is_said_to_do_nothing(caplog):
+def test_a_warning_says_that_saturate_leaves_grey_images_unchanged(caplog):
   study = CorruptionError(corruptions=('saturate', 'fog'))
-  for images, count in ((SIX[..., :1], 1), (SIX, 0)):
+  for images, count in ((IMAGES[..., :1], 1), (IMAGES, 0)):
     caplog.clear()
     study.check(ArrayRows(images, LABELS, CLASSES), {})
     assert sum('saturate leaves grey images' in line for line in caplog.messages) == count
@@ -160,12 +164,14 @@ def test_settings_of_made_images_are_refused_with_stored_ones() -> None:
     refused(message, study_of, 'corruption_error', source='stored', **{setting: value})
 
 
-def test_sets_without_what_is_measured_are_refused(tmp_path: pathlib.Path) -> None:
-  """Errors need no clean image; what a corruption changes is measured against one."""
+def test_sets_without_clean_images_are_refused_where_a_study_needs_them(
+  tmp_path: pathlib.Path,
+) -> None:
+  """A change is measured against the clean image; errors and calibration need none."""
   for name in ('tradeoff', 'corruption_spectrum'):
     check, without = study_of(name, source='stored').check, stored_rows(clean=False)
     refused(f'{name} measures what .*arrays holds no clean images', check, without, {})
-    refused('no corruption, severity, base_id', check, ArrayRows(SIX, LABELS, CLASSES), {})
+    refused('no corruption, severity, base_id', check, ArrayRows(IMAGES, LABELS, CLASSES), {})
   networks = [tiny_classifier(shape=SHAPE)]
   calibrated = study_of('calibration', source='stored')
   scored = measure(calibrated, Execution(), networks, without, tmp_path / 'calibration')
@@ -177,7 +183,8 @@ def test_sets_without_what_is_measured_are_refused(tmp_path: pathlib.Path) -> No
   assert 'clean_error' not in set(results.table.quantity)
 
 
-def test_blocks_of_more_parts_than_are_kept_apart_are_refused(tmp_path: pathlib.Path, monkeypatch):
+def test_blocks_with_too_many_parts_are_refused(tmp_path: pathlib.Path, monkeypatch):
+  """A shard of at most 6 rows has room for two parts, and a block of 20 rows has rows of four."""
   monkeypatch.setattr('robustness.studies.corruption_spectrum.MOST_ROWS', 6)
   study = study_of('corruption_spectrum', source='stored')
   message = r'batch_size=20 rows holds 4 corrup.*at most 6'

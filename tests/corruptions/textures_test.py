@@ -1,4 +1,4 @@
-"""Photographs of frost from a folder or a package, and the procedural ones."""
+"""Tests frost's photographs from a folder or a package, and the procedural pictures."""
 
 import importlib.util
 
@@ -11,14 +11,15 @@ from tests.corruptions.pictures import write_photographs
 from tests.refusals import refused
 
 
-def test_a_folder_gives_five_pictures_in_order_and_frost_is_described_by_its_pixels(tmp_path):
+def test_a_folder_gives_five_pictures_in_order_with_a_digest_of_their_pixels(tmp_path):
   assert textures.describe('') == {'source': 'procedural'}
   write_photographs(tmp_path)
   textures_read = textures.load_photographs(str(tmp_path))
   assert [p.shape for p in textures_read] == [(70 + i, 80, 3) for i in range(5)]
   assert all(p.dtype == np.uint8 for p in textures_read)
   colours = np.array([p[0, 0] for p in textures_read]).astype(int)
-  assert np.abs(colours - [(50 * i, 20, 30) for i in range(5)]).max() <= 3  # two are JPEG files
+  # The last two photographs are JPEG files, which change colours slightly.
+  assert np.abs(colours - [(50 * i, 20, 30) for i in range(5)]).max() <= 3
   first = textures.describe(str(tmp_path))
   assert (first['source'], first['from']) == ('photographs', tmp_path.name)
   Image.new('RGB', (9, 9)).save(tmp_path / 'frost3.png')

@@ -1,4 +1,4 @@
-"""Corrupted images as a run makes them: the same bits for any batch size, devices and pmap."""
+"""Tests that corrupted images of a run do not depend on batch size, devices or pmap, to the bit."""
 
 import dataclasses
 
@@ -18,12 +18,13 @@ from tests.corruptions.pictures import natural
 from tests.refusals import bad_setting, refused
 
 COUNT, SIDE = 16, 32
-SUMMED = ('glass_blur', 'gaussian_blur', 'fog', 'contrast', 'elastic_transform')
+SUMS_OF_PIXELS = ('glass_blur', 'gaussian_blur', 'fog', 'contrast', 'elastic_transform')
+"""Corruptions that sum over pixels, of which compiled programs may change the order."""
 
 
 def images_of_a_run(folder, quantize: str, devices, batch_size: int) -> np.ndarray:
   """Returns what every row looks like in every view, float32 [views, COUNT, SIDE, SIDE, 3]."""
-  study = CorruptionViews(corruptions=SUMMED, severities=(3, 5), quantize=quantize)
+  study = CorruptionViews(corruptions=SUMS_OF_PIXELS, severities=(3, 5), quantize=quantize)
   shape = (SIDE, SIDE, 3)
   replacements = {'image_shape': shape, 'measure': lambda row, image, view: {'image': image}}
   views = dataclasses.replace(study.views(shape), **replacements)
@@ -41,9 +42,8 @@ def test_a_variant_of_a_corruption_that_is_not_shown_changes_no_images():
     study = CorruptionViews(corruptions=names, options=options)
     assert tuple(study.variants) == expected
     differs = study.settings_differ(RELEASED[SIDE], (SIDE, SIDE, 3))
-    assert any(differs[line] for line in differs if line.startswith('variants of')) == bool(
-      expected
-    )
+    has_variant = any(differs[line] for line in differs if line.startswith('variants of'))
+    assert has_variant == bool(expected)
   CorruptionViews(corruptions=('fog',), options=options, protocol='as_released')
   made = {'corruptions': ('glass_blur',), 'options': options, 'protocol': 'as_released'}
   refused(bad_setting('config.study.options', 'glass_blur'), CorruptionViews, **made)

@@ -1,4 +1,4 @@
-"""The watermark of ImageNet-W: places, opacities, the text of a font file, and what is refused."""
+"""Tests ImageNet-W's watermark: its place, opacity, text of a font file, and what is refused."""
 
 import jax
 import matplotlib
@@ -21,6 +21,7 @@ BLACK = np.zeros((224, 224, 3), np.float32)
 def test_three_equal_pairs_of_characters_fill_the_line(side, size):
   page = coverage(side, side)
   rows, columns = np.flatnonzero(page.any(1)), np.flatnonzero(page.any(0))
+  # The text begins at 1 % and 40 % of the side; the font ascends 1.151 sizes, its glyphs .88.
   y, x = 0.4 * side + np.ceil(1.151 * size) - 0.88 * size, 0.01 * side
   assert y <= rows[0] and rows[-1] <= y + size
   assert x <= columns[0] and columns[-1] <= x + 6 * size
@@ -30,7 +31,7 @@ def test_three_equal_pairs_of_characters_fill_the_line(side, size):
   assert 0.10 < page.sum() / (6 * size**2) < 0.14, 'the share of the line that is ink'
 
 
-def test_opacity_grows_with_severity_and_is_half_at_the_third():
+def test_opacity_grows_with_severity_and_is_one_half_at_severity_3():
   largest = [np.asarray(corrupt(0, BLACK, 'watermark', s)).max() for s in range(1, 6)]
   np.testing.assert_allclose(largest, [0.1, 0.25, 0.5, 0.75, 1], rtol=1e-6)
   np.testing.assert_array_equal(corrupt(0, BLACK + 1, 'watermark', 4), BLACK + 1)
@@ -38,13 +39,13 @@ def test_opacity_grows_with_severity_and_is_half_at_the_third():
   np.testing.assert_array_equal(grey, np.asarray(corrupt(0, BLACK, 'watermark', 3))[..., :1])
 
 
-def test_a_mapped_and_compiled_watermark_is_that_of_each_image():
+def test_a_watermark_under_vmap_and_jit_lightens_each_image_by_its_opacity():
   images, table = np.stack([natural(64, 80), natural(64, 80, seed=1)]), TABLES[64]['watermark']
 
-  def one(image, severity):
+  def marked(image, severity):
     return CORRUPTIONS['watermark'](jax.random.key(0), image, severity, table)
 
-  mapped = jax.jit(jax.vmap(one))(images, np.array([3, 5]))
+  mapped = jax.jit(jax.vmap(marked))(images, np.array([3, 5]))
   expected = [
     image + opacity * coverage(64, 80)[..., None] * (1 - image)
     for image, opacity in zip(images, (0.5, 1), strict=True)
@@ -52,7 +53,7 @@ def test_a_mapped_and_compiled_watermark_is_that_of_each_image():
   np.testing.assert_allclose(mapped, expected, atol=1e-6)
 
 
-def test_text_of_a_font_file_is_that_of_pillow():
+def test_text_in_the_font_of_a_file_is_drawn_as_by_pillow():
   image = natural(224, 224)
   page = Image.fromarray(np.rint(image * 255).astype(np.uint8)).convert('RGBA')
   text = Image.new('RGBA', page.size, (255, 255, 255, 0))

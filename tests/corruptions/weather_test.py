@@ -1,4 +1,4 @@
-"""Snow, frost and fog against numpy and scipy given the same random numbers; their statistics."""
+"""Tests snow, frost and fog against NumPy and SciPy with the same random numbers."""
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +18,12 @@ KEY = jax.random.key(0)
 
 
 def named_constants(name: str, side: int, severity: int) -> dict[str, float]:
+  """Returns the constants of a corruption at a severity by name."""
   return dict(zip(TABLES[side][name], pictures.constants(name, side, severity), strict=True))
 
 
 def plain_snow(picture, noise, angle: float, c: dict[str, float]) -> np.ndarray:
+  """Returns a picture [N, N, 3] under flakes of normal noise [N, N] that fall at an angle."""
   flakes = pictures.zoomed(c['loc'] + c['scale'] * noise.astype(np.float64), c['zoom'])
   flakes[flakes < c['threshold']] = 0
   flakes = np.floor(np.clip(flakes, 0, 1) * 255)
@@ -43,7 +45,7 @@ def test_snow_on_real_pictures_agrees(picture):
 
 
 def plain_plasma(side: int, decay: float, random: np.random.Generator) -> np.ndarray:
-  """Diamond-square on one full grid, written in place."""
+  """Returns a cloud by the diamond-square algorithm in place, in 0..1, [side, side]."""
   grid, step, wibble = np.zeros((side, side)), side, 100.0
 
   def noise(shape: tuple[int, ...]) -> np.ndarray:
@@ -67,7 +69,8 @@ def plain_plasma(side: int, decay: float, random: np.random.Generator) -> np.nda
   return grid / grid.max()
 
 
-def draws_of(side: int, seed: int) -> np.ndarray:
+def plasma_draws(side: int, seed: int) -> np.ndarray:
+  """Returns the numbers that `plain_plasma` draws with this seed, flat, side² - 1 of them."""
   random, n, parts = np.random.default_rng(seed), 1, []
   while n < side:
     parts += [random.uniform(-1, 1, (n, n)).ravel() for _ in range(3)]
@@ -83,22 +86,31 @@ def test_fog_on_real_pictures_agrees(shared_dir, side, map_side):
     cloud = plain_plasma(map_side, c['decay'], np.random.default_rng(severity))[:side, :side, None]
     maximum = picture.max()
     theirs = np.clip((picture + c['amount'] * cloud) * maximum / (maximum + c['amount']), 0, 1)
-    ours = pictures.from_draws('fog', side)(draws_of(map_side, severity), picture, severity)
+    ours = pictures.from_draws('fog', side)(plasma_draws(map_side, severity), picture, severity)
     assert pictures.share_within(ours, theirs) >= 0.99
 
 
 @pytest.mark.slow
-def test_fog_has_tfds_clouds_covers_any_aspect_ratio_and_is_rougher_where_it_decays_less():
+def test_the_cloud_of_tfds_is_cut_from_a_map_of_512_pixels():
   image, table, key = pictures.natural(32, 32, 1), TABLES[32]['fog'], jax.random.key(5)
   draws = jax.random.uniform(key, (512**2 - 1,), minval=-1, maxval=1)
   expected = pictures.from_draws('fog', 32)(draws, image, 3)
   ours = jax.jit(lambda x: weather.fog(key, x, 3, table, cloud='tfds'))(image)
   np.testing.assert_allclose(ours, expected, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_fog_leaves_black_and_covers_oblong_images():
+  table = TABLES[32]['fog']
   black, fog = np.zeros((40, 33, 3), np.float32), jax.jit(lambda x: weather.fog(KEY, x, 5, table))
   np.testing.assert_array_equal(fog(black), black)
   ours = fog(np.full((33, 100, 1), 0.5, np.float32))
   assert ours.shape == (33, 100, 1) and float(ours.std()) > 0.02
-  # Share of energy in the high pass of reach 3, mean of 20 maps.
+
+
+@pytest.mark.slow
+def test_clouds_are_rougher_where_they_decay_less():
+  """Roughness is the share of energy at frequencies of 3 or more on both axes, of 20 maps."""
   draws = jax.random.uniform(jax.random.key(0), (20, 32**2 - 1), minval=-1, maxval=1)
   frequency = np.abs(np.fft.fftfreq(32) * 32)
   high = (frequency[:, None] >= 3) & (frequency[None, :] >= 3)
@@ -108,12 +120,11 @@ def test_fog_has_tfds_clouds_covers_any_aspect_ratio_and_is_rougher_where_it_dec
     assert maps.min() == 0 and maps.max() == 1
     energy = np.abs(np.fft.fft2(maps - maps.mean((1, 2), keepdims=True))) ** 2
     shares.append((energy * high).sum() / energy.sum())
-  assert shares[0] < shares[1] < shares[2]
-  assert shares[2] < 0.06
+  assert shares[0] < shares[1] < shares[2] < 0.06
 
 
 def plain_resize(picture: np.ndarray, factor: float) -> np.ndarray:
-  """Bilinear, pixel centres aligned, not smoothed, rounded to levels."""
+  """Returns a picture resized bilinearly without smoothing, centres aligned, rounded to levels."""
   size = [round(n * factor) for n in picture.shape[:2]]
   sides = zip(size, picture.shape, strict=False)
   y, x = (np.clip((np.arange(n) + 0.5) / factor - 0.5, 0, m - 1) for n, m in sides)
@@ -134,7 +145,7 @@ def test_pieces_of_frost_are_those_of_the_resized_picture(side, resize):
     assert pictures.share_within(piece / 255, expected / 255) == 1
 
 
-def test_frost_is_a_weighted_sum(picture):
+def test_frost_is_a_weighted_sum_of_the_picture_and_a_photograph(picture):
   side = len(picture)
   piece = np.random.default_rng(0).integers(0, 256, (side, side, 3)).astype(np.float32)
   table = TABLES[side]['frost']
@@ -146,8 +157,8 @@ def test_frost_is_a_weighted_sum(picture):
 
 
 @pytest.mark.slow
-def test_frost_draws_pictures_and_corners_evenly_and_enlarges_small_pictures():
-  """2000 draws on black; chi-squared tests of the five pictures and of the rows, at .001."""
+def test_frost_draws_photographs_and_corners_uniformly():
+  """The level of the first pixel is 40 * photograph + row; 2000 draws, χ² tests at .001."""
   levels = [np.full((41 + i, 39, 3), 40 * i, np.uint8) for i in range(5)]
   for i, picture in enumerate(levels):
     picture[:] += np.arange(41 + i, dtype=np.uint8)[:, None, None] % 32
@@ -160,11 +171,15 @@ def test_frost_draws_pictures_and_corners_evenly_and_enlarges_small_pictures():
   counts = np.bincount(drawn // 40, minlength=5)
   assert scipy.stats.chisquare(counts).pvalue > 0.001
   rows = np.bincount(drawn[drawn // 40 == 0], minlength=9)
-  assert len(rows) == 9  # randint(0, 41 - 32): the last possible row is never drawn
+  assert len(rows) == 9  # As released, randint(0, 41 - 32) never draws the last possible row.
   assert scipy.stats.chisquare(rows).pvalue > 0.001
+
+
+def test_frost_enlarges_photographs_that_are_smaller_than_the_image():
   constants = TABLES[224]['frost']
   tiny = [np.full((10, 30, 3), 255, np.uint8)]
   enlarged = weather.frost(
     jax.random.key(0), jnp.zeros((45, 40, 3)), 2, constants, photographs=tiny
   )
+  # The weight of frost on the black image is 0.6 at severity 2.
   np.testing.assert_allclose(enlarged, np.full((45, 40, 3), 0.6), atol=1e-6)

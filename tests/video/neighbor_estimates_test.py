@@ -125,7 +125,7 @@ def test_any_label_counts_as_right_and_pairs_may_have_other_labels():
 
 
 def test_the_static_set_has_the_pair_that_most_models_get_wrong():
-  """Of equal pairs it has the nearest, then the earlier; without neighbors it has the anchor."""
+  """Equal pairs are ordered by distance, then time; a set without neighbors has its anchor."""
   anchors = [[1, 1, 1], [1, 1, 1], [1, 0, 1]]
   first = [(0, -2, (0, 0, 1)), (0, 1, (1, 0, 1))]
   second = [(1, -3, (0, 1, 1)), (1, 3, (1, 0, 1)), (1, 1, (1, 1, 1))]
