@@ -1,4 +1,4 @@
-"""AugMix: mixtures of chains, the released code's magnitudes, the shares of its draws."""
+"""Tests that AugMix mixes chains of Pillow's operations, with the released code's magnitudes."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ KEYS = jax.random.split(jax.random.key(0), 2000)
 
 
 @pytest.mark.slow
-def test_the_first_image_is_the_clean_one_and_others_differ():
+def test_the_first_image_is_clean_and_two_mixtures_differ():
   image = jnp.asarray(pictures.batch(pictures.seeded(16, 16))[0])
   images = pictures.augmented(AugMix(), KEYS[:1], image)[0]
   assert images.shape == (3, 16, 16, 3)
@@ -25,7 +25,7 @@ def test_the_first_image_is_the_clean_one_and_others_differ():
 
 
 def chain_of(picture, names, values, settings):
-  """The end of a chain by Pillow's own operations, one after another."""
+  """Returns a picture after the operations of a chain by Pillow, float32 [H, W, C]."""
   for name, value in zip(np.asarray(names), np.asarray(values), strict=True):
     if name >= 0:
       word, bilinear = settings.names[int(name)], Image.Resampling.BILINEAR
@@ -37,7 +37,7 @@ def chain_of(picture, names, values, settings):
 @pytest.mark.slow
 @pytest.mark.parametrize('number', [3, 5])
 def test_a_mixture_is_the_sum_of_its_chains(number):
-  """w, m and the operations are drawn again from the same key, and mixed by hand with Pillow."""
+  """The weights, the share of the mixture and the operations are drawn from the same key."""
   settings = AugMix(mixtures=1, clean=False, all_operations=True, severity=9.0)
   picture = pictures.seeded(12, 12)[0]
   image = jnp.asarray(pictures.batch([picture])[0])
@@ -48,8 +48,8 @@ def test_a_mixture_is_the_sum_of_its_chains(number):
   drawn = settings.chains(key_chains, (1, 3), (12, 12))
   ends = [chain_of(picture, drawn.index[0, c], drawn.magnitude[0, c], settings) for c in range(3)]
   expected = (1 - share) * image + share * np.tensordot(weights, ends, 1)
-  difference = 255 * np.abs(made - expected)
-  assert (difference > 1).mean() < 0.01, 'operations may differ from Pillow by a level'
+  levels = 255 * np.abs(made - expected)
+  assert (levels > 1).mean() < 0.01, 'operations may differ from Pillow by a level'
 
 
 @pytest.mark.slow
@@ -61,6 +61,7 @@ def test_draws_have_the_published_shares():
   frequencies = np.bincount(index[index >= 0]) / (index >= 0).sum()
   assert frequencies == pytest.approx(np.full(9, 1 / 9), abs=0.01)
   by_name = {n: value[index == i] for i, n in enumerate(augmix.BASIC)}
+  # The magnitudes are u · maximum / 10 for u uniform in [.1, 3], most of them rounded down.
   assert set(by_name['Posterize']) == {3, 4} and set(np.abs(by_name['Rotate'])) <= set(range(9))
   assert (by_name['Posterize'] == 4).mean() == pytest.approx(0.828, abs=0.03)
   assert (by_name['Rotate'] == 0).mean() == pytest.approx(0.08, abs=0.02)
@@ -72,8 +73,8 @@ def test_draws_have_the_published_shares():
 
 
 @pytest.mark.slow
-def test_one_chain_of_one_operation_without_the_image_is_the_operation():
-  """A large α makes m one half, so that the mean of the image and the operation comes out."""
+def test_one_chain_of_one_operation_at_equal_shares_is_the_mean_with_the_image():
+  """A large α of the beta distribution makes both shares one half."""
   settings = AugMix(width=1, depth=1, alpha=1e6, mixtures=1, clean=False, severity=5.0)
   picture = pictures.seeded(12, 12)[1]
   image = jnp.asarray(pictures.batch([picture])[0])

@@ -1,4 +1,4 @@
-"""AutoAugment and RandAugment: lists and magnitudes as released, policies as Pillow's."""
+"""Tests AutoAugment and RandAugment: released lists and magnitudes, and policies as by Pillow."""
 
 import collections
 
@@ -15,7 +15,7 @@ from tests.cases import cases
 from tests.models import peers
 from tests.refusals import bad_setting, refused
 
-WHERE = r'config\.classifier\.augment\.auto_augment'
+SECTION = r'config\.classifier\.augment\.auto_augment'
 CONTRAST = ('Brightness', 'Contrast')
 
 
@@ -26,7 +26,7 @@ CONTRAST = ('Brightness', 'Contrast')
   ('cifar10_reference_95', 95, 78),
 )
 def test_the_lists_have_the_published_lengths(name, count, remaining):
-  """Yin et al. (2019) leave out the sub-policies with brightness or contrast."""
+  """Without brightness and contrast, as in Yin et al. (2019), `remaining` sub-policies are left."""
   remaining_policies = AutoAugment(name, CONTRAST).policies
   assert (len(AutoAugment(name).policies), len(remaining_policies)) == (count, remaining)
   assert not {step.name for policy in remaining_policies for step in policy} & set(CONTRAST)
@@ -34,7 +34,7 @@ def test_the_lists_have_the_published_lengths(name, count, remaining):
   assert all(round(10 * step.probability) == pytest.approx(10 * step.probability) for step in steps)
 
 
-def test_20_of_the_published_25_are_among_the_95():
+def test_20_of_the_25_published_sub_policies_are_among_the_95_of_the_code():
   every = set(AutoAugment('cifar10_reference_95').policies)
   published = AutoAugment('cifar10').policies
   assert [n for n, policy in enumerate(published) if policy not in every] == [15, 16, 17, 18, 19]
@@ -54,7 +54,10 @@ def test_lists_and_magnitudes_are_those_of_torchvision(name, peer):
 
 
 def check_space(space, size, rand=False):
-  """Every magnitude is torchvision's, as its operations use it: signs, factors, whole numbers."""
+  """Asserts that magnitudes, and those with the other sign, are torchvision's at every level.
+
+  `space` is torchvision's augmentation space; `rand` is True for RandAugment.
+  """
   for name, (values, signed) in space.items():
     for level, value in enumerate(values.tolist() if values.ndim else ()):
       magnitude, mirrored = magnitudes.magnitude('torchvision', name, level, *size, rand)
@@ -65,7 +68,7 @@ def check_space(space, size, rand=False):
       assert mirrored == pytest.approx(2 * factor - expected if signed else expected, abs=1e-4)
 
 
-MAGNITUDES = {
+MAGNITUDES = {  # Each case is a name, a level, the value, and the value with the other sign.
   'tensorflow_models': 'ShearX 8 .24 -.24, TranslateY 9 9 -9, Rotate 7 21 -21, Posterize 0 4 4, '
   'Posterize 7 2 2, Solarize 3 180 180, Color 5 1 1, Sharpness 9 1.72 1.72, Cutout 4 8 8',
   'torchvision': 'TranslateX 9 14 -14, Color 9 1.9 .1',
@@ -75,14 +78,13 @@ MAGNITUDES = {
 
 @pytest.mark.parametrize('implementation', MAGNITUDES)
 def test_magnitudes_by_implementation(implementation):
-  """Each case is a name and a level, the value, and the value with the other sign."""
   for case in MAGNITUDES[implementation].split(', '):
     name, level, *values = case.split()
     computed = magnitudes.magnitude(implementation, name, int(level), 32, 32)
     assert computed == pytest.approx(tuple(map(float, values))), case
 
 
-def test_constants_of_rand_augment_are_smaller_and_its_magnitude_goes_beyond_the_unit():
+def test_rand_augment_has_its_constants_and_magnitudes_above_10():
   """`translate_const=100` and `cutout_const=40` of the released code, in units of 10."""
   for level, values in ((9, (90, 72, 3, 230)), (28, (280, 224, 8, 256))):
     for name, value in zip(('TranslateX', 'Cutout', 'Posterize', 'Solarize'), values, strict=True):
@@ -90,15 +92,16 @@ def test_constants_of_rand_augment_are_smaller_and_its_magnitude_goes_beyond_the
   names = RandAugment(magnitudes='efficientnet').names
   augmentation = RandAugment(1, 28, 'efficientnet', tuple(n for n in names if n != 'Invert'))
   image = np.zeros((4, 4, 3), np.float32)
-  assert (augmented(augmentation, 20, image) == 1).all(), 'what is drawn is applied for certain'
+  assert (augmented(augmentation, 20, image) == 1).all(), 'the operation is always applied'
 
 
 def augmented(augmentation, count, image, seed=0):
+  """Returns an image augmented `count` times, float32 [count, H, W, C]."""
   return pictures.augmented(augmentation, jax.random.split(jax.random.key(seed), count), image)
 
 
 def test_a_sub_policy_is_its_two_operations_in_order():
-  """Applied for certain, they are Pillow's one after the other, with one sign or the other."""
+  """With probability 1 each, they are Pillow's in their order, with either sign."""
   lines = ('Equalize 1 0, ShearX 1 9', 'Posterize 1 8, TranslateY 1 5', 'Rotate 1 6, Solarize 1 4')
   picture = pictures.seeded(32, 32)[0]
   image = pictures.batch([picture])[0]
@@ -108,31 +111,36 @@ def test_a_sub_policy_is_its_two_operations_in_order():
     values = [magnitudes.magnitude('torchvision', s.name, s.level, 32, 32) for s in policy]
     for first in set(values[0]):
       for second in set(values[1]):
-        half = pillow(policy[0].name, picture, first)
-        between = pictures.Image.fromarray(np.round(255 * half).astype(np.uint8))
+        changed = pillow(policy[0].name, picture, first)
+        between = pictures.Image.fromarray(np.round(255 * changed).astype(np.uint8))
         image = pillow(policy[1].name, between, second)
         expected[np.round(255 * image).astype(np.uint8).tobytes()] = policy
-  seen = collections.Counter(image.tobytes() for image in np.round(255 * results).astype(np.uint8))
-  assert set(seen) == set(expected) and len(expected) == 6
+  seen = {image.tobytes() for image in np.round(255 * results).astype(np.uint8)}
+  assert seen == set(expected) and len(expected) == 6, 'each of three policies has two signs'
 
 
-def test_operations_are_applied_with_their_probabilities_and_others_leave_no_trace():
-  """Invert acts with probability .3 and Invert with 0 never: 1 − x in .3 of the cases, else x."""
+def test_operations_are_applied_with_their_probabilities():
+  """One Invert is applied with probability .3 and the other never, so .3 of the images are 1 − x.
+
+  An image to which none is applied is not rounded to levels.
+  """
   image = np.random.default_rng(0).random((4, 4, 3), np.float32)
   results = augmented(AutoAugment(sub_policies=('Invert .3 0, Invert 0 5',)), 2000, image, seed=1)
   is_unchanged = (results == image).all((1, 2, 3))
-  assert 0.65 < is_unchanged.mean() < 0.75  # five standard deviations of 2000 draws
+  # Five standard deviations of the share of 2000 images are .05.
+  assert 0.65 < is_unchanged.mean() < 0.75
   inverted = np.broadcast_to(1 - np.round(255 * image) / 255, results[~is_unchanged].shape)
   np.testing.assert_allclose(results[~is_unchanged], inverted, atol=1e-6)
 
 
-def test_all_sub_policies_are_drawn_alike():
+def test_sub_policies_are_drawn_uniformly():
   """Each sub-policy posterises white noise to other levels, in an equal share of the images."""
   lines = tuple(f'Posterize 1 {level}, Invert 0 0' for level in (0, 2, 5, 7, 9))
   image = np.random.default_rng(0).random((8, 8, 1), np.float32)
   results = augmented(AutoAugment(sub_policies=lines), 2000, image, seed=2)
   counts = collections.Counter(image.tobytes() for image in results)
-  assert len(counts) == 5 and all(300 < n < 500 for n in counts.values())  # 400 ± 5.6 deviations
+  # The range is 5.6 standard deviations of a count on both sides of 400.
+  assert len(counts) == 5 and all(300 < n < 500 for n in counts.values())
 
 
 def test_the_released_code_fills_with_the_mean_colour_at_the_end():
@@ -147,11 +155,11 @@ def test_the_released_code_fills_with_the_mean_colour_at_the_end():
 
 @cases(
   'settings, message',
-  ({'policy': 'cifar'}, rf"{WHERE}\.policy is 'cifar'; .*'cifar10'"),
-  ({'magnitudes': 'tf'}, rf"{WHERE}\.magnitudes is 'tf'"),
-  ({'without': ('Bright',)}, rf"{WHERE}\.without is 'Bright'; .*'Brightness'"),
-  ({'without': operations.NAMES}, rf'{WHERE}\.without .*leaves no sub-policy'),
-  ({'fill': (300,)}, rf'{WHERE}\.fill is \(300,\)'),
+  ({'policy': 'cifar'}, rf"{SECTION}\.policy is 'cifar'; .*'cifar10'"),
+  ({'magnitudes': 'tf'}, rf"{SECTION}\.magnitudes is 'tf'"),
+  ({'without': ('Bright',)}, rf"{SECTION}\.without is 'Bright'; .*'Brightness'"),
+  ({'without': operations.NAMES}, rf'{SECTION}\.without .*leaves no sub-policy'),
+  ({'fill': (300,)}, rf'{SECTION}\.fill is \(300,\)'),
   ({'sub_policies': ('Rotat .7 2, Invert .1 0',)}, r"names 'Rotat'; did you mean 'Rotate'"),
   ({'sub_policies': ('Rotate 1.7 2, Invert .1 0',)}, r'probability of Rotate is 1\.7.*\[0, 1\]'),
   (
@@ -181,7 +189,7 @@ def test_operations_of_rand_augment_are_those_of_torchvision_or_efficientnet():
 
 
 def test_operations_are_drawn_uniformly_with_the_identity():
-  """Three distinguishable operations and the identity are drawn about 500 times each."""
+  """Three operations with different results and the identity are drawn about 500 times each."""
   excluded = tuple(
     n for n in RandAugment().names if n not in ('Posterize', 'Solarize', 'Brightness')
   )
@@ -190,5 +198,5 @@ def test_operations_are_drawn_uniformly_with_the_identity():
   results = augmented(augmentation, 2000, image)
   counts = collections.Counter(result.tobytes() for result in results)
   assert counts.pop(image.tobytes()) == pytest.approx(500, abs=100)  # five standard deviations
-  brighter_or_darker = sorted(counts.values())[:2]
+  brighter_or_darker = sorted(counts.values())[:2]  # Brightness has two signs.
   assert len(counts) == 4 and brighter_or_darker == pytest.approx([250, 250], abs=75)

@@ -1,4 +1,4 @@
-"""Leak guards: which augmentations resemble what."""
+"""Tests that a training is refused if an augmentation resembles a transform it is held out from."""
 
 import dataclasses
 
@@ -16,6 +16,7 @@ from tests.refusals import refused
 
 
 def parts(held_out, **augmentations):
+  """Returns augmentations and, last, an environment whose transform some classes do not see."""
   return Policy.of(**augmentations, environment={'transforms': (held_out,)}).augmentations
 
 
@@ -40,7 +41,9 @@ def parts(held_out, **augmentations):
   ('crop', {}, '', 'gaussian_noise'),
   ('repeat', {}, '', 'contrast'),
 )
-def test_what_resembles_a_held_out_transform_is_refused(name, settings, like, unlike):
+def test_an_augmentation_that_resembles_a_held_out_transform_is_refused(
+  name, settings, like, unlike
+):
   if like:
     augmentations = parts(like, **{name: settings})
     assert {*augmentations[0].resembles} <= {*transforms.NAMES, *FAMILIES}
@@ -49,7 +52,7 @@ def test_what_resembles_a_held_out_transform_is_refused(name, settings, like, un
     refuse_leaks(parts(unlike, **{name: settings}), (), 'config.classifier')
 
 
-NEW = """
+GRAIN = """
 from robustness.corruptions.corruption import corruption
 
 @corruption('sigma', {{32: (0.1, 0.2, 0.3, 0.4, 0.5)}}, {family})
@@ -66,7 +69,7 @@ def grain(key, image, strength):
 )
 def test_a_new_corruption_is_guarded_by_its_family(family, name, settings, tmp_path):
   file = tmp_path / 'new.py'
-  file.write_text(NEW.format(family=family))
+  file.write_text(GRAIN.format(family=family))
   reference = f'{file}:grain'
   held_out = parts(reference, **{name: settings})
   refused(f"'{name}'.*'{reference}'", refuse_leaks, held_out, (), 'config.classifier')
@@ -87,11 +90,11 @@ def test_a_new_corruption_is_guarded_by_its_family(family, name, settings, tmp_p
 )
 def test_a_corruption_declares_a_family_that_exists(family, message, tmp_path):
   file = tmp_path / 'new.py'
-  file.write_text(NEW.format(family=family))
+  file.write_text(GRAIN.format(family=family))
   refused(message, parts, f'{file}:grain')
 
 
-def test_a_part_that_resembles_no_transform_by_a_misspelt_word_is_refused():
+def test_an_augmentation_that_resembles_an_unknown_transform_is_refused():
   @dataclasses.dataclass(frozen=True)
   class Misspelt(Flip):
     name = 'misspelt'
@@ -102,8 +105,8 @@ def test_a_part_that_resembles_no_transform_by_a_misspelt_word_is_refused():
 
 
 @pytest.mark.parametrize('name', ['mixup', 'cutmix', 'mixup_or_cutmix'])
-def test_rows_of_other_groups_are_not_mixed_unless_that_is_meant(name):
-  """Before the transform or after it, and with environments that are stored."""
+def test_rows_of_different_environments_are_mixed_only_if_leaks_are_allowed(name):
+  """This holds before the transform, after it, and with environments that are stored."""
   transforms = {'transforms': ('contrast', 'snow')}
   inside = f"set config.classifier.augment.{name}.within='environment', or"
   message = f"'{name}' across environments, .*classes that it is held out from.*{inside}"
@@ -116,25 +119,26 @@ def test_rows_of_other_groups_are_not_mixed_unless_that_is_meant(name):
   refuse_leaks(allowed.augmentations, (), 'config.classifier')
   within = Policy.of(environment=transforms, **{name: {'within': 'environment'}})
   refuse_leaks(within.augmentations, (), 'config.classifier', stored=True)
-  label = Policy.of(environment=transforms, **{name: {'within': 'label'}})  # two in a row leak
+  # Rows mixed within their label leak once a second augmentation mixes them further.
+  label = Policy.of(environment=transforms, **{name: {'within': 'label'}})
   refused(message, refuse_leaks, label.augmentations, (), 'config.classifier')
 
 
 @pytest.mark.parametrize('name', ['pgd', 'fgsm', 'auto_pgd'])
-def test_an_attack_is_like_noise_and_like_nothing_else(name):
+def test_an_attack_resembles_noise_alone(name):
   attack = ATTACKS.find(name, '')()
   message = f"'{name}' on all classes.*'gaussian_noise'"
   refused(message, refuse_leaks, parts('gaussian_noise'), [attack], 'config.classifier')
   refuse_leaks(parts('contrast'), [attack, None], 'config.classifier')
 
 
-def test_a_low_pass_shows_what_is_like_a_blur():
+def test_a_low_pass_filter_resembles_pixelate_and_not_contrast():
   arguments = parts('pixelate'), [INPUT_FILTERS.find('low_pass', '')()], 'config.classifier'
   refused("'low_pass' on all classes.*'pixelate'", refuse_leaks, *arguments)
   refuse_leaks(parts('contrast'), *arguments[1:])
 
 
-def test_a_leak_may_be_meant_and_a_training_without_environments_leaks_nothing():
+def test_a_leak_may_be_allowed_and_a_training_without_environments_has_none():
   settings = {'transforms': ('gaussian_noise',), 'allow_leaks': True}
   policy = Policy.of(gaussian={}, environment=settings)
   refuse_leaks(policy.augmentations, (), 'config.classifier')

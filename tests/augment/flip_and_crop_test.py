@@ -1,4 +1,4 @@
-"""Flips, crops, and random resized crops against Pillow with the distribution of their boxes."""
+"""Tests flips, crops, and random resized crops: pixels as by Pillow, and where their boxes are."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ KEYS = jax.random.split(jax.random.key(0), 400)
 BOX_KEYS = jax.random.split(jax.random.key(4), 600)
 
 
-def test_a_flip_mirrors_columns_in_its_share_of_the_cases():
+def test_a_flip_mirrors_columns_with_its_probability():
   mirrored = np.asarray(IMAGE[:, ::-1])
   images = augmented(Flip(), KEYS, IMAGE)
   flipped = (images == mirrored).all((1, 2, 3))
@@ -27,11 +27,12 @@ def test_a_flip_mirrors_columns_in_its_share_of_the_cases():
   assert (augmented(Flip(1.0), KEYS, IMAGE) == mirrored).all()
 
 
-def test_every_image_is_mirrored_in_each_second_epoch():
+def test_an_alternating_flip_mirrors_every_image_in_every_second_epoch():
   policy = Policy.of(alternating_flip={})
   images = jnp.broadcast_to(IMAGE, (40, *IMAGE.shape))
 
   def flipped(epoch, step):
+    """Returns the images of a batch of 40 equal rows in an epoch."""
     rows = {'image': images, 'example_id': jnp.arange(40), EPOCH: jnp.full(40, epoch)}
     return np.asarray(policy(rows, 0, jnp.int32(step))['image'])
 
@@ -40,7 +41,8 @@ def test_every_image_is_mirrored_in_each_second_epoch():
   assert 8 < mirrored.sum() < 32
   np.testing.assert_array_equal(second, first[:, :, ::-1])
   np.testing.assert_array_equal(flipped(2, 11), first)
-  refused("take 'flip' where", AlternatingFlip(), KEYS[0], {'image': IMAGE})  # without epochs
+  without_epoch = {'image': IMAGE}
+  refused("take 'flip' where", AlternatingFlip(), KEYS[0], without_epoch)
 
 
 @pytest.mark.parametrize(('border', 'mode'), [('black', 'constant'), ('reflect', 'reflect')])
@@ -49,8 +51,8 @@ def test_a_crop_is_a_window_of_the_padded_image_and_every_one_occurs(border, mod
   windows = {padded[i : i + 5, j : j + 3].tobytes(): (i, j) for i in range(5) for j in range(5)}
   seen = [windows[image.tobytes()] for image in augmented(Crop(2, border), KEYS, IMAGE)]
   assert set(seen) == set(windows.values())
-  if border == 'black':  # all windows differ: offsets uniform on 0..4, error of the mean .05
-    assert abs(np.mean(seen) - 2) < 0.2
+  if border == 'black':  # Each window differs, so its offsets are known to be uniform on 0..4.
+    assert abs(np.mean(seen) - 2) < 0.2  # The standard error of the mean is .05.
 
 
 @pytest.mark.parametrize(('channels', 'expected'), [(3, (125, 123, 114)), (1, (121,))])
@@ -64,13 +66,14 @@ def test_the_border_may_be_the_mean_colour(channels, expected):
 
 
 def boxes(crop, height, width):
+  """Returns first row, first column, rows and columns of boxes, int [600, 4]."""
   return np.asarray(jax.vmap(lambda key: jnp.stack(crop.box(key, height, width)))(BOX_KEYS))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(('height', 'width'), [(32, 32), (48, 64)])
 def test_pixels_are_those_of_pillows_resize_of_the_box(height, width):
-  """Float32 against Pillow's float32 mode: the same filter, 1e-5."""
+  """Pillow resizes float32 images with the same filter."""
   image, crop = np.random.default_rng(0).random((height, width, 3), np.float32), RandomResizedCrop()
   crops = augmented(crop, BOX_KEYS[:12], image)
   for made, (y0, x0, rows, columns) in zip(crops, boxes(crop, height, width), strict=False):
@@ -82,13 +85,14 @@ def test_pixels_are_those_of_pillows_resize_of_the_box(height, width):
     np.testing.assert_allclose(made, np.stack(resized, -1), atol=1e-5)
 
 
-def test_boxes_lie_inside_and_their_areas_and_ratios_are_as_wanted():
+def test_boxes_are_inside_with_areas_and_ratios_of_the_settings():
   y0, x0, rows, columns = boxes(RandomResizedCrop(), 224, 224).T
   assert (y0 >= 0).all() and (y0 + rows <= 224).all()
   assert (x0 >= 0).all() and (x0 + columns <= 224).all()
   area, ratio = rows * columns / 224**2, columns / rows
   assert 0.075 < area.min() < 0.12 and 0.9 < area.max() <= 1
-  assert abs(np.quantile(area, 0.25) - 0.31) < 0.06  # uniform on [.08, 1] except redrawn boxes
+  # Areas are uniform on [.08, 1] except for boxes drawn again because they did not fit.
+  assert abs(np.quantile(area, 0.25) - 0.31) < 0.06
   assert 0.74 < ratio.min() < 0.8 and 1.25 < ratio.max() < 1.35
   assert abs(np.log(ratio).mean()) < 0.03
 

@@ -1,4 +1,4 @@
-"""Fog noise: its spectrum is the stored one, and where that comes from is checked."""
+"""Tests that fog noise has the stored spectrum of fog, and which other spectra it takes."""
 
 import json
 
@@ -63,7 +63,7 @@ def test_the_stored_spectrum_says_where_it_comes_from_and_is_that_of_fog(cifar10
 
 
 @pytest.mark.slow
-def test_a_workdir_of_the_study_is_taken(tmp_path):
+def test_the_spectrum_may_be_a_workdir_of_the_study_or_a_file(tmp_path):
   study = CorruptionSpectrum(corruptions=('snow', 'fog'), severities=(2,), severity=2)
   images = np.random.default_rng(0).random((3, 16, 18, 3), np.float32)
   rows = ArrayRows(images, np.zeros(3, int), ('any',))
@@ -74,10 +74,8 @@ def test_a_workdir_of_the_study_is_taken(tmp_path):
   np.savez_compressed(tmp_path / 'fog.npz', **fog_noise._stored(str(tmp_path / 'run')))
   np.testing.assert_array_equal(fog_noise.magnitude(str(tmp_path / 'fog.npz'), 2), maps[1, 0])
   described = FogNoise(2, str(tmp_path / 'run')).describe()
-  assert (
-    FogNoise(2, str(tmp_path / 'fog.npz')).describe() == described
-    and 'spectrum_sha256' in described
-  )
+  assert FogNoise(2, str(tmp_path / 'fog.npz')).describe() == described
+  assert 'spectrum_sha256' in described
   assert 'spectrum_sha256' not in FogNoise().describe()
   refused(r'severities \[2\] and not at 3', FogNoise, 3, str(tmp_path / 'run'))
   results.settings['normalisation'] = 'sum'
@@ -88,6 +86,6 @@ def test_a_workdir_of_the_study_is_taken(tmp_path):
   refused("without 'fog'", FogNoise, 2, str(tmp_path / 'other'))
 
 
-def test_images_of_another_size_are_refused_with_the_fix():
+def test_images_of_another_size_are_refused_with_a_hint():
   message = r'32 × 32 pixels, and these have 28 × 28.*corruption_spec'
   refused(message, FogNoise(), KEYS[0], {'image': jnp.zeros((28, 28, 1))})

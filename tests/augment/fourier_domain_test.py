@@ -1,4 +1,4 @@
-"""Waves and recombined spectra are those that NumPy computes in double precision."""
+"""Tests waves and recombined spectra against NumPy in double precision."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ KEYS = jax.random.split(jax.random.key(3), 400)
 
 
 @cases('height, width', (32, 32), (224, 224), (20, 28))
-def test_waves_are_those_of_the_paper(height, width):
+def test_waves_are_the_papers(height, width):
   generator = np.random.default_rng(1)
   frequency = generator.integers(1, height + 1, (2, 3))
   direction, strength = -np.pi * generator.random((2, 3)), 0.5 * generator.random((2, 3))
@@ -40,14 +40,14 @@ def test_waves_are_those_of_the_paper(height, width):
 
 
 @pytest.mark.slow
-def test_afa_draws_a_wave_a_channel_beside_the_image():
+def test_afa_gives_the_clean_image_and_one_with_exponentially_strong_waves():
   def waved(key):
     return FourierBasis(smallest=1.0, mean=2.0)(key, {'image': jnp.full((16, 16, 3), 0.5)})
 
   made = np.asarray(jax.jit(jax.vmap(waved))(KEYS)['image'])
   assert made.shape == (400, 2, 16, 16, 3) and (made[:, 0] == 0.5).all()
-  drawn = 32 * np.sqrt(((made[:, 1] - 0.5) ** 2).mean((1, 2))).ravel()
-  unclipped = drawn[drawn < 8]  # stronger waves are clipped
+  strength = 32 * np.sqrt(((made[:, 1] - 0.5) ** 2).mean((1, 2))).ravel()
+  unclipped = strength[strength < 8]  # Stronger waves are clipped.
   assert stats.kstest(unclipped, stats.truncexpon(3.5, 1, 2).cdf).pvalue > 0.01
   alone = FourierBasis(clean=False)(KEYS[0], {'image': jnp.asarray(IMAGES[0])})['image']
   assert alone.shape == IMAGES[0].shape and alone.min() >= 0 and alone.max() <= 1
@@ -77,31 +77,34 @@ def test_apr_p_takes_the_amplitudes_of_a_partner(probability):
 
 
 @pytest.mark.slow
-def test_apr_s_gives_levels_that_wrap_as_released_or_are_cut():
+def test_apr_s_gives_levels_that_wrap_as_released_or_are_clipped():
   def varied(apr):
     def augment(key):
       return apr(key, {'image': jnp.asarray(IMAGES[0])})['image']
 
     return 255 * np.asarray(jax.jit(lambda keys: jax.lax.map(augment, keys))(KEYS[:60]))
 
-  wrapped, cut = (varied(AmplitudesOfOne(overflow=overflow)) for overflow in ('wrap', 'clip'))
-  for levels in (wrapped, cut):
+  wrapped, clipped = (varied(AmplitudesOfOne(overflow=overflow)) for overflow in ('wrap', 'clip'))
+  for levels in (wrapped, clipped):
     np.testing.assert_allclose(levels, np.rint(levels), atol=1e-3)
     assert levels.min() >= 0 and levels.max() <= 255.001
-  outside = np.abs(wrapped - cut) > 0.5
-  assert 0 < outside.mean() < 0.2 and set(np.unique(np.rint(cut[outside]))) == {0, 255}
-  changed = (np.abs(cut - np.rint(255 * IMAGES[0])) > 0.5).any((1, 2, 3))
+  outside = np.abs(wrapped - clipped) > 0.5
+  assert 0 < outside.mean() < 0.2 and set(np.unique(np.rint(clipped[outside]))) == {0, 255}
+  changed = (np.abs(clipped - np.rint(255 * IMAGES[0])) > 0.5).any((1, 2, 3))
   assert changed.mean() > 0.8
   assert set(AmplitudesOfOne().resembles) == {'haze', 'rotation'}
 
 
 @pytest.mark.slow
-def test_a_policy_of_all_three_and_what_is_refused():
+def test_a_policy_may_have_all_three():
   policy = Policy.of(apr_s={}, apr_p={'clean': False}, afa={'waves': 2})
   ids = jnp.arange(2)
   batch = {'image': jnp.asarray(IMAGES), 'example_id': ids, 'label': ids, 'target': jnp.eye(2)}
   made = jax.jit(lambda batch: policy(batch, 0, jnp.int32(0)))(batch)
   assert made['image'].shape == (2, 3, 16, 16, 3) and 'partner' not in made
+
+
+def test_bad_settings_are_named():
   refused('augment.afa.mean is 0.0; it must be above 0', FourierBasis, mean=0.0)
   refused(
     "augment.apr_s.overflow is 'wrapped'; did you mean 'wrap'", AmplitudesOfOne, overflow='wrapped'

@@ -1,4 +1,4 @@
-"""Mixup and CutMix: images and targets are mixed by the same shares."""
+"""Tests that Mixup and CutMix mix images and targets by the same shares."""
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ BLACK = {'image': jnp.zeros((12, 9, 3)), 'target': jnp.array([0.0, 1.0]), 'label
 
 
 def mixed(mixing):
+  """Returns 500 rows of white mixed with black, by key; the target's first value is white's."""
   rows = jax.vmap(lambda key: mixing(key, {**WHITE, 'partner': BLACK}))(KEYS)
   return jax.tree.map(np.asarray, rows)
 
@@ -36,7 +37,7 @@ def test_the_share_of_mixup_is_beta(alpha):
   assert np.ptp(rows['image'][0]) < 1e-6, 'all pixels have one share'
 
 
-def test_a_box_of_cutmix_is_whole_and_its_size_follows_the_share():
+def test_a_box_of_cutmix_is_one_rectangle_of_at_most_half_the_image_on_average():
   images = mixed(Cutmix())['image'][..., 0]
   assert set(np.unique(images)) <= {0.0, 1.0}
   for image in images[:50]:
@@ -44,17 +45,17 @@ def test_a_box_of_cutmix_is_whole_and_its_size_follows_the_share():
     assert ((image == 0) == rows[:, None] & columns[None]).all()
     for axis in (rows, columns):
       assert (np.diff(np.flatnonzero(axis)) == 1).all()
-  # Without cutting at the border the mean area would be E[1 - share] = .5 up to rounding down.
+  # The mean area would be one half if boxes were not cut at the border.
   assert 0.2 < (images == 0).mean() < 0.5
 
 
-def test_a_row_is_mixed_as_by_one_of_both_methods():
+def test_mixup_or_cutmix_mixes_a_row_by_one_of_both_methods():
   rows = mixed(MixupOrCutmix(cutmix_alpha=2.0, cutmix_share=0.3))
   is_mixup = (np.ptp(rows['image'], axis=(1, 2, 3)) < 1e-6) & (rows['target'][:, 0] < 1)
   assert abs(is_mixup.mean() - 0.7) < 4 * np.sqrt(0.21 / len(KEYS))
   assert stats.kstest(rows['target'][is_mixup, 0], stats.beta(0.8, 0.8).cdf).pvalue > 0.01
-  of_keys = jax.vmap(lambda key: jax.random.split(key)[1])(KEYS)
+  keys_of_method = jax.vmap(lambda key: jax.random.split(key)[1])(KEYS)
   for kind, is_of_kind in ((Mixup(0.8), is_mixup), (Cutmix(2.0), ~is_mixup)):
-    alone = jax.vmap(lambda key, kind=kind: kind(key, {**WHITE, 'partner': BLACK}))(of_keys)
+    alone = jax.vmap(lambda key, kind=kind: kind(key, {**WHITE, 'partner': BLACK}))(keys_of_method)
     for name in ('image', 'target'):
       np.testing.assert_array_equal(rows[name][is_of_kind], np.asarray(alone[name])[is_of_kind])

@@ -1,4 +1,4 @@
-"""Operations of the policies against Pillow's, on pictures of several sizes."""
+"""Tests the operations of policies against Pillow's, on pictures of several sizes."""
 
 import functools
 import re
@@ -18,7 +18,7 @@ from tests.refusals import bad_setting, refused
 
 AFFINE, NEAREST = Image.Transform.AFFINE, Image.Resampling.NEAREST
 FACTORS = (0, 0.1, 0.55, 1, 1.45, 1.9)
-MAGNITUDES = {
+MAGNITUDES = {  # These are shares, pixels, degrees, bits, levels or factors.
   **dict.fromkeys(('ShearX', 'ShearY'), (-0.3, 0.03, 0.1, 0.3)),
   **dict.fromkeys(('TranslateX', 'TranslateY'), (-9, 3, 4.5, 14)),
   'Rotate': (90, -30, -7.3, 0, 3, 21, 30),
@@ -32,7 +32,10 @@ MAGNITUDES = {
 
 
 def pillow(name, picture, value, resample=NEAREST):
-  """The operation as Pillow has it; SolarizeAdd and Cutout are put together from its parts."""
+  """Returns a picture changed by Pillow, float32 [H, W, C] in [0, 1].
+
+  SolarizeAdd and Cutout, which Pillow does not have, are made of its parts.
+  """
 
   def added():
     table = [min(255, max(0, level + int(value))) if level < 128 else level for level in range(256)]
@@ -70,7 +73,10 @@ def pillow(name, picture, value, resample=NEAREST):
 
 
 def compare(name, originals, values, interpolation='nearest'):
-  """Asserts that at most 1 % of the values of any picture differ by more than one level."""
+  """Asserts that pictures are changed as by Pillow.
+
+  At most 1 % of the values of any picture differ by more than one level, and none except in warps.
+  """
   apply = functools.partial(operations.apply, name, interpolation=interpolation)
   every = jax.jit(jax.vmap(jax.vmap(apply, (None, 0)), (0, None)))
   results = every(pictures.batch(originals), jnp.float32(values))
@@ -89,15 +95,15 @@ def test_real_pictures_are_changed_as_pillow_changes_them(name, side):
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_pictures_that_are_not_square_and_grey_ones_are_changed_as_in_pillow(name):
+def test_oblong_and_grey_pictures_are_changed_as_pillow_changes_them(name):
   values = MAGNITUDES[name][:3]
   wide = pictures.seeded(21, 34)
   compare(name, [picture.convert('L') for picture in wide] if name in NAMES[::2] else wide, values)
 
 
 @pytest.mark.parametrize('name', operations.WARPS)
-def test_bilinear_warps_are_those_of_pillow(name):
-  """Without quarter turns, which Pillow does not interpolate."""
+def test_bilinear_warps_are_pillows(name):
+  """Quarter turns are left out because Pillow does not interpolate them."""
   compare(name, pictures.seeded(32, 32), [v for v in MAGNITUDES[name] if v != 90], 'bilinear')
 
 
@@ -112,7 +118,7 @@ def test_most_operations_are_equal_to_pillow_bit_for_bit():
 
 
 def _applied(names, images):
-  """Each operation by itself at its last magnitude, each on its image: one program."""
+  """Returns each image after the operation of its name at the last magnitude, in one program."""
 
   def apply_all(images):
     pairs = zip(names, images, strict=True)
@@ -122,8 +128,8 @@ def _applied(names, images):
 
 
 @pytest.mark.slow
-def test_one_function_of_all_operations_is_the_single_ones():
-  """Drawn one for each image, at once or one after another, as operations by themselves."""
+def test_operations_drawn_for_each_image_equal_the_operations_by_themselves():
+  """They are applied to all images at once or one after another; -1 draws no operation."""
   count, every = len(NAMES), Operations(transparent=True)
   images = jnp.asarray(pictures.batch(pictures.seeded(16, 16, count)))
   values = jnp.float32([MAGNITUDES[name][-1] for name in NAMES])
@@ -145,16 +151,20 @@ def test_one_function_of_all_operations_is_the_single_ones():
 
 
 @pytest.mark.slow
-def test_histograms_count_every_value_and_a_constant_image_is_changed_by_levels_alone():
+def test_histograms_count_every_value():
   levels = np.random.default_rng(0).integers(0, 256, (20, 9, 3))
   expected = np.stack([np.bincount(levels[..., c].ravel(), minlength=256) for c in range(3)], 1)
   np.testing.assert_array_equal(histogram(jnp.asarray(levels)), expected)
+
+
+@pytest.mark.slow
+def test_operations_that_depend_on_contrast_leave_a_flat_image():
   flat = jnp.full((9, 7, 3), 51 / 255)
   for name in ('AutoContrast', 'Equalize', 'Color', 'Sharpness', 'Contrast'):
     np.testing.assert_allclose(operations.apply(name, flat, 1.9), flat, atol=1.01 / 255)
 
 
-def test_what_is_vacated_and_covered_takes_the_fill():
+def test_vacated_and_covered_pixels_take_the_fill():
   white = jnp.ones((8, 8, 3))
   moved = 255 * operations.apply('TranslateX', white, 2.0, fill=(125, 123, 114))
   assert np.round(moved[0, -1]).tolist() == [125, 123, 114] and (moved[:, :6] == 255).all()

@@ -1,4 +1,4 @@
-"""Pictures for tests of augmentations: foolbox's real ones, or seeded ones that look like some."""
+"""Makes pictures for tests of augmentations: foolbox's real ones, or seeded random ones."""
 
 import importlib.util
 import pathlib
@@ -11,7 +11,10 @@ from PIL import Image
 
 
 def real(side, count=4):
-  """Returns pictures of CIFAR-10 (32 pixels) or ImageNet (224), or skips the test."""
+  """Returns pictures of CIFAR-10 (32 pixels) or ImageNet (224), or skips the test.
+
+  They are Pillow images of side × side pixels in RGB.
+  """
   spec = importlib.util.find_spec('foolbox')
   if spec is None or not spec.submodule_search_locations:
     pytest.skip("needs foolbox's pictures (pip install '.[imagenet]')")
@@ -21,7 +24,7 @@ def real(side, count=4):
 
 
 def seeded(height, width, count=3):
-  """Returns smooth random colours with some noise, of many levels and uneven histograms."""
+  """Returns Pillow images of smooth colours and noise, with many levels and uneven histograms."""
   generator = np.random.default_rng(0)
   pictures = []
   for _ in range(count):
@@ -33,13 +36,13 @@ def seeded(height, width, count=3):
 
 
 def batch(pictures):
-  """Returns float32 [B, H, W, C] in [0, 1]."""
+  """Returns Pillow images as an array, float32 [B, H, W, C] in [0, 1]."""
   arrays = [np.asarray(picture) for picture in pictures]
   return np.stack([a if a.ndim == 3 else a[..., None] for a in arrays]).astype(np.float32) / 255
 
 
 def augmented(augmentation, keys, image):
-  """Returns what an augmentation makes of an image by each key, or of each of as many images."""
+  """Returns an image augmented with each key, or each of B images with the key of its index."""
   axis = 0 if np.ndim(image) == 4 else None
   each = jax.vmap(lambda key, image: augmentation(key, {'image': image})['image'], (0, axis))
   return np.asarray(jax.jit(each)(keys, jnp.asarray(image)))

@@ -1,4 +1,4 @@
-"""A policy of augmentations: what a part draws depends on its own key and on nothing else."""
+"""Tests policies: the draws of an augmentation depend on its key and on nothing else."""
 
 import ast
 import dataclasses
@@ -19,8 +19,8 @@ from tests.refusals import bad_setting, refused
 
 NAMES = tuple(AUGMENTATIONS.classes())
 UNDER_PMAP = ('apr_p', 'cutmix', 'mixup', 'flip', 'rand_augment')
-"""Augmentations that take rows of other devices, one that is mapped over rows, and one that runs in
-sequence; pmap treats all others like the last two."""
+"""Augmentations tested under pmap: three take rows of other devices, flip is mapped over rows, and
+rand_augment runs in sequence. All others run like one of the last two."""
 LONG = ('afa', 'apr_p', 'apr_s', 'augmix', 'cutmix', 'mixup', 'prime', 'rand_augment')
 """Augmentations that take seconds to compile for devices and layouts."""
 MIXING = ('mixup', 'cutmix', 'mixup_or_cutmix', 'apr_p')
@@ -28,15 +28,15 @@ MIXING = ('mixup', 'cutmix', 'mixup_or_cutmix', 'apr_p')
 SEED = 3
 
 
-def named(*excluded: str) -> pytest.MarkDecorator:
-  """Runs a test for every augmentation by name but some; long ones are slow."""
+def for_augmentations_except(*excluded: str) -> pytest.MarkDecorator:
+  """Runs a test with the name of every augmentation that is not excluded; `LONG` ones are slow."""
   included = [name for name in NAMES if name not in excluded]
   return pytest.mark.parametrize('name', marked(included, {*NAMES} - {*LONG}))
 
 
 @pytest.fixture(scope='module')
 def sections(tmp_path_factory):
-  """Settings of the augmentations that need some for images as small as these."""
+  """Settings by augmentation, of those whose defaults do not fit images of 10 × 8 pixels."""
   fog, spectrum = tmp_path_factory.mktemp('fog') / 'fog.npz', np.ones((1, 10, 8), np.float32)
   np.savez(fog, provenance='', spectrum=spectrum, severity=np.array([3]))
   return {
@@ -51,12 +51,12 @@ def sections(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def alone(sections):
-  """Returns a function from a name to its policy of one part, compiled for all seeds and steps:
-  `augment(examples, seed, step)`."""
+  """A function of a name that returns `augment(examples, seed, step)`, a compiled policy of it."""
   return functools.cache(lambda name: jax.jit(Policy.of(**{name: sections.get(name, {})})))
 
 
 def batch(size=16):
+  """Returns rows with random images of 10 × 8 pixels, four classes, and the columns of a source."""
   count = jnp.arange(size, dtype=jnp.int32)
   return {
     'image': jnp.asarray(np.random.default_rng(0).random((size, 10, 8, 3), np.float32)),
@@ -70,16 +70,18 @@ def batch(size=16):
 
 
 def augmented(policy, examples=None, step=0):
+  """Returns rows, by default `batch()`, after a policy."""
   return policy(examples or batch(), SEED, jnp.int32(step))
 
 
 def rows(examples, index):
+  """Returns the rows of 16 at an index."""
   return {name: value[jnp.asarray(np.arange(16)[index])] for name, value in examples.items()}
 
 
-@named()
+@for_augmentations_except()
 def test_an_image_is_the_same_in_any_layout(name, sections, alone):
-  """One device or eight, jit or neither, pmap: equal up to fused multiplications, 1e-6."""
+  """Layouts are one device or eight, and pmap; fused multiplications may change the last bits."""
   policy, step = Policy.of(**{name: sections.get(name, {})}), jnp.int32(7)
   plain = alone(name)(batch(), SEED, step)
   assert not np.array_equal(plain['image'], batch()['image'])
@@ -91,16 +93,16 @@ def test_an_image_is_the_same_in_any_layout(name, sections, alone):
       np.testing.assert_allclose(other[key], plain[key], atol=1e-6)
 
 
-@named(*MIXING)
+@for_augmentations_except(*MIXING)
 def test_a_row_does_not_depend_on_the_batch_around_it(name, alone):
-  """Among other rows, by the same program."""
+  """The rows are among others in a batch of the same size, which runs in the same program."""
   full = alone(name)(batch(), SEED, jnp.int32(7))
   for part in ([0, 1, 2, 3], [9, 2, 7, 15]):
     subset = alone(name)(rows(batch(), 4 * part), SEED, jnp.int32(7))
     np.testing.assert_allclose(subset['image'], full['image'][np.array(4 * part)], atol=1e-6)
 
 
-@named('repeat')
+@for_augmentations_except('repeat')
 def test_draws_change_with_the_step_and_the_seed(name, alone):
   images = []
   for seed, step in ((0, 0), (0, 1), (1, 0)):
@@ -110,7 +112,7 @@ def test_draws_change_with_the_step_and_the_seed(name, alone):
 
 
 @pytest.mark.slow
-def test_a_part_that_gives_one_image_never_changes_the_draw_of_another():
+def test_an_augmentation_of_one_image_does_not_change_the_draws_of_another():
   flips = augmented(Policy.of(flip={}), step=1)['image']
   flipped = (np.asarray(flips) != np.asarray(batch()['image'])).any((1, 2, 3))
   assert 0 < flipped.sum() < 16
@@ -118,16 +120,13 @@ def test_a_part_that_gives_one_image_never_changes_the_draw_of_another():
     alone, mirrored = Policy.of(**{other: {}}), {**batch(), 'image': flips}
     flip_first = augmented(Policy.of(**{'flip': {}, other: {}}), step=1)['image']
     np.testing.assert_allclose(flip_first, augmented(alone, mirrored, 1)['image'], atol=1e-6)
-    flip_last, expected = (
-      augmented(Policy.of(**{other: {}, 'flip': {}}), step=1),
-      augmented(alone, step=1),
-    )
-    expected = expected['image']
-    expected = np.where(flipped[:, None, None, None], expected[:, :, ::-1], expected)
-    np.testing.assert_allclose(flip_last['image'], expected, atol=1e-6)
+    flip_last = augmented(Policy.of(**{other: {}, 'flip': {}}), step=1)['image']
+    unflipped = augmented(alone, step=1)['image']
+    expected = np.where(flipped[:, None, None, None], unflipped[:, :, ::-1], unflipped)
+    np.testing.assert_allclose(flip_last, expected, atol=1e-6)
 
 
-def test_the_order_is_that_of_the_policy_and_an_empty_one_changes_nothing():
+def test_augmentations_run_in_the_order_of_the_policy_and_an_empty_policy_changes_nothing():
   black, noise = {**batch(), 'image': jnp.zeros((16, 10, 8, 3))}, {'sigma': 0.5}
   noisy_last = augmented(Policy.of(crop={'padding': 8}, gaussian=noise), black)
   noisy_first = augmented(Policy.of(gaussian=noise, crop={'padding': 8}), black)
@@ -136,14 +135,14 @@ def test_the_order_is_that_of_the_policy_and_an_empty_one_changes_nothing():
 
 
 @pytest.mark.slow
-def test_what_follows_repeat_draws_for_every_image_apart():
+def test_augmentations_after_repeat_draw_for_each_image_of_a_row():
   images = augmented(Policy.of(repeat={'copies': 3}, gaussian={}))['image']
   assert images.shape == (16, 3, 10, 8, 3)
   assert not np.array_equal(images[:, 0], images[:, 1])
   alone = augmented(Policy.of(gaussian={}))['image']
   assert not any(np.allclose(images[:, view], alone) for view in range(3))  # see docs/training.md
   plain = augmented(Policy.of(repeat={'copies': 3}))
-  assert set(plain) == set(batch()), 'columns stay'
+  assert set(plain) == set(batch()), 'no column is added or lost'
   np.testing.assert_array_equal(plain['image'][:, 2], batch()['image'])
 
 
@@ -158,8 +157,11 @@ def test_all_images_of_a_row_are_mixed_by_one_share(name):
 
 
 @pytest.mark.slow
-def test_rows_of_one_value_alone_are_mixed():
-  """Partners are at mirrored indices, on any number of devices; a single row is its own partner."""
+def test_rows_are_mixed_only_with_rows_of_an_equal_value():
+  """Among rows of a value, the first is mixed with the last and so on, on any number of devices.
+
+  A row with a value that no other has is mixed with itself.
+  """
   groups = np.array([2, 0, 1, 0, 0, 2, 0, 5, 1, 1, 2, 2, 0, 1, 2, 1])
   examples = {**batch(), 'group': jnp.asarray(groups)}
   policy = Policy.of(mixup={'within': 'group'})
@@ -188,7 +190,7 @@ def test_rows_of_one_value_alone_are_mixed():
 
 @pytest.mark.slow
 @cases('name, repeat', ('corruption', {}), ('corruption', {'repeat': {}}), ('environment', {}))
-def test_rows_sorted_by_branch_are_those_in_sequence(name, repeat, sections, monkeypatch):
+def test_rows_sorted_by_branch_equal_rows_in_sequence(name, repeat, sections, monkeypatch):
   """Rows sorted as on an accelerator, on two devices, have the same images and added columns."""
   varied = {'probability': 0.7} if name == 'corruption' else {}
   policy = Policy.of(**repeat, **{name: {**sections[name], **varied}})
@@ -206,10 +208,10 @@ def test_rows_sorted_by_branch_are_those_in_sequence(name, repeat, sections, mon
 
 @cases(
   'result, message',
-  (lambda example: example['image'], r"'own' gives \w+; it must give the example"),
+  (lambda example: example['image'], r"'custom' gives \w+; it must give the example"),
   (
     lambda example: {'image': example['image']},
-    r"'own' gives \['image'\]; it must give the example",
+    r"'custom' gives \['image'\]; it must give the example",
   ),
   (
     lambda example: {**example, 'image': example['image'][:5]},
@@ -217,27 +219,27 @@ def test_rows_sorted_by_branch_are_those_in_sequence(name, repeat, sections, mon
   ),
   (lambda example: {**example, 'image': example['image'] > 0.5}, r'of bool\[10, 8, 3\]; .* floats'),
 )
-def test_an_augmentation_gives_the_example_that_it_is_given(result, message):
+def test_an_augmentation_must_return_an_example_of_the_same_columns_and_shapes(result, message):
   @dataclasses.dataclass(frozen=True)
-  class Own(Augmentation):
-    name = 'own'
+  class Custom(Augmentation):
+    name = 'custom'
     resembles = ()
 
     def __call__(self, key, example):
       return result(example)
 
-  refused(message, augmented, Policy((Own(),)))
+  refused(message, augmented, Policy((Custom(),)))
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_those_that_give_more_images_of_a_row_declare_it(name, sections):
+def test_augmentations_that_give_more_images_of_a_row_declare_it(name, sections):
   policy = Policy.of(**{name: sections.get(name, {})})
   image = jax.eval_shape(lambda: augmented(policy, batch(2)))['image']
   assert (image.ndim == 5) == policy.augmentations[0].gives_more_images
   assert (repr(name) in with_more_images()) == (image.ndim == 5)
 
 
-def test_images_of_a_row_are_not_multiplied_twice():
+def test_two_augmentations_that_multiply_images_or_add_a_column_are_refused():
   message = "'augmix' gives several images of a row, and so does"
   refused(message, jax.eval_shape, lambda: augmented(Policy.of(repeat={}, augmix={}), batch(2)))
   message = "'environment' gives a row a column, environment, and one before it"

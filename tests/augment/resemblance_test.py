@@ -1,4 +1,4 @@
-"""Features of augmentations and transforms, and the distance between them."""
+"""Tests the features of augmentations and transforms, and the distance between them."""
 
 import pathlib
 import re
@@ -20,13 +20,16 @@ IMAGES = np.stack([natural(8, 8, seed=seed) for seed in range(4)])
 KEY = jax.random.key(0)
 DRAW = np.random.default_rng(0)
 AUGMENTATION, CORRUPTION = DRAW.normal(size=(40, 7)), DRAW.normal(2, size=(30, 7))
+"""Samples of 7 features."""
 
 
 def features(images):
+  """Returns means and deviations by channel of images [N, H, W, 3], [N, 6]."""
   return jnp.concatenate([images.mean((1, 2)), images.std((1, 2))], 1)
 
 
 def augmentation(name, **settings):
+  """Returns the augmentation of a name with some settings."""
   return Policy.of(**{name: settings}).augmentations[0]
 
 
@@ -42,7 +45,7 @@ def test_a_feature_is_the_mean_over_the_images_under_one_draw():
   np.testing.assert_allclose(shuffled, straight, atol=1e-6)
 
 
-def test_an_augmentation_that_holds_the_transform_is_at_no_distance():
+def test_an_augmentation_that_contains_the_transform_is_at_distance_zero():
   target = of_transform(features, IMAGES, 'contrast', 5, 1, KEY)
   holding = augmentation('corruption', corruptions=('contrast', 'brightness'))
   corrupted = of_augmentation(features, IMAGES, holding, 40, KEY)
@@ -51,7 +54,7 @@ def test_an_augmentation_that_holds_the_transform_is_at_no_distance():
   assert near < 1e-5 and far > 0.05
 
 
-def test_what_has_no_feature_of_its_own_is_refused():
+def test_inputs_without_features_are_refused():
   message, mixup = "'mixup' depends on more than the image", augmentation('mixup')
   refused(message, of_augmentation, features, IMAGES, mixup, 1, KEY)
   refused(
@@ -90,8 +93,8 @@ def test_the_block_of_the_documentation_runs():
   assert space['distance'] > 0 and space['samples'].shape == (3, 64)
 
 
-def test_it_is_the_least_distance_to_the_mean_and_never_grows_with_samples():
-  corruption = [[3, 0], [5, 0]]  # mean (4, 0)
+def test_the_distance_is_the_least_to_the_mean_and_never_grows_with_samples():
+  corruption = [[3, 0], [5, 0]]  # The mean is (4, 0).
   assert minimal_sample_distance([[0, 0], [4, 3], [9, 0]], corruption) == 3
   mean = CORRUPTION.mean(0, keepdims=True)
   assert minimal_sample_distance(np.concatenate([AUGMENTATION, mean]), CORRUPTION) == 0
@@ -103,7 +106,7 @@ def test_it_is_the_least_distance_to_the_mean_and_never_grows_with_samples():
 
 
 @pytest.mark.parametrize('share', [0.01, 0.1, 0.5])
-def test_an_augmentation_that_holds_a_little_of_the_corruption_is_near_it(share):
+def test_an_augmentation_with_a_small_share_of_the_corruption_is_near_it(share):
   far, near = DRAW.normal(10, size=(1000, 7)), DRAW.normal(2, 0.1, size=(1000, 7))
   mixed = np.where(np.arange(1000)[:, None] < 1000 * share, near, far)
   assert minimal_sample_distance(mixed, DRAW.normal(2, 0.1, size=(100, 7))) < 0.5
