@@ -26,7 +26,6 @@ from numpy.typing import ArrayLike
 import input_pipeline
 from input_pipeline.settings import DataSettings, Source
 from robustness import launch
-from robustness import workdir as workdir_files
 from robustness.attacks import ATTACKS, Attack
 from robustness.augment import AUGMENTATIONS
 from robustness.augment.policy import Policy
@@ -62,7 +61,8 @@ from robustness.results import SINGLE, Results
 from robustness.training.settings import TrainingSettings
 from robustness.training.writers import NO_WRITER, training_writer
 from robustness.video.columns import with_numbered_sets
-from robustness.workdir import FinishedStudy
+from robustness.workdirs import finished_workdir
+from robustness.workdirs.finished_workdir import FinishedStudy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -358,7 +358,7 @@ def compare(*results: Results | str | os.PathLike[str], baseline: str | None = N
       studies_by_workdir[f'results[{k}]'] = entry.studies()
     else:
       name, path = next(paths_by_name)
-      studies_by_workdir[name] = workdir_files.read(path)
+      studies_by_workdir[name] = finished_workdir.read(path)
   for label in labels:
     if labels.count(label) > 1:
       raise InputError(f'two classifiers are called {label!r}: measure one as {{LABEL: model}}.')
@@ -380,12 +380,12 @@ def read(directory: str | os.PathLike[str]) -> Results:
   Raises:
     InputError: the folder is no finished workdir, or a file is damaged.
   """
-  path, config, _ = workdir_files.find(os.fspath(directory))
+  path, config, _ = finished_workdir.find(os.fspath(directory))
   results = Results.read(path)
-  studies_by_task, results.presentation = workdir_files.presented(path, results, config)
+  studies_by_task, results.presentation = finished_workdir.presented(path, results, config)
   if SINGLE in studies_by_task:  # files of earlier versions lack the declarations of facets
     results = results.with_facets(studies_by_task[SINGLE].described_facets)
-  results.studies = functools.partial(workdir_files.read, path)
+  results.studies = functools.partial(finished_workdir.read, path)
   return results
 
 

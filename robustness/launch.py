@@ -16,7 +16,6 @@ from absl import logging
 
 import input_pipeline
 from input_pipeline.settings import DataSettings
-from robustness import workdir
 from robustness.building import along_training
 from robustness.building.builder import ClassifierBuilder
 from robustness.building.checks import check_measurable, check_studies, split_supported
@@ -41,6 +40,7 @@ from robustness.present import fourier_table, page, style, summary, text
 from robustness.present.publish import Drawn, Presentation, Presented, captioned, publish
 from robustness.results import FOURIER_TABLE, SINGLE, Results, Table
 from robustness.training.writers import NO_WRITER, JsonLinesWriter, ScalarWriter, training_writer
+from robustness.workdirs import workdir
 
 
 @in_32_bits()

@@ -54,7 +54,7 @@ from robustness.results import (
   Table,
 )
 from robustness.training.checkpoint import PROGRESS
-from robustness.workdir import FinishedStudy
+from robustness.workdirs.finished_workdir import FinishedStudy
 
 MAX_VIEWS_PER_STEP, MIN_CHUNKS = 32, 8
 """Most views in a step, and fewest chunks of views in a round with all views. The last chunk of a

@@ -190,8 +190,8 @@ class Results:
     environment: plain values of the code: its commit and the versions of packages.
     findings: the sentences of the report; empty before it is written.
     presentation: the object that draws the figures and writes the report; None for `Results.read`.
-    studies: function that returns {task: `robustness.workdir.FinishedStudy`}, each task's study
-      with its records; None without records.
+    studies: function that returns {task: FinishedStudy of `robustness.workdirs.finished_workdir`},
+      each task's study with its records; None without records.
   """
 
   study: str

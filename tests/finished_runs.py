@@ -15,7 +15,7 @@ from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study
 from robustness.results import Results
 from robustness.studies import accuracy, corruption_error, si_score
-from robustness.workdir import code
+from robustness.workdirs.workdir import code
 from tests.made_records import made
 
 SHAPE = (28, 28, 1)

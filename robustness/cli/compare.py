@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from robustness import workdir
 from robustness.combined import joined
 from robustness.comparison.compare import EFFECTIVE, PRINTED_FACETS, WHY_NOT, compare
 from robustness.comparison.entries import Entry, named_workdirs, read_entries, typed_labels
@@ -30,6 +29,7 @@ from robustness.evaluation.study import Study
 from robustness.present import charts, summary, text
 from robustness.present.publish import Drawn, Presentation, captioned, publish
 from robustness.results import SINGLE, Results
+from robustness.workdirs import workdir
 
 PROGRAM, COMPARISON = 'robustness compare', 'comparison'
 

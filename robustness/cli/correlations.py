@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from robustness import workdir
 from robustness.cli import new_parser
 from robustness.comparison.pairing import PREPARATION_KEYS, SELECTION_KEYS
 from robustness.core.errors import InputError
@@ -33,6 +32,7 @@ from robustness.present import charts, forms, text
 from robustness.present.choice import overall_choices
 from robustness.present.publish import Presentation, publish
 from robustness.results import JSON_NAME, Results, Table
+from robustness.workdirs import workdir
 
 FACETS = Facet('first', 'quantity', place='of {}'), Facet('second', 'other', place='and {}')
 RANK_CORRELATION = Quantity(

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from robustness import workdir
 from robustness.cli import new_parser
 from robustness.core.errors import naming
 from robustness.core.paths import expanded
@@ -24,6 +23,7 @@ from robustness.present.publish import Presentation, publish
 from robustness.results import Results
 from robustness.video import detection, detection_figures
 from robustness.video.average_precision import Scoring
+from robustness.workdirs import workdir
 
 PROGRAM = 'robustness detection'
 RESULTS = 'out', 'predictions'

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import jax
 
-from robustness import __version__, workdir
+from robustness import __version__
 from robustness.core import compilation_cache
 from robustness.core.errors import InputError
 from robustness.core.host import usable_cores
 from robustness.core.paths import expanded
 from robustness.corruptions import textures
 from robustness.present import page
+from robustness.workdirs import workdir
 
 CUDA = ('jax_cuda12_plugin', 'jax_cuda13_plugin')
 """Modules for NVIDIA GPUs; one of them is enough."""

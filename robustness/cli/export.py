@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from robustness import workdir
 from robustness.cli import new_parser, trackers, verification
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError, nearest
@@ -38,6 +37,7 @@ from robustness.present import methods, side_by_side, tables
 from robustness.present.notation import MINUS, place_of, value_text
 from robustness.present.page import data_words
 from robustness.results import TASK, Results
+from robustness.workdirs import finished_workdir
 
 FORMATS = ('hub', 'methods', *trackers.TRACKERS)
 CARD = 'robustness.md'
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
   """
   options = _parser().parse_args(arguments)
   choice('--to', options.to, FORMATS)
-  path, config, environment = workdir.find(options.workdir)
+  path, config, environment = finished_workdir.find(options.workdir)
   if options.to in trackers.TRACKERS:
     return track(path, options.to, options.project, config)
   results = Results.read(path)

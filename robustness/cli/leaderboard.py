@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from robustness import workdir
 from robustness.cli import new_parser, verification
 from robustness.combined import joined
 from robustness.comparison.compare import EFFECTIVE, compare
@@ -55,6 +54,7 @@ from robustness.present.choice import overall_choices, overall_rows
 from robustness.present.page import classifier_words
 from robustness.present.publish import Drawn, Presentation, captioned, publish
 from robustness.results import JSON_NAME, SINGLE, WHICH_NUMBERS, Results, Table
+from robustness.workdirs import finished_workdir, workdir
 
 PRESENTED = Presentation('Leaderboard')
 RANK = Quantity('rank', 'rank', kind=COUNT, better='lower', low=1, headline=True)
@@ -294,7 +294,7 @@ def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[
     InputError: the entry exists already, or the workdir is unfinished or damaged.
   """
   [(name, path)] = named_workdirs([reference]).items()
-  for task, finished in workdir.read(path, study_file).items():
+  for task, finished in finished_workdir.read(path, study_file).items():
     entry = folder / '-'.join(filter(None, (name, task)))
     if entry.exists():
       raise InputError(f'{entry} exists: name the entry otherwise, as in --add=NAME={path}.')
@@ -308,7 +308,7 @@ def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[
     yield f'{entry}: {written}'
 
 
-def _add_records(entry: pathlib.Path, finished: workdir.FinishedStudy) -> str:
+def _add_records(entry: pathlib.Path, finished: finished_workdir.FinishedStudy) -> str:
   """Writes the ranks of the true class to an entry, if the study can compute its results from them.
 
   Args:
@@ -327,7 +327,7 @@ def _add_records(entry: pathlib.Path, finished: workdir.FinishedStudy) -> str:
   section = {key: value for key, value in study.describe().items() if key not in study.facts}
   workdir.write_json(entry / workdir.CONFIG, {'study': section})
   try:
-    verification.of_study(workdir.read(entry)[SINGLE], is_strict=True)
+    verification.of_study(finished_workdir.read(entry)[SINGLE], is_strict=True)
   except InputError as error:
     shutil.rmtree(entry / workdir.RECORDS)
     (entry / workdir.CONFIG).unlink()
@@ -367,7 +367,7 @@ def _entry(path: pathlib.Path, study_file: str) -> BoardEntry:
     raise InputError('its results are of no classifier.')
   # An entry without records is on the board too, but without paired differences.
   has_records = (path / workdir.RECORDS).is_dir()
-  tasks = list(workdir.read(path, study_file).values()) if has_records else []
+  tasks = list(finished_workdir.read(path, study_file).values()) if has_records else []
   unverified = verification.NO_RECORDS  # or '' if the records reproduce all values
   if tasks:
     unverified = '; '.join(filter(None, map(verification.of_study, tasks)))

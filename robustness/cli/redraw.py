@@ -11,7 +11,6 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from robustness import workdir
 from robustness.cli import new_parser, verification
 from robustness.config.recorded import recorded
 from robustness.core.errors import InputError
@@ -20,6 +19,7 @@ from robustness.evaluation.study import Study
 from robustness.present import page
 from robustness.present.publish import Drawn, Presented, captioned, illustrate
 from robustness.results import SINGLE, Results
+from robustness.workdirs import finished_workdir, workdir
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -48,21 +48,21 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
     InputError: the run is unfinished (the error names what is missing and how to finish it), its
       results were altered, or they have fewer rows than the report they would replace.
   """
-  path, config, environment = workdir.find(directory)
-  sections = workdir.study_sections(config, path)
+  path, config, environment = finished_workdir.find(directory)
+  sections = finished_workdir.study_sections(config, path)
   recorded_study.check_typed(study_file, list(sections.values()))
-  seeds = workdir.seeds_of(config, path)
+  seeds = finished_workdir.seeds_of(config, path)
   folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
   # {folder of a seed, or the workdir if there are no seeds: {task: folder of its results}}
   task_folders: dict[pathlib.Path, dict[str, pathlib.Path]] = {}
   all_folders: list[pathlib.Path] = []
   for folder in folders:
-    tasks = [task for task in sections if task not in workdir.left_out(folder)]
+    tasks = [task for task in sections if task not in finished_workdir.left_out(folder)]
     task_folders[folder] = {task: workdir.task_folder(folder, task) for task in tasks}
     all_folders += task_folders[folder].values()
   all_folders += [*folders, path]
   # Nothing is written if any results are missing, altered, or fewer than a report shows.
-  workdir.refuse_unfinished(path, all_folders, environment['command'])
+  finished_workdir.refuse_unfinished(path, all_folders, environment['command'])
   # {folder: text about values that its records do not reproduce}; `path` is first
   unverified = verification.unverifiable(path, study_file)
   if unverified:
@@ -98,13 +98,13 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
       ) from error
 
   for folder, folders_by_task in task_folders.items():
-    studies, whole_run = workdir.presented(path, Results.read(folder), config, study_file)
+    studies, whole_run = finished_workdir.presented(path, Results.read(folder), config, study_file)
     # The report of a battery shows the figures of its tasks too.
     drawn = {task: draw(subfolder, studies[task]) for task, subfolder in folders_by_task.items()}
     if SINGLE not in sections:  # a battery
       draw(folder, whole_run, captioned(drawn))
   if seeds:  # the workdir has the report of the means over seeds
-    _, whole_run = workdir.presented(path, Results.read(path), config, study_file)
+    _, whole_run = finished_workdir.presented(path, Results.read(path), config, study_file)
     draw(path, whole_run)
   return path / page.NAME
 

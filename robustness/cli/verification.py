@@ -9,7 +9,6 @@ import pathlib
 import numpy as np
 import pandas as pd
 
-from robustness import workdir
 from robustness.combined import over_seeds
 from robustness.core import json_files
 from robustness.core.errors import InputError
@@ -23,7 +22,8 @@ from robustness.evaluation.records import NotRecordedError
 from robustness.evaluation.study import EstimatesFromRows, StudiesTrainings
 from robustness.present.page import plural
 from robustness.results import SINGLE, Results
-from robustness.workdir import FinishedStudy
+from robustness.workdirs import finished_workdir, workdir
+from robustness.workdirs.finished_workdir import FinishedStudy
 
 NOT_VERIFIABLE = 'not verifiable from records'
 NOT_REPRODUCED = 'not reproduced by this version'
@@ -106,7 +106,7 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
   config = without_inherited(json_files.read(path / workdir.CONFIG))
   if 'predictions' in config:
     return {path: f'all values are {NOT_VERIFIABLE}: predictions were made elsewhere'}
-  if seeds := workdir.seeds_of(config, path):
+  if seeds := finished_workdir.seeds_of(config, path):
     # Values of the workdir are means over seeds, computed from results of the seeds; these are
     # computed from the records of each seed.
     folders = {seed: path / workdir.seed_folder(seed) for seed in seeds}
@@ -200,7 +200,7 @@ def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
   if not (path / workdir.RECORDS).is_dir():
     return dict.fromkeys(folders, NO_RECORDS)
   try:
-    tasks = workdir.read(path, study_file)
+    tasks = finished_workdir.read(path, study_file)
   except _FAILURES as error:
     if _is_of_this_code(Results.read(path)):
       raise

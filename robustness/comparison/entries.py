@@ -9,7 +9,6 @@ import pathlib
 import sys
 from collections.abc import Collection, Mapping, Sequence
 
-from robustness import workdir
 from robustness.core.errors import KEYS, InputError
 from robustness.core.paths import label_and_path
 from robustness.core.rows import refuse_unknown_classes
@@ -19,7 +18,7 @@ from robustness.evaluation.recorded_study import check_used
 from robustness.evaluation.records import SelectedViews
 from robustness.evaluation.study import Evaluation
 from robustness.results import SINGLE
-from robustness.workdir import FinishedStudy
+from robustness.workdirs.finished_workdir import FinishedStudy, read
 
 MAX_NAMED = 10
 """Most views that a note names."""
@@ -59,9 +58,9 @@ def read_entries(
 
   Raises:
     InputError: there are fewer than two classifiers, the workdirs have different studies or show
-      images differently, or they share no task of classifiers; see also `workdir.read`.
+      images differently, or they share no task of classifiers; see also `finished_workdir.read`.
   """
-  studies_by_workdir = {name: workdir.read(path, study_file) for name, path in workdirs.items()}
+  studies_by_workdir = {name: read(path, study_file) for name, path in workdirs.items()}
   all_studies = itertools.chain(*(tasks.values() for tasks in studies_by_workdir.values()))
   check_used(study_file, [finished.study for finished in all_studies])
   return entries_of(studies_by_workdir, typed)

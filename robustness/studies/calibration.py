@@ -29,7 +29,7 @@ from robustness.evaluation.study import Figures, ImageShape, Scored, ScoresPredi
 from robustness.evaluation.views import ViewTable
 from robustness.present import charts, reliability
 from robustness.results import Findings, Results
-from robustness.workdir import WorkdirPredictions
+from robustness.workdirs.finished_workdir import WorkdirPredictions
 
 COVERAGES = np.arange(1, 21) / 20
 """Shares of the images that are answered in curves of selective risk."""

@@ -32,7 +32,7 @@ from robustness.estimates.quantity import ACCURACY, AMOUNT, SHARE, Quantity
 from robustness.evaluation.outcomes import Evaluation, Recorded, versions
 from robustness.evaluation.provenance import IMAGE_DIGEST
 from robustness.evaluation.study import Findings, Scored, ScoresPredictions
-from robustness.workdir import FinishedStudy, WorkdirPredictions, read_task
+from robustness.workdirs.finished_workdir import FinishedStudy, WorkdirPredictions, read_task
 
 _by_score = functools.partial(Quantity, headline=True, by=('id_set', 'ood_set', 'score'))
 AUROC = _by_score('auroc', 'area under the ROC curve', SHARE, 'higher')

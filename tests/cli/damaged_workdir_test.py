@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from robustness import workdir
 from robustness.cli import command_line
 from robustness.config import experiment
 from robustness.core.errors import InputError
+from robustness.workdirs import finished_workdir, workdir
 from tests import finished_runs
 from tests.json_faults import DAMAGE, changed
 from tests.refusals import in_one_line_or_not_at_all, refused
@@ -30,11 +30,11 @@ def run(tmp_path):
 
 
 DOORS: dict[str, Callable[[pathlib.Path], object]] = {
-  'config.json': workdir.read,
-  'results.json': workdir.read,
-  HEADER: lambda path: (workdir.read(path), list(workdir.shards(path))),
-  'environment.json': lambda path: workdir.find(str(path)),
-  'checkpoints/first/classifier.json': lambda path: list(workdir.trainings(path)),
+  'config.json': finished_workdir.read,
+  'results.json': finished_workdir.read,
+  HEADER: lambda path: (finished_workdir.read(path), list(finished_workdir.shards(path))),
+  'environment.json': lambda path: finished_workdir.find(str(path)),
+  'checkpoints/first/classifier.json': lambda path: list(finished_workdir.trainings(path)),
 }
 
 

@@ -24,7 +24,7 @@ from robustness.config.defaults import default_config
 from robustness.evaluation import study
 from robustness.models import catalog
 from robustness.parallel.processes import ALONE
-from robustness.workdir import PACKAGES
+from robustness.workdirs.workdir import PACKAGES
 from tests.cases import cases
 from tests.end_to_end.runs import ROOT
 

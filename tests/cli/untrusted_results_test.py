@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from robustness import workdir
 from robustness.__main__ import main
 from robustness.results import WHICH_NUMBERS, Results
+from robustness.workdirs import workdir
 from tests import finished_runs
 from tests.cases import cases
 from tests.refusals import refused

@@ -6,12 +6,12 @@ import pathlib
 import pytest
 
 from robustness import launch
-from robustness import workdir as workdirs
 from robustness.cli import command_line
 from robustness.config import experiment
 from robustness.core.settings import without_inherited
 from robustness.models import weights
 from robustness.results import SINGLE, Results
+from robustness.workdirs import finished_workdir
 from tests import commands
 from tests.building.builder_test import builder, rows
 from tests.cases import cases
@@ -186,7 +186,7 @@ def _check_study(workdir: pathlib.Path, name: str) -> None:
   assert results.settings['file'] == 'shown.py' and len(results.settings['file_sha256']) == 64
   shifted = results.table[(results.table.quantity == 'accuracy') & (results.table.pixels >= 0)]
   assert sorted(set(shifted.pixels)) == [0, 1, 2]
-  study = workdirs.read(workdir)[SINGLE].study
+  study = finished_workdir.read(workdir)[SINGLE].study
   assert study.describe().items() <= results.settings.items()
   again = command_line.load_config(str(workdir / 'config.json'))
   section = {'name': name.partition('=')[2], 'largest': 2, 'confidence': 0.95}

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robustness import workdir
 from robustness.cli import compare
 from robustness.estimates.table import assemble, select
 from robustness.results import Results
+from robustness.workdirs import finished_workdir
 from tests.end_to_end import runs
 from tests.refusals import refused
 from tests.table_rows import estimate
@@ -27,7 +27,7 @@ def test_a_heat_map_in_rounds(tmp_path):
   assert len(errors) == 2 * 5 and ((errors.high - errors.low) / 2 <= 0.14).all()
   assert 'images of a view, most' in (tmp_path / 'run/report.html').read_text()
 
-  study = workdir.read_task(tmp_path / 'run', '')
+  study = finished_workdir.read_task(tmp_path / 'run', '')
   for evaluation in study.evaluations:
     assert evaluation.rounds.shown[0] == estimate(results.table, evaluation.label, 'clean_error').n
     errors_of_classifier = errors[errors.classifier == evaluation.label]
@@ -39,7 +39,7 @@ def test_a_heat_map_in_rounds(tmp_path):
 
   check_comparison(config, tmp_path, results)
   shutil.rmtree(sorted((tmp_path / 'run/records/natural').glob('round*'))[-1])
-  refused('no records', workdir.read_task, tmp_path / 'run', '')
+  refused('no records', finished_workdir.read_task, tmp_path / 'run', '')
 
 
 def check_comparison(config: Any, folder: pathlib.Path, results: Results) -> None:

@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from robustness import workdir
 from robustness.estimates.intervals import korn_graubard
 from robustness.estimates.table import assemble
 from robustness.evaluation import failures as listing
 from robustness.evaluation.study import Evaluation, Study
 from robustness.evaluation.views import ViewTable
+from robustness.workdirs import finished_workdir
 from tests import finished_runs, made_records
 from tests.table_rows import estimate
 
@@ -113,7 +113,7 @@ def test_stored_versions_of_an_image_are_one_image_of_its_class(tmp_path):
   tables = []
   for stored in (True, False):
     folder = finished_runs.write_versions(tmp_path / str(stored), {'net': right}, stored)
-    made = workdir.read(folder)['']
+    made = finished_workdir.read(folder)['']
     findings, _ = listing.findings(made.study, made.evaluations, made.image_shape)
     tables.append((findings.tables[listing.AFFECTED_CLASSES], assemble(findings.estimates)))
   assert tables[0][0] == tables[1][0]

@@ -1,4 +1,4 @@
-"""Starts, resumes and reads workdirs, the folders of runs.
+"""Starts, resumes, locks and describes workdirs, the folders of runs, while a run writes them.
 
 * config.json, environment.json: the config of the run, and the machine and versions it ran on
 * records/CLASSIFIER/: the records of a classifier; in a battery records/STUDY-DIGEST/CLASSIFIER/
@@ -20,7 +20,7 @@ import pathlib
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import jax
@@ -28,21 +28,12 @@ import jax
 from robustness import __version__
 from robustness.core import disk, json_files
 from robustness.core.atomic_files import lock, write_atomically
-from robustness.core.errors import WORKDIR, InputError, nearest
+from robustness.core.errors import WORKDIR, InputError
 from robustness.core.paths import expanded
-from robustness.core.rows import refuse_unknown_classes
-from robustness.core.settings import Section, check_name, differing_keys, require, without_inherited
+from robustness.core.settings import Section, differing_keys
 from robustness.core.typing import Facts
-from robustness.evaluation import recorded_study
 from robustness.evaluation import study as studies
-from robustness.evaluation.recorded_study import RecordedStudy
-from robustness.evaluation.records import HEADER, Records
-from robustness.evaluation.rounds import FIRST, SequentialRecords
-from robustness.evaluation.study import IMAGES, Evaluation, Scored, Study, of_recorded
-from robustness.evaluation.views import ViewTable
-from robustness.present import summary
-from robustness.present.publish import Presentation
-from robustness.results import JSON_NAME, SEED, SINGLE, Findings, Results, summary_name
+from robustness.results import JSON_NAME, SINGLE
 
 CONFIG, ENVIRONMENT, LOCK = 'config.json', 'environment.json', '.lock'
 """Names of files in a workdir."""
@@ -67,9 +58,8 @@ PACKAGES = (
   *('matplotlib', 'mlxtend'),
 )
 """Packages with versions that may change numbers."""
-_AGAIN = 'Give the command of the run again.'
-_REWRITTEN = 'Delete it: the command of the run writes it again.'
-_FINISH = 'Run its command again to resume it.'
+REWRITTEN = 'Delete it: the command of the run writes it again.'
+"""Advice in errors about a damaged file."""
 
 
 def seed_folder(seed: int | str) -> str:
@@ -214,7 +204,7 @@ def _refuse_other_config(path: pathlib.Path, config: Section) -> None:
   if not path.exists() or not (has_results or has_checkpoints):
     return
   form: json_files.Form = {'battery?': dict, 'classifiers?': dict}
-  recorded = json_files.read(path, form, _REWRITTEN)
+  recorded = json_files.read(path, form, REWRITTEN)
   old = _keys_of_records(recorded)
   new = _keys_of_records(_with_equal_studies_of(recorded, config))
   compared_keys = old.keys() | new.keys()
@@ -450,354 +440,3 @@ def _git_commit() -> str:
   except OSError:
     return 'unknown: git is not installed'
   return commit or 'unknown: not a git checkout'
-
-
-@dataclasses.dataclass(frozen=True)
-class FinishedStudy:
-  """A study of a finished workdir.
-
-  Attributes:
-    folder: the folder of its results.
-    study: the study with its settings.
-    results: its results.
-    evaluations: the records of each classifier, or of the images for a study of images alone.
-  """
-
-  folder: pathlib.Path
-  study: Study
-  results: Results
-  evaluations: list[Evaluation]
-
-  @property
-  def image_shape(self) -> tuple[int, int, int]:
-    """Height, width and channels of the images."""
-    height, width, channels = self.results.data['image_shape']
-    return height, width, channels
-
-
-def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, FinishedStudy]:
-  """Returns the studies of a workdir, or of its folder `seed<n>`, by task of the battery.
-
-  The task of a single study is `SINGLE`. No Python file that the workdir names is run.
-
-  Args:
-    directory: the workdir.
-    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
-
-  Raises:
-    InputError: the folder is no workdir, is not finished, holds runs of more than one seed, or
-      holds results of predictions that were read from a file.
-  """
-  path = expanded(directory)
-  file = path / CONFIG
-  if path.name.startswith('seed') and not file.exists():  # the config is in the workdir
-    file = path.parent / CONFIG
-  if not file.exists():
-    raise InputError(
-      f'{path} is no workdir: it has no {CONFIG}. Give the workdir of a finished run.'
-    )
-  config = without_inherited(json_files.read(file, advice=_REWRITTEN))
-  if 'predictions' in config:
-    raise InputError(
-      f'{path} holds numbers of predictions that were made elsewhere, and no run of a study: give '
-      'the workdir of a run with classifiers.'
-    )
-  seeds = sorted(folder.name for folder in path.glob(seed_folder('*')) if folder.is_dir())
-  if config.get('seeds') and seeds:
-    raise InputError(
-      f'{path} holds a run of each of several seeds: give one of them, such as {path / seeds[0]}.'
-    )
-  sections = study_sections(config, path)
-  tasks_without_results = left_out(path) if SINGLE not in sections else ()
-  return {
-    task: _finished_study(path, task, section, study_file)
-    for task, section in sections.items()
-    if task not in tasks_without_results
-  }
-
-
-def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
-  """Returns {task: section `study`} of a workdir's config; a single study has the task `SINGLE`.
-
-  Args:
-    config: the config.
-    path: the workdir, for messages.
-
-  Raises:
-    InputError: the name of a task cannot name a folder.
-  """
-  file = str(path / CONFIG)
-  if 'battery' not in config:
-    json_files.check(config, file, {'study?': dict}, _REWRITTEN)
-    return {SINGLE: config.get('study', {})}
-  advice = 'A run of an earlier version: run its command again in another --workdir.'
-  json_files.check(config, file, {'battery': {'tasks': [str]}}, advice)
-  battery = config['battery']
-  for name in battery['tasks']:
-    check_name(f'{file}, battery.tasks', name)
-  json_files.check(
-    battery, f'{file}, battery', {name: {'study': dict} for name in battery['tasks']}
-  )
-  return {name: battery[name]['study'] for name in battery['tasks']}
-
-
-def presented(
-  path: pathlib.Path, results: Results, config: Section, study_file: str = ''
-) -> tuple[dict[str, Study], Presentation]:
-  """Returns {task: study} of results, and the presentation that draws and reports them.
-
-  Args:
-    path: the workdir.
-    results: results of the workdir, or of one of its seeds, which may lack tasks.
-    config: the config of the workdir.
-    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
-  """
-  sections, tasks = study_sections(config, path), results.by_task
-  studies_by_task = {
-    task: recorded_study.of_results(section, tasks[task].study, tasks[task].settings, study_file)
-    for task, section in sections.items()
-    if task in tasks
-  }
-  summary_of_tasks = summary_name(config.get('battery', {}).get('summary', ''))
-  has_seeds = SEED in results.table.columns
-  return studies_by_task, summary.of_run(summary_of_tasks, studies_by_task, has_seeds)
-
-
-def seeds_of(config: Section, path: pathlib.Path) -> list[int]:
-  """Returns the seeds of a workdir's config; [] if each classifier is trained once.
-
-  Raises:
-    InputError: `seeds` are not whole numbers.
-  """
-  json_files.check(config, f'{path / CONFIG}', {'seeds?': [int]}, _REWRITTEN)
-  return list(config.get('seeds', ()))
-
-
-def read_task(directory: str | os.PathLike[str], name: str) -> FinishedStudy:
-  """Returns the study of one task of a workdir.
-
-  Args:
-    directory: the workdir, or its folder WORKDIR/tasks/NAME, which stands for the task NAME.
-    name: name of the task; '' for the task of the folder, or for a workdir with a single study.
-
-  Raises:
-    InputError: the workdir has no such task, or several and `name` is ''; see also `read`.
-  """
-  folder = expanded(directory).resolve()
-  if not name and folder.parent.name == TASKS:
-    directory, name = folder.parents[1], folder.name
-  tasks = read(directory)
-  if name in tasks:
-    return tasks[name]
-  if SINGLE in tasks:
-    raise InputError(f'{directory} holds a single study and no task {name!r}: give no task.')
-  if not name:
-    raise InputError(f'{directory} holds a battery: choose one of its tasks, {", ".join(tasks)}.')
-  if name in left_out(expanded(directory)):
-    raise InputError(
-      f'{directory} has no numbers of the task {name!r}, which none of its classifiers could take '
-      f'(see its table {LEFT_OUT!r}); it has those of {", ".join(tasks)}.'
-    )
-  raise InputError(f'{directory} has no task {name!r}; {nearest(name, tasks)}.')
-
-
-def left_out(folder: pathlib.Path) -> set[str]:
-  """Returns the tasks of a finished battery or seed that could measure none of its classifiers."""
-  if not (folder / JSON_NAME).is_file():
-    return set()
-  table = Results.read(folder).tables.get(LEFT_OUT)
-  # The first column names the task, and each row a classifier that it left out.
-  tasks = {str(row[0]) for row in table.rows if row} if table else set()
-  return {name for name in tasks if not (task_folder(folder, name) / JSON_NAME).is_file()}
-
-
-def _finished_study(
-  path: pathlib.Path, task: str, section: Section, study_file: str
-) -> FinishedStudy:
-  """Returns the study of a task with its results and records.
-
-  Args:
-    path: the workdir, or its folder of a seed.
-    task: name of the task.
-    section: the section `study` of the task's config.
-    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
-
-  Raises:
-    InputError: results or shards are missing.
-  """
-  folder = task_folder(path, task)
-  if not (folder / JSON_NAME).is_file():
-    raise InputError(f'{path} is not finished: {folder} has no {JSON_NAME}. {_FINISH}')
-  results = Results.read(folder)
-  study = recorded_study.of_results(section, results.study, results.settings, study_file)
-  records_folder = path / RECORDS if task == SINGLE else _records_folder(path, study, results)
-  design = study.sequential_design
-  labels = results.classifier_labels if study.needs_classifier else [IMAGES]
-  folders = [records_folder / label for label in labels]
-  evaluations = of_recorded(
-    {f.name: SequentialRecords.open(f, design) if design else Records.open(f) for f in folders}
-  )
-  if any(evaluation.records.missing() for evaluation in evaluations):
-    raise InputError(f'{path} is not finished: {records_folder} lacks shards. {_FINISH}')
-  if isinstance(study, RecordedStudy):  # a user's study, whose views only the records tell
-    records = evaluations[0].records
-    study = study.of_records(records.identity, records.layout.num_views)
-  return FinishedStudy(folder, study, results, evaluations)
-
-
-def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathlib.Path:
-  """Returns the folder `records/STUDY-DIGEST` that has the records of a task of a battery.
-
-  The records must be of the same study, and describe their data with the same values as the task's
-  results. Either description of the data may have keys that the other lacks. If several folders
-  match, the one with the fewest keys that only one description has is returned.
-
-  Args:
-    path: the workdir, or its folder of a seed.
-    study: the study of the task.
-    results: the results of the task.
-
-  Raises:
-    InputError: no folder matches.
-  """
-  expected_study = json.loads(json.dumps(study.recording))  # lists for tuples, as in a header
-  folder_by_num_unshared: dict[int, pathlib.Path] = {}
-  # records/STUDY-DIGEST/CLASSIFIER/header, or one folder deeper in a sequential design
-  pattern = f'*/*/{FIRST}/{HEADER}' if study.sequential_design else f'*/*/{HEADER}'
-  for header in sorted((path / RECORDS).glob(pattern)):
-    identity = Records.open(header.parent).identity
-    json_files.check(identity, f'{header}, identity', {'data': dict, 'study': dict})
-    recorded = recorded_study.with_keys_of_today(type(study), identity['study'])
-    is_same_study = recorded == expected_study or (
-      isinstance(study, RecordedStudy) and study.is_recorded_as(recorded)
-    )
-    described, recorded_data = results.data, identity['data']
-    shared_keys = described.keys() & recorded_data.keys()
-    if is_same_study and all(described[key] == recorded_data[key] for key in shared_keys):
-      study_folder = header.relative_to(path / RECORDS).parts[0]
-      num_unshared = len(described.keys() ^ recorded_data.keys())
-      folder_by_num_unshared.setdefault(num_unshared, path / RECORDS / study_folder)
-  if not folder_by_num_unshared:
-    raise InputError(f'{path} has no records of the task with the study {study.name}. {_FINISH}')
-  return folder_by_num_unshared[min(folder_by_num_unshared)]
-
-
-def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
-  """Returns the absolute path of a workdir, finished or not, its config and its environment.
-
-  Raises:
-    InputError: the folder is no workdir; the message names the workdirs directly inside it.
-  """
-  path = expanded(directory).absolute()
-  if not path.is_dir():
-    raise InputError(f'{path} is no folder; give the workdir of a run.')
-  if (path / CONFIG).is_file() and (path / ENVIRONMENT).is_file():
-    config = without_inherited(json_files.read(path / CONFIG, advice=_REWRITTEN))
-    return path, config, json_files.read(path / ENVIRONMENT, {'command': str}, _AGAIN)
-  inside = sorted(file.parent.name for file in path.glob(f'*/{CONFIG}'))
-  hint = f'; workdirs inside it: {", ".join(inside)}' if inside else ''
-  raise InputError(
-    f'{path} is no workdir: it has no {CONFIG} and {ENVIRONMENT}, which every run writes{hint}.'
-  )
-
-
-def refuse_unfinished(path: pathlib.Path, folders: Sequence[pathlib.Path], command: str) -> None:
-  """Raises InputError if one of `folders` of a run has no results.
-
-  The message names the missing results, the progress of trainings and records, and the command that
-  finishes the run.
-
-  Args:
-    path: the workdir.
-    folders: the folders that must have results: the workdir, or also those of tasks and seeds.
-    command: the command that resumes the run.
-  """
-  files = [folder / JSON_NAME for folder in dict.fromkeys(folders)]
-  missing = [str(file.relative_to(path)) for file in files if not file.is_file()]
-  if not missing:
-    return
-  lines = [*trainings(path), *shards(path)] or ['nothing was trained or recorded to its end']
-  progress = '\n  '.join(lines)
-  raise InputError(
-    f'the run in {path} is not finished: it has no {", ".join(missing)}.\n  {progress}\n'
-    f'The same command resumes it:\n  {command}'
-  )
-
-
-def trainings(path: pathlib.Path) -> Iterator[str]:
-  """Yields a line for every training that was begun in a workdir.
-
-  Two lines are 'checkpoints/base: trained' and 'checkpoints/aug: step 100 of 500 is saved'.
-  """
-  from robustness.training.checkpoint import FACTS_NAME, newest_step  # imports Orbax
-
-  for facts in sorted(path.glob(f'**/checkpoints/*/{FACTS_NAME}')):
-    form = {'training': {'total_steps': int}}
-    total = json_files.read(facts, form, _REWRITTEN)['training']['total_steps']
-    step = newest_step(facts.parent) or 0
-    name = facts.parent.relative_to(path)
-    yield f'{name}: trained' if step >= total else f'{name}: step {step} of {total} is saved'
-
-
-def shards(path: pathlib.Path) -> Iterator[str]:
-  """Yields a line for each set of records that was begun in a workdir.
-
-  Two lines are 'records/base: complete' and 'records/aug: 3 of 12 shards are missing'.
-  """
-  for header in sorted(path.glob(f'**/{RECORDS}/**/{HEADER}')):
-    records = Records.open(header.parent)
-    total = records.layout.num_blocks * records.layout.num_chunks
-    missing = sum(map(len, records.missing().values()))
-    name = header.parent.relative_to(path)
-    yield f'{name}: {missing} of {total} shards are missing' if missing else f'{name}: complete'
-
-
-@dataclasses.dataclass(frozen=True)
-class WorkdirPredictions:
-  """The top level of a config that scores the records of a finished workdir.
-
-  Attributes:
-    predictions: the workdir.
-    task: a task of its battery; '' for a single study.
-    seed: the seed of resampling.
-  """
-
-  predictions: str = ''
-  task: str = ''
-  seed: int = 0
-
-  def __post_init__(self) -> None:
-    """Raises InputError if there is no workdir or the seed is out of range."""
-    valid = 'the workdir of a finished run'
-    require(bool(self.predictions), 'config.predictions', self.predictions, valid)
-    require(0 <= self.seed < 2**32, 'config.seed', self.seed, 'in [0, 2**32)')
-
-  def scored(
-    self, reduce: Callable[[Sequence[Evaluation], ViewTable, int], Findings], described: Section
-  ) -> Scored:
-    """Returns the records of the workdir's classifiers, with the findings computed by `reduce`.
-
-    Args:
-      reduce: returns the estimates; its arguments are the records of each classifier with a row per
-        image, the table of their views, and the seed.
-      described: the settings of `reduce` as plain values.
-
-    Raises:
-      InputError: the workdir's study measures images alone, or its classes are unknown.
-    """
-    task = read_task(self.predictions, self.task)
-    if not task.study.needs_classifier:
-      raise InputError(
-        f'config.predictions is {self.predictions}, whose study {task.study.name} measures images '
-        'alone: give the workdir of a study of classifiers.'
-      )
-    for evaluation in task.evaluations:
-      refuse_unknown_classes(evaluation.records.identity['data'], 'what reads config.predictions')
-    by_image = [task.study.by_image(e.records, task.image_shape) for e in task.evaluations]
-    evaluations = [
-      dataclasses.replace(evaluation, records=records)
-      for evaluation, (records, _) in zip(task.evaluations, by_image, strict=True)
-    ]
-    _, views = by_image[0]  # all classifiers have the same views
-    settings = {**described, **dataclasses.asdict(self), 'of': task.study.describe()}
-    return Scored(task.evaluations, reduce(evaluations, views, self.seed), settings)

@@ -6,11 +6,11 @@ import pathlib
 import numpy as np
 import pytest
 
-from robustness import workdir as workdirs
 from robustness.__main__ import main
 from robustness.results import Results, Table
 from robustness.studies.accuracy import Accuracy
-from robustness.workdir import LEFT_OUT, read, read_task
+from robustness.workdirs import workdir as workdirs
+from robustness.workdirs.finished_workdir import read, read_task
 from tests import finished_runs
 from tests.refusals import refused
 
@@ -95,7 +95,7 @@ def test_a_task_that_no_classifier_could_take_is_absent(workdir):
   refused(r'not finished: .*attack has no results\.json', read, battery)
   results = Results('battery', [], {}, {})
   rows = [['attack', 'own', 'it is a callable, of which there is no gradient']]
-  results.tables[LEFT_OUT] = Table(('task', 'classifier', 'why'), rows)
+  results.tables[workdirs.LEFT_OUT] = Table(('task', 'classifier', 'why'), rows)
   results.write(battery)
   assert list(read(battery)) == ['plain']
   refused("no numbers of the task 'attack', which none of its", read_task, battery, 'attack')
@@ -122,12 +122,3 @@ def test_several_seeds_are_read_one_by_one(workdir):
 def test_predictions_made_elsewhere_are_no_run(workdir):
   rewrite(workdir, predictions='scores.json')
   refused('made elsewhere', read, workdir)
-
-
-def test_a_classifier_may_be_called_as_a_setting_that_chooses_parts(tmp_path):
-  network = {'name': 'small_cnn', 'train': True, 'training': {'learning_rate': 0.1}}
-  config = {'classifiers': {'probe': network}}
-  workdirs.prepare(tmp_path, config)
-  (tmp_path / 'results.json').touch()
-  config['classifiers']['probe']['training']['learning_rate'] = 0.5
-  refused('learning_rate: 0.1 → 0.5', workdirs.prepare, tmp_path, config)

@@ -9,7 +9,7 @@ import sys
 import jax
 import pytest
 
-from robustness import workdir
+from robustness.workdirs import workdir
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -139,6 +139,15 @@ def test_settings_of_a_part_that_no_recipe_uses_are_no_other_config(tmp_path):
   refused(r'augment\.policy: ', workdir.prepare, tmp_path, with_cutout)
 
 
+def test_a_classifier_may_be_called_as_a_setting_that_chooses_parts(tmp_path):
+  network = {'name': 'small_cnn', 'train': True, 'training': {'learning_rate': 0.1}}
+  config = {'classifiers': {'probe': network}}
+  workdir.prepare(tmp_path, config)
+  (tmp_path / 'results.json').touch()
+  config['classifiers']['probe']['training']['learning_rate'] = 0.5
+  refused('learning_rate: 0.1 → 0.5', workdir.prepare, tmp_path, config)
+
+
 DAMAGED = r'config\.json is truncated or no JSON'
 NO_SECTION = r'config\.json: battery is 5; expected an object'
 
@@ -159,7 +168,7 @@ def test_a_workdir_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
   def read_only(*unused):
     raise OSError(errno.EROFS, 'Read-only file system', 'somewhere')
 
-  monkeypatch.setattr('robustness.workdir.write_atomically', read_only)
+  monkeypatch.setattr('robustness.workdirs.workdir.write_atomically', read_only)
   refused(r'cannot be written to \(Read-only file system\)', workdir.prepare, tmp_path, CONFIG)
   (tmp_path / 'file').write_text('')
   refused('file cannot be made', workdir.prepare, tmp_path / 'file', CONFIG)
@@ -209,7 +218,7 @@ def test_a_second_run_in_a_workdir_is_refused_and_only_the_first_process_locks(
 def test_a_killed_run_holds_its_workdir_no_longer(tmp_path):
   program = f"""
 import sys
-from robustness import workdir
+from robustness.workdirs import workdir
 with workdir.locked({str(tmp_path)!r}):
   print('locked', flush=True)
   sys.stdin.read()
