@@ -1,4 +1,4 @@
-"""Studies: names select modules; views and what they are called."""
+"""Tests how studies are selected by name, and their default views, facets and recordings."""
 
 import dataclasses
 import json
@@ -8,7 +8,7 @@ import numpy as np
 
 from robustness.estimates.table import assemble
 from robustness.evaluation import study
-from robustness.evaluation.views import Views, identity
+from robustness.evaluation.views import Views
 from robustness.present import charts, sentences, tables
 from robustness.results import Results
 from robustness.studies import accuracy, fourier_heatmap
@@ -16,7 +16,7 @@ from tests.made_records import made
 from tests.refusals import bad_setting, refused
 
 
-def test_every_module_of_studies_is_a_study_and_the_rest_of_a_section_its_settings():
+def test_a_section_of_the_config_names_a_study_and_holds_its_settings():
   assert {'accuracy', 'fourier_heatmap'} <= set(study.STUDIES.classes())
   for name in study.STUDIES.classes():
     default = study.from_config({'name': name})
@@ -26,7 +26,7 @@ def test_every_module_of_studies_is_a_study_and_the_rest_of_a_section_its_settin
   assert parsed == fourier_heatmap.FourierHeatmap(norm=4.0, layers=('stage1',))
 
 
-def test_settings_of_intervals_and_tests_are_no_part_of_the_recording():
+def test_the_recording_does_not_depend_on_settings_of_intervals_and_tests():
   for name in study.STUDIES.classes():
     default = study.from_config({'name': name})
     changed = {'confidence': 0.9}
@@ -48,7 +48,9 @@ def test_a_study_that_only_reduces_shows_images_as_they_are():
 
   reducing = Reducing()
   assert (reducing.layers, reducing.outputs, reducing.facts) == ((), (), {})
-  assert reducing.needs_classifier and len(reducing.views((8, 8, 3))) == 1
+  views, image = reducing.views((8, 8, 3)), np.ones((8, 8, 3))
+  assert len(views) == 1 and views.show(None, {'image': image}, {}) is image
+  assert reducing.needs_classifier
   assert reducing.figures(Results('reducing', [], {}, {})) == {}
   assert reducing.sample_arrays(None, None, None) == {}  # type: ignore[arg-type]
   refused(bad_setting('config.study.name', 'reducing'), study.scores_of, reducing, {})
@@ -68,11 +70,9 @@ def test_facets_and_descriptions_have_the_decimals_of_the_views():
   parameters = {'fy': np.array([0, -2]), 'dimming': dimming, 'kernel': np.zeros((2, 3))}
   views = Views(lambda *_: None, np.arange(2), parameters)  # type: ignore[arg-type, return-value]
   assert views.describe(1) == 'view 1 (fy=-2, dimming=0.35)'
-  views, image = identity(), np.zeros((2, 2, 1))
-  assert len(views) == 1 and views.show(None, {'image': image}, {'identity': 0}) is image
 
 
-PRIVATE = """
+STUDY_FILE = """
 import dataclasses
 
 import numpy as np
@@ -98,16 +98,16 @@ class Glare(Study):
 """
 
 
-def test_a_private_study_declares_a_facet_whose_words_are_read_without_its_file(tmp_path):
+def test_words_of_a_facet_of_a_users_study_are_read_without_the_file_of_the_study(tmp_path):
   file = tmp_path / 'mine.py'
-  file.write_text(PRIVATE)
-  private = study.from_config({'name': f'{file}:Glare'})
+  file.write_text(STUDY_FILE)
+  study_in_file = study.from_config({'name': f'{file}:Glare'})
   wrong = np.arange(40)[:, None] < np.array([4, 10, 20, 30])
   evaluation = made(tmp_path / 'net', {'rank': wrong})
-  table = assemble(private.reduce([evaluation], (8, 8, 3)).estimates)
+  table = assemble(study_in_file.reduce([evaluation], (8, 8, 3)).estimates)
   described = [{'label': 'net'}]
   results = Results('Glare', described, {}, {}, table=table)
-  results.quantities = private.described_quantities
+  results.quantities = study_in_file.described_quantities
   results.write(tmp_path)
   file.unlink()
   read = Results.read(tmp_path)
@@ -122,9 +122,9 @@ def test_a_private_study_declares_a_facet_whose_words_are_read_without_its_file(
   document = json.loads((tmp_path / 'results.json').read_text())
   (words,) = document['facet_words']['']
   assert (words['name'], words['unit']) == ('glare', 'lux')
-  del document['facet_words']  # of an earlier version
+  del document['facet_words']  # results of an earlier version have none
   (tmp_path / 'results.json').write_text(json.dumps(document))
   earlier = Results.read(tmp_path)
   assert [titled.table.columns[0] for titled in tables.tables(earlier)] == ['glare']
-  described = earlier.with_facets(private.described_facets)
+  described = earlier.with_facets(study_in_file.described_facets)
   assert next(tables.tables(described)).table.columns[0] == 'strength of the glare (lux)'

@@ -1,4 +1,4 @@
-"""The study `accuracy_by_factor`: groups by hand, bins, clusters, pairs, and what is refused."""
+"""Tests the study `accuracy_by_factor`: groups, bins, clusters, pairs of factors, and refusals."""
 
 import dataclasses
 import itertools
@@ -23,6 +23,7 @@ ROWS = rows()
 COUNT = ROWS.num_examples
 POSES = np.array(['left', 'right', ''])[np.arange(COUNT) % 3]
 SITES = np.arange(COUNT) // 4
+"""Sites of four images each."""
 RIGHT = np.argmax(classifier('', 0).predict(ROWS.images), 1) == ROWS.labels
 WITH_COLUMNS = dataclasses.replace(
   ROWS, columns={'pose': POSES, 'site': SITES, 'hour': np.linspace(0, 24, COUNT)}
@@ -33,9 +34,9 @@ def table(study: AccuracyByFactor, array_rows: ArrayRows = WITH_COLUMNS):
   return measured(study, array_rows=array_rows)[0].table
 
 
-def test_groups_by_word_are_those_counted_by_hand():
+def test_accuracies_of_groups_are_counts_by_hand():
   estimates = table(AccuracyByFactor(factors=('pose',), fewest=2))
-  assert {*estimates['pose'].dropna()} == {'left', 'right'}, 'the empty word is none'
+  assert {*estimates['pose'].dropna()} == {'left', 'right'}, 'an empty word is no group'
   for pose in ('left', 'right'):
     right_in_pose = RIGHT[pose == POSES]
     row = estimate(estimates, 'first', 'accuracy', pose=pose)
@@ -51,12 +52,12 @@ def test_groups_by_word_are_those_counted_by_hand():
   assert difference.value == pytest.approx((second * 1.0 - RIGHT)[POSES == 'left'].mean())
 
 
-def test_numbers_are_cut_at_quantiles_and_small_groups_left_out():
+def test_numbers_are_binned_at_quantiles_and_small_groups_are_left_out():
   estimates = table(AccuracyByFactor(factors=('hour',), bins=4, fewest=2))
   hours = select(estimates, 'accuracy', hour=...)
   assert sorted(set(hours.n)) == [COUNT // 4] and hours.hour.nunique() == 4
-  every = AccuracyByFactor(factors=('site',), bins=0, fewest=4)
-  assert table(every)['site'].nunique() == COUNT // 4
+  without_bins = AccuracyByFactor(factors=('site',), bins=0, fewest=4)
+  assert table(without_bins)['site'].nunique() == COUNT // 4
   few = AccuracyByFactor(factors=('pose',), fewest=14)
   message = 'pose has 1 groups of at least 14 images; accuracy by it needs two.* config.study.bins'
   refused(message, few.check, WITH_COLUMNS, {})
@@ -67,9 +68,9 @@ MANY = np.arange(100)
 
 @cases(
   'values, sizes',
-  (1.7e9 + 864 * MANY, [20] * 5),
-  (20230101 + MANY, [20] * 5),
-  (np.linspace(2019.9, 2021.5, 100), [20] * 5),
+  (1.7e9 + 864 * MANY, [20] * 5),  # times in seconds
+  (20230101 + MANY, [20] * 5),  # dates
+  (np.linspace(2019.9, 2021.5, 100), [20] * 5),  # years
   (np.maximum(MANY - 84, 0), [85, 15]),
   (np.minimum(MANY, 15), [15, 85]),
   (np.minimum(MANY, 5) + np.maximum(MANY - 94, 0), [5, 90, 5]),
@@ -80,6 +81,7 @@ def test_bins_cover_numbers_of_any_size_and_a_frequent_number_is_a_group(values,
 
 
 def test_the_ratio_of_a_group_without_an_error_has_an_interval():
+  # None of 10 images from the front is wrong, and 19 of 190 from the side.
   pose, wrong = np.repeat(['front', 'side'], [10, 190]), np.repeat([0, 1, 0], [10, 19, 171])
   ranks, view = dict.fromkeys('ab', {'rank': wrong[:, None]}), pd.DataFrame(index=range(1))
   outcomes = (Outcomes.from_fields(quantity, ranks, view) for quantity in (ACCURACY, ERROR))
@@ -111,24 +113,28 @@ def test_brightness_is_measured_in_the_images():
   np.testing.assert_allclose(records.column('contrast'), images.std((1, 2, 3)), rtol=1e-5)
 
 
-def test_estimates_count_clusters_and_pairs_of_factors_are_groups():
+def test_estimates_count_clusters():
   unclustered = AccuracyByFactor(factors=('pose', 'class'), pairs=True, fewest=1)
   clustered = dataclasses.replace(unclustered, clusters='site')
-  by_image, by_site = table(unclustered), table(clustered)
-  assert estimate(by_image, 'first', 'overall_accuracy').clusters == COUNT
+  by_site = table(clustered)
+  assert estimate(table(unclustered), 'first', 'overall_accuracy').clusters == COUNT
   for quantity, facets in (('overall_accuracy', {}), ('error_ratio', {'pose': 'left'})):
     row = estimate(by_site, 'first', quantity, **facets)
     assert (row.n, row.clusters) == (COUNT, COUNT // 4)
   partly_placed = dataclasses.replace(ROWS, columns={'site': np.where(POSES == 'left', POSES, '')})
-  by_class = dataclasses.replace(clustered, factors=('class',))
-  results, only = measured(by_class, ('first',), partly_placed)
+  study = dataclasses.replace(clustered, factors=('class',))
+  results, only = measured(study, ('first',), partly_placed)
   units = clustered.by_row(only.records, ROWS.image_shape).units
-  assert len(set(units)) == 1 + (POSES != 'left').sum(), 'images of no known site are alone'
+  assert len(set(units)) == 1 + (POSES != 'left').sum(), 'an image without a site is a cluster'
   results, evaluation = measured(clustered, ('first',), WITH_COLUMNS)
-  of_classes = failures.findings(clustered, [evaluation], ROWS.image_shape)[0].estimates[0]
-  assert (of_classes.clusters < of_classes.n).all(), 'classes have these clusters too'
+  by_class = failures.findings(clustered, [evaluation], ROWS.image_shape)[0].estimates[0]
+  assert (by_class.clusters < by_class.n).all(), 'accuracies of classes count clusters too'
+
+
+def test_pairs_of_factors_are_groups():
+  estimates = table(AccuracyByFactor(factors=('pose', 'class'), pairs=True, fewest=1))
   is_in_pair = (POSES == 'left') & (ROWS.labels == 1)
-  pair = estimate(by_image, 'first', 'accuracy', pose='left', **{'class': ROWS.class_names[1]})
+  pair = estimate(estimates, 'first', 'accuracy', pose='left', **{'class': ROWS.class_names[1]})
   assert (pair.value, pair.n) == (RIGHT[is_in_pair].mean(), is_in_pair.sum())
 
 
@@ -158,7 +164,7 @@ def test_the_class_as_factor_is_refused_for_multilabel_images():
   refused('several labels', AccuracyByFactor(factors=('class',)).check, multilabel, {})
 
 
-def test_drops_and_failure_points_are_those_counted_by_hand():
+def test_drops_and_failure_points_are_counts_by_hand():
   """Three pictures under two shifts at three strengths; one picture lacks a shift."""
   shift, picture, strength = (x.ravel() for x in np.indices((2, 3, 3)))
   right = [[[1, 1, 0], [1, 0, 1], [1, 1, 1]], [[0, 1, 1], [1, 1, 0], [0, 0, 0]]]

@@ -1,4 +1,4 @@
-"""Accuracy from raw records: counts, intervals and the paired comparison."""
+"""Tests the study `accuracy`: counts, intervals, paired differences, and when top-5 is left out."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -27,35 +27,29 @@ def test_top_k_accuracy_is_the_share_of_ranks_below_k():
     exact = stats.binomtest(right, COUNT).proportion_ci(0.9, 'exact')
     assert (row.value, row.n, row.confidence) == (right / COUNT, COUNT, 0.9)
     assert (row.low, row.high) == pytest.approx((exact.low, exact.high))
-  assert list(table_of(Accuracy(top_k=1), [only]).quantity) == ['top1_accuracy'], 'given once'
+  assert list(table_of(Accuracy(top_k=1), [only]).quantity) == ['top1_accuracy']
 
 
 def test_two_classifiers_are_compared_in_pairs():
   results, first, second = measured(Accuracy(top_k=2))
-  assert results.table['class'].isna().sum() == 6, 'two accuracies of each, and their differences'
+  assert results.table['class'].isna().sum() == 6, 'three of each top-k'
   right = [e.records.column('rank') == 0 for e in (first, second)]
-  b, c = int((right[0] & ~right[1]).sum()), int((~right[0] & right[1]).sum())
+  lost, gained = int((right[0] & ~right[1]).sum()), int((~right[0] & right[1]).sum())
   row = estimate(results.table, 'second', 'top1_accuracy', 'first')
-  assert row.value == pytest.approx(right[1].mean() - right[0].mean()) == (c - b) / COUNT
+  assert row.value == pytest.approx(right[1].mean() - right[0].mean()) == (gained - lost) / COUNT
   assert row.low <= row.value <= row.high
-  assert row.p == pytest.approx(stats.binomtest(b, b + c).pvalue)
+  assert row.p == pytest.approx(stats.binomtest(lost, lost + gained).pvalue)
 
 
-def test_stored_versions_of_an_image_are_one_unit(tmp_path):
-  base = np.arange(40).repeat(15)
+def test_stored_versions_of_an_image_are_one_cluster(tmp_path):
+  base = np.arange(40).repeat(15)  # all 15 versions of an image have the same answer
   arrays = {'rank': np.where(base[:, None] % 3, 0, 1), 'example_id': np.arange(600)}
   labels = {'label': np.zeros(600, int), 'base_id': base}
   evaluation = made(tmp_path / 'net', {**arrays, **labels}, classes=['a', 'b'])
   accuracy = estimate(table_of(Accuracy(), [evaluation]), 'net', 'top1_accuracy')
   assert (accuracy.n, accuracy.clusters) == (600, 40)
-  assert accuracy.high - accuracy.low > 0.25, 'as of 40 images, all versions of which are alike'
+  assert accuracy.high - accuracy.low > 0.25, 'as wide as of 40 images'
   np.testing.assert_array_equal(Accuracy().by_row(evaluation.records, SHAPE).units, base)
-
-
-def test_the_only_view_is_the_image_as_stored():
-  views, image = Accuracy().views(SHAPE), np.ones(SHAPE)
-  assert len(views) == 1
-  assert views.show(None, {'image': image}, {}) is image
 
 
 def test_top_k_of_no_more_than_k_classes_is_left_out(tmp_path):
@@ -67,8 +61,8 @@ def test_top_k_of_no_more_than_k_classes_is_left_out(tmp_path):
   two_classes = made(tmp_path / 'only', arrays, classes=['left', 'right'])
   assert list(table_of(Accuracy(), [two_classes]).quantity) == ['top1_accuracy']
   findings, _ = listing.findings(Accuracy(), [two_classes], SHAPE)
-  of_class = assemble(findings.estimates)
-  assert of_class[['class', 'n', 'value']].values.tolist() == [['left', 2, 0.5], ['right', 4, 0.75]]
+  by_class = assemble(findings.estimates)
+  assert by_class[['class', 'n', 'value']].values.tolist() == [['left', 2, 0.5], ['right', 4, 0.75]]
   assert Recorded([two_classes]).top_k(1) == Recorded([two_classes]).top_k(2) == [1]
   three_classes = made(tmp_path / 'three', arrays, classes=['left', 'right', 'up'])
   assert Recorded([three_classes]).top_k(2) == [1, 2]
@@ -76,8 +70,11 @@ def test_top_k_of_no_more_than_k_classes_is_left_out(tmp_path):
 
 
 @pytest.mark.parametrize('study', [Accuracy(top_k=5), CorruptionError(top_k=5)])
-def test_top_k_that_equal_scores_decide_is_left_out_with_a_warning(tmp_path, caplog, study):
-  """Nine classes of a one-hot answer have the score 0, so that their order is arbitrary."""
+def test_top_k_is_left_out_with_a_warning_where_equal_scores_decide_it(tmp_path, caplog, study):
+  """In a one-hot answer nine classes have the score 0: their order is arbitrary.
+
+  Of 200 answers 80, which is 40 %, are wrong, so that the order decides whether top-5 is right.
+  """
   labels = np.arange(200) % 10
   predictions = np.where(np.arange(200) < 120, labels, (labels + 3) % 10)
   scores = {
@@ -92,8 +89,8 @@ def test_top_k_that_equal_scores_decide_is_left_out_with_a_warning(tmp_path, cap
     answers = summarise(jnp.asarray(logits, jnp.float32), jnp.asarray(labels))
     fields = {k: np.repeat(v, views).reshape(200, views) for k, v in answers.items() if k != FINITE}
     columns = {'label': labels, 'example_id': np.arange(200), 'image_digest': np.zeros(200)}
-    made_up = made(tmp_path / name, {**fields, **columns}, classes=[str(i) for i in range(10)])
-    evaluations[name] = made_up
+    classes = [str(i) for i in range(10)]
+    evaluations[name] = made(tmp_path / name, {**fields, **columns}, classes=classes)
   for name in ('distinct', 'few_ties'):
     assert any('top5' in q for q in table_of(study, [evaluations[name]]).quantity), name
     assert 'equal scores' not in dict(study.which_numbers([evaluations[name]], SHAPE).rows)
@@ -105,7 +102,7 @@ def test_top_k_that_equal_scores_decide_is_left_out_with_a_warning(tmp_path, cap
     assert f'{name} (40%)' in dict(study.which_numbers(compared, SHAPE).rows)['equal scores']
 
 
-def test_records_without_places_of_ties_have_a_top_k(tmp_path):
+def test_records_of_earlier_versions_without_places_of_ties_have_a_top_k(tmp_path):
   old = {'rank': np.arange(10)[:, None], 'label': np.arange(10), 'example_id': np.arange(10)}
   evaluation = made(tmp_path / 'old', old, classes=[str(i) for i in range(10)])
   assert Recorded([evaluation]).top_k(5) == [1, 5]

@@ -1,4 +1,4 @@
-"""The study `background_challenge`: what is shown and counted, and what is refused."""
+"""Tests the study `background_challenge`: its views, its counts, and refused rows."""
 
 import dataclasses
 
@@ -22,6 +22,7 @@ MASKS = GENERATOR.random((COUNT, 8, 8)) < 0.3
 
 @pytest.fixture
 def folder(tmp_path):
+  """Returns a folder of five pictures of one colour each."""
   for number in range(5):
     path = tmp_path / 'backgrounds' / f'{number}.png'
     path.parent.mkdir(exist_ok=True)
@@ -30,7 +31,7 @@ def folder(tmp_path):
   return tmp_path / 'backgrounds'
 
 
-def test_a_foreground_survives_if_it_is_right_on_every_background(folder):
+def test_a_foreground_survives_if_the_answer_is_right_on_every_background(folder):
   study, network = BackgroundChallenge(backgrounds=str(folder)), tiny_classifier(9, shape=SHAPE)
   pictures = np.stack([np.asarray(Image.open(p)) for p in sorted(folder.iterdir())]) / 255
   pasted = np.where(MASKS[:, None, ..., None], IMAGES[:, None], pictures[None])
@@ -46,7 +47,7 @@ def test_a_foreground_survives_if_it_is_right_on_every_background(folder):
   assert estimate(table, 'ResNet-50', 'surviving_foregrounds').value == 0.223
 
 
-def test_a_part_of_the_backgrounds_is_evenly_spaced_and_its_digest_is_stated(folder):
+def test_selected_backgrounds_are_evenly_spaced_and_have_a_digest(folder):
   study = BackgroundChallenge(backgrounds=str(folder), num_backgrounds=2)
   parameters = study.views(SHAPE).parameters
   files = sorted(folder.iterdir())
@@ -66,6 +67,5 @@ def test_unsuitable_rows_and_backgrounds_are_refused(folder):
   refused(bad_setting('config.study.backgrounds', str(folder / 'none')), missing.views, SHAPE)
   many = BackgroundChallenge(backgrounds=str(folder), num_backgrounds=6)
   refused('which holds 5 pictures', many.views, SHAPE)
-  refused(bad_setting('config.study.num_backgrounds', -1), BackgroundChallenge, num_backgrounds=-1)
   Image.fromarray(np.zeros((9, 9, 3), np.uint8)).save(folder / '9.png')
   refused('give one size', BackgroundChallenge(backgrounds=str(folder)).views, SHAPE)

@@ -1,4 +1,4 @@
-"""The study `background_gap`: counts by hand, pairs of versions, and what is refused."""
+"""Tests the study `background_gap`: counts by hand, published values, and refusals."""
 
 import dataclasses
 

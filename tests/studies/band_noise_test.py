@@ -1,4 +1,4 @@
-"""Band-limited noise and filtered images: shown images and shares against plain NumPy."""
+"""Tests the studies `band_noise` and `filtered_accuracy` against NumPy on the images they show."""
 
 import numpy as np
 import pytest
@@ -13,15 +13,16 @@ from tests.networks import SHAPE
 from tests.studies.conftest import COUNT, classifier, measured, rows, show_image, table_of
 from tests.table_rows import estimate
 
-SIDE = (32, 32, 3)
+RGB = (32, 32, 3)
 
 
 @pytest.mark.parametrize('kind', KINDS)
 @pytest.mark.parametrize('bandwidth', [1, 3, 15, 31])
 def test_noise_has_the_norm_and_only_the_frequencies_of_its_band(kind, bandwidth):
   study = band_noise.BandNoise(kinds=(kind,), bandwidths=(bandwidth,))
-  image = np.random.default_rng(0).random(SIDE, np.float32)
+  image = np.random.default_rng(0).random(RGB, np.float32)
   noise = show_image(study, image, 1) - image
+  assert study.norm == 8
   np.testing.assert_allclose(np.sqrt((noise**2).sum((0, 1))), 8, rtol=1e-5)
   spectrum = np.abs(np.fft.fftshift(np.fft.fft2(noise, axes=(0, 1)), axes=(0, 1)))
   band = KINDS[kind](32, 32, bandwidth)
@@ -32,7 +33,7 @@ def test_noise_has_the_norm_and_only_the_frequencies_of_its_band(kind, bandwidth
 
 def test_noise_is_white_within_its_band_and_clipping_is_an_option():
   study = band_noise.BandNoise(kinds=('low_pass',), bandwidths=(9,))
-  image = np.full(SIDE, 0.5, np.float32)
+  image = np.full(RGB, 0.5, np.float32)
   noise = np.stack([show_image(study, image, 1, e) - image for e in range(60)])
   power = (np.abs(np.fft.fftshift(np.fft.fft2(noise, axes=(1, 2)), axes=(1, 2))) ** 2).mean((0, 3))
   inside = power[KINDS['low_pass'](32, 32, 9)]
@@ -52,7 +53,7 @@ def test_filtered_images_keep_the_frequencies_of_the_square(kind):
   np.testing.assert_array_equal(show_image(study, image, 0), image)
 
 
-def test_accuracies_follow_the_records_and_a_filtered_network_is_rated_at_its_bandwidth():
+def test_accuracies_are_shares_of_right_answers_and_a_filtered_network_has_its_bandwidth():
   study = filtered_accuracy.FilteredAccuracy()
   bands = [*(('low_pass', b) for b in (1, 3, 5)), *(('high_pass', b) for b in (2, 4))]
   assert study.bands(SHAPE) == bands
@@ -73,10 +74,10 @@ def test_accuracies_follow_the_records_and_a_filtered_network_is_rated_at_its_ba
     exact = clopper_pearson(right[label][1:].sum(1), COUNT, 0.95)
     np.testing.assert_allclose(estimates[['value', 'low', 'high']].T, [accuracy[1:], *exact])
     assert set(estimates.n) == {COUNT}
-  b, c = right['first'] & ~right['second'], right['second'] & ~right['first']
+  lost, gained = right['first'] & ~right['second'], right['second'] & ~right['first']
   pairs = in_bands['first']
-  np.testing.assert_allclose(pairs.value, (c.mean(1) - b.mean(1))[1:], atol=1e-12)
-  np.testing.assert_allclose(pairs.p, mcnemar(b.sum(1), c.sum(1))[1:])
+  np.testing.assert_allclose(pairs.value, (gained.mean(1) - lost.mean(1))[1:], atol=1e-12)
+  np.testing.assert_allclose(pairs.p, mcnemar(lost.sum(1), gained.sum(1))[1:])
   filtered = {'second': {'input_filter': {'name': 'low_pass', 'bandwidth': 3}}}
   for evaluation in evaluations:
     evaluation.records.identity = {'classifier': filtered.get(evaluation.label)}
@@ -86,28 +87,27 @@ def test_accuracies_follow_the_records_and_a_filtered_network_is_rated_at_its_ba
   assert (row.classifier, row.value, row.low) == ('second', clean.value, clean.low)
 
 
-def test_default_bandwidths_are_at_most_sixteen_a_kind():
+def test_each_kind_has_at_most_sixteen_bandwidths_by_default():
   study = band_noise.BandNoise()
-  assert study.bands(SIDE)[16:] == [('high_pass', b) for b in range(1, 32, 2)]
+  assert study.bands(RGB)[16:] == [('high_pass', b) for b in range(1, 32, 2)]
   bands = study.bands((224, 224, 3))
   assert [kind for kind, _ in bands] == ['low_pass'] * 16 + ['high_pass'] * 16
   assert bands[0] == ('low_pass', 1) and bands[-1] == ('high_pass', 223)
-  ids = study.views(SIDE).ids
+  ids = study.views(RGB).ids
   assert len(set(ids.tolist())) == 33
-  assert band_noise.BandNoise(bandwidths=(31,)).views(SIDE).ids[-1] == ids[-1]
+  assert band_noise.BandNoise(bandwidths=(31,)).views(RGB).ids[-1] == ids[-1]
 
 
 @pytest.mark.slow
 def test_the_filter_config_of_digits_runs_end_to_end(tmp_path):
   config = runs.shrunk('filtered_accuracy', 'digits', {'study.bandwidths': (3, 7, 21, 25)})
-  for label in ('low_pass_7', 'high_pass_25'):  # one filter of each kind is trained behind
+  for label in ('low_pass_7', 'high_pass_25'):  # one network of each kind of filter is enough
     del config.classifiers[label]
   results = runs.run(config, tmp_path / 'run')
   runs.assert_pictures('filtered_accuracy', tmp_path / 'run')
   for name in ('sample_images', 'trained_accuracy_band_bandwidth'):
     assert (tmp_path / 'run/figures' / f'{name}.png').stat().st_size > 0
   for kind, b in (('low_pass', 3), ('high_pass', 21)):
-    of_band = {'band': kind, 'bandwidth': b}
-    names = ('accuracy', 'trained_accuracy')
-    filtered, trained = (estimate(results.table, f'{kind}_{b}', name, **of_band) for name in names)
-    assert filtered.value == trained.value, 'filters are projections'
+    facets, names = {'band': kind, 'bandwidth': b}, ('accuracy', 'trained_accuracy')
+    filtered, trained = (estimate(results.table, f'{kind}_{b}', name, **facets) for name in names)
+    assert filtered.value == trained.value, 'to filter an image twice is to filter it once'

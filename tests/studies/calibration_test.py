@@ -1,4 +1,4 @@
-"""The study of calibration: means over groups of views, records of any workdir, refusals."""
+"""Tests the study `calibration`: estimates by view, means over views, and records of workdirs."""
 
 import dataclasses
 import pathlib
@@ -24,8 +24,8 @@ STUDY = Calibration(corruptions=CORRUPTIONS, severities=(1, 5), resamples=100)
 
 
 def made(directory: pathlib.Path, label: str, seed: int, **fields: np.ndarray) -> Evaluation:
-  """Writes records of a classifier that is right as often as it says in the clean view, and less
-  often in each next one."""
+  """Writes records of a classifier that is calibrated in the clean view and more overconfident in
+  each further one; `fields` replace its answers, and empty ones are left out."""
   generator = np.random.default_rng(seed)
   confidence = generator.random((ROWS, VIEWS)).astype(np.float32)
   right = generator.random((ROWS, VIEWS)) < confidence ** (1 + np.arange(VIEWS))
@@ -54,11 +54,11 @@ def test_estimates_of_a_group_are_means_over_its_views(tmp_path):
       row = estimate(results, 'only', name, **facets)
       assert (row.value, row.n) == (pytest.approx(expected.mean()), ROWS)
       assert name in names[-2:] or row.low <= row.value <= row.high
-  assert estimate(results, 'only', 'ece', view='clean').low == 0, 'chance explains it'
+  assert estimate(results, 'only', 'ece', view='clean').low == 0, 'it is calibrated'
   assert estimate(results, 'only', 'ece', severity=5).low > 0.1
   views = {'view': 'clean'}, {'severity': 5}
-  leaning = [estimate(results, 'only', 'overconfidence', **facets).low for facets in views]
-  assert leaning[0] < 0 < leaning[1]
+  low = [estimate(results, 'only', 'overconfidence', **facets).low for facets in views]
+  assert low[0] < 0 < low[1]
 
 
 def test_every_estimate_has_the_confidence_of_the_study(tmp_path):
@@ -81,8 +81,9 @@ def test_estimates_of_a_view_follow_its_predictions(tmp_path):
     for name, value in expected.items():
       assert estimate(results, 'only', name, **facets).value == pytest.approx(value)
     names = ('bin_size', 'bin_confidence', 'bin_accuracy')
-    of_bins = [select(results, name, bin=..., **facets).value.to_numpy() for name in names]
-    size, mean, accuracy = of_bins
+    size, mean, accuracy = (
+      select(results, name, bin=..., **facets).value.to_numpy() for name in names
+    )
     bin_of_row = np.ceil(p * 15).clip(1, 15)
     np.testing.assert_array_equal(size, [(bin_of_row == b).sum() for b in range(15, 0, -1)])
     np.testing.assert_allclose(size @ accuracy, y.sum())
@@ -91,13 +92,13 @@ def test_estimates_of_a_view_follow_its_predictions(tmp_path):
     risks = select(results, 'selective_error', coverage=..., **facets).value
     assert risks.iloc[-1] == pytest.approx(1 - y.mean())
     order = np.argsort(-p, kind='stable')
-    assert risks.iloc[9] == pytest.approx(1 - y[order[: ROWS // 2]].mean())
+    assert risks.iloc[9] == pytest.approx(1 - y[order[: ROWS // 2]].mean()), '10 of 20 coverages'
   mean_risk = select(results, 'selective_error', coverage=1.0, corruption_set='shown').value.item()
   assert mean_risk == pytest.approx(1 - right[:, 1:].mean())
   assert set(results.quantity) == {quantity.name for quantity in STUDY.quantities}
 
 
-def test_differences_are_paired_and_a_mean_over_views_of_calibrated_ones_shows_none(tmp_path):
+def test_differences_are_paired(tmp_path):
   seeds = {'a': 0, 'b': 0, 'c': 1}
   results = reduced(*(made(tmp_path, label, seed) for label, seed in seeds.items()))
   unchanged, other = (estimate(results, label, 'brier', 'a', view='clean') for label in 'bc')
@@ -105,7 +106,10 @@ def test_differences_are_paired_and_a_mean_over_views_of_calibrated_ones_shows_n
   first, last = (estimate(results, label, 'brier', view='clean').value for label in 'ac')
   assert other.value == pytest.approx(last - first)
   assert other.low < other.value < other.high
-  # What debiasing leaves of chance is the same in every view: no mean makes it smaller.
+
+
+def test_a_mean_over_views_of_calibrated_classifiers_shows_no_difference(tmp_path):
+  """Debiasing leaves a part of the bias, which is alike in all views and stays in their mean."""
   study = dataclasses.replace(STUDY, severities=(1, 2, 3, 4, 5))
   generator = np.random.default_rng(0)
   evaluations = []
@@ -119,7 +123,7 @@ def test_differences_are_paired_and_a_mean_over_views_of_calibrated_ones_shows_n
     assert difference.low <= 0 < difference.value < difference.high
 
 
-def test_workdirs_of_stored_images_and_of_other_studies_are_scored_too(tmp_path):
+def test_workdirs_of_stored_images_and_of_other_studies_are_scored(tmp_path):
   def scored(folder, seed=0):
     section = {'predictions': str(folder), 'task': '', 'seed': seed}
     return assemble(scores_of(STUDY, section)(tmp_path).findings.estimates)
@@ -136,13 +140,11 @@ def test_workdirs_of_stored_images_and_of_other_studies_are_scored_too(tmp_path)
   assert facets_of(results) == ['view', 'coverage', 'bin']
   row = estimate(results, 'net', 'ece', view='as stored')
   assert row.low <= row.value <= row.high and row.method == 'bootstrap'
-  other = estimate(scored(tmp_path / 'run', seed=1), 'net', 'ece', view='as stored')
-  assert other.value == row.value and other.low != row.low, 'the seed is that of the bootstrap'
+  reseeded = estimate(scored(tmp_path / 'run', seed=1), 'net', 'ece', view='as stored')
+  assert reseeded.value == row.value and reseeded.low != row.low, 'the seed is for the bootstrap'
 
 
 def test_scenes_and_records_without_confidence_are_refused(tmp_path):
-  settings = {'source': 'stored', 'quantize': 'floor'}
-  refused(bad_setting('config.study.quantize', 'floor'), Calibration, **settings)
   old = made(tmp_path, 'old', 0, confidence=np.zeros(0))
   refused("no field 'confidence'", STUDY.reduce, [old], SHAPE)
   message = 'these are scenes, images of one object or versions of'

@@ -1,4 +1,4 @@
-"""The study `class_balance`: values from the records, and what is refused."""
+"""Tests the study `class_balance`: values from the records, and refusals."""
 
 import dataclasses
 
@@ -24,7 +24,7 @@ def test_spread_and_accuracy_are_of_the_recorded_answers():
 
 def test_rows_of_one_class_and_of_several_labels_are_refused():
   images, names = rows().images, rows().class_names
-  of_one_class = ArrayRows(images, np.zeros(len(images), int), names)
-  refused('of two classes', ClassBalance().check, of_one_class, {})
+  single_class = ArrayRows(images, np.zeros(len(images), int), names)
+  refused('of two classes', ClassBalance().check, single_class, {})
   double_labels = dataclasses.replace(rows(), labels=rows().labels[:, None])
   refused('one label each', ClassBalance().check, double_labels, {})

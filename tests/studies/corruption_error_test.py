@@ -1,4 +1,4 @@
-"""The study `corruption_error`: views, and its numbers against plain numpy on made records."""
+"""Tests the study `corruption_error`: its views, and its numbers against NumPy on made records."""
 
 import dataclasses
 import functools
@@ -37,6 +37,7 @@ SHOWN = {'corruption_set': 'shown'}
 
 
 def made_records(path, study: CorruptionError, label: str, seed: int, shape=SHAPE) -> Evaluation:
+  """Writes random ranks [60, views]; errors grow with the severity and with the seed."""
   views = study.views(shape)
   generator = np.random.default_rng(seed)
   chance = 0.1 + 0.1 * views.parameters['severity'] + 0.05 * seed
@@ -44,8 +45,8 @@ def made_records(path, study: CorruptionError, label: str, seed: int, shape=SHAP
   return made(path / label, {'rank': rank}, 16, 3, label=label)
 
 
-def made_of(path: pathlib.Path, **wrong: np.ndarray) -> list[Evaluation]:
-  """Writes records from where each classifier is wrong, [images, views]."""
+def records_of_mistakes(path: pathlib.Path, **wrong: np.ndarray) -> list[Evaluation]:
+  """Writes records of classifiers from their mistakes [images, views]."""
   return [made(path / label, {'rank': rank}) for label, rank in wrong.items()]
 
 
@@ -53,7 +54,7 @@ def ranks(evaluation: Evaluation) -> np.ndarray:
   return evaluation.records.table('rank')
 
 
-def test_views_are_the_corruptions_in_official_order_with_ids_that_do_not_depend_on_the_set():
+def test_views_are_in_the_official_order_and_ids_do_not_depend_on_the_set():
   assert SMALL.names == ('gaussian_noise', 'brightness', 'contrast')
   assert len(CorruptionError().names) == 15
   assert len(CorruptionError(corruptions=('official', 'extra')).names) == 19
@@ -68,7 +69,7 @@ def test_views_are_the_corruptions_in_official_order_with_ids_that_do_not_depend
   np.testing.assert_allclose(conftest.show_image(SMALL, image, 2, 5), expected, atol=1e-6)
 
 
-def test_severities_between_the_five_are_views_and_options_change_views():
+def test_severities_between_the_five_are_views():
   study = dataclasses.replace(SMALL, between=(1.5, 2.25))
   views, plain = study.views(SHAPE), SMALL.views(SHAPE)
   assert study.levels == (1, 1.5, 2.25, 3) and len(views) == 1 + 3 * 4
@@ -81,25 +82,32 @@ def test_severities_between_the_five_are_views_and_options_change_views():
   expected = corruptions.corrupt(jax.random.key(0), image, 'brightness', 2.25)
   np.testing.assert_allclose(conftest.show_image(study, image, 7), expected)
   assert SMALL.recording != study.recording
+
+
+def test_options_of_corruptions_change_views():
   picture = jnp.asarray(np.random.default_rng(0).random(SHAPE, np.float32))
-  blurred = []
-  for options in (CorruptionOptions(), CorruptionOptions(motion_blur='fixed')):
+
+  def blurred(options: CorruptionOptions) -> list[np.ndarray]:
+    """Returns the picture with the draws of two examples."""
     study = CorruptionError(corruptions=('motion_blur',), severities=(5,), options=options)
-    blurred.append([conftest.show_image(study, picture, 1, example) for example in (0, 1)])
-  assert np.abs(blurred[0][0] - blurred[0][1]).max() > 0.05
-  np.testing.assert_array_equal(*blurred[1])
+    return [conftest.show_image(study, picture, 1, example) for example in (0, 1)]
+
+  first, second = blurred(CorruptionOptions())
+  assert np.abs(first - second).max() > 0.05, 'the direction of the motion is random'
+  np.testing.assert_array_equal(*blurred(CorruptionOptions(motion_blur='fixed')))
 
 
 table_of = functools.partial(conftest.table_of, shape=SHAPE)
 
 
 def grid(table: pd.DataFrame, label: str, quantity: str = 'error', versus: str = '') -> np.ndarray:
+  """Returns the values of a classifier, [corruptions, severities]."""
   rows = select(table, quantity, versus, corruption=..., severity=...)
   rows = rows[rows.classifier == label]
   return rows.value.to_numpy().reshape(rows.corruption.nunique(), -1)
 
 
-def test_failure_points_are_found_and_means_are_over_the_severities(tmp_path):
+def test_failure_points_use_severities_between_the_five_and_means_do_not(tmp_path):
   study = dataclasses.replace(SMALL, between=(1.5, 2.25), failure_share=0.9)
   evaluation = made_records(tmp_path, study, 'only', 0)
   table = table_of(study, [evaluation])
@@ -152,12 +160,12 @@ def test_differences_are_tested_in_pairs(tmp_path):
   evaluations = [made_records(tmp_path, SMALL, k, s) for s, k in ((0, 'first'), (4, 'second'))]
   table = table_of(SMALL, evaluations)
   right = [ranks(e) == 0 for e in evaluations]
-  b, c = (right[0] & ~right[1]).sum(0)[1:], (~right[0] & right[1]).sum(0)[1:]
+  lost, gained = (right[0] & ~right[1]).sum(0)[1:], (~right[0] & right[1]).sum(0)[1:]
   rows = select(table, 'error', 'first', corruption=..., severity=...)
-  pairs = zip(b, c, strict=True)
+  pairs = zip(lost, gained, strict=True)
   p = [stats.binomtest(int(x), int(x + y)).pvalue if x + y else 1 for x, y in pairs]
   np.testing.assert_allclose(rows.p, p)
-  np.testing.assert_allclose(rows.value, (b - c) / ROWS)
+  np.testing.assert_allclose(rows.value, (lost - gained) / ROWS)
   for facets in ({'corruption': 'contrast'}, SHOWN):
     errors = [estimate(table, label, 'error', **facets).value for label in ('first', 'second')]
     row = estimate(table, 'second', 'error', 'first', **facets)
@@ -170,9 +178,9 @@ def test_differences_are_tested_in_pairs(tmp_path):
 
 @pytest.mark.parametrize('baseline', ['alexnet', 'cifar10_standard'])
 def test_a_published_baseline_divides_by_its_errors(tmp_path, baseline):
-  """Also where more corruptions were shown than it has errors of."""
+  """The mean is over the 15 official corruptions, also where all 19 were shown."""
   published = BASELINES[baseline]
-  if baseline == 'cifar10_standard':
+  if baseline == 'cifar10_standard':  # The mean of the 15 errors is published too.
     assert np.mean(list(published.corrupted.values())) == pytest.approx(0.2654, abs=5e-5)
   study = CorruptionError(corruptions=('all',), baseline=baseline)
   shape = (published.side, published.side, 3)
@@ -187,35 +195,35 @@ def test_a_published_baseline_divides_by_its_errors(tmp_path, baseline):
   assert len(select(table, 'mCE', 'a', corruption_set='official')) == 1
   relative = select(table, 'relative_mCE', corruption_set='official').set_index('classifier')
   if np.isnan(published.clean):
-    assert relative.empty, 'its clean error is not in the source'
+    assert relative.empty, 'the clean error of the baseline is not published'
   else:
     excess = (by_corruption - wrong[:, 0].mean()) / (baseline_errors - published.clean)
     assert relative.value['b'] == pytest.approx(excess.mean())
   for label in ('all', 'extra', *(['fourier_cifar'] if published.side == 32 else [])):
     assert len(select(table, 'error', corruption_set=label)) == 2
-    assert select(table, 'mCE', None, corruption_set=label).empty, 'not published for all of it'
+    assert select(table, 'mCE', None, corruption_set=label).empty, 'not all are published'
 
 
 def test_mce_of_a_single_classifier_has_a_note_about_the_setting(tmp_path):
-  study, published = CorruptionError(), {32: "to 'cifar10_standard'", 224: "to 'alexnet'", 28: ''}
-  for side, valid in published.items():
-    shape = (side, side, 3 if valid else 1)
+  study, baselines = CorruptionError(), {32: "to 'cifar10_standard'", 224: "to 'alexnet'", 28: ''}
+  for side, baseline in baselines.items():
+    shape = (side, side, 3 if baseline else 1)
     table = table_of(study, [made_records(tmp_path / str(side), study, 'a', 0, shape)], shape=shape)
     note = estimate(table, 'a', 'mCE', corruption_set='official').note
-    fix = f'set config.study.baseline {valid}' if valid else 'give two classifiers'
+    fix = f'set config.study.baseline {baseline}' if baseline else 'give two classifiers'
     assert note == f'the baseline itself; for mCE {fix}'
 
 
 def test_relative_mce_counts_the_resamples_it_leaves_out(tmp_path):
   study = CorruptionError(corruptions=('contrast',), severities=(1,))
-  clean, corrupted = np.arange(20) < 2, np.arange(20) < 7
-  corrupted[0], corrupted[18] = False, True
+  clean, corrupted = np.arange(20) < 2, np.arange(20) < 7  # 2 and 7 of 20 images are wrong
+  corrupted[0], corrupted[18] = False, True  # some resamples then have no excess error
   wrong, less_wrong = np.stack([clean, corrupted], 1), np.stack([corrupted, clean], 1)
-  evaluations = made_of(tmp_path, first=wrong, second=wrong)
+  evaluations = records_of_mistakes(tmp_path, first=wrong, second=wrong)
   row = estimate(table_of(study, evaluations), 'second', 'relative_mCE', **SHOWN)
   assert row.value == pytest.approx(1)
   assert 'of 1000 resamples' in row.note and 'left out' in row.note
-  evaluations = made_of(tmp_path / 'lost', first=less_wrong, second=wrong)
+  evaluations = records_of_mistakes(tmp_path / 'less', first=less_wrong, second=wrong)
   undefined = estimate(table_of(study, evaluations), 'second', 'relative_mCE', **SHOWN)
   assert np.isnan([undefined.value, undefined.low, undefined.high]).all()
   assert undefined.note == 'undefined: the baseline errs no more than when clean under contrast'
@@ -223,9 +231,9 @@ def test_relative_mce_counts_the_resamples_it_leaves_out(tmp_path):
 
 def test_mce_without_errors_of_the_baseline_names_the_corruption(tmp_path):
   wrong = np.ones((20, 7), bool)
-  first = wrong.copy()
-  first[:, 5:] = False
-  table = table_of(SMALL, made_of(tmp_path, first=first, second=wrong))
+  right_in_contrast = wrong.copy()
+  right_in_contrast[:, 5:] = False
+  table = table_of(SMALL, records_of_mistakes(tmp_path, first=right_in_contrast, second=wrong))
   for versus in ('', 'first'):
     row = estimate(table, 'second', 'mCE', versus, **SHOWN)
     assert np.isnan([row.value, row.low, row.high]).all()
@@ -245,16 +253,16 @@ def test_mce_against_alexnet_notes_differences_from_published_mce(tmp_path):
   assert SMALL._incomparable(SHAPE) == ''
 
 
-def test_stored_and_generated_are_not_mixed_up_and_missing_photographs_refused(tmp_path):
+def test_rows_photographs_and_parts_that_do_not_fit_the_settings_are_refused(tmp_path):
   row = {'image': np.zeros(SHAPE, np.float32)}
   stored = {**row, 'corruption': np.int32(1), 'severity': np.int32(1), 'base_id': np.int32(0)}
   refused('would be corrupted again', SMALL.views(SHAPE).show, None, stored, {})
   frost = CorruptionError(corruptions=('frost',), photographs=str(tmp_path))
   refused(r'frost1\.png', frost.views, SHAPE)
-  all_severities = CorruptionError(source='stored', baseline='cifar10_standard')
+  against_published = CorruptionError(source='stored', baseline='cifar10_standard')
   parts = [(number, severity) for number in (1, 2) for severity in SEVERITIES]
   message = r"published for the corruptions .*official.*asked for have .*'shot_noise'.*'first'"
-  refused(message, all_severities.of_stored, parts)
+  refused(message, against_published.of_stored, parts)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The study `corruption_spectrum`: plain NumPy on the shown images, and published magnitudes."""
+"""Tests the study `corruption_spectrum` against NumPy on the images it shows."""
 
 import jax
 import numpy as np
@@ -17,8 +17,8 @@ from tests.studies.conftest import recorded, show_image
 from tests.table_rows import estimate
 
 SHAPE, COUNT = (32, 32, 3), 11
-CHOSEN = ('contrast', 'gaussian_noise', 'brightness')
-SMALL = CorruptionSpectrum(corruptions=CHOSEN, severities=(1, 3))
+CORRUPTIONS = ('contrast', 'gaussian_noise', 'brightness')
+SMALL = CorruptionSpectrum(corruptions=CORRUPTIONS, severities=(1, 3))
 
 
 def rows(count: int = COUNT) -> ArrayRows:
@@ -38,7 +38,7 @@ def reduced(study: CorruptionSpectrum, folder, parallel=None, layout=(4, 3)) -> 
   return study.reduce([Evaluation('images', records)], SHAPE)
 
 
-def by_hand(study: CorruptionSpectrum) -> np.ndarray:
+def changes_of(study: CorruptionSpectrum) -> np.ndarray:
   """Returns C(x) - x of every view and image (x in the clean view), [V, N, H, W, C]."""
   images, views = rows().images, range(len(study.views(SHAPE)))
   change = np.array([[show_image(study, x, v, e) for e, x in enumerate(images)] for v in views])
@@ -51,12 +51,13 @@ def table_of(findings: Findings) -> pd.DataFrame:
 
 
 def grid(table: pd.DataFrame, quantity: str) -> np.ndarray:
+  """Returns the values of a quantity, [corruptions, severities]."""
   rows = select(table, quantity, corruption=..., severity=...)
   return rows.value.to_numpy().reshape(rows.corruption.nunique(), -1)
 
 
 def test_spectra_fractions_and_sizes_against_plain_numpy(tmp_path):
-  findings, change = reduced(SMALL, tmp_path), by_hand(SMALL)
+  findings, change = reduced(SMALL, tmp_path), changes_of(SMALL)
   table = table_of(findings)
   spectra = np.abs(np.fft.fft2(change, axes=(2, 3), norm='ortho'))
   spectra = np.fft.fftshift(spectra, axes=(2, 3))
@@ -85,7 +86,7 @@ def test_spectra_fractions_and_sizes_against_plain_numpy(tmp_path):
 
 
 def test_amplitudes_by_radius_are_means_over_rings(tmp_path):
-  table, change = table_of(reduced(SMALL, tmp_path)), by_hand(SMALL)
+  table, change = table_of(reduced(SMALL, tmp_path)), changes_of(SMALL)
   spectra = np.abs(np.fft.fft2(change, axes=(2, 3), norm='ortho')).mean(-1)
   f = np.fft.fftfreq(32, 1 / 32)
   ring = np.floor(np.hypot(f[:, None], f[None]) + 0.5)
@@ -100,7 +101,7 @@ def test_amplitudes_by_radius_are_means_over_rings(tmp_path):
   np.testing.assert_allclose(by_corruption.value, expected[5:7].mean(0), rtol=1e-4, atol=1e-6)
 
 
-def test_named_conventions(tmp_path):
+def test_normalisation_channels_and_bandwidth_change_spectra_as_named(tmp_path):
   settings = {'corruptions': ('contrast',), 'severities': (2,)}
   plain = reduced(CorruptionSpectrum(**settings), tmp_path / 'plain')
   scaled = reduced(CorruptionSpectrum(**settings, normalisation='sum'), tmp_path / 'sum')
@@ -111,8 +112,10 @@ def test_named_conventions(tmp_path):
   grey = reduced(CorruptionSpectrum(**settings, channels='grey'), tmp_path / 'grey')
   assert (grey.arrays['clean_spectrum'] < plain.arrays['clean_spectrum']).mean() > 0.9
   wide = reduced(CorruptionSpectrum(**settings, bandwidth=31), tmp_path / 'wide')
-  share = 'high_frequency_fraction'
-  assert grid(table_of(wide), share).item() > grid(table_of(plain), share).item()
+  wide_share, share = (
+    grid(table_of(findings), 'high_frequency_fraction').item() for findings in (wide, plain)
+  )
+  assert wide_share > share
 
 
 def test_a_classifier_in_its_config_is_refused():

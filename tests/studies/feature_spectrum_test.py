@@ -1,4 +1,4 @@
-"""Spectra of feature maps: plain NumPy on known maps, tokens, and outputs without a map."""
+"""Tests the study `feature_spectrum` on maps, on tokens, and on outputs without a map."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,16 +17,20 @@ STUDY = FeatureSpectrum()
 def test_spectra_of_maps_and_of_tokens_equal_numpy():
   amplitude = np.abs(np.fft.fft2(MAPS, axes=(1, 2)))[:, range(3), range(3)]
   expected = np.log(amplitude + 1e-6).mean(-1)
-  of_maps = STUDY.summarise_output('stage', jnp.asarray(MAPS))
-  np.testing.assert_allclose(of_maps, expected, rtol=1e-4, atol=1e-5)
+  spectra = STUDY.summarise_output('stage', jnp.asarray(MAPS))
+  np.testing.assert_allclose(spectra, expected, rtol=1e-4, atol=1e-5)
   tokens = np.concatenate([np.ones((3, 1, 4)), MAPS.reshape(3, 36, 4)], 1)
-  of_tokens = STUDY.summarise_output('block', jnp.asarray(tokens))
-  np.testing.assert_allclose(of_tokens, of_maps, rtol=1e-5)
+  spectra_of_tokens = STUDY.summarise_output('block', jnp.asarray(tokens))
+  np.testing.assert_allclose(spectra_of_tokens, spectra, rtol=1e-5)
+  assert STUDY.summarise_output('logits', jnp.ones((3, 10))).shape == (3, 0)
+
+
+def test_settings_that_do_not_fit_the_layers_are_refused():
+  tokens = jnp.ones((3, 37, 4))  # a class token and a map of 6 × 6
   for count in (2, 100):
     study = FeatureSpectrum(first_tokens=count)
     message = bad_setting('config.study.first_tokens', count)
-    refused(message, study.summarise_output, 'block', jnp.asarray(tokens))
-  assert STUDY.summarise_output('logits', jnp.ones((3, 10))).shape == (3, 0)
+    refused(message, study.summarise_output, 'block', tokens)
   key, twice, named = 'config.study.of_layers', ('logits', 'logits'), ('stages', 'logits')
   refused(bad_setting(key, twice), FeatureSpectrum, of_layers=twice)
   study = FeatureSpectrum(of_layers=named)

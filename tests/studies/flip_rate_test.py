@@ -1,4 +1,4 @@
-"""The study `flip_rate`: frames with the same draws, rates by hand, ratios, and a whole run."""
+"""Tests the study `flip_rate`: draws of its frames, and rates and ratios by hand."""
 
 import dataclasses
 
@@ -34,7 +34,8 @@ def test_frames_of_a_sequence_have_the_same_draws(tmp_path):
   records = Records(tmp_path, evaluator.layout(1), {})
   evaluator.evaluate(rows, records)
   noise = [records.column('measure/image', view)[0] - 0.5 for view in range(3)]
-  np.testing.assert_allclose(noise[1], 1.25 * noise[0], atol=1e-6)  # σ: .04, .05, .06
+  # The standard deviations of severities 1, 1.5 and 2 are 0.04, 0.05 and 0.06.
+  np.testing.assert_allclose(noise[1], 1.25 * noise[0], atol=1e-6)
   np.testing.assert_allclose(noise[2], 1.5 * noise[0], atol=1e-6)
   key = random_keys.for_example(root, 0, views.ids[0])
   np.testing.assert_allclose(noise[0], corrupt(key, image[0], 'gaussian_noise', 1) - 0.5, atol=1e-6)
@@ -50,8 +51,10 @@ def test_shot_noise_of_adjacent_severities_is_correlated():
 
 
 def test_rates_and_ratio_by_hand(tmp_path):
-  first = np.array([[0, 1, 1, 2, 2, 2], [3, 4, 5, 6, 6, 7]])  # 3 of 4, and 1 of 4
-  second = np.array([[0, 0, 0, 2, 1, 2], [3, 3, 5, 6, 6, 6]])  # 1 of 4, and 2 of 4
+  # Predictions of two images in three frames of noise, then three of brightness. Of the 4 pairs of
+  # frames with noise 3 flip in `first` and 1 in `second`; with brightness 1 and 2.
+  first = np.array([[0, 1, 1, 2, 2, 2], [3, 4, 5, 6, 6, 7]])
+  second = np.array([[0, 0, 0, 2, 1, 2], [3, 3, 5, 6, 6, 6]])
   evaluations = [made(tmp_path / k, {'prediction': v}) for k, v in (('a', first), ('b', second))]
   table = table_of(STUDY, evaluations)
   assert STUDY.names == ('gaussian_noise', 'brightness')
@@ -66,8 +69,8 @@ def test_rates_and_ratio_by_hand(tmp_path):
   assert estimate(table, 'b', 'flip_ratio').value == pytest.approx(expected)
   assert estimate(table, 'b', 'flip_ratio', 'a').value == pytest.approx(expected - 1)
   assert estimate(table, 'a', 'flip_ratio').method == 'exact', 'the baseline itself'
-  still = made(tmp_path / 'still', {'prediction': np.zeros((2, 6), int)})
-  table = assemble(STUDY.reduce([still, evaluations[1]], SHAPE).estimates)
+  constant = made(tmp_path / 'constant', {'prediction': np.zeros((2, 6), int)})
+  table = assemble(STUDY.reduce([constant, evaluations[1]], SHAPE).estimates)
   ratio = estimate(table, 'b', 'flip_ratio')
   assert np.isnan(ratio.value) and '0 in gaussian_noise, brightness' in ratio.note
 

@@ -1,4 +1,4 @@
-"""The Fourier attack: frequencies chosen on other images, queries added up, finished maps read."""
+"""Tests the study `fourier_attack`: how frequencies are chosen and queries are counted."""
 
 import dataclasses
 import pathlib
@@ -23,11 +23,12 @@ STUDY = fourier_attack.FourierAttack(norm=1.0, queries=3)
 
 
 def waves(results: pd.DataFrame, label: str) -> pd.DataFrame:
+  """Returns the errors under single frequencies in the order of queries."""
   rates = select(results, 'wave_error', queries=..., frequency_y=..., frequency_x=...)
   return rates[rates.classifier == label].sort_values('queries')
 
 
-def test_half_of_the_images_choose_frequencies_and_the_other_half_is_measured():
+def test_frequencies_are_chosen_on_half_of_the_images_and_measured_on_the_rest():
   measurement, *evaluations = measured(STUDY)
   results = measurement.table
   frequencies = STUDY._frequencies(SHAPE)
@@ -35,26 +36,27 @@ def test_half_of_the_images_choose_frequencies_and_the_other_half_is_measured():
   answers = {}
   for evaluation in evaluations:
     wrong, label = evaluation.records.table('rank') > 0, evaluation.label
-    half = STUDY._measured(evaluation.records)
-    assert abs(half.sum() - (~half).sum()) <= 1 and len(set(np.diff(np.flatnonzero(half)))) > 1
-    choosing, shown = wrong[~half], wrong[half]
-    worst = np.argsort(-choosing[:, 1:].mean(0), kind='stable')[:3]
+    is_measured = STUDY._measured(evaluation.records)
+    assert abs(is_measured.sum() - (~is_measured).sum()) <= 1
+    assert len(set(np.diff(np.flatnonzero(is_measured)))) > 1, 'the halves are drawn at random'
+    wrong_measured = wrong[is_measured]
+    worst = np.argsort(-wrong[~is_measured][:, 1:].mean(0), kind='stable')[:3]
     rates = waves(results, label)
     np.testing.assert_array_equal(rates.frequency_y, frequencies.fy[worst])
     np.testing.assert_array_equal(rates.frequency_x, frequencies.fx[worst])
-    np.testing.assert_allclose(rates.value, shown[:, 1 + worst].mean(0))
-    answers[label] = [shown[:, 1 + worst[:n]].any(1) for n in (1, 2, 3)]
+    np.testing.assert_allclose(rates.value, wrong_measured[:, 1 + worst].mean(0))
+    answers[label] = [wrong_measured[:, 1 + worst[:n]].any(1) for n in (1, 2, 3)]
     for n, turned in enumerate(answers[label], 1):
       row = estimate(results, label, 'error', queries=n)
       exact = stats.binomtest(int(turned.sum()), len(turned)).proportion_ci(0.95, 'exact')
       assert (row.value, row.low, row.high) == pytest.approx((turned.mean(), *exact))
     clean = estimate(results, label, 'clean_error')
-    assert (clean.value, clean.n) == (shown[:, 0].mean(), len(shown))
+    assert (clean.value, clean.n) == (wrong_measured[:, 0].mean(), len(wrong_measured))
   for n, (first, second) in enumerate(zip(*answers.values(), strict=True), 1):
     row = estimate(results, 'second', 'error', 'first', queries=n)
-    only = int((second & ~first).sum()), int((first & ~second).sum())
-    assert row.value == pytest.approx((only[0] - only[1]) / len(first))
-    assert row.p == pytest.approx(stats.binomtest(only[0], max(1, sum(only))).pvalue)
+    gained, lost = int((second & ~first).sum()), int((first & ~second).sum())
+    assert row.value == pytest.approx((gained - lost) / len(first))
+    assert row.p == pytest.approx(stats.binomtest(gained, max(1, gained + lost)).pvalue)
   names, groups = STUDY.view_table(SHAPE).names, STUDY.view_table(SHAPE).groups
   views = STUDY.views(SHAPE)
   places = zip(views.parameters['fy'][1:], views.parameters['fx'][1:], strict=True)
@@ -65,8 +67,8 @@ def test_half_of_the_images_choose_frequencies_and_the_other_half_is_measured():
 
 def finished(directory: pathlib.Path, error: np.ndarray, **data: object) -> str:
   """Writes the results of a heat map of one classifier, from the error at each frequency."""
-  f = fourier_heatmap.FourierHeatmap().frequencies(SHAPE)
-  places = pd.DataFrame({'frequency_y': f.fy, 'frequency_x': f.fx})
+  frequencies = fourier_heatmap.FourierHeatmap().frequencies(SHAPE)
+  places = pd.DataFrame({'frequency_y': frequencies.fy, 'frequency_x': frequencies.fx})
   table = assemble([arrays(ERROR, 'any', places, error, n=9, confidence=0.95)])
   described = {'image_shape': list(SHAPE), **data}
   results = Results('fourier_heatmap', [{'label': 'any'}], described, {'window': 0}, table=table)
@@ -86,14 +88,14 @@ def test_a_finished_map_names_the_frequencies(tmp_path):
   rates = waves(results, 'first')
   np.testing.assert_array_equal(rates.frequency_y, frequencies.fy[expected])
   np.testing.assert_array_equal(rates.frequency_x, frequencies.fx[expected])
-  assert estimate(results, 'first', 'clean_error').n == 40, 'no image of this run chose'
+  assert estimate(results, 'first', 'clean_error').n == 40, 'all images are measured'
   heat_map_views = fourier_heatmap.FourierHeatmap().views(SHAPE)
-  assert set(views.ids.tolist()) <= set(heat_map_views.ids.tolist()), 'signs are those of heat maps'
+  assert set(views.ids.tolist()) <= set(heat_map_views.ids.tolist()), 'signs are those of the map'
   other = dataclasses.replace(STUDY, heat_map=finished(tmp_path / 'other', 1 - errors))
   assert study.facts['heat_map_sha256'] != other.facts['heat_map_sha256']
 
 
-def test_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path):
+def test_heat_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path):
   data = rows()
   facts = {k: v for k, v in data.description.items() if k != 'image_shape'}
   study = dataclasses.replace(STUDY, heat_map=finished(tmp_path / 'same', np.zeros(16), **facts))
@@ -106,10 +108,10 @@ def test_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path):
     made(folder, {'rank': np.zeros((2, 1), int), 'example_id': [2 * number, 2 * number + 1]})
   fewer.check(data, {})
   ids = [records.column('example_id') for records in fewer._map.records()]
-  assert np.concatenate(ids).tolist() == [0, 1, 2, 3], 'of all rounds'
+  assert np.concatenate(ids).tolist() == [0, 1, 2, 3], 'two rounds of two images'
   refused('6 × 5 pixels; these are 8 × 8', study.views, (8, 8, 3))
   digests = {'rank': np.zeros((3, 1), int), 'example_id': [7, 8, 9], 'image_digest': [70, 80, 5]}
-  seen = {**digests, 'image_digest': [70, 80, 90]}
+  seen = {**digests, 'image_digest': [70, 80, 90]}  # two of three images are the same
   places = {'single': 'records/any', 'whole/tasks/map': 'whole/records/fourier_heatmap-1/any'}
   for name, place in {**places, 'seeds': 'seed3/records/any'}.items():
     directory = finished(tmp_path / name, np.zeros(16), **{**facts, 'split': 'test[:3]'})
@@ -117,7 +119,7 @@ def test_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path):
     made(top / place, seen)
     heat_map = dataclasses.replace(STUDY, heat_map=directory)._map
     ours = made(tmp_path / f'ours of {name}'.replace('/', ' '), digests, data=data.description)
-    assert heat_map.saw(ours.records).tolist() == [True, True, False], 'by their digests'
+    assert heat_map.saw(ours.records).tolist() == [True, True, False]
   Results('accuracy', [{'label': 'any'}], {}, {}).write(tmp_path / 'other')
   other = dataclasses.replace(STUDY, heat_map=str(tmp_path / 'other'))
   refused(bad_setting('config.study.heat_map'), other.views, SHAPE)

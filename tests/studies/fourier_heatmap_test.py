@@ -1,4 +1,4 @@
-"""The heat map's table against plain NumPy on the raw records, and what its views promise."""
+"""Tests the study `fourier_heatmap`: its table against NumPy on the records, and its views."""
 
 import dataclasses
 from typing import Any
@@ -24,6 +24,7 @@ from tests.table_rows import estimate
 STUDY = FourierHeatmap(norm=1.5, top_k=2)
 HEIGHT, WIDTH, _ = SHAPE
 AXIS_Y, AXIS_X = np.arange(HEIGHT) - HEIGHT // 2, np.arange(WIDTH) - WIDTH // 2
+"""Frequencies of the cells of a map, zero in the centre."""
 
 
 def show_example(study: FourierHeatmap, view: int, example: int) -> np.ndarray:
@@ -44,12 +45,14 @@ def by_frequency(study: FourierHeatmap, values: np.ndarray) -> np.ndarray:
 
 
 def reduced(study: FourierHeatmap, evaluations: list[Evaluation]) -> Results:
+  """Returns results that hold the table of the evaluations."""
   table = table_of(study, evaluations)
   described = {'image_shape': list(SHAPE)}
   return Results(study.name, [], described, study.describe(), table=table)
 
 
-def drawn(results: Results, *args: Any, **facets: Any) -> np.ndarray:
+def map_of(results: Results, *args: Any, **facets: Any) -> np.ndarray:
+  """Returns a map [HEIGHT, WIDTH] as figures draw it; arguments are those of `centred_map`."""
   return centred_map(results, *args, **facets)[2]
 
 
@@ -57,21 +60,21 @@ def sample_arrays(study: FourierHeatmap) -> dict[str, np.ndarray]:
   return study.sample_arrays(tiny_rows(COUNT), random_keys.stream(0, STUDY.name), Findings())
 
 
-def test_error_maps_are_counts_of_the_records_and_a_frequency_and_its_mirror_one_trial():
+def test_error_maps_are_counts_and_a_frequency_is_one_trial_with_its_mirror():
   results, only = measured(STUDY, ('first',))
   rank = only.records.table('rank')
   for k, name in ((1, 'error'), (2, 'top2_error')):
     wrong = (rank >= k).sum(0)
-    values = drawn(results, name, 'first')
+    values = map_of(results, name, 'first')
     np.testing.assert_array_equal(values, by_frequency(STUDY, wrong / COUNT))
     exact = [stats.binomtest(int(w), COUNT).proportion_ci(0.95, 'exact') for w in wrong]
     for end in ('low', 'high'):
       expected = by_frequency(STUDY, np.array([getattr(interval, end) for interval in exact]))
-      np.testing.assert_allclose(drawn(results, name, 'first', '', end), expected, atol=1e-12)
+      np.testing.assert_allclose(map_of(results, name, 'first', '', end), expected, atol=1e-12)
     clean = estimate(results.table, 'first', f'clean_{name}')
     assert (clean.value, clean.n) == (wrong[CLEAN] / COUNT, COUNT)
     assert len(np.unique(values)) > 3, 'a map without structure would show nothing'
-  # Korn and Graubard's interval of images with frequencies, not cells, as their trials.
+  # The interval of Korn and Graubard over images; trials are frequencies, not cells.
   frequencies = STUDY.frequencies(SHAPE)
   cells = np.bincount(frequencies.cell.ravel())
   share = (rank[:, 1:] > 0) @ cells / cells.sum()
@@ -85,8 +88,8 @@ def test_error_maps_are_counts_of_the_records_and_a_frequency_and_its_mirror_one
 def test_difference_map_and_its_significance_against_scipy():
   plain, first, second = measured(STUDY)
   right = [e.records.table('rank') == 0 for e in (first, second)]
-  b, c = (right[0] & ~right[1]).sum(0), (~right[0] & right[1]).sum(0)
-  pairs = zip(b, c, strict=True)
+  lost, gained = (right[0] & ~right[1]).sum(0), (~right[0] & right[1]).sum(0)
+  pairs = zip(lost, gained, strict=True)
   p = [stats.binomtest(int(x), int(x + y)).pvalue if x + y else 1.0 for x, y in pairs]
   p = np.array(p)
   adjusted = stats.false_discovery_control(p[CLEAN + 1 :])
@@ -94,7 +97,7 @@ def test_difference_map_and_its_significance_against_scipy():
   results = reduced(study, [first, second])
   difference = (right[0].astype(float) - right[1]).mean(0)
   for column, expected in (('p', p), ('value', difference)):
-    values = drawn(results, 'error', 'second', 'first', column)
+    values = map_of(results, 'error', 'second', 'first', column)
     np.testing.assert_allclose(values, by_frequency(study, expected), atol=1e-12)
   significant = adjusted <= study.false_discovery_rate
   assert 0 < significant.sum() < len(significant), 'both kinds must occur in this test'
@@ -105,7 +108,7 @@ def test_difference_map_and_its_significance_against_scipy():
     assert row.note.startswith(f'{count} of {len(significant)} frequencies, at')
 
 
-def test_means_over_frequencies_weigh_every_cell_once_and_figures_show_waves():
+def test_means_over_frequencies_weigh_every_cell_once():
   results, *_ = measured(STUDY)
   distance = np.hypot(AXIS_Y[:, None], AXIS_X)
   nyquist = min(HEIGHT, WIDTH) / 2
@@ -115,7 +118,7 @@ def test_means_over_frequencies_weigh_every_cell_once_and_figures_show_waves():
     **{('radius', radius): np.rint(distance) == radius for radius in (0, 1, 2, 3)},
   }
   for label, versus in (('first', ''), ('second', ''), ('second', 'first')):
-    errors = drawn(results, 'error', label, versus)
+    errors = map_of(results, 'error', label, versus)
     mean = estimate(results.table, label, 'error', versus)
     assert mean.value == pytest.approx(errors.mean()) and mean.n == COUNT
     assert mean.low < mean.value < mean.high
@@ -124,6 +127,10 @@ def test_means_over_frequencies_weigh_every_cell_once_and_figures_show_waves():
       assert row.value == pytest.approx(errors[mask].mean()), (facet, value)
   radii = select(results.table, 'error', radius=...)
   assert set(radii.radius) == set(np.rint(distance).astype(int).ravel())
+
+
+def test_figures_show_the_map_waves_and_samples():
+  results, *_ = measured(STUDY)
   figures = results.figures()
   assert {'error_frequency_y_frequency_x', 'sample_images', 'basis'} < set(figures)
   assert all('norm 1.5' in caption for name, (_, caption) in figures.items() if name != 'basis')
@@ -131,7 +138,7 @@ def test_means_over_frequencies_weigh_every_cell_once_and_figures_show_waves():
   assert titles == ['clean', '(−1, −1)', '(−2, −2)']
 
 
-def test_bands_that_the_window_cuts_say_so():
+def test_bands_that_the_window_cuts_have_a_note():
   (full, *_), (cut, *_) = measured(STUDY), measured(dataclasses.replace(STUDY, window=1))
   cells = {row[0]: row[1:] for row in cut.tables['bands'].rows}
   assert cells['all'] == [1, HEIGHT * WIDTH] and cells['high'][0] == 0 < cells['high'][1]
@@ -139,7 +146,7 @@ def test_bands_that_the_window_cuts_say_so():
   assert 'high' not in set(cut.table.band.dropna())
   note = f'the window of 1 × 1 shows 1 of {HEIGHT * WIDTH} cells'
   assert estimate(cut.table, 'second', 'error', 'first').note == note
-  assert not select(full.table, 'error', band=...).note.any(), 'nothing is cut of a whole map'
+  assert not select(full.table, 'error', band=...).note.any(), 'a whole map cuts no band'
 
 
 def test_layer_maps_are_means_of_the_records():
@@ -147,8 +154,8 @@ def test_layer_maps_are_means_of_the_records():
   results, only = measured(study, ('first',))
   for layer in ('stage1', 'logits'):
     change = only.records.table(f'layer_change/{layer}').astype(np.float64)
-    ends = ('value', 'high')
-    values, high = (drawn(results, 'layer_change', 'first', '', e, layer=layer) for e in ends)
+    columns = ('value', 'high')
+    values, high = (map_of(results, 'layer_change', 'first', '', c, layer=layer) for c in columns)
     np.testing.assert_allclose(values, by_frequency(study, change.mean(0)), rtol=1e-6)
     spread = stats.t.ppf(0.975, COUNT - 1) * change.std(0, ddof=1) / np.sqrt(COUNT)
     np.testing.assert_allclose(high, by_frequency(study, change.mean(0) + spread), rtol=1e-4)
@@ -161,7 +168,7 @@ def test_each_layer_map_is_drawn_as_shares_of_its_largest_value():
     figure, caption = figures[f'layer_change_frequency_y_frequency_x_layer_{label}']
     assert 'share of the largest in its map' in caption
     for axes, layer in zip(figure.axes[:2], ('stage1', 'logits'), strict=True):
-      change = drawn(results, 'layer_change', label, layer=layer)
+      change = map_of(results, 'layer_change', label, layer=layer)
       (image,) = axes.images
       np.testing.assert_allclose(image.get_array(), 100 * change / change.max(), rtol=1e-6)
       assert axes.get_title() == f'{layer}, largest {change.max():.3g}'
@@ -209,28 +216,27 @@ def test_a_map_of_a_class_is_the_error_on_its_images():
   results, only = measured(study, ('first',))
   wrong, labels = only.records.table('rank') > 0, only.records.column('label')
   for label, name in enumerate(names):
-    class_map = drawn(results, 'class_error', 'first', **{'class': name})
+    class_map = map_of(results, 'class_error', 'first', **{'class': name})
     expected = wrong[labels == label].mean(0)
     np.testing.assert_allclose(class_map, by_frequency(study, expected))
     in_band = select(results.table, 'class_error_in_band', band=..., **{'class': name})
-    of_cells = [class_map[band_map(SHAPE) == band].mean() for band in in_band.band]
-    np.testing.assert_allclose(in_band.value, of_cells)
-  assert study.recording == STUDY.recording, 'they are of the same records'
+    band_means = [class_map[band_map(SHAPE) == band].mean() for band in in_band.band]
+    np.testing.assert_allclose(in_band.value, band_means)
+  assert study.recording == STUDY.recording, 'maps of classes use the records of the whole map'
   only.records.identity = {'classes': ['tench', 'goldfish', *names[2:]]}
   by_word = reduced(dataclasses.replace(STUDY, classes=('n01443537', 'tench')), [only])
   for name, label in (('n01443537', names[1]), ('tench', names[0])):
-    from_word = drawn(by_word, 'class_error', 'first', **{'class': name})
-    from_label = drawn(results, 'class_error', 'first', **{'class': label})
+    from_word = map_of(by_word, 'class_error', 'first', **{'class': name})
+    from_label = map_of(results, 'class_error', 'first', **{'class': label})
     np.testing.assert_array_equal(from_word, from_label)
   only.records.identity = {'classes': ['lynx', *names[1:], 'wolf']}
   table, key = reduced(study, [only]).table, 'config.study.classes'
   in_bands = select(table, 'class_error_in_band', band=..., **{'class': ...})
-  assert {*in_bands['class']} == {'lynx', *names[1:]}, 'of wolf there is no image'
-  unknown = dataclasses.replace(STUDY, classes=('owl',))
-  refused(bad_setting(key, 'owl'), reduced, unknown, [only])
+  assert {*in_bands['class']} == {'lynx', *names[1:]}, 'no image is a wolf'
+  no_class = dataclasses.replace(STUDY, classes=('owl',))
+  refused(bad_setting(key, 'owl'), reduced, no_class, [only])
   lynx = dataclasses.replace(STUDY, classes=('lynx',))
   refused(bad_setting(key, 'lynx'), lynx.check, tiny_rows(COUNT), {})
-  refused(bad_setting(key, ('all',)), FourierHeatmap, classes=('all',), half_width=0.1)
   few = tiny_rows(COUNT).at(np.flatnonzero(tiny_rows(COUNT).labels != 1))
   study = dataclasses.replace(STUDY, classes=(few.class_names[1],))
   refused('of which there is no image among .*num_images', study.check, few, {})

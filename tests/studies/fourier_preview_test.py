@@ -1,4 +1,4 @@
-"""The preview: the transform of loss gradients by hand, and its rank correlation with a map."""
+"""Tests the study `fourier_preview`: spectra of loss gradients and their correlation with a map."""
 
 import jax
 import numpy as np
@@ -19,6 +19,7 @@ FREQUENCIES = distinct_frequencies(*SHAPE[:2])
 
 
 def gradients() -> np.ndarray:
+  """Returns the gradients of the loss of the first network, [N, H, W, C]."""
   network, data = classifier('', 0), rows()
 
   def loss(images: jax.Array) -> jax.Array:
@@ -29,10 +30,10 @@ def gradients() -> np.ndarray:
 
 def by_frequency(results: pd.DataFrame, quantity: str) -> np.ndarray:
   estimates = select(results, quantity, frequency_y=..., frequency_x=...)
-  of_first = estimates[estimates.classifier == estimates.classifier.iloc[0]]
-  np.testing.assert_array_equal(of_first.frequency_y, FREQUENCIES.fy)
-  np.testing.assert_array_equal(of_first.frequency_x, FREQUENCIES.fx)
-  return of_first.value.to_numpy()
+  first = estimates[estimates.classifier == estimates.classifier.iloc[0]]
+  np.testing.assert_array_equal(first.frequency_y, FREQUENCIES.fy)
+  np.testing.assert_array_equal(first.frequency_x, FREQUENCIES.fx)
+  return first.value.to_numpy()
 
 
 @pytest.mark.slow
@@ -45,8 +46,8 @@ def test_sensitivity_is_the_root_mean_square_slope_and_bands_have_the_mean_energ
     y, x = np.mgrid[:height, :width]
     sine = np.sqrt(2 / (height * width)) * np.sin(2 * np.pi * (fy * y / height + fx * x / width))
     squares = [np.einsum('nhwc,hw->nc', gradient, w) ** 2 for w in (cosine, sine)]
-    own_mirror = 2 * fy % height == 0 and 2 * fx % width == 0
-    mean = squares[0] if own_mirror else (squares[0] + squares[1]) / 2
+    has_no_sine = 2 * fy % height == 0 and 2 * fx % width == 0  # it equals its mirror
+    mean = squares[0] if has_no_sine else (squares[0] + squares[1]) / 2
     slopes[:, index] = np.sqrt(mean.sum(1))
   values = by_frequency(results, 'sensitivity')
   np.testing.assert_allclose(values, slopes.mean(0), rtol=1e-4, atol=2e-6)

@@ -1,4 +1,4 @@
-"""The sets of frequencies are symmetric, and a class's holds what its classifier looks at."""
+"""Tests the study `frequency_shortcuts`: sets are symmetric and hold the classes' waves."""
 
 import dataclasses
 
@@ -39,10 +39,12 @@ def test_a_set_keeps_a_frequency_with_its_opposite(height, width):
 
 
 def waves(cycles):
+  """Returns a cosine [16] of some cycles."""
   return np.cos(2 * np.pi * cycles * np.arange(16) / 16)
 
 
 def rows(count=40):
+  """Returns images of waves of 2 cycles (slow) and of 5 (fast), in turn."""
   labels = np.arange(count) % 2
   columns = np.stack([waves(2), waves(5)])[labels]
   images = 0.5 + 0.2 * np.broadcast_to(columns[:, None, :, None], (count, *SHAPE))
@@ -65,14 +67,14 @@ def test_the_set_of_a_class_holds_the_frequency_of_the_class(tmp_path):
   table = assemble(findings.estimates)
   for quantity in ('accuracy_through_set', 'accuracy_when_whole'):
     by_class = select(table, quantity, **{'class': ...})
-    assert by_class.value.tolist() == [1, 1] and by_class.n.tolist() == [10, 10], 'the other half'
-  taken = select(table, 'taken_for_class', **{'class': ...})
-  assert taken.n.tolist() == [10, 10] and set(taken.value) <= {0, 1}
+    assert by_class.value.tolist() == [1, 1] and by_class.n.tolist() == [10, 10], 'half of 20'
+  mistaken = select(table, 'taken_for_class', **{'class': ...})
+  assert mistaken.n.tolist() == [10, 10] and set(mistaken.value) <= {0, 1}
   sets = findings.arrays['sets/waves']
   assert sets.shape == (2, 16, 9) and sets[0, 0, 2] and sets[1, 0, 5]
 
 
-def test_classifiers_may_have_their_classes_in_another_order_and_by_other_names(tmp_path):
+def test_the_order_and_names_of_classes_may_differ_between_classifiers(tmp_path):
   label, study = np.arange(20) % 2, FrequencyShortcuts(sets=3, grids=(2,))
   random = np.random.default_rng(0)
   columns = {'rank': np.zeros((20, 4), int), 'probability': random.random((20, 4))}
@@ -99,6 +101,4 @@ def test_rows_that_cannot_be_halved_are_refused():
   refused('these rows are of one class', STUDY.check, rows(8).at(np.arange(0, 8, 2)), {})
   multilabel = dataclasses.replace(rows(4), labels=np.array([[0, 1]] * 4), example_ids=np.arange(4))
   refused('these rows have several labels', STUDY.check, multilabel, {})
-  refused(bad_setting('config.study.kept', 1.0), FrequencyShortcuts, kept=1.0)
-  refused(bad_setting('config.study.grids', (4, 4)), FrequencyShortcuts, grids=(4, 4))
   refused(bad_setting('config.study.grids', (9,)), FrequencyShortcuts(grids=(9,)).views, (8, 10, 3))

@@ -1,4 +1,4 @@
-"""The study `least_distance`: against plain NumPy on distances that the attacks return."""
+"""Tests the study `least_distance` against NumPy on the distances that attacks return."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +24,7 @@ SMALL = LeastDistance(
 )
 
 
-def distances_by_hand(seed: int) -> np.ndarray:
+def distances_in_batches(seed: int) -> np.ndarray:
   """Returns least distances [N, A] of the attacks of `SMALL` on whole batches."""
   network, data, stream = classifier('', seed), rows(), random_keys.stream(0, SMALL.name)
 
@@ -40,12 +40,12 @@ def distances_by_hand(seed: int) -> np.ndarray:
   return np.stack(distances, 1)
 
 
-def test_medians_curves_and_optimality_are_of_the_same_distances():
+def test_medians_curves_and_optimality_follow_from_the_distances():
   results, *evaluations = measured(SMALL)
   table = results.table
   for seed, label in enumerate(('first', 'second')):
     distances = evaluations[seed].records.table('measure/distance')
-    np.testing.assert_allclose(distances, distances_by_hand(seed), rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(distances, distances_in_batches(seed), rtol=1e-3, atol=1e-6)
     nearest = distances.min(1)
     is_clean_right = classifier('', seed).predict(rows().images).argmax(1) == rows().labels
     np.testing.assert_array_equal(nearest > 0, is_clean_right)
@@ -57,7 +57,7 @@ def test_medians_curves_and_optimality_are_of_the_same_distances():
       interval = clopper_pearson((nearest > radius).sum(), COUNT, SMALL.confidence)
       assert (row.low, row.high) == pytest.approx(interval)
     end = nearest[np.isfinite(nearest)].max()
-    grid = np.linspace(0, end, 20001)
+    grid = np.linspace(0, end, 20001)  # fine enough for areas to 3 digits
 
     def area(values, grid=grid):
       return np.trapezoid((values[:, None] > grid).mean(0), grid)
@@ -72,7 +72,7 @@ def test_medians_curves_and_optimality_are_of_the_same_distances():
   assert set(table.attack.dropna()) == {'fmn', 'ddn'}
 
 
-def test_one_attack_has_no_facet_and_no_optimality_and_other_radii_the_same_records():
+def test_a_single_attack_has_no_facet_and_other_radii_use_the_same_records():
   single = LeastDistance(attack={'fmn': {'steps': STEPS}})
   results, *evaluations = measured(single, ('first',))
   assert set(results.table.quantity) == {'median_distance', 'robust_accuracy'}

@@ -1,4 +1,4 @@
-"""Scores of finished runs: what is read from several workdirs, and what is refused."""
+"""Tests the study `ood_scores`: scores from the workdirs of finished runs, and refusals."""
 
 import shutil
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ SMALL = {'data.num_images': 60, 'data.resize': 0, 'data.crop': 0}
 
 @pytest.fixture(scope='module')
 def folders(tmp_path_factory):
-  """Returns workdirs of random networks on digits: known, of no known class, and training."""
+  """Returns a folder of workdirs of random networks on digits, under the names of `kinds`."""
   root = tmp_path_factory.mktemp('ood')
   weights = runs.save_weights(root / 'weights.safetensors', 'small_cnn')
   network = {'data.source': 'digits', 'classifier.name': 'small_cnn', 'classifier.weights': weights}
@@ -27,7 +27,7 @@ def folders(tmp_path_factory):
   kinds = {
     'known': {},
     'unknown': {'data.known_classes': False},
-    'training': {'data.split': 'train', 'data.num_images': 1200},  # more than features
+    'training': {'data.split': 'train', 'data.num_images': 1200},  # more images than features
     'shifted': {'data.num_images': 20},
     'other': {'classifier.weights': other},
   }
@@ -52,15 +52,15 @@ def test_each_score_separates_workdirs(folders, tmp_path):
   rows = select(table, 'auroc', score=..., ood_set=..., id_set=...)
   assert len(rows) == 4 and set(rows.ood_set) == {'unknown'}
   assert (rows.low <= rows.value).all() and (rows.value <= rows.high).all()
-  renamed = rows[(rows.score == 'msp') & (rows.id_set == 'test images')]
-  assert renamed.value.item() == pytest.approx(0.5), 'the same digits under another name'
-  assert set(rows.note[rows.id_set == 'test and shifted images']) == {''}, 'of one data set'
+  same_images = rows[(rows.score == 'msp') & (rows.id_set == 'test images')]
+  assert same_images.value.item() == pytest.approx(0.5), 'both sets are the same digits'
+  assert set(rows.note[rows.id_set == 'test and shifted images']) == {''}
   assert not len(select(Results.read(folders / 'unknown').table, 'accuracy'))
   assert len(select(Results.read(folders / 'known').table, 'accuracy'))
 
 
 @pytest.mark.slow
-def test_all_scores_have_means_over_the_sets_of_one_battery(tmp_path):
+def test_all_scores_have_means_over_the_sets_of_a_battery(tmp_path):
   config = runs.shrunk('ood_scores', 'sets')
   unknown = ('cifar100', 'mnist', 'svhn')
   config.battery.tasks = ('known', 'training', *unknown)
@@ -69,7 +69,7 @@ def test_all_scores_have_means_over_the_sets_of_one_battery(tmp_path):
   config.data.source = 'digits'
   for task in config.battery.tasks:
     config.battery[task].data.update(num_images=60, resize=0, crop=0)
-  config.battery.training.data.num_images = 1200  # more than features
+  config.battery.training.data.num_images = 1200  # more images than features
   runs.run(config, tmp_path / 'sets', drawn=False)
 
   predictions, bank, *ood_sets = (
@@ -84,7 +84,7 @@ def test_all_scores_have_means_over_the_sets_of_one_battery(tmp_path):
   )
   assert set(rows.index) == set(SCORES)
   assert {*rows} == {*unknown, 'mean of 2 far sets'}
-  np.testing.assert_allclose(rows, 0.5, err_msg='the same digits under another name')
+  np.testing.assert_allclose(rows, 0.5, err_msg='all sets are the same digits')
 
 
 @cases(
@@ -116,10 +116,11 @@ def test_workdirs_and_settings_that_do_not_fit_are_refused(folders, tmp_path, ch
   if 'bank' in changes:
     changes['bank'] = str(shutil.copytree(folders / 'known', tmp_path / changes['bank']))
   refused(message, scored, folders, tmp_path / 'ood', **changes)
-  assert not (tmp_path / 'ood/config.json').exists(), 'a refused run notes nothing'
+  assert not (tmp_path / 'ood/config.json').exists(), 'a refused run writes nothing'
 
 
-def set_of(key: str, source: str, name: str) -> object:
+def data_set_of(key: str, source: str, name: str) -> object:
+  """Returns what identifies the data set of a run with this description of its data."""
   records = SimpleNamespace(identity={'data': {'source': source, key: name}})
   return ood_scores._data_set(SimpleNamespace(evaluations=[SimpleNamespace(records=records)]))
 
@@ -135,5 +136,5 @@ FOG = 'cifar10_corrupted/fog'
   ('name', ('tfds', f'{FOG}_1:1.0.0'), ('tfds', f'{FOG}_5:1.0.0'), True),
   ('name', ('digits', 'mnist_5k'), ('tfds', 'mnist_5k'), False),
 )
-def test_sets_without_a_name_are_told_apart_by_their_file(key, first, second, is_one_set):
-  assert (set_of(key, *first) == set_of(key, *second)) is is_one_set
+def test_sets_are_distinguished_by_file_or_by_name(key, first, second, is_one_set):
+  assert (data_set_of(key, *first) == data_set_of(key, *second)) is is_one_set

@@ -1,4 +1,4 @@
-"""The study `perturbation_stability`: FP, T5D, mFR and mT5D by definition; what is refused."""
+"""Tests the study `perturbation_stability`: FP, T5D, mFR and mT5D by definition, and refusals."""
 
 import numpy as np
 import pytest
@@ -28,11 +28,11 @@ def drawn(seed: int) -> dict[str, np.ndarray]:
 
 
 def recorded(folder, logits, seed=0, drop=0):
-  """Writes records of the frames in a random order."""
+  """Writes records of the frames in a random order, without the first `drop`."""
   parts = []
   for name, z in logits.items():
-    of_image, frame = np.indices(z.shape[:2]).reshape(2, -1)
-    parts.append((np.full(of_image.size, PERTURBATIONS[name]), of_image + 5, frame))
+    sequence, frame = np.indices(z.shape[:2]).reshape(2, -1)
+    parts.append((np.full(sequence.size, PERTURBATIONS[name]), sequence + 5, frame))
   columns, flat = np.concatenate(parts, 1), np.concatenate([*map(np.vstack, logits.values())])
   order = np.random.default_rng(seed).permutation(len(flat))[drop:]
   names = dict(zip(('perturbation', 'base_id', 'frame'), columns[:, order], strict=True))
@@ -58,7 +58,7 @@ def by_definition(name: str, z: np.ndarray) -> tuple[float, float]:
 def test_distances_of_one_pair_of_frames():
   five = np.arange(5)
   assert top5_distance(five, five) == 0 and top5_distance(five, five + 5) == 15
-  assert top5_distance(five, np.array([1, 0, 2, 3, 9])) == 1 + 1 + 1
+  assert top5_distance(five, np.array([1, 0, 2, 3, 9])) == 1 + 1 + 1, 'a swap and a lost class'
 
 
 def test_means_and_ratios_follow_the_definitions(tmp_path):

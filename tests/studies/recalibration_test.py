@@ -1,4 +1,4 @@
-"""The study of scalings and prediction sets: what is fitted, what sets cover, bad input."""
+"""Tests the study `recalibration`: fitted scalings, coverage of prediction sets, bad input."""
 
 import dataclasses
 
@@ -20,8 +20,10 @@ STUDY = Recalibration(
 
 
 def logits_of(scale: float, rows: int = ROWS) -> tuple[np.ndarray, np.ndarray]:
-  """Returns logits [N, 3, K], three times as sure as they are right on clean images, and labels;
-  views are ever noisier."""
+  """Returns logits [N, 3, K] and labels.
+
+  The logits of the clean view are overconfident by `scale`; each further view is noisier.
+  """
   generator = np.random.default_rng(0)
   labels = generator.integers(0, CLASSES, rows)
   signal = 2 * np.eye(CLASSES)[labels][:, None]
@@ -30,14 +32,15 @@ def logits_of(scale: float, rows: int = ROWS) -> tuple[np.ndarray, np.ndarray]:
 
 
 def written(folder, scale=3.0, **fields):
+  """Writes records of `logits_of`, with some fields replaced."""
   logits, labels = logits_of(scale)
   arrays = {'output/logits': logits, 'rank': logits.argmax(-1) != labels[:, None], 'label': labels}
   return made(folder, {**arrays, **fields})
 
 
 def test_scalings_and_sets_are_fitted_on_clean_images_held_out(tmp_path):
-  table = table_of(STUDY, [written(tmp_path / 'net'), written(tmp_path / 'surer', 6.0)])
-  first, second = (estimate(table, label, 'temperature').value for label in ('net', 'surer'))
+  table = table_of(STUDY, [written(tmp_path / 'net'), written(tmp_path / 'double', 6.0)])
+  first, second = (estimate(table, label, 'temperature').value for label in ('net', 'double'))
   assert second == pytest.approx(2 * first, rel=1e-3)
   ece = {s: estimate(table, 'net', 'ece', scaling=s, severity=0) for s in ('none', 'temperature')}
   assert ece['temperature'].value < ece['none'].value
@@ -50,11 +53,11 @@ def test_scalings_and_sets_are_fitted_on_clean_images_held_out(tmp_path):
     assert covered[0].low <= 0.9 <= covered[0].high
     assert covered[0].value > covered[1].value > covered[2].value
     assert all(size.low <= size.value <= size.high for size in sizes)
-    difference = estimate(table, 'surer', 'set_coverage', 'net', score=score, severity=5)
+    difference = estimate(table, 'double', 'set_coverage', 'net', score=score, severity=5)
     assert difference.value == pytest.approx(0, abs=0.01), 'temperature undoes the scale'
   accuracy = select(table, 'accuracy', scaling=..., severity=...)
-  of_net = accuracy[accuracy.classifier == 'net']
-  by_scaling = of_net.pivot(index='severity', columns='scaling', values='value')
+  accuracy = accuracy[accuracy.classifier == 'net']
+  by_scaling = accuracy.pivot(index='severity', columns='scaling', values='value')
   np.testing.assert_array_equal(by_scaling['none'], by_scaling['temperature'])
 
 
@@ -64,29 +67,34 @@ def test_a_class_that_is_never_predicted_is_left_out(tmp_path):
   table = table_of(STUDY, [written(tmp_path / 'net', **{'output/logits': unknown})])
   plain = table_of(STUDY, [written(tmp_path / 'plain')])
   np.testing.assert_array_equal(table.value, plain.value)
+  with_unpredicted_label = np.where(labels == 0, CLASSES, labels)
+  bad = written(tmp_path / 'bad', **{'output/logits': unknown}, label=with_unpredicted_label)
+  refused('cannot predict the class', table_of, STUDY, [bad])
+
+
+def test_rows_of_several_labels_are_refused(tmp_path):
+  _, labels = logits_of(3.0)
   multilabel = np.stack([labels, labels], 1)
   refused('several labels', table_of, STUDY, [written(tmp_path / 'two', label=multilabel)])
   rows = dataclasses.replace(tiny_rows(ROWS), labels=np.stack([labels, labels + 1], 1))
   refused('several labels', STUDY.check, rows, {})
-  other = np.where(labels == 0, CLASSES, labels)
-  bad = written(tmp_path / 'bad', **{'output/logits': unknown}, label=other)
-  refused('cannot predict the class', table_of, STUDY, [bad])
-  rare = (2 * (np.arange(ROWS) == ROWS - 1)).astype(int)
+
+
+def test_a_scaling_by_class_notes_the_classes_without_images_held_out(tmp_path):
+  labels = (2 * (np.arange(ROWS) == ROWS - 1)).astype(int)  # all 0 but the last, which is 2
   vector = dataclasses.replace(STUDY, scalings=('vector',))
-  table = table_of(vector, [written(tmp_path / 'rare', label=rare)])
+  table = table_of(vector, [written(tmp_path / 'rare', label=labels)])
   plain, scaled = (
     estimate(table, 'rare', 'nll', scaling=s, severity=0) for s in ('none', 'vector')
   )
   assert scaled.note.startswith('4 classes have no image') and not plain.note
+
+
+def test_too_few_images_held_out_are_refused(tmp_path):
   few = Recalibration(corruptions=('fog',), severities=(1, 5), held_out=0.01)
   refused(bad_setting('config.study.held_out', 0.01), few.check, tiny_rows(400), {})
   refused(bad_setting('config.study.held_out', 0.01), table_of, few, [written(tmp_path / 'few')])
-  rare = dataclasses.replace(few, held_out=0.4, alpha=0.01)
-  refused(bad_setting('config.study.alpha', 0.01), rare.check, tiny_rows(400), {})
-  dataclasses.replace(rare, scores=()).check(tiny_rows(400), {})
-  dataclasses.replace(rare, held_out=0.5).check(tiny_rows(400), {})
-
-
-def test_settings_that_leave_nothing_or_have_no_end_are_refused():
-  refused(bad_setting('config.study.scalings', ()), Recalibration, scalings=(), scores=())
-  refused(bad_setting('config.study.penalty'), Recalibration, penalty=float('inf'))
+  small_alpha = dataclasses.replace(few, held_out=0.4, alpha=0.01)
+  refused(bad_setting('config.study.alpha', 0.01), small_alpha.check, tiny_rows(400), {})
+  dataclasses.replace(small_alpha, scores=()).check(tiny_rows(400), {})
+  dataclasses.replace(small_alpha, held_out=0.5).check(tiny_rows(400), {})

@@ -1,4 +1,4 @@
-"""mCE from one corruption an image: the images of the full set, each view as often as it weighs."""
+"""Tests the study `sampled_mce`, which shows each image under one corruption of the full set."""
 
 import numpy as np
 
@@ -16,13 +16,13 @@ def test_an_image_is_corrupted_as_in_the_full_set():
   rows = sampled_views.add_columns(tiny_rows(160)).without_images()
   drawn = rows['drawn_view']
   np.testing.assert_array_equal(rows['draws'], full_views.ids[drawn])
-  counts = np.bincount(drawn, minlength=76)
+  counts = np.bincount(drawn, minlength=76)  # clean, and 15 corruptions at 5 severities
   by_corruption = counts[1:].reshape(15, 5)
   expected = 160 * study.weights / study.weights.sum()
   assert (abs(counts - expected) < 1).all() and (np.ptp(by_corruption, 1) <= 1).all()
 
 
-def test_classifiers_that_were_shown_other_corruptions_are_no_pair(tmp_path):
+def test_classifiers_that_were_shown_other_corruptions_are_not_compared(tmp_path):
   ids, drawn = np.arange(150), 1 + np.arange(150) % 75
   columns = {'rank': np.zeros((150, 1), int), 'example_id': ids, 'image_digest': ids}
   first, other = (

@@ -1,4 +1,4 @@
-"""Settings that studies refuse, each with the key and what is valid."""
+"""Tests that studies refuse bad settings with the key and what is valid."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ INF, NAN = float('inf'), float('nan')
 
 
 def bad(
-  key: str, setting: Any, named: Any = None, words: str = '', **settings: Any
+  key: str, setting: Any, value: Any = None, words: str = '', **settings: Any
 ) -> tuple[dict[str, Any], Setting]:
-  """Returns settings and their refusal, which names the setting or one of its entries."""
-  named = setting if named is None else named
-  return {key: setting, **settings}, bad_setting(f'config.study.{key}', named, words)
+  """Returns settings and their refusal, which names the setting or `value`, one of its entries."""
+  value = setting if value is None else value
+  return {key: setting, **settings}, bad_setting(f'config.study.{key}', value, words)
 
 
 REFUSED: dict[str, list[tuple[dict[str, Any], str | Setting]]] = {
@@ -30,7 +30,13 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str | Setting]]] = {
     bad('corruptions', ('fog',)),
     ({'mce_half_width': 0.0}, 'above 0'),
   ],
-  'recalibration': [bad('scalings', ('vector', 'vector'))],
+  'recalibration': [
+    bad('scalings', ('vector', 'vector')),
+    bad('scalings', (), scores=()),
+    bad('penalty', INF),
+  ],
+  'background_challenge': [bad('num_backgrounds', -1)],
+  'frequency_shortcuts': [bad('kept', 1.0), bad('grids', (4, 4))],
   'ood_scores': [bad('scores', ('msp', 'msp'))],
   'accuracy': [bad('top_k', 0)],
   'accuracy_by_factor': [
@@ -44,9 +50,11 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str | Setting]]] = {
     bad('epsilon', 0.0),
     bad('epsilon', 8.0),
     bad('epsilons', (0.1, -0.1), -0.1),
+    bad('epsilons', (0.0,), 0.0),
     bad('epsilons', (8 / 255,)),
     ({'attack': {'pgd': {'steps': 0}}}, r'config\.study\.attack\.pgd\.steps is 0'),
     bad('restarts', 0),
+    bad('restarts', 2, attacks=('fgsm',)),
     ({'attack': {'pgd': {'step_size': -1.0}}}, r'study\.attack\.pgd\.step_size is -1\.0'),
     bad('norm', 'l1'),
     ({'attacks': ('pdg',)}, r"did you mean 'pgd'"),
@@ -83,7 +91,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str | Setting]]] = {
     bad('bandwidths', (0,)),
     bad('norm', 0.0),
   ],
-  'calibration': [bad('bins', 0), bad('resamples', 0)],
+  'calibration': [bad('bins', 0), bad('resamples', 0), bad('quantize', 'floor', source='stored')],
   'corruption_error': [
     bad('photographs', 'imagecorruptions', corruptions=('frost', 'mosaic')),
     bad('corruptions', ('fogg',), 'fogg', "did you mean 'fog'"),
@@ -125,6 +133,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str | Setting]]] = {
     bad('top_k', 0),
     bad('classes', ('ant', 'ant')),
     bad('classes', ('all', 'ant')),
+    bad('classes', ('all',), half_width=0.1),
     bad('false_discovery_rate', 0.0),
   ],
   'perturbation_stability': [
@@ -139,6 +148,8 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str | Setting]]] = {
     ({'factor': 'cross', 'xs': (2.0, 3.0)}, 'reaches into the image'),
     bad('min_inside', 1.5),
     bad('measure', 'box'),
+    bad('measure', 'mask', stored=True),
+    bad('cells', 28, factor='location'),
     bad('areas', (0.2, 0.2)),
     bad('xs', ()),
     ({'cells': 0, 'factor': 'grid'}, bad_setting('cells', 0)),
@@ -154,6 +165,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str | Setting]]] = {
   'systematic': [
     bad('angles', (30,), environments=('rotation',)),
     bad('environments', ('noise',), 'noise'),
+    bad('baseline_by_cell', True),
   ],
   'tradeoff': [bad('corruptions', ('fog', 'snow')), bad('corruptions', ())],
 }
@@ -161,6 +173,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str | Setting]]] = {
 
 RGB = (32, 32, 3)
 NO_SQUARE = 'bandwidth is 14; .* on 32 pixels takes an odd number .* is symmetric'
+"""The band of an even number of frequencies cannot be symmetric about zero."""
 UNFIT: list[tuple[str, tuple[int, int, int], dict[str, Any], str | Setting]] = [
   ('attack_error', RGB, {'bandwidth': 26}, 'takes an odd number'),
   *(
@@ -194,13 +207,13 @@ def test_bad_settings_are_refused(name, settings, message):
 
 
 @pytest.mark.parametrize(('name', 'shape', 'settings', 'message'), UNFIT)
-def test_settings_that_do_not_fit_the_images_are_refused_first(name, shape, settings, message):
+def test_settings_that_do_not_fit_the_shape_of_images_are_refused(name, shape, settings, message):
   refused(message, from_config({'name': name, **settings}).views, shape)
 
 
 @pytest.mark.parametrize('name', ['attack_error', 'least_distance', 'fourier_preview'])
 def test_gradients_need_rows_of_one_label(name):
   data, study = tiny_rows(4), from_config({'name': name})
-  labels = np.stack([data.labels, -1 + 0 * data.labels], 1)
+  labels = np.stack([data.labels, np.full(4, -1)], 1)
   refused('several labels each', study.check, ArrayRows(data.images, labels, CLASSES), {})
   study.check(data, {})

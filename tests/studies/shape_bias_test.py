@@ -1,4 +1,4 @@
-"""The study `shape_bias`: counts by hand, published values, and what is refused."""
+"""Tests the study `shape_bias`: counts by hand, published values, and refusals."""
 
 import dataclasses
 
@@ -17,10 +17,12 @@ SHAPES = CLASSES[rows().labels]
 TEXTURES = np.roll(SHAPES, 7)
 WITH_TEXTURES = dataclasses.replace(rows(), columns={'texture': TEXTURES})
 ANSWERS = [CLASSES[np.argmax(classifier('', seed).predict(rows().images), 1)] for seed in (0, 1)]
+"""Names that the first and the second network answer."""
 IS_CONFLICT = SHAPES != TEXTURES
 
 
 def counts(answers: np.ndarray, mask: np.ndarray) -> tuple[int, int]:
+  """Returns how many answers name the shape and the texture, of pictures with a conflict."""
   mask = mask & IS_CONFLICT
   return (answers == SHAPES)[mask].sum(), (answers == TEXTURES)[mask].sum()
 

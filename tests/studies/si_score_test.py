@@ -1,4 +1,4 @@
-"""The study `si_score`: its settings, and its numbers against plain NumPy on made records."""
+"""Tests the study `si_score`: its settings, and its numbers against NumPy on made records."""
 
 import dataclasses
 
@@ -13,10 +13,11 @@ from robustness.scenes import designs, views
 from robustness.scenes.geometry import place
 from robustness.studies.si_score import SiScore
 from tests.made_records import made
-from tests.refusals import bad_setting, refused
+from tests.refusals import refused
 from tests.table_rows import estimate
 
 PAIRS, SIDE = 12, 100
+"""Number of pairs of an object and a background, and the side of a scene in pixels."""
 SMALL = SiScore(factor='cross', areas=(0.2, 0.5, 1.0), angles=(0.0, 30.0, 200.0))
 PLACES = SiScore(factor='cross', areas=(0.2,), xs=(0.15, 0.5, 0.85), ys=(0.0, 0.6), min_inside=0.39)
 
@@ -36,6 +37,7 @@ def made_records(path, study: SiScore, label: str = 'one', seed: int = 0) -> Eva
 
 
 def fractions_inside(evaluation: Evaluation, study: SiScore) -> np.ndarray:
+  """Returns the fraction of each object inside the scene, [pairs, levels]."""
   design, size = study.design, evaluation.records.column('foreground_size')
   levels = np.stack([design.area, design.angle, design.x, design.y], 1)
   share = np.array([[place(s, *level, SIDE).fraction for level in levels] for s in size[::2]])
@@ -43,6 +45,7 @@ def fractions_inside(evaluation: Evaluation, study: SiScore) -> np.ndarray:
 
 
 def answers(evaluation: Evaluation, study: SiScore) -> tuple[np.ndarray, np.ndarray]:
+  """Returns where answers are right and where scenes count, each [pairs, levels]."""
   counted = fractions_inside(evaluation, study) >= study.design.min_inside - 1e-6
   return evaluation.records.table('rank') == 0, counted
 
@@ -52,12 +55,13 @@ def table_of(study: SiScore, *evaluations: Evaluation) -> pd.DataFrame:
 
 
 def by(table: pd.DataFrame, quantity: str, *facets: str, versus: str = '') -> pd.DataFrame:
+  """Returns the rows of a quantity, indexed by the values of facets."""
   rows = select(table, quantity, versus, **dict.fromkeys(facets, ...))
   return rows.astype(dict.fromkeys(facets, float)).set_index(list(facets)).sort_index()
 
 
 @pytest.mark.slow
-def test_accuracy_and_n_over_all_by_level_and_factor_and_for_a_balanced_mix(tmp_path):
+def test_accuracies_and_their_n_overall_by_level_by_factor_and_balanced(tmp_path):
   evaluation = made_records(tmp_path, SMALL)
   right, counted = answers(evaluation, SMALL)
   assert 0 < counted.mean() < 1
@@ -87,7 +91,8 @@ def test_accuracy_and_n_over_all_by_level_and_factor_and_for_a_balanced_mix(tmp_
     is_complete = counted[:, has_setting].all(1)
     assert (levels.n[area] == is_complete.sum()).all()
     if is_complete.any():
-      expected = right[is_complete][:, has_setting].mean(0)[[2, 0, 1]]  # 200° is the least angle
+      # The rows are sorted by angle, in which 200° is -160°.
+      expected = right[is_complete][:, has_setting].mean(0)[[2, 0, 1]]
       np.testing.assert_allclose(levels.value[area], expected)
   gap = estimate(table, 'one', 'gap')
   levels = [by(table, name, 'area', 'angle').value for name in ('accuracy', 'balanced_accuracy')]
@@ -109,12 +114,12 @@ def test_the_balanced_curve_pools_the_same_pairs_and_sizes_at_every_angle(tmp_pa
   evaluation = made_records(tmp_path, study)
   _, counted = answers(evaluation, study)
   large = study.design.area >= 0.8
-  assert len(set(counted[:, large].sum(0))) > 1, 'the case is not seen'
+  assert len(set(counted[:, large].sum(0))) > 1, 'the case does not occur'
   counts = by(table_of(study, evaluation), 'balanced_accuracy', 'angle').n
   assert counts.nunique() == 1 and counts.iloc[0] > 0
 
 
-def test_a_balanced_map_leaves_out_places_of_few_pairs(tmp_path):
+def test_a_balanced_map_leaves_out_places_that_few_pairs_reach(tmp_path):
   evaluation = made_records(tmp_path, PLACES)
   _, counted = answers(evaluation, PLACES)
   rows = by(table_of(PLACES, evaluation), 'balanced_accuracy', 'x', 'y')
@@ -129,7 +134,7 @@ def test_a_normalised_map_is_divided_by_the_best_place_that_most_pairs_reach(tmp
   evaluation = made_records(tmp_path, PLACES)
   _, counted = answers(evaluation, PLACES)
   is_reached = counted.mean(0) >= 0.9
-  assert is_reached.any() and (counted.any(0) & ~is_reached).any(), 'the case is not seen'
+  assert is_reached.any() and (counted.any(0) & ~is_reached).any(), 'the case does not occur'
   table = table_of(PLACES, evaluation)
   rows, levels = (by(table, f'{kind}accuracy', 'x', 'y') for kind in ('normalised_', ''))
   places = [*zip(PLACES.design.x[is_reached], PLACES.design.y[is_reached], strict=True)]
@@ -146,7 +151,7 @@ def test_classes_and_differences(tmp_path):
   assert classes['class'].tolist() == ['koala', 'bagel', 'lemon']
   assert classes.clusters.tolist() == [2, 2, 2]
   assert classes.n.sum() == estimate(table, 'two', 'accuracy').n == counted.sum()
-  koala = np.isin(np.arange(PAIRS) // 2, (0, 3))[:, None]
+  koala = np.isin(np.arange(PAIRS) // 2, (0, 3))[:, None]  # objects 0 and 3 of six
   assert classes.value.iloc[0] == pytest.approx((right & counted & koala).sum() / classes.n.iloc[0])
   accuracies = by(table, 'accuracy', 'y', 'x')
   pairs = by(table, 'accuracy', 'y', 'x', versus='one')
@@ -206,19 +211,22 @@ def test_maps_of_scenes_half_inside_and_of_all_scenes_are_side_by_side(tmp_path)
   normalised = by(table, 'normalised_accuracy_of_all_scenes', 'x', 'y').value
   accuracy = by(table, 'accuracy_of_all_scenes', 'x', 'y').value
   np.testing.assert_allclose(normalised, accuracy / accuracy.max())
-  every = table_of(dataclasses.replace(study, min_inside=0.0), evaluation)
-  assert not every['quantity'].str.endswith('of_all_scenes').any(), 'where all count, once'
+  without_limit = table_of(dataclasses.replace(study, min_inside=0.0), evaluation)
+  assert not without_limit['quantity'].str.endswith('of_all_scenes').any()
 
 
-def test_stored_scenes_count_as_composed_ones_do_by_place(tmp_path):
+def test_stored_scenes_count_from_half_inside_where_places_vary():
   assert SiScore(factor='location', stored=True).design.min_inside == 0.5
   assert SiScore(factor='grid', stored=True).design.min_inside == 0.5
   assert SiScore(factor='size', stored=True).design.min_inside == 0
   assert SiScore(factor='location', stored=True, min_inside=0.0).design.min_inside == 0
 
 
-def test_the_published_number_of_scenes_by_place_is_that_of_half_inside():
-  """479,184 scenes of 1228 pairs are 390.2 of 441 places a pair; all scenes are 541,548."""
+def test_the_published_number_of_scenes_is_of_objects_at_least_half_inside():
+  """The published set has 479,184 scenes of 1228 pairs, 390.2 of 441 places a pair.
+
+  All places would make 541,548 scenes.
+  """
   design, counts = designs.published('location'), []
   for aspect in (1, 1.5, 2):
     size = np.array([[300, int(300 * aspect)]])
@@ -229,7 +237,7 @@ def test_the_published_number_of_scenes_by_place_is_that_of_half_inside():
   assert min(counts) < 479_184 / 1228 < max(counts)
 
 
-def test_of_stored_scenes_all_count_and_classes_outside_the_set_have_imagenets_names(tmp_path):
+def test_all_stored_scenes_of_a_size_count_and_classes_have_imagenet_names(tmp_path):
   columns = {'object': np.arange(3), 'background': np.arange(3), 'x': np.full(3, 0.5)}
   columns |= {'y': np.full(3, 0.5), 'angle': np.zeros(3), 'area': np.full(3, 0.2)}
   columns |= {'fraction_inside': np.full(3, 0.25), 'label': np.array([281, 105, 281])}
@@ -241,7 +249,7 @@ def test_of_stored_scenes_all_count_and_classes_outside_the_set_have_imagenets_n
   refused('no scene has 0.5', table_of, SiScore('location', stored=True), stored)
 
 
-def test_designs_follow_the_settings_and_levels_without_any_scene_are_refused(tmp_path):
+def test_designs_follow_the_settings_and_a_design_without_scenes_is_refused(tmp_path):
   assert len(SiScore().design) == 100 and SiScore().canvas == 512
   assert len(SiScore(factor='location').design) == 441 and SiScore(factor='location').canvas == 500
   assert SiScore(factor='location').design.min_inside == 0.5
@@ -253,8 +261,6 @@ def test_designs_follow_the_settings_and_levels_without_any_scene_are_refused(tm
   for factor, areas in (('location', (0.1,)), ('grid', (0.1, 0.2))):
     message = 'areas is .0.1.*left out where .*factor is'
     refused(message, SiScore, factor=factor, areas=areas)
-  refused(bad_setting('config.study.cells', 28), SiScore, factor='location', cells=28)
-  refused(bad_setting('config.study.measure', 'mask'), SiScore, stored=True, measure='mask')
   for places, least in (((0.5,), 0.95), ((0.3,), 0.5), ((0.1, 0.5), 0.5)):
     assert SiScore(factor='cross', xs=places).design.min_inside == least
     assert designs.cross('mine', xs=places).min_inside == least

@@ -1,4 +1,4 @@
-"""The study `tradeoff`: the same images for energies and accuracies, and its config end to end."""
+"""Tests the study `tradeoff`: its numbers against NumPy, shared records, and its config."""
 
 import functools
 
@@ -21,12 +21,14 @@ from tests.studies.conftest import recorded, table_of
 from tests.table_rows import estimate
 
 SHAPE, COUNT = (32, 32, 3), 12
-SETTINGS = {'corruptions': ('gaussian_noise', 'contrast', 'brightness', 'shot_noise')}
-SETTINGS['severities'] = (2, 5)
+SETTINGS = {
+  'corruptions': ('gaussian_noise', 'contrast', 'brightness', 'shot_noise'),
+  'severities': (2, 5),
+}
 SMALL = Tradeoff(**SETTINGS)
 
 
-def sees(images: np.ndarray, threshold: float) -> np.ndarray:
+def logits_of(images: np.ndarray, threshold: float) -> np.ndarray:
   """Returns logits that are right (class 0) while neighbouring pixels differ little."""
   rough = np.abs(np.diff(images, axis=1)).mean((1, 2, 3))
   return np.stack([threshold - rough, rough - threshold], 1).astype(np.float32)
@@ -34,6 +36,7 @@ def sees(images: np.ndarray, threshold: float) -> np.ndarray:
 
 @pytest.fixture(name='records', scope='module')
 def made_records(tmp_path_factory):
+  """Returns evaluations by study: two classifiers for `tradeoff`, images alone for `spectrum`."""
   images = np.stack([natural(32, 32, seed=seed) for seed in range(COUNT)])
   rows = ArrayRows(images, np.zeros(COUNT, int), ('smooth', 'rough'))
   folder, parallel = tmp_path_factory.mktemp('records'), MeshParallel(jax.devices()[:1])
@@ -44,8 +47,8 @@ def made_records(tmp_path_factory):
   spectrum = corruption_spectrum.CorruptionSpectrum(**SETTINGS)
   evaluations = []
   for label, threshold in (('strict', 0.04), ('tolerant', 0.09)):
-    see = functools.partial(sees, threshold=threshold)
-    network = Classifier.from_callable(see, SHAPE, rows.class_names, name=label)
+    predict = functools.partial(logits_of, threshold=threshold)
+    network = Classifier.from_callable(predict, SHAPE, rows.class_names, name=label)
     evaluations.append(evaluation(SMALL, network, label))
   return {'tradeoff': evaluations, 'spectrum': [evaluation(spectrum, None, 'images')]}
 
@@ -60,7 +63,7 @@ def test_energies_equal_those_of_the_study_of_spectra(records):
 
 
 @pytest.mark.slow
-def test_changes_shares_and_lines_against_plain_numpy(records):
+def test_changes_shares_and_lines_agree_with_numpy(records):
   evaluations = records['tradeoff']
   results = table_of(SMALL, evaluations)
   first, second = evaluations[0].records, evaluations[1].records
@@ -91,7 +94,7 @@ def test_records_are_shared_with_corruption_error_of_the_same_settings_only():
   assert errors.recording != corruption_spectrum.CorruptionSpectrum(**SETTINGS).recording
 
 
-def test_a_single_classifier_is_refused_before_anything_runs():
+def test_a_config_of_a_single_classifier_is_refused():
   for sections in ({'classifier': {}}, {'classifiers': {'one': {}}}):
     config = {'study': {'name': 'tradeoff'}, **sections}
     refused('tradeoff compares .* at least 2, not 1', experiment.from_config, config)

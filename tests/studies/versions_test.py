@@ -1,4 +1,4 @@
-"""Rows that are versions of one image are one unit in every study, and on one side of a split."""
+"""Tests that versions of one image are one cluster in every study, or are refused."""
 
 import numpy as np
 
@@ -42,12 +42,12 @@ def answers(folder, study):
   (FrequencyShortcuts(sets=3, grids=(2, 4)), 'accuracy_when_whole', {'class': 'a'}),
   (AccuracyByFactor(factors=('class',)), OVERALL.name, {}),
 )
-def test_intervals_are_of_images(tmp_path, study, quantity, facets):
+def test_versions_of_an_image_are_one_cluster(tmp_path, study, quantity, facets):
   row = estimate(table_of(study, [answers(tmp_path, study)]), 'net', quantity, **facets)
   assert row.clusters <= IMAGES < row.n
 
 
-def test_no_image_chooses_and_is_measured(tmp_path):
+def test_versions_of_an_image_are_on_one_side_of_the_split_of_an_attack(tmp_path):
   study = FourierAttack(window=3, queries=2)
   measured = study._measured(answers(tmp_path, study).records)
   assert not {*BASE[measured]} & {*BASE[~measured]} and measured.sum() == len(BASE) // 2

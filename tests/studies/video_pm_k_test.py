@@ -1,4 +1,4 @@
-"""pm-k from records against counts row by row; the settings; what is examined afterwards."""
+"""Tests the study `video_pm_k` against counts frame by frame, its failures and reviews."""
 
 import dataclasses
 from typing import Any
@@ -31,14 +31,19 @@ from tests.studies.conftest import recorded, table_of
 from tests.table_rows import estimate
 
 CLIPS, SIDE = 12, 3
+"""Number of clips, and of neighbors on each side of an anchor."""
 KEY = random_keys.stream(0, 'video_pm_k')
 
 
 def made_sets() -> NeighborSets:
-  """Returns twelve clips: one without neighbors, one with a gap, every fourth with two labels."""
+  """Returns twelve clips of an anchor and up to six neighbors.
+
+  Clip 5 has no neighbors, clip 7 lacks the one at offset 1; every fourth clip has two labels.
+  """
   sets, labels, facts = {}, {}, {}
   for clip in range(CLIPS):
-    offsets = [o for o in range(-SIDE, SIDE + 1) if clip != 5 and o and (clip != 7 or o != 1)]
+    gaps = {5: set(range(-SIDE, SIDE + 1)), 7: {0, 1}}.get(clip, {0})
+    offsets = [o for o in range(-SIDE, SIDE + 1) if o not in gaps]
     names = [f'clip{clip:02d}/{10 + o}.png' for o in (0, *offsets)]
     sets[names[0]] = names[1:]
     classes = [clip % 4, (clip + 1) % 4] if clip % 4 == 0 else [clip % 4]
@@ -49,6 +54,7 @@ def made_sets() -> NeighborSets:
 
 
 def made_rows(sets: NeighborSets) -> ArrayRows:
+  """Returns frames of one colour each; the frames of a clip are alike."""
   generator = np.random.default_rng(0)
   clip = np.array([int(name[4:6]) for name in sets.frames])
   colours = generator.random((CLIPS, 1, 1, 3), np.float32)[clip]
@@ -59,6 +65,7 @@ def made_rows(sets: NeighborSets) -> ArrayRows:
 
 
 def evaluate(folder, study: VideoPmK, labels=('one',), block: int = 16) -> list[Evaluation]:
+  """Returns evaluations of tiny networks, of which each label has other weights."""
   rows = made_rows(made_sets())
   networks = [tiny_classifier(seed, label) for seed, label in enumerate(labels)]
   return [Evaluation(n.name, answered(folder / n.name, study, n, rows, block)) for n in networks]
@@ -75,13 +82,14 @@ def evaluations(tmp_path_factory):
 
 
 def right_by_frame(records: Records, sets: NeighborSets) -> dict[str, bool]:
+  """Returns for the name of each frame whether the prediction is one of its labels."""
   prediction = records.column('prediction')
   answers = zip(sets.frames, prediction, sets.labels, strict=True)
   return {name: int(p) in {int(v) for v in row if v >= 0} for name, p, row in answers}
 
 
 @pytest.mark.parametrize('k', [1, 2, 3, 10])
-def test_accuracies_equal_counts_row_by_row(evaluations, k):
+def test_accuracies_equal_counts_by_anchor(evaluations, k):
   sets, study = made_sets(), VideoPmK(k=k)
   only = evaluations[0]
   table = table_of(study, [only])
@@ -115,7 +123,7 @@ def test_curves_subsets_errors_and_conditional_accuracies_agree_with_the_counts(
   assert errors.value[0] == pytest.approx(1 - anchor.value)
   classes = select(table, 'accuracy_anchor', **{'class': ...})
   assert classes['class'].tolist() == list(CLASSES)
-  assert classes.n.sum() == CLIPS + 3, 'three of two labels'
+  assert classes.n.sum() == CLIPS + 3, '3 of the 12 clips have two labels'
   drops = select(table, 'drop_pm_k', k=3, **{'class': ...})
   assert estimate(table, 'one', 'median_drop', k=3).value == np.median(drops.value)
   rates = select(table, 'accuracy_anchor', fps=...)
@@ -124,13 +132,15 @@ def test_curves_subsets_errors_and_conditional_accuracies_agree_with_the_counts(
   assert kinds.tolist() == ['i', 'p', 'b']
   sets, right = made_sets(), right_by_frame(evaluations[0].records, made_sets())
   names = sets.frames
-  places = list(zip(*sets.pairs, strict=True))
-  pairs = [(right[names[sets.anchors[g]]], right[names[f]], offset) for g, f, offset in places]
+  pairs = [  # (is the anchor right, is the neighbor right, offset)
+    (right[names[sets.anchors[group]]], right[names[frame]], offset)
+    for group, frame, offset in zip(*sets.pairs, strict=True)
+  ]
   for offset in (-3, 1):
-    at = [neighbor for _, neighbor, distance in pairs if distance == offset]
-    row = estimate(table, 'one', 'error', offset=offset)
-    assert (row.value, row.n) == (pytest.approx(1 - np.mean(at)), len(at))
-    assert (row.low, row.high) == pytest.approx(clopper_pearson(len(at) - sum(at), len(at)))
+    neighbors = [neighbor for _, neighbor, o in pairs if o == offset]
+    row, count = estimate(table, 'one', 'error', offset=offset), len(neighbors)
+    assert (row.value, row.n) == (pytest.approx(1 - np.mean(neighbors)), count)
+    assert (row.low, row.high) == pytest.approx(clopper_pearson(count - sum(neighbors), count))
     turned = [anchor and not neighbor for anchor, neighbor, o in pairs if o == offset]
     row = estimate(table, 'one', 'turned_wrong', offset=offset)
     assert (row.value, row.n) == (pytest.approx(np.mean(turned)), len(turned))
@@ -151,10 +161,10 @@ def test_frames_that_turn_wrong_are_pooled_over_all_classifiers(evaluations):
     shares = [estimate(table, label, 'turned_wrong', offset=offset).value for label in labels]
     pooled = estimate(table, 'all classifiers', 'turned_wrong', offset=offset)
     assert len(shares) > 1 and pooled.value == pytest.approx(np.mean(shares))
-    assert pooled.low <= pooled.value < pooled.high, 'of none seen too'
+    assert pooled.low <= pooled.value < pooled.high, 'also where no frame turns wrong'
 
 
-def test_neighbors_only_is_a_setting_and_the_cut_into_blocks_changes_nothing(evaluations, tmp_path):
+def test_accuracies_can_leave_out_the_anchor(evaluations):
   table = assemble(VideoPmK(k=3, include_anchor=False).reduce(evaluations, SHAPE).estimates)
   names = ('accuracy_pm_k', 'accuracy_pm_k_neighbors_only')
   worst, neighbors = (estimate(table, 'two', name, k=3) for name in names)
@@ -164,6 +174,9 @@ def test_neighbors_only_is_a_setting_and_the_cut_into_blocks_changes_nothing(eva
   assert drop.value == pytest.approx(anchor.value - worst.value)
   paired = estimate(table, 'two', 'drop_pm_k', 'one', k=3)
   assert -2 <= paired.low <= paired.value <= paired.high <= 2
+
+
+def test_the_table_does_not_depend_on_the_size_of_blocks(evaluations, tmp_path):
   study = VideoPmK(k=3)
   again = evaluate(tmp_path, study, block=6)
   assert to_csv(table_of(study, evaluations[:1])) == to_csv(table_of(study, again))
@@ -179,11 +192,12 @@ def test_several_classifiers_are_compared_on_the_same_sets(evaluations):
   anchors = np.array([[hits[names[0]] for names in frames] for hits in right])
   worst = np.array([[all(hits[name] for name in names) for names in frames] for hits in right])
   for name, facets, hits in (('accuracy_anchor', {}, anchors), ('accuracy_pm_k', {'k': 3}, worst)):
-    b, c = (hits[0] & ~hits[1]).sum(), (hits[1] & ~hits[0]).sum()
+    lost, gained = (hits[0] & ~hits[1]).sum(), (hits[1] & ~hits[0]).sum()
+    changed = lost + gained
     row = estimate(table, 'two', name, 'one', **facets)
-    expected = (c - b) / CLIPS, stats.binomtest(min(b, c), b + c).pvalue if b + c else 1
-    assert (row.value, row.p) == pytest.approx(expected)
-    assert (row.low, row.high) == pytest.approx(paired_difference(c, b, CLIPS)[1:])
+    p = stats.binomtest(min(lost, gained), changed).pvalue if changed else 1
+    assert (row.value, row.p) == pytest.approx(((gained - lost) / CLIPS, p))
+    assert (row.low, row.high) == pytest.approx(paired_difference(gained, lost, CLIPS)[1:])
   drops = anchors.astype(int) - worst
   row = estimate(table, 'two', 'drop_pm_k', 'one', k=3)
   larger, smaller = (drops[1] > drops[0]).sum(), (drops[1] < drops[0]).sum()
@@ -206,27 +220,25 @@ def test_figures_show_the_table_and_the_failures(evaluations):
   results.table, results.quantities = assemble(findings.estimates), study.quantities
   figures = study.figures(results)
   assert {'failures_one', 'failures_two', 'accuracy_pm_k_k'} <= set(figures)
-  assert 'testbed' not in figures, 'published is pm-10'
+  assert 'testbed' not in figures, 'published accuracies are of k = 10'
   failures = findings.tables['failures']
   cells = dict(zip(failures.columns, failures.rows[0], strict=True))
   titles = [axes.get_title() for axes in figures['failures_one'][0].axes]
   assert titles[0].startswith(f'→ {cells["anchor predicted"]} '.replace('_', ' '))
   assert any(f'({cells["offset"]})'.replace('-', '−') in title for title in titles)
-  del results.arrays['failure_images']  # as where no row is at hand
+  del results.arrays['failure_images']  # results that were read without the data lack it
   assert 'failures_one' not in study.figures(results)
 
 
 def test_the_order_of_classes_does_not_change_the_table(evaluations, tmp_path):
   study, names = VideoPmK(k=3), CLASSES[::-1]
   network = tiny_classifier(0, 'flipped')
-  flipped = dataclasses.replace(
-    network,
-    class_names=names,
-    forward=lambda *arguments: tuple(
-      part[:, ::-1] if index == 0 else {n: v[:, ::-1] for n, v in part.items()}
-      for index, part in enumerate(network.forward(*arguments))
-    ),
-  )
+
+  def forward(*arguments):
+    logits, outputs = network.forward(*arguments)
+    return logits[:, ::-1], {name: values[:, ::-1] for name, values in outputs.items()}
+
+  flipped = dataclasses.replace(network, class_names=names, forward=forward)
   rows = label_space.align(made_rows(made_sets()), names, {}, 'flipped')
   records = answered(tmp_path, study, flipped, rows)
   findings = study.reduce([evaluations[0], Evaluation('flipped', records)], SHAPE)
@@ -253,8 +265,8 @@ def test_failures_are_the_nearest_wrong_neighbors(evaluations):
     assert row['neighbors wrong'] == len(near) - sum(near.values())
   share = [row['neighbors wrong'] / row['of'] for row in rows]
   assert share == sorted(share, reverse=True) and all(0 < s <= 1 for s in share)
-  alone = [row for e in evaluations for row in study.reduce([e], SHAPE).tables['failures'].rows]
-  assert study.reduce(evaluations, SHAPE).tables['failures'].rows == alone, 'each has its own'
+  separate = [row for e in evaluations for row in study.reduce([e], SHAPE).tables['failures'].rows]
+  assert study.reduce(evaluations, SHAPE).tables['failures'].rows == separate
   images = made_rows(sets).images
   pictures = study.sample_arrays(made_rows(sets), KEY, findings)['failure_images']
   assert pictures.shape == (len(rows), 2, *SHAPE) and 1 <= len(rows) <= 2
@@ -263,10 +275,11 @@ def test_failures_are_the_nearest_wrong_neighbors(evaluations):
   assert study.sample_arrays(made_rows(sets), KEY, study.reduce(evaluations, SHAPE)) == {}
 
 
-def test_distances_are_of_all_of_the_reviewed_pairs_and_of_mistakes(evaluations, tmp_path):
+def test_distances_are_of_all_pairs_of_reviewed_pairs_and_of_mistakes(evaluations, tmp_path):
   sets, rows = made_sets(), made_rows(made_sets())
   assert list(VideoPmK().row_estimates(rows, evaluations)) == []
-  members = zip(sets.anchors, sets.neighbors, strict=True)  # frames of these records have no paths
+  # These records hold no paths: a review names their frames by row.
+  members = zip(sets.anchors, sets.neighbors, strict=True)
   first_neighbors = {f'row {a}': [f'row {frame}' for frame in near[:2]] for a, near in members}
   labels = {f'row {n}': [0] for n in range(len(sets.frames))}
   metadata.write(from_mappings(first_neighbors, labels, CLASSES), tmp_path)
@@ -288,37 +301,37 @@ def test_distances_are_of_all_of_the_reviewed_pairs_and_of_mistakes(evaluations,
     curve = curve[curve.classifier == label]
     assert (curve.low.diff()[1:] >= 0).all() and (curve.high.diff()[1:] >= 0).all()
     assert tuple(curve.iloc[-1][['low', 'high']]) == (1, 1)
-    for at in (0.1, 0.25, 1):
-      row = estimate(table, label, 'pairs_within', pairs=name, distance=at)
-      assert (row.value, row.n) == (pytest.approx((distance[mask] <= at).mean()), mask.sum())
+    for limit in (0.1, 0.25, 1):
+      row = estimate(table, label, 'pairs_within', pairs=name, distance=limit)
+      assert (row.value, row.n) == (pytest.approx((distance[mask] <= limit).mean()), mask.sum())
       assert row.low <= row.value <= row.high
-      row = estimate(table, label, 'pairs_within_rms', pairs=name, distance=at)
-      assert row.value == pytest.approx((rms[mask] <= at).mean())
+      row = estimate(table, label, 'pairs_within_rms', pairs=name, distance=limit)
+      assert row.value == pytest.approx((rms[mask] <= limit).mean())
 
 
 def test_distances_are_of_frames_as_they_are_stored(evaluations, tmp_path):
   sets, rows = made_sets(), made_rows(made_sets())
-  shade = 51 * (np.arange(len(sets.frames)) % 6)  # 51/255 is .2, and more in 32 bits
-  for row, grey in enumerate(shade.tolist()):  # of another size than what was shown
+  shade = 51 * (np.arange(len(sets.frames)) % 6)  # 51/255 is 0.2, but rounds up in 32 bits
+  for row, grey in enumerate(shade.tolist()):  # 9 × 5, which is not the size of the rows
     Image.new('RGB', (9, 5), (grey,) * 3).save(tmp_path / f'row {row}', 'PNG')
   study = VideoPmK(distances=True, frames=str(tmp_path))
   table = assemble(list(study.row_estimates(rows, evaluations[:1])))
   pairs = sets.pairs
-  far = np.abs(shade[sets.anchors[pairs.group]] - shade[pairs.frame]) / 255
+  distance = np.abs(shade[sets.anchors[pairs.group]] - shade[pairs.frame]) / 255
   for name in ('pairs_within', 'pairs_within_rms'):
     row = estimate(table, 'images', name, pairs='all pairs', distance=0.2)
-    assert row.value == pytest.approx((far <= 0.2).mean()) and 0 < row.value < 1
+    assert row.value == pytest.approx((distance <= 0.2).mean()) and 0 < row.value < 1
   (tmp_path / 'row 3').unlink()
   refused('unreadable image .*row 3', lambda: list(study.row_estimates(rows, evaluations)))
 
 
-def test_sets_of_one_video_are_one_unit():
+def test_the_sets_of_a_video_are_one_cluster():
   names = ['8Lx004yCltY_10/1.png', '8Lx004yCltY_20/1.png', 'KxDh7a8_AmU_30/1.png', 'other/1.png']
   sets = from_mappings({name: [] for name in names}, dict.fromkeys(names, [0]))
   right = metrics.outcomes(sets, np.array([0, 0, 1, 0]))
   for outcomes, clusters, method in (
     (right, 3, 'korn-graubard'),
-    (right.of_anchors(np.array([0, 2, 3])), 3, 'clopper-pearson'),
+    (right.of_anchors(np.array([0, 2, 3])), 3, 'clopper-pearson'),  # one set of each video
   ):
     table = assemble(list(VideoPmK()._accuracies(metrics.SetOutcomes.stacked({'one': outcomes}))))
     row = estimate(table, 'one', 'accuracy_anchor')
@@ -326,23 +339,24 @@ def test_sets_of_one_video_are_one_unit():
 
 
 def test_changes_by_a_review_equal_counts(evaluations, monkeypatch):
-  names = {f'v{v}/{f}.png': [0] for v in range(4) for f in (3, 4, 5)}
+  labels = {f'v{v}/{f}.png': [0] for v in range(4) for f in (3, 4, 5)}
   unreviewed = {'v0/3.png': ['v0/4.png'], 'v1/3.png': ['v1/4.png'], 'v2/3.png': []}
   unreviewed['v3/3.png'] = ['v3/4.png', 'v3/5.png']
   reviewed = {'v0/3.png': [], 'v1/3.png': ['v1/4.png'], 'v3/3.png': ['v3/5.png']}
   wrong = {'v0/4.png', 'v2/3.png', 'v3/4.png'}
 
   def answers(sets: dict) -> Any:
-    neighbor_sets = from_mappings(sets, names)
+    neighbor_sets = from_mappings(sets, labels)
     prediction = np.array([int(frame in wrong) for frame in neighbor_sets.frames])
     return {'net': FramePredictions(neighbor_sets, prediction, prediction)}
 
   monkeypatch.setattr(VideoPmK, '_predictions', lambda _, sets: answers(sets))
-  for after, changes in (
+  # Before the review 3 of 4 anchors and 1 of 4 sets are right; after it all that are left are.
+  for sets, changes in (
     (reviewed, {'anchor': 1 - 3 / 4, 'worst': 1 - 1 / 4, 'drop': 0 - 2 / 4}),
     (unreviewed, {'anchor': 0, 'worst': 0, 'drop': 0}),
   ):
-    table = assemble(list(VideoPmK().review(unreviewed, after)))
+    table = assemble(list(VideoPmK().review(unreviewed, sets)))
     for name, change in changes.items():
       row = estimate(table, 'net', f'review_{name}', **({} if name == 'anchor' else {'k': 2}))
       assert row.value == pytest.approx(change) and row.low <= row.value <= row.high
@@ -351,6 +365,6 @@ def test_changes_by_a_review_equal_counts(evaluations, monkeypatch):
     assert estimate(table, 'net', 'error', offset=1, frames='unreviewed').value == 2 / 3
 
 
-def test_a_merge_rule_needs_scores_to_merge(evaluations):
+def test_a_rule_that_merges_scores_is_refused_for_records_without_scores(evaluations):
   study = VideoPmK(merge='sum')
   refused(bad_setting('config.study.merge', 'sum'), study.reduce, evaluations, SHAPE)
