@@ -1,4 +1,4 @@
-"""A classifier that adapts: one stream a shard, in keyed order, the same bits however it is run."""
+"""Tests classifiers that adapt to a stream of images: its order, its numbers on any devices."""
 
 import dataclasses
 
@@ -33,7 +33,7 @@ from tests.refusals import bad_setting, refused
 KEY = random_keys.stream(0, 'corruption_error')
 ROWS = tiny_rows(21)
 TENT = Tent(batch_size=8, learning_rate=0.05)
-NEVER = dataclasses.replace(TENT, protocol='continual')
+CONTINUAL = dataclasses.replace(TENT, protocol='continual')
 
 
 class Normalised(nn.Module):
@@ -46,6 +46,7 @@ class Normalised(nn.Module):
 
 
 def adapting(adaptation):
+  """Returns a classifier of random weights that adapts in this way."""
   module = Normalised()
   variables = module.init(jax.random.key(0), jnp.zeros((1, *SHAPE)))
   named = {'name': 'normalised', 'input_shape': SHAPE, 'class_names': CLASSES}
@@ -80,7 +81,7 @@ def files(folder):
 @cases(
   'adaptation',
   TENT,
-  NEVER,
+  CONTINUAL,
   Statistics(batch_size=8, order='label_shift'),
   Tent(batch_size=8, steps=2, protocol='episodic'),
   Eata(batch_size=8, margin=1.0, redundancy=2.0, learning_rate=0.05, fisher_images=8),
@@ -88,7 +89,7 @@ def files(folder):
   Cotta(batch_size=8, num_views=2, threshold=1.0),
   Zero(batch_size=8, num_views=6),
 )
-def test_the_same_bytes_on_several_devices_and_after_an_interruption(adaptation, tmp_path):
+def test_records_are_the_same_bytes_on_any_devices_and_after_an_interruption(adaptation, tmp_path):
   recorded(adaptation, tmp_path / 'one')
   expected = files(tmp_path / 'one')
   assert len(expected) == len(VIEWS)
@@ -101,8 +102,8 @@ def test_the_same_bytes_on_several_devices_and_after_an_interruption(adaptation,
 
 
 @pytest.mark.slow
-@cases('adaptation', TENT, NEVER)
-def test_rows_are_shown_in_the_keyed_order_and_recorded_in_their_own(adaptation, tmp_path):
+@cases('adaptation', TENT, CONTINUAL)
+def test_rows_are_shown_in_random_order_and_recorded_by_example(adaptation, tmp_path):
   key = jax.random.fold_in(KEY, ORDER)
   bits = [int(jax.random.bits(jax.random.fold_in(key, example))) for example in range(21)]
   order, classifier = np.argsort(bits), adapting(adaptation)
@@ -133,7 +134,7 @@ def test_rows_are_shown_in_the_keyed_order_and_recorded_in_their_own(adaptation,
   np.testing.assert_array_equal(Records.open(tmp_path).column('example_id'), np.arange(21))
 
 
-def test_the_statistics_of_the_training_alone_change_nothing(tmp_path):
+def test_an_adaptation_with_the_statistics_of_training_alone_changes_nothing(tmp_path):
   adapted = recorded(Statistics(batch_size=8, source_weight=1.0), tmp_path / 'adapting')
   runner = evaluator(None, kind=Evaluator)
   records = Records(tmp_path / 'source', runner.layout(21), {})
@@ -142,7 +143,7 @@ def test_the_statistics_of_the_training_alone_change_nothing(tmp_path):
     np.testing.assert_allclose(adapted.table(name), records.table(name), rtol=1e-6, err_msg=name)
 
 
-def test_a_stored_corruption_and_severity_is_a_stream():
+def test_each_stored_corruption_and_severity_is_a_stream():
   stored = dataclasses.replace(ROWS, facts={'parts': 3})
   execution, devices = experiment.Execution(), MeshParallel()
   study = CorruptionError(corruptions=('fog',), constants=32)

@@ -1,4 +1,4 @@
-"""A callable leads to the records of the native network with its weights, or says why not."""
+"""Tests that a callable has the records of the JAX network that it wraps, and refused callables."""
 
 from unittest import mock
 
@@ -17,8 +17,9 @@ from tests.networks import CLASSES, SHAPE, tiny_classifier, tiny_rows
 from tests.refusals import refused
 
 
-def columns(runner, path, *cut):
-  records = Records(path, runner.layout(21, *(cut or (8, 7))), {})
+def columns(runner, path, batch_size=8, views=7):
+  """Writes records of 21 tiny rows and returns their columns."""
+  records = Records(path, runner.layout(21, batch_size, views), {})
   runner.evaluate(tiny_rows(), records)
   return {name: records.column(name) for name in ('prediction', 'rank', 'probability', 'label')}
 
@@ -30,6 +31,7 @@ def assert_same(recorded, expected):
 
 
 def callable_of(native, **changes):
+  """Returns a classifier that calls a JAX network as a function on NumPy arrays."""
   forward = jax.jit(lambda images: native.forward(native.variables, images, ())[0])
   return wrapped(lambda images: np.asarray(forward(images)), **{'name': native.name, **changes})
 
@@ -39,7 +41,7 @@ def wrapped(answer, **changes):
 
 
 def records_of_both(native, parallel, folder, **changes):
-  """Returns the records of a callable and of the native network that it wraps."""
+  """Returns the records of a callable and of the JAX network that it wraps."""
   recorded = []
   for name, classifier in (('callable', callable_of(native)), ('native', native)):
     runner = evaluator(parallel(), classifier=classifier, **changes)
@@ -62,7 +64,7 @@ def test_logits_are_recorded_on_request(parallel, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('parallel', [MeshParallel, PmapParallel])
-def test_a_summary_of_logits_is_that_of_the_native_network(parallel, tmp_path):
+def test_a_summary_of_logits_equals_that_of_the_network_in_jax(parallel, tmp_path):
   changes = {'outputs': ('logits',), 'summarise_output': lambda _, z: z.max(1) - z.min(1)}
   recorded = records_of_both(tiny_classifier(), parallel, tmp_path, **changes)
   summary, expected = (records.table('output/logits') for records in recorded)
@@ -73,22 +75,22 @@ def test_a_summary_of_logits_is_that_of_the_native_network(parallel, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize('create', [lambda: MeshParallel(jax.devices()[:3]), PmapParallel])
 @pytest.mark.parametrize(('batch_size', 'views'), [(8, 5), (0, 0)])
-def test_same_records_for_any_cut_and_devices(create, batch_size, views, tmp_path):
+def test_records_do_not_depend_on_shards_and_devices(create, batch_size, views, tmp_path):
   native = tiny_classifier()
   expected = columns(evaluator(classifier=native), tmp_path / 'native')
   runner = evaluator(create(), classifier=callable_of(native))
-  assert_same(columns(runner, tmp_path / 'found', batch_size, views), expected)
+  assert_same(columns(runner, tmp_path / 'callable', batch_size, views), expected)
 
 
 def test_probabilities_are_recorded_like_logits(tmp_path):
   native = tiny_classifier()
   logits = callable_of(native).host_function
   classifier = wrapped(lambda x: special.softmax(logits(x), -1), outputs='probabilities')
-  recorded = columns(evaluator(classifier=classifier), tmp_path / 'found')
+  recorded = columns(evaluator(classifier=classifier), tmp_path / 'callable')
   assert_same(recorded, columns(evaluator(classifier=native), tmp_path / 'native'))
 
 
-def test_a_resumed_run_calls_the_function_on_missing_shards_only(tmp_path):
+def test_a_resumed_run_calls_the_function_only_for_missing_shards(tmp_path):
   native = callable_of(tiny_classifier())
   counted = mock.Mock(side_effect=lambda images: native.predict(np.clip(images, 0, 1)))
   runner = evaluator(classifier=wrapped(counted))
@@ -102,9 +104,10 @@ def test_a_resumed_run_calls_the_function_on_missing_shards_only(tmp_path):
     np.testing.assert_array_equal(again[name], first[name])
 
 
-def failing(answer, message, rows=None, **changes):
+def assert_fails(answer, message, **changes):
+  """Checks that the evaluation of a function raises an InputError with this message."""
   runner = evaluator(classifier=wrapped(answer, name='mine'), **changes)
-  refused(message, list, runner.shards(rows or tiny_rows(), runner.layout(21, 8, 7)))
+  refused(message, list, runner.shards(tiny_rows(), runner.layout(21, 8, 7)))
 
 
 @cases(
@@ -117,24 +120,26 @@ def failing(answer, message, rows=None, **changes):
   (lambda x: None, r'returned shape \(\)'),
 )
 def test_faults_of_a_callable_name_the_examples_and_the_view(answer, message):
-  failing(answer, r'mine failed on examples 0 to 7, view 0 \(fy=.*' + message)
+  assert_fails(answer, r'mine failed on examples 0 to 7, view 0 \(fy=.*' + message)
 
 
 def test_the_examples_of_the_last_block_are_named_without_padding():
-  def late(images):
+  def fails_on_padding(images):
     if not images[-1].any():
       raise RuntimeError('connection lost')
     return np.tile(np.arange(4, dtype=np.float32), (len(images), 1))
 
-  failing(late, 'examples 16 to 20, view 0 .*RuntimeError: connection lost', views=identity())
+  assert_fails(
+    fails_on_padding, 'examples 16 to 20, view 0 .*RuntimeError: connection lost', views=identity()
+  )
 
 
-def test_a_study_that_needs_gradients_and_layers_are_refused():
+def test_studies_of_gradients_and_layers_are_refused():
   def attack(key, row, view, logits):
     return row['image'] + jax.grad(lambda x: logits(x[None])[0, 0])(row['image'])
 
   views = Views(attack, np.zeros(1, np.int32), {'size': np.zeros(1)}, uses_classifier=True)
-  failing(lambda x: x, 'mine is a callable, which has no gradient', views=views)
+  assert_fails(lambda x: x, 'mine is a callable, which has no gradient', views=views)
   classifier = callable_of(tiny_classifier())
   assert classifier.select_layers(()) == ()
   message = r'whose layers cannot be seen.*layers=\(\).*stages'

@@ -1,4 +1,4 @@
-"""Measures by row and exact totals: the same for any cut, device layout, and kind of classifier."""
+"""Tests measures by row and exact totals, for any shards, devices and kind of classifier."""
 
 import dataclasses
 
@@ -22,6 +22,7 @@ ROWS = 21
 
 
 def norms(row, image, view):
+  """Measures how a view changes its row: the norm, the mean by channel, and the view's factor."""
   difference = image - row['image']
   norm, channels = jnp.sqrt((difference**2).sum()), jnp.abs(difference).mean((0, 1))
   return {'norm': norm, 'channels': channels, 'factor': view['factor']}
@@ -35,6 +36,7 @@ VIEWS = Views(
   measure=norms,
   total=lambda row, image, view: {'change': jnp.abs(image - row['image']) * 3},
 )
+"""Five views that darken images, by 0 to 100 %."""
 
 
 def recorded(directory, parallel, batch_size, chunk, classifier=None, views=VIEWS):
@@ -67,13 +69,15 @@ def test_totals_and_measures_without_a_classifier(create, batch_size, chunk, tmp
 @pytest.mark.parametrize('create', [MeshParallel, PmapParallel])
 def test_totals_and_measures_with_a_classifier_of_either_kind(create, tmp_path):
   native = tiny_classifier()
-  wrapped = Classifier.from_callable(native.predict, SHAPE, CLASSES, outputs='logits', name='own')
-  alone = recorded(tmp_path / 'alone', create(), 8, 2)
-  for name, classifier in (('native', native), ('own', wrapped)):
+  wrapped = Classifier.from_callable(
+    native.predict, SHAPE, CLASSES, outputs='logits', name='callable'
+  )
+  images_only = recorded(tmp_path / 'images', create(), 8, 2)
+  for name, classifier in (('native', native), ('callable', wrapped)):
     records = recorded(tmp_path / name, create(), 8, 2, classifier)
-    np.testing.assert_array_equal(records.total('change'), alone.total('change'))
+    np.testing.assert_array_equal(records.total('change'), images_only.total('change'))
     for field in ('measure/norm', 'measure/channels'):
-      np.testing.assert_array_equal(records.column(field, 3), alone.column(field, 3))
+      np.testing.assert_array_equal(records.column(field, 3), images_only.column(field, 3))
     assert records.column('rank', 3).shape == (ROWS,)
 
 
@@ -90,7 +94,7 @@ def test_spectra_need_no_exchange_between_devices():
   assert not any(f' {word}(' in program for word in ('all-gather', 'all-reduce', 'all-to-all'))
 
 
-def test_sums_of_the_largest_values_do_not_overflow_and_rows_of_padding_do_not_count():
+def test_sums_of_the_largest_values_do_not_overflow():
   largest = np.float32(measurements.LARGEST - 2**-12)
   values = jnp.full((measurements.MAX_ROWS_PER_DEVICE, 2), largest)
   sums = jax.jit(measurements.split_sum)(values, jnp.ones(len(values), bool))
@@ -99,11 +103,14 @@ def test_sums_of_the_largest_values_do_not_overflow_and_rows_of_padding_do_not_c
   assert not outside.any()
   many = jnp.zeros(2**16), jnp.ones(2**16, bool)
   refused('65536 rows a device are more than 32768', measurements.split_sum, *many)
+
+
+def test_rows_of_padding_do_not_count_in_sums():
   values, mask = jnp.asarray([[1.0, -5.0], [2.0, np.nan]]), jnp.asarray([[True, False]] * 2)
   sums = jax.vmap(measurements.split_sum)(values, mask)[:, 0]
   total, outside = measurements.combine(np.asarray(sums)[:, None])
   assert sums.shape == (2, 3)
-  assert total == 3 and not outside.any()
+  assert total == 1 + 2 and not outside.any()
 
 
 @pytest.mark.parametrize('bad', [-1.0, measurements.LARGEST, np.nan, np.inf])

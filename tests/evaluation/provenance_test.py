@@ -1,4 +1,4 @@
-"""The table of what numbers are numbers of: what was done to the images."""
+"""Tests the lines that say how the images of a run were prepared."""
 
 import input_pipeline
 from input_pipeline import DataSettings
@@ -16,7 +16,7 @@ from tests.cases import cases
     'shorter side to 32 (bilinear, by Pillow), centre of 24; 24 × 24 pixels',
   ),
 )
-def test_preprocessing_names_size_interpolation_and_what_resizes(settings, expected):
+def test_preprocessing_names_size_interpolation_and_library(settings, expected):
   rows = input_pipeline.load(DataSettings(num_images=3, **settings))
   lines = data_lines(rows.description, '', rows.num_examples, rows.image_shape)
   assert lines['preprocessing'] == expected

@@ -1,4 +1,4 @@
-"""Records: atomic shards, resume, sums, refusals."""
+"""Tests records: shards that are written and read, resumed runs, and refused files."""
 
 import json
 import shutil
@@ -17,6 +17,7 @@ LAYOUT = Layout(num_rows=7, num_views=5, block_rows=3, chunk_views=2)
 
 
 def full(tmp_path):
+  """Writes all shards of random ranks [7, 5]; returns the records and the ranks."""
   rank = np.random.default_rng(0).integers(0, 3, (7, 5)).astype(np.int32)
   arrays = {'rank': rank, 'label': np.arange(7), 'output/weight': (rank / 7).astype(np.float32)}
   return made(tmp_path, arrays, LAYOUT.block_rows, LAYOUT.chunk_views, seed=0).records, rank
@@ -30,7 +31,7 @@ def arrays_of(path):
 PLACES = [(b, c) for b in range(LAYOUT.num_blocks) for c in range(LAYOUT.num_chunks)]
 
 
-def test_shards_cover_the_table_once_and_come_back(tmp_path):
+def test_shards_cover_the_table_once_and_are_read_as_written(tmp_path):
   covered = np.zeros((7, 5), int)
   for block, chunk in PLACES:
     covered[LAYOUT.rows(block), LAYOUT.views(chunk)] += 1
@@ -55,7 +56,7 @@ def test_missing_lists_the_shards_without_a_file(tmp_path):
   refused('not finished', list, records.shards())
 
 
-def test_records_of_another_identity_are_refused_if_they_have_shards(tmp_path):
+def test_shards_of_another_identity_are_refused_and_an_empty_folder_is_reused(tmp_path):
   Records(tmp_path, LAYOUT, {'seed': 1})
   assert Records.open(tmp_path).identity == {'seed': 1}
   full(tmp_path)
@@ -82,44 +83,46 @@ def test_a_shard_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
   assert not list(tmp_path.glob('.*tmp'))
 
 
-def rewritten(records, change):
+def rewrite(records, change):
+  """Writes the arrays of the first shard again, after a change of them."""
   arrays = arrays_of(records.path(0, 0))
   change(arrays)
   np.savez(records.path(0, 0), **arrays)
 
 
-def of_another_run(records):
+def replace_by_shard_of_another_run(records):
   other = Records(records.directory / 'other', LAYOUT, {'seed': 1})
   other.write(0, 0, records.read(0, 0).arrays)
   shutil.copy(other.path(0, 0), records.path(0, 0))
 
 
-def cut_short(records):
+def truncate(records):
   content = records.path(0, 0).read_bytes()
   records.path(0, 0).write_bytes(content[: len(content) // 2])
 
 
-ALTERED = [
+CHANGES = [
   lambda arrays: arrays['rank'].__setitem__((0, 0), 9),
   lambda arrays: arrays.__setitem__('label', arrays['label'][::-1].copy()),
   lambda arrays: arrays.pop('output/weight'),
   lambda arrays: arrays.__setitem__('rank', arrays['rank'].astype(np.int64)),
   lambda arrays: arrays.__setitem__('more', arrays['rank']),
 ]
+"""Changes of the arrays of a shard that its seal reveals."""
 
 
 @cases(
   'change, message',
-  (cut_short, ''),
+  (truncate, ''),
   (
     lambda records: shutil.copy(records.path(0, 1), records.path(0, 0)),
     'copy of the shard of row block 0, view chunk 1',
   ),
-  (of_another_run, 'belongs to other records'),
-  (lambda records: rewritten(records, lambda arrays: arrays.pop('_seal')), 'has no seal'),
-  *[(lambda records, x=x: rewritten(records, x), 'altered') for x in ALTERED],
+  (replace_by_shard_of_another_run, 'belongs to other records'),
+  (lambda records: rewrite(records, lambda arrays: arrays.pop('_seal')), 'has no seal'),
+  *[(lambda records, change=change: rewrite(records, change), 'altered') for change in CHANGES],
 )
-def test_a_shard_that_is_not_the_one_written_is_named_with_the_fix(tmp_path, change, message):
+def test_a_damaged_or_replaced_shard_is_named_with_the_fix(tmp_path, change, message):
   records, _ = full(tmp_path)
   change(records)
   expected = rf'rows000000-views000000\.npz cannot be read.*{message}.*Delete it'
@@ -127,9 +130,9 @@ def test_a_shard_that_is_not_the_one_written_is_named_with_the_fix(tmp_path, cha
     assert refused(expected, read).count('.npz') == 1
 
 
-def test_a_shard_that_is_only_rewritten_is_taken(tmp_path):
+def test_a_shard_that_is_saved_again_without_change_is_read(tmp_path):
   records, rank = full(tmp_path)
-  rewritten(records, lambda arrays: None)
+  rewrite(records, lambda arrays: None)
   np.testing.assert_array_equal(Records.open(tmp_path).table('rank'), rank)
 
 
@@ -140,7 +143,7 @@ def test_a_shard_that_is_only_rewritten_is_taken(tmp_path):
   ({'block_rows': -1}, 'layout.block_rows is -1'),
   ({'num_rows': 2**30, 'block_rows': 1}, 'states 3,221,225,472 shards; records have at most'),
 )
-def test_a_header_of_a_size_that_no_records_have_is_refused(tmp_path, layout, message):
+def test_a_header_with_an_impossible_layout_is_refused(tmp_path, layout, message):
   full(tmp_path)
   header = json.loads((tmp_path / 'header.json').read_text())
   header['layout'].update(layout)

@@ -1,4 +1,4 @@
-"""The evaluation loop: same numbers for any cut, devices, jit or pmap; resume; bad rows."""
+"""Tests the evaluation loop: numbers for any shards and devices, resumed runs, and bad rows."""
 
 import dataclasses
 import functools
@@ -33,9 +33,9 @@ PARALLELS = [
   lambda: PmapParallel(jax.devices()[:2]),
   PmapParallel,
 ]
-
-
+"""Functions that return a way to compute on one, some or all devices."""
 HEATMAP = FourierHeatmap(norm=2.0).views(SHAPE)
+"""Seventeen views."""
 
 
 def evaluator(parallel=None, **changes):
@@ -45,6 +45,7 @@ def evaluator(parallel=None, **changes):
 
 
 def table(runner, rows, batch_size, views):
+  """Returns the fields [rows, views] of the shards that the runner computes."""
   layout = runner.layout(rows.num_examples, batch_size, views)
   parts = {}
   for _, _, shard in runner.shards(rows, layout):
@@ -56,13 +57,14 @@ def table(runner, rows, batch_size, views):
 
 
 def recorded_by(runner, rows, folder):
+  """Writes and returns records of shards of 8 rows and 6 views."""
   records = Records(folder, runner.layout(rows.num_examples, 8, 6), {})
   runner.evaluate(rows, records)
   return records
 
 
 def answering(answer, **changes):
-  """Returns the evaluator of a function `(forward of tiny, images, layers)`."""
+  """Returns an evaluator of a function `(forward of the tiny network, images, layers)`."""
   tiny = tiny_classifier()
 
   def forward(variables, images, layers):
@@ -72,12 +74,13 @@ def answering(answer, **changes):
 
 
 def parameters_of(views, number):
+  """Returns the parameters of one view, by name."""
   return {name: values[number] for name, values in views.parameters.items()}
 
 
 @pytest.fixture(scope='module')
 def expected():
-  """Returns the answers to one image and one view at a time, without the runner."""
+  """Returns the fields [rows, views] from one image and one view at a time, without the runner."""
   classifier, rows = tiny_classifier(), tiny_rows()
 
   @jax.jit
@@ -100,16 +103,16 @@ def expected():
 
 @pytest.mark.parametrize('create', PARALLELS)
 @cases(
-  'cut, sequential',
+  'shard_size, sequential',
   ((8, 5), False),
   *(
     pytest.param(*case, marks=pytest.mark.shared_bits)
     for case in (((24, 100), False), ((0, 0), False), ((8, 6), True))
   ),
 )
-def test_same_numbers_for_any_cut_and_device_layout(create, cut, sequential, expected):
+def test_numbers_do_not_depend_on_shards_and_devices(create, shard_size, sequential, expected):
   runner = evaluator(create(), views=dataclasses.replace(HEATMAP, sequential=sequential))
-  recorded = table(runner, tiny_rows(), *cut)
+  recorded = table(runner, tiny_rows(), *shard_size)
   np.testing.assert_array_equal(recorded['prediction'], expected['prediction'])
   np.testing.assert_array_equal(recorded['rank'], expected['rank'])
   for name in ('probability', 'confidence'):
@@ -117,13 +120,13 @@ def test_same_numbers_for_any_cut_and_device_layout(create, cut, sequential, exp
 
 
 @pytest.mark.shared_bits
-def test_an_accelerator_shows_views_together_that_take_no_choice(monkeypatch, expected):
+def test_an_accelerator_computes_views_together_unless_they_are_sequential(monkeypatch, expected):
   monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
   runner = evaluator(views=dataclasses.replace(HEATMAP, sequential=False))
   one_by_one = evaluator(views=dataclasses.replace(HEATMAP, sequential=True))
-  views = (8, 6, 7)
-  assert [runner._views_at_once(n) for n in views] == [4, 3, 1]
-  assert [one_by_one._views_at_once(n) for n in views] == [1, 1, 1]
+  numbers_of_views = (8, 6, 7)  # their largest divisors up to 4 are 4, 3 and 1
+  assert [runner._views_at_once(n) for n in numbers_of_views] == [4, 3, 1]
+  assert [one_by_one._views_at_once(n) for n in numbers_of_views] == [1, 1, 1]
   recorded = table(runner, tiny_rows(), 8, 8)
   for name, values in expected.items():
     np.testing.assert_allclose(recorded[name], values, atol=1e-5)
@@ -136,15 +139,17 @@ def test_layer_change_is_the_norm_of_the_difference():
   keys = [random_keys.for_example(KEY, example, HEATMAP.ids[view]) for example in range(4)]
   pairs = zip(keys, rows.images, strict=True)
   perturbed = jnp.stack([HEATMAP.show(key, {'image': x}, parameters) for key, x in pairs])
-  pair = rows.images, perturbed
-  clean, changed = (classifier.forward(classifier.variables, x, layers)[1] for x in pair)
+  clean, changed = (
+    classifier.forward(classifier.variables, images, layers)[1]
+    for images in (rows.images, perturbed)
+  )
   for name in layers:
     norm = np.linalg.norm((clean[name] - changed[name]).reshape(4, -1), axis=1)
     np.testing.assert_allclose(recorded[f'layer_change/{name}'][:, view], norm, rtol=1e-4)
     assert not recorded[f'layer_change/{name}'][:, 0].any(), 'the clean view changes nothing'
 
 
-def test_records_keep_the_columns_of_each_row_once_but_no_images(tmp_path):
+def test_records_hold_the_columns_of_each_row_once_but_no_images(tmp_path):
   plain = tiny_rows(21)
   columns = {
     'severity': np.arange(21, dtype=np.int32),
@@ -177,17 +182,19 @@ def test_a_view_sees_the_columns_of_its_row(create):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('create', [MeshParallel, lambda: PmapParallel(jax.devices()[:2])])
-def test_a_row_is_prepared_before_its_views(create):
+def test_a_row_is_prepared_once_before_its_views(create):
   def show(key, row, view):
     return row['half'] + HEATMAP.show(key, {'image': row['half']}, view)
 
   def prepare(row):
     return {**{k: v for k, v in row.items() if k != 'image'}, 'half': row['image'] / 2}
 
-  first = dataclasses.replace(HEATMAP, show=show, prepare=prepare)
-  alone = dataclasses.replace(HEATMAP, show=lambda key, row, view: show(key, prepare(row), view))
+  prepared = dataclasses.replace(HEATMAP, show=show, prepare=prepare)
+  within_show = dataclasses.replace(
+    HEATMAP, show=lambda key, row, view: show(key, prepare(row), view)
+  )
   recorded, expected = (
-    table(evaluator(create(), views=views), tiny_rows(), 8, 5) for views in (first, alone)
+    table(evaluator(create(), views=views), tiny_rows(), 8, 5) for views in (prepared, within_show)
   )
   np.testing.assert_array_equal(recorded['rank'], expected['rank'])
   np.testing.assert_allclose(recorded['probability'], expected['probability'], rtol=1e-5)
@@ -214,35 +221,35 @@ def test_a_resumed_run_computes_only_missing_shards(tmp_path):
   rows, runner = tiny_rows(21), evaluator()
   recorded_by(runner, rows, tmp_path)
   before = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.glob('*.npz')}
-  victims = sorted(before)[1:3]
-  for name in victims:
+  deleted = sorted(before)[1:3]
+  for name in deleted:
     (tmp_path / name).unlink()
   recorded_by(runner, rows, tmp_path)
   for name, (content, time) in before.items():
-    assert (tmp_path / name).read_bytes() == content, 'bit for bit'
-    assert ((tmp_path / name).stat().st_mtime_ns == time) == (name not in victims)
+    assert (tmp_path / name).read_bytes() == content, 'the same bytes'
+    assert ((tmp_path / name).stat().st_mtime_ns == time) == (name not in deleted)
 
 
 @cases(
-  'part, changed, shard, column',
+  'field, changed, shard, column',
   ('images', slice(None), '*', 'image_digest'),
   ('labels', slice(None), '*', 'label'),
   ('images', slice(8, 16), 'rows000001-views000001', 'image_digest'),
 )
-def test_records_of_other_rows_are_not_added_to(tmp_path, part, changed, shard, column):
+def test_records_of_other_rows_are_not_completed(tmp_path, field, changed, shard, column):
   rows, runner = tiny_rows(21), evaluator()
   recorded_by(runner, rows, tmp_path)
-  lacking = sorted(tmp_path.glob(f'{shard}.npz'))[-1]
-  lacking.unlink()
-  values = getattr(rows, part).copy()
+  missing = sorted(tmp_path.glob(f'{shard}.npz'))[-1]
+  missing.unlink()
+  values = getattr(rows, field).copy()
   values[changed] = values[changed][::-1]
-  other = dataclasses.replace(rows, **{part: values})
+  other = dataclasses.replace(rows, **{field: values})
   refused(rf'answers on other images \({column} differs\)', recorded_by, runner, other, tmp_path)
-  assert not lacking.exists()
+  assert not missing.exists()
   recorded_by(runner, rows, tmp_path)
 
 
-def test_processes_share_the_blocks(tmp_path):
+def test_each_process_computes_a_share_of_the_blocks(tmp_path):
   rows, runner = tiny_rows(21), evaluator()
   records = Records(tmp_path, runner.layout(21, 4, 40), {})
   runner.evaluate(rows, records, process=1, processes=2)
@@ -260,35 +267,39 @@ def test_the_layout_does_not_depend_on_the_devices(create):
   assert runner.step_rows(runner.layout(100, 12, 3)) % runner.parallel.num_devices == 0
 
 
-def test_a_network_outside_of_jax_has_shards_of_few_images():
+def test_a_network_outside_of_jax_has_small_shards():
   runner = evaluator(classifier=dataclasses.replace(evaluator().classifier, calls_host=True))
   assert evaluator().layout(400) == Layout(400, 17, 400, 17)
   assert runner.layout(400) == Layout(400, 17, 400, 2)
 
 
 LARGE = dataclasses.replace(HEATMAP, image_shape=(224, 224, 3))
+"""Views of the size of ImageNet's images."""
 
 
-def test_a_map_of_imagenet_has_under_5000_files_and_full_steps():
+def test_a_heat_map_of_imagenet_has_under_5000_files_and_full_steps():
   views = FourierHeatmap(norm=15.7, window=63).views(LARGE.image_shape)
   runner = evaluator(views=dataclasses.replace(views, image_shape=LARGE.image_shape))
-  layout, few = runner.layout(50_000), runner.layout(20)
+  layout, small = runner.layout(50_000), runner.layout(20)
   assert layout.num_views == 1986 and 4096 <= layout.num_blocks * layout.num_chunks < 5000
-  assert few.block_rows * few.chunk_views <= 32768 * 32**2 / 224**2
+  assert small.block_rows * small.chunk_views <= 32768 * 32**2 / 224**2  # as many pixels as of 32
   for rows, block, steps in ((420, 64, 53), (20, 20, 3), (50_000, 64, 6250)):
     runner = evaluator(views=LARGE)
     layout = runner.layout(rows)
-    taken, sizes = runner.step_rows(layout), map(layout.rows, range(layout.num_blocks))
-    assert layout.block_rows == block and taken <= 8
-    assert sum(-(-(size.stop - size.start) // taken) for size in sizes) == steps
+    step_rows, blocks = runner.step_rows(layout), map(layout.rows, range(layout.num_blocks))
+    assert layout.block_rows == block and step_rows <= 8
+    assert sum(-(-(block.stop - block.start) // step_rows) for block in blocks) == steps
 
 
-def test_several_labels_count_as_right_if_any_is_and_ties_go_to_the_lower_class():
+def test_ties_go_to_the_lower_class():
   ties = summarise(jnp.asarray([[1.0, 1.0, 0.0, 0.0]] * 4), jnp.arange(4))
   np.testing.assert_array_equal(ties['rank'], [0, 1, 2, 3], 'rank zero is a right prediction')
   np.testing.assert_array_equal(ties['prediction'], [0, 0, 0, 0])
   np.testing.assert_array_equal(ties['rank/first'], [0, 0, 2, 2])
   np.testing.assert_array_equal(ties['rank/last'], [1, 1, 3, 3])
+
+
+def test_a_prediction_is_right_if_it_is_any_of_several_labels():
   logits = jnp.asarray([[3.0, 2.0, 1.0, 0.0], [3.0, 2.0, 1.0, 0.0], [-jnp.inf, 2.0, 1.0, 0.0]])
   recorded = summarise(logits, jnp.asarray([[2, 0, -1], [3, -1, -1], [1, -1, -1]]))
   np.testing.assert_array_equal(recorded['rank'], [0, 3, 0])
@@ -299,7 +310,7 @@ def test_several_labels_count_as_right_if_any_is_and_ties_go_to_the_lower_class(
 
 
 def test_views_may_use_the_classifier():
-  """A gradient step up the loss, as an attack makes it, lowers the true class's probability."""
+  """A gradient step up the loss, as an attack takes it, lowers the probability of the class."""
 
   def attack(key, row, view, logits):
     def loss(image):
@@ -325,7 +336,7 @@ def test_views_may_use_the_classifier():
   (lambda z: z, 'forward of tiny returned .*; it must return the pair'),
   (lambda z: (z, None), 'forward of tiny returned tuple; it must return the pair'),
 )
-def test_a_function_in_jax_without_logits_is_refused(answer, message, tmp_path):
+def test_a_function_in_jax_that_returns_no_logits_is_refused(answer, message, tmp_path):
   rows = tiny_rows(21)
   runner = answering(lambda forward, images, layers: answer(forward(images, layers)[0]))
   records = Records(tmp_path, runner.layout(21, 8, 4), {})
@@ -335,7 +346,7 @@ def test_a_function_in_jax_without_logits_is_refused(answer, message, tmp_path):
   assert len(records.missing()) == 3, 'nothing was recorded'
 
 
-def test_a_function_that_leaves_jax_or_leaves_out_a_layer_is_refused():
+def test_a_function_that_uses_numpy_or_lacks_a_layer_is_refused():
   runner = answering(lambda forward, images, layers: forward(np.asarray(images), layers))
   message = r'forward of tiny cannot be compiled .*from_callable'
   refused(message, table, runner, tiny_rows(8), 8, 5)
@@ -344,7 +355,9 @@ def test_a_function_that_leaves_jax_or_leaves_out_a_layer_is_refused():
   refused(message, table, runner, tiny_rows(8), 8, 5)
 
 
-def test_a_function_in_jax_need_not_know_its_layer_and_a_row_may_look_like_probabilities(tmp_path):
+def test_a_function_in_jax_may_ignore_layers_and_return_a_row_that_looks_like_probabilities(
+  tmp_path,
+):
   def one_hot_first(forward, images, _):
     return forward(images, ())[0].at[0].set(jnp.array([1.0, 0, 0, 0])), {}
 
@@ -353,8 +366,8 @@ def test_a_function_in_jax_need_not_know_its_layer_and_a_row_may_look_like_proba
   assert (records.table('prediction')[0] == 0).all()
 
 
-def test_logits_that_are_computed_twice_have_one_rank():
-  """XLA puts cheap logits into each use of them, where they may differ in the last digit."""
+def test_rank_and_prediction_agree_where_xla_computes_logits_twice():
+  """XLA fuses cheap logits into each use of them, where they may differ in the last digit."""
   rows = tiny_rows(200)
   shift = np.linspace(0, 1, 4, dtype=np.float32)[None]
 
@@ -368,7 +381,7 @@ def test_logits_that_are_computed_twice_have_one_rank():
   assert right.any() and not right.all()
 
 
-def test_rows_are_traced_and_not_computed():
+def test_rows_are_checked_without_compiling():
   runner = evaluator()
   runner.check(tiny_rows(8))
   assert 'compiled' not in runner.__dict__
@@ -377,6 +390,7 @@ def test_rows_are_traced_and_not_computed():
 
 
 def with_value(column, place, value):
+  """Returns tiny rows of which one value is replaced."""
   rows = tiny_rows(21)
   getattr(rows, column)[place] = value
   return rows
@@ -414,26 +428,27 @@ def test_bad_rows_are_refused(rows, message, native):
 @pytest.mark.parametrize('native', [True, False])
 def test_non_finite_logits_name_example_and_view(native):
   def broken(images, np_or_jnp=jnp):
+    """Returns logits that are NaN where the first pixel is above 2."""
     return np_or_jnp.where(
       (images[:, :1, 0, 0] > 2), np_or_jnp.nan, np_or_jnp.arange(4, dtype=np_or_jnp.float32)
     )
 
-  rows, loud = with_value('images', (13, 0, 0, 0), 1.0), FourierHeatmap(norm=9.0).views(SHAPE)
+  rows, strong = with_value('images', (13, 0, 0, 0), 1.0), FourierHeatmap(norm=9.0).views(SHAPE)
   wrapped = Classifier.from_callable(lambda x: broken(x, np), SHAPE, CLASSES, name='tiny')
-  runner = answering(lambda _, images, layers: (broken(images), {}), views=loud)
-  runner = runner if native else evaluator(classifier=wrapped, views=loud)
+  runner = answering(lambda _, images, layers: (broken(images), {}), views=strong)
+  runner = runner if native else evaluator(classifier=wrapped, views=strong)
   refused(r'not finite for example \d+, view \d+ \(fy=', table, runner, rows, 8, 5)
 
 
 def test_an_attack_of_a_network_without_a_finite_gradient_names_the_cause():
-  def sure(_, images, layers):
+  def saturated(_, images, layers):
     scores = 1e4 * images.reshape(len(images), -1)[:, :4]
     return jnp.log(jax.nn.softmax(scores)), {}
 
   views = AttackError(attacks=('pgd',), epsilons=()).views(SHAPE)
   cause = r'view 1 .*probability of exactly 0.*maximum'
   message = rf'gradient that is not finite for example \d+, {cause}'
-  refused(message, table, answering(sure, views=views), tiny_rows(), 8, 5)
+  refused(message, table, answering(saturated, views=views), tiny_rows(), 8, 5)
 
 
 SLOWER = 'pgd', 'auto_pgd', 'fab', 'square', 'auto_attack'
@@ -443,11 +458,12 @@ SLOWER = 'pgd', 'auto_pgd', 'fab', 'square', 'auto_attack'
   'attack', ['fgsm', *(pytest.param(name, marks=pytest.mark.slow) for name in SLOWER)]
 )
 def test_attacks_find_the_same_images_with_64_bits_in_jax(attack, tmp_path):
-  few = {'steps': 3, 'iterations': 3, 'queries': 4, 'restarts': 2}
-  taken = {'fgsm': (), 'auto_attack': ('iterations', 'queries'), 'square': ('queries', 'restarts')}
-  keys = taken.get(attack, ('steps', 'restarts') if attack != 'fab' else ('steps',))
-  shortened = {key: few[key] for key in keys if key != 'restarts'}
-  restarts = few['restarts'] if 'restarts' in keys else 1
+  shortened = {
+    'fgsm': {},
+    'square': {'queries': 4},
+    'auto_attack': {'iterations': 3, 'queries': 4},
+  }.get(attack, {'steps': 3})
+  restarts = 2 if attack in ('pgd', 'auto_pgd', 'square') else 1
   study = AttackError(attacks=(attack,), attack={attack: shortened}, restarts=restarts)
   recorded = {}
   for bits in (32, 64):

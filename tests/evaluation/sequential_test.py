@@ -1,4 +1,4 @@
-"""Rounds of a tiny network: cells of the fixed design, resumed, on any devices, per-view n."""
+"""Tests runs in rounds, which show each view until its interval is narrow enough."""
 
 import dataclasses
 import shutil
@@ -28,6 +28,7 @@ from tests.studies.conftest import classifier
 from tests.table_rows import estimate
 
 COUNT = 130
+"""Number of images."""
 STUDY = FourierHeatmap(norm=0.5, half_width=0.1, top_k=2)
 DESIGN = STUDY.sequential_design
 ENDS = ['value', 'low', 'high', 'n']
@@ -35,6 +36,7 @@ EXECUTION = Execution(seed=3)
 
 
 def rows():
+  """Returns rows that the network `tiny` answers right, but for every twentieth."""
   images = tiny_rows(COUNT).images
   labels = np.argmax(classifier('tiny', 0).predict(images), 1)
   return ArrayRows(images, np.where(np.arange(COUNT) % 20 == 0, (labels + 1) % 4, labels), CLASSES)
@@ -56,6 +58,7 @@ def results(folder):
 
 
 def fixed_table(name, label='tiny'):
+  """Returns a field [rows, views] of all rows in all views, in the order of the rounds."""
   study = dataclasses.replace(STUDY, half_width=0.0)
   network = classifier(label, int(label != 'tiny'))
   evaluator = evaluator_for(EXECUTION, study, network, rows(), parallel.create('jit'))
@@ -69,11 +72,12 @@ def by_frequency(results, label, versus=''):
 
 
 def rounds(folder, label):
+  """Returns the records of a classifier in rounds."""
   return SequentialRecords.open(folder / label, DESIGN)
 
 
 @pytest.mark.slow
-def test_every_cell_is_that_of_the_fixed_design(results, folder):
+def test_every_recorded_cell_equals_the_cell_without_rounds(results, folder):
   assert results
   sequential = rounds(folder, 'tiny')
   expected = {name: fixed_table(name) for name in ('rank', 'example_id', 'probability')}
@@ -88,7 +92,7 @@ def test_every_cell_is_that_of_the_fixed_design(results, folder):
 
 
 @pytest.mark.slow
-def test_views_go_on_until_their_interval_is_narrow(results):
+def test_a_view_is_shown_until_its_interval_is_narrow(results):
   wrong = fixed_table('rank') > 0
   n = DESIGN.trials * np.arange(1, DESIGN.looks + 1)
   counts = wrong.cumsum(0)[n - 1]
@@ -109,7 +113,7 @@ def test_views_go_on_until_their_interval_is_narrow(results):
 
 
 @pytest.mark.slow
-def test_means_and_differences_are_of_the_images_that_all_views_have(results):
+def test_means_and_differences_use_the_images_that_all_views_have(results):
   columns, rows = results.tables['passes'].columns, results.tables['passes'].rows
   common = rows[0][columns.index('images that all views have')]
   order = random_order(COUNT, EXECUTION.seed)
@@ -148,7 +152,7 @@ def test_passes_spent_and_saved_are_stated(results):
 def test_the_sentence_on_the_worst_cell_counts_the_images_of_the_cell(results):
   errors = by_frequency(results, 'tiny')
   worst = errors.loc[errors.value.idxmax()]
-  level = 1 - 0.05 / (2 * len(errors) * MOST_LOOKS)  # of two classifiers
+  level = 1 - 0.05 / (2 * len(errors) * MOST_LOOKS)  # two classifiers have the frequencies
   adjusted = worst.copy()
   ends = clopper_pearson(round(worst.value * worst.n), worst.n, level)
   adjusted[['low', 'high', 'family']] = *ends, 2 * len(errors)
@@ -157,13 +161,13 @@ def test_the_sentence_on_the_worst_cell_counts_the_images_of_the_cell(results):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('lost', ['round001', 'shard'])
-def test_a_resumed_run_has_the_same_results(results, folder, tmp_path, lost):
+@pytest.mark.parametrize('deleted', ['round001', 'shard'])
+def test_a_resumed_run_has_the_same_results(results, folder, tmp_path, deleted):
   shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
   finished = len(rounds(folder, 'tiny').rounds)
-  if lost == 'shard':
+  if deleted == 'shard':
     sorted((tmp_path / 'tiny' / 'round000').glob('*.npz'))[-1].unlink()
-  for number in range(1 if lost == 'shard' else 2, finished):
+  for number in range(1 if deleted == 'shard' else 2, finished):
     shutil.rmtree(tmp_path / 'tiny' / f'round{number:03d}')
   refused(r'lacks shards|no records', rounds, tmp_path, 'tiny')
   again = run(tmp_path)
@@ -182,7 +186,7 @@ def test_pmap_and_other_shards_have_the_same_errors(results, tmp_path):
 
 
 @pytest.mark.usefixtures('results')
-def test_processes_share_the_chunks_of_a_round(folder, tmp_path):
+def test_each_process_computes_a_share_of_the_chunks_of_a_round(folder, tmp_path):
   first = rounds(folder, 'tiny').rounds[0]
   evaluator = evaluator_for(EXECUTION, STUDY, classifier('tiny', 0), rows(), parallel.create('jit'))
   places = np.sort(random_order(COUNT, EXECUTION.seed)[: first.layout.num_rows])
@@ -219,7 +223,7 @@ def test_attacks_are_shown_in_rounds(tmp_path):
   errors = select(results.table, 'error', attack='fgsm', epsilon=...)
   assert len(errors) == 3 and errors.n.nunique() > 1 and set(errors.method) == {SEQUENTIAL}
   worst = select(results.table, 'attack_error', epsilon=...)
-  np.testing.assert_array_equal(worst[ENDS], errors[ENDS], 'of one attack that is the worst')
+  np.testing.assert_array_equal(worst[ENDS], errors[ENDS], 'a single attack is the worst')
   (clean,) = select(results.table, 'clean_high_frequency').itertuples()
   assert clean.n == min(*errors.n, select(results.table, 'clean_error').n.item())
   assert study.figures(results)

@@ -1,4 +1,4 @@
-"""The evaluation in steps: records of one program, and progress by run of an attack."""
+"""Tests the evaluation of attacks in several compiled steps: its records and its progress."""
 
 import contextlib
 import dataclasses
@@ -24,10 +24,10 @@ STUDY = AttackError(
 )
 
 
-def recorded(kind, parallel, folder, pictured=True):
-  views, table = STUDY.views(SHAPE), STUDY.view_table(SHAPE) if pictured else None
-  key = random_keys.stream(0, STUDY.name)
-  runner = kind(tiny_classifier(), views, key, parallel, pictured=table)
+def recorded(kind, parallel, folder):
+  """Returns the arrays of each shard that an evaluator of this class writes."""
+  key, table = random_keys.stream(0, STUDY.name), STUDY.view_table(SHAPE)
+  runner = kind(tiny_classifier(), STUDY.views(SHAPE), key, parallel, pictured=table)
   records = Records(folder, runner.layout(tiny_rows().num_examples, 8, 3), {})
   runner.evaluate(tiny_rows(), records)
   return [
@@ -51,7 +51,8 @@ def test_steps_give_the_records_of_one_program(create, step_names, tmp_path):
   in_steps = recorded(StagedEvaluator, create(), tmp_path / 'steps')
   for first, second in zip(in_one, in_steps, strict=True):
     assert first.keys() == second.keys()
-    for name, values in first.items():  # the last digit may differ, and a total by its resolution
+    # The last digit of a float may differ, and a total by its resolution.
+    for name, values in first.items():
       np.testing.assert_allclose(values, second[name], rtol=1e-6, atol=2**-20, err_msg=name)
       assert values.dtype.kind == 'f' or (values == second[name]).all(), name
   assert {name.split(',')[1].strip() for name in step_names} == {
@@ -62,7 +63,7 @@ def test_steps_give_the_records_of_one_program(create, step_names, tmp_path):
   }
 
 
-def test_a_killed_run_loses_few_images_of_a_long_attack():
+def test_blocks_of_a_long_attack_are_small_so_that_a_killed_run_loses_little():
   views = STUDY.views(SHAPE)
   runner = StagedEvaluator(tiny_classifier(), views, random_keys.stream(0, ''), MeshParallel())
   assert runner.layout(1000).block_rows <= 128 and runner.layout(1000, 500).block_rows == 500

@@ -71,7 +71,7 @@ def test_top_k_of_no_more_than_k_classes_is_left_out(tmp_path):
 
 @pytest.mark.parametrize('study', [Accuracy(top_k=5), CorruptionError(top_k=5)])
 def test_top_k_is_left_out_with_a_warning_where_equal_scores_decide_it(tmp_path, caplog, study):
-  """In a one-hot answer nine classes have the score 0: their order is arbitrary.
+  """Nine classes of a one-hot answer have the score 0: their order is arbitrary.
 
   Of 200 answers 80, which is 40 %, are wrong, so that the order decides whether top-5 is right.
   """

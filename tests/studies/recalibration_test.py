@@ -98,3 +98,7 @@ def test_too_few_images_held_out_are_refused(tmp_path):
   refused(bad_setting('config.study.alpha', 0.01), small_alpha.check, tiny_rows(400), {})
   dataclasses.replace(small_alpha, scores=()).check(tiny_rows(400), {})
   dataclasses.replace(small_alpha, held_out=0.5).check(tiny_rows(400), {})
+
+
+def test_an_infinite_penalty_is_refused():
+  refused(bad_setting('config.study.penalty'), Recalibration, penalty=float('inf'))

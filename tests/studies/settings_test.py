@@ -30,11 +30,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str | Setting]]] = {
     bad('corruptions', ('fog',)),
     ({'mce_half_width': 0.0}, 'above 0'),
   ],
-  'recalibration': [
-    bad('scalings', ('vector', 'vector')),
-    bad('scalings', (), scores=()),
-    bad('penalty', INF),
-  ],
+  'recalibration': [bad('scalings', ('vector', 'vector')), bad('scalings', (), scores=())],
   'background_challenge': [bad('num_backgrounds', -1)],
   'frequency_shortcuts': [bad('kept', 1.0), bad('grids', (4, 4))],
   'ood_scores': [bad('scores', ('msp', 'msp'))],
