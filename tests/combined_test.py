@@ -1,4 +1,4 @@
-"""Means over seeds with Student's interval, against scipy, and coverage by simulation."""
+"""Tests means over seeds: their values, intervals, notes and table."""
 
 import dataclasses
 import math
@@ -30,6 +30,7 @@ QUANTITIES = (SLOPE, RHO, GAP, ECE, MCE)
 
 
 def made(values: Mapping[Quantity, float], notes: Mapping = {}, versus: str = '') -> Results:
+  """Returns the results of one seed, with one value of each quantity."""
   rows = []
   for quantity, value in values.items():
     ends, note = (value - 0.1, value + 0.1), notes.get(quantity, '')
@@ -40,11 +41,12 @@ def made(values: Mapping[Quantity, float], notes: Mapping = {}, versus: str = ''
 
 
 def mean_of(quantity: Quantity, values: Sequence[float], versus: str = '') -> Any:
+  """Returns the mean over seeds that have these values."""
   by_seed = {seed: made({quantity: value}, versus=versus) for seed, value in enumerate(values)}
   return estimate(over_seeds(by_seed).over_seeds.table, 'net', quantity.name, versus)
 
 
-def test_the_interval_is_scipys_and_of_equal_values_there_is_none():
+def test_the_interval_is_students():
   values = [0.91, 0.93, 0.9, 0.95]
   mean = mean_of(SLOPE, values)
   low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
@@ -52,26 +54,32 @@ def test_the_interval_is_scipys_and_of_equal_values_there_is_none():
   assert (mean.n, mean.clusters, mean.method, mean.confidence) == (4, 4, 'student over seeds', 0.95)
   assert math.isnan(mean_of(SLOPE, [0.1, float('nan')]).low)
   refused('at least two seeds', over_seeds, {0: made({SLOPE: 0.5})})
-  stated = made({SLOPE: 0.5})
-  stated.table[['low', 'high', 'confidence']], stated.table['method'] = np.nan, ''
-  mean = estimate(over_seeds({0: stated, 1: stated}).over_seeds.table, 'net', 'slope')
-  assert (mean.value, mean.n, mean.method, mean.note) == (0.5, 50, '', ''), 'as printed, no mean'
-  equal_table, other = Table(('what',), [['same']]), Table(('what',), [['other']])
-  tables = [{'a': equal_table, 'b': table} for table in (equal_table, other)]
-  facts = [dataclasses.replace(stated, tables=named) for named in tables]
-  assert over_seeds(dict(enumerate(facts))).tables == {'a': equal_table}, 'what all seeds say'
   narrow = {seed: made({SLOPE: value}) for seed, value in enumerate(values)}
   for results in narrow.values():
     results.table['confidence'] = 0.8
   mean = estimate(over_seeds(narrow).over_seeds.table, 'net', 'slope')
   low, high = stats.t.interval(0.8, 3, np.mean(values), stats.sem(values))
   assert (mean.low, mean.high, mean.confidence) == pytest.approx((low, high, 0.8))
+
+
+def test_equal_values_have_no_interval():
   mean = mean_of(RHO, [1.0, 1.0])
   assert mean.value == 1 and math.isnan(mean.low) and math.isnan(mean.high)
   assert mean.note == NO_SPREAD
 
 
-def test_what_seeds_lack_is_the_mean_of_the_others_and_of_one_alone_there_is_none():
+def test_published_values_and_equal_tables_of_all_seeds_stay_as_they_are():
+  stated = made({SLOPE: 0.5})
+  stated.table[['low', 'high', 'confidence']], stated.table['method'] = np.nan, ''
+  mean = estimate(over_seeds({0: stated, 1: stated}).over_seeds.table, 'net', 'slope')
+  assert (mean.value, mean.n, mean.method, mean.note) == (0.5, 50, '', ''), 'published'
+  equal_table, other = Table(('what',), [['same']]), Table(('what',), [['other']])
+  tables = [{'a': equal_table, 'b': table} for table in (equal_table, other)]
+  facts = [dataclasses.replace(stated, tables=named) for named in tables]
+  assert over_seeds(dict(enumerate(facts))).tables == {'a': equal_table}
+
+
+def test_a_number_that_a_seed_lacks_is_the_mean_of_at_least_two_others():
   by_seed = {
     0: made({ECE: 0.8, RHO: 0.5}, {ECE: 'few'}),
     1: made({ECE: 0.9, SLOPE: 2}, {ECE: 'few'}),
@@ -85,7 +93,7 @@ def test_what_seeds_lack_is_the_mean_of_the_others_and_of_one_alone_there_is_non
     'seed 2: undefined in 3; without seed 1, which has no such number; '
     'no interval: too few seeds, 2'
   )
-  assert 'slope' not in set(table['quantity']), 'one seed alone has no mean'
+  assert 'slope' not in set(table['quantity']), 'a single seed has no mean'
   by_seed = {seed: with_views(seed, 0.3) for seed in (0, 1)}
   by_seed[1].table.loc[0, ['value', 'low', 'high']] = np.nan
   first = by_seed[0].table.loc[0]
@@ -107,7 +115,7 @@ def test_what_seeds_lack_is_the_mean_of_the_others_and_of_one_alone_there_is_non
   (Quantity('new', 'not declared'), '', -math.inf, math.inf),
 )
 def test_a_mean_stays_in_the_range_of_its_quantity(quantity, versus, lowest, highest):
-  """Three seeds at 0, 3 and 100 % have Student's −107 to 176 %."""
+  """Student's interval of three seeds at 0, 3 and 100 % is −107 to 176 %."""
   values = (0.0, 0.03, 1.0)
   low, high = stats.t.interval(0.95, 2, np.mean(values), stats.sem(values))
   mean = mean_of(quantity, values, versus)
@@ -116,6 +124,7 @@ def test_a_mean_stays_in_the_range_of_its_quantity(quantity, versus, lowest, hig
 
 
 def with_views(seed: int, share: float, corruptions: tuple[str, ...] = ('fog', 'snow')) -> Results:
+  """Returns the results of one seed: two classifiers, clean and under corruptions."""
   shape, wrong = (20, len(corruptions) + 1), {}
   for label in ('a', 'b'):
     wrong[label] = np.random.default_rng([seed, label == 'a']).random(shape) < share

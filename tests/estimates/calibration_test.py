@@ -1,4 +1,4 @@
-"""Calibration against other implementations, closed forms, and what the intervals cover."""
+"""Tests calibration errors against other implementations and closed forms, and their intervals."""
 
 import itertools
 
@@ -11,16 +11,21 @@ from tests.refusals import refused
 
 
 def drawn(count: int = 500) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the confidence of overconfident predictions and whether they are right."""
   generator = np.random.default_rng(0)
   confidence = np.round(generator.beta(3, 1, count), 3)
   return confidence, generator.random(count) < confidence**1.5
 
 
-def test_errors_are_those_of_torchmetrics_and_of_kumars_code():
-  """torchmetrics 1.9 (`multiclass_calibration_error`, 15 bins, classes folded to p ≥ .5) returns
-  .09241; uncertainty-calibration 0.1.4 of Kumar et al. .065656 with 5 bins of equal width and
-  .08154 with 15 of equal mass, cut between equal confidences too. Its `normal_debiased_ce` draws
-  200,000 normal values where the closed form stands here; the root of `unbiased_l2_ce` is exact."""
+def test_errors_equal_those_of_torchmetrics_and_of_kumars_code():
+  """Compares values of two packages on the same predictions.
+
+  torchmetrics 1.9 (`multiclass_calibration_error`, 15 bins) returns 0.09241 for two classes, whose
+  confidence is at least 0.5. uncertainty-calibration 0.1.4 of Kumar et al. returns 0.065656 with 5
+  bins of equal width and 0.08154 with 15 of equal mass, which it also cuts between equal
+  confidences. Its `normal_debiased_ce` draws 200,000 normal values in place of the closed form, and
+  its `unbiased_l2_ce` is exact.
+  """
   confidence, correct = drawn()
   folded = Predictions.sort(np.where(confidence >= 0.5, confidence, 1 - confidence), correct)
   ece = calibration.calibration_error(folded.binned(folded.equal_width(15)))
@@ -38,7 +43,7 @@ def test_errors_are_those_of_torchmetrics_and_of_kumars_code():
   np.testing.assert_allclose(np.sqrt(squared), [0.06029617, 0.08038925], rtol=1e-6)
 
 
-def test_bins_of_equal_width_are_open_below_and_those_of_equal_mass_even():
+def test_bins_of_equal_width_are_open_below_and_bins_of_equal_mass_have_even_sizes():
   confidence = np.array([0.2, 0.200001, 0.4, 0.9, 1.0, 0.0, 0.61])
   predictions = Predictions.sort(confidence, confidence > 0.5)
   width = predictions.binned(predictions.equal_width(5))
@@ -63,8 +68,10 @@ def test_the_order_of_examples_changes_nothing():
 
 
 def test_a_constant_confidence_has_closed_forms():
-  """One bin: ECE is |ȳ - p|, Brier (p - 1)² ȳ + p² (1 - ȳ), and every order is equal, so that AURC
-  is the error."""
+  """One bin has the ECE |ȳ - p| and the Brier score (p - 1)² ȳ + p² (1 - ȳ).
+
+  All orders are equal, so that the area under risk and coverage is the error.
+  """
   correct = np.arange(40) < 25
   scores = calibration.scores(
     Predictions.sort(np.full(40, 0.8), correct), Draws.generate(40, 20, 0)
@@ -76,9 +83,10 @@ def test_a_constant_confidence_has_closed_forms():
   np.testing.assert_allclose(scores.drawn['excess_aurc'], area - calibration.least_area(area))
 
 
-def test_area_under_risk_coverage_and_selective_error_by_their_definitions():
+def test_area_under_risk_and_coverage_and_selective_error_by_definition():
   confidence = np.array([0.9, 0.9, 0.9, 0.7, 0.5, 0.5, 0.2])
   correct = np.array([True, False, True, True, False, True, False])
+  # The mean over all orders of predictions of equal confidence.
   runs = [np.flatnonzero(confidence == value) for value in sorted(set(confidence), reverse=True)]
   by_definition = [
     (np.cumsum(~correct[np.concatenate(order)]) / np.arange(1, len(confidence) + 1)).mean()
@@ -95,24 +103,24 @@ def test_area_under_risk_coverage_and_selective_error_by_their_definitions():
   np.testing.assert_allclose(errors, [0, 0.25, 1 / 3, 0.5])
 
 
-def test_resampling_is_the_same_as_repeating_rows():
+def test_to_resample_is_to_repeat_rows():
   confidence, correct = drawn(200)
   draws = Draws.generate(200, 4, 1)
   scored = calibration.scores(Predictions.sort(confidence, correct), draws)
   for index, count in enumerate(draws.counts):
     rows = np.repeat(np.arange(200), count)
-    again = Predictions.sort(confidence[rows], correct[rows])
-    assert scored.drawn['aurc'][index] == pytest.approx(again.area_under_risk_coverage())
-    bins = again.binned(again.equal_width(15))
+    repeated = Predictions.sort(confidence[rows], correct[rows])
+    assert scored.drawn['aurc'][index] == pytest.approx(repeated.area_under_risk_coverage())
+    bins = repeated.binned(repeated.equal_width(15))
     assert scored.drawn['ece'][index] == pytest.approx(calibration.calibration_error(bins))
 
 
 @pytest.mark.parametrize('power', [1.0, 1.2])
 def test_debiasing_brings_the_estimate_to_the_truth_and_intervals_cover_it(power):
-  """Confidence is in the middle of 15 bins, so that the truth is known."""
+  """Confidences are the middles of 15 bins, so that the true error is a closed form."""
   middles = (np.arange(15) + 0.5) / 15
   truth = np.abs(middles - middles**power).mean()
-  values, biased, inside = [], [], []
+  values, biased, covered = [], [], []
   for seed in range(60):
     generator = np.random.default_rng(seed)
     confidence = np.ceil(generator.random(400) * 15) / 15 - 1 / 30
@@ -121,25 +129,25 @@ def test_debiasing_brings_the_estimate_to_the_truth_and_intervals_cover_it(power
     estimate = scored.estimate('ece')
     values.append(estimate.value)
     biased.append(scored.values['ece_biased'])
-    inside.append(estimate.low <= truth <= estimate.high)
+    covered.append(estimate.low <= truth <= estimate.high)
   assert abs(np.mean(values) - truth) < 0.7 * abs(np.mean(biased) - truth)
-  assert np.mean(inside) >= 0.9
+  assert np.mean(covered) >= 0.9
 
 
-def test_overconfidence_is_the_mean_gap_and_few_images_do_not_show_it():
-  """Twenty right predictions at .9999 are what a calibrated classifier makes too."""
+def test_overconfidence_is_the_mean_gap_and_its_interval_is_wide_for_few_images():
+  """A calibrated classifier is mostly right in twenty predictions of the confidence 0.9999."""
   confidence, correct = drawn(400)
   scored = calibration.scores(Predictions.sort(confidence, correct), Draws.generate(400, 100, 0))
   estimate = scored.estimate('overconfidence')
   assert estimate.value == pytest.approx(confidence.mean() - correct.mean())
   assert 0 < estimate.low < estimate.value < estimate.high
-  sure = Predictions.sort(np.full(20, 0.9999), np.ones(20, bool))
-  sure = calibration.scores(sure, Draws.generate(20, 100, 0)).estimate('overconfidence')
-  assert sure.low <= sure.value < 0 <= sure.high
+  certain = Predictions.sort(np.full(20, 0.9999), np.ones(20, bool))
+  estimate = calibration.scores(certain, Draws.generate(20, 100, 0)).estimate('overconfidence')
+  assert estimate.low <= estimate.value < 0 <= estimate.high
 
 
 def test_intervals_stay_in_the_range_of_their_quantities():
-  """Five predictions, all wrong and sure, and all right and unsure."""
+  """Five predictions are wrong and certain, or right and uncertain."""
   draws = Draws.generate(5, 100, 0)
   cases = (0.99, False), (0.01, True)
   predictions = [Predictions.sort(np.full(5, p), np.full(5, y)) for p, y in cases]
@@ -152,7 +160,7 @@ def test_intervals_stay_in_the_range_of_their_quantities():
     assert -1 <= difference.low <= difference.value <= difference.high <= 1
 
 
-def test_what_is_no_prediction_is_refused():
+def test_invalid_predictions_are_refused():
   refused('outside', Predictions.sort, [0.5, 1.2], [True, False])
   refused('NaN', Predictions.sort, [0.5, np.nan], [True, False])
   refused(r'shape \(1,\)', Predictions.sort, [0.5], [True, False])

@@ -1,4 +1,4 @@
-"""Error consistency: its definition, and how often its interval holds."""
+"""Tests error consistency: its definition, and how often its interval covers."""
 
 import numpy as np
 import pytest
@@ -10,32 +10,33 @@ from tests.cases import cases
 
 
 def shares(first, second, kappa):
-  """The shares of images on which both, the first, the second and none are right."""
+  """Returns the shares of images on which both, only the first, only the second and none are right,
+  for two accuracies and a consistency."""
   chance = first * second + (1 - first) * (1 - second)
   right = (chance + kappa * (1 - chance) + first + second - 1) / 2
   return np.array([right, first - right, second - right, 1 - first - second + right])
 
 
 def units(right):
-  """Images of one view, from bool [N, 2]."""
+  """Returns the units of answers bool [N, 2] of two classifiers in one view."""
   total = np.column_stack([right, right[:, 0] == right[:, 1]]).astype(float)
   return Units(total, np.ones_like(total), len(right))
 
 
 def by_view(measured):
-  """Estimates of each view by itself."""
+  """Returns the estimate of each view."""
   return consistency.estimates(measured, np.eye(measured.weight.shape[1] // 3))
 
 
-def test_kappa_is_cohens():
-  """The table of 50 proposals that two readers judge, 20, 5, 10 and 15: κ = .4."""
+def test_kappa_of_a_published_example():
+  """Two readers accept 20 of 50 proposals, reject 15 and differ on 5 and 10: Cohen's κ is 0.4."""
   right = np.repeat([[1, 1], [1, 0], [0, 1], [0, 0]], [20, 5, 10, 15], axis=0).astype(bool)
   (estimate,) = by_view(units(right))
   assert estimate.value == pytest.approx(0.4) and estimate.low < 0.2 and 0.55 < estimate.high < 0.7
   assert (estimate.n, estimate.clusters, estimate.method) == (50, 50, 'jackknife')
 
 
-def test_equal_and_opposite_classifiers_and_those_that_are_always_right():
+def test_kappa_of_equal_of_opposite_and_of_perfect_classifiers():
   half = np.arange(40)[:, None] % 2 == [0, 0]
   for right, value in ((half, 1), (half ^ [False, True], -1), (half | True, np.nan)):
     (estimate,) = by_view(units(right))
@@ -43,44 +44,44 @@ def test_equal_and_opposite_classifiers_and_those_that_are_always_right():
     assert bool(estimate.note) == np.isnan(value) and not estimate.low > estimate.high
 
 
-def test_a_view_in_which_one_is_always_right_and_the_other_never_is_at_chance():
+def test_kappa_is_0_if_one_is_always_right_and_the_other_never():
   (estimate,) = by_view(units(np.ones((40, 2), bool) & [True, False]))
   assert estimate.value == 0 and -0.1 < estimate.low < 0 < estimate.high < 0.1
 
 
-def test_an_image_in_several_views_is_one_unit_and_groups_are_apart():
+def test_an_image_in_several_views_is_one_cluster_and_views_have_separate_estimates():
   right = np.random.default_rng(0).random((60, 2)) < 0.7
   first, other = units(right), units(right[::-1] & [True, False])
-  (alone,) = by_view(first)
-  thrice = Units(3 * first.total, 3 * first.weight, 180)
-  (tripled,) = by_view(thrice)
-  assert (tripled.low, tripled.high) == pytest.approx((alone.low, alone.high), abs=5e-3)
+  (single,) = by_view(first)
+  (tripled,) = by_view(Units(3 * first.total, 3 * first.weight, 180))
+  assert (tripled.low, tripled.high) == pytest.approx((single.low, single.high), abs=5e-3)
   assert tripled.clusters == 60
   parts = [np.stack(pair, 2).reshape(60, -1) for pair in zip(first[:2], other[:2], strict=True)]
   estimates = by_view(Units(*parts, 60))
-  assert estimates[0].value == pytest.approx(alone.value) and estimates[1].value != alone.value
+  assert estimates[0].value == pytest.approx(single.value) and estimates[1].value != single.value
   absent = np.zeros((30, 3))
   (padded,) = by_view(Units(*(np.concatenate([x, absent]) for x in first[:2]), 60))
-  assert (padded.low, padded.high) == pytest.approx((alone.low, alone.high), abs=0.03)
-  assert (padded.value, padded.clusters) == (pytest.approx(alone.value), 60)
+  assert (padded.low, padded.high) == pytest.approx((single.low, single.high), abs=0.03)
+  assert (padded.value, padded.clusters) == (pytest.approx(single.value), 60)
 
 
-def test_views_that_are_hard_for_both_make_independent_errors_no_more_consistent():
+def test_the_mean_over_views_is_not_raised_by_views_that_are_hard_for_both():
+  """Errors are independent in each view; pooled over views of unequal difficulty they are not."""
   random = np.random.default_rng(0)
-  of_views = [units(random.random((4000, 2)) < accuracy) for accuracy in (0.95, 0.6, 0.2)]
+  views = [units(random.random((4000, 2)) < accuracy) for accuracy in (0.95, 0.6, 0.2)]
   parts = [
-    np.stack(pair, 2).reshape(4000, -1) for pair in zip(*(v[:2] for v in of_views), strict=True)
+    np.stack(pair, 2).reshape(4000, -1) for pair in zip(*(v[:2] for v in views), strict=True)
   ]
-  pooled_units = Units(*(sum(v[i] for v in of_views) for i in (0, 1)), 12_000)
+  pooled_units = Units(*(sum(v[i] for v in views) for i in (0, 1)), 12_000)
   (pooled,) = by_view(pooled_units)
   (mean,) = consistency.estimates(Units(*parts, 12_000), np.ones((1, 3)))
   assert pooled.low > 0.3 and mean.low < 0 < mean.high and abs(mean.value) < 0.03
   by_views = by_view(Units(*parts, 12_000))
-  (twice,) = consistency.estimates(Units(*parts, 12_000), np.array([[2, 0, 1]]))
-  assert twice.value == pytest.approx((2 * by_views[0].value + by_views[2].value) / 3)
+  (weighted,) = consistency.estimates(Units(*parts, 12_000), np.array([[2, 0, 1]]))
+  assert weighted.value == pytest.approx((2 * by_views[0].value + by_views[2].value) / 3)
 
 
-def test_a_view_in_which_all_are_right_is_left_out_and_said():
+def test_a_view_in_which_all_are_right_is_left_out_with_a_note():
   right = np.random.default_rng(0).random((60, 2)) < 0.7
   pairs = zip(units(right)[:2], units(right | True)[:2], strict=True)
   joined = Units(*(np.stack(pair, 2).reshape(60, -1) for pair in pairs), 120)
@@ -90,35 +91,36 @@ def test_a_view_in_which_all_are_right_is_left_out_and_said():
 
 
 def in_sites(right, sizes):
-  """Images of one view in sites of some sizes, from bool [N, 2]."""
+  """Returns the units of answers bool [N, 2] with sites of these sizes as clusters."""
   single = units(right)
   starts = np.cumsum([0, *sizes[:-1]])
   return Units(*(np.add.reduceat(x, starts) for x in single[:2]), len(right))
 
 
-def test_sites_of_independent_images_are_hardly_wider_and_few_have_no_interval():
+def test_intervals_over_sites_of_independent_images_are_hardly_wider_and_few_sites_have_none():
   right = np.random.default_rng(0).choice(4, 420, p=shares(0.8, 0.7, 0.4))
   right = np.array([[1, 1], [1, 0], [0, 1], [0, 0]], bool)[right]
-  (alone,) = by_view(units(right))
+  (by_image,) = by_view(units(right))
   (equal_sites,) = by_view(in_sites(right, [60] * 7))
-  assert equal_sites.value == pytest.approx(alone.value)
+  assert equal_sites.value == pytest.approx(by_image.value)
   assert (equal_sites.n, equal_sites.clusters) == (420, 7)
-  width = alone.high - alone.low
+  width = by_image.high - by_image.low
   assert 0.9 * width < equal_sites.high - equal_sites.low < 2 * width < 0.5
   (uneven,) = by_view(in_sites(right, [300, 60, 30, 20, 10]))
-  assert uneven.value == pytest.approx(alone.value) and np.isnan([uneven.low, uneven.high]).all()
+  assert uneven.value == pytest.approx(by_image.value)
+  assert np.isnan([uneven.low, uneven.high]).all()
   assert uneven.note == f'{TOO_FEW}, effectively 1.9'
 
 
 @pytest.mark.slow
 @cases('first, second, kappa', (0.8, 0.7, 0.4), (0.9, 0.9, 0.0), (0.95, 0.93, 0.8))
 @pytest.mark.parametrize('n', [50, 200])
-def test_its_interval_holds_as_often_as_it_says(first, second, kappa, n):
-  """The bound of .93 is three standard errors of 1000 samples below a coverage of .95."""
-  generator, held = np.random.default_rng(0), 0
+def test_the_interval_covers(first, second, kappa, n):
+  """The bound of 0.93 is three standard errors of 1000 samples below a coverage of 0.95."""
+  generator, covered = np.random.default_rng(0), 0
   cells = np.array([[1, 1], [1, 0], [0, 1], [0, 0]], bool)
   for _ in range(1000):
     drawn = generator.choice(4, n, p=shares(first, second, kappa))
     (estimate,) = by_view(units(cells[drawn]))
-    held += np.isnan(estimate.value) or estimate.low <= kappa <= estimate.high
-  assert held >= 930
+    covered += np.isnan(estimate.value) or estimate.low <= kappa <= estimate.high
+  assert covered >= 930

@@ -1,4 +1,4 @@
-"""mCE and what is published, and failure points: by hand, censored ones, their intervals."""
+"""Tests mCE against published values, and failure points and their intervals."""
 
 import dataclasses
 import math
@@ -21,8 +21,10 @@ from tests.refusals import refused
 
 
 def test_published_errors_give_the_published_mce():
-  """Table 3 of the Fourier paper; Hendrycks and Dietterich (2019), table 1, rounded: CEs of
-  ResNet-50 in percent of AlexNet's error, mCE 76.7."""
+  """Uses table 3 of the Fourier paper, and table 1 of Hendrycks and Dietterich (2019).
+
+  The latter has rounded errors of ResNet-50 in percent of AlexNet's, and the mCE 76.7.
+  """
   for model, mce in TABLE_3.mce.items():
     error, natural = (1 - np.array(list(TABLE_3.corrupted[k].values())) for k in (model, 'natural'))
     assert mean_corruption_error(error, natural) == pytest.approx(mce, abs=3e-4), model
@@ -45,7 +47,7 @@ def test_severities_are_summed_before_the_ratio_and_relative_mce_subtracts_the_c
   refused('have shape', mean_corruption_error, [], [])
 
 
-def test_published_tables_have_the_corruptions_gains_and_losses_that_the_paper_tells():
+def test_published_tables_agree_with_the_text_of_the_paper():
   names = set(TABLE_3.corrupted['natural'])
   assert names - {*SETS['official']} == {'gaussian_blur', 'speckle_noise'}
   assert {*SETS['official']} - names == {'gaussian_noise', 'frost'}
@@ -66,13 +68,13 @@ def test_published_tables_have_the_corruptions_gains_and_losses_that_the_paper_t
 SEVERITIES = np.arange(1, 6)
 
 
-def test_failures_by_hand():
+def test_failure_severities_by_hand():
   for accuracy, expected in (
-    ((0.9, 0.8, 0.6, 0.2, 0.1), 3.25),  # from .6 to .2, half of clean is .5
-    ((0.9, 0.5, 0.4, 0.3, 0.2), 2),  # at .5 itself it is not below yet
+    ((0.9, 0.8, 0.6, 0.2, 0.1), 3.25),  # a quarter of the way from 0.6 to 0.2 is 0.5
+    ((0.9, 0.5, 0.4, 0.3, 0.2), 2),  # reaches 0.5 at a severity
     ((0.4, 0.3, 0.2, 0.1, 0.0), 1),
     ((0.9, 0.8, 0.7, 0.6, 0.5), np.inf),
-    ((0.9, 0.4, 0.9, 0.4, 0.1), 1.8),  # the first time
+    ((0.9, 0.4, 0.9, 0.4, 0.1), 1.8),  # falls below 0.5 twice: the first time counts
   ):
     assert failure_severity(np.array(accuracy), 1.0, SEVERITIES, 0.5) == pytest.approx(expected)
   table = np.array([[0.9, 0.6, 0.2], [0.9, 0.9, 0.9]])
@@ -83,22 +85,25 @@ def test_failures_by_hand():
 
 
 def drawn(shares: tuple[float, ...], count: int = 400) -> np.ndarray:
-  """Whether each image is right, all when clean; one right at a severity is so at lower ones."""
+  """Returns whether images are right [count, 6]: all when clean, then these shares of them.
+
+  An image that is right at a severity is right at lower ones.
+  """
   return np.linspace(0, 1, count, endpoint=False)[:, None] < np.array((1.0, *shares))
 
 
-def of_images(right: np.ndarray, versions: int = 1) -> Units:
-  """Returns units of images that have this number of rows, their versions."""
+def units_of(right: np.ndarray, versions: int = 1) -> Units:
+  """Returns the units of answers [rows, 6], in which each image has this number of rows."""
   images = None if versions == 1 else np.arange(len(right)) // versions
   outcomes = Outcomes({'net': right}, pd.DataFrame(index=range(6)), clusters=images)
   return units(outcomes, 'net', [Group({}, np.array([k]), np.ones(1)) for k in range(6)])
 
 
-def test_an_interval_holds_the_value_and_shrinks_with_images():
+def test_the_interval_contains_the_value_and_is_narrower_for_more_images():
   widths = []
   for count in (100, 1600):
     right = drawn((0.9, 0.8, 0.6, 0.2, 0.1), count)
-    number = failure_point(of_images(right), SEVERITIES, 0.5)
+    number = failure_point(units_of(right), SEVERITIES, 0.5)
     assert number.value == pytest.approx(3.25, abs=0.05) and number.n == count
     assert number.low <= number.value <= number.high and number.note == ''
     widths.append(number.high - number.low)
@@ -107,18 +112,18 @@ def test_an_interval_holds_the_value_and_shrinks_with_images():
 
 def test_versions_of_an_image_are_resampled_together():
   right = drawn((0.9, 0.8, 0.6, 0.2, 0.1), 60)
-  once = failure_point(of_images(right), SEVERITIES, 0.5)
-  often = failure_point(of_images(right[np.arange(60).repeat(10)], 10), SEVERITIES, 0.5)
+  once = failure_point(units_of(right), SEVERITIES, 0.5)
+  often = failure_point(units_of(right[np.arange(60).repeat(10)], 10), SEVERITIES, 0.5)
   expected = {**dataclasses.asdict(once), 'n': 60 * 10 * 6}
   np.testing.assert_equal(dataclasses.asdict(often), expected)  # p is NaN, unequal to itself
 
 
-def test_what_lies_beyond_the_severities_is_said():
-  never = failure_point(of_images(drawn((0.9, 0.9, 0.9, 0.9, 0.9))), SEVERITIES, 0.5)
+def test_failures_outside_the_severities_have_a_note():
+  never = failure_point(units_of(drawn((0.9, 0.9, 0.9, 0.9, 0.9))), SEVERITIES, 0.5)
   assert np.isnan(never.value) and never.note == 'not reached by severity 5'
-  at_once = failure_point(of_images(drawn((0.3, 0.2, 0.2, 0.1, 0.1))), SEVERITIES, 0.5)
+  at_once = failure_point(units_of(drawn((0.3, 0.2, 0.2, 0.1, 0.1))), SEVERITIES, 0.5)
   assert at_once.value == 1 and 'at or before' in at_once.note
-  nearly = failure_point(of_images(drawn((0.9, 0.8, 0.7, 0.6, 0.49))), SEVERITIES, 0.5)
+  nearly = failure_point(units_of(drawn((0.9, 0.8, 0.7, 0.6, 0.49))), SEVERITIES, 0.5)
   assert nearly.high == 5 and 'not reached by 5 in' in nearly.note
-  seldom = failure_point(of_images(drawn((0.9, 0.8, 0.7, 0.6, 0.51))), SEVERITIES, 0.5)
+  seldom = failure_point(units_of(drawn((0.9, 0.8, 0.7, 0.6, 0.51))), SEVERITIES, 0.5)
   assert np.isnan(seldom.value) and 'reached in' in seldom.note

@@ -1,18 +1,14 @@
-"""Means of outcomes by group: exact for independent trials, and of clusters of trials."""
+"""Tests means of outcomes by group, and their intervals for single trials and for clusters."""
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from robustness.estimates import quantity
 from robustness.estimates.comparison import mcnemar, paired_difference
 from robustness.estimates.corruption_error import MCE
-from robustness.estimates.intervals import (
-  CLOPPER_PEARSON,
-  clopper_pearson,
-  effective_trials,
-  korn_graubard,
-)
+from robustness.estimates.intervals import clopper_pearson, effective_trials, korn_graubard
 from robustness.estimates.means import means, share, share_difference
 from robustness.estimates.of_means import of_means
 from robustness.estimates.outcomes import Group, Outcomes, Sums
@@ -29,7 +25,10 @@ IS_CLEAN = (VIEWS.corruption == 'clean').to_numpy()
 
 
 def made(seed: int = 0, n: int = 40) -> Outcomes:
-  """Outcomes of two classifiers on n images, some harder than others and all easier when clean."""
+  """Returns mistakes of two classifiers on n images in the seven `VIEWS`.
+
+  Some images are harder than others, and all are easier when clean.
+  """
   generator = np.random.default_rng(seed)
   hardness = generator.random((n, 1))
   wrong = {
@@ -39,30 +38,30 @@ def made(seed: int = 0, n: int = 40) -> Outcomes:
   return Outcomes(wrong, VIEWS)
 
 
-def ends(row) -> tuple[float, float, float]:
+def numbers(row) -> tuple[float, float, float]:
   return row.value, row.low, row.high
 
 
-def test_a_view_of_independent_images_has_the_exact_interval_which_a_scale_multiplies():
+def test_a_single_view_has_the_exact_interval_and_a_scale_multiplies_it():
   outcomes = made()
   table = means(ERROR, outcomes, ('corruption', 'severity'), paired=False)
   assert len(table) == 2 * 6  # the clean view has no severity
   row = table[(table.classifier == 'second') & (table.corruption == 'snow')].iloc[1]
   wrong = outcomes.values['second'][:, 5].sum()
   assert row.severity == 2 and row.method == 'clopper-pearson' and row.n == row.clusters == 40
-  assert ends(row) == pytest.approx((wrong / 40, *clopper_pearson(wrong, 40)))
+  assert numbers(row) == pytest.approx((wrong / 40, *clopper_pearson(wrong, 40)))
   plain, scaled = (means(ERROR, made(), scale=scale).iloc[0] for scale in (1, 1.4))
-  assert ends(scaled) == pytest.approx([1.4 * end for end in ends(plain)])
+  assert numbers(scaled) == pytest.approx([1.4 * number for number in numbers(plain)])
 
 
-def test_several_views_of_an_image_are_one_cluster_and_alike_ones_no_images():
+def test_views_of_an_image_are_one_cluster_and_equal_views_add_nothing():
   outcomes = made()
   table = means(ERROR, outcomes, ('corruption',))
   fog = outcomes.values['first'][:, 1:4].mean(1)
   row = table[(table.classifier == 'first') & (table.corruption == 'fog')].iloc[0]
   expected = korn_graubard(fog.mean(), fog.std(ddof=1), 40, 3)
   assert row.method == 'korn-graubard' and row.n == 40
-  assert ends(row) == pytest.approx((fog.mean(), *expected), abs=1e-12)
+  assert numbers(row) == pytest.approx((fog.mean(), *expected), abs=1e-12)
   hard = np.random.default_rng(3).random((100, 1)) < 0.3
   views = pd.DataFrame({'view': range(50)})
   (row,) = means(ERROR, Outcomes({'net': np.repeat(hard, 50, 1)}, views)).itertuples()
@@ -71,32 +70,33 @@ def test_several_views_of_an_image_are_one_cluster_and_alike_ones_no_images():
   assert row.n == 0 and np.isnan([row.value, row.low, row.high]).all()
 
 
-def test_differences_are_paired_and_of_several_views_too():
+def test_differences_are_paired_in_one_view_and_in_several():
   outcomes = made()
   table = means(ERROR, outcomes, ('corruption',), test=True)
   pairs = table[table.versus == 'first'].set_index('corruption')
   first, second = outcomes.values['first'], outcomes.values['second']
   gained, lost = second & ~first, first & ~second
-  b, c = gained[:, 4:].mean(1), lost[:, 4:].mean(1)
-  difference = (b - c).mean()
-  variance = b.mean() + c.mean() - difference**2
-  size = effective_trials(variance, (b - c).var(ddof=1) / 40, 40, 120)
-  expected = paired_difference(b.mean() * size, c.mean() * size, size)
-  assert ends(pairs.loc['snow']) == pytest.approx(expected, abs=1e-12)
+  in_snow = gained[:, 4:].mean(1), lost[:, 4:].mean(1)
+  b, c = (share.mean() for share in in_snow)
+  change = in_snow[0] - in_snow[1]
+  size = effective_trials(b + c - (b - c) ** 2, change.var(ddof=1) / 40, 40, 120)
+  expected = paired_difference(b * size, c * size, size)
+  assert numbers(pairs.loc['snow']) == pytest.approx(expected, abs=1e-12)
   single = gained[:, 0].sum(), lost[:, 0].sum()
-  assert ends(pairs.loc['clean']) == pytest.approx(paired_difference(*single, 40))
+  assert numbers(pairs.loc['clean']) == pytest.approx(paired_difference(*single, 40))
   assert pairs.loc['clean'].p == pytest.approx(mcnemar(*single))
 
 
-def test_weights_count_views_several_times_but_trials_once_and_only_whole_ones_are_tested():
+def test_weights_repeat_views_but_not_trials_and_only_whole_weights_are_tested():
   outcomes = made()
   views = pd.DataFrame({'radius': [0, 1, 1, 1, 2, 2, 2]})
   weight = np.array([1, 2, 2, 1, 1, 1, 1])
   weighted = Outcomes(outcomes.values, views, weight=weight)
   row = means(ERROR, weighted, ('radius',), paired=False).iloc[1]
   shares = outcomes.values['first'][:, 1:4] @ weight[1:4] / 5
-  expected = korn_graubard(shares.mean(), shares.std(ddof=1), 40, 25 / 9)
-  assert ends(row) == pytest.approx((shares.mean(), *expected), abs=1e-12)
+  trials = 5**2 / 9  # the weights 2, 2 and 1: their sum squared over their sum of squares
+  expected = korn_graubard(shares.mean(), shares.std(ddof=1), 40, trials)
+  assert numbers(row) == pytest.approx((shares.mean(), *expected), abs=1e-12)
   for weight, has_test in ((np.full(len(VIEWS), 0.3), False), (np.arange(len(VIEWS)), True)):
     weighted = Outcomes(outcomes.values, VIEWS, weight=weight)
     row = means(ERROR, weighted, ('corruption',), test=True).iloc[-1]
@@ -107,53 +107,52 @@ def test_weights_count_views_several_times_but_trials_once_and_only_whole_ones_a
     assert group.trials == pytest.approx(trials)
 
 
-def of_images(*shares: np.ndarray, views: int) -> list[Sums]:
+def sums_of(*shares: np.ndarray, views: int) -> list[Sums]:
+  """Returns sums of shares [images], which are of some views each."""
   return [Sums(share, np.ones(len(share)), len(share), len(share) * views) for share in shares]
 
 
-def test_images_that_are_all_right_have_an_interval_of_so_many_images():
-  all_wrong = share(*of_images(np.zeros(20), views=75))
+def test_the_interval_of_images_that_are_all_right_depends_on_their_number():
+  all_wrong = share(*sums_of(np.zeros(20), views=75))
   assert all_wrong.value == all_wrong.low == 0
   assert all_wrong.high == pytest.approx(clopper_pearson(0, 20)[1])
   shares = np.zeros(20)
   shares[3] = 0.2
-  one_wrong = share(*of_images(shares, views=5))
+  one_wrong = share(*sums_of(shares, views=5))
   assert one_wrong.value == pytest.approx(0.01)
   assert 0 < one_wrong.low < 0.01 < one_wrong.high < clopper_pearson(1, 20)[1]
-  single = share(*of_images(np.zeros(10), views=1))
-  assert single.high == pytest.approx(0.3085, abs=5e-5) and single.method == CLOPPER_PEARSON
 
 
 def test_a_difference_of_views_that_agree_counts_images_and_not_views():
   gained, lost = np.zeros(40), np.zeros(40)
   gained[:7], lost[20:22] = 1, 1
-  single, many_views = (share_difference(*of_images(gained, lost, views=n)) for n in (1, 75))
-  assert ends(single) == pytest.approx(paired_difference(7, 2, 40))
-  assert ends(many_views) == pytest.approx(paired_difference(7, 2, 40), abs=0.01)
-  all_equal = share_difference(*of_images(np.zeros(20), np.zeros(20), views=75))
-  assert ends(all_equal) == pytest.approx(paired_difference(0, 0, 20))
-  extreme = share_difference(*of_images(np.ones(3), np.zeros(3), views=5))
+  single, many_views = (share_difference(*sums_of(gained, lost, views=n)) for n in (1, 75))
+  assert numbers(single) == pytest.approx(paired_difference(7, 2, 40))
+  assert numbers(many_views) == pytest.approx(paired_difference(7, 2, 40), abs=0.01)
+  all_equal = share_difference(*sums_of(np.zeros(20), np.zeros(20), views=75))
+  assert numbers(all_equal) == pytest.approx(paired_difference(0, 0, 20))
+  extreme = share_difference(*sums_of(np.ones(3), np.zeros(3), views=5))
   assert extreme.value == extreme.high == 1 and extreme.low > -1
 
 
 def test_an_amount_has_students_interval_within_its_range():
-  values = np.abs(np.random.default_rng(0).normal(size=(12, 1))) * [[1]]
+  values = np.abs(np.random.default_rng(0).normal(size=(12, 1)))
   values[0] = np.nan
   row = means(CHANGE, Outcomes({'net': values}, pd.DataFrame(index=range(1)))).iloc[0]
   mean = values[1:, 0].mean()
-  half = 2.2281388519649385 * values[1:, 0].std(ddof=1) / np.sqrt(11)
-  assert ends(row) == pytest.approx((mean, max(0, mean - half), mean + half))
+  half = stats.t.ppf(0.975, 10) * values[1:, 0].std(ddof=1) / np.sqrt(11)
+  assert numbers(row) == pytest.approx((mean, max(0, mean - half), mean + half))
   assert row.n == row.clusters == 11 and row.method == 'student'
 
 
-def test_a_facet_that_views_lack_or_that_is_named_like_a_column_of_the_table_is_refused():
+def test_an_unknown_facet_and_a_facet_named_like_a_column_of_the_table_are_refused():
   for name in ('value', 'n', 'p', 'note', 'classifier', 'task', 'seed', 'marked'):
     outcomes = Outcomes({'net': np.eye(2, dtype=bool)}, pd.DataFrame({name: [1, 2]}))
     refused(f"facet '{name}' has the name of a column", means, ERROR, outcomes, (name,))
   refused("no facet 'severities'; .*severity", means, ERROR, made(), ('severities',))
 
 
-def test_outcomes_of_other_rows_or_views_than_the_first_classifiers_are_refused():
+def test_outcomes_of_other_rows_or_views_than_those_of_the_first_classifier_are_refused():
   for shape in ((3, 6), (2, 7), (3,)):
     values = {'first': np.zeros((3, 7)), 'second': np.zeros(shape)}
     refused(r'outcomes of second have shape .*give \[3 rows, 7 views\]', Outcomes, values, VIEWS)

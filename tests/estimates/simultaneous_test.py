@@ -1,4 +1,4 @@
-"""Intervals for the largest of several estimates: how they are widened, how often they hold."""
+"""Tests simultaneous intervals of many estimates: their width, and how often they cover."""
 
 import dataclasses
 from typing import Any
@@ -22,6 +22,7 @@ SIZE = Quantity('size', 'size', AMOUNT)
 
 
 def stated(estimate: Estimate, versus: str = '', confidence: float = 0.95) -> pd.Series:
+  """Returns the row of an estimate in the table of results."""
   return pd.Series(row('net', versus, ERROR, {}, estimate, confidence))
 
 
@@ -29,7 +30,8 @@ def made(value: float, low: float, high: float, n: int, method: str, **stated_as
   return stated(Estimate(value, low, high, n, n, method), **stated_as)
 
 
-def shared(shares: np.ndarray, views: float, confidence: float = 0.95) -> pd.Series:
+def row_of_shares(shares: np.ndarray, views: float, confidence: float = 0.95) -> pd.Series:
+  """Returns the row of the mean of shares [clusters] of some views each."""
   sums = Sums(shares, np.ones(len(shares)), len(shares), views * len(shares))
   return stated(share(sums, confidence))
 
@@ -39,7 +41,7 @@ def ends(widened: pd.Series | None) -> tuple[float, float]:
   return widened.low, widened.high
 
 
-def test_each_kind_is_what_its_own_method_gives_at_the_joint_confidence():
+def test_an_interval_for_all_is_the_interval_of_its_method_at_the_joint_confidence():
   random = np.random.default_rng(0)
   exact = for_all(made(7 / 40, *clopper_pearson(7, 40), 40, 'clopper-pearson'), 20, ERROR)
   assert ends(exact) == pytest.approx(clopper_pearson(7, 40, 1 - 0.05 / 20))
@@ -61,55 +63,55 @@ def test_each_kind_is_what_its_own_method_gives_at_the_joint_confidence():
 
 
 @pytest.mark.parametrize('views', [1, 5])
-def test_of_clusters_it_is_nearly_what_the_joint_confidence_gives(views):
+def test_an_interval_over_clusters_is_nearly_that_of_the_joint_confidence(views):
   shares = np.random.default_rng(views).binomial(views, 0.3, 200) / views
-  expected = ends(shared(shares, views, 1 - 0.05 / 15))
-  # Korn and Graubard's number of trials has a quantile of Student's in it, of the confidence.
-  assert ends(for_all(shared(shares, views), 15, ERROR)) == pytest.approx(expected, abs=1e-3)
+  expected = ends(row_of_shares(shares, views, 1 - 0.05 / 15))
+  # The trials of Korn and Graubard contain a quantile of Student's t at the confidence.
+  assert ends(for_all(row_of_shares(shares, views), 15, ERROR)) == pytest.approx(expected, abs=1e-3)
 
 
 @cases('clusters, trials, spread, runs', (5, 40, 2, 200), (8, 20, 2, 200), (5, 10, 0.5, 100))
 def test_the_largest_of_many_is_covered_with_few_clusters(clusters, trials, spread, runs):
-  """Normal quantiles of the joint confidence, in place of Student's, held in .88 of 5 clusters."""
-  random, levels, held = np.random.default_rng(0), 64, 0
+  """Normal quantiles in place of Student's cover in 0.88 of runs with 5 clusters."""
+  random, levels, covered = np.random.default_rng(0), 64, 0
   for _ in range(runs):
     right = random.binomial(trials, random.beta(spread, spread, (clusters, levels)))
-    largest = shared(right[:, right.sum(0).argmax()] / trials, trials)
+    largest = row_of_shares(right[:, right.sum(0).argmax()] / trials, trials)
     low, high = ends(for_all(largest, levels, ERROR))
-    held += low <= 0.5 <= high
-  assert held / runs >= 0.95
+    covered += low <= 0.5 <= high
+  assert covered / runs >= 0.95
 
 
 def test_the_largest_difference_of_few_clusters_is_covered():
-  """Normal quantiles held in .67."""
-  random, views, levels, held, runs = np.random.default_rng(1), 40, 64, 0, 200
+  """Normal quantiles in place of Student's cover in 0.67 of runs."""
+  random, views, levels, covered, runs = np.random.default_rng(1), 40, 64, 0, 200
   for _ in range(runs):
     first = random.beta(1, 1, (5, levels))
-    b, c = (random.binomial(views, 0.5 * part) / views for part in (first, 1 - first))
-    place = np.abs((b - c).mean(0)).argmax()
-    gained, lost = (Sums(x[:, place], np.ones(5), 5, 5.0 * views) for x in (b, c))
+    shares = [random.binomial(views, 0.5 * part) / views for part in (first, 1 - first)]
+    place = np.abs((shares[0] - shares[1]).mean(0)).argmax()
+    gained, lost = (Sums(share[:, place], np.ones(5), 5, 5.0 * views) for share in shares)
     low, high = ends(for_all(stated(share_difference(gained, lost), 'first'), levels, ERROR))
-    held += low <= 0 <= high
+    covered += low <= 0 <= high
     assert -1 <= low <= high <= 1
-  assert held / runs >= 0.9
+  assert covered / runs >= 0.9
 
 
 @pytest.mark.parametrize('value', [0.0, 1.0])
-def test_of_clusters_without_spread_it_is_exact(value):
-  wide = for_all(shared(np.full(50, value), 3), 10, ERROR)
+def test_an_interval_over_clusters_without_spread_is_exact(value):
+  wide = for_all(row_of_shares(np.full(50, value), 3), 10, ERROR)
   assert ends(wide) == pytest.approx(clopper_pearson(int(50 * value), 50, 1 - 0.05 / 10))
 
 
-def test_the_largest_of_many_is_covered_where_its_own_interval_is_not():
+def test_the_largest_of_many_is_covered_where_a_single_interval_is_too_narrow():
   random, views, n = np.random.default_rng(1), 64, 100
-  held, held_alone = 0, 0
+  covered, covered_by_single = 0, 0
   for _ in range(200):
     largest_count = int(random.binomial(n, 0.5, views).max())
     largest = made(largest_count / n, *clopper_pearson(largest_count, n), n, 'clopper-pearson')
     low, high = ends(for_all(largest, views, ERROR))
-    held_alone += largest.low <= 0.5 <= largest.high
-    held += low <= 0.5 <= high
-  assert held >= 190 > 100 > held_alone
+    covered_by_single += largest.low <= 0.5 <= largest.high
+    covered += low <= 0.5 <= high
+  assert covered >= 190 > 100 > covered_by_single
 
 
 @pytest.mark.parametrize('clusters', [5, 10**6])
@@ -119,13 +121,13 @@ def test_a_difference_is_widened_by_students_quantile_of_its_clusters(clusters):
   assert ends(for_all(difference, 8, ERROR)) == pytest.approx((0.1 - half, 0.1 + half))
 
 
-def test_an_interval_keeps_to_the_range_of_its_quantity_and_of_one_is_the_estimates_own():
+def test_an_interval_stays_in_the_range_of_its_quantity_and_is_unchanged_for_one_estimate():
   wide = for_all(made(0.5, 0.1, 0.9, 3, 'bonett-price', versus='first'), 100, ERROR)
   assert ends(wide) == (-1, 1)
   probability = Quantity('probability', 'probability', AMOUNT, low=0, high=1)
   assert ends(for_all(made(0.5, 0.1, 0.9, 3, 'student'), 100, probability)) == (0, 1)
-  alone = made(3 / 9, *clopper_pearson(3, 9), 9, 'clopper-pearson')
-  assert ends(for_all(alone, 1, ERROR)) == pytest.approx((alone.low, alone.high))
+  single = made(3 / 9, *clopper_pearson(3, 9), 9, 'clopper-pearson')
+  assert ends(for_all(single, 1, ERROR)) == pytest.approx((single.low, single.high))
   unknown = for_all(made(0.5, np.nan, np.nan, 1, 'student'), 3, SIZE)
   assert np.isnan(ends(unknown)).all()
 
@@ -145,7 +147,7 @@ def test_a_log_ratio_is_widened_on_its_scale_and_a_difference_from_1_likewise():
 )
 @pytest.mark.parametrize('n', [6, 400])
 def test_a_p_value_is_the_level_at_which_the_interval_reaches_0(method, n):
-  """Widened to hold at 1 − p an interval ends at 0; a test's own p-value goes first."""
+  """An interval with the confidence 1 − p ends at 0. The p-value of a test takes precedence."""
   for value, low, high in ((0.2, 0.05, 0.35), (-0.1, -0.25, 0.05)):
     difference = made(value, low, high, n, method, versus='first')
     [p] = p_values(difference.to_frame().T)
@@ -162,7 +164,7 @@ def test_a_difference_of_shares_may_reach_minus_1():
   assert 0.05 < p_values(row)[0] < 0.2
 
 
-def test_over_seeds_what_chance_adds_to_is_not_marked():
+def test_differences_over_seeds_of_biased_quantities_are_not_significant():
   row = made(-0.3, -0.31, -0.29, 5, 'student over seeds', versus='first').to_frame().T
   assert significant(row, SIZE).all()
   assert not significant(row, dataclasses.replace(SIZE, biased=True)).any()
@@ -171,10 +173,10 @@ def test_over_seeds_what_chance_adds_to_is_not_marked():
 @pytest.mark.slow
 @pytest.mark.parametrize('test', [True, False])
 @cases('networks, corruptions, n, runs', (2, 15, 300, 600), (5, 15, 300, 300), (5, 3, 60, 300))
-def test_without_any_difference_a_figure_has_a_mark_in_at_most_5_percent(
+def test_without_any_difference_at_most_5_percent_of_figures_mark_one(
   networks, corruptions, n, runs, test
 ):
-  """Each own interval marks one in .47 of runs with 2 networks and 15 corruptions, .96 with 5."""
+  """Single intervals mark one in 0.47 of runs with 2 networks and 15 corruptions, 0.96 with 5."""
   random, marked = np.random.default_rng(networks), 0
   views = pd.DataFrame({'corruption': [f'c{k}' for k in range(corruptions)]})
   for _ in range(runs):
@@ -185,8 +187,8 @@ def test_without_any_difference_a_figure_has_a_mark_in_at_most_5_percent(
   assert marked / runs <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / runs)
 
 
-def test_what_cannot_be_widened_is_not():
+def test_exact_values_and_products_of_shares_have_no_interval_for_all():
   assert for_all(made(0.5, 0.4, 0.6, 9, 'exact'), 2, ERROR) is None
   factor = Quantity('mCE', 'mCE', RATIO)
-  assert for_all(made(0.9, 0.8, 1.0, 9, 'korn-graubard'), 2, factor) is None, 'times a factor'
+  assert for_all(made(0.9, 0.8, 1.0, 9, 'korn-graubard'), 2, factor) is None
   refused('a family of 0', for_all, made(0.5, 0.4, 0.6, 9, 'student'), 0, ERROR)

@@ -1,4 +1,4 @@
-"""ρ: the cases of its table, class balance, intervals and their coverage."""
+"""Tests ρ: its cases, the balance of classes, and its intervals and their coverage."""
 
 import dataclasses
 
@@ -21,7 +21,7 @@ from tests.cases import cases
 from tests.refusals import bad_setting, refused
 
 
-def test_cases_of_rho():
+def test_rho_of_seen_unseen_and_baseline_accuracies():
   for accuracies, value, case in (
     ((0.6, 0.3, 0.0), 0.5, ''),
     ((0.6, 0.3, 0.2), 0.25, ''),
@@ -30,7 +30,7 @@ def test_cases_of_rho():
     ((0.1, 0.5, 0.2), 1.0, DEGENERATE),
     ((0.2, 0.1, 0.2), np.nan, UNDEFINED),
     ((0.0, 0.0, 0.0), np.nan, UNDEFINED),
-    ((0.1 + 0.2, 0.1 + 0.2, 0.3), np.nan, UNDEFINED),  # equal but for rounding
+    ((0.1 + 0.2, 0.1 + 0.2, 0.3), np.nan, UNDEFINED),  # equal up to rounding
     ((0.1 + 0.2, 0.3, 0.3), np.nan, UNDEFINED),
     ((np.nan, 0.5), np.nan, UNDEFINED),
   ):
@@ -38,7 +38,7 @@ def test_cases_of_rho():
     assert rho_case(*accuracies) == case
 
 
-def test_an_undefined_rho_has_no_interval_says_why_and_is_left_out_of_means():
+def test_an_undefined_rho_has_a_note_in_place_of_an_interval_and_is_left_out_of_means():
   number = _cells([[1, 0], [1, 0]], [0, 1], [1, 0]).rho([1])
   assert np.isnan([number.value, number.low, number.high]).all()
   assert number.note.startswith(UNDEFINED)
@@ -55,8 +55,8 @@ def test_an_undefined_rho_has_no_interval_says_why_and_is_left_out_of_means():
   assert cells.accuracy([1, 2], UNSEEN).value == pytest.approx(0.25)
 
 
-def test_the_printed_formula_arrays_and_baselines_by_cell():
-  """It is negative below the baseline; baselines by cell take out the difficulty of classes."""
+def test_rho_by_the_printed_formula_of_arrays_and_with_baselines_by_cell():
+  """The printed ρ may be negative; baselines by cell remove how hard classes are."""
   printed = rho([0.1, 0.6, 0.2, 0.2], [0.5, 0.3, 0.5, 0.1], 0.2, formula='printed')
   np.testing.assert_allclose(printed, [-3, 0.25, 1, np.nan])
   np.testing.assert_allclose(rho([0.6, 0.6], [0.3, 0.6]), [0.5, 1.0])
@@ -71,15 +71,17 @@ def test_a_degenerate_rho_is_left_out_of_means_or_1_as_in_the_paper():
   share = [[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 1], [1, 1, 0, 0]]
   cells = _cells(share, [0, 0, 1, 1], [1, 1, 2, 2])
   cells = dataclasses.replace(cells, trained=(0, 1, 2, 2))
-  alone = [cells.rho([e]) for e in (1, 2, 3)]
-  assert [single.value for single in alone] == [0.5, 1, 0] and alone[1].note == DEGENERATE
+  by_environment = [cells.rho([e]) for e in (1, 2, 3)]
+  assert [number.value for number in by_environment] == [0.5, 1, 0]
+  assert by_environment[1].note == DEGENERATE
   mean = cells.rho([1, 2, 3])
   assert mean.value == pytest.approx(0.25) and mean.low <= 0.25 <= mean.high
   assert mean.note.startswith('degenerate in 1 of 3 environments; mean over 2 of them')
   paper = cells.rho([1, 2, 3], degenerate='one')
   assert paper.value == pytest.approx(0.5) and 'mean over' not in paper.note
-  few = cells.rho([1, 2, 2])
-  assert few.value == 0.5 and few.note.startswith('says little: degenerate in 2 of 3 environments')
+  mostly_degenerate = cells.rho([1, 2, 2])
+  assert mostly_degenerate.value == 0.5
+  assert mostly_degenerate.note.startswith('says little: degenerate in 2 of 3 environments')
   undefined = cells.rho([2, 2])
   assert np.isnan([undefined.value, undefined.low, undefined.high]).all()
   assert 'degenerate in 2 of 2' in undefined.note
@@ -88,13 +90,14 @@ def test_a_degenerate_rho_is_left_out_of_means_or_1_as_in_the_paper():
 
 
 def _cells(share, label, group, **settings):
+  """Returns shares [images, environments] of which environment i trains on class group i."""
   share = np.asarray(share, float)
   environments = share.shape[1]
   trained, trials = tuple(range(environments)), (1,) * environments
   return EnvironmentShares(share, np.asarray(label), np.asarray(group), trained, trials, **settings)
 
 
-def test_classes_are_balanced_or_images_counted_but_not_those_that_are_not_shown():
+def test_classes_or_images_weigh_the_same_and_images_not_shown_are_left_out():
   unbalanced = [[1, 1], [1, 1], [1, 1], [1, 0]], [0, 0, 0, 1], [1, 1, 1, 1]
   assert _cells(*unbalanced).accuracy([1], SEEN).value == pytest.approx(0.5)
   assert _cells(*unbalanced, balance='image').accuracy([1], SEEN).value == pytest.approx(0.75)
@@ -112,6 +115,7 @@ def test_classes_are_balanced_or_images_counted_but_not_those_that_are_not_shown
 
 
 def _simulated(rng, seen, unseen, base, per_class=30, classes=6):
+  """Returns random answers of a classifier and of a baseline with these chances to be right."""
   label = np.repeat(np.arange(classes), per_class)
   group = (label < classes // 2).astype(int)
   chance = np.where(group == 1, seen, unseen)
@@ -126,11 +130,11 @@ def test_the_interval_of_rho_covers_the_true_value():
     cells, baseline = _simulated(rng, 0.8, 0.5, 0.2)
     number = cells.rho([1], baseline, samples=400, seed=run)
     covered += number.low <= 0.5 <= number.high
-  assert 0.92 <= covered / runs <= 0.98  # .95 within 3 standard errors of the simulation
+  assert 0.92 <= covered / runs <= 0.98  # 0.95 and about 3 standard errors of 300 runs
 
 
-def test_what_unseen_classes_gain_is_paired_and_of_these_classes_alone():
-  """The baseline is right on all seen classes, and as often as the classifier on the unseen."""
+def test_the_gain_on_unseen_classes_is_paired_and_ignores_seen_classes():
+  """The first baseline is right on seen classes and equal on unseen ones, the second reversed."""
   cells, _ = _simulated(np.random.default_rng(1), 0.9, 0.6, 0.3)
   easy = np.where((cells.group == 1)[:, None], 1.0, cells.share)
   gain = cells.gain(_cells(easy, cells.label, cells.group), [1])
@@ -140,8 +144,8 @@ def test_what_unseen_classes_gain_is_paired_and_of_these_classes_alone():
   assert gain.value == pytest.approx(cells.accuracy([1], UNSEEN).value - 1) and gain.high < 0
 
 
-def _few(rng, per_class, seen, unseen, views=5):
-  """Ten classes in four groups of two; views of an image go wrong mostly together."""
+def _with_few_images(rng, per_class, seen, unseen, views=5):
+  """Returns answers to ten classes in four groups of two; views of an image are correlated."""
   label = np.repeat(np.arange(10), per_class)
   group = np.where(label < 8, label // 2 + 1, 0)
   image, view = rng.normal(size=(len(label), 1, 1)), rng.normal(size=(len(label), 4, views))
@@ -155,13 +159,13 @@ def _few(rng, per_class, seen, unseen, views=5):
 
 @pytest.mark.slow
 @cases('per_class, seen, unseen', (1, 0.9, 0.6), (2, 0.9, 0.6), (2, 0.98, 0.9), (5, 0.9, 0.6))
-def test_with_few_images_a_class_intervals_hold_as_often_as_they_say(per_class, seen, unseen):
-  """A bootstrap within classes held in 0, .8 and .9 of the runs."""
+def test_intervals_cover_with_few_images_a_class(per_class, seen, unseen):
+  """A bootstrap within classes covered in 0, 0.8 and 0.9 of runs with 1, 2 and 5 images a class."""
   rng, runs = np.random.default_rng(per_class), 120
   true = {'one': unseen / seen, 'mean': unseen / seen, 'seen': seen, 'unseen': unseen}
-  held = dict.fromkeys(true, 0)
+  covered = dict.fromkeys(true, 0)
   for run in range(runs):
-    cells = _few(rng, per_class, seen, unseen)
+    cells = _with_few_images(rng, per_class, seen, unseen)
     numbers = {
       'one': cells.rho([1], samples=200, seed=run),
       'mean': cells.rho(range(1, 5), samples=200, seed=run),
@@ -169,12 +173,12 @@ def test_with_few_images_a_class_intervals_hold_as_often_as_they_say(per_class, 
       'unseen': cells.accuracy(range(1, 5), UNSEEN),
     }
     for name, number in numbers.items():
-      held[name] += number.low <= true[name] <= number.high
-  assert min(held.values()) / runs >= 0.9, held  # of 120 runs: .95 − 2.5 standard errors
+      covered[name] += number.low <= true[name] <= number.high
+  assert min(covered.values()) / runs >= 0.9, covered  # 0.95 minus 2.5 standard errors of 120 runs
 
 
 @pytest.mark.parametrize(('seen', 'unseen'), [(1, 1), (1, 0)])
-def test_where_all_images_are_alike_the_interval_has_a_width(seen, unseen):
+def test_the_interval_has_a_width_where_all_images_are_alike(seen, unseen):
   label = np.arange(8) % 4
   share = np.where(label < 2, seen, unseen)[:, None] * np.ones((1, 2))
   number = _cells(share, label, (label < 2).astype(int)).rho([1])
@@ -183,10 +187,10 @@ def test_where_all_images_are_alike_the_interval_has_a_width(seen, unseen):
   assert 0 <= number.low <= number.value <= number.high <= 1
 
 
-def test_the_baseline_is_that_of_all_classes_and_accuracies_are_of_images_with_one():
-  share, before = np.ones((4, 2)), np.array([[1, 1], [1, 1], [1, 0], [1, 0]])
+def test_the_baseline_is_of_all_classes_unless_it_is_by_cell():
+  share, baseline_share = np.ones((4, 2)), np.array([[1, 1], [1, 1], [1, 0], [1, 0]])
   label, group = [0, 0, 1, 1], [1, 1, 0, 0]
-  baseline = _cells(before, label, group)
+  baseline = _cells(baseline_share, label, group)
   assert baseline.accuracy([1]).value == pytest.approx(0.5)
   equal_accuracies = _cells(share, label, group).rho([1], baseline, by_cell=True)
   assert equal_accuracies.note == DEGENERATE, 's − b of seen classes is 0'
@@ -198,11 +202,12 @@ def test_the_baseline_is_that_of_all_classes_and_accuracies_are_of_images_with_o
   assert number.low < number.value < number.high <= 1
   assert number.n == 180
   by_cell = cells.rho([1], baseline, by_cell=True)
-  of_seen, of_unseen = (baseline.accuracy([1], part).value for part in (SEEN, UNSEEN))
-  assert by_cell.value == pytest.approx(rho(s, u, of_seen, baseline_unseen=of_unseen))
+  b_seen, b_unseen = (baseline.accuracy([1], part).value for part in (SEEN, UNSEEN))
+  assert by_cell.value == pytest.approx(rho(s, u, b_seen, baseline_unseen=b_unseen))
 
 
 def stratified_share(share: np.ndarray, stratum: np.ndarray, trials: int) -> Estimate:
+  """Returns the mean over strata of the shares [images] that are right of some trials."""
   cells = EnvironmentShares(
     np.asarray(share, float)[:, None], stratum, np.zeros(len(share)), [0], [trials]
   )
@@ -234,8 +239,8 @@ def test_intervals_cover_with_unequal_classes_and_of_one_image_each(
   assert covered / runs >= least
 
 
-def test_classes_right_or_wrong_throughout_one_stratum_and_no_image_at_all():
-  """Classes without spread count images as trials; one stratum has Korn and Graubard's interval."""
+def test_shares_of_strata_without_spread_of_one_stratum_and_of_no_image():
+  """Without spread images are the trials; one stratum has the interval of Korn and Graubard."""
   number = stratified_share(np.repeat([0.0, 1.0], 6), np.repeat([0, 1], 6), 5)
   assert (number.low, number.high) == pytest.approx(clopper_pearson(6, 12))
   share = np.random.default_rng(5).binomial(5, 0.7, 300) / 5
