@@ -49,6 +49,15 @@ def levels(images: np.ndarray) -> list[int]:
   return np.rint(images[:, 0, 0, 0] * 255).astype(int).tolist()
 
 
+def save_grey(path: pathlib.Path, level: int, side: int = 8, **options: Any) -> None:
+  """Writes an RGB image of side x side pixels of one grey level 0..255, and makes its folder.
+
+  `options` are passed to Pillow, such as `quality`.
+  """
+  path.parent.mkdir(parents=True, exist_ok=True)
+  Image.fromarray(np.full((side, side, 3), level, np.uint8)).save(path, **options)
+
+
 def assert_equal(first: Iterable[Batch], second: Iterable[Batch]) -> None:
   """Checks that two sequences of batches have the same columns, types and values."""
   for batch, other_batch in zip(first, second, strict=True):

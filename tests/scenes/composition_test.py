@@ -191,6 +191,7 @@ def test_pixels_outside_the_object_are_those_of_the_background():
   def total(ground):
     return composed(made_cutout(), ground, 0.2, 0, 0.5, 0.5, rotate=False)[0].sum()
 
+  # The derivative is 1 at pixels of the background and 0 at those of the object.
   slope = jax.grad(total)(0.5 * jnp.asarray(made_background()) + 0.25)
   np.testing.assert_allclose(slope[:10], 1)
   np.testing.assert_allclose(slope[32, 32], 0, atol=1e-5)

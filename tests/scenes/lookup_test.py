@@ -54,7 +54,7 @@ def test_scenes_of_resized_cutouts_equal_composed_ones(name, size, monkeypatch):
   design = DESIGNS[name]
   assert resizes_in_advance(design)
   from_resized = scenes(design, row(*size))
-  monkeypatch.setattr(views, 'MAX_SHEET_PIXELS', 0)
+  monkeypatch.setattr(views, 'MAX_SHEET_PIXELS', 0)  # no cutout is resized in advance
   assert not resizes_in_advance(design)
   composed = scenes(design, row(*size))
   assert np.abs(from_resized - row()['image']).max((1, 2, 3)).min() > 0.1, 'shows the object'

@@ -34,6 +34,11 @@ def store_pictures(folder):
   return folder
 
 
+def examples(builder, split='test'):
+  """Returns all examples of a split of a prepared data set."""
+  return list(tfds.as_numpy(builder.as_dataset(split=split)))
+
+
 @pytest.fixture
 def build(base_dir, tmp_path):
   """Returns a function that prepares a config of `corrupted` and returns its builder."""

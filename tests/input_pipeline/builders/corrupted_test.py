@@ -12,7 +12,7 @@ from input_pipeline.builders.corrupted import CorruptedConfig
 from robustness.core import random_keys
 from robustness.studies.corruption_error import CorruptionError
 from tests.cases import cases
-from tests.input_pipeline.builders.conftest import LABELS, SIDE, pictures
+from tests.input_pipeline.builders.conftest import LABELS, SIDE, examples, pictures
 from tests.input_pipeline.domains import full_batch, read
 from tests.refusals import bad_setting, refused
 
@@ -37,7 +37,7 @@ def study_images(name, severity, seed=0, **settings):
 
 def images_of(builder, split='test'):
   """Returns the stored images of a split, uint8 [N, H, W, 3]."""
-  return np.stack([e['image'] for e in tfds.as_numpy(builder.as_dataset(split=split))])
+  return np.stack([e['image'] for e in examples(builder, split)])
 
 
 def corrupted_images(images, corruption, severity, **fields):
@@ -61,11 +61,11 @@ def test_images_equal_those_of_the_study(name, severity, quantize):
 @pytest.mark.slow
 def test_examples_are_stored_in_the_order_of_the_base(build):
   builder = build()
-  examples = list(tfds.as_numpy(builder.as_dataset(split='test')))
-  assert [int(e['example_id']) for e in examples] == list(range(COUNT))
-  assert [int(e['label']) for e in examples] == LABELS.tolist()
-  stored = np.stack([e['image'] for e in examples]).astype(np.float32) / np.float32(255)
-  np.testing.assert_array_equal(stored, study_images('fog', 3, quantize='floor'))
+  stored = examples(builder)
+  assert [int(e['example_id']) for e in stored] == list(range(COUNT))
+  assert [int(e['label']) for e in stored] == LABELS.tolist()
+  images = np.stack([e['image'] for e in stored]).astype(np.float32) / np.float32(255)
+  np.testing.assert_array_equal(images, study_images('fog', 3, quantize='floor'))
   assert builder.info.features['label'].names == ['a', 'b', 'c']
   assert set(builder.info.splits) == {'test'}
 

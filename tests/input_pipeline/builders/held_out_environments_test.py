@@ -11,7 +11,7 @@ import tensorflow_datasets as tfds
 from input_pipeline.builders.held_out_environments import HeldOutConfig, parse_name
 from robustness.core import random_keys
 from robustness.studies.systematic import Systematic
-from tests.input_pipeline.builders.conftest import LABELS, SIDE, pictures
+from tests.input_pipeline.builders.conftest import LABELS, SIDE, examples, pictures
 from tests.refusals import refused
 
 ENVIRONMENTS, SEVERITIES = ('rotation', 'contrast'), (2, 4)
@@ -31,10 +31,6 @@ def builder(base_dir, tmp_path_factory):
   held_out = tfds.builder('held_out_environments', config=config(base_dir), data_dir=str(folder))
   held_out.download_and_prepare()
   return held_out
-
-
-def examples(builder, split):
-  return list(tfds.as_numpy(builder.as_dataset(split=split)))
 
 
 @pytest.mark.slow

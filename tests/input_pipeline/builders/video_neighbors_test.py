@@ -12,6 +12,7 @@ from input_pipeline.builders.video_neighbors import VideoNeighborsConfig
 from robustness.models import label_space
 from robustness.video import metadata
 from robustness.video.building import build
+from tests.input_pipeline.builders.conftest import examples
 from tests.refusals import refused
 from tests.video import small_archive
 from tests.video.small_videos import encode, number_of
@@ -34,10 +35,6 @@ def prepared(open_builder):
     return builder
 
   return prepare
-
-
-def examples(builder):
-  return list(tfds.as_numpy(builder.as_dataset(split='test')))
 
 
 def unpacked_archive(root):

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from robustness.models.imagenet_names import WNIDS
 from tests.cases import cases
-from tests.input_pipeline.domains import full_batch, levels, read
+from tests.input_pipeline.domains import full_batch, levels, read, save_grey
 from tests.refusals import bad_setting, refused
 
 CLASSES = {7: '007_cock', 985: '985_daisy'}
@@ -23,9 +22,8 @@ def folder(tmp_path):
     for name in CLASSES.values():
       for seed in (3, 12):
         for scale in SCALES:
-          path = tmp_path / shift / name / f'seed_{seed:04d}_scale_{scale:04d}.jpg'
-          path.parent.mkdir(parents=True, exist_ok=True)
-          Image.fromarray(np.full((8, 8, 3), scale // 100, np.uint8)).save(path)
+          file = f'seed_{seed:04d}_scale_{scale:04d}.jpg'
+          save_grey(tmp_path / shift / name / file, scale // 100)
   return tmp_path
 
 

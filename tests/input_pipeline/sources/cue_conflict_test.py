@@ -1,19 +1,14 @@
 """Tests reading cue-conflict images, edges and silhouettes in the released layout."""
 
-import numpy as np
-from PIL import Image
-
 from tests.cases import cases
-from tests.input_pipeline.domains import full_batch, levels, read
+from tests.input_pipeline.domains import full_batch, levels, read, save_grey
 from tests.refusals import bad_setting, refused
 
 
 def save(root, names):
-  """Writes grey images, whose levels are their positions in `names`."""
+  """Writes a grey image for each name; its level is the position of the name."""
   for level, name in enumerate(names):
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(np.full((8, 8, 3), level, np.uint8)).save(path)
+    save_grey(root / name, level)
 
 
 def rows_of(path, dataset='cue_conflict', **settings):

@@ -8,13 +8,19 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
-from PIL import Image
 from tensorflow_datasets.image_classification.domainnet import domainnet
 
 from input_pipeline import load, tfds_sets
 from input_pipeline.sources import environments
 from tests.cases import cases
-from tests.input_pipeline.domains import full_batch, levels, read, settings_of, write_domain
+from tests.input_pipeline.domains import (
+  full_batch,
+  levels,
+  read,
+  save_grey,
+  settings_of,
+  write_domain,
+)
 from tests.refusals import bad_setting, refused
 
 STYLES, CLASSES = ('cartoon', 'photo', 'sketch'), ('cat', 'dog', 'pig')
@@ -33,10 +39,8 @@ def styles(tmp_path_factory):
   root = tmp_path_factory.mktemp('styles')
   for s, style in enumerate(STYLES):
     for c, name in enumerate(CLASSES):
-      (root / style / name).mkdir(parents=True)
       for k in range(PER_CELL):
-        level = 60 * s + 10 * c + k
-        Image.fromarray(np.full((6, 6, 3), level, np.uint8)).save(root / style / name / f'{k}.png')
+        save_grey(root / style / name / f'{k}.png', 60 * s + 10 * c + k)
   return root
 
 

@@ -14,7 +14,7 @@ from input_pipeline import load, selection
 from robustness.core.rows import identity_of
 from robustness.models import label_space
 from robustness.models.imagenet_names import WNIDS
-from tests.input_pipeline.domains import full_batch, levels, read, settings_of
+from tests.input_pipeline.domains import full_batch, levels, read, save_grey, settings_of
 from tests.refusals import bad_setting, refused
 
 open_folder = functools.partial(read, 'folder')
@@ -219,12 +219,10 @@ def test_foolbox_refuses_another_split_and_names_the_missing_package(monkeypatch
   refused(r"pip install '.\[imagenet\]'.*source=folder", read, 'foolbox')
 
 
-def save_levels(root, names, file='0.png', **options):
+def save_levels(root, names, file='0.png'):
   """Writes one grey picture into a folder of each name; the level is 20 times its position."""
   for k, name in enumerate(names):
-    (root / name).mkdir(parents=True, exist_ok=True)
-    pixels = np.full((8, 8, 3), 20 * k, np.uint8)
-    Image.fromarray(pixels).save(root / name / file, **options)
+    save_grey(root / name / file, 20 * k)
 
 
 def test_files_that_are_not_read_are_counted_by_reason(tmp_path, caplog):

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from robustness.models import label_space
 from tests.cases import cases
-from tests.input_pipeline.domains import full_batch, levels, read
+from tests.input_pipeline.domains import full_batch, levels, read, save_grey
 from tests.refusals import bad_setting, refused
 
 NAMES = label_space.get('imagenet_9').class_names[:-1]
@@ -24,8 +23,7 @@ def folder(tmp_path):
       for foreground in ('n1_5', 'n2_6'):
         file = foreground if variant == 'original' else f'fg_{foreground}_bg_n{label}_9'
         path = tmp_path / variant / 'val' / f'{label:02d}_{name}' / f'{file}.JPEG'
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.full((8, 8, 3), 10 * label + position, np.uint8)).save(path)
+        save_grey(path, 10 * label + position)
   return tmp_path
 
 

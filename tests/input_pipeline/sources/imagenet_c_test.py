@@ -13,7 +13,7 @@ from input_pipeline import Preparation, load
 from input_pipeline.selection import read_names
 from robustness.corruptions.names import NAMES, NUMBERS
 from robustness.models.imagenet_names import WNIDS
-from tests.input_pipeline.domains import full_batch, levels, read, settings_of
+from tests.input_pipeline.domains import full_batch, levels, read, save_grey, settings_of
 from tests.refusals import bad_setting, refused
 
 open_rows = functools.partial(read, 'imagenet_c')
@@ -24,9 +24,8 @@ def write_part(folder, level):
   """Writes two grey JPEGs a class, of `level`, `level` + 20, + 40 and + 60."""
   for number, wnid in enumerate(CLASSES):
     for k in range(PER_CLASS):
-      (folder / wnid).mkdir(parents=True, exist_ok=True)
-      pixels = np.full((SIDE, SIDE, 3), level + 20 * (number * PER_CLASS + k), np.uint8)
-      Image.fromarray(pixels).save(folder / wnid / f'val_{k}.JPEG', quality=95)
+      image_level = level + 20 * (number * PER_CLASS + k)
+      save_grey(folder / wnid / f'val_{k}.JPEG', image_level, SIDE, quality=95)
 
 
 @pytest.fixture
@@ -126,9 +125,8 @@ def test_files_of_laion_c_are_matched_without_the_endings_of_their_names(tmp_pat
     for severity in (1, 2):
       for k, label in enumerate(('dog', 'cat')):
         class_folder = tmp_path / name / f'intensity_level_{severity}' / label
-        class_folder.mkdir(parents=True)
-        pixels = np.full((SIDE, SIDE, 3), level + 10 * k + severity, np.uint8)
-        Image.fromarray(pixels).save(class_folder / f'z{k}_{ending}_{severity}.JPEG', quality=95)
+        path = class_folder / f'z{k}_{ending}_{severity}.JPEG'
+        save_grey(path, level + 10 * k + severity, quality=95)
   rows = read('laion_c', tmp_path)
   batch = full_batch(rows)
   assert rows.class_names == ('cat', 'dog') and batch['label'].tolist() == [0, 1] * 4

@@ -21,7 +21,8 @@ def columns(**settings):
 def test_every_clip_is_a_set_of_one_digit():
   sets = from_columns(columns())
   sizes = [len(n) for n in sets.neighbors]
-  assert len(sets.anchors) == made_clips.CLIPS and max(sizes) == 20 and min(sizes) >= 10
+  assert len(sets.anchors) == made_clips.CLIPS
+  assert max(sizes) == 20 and min(sizes) >= 10, 'up to ten neighbors on each side'
   assert np.abs(sets.pairs.offset).max() == 10
   anchor_labels = sets.labels[sets.anchors][sets.pairs.group]
   np.testing.assert_array_equal(sets.labels[sets.pairs.frame], anchor_labels)

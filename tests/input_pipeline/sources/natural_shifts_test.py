@@ -5,23 +5,16 @@ import json
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
-from PIL import Image
 
 from input_pipeline.sources import natural_shifts
 from robustness.models.imagenet_names import WNIDS
 from tests.cases import cases
-from tests.input_pipeline.domains import full_batch, levels, read, store, write_domain
+from tests.input_pipeline.domains import full_batch, levels, read, save_grey, store, write_domain
 from tests.refusals import bad_setting, refused
 
 TENCH, GOLDFISH, CLOCK, DIGITAL_CLOCK, PEN, FOUNTAIN_PEN = (
   WNIDS[label] for label in (0, 1, 409, 530, 418, 563)
 )
-
-
-def save(path, level, side=8):
-  """Writes a grey image of side x side pixels."""
-  path.parent.mkdir(parents=True, exist_ok=True)
-  Image.fromarray(np.full((side, side, 3), level, np.uint8)).save(path)
 
 
 def open_rows(name, path='', allow_missing=True, **settings):
@@ -40,7 +33,7 @@ def levels_and_names(rows):
 @pytest.mark.parametrize('name', ['imagenet_a', 'imagenet_r', 'imagenet_sketch'])
 def test_class_folders_are_wordnet_identifiers(tmp_path, name):
   for level, label in ((10, PEN), (20, GOLDFISH), (30, GOLDFISH)):
-    save(tmp_path / label / f'{level}.png', level)
+    save_grey(tmp_path / label / f'{level}.png', level)
   rows = open_rows(name, tmp_path)
   assert levels_and_names(rows) == [(20, [GOLDFISH]), (30, [GOLDFISH]), (10, [PEN])]
   assert rows.description['classes'] == 2
@@ -49,14 +42,14 @@ def test_class_folders_are_wordnet_identifiers(tmp_path, name):
 
 def test_a_number_of_images_that_differs_from_the_release_is_refused(tmp_path):
   for label in range(200):  # all classes, with one of many images each
-    save(tmp_path / WNIDS[label] / '1.png', label)
+    save_grey(tmp_path / WNIDS[label] / '1.png', label)
   message = 'has 200 images; imagenet_r has 30000: complete it'
   refused(message, open_rows, 'imagenet_r', tmp_path, allow_missing=False)
 
 
 def test_two_images_of_one_number_are_refused(tmp_path):
   for folder in ('val', 'val/small'):
-    save(tmp_path / folder / 'ILSVRC2012_val_00000001.JPEG', 1)
+    save_grey(tmp_path / folder / 'ILSVRC2012_val_00000001.JPEG', 1)
   labels = tmp_path / 'real.json'
   labels.write_text('[[0]]')
   refused('of one number', open_rows, 'imagenet_real', tmp_path / 'val', real_labels=str(labels))
@@ -65,7 +58,7 @@ def test_two_images_of_one_number_are_refused(tmp_path):
 def test_class_folders_of_imagenet_v2_are_ordered_by_number(tmp_path):
   """Sorted by name, 10 would come before 2."""
   for label in (2, 10, 999):
-    save(tmp_path / str(label) / 'x.png', label % 250)
+    save_grey(tmp_path / str(label) / 'x.png', label % 250)
   expected = [(2, [WNIDS[2]]), (10, [WNIDS[10]]), (249, [WNIDS[999]])]
   assert levels_and_names(open_rows('imagenet_v2', tmp_path)) == expected
   for name, message in (('002', "'002'; .* no other one has"), ('²', "ImageNet, first '10'")):
@@ -76,7 +69,7 @@ def test_class_folders_of_imagenet_v2_are_ordered_by_number(tmp_path):
 
 def test_reassessed_labels_are_assigned_by_the_number_of_the_image(tmp_path):
   for number in (1, 3, 4):
-    save(tmp_path / 'val' / f'ILSVRC2012_val_{number:08d}.JPEG', 40 * number)
+    save_grey(tmp_path / 'val' / f'ILSVRC2012_val_{number:08d}.JPEG', 40 * number)
   labels = tmp_path / 'real.json'
   labels.write_text(json.dumps([[418, 0], [7], [], [418]]))
   rows = open_rows('imagenet_real', tmp_path / 'val', real_labels=str(labels))
@@ -88,7 +81,7 @@ def test_reassessed_labels_are_assigned_by_the_number_of_the_image(tmp_path):
   ):
     labels.write_text(json.dumps(document))
     refused(message, open_rows, 'imagenet_real', tmp_path / 'val', real_labels=str(labels))
-  save(tmp_path / 'val' / 'ILSVRC2012_val_00000000.JPEG', 9)
+  save_grey(tmp_path / 'val' / 'ILSVRC2012_val_00000000.JPEG', 9)
   message = 'labels of 4 images; there is number 0'
   refused(message, open_rows, 'imagenet_real', tmp_path / 'val', real_labels=str(labels))
 
@@ -122,7 +115,7 @@ def write_objectnet(root, classes):
   """Writes an image of three objects each, and `classes`, {object: its classes of ImageNet}."""
   objects = {'alarm_clock': 50, 'pen': 60, 'air_freshener': 70}
   for folder, level in objects.items():
-    save(root / 'images' / folder / 'x.png', level, side=12)
+    save_grey(root / 'images' / folder / 'x.png', level, side=12)
   (root / 'mappings').mkdir()
   names = {folder: folder.replace('_', ' ').capitalize() for folder in objects}
   (root / 'mappings/folder_to_objectnet_label.json').write_text(json.dumps(names))
@@ -137,7 +130,7 @@ def test_objects_have_all_their_classes_and_are_read_without_their_frame(tmp_pat
   assert levels_and_names(rows) == [(50, [CLOCK, DIGITAL_CLOCK]), (60, [PEN, FOUNTAIN_PEN])]
   assert rows.description['objects_left_out'] == 1 and rows.description['classes'] == 4
   write_objectnet(tmp_path / 'other', {'Pen': 'balpoint, biro'})
-  save(tmp_path / 'images/pen/y.png', 60, side=4)
+  save_grey(tmp_path / 'images/pen/y.png', 60, side=4)
   message = r'1 of 3 pictures cannot be .*y.png is \(4, 4\); it must be above twice'
   refused(message, open_rows, 'objectnet', tmp_path)
   refused(r"'balpoint, biro'.*did you mean 'ballpoint'", open_rows, 'objectnet', tmp_path / 'other')
@@ -169,9 +162,9 @@ def test_data_sets_of_tfds_have_the_classes_that_occur(tmp_path):
 
 
 def test_unusable_folders_and_settings_are_refused(tmp_path):
-  save(tmp_path / 'some' / 'tench' / 'x.png', 1)
+  save_grey(tmp_path / 'some' / 'tench' / 'x.png', 1)
   refused("none of ImageNet, first 'tench'", open_rows, 'imagenet_a', tmp_path / 'some')
-  save(tmp_path / 'few' / WNIDS[3] / 'x.png', 1)
+  save_grey(tmp_path / 'few' / WNIDS[3] / 'x.png', 1)
   message = 'has 1 classes; imagenet_a has 200'
   refused(message, open_rows, 'imagenet_a', tmp_path / 'few', allow_missing=False)
   (tmp_path / 'empty' / WNIDS[0]).mkdir(parents=True)

@@ -6,14 +6,13 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
-from PIL import Image
 
 from input_pipeline.sources import si_score
 from input_pipeline.sources import tfds as tfds_source
 from robustness.models.imagenet_names import WNIDS
 from robustness.studies.si_score import SiScore
 from tests.cases import cases
-from tests.input_pipeline.domains import read
+from tests.input_pipeline.domains import read, save_grey
 from tests.refusals import bad_setting, refused
 
 CLASSES = ('bagel', 'koala', 'lemon')
@@ -57,8 +56,7 @@ def released(tmp_path_factory):
   (folder / 'metadata.csv').write_text(si_score.metadata_text(columns))
   for number, index in zip(columns['image_id'], columns['foreground_class'], strict=True):
     path = folder / 'archive/area' / CLASSES[int(index)] / f'{int(number)}.jpg'
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new('RGB', (32, 32), (int(number) * 10,) * 3).save(path, quality=100)
+    save_grey(path, int(number) * 10, side=32, quality=100)
   with pytest.MonkeyPatch.context() as patched:
     archive = str(folder / 'archive')
     manager = tfds.download.DownloadManager
@@ -90,6 +88,7 @@ def test_every_scene_has_the_factors_of_its_number(released, monkeypatch, max_ex
   )
   assert batch['object'][order].tolist() == expected['foreground_class'].tolist()
   assert batch['background'][order].tolist() == expected['background'].tolist()
+  # The positions of bagel, koala and lemon among the classes of ImageNet.
   labels = np.array([931, 105, 951])[expected['foreground_class'].astype(int)]
   assert batch['label'][order].tolist() == labels.tolist()
   grey = np.rint(batch['image'][order, 16, 16, 0] * 255)
