@@ -56,7 +56,7 @@ FILTERS = (LowPass(15), HighPass(27))
 @pytest.mark.parametrize('input_filter', FILTERS)
 @pytest.mark.parametrize(('fy', 'fx'), [(0, 0), (1, 0), (3, -3), (7, 7), (8, 2), (0, 8), (16, 16)])
 def test_a_wave_passes_unchanged_or_is_removed(input_filter, fy, fx):
-  """On 32 pixels, `LowPass(15)` keeps up to 7 and `HighPass(27)` from 3 cycles on both axes."""
+  """`LowPass(15)` keeps up to 7 cycles per 32 pixels on both axes, `HighPass(27)` 3 and more."""
   is_low_pass = isinstance(input_filter, LowPass)
   passes = max(abs(fy), abs(fx)) <= 7 if is_low_pass else min(abs(fy), abs(fx)) >= 3
   y, x = np.mgrid[:32, :32]
