@@ -280,7 +280,7 @@ def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: st
     design: the levels.
     folders: {'foregrounds': folder of cutouts, 'backgrounds': folder of backgrounds}.
     seed: seed of the draw of backgrounds.
-    measure: 'rectangle' or 'mask', to which areas refer.
+    measure: what areas measure: the bounding 'rectangle' of a cutout, or its 'mask'.
 
   Raises:
     InputError: a file is invalid, or no scene has enough of its object on the canvas.
@@ -359,9 +359,9 @@ def pair_examples(plan: ScenePlan, encoding: str, pair: int) -> Iterator[Example
 def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]:
   """Returns two compiled functions that compose scenes as the study `si_score` shows them.
 
-  The first is `prepare(row) -> row`, called once per pair. Its argument has `image`, the
-  background, uint8 [side, side, 3]; `foreground`, the cutout in a square, uint8 [F, F, 4]; and
-  `foreground_size`, height and width of the cutout, int32 [2].
+  The first is `prepare(row) -> row`, called once per pair of background and cutout. Its argument
+  has `image`, the background, uint8 [side, side, 3]; `foreground`, the cutout in a square, uint8
+  [F, F, 4]; and `foreground_size`, height and width of the cutout, int32 [2].
 
   The second is `compose(row, levels) -> uint8 [B, side, side, 3]`. It returns the scenes of a
   prepared row at B levels, int [B], which are indices in 0..L − 1.
@@ -370,7 +370,7 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]
     factors: bytes of area, angle, x and y of the L levels, float64 [4, L]. The cache of this
       function needs arguments with a hash, which arrays do not have.
     side: side of the canvas in pixels.
-    measure: 'rectangle' or 'mask', to which areas refer.
+    measure: what areas measure: the bounding 'rectangle' of a cutout, or its 'mask'.
   """
   area, angle, x, y = np.frombuffer(factors).reshape(4, -1)
   design = Design(name='', side=side, min_inside=0.0, area=area, angle=angle, x=x, y=y)

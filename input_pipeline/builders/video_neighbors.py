@@ -190,11 +190,12 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
   ) -> Iterator[tuple[int, dict[str, object]]]:
     """Yields (0, example), (1, example), … of the frames in the order of their paths.
 
-    TFDS stores the image files unchanged.
+    An example has the keys of `features`, among them `image`, the path of a file that TFDS stores
+    unchanged.
 
     Args:
-      loaded: paths of the frames, their labels, and their columns such as `group_id`, the sets of a
-        frame.
+      loaded: paths of the frames, their labels, and further columns, such as `group_id`, which has
+        the numbers of the sets that a frame belongs to.
       frames_root: the folder to which their paths are relative.
       boxes_of: {path of a frame: its boxes}.
     """

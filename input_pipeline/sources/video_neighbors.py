@@ -158,9 +158,11 @@ def find_metadata(path: str, split: str) -> Path:
   A folder holds sets if pmsets.json or the tables of YTBB-Robust are in it or in its subfolder
   metadata.
 
+  If neither holds sets, the function that reads the folder raises an error.
+
   Raises:
-    InputError: `path` does not exist or holds no sets, or the split is neither '' nor 'test' and
-      has no folder.
+    InputError: `path` does not exist, or holds no sets but looks like another published data set;
+      or the split is neither '' nor 'test' and has no folder.
   """
   advice = f'give the folder that holds {SETS} or metadata/{SETS}.'
   root = existing_folder(path, advice, f'{KEY}.metadata')

@@ -359,7 +359,7 @@ class RandAugment(Augmentation):
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The operations among which N are drawn; 'torchvision' also draws the identity."""
+    """The operations from which N are drawn; 'torchvision' draws from these and the identity."""
     left_out = {*self.without, *WITHOUT[self.magnitudes]}
     return tuple(name for name in names_of(self.magnitudes) if name not in left_out)
 

@@ -434,10 +434,7 @@ class ClassifierBuilder:
     return newest_step(self.directory / label) is not None
 
   def _as_measured(self, classifier: Classifier, recipe: ClassifierKind) -> Classifier:
-    """Returns a classifier with what the recipe changes in it for measurements.
-
-    These are the label space that its logits are mapped to, and its test-time adaptation.
-    """
+    """Returns a classifier mapped to the recipe's label space, with its test-time adaptation."""
     names = self.rows.class_names
     projected = in_label_space(classifier, recipe.label_space, recipe.merge, names)
     return projected.with_adaptation(recipe.adaptation)

@@ -30,13 +30,14 @@ class TrainedHere(Network):
 
   @functools.cached_property
   def start(self) -> StoredNetwork | None:
-    """The kind that reads `initial_weights`; None if the training begins with random weights.
+    """The classifier kind that reads `initial_weights`; None if training begins with random ones.
 
     Raises:
       InputError: `initial_weights` are not of a kind that a training can begin with.
     """
     if not self.initial_weights:
       return None
+    # the kind of a classifier with these weights that is not trained
     start = resolved(self, weights=self.initial_weights, initial_weights='', train=False)
     if not isinstance(start, StoredNetwork):
       raise SettingError(

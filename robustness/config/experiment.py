@@ -255,7 +255,7 @@ def _battery(section: Section, data: Section) -> dict[str, Measurement]:
   sections = {name: task for name, task in section.items() if name not in (TASKS, SUMMARY)}
   for name in sections:
     settings.check_name(BATTERY, name)
-    # results of a battery have the tasks beside these values, under their names
+    # in results, tasks and settings of the run are keys of one mapping: their names must differ
     if name in (*SETTINGS, 'baseline'):
       raise InputError(
         f'{BATTERY} names a task {name!r}, as results name a setting of the run: give it another '

@@ -160,5 +160,5 @@ def _named(form: object) -> str:
 
 
 def _described(value: object) -> str:
-  """Returns a value in words: the name of its type for objects and lists, else the value."""
+  """Returns 'an object' or 'a list' for these, and a shortened `repr` for other values of JSON."""
   return _NAMES[type(value)] if isinstance(value, dict | list) else reprlib.repr(value)

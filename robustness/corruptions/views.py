@@ -306,8 +306,8 @@ class CorruptionViews(Study):
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Returns the names 'clean' and '<corruption> <severity>' of the views, and their groups.
 
-    There is a group for each corruption, each severity, and each complete set, such as 'official'.
-    Fractional severities are in no group.
+    There is a group for each corruption, each severity, and each published set of corruptions that
+    the study has completely, such as 'official'. Fractional severities are in no group.
     """
     return self.table_of_views(image_shape, has_clean=True)
 

@@ -338,8 +338,8 @@ class Scores:
     The interval has percentiles of the differences in bootstrap samples. They are shifted so that
     their mean is the debiased value, because bootstrap samples are not debiased. Debiasing does not
     remove all of the bias, above all where confidences are low. The interval is therefore extended
-    to 0 if the biased difference is in the range of differences between two perfectly calibrated
-    classifiers in simulations.
+    to include 0 if chance alone explains the difference: if the difference before debiasing is in
+    the range of differences between two perfectly calibrated classifiers in simulations.
 
     Args:
       other: the scores that are subtracted, from the same `Draws`.
@@ -349,7 +349,8 @@ class Scores:
     by_chance = None
     if name in self.calibrated:
       # Simulation i of both classifiers uses the same random numbers, so that their outcomes are
-      # similar and the difference varies too little. It is therefore paired with simulation i - 1.
+      # similar and the difference varies too little. Simulation i of `self` is therefore paired
+      # with simulation i - 1 of `other`.
       by_chance = self.calibrated[name] - np.roll(other.calibrated[name], 1)
     value, drawn = self.values[name] - other.values[name], self.drawn[name] - other.drawn[name]
     biased = self._biased(name) - other._biased(name)

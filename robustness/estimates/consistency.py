@@ -119,11 +119,11 @@ def estimates(units: Units, groups: np.ndarray, confidence: float = 0.95) -> lis
 def _interval(
   cells: np.ndarray, weight: np.ndarray, value: float, confidence: float
 ) -> tuple[float, float, str]:
-  """Returns the interval of a mean κ over views, or the reason why there is none.
+  """Returns the interval of Cohen's κ, averaged over views, or the reason why there is none.
 
   Args:
-    cells: [4, K, V], the number of images of each unit and view on which both classifiers are
-      right, only the first, only the second, and neither.
+    cells: [4, K, V], the number of images of each of K resampled units, such as videos, in each of
+      V views on which both classifiers are right, only the first, only the second, and neither.
     weight: weight of each view in the mean, [V].
     value: the mean κ.
     confidence: confidence of the interval, in (0, 1).

@@ -41,27 +41,27 @@ _MAX_TRIALS = 1e12
 
 
 def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None:
-  """Returns one of `family` estimates with the interval that holds for all of them together.
+  """Returns an estimate with its interval widened so that it holds for a family of estimates.
 
-  The largest of many estimates is too large by chance. With the confidence 1 − α of the row, the
-  interval at confidence 1 − α/family (Bonferroni; Dunn 1961) holds whichever estimate is selected.
-  How the interval is widened depends on its method:
+  The largest of many estimates is too large by chance. With the confidence 1 − α of the row, and
+  with `family` as the number of estimates, the interval at confidence 1 − α/family (Bonferroni;
+  Dunn 1961) holds whichever estimate is selected. Let R be the ratio of Student's quantiles at the
+  new and the old confidence. How the interval is widened depends on its method:
 
   * Clopper–Pearson is computed again from the counts; in a sequential design with several looks at
     the data, at confidence 1 − α/(family · looks).
   * Korn–Graubard is computed again from the effective number of trials that its ends imply.
-  * Bonett–Price is symmetric around its middle: its half-width is multiplied by the ratio of the
-    quantiles at the new and the old confidence. The same is done to the logarithm of a log-ratio
-    interval.
+  * Bonett–Price is symmetric around its middle: its half-width is multiplied by R. The same is done
+    to the logarithm of a log-ratio interval.
   * Methods in `_AROUND_THE_VALUE`, such as the bootstrap: the distance of each end from the value
-    is multiplied by this ratio.
+    is multiplied by R.
 
-  The quantiles are Student's, which grow faster with the confidence than normal ones: with few
-  clusters the spread itself is uncertain.
+  Student's quantiles grow faster with the confidence than normal ones: with few clusters the spread
+  itself is uncertain.
 
   Args:
     row: row of the table of results.
-    family: number of estimates that the interval holds for, at least 1.
+    family: number of estimates in the family, at least 1.
     quantity: quantity of the estimate; its range limits the interval.
 
   Returns:

@@ -466,10 +466,10 @@ class HasSmallChanges(Protocol):
   """The interface of a study with perturbations so small that bfloat16 may round them away."""
 
   def lost_in_bfloat16(self, image_shape: ImageShape | None = None) -> str:
-    """Returns what rounding to bfloat16 would remove and which setting to change.
+    """Returns the reason, for an error message, why the precision bfloat16 is refused; '' if not.
 
-    A config with the precision bfloat16 is refused with this message; '' allows it. `image_shape`
-    is None before the images are opened.
+    It says which changes of images rounding would remove, or which setting avoids this.
+    `image_shape` is None before the images are opened.
     """
 
 

@@ -85,7 +85,8 @@ class Measures:
     They are `energy` and `high_energy`, see `energies`, and `rings` [R], the mean of |F| over each
     of R rings of frequencies and over the channels.
     """
-    rings = jnp.asarray(self.rings.reshape(len(self.rings), -1))  # [R, H · (W // 2 + 1)]
+    # [R, H · (W // 2 + 1)]; each row holds weights that sum to 1
+    rings = jnp.asarray(self.rings.reshape(len(self.rings), -1))
     return {
       **self.energies(magnitude),
       'rings': jnp.matmul(rings, magnitude.mean(-1).ravel(), precision='highest'),
@@ -93,13 +94,14 @@ class Measures:
 
 
 def measures(keep: np.ndarray) -> Measures:
-  """Returns the weights for an image size and a high pass.
+  """Returns weights for sums over a half spectrum, for its high frequencies and for means by ring.
 
   Rings are ⌈shorter side / 64⌉ cycles wide: 1 up to sides of 64 pixels, 4 at 224. At most 33 rings
   reach the Nyquist frequency of the shorter side, and 46 the corner of a square image.
 
   Args:
-    keep: bool [H, W], the frequencies that the high pass keeps, zero in the centre.
+    keep: bool [H, W], the frequencies that the high pass keeps, with frequency zero at the centre
+      of the array.
   """
   height, width = keep.shape
   columns = width // 2 + 1

@@ -111,7 +111,7 @@ class AttentionPool(layers.Layer):
     x = x + position[None].astype(x.dtype)
 
     def heads(name: str, tokens: jax.Array) -> jax.Array:
-      """Returns a linear map of tokens [B, N, width], split into heads."""
+      """Applies the linear layer `name` to tokens; returns [B, N, heads, width / heads]."""
       y = nn.Dense(width, dtype=self.dtype, name=name)(tokens)
       return y.reshape(*y.shape[:2], self.num_heads, -1)
 

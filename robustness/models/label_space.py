@@ -270,7 +270,13 @@ def project_scores(
 
 
 def _merged(values: np.ndarray, merge: str, kind: str) -> np.ndarray:
-  """Returns the scores [N] of a class, combined from the scores [N, members] of its members."""
+  """Returns the scores [N] of a class, combined from the scores [N, members] of its members.
+
+  Args:
+    values: the scores of the members.
+    merge: 'max', 'mean' or 'sum'; means and sums are of probabilities, also for logits.
+    kind: `PROBABILITIES`, or 'logits'.
+  """
   if merge == 'max':
     return values.max(1)
   count = values.shape[1] if merge == 'mean' else 1  # the divisor of the sum of probabilities

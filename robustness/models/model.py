@@ -66,8 +66,10 @@ class Model:
   label_space: str = ''
 
   def __post_init__(self) -> None:
+    """Raises InputError for fields that are not valid, or a Linen module without variables."""
     choice('outputs', self.outputs, OUTPUTS)
     choice('channels', self.channels or LAST, CHANNELS)
+    # a text is the name of an architecture
     if not callable(self.module) and not isinstance(self.module, str):
       raise InputError(
         f'{self.module!r} is no function and no module of Linen, NNX, Equinox, PyTorch or Keras.'

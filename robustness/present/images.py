@@ -23,8 +23,8 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
   The figure is no wider than a page and, except for very many rows, no higher.
 
   Args:
-    rows: {name of a row, or '': {title: picture}}. Pictures are [height, width, 1 or 3]; 0 is black
-      and 1 white. Titles that all rows share are drawn above the first row only.
+    rows: {name of a row: {title: picture}}; the name '' draws none. Pictures are [height, width,
+      1 or 3]; 0 is black and 1 white. Titles of all rows, if equal, are drawn above the first only.
     label: text below all rows.
   """
   pictures = [np.asarray(image, float) for line in rows.values() for image in line.values()]
@@ -38,7 +38,7 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
   columns = max(map(len, rows.values()))  # rows may have different numbers of pictures
   titles = [tuple(line) for line in rows.values()]
   is_shared = len(set(titles)) == 1
-  margin = _NAME_WIDTH if any(rows) else 0.1
+  margin = _NAME_WIDTH if any(rows) else 0.1  # any row has a name other than ''
   ratio = pictures[0].shape[0] / pictures[0].shape[1]
   # Inches, as are all sizes below: 0.2 for each line of titles, 0.3 for the label.
   text_height = 0.2 * (1 if is_shared else len(rows)) + (0.3 if label else 0.05)

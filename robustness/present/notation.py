@@ -259,7 +259,10 @@ def _phrase(conditions: Sequence[str]) -> str:
 
 
 def place_of(quantity: Quantity, row: pd.Series, facets: Sequence[str]) -> str:
-  """Returns the condition of a row as a phrase; facets that it has no value of are left out."""
+  """Returns where an estimate holds as a phrase, such as 'under fog at severity 3'.
+
+  Facets without a value in the row are left out.
+  """
   names = [name for name in facets if not pd.isna(row[name])]
   return place_words(quantity, names, [row[name] for name in names])
 

@@ -131,7 +131,10 @@ def _resize_down(
   window, block = math.ceil(rows_of_tile) + 2, min(BLOCK, width)  # rows and columns read at once
 
   def add_tile(number: jax.Array, output: jax.Array) -> jax.Array:
-    """Adds tile `number` to the output: `TILE` resized rows at the needed columns."""
+    """Writes tile `number`, `TILE` of the rows `positions`, to `output` [W, L, C].
+
+    Only the needed columns (`lines`) are written.
+    """
     pixels = jax.lax.dynamic_slice(padded, (number * TILE,), (TILE,))
     lowest = jnp.where(_inside(pixels, new_size), pixels, new_size).min()
     # The window starts at ⌊(lowest + ½) s − max(s, 1)⌋ with s = size / new_size, in integers: the
@@ -141,7 +144,7 @@ def _resize_down(
     weights = triangle_weights(pixels, first + jnp.arange(window), size, new_size)
 
     def add_block(block_number: jax.Array, output: jax.Array) -> jax.Array:
-      """Adds the tile's rows at the next `block` columns to the output, transposed."""
+      """Writes the tile's rows at the next `block` columns to the output, transposed."""
       line = jnp.minimum(lines[0] + block_number * block, width - block)
       start, shape = (index, first, line * channels), (1, window, block * channels)
       source = jax.lax.dynamic_slice(flat, start, shape)[0]

@@ -123,8 +123,9 @@ class CorruptionError(StoredOrMade):
   def recording(self) -> dict[str, Any]:
     """The settings that decide the records; studies with equal settings share records.
 
-    Other studies of corruptions have the same settings, unless `between` adds severities or a
-    `half_width` ends the rounds. `confidence` decides the end of the rounds too.
+    For stored images they are the settings of the base class. For others, `between` is added if it
+    is not empty, and `half_width` and `confidence` if `half_width` ends the rounds; without these,
+    the records are shared with other studies of corruptions.
     """
     if self.is_stored:
       return super().recording

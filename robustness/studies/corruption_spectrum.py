@@ -212,7 +212,7 @@ class CorruptionSpectrum(StoredOrMade):
       yield self.means(RADIAL, by_ring, facets)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures, the mean spectra and one image under every corruption.
+    """Returns the default figures, with two more: mean spectra, and an image under each corruption.
 
     Spectra are at the severity of the setting `severity`, or at the middle one if it was not shown.
     """

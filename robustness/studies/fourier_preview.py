@@ -104,7 +104,8 @@ class FourierPreview(BeginsWithMap):
     if self._map is not None:
       self._map.check_shape(image_shape)
     band_of_cell = band_map(image_shape)
-    # [bands, H, W // 2 + 1]: how many frequencies of the band an element of the half spectrum has.
+    # [bands, H, W // 2 + 1]: the number of frequencies that an element of the half spectrum stands
+    # for (2 with the mirror image that it leaves out, else 1), and 0 outside the band.
     weights = np.stack([spectrum.measures(band_of_cell == band).high for band in BANDS])
     return dataclasses.replace(
       identity(),

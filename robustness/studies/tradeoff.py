@@ -36,7 +36,12 @@ HIGH_FREQUENCY_FRACTION = Quantity(
 
 @dataclasses.dataclass(frozen=True)
 class Tradeoff(StoredOrMade):
-  """A study of accuracy against frequency, with the settings of `StoredOrMade`."""
+  """A study of changes of accuracy under corruptions against the frequencies of these corruptions.
+
+  For each classifier but the first, the difference of its accuracy from the first classifier's is
+  compared over corruptions with the share of high frequencies in the energy of the corruption.
+  The study has the settings of `StoredOrMade`.
+  """
 
   title: ClassVar[str] = 'Robustness by frequency: the trade-off'
   papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'hendrycks2019benchmarking')

@@ -61,13 +61,14 @@ def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
   """
   table = results.table[results.table.classifier == label]
   names = {'accuracy_anchor': 'on anchors', 'accuracy_pm_k': f'pm-{k}'}
-  by_class: dict[str, Any] = {'class': ...}  # selects the rows of all classes
+  by_class: dict[str, Any] = {'class': ...}  # the value `...` selects the rows of all classes
   anchor = select(table, 'accuracy_anchor', **by_class).dropna(subset=['value'])
   worst = select(table, 'accuracy_pm_k', **by_class, k=k).dropna(subset=['value'])
   accuracy = anchor.set_index('class').value
   if len(accuracy) < 2:
     return None
   drop = (accuracy - worst.set_index('class').value).sort_values(kind='stable')  # of each class
+  # the classes with the largest drops, in the order of falling accuracy on anchors
   with_largest_drops = drop.index[-MAX_CLASSES:]
   drawn = accuracy[with_largest_drops].sort_values(ascending=False, kind='stable').index
   rows = pd.concat([anchor, worst])
