@@ -101,7 +101,7 @@ def augmented(augmentation, count, image, seed=0):
 
 
 def test_a_sub_policy_is_its_two_operations_in_order():
-  """With probability 1 each, they are Pillow's in their order, with either sign."""
+  """Operations of probability 1 are Pillow's in their order, with either sign."""
   lines = ('Equalize 1 0, ShearX 1 9', 'Posterize 1 8, TranslateY 1 5', 'Rotate 1 6, Solarize 1 4')
   picture = pictures.seeded(32, 32)[0]
   image = pictures.batch([picture])[0]

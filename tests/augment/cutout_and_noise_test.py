@@ -17,7 +17,7 @@ GREY = np.full((32, 32, 3), 0.5, np.float32)
 
 @pytest.mark.parametrize('size', [3, 4, 16])
 def test_every_square_around_a_pixel_occurs_and_nothing_else(size):
-  """As in the released code, a square of size s around c begins at c − s // 2 and is cut."""
+  """A square of size s around c begins at c − s // 2 and is cut, as in the released code."""
   image = np.random.default_rng(0).random((9, 7, 3), np.float32)
   squares = set()
   for row, column in np.ndindex(9, 7):

@@ -56,8 +56,10 @@ def test_a_batch_of_qualities_is_the_pictures_by_themselves_and_has_levels_in_ra
 def test_a_flat_picture_is_unchanged_and_fractions_of_levels_are_rounded():
   flat = np.full((20, 20, 3), 128 / 255, np.float32)
   np.testing.assert_allclose(round_trip(flat, 10), flat, atol=1e-6)
-  with_fractions = flat + 0.3 / 255
-  np.testing.assert_array_equal(round_trip(with_fractions, 10), round_trip(flat, 10))
+  next_level = flat + np.float32(1 / 255)
+  for fraction, nearest in ((0.3, flat), (0.7, next_level)):
+    with_fractions = flat + np.float32(fraction / 255)
+    np.testing.assert_allclose(round_trip(with_fractions, 100), nearest, atol=1e-6)
 
 
 def test_colours_are_converted_as_libjpeg_does_in_integers():
