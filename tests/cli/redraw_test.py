@@ -13,7 +13,7 @@ from robustness.config.defaults import default_battery
 from tests import finished_runs
 from tests.end_to_end import runs
 from tests.refusals import refused
-from tests.video.rescoring_test import saved
+from tests.video.rescoring_test import save_scores
 
 
 @pytest.fixture(scope='module')
@@ -70,7 +70,7 @@ def test_parts_and_seeds_are_drawn_again_without_records_and_weights(
 @pytest.mark.slow
 def test_scored_predictions_are_drawn_again(tmp_path):
   config = video_pm_k.get_config('predictions')
-  config.predictions, config.metadata = str(saved(tmp_path)), str(tmp_path / 'sets')
+  config.predictions, config.metadata = str(save_scores(tmp_path)), str(tmp_path / 'sets')
   runs.run(config, tmp_path / 'run')
   before = pages(tmp_path / 'run')
   forget_pages(tmp_path / 'run')

@@ -17,7 +17,7 @@ from robustness.present import headlines
 from robustness.results import Results
 from tests import installation
 from tests.end_to_end import runs
-from tests.video.rescoring_test import saved
+from tests.video.rescoring_test import save_scores
 
 ROOT = installation.ROOT
 
@@ -195,7 +195,7 @@ def of_digits(folder):
 
 def of_predictions(folder):
   config = video_pm_k.get_config('predictions')
-  config.predictions, config.metadata = str(saved(folder)), str(folder / 'sets')
+  config.predictions, config.metadata = str(save_scores(folder)), str(folder / 'sets')
   return config
 
 
