@@ -92,7 +92,7 @@ def check_names(
       release = looks_like(folder)
       fix = f': {nearest(name, valid)}. Rename it or move it elsewhere'
       # a file that is typical of another data set need not be renamed: another source reads it
-      is_of_release = f"with '{name}" in release
+      is_of_release = release.startswith(f"; with '{name}")  # as in "; with 'fog.npy' in it, ..."
       advice = '' if is_of_release else fix
       raise InputError(f'{folder} holds {name!r}, which is no {kind}{advice}{release}.')
   if not names:

@@ -189,12 +189,13 @@ def evenly(indices: np.ndarray, max_count: int) -> list[int]:
 def _selected_indices(images: Images, settings: DataSettings, seed: int) -> np.ndarray:
   """Returns the ascending indices of the examples that the settings select, int64.
 
-  Of a set in parts, such as one part for each corruption, the same images are selected in all.
+  If the set has parts, such as one for each corruption, the same images are selected in each part.
 
   Raises:
     InputError: a setting cannot apply to these images, or an image in the list does not exist.
   """
-  if images.choose and not images.names:  # groups of images, such as the frames of a neighbor set
+  # groups of images are selected, such as the frames of a neighbor set
+  if images.choose is not None and not images.names:
     if settings.image_list or settings.subset == FIRST:
       key, value = ('image_list', settings.image_list) if settings.image_list else ('subset', FIRST)
       raise InputError(
@@ -213,8 +214,8 @@ def _selected_indices(images: Images, settings: DataSettings, seed: int) -> np.n
     bases = _listed_indices(images, settings.image_list)
   noun = 'base images' if images.parts > 1 else 'images'
   subset = choose_subset(len(bases), settings.num_images, seed, settings.subset == FIRST, noun)
-  # the same base images of every part
-  return (np.arange(images.parts)[:, None] * part_size + bases[subset][None]).ravel()
+  # the index of the first image of each part, plus the selected indices in a part
+  return np.add.outer(np.arange(images.parts) * part_size, bases[subset]).ravel()
 
 
 def _listed_indices(images: Images, image_list: str) -> np.ndarray:

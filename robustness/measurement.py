@@ -187,11 +187,11 @@ def _check_same_images(evaluations: Sequence[Evaluation]) -> None:
 
   This happens if files were changed before a run was resumed.
   """
-  first = evaluations[0].records
-  for records in (evaluation.records for evaluation in evaluations[1:]):
+  first, *later = (evaluation.records for evaluation in evaluations)
+  for records in later:
     if records.identity['data'] == first.identity['data']:
-      columns = ('example_id', IMAGE_DIGEST)
-      recorded, expected = ({k: r.column(k) for k in columns} for r in (records, first))
+      names = ('example_id', IMAGE_DIGEST)
+      recorded, expected = ({k: r.column(k) for k in names} for r in (records, first))
       require_same_images(recorded, expected, records.directory)
 
 
@@ -343,8 +343,9 @@ def _recorded(
 def _identified(classifier: Classifier) -> Facts:
   """Returns the facts that identify a classifier in records.
 
-  They are its provenance with a digest of its weights, or, without a digest, its outputs for fixed
-  images. The progress of a training is left out, because the digest identifies the weights.
+  They are its provenance, which has a digest of its weights; if it has none, outputs for fixed
+  images are added. The progress of a training is left out, because the digest identifies the
+  weights.
   """
   facts = classifier.provenance
   if 'sha256' not in facts and from_file.KEY not in facts:  # neither a digest nor outputs

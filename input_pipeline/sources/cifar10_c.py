@@ -239,7 +239,8 @@ def test_set(dataset: str, data_dir: str, key: str) -> tuple[np.ndarray, np.ndar
   builder = prepared_builder(dataset, data_dir, key)
   if not {'id', 'image', 'label'} <= set(builder.info.features):
     fix = (
-      "The released order needs it. Give cifar10 or cifar100 (the same classes), or '' for none."
+      'The released order needs it. Give cifar10 or cifar100, whichever has the same classes, or '
+      "'' to read no clean images."
     )
     raise SettingError(key, dataset, problem="whose examples have no 'id'", fix=fix)
   stored = builder.as_dataset(split='test').as_numpy_iterator()

@@ -122,6 +122,8 @@ SETS = {
 """{name of a set: its corruptions}, over which papers average."""
 STORED_SETS = {'imagenet_3dcc': tuple(STORED)}
 """Sets of corruptions that can only be read."""
+ALL_SETS = {**SETS, **STORED_SETS}
+"""All sets of corruptions by name."""
 SEVERITIES = (1, 2, 3, 4, 5)
 """The published severities."""
 
@@ -199,9 +201,7 @@ def spelt_out(entries: Sequence[str]) -> tuple[str, ...]:
   A set is replaced by its members. The order is the same as in `NUMBERS`; references `FILE.py:NAME`
   to a user's code come last.
   """
-  sets, included = {**SETS, **STORED_SETS}, dict[str, None]()
-  for entry in entries:
-    included |= dict.fromkeys(sets.get(entry, (entry,)))
+  included = dict.fromkeys(name for entry in entries for name in ALL_SETS.get(entry, (entry,)))
   return (*(name for name in NUMBERS if name in included), *filter(is_reference, included))
 
 
@@ -212,12 +212,11 @@ def whole_sets(names: Sequence[str], side: int = 0) -> dict[str, tuple[str, ...]
 
   Args:
     names: names of corruptions.
-    side: side of images in pixels, 0 if it is unknown. If it is known and there are several sets,
-      the one of Yin et al. for other images is left out: 'fourier_cifar' for more than 64 pixels,
-      'fourier_imagenet' for at most 64.
+    side: side of images in pixels, 0 if it is unknown. If it is known and several sets are
+      complete, only one of the two sets of Yin et al. is kept: 'fourier_imagenet' above 64 pixels,
+      else 'fourier_cifar'.
   """
-  all_sets = {**SETS, **STORED_SETS}.items()
-  sets = {label: members for label, members in all_sets if set(members) <= set(names)}
+  sets = {label: members for label, members in ALL_SETS.items() if set(members) <= set(names)}
   is_one_set = any(set(members) == set(names) for members in sets.values())
   if side and len(sets) > 1:
     sets.pop('fourier_imagenet' if side <= 64 else 'fourier_cifar', None)

@@ -23,12 +23,11 @@ from robustness.core.settings import choice, require
 from robustness.core.typing import PlainValue
 from robustness.corruptions import catalog, jpeg, laion_c
 from robustness.corruptions.names import (
+  ALL_SETS,
   FINEST,
   NUMBERS,
-  SETS,
   SEVERITIES,
   STORED,
-  STORED_SETS,
   STREAM,
   spelt_out,
   view_id,
@@ -141,7 +140,7 @@ class CorruptionViews(Study):
   def __post_init__(self) -> None:
     """Raises InputError for settings that are invalid or contradict each other."""
     super().__post_init__()
-    catalog.check_names(self.key('corruptions'), self.corruptions, (*SETS, *STORED_SETS, *NUMBERS))
+    catalog.check_names(self.key('corruptions'), self.corruptions, (*ALL_SETS, *NUMBERS))
     self.require(bool(self.corruptions), 'corruptions', 'not empty')
     needs_stored = bool({*self.names} & {*STORED})
     valid = f"of those made here without {KEYS.study.source}='stored'"
@@ -474,7 +473,7 @@ class Provenance:
     source = self.description.get('source', '')
     # at 32 pixels, the corruptions of Yin et al.'s table 3 count as complete, although the released
     # set has others
-    is_paper_set = released.side == 32 and set(SETS['fourier_cifar']) <= set(settings.names)
+    is_paper_set = released.side == 32 and set(ALL_SETS['fourier_cifar']) <= set(settings.names)
     missing = [n for n in released.corruptions if n not in settings.names and not is_paper_set]
     missing_severities = [str(s) for s in SEVERITIES if s not in settings.severities]
     total = released.num_images or self.num_images  # an unknown number counts as equal

@@ -28,7 +28,8 @@ def sample_or_black(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
   Positions are in pixels and may be fractional; values outside of the image are 0.
   """
   height, width = image.shape[:2]
-  framed = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))  # positions outside are clipped to this black
+  # positions outside of the image are clipped to this black frame, 1 pixel wide
+  framed = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))
   return filters.sample_bilinear(framed, jnp.clip(y, -1, height) + 1, jnp.clip(x, -1, width) + 1)
 
 
@@ -78,20 +79,20 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
   cells = draws['sign'].shape[0]
   width = image.shape[0] // cells
   radius = width // 2
-  r, c = filters.grid(image.shape[0])
-  row, column = (jnp.minimum(coordinate // width, cells - 1) for coordinate in (r, c))
-  down, right = r - row * width - radius, c - column * width - radius
+  r, c = filters.grid(image.shape[0])  # row and column of each pixel, and of its cell
+  cell_r, cell_c = (jnp.minimum(line // width, cells - 1) for line in (r, c))
+  down, right = r - cell_r * width - radius, c - cell_c * width - radius
   distance = jnp.hypot(down, right)
   is_inside = (distance <= radius) & (distance > 0) & (r < cells * width) & (c < cells * width)
   # the distance from the centre as a fraction of the radius; 1 outside the circles
   share = jnp.where(is_inside, distance / max(radius, 1), 1)
   # each pixel shows the place that is this many times, 1 or more, as far from the centre
   pinch = jnp.sin(np.pi / 2 * share) ** -(0.04 * magnitude + 0.1)
-  sign = draws['sign'][row.astype(jnp.int32), column.astype(jnp.int32)]
+  sign = draws['sign'][cell_r.astype(jnp.int32), cell_c.astype(jnp.int32)]
   angle = sign * magnitude * np.pi / 20 * (1 - share) ** 2
   cos, sin = jnp.cos(angle), jnp.sin(angle)
-  y = row * width + radius + pinch * (down * cos - right * sin)
-  x = column * width + radius + pinch * (down * sin + right * cos)
+  y = cell_r * width + radius + pinch * (down * cos - right * sin)
+  x = cell_c * width + radius + pinch * (down * sin + right * cos)
   return jnp.where(is_inside[..., None], sample_or_black(image, y, x), image)
 
 
@@ -172,13 +173,14 @@ def circular_motion_blur(key: jax.Array, image: jax.Array, strength: Strength) -
   to_coefficients = jnp.asarray(prefilter(side), jnp.float32)
   coefficients = filters.separable(image, to_coefficients, to_coefficients)
   coefficients = coefficients.reshape(side * side, -1)
-  r, c = (line - middle for line in filters.grid(side))
+  row, column = (line - middle for line in filters.grid(side))  # offsets from the centre
   angles = jnp.deg2rad(1.5 * strength['magnitude']) * jnp.asarray(TURNS, jnp.float32)
 
   def add(number: jax.Array, total: jax.Array) -> jax.Array:
-    """Returns `total` plus the weighted image in rotation number `number`."""
+    """Returns `total` plus TURN_WEIGHTS[number] times the image rotated by angles[number]."""
     cos, sin = jnp.cos(angles[number]), jnp.sin(angles[number])
-    y, x = cos * r + sin * c + middle, cos * c - sin * r + middle
+    y = cos * row + sin * column + middle
+    x = cos * column - sin * row + middle
     turned = sample_spline(coefficients, side, y, x)
     return total + jnp.asarray(TURN_WEIGHTS, jnp.float32)[number] * turned
 

@@ -77,9 +77,7 @@ def korn_graubard(
     Korn & Graubard, Confidence intervals for proportions with small expected number of positive
     counts estimated from survey data, Survey Methodology 24 (1998).
   """
-  p, s, clusters, size = np.broadcast_arrays(
-    *(np.asarray(value, float) for value in (mean, std, n, size))
-  )
+  p, s, clusters, size = _broadcast(mean, std, n, size)
   is_inside = (p > _ROUNDING) & (p < 1 - _ROUNDING)  # neither 0 nor 1
   trial_variance = np.where(is_inside, p * (1 - p), 0.0)
   variance = s**2 / np.maximum(clusters, 1)  # of the mean p
@@ -108,9 +106,7 @@ def effective_trials(
     trials: N.
     confidence: confidence of the interval, in (0, 1).
   """
-  v, mean_variance, n, total = np.broadcast_arrays(
-    *(np.asarray(value, float) for value in (independent, variance, clusters, trials))
-  )
+  v, mean_variance, n, total = _broadcast(independent, variance, clusters, trials)
   has_variance = (v > 0) & (n > 1) & np.isfinite(mean_variance)
   factor = (t_value(total, confidence) / t_value(n, confidence)) ** 2  # (t_{N−1} / t_{n−1})²
   # First for V = 0, or n without a variance; then, where V > 0, v / V · factor.
@@ -146,10 +142,8 @@ def student_interval(
   Raises:
     InputError: a negative standard deviation, or a confidence out of range.
   """
-  quantile = t_value(np.asarray(n, float), confidence)
-  centre, spread, count = np.broadcast_arrays(
-    np.asarray(mean, float), np.asarray(std, float), np.asarray(n, float)
-  )
+  quantile = t_value(n, confidence)
+  centre, spread, count = _broadcast(mean, std, n)
   if np.any(spread < 0):
     raise InputError(f'std = {np.nanmin(spread):g} is negative: give standard deviations >= 0.')
   half = quantile * spread / np.sqrt(np.where(count >= 2, count, np.nan))
@@ -162,9 +156,9 @@ def percentile_interval(
   """Returns the percentile interval (low, high), [...] each, of bootstrap samples.
 
   Plain percentiles are too narrow: the variance of bootstrap samples of n units is too small by the
-  factor (n − 1)/n, and they ignore that it is only estimated. The ends are therefore the quantiles
-  α' and 1 − α' with α' = Φ(−√(n/(n − 1)) t), where t is Student's quantile at `confidence` with n −
-  1 degrees of freedom and Φ the normal distribution.
+  factor (n − 1)/n, and they ignore that this variance is itself estimated. The ends are therefore
+  the quantiles α' and 1 − α' with α' = Φ(−√(n/(n − 1)) t), where Φ is the normal distribution and t
+  Student's quantile of (1 + confidence)/2 with n − 1 degrees of freedom.
 
   Args:
     drawn: [B, ...], the statistic in B bootstrap samples.
@@ -207,6 +201,11 @@ def _tail(confidence: float) -> float:
   return (1 - confidence) / 2
 
 
+def _broadcast(*values: ArrayLike) -> tuple[np.ndarray, ...]:
+  """Returns the values as arrays of floats of one common shape."""
+  return np.broadcast_arrays(*(np.asarray(value, float) for value in values))
+
+
 def _counts(values: ArrayLike, name: str) -> np.ndarray:
   """Returns counts as floats; raises InputError for values that are negative or not whole."""
   counts = np.asarray(values, float)
@@ -220,7 +219,7 @@ def _counts(values: ArrayLike, name: str) -> np.ndarray:
 def proportion_interval(
   k: np.ndarray | float, n: np.ndarray | float, confidence: float
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the ends (low, high) of Clopper and Pearson's interval for numbers that are not whole.
+  """Returns Clopper and Pearson's interval (low, high), also for numbers that are not whole.
 
   Args:
     k: number of successes, in [0, n], such as a share times an effective number of trials.

@@ -275,8 +275,9 @@ def share_difference(
 ) -> Estimate:
   """Returns the share of successes of the second classifier minus the share of the first.
 
-  Both are shares of the same trials. The interval is Bonett and Price's at the effective number of
-  trials.
+  Both are weighted shares of the same trials: a trial is one image in one view, with the weight of
+  the view; a cluster is the trials of images that are resampled together (`Sums`). The interval is
+  Bonett and Price's at the effective number of trials.
 
   Args:
     gained: sums of the trials that succeed only with the second classifier.
@@ -288,20 +289,27 @@ def share_difference(
   count, weight, method = len(gained.weight), gained.weight.sum(), intervals.BONETT_PRICE
   if not count:
     return Estimate(np.nan, np.nan, np.nan, 0, 0, method)
-  b, c = (float(sums.total.sum() / weight) for sums in (gained, lost))  # shares of all trials
-  difference = gained.total - lost.total
-  spread = ((difference - (b - c) * gained.weight) ** 2).sum() / weight**2
+  share_gained = float(gained.total.sum() / weight)  # of all trials
+  share_lost = float(lost.total.sum() / weight)
+  change = share_gained - share_lost
+  deviation = gained.total - lost.total - change * gained.weight  # of each cluster
+  spread = (deviation**2).sum() / weight**2
   variance = spread * count / (count - 1) if count > 1 else np.nan
-  clusters, trials = gained.clusters, max(gained.trials, count)
-  trial_variance = b + c - (b - c) ** 2  # of one trial, which adds 1, −1 or 0
-  size = intervals.effective_trials(trial_variance, variance, clusters, trials, confidence)
-  value, low, high = paired_difference(b * size, c * size, size, confidence)
-  has_single_trials, p_value = gained.trials <= count, np.nan  # one trial in each cluster
-  if test and has_single_trials:
-    p_value = float(mcnemar(gained.total.sum(), lost.total.sum()))
-  elif test and np.array_equal(difference, np.round(difference)):  # `sign_flip` needs integers
-    p_value = float(sign_flip(difference))
+  trials = max(gained.trials, count)  # at least one trial in each cluster
+  trial_variance = share_gained + share_lost - change**2  # of one trial, which adds 1, −1 or 0
+  n = intervals.effective_trials(trial_variance, variance, gained.clusters, trials, confidence)
+  value, low, high = paired_difference(share_gained * n, share_lost * n, n, confidence)
+  p_value = _p_value(gained, lost) if test else np.nan
   return Estimate(float(value), float(low), float(high), gained.n, count, method, p_value)
+
+
+def _p_value(gained: Sums, lost: Sums) -> float:
+  """Returns the p-value of `share_difference`; NaN if neither test applies."""
+  if gained.trials <= len(gained.weight):  # one trial in each cluster
+    return float(mcnemar(gained.total.sum(), lost.total.sum()))
+  difference = gained.total - lost.total
+  is_whole = np.array_equal(difference, np.round(difference))
+  return float(sign_flip(difference)) if is_whole else np.nan  # `sign_flip` needs integers
 
 
 def energy_fraction(part: ArrayLike, total: ArrayLike) -> np.ndarray:
@@ -330,6 +338,6 @@ def correlated(normals: np.ndarray, correlation: np.ndarray) -> np.ndarray:
 def known_mean(values: ArrayLike) -> np.ndarray:
   """Returns means over the last axis that leave NaN out; NaN if all values are NaN."""
   array = np.asarray(values, float)
-  is_number = ~np.isnan(array)
-  count = is_number.sum(-1)
-  return np.asarray(np.where(is_number, array, 0).sum(-1) / np.where(count > 0, count, np.nan))
+  count = (~np.isnan(array)).sum(-1)
+  divisor = np.where(count > 0, count, np.nan)
+  return np.asarray(np.nansum(array, -1) / divisor)

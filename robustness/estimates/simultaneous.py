@@ -164,6 +164,7 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
   value, low, high = (differences[end].to_numpy(float) for end in ('value', 'low', 'high'))
   method, clusters = differences['method'].astype(str), differences['clusters'].to_numpy(float)
   is_ratio = method.str.startswith(intervals.LOG_RATIO).to_numpy()
+  # ln(1 + end) for ratios; other ends are unchanged
   low, high = (np.log1p(end, out=end.copy(), where=is_ratio) for end in (low, high))
   # Intervals that are symmetric around their middle instead of the value.
   is_symmetric = is_ratio | method.str.contains(intervals.BONETT_PRICE, regex=False).to_numpy()

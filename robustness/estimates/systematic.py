@@ -129,17 +129,18 @@ class StratifiedMeans:
   def effective_trials(self, confidence: float, joint: bool = False) -> np.ndarray:
     """Returns Korn and Graubard's effective number of independent trials, [Q].
 
-    It is the number of coin flips with a mean that varies as much. It is at least the effective
-    number of images, and equal to it if all images of each stratum have the same share.
+    The mean of this many independent trials has the same variance as the estimate. The number is at
+    least the effective number of images, and equal to it if all images of each stratum have the
+    same share.
 
     Args:
       confidence: confidence of the interval, in (0, 1). The number is multiplied by the squared
-        ratio of Student's quantiles at this confidence for many views and for few images, which
-        makes intervals from few images wider.
-      joint: whether the number is for `drawn`. It may then exceed the number of views, because
-        strata that differ in accuracy vary less than flips at their mean accuracy. The variance is
-        averaged with the variance of independent views, which counts as two degrees of
-        freedom, because few images may show a small variance by chance.
+        ratio of Student's quantiles at this confidence with `views` − 1 and with `freedom` degrees
+        of freedom, which makes intervals from few images wider.
+      joint: whether the number is for joint draws of the Q means (`drawn`). It may then exceed the
+        number of views, because strata that differ in accuracy vary less than independent trials at
+        their mean accuracy. The variance is averaged with the variance of independent views, which
+        counts as two degrees of freedom, because few images may show a small variance by chance.
     """
     # The effective number of images by their weights (Kish), at least 1.
     images = 1 / np.maximum((self.weight**2).sum(0), _ROUNDING).clip(max=1)
@@ -230,15 +231,15 @@ def difference(gained: StratifiedMeans, lost: StratifiedMeans, confidence: float
   """
   mean_gained, mean_lost = gained.averaged(), lost.averaged()
   n = int(gained.weight.any(1).sum())
-  b, c = float(mean_gained.value[0]), float(mean_lost.value[0])  # shares gained and lost
-  if np.isnan(b):
+  gain, loss = float(mean_gained.value[0]), float(mean_lost.value[0])
+  if np.isnan(gain):
     return Estimate(np.nan, np.nan, np.nan, n, n, PAIRED)
   variance = float(((mean_gained.deviation - mean_lost.deviation) ** 2).sum())
   images = float(mean_gained.freedom[0]) + 1  # effective number
   views = max(images, float(mean_gained.views[0]))
-  trial_variance = b + c - (b - c) ** 2  # of a difference that is 1, −1 or 0
+  trial_variance = gain + loss - (gain - loss) ** 2  # of a difference that is 1, −1 or 0
   trials = effective_trials(trial_variance, variance, images, views, confidence)
-  value, low, high = paired_difference(b * trials, c * trials, trials, confidence)
+  value, low, high = paired_difference(gain * trials, loss * trials, trials, confidence)
   return Estimate(float(value), float(low), float(high), n, n, PAIRED)
 
 
@@ -385,19 +386,19 @@ class EnvironmentShares:
     """Returns the accuracy averaged over environments, with its interval.
 
     Args:
-      environments: numbers of columns of `share`.
+      environments: indices of columns of `share`.
       classes: the classes that the accuracy is over, `ALL`, `SEEN` or `UNSEEN`.
     """
-    terms = [(e, classes) for e in environments]  # the images that each mean is over
+    terms = [(e, classes) for e in environments]  # (environment, classes) of each mean
     return self._means(terms, self.share[:, environments]).estimate(self.confidence)
 
   def gain(self, baseline: EnvironmentShares, environments: Sequence[int]) -> Estimate:
     """Returns the accuracy on unseen classes minus the baseline's accuracy on the same classes.
 
-    The difference is averaged over `environments`, numbers of columns of `share`, each with the
+    The difference is averaged over `environments`, indices of columns of `share`, each with the
     classes that training did not show in it.
     """
-    terms = [(e, UNSEEN) for e in environments]  # the images that each mean is over
+    terms = [(e, UNSEEN) for e in environments]  # (environment, classes) of each mean
     change = self.share[:, environments] - baseline.share[:, environments]
     gained = self._means(terms, np.maximum(change, 0))
     lost = self._means(terms, np.maximum(-change, 0))
@@ -423,7 +424,7 @@ class EnvironmentShares:
     little if more than half of the environments are undefined or degenerate.
 
     Args:
-      environments: numbers of columns of `share`; training showed a group of classes in each.
+      environments: indices of columns of `share`; training showed a group of classes in each.
       baseline: answers of the baseline classifier for the same images; None for b = 0.
       formula: 'clipped' or 'printed', see `rho`.
       by_cell: whether the baseline's accuracy on the seen classes is subtracted from s, and its
@@ -488,7 +489,7 @@ class EnvironmentShares:
   ) -> StratifiedMeans:
     """Returns the accuracies that ρ is computed from, for one environment after the other.
 
-    Environments are numbers of columns of `share`. In each environment they are the classifier's
+    Environments are indices of columns of `share`. In each environment they are the classifier's
     accuracy on seen classes (`S`) and on unseen classes (`U`), then, if there is a baseline, its
     accuracy on seen (`B_SEEN`), unseen (`B_UNSEEN`) and all classes (`B`).
     """
@@ -535,7 +536,7 @@ def _notes_on_cases(cases: Sequence[str], can_leave_out: bool) -> list[str]:
   """Returns notes on the environments in which ρ is degenerate or undefined.
 
   Args:
-    cases: the case of each environment from `rho_case`; '' if ρ is a measurement.
+    cases: the case of each environment from `rho_case`; '' if its ρ is useful, a measurement.
     can_leave_out: whether the mean over environments leaves out degenerate ones.
   """
   num_terms, num_useful = len(cases), cases.count('')
@@ -544,7 +545,8 @@ def _notes_on_cases(cases: Sequence[str], can_leave_out: bool) -> list[str]:
     for case in (DEGENERATE, UNDEFINED)
     if case in cases
   ]
-  if num_terms > 1 and 2 * num_useful < num_terms:  # there is a note, on those that are not useful
+  # most environments are not useful, so that `notes` is not empty
+  if num_terms > 1 and 2 * num_useful < num_terms:
     notes[0] = f'{SAYS_LITTLE}: {notes[0]}'
   num_averaged = num_useful if can_leave_out else num_terms - cases.count(UNDEFINED)
   if 0 < num_averaged < num_terms:

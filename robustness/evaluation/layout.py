@@ -67,8 +67,8 @@ class Layout:
       processes: number of processes.
     """
     if self.num_blocks >= processes:
-      own_blocks = range(process, self.num_blocks, processes)  # all their chunks; none of others
-      return {b: range(self.num_chunks if b in own_blocks else 0) for b in range(self.num_blocks)}
+      taken = range(process, self.num_blocks, processes)  # blocks with all their chunks, not others
+      return {b: range(self.num_chunks if b in taken else 0) for b in range(self.num_blocks)}
     # chunk c of block b is computed by process (b + c) % processes
     first = {block: (process - block) % processes for block in range(self.num_blocks)}
     return {block: range(first[block], self.num_chunks, processes) for block in first}

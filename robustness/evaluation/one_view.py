@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -111,14 +111,15 @@ def _compiled(
     """Returns one row in one view, [H, W, C]."""
     key = key_of(root, row, view_id, parameters)
     prepared = views.prepare(row) if views.prepare else row
-    # the function from images to logits is an argument of `show` only if the views use it
-    logits = [] if forward is None else [lambda images: forward(variables, images, ())[0]]
+    arguments: list[Any] = [parameters]
+    if forward is not None:  # the views use logits: `show` takes a function from images to logits
+      arguments.append(lambda images: forward(variables, images, ())[0])  # without other outputs
     if views.together:  # `show` takes a batch, here of one row, and returns (images, measures)
       keys, rows = jax.tree.map(lambda x: x[None], (key, dict(prepared)))
-      images, _ = views.show(keys, rows, parameters, *logits)
+      images, _ = views.show(keys, rows, *arguments)
       only_image: jax.Array = images[0]
       return only_image
-    image: jax.Array = views.show(key, prepared, parameters, *logits)
+    image: jax.Array = views.show(key, prepared, *arguments)
     return image
 
   return views, jax.jit(show_row)

@@ -83,7 +83,7 @@ class RecordedStudy(Study):
 
 
 def of_results(section: Facts, name: str, description: Any, user_reference: str = '') -> Study:
-  """Returns the study of finished results, without running a Python file that the results name.
+  """Returns the study of finished results; only a Python file that the user names is run.
 
   It is one of three: the study in the user's file, if the user names it; a study of this project,
   with the settings of the run; or, if the results name a file, a `RecordedStudy`, which has only
@@ -110,7 +110,8 @@ def of_results(section: Facts, name: str, description: Any, user_reference: str 
   try:
     with registry.files_refused():
       study = studies.STUDIES.find(values.get('name', ''), 'config.study.name')
-      return studies.from_config(_with_files(with_keys_of_today(study, section), facts))
+      current_section = with_keys_of_today(study, section)
+      return studies.from_config(_with_files(current_section, facts))
   except registry.FileRefusedError:  # the study or one of its parts is in a file
     recorded_settings = {key: facts[key] for key in ('confidence', 'half_width') if key in facts}
     recorded = settings.parse(RecordedStudy, recorded_settings, 'settings')
@@ -138,7 +139,8 @@ def _with_files(section: Facts, stated: Facts) -> Facts:
     file = files.get(registry.part_name(word))
     return registry.RecordedReference.with_file(word, file) if isinstance(file, dict) else word
 
-  return {k: list(map(recorded, v)) if isinstance(v, list) else v for k, v in section.items()}
+  lists = {key: value for key, value in section.items() if isinstance(value, list)}
+  return {**section, **{key: [recorded(word) for word in words] for key, words in lists.items()}}
 
 
 def with_keys_of_today(study: type[Study], section: Facts) -> Facts:

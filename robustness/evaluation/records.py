@@ -287,7 +287,7 @@ class SelectedRows(RecordsReader):
   """
 
   def __init__(self, records: RecordsReader, rows: np.ndarray):
-    """Selects rows, or joins the rows that are stored versions of an image to one row.
+    """Selects rows, or makes one row of several views from rows that show versions of one image.
 
     Args:
       records: complete records.
@@ -296,19 +296,19 @@ class SelectedRows(RecordsReader):
         -1. Image i then becomes one row with V views. Its columns, such as `label`, are taken from
         its row with the highest position; a view with -1 has a prediction without meaning.
     """
-    layout = records.layout
     self.directory, self.identity = records.directory, records.identity
     self._records, self._rows = records, np.asarray(rows)
-    num_views, chunk_views = layout.num_views, layout.chunk_views
+    block_rows = max(1, len(rows))  # all rows form one block
+    self.layout = dataclasses.replace(records.layout, num_rows=len(rows), block_rows=block_rows)
     if self._rows.ndim > 1:
-      num_views = chunk_views = self._rows.shape[1]
-    block_rows = max(1, len(rows))
-    self.layout = Layout(len(rows), num_views, block_rows, chunk_views)
+      count = self._rows.shape[1]
+      self.layout = dataclasses.replace(self.layout, num_views=count, chunk_views=count)
 
   def read(self, block: int, chunk: int) -> Shard:
-    """Returns all selected rows, which are a single block, in a chunk of views.
+    """Returns all selected rows in a chunk of views.
 
-    Sums over the rows of the original records, and pictures, are left out.
+    `block` must be 0, as all rows form one block. The shard has no pictures, and no sums, because
+    stored sums are over all rows of the original records.
     """
     shards = [self._records.read(b, chunk) for b in range(self._records.layout.num_blocks)]
     arrays = {}

@@ -253,13 +253,15 @@ class FourierHeatmap(Study):
     the number of images differs between frequencies; means and differences are of the images that
     were shown in all views. The table `bands` has the number of cells in each band.
     """
-    f, cells = self.frequencies(image_shape), self._cells(image_shape)
-    cells_of_frequency = np.bincount(f.cell.ravel(), minlength=len(f))
-    weight = np.append(1, cells_of_frequency)  # of each view, the clean one first
+    frequencies, cells = self.frequencies(image_shape), self._cells(image_shape)
+    # The number of heatmap cells of each view: 1 of the clean one, then 1 of each frequency, or 2
+    # with its mirror image.
+    weight = np.append(1, np.bincount(frequencies.cell.ravel(), minlength=len(frequencies)))
     recorded = Recorded(evaluations, self.facets(image_shape))
     estimates: list[pd.DataFrame] = []
     for k in recorded.top_k(self.top_k):
-      wrong = dataclasses.replace(recorded.outcomes(self._errors(k)[0]), weight=weight)
+      error, _ = self._errors(k)  # on perturbed and on clean images
+      wrong = dataclasses.replace(recorded.outcomes(error), weight=weight)
       estimates += self._of_errors(k, wrong, cells)
     estimates += self._by_class(recorded, weight)
     counts = [[name, num_shown, total] for name, (num_shown, total) in cells.items()]
@@ -357,7 +359,7 @@ class FourierHeatmap(Study):
   def _cells(self, image_shape: ImageShape) -> dict[str, tuple[int, int]]:
     """Returns {'all' or a band: its number of frequencies in the window, and in the full map}."""
     # The name of the band of each frequency; the side 0 gives all frequencies of the images.
-    window, full = (band_map(image_shape, side) for side in (self.window, 0))
+    window, full = band_map(image_shape, self.window), band_map(image_shape, 0)
     by_band = {band: (int((window == band).sum()), int((full == band).sum())) for band in BANDS}
     return {'all': (window.size, full.size), **by_band}
 

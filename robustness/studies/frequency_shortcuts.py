@@ -100,8 +100,8 @@ class FrequencyShortcuts(Study):
     if len(np.unique(labels)) < 2:
       raise _one_class()
     image = columns[BASE if BASE in columns else 'example_id']  # equal for versions of an image
-    class_of_image, _ = np.unique(np.stack([labels, image]), axis=1)  # of each distinct image
-    with_one = np.flatnonzero(np.bincount(class_of_image) == 1)
+    distinct_images = np.unique(np.stack([labels, image]), axis=1)  # their labels and numbers
+    with_one = np.flatnonzero(np.bincount(distinct_images[0]) == 1)  # classes of one image
     if len(with_one):
       name = rows.class_names[with_one[0]]
       raise InputError(
