@@ -366,7 +366,7 @@ def compare(*results: Results | str | os.PathLike[str], baseline: str | None = N
   if baseline is not None:
     entries = itertools.chain(*entries_by_task.values())
     choice('baseline', baseline, dict.fromkeys(entry.label for entry in entries))
-  if baseline:  # moved to the front; the sort keeps the order of all others
+    # the baseline moves to the front; the sort keeps the order of all others
     entries_by_task = {
       task: sorted(entries, key=lambda entry: entry.label != baseline)
       for task, entries in entries_by_task.items()

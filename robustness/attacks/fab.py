@@ -75,22 +75,21 @@ class FAB(Attack):
     def step(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
       """Returns the state (step, iterate, nearest wrong image, its distance) after a step."""
       k, x, nearest, distance = state
+      # value at x and gradient of the linearised boundary: normal · p + offset = 0 for its points p
       value, normal = plane(x)
-      # the plane is normal · p + offset = 0 for points p
       offset = value - (normal * x).sum((1, 2, 3))
       from_x = onto_plane(x, normal, offset, self.norm)
       from_image = onto_plane(images, normal, offset, self.norm)
       # ‖d_1‖ and ‖d_2‖ of `FAB`; `bias` is α
-      length_1, length_2 = (
-        jnp.maximum(balls.length(d, self.norm), 1e-8) for d in (from_x, from_image)
-      )
+      length_1 = jnp.maximum(balls.length(from_x, self.norm), 1e-8)
+      length_2 = jnp.maximum(balls.length(from_image, self.norm), 1e-8)
       bias = by_row(jnp.minimum(length_1 / (length_1 + length_2), MAX_BIAS))
       x = (1 - bias) * (x + OVERSHOOT * from_x) + bias * (images + OVERSHOOT * from_image)
       x = jnp.clip(x, 0, 1)
       is_nan = jnp.isnan(x).any((1, 2, 3))  # an image of NaN is refused by the study
       is_wrong = (logits(x).argmax(-1) != labels) | is_nan
       length = jnp.where(is_nan, 0, balls.length(x - images, self.norm))
-      # a wrong image in the ball is final
+      # the nearest wrong image is final once it is in the ball (distance ≤ epsilon)
       is_nearer = is_wrong & (length < distance) & (distance > epsilon)
       return (
         k + 1,

@@ -170,10 +170,11 @@ class AmplitudesOfOne(Augmentation):
     once = operations.in_sequence(image, first)
 
     def recombine() -> jax.Array:
-      """Returns the combination of the image after one and after two operations."""
-      twice, is_swapped = operations.in_sequence(once, second), jax.random.bernoulli(key_coin)
-      amplitudes = jnp.where(is_swapped, twice, once)
-      phases = jnp.where(is_swapped, once, twice)
+      """Returns the amplitudes of one version with the phases of the other; a coin decides."""
+      twice = operations.in_sequence(once, second)
+      amplitudes_from_twice = jax.random.bernoulli(key_coin)
+      amplitudes = jnp.where(amplitudes_from_twice, twice, once)
+      phases = jnp.where(amplitudes_from_twice, once, twice)
       levels = jnp.trunc(255 * recombined(amplitudes, phases))
       levels = levels % 256 if self.overflow == 'wrap' else jnp.clip(levels, 0, 255)
       return levels / 255

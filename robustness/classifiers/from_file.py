@@ -119,19 +119,24 @@ def _value_of(reference: str, digest: str) -> Classifier | Model:
 def _made_by(
   reference: str, digest: str, shape: tuple[int, int, int], class_names: tuple[str, ...]
 ) -> Classifier:
-  """Returns the classifier that `FILE.py:NAME` names, with a provenance that identifies it.
+  """Returns the classifier that a file defines, with a provenance that identifies it.
 
-  A `Model` becomes a classifier of images of `shape` into `class_names`. `digest` is the SHA-256
-  of the file.
+  A warning is logged if its outputs for the same images differ between two calls.
+
+  Args:
+    reference: 'FILE.py:NAME'.
+    digest: SHA-256 of the file.
+    shape: shape of the images that a `Model` classifies, (H, W, C).
+    class_names: names of the classes of a `Model`.
   """
   loaded, made = registry.load(reference, WHERE), _value_of(reference, digest)
   title = f'{loaded.name} in {loaded.path}'
   if isinstance(made, Model):  # it becomes a classifier of images like these examples
     made = made.classifier(fixed_images(shape), class_names)
-  outputs = probe(made, title)
-  if outputs == RANDOM:
+  fingerprint = probe(made, title)
+  if fingerprint == RANDOM:
     logging.warning('%s is %s: changes of its weights between runs cannot be seen', title, RANDOM)
-  facts = {'file': loaded.path.name, 'object': loaded.name, 'file_sha256': digest, KEY: outputs}
+  facts = {'file': loaded.path.name, 'object': loaded.name, 'file_sha256': digest, KEY: fingerprint}
   return dataclasses.replace(made, provenance={**made.provenance, **facts})
 
 

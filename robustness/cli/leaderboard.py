@@ -78,7 +78,7 @@ PERCENTILES = (BOOTSTRAP, BAYESIAN, *JOINT.values())
 def main(arguments: Sequence[str]) -> int:
   """Adds and checks entries, and with --out writes the page and prints the ranks.
 
-  Returns the exit status: 0, or 1 if an entry is wrong.
+  Returns the exit status: 0, or 1 if an entry is rejected.
   """
   options = _parser().parse_args(arguments)
   if options.out is not None:
@@ -86,32 +86,32 @@ def main(arguments: Sequence[str]) -> int:
   for reference in options.add:
     for line in add(options.folder, reference, options.study):
       print(line)
-  entries, wrong = read(options.folder, options.study)
+  entries, rejected = read(options.folder, options.study)
   recorded_study.check_used(options.study, [entry.study for entry in entries if entry.study])
   environment = workdir.environment(shlex.join(['robustness', 'leaderboard', *arguments]))
 
   def build(accepted: Sequence[BoardEntry], folder: pathlib.Path | None) -> dict[str, Results]:
-    """Returns the boards of entries by name; writes their pages unless `folder` is None."""
+    """Returns {name: board}; writes pages, with the `rejected` entries, unless `folder` is None."""
     boards = boards_of(accepted, options.study)
     if folder is not None:
-      _publish(folder, boards, environment, [entry.name for entry in accepted], wrong)
+      _publish(folder, boards, environment, [entry.name for entry in accepted], rejected)
     return boards
 
-  boards = _build_without_faulty(build, entries, wrong, options.out)
+  boards = _build_without_faulty(build, entries, rejected, options.out)
   for entry in entries:
     if verification.NOT_REPRODUCED in entry.unverified:
       print(f'note: {entry.name}: {entry.unverified}', file=sys.stderr)
-  for name, reason in wrong.items():
+  for name, reason in rejected.items():
     print(f'error: {name}: {reason}', file=sys.stderr)
   if options.out is None:
-    print(f'{len(entries)} entries are as they should be, {len(wrong)} are not.')
-    return int(bool(wrong))
+    print(f'{len(entries)} entries are as they should be, {len(rejected)} are not.')
+    return int(bool(rejected))
   for name, board in boards.items():
     print(name)
     for titled in tables.tables(board):
       print(titled.title, *text.lines(titled.table), '', sep='\n')
   print(f'written to {options.out}')
-  return int(bool(wrong))
+  return int(bool(rejected))
 
 
 def _check_out(out: pathlib.Path, entries: pathlib.Path) -> None:
@@ -130,7 +130,7 @@ Build = Callable[[Sequence['BoardEntry'], pathlib.Path | None], dict[str, Result
 
 
 def _build_without_faulty(
-  build: Build, entries: list[BoardEntry], wrong: dict[str, str], out: pathlib.Path | None
+  build: Build, entries: list[BoardEntry], rejected: dict[str, str], out: pathlib.Path | None
 ) -> dict[str, Results]:
   """Returns {name: board}, tables that rank classifiers, from all entries that do not fail.
 
@@ -142,7 +142,7 @@ def _build_without_faulty(
     build: returns {name: board} of some entries, and writes their pages to a folder unless it is
       None.
     entries: all entries; those with which `build` fails are removed from the list.
-    wrong: {name of an entry: error}, to which errors of `build` are added.
+    rejected: {name of an entry: error}, to which errors of `build` are added.
     out: folder for the boards' pages; None writes none.
   """
   try:
@@ -159,7 +159,7 @@ def _build_without_faulty(
       except OSError:
         raise
       except Exception as error:
-        wrong[entry.name] = _error_text(error)
+        rejected[entry.name] = _error_text(error)
       else:
         accepted.append(entry)
     entries[:] = accepted
@@ -176,7 +176,7 @@ def _publish(
   boards: Mapping[str, Results],
   environment: Facts,
   names: Sequence[str],
-  wrong: Mapping[str, str],
+  rejected: Mapping[str, str],
 ) -> None:
   """Writes the page of all boards, and a page for each board if there are several.
 
@@ -187,7 +187,7 @@ def _publish(
     boards: {name: board}.
     environment: versions and command, which are recorded.
     names: names of the entries on the boards.
-    wrong: {name of an entry that is left out: error}.
+    rejected: {name of an entry that is left out: error}.
   """
   config = {'entries': list(names)}
   figures: dict[str, Drawn] = {}
@@ -199,8 +199,8 @@ def _publish(
       folder = workdir.task_folder(out, name)
       figures[name] = publish(folder, board, PRESENTED, environment, config)
     results = joined(boards, {'tasks': list(boards)}, 'leaderboard')
-  if wrong:
-    table = Table(('entry', 'why'), [[*pair] for pair in wrong.items()])
+  if rejected:
+    table = Table(('entry', 'why'), [[*pair] for pair in rejected.items()])
     results = dataclasses.replace(results, tables={LEFT_OUT: table, **results.tables})
   publish(out, results, PRESENTED, environment, config, captioned(figures))
 
@@ -264,16 +264,16 @@ def read(folder: pathlib.Path, study_file: str = '') -> tuple[list[BoardEntry], 
     raise InputError(
       f'{folder} holds no entry: expected {folder}/NAME/{JSON_NAME} of finished runs.'
     )
-  entries, wrong = list[BoardEntry](), dict[str, str]()
+  entries, rejected = list[BoardEntry](), dict[str, str]()
   for path in paths:
     try:
       entries.append(_entry(path, study_file))
     except Exception as error:  # the entry is somebody else's, and may be damaged in any way
       name = path.name if path.name.isprintable() else ascii(path.name)
-      wrong[name] = _error_text(error)
+      rejected[name] = _error_text(error)
   outvoted = _with_other_declarations(entries)
   entries = [entry for entry in entries if entry.name not in outvoted]
-  return entries, dict(sorted({**wrong, **outvoted}.items()))
+  return entries, dict(sorted({**rejected, **outvoted}.items()))
 
 
 def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[str]:
@@ -563,11 +563,9 @@ def _paired_estimates(
     except InputError as error:
       print(f'note: {", ".join(folders)}: {error}', file=sys.stderr)
       continue
-    estimates = []
-    for quantity in dict.fromkeys([*quantities, ACCURACY]):
-      rows = overall_rows(table, quantity)
-      estimates.append(rows[rows.versus != ''])
-    return [*estimates, table[table['quantity'] == EFFECTIVE.name]]
+    overall = [overall_rows(table, quantity) for quantity in dict.fromkeys([*quantities, ACCURACY])]
+    differences = [rows[rows.versus != ''] for rows in overall]
+    return [*differences, table[table['quantity'] == EFFECTIVE.name]]
   return []
 
 

@@ -40,9 +40,9 @@ def offsets(sides: tuple[int, int]) -> np.ndarray:
   and x patches to the right of the key is (y + h − 1)(2w − 1) + x + w − 1.
   """
   height, width = sides
-  y, x = np.indices(sides).reshape(2, -1)  # row and column of every patch, [N] each
-  down, right = y[:, None] - y[None] + height - 1, x[:, None] - x[None] + width - 1
-  return down * (2 * width - 1) + right
+  rows, columns = np.indices(sides).reshape(2, -1)  # of every patch, [N] each
+  y, x = rows[:, None] - rows, columns[:, None] - columns  # of the query minus the key
+  return (y + height - 1) * (2 * width - 1) + x + width - 1
 
 
 def parted(padded: tuple[int, int], window: tuple[int, int], shift: tuple[int, int]) -> np.ndarray:
@@ -60,10 +60,11 @@ def parted(padded: tuple[int, int], window: tuple[int, int], shift: tuple[int, i
   # before the shift
   regions = np.zeros(padded, int)
   for axis, (side, size, moved) in enumerate(zip(padded, window, shift, strict=True)):
-    index = np.arange(side)
-    # 0 before the last window, then 1, and 2 for the patches that the shift brought there
-    part = (index >= side - size).astype(int) + (index >= side - moved) if moved else 0 * index
-    regions = 3 * regions + np.expand_dims(part, 1 - axis)
+    if moved:
+      index = np.arange(side)
+      # 0 before the last window, then 1, and 2 for the patches that the shift brought there
+      part = (index >= side - size).astype(int) + (index >= side - moved)
+      regions = 3 * regions + np.expand_dims(part, 1 - axis)
   region = windows(regions[None, :, :, None], window)[0, :, :, 0]  # [windows, N]
   is_apart = region[:, None, :] != region[:, :, None]
   return (is_apart * np.float32(APART))[:, None]
@@ -74,7 +75,7 @@ def windows(x: Array, sides: tuple[int, int]) -> Array:
 
   A window has N = h × w patches, with (h, w) = `sides`, which divide H and W.
   """
-  (count, height, width, channels), (h, w) = x.shape, sides
+  (count, height, width, channels), (h, w) = x.shape, sides  # h × w patches in a window
   x = x.reshape(count, height // h, h, width // w, w, channels).transpose(0, 1, 3, 2, 4, 5)
   return x.reshape(count, -1, h * w, channels)
 

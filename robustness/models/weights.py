@@ -250,23 +250,24 @@ def _expected_shapes(
   num_classes: int | None,
   input_shape: Shape | None,
 ) -> Mapping[Path, Shape]:
-  """Returns {path: shape} of the network's variables for as many classes as a file's head has.
+  """Returns {path: shape} of the network's variables for `num_classes` classes.
 
-  The head is omitted if `num_classes` is None and the file has no head.
+  If `num_classes` is None, the number of classes is read from the head in the file, and the head is
+  omitted if the file has none.
 
   Raises:
     InputError: the file has another number of classes than `num_classes`, or `num_classes` is None
       and the last layer of the network is not called head/dense.
   """
   stored_classes = _stored_classes(scheme, arrays)
-  are_stated = stored_classes is not None and num_classes is not None
-  if are_stated and stored_classes != num_classes:
+  if stored_classes is not None and num_classes not in (None, stored_classes):
     raise InputError(
       f'the weights of {architecture.name} tell {stored_classes} classes apart, and {num_classes} '
       f'were asked for: give weights trained on {num_classes} classes, or, where the data have '
       f'some of their {stored_classes}, name these by '
       "save_variables(PATH, load(...), {'class_names': [...]})"
     )
+  # 1 is a placeholder if neither number exists: the head is then left out below
   expected = architecture.shapes(num_classes or stored_classes or 1, input_shape)
   if num_classes is not None:
     return expected

@@ -322,9 +322,10 @@ def overall_choices(table: pd.DataFrame, quantity: Quantity, task: str = '') -> 
 def difference_choices(table: pd.DataFrame, quantity: Quantity, rate: float) -> Iterator[Choice]:
   """Yields the paired differences of a quantity, one choice for each set of facets.
 
-  Every row has the boolean `marked`, true if it is significant at the false-discovery rate `rate`.
-  A choice's extremes are the largest absolute difference of each pair of classifiers, with
-  intervals that hold for all rows of the choice together.
+  A `Choice` is the rows that one figure can show. Each of its rows has the boolean `marked`, true
+  if it is significant at the false-discovery rate `rate`. Its extremes are, for each pair of
+  classifiers, the row with the largest absolute difference, with intervals that hold for all rows
+  of the choice together.
   """
   for facets, rows in _groups(table, quantity, is_difference=True):
     rows = rows.assign(marked=significant(rows, quantity, rate))
@@ -548,8 +549,9 @@ def labels_of(tasks: Mapping[str, Results]) -> list[str]:
   A classifier is included if at least one task measured it.
   """
   measured = dict.fromkeys(label for task in tasks.values() for label in task.table.classifier)
-  listed = (entry.get('label') for task in tasks.values() for entry in task.classifiers)
-  return list(dict.fromkeys([*(label for label in listed if label in measured), *measured]))
+  listed = [entry.get('label') for task in tasks.values() for entry in task.classifiers]
+  in_config_order = [label for label in listed if label in measured]
+  return list(dict.fromkeys([*in_config_order, *measured]))
 
 
 def worst_tasks(choices: list[Choice], label: str) -> list[tuple[Choice, pd.Series]]:

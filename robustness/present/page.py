@@ -258,8 +258,9 @@ def duration(environment: Facts) -> str:
   resumed.
   """
   seconds = environment.get('seconds', 0)
-  text = f'{seconds:.0f} s' if seconds < 120 else f'{seconds / 60:.0f} min'
-  return text if seconds and not environment.get('resumed') else ''
+  if not seconds or environment.get('resumed'):
+    return ''
+  return f'{seconds:.0f} s' if seconds < 120 else f'{seconds / 60:.0f} min'
 
 
 def _terms(lines: Iterable[tuple[str, str]], attribute: str = '') -> str:
@@ -564,8 +565,9 @@ def _battery_data_words(data: Facts) -> str:
       tasks_by_images.setdefault(images, {}).setdefault(count, []).append(task)
   parts = []
   for images, tasks_by_count in tasks_by_images.items():
-    counts = [f'{count} ({", ".join(tasks)})' for count, tasks in tasks_by_count.items()]
-    counts = counts if len(counts) > 1 else [*tasks_by_count]
+    counts = list(tasks_by_count)
+    if len(counts) > 1:  # if all tasks have the same number of images, they need no names
+      counts = [f'{count} ({", ".join(tasks)})' for count, tasks in tasks_by_count.items()]
     parts.append(f'{" and ".join(counts)} {images}'.rstrip())
   if len(parts) > _MAX_DATA:
     parts[_MAX_DATA:] = [f'{len(parts) - _MAX_DATA} further']
@@ -577,13 +579,14 @@ def source_words(data: Facts) -> str:
 
   `data` is the section `data` of results. A source may state the name itself, as `data['dataset']`.
   """
-  name = str(data.get('name') or '')
-  if data.get('source') == 'tfds' and name.partition('/')[0] in DATA_SETS:
-    return DATA_SETS[name.partition('/')[0]]
-  if data.get('source') == 'folder' and data.get('path'):
+  source, name = str(data.get('source') or ''), str(data.get('name') or '')
+  data_set, *_ = name.split('/')  # without version and config
+  if source == 'tfds' and data_set in DATA_SETS:
+    return DATA_SETS[data_set]
+  if source == 'folder' and data.get('path'):
     name = pathlib.PurePath(str(data['path'])).name
-  source = words(' '.join(filter(None, (str(data.get('source') or ''), name))))
-  return str(data.get('dataset', source))
+  default = words(' '.join(filter(None, (source, name))))
+  return str(data.get('dataset', default))
 
 
 def classifier_facts(classifier: Facts) -> list[str]:

@@ -43,6 +43,7 @@ def triangle_weights(
   centre = (positions + 0.5) * scale  # in the input
   distance = jnp.abs(pixels[None, :] + 0.5 - centre[:, None]) / jnp.maximum(scale, 1.0)
   weights = jnp.maximum(0.0, 1.0 - distance) * (pixels < size)[None, :]
+  # scaled to the sum 1 for each output pixel, or to 0 outside of the output
   return weights * (_inside(positions, new_size) / jnp.maximum(weights.sum(1), 1e-6))[:, None]
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.core.rows import padded_labels
-from robustness.estimates.means import Estimate, means, part, row
+from robustness.estimates.means import means, part, row
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
@@ -200,20 +200,19 @@ def table(rounds: ReviewRounds, decided: Decisions) -> pd.DataFrame:
 
 def counts(rounds: ReviewRounds, decided: Decisions) -> Table:
   """Returns a table with the numbers of accepted items and updated labels, each with its total."""
-  rows = [
-    (quantity.words, int(values.sum()), len(values))
-    for quantity, values in _values(rounds, decided).items()
-    if quantity is not ADDED  # which is no share
-  ]
+  shares = {q: values for q, values in _values(rounds, decided).items() if q is not ADDED}
+  rows = [(quantity.words, int(values.sum()), len(values)) for quantity, values in shares.items()]
   return Table(('what', 'count', 'of'), rows)
 
 
 def _values(rounds: ReviewRounds, decided: Decisions) -> dict[Quantity, np.ndarray]:
   """Returns {quantity: values}, with one value for each anchor or pair that the quantity is of.
 
-  The values are: whether each reviewed anchor (ANCHORS) and pair (PAIRS) was accepted, whether each
-  accepted anchor gained labels (UPDATED), and how many (ADDED). UPDATED is left out if annotators
-  were not asked for labels (`densify`) and added none, ADDED if they were not asked.
+  * ANCHORS, PAIRS: whether each reviewed anchor, or pair, was accepted.
+  * UPDATED: whether each accepted anchor gained labels. It is left out if annotators were not asked
+    for labels (`densify`) and added none.
+  * ADDED: how many labels it gained. It is left out if annotators were not asked for labels, or
+    accepted no anchor.
   """
   values = {ANCHORS: decided.anchor_accepted[decided.anchor_reviewed]}
   # number of labels that each accepted anchor gained
@@ -242,19 +241,18 @@ def _agreement(rounds: ReviewRounds) -> Iterator[pd.DataFrame]:
     for number, item in enumerate(items):
       for name, answer in rounds.ballot(item).individual.items():
         ratings[number, names.index(name)] = answers.index(read_answer(answer))
-    estimates: list[tuple[Quantity, dict[str, str], Estimate]] = [
-      (AGREEMENT, {}, agreement.percent_agreement(ratings, groups)),
-      (FLEISS, {}, agreement.fleiss_kappa(ratings, groups)),
+    facets = {'question': question}
+    percent = agreement.percent_agreement(ratings, groups)
+    fleiss = agreement.fleiss_kappa(ratings, groups)
+    rows = [
+      row(REVIEWERS, '', AGREEMENT, facets, percent, CONFIDENCE),
+      row(REVIEWERS, '', FLEISS, facets, fleiss, CONFIDENCE),
     ]
     for first, second in itertools.combinations(range(len(names)), 2):
       kappa = agreement.cohen_kappa(ratings[:, first], ratings[:, second], groups)
-      estimates.append((COHEN, {'annotators': f'{names[first]} and {names[second]}'}, kappa))
-    yield part(
-      [
-        row(REVIEWERS, '', quantity, {'question': question, **facets}, estimate, CONFIDENCE)
-        for quantity, facets, estimate in estimates
-      ]
-    )
+      facets_of_pair = {**facets, 'annotators': f'{names[first]} and {names[second]}'}
+      rows.append(row(REVIEWERS, '', COHEN, facets_of_pair, kappa, CONFIDENCE))
+    yield part(rows)
 
 
 def reasons(rounds: ReviewRounds) -> Table:
@@ -266,12 +264,13 @@ def reasons(rounds: ReviewRounds) -> Table:
   pairs: dict[str, set[Item]] = {}  # {mark: pairs with a vote that has the mark}
   for item, ballot in rounds.ballots.items():
     for vote in ballot.votes if item.kind == PAIR else ():
-      marks = [
-        *vote.reasons,
-        *(['feature in only one'] if vote.feature else []),
-        *([] if vote.label == CORRECT else [f'label {vote.label}']),
-        *(['similarity unsure'] if vote.similar == UNSURE else []),
-      ]
+      marks = list(vote.reasons)
+      if vote.feature:
+        marks.append('feature in only one')
+      if vote.label != CORRECT:
+        marks.append(f'label {vote.label}')
+      if vote.similar == UNSURE:
+        marks.append('similarity unsure')
       for mark in marks:
         pairs.setdefault(mark, set()).add(item)
   return Table(('mark', 'pairs'), [(mark, len(pairs[mark])) for mark in sorted(pairs)])

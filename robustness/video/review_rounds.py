@@ -260,14 +260,14 @@ class ReviewRounds:
     * `individual_of`, `joint_of`: answers that each round needs in all.
     """
     with self._lock:
-      # Pairs of an anchor that was called bad need no answers.
-      excused = sum(
+      # answers still awaited for pairs of anchors that were called bad, which need none
+      not_needed = sum(
         self._awaited(Item(PAIR, number))
         for anchor in self._contested
         if anchor.kind == ANCHOR and self._blocks(anchor)
         for number in self.candidates.pairs_of[anchor.number]
       )
-      # number of needed joint votes that each contested item has
+      # the joint votes of each contested item, at most as many as it needs
       votes = [
         min(len(self.ballot(item).joint), self.plan.needed)
         for item in self._contested
@@ -276,7 +276,7 @@ class ReviewRounds:
       return {
         'own': len(self._history.get(annotator, {})),
         'individual': self._done,
-        'individual_of': len(self._order) * self.plan.annotators_per_pair - excused,
+        'individual_of': len(self._order) * self.plan.annotators_per_pair - not_needed,
         'joint': sum(votes),
         'joint_of': len(votes) * self.plan.needed,
       }

@@ -147,13 +147,14 @@ class ReviewServer(ThreadingHTTPServer):
       InputError: the answer is invalid.
     """
     fields = dict(posted)
-    replaces = fields.pop('replaces', UNCHECKED)  # UNCHECKED skips a check, None is no answer
+    # UNCHECKED: the page did not say; `replaces` is None if it had shown no earlier answer
+    replaces, shown = fields.pop('replaces', UNCHECKED), fields.pop('shown', UNCHECKED)
     if replaces not in (None, UNCHECKED) and type(replaces) not in (int, float):
       raise InputError(f'replaces = {replaces!r}: give the time of an answer, or null.')
     item = self.candidates.item(str(fields.pop('item', '')))
     fields['anchor'], fields['neighbor'] = self.candidates.paths(item)
     labels = list(self._page_labels(item))
-    if fields.pop('shown', UNCHECKED) not in (labels, UNCHECKED):
+    if shown not in (UNCHECKED, labels):
       raise OutdatedAnswerError(
         f'the labels of {item} have changed since it was shown here: answer again.'
       )
