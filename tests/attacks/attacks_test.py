@@ -1,4 +1,4 @@
-"""PGD, FGSM and Auto-PGD: against loops written out, the ball, the box, rows by themselves."""
+"""Tests PGD, FGSM and Auto-PGD: their steps, the ball and box of their images, and bad settings."""
 
 import dataclasses
 
@@ -23,23 +23,28 @@ KEYS = jax.random.split(jax.random.key(1), 8)
 
 
 def logits(images: jax.Array) -> jax.Array:
+  """Returns the logits [N, 4] of a network with one layer and random `WEIGHTS`."""
   return jnp.tanh(images.reshape(len(images), -1) - 0.5) @ WEIGHTS
 
 
 def attacked(attack, keys=KEYS, network=logits):
+  """Returns the adversarial images of `IMAGES` with `LABELS`."""
   return attack(keys, network, IMAGES, LABELS)
 
 
 def gradient(images: jax.Array) -> np.ndarray:
+  """Returns the gradient of each image's cross-entropy, [8, 6, 5, 3]."""
   return np.asarray(jax.grad(lambda x: cross_entropy(logits(x), LABELS).sum())(jnp.asarray(images)))
 
 
 def length(images: jax.Array, norm: str) -> np.ndarray:
+  """Returns the norm of the changes of `IMAGES`, [8]."""
   change = np.asarray(images - IMAGES).reshape(8, -1)
   return np.linalg.norm(change, {'linf': np.inf, 'l2': 2, 'l1': 1}[norm], axis=1)
 
 
-def by_hand(attack: PGD) -> np.ndarray:
+def pgd_iterate(attack: PGD) -> np.ndarray:
+  """Returns the last iterate of PGD, computed image by image."""
   image, x, epsilon = np.asarray(IMAGES), np.asarray(IMAGES), attack.epsilon
   for _ in range(attack.steps):
     g, x = gradient(jnp.asarray(x)), x.copy()
@@ -53,15 +58,15 @@ def by_hand(attack: PGD) -> np.ndarray:
   return x
 
 
-@pytest.mark.parametrize(('norm', 'epsilon', 'size'), [('linf', 0.05, 0.02), ('l2', 0.5, 0.2)])
-def test_iterates_are_those_of_the_definition(norm, epsilon, size):
+@cases('norm, epsilon, size', ('linf', 0.05, 0.02), ('l2', 0.5, 0.2))
+def test_the_last_iterate_of_pgd_follows_from_its_definition(norm, epsilon, size):
   attack = PGD(norm, epsilon, steps=5, step_size=size, random_start=False)
   made = attacked(attack)
-  np.testing.assert_allclose(made, by_hand(attack), atol=2e-6)
+  np.testing.assert_allclose(made, pgd_iterate(attack), atol=2e-6)
   assert (cross_entropy(logits(made), LABELS) > cross_entropy(logits(IMAGES), LABELS)).all()
 
 
-@pytest.mark.parametrize(('norm', 'epsilon'), [('linf', 0.1), ('l2', 1.0)])
+@cases('norm, epsilon', ('linf', 0.1), ('l2', 1.0))
 def test_fgsm_is_one_step_of_length_epsilon(norm, epsilon):
   g = gradient(IMAGES)
   norms = np.linalg.norm(g.reshape(8, -1), axis=1).reshape(-1, 1, 1, 1)
@@ -87,8 +92,8 @@ def test_perturbations_stay_in_ball_and_box(attack):
     assert ((made != IMAGES).sum((1, 2, 3)) < 45).all(), 'of 90 values, few change'
   elif isinstance(attack, AutoPGD):
     plain = attacked(PGD(attack.norm, attack.epsilon, steps=20, step_size=attack.epsilon / 4))
-    before, ours, theirs = (margin(logits(x), LABELS) for x in (IMAGES, made, plain))
-    assert (ours - before > 0.97 * (theirs - before)).all(), 'no weaker than PGD'
+    clean, auto_pgd_margin, pgd_margin = (margin(logits(x), LABELS) for x in (IMAGES, made, plain))
+    assert (auto_pgd_margin - clean > 0.97 * (pgd_margin - clean)).all(), 'no weaker than PGD'
 
 
 @cases('norm, epsilon', ('linf', 8 / 255), ('l2', 0.7))
@@ -99,14 +104,14 @@ def test_a_step_is_a_quarter_of_the_radius_unless_it_is_given(norm, epsilon):
 
 @pytest.mark.parametrize('norm', ['linf', 'l2'])
 @pytest.mark.parametrize('gap', [5.0, 67.0, 80.0])
-def test_a_sure_prediction_is_attacked_with_the_whole_radius(norm, gap):
-  """exp(−gap), and so the gradient, is no less than float32's 1e-38; its square is."""
+def test_a_confident_prediction_is_attacked_with_the_whole_radius(norm, gap):
+  """Float32 holds the gradient, near exp(−gap), but for the larger gaps not its square."""
 
-  def sure(images):
+  def confident(images):
     return gap * jax.nn.one_hot(LABELS, 4) + 0.1 * logits(images)
 
-  made = attacked(PGD(norm, 0.2, steps=4, step_size=0.1, random_start=False), network=sure)
-  assert (length(made, norm) > 0.15).all(), 'less where the box cuts it'
+  made = attacked(PGD(norm, 0.2, steps=4, step_size=0.1, random_start=False), network=confident)
+  assert (length(made, norm) > 0.15).all(), 'of the radius 0.2; the box cuts some'
 
 
 def test_the_direction_of_a_gradient_does_not_depend_on_its_size():
@@ -126,7 +131,7 @@ def test_the_direction_of_a_gradient_does_not_depend_on_its_size():
   AutoPGD('linf', 0.1, loss='dlr'),
   AutoPGD('l1', 2.0),
 )
-def test_a_row_depends_on_its_own_key_image_and_label(attack):
+def test_a_row_depends_on_its_key_image_and_label_alone(attack):
   full = attacked(attack)
   single = attack(KEYS[2:3], logits, IMAGES[2:3], LABELS[2:3])
   np.testing.assert_allclose(single[0], full[2], atol=1e-6)
@@ -147,16 +152,16 @@ def test_no_gradient_passes_through_an_attack():
   FAB(steps=3, targets=0),
   FAB(steps=3, targets=1),
 )
-def test_a_gradient_that_is_not_a_number_makes_no_image(attack):
-  def sure(images):  # the probabilities of other classes are exactly 0
+def test_a_gradient_of_nan_gives_images_of_nan(attack):
+  def confident(images):  # the probabilities of other classes are exactly 0
     return jnp.log(jax.nn.softmax(1e4 * logits(images)))
 
   labels = logits(IMAGES).argmax(-1)
-  made = np.asarray(attack(KEYS, sure, IMAGES, labels))
+  made = np.asarray(attack(KEYS, confident, IMAGES, labels))
   assert np.isnan(made[labels > 0]).any((1, 2, 3)).all()
 
 
-def test_scale_is_another_epsilon_and_step_size_of_one_compilation():
+def test_scale_multiplies_epsilon_and_step_size_without_another_compilation():
   attack = PGD('linf', 0.02, steps=3, step_size=0.01)
   scaled = jax.jit(lambda scale: attack(KEYS, logits, IMAGES, LABELS, scale))
   expected = attacked(PGD('linf', 0.08, steps=3, step_size=0.04))
@@ -165,7 +170,7 @@ def test_scale_is_another_epsilon_and_step_size_of_one_compilation():
   assert scaled._cache_size() == 1
 
 
-def test_an_attack_that_gives_other_images_than_it_was_given_is_refused():
+def test_an_attack_that_changes_the_shape_of_images_is_refused():
   @dataclasses.dataclass(frozen=True)
   class Cut(Attack):
     name = 'cut'
@@ -179,19 +184,19 @@ def test_an_attack_that_gives_other_images_than_it_was_given_is_refused():
 
 
 @pytest.mark.slow
-def test_restarts_keep_the_worst_of_each_image():
+def test_restarts_keep_the_image_of_largest_margin():
   attack = PGD('l2', 0.5, steps=1, step_size=0.05)
   folded = [jax.vmap(lambda key, r=r: jax.random.fold_in(key, r))(KEYS) for r in (1, 2)]
   runs = jnp.stack([attacked(attack, keys) for keys in (KEYS, *folded)])
   best = np.asarray(jnp.stack([margin(logits(images), LABELS) for images in runs])).argmax(0)
   worst = attack.worst(3, KEYS, logits, IMAGES, LABELS)
-  assert len(set(best)) > 1, 'the case decides between runs'
+  assert len(set(best)) > 1, 'different runs are best for different images'
   np.testing.assert_allclose(worst, np.asarray(runs)[best, np.arange(8)], atol=1e-6)
   np.testing.assert_array_equal(attack.worst(1, KEYS, logits, IMAGES, LABELS), runs[0])
 
 
-def test_checkpoints_of_auto_pgd_are_those_of_the_definition():
-  """p = 0, .22, .41, .57, .70, .80, .87, .93, .99: by hand, for 100 steps."""
+def test_checkpoints_of_auto_pgd_follow_from_their_definition():
+  """By hand: p = 0, .22, .41, .57, .70, .80, .87, .93, .99 of 100 steps."""
   ends = np.flatnonzero(auto_pgd.checkpoints(100)) + 1
   np.testing.assert_array_equal(ends, [22, 41, 57, 70, 80, 87, 93, 99])
   np.testing.assert_array_equal(auto_pgd.checkpoints(100)[ends - 1], np.diff(np.append(0, ends)))
@@ -202,7 +207,7 @@ def test_checkpoints_of_auto_pgd_are_those_of_the_definition():
 
 @cases('radius', 0.5, 3.0, 100.0)
 def test_the_projection_in_l1_is_the_nearest_change_in_ball_and_box(radius):
-  """Against a bisection in λ, in float64, with values at the bounds of [0, 1]."""
+  """Compares with a bisection in the threshold λ, in float64; some values are at the bound 1."""
   image = np.where(np.asarray(IMAGES) > 0.8, 1.0, np.asarray(IMAGES))
   change = GENERATOR.normal(size=image.shape) * GENERATOR.choice([0, 0.01, 1], image.shape)
   room = np.where(change > 0, 1 - image, image)
@@ -220,8 +225,8 @@ def test_a_step_in_l1_changes_the_values_of_largest_gradient_by_equal_amounts():
   gradient = jnp.asarray([[[3.0, -1.0, 0.0]], [[-4.0, 2.0, 0.5]]])
   for count, expected in (
     (1, [0, 0, 0, -1, 0, 0]),
-    (2.5, [1, 0, 0, -1, 1, 0]),
-    (9, [1, -1, 0, -1, 1, 1]),
+    (2.5, [1, 0, 0, -1, 1, 0]),  # a count is rounded up
+    (9, [1, -1, 0, -1, 1, 1]),  # a gradient of 0 has no direction
   ):
     made = np.ravel(auto_pgd.sparse_direction(gradient, jnp.float32(count)))
     np.testing.assert_allclose(made, np.divide(expected, np.abs(expected).sum()), atol=1e-7)
@@ -233,8 +238,8 @@ def test_dlr_ignores_shift_and_scale_and_is_above_zero_where_wrong():
   values = np.asarray(dlr(scores, labels))
   np.testing.assert_allclose(dlr(3 * scores + 2, labels), values, rtol=1e-5)
   np.testing.assert_array_equal(values > 0, np.argmax(scores, 1) != labels)
-  by_hand = dlr(np.array([[1.0, 4.0, 2.0, 0.0]], np.float32), np.array([1]))
-  assert float(by_hand[0]) == pytest.approx(-(4 - 2) / (4 - 1))
+  value = dlr(np.array([[1.0, 4.0, 2.0, 0.0]], np.float32), np.array([1]))
+  assert float(value[0]) == pytest.approx(-(4 - 2) / (4 - 1))
   message = "has 2 classes: take 'auto_pgd' or 'pgd' with the loss 'cross_entropy'"
   refused(message, dlr, np.zeros((1, 2), np.float32), np.zeros(1, int))
 

@@ -1,4 +1,4 @@
-"""FAB, Square and AutoAttack: definitions, ball, rows by themselves, flags; the authors' code."""
+"""Tests FAB, Square and AutoAttack: their definitions, images, flags, and the authors' code."""
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,10 @@ from tests.cases import cases
 from tests.refusals import refused
 
 RADIUS = {'linf': 0.03, 'l2': 0.25, 'l1': 1.2}
-RIGHT = np.asarray(logits(IMAGES).argmax(1))
-MADE = [
+"""Radii in which some of `IMAGES` fall to an attack and some do not."""
+PREDICTED = np.asarray(logits(IMAGES).argmax(1))
+"""Labels that all images have right before an attack."""
+ATTACKS = [
   *(FAB(norm, epsilon, steps=9, targets=k) for norm, epsilon in RADIUS.items() for k in (0, 3)),
   *(Square(norm, epsilon, queries=60) for norm, epsilon in RADIUS.items()),
   *(AutoPGD(norm, epsilon, targets=3) for norm, epsilon in RADIUS.items()),
@@ -27,45 +29,47 @@ MADE = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('attack', MADE, ids=str)
-def test_images_stay_in_ball_and_box_fall_and_depend_on_their_row_alone(attack):
+@pytest.mark.parametrize('attack', ATTACKS, ids=str)
+def test_images_stay_in_ball_and_box_and_depend_on_their_row_alone(attack):
   call = jax.jit(lambda keys, images, labels: attack(keys, logits, images, labels))
-  made = call(KEYS, IMAGES, RIGHT)
+  made = call(KEYS, IMAGES, PREDICTED)
   assert (length(made, attack.norm) <= attack.epsilon * (1 + 1e-5)).all()
   assert float(made.min()) >= 0 and float(made.max()) <= 1
-  fell = np.asarray(margin(logits(made), RIGHT)) > 0
-  assert 2 <= fell.sum() < len(fell), 'the case has images that fall and that do not'
-  if not isinstance(attack, Square):  # it returns the best of its changes
-    assert not length(made, attack.norm)[~fell].any()
-  is_sixth = np.arange(len(fell)) == 5
-  among = [
+  has_fallen = np.asarray(margin(logits(made), PREDICTED)) > 0
+  assert 2 <= has_fallen.sum() < len(has_fallen), 'some images fall and some do not'
+  if not isinstance(attack, Square):  # Square returns the best of its changes, not the clean image
+    assert not length(made, attack.norm)[~has_fallen].any()
+  is_sixth = np.arange(len(has_fallen)) == 5
+  changed = [
     np.where(balls.by_row(is_sixth), IMAGES, 1 - IMAGES),
-    np.where(is_sixth, RIGHT, (RIGHT + 1) % 4),
+    np.where(is_sixth, PREDICTED, (PREDICTED + 1) % 4),
   ]
-  np.testing.assert_allclose(call(KEYS, *among)[5], made[5], atol=1e-6)
+  np.testing.assert_allclose(call(KEYS, *changed)[5], made[5], atol=1e-6)
 
 
-def test_only_rows_still_right_are_run_and_a_row_that_fell_stays():
+def test_attacks_in_turn_run_on_right_rows_only_and_keep_what_fell():
   ran = []
 
   def run(number, keys, images, labels):
     jax.debug.callback(lambda n, y: ran.append((int(n), y.tolist())), number, labels)
     return jnp.where(balls.by_row(labels == number + 1), 1.0, images)
 
-  def answers(x):  # the class is a tenth of the first pixel, 0 above .4
+  def one_hot(x):  # the class is ten times the first pixel; above 0.4 all logits are 0
     return jax.nn.one_hot(jnp.round(10 * x[:, 0, 0, 0]).astype(int), 5)
 
   labels, right = jnp.arange(1, 4), jnp.asarray([True, False, True])
   images = jnp.broadcast_to(balls.by_row(labels / 10), (3, 2, 2, 1))
-  adversarial, right = in_turn(run, 2, answers, KEYS[:3], images, labels, images, right)
+  adversarial, right = in_turn(run, 2, one_hot, KEYS[:3], images, labels, images, right)
   jax.effects_barrier()
+  # the row of label 2 is wrong at first and the row of label 1 falls to the first attack; the rows
+  # that are left are repeated to fill the batch
   assert ran == [(0, [1, 3, 1]), (1, [3, 3, 3])] and right.tolist() == [False, False, True]
   np.testing.assert_array_equal(adversarial[1:], images[1:])
 
 
 @cases('norm', *RADIUS)
-def test_the_way_onto_a_plane_is_the_shortest(norm):
-  """Against general solvers; where the plane misses the cube, to the nearest corner."""
+def test_the_change_onto_a_plane_is_the_shortest(norm):
+  """Compares with general solvers; a plane that misses the box gives the nearest corner."""
   points, normals = GENERATOR.random((6, 2, 2, 1)), GENERATOR.normal(size=(6, 2, 2, 1))
   gaps = np.array([0.1, -0.1, 0.5, -0.5, 0.0, 99.0])  # w · d
   offsets = -(normals * points).sum((1, 2, 3)) - gaps
@@ -73,9 +77,9 @@ def test_the_way_onto_a_plane_is_the_shortest(norm):
   for x, w, gap, change in zip(
     *(a.reshape(6, -1) for a in (points, normals, gaps, changes)), strict=True
   ):
-    reach = np.where(w * gap > 0, 1 - x, x) * np.abs(w)
-    if abs(gap) > reach.sum():
-      np.testing.assert_allclose(np.abs(change), np.where(w * gap > 0, 1 - x, x), atol=1e-6)
+    room = np.where(w * gap > 0, 1 - x, x)  # distance to the bound towards the plane
+    if abs(gap) > room @ np.abs(w):
+      np.testing.assert_allclose(np.abs(change), room, atol=1e-6)
       continue
     assert change @ w == pytest.approx(gap, abs=1e-5)
     if norm == 'linf':
@@ -83,14 +87,14 @@ def test_the_way_onto_a_plane_is_the_shortest(norm):
       box = [*zip(-x, 1 - x, strict=True), (0, None)]
       best = linprog([0] * 4 + [1], sides, np.zeros(8), [[*w, 0]], [gap], box).fun
       assert np.abs(change).max() == pytest.approx(best, abs=1e-5)
-    elif norm == 'l1':  # the changes are up − down
+    elif norm == 'l1':  # a change is an increase less a decrease, both at least 0
       box = [*zip(np.zeros(8), [*(1 - x), *x], strict=True)]
       best = linprog(np.ones(8), None, None, [[*w, *-w]], [gap], box).fun
       assert np.abs(change).sum() == pytest.approx(best, abs=1e-5)
     else:
-      on = {'type': 'eq', 'fun': lambda d, w=w, gap=gap: w @ d - gap}
+      plane = {'type': 'eq', 'fun': lambda d, w=w, gap=gap: w @ d - gap}
       box = [*zip(-x, 1 - x, strict=True)]
-      best = minimize(lambda d: d @ d, np.zeros(4), bounds=box, constraints=on, tol=1e-12).fun
+      best = minimize(lambda d: d @ d, np.zeros(4), bounds=box, constraints=plane, tol=1e-12).fun
       assert change @ change == pytest.approx(best, abs=1e-4)
 
 
@@ -98,14 +102,14 @@ def test_windows_shrink_as_published_and_their_halves_are_opposite():
   np.testing.assert_array_equal(square.sides((32, 32), 1), [29, 20, 14, 10, 7, 5, 4, 3, 2, 1])
   np.testing.assert_array_equal(square.sides((32, 32), 3), [29, 21, 15, 11, 7, 5, 5, 3, 3, 3])
   for norm, order in (('l2', 2), ('l1', 1)):
-    made = square.halves(3, norm)
-    np.testing.assert_allclose(made, made[:, ::-1])
-    assert (made[0] > 0).all() and (made[1:] < 0).all()
-    assert np.linalg.norm(made.ravel(), order) == pytest.approx(1)
-  np.testing.assert_allclose(made[0], made[0, 1] * np.array([1 / 17, 1, 1 / 17]), rtol=1e-6)
+    window = square.halves(3, norm)
+    np.testing.assert_allclose(window, window[:, ::-1])
+    assert (window[0] > 0).all() and (window[1:] < 0).all()
+    assert np.linalg.norm(window.ravel(), order) == pytest.approx(1)
+  np.testing.assert_allclose(window[0], window[0, 1] * np.array([1 / 17, 1, 1 / 17]), rtol=1e-6)
 
 
-def test_the_targeted_loss_is_that_of_the_definition_and_needs_four_classes():
+def test_the_targeted_loss_follows_from_its_definition_and_needs_four_classes():
   scores = np.array([[1.0, 4.0, 2.0, 0.0]], np.float32)
   value = targeted_dlr(scores, np.array([1]), np.array([3]))
   assert float(value[0]) == pytest.approx((0 - 4) / (4 - (1 + 0) / 2))
@@ -114,40 +118,41 @@ def test_the_targeted_loss_is_that_of_the_definition_and_needs_four_classes():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('version', VERSIONS)
-def test_stages_count_up_and_flags_are_raised_where_there_is_no_gradient_or_chance(version):
+def test_rows_record_the_stage_to_which_they_fell_and_no_flag_is_raised(version):
   attack = AutoAttack(epsilon=0.03, version=version, iterations=3, queries=5)
-  adversarial, seen = jax.jit(lambda: attack.observed(KEYS, logits, IMAGES, LABELS))()
-  wrong = np.asarray(margin(logits(adversarial), LABELS)) > 0
-  np.testing.assert_array_equal(np.asarray(seen['stage']) <= len(attack.stages), wrong)
-  np.testing.assert_array_equal(seen['stage'] == 0, LABELS != RIGHT)
-  assert not np.asarray(seen['no_gradient']).any() and not np.asarray(seen['random']).any()
+  adversarial, observed = jax.jit(lambda: attack.observed(KEYS, logits, IMAGES, LABELS))()
+  is_wrong = np.asarray(margin(logits(adversarial), LABELS)) > 0
+  np.testing.assert_array_equal(np.asarray(observed['stage']) <= len(attack.stages), is_wrong)
+  np.testing.assert_array_equal(observed['stage'] == 0, LABELS != PREDICTED)
+  assert not np.asarray(observed['no_gradient']).any() and not np.asarray(observed['random']).any()
 
 
 @pytest.mark.slow
 def test_what_falls_to_one_attack_falls_to_auto_attack_in_l1():
-  """An attack alone gets the keys of its stage, and of the first run if it is not in turn."""
+  """An attack gets the keys of its stage, folded with run 0 if it does not fold them itself."""
   ensemble = AutoAttack('l1', RADIUS['l1'], iterations=10, queries=30)
   stages = ensemble.members(4)
   assert [runs for _, runs in stages] == [5, 3, 3, 1]
   assert [runs for _, runs in ensemble.members(10)] == [5, 5, 9, 1]
-  fell = np.asarray(margin(logits(ensemble(KEYS, logits, IMAGES, RIGHT)), RIGHT)) > 0
+  has_fallen = np.asarray(margin(logits(ensemble(KEYS, logits, IMAGES, PREDICTED)), PREDICTED)) > 0
   for number, (attack, _) in enumerate(stages, 1):
     keys = jax.vmap(lambda key, number=number: jax.random.fold_in(key, number))(KEYS)
     if not attack.in_turn:
       keys = jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys)
-    fell_alone = np.asarray(margin(logits(attack(keys, logits, IMAGES, RIGHT)), RIGHT)) > 0
-    assert fell_alone.any() and fell[fell_alone].all(), attack.name
-  assert not fell.all()
+    adversarial = attack(keys, logits, IMAGES, PREDICTED)
+    falls_to_one = np.asarray(margin(logits(adversarial), PREDICTED)) > 0
+    assert falls_to_one.any() and has_fallen[falls_to_one].all(), attack.name
+  assert not has_fallen.all()
 
 
 @pytest.mark.slow
 def test_a_network_without_gradient_is_noticed():
-  def flat(images):
+  def rounded(images):
     return logits(jnp.round(images))
 
-  attack, labels = AutoAttack(epsilon=0.03, iterations=1, queries=1), flat(IMAGES).argmax(1)
-  _, seen = jax.jit(lambda: attack.observed(KEYS, flat, IMAGES, labels))()
-  assert np.asarray(seen['no_gradient']).all()
+  attack, labels = AutoAttack(epsilon=0.03, iterations=1, queries=1), rounded(IMAGES).argmax(1)
+  _, observed = jax.jit(lambda: attack.observed(KEYS, rounded, IMAGES, labels))()
+  assert np.asarray(observed['no_gradient']).all()
 
 
 @pytest.mark.slow
@@ -160,19 +165,20 @@ def test_a_random_network_on_the_host_is_noticed():
     return logits(images) + jax.lax.stop_gradient(noise)
 
   attack = AutoAttack(epsilon=0.03, version='rand', iterations=1)
-  quiet = jax.custom_jvp(noisy)
-  quiet.defjvp(lambda x, dx: (noisy(*x), jax.jvp(logits, x, dx)[1]))
-  _, seen = jax.jit(lambda: attack.observed(KEYS, quiet, IMAGES, LABELS))()
-  assert np.asarray(seen['random']).all()
+  differentiable = jax.custom_jvp(noisy)
+  # the gradient has no noise, so the answers alone show that the network is random
+  differentiable.defjvp(lambda x, dx: (noisy(*x), jax.jvp(logits, x, dx)[1]))
+  _, observed = jax.jit(lambda: attack.observed(KEYS, differentiable, IMAGES, LABELS))()
+  assert np.asarray(observed['random']).all()
 
 
 @pytest.mark.parametrize('norm', RADIUS)
-def test_fab_finds_what_the_authors_code_finds(norm):
+def test_the_same_images_fall_to_fab_as_to_the_authors_code(norm):
   torch = pytest.importorskip('torch', reason="runs the authors' code")
   pytest.importorskip('autoattack', reason="runs the authors' code")
   from autoattack.fab_pt import FABAttack_PT
 
-  weights, shape = torch.tensor(np.asarray(WEIGHTS)), IMAGES.shape
+  weights = torch.tensor(np.asarray(WEIGHTS))
   theirs = FABAttack_PT(
     lambda x: torch.tanh(x.permute(0, 2, 3, 1).reshape(len(x), -1) - 0.5) @ weights,
     *({'linf': 'Linf', 'l2': 'L2', 'l1': 'L1'}[norm], 1, 20, RADIUS[norm]),
@@ -181,11 +187,11 @@ def test_fab_finds_what_the_authors_code_finds(norm):
     n_target_classes=3,
   )
   images = torch.tensor(np.asarray(IMAGES).transpose(0, 3, 1, 2).copy())
-  perturbed = theirs.perturb(images, torch.tensor(RIGHT)).numpy().transpose(0, 2, 3, 1)
-  ours = FAB(norm, RADIUS[norm], steps=20, targets=3)(KEYS, logits, IMAGES, RIGHT)
-  fell = length(perturbed, norm) > 0
-  np.testing.assert_array_equal(fell, length(ours, norm) > 0)
-  assert 2 <= fell.sum() < 8 and shape == perturbed.shape
+  perturbed = theirs.perturb(images, torch.tensor(PREDICTED)).numpy().transpose(0, 2, 3, 1)
+  ours = FAB(norm, RADIUS[norm], steps=20, targets=3)(KEYS, logits, IMAGES, PREDICTED)
+  has_fallen = length(perturbed, norm) > 0
+  np.testing.assert_array_equal(has_fallen, length(ours, norm) > 0)
+  assert 2 <= has_fallen.sum() < 8 and IMAGES.shape == perturbed.shape
 
 
 @cases(

@@ -1,4 +1,4 @@
-"""FMN and DDN: the distance is that of a wrong image in the box, and rows stand by themselves."""
+"""Tests FMN and DDN: their distances, the images at these distances, and bad settings."""
 
 import dataclasses
 
@@ -14,16 +14,17 @@ from tests.cases import cases
 from tests.refusals import refused
 
 LABELS = logits(IMAGES).argmax(-1).at[:2].add(1) % 4
-"""The labels of images of which the first two are wrong without an attack."""
+"""Labels that the first two images have wrong without an attack, and the other six right."""
 ATTACKS = FMN('linf', steps=60), FMN('l2', steps=60), FMN('l1', steps=60), DDN(steps=60)
 
 
 def nearest(attack, network=logits, keys=KEYS):
+  """Returns the distance of each nearest adversarial image, [8], and the images."""
   return jax.jit(lambda keys: attack.nearest(keys, network, IMAGES, LABELS))(keys)
 
 
 @cases('attack', *ATTACKS)
-def test_the_distance_is_that_of_a_wrong_image_in_the_box(attack):
+def test_a_distance_is_the_norm_of_the_change_to_a_wrong_image_in_the_box(attack):
   distance, images = map(np.asarray, nearest(attack))
   np.testing.assert_allclose(distance, length(images, attack.norm), rtol=1e-6)
   assert (distance[:2] == 0).all() and (distance[2:] > 0).all() and np.isfinite(distance).all()
@@ -33,7 +34,7 @@ def test_the_distance_is_that_of_a_wrong_image_in_the_box(attack):
 
 @cases('attack', *ATTACKS)
 def test_the_distance_to_a_plane_is_found_within_three_percent(attack):
-  """For two classes with linear logits it is |m| / ‖∇m‖_q, and here the box is far."""
+  """The distance for linear logits of margin m is |m| / ‖∇m‖ in the dual norm, inside the box."""
   images = 0.45 + 0.1 * IMAGES
 
   def linear(x):
@@ -50,10 +51,10 @@ def test_the_distance_to_a_plane_is_found_within_three_percent(attack):
 @cases(
   'attack', *(a if a.norm == 'l2' else pytest.param(a, marks=pytest.mark.slow) for a in ATTACKS)
 )
-def test_more_steps_and_other_rows_and_devices(attack):
-  distance, images = nearest(attack)
-  single = attack.nearest(KEYS[2:4], logits, IMAGES[2:4], LABELS[2:4])
-  np.testing.assert_allclose(single[0], distance[2:4], rtol=1e-4)
+def test_distances_do_not_depend_on_other_rows_or_devices_and_fall_with_more_steps(attack):
+  distance, _ = nearest(attack)
+  pair = attack.nearest(KEYS[2:4], logits, IMAGES[2:4], LABELS[2:4])
+  np.testing.assert_allclose(pair[0], distance[2:4], rtol=1e-4)
   devices = jax.device_count()
   rows = [a.reshape(devices, -1, *a.shape[1:]) for a in (KEYS, IMAGES, LABELS)]
   mapped = jax.pmap(lambda k, x, y: attack.nearest(k, logits, x, y))(*rows)
@@ -63,7 +64,7 @@ def test_more_steps_and_other_rows_and_devices(attack):
 
 
 @cases('attack', *ATTACKS)
-def test_in_a_ball_it_is_the_nearest_image_or_the_clean_one(attack):
+def test_an_attack_in_a_ball_gives_the_nearest_image_or_the_clean_one(attack):
   distance, images = map(np.asarray, nearest(attack))
   radius = float(np.median(distance[2:]) * 1.001)
   made = dataclasses.replace(attack, epsilon=radius / 2)(KEYS, logits, IMAGES, LABELS, 2.0)
@@ -73,19 +74,19 @@ def test_in_a_ball_it_is_the_nearest_image_or_the_clean_one(attack):
 
 
 @cases('attack', *ATTACKS)
-def test_without_a_gradient_nothing_is_found_and_nothing_is_nan(attack):
+def test_without_a_gradient_distances_are_infinite_and_images_are_clean(attack):
   distance, images = nearest(attack, lambda x: jax.nn.one_hot(LABELS, 4) + 0 * logits(x))
   assert np.isinf(distance).all()
   np.testing.assert_array_equal(images, IMAGES)
 
 
 @cases('attack', FMN(steps=3), DDN(steps=3))
-def test_a_gradient_that_is_not_a_number_makes_no_image(attack):
-  def sure(images):  # the probabilities of other classes are exactly 0
+def test_a_gradient_of_nan_gives_distances_and_images_of_nan(attack):
+  def confident(images):  # the probabilities of other classes are exactly 0
     return jnp.log(jax.nn.softmax(1e4 * logits(images)))
 
-  distance, images = nearest(attack, sure)
-  is_right = sure(IMAGES).argmax(-1) == LABELS
+  distance, images = nearest(attack, confident)
+  is_right = confident(IMAGES).argmax(-1) == LABELS
   assert np.isnan(distance[is_right & (LABELS > 0)]).all()
   assert np.isnan(images[is_right & (LABELS > 0)]).any((1, 2, 3)).all()
 

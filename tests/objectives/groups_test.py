@@ -1,4 +1,4 @@
-"""CORAL, group DRO and IRM against their definitions written out, their options, and devices."""
+"""Tests CORAL, group DRO and IRM against their definitions, on one device and on several."""
 
 import dataclasses
 import itertools
@@ -28,44 +28,57 @@ BATCH = {
   'label': jnp.arange(16) % 3,
   'example_id': jnp.arange(16),
 }
+"""Sixteen rows of three environments with 6, 6 and 4 rows."""
 LOSSES = np.asarray(cross_entropy(LOGITS, BATCH['target']))
 MEANS = np.array([LOSSES[k == ENVIRONMENT].mean() for k in range(3)])
+"""The mean cross-entropy of each environment."""
 IRM3 = IRM(environments=3, penalty=7.0, anneal_steps=0)
 DRO3 = GroupDRO(column='environment', groups=3, step_size=0.5)
 
 
-@cases('column, cls', ('label', GroupDRO), ('environment', Coral), ('environment', IRM))
-def test_groups_may_be_truth_values(column, cls):
-  made, is_first = cls(groups=2) if cls is GroupDRO else cls(environments=2), BATCH[column] == 1
-  losses = [run(made, {**BATCH, column: is_first.astype(kind)})[0] for kind in (bool, np.int32)]
-  assert losses[0] == losses[1] and np.isfinite(losses[0])
+call = jax.jit(lambda objective, *arguments: objective(*arguments), static_argnums=(0, 4))
 
 
-objective = jax.jit(lambda settings, *arguments: settings(*arguments), static_argnums=(0, 4))
-
-
-def alone(value):
-  """The sum over a single device."""
+def same(value):
+  """Returns a value, which is its sum over a single device."""
   return value
 
 
-def run(settings, batch=BATCH, logits=LOGITS, features=FEATURES, state=None, total=alone):
-  """Returns the loss that the step minimises, and the objective's results."""
-  state = settings.initial_state(3) if state is None else state
-  made = objective(settings, {'logits': logits, 'features': features}, batch, state, total)
-  return (made[0] * made[1]).sum() / made[1].sum(), *made
+def run(objective, batch=BATCH, logits=LOGITS, features=FEATURES, state=None, total=same):
+  """Returns the loss that a step minimises, then losses, weights, state and metrics."""
+  state = objective.initial_state(3) if state is None else state
+  outputs = {'logits': logits, 'features': features}
+  losses, weights, *results = call(objective, outputs, batch, state, total)
+  return (losses * weights).sum() / weights.sum(), losses, weights, *results
+
+
+@cases(
+  'column, objective',
+  ('label', GroupDRO(groups=2)),
+  ('environment', Coral(environments=2)),
+  ('environment', IRM(environments=2)),
+)
+def test_groups_may_be_booleans(column, objective):
+  is_first = BATCH[column] == 1
+  losses = [
+    run(objective, {**BATCH, column: is_first.astype(kind)})[0] for kind in (bool, np.int32)
+  ]
+  assert losses[0] == losses[1] and np.isfinite(losses[0])
 
 
 def distance(a: np.ndarray, b: np.ndarray) -> float:
+  """Returns CORAL's distance of two sets of features, [N, D] and [M, D]."""
   means = np.mean((a.mean(0) - b.mean(0)) ** 2)
   return means + np.mean((np.cov(a, rowvar=False) - np.cov(b, rowvar=False)) ** 2)
 
 
-def measured(settings, **arguments) -> jax.Array:
-  return run(settings, **arguments)[-1]['feature_distance']
+def feature_distance(objective, **arguments) -> jax.Array:
+  """Returns the distance among an objective's metrics."""
+  return run(objective, **arguments)[-1]['feature_distance']
 
 
-def test_coral_of_two_sets_by_hand_and_of_environments_is_their_mean_loss_and_that_of_pairs():
+def test_coral_adds_the_mean_distance_of_pairs_to_the_mean_loss_of_environments():
+  # means (1, 0) and (0, 1), and a variance of 2 in one feature: (1 + 1) / 2 + (2² + 2²) / 4 = 3
   features = jnp.array([[0.0, 0], [2, 0], [0, 0], [0, 2]])
   batch = {'target': jnp.eye(3)[jnp.array([0, 1, 2, 0])], 'environment': jnp.array([0, 0, 1, 1])}
   _, losses, *_, metrics = run(Coral(penalty=2.0), batch, jnp.zeros((4, 3)), features)
@@ -78,68 +91,66 @@ def test_coral_of_two_sets_by_hand_and_of_environments_is_their_mean_loss_and_th
   np.testing.assert_allclose(loss, MEANS.mean() + 4 * expected, rtol=1e-5)
 
 
-def test_same_classes_are_compared_where_that_is_asked_for():
+def test_coral_may_compare_rows_of_the_same_classes():
   x, clean = np.asarray(FEATURES), ENVIRONMENT == 0
   expected = np.mean([distance(x[k == ENVIRONMENT], x[clean & (k == GROUP)]) for k in (1, 2)])
-  settings = Coral(environments=3, pairs='same_classes')
-  np.testing.assert_allclose(measured(settings), expected, rtol=1e-5)
-  assert settings.columns == ('environment', 'class_group')
+  objective = Coral(environments=3, pairs='same_classes')
+  np.testing.assert_allclose(feature_distance(objective), expected, rtol=1e-5)
+  assert objective.columns == ('environment', 'class_group')
   assert Coral().columns == DRO3.columns == ('environment',) and GroupDRO().columns == ('label',)
 
 
-def test_equal_sets_and_sets_of_a_single_row_add_nothing():
-  twice = jnp.concatenate([FEATURES[:8], FEATURES[:8][::-1]])
-  halves = {**BATCH, 'environment': jnp.arange(16) // 8}
-  np.testing.assert_allclose(measured(Coral(), batch=halves, features=twice), 0, atol=1e-6)
+def test_environments_of_a_single_row_have_no_distance():
   single = {**BATCH, 'environment': (jnp.arange(16) == 3).astype(int)}
-  assert measured(Coral(), batch=single) == 0
+  assert feature_distance(Coral(), batch=single) == 0
   views = jnp.stack([FEATURES, 2 * FEATURES, FEATURES[::-1]], 1)
-  assert measured(Coral(), batch=single, features=views) == 0, 'one row, of three images'
+  assert feature_distance(Coral(), batch=single, features=views) == 0, 'three images of one row'
 
 
 @cases(
-  'settings',
+  'objective',
   Coral(environments=3),
   IRM3,
   IRM(environments=3, penalty=7.0, anneal_steps=0, estimate='unbiased'),
 )
-def test_several_images_of_a_row_are_rows_of_its_environment(settings):
+def test_several_images_of_a_row_are_rows_of_its_environment(objective):
   images, features = (jnp.stack([x, x[::-1]], 1) for x in (LOGITS, FEATURES))
-  long = {name: jnp.repeat(value, 2, 0) for name, value in BATCH.items()}
-  expected = run(settings, long, images.reshape(32, 3), features.reshape(32, 5))[0]
-  np.testing.assert_allclose(run(settings, BATCH, images, features)[0], expected, rtol=1e-5)
+  repeated = {name: jnp.repeat(value, 2, 0) for name, value in BATCH.items()}
+  expected = run(objective, repeated, images.reshape(32, 3), features.reshape(32, 5))[0]
+  np.testing.assert_allclose(run(objective, BATCH, images, features)[0], expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize('settings', [Coral(environments=3, penalty=2.0), IRM3, DRO3])
-def test_label_smoothing_is_that_of_the_targets(settings):
+@cases('objective', Coral(environments=3, penalty=2.0), IRM3, DRO3)
+def test_label_smoothing_equals_smoothed_targets(objective):
   smoothed = {**BATCH, 'target': 0.8 * BATCH['target'] + 0.2 / 3}
-  loss = run(dataclasses.replace(settings, label_smoothing=0.2))[0]
-  np.testing.assert_allclose(loss, run(settings, smoothed)[0], rtol=1e-6)
-  assert abs(loss - run(settings)[0]) > 1e-3
+  loss = run(dataclasses.replace(objective, label_smoothing=0.2))[0]
+  np.testing.assert_allclose(loss, run(objective, smoothed)[0], rtol=1e-6)
+  assert abs(loss - run(objective)[0]) > 1e-3
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('settings', [Coral(environments=3, penalty=2.0), IRM3, DRO3])
-def test_devices_of_a_pmap_give_the_gradient_of_the_whole_batch(settings):
+@cases('objective', Coral(environments=3, penalty=2.0), IRM3, DRO3)
+def test_devices_of_a_pmap_give_the_gradient_of_the_whole_batch(objective):
   def local(scale, logits, features, batch):
     def mean(scale):
-      outputs, state = {'logits': scale * logits, 'features': features}, settings.initial_state(3)
-      losses, weights, *_ = settings(outputs, batch, state, lambda x: jax.lax.psum(x, 'data'))
+      outputs, state = {'logits': scale * logits, 'features': features}, objective.initial_state(3)
+      losses, weights, *_ = objective(outputs, batch, state, lambda x: jax.lax.psum(x, 'data'))
       return (losses * weights).mean(), weights.mean()
 
     gradient, weight = jax.grad(mean, has_aux=True)(scale)
     gradient, weight = jax.lax.pmean((gradient, weight), 'data')
     return gradient / weight
 
-  cut = jax.tree.map(lambda x: x.reshape(4, 4, *x.shape[1:]), (LOGITS, FEATURES, BATCH))
-  gradients = jax.pmap(local, 'data', in_axes=(None, 0, 0, 0), devices=jax.devices()[:4])(1.3, *cut)
-  expected = jax.grad(lambda scale: run(settings, logits=scale * LOGITS)[0])(1.3)
+  parts = jax.tree.map(lambda x: x.reshape(4, 4, *x.shape[1:]), (LOGITS, FEATURES, BATCH))
+  mapped = jax.pmap(local, 'data', in_axes=(None, 0, 0, 0), devices=jax.devices()[:4])
+  gradients = mapped(1.3, *parts)
+  expected = jax.grad(lambda scale: run(objective, logits=scale * LOGITS)[0])(1.3)
   np.testing.assert_allclose(gradients, np.full(4, expected), rtol=1e-5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', ['small_cnn', 'resnet20', 'vgg16', 'squeezenet1_1', 'vit_s32'])
-def test_features_are_what_the_last_linear_map_is_given(name):
+def test_features_are_the_input_of_the_last_linear_map(name):
   architecture = catalog.get(name)
   model = architecture.build(4)
   images = jax.ShapeDtypeStruct((2, *architecture.input_shape), jnp.float32)
@@ -159,7 +170,7 @@ def test_features_are_what_the_last_linear_map_is_given(name):
     np.testing.assert_allclose(features @ dense['kernel'] + dense['bias'], logits, atol=1e-5)
 
 
-def test_shares_and_loss_of_group_dro_are_those_of_the_algorithm():
+def test_group_dro_moves_shares_to_groups_of_large_loss():
   share, state = np.full(3, 1 / 3), DRO3.initial_state(10)
   for _ in range(20):
     loss, _, _, state, metrics = run(DRO3, state=state)
@@ -172,18 +183,19 @@ def test_shares_and_loss_of_group_dro_are_those_of_the_algorithm():
   assert GroupDRO().initial_state(7)['share'].shape == (7,), 'classes are groups by default'
 
 
-def test_a_group_that_is_not_there_has_no_weight_and_keeps_its_share():
-  settings = GroupDRO(column='environment', groups=5, step_size=0.1)
-  _, _, weights, state, _ = run(settings)
+def test_a_group_without_rows_has_no_weight_and_keeps_its_share():
+  objective = GroupDRO(column='environment', groups=5, step_size=0.1)
+  _, _, weights, state, _ = run(objective)
   assert np.isfinite(np.asarray(weights)).all()
   np.testing.assert_allclose(state['share'][3:], state['share'][3], rtol=1e-6)
   outside = {**BATCH, 'environment': BATCH['environment'].at[0].set(9)}
-  assert float(run(settings, outside)[2][0]) == 0
+  assert float(run(objective, outside)[2][0]) == 0
   wider = IRM(environments=5, penalty=7.0, anneal_steps=0)
   np.testing.assert_allclose(run(wider)[0], run(IRM3)[0], rtol=1e-6)
 
 
 def risk(logits, rows):
+  """Returns the mean cross-entropy of some rows as a function of a factor of their logits."""
   return lambda w: optax.softmax_cross_entropy(w * logits[rows], BATCH['target'][rows]).mean()
 
 
@@ -202,8 +214,8 @@ def test_the_penalty_of_irm_is_the_squared_derivative_of_each_risk():
 @pytest.mark.slow
 @pytest.mark.parametrize('step', [1, 2])
 def test_the_unbiased_penalty_multiplies_two_halves(step):
-  """Ids that are all even are in two halves too."""
-  settings = IRM(environments=3, penalty=7.0, anneal_steps=0, estimate='unbiased')
+  """Ids in steps of 2, which are all even, are divided into two halves too."""
+  objective = IRM(environments=3, penalty=7.0, anneal_steps=0, estimate='unbiased')
   ids, penalties = step * jnp.arange(16), []
   for k in range(3):
     masks = [(k == ENVIRONMENT) & (np.asarray(half_of(ids)) == part) for part in (0, 1)]
@@ -211,14 +223,8 @@ def test_the_unbiased_penalty_multiplies_two_halves(step):
     assert min(map(len, halves)) > 0
     first, second = (jax.grad(risk(LOGITS, rows))(1.0) for rows in halves)
     penalties.append(first * second)
-  loss = run(settings, {**BATCH, 'example_id': ids})[0]
+  loss = run(objective, {**BATCH, 'example_id': ids})[0]
   np.testing.assert_allclose(loss, MEANS.mean() + 7 * np.mean(penalties), rtol=1e-5)
-
-
-def test_without_penalty_and_with_equal_environments_irm_is_the_mean_loss():
-  batch = {**BATCH, 'environment': jnp.arange(16) % 2}
-  loss = run(IRM(environments=2, penalty=0.0, anneal_steps=0), batch)[0]
-  np.testing.assert_allclose(loss, LOSSES.mean(), rtol=1e-6)
 
 
 def test_the_penalty_counts_fully_after_the_annealing_and_may_scale_the_loss():
@@ -232,12 +238,12 @@ def test_the_penalty_counts_fully_after_the_annealing_and_may_scale_the_loss():
 
 
 @cases(
-  'part, bad',
-  *((Coral, {'environments': 1}), (Coral, {'penalty': -1.0}), (Coral, {'pairs': 'some'})),
-  *((Coral, {'column': ''}), (GroupDRO, {'column': ''})),
-  *((GroupDRO, {'groups': -1}), (GroupDRO, {'step_size': 0.0}), (IRM, {'environments': 0})),
-  *((GroupDRO, {'step_size': np.inf}), (IRM, {'penalty': np.inf})),
-  *((IRM, {'penalty': -1.0}), (IRM, {'estimate': 'exact'}), (IRM, {'column': ''})),
+  'objective, setting, value',
+  *((Coral, 'environments', 1), (Coral, 'penalty', -1.0), (Coral, 'pairs', 'some')),
+  *((Coral, 'column', ''), (GroupDRO, 'column', ''), (GroupDRO, 'groups', -1)),
+  *((GroupDRO, 'step_size', 0.0), (GroupDRO, 'step_size', np.inf), (IRM, 'environments', 0)),
+  *((IRM, 'penalty', np.inf), (IRM, 'penalty', -1.0), (IRM, 'estimate', 'exact')),
+  (IRM, 'column', ''),
 )
-def test_bad_settings_are_named(part, bad):
-  refused(rf'objective\.{part.name}\.{next(iter(bad))}', part, **bad)
+def test_bad_settings_are_named(objective, setting, value):
+  refused(rf'objective\.{objective.name}\.{setting}', objective, **{setting: value})
