@@ -1,4 +1,4 @@
-"""Classifiers out of a user's Python file, identified by their outputs on fixed images."""
+"""Tests classifiers in a user's Python file, which 16 numbers from fixed images identify."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from robustness.evaluation.layout import Layout
 from robustness.evaluation.records import TOLERANCES, Records
 from robustness.models.classifier import Classifier
 from tests.cases import cases
-from tests.networks import SHAPE, tiny_classifier
+from tests.networks import SHAPE
 from tests.refusals import refused
 
 SOURCE = """
@@ -36,12 +36,12 @@ fixed = Classifier.from_callable(of_64, (6, 5, 3), 'ab', batch_size=64)
 unfixed = Classifier.from_callable(of_64, (6, 5, 3), 'ab')
 
 def scores(x, k): return x.mean((1, 2, 3))[:, None] * jnp.arange(k)[None] * 8
-def own(f):
-  return Classifier('own', lambda v, x, l: (f(x), {}), {}, (6, 5, 3), ('a', 'b', 'c'))
-def softmax(): return own(lambda x: jax.nn.softmax(scores(x, 3)))
-def more(): return own(lambda x: scores(x, 4))
-def whole(): return own(lambda x: scores(x, 3).astype(jnp.int32))
-def good(): return own(lambda x: scores(x, 3))
+def classifier(f):
+  return Classifier('traced', lambda v, x, l: (f(x), {}), {}, (6, 5, 3), ('a', 'b', 'c'))
+def softmax(): return classifier(lambda x: jax.nn.softmax(scores(x, 3)))
+def four_logits(): return classifier(lambda x: scores(x, 4))
+def integers(): return classifier(lambda x: scores(x, 3).astype(jnp.int32))
+def traced(): return classifier(lambda x: scores(x, 3))
 def model():
   return robustness.classifier(lambda x: scores(x, 3), mean=[0.5], class_names=('a', 'b', 'c'))
 def of_any_size(): return robustness.classifier(lambda x: scores(x, 3))
@@ -71,7 +71,7 @@ def test_a_classifier_or_a_function_that_returns_one_is_loaded(file, name):
   assert classifier.provenance['version'] == 2
 
 
-def test_another_version_of_the_file_has_another_provenance(file):
+def test_the_provenance_changes_with_the_file(file):
   before = load(f'{file}:make').provenance
   file.write_text(SOURCE + '\n# changed\n')
   assert load(f'{file}:make').provenance != before
@@ -84,34 +84,37 @@ def test_another_version_of_the_file_has_another_provenance(file):
   ('score', 'raised TypeError'),
   ('broken', 'mine.py:broken raised RuntimeError: no weights here'),
   ('softmax', 'probabilities .* where logits are expected'),
-  ('more', r'gives \(4, 4\) for 4 images and 3 class names'),
-  ('whole', 'gives int32; logits are floats'),
+  ('four_logits', r'gives \(4, 4\) for 4 images and 3 class names'),
+  ('integers', 'gives int32; logits are floats'),
   ('unfixed', 'AssertionError: not 64 images.*give batch_size='),
 )
 def test_other_objects_are_refused_by_name(file, name, message):
-  message_of_error = refused(message, load, f'{file}:{name}')
-  assert ('batch_size' in message_of_error) == (name == 'unfixed'), 'advice for callables'
+  error = refused(message, load, f'{file}:{name}')
+  assert ('batch_size' in error) == (name == 'unfixed'), 'advice for functions on the host alone'
 
 
-@pytest.mark.parametrize('name', ['good', 'fixed'])
+@pytest.mark.parametrize('name', ['traced', 'fixed'])
 def test_classifiers_are_identified_by_sixteen_numbers(file, name):
   assert len(load(f'{file}:{name}').provenance[from_file.KEY]) == 16
 
 
-def classifier(function, **options):
+def on_host(function, **options):
   return Classifier.from_callable(function, SHAPE, 'abcd', **options)
 
 
 def probed(weights):
+  """Returns the sixteen numbers of a linear classifier with weights [90, 4]."""
   weights = weights.astype(np.float32)
-  return from_file.probe(classifier(lambda images: images.reshape(len(images), -1) @ weights))
+  return from_file.probe(on_host(lambda images: images.reshape(len(images), -1) @ weights))
 
 
-def test_sixteen_numbers_of_fixed_images_in_range_are_the_same_each_time():
+def test_the_sixteen_numbers_are_finite_and_the_same_each_time():
   first = probed(WEIGHTS)
   assert len(first) == 16 and np.isfinite(first).all() and len(set(first)) == 16
   assert probed(WEIGHTS) == first
-  assert len(from_file.probe(tiny_classifier())) == 16
+
+
+def test_the_fixed_images_are_four_different_ones_in_range():
   images = from_file.fixed_images(SHAPE)
   assert images.dtype == np.float32 and images.shape == (4, *SHAPE)
   assert images.min() >= 0 and images.max() <= 1
@@ -119,24 +122,24 @@ def test_sixteen_numbers_of_fixed_images_in_range_are_the_same_each_time():
 
 
 @cases('change, is_equal', (1e-6, True), (1e-4, True), (1e-2, False), (1.0, False))
-def test_records_take_the_same_network_and_refuse_another(tmp_path, change, is_equal):
+def test_records_continue_with_the_same_network_and_refuse_another(tmp_path, change, is_equal):
   other = WEIGHTS * (1 + change * np.sign(np.random.default_rng(4).normal(size=WEIGHTS.shape)))
   layout = Layout(1, 1, 1, 1)
   first, second = ({'classifier': {from_file.KEY: probed(w)}} for w in (WEIGHTS, other))
   Records(tmp_path, layout, first).write(0, 0, {'rank': np.zeros((1, 1), np.int32)})
   if is_equal:
-    assert Records(tmp_path, layout, second).identity == first, 'the first is kept'
+    assert Records(tmp_path, layout, second).identity == first, 'the recorded numbers stay'
   else:
     refused(from_file.KEY, Records, tmp_path, layout, second)
   assert TOLERANCES == {from_file.KEY: from_file.TOLERANCE}
 
 
-def test_certain_functions_have_finite_numbers_and_random_ones_are_named():
-  certain = classifier(lambda x: np.eye(4)[np.zeros(len(x), int)], outputs='probabilities')
+def test_certain_predictions_have_finite_numbers_and_random_ones_have_a_word():
+  certain = on_host(lambda x: np.eye(4)[np.zeros(len(x), int)], outputs='probabilities')
   assert np.isfinite(from_file.probe(certain)).all()
   generator = np.random.default_rng(0)
-  drawing = classifier(lambda x: generator.normal(size=(len(x), 4)))
-  assert from_file.probe(drawing) == from_file.RANDOM
+  random = on_host(lambda x: generator.normal(size=(len(x), 4)))
+  assert from_file.probe(random) == from_file.RANDOM
 
 
 def test_a_model_of_the_python_api_takes_the_images_and_classes_of_the_run(file):

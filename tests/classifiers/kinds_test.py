@@ -1,4 +1,4 @@
-"""Kinds of classifiers: a section is of one kind, and a new file adds a kind."""
+"""Tests that a section of the config has one kind of classifier and a new file adds a kind."""
 
 import sys
 
@@ -47,8 +47,8 @@ class Constant(StoredNetwork):
 
 
 @pytest.fixture
-def eighth_kind(tmp_path, monkeypatch):
-  """A further folder of the package with one new file."""
+def constant_kind(tmp_path, monkeypatch):
+  """Adds a folder to the package, with one file that defines a kind."""
   folder = tmp_path / 'kinds'
   folder.mkdir()
   (folder / 'constant.py').write_text(CONSTANT)
@@ -60,7 +60,7 @@ def eighth_kind(tmp_path, monkeypatch):
   del sys.modules['robustness.classifiers.constant'], classifiers.constant
 
 
-@pytest.mark.usefixtures('eighth_kind')
+@pytest.mark.usefixtures('constant_kind')
 def test_a_new_file_adds_a_kind_for_evaluation_and_training(tmp_path):
   section = {'name': 'small_cnn', 'weights': 'constant:3'}
   config = {'study': {'name': 'accuracy'}, 'classifier': section, 'data': {'num_images': 50}}
@@ -71,8 +71,8 @@ def test_a_new_file_adds_a_kind_for_evaluation_and_training(tmp_path):
   start = {'name': 'small_cnn', 'train': True, 'initial_weights': 'constant:3'}
   kind = experiment.from_config({**config, 'classifier': start}).classifiers['small_cnn']
   assert isinstance(kind, TrainedHere)
-  begun_with = kind.initial((28, 28, 1))
-  assert begun_with is not None and begun_with.name == 'constant:3'
+  initial = kind.initial((28, 28, 1))
+  assert initial is not None and initial.name == 'constant:3'
 
 
 def test_there_are_seven_kinds():
@@ -120,7 +120,7 @@ def test_a_section_is_of_one_kind(section, kind, tmp_path, monkeypatch):
   claiming = [
     candidate for candidate in kinds if candidate.claims(settings) and not candidate.is_fallback
   ]
-  assert claiming == ([] if kind_object.is_fallback else [type(kind_object)]), 'in no order'
+  assert claiming == ([] if kind_object.is_fallback else [type(kind_object)]), 'no other claims it'
 
 
 @cases(
@@ -131,5 +131,5 @@ def test_a_section_is_of_one_kind(section, kind, tmp_path, monkeypatch):
   ({'train': True, 'initial_weights': 'random'}, "initial_weights is 'random'; it must be a file"),
   ({'name': 'timm:resnet18', 'train': True}, 'runs in PyTorch and is not trained here'),
 )
-def test_sections_with_unused_settings_are_refused(section, message, tmp_path):
+def test_sections_with_unknown_or_conflicting_settings_are_refused(section, message, tmp_path):
   refused(message, lambda: builder(tmp_path, {'net': section}, rows()).build())

