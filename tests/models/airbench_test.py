@@ -1,4 +1,4 @@
-"""airbench94: its whitening, its initial kernels, and the same network of PyTorch's layers."""
+"""Tests airbench94: its whitening, its initial kernels, and its training against PyTorch."""
 
 import flax.linen as nn
 import jax
@@ -12,9 +12,9 @@ from tests.refusals import refused
 
 
 def images(count=40, side=32, channels=3):
-  """Normalised images that are smooth, as pictures are."""
-  drawn = np.random.default_rng(0).normal(size=(count, side, side, channels))
-  return np.asarray(drawn.cumsum(1).cumsum(2) / side, np.float32)
+  """Returns random images of mean 0 that are smooth, as photographs are."""
+  noise = np.random.default_rng(0).normal(size=(count, side, side, channels))
+  return np.asarray(noise.cumsum(1).cumsum(2) / side, np.float32)
 
 
 @pytest.mark.parametrize('channels', [1, 3])
@@ -22,14 +22,14 @@ def test_whitened_patches_have_identity_second_moments(channels):
   pictures = images(channels=channels)
   filters = airbench.whitening_filters(jnp.asarray(pictures))
   kernel = filters['batch_stats']['stem']['whitening']['kernel'].astype(np.float64)
-  half = kernel.shape[-1] // 2
+  half = kernel.shape[-1] // 2  # the other half is the first with opposite signs
   np.testing.assert_array_equal(kernel[..., half:], -kernel[..., :half])
   windows = np.lib.stride_tricks.sliding_window_view(pictures, (2, 2), (1, 2))
   patches = windows.transpose(0, 1, 2, 4, 5, 3).reshape(-1, half).astype(np.float64)
   moments = patches.T @ patches / len(patches)
   whitened = patches @ kernel.reshape(half, -1)[:, :half]
   eigenvalues = np.linalg.eigvalsh(moments)[::-1]
-  expected = np.diag(eigenvalues / (eigenvalues + 5e-4))
+  expected = np.diag(eigenvalues / (eigenvalues + 5e-4))  # the authors add 5e-4 to eigenvalues
   np.testing.assert_allclose(whitened.T @ whitened / len(patches), expected, atol=2e-3)
 
 
@@ -43,8 +43,8 @@ def test_images_that_cannot_be_whitened_are_refused(pictures, message):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(('inputs', 'outputs'), [(24, 64), (64, 64), (8, 4)])
-def test_the_first_filters_return_their_channel(inputs, outputs):
+@cases('inputs, outputs', (24, 64), (64, 64), (8, 4))
+def test_each_of_the_first_filters_returns_a_channel(inputs, outputs):
   kernel = airbench.identity_start(jax.random.key(0), (3, 3, inputs, outputs))
   x = jnp.asarray(images(2, 8, inputs))
   layout = ('NHWC', 'HWIO', 'NHWC')
@@ -58,15 +58,15 @@ def test_the_first_filters_return_their_channel(inputs, outputs):
 @pytest.mark.parametrize('side', [31, 32])
 def test_halving_is_max_pooling_with_its_gradient(side):
   x = jnp.asarray(images(2, side))
-  pooled = [
-    jax.value_and_grad(lambda x, f=f: (f(x) ** 2).sum())(x)
-    for f in (airbench.halved, lambda x: nn.max_pool(x, (2, 2), (2, 2)))
-  ]
-  np.testing.assert_array_equal(pooled[0][1], pooled[1][1])
+  ours, expected = (
+    jax.grad(lambda x, pool=pool: (pool(x) ** 2).sum())(x)
+    for pool in (airbench.halved, lambda x: nn.max_pool(x, (2, 2), (2, 2)))
+  )
+  np.testing.assert_array_equal(ours, expected)
 
 
-@pytest.mark.parametrize(('side', 'classes'), [(32, 10), (28, 7), (64, 100), (9, 2)])
-def test_other_sizes_and_numbers_of_classes_work(side, classes):
+@cases('side, classes', (32, 10), (28, 7), (64, 100), (9, 2))
+def test_images_may_have_other_sizes_and_numbers_of_classes(side, classes):
   network = catalog.get('airbench94_half').build(classes)
   images = jnp.zeros((2, side, side, 3))
   logits, _ = jax.eval_shape(network.init_with_output, jax.random.key(0), images)
@@ -80,25 +80,25 @@ def test_images_without_nine_pixels_a_side_are_refused():
 
 
 def peer(torch, variables):
-  """Returns PyTorch's network with these weights, logits times 9."""
+  """Returns the network in PyTorch with these weights; its logits are 9 times ours."""
   from benchmarks.torch_networks import airbench as network
 
-  other = network((32, 128, 128))
+  module = network((32, 128, 128))
   params = variables['params']
   kernels = [variables['batch_stats']['stem']['whitening']['kernel']]
   biases = [params['stem']['whitening']['shift']]
   for stage in ('stage1', 'stage2', 'stage3'):
     kernels += [params[stage][f'conv{number}']['kernel'] for number in (1, 2)]
     biases += [params[stage][f'bn{number}']['bias'] for number in (1, 2)]
-  convolutions = [layer for layer in other if isinstance(layer, torch.nn.Conv2d)]
-  norms = [layer for layer in other if isinstance(layer, torch.nn.BatchNorm2d)]
+  convolutions = [layer for layer in module if isinstance(layer, torch.nn.Conv2d)]
+  norms = [layer for layer in module if isinstance(layer, torch.nn.BatchNorm2d)]
   with torch.no_grad():
     for layer, kernel in zip(convolutions, kernels, strict=True):
       layer.weight[:] = torch.from_numpy(np.array(kernel).transpose(3, 2, 0, 1).copy())
     for layer, bias in zip([convolutions[0], *norms], biases, strict=True):
       layer.bias[:] = torch.from_numpy(np.array(bias))
-    other[-1].weight[:] = torch.from_numpy(np.array(params['head']['dense']['kernel']).T.copy())
-  return other
+    module[-1].weight[:] = torch.from_numpy(np.array(params['head']['dense']['kernel']).T.copy())
+  return module
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_training_and_evaluation_match_pytorch():
   variables = jax.jit(network.init)(jax.random.key(1), pictures[:1])
   fitted = airbench.whitening_filters(jnp.asarray(pictures))
   variables = {**variables, 'batch_stats': {**variables['batch_stats'], **fitted['batch_stats']}}
-  other = peer(torch, variables)
+  module = peer(torch, variables)
   tensor = torch.from_numpy(pictures.transpose(0, 3, 1, 2).copy())
 
   def mean_square(params):
@@ -119,14 +119,15 @@ def test_training_and_evaluation_match_pytorch():
 
   gradient = jax.jit(jax.value_and_grad(mean_square, has_aux=True))
   (_, (logits, statistics)), gradients = gradient(variables['params'])
-  expected = other.train()(tensor) / 9
+  expected = module.train()(tensor) / 9
   (expected**2).mean().backward()
   np.testing.assert_allclose(logits, expected.detach().numpy(), atol=1e-4 * np.abs(logits).max())
   kernel = np.array(gradients['stage1']['conv1']['kernel'])
-  theirs = other[2].weight.grad.numpy().transpose(2, 3, 1, 0)
+  theirs = module[2].weight.grad.numpy().transpose(2, 3, 1, 0)
   np.testing.assert_allclose(kernel, theirs, atol=1e-3 * np.abs(kernel).max())
-  mean = other[4].running_mean.numpy()
+  mean = module[4].running_mean.numpy()
   np.testing.assert_allclose(statistics['stage1']['bn1']['mean'], mean, atol=1e-5)
   logits = jax.jit(network.apply)({**variables, 'batch_stats': statistics}, pictures)
-  expected = (other.eval()(tensor) / 9).detach().numpy()
+  expected = (module.eval()(tensor) / 9).detach().numpy()
+  # PyTorch's running variance is divided by n - 1 and ours by n
   np.testing.assert_allclose(logits, expected, atol=0.02 * np.abs(expected).max())

@@ -1,4 +1,4 @@
-"""Sizes, layers, dtypes, facts and names of arrays of every architecture; one in a user's file."""
+"""Tests the sizes, layers, dtypes, facts and names of arrays of every architecture."""
 
 import dataclasses
 import functools
@@ -31,20 +31,21 @@ QUICK = {
 NAMES = marked(sorted(catalog.ARCHITECTURES), QUICK)
 CAPTURE = {'capture_intermediates': True, 'mutable': ['intermediates']}
 PUBLISHED = {'resnet20': 269_722, 'resnet56': 853_018}
-PUBLISHED |= {'airbench94': 1_971_640 - 288}  # 1.97 million with 288 fixed values
+PUBLISHED |= {'airbench94': 1_971_640 - 288}  # of 1.97 million, 288 whitening values are fixed
 PUBLISHED |= {'wide_resnet_28_10': 36_479_194, 'wide_resnet_16_4': 2_748_890}
 PUBLISHED |= {
   name: architecture.parameters
   for name, architecture in catalog.ARCHITECTURES.items()
   if architecture.parameters
 }
+"""Numbers of parameters in papers and in the tables of timm and torchvision."""
 
 
 @functools.cache
 def network(name):
-  """Returns shapes of a network in bfloat16: variables, stages' outputs, and logits of two images.
+  """Returns the variables, outputs of stages and logits of a network in bfloat16, for two images.
 
-  They come from a single trace, which takes a second for a deep network.
+  All are shapes and dtypes. They come from a single trace, which takes a second if it is deep.
   """
   architecture = catalog.get(name)
   module = architecture.build(architecture.network.num_classes, jnp.bfloat16)
@@ -56,6 +57,7 @@ def network(name):
 
 
 def shapes_of(name):
+  """Returns the shape of each variable by its path."""
   flat = traverse_util.flatten_dict(network(name)[0])
   return {path: leaf.shape for path, leaf in flat.items()}
 
@@ -68,30 +70,30 @@ def parameters(shapes):
 def test_parameter_counts_are_the_published_ones(name):
   architecture, shapes = catalog.get(name), shapes_of(name)
   side = next((w.input_size for w in architecture.weights), architecture.input_shape[0])
-  by_size = any('position' in part for path in shapes for part in path)
-  if side != architecture.input_shape[0] and by_size:
+  has_positions = any('position' in part for path in shapes for part in path)
+  if side != architecture.input_shape[0] and has_positions:  # their number depends on the side
     shapes = architecture.shapes(architecture.network.num_classes, (side, side, 3))
   assert parameters(shapes) == PUBLISHED[name]
 
 
 @pytest.mark.slow
-def test_the_page_of_networks_matches_the_catalogue():
-  remade = 'run python -m tests.models.networks_page'
+def test_the_page_of_networks_has_the_table_of_the_catalog():
+  fix = 'run python -m tests.models.networks_page'
   table = networks_page.table(lambda architecture: parameters(shapes_of(architecture.name)))
-  assert table in networks_page.PAGE.read_text(encoding='utf-8'), remade
+  assert table in networks_page.PAGE.read_text(encoding='utf-8'), fix
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_stages_are_captured_layers_and_logits_are_float32(name):
+def test_stages_are_layers_and_logits_and_variables_are_float32(name):
   architecture, (variables, outputs, logits) = catalog.get(name), network(name)
   assert logits.shape == (2, architecture.network.num_classes) and logits.dtype == jnp.float32
   assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(variables))
   assert ('batch_stats' in variables) == any('var' in str(path) for path in shapes_of(name))
-  listed = bool(WITHOUT_STATISTICS.fullmatch(name))
-  if listed or name in PEERS:  # which the list is for
-    assert ('batch_stats' in variables) != listed
+  is_listed = bool(WITHOUT_STATISTICS.fullmatch(name))
+  if is_listed or name in PEERS:  # the list serves the comparisons with peers
+    assert ('batch_stats' in variables) != is_listed
   assert all(output.dtype == jnp.bfloat16 for output in outputs)
-  if outputs[0].ndim == 4:  # images; transformers keep their number of tokens
+  if outputs[0].ndim == 4:  # feature maps; transformers keep their number of tokens
     sides = [output.shape[1] for output in outputs]
     assert sides == sorted(sides, reverse=True)
     assert sides[-1] * 4 <= architecture.input_shape[0] + 3
@@ -115,6 +117,7 @@ def test_facts_are_complete_and_every_scheme_stores_every_value_once(name):
 
 
 def small(name='small_cnn', **build):
+  """Returns a network of the catalog with 10 classes, random variables, and 4 images."""
   architecture = catalog.get(name)
   x = jax.random.normal(jax.random.key(1), (4, *architecture.input_shape))
   return architecture.build(10, **build), random_variables(name), x
@@ -130,7 +133,7 @@ def test_stage_outputs_are_rectified_and_images_are_independent():
   np.testing.assert_allclose(together[:1], apply(variables, x[:1])[0], rtol=1e-5, atol=1e-6)
 
 
-def test_shortcut_pads_both_sides_with_zeros():
+def test_a_shortcut_pads_channels_with_zeros_on_both_sides():
   x = jnp.arange(2 * 5 * 4 * 16, dtype=jnp.float32).reshape(2, 5, 4, 16) + 1
   y = shortcut(x, 32, 2)
   assert y.shape == (2, 3, 2, 32)
@@ -140,13 +143,13 @@ def test_shortcut_pads_both_sides_with_zeros():
 
 def test_statistics_are_averaged_over_the_pmap_axis():
   network, variables, _ = small()
-  many, _, _ = small(axis_name='batch')
+  mapped, _, _ = small(axis_name='batch')
   x = jax.random.normal(jax.random.key(2), (8, 28, 28, 1))
   train = {'train': True, 'mutable': ['batch_stats']}
   logits, state = jax.jit(lambda x: network.apply(variables, x, **train))(x)
-  step = jax.vmap(lambda part: many.apply(variables, part, **train), axis_name='batch')
-  parts, states = jax.jit(step)(x.reshape(2, 4, 28, 28, 1))
-  np.testing.assert_allclose(parts.reshape(8, 10), logits, rtol=1e-4, atol=1e-4)
+  step = jax.vmap(lambda part: mapped.apply(variables, part, **train), axis_name='batch')
+  logits_of_parts, states = jax.jit(step)(x.reshape(2, 4, 28, 28, 1))
+  np.testing.assert_allclose(logits_of_parts.reshape(8, 10), logits, rtol=1e-4, atol=1e-4)
   for synced, expected in zip(jax.tree.leaves(states), jax.tree.leaves(state), strict=True):
     np.testing.assert_allclose(synced[0], expected, rtol=1e-4, atol=1e-5)
 
@@ -183,6 +186,7 @@ def test_part_means_are_over_overlapping_parts():
 
 
 def numbered(*shape):
+  """Returns 0, 1, 2, … in a shape, so that every value tells its place."""
   return np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
 
 
@@ -202,7 +206,7 @@ def test_layouts_restore_stored_arrays(layout, shape, to_file):
   np.testing.assert_array_equal(layout.restored(stored, shape), array)
 
 
-def test_patterns_name_layers_and_arrays_and_parts_are_joined():
+def test_a_scheme_names_layers_and_arrays_and_joins_parts():
   qkv = naming.Stored(('q', 'k', 'v'), naming.OUTPUT_FIRST)
   scheme = naming.Scheme('mine', {r'block(\d)/conv': r'c\1', 'position': 'pos', 'qkv/kernel': qkv})
   assert scheme.locate(('params', 'block3', 'conv', 'bias')) == naming.Stored(('c3.bias',))
@@ -219,7 +223,7 @@ def test_patterns_name_layers_and_arrays_and_parts_are_joined():
   assert set(scheme.needed(arrays)) == {'bn1.weight'}
 
 
-OWN = """
+USERS_FILE = """
 from robustness.models.architecture import Architecture, timm
 from robustness.models.naming import Scheme
 from robustness.models.small_images import SmallCNN
@@ -233,7 +237,7 @@ thin = Architecture(
 
 
 def test_an_architecture_in_a_users_file_works_like_others(tmp_path):
-  (tmp_path / 'mine.py').write_text(OWN)
+  (tmp_path / 'mine.py').write_text(USERS_FILE)
   name = f'{tmp_path}/mine.py:thin'
   architecture = catalog.get(name)
   arrays = normal_arrays(architecture)

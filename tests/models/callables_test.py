@@ -1,4 +1,4 @@
-"""Functions on NumPy arrays as classifiers, called by hand."""
+"""Tests functions on NumPy arrays as classifiers, and the images that classifiers refuse."""
 
 import jax
 import jax.numpy as jnp
@@ -16,20 +16,21 @@ IMAGES = np.random.default_rng(0).random((5, *SHAPE), np.float32)
 
 
 def score(images):
+  """Returns logits of four classes, 0 to 3 times an image's mean."""
   return images.mean((1, 2, 3))[:, None] * np.arange(len(CLASSES), dtype=np.float32)
 
 
 def test_calls_have_the_batch_size_and_may_change_their_images():
   sizes, before = [], IMAGES.copy()
 
-  def greedy(images):
+  def doubling(images):
     sizes.append(len(images))
     logits = score(images)
     images *= 2
     return logits
 
-  logits = CheckedFunction(greedy, 4, batch_size=2)(IMAGES)
-  assert sizes == [2, 2, 2]
+  logits = CheckedFunction(doubling, 4, batch_size=2)(IMAGES)
+  assert sizes == [2, 2, 2], 'the last batch is padded'
   np.testing.assert_array_equal(logits, score(IMAGES))
   np.testing.assert_array_equal(IMAGES, before)
 
@@ -54,7 +55,7 @@ def test_rows_that_are_not_probabilities_are_refused(row):
 
 
 @pytest.mark.parametrize('row', [[0.2, 0.3, 0.5], [np.nan, 1, 2]])
-def test_a_row_like_probabilities_and_nan_are_accepted_in_logits(row):
+def test_one_row_of_logits_may_look_like_probabilities_or_hold_nan(row):
   rows = np.asarray([row, [4, -1, 2]], np.float32)
   np.testing.assert_array_equal(CheckedFunction(lambda x: rows, 3)(IMAGES[:2]), rows)
 
@@ -72,11 +73,11 @@ def test_bad_arguments_are_refused_at_once(change, message):
   refused(message, Classifier.from_callable, **arguments)
 
 
-NATIVE = tiny_classifier()
+NETWORK = tiny_classifier()
 CALLABLE = Classifier.from_callable(score, SHAPE, CLASSES, provenance={'sha256': 'ab'})
 
 
-@pytest.mark.parametrize('classifier', [NATIVE, CALLABLE])
+@pytest.mark.parametrize('classifier', [NETWORK, CALLABLE])
 @cases(
   'images, message',
   (IMAGES * 255, r'values lie in \[.*must lie in \[0, 1\]: divide'),
@@ -89,15 +90,18 @@ def test_bad_image_batches_are_refused(classifier, images, message):
   refused(message, classifier.predict, images)
 
 
-def test_no_images_have_no_logits_and_means_have_one_value_or_one_per_channel():
+def test_no_images_have_no_logits():
   assert CALLABLE.predict(IMAGES[:0]).shape == (0, len(CLASSES))
-  for name in ('mean', 'std'):
-    message = f'{name} is .*; it must be one number, or one for each of {SHAPE[2]} channels'
-    refused(message, Inputs(**{name: (0.5,) * (SHAPE[2] + 1)}), IMAGES)
+
+
+@cases('name', 'mean', 'std')
+def test_a_mean_or_std_has_one_value_or_one_for_each_channel(name):
+  message = f'{name} is .*; it must be one number, or one for each of {SHAPE[2]} channels'
+  refused(message, Inputs(**{name: (0.5,) * (SHAPE[2] + 1)}), IMAGES)
 
 
 def test_predict_returns_the_logits_of_networks_and_callables():
-  expected = NATIVE.forward(NATIVE.variables, IMAGES, ())[0]
-  np.testing.assert_allclose(NATIVE.predict(IMAGES), expected, rtol=1e-6)
+  expected = NETWORK.forward(NETWORK.variables, IMAGES, ())[0]
+  np.testing.assert_allclose(NETWORK.predict(IMAGES), expected, rtol=1e-6)
   np.testing.assert_array_equal(CALLABLE.predict(IMAGES), score(IMAGES))
   assert CALLABLE.provenance == {'kind': 'callable', 'outputs': 'logits', 'sha256': 'ab'}

@@ -1,9 +1,9 @@
-"""How far our network and its peer of the catalogue lie apart, from the same random weights.
+"""Computes the differences of a network and its peer of another library, with the same weights.
 
     python -m tests.models.catalog_parity            # all architectures: the table of the docs
-    python -m tests.models.catalog_parity resnet18   # some
+    python -m tests.models.catalog_parity resnet18   # these architectures
 
-A difference is the largest of any value, divided by the largest value.
+A difference is the largest absolute one of any value, divided by the largest absolute value.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ IMAGES = 4
 DAMPING = 0.25
 STATISTICS = 'batch_stats'
 AMPLIFYING = 'efficientnetv2'
-"""How names begin of networks whose undamped random branches, 40 of them with gates that depend on
-the whole image, amplify a rounding by more than 1e5 in evaluation too."""
+"""Prefix of the networks that amplify a rounding by more than 1e5 in evaluation too: they have 40
+residual branches, with gates that depend on the whole image."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,19 +58,21 @@ class Pair:
     architecture, peer = catalog.get(name), PEERS[name]
     damped = damped or name.startswith(AMPLIFYING)
     network = parity.randomise(peer.build(CLASSES, peer.size[0]))
-    given, images = parity.arrays(network), parity.images(count, *peer.size, 3)
+    arrays, images = parity.arrays(network), parity.images(count, *peer.size, 3)
     if damped:
-      ends = [key for key in given if peer.branch_ends and re.fullmatch(peer.branch_ends, key)]
-      given.update({key: given[key] * np.float32(DAMPING) for key in ends})
-      network.load_state_dict({key: torch.from_numpy(value) for key, value in given.items()})
-    variables = imported(architecture, given, CLASSES, images.shape[1:])
+      ends = [key for key in arrays if peer.branch_ends and re.fullmatch(peer.branch_ends, key)]
+      arrays.update({key: arrays[key] * np.float32(DAMPING) for key in ends})
+      network.load_state_dict({key: torch.from_numpy(value) for key, value in arrays.items()})
+    variables = imported(architecture, arrays, CLASSES, images.shape[1:])
     shapes = architecture.shapes(CLASSES, images.shape[1:])
-    scheme = next(s for s in architecture.schemes if s.shapes(shapes).keys() <= given.keys())
+    scheme = next(s for s in architecture.schemes if s.shapes(shapes).keys() <= arrays.keys())
     return cls(architecture, peer, network, scheme, variables, images)
 
   def theirs(self, dtype: torch.dtype) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Returns the peer's logits, and our names of its arrays after a pass in training mode, var as
-    ours is."""
+    """Returns the peer's logits and statistics after a pass in training mode.
+
+    The statistics are by our names of them, and the variances are divided by n, as ours.
+    """
     network = self.network.to(dtype).train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     counts: dict[str, int] = {}  # batch × height × width of each batch norm
@@ -105,8 +107,8 @@ class Pair:
 
 def evaluation(pair: Pair) -> dict[str, float]:
   """Returns the differences of logits and of the layers that both have, in evaluation mode."""
-  own, peer = (pair.architecture, pair.variables), (pair.network, pair.images, pair.peer.layers)
-  return parity.differences(*own, *peer)
+  ours = pair.architecture, pair.variables
+  return parity.differences(*ours, pair.network, pair.images, pair.peer.layers)
 
 
 def training(pair: Pair, double: bool) -> dict[str, float]:
@@ -139,7 +141,8 @@ def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     trained = ['–', '–']
     if has_statistics(name):
       damped = Pair.make(name, 2 * IMAGES, damped=True)
-      trained = [f'{max(training(*how).values()):.1e}' for how in ((pair, True), (damped, False))]
+      settings = (pair, True), (damped, False)  # a pair, and whether to compute in float64
+      trained = [f'{max(training(*arguments).values()):.1e}' for arguments in settings]
     of_layers = f'{max(layers):.1e} ({len(layers)})' if layers else '–'
     yield (name, PEERS[name].library, f'{differences["logits"]:.1e}', of_layers, *trained)
 

@@ -1,4 +1,4 @@
-"""Every architecture and its peer have the same outputs for the same random weights.
+"""Tests that every architecture and its peer have the same outputs for the same random weights.
 
 A few architectures are compared in every run of the tests, all of them by
 
@@ -32,24 +32,25 @@ every_but = functools.partial(marked, mark=pytest.mark.every_network)
 
 
 def test_every_architecture_has_a_peer_or_a_separate_test():
-  files = {path.name.removesuffix('_test.py') for path in pathlib.Path(__file__).parent.glob('*')}
-  without = set(catalog.ARCHITECTURES) - set(PEERS)
-  assert {name for name in without if not name.startswith(tuple(files))} == {'small_cnn'}
+  folder = pathlib.Path(__file__).parent
+  tested = tuple(path.name.removesuffix('_test.py') for path in folder.glob('*_test.py'))
+  without_peer = set(catalog.ARCHITECTURES) - set(PEERS)
+  assert {name for name in without_peer if not name.startswith(tested)} == {'small_cnn'}
 
 
 @pytest.mark.parametrize('name', every_but(PEERS, QUICK))
 def test_logits_and_layers_match_the_peer_in_evaluation(name):
-  compared = catalog_parity.evaluation(make(name))
-  assert len(compared) > 1
-  assert_small(compared)
+  differences = catalog_parity.evaluation(make(name))
+  assert len(differences) > 1
+  assert_small(differences)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', every_but(WITH_STATISTICS, QUICK_TRAINING))
 def test_a_training_pass_in_float64_matches_the_peer_to_rounding(name):
-  compared = catalog_parity.training(make(name), double=True)
-  assert len(compared) > 20
-  assert_small(compared, 1e-9)
+  differences = catalog_parity.training(make(name), double=True)
+  assert len(differences) > 20
+  assert_small(differences, 1e-9)
 
 
 @pytest.mark.parametrize('name', every_but(WITH_STATISTICS, QUICK_TRAINING))

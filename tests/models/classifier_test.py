@@ -1,4 +1,4 @@
-"""A Linen module is a classifier if it takes images alone and returns logits of its classes."""
+"""Tests that Linen modules need images alone and return logits, or are refused with the fix."""
 
 import flax.linen as nn
 import jax
@@ -12,7 +12,7 @@ SHAPE = (4, 5, 3)
 
 
 class Network(nn.Module):
-  """A module with faults that its fields select."""
+  """A batch norm and a dense layer, with faults that its fields select."""
 
   train_by_default: bool = False
   pair: bool = False
@@ -24,7 +24,7 @@ class Network(nn.Module):
     return (logits, images) if self.pair else logits
 
 
-class Needy(nn.Module):
+class NeedsTrain(nn.Module):
   @nn.compact
   def __call__(self, images, train):
     return images.mean((1, 2))
@@ -36,11 +36,11 @@ class Needy(nn.Module):
   (Network(pair=True), ('params', 'batch_stats'), 2, 'gives tuple for 1 images'),
   (Network(), ('params',), 2, r"BatchNorm_0.*Give all its collections, such as \{'params'"),
   (Network(train_by_default=True), ('params', 'batch_stats'), 2, 'train=False by default'),
-  (Needy(), (), 3, "missing 1 required positional argument: 'train'.*train=False by default"),
+  (NeedsTrain(), (), 3, "missing 1 required positional argument: 'train'.*train=False by default"),
 )
 def test_other_modules_are_refused_with_the_fix(module, collections, classes, message):
   common = {'name': 'net', 'input_shape': SHAPE, 'mean': [0.5], 'std': [0.5]}
   names = [str(number) for number in range(classes)]
-  drawn = module.init(jax.random.key(0), np.zeros((1, *SHAPE)), train=True)
-  variables = {name: drawn[name] for name in collections}
+  complete = module.init(jax.random.key(0), np.zeros((1, *SHAPE)), train=True)
+  variables = {name: complete[name] for name in collections}
   refused(message, from_linen, module, variables, class_names=names, **common)

@@ -1,4 +1,4 @@
-"""Gradients of convolutions on a CPU are XLA's, wherever a convolution may stand."""
+"""Tests that gradients of convolutions on a CPU are XLA's, also in loops, maps and on devices."""
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from robustness.models import convolution_gradients
 from robustness.models.layers import convolution
 from tests.cases import cases
 
+# kernel's side, stride, padding and images' side
 CASES = {
   '3x3': (3, 1, ((1, 1), (1, 1)), 9),
   '3x3, stride 2': (3, 2, ((1, 1), (1, 1)), 9),
@@ -31,11 +32,15 @@ ours = convolution_gradients.convolution
 
 
 def drawn(*shape, seed=0):
+  """Returns standard normal float32 values."""
   return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
 
 
 def gradients(convolve, x, kernel, stride=1, padding='SAME'):
-  """Returns the value, and the gradients of a loss that weighs every output differently."""
+  """Returns a convolution's values and its gradients by images and kernel.
+
+  They are the gradients of a loss that weighs every value differently.
+  """
 
   def loss(x, kernel):
     y = convolve(x, kernel, (stride, stride), padding)
@@ -48,7 +53,7 @@ def gradients(convolve, x, kernel, stride=1, padding='SAME'):
 
 @pytest.mark.parametrize('case', CASES)
 @pytest.mark.parametrize('images', [6, 11])
-def test_value_and_gradients_match_xla(case, images):
+def test_values_and_gradients_match_xla(case, images):
   side, stride, padding, size = CASES[case]
   x, kernel = drawn(images, size, size, 8), drawn(side, side, 8, 12, seed=1)
   mine = gradients(ours, x, kernel, stride, padding)
@@ -70,7 +75,7 @@ def test_winograds_gradients_match_xla(height, width, images):
 @pytest.mark.parametrize(
   'change', [{}, {'side': 1}, {'stride': 2}, {'padding': 'VALID'}, {'filters': 64}, {'size': 6}]
 )
-def test_winograd_is_used_for_many_channels_and_places(change):
+def test_winograds_algorithm_is_used_for_many_channels_and_positions(change):
   settings = {'side': 3, 'stride': 1, 'padding': 'SAME', 'filters': 128, 'size': 8, **change}
   x = drawn(2, settings['size'], settings['size'], 128)
   kernel = drawn(settings['side'], settings['side'], 128, settings['filters'])
@@ -79,11 +84,12 @@ def test_winograd_is_used_for_many_channels_and_places(change):
 
 
 def _program(x, kernel, stride=1, padding='SAME'):
+  """Returns the text of the program of the kernel's gradient."""
   total = jax.grad(lambda kernel: ours(x, kernel, (stride, stride), padding).sum())
   return jax.jit(total).lower(kernel).as_text()
 
 
-@pytest.mark.parametrize(('channels', 'filters', 'side'), [(3, 16, 16), (16, 128, 4)])
+@cases('channels, filters, side', (3, 16, 16), (16, 128, 4))
 def test_patches_are_not_used_if_they_are_slower(channels, filters, side):
   x, kernel = drawn(2, side, side, channels), drawn(3, 3, channels, filters)
   assert 'while' not in _program(x, kernel)
@@ -101,8 +107,8 @@ def test_bfloat16_is_summed_in_float32_and_layers_use_it():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('channels', [8, 128])
-def test_no_device_needs_the_images_of_another(channels):
-  """One reduction of the finished gradient; nothing is gathered, and nothing in the loop."""
+def test_devices_exchange_the_finished_gradient_alone(channels):
+  """The program has one reduction, outside the loop, and gathers no images."""
   devices = jax.devices()
   mesh = jax.make_mesh((len(devices),), ('data',), axis_types=(AxisType.Auto,))
   split, replicated = (
@@ -119,13 +125,15 @@ def test_no_device_needs_the_images_of_another(channels):
   program = step.lower(x, kernel).compile().as_text()
   assert program.count(' all-reduce(') == 1
   assert not any(word in program for word in ('all-gather', 'all-to-all', 'collective-permute'))
-  alone = jax.jit(gradient)(x, kernel)
-  np.testing.assert_allclose(step(x, kernel), alone, rtol=1e-5, atol=1e-5 * float(alone.max()))
+  expected = jax.jit(gradient)(x, kernel)
+  np.testing.assert_allclose(
+    step(x, kernel), expected, rtol=1e-5, atol=1e-5 * float(expected.max())
+  )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('channels', [8, 128])
-def test_gradients_match_xla_in_a_loop_in_a_map_and_twice(channels):
+def test_gradients_match_xla_in_a_loop_in_a_map_and_of_second_order(channels):
   x = drawn(2, 4, 6, 6, channels)
   kernel = drawn(3, 3, channels, channels, seed=1) / channels
 
@@ -149,8 +157,8 @@ def test_gradients_match_xla_in_a_loop_in_a_map_and_twice(channels):
 
     return jax.jit(jax.grad(norm))(kernel)
 
-  for use in (looped, mapped, twice):
-    np.testing.assert_allclose(use(ours), use(xla), rtol=1e-4, atol=1e-4)
+  for gradient in (looped, mapped, twice):
+    np.testing.assert_allclose(gradient(ours), gradient(xla), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize('channels', [3, 8])
@@ -166,7 +174,7 @@ def test_in_a_loop_the_flipped_kernel_has_the_layout_of_the_fast_convolution(cha
 
     return jax.jit(ascend).lower(x, kernel).compile().as_text()
 
-  assert 'b01f_01oi->b01f' in program(xla), 'the reason is gone: let XLA do it'
+  assert 'b01f_01oi->b01f' in program(xla), 'XLA has become fast: use it'
   assert 'b01f_01oi->b01f' not in program(ours)
 
 

@@ -1,5 +1,8 @@
-"""Every family of newer networks, thin and short, against its peers: files as they write them, at
-the size they were made for and at another."""
+"""Tests that thin networks of each newer family have the logits of other libraries' networks.
+
+The weights are files as those libraries write them, loaded for images of the size of the weights
+and of another size.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,15 @@ from tests.refusals import refused
 
 CLASSES = 7
 VIT = {'width': 24, 'depth': 3, 'num_heads': 3}
-THEIR_VIT = {'embed_dim': 24, 'depth': 3, 'num_heads': 3}
+TIMM_VIT = {'embed_dim': 24, 'depth': 3, 'num_heads': 3}
+HF_VIT = {'hidden_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 3}
+"""The size of the thin vision transformers as our networks, timm and transformers name it."""
 THIN = 0.34
+"""Factor of the numbers of channels of EfficientNetV2; a quarter of it is that of blocks."""
 
 
 def thin_v2(sizes):
+  """Returns the sizes of an EfficientNetV2's stages with `THIN` of their channels and blocks."""
   return tuple(
     size._replace(
       features=efficientnet.rounded(size.features, THIN),
@@ -46,20 +53,20 @@ THIN_V2 = {
   'stem_features': efficientnet.rounded(24, THIN),
   'top_features': efficientnet.rounded(1280, THIN),
 }
-HF_VIT = {'hidden_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 3}
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-  """A thin network of a family.
+  """A thin network of a family, and the same network of another library, its peer.
 
   Attributes:
-    name: of the architecture.
-    ours: what its network is made with.
-    make: returns the peer for images of a side with `CLASSES` classes.
-    sides: of the images that the weights are for, and of others where positions depend on it.
-    positions: how the peer resamples.
-    renamed: what takes the place of patterns in the peer's names, to have another project's.
+    name: name of the architecture in the catalog.
+    ours: fields of its network that make it thin.
+    make: function of the side of images that returns the peer with `CLASSES` classes.
+    sides: the side of the images that the weights are for, then other sides to load them for.
+    positions: the method by which the peer resamples position embeddings.
+    renamed: pairs of a pattern in the peer's names of arrays and its replacement, which together
+      give the names that another project has in its files.
   """
 
   name: str
@@ -89,22 +96,22 @@ def hugging_face(name, side, **options):
 
 
 def dino(name, side):
-  return peer_networks.token_and_mean(timm(name, side, **THEIR_VIT), CLASSES)
+  return peer_networks.token_and_mean(timm(name, side, **TIMM_VIT), CLASSES)
 
 
 def torchvision(name, side, **options):
   models = peer('torchvision').models
   if name == 'SwinTransformer':
     return models.swin_transformer.SwinTransformer([4, 4], num_classes=CLASSES, **options)
-  made, before, settings = models.efficientnet, THIN_V2['stem_features'], []
+  library, features, settings = models.efficientnet, THIN_V2['stem_features'], []
   for size in THIN_V2['sizes']:
-    config = made.MBConvConfig if size.kind == 'squeezed' else made.FusedMBConvConfig
-    sizes = (size.expansion, size.kernel, size.stride, before, size.features, size.num_blocks)
+    config = library.MBConvConfig if size.kind == 'squeezed' else library.FusedMBConvConfig
+    sizes = (size.expansion, size.kernel, size.stride, features, size.features, size.num_blocks)
     settings.append(config(*sizes))
-    before = size.features
+    features = size.features
   norm, top = functools.partial(peer('torch').nn.BatchNorm2d, eps=1e-3), THIN_V2['top_features']
   options = {'num_classes': CLASSES, 'norm_layer': norm, 'last_channel': top}
-  return made.EfficientNet(settings, 0.0, 0.0, **options)
+  return library.EfficientNet(settings, 0.0, 0.0, **options)
 
 
 def efficientnet_v2(name, side, **options):
@@ -120,20 +127,20 @@ def clip(side):
 
 
 def siglip(side):
-  return peer_networks.siglip_tower(CLASSES, side, **THEIR_VIT)
+  return peer_networks.siglip_tower(CLASSES, side, **TIMM_VIT)
 
 
 def clip_of_another_size(network, side):
-  """Returns the same tower for another size, its positions resampled by open_clip."""
-  other, state = clip(side).eval(), network.state_dict()
-  peer('open_clip').model.resize_pos_embed(state, other, interpolation='bicubic', antialias=True)
-  other.load_state_dict(state)
-  return other
+  """Returns a CLIP tower for images of another side, with positions resampled by open_clip."""
+  resized, state = clip(side).eval(), network.state_dict()
+  peer('open_clip').model.resize_pos_embed(state, resized, interpolation='bicubic', antialias=True)
+  resized.load_state_dict(state)
+  return resized
 
 
 def _cases():
   part = functools.partial
-  deit = part(timm, 'deit3_small_patch16_224', **THEIR_VIT)
+  deit = part(timm, 'deit3_small_patch16_224', **TIMM_VIT)
   yield Case('deit3_s16', VIT, deit)
   yield Case('deit3_s16', VIT, deit, renamed=((r'ls(\d).gamma', r'gamma_\1'),))
   yield Case('clip_vit_b16', {**VIT, 'projection': 16}, clip)
@@ -166,7 +173,7 @@ def _cases():
       ),
     ),
   ):
-    made, architecture = part(timm, f'{name}_patch14_224', **THEIR_VIT), f'eva02_{name[6]}14'
+    made, architecture = part(timm, f'{name}_patch14_224', **TIMM_VIT), f'eva02_{name[6]}14'
     yield Case(architecture, {**VIT, 'hidden': 64}, made, (112, 70))
     yield Case(architecture, {**VIT, 'hidden': 64}, made, (112,), renamed=renamed)
 
@@ -222,11 +229,13 @@ NEWEST = {case.name: case for case in _cases() if case.name in WITH_GRADIENTS}
 
 
 def _label(case):
+  """Returns a case's name in pytest's output, such as 'swin_tiny-torchvision'."""
   function = case.make.func if isinstance(case.make, functools.partial) else case.make
   return f'{case.name}-{function.__name__}'
 
 
 def thin(case):
+  """Returns the architecture of a case with its thin network, named 'thin_…'."""
   architecture = catalog.get(case.name)
   network = architecture.network.clone(**case.ours)
   return dataclasses.replace(architecture, name=f'thin_{case.name}', network=network)
@@ -234,7 +243,7 @@ def thin(case):
 
 @pytest.mark.filterwarnings('ignore::UserWarning:timm.layers.interpolate')
 @pytest.mark.parametrize('case', tuple(_cases()), ids=_label)
-def test_logits_match_the_peer_at_the_size_of_the_weights_and_at_another(case, tmp_path):
+def test_logits_match_the_peer_at_the_size_of_the_weights_and_at_other_sizes(case, tmp_path):
   torch = peer('torch')
   from tests.models import parity
 
@@ -252,9 +261,9 @@ def test_logits_match_the_peer_at_the_size_of_the_weights_and_at_another(case, t
     x = parity.images(2, side, side, 3)
     options = (CLASSES, x.shape[1:], case.positions)
     variables, notes = weights.load_with_notes(file, architecture, *options)
-    placed = position_embedding.PATH[2] in variables['params'].get('embedding', {})
-    windows = case.name == 'swin_tiny' and side < 72
-    assert bool(notes) == (windows or placed and side != case.sides[0])
+    has_positions = position_embedding.PATH[2] in variables['params'].get('embedding', {})
+    has_smaller_windows = case.name == 'swin_tiny' and side < 72
+    assert bool(notes) == (has_smaller_windows or has_positions and side != case.sides[0])
     if case.make is clip:
       network = clip_of_another_size(network, side)
     elif case.make is siglip:
@@ -276,7 +285,7 @@ def test_gradients_are_finite_and_bfloat16_is_near(case):
   generator, side = np.random.default_rng(5), case.sides[0]
   architecture, x = thin(case), generator.normal(size=(2, side, side, 3)).astype(np.float32)
   shapes = jax.eval_shape(architecture.build(CLASSES).init, jax.random.key(0), x)
-  variables = jax.tree.map(  # scales and biases that hide nothing
+  variables = jax.tree.map(  # scales and biases are above 0, so no gradient is 0 by design
     lambda leaf: (
       generator.uniform(0.2, 1, leaf.shape).astype(np.float32)
       if leaf.ndim < 2
@@ -284,14 +293,14 @@ def test_gradients_are_finite_and_bfloat16_is_near(case):
     ),
     shapes,
   )
-  network, half = (architecture.build(CLASSES, dtype) for dtype in (jnp.float32, jnp.bfloat16))
+  network, bfloat16 = (architecture.build(CLASSES, dtype) for dtype in (jnp.float32, jnp.bfloat16))
 
   def loss(v, x):
     logits = network.apply(v, x)
-    return (logits**2).sum(), (logits, half.apply(v, x))
+    return (logits**2).sum(), (logits, bfloat16.apply(v, x))
 
-  of_both = jax.jit(jax.grad(loss, (0, 1), has_aux=True))
-  gradients, (logits, rounded) = jax.tree.map(np.asarray, of_both(variables, x))
+  gradients_and_logits = jax.jit(jax.grad(loss, (0, 1), has_aux=True))
+  gradients, (logits, rounded) = jax.tree.map(np.asarray, gradients_and_logits(variables, x))
   assert np.abs(rounded - logits).max() < 0.1 * np.abs(logits).max()
   assert all(np.isfinite(leaf).all() and np.any(leaf) for leaf in jax.tree.leaves(gradients))
 
@@ -308,14 +317,14 @@ def test_windows_that_cannot_be_resampled_are_refused(shape, method, message):
   refused(message, imported, architecture, arrays, CLASSES, shape, method)
 
 
-@cases('window, new', (7, 5), (7, 6), (5, 7))
-def test_windows_are_resampled_as_by_swins_authors(window, new):
+@cases('old_window, new_window', (7, 5), (7, 6), (5, 7))
+def test_windows_are_resampled_as_by_swins_authors(old_window, new_window):
   torch = peer('torch')
-  table = np.random.default_rng(0).normal(size=((2 * window - 1) ** 2, 3)).astype(np.float32)
-  old, side = 2 * window - 1, 2 * new - 1
+  old, new = 2 * old_window - 1, 2 * new_window - 1  # relative positions along a side
+  table = np.random.default_rng(0).normal(size=(old**2, 3)).astype(np.float32)
   square = torch.from_numpy(table.T.reshape(1, 3, old, old))
-  theirs = torch.nn.functional.interpolate(square, size=(side, side), mode='bicubic')
-  ours = position_embedding.resample_window(table, side, 'bicubic_pytorch')
+  theirs = torch.nn.functional.interpolate(square, size=(new, new), mode='bicubic')
+  ours = position_embedding.resample_window(table, new, 'bicubic_pytorch')
   np.testing.assert_allclose(ours, theirs.numpy().reshape(3, -1).T, atol=1e-5)
 
 
@@ -328,17 +337,18 @@ def test_dinov3_matches_transformers_and_refuses_biases():
   sizes = {'intermediate_size': 96, 'num_register_tokens': 4, 'image_size': 64}
   network = library.DINOv3ViTModel(library.DINOv3ViTConfig(**HF_VIT, **sizes))
   arrays = parity.arrays(parity.randomise(network.eval()))
+  # three blocks with two biases each that the authors' networks do not have
   biases = [name for name in arrays if name.endswith(('q_proj.bias', 'v_proj.bias'))]
   architecture = thin(Case('dinov3_s16', VIT, siglip))
   renamed = {name.removeprefix('model.'): value for name, value in arrays.items()}
   refused('6 arrays are not zero', imported, architecture, renamed)
-  network.load_state_dict({n: torch.zeros(24) for n in biases}, strict=False)
-  renamed = {n.removeprefix('model.'): value for n, value in parity.arrays(network).items()}
+  renamed |= {name.removeprefix('model.'): np.zeros(24, np.float32) for name in biases}
+  network.load_state_dict({name: torch.zeros(24) for name in biases}, strict=False)
   variables, x = imported(architecture, renamed), parity.images(2, 64, 80, 3)
   with torch.no_grad():
     tokens = network(parity.torch_images(x)).last_hidden_state.numpy()
-  theirs = np.concatenate([tokens[:, 0], tokens[:, 5:].mean(1)], 1)
-  variables['params']['head'] = {'dense': {'kernel': np.eye(48, dtype=np.float32)}}
-  variables['params']['head']['dense']['bias'] = np.zeros(48, np.float32)
+  theirs = np.concatenate([tokens[:, 0], tokens[:, 5:].mean(1)], 1)  # after 4 registers: patches
+  head = {'kernel': np.eye(48, dtype=np.float32), 'bias': np.zeros(48, np.float32)}
+  variables['params']['head'] = {'dense': head}  # logits are the class token and the mean patch
   ours = np.asarray(jax.jit(architecture.build(48).apply)(variables, x))
   parity.assert_small({'features': parity.difference(ours, theirs)})

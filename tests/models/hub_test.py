@@ -1,4 +1,4 @@
-"""Finding and fetching published weights, without a network."""
+"""Tests that published weights are found and fetched, without a connection."""
 
 import importlib.metadata
 import importlib.util
@@ -27,7 +27,7 @@ CONFIG = {'architecture': 'resnet34', 'num_classes': 1000, 'pretrained_cfg': FAC
   ('', 'efficientnet_lite0', LITE0),
   ('', 'resnet50', None),
   ('folder/efficientnet-lite0-57934424.pth', 'efficientnet_lite0', LITE0),
-  ('folder/own.pth', 'efficientnet_lite0', None),
+  ('folder/mine.pth', 'efficientnet_lite0', None),
   ('folder/model.safetensors', 'resnet50', None),
 )
 def test_weights_are_found_by_name_by_file_name_or_by_default(weights, architecture, name):
@@ -63,7 +63,7 @@ def test_a_missing_package_is_named(monkeypatch, package, name, message):
   refused(message, hub.fetch, WEIGHTS[name])
 
 
-def test_a_package_has_a_file_and_a_version(monkeypatch, tmp_path):
+def test_weights_of_a_package_are_its_file_and_version(monkeypatch, tmp_path):
   entry = WEIGHTS[LITE0]
   file = tmp_path / entry.file
   file.parent.mkdir()
@@ -76,7 +76,7 @@ def test_a_package_has_a_file_and_a_version(monkeypatch, tmp_path):
 
 @pytest.fixture
 def hugging_face(monkeypatch, tmp_path):
-  """Replaces the hub's client by one with files in a folder named after the commit."""
+  """Replaces the hub's client by one with a single commit; returns the folder of its files."""
   folder = tmp_path / 'snapshots' / 'c0ffee'
   folder.mkdir(parents=True)
 
@@ -93,9 +93,10 @@ def hugging_face(monkeypatch, tmp_path):
   return folder
 
 
-def test_the_message_explains_the_download_and_the_hub_describes_weights(hugging_face):
-  files = 'config.json model.safetensors.*models--timm--resnet50.a1_in1k.*weights=FILE'
-  refused(f'hf download timm/resnet50.a1_in1k {files}', hub.fetch, WEIGHTS[RESNET50])
+def test_a_missing_download_is_explained_and_the_hub_describes_weights(hugging_face):
+  command = 'hf download timm/resnet50.a1_in1k config.json model.safetensors'
+  cache = 'models--timm--resnet50.a1_in1k'
+  refused(f'{command}.*{cache}.*weights=FILE', hub.fetch, WEIGHTS[RESNET50])
   (hugging_face / 'config.json').write_text(json.dumps(CONFIG))
   (hugging_face / 'model.safetensors').write_bytes(b'weights')
   entry = hub.resolve('timm:resnet34.new', catalog.get('resnet34'))

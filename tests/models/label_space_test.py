@@ -1,4 +1,4 @@
-"""ImageNet's names, label spaces, rows matched by the names of classes, and projected scores."""
+"""Tests label spaces: ImageNet's names, labels matched by class names, and projected scores."""
 
 import json
 import re
@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.models import label_space
 from robustness.models.classifier import Classifier
@@ -20,6 +19,7 @@ from tests.refusals import bad_setting, refused
 
 IMAGENET = label_space.get('imagenet')
 COARSE = LabelSpace('coarse', ('a', 'b', 'c'), {}, ((0, 2), (), (3,)), 'fine')
+"""Three classes of four others: 'a' has the classes 0 and 2, 'b' has none and 'c' has class 3."""
 
 
 def test_a_thousand_wnids_are_sorted_and_names_are_unique():
@@ -48,11 +48,13 @@ def rows(labels, class_names):
 
 
 def labels_of(aligned, batch_size=2):
+  """Returns the labels of rows as a list, without padding."""
   batches = list(aligned.batches(batch_size))
   return np.concatenate([batch['label'][batch['mask']] for batch in batches]).tolist()
 
 
 def align(data):
+  """Returns rows with the labels of a classifier of ImageNet that is called 'network'."""
   return label_space.align(data, IMAGENET.class_names, IMAGENET.aliases, 'network')
 
 
@@ -62,7 +64,7 @@ def align(data):
   ([0, 1], ('tabby', 'tench'), [281, 0]),
   ([[0, 1], [1, -1], [0, -1]], (WNIDS[5], WNIDS[6]), [[5, 6], [6, -1], [5, -1]]),
 )
-def test_wnids_and_names_in_any_order_become_positions_of_the_classifier(labels, names, expected):
+def test_wnids_and_names_in_any_order_become_labels_of_the_classifier(labels, names, expected):
   aligned = align(rows(labels, names))
   assert labels_of(aligned) == expected
   assert aligned.class_names == NAMES
@@ -96,8 +98,8 @@ def test_coarse_spaces_are_the_released_tables(shared_dir):
     for members, entry in zip(space.members, released[name], strict=True):
       assert sorted(members) == sorted(entry['ilsvrc_indices'])
   file = shared_dir / 'data/imagenet_vid_robust/rev_class_idx_map.json'
-  other = {int(c): tuple(m) for c, m in json.loads(file.read_text()).items()}
-  assert other == dict(enumerate(label_space.get('imagenet_vid').members))
+  members_in_file = {int(c): tuple(m) for c, m in json.loads(file.read_text()).items()}
+  assert members_in_file == dict(enumerate(label_space.get('imagenet_vid').members))
 
 
 @pytest.mark.slow
@@ -110,38 +112,37 @@ def test_coarse_spaces_are_the_released_tables(shared_dir):
   ('cue_conflict', 16, 207),
   ('imagenet_9', 10, 1000),
 )
-def test_scores_match_the_device_for_logits_and_probabilities(name, classes, members, merge):
+def test_scores_are_projected_on_the_host_as_on_the_device(name, classes, members, merge):
   space = label_space.get(name)
-  for word in (WNIDS[404], 'n02691156') if name == 'imagenet_vid' else ():
-    assert space.class_names[space.aliases[word]] == 'airplane'
   assert len(space.class_names) == classes
   assert len(set(sum(space.members, ()))) == sum(map(len, space.members)) == members
   logits = np.random.default_rng(0).normal(size=(20, 1000)).astype(np.float32) * 3
-  ours = project_scores(logits, space, merge)
-  device = project_logits(jnp.asarray(logits), space, merge)
-  np.testing.assert_allclose(ours, device, rtol=1e-5)
-  shares = project_scores(np.asarray(jax.nn.softmax(logits)), space, merge, 'probabilities')
+  on_host = project_scores(logits, space, merge)
+  on_device = project_logits(jnp.asarray(logits), space, merge)
+  np.testing.assert_allclose(on_host, on_device, rtol=1e-5)
+  probabilities = np.asarray(jax.nn.softmax(logits))
+  projected = project_scores(probabilities, space, merge, 'probabilities')
   normaliser = jax.nn.logsumexp(logits, axis=1, keepdims=True)
   with np.errstate(divide='ignore', invalid='ignore'):
-    expected = np.exp(device - normaliser)
-  possible = [bool(members) for members in space.members]
-  np.testing.assert_allclose(shares[:, possible], expected[:, possible], rtol=1e-4)
-  assert (shares[:, ~np.array(possible)] == -np.inf).all()
+    expected = np.exp(on_device - normaliser)
+  has_members = np.array([bool(members) for members in space.members])
+  np.testing.assert_allclose(projected[:, has_members], expected[:, has_members], rtol=1e-4)
+  assert (projected[:, ~has_members] == -np.inf).all()
 
 
 def test_projected_scores_match_values_by_hand():
-  shares, absent = np.array([[0.1, 0.2, 0.3, 0.4]]), -np.inf
-  for merge, first in (('max', 0.3), ('sum', 0.4), ('mean', 0.2)):
-    expected = [[first, absent, 0.4]]
-    projected = project_scores(shares, COARSE, merge, 'probabilities')
+  probabilities, absent = np.array([[0.1, 0.2, 0.3, 0.4]]), -np.inf
+  for merge, of_a in (('max', 0.3), ('sum', 0.4), ('mean', 0.2)):
+    expected = [[of_a, absent, 0.4]]
+    projected = project_scores(probabilities, COARSE, merge, 'probabilities')
     np.testing.assert_allclose(projected, expected)
-    logits = project_logits(jnp.log(jnp.asarray(shares, jnp.float32)), COARSE, merge)
-    np.testing.assert_allclose(np.exp(logits), [[first, 0, 0.4]], rtol=1e-6)
-  projected = project_scores(np.log(shares), COARSE, 'sum')
+    logits = project_logits(jnp.log(jnp.asarray(probabilities, jnp.float32)), COARSE, merge)
+    np.testing.assert_allclose(np.exp(logits), [[of_a, 0, 0.4]], rtol=1e-6)
+  projected = project_scores(np.log(probabilities), COARSE, 'sum')
   np.testing.assert_allclose(projected, [[np.log(0.4), absent, np.log(0.4)]])
-  shares = np.array([[0.3, 0.0, 0.3, 0.4]])
-  assert project_scores(shares, COARSE, 'max', 'probabilities').argmax() == 2
-  assert project_scores(shares, COARSE, 'sum', 'probabilities').argmax() == 0
+  probabilities = np.array([[0.3, 0.0, 0.3, 0.4]])
+  assert project_scores(probabilities, COARSE, 'max', 'probabilities').argmax() == 2
+  assert project_scores(probabilities, COARSE, 'sum', 'probabilities').argmax() == 0
   assert project_scores(np.full((1, 4), -50.0), COARSE).argmax() != 1, 'it has no members'
 
 
@@ -168,6 +169,8 @@ def test_scores_that_cannot_be_projected_are_refused(project, arguments, message
 
 
 def network(names=NAMES):
+  """Returns a classifier that gives class 404, 'airliner', an image's mean, and other classes 0."""
+
   def forward(variables, images, layers):
     brightness = images.mean((1, 2, 3))
     logits = jnp.zeros((len(images), len(names))).at[:, 404 % len(names)].set(brightness)
@@ -185,6 +188,9 @@ def test_networks_and_callables_are_projected_and_keep_their_logits():
   assert coarse.class_names[int(logits[0].argmax())] == 'airplane'
   assert coarse.provenance == {'label_space': 'imagenet_vid', 'merge': 'sum'}
   assert coarse.aliases == label_space.get('imagenet_vid').aliases
+  airliner, airplane = WNIDS[404], 'n02691156'  # a member of the class, and the wnid of ILSVRC-VID
+  for wnid in (airliner, airplane):
+    assert coarse.class_names[coarse.aliases[wnid]] == 'airplane'
   assert coarse.select_outputs(('unprojected_logits',)) == ('unprojected_logits',)
   assert fine.select_outputs(('unprojected_logits',)) == ('logits',)
   scores = 5 * np.eye(1, 1000, 404, dtype=np.float32)
@@ -195,8 +201,8 @@ def test_networks_and_callables_are_projected_and_keep_their_logits():
 
 def test_a_restricted_classifier_has_the_classes_of_the_data():
   restricted = restrict(network(), (NAMES[7], NAMES[404], NAMES[2]))
-  got = restricted.predict(np.full((2, *restricted.input_shape), 0.5, np.float32))
-  np.testing.assert_allclose(got, [[0, 0.5, 0]] * 2)
+  logits = restricted.predict(np.full((2, *restricted.input_shape), 0.5, np.float32))
+  np.testing.assert_allclose(logits, [[0, 0.5, 0]] * 2)
   assert restricted.class_names == (NAMES[7], NAMES[404], NAMES[2])
   assert restricted.provenance['label_space'] == 'data'
 
@@ -225,29 +231,24 @@ def test_classes_outside_the_space_are_refused(make, message):
 
 def test_the_order_of_numbered_classes_is_logged_for_weights_without_names(caplog):
   caplog.set_level('INFO')
-  label_space.log_numbers('own.npz', ('cat', '1'))
-  label_space.log_numbers('own.npz', ())
+  label_space.log_numbers('mine.npz', ('cat', '1'))
+  label_space.log_numbers('mine.npz', ())
   assert not caplog.text
-  label_space.log_numbers('own.npz', tuple(map(str, range(1000))))
-  assert 'own.npz: the weights do not name their classes; outputs 0 to 999 are' in caplog.text
+  label_space.log_numbers('mine.npz', tuple(map(str, range(1000))))
+  assert 'mine.npz: the weights do not name their classes; outputs 0 to 999 are' in caplog.text
   assert 'in this order: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ..., 999\n' in caplog.text
 
 
-def test_classes_that_do_not_match_are_told_the_label_space_that_has_them():
-  imagenet = label_space.get('imagenet')
-  video = label_space.get('imagenet_vid')
+def test_the_label_space_that_has_the_classes_of_the_data_is_named():
+  imagenet, video, coarse = map(label_space.get, ('imagenet', 'imagenet_vid', 'laion_c'))
 
-  def message(names, owner):
-    data = ArrayRows(np.zeros((1, 2, 2, 3), np.float32), np.zeros(1, np.int32), tuple(names))
-    with pytest.raises(InputError) as refusal:
-      label_space.align(data, owner.class_names, owner.aliases, 'net')
-    return str(refusal.value)
+  def message(names, space):
+    data = rows([0], names)
+    return refused('', label_space.align, data, space.class_names, space.aliases, 'net')
 
-  told = message(video.class_names[:3], imagenet)
-  assert told.endswith(
+  assert message(video.class_names[:3], imagenet).endswith(
     'set config.classifier.label_space=imagenet_vid, which has all classes of the data.'
   )
-  coarse = label_space.get('laion_c')
-  finer = message([wnid for wnid in WNIDS if wnid not in coarse.aliases][:2], coarse)
-  assert finer.endswith('set config.data.folder.label_space=laion_c.')
+  outside = [wnid for wnid in WNIDS if wnid not in coarse.aliases][:2]
+  assert message(outside, coarse).endswith('set config.data.folder.label_space=laion_c.')
   assert 'rename them' in message(['no such thing'], imagenet)

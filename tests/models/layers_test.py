@@ -1,4 +1,4 @@
-"""Layers written for speed have the outputs of Linen's and XLA's."""
+"""Tests that layers written for speed have the outputs of Linen's and XLA's."""
 
 import flax.linen as nn
 import jax
@@ -11,15 +11,18 @@ from tests.cases import cases
 
 
 def drawn(*shape, seed=0):
+  """Returns standard normal float32 values."""
   return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
 def grouped(x, kernel, stride):
+  """Returns XLA's depthwise convolution."""
   options = {'dimension_numbers': ('NHWC', 'HWIO', 'NHWC'), 'feature_group_count': x.shape[-1]}
   return jax.lax.conv_general_dilated(x, kernel, (stride, stride), 'SAME', **options)
 
 
 def shifted(x, kernel, stride, dtype=jnp.float32):
+  """Returns the depthwise convolution of our layer, a sum of shifted images."""
   layer = DepthwiseConv(kernel.shape[0], stride, dtype)
   return layer.apply({'params': {'kernel': kernel}}, x)
 
@@ -47,10 +50,10 @@ def test_values_and_gradients_match_the_grouped_convolution(size, side, stride, 
     gradients, values = jax.jit(jax.grad(total, (0, 1), has_aux=True))(x, kernel)
     return (values, *gradients)
 
-  ours_both, expected = values_and_gradients(shifted), values_and_gradients(grouped)
-  assert ours_both[0].shape == (2, -(-size[0] // stride), -(-size[1] // stride), channels)
-  for ours, theirs in zip(ours_both, expected, strict=True):
-    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+  actual, expected = values_and_gradients(shifted), values_and_gradients(grouped)
+  assert actual[0].shape == (2, -(-size[0] // stride), -(-size[1] // stride), channels)
+  for value, reference in zip(actual, expected, strict=True):
+    np.testing.assert_allclose(value, reference, rtol=1e-4, atol=1e-4)
 
 
 def test_separated_pixels_on_a_cpu_change_nothing_under_vmap():
@@ -63,12 +66,12 @@ def test_separated_pixels_on_a_cpu_change_nothing_under_vmap():
 def test_a_bfloat16_result_is_the_float32_sum_rounded_once():
   x, kernel = jnp.asarray(drawn(1, 6, 6, 4), jnp.bfloat16), drawn(5, 5, 1, 4, seed=1)
   exact = shifted(x.astype(jnp.float32), kernel, 1)
-  ours_both = shifted(x, kernel, 1, jnp.bfloat16)
-  assert ours_both.dtype == jnp.bfloat16
-  np.testing.assert_array_equal(ours_both, exact.astype(jnp.bfloat16))
+  rounded = shifted(x, kernel, 1, jnp.bfloat16)
+  assert rounded.dtype == jnp.bfloat16
+  np.testing.assert_array_equal(rounded, exact.astype(jnp.bfloat16))
 
 
-def test_the_variance_of_the_kernel_depends_on_its_inputs():
+def test_initial_kernels_have_variance_two_over_their_number_of_inputs():
   variables = DepthwiseConv(5).init(jax.random.key(0), jnp.zeros((1, 9, 9, 400)))
   assert float(jnp.var(variables['params']['kernel'])) == pytest.approx(2 / 25, rel=0.05)
 
@@ -77,18 +80,18 @@ def test_the_variance_of_the_kernel_depends_on_its_inputs():
 def test_group_norm_and_its_gradients_match_linen(dtype):
   x = jnp.asarray(3 + drawn(2, 9, 7, 12), dtype)
   params = {'scale': drawn(12, seed=1), 'bias': drawn(12, seed=2)}
-  linens = nn.GroupNorm(4, epsilon=1e-5, dtype=dtype, use_fast_variance=False)
+  linen_norm = nn.GroupNorm(4, epsilon=1e-5, dtype=dtype, use_fast_variance=False)
 
   def values_and_gradients(layer):
     def total(params, x):
       values = layer.apply({'params': params}, x)
-      weighed = values * jnp.cos(jnp.arange(12.0))[None, None, None]
-      return weighed.astype(jnp.float32).sum(), values
+      weighted = values * jnp.cos(jnp.arange(12.0))[None, None, None]
+      return weighted.astype(jnp.float32).sum(), values
 
     (params_gradient, gradient), values = jax.jit(jax.grad(total, (0, 1), has_aux=True))(params, x)
     return {**params_gradient, 'x': gradient, 'values': values}
 
-  ours, expected = values_and_gradients(GroupNorm(4, dtype=dtype)), values_and_gradients(linens)
+  ours, expected = values_and_gradients(GroupNorm(4, dtype=dtype)), values_and_gradients(linen_norm)
   assert ours['values'].dtype == dtype
   tolerance = {'rtol': 1e-4, 'atol': 2e-4} if dtype == jnp.float32 else {'rtol': 0.02, 'atol': 0.05}
   for name, value in expected.items():

@@ -1,4 +1,4 @@
-"""The table of docs/records/networks.md, out of the catalogue and the peers of the parity tests.
+"""Makes the table of docs/records/networks.md from the catalog and the peers of parity tests.
 
 python -m tests.models.networks_page    # writes it into the page
 """
@@ -46,11 +46,11 @@ def compared(name: str) -> str:
   if name not in PEERS:
     return 'its own test'
   peer, build = PEERS[name], PEERS[name].build
-  given: tuple[Any, ...] = ()
+  arguments: tuple[Any, ...] = ()
   if isinstance(build, functools.partial):
-    given = (*build.args, *build.keywords.values())
-  theirs = next((value for value in given if isinstance(value, str)), '')
-  return f'{peer.library} `{theirs}`' if theirs else peer.library
+    arguments = (*build.args, *build.keywords.values())
+  peer_name = next((value for value in arguments if isinstance(value, str)), '')
+  return f'{peer.library} `{peer_name}`' if peer_name else peer.library
 
 
 def parameters(entry: Architecture) -> int:
@@ -66,7 +66,7 @@ def table(count: Callable[[Architecture], int] = parameters) -> str:
 
 
 def main() -> None:
-  """Writes the table in place of the page's first."""
+  """Replaces the first table of the page."""
   before, _, after = PAGE.read_text(encoding='utf-8').split('\n\n', 2)
   PAGE.write_text(f'{before}\n\n{table()}\n{after}', encoding='utf-8')
 

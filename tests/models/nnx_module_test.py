@@ -1,4 +1,4 @@
-"""A Flax NNX module has the outputs of the same network in Linen."""
+"""Tests that a Flax NNX module has the outputs of the same network in Linen."""
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ class LinenNetwork(nn.Module):
 
 @pytest.fixture(scope='module')
 def module():
-  """Returns a network in training mode with changed running averages."""
+  """Returns a network in training mode, after a pass that changed its running averages."""
   network = NnxNetwork(nnx.Rngs(0))
   network(jnp.asarray(IMAGES * 2))
   return network
@@ -62,7 +62,7 @@ def ours(module):
 
 @pytest.fixture(scope='module')
 def linen(module):
-  """The same weights in Linen."""
+  """Returns the classifier of the same weights in Linen."""
   params: dict[str, dict[str, jax.Array]] = {}
   statistics: dict[str, dict[str, jax.Array]] = {}
   for index, block in enumerate(module.blocks):
@@ -101,12 +101,12 @@ def test_logits_and_layers_match_the_network_in_linen(ours, linen):
   refused('blocks/0', ours.select_layers, ('blocks/O',))
 
 
-class Chosen(nnx.Module):
+class IntegerLogits(nnx.Module):
   def __call__(self, images):
     return jnp.zeros((len(images), 4), jnp.int32)
 
 
-class Doubled(nnx.Module):
+class NeedsTrain(nnx.Module):
   def __call__(self, images, train):
     return images * 2
 
@@ -114,10 +114,10 @@ class Doubled(nnx.Module):
 @cases(
   'network, message',
   (LinenNetwork(), 'LinenNetwork, not a flax.nnx.Module.*from_linen'),
-  (Doubled(), r'cannot be called with images \(2, 6, 5, 3\) alone.*train'),
+  (NeedsTrain(), r'cannot be called with images \(2, 6, 5, 3\) alone.*train'),
   (nnx.Linear(3, 2, rngs=nnx.Rngs(0)), r'gives \(2, 6, 5, 2\).*must give \(2, 4\)'),
   (nnx.Linear(4, 2, rngs=nnx.Rngs(0)), 'cannot be called with images'),
-  (Chosen(), 'gives int32; logits are floats'),
+  (IntegerLogits(), 'gives int32; logits are floats'),
 )
 def test_bad_modules_are_refused_at_once(network, message):
   refused(message, Classifier.from_nnx, network, **COMMON)

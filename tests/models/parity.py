@@ -1,4 +1,4 @@
-"""What tests of parity with PyTorch share: random weights, both networks' answers, closeness."""
+"""Random weights, outputs and differences of networks and PyTorch's, for tests of parity."""
 
 from __future__ import annotations
 
@@ -49,15 +49,20 @@ def arrays(network: nn.Module) -> dict[str, np.ndarray]:
 def torch_outputs(
   network: nn.Module, x: np.ndarray, layers: Mapping[str, str]
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-  """Returns logits of images [B, H, W, C] in evaluation mode, and outputs with channels last of the
-  modules that `layers` names, by the keys of it."""
+  """Returns the logits of images [B, H, W, C] in evaluation mode, and outputs of modules.
+
+  Args:
+    network: the network in PyTorch.
+    x: images [B, H, W, C].
+    layers: names of modules by the keys that their outputs get; these have channels last.
+  """
   outputs: dict[str, np.ndarray] = {}
-  turned = getattr(network, 'output_fmt', 'NCHW') == 'NCHW'  # timm's Swin has channels last
+  is_channels_first = getattr(network, 'output_fmt', 'NCHW') == 'NCHW'  # not so in timm's Swin
 
   def keep(key: str, value: torch.Tensor) -> None:
-    # A later module may write in place.
-    own = value.permute(0, 2, 3, 1) if turned and value.ndim == 4 else value
-    outputs[key] = own.clone().numpy()
+    if is_channels_first and value.ndim == 4:
+      value = value.permute(0, 2, 3, 1)
+    outputs[key] = value.clone().numpy()  # a copy, as a later module may write in place
 
   modules = dict(network.named_modules())
   hooks = [
@@ -72,7 +77,7 @@ def torch_outputs(
 
 
 def difference(ours: np.ndarray, theirs: np.ndarray) -> float:
-  """Returns the largest difference ÷ the largest value."""
+  """Returns the largest absolute difference divided by the largest absolute value."""
   assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
   return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
 
@@ -94,17 +99,17 @@ def differences(
   flat = flax.traverse_util.flatten_dict(state['intermediates'], sep='/')
   pairs = {name: (flat[f'{name}/__call__'][0], value) for name, value in their_layers.items()}
   pairs = {'logits': (ours, theirs), **pairs}
-  return {name: difference(np.asarray(own), value) for name, (own, value) in pairs.items()}
+  return {name: difference(np.asarray(ours), theirs) for name, (ours, theirs) in pairs.items()}
 
 
 def assert_small(differences: Mapping[str, float], tolerance: float = TOLERANCE) -> None:
-  """Names the differences above the tolerance."""
+  """Asserts that differences are within the tolerance; an error names the others."""
   assert not {name: value for name, value in differences.items() if not value <= tolerance}
 
 
 def assert_parity(
   architecture: Architecture, network: nn.Module, x: np.ndarray, layers: Mapping[str, str]
 ) -> None:
-  """Compares logits and the named layers of the same weights."""
+  """Asserts that logits and the named layers of the same weights agree."""
   variables = imported(architecture, arrays(network), None, x.shape[1:])
   assert_small(differences(architecture, variables, network, x, layers))

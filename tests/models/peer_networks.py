@@ -1,7 +1,7 @@
-"""The same architectures in PyTorch, from the libraries that people use: one table.
+"""Table of the peer of each architecture: the same network in PyTorch, from a library in wide use.
 
-CIFAR ResNets and Wide ResNets are in none of them and are taken from `torch_networks` of the
-benchmarks and of these tests; `small_cnn` was made for this repository and has no peer.
+No library has CIFAR ResNets and Wide ResNets; they are in `torch_networks` of the benchmarks and of
+these tests. `small_cnn` was made for this repository and has no peer.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ _BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 3
 
 @dataclasses.dataclass(frozen=True)
 class PeerNetwork:
-  """How a library builds an architecture.
+  """A library's network of an architecture.
 
   Attributes:
-    library: who wrote it.
-    build: returns it with random weights, given the number of classes and the images' height.
-    layers: its module by our name of the layer, for outputs to be compared.
-    size: height and width of the images of a comparison, pixels.
-    momentum: the share of its running statistics that a step replaces.
-    branch_ends: the scales that its residual branches end with, a pattern of names.
+    library: name of the library, or 'written here'.
+    build: function of the number of classes and the height of images that returns the network with
+      random weights.
+    layers: names of its modules by our names of layers, whose outputs are compared.
+    size: height and width of the images of a comparison, in pixels.
+    momentum: the share of running statistics that a training step replaces.
+    branch_ends: pattern of the names of the scales at the ends of residual branches.
   """
 
   library: str
@@ -47,7 +48,7 @@ def _timm_vit(name: str, num_classes: int, side: int, **options: Any) -> Any:
 
 
 def token_and_mean(network: Any, num_classes: int) -> Any:
-  """Lets a network of timm read out the class token and the mean of the patches, as DINOs do."""
+  """Gives a network of timm a head over the class token and the mean patch, as DINOs have."""
   torch, first = peer('torch'), network.num_prefix_tokens
   network.pool = lambda x, pool_type=None: torch.cat([x[:, 0], x[:, first:].mean(1)], 1)
   network.fc_norm = torch.nn.Identity()
@@ -60,11 +61,11 @@ def _timm_dino(name: str, num_classes: int, side: int) -> Any:
 
 
 def _timm_resnet_gn(depth: int, num_classes: int, side: int) -> Any:
-  """Builds what timm has no name for: its ResNet with its group norm of 32 groups."""
+  """Returns timm's ResNet with group norms of 32 groups; timm has a name for depth 50 alone."""
   timm = peer('timm')
   block = timm.models.resnet.Bottleneck if depth >= 50 else timm.models.resnet.BasicBlock
-  how = {'num_classes': num_classes, 'norm_layer': timm.layers.GroupNorm}
-  return timm.models.resnet.ResNet(block, _BLOCKS[depth], **how)
+  options = {'num_classes': num_classes, 'norm_layer': timm.layers.GroupNorm}
+  return timm.models.resnet.ResNet(block, _BLOCKS[depth], **options)
 
 
 def _torchvision(name: str, num_classes: int, side: int, **options: Any) -> Any:
@@ -77,7 +78,7 @@ def _open_clip(name: str, quick_gelu: bool, num_classes: int, side: int) -> Any:
 
 
 def open_clip_tower(config: Any, quick_gelu: bool, num_classes: int, side: int) -> Any:
-  """Builds CLIP's image tower, then our unit length and linear head."""
+  """Returns CLIP's image tower, with our linear head on its output scaled to unit length."""
   vision, features = {**config['vision_cfg'], 'image_size': side}, config['embed_dim']
   tower = peer('open_clip').model._build_vision_tower(features, vision, quick_gelu)
   return _headed(tower, lambda visual, x: visual(x), features, num_classes)
@@ -100,7 +101,7 @@ def _headed(visual: Any, embed: Callable[[Any, Any], Any], features: int, num_cl
 def siglip_tower(
   num_classes: int, side: int, name: str = 'vit_base_patch16_siglip_224', **options: Any
 ) -> Any:
-  """Builds SigLIP's image tower with the names of open_clip, then our unit length and head."""
+  """Returns SigLIP's image tower by open_clip's names, with our head on its unit output."""
   trunk = _timm_vit(name, 0, side, **options)
   visual = peer('torch').nn.ModuleDict({'trunk': trunk})
   return _headed(visual, lambda visual, x: visual['trunk'](x), trunk.embed_dim, num_classes)
@@ -121,7 +122,7 @@ def _wide_resnet(depth: int, width: int, num_classes: int, side: int) -> Any:
 
 
 def _numbered(ours: str, theirs: str, places: Iterable[int]) -> dict[str, str]:
-  """Returns {'stage1': 'features.4', ...} of the two patterns and their numbers for stages."""
+  """Returns our names by theirs for stages 1, 2, …, such as {'stage1': 'features.4', …}."""
   return {ours.format(i): theirs.format(place) for i, place in enumerate(places, start=1)}
 
 
@@ -131,9 +132,9 @@ def _table() -> Iterator[tuple[str, PeerNetwork]]:
   for depth in (20, 32, 44, 56, 110):
     build = part(_cifar_resnet, depth)
     yield f'resnet{depth}', PeerNetwork('written here', build, residual, (32, 36))
-  for depth, width, image in ((28, 10, (32, 36)), (16, 2, (29, 36))):  # the first takes minutes
+  for depth, width, size in ((28, 10, (32, 36)), (16, 2, (29, 36))):  # the first takes minutes
     build, layers = part(_wide_resnet, depth, width), _numbered('stage{}', 'block{}', (1, 2, 3))
-    yield f'wide_resnet_{depth}_{width}', PeerNetwork('written here', build, layers, image)
+    yield f'wide_resnet_{depth}_{width}', PeerNetwork('written here', build, layers, size)
 
   layers = {'stem': 'bn1', **_numbered('stage{}', 'blocks.{}', range(7))}
   layers |= {'stage3/block1/expand': 'blocks.2.1.bn1', 'top': 'bn2'}

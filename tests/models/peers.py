@@ -1,4 +1,4 @@
-"""PyTorch's model libraries for parity tests; a test that asks for a missing one is skipped."""
+"""Imports PyTorch's model libraries for parity tests, or skips a test if its library is missing."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def peer(name: str) -> types.ModuleType:
 
 @functools.cache
 def _declare_operators(torch: types.ModuleType) -> object:
-  """Lets a torchvision that was built for CUDA be imported beside a torch that was not.
+  """Lets a torchvision that was built for CUDA be imported next to a torch that was not.
 
-  Its compiled operators do not load there, and its Python half refers to two of them by name.
+  Its compiled operators do not load then, and its Python code refers to two of them by name.
   """
   try:
     return importlib.import_module('torchvision')

@@ -1,4 +1,4 @@
-"""Records of weights: the three kinds, and refused records."""
+"""Tests that the records next to weights of timm, open_clip and transformers prepare images."""
 
 import json
 
@@ -35,9 +35,11 @@ HUB |= {'rescale_factor': 0.00392156862745098}
 CONVNEXT = {**HUB, 'size': {'shortest_edge': 224}, 'crop_pct': 0.875, 'do_center_crop': False}
 TIMM_FILE, OPEN_CLIP_FILE = preprocessing.CONFIG_FILE, preprocessing.OPEN_CLIP_FILE
 HUB_FILE = preprocessing.TRANSFORMERS_FILE
+"""Records in the form of each library, of transformers in `HUB`, and the names of their files."""
 
 
 def folder_with(tmp_path, records, weights=('model.safetensors',)):
+  """Writes records by file name and weights to the folder, and returns it."""
   for name, record in records.items():
     (tmp_path / name).write_text(json.dumps(record))
   for name in weights:
@@ -89,17 +91,15 @@ def test_a_file_or_folder_is_prepared_by_its_record(tmp_path, name, record, expe
   assert preparation.name == f'model.safetensors ({name})' and preparation.squash == expected[3]
 
 
-def test_without_a_record_there_are_no_facts_and_a_runs_config_is_no_record(tmp_path):
+def test_a_config_of_a_run_is_no_record(tmp_path):
   folder = folder_with(tmp_path, {TIMM_FILE: {'classifier': {'name': 'resnet20'}}})
   assert hub.resolve(str(folder / 'model.safetensors'), catalog.get('resnet20')) is None
   assert hub.resolve(str(folder), catalog.get('resnet20')) is None
 
 
 def test_a_file_saved_here_holds_its_record_and_its_architecture(tmp_path):
-  path, preparation = (
-    tmp_path / 'own.safetensors',
-    {'mean': MEAN, 'std': STD, 'interpolation': 'bicubic'},
-  )
+  path = tmp_path / 'mine.safetensors'
+  preparation = {'mean': MEAN, 'std': STD, 'interpolation': 'bicubic'}
   preparation |= {'input_size': 384, 'crop_fraction': 1.0, 'squash': True}
 
   def resolved(architecture, **change):
@@ -111,8 +111,8 @@ def test_a_file_saved_here_holds_its_record_and_its_architecture(tmp_path):
   assert entry.preprocessing == {**preparation, 'record': 'its metadata'}
   assert hub.fetch(entry).path == path
   refused("of 'deit3_s16'.*name=deit3_s16", resolved, 'deit3_b16')
-  refused('own.safetensors: mean and std', resolved, 'deit3_s16', std=[0, 1, 1])
-  refused('own.safetensors: it does not say', resolved, 'deit3_s16', size=7)
+  refused('mine.safetensors: mean and std', resolved, 'deit3_s16', std=[0, 1, 1])
+  refused('mine.safetensors: it does not say', resolved, 'deit3_s16', size=7)
 
 
 @cases(
@@ -128,6 +128,7 @@ def test_classes_have_the_order_of_the_record(record, names):
 
 
 def timm(**change):
+  """Returns the file of `TIMM` with changes of its preparation."""
   return {TIMM_FILE: {**TIMM, 'pretrained_cfg': {**TIMM['pretrained_cfg'], **change}}}
 
 

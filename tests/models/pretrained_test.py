@@ -1,4 +1,4 @@
-"""The published weights that are known by name, and the command that lists them."""
+"""Tests the catalog's published weights against timm and torchvision, and the list of them."""
 
 import pytest
 
@@ -11,10 +11,8 @@ from robustness.models.catalog import WEIGHTS
 from tests.cases import cases
 from tests.models.peers import peer
 
-RAND = ('rand_augment', 'mixup')
 
-
-def test_entries_are_complete_and_the_authors_of_lite_are_the_only_defaults():
+def test_entries_are_complete_and_only_efficientnet_lite_has_default_weights():
   for name, entry in WEIGHTS.items():
     assert name.partition(':')[0] == entry.source and entry.source in architecture.SOURCES
     assert entry in catalog.get(entry.architecture).weights
@@ -71,11 +69,11 @@ def test_facts_match_torchvisions_table(name):
   ('tf_efficientnetv2_s', 'efficientnetv2_s'),
   ('resnet20', ''),
 )
-def test_names_of_timm(theirs, ours):
+def test_architectures_of_timm_have_our_names_if_they_are_equal(theirs, ours):
   assert catalog.of_timm_name(theirs) == ours
 
 
-def test_the_list_names_everything_once(capsys):
+def test_the_command_lists_every_architecture_and_weights_once(capsys):
   assert command.main(['classifiers']) == 0
   _, *lines, _ = capsys.readouterr().out.splitlines()
   assert len(lines) == len(catalog.ARCHITECTURES) + len(WEIGHTS)
@@ -92,12 +90,16 @@ def test_training_recipes_of_weights_are_recorded_or_unknown():
   unknown = {name for name, recipe in recipes.items() if recipe is None}
   families = ('lite', 'convnext', 'deit3', 'dinov2', 'swin_', 'eva02', 'efficientnetv2')
   assert {next(f for f in families if f in name) for name in unknown} == {*families}
+
+
+def test_a_training_records_the_recipe_of_its_initial_weights():
+  recipe = ('rand_augment', 'mixup')
   facts = {
-    recipe: facts_of_initial(NetworkWeights('w', {}, (), (), (), (8, 8, 3), {}, recipe))
-    for recipe in (None, (), RAND)
+    trained_with: facts_of_initial(NetworkWeights('w', {}, (), (), (), (8, 8, 3), {}, trained_with))
+    for trained_with in (None, (), recipe)
   }
   assert facts[None]['initial_weights_resemble'] is None
   assert facts[()]['initial_weights_resemble'] == []
-  resembled, transforms = facts[RAND]['initial_weights_resemble'], ('rotation', 'contrast')
+  resembled, transforms = facts[recipe]['initial_weights_resemble'], ('rotation', 'contrast')
   assert resembling(transforms, resembled, 'initial_weights') == [*transforms]
-  assert facts[RAND]['initial_weights_trained_with'] == [*RAND]
+  assert facts[recipe]['initial_weights_trained_with'] == [*recipe]

@@ -1,4 +1,4 @@
-"""Reading weights files, the damaged and the hostile ones included."""
+"""Tests that files of weights are read, and damaged and hostile files refused."""
 
 import collections
 import pickle
@@ -38,6 +38,7 @@ def torch():
 
 
 def tensors(torch, prefix=''):
+  """Returns `ARRAYS` as tensors, with a prefix before their names."""
   return {prefix + name: torch.from_numpy(value.copy()) for name, value in ARRAYS.items()}
 
 
@@ -51,7 +52,7 @@ def assert_arrays(read):
 @pytest.mark.parametrize('suffix', ['.th', '.pt', '.pth', '.pth.tar', '.ckpt', '.bin'])
 @pytest.mark.parametrize('prefix', ['', 'module.', '_orig_mod.module.', 'model.'])
 @pytest.mark.parametrize('wrappers', [(), ('model_state_dict',), ('model',), ('net', 'state_dict')])
-def test_torch_files_in_their_usual_wrappings(torch, tmp_path, suffix, prefix, wrappers):
+def test_torch_files_are_read_from_their_usual_wrappings(torch, tmp_path, suffix, prefix, wrappers):
   content = collections.OrderedDict(tensors(torch, prefix))
   if prefix == 'module.':
     content['n_averaged'] = torch.tensor(3)
@@ -71,16 +72,16 @@ def test_averaged_weights_are_read_and_logged_if_a_file_has_both(torch, tmp_path
   assert 'those of state_dict_ema are taken' in caplog.text
 
 
-def test_other_contents_of_torch_files(torch, tmp_path):
+def test_torch_files_may_be_old_partly_prefixed_or_bfloat16(torch, tmp_path):
   path = tmp_path / 'weights.th'
   torch.save(tensors(torch), path, _use_new_zipfile_serialization=False)
   assert_arrays(read_arrays(path))
   torch.save({'module.a': torch.ones(1), 'b': torch.ones(1)}, path)
   assert set(read_arrays(path)) == {'module.a', 'b'}, 'only some names carry the prefix'
   torch.save({'a': torch.tensor([1.5, -2.25], dtype=torch.bfloat16)}, path)
-  read = read_arrays(path)['a']
-  assert read.dtype == ml_dtypes.bfloat16
-  np.testing.assert_array_equal(read.astype(np.float32), [1.5, -2.25])
+  array = read_arrays(path)['a']
+  assert array.dtype == ml_dtypes.bfloat16
+  np.testing.assert_array_equal(array.astype(np.float32), [1.5, -2.25])
 
 
 def test_safetensors_need_no_torch(tmp_path, monkeypatch):
@@ -88,15 +89,15 @@ def test_safetensors_need_no_torch(tmp_path, monkeypatch):
   path = tmp_path / 'weights.safetensors'
   half = {'half': np.ones(2, ml_dtypes.bfloat16)}
   safetensors.numpy.save_file({f'module.{k}': v for k, v in {**ARRAYS, **half}.items()}, path)
-  read = read_arrays(path)
-  assert read.pop('half').dtype == ml_dtypes.bfloat16
-  assert_arrays(read)
+  arrays = read_arrays(path)
+  assert arrays.pop('half').dtype == ml_dtypes.bfloat16
+  assert_arrays(arrays)
   (tmp_path / 'w.pt').write_bytes(b'any')
   refused(r"w\.pt.*pip install '\.\[torch\]'", read_arrays, tmp_path / 'w.pt')
 
 
 def saved(path, content, legacy=False):
-  """Writes bytes unchanged, and a mapping in the format of the suffix."""
+  """Writes bytes unchanged and a mapping in the format of the suffix; returns the path."""
   if isinstance(content, bytes):
     path.write_bytes(content)
   elif path.suffix == '.npz':
@@ -110,8 +111,8 @@ def saved(path, content, legacy=False):
 
 @pytest.mark.parametrize('kind', ['zip', 'legacy', 'pickle', 'archive'])
 def test_code_in_a_file_is_never_run(torch, tmp_path, kind):
-  mark = tmp_path / 'attacked'
-  attack, path = Attack(mark), tmp_path / ('w.npz' if kind == 'archive' else 'w.pt')
+  written = tmp_path / 'attacked'
+  attack, path = Attack(written), tmp_path / ('w.npz' if kind == 'archive' else 'w.pt')
   message = r'w\.pt holds Python objects.*state_dict\(\)'
   if kind == 'pickle':
     saved(path, pickle.dumps(attack))
@@ -122,7 +123,7 @@ def test_code_in_a_file_is_never_run(torch, tmp_path, kind):
   else:
     saved(path, {'a': torch.ones(1), 'b': attack}, kind == 'legacy')
   refused(message, read_arrays, path)
-  assert not mark.exists()
+  assert not written.exists()
 
 
 @cases(
@@ -132,7 +133,7 @@ def test_code_in_a_file_is_never_run(torch, tmp_path, kind):
   ('there.onnx', r"'\.onnx'; valid: \.th, \.pt, \.pth, \.tar, \.ckpt, \.bin, \.safetensors"),
   ('there.safetensors', 'not hold variables that were saved here'),
 )
-def test_paths_without_weights_are_named(tmp_path, name, message):
+def test_paths_without_weights_are_refused(tmp_path, name, message):
   saved(tmp_path / 'there.safetensors', {'a': np.ones(3, np.float32)})
   (tmp_path / 'there.onnx').write_bytes(b'x')
   refused(message, weights.load_variables, tmp_path / name)
@@ -140,7 +141,7 @@ def test_paths_without_weights_are_named(tmp_path, name, message):
 
 @pytest.mark.parametrize('share', [0.0, 0.05, 0.5, 0.9, 0.999])
 @pytest.mark.parametrize('name', ['zip.th', 'legacy.th', 'w.safetensors', 'w.npz'])
-def test_truncated_files_are_named(torch, tmp_path, name, share):
+def test_truncated_files_are_refused(torch, tmp_path, name, share):
   arrays = {'a': np.random.default_rng(0).normal(size=1000), 'b': np.ones(3)}
   if name.endswith('.th'):
     arrays = {key: torch.from_numpy(value) for key, value in arrays.items()}
@@ -152,7 +153,7 @@ def test_truncated_files_are_named(torch, tmp_path, name, share):
 
 
 @pytest.mark.parametrize('name', ['w.th', 'w.pt', 'w.safetensors', 'w.npz'])
-def test_files_of_another_kind_are_named(torch, tmp_path, name):
+def test_files_of_another_kind_are_refused(torch, tmp_path, name):
   rng = np.random.default_rng(0)
   for content in (b'hello world, this is text\n' * 50, rng.bytes(5000), b'\x89PNG\r\n' * 100):
     message = refused(f'{name} is truncated or is no', read_arrays, saved(tmp_path / name, content))

@@ -1,4 +1,4 @@
-"""A PyTorch module in JAX: its logits, layers and gradients, and the attacks of foolbox."""
+"""Tests PyTorch modules as classifiers: outputs, gradients, and attacks compared with foolbox's."""
 
 import logging
 
@@ -26,14 +26,15 @@ MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
 
 
 def module(classes: int = 4) -> nn.Module:
+  """Returns a convolution, a batch norm and a linear layer in evaluation mode."""
   torch.manual_seed(0)
   layers = (nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(inplace=True))
   pooled = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, classes))
   return nn.Sequential(*layers, *pooled).eval()
 
 
-def wrapped(network: nn.Module, **changes) -> Classifier:
-  return Classifier.from_torch(network, SHAPE, CLASSES, **changes)
+def wrapped(network: nn.Module, **options) -> Classifier:
+  return Classifier.from_torch(network, SHAPE, CLASSES, **options)
 
 
 def assert_close(actual, expected) -> None:
@@ -58,7 +59,7 @@ def test_logits_and_layers_match_the_module(batch_size):
   refused("no layer '8'", ours.select_layers, ('8',))
 
 
-class OwnLogits(nn.Module):
+class LogitsInside(nn.Module):
   def __init__(self) -> None:
     super().__init__()
     self.logits = module()
@@ -67,8 +68,8 @@ class OwnLogits(nn.Module):
     return 10 * self.logits(images)
 
 
-def test_logits_are_the_modules_output_if_a_submodule_is_called_logits():
-  ours = wrapped(OwnLogits().eval())
+def test_the_layer_logits_is_the_output_also_if_a_submodule_has_that_name():
+  ours = wrapped(LogitsInside().eval())
   assert_close(ours.predict(IMAGES), 10 * wrapped(module()).predict(IMAGES))
   outputs = ours.apply(None, IMAGES, ('logits',))[1]
   assert_close(outputs['logits'], ours.predict(IMAGES))
@@ -98,7 +99,7 @@ def test_gradients_match_autograd_under_vmap_and_in_pieces(layers):
 def test_records_do_not_depend_on_devices_and_batches(kind, tmp_path):
   from tests.evaluation.runner_test import evaluator
 
-  recorded = []
+  columns_by_run = []
   for number, batch_size in enumerate((3, 64)):
     network = module()
     network[5].weight.data *= 50  # so that classes differ
@@ -107,13 +108,15 @@ def test_records_do_not_depend_on_devices_and_batches(kind, tmp_path):
     assert runner.parallel.num_devices == 1, 'threads of several devices would wait for each other'
     records = Records(tmp_path / str(number), runner.layout(21, 8, 7), {})
     runner.evaluate(tiny_rows(), records)
-    recorded.append({k: records.column(k) for k in ('prediction', 'probability', 'layer_change/3')})
-  assert len(np.unique(recorded[0]['prediction'])) > 1
-  for name, values in recorded[0].items():
-    np.testing.assert_allclose(recorded[1][name], values, rtol=1e-5, atol=1e-6)
+    names = 'prediction', 'probability', 'layer_change/3'
+    columns_by_run.append({name: records.column(name) for name in names})
+  first, second = columns_by_run
+  assert len(np.unique(first['prediction'])) > 1
+  for name, values in first.items():
+    np.testing.assert_allclose(second[name], values, rtol=1e-5, atol=1e-6)
 
 
-def test_large_images_on_one_of_eight_devices_do_not_wait_for_ever():
+def test_large_images_on_one_of_eight_devices_cause_no_deadlock():
   big = np.random.default_rng(0).random((16, 224, 224, 3), np.float32)
   network = nn.Sequential(nn.Conv2d(3, 4, 7, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten()).eval()
   ours = Classifier.from_torch(network, big.shape[1:], CLASSES)
@@ -129,21 +132,25 @@ def test_large_images_on_one_of_eight_devices_do_not_wait_for_ever():
 
 
 class InPlace(nn.Module):
+  """Doubles the images that it gets in place."""
+
   def __init__(self) -> None:
     super().__init__()
-    self.rest = module()
+    self.network = module()
 
   def forward(self, images):
-    return self.rest(images.mul_(2))
+    return self.network(images.mul_(2))
 
 
 class Spoilt(nn.Module):
+  """A module with a function after its logits that makes them unusable."""
+
   def __init__(self, spoil) -> None:
     super().__init__()
-    self.rest, self.spoil = module(), spoil
+    self.network, self.spoil = module(), spoil
 
   def forward(self, images):
-    return self.spoil(self.rest(images))
+    return self.spoil(self.network(images))
 
 
 def on_two_devices() -> nn.Module:
@@ -179,32 +186,36 @@ def test_unsuitable_modules_are_refused_in_one_line(make, message):
 
 
 class Failing(nn.Module):
-  """Raises if `when` is set, in a call or in autograd's backward pass."""
+  """Raises `error` in the pass that `failing_pass` names, 'forward' or 'backward'."""
 
   def __init__(self) -> None:
     super().__init__()
-    self.rest, self.when = module(), ''
+    self.network, self.failing_pass = module(), ''
     self.error: BaseException = RuntimeError('no memory\nand pages more')
 
   def forward(self, images):
-    self.fail('forward')
-    logits = self.rest(images)
+    self.fail_in('forward')
+    logits = self.network(images)
     if logits.requires_grad:
-      logits.register_hook(lambda _: self.fail('backward'))
+      logits.register_hook(lambda _: self.fail_in('backward'))
     return logits
 
-  def fail(self, when):
-    if self.when == when:
+  def fail_in(self, current_pass):
+    if self.failing_pass == current_pass:
       raise self.error
 
 
-@cases('when, step', ('forward', 'predict'), ('forward', 'records'), ('backward', 'gradient'))
-def test_errors_of_a_module_in_a_run_are_one_line(when, step, tmp_path, caplog):
+def assert_no_warning(caplog) -> None:
+  assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@cases('fails_in, step', ('forward', 'predict'), ('forward', 'records'), ('backward', 'gradient'))
+def test_errors_of_a_module_in_a_run_are_one_line(fails_in, step, tmp_path, caplog):
   from tests.evaluation.runner_test import evaluator
 
   network = Failing().eval()
   ours = wrapped(network, name='mine')
-  network.when = when
+  network.failing_pass = fails_in
   runner = evaluator(MeshParallel(), classifier=ours)
 
   def gradient():
@@ -218,23 +229,23 @@ def test_errors_of_a_module_in_a_run_are_one_line(when, step, tmp_path, caplog):
   }
   message = r'^mine: it failed on images \[\d+, \d+, \d+, 3\]: RuntimeError: no memory \(Call it '
   assert '\n' not in refused(message, calls[step])
-  assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+  assert_no_warning(caplog)
 
 
 @cases('step', 'predict', 'records')
-def test_ctrl_c_in_a_module_is_no_failure_of_the_callback(step, tmp_path, caplog):
+def test_ctrl_c_in_a_module_stops_the_run_without_a_warning(step, tmp_path, caplog):
   from tests.evaluation.runner_test import evaluator
 
   network = Failing().eval()
   ours = wrapped(network, name='mine')
-  network.when, network.error = 'forward', KeyboardInterrupt()
+  network.failing_pass, network.error = 'forward', KeyboardInterrupt()
   runner = evaluator(MeshParallel(), classifier=ours)
   with pytest.raises(KeyboardInterrupt):
     if step == 'predict':
       ours.predict(IMAGES)
     else:
       runner.evaluate(tiny_rows(), Records(tmp_path, runner.layout(21), {}))
-  assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+  assert_no_warning(caplog)
 
 
 def test_bad_arguments_are_refused():
@@ -245,12 +256,15 @@ def test_bad_arguments_are_refused():
 def test_weights_are_identified_with_their_buffers():
   network = module()
   first, again = wrapped(network).provenance, wrapped(module()).provenance
+  # convolution 3·3·3·8 + 8, norm 2·8, linear layer 8·4 + 4
   assert first == again and first['parameters'] == 8 * 27 + 8 + 16 + 36
   network[1].running_mean += 1
   assert wrapped(network).provenance['sha256'] != first['sha256']
 
 
 class Normalised(nn.Module):
+  """A network behind the normalisation of its images by channel."""
+
   def __init__(self, network, mean, std) -> None:
     super().__init__()
     self.network = network
@@ -263,7 +277,7 @@ class Normalised(nn.Module):
 
 @pytest.fixture(scope='module')
 def resnet20(shared_dir):
-  """The published ResNet-20 as a PyTorch module with its normalisation, and as ours."""
+  """Returns the published ResNet-20, as a PyTorch module that normalises its images and as ours."""
   from benchmarks.auto_attack_against_authors import networks
   from robustness.models import catalog
 
@@ -276,60 +290,67 @@ def resnet20(shared_dir):
 CIFAR10 = ('plane', 'car', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship', 'truck')
 
 
+def foolbox_samples(network):
+  """Returns foolbox, its model of a network, and its 20 images of CIFAR-10 and their labels."""
+  foolbox = pytest.importorskip('foolbox', reason='compares with foolbox')
+  peer = foolbox.PyTorchModel(network, bounds=(0, 1), device=torch.device('cpu'))
+  return foolbox, peer, *foolbox.utils.samples(peer, dataset='cifar10', batchsize=20)
+
+
+def arguments_of_attacks(images, labels):
+  """Returns keys, images with channels last and labels, as our attacks take them."""
+  keys = jax.random.split(jax.random.key(0), len(images))
+  return keys, images.permute(0, 2, 3, 1).numpy(), jnp.asarray(labels.numpy(), jnp.int32)
+
+
 @cases(
   'norm, epsilon, steps, size',
   ('linf', 2 / 255, 1, 2 / 255),
   ('linf', 2 / 255, 5, 0.5 / 255),
   ('l2', 0.1, 5, 0.025),
 )
-@pytest.mark.filterwarnings('ignore::DeprecationWarning')  # foolbox's own
+@pytest.mark.filterwarnings('ignore::DeprecationWarning')  # raised inside foolbox
 def test_attacks_match_foolbox_on_the_same_module(norm, epsilon, steps, size, resnet20):
-  foolbox = pytest.importorskip('foolbox', reason='compares with foolbox')
   network, _ = resnet20
-  peer = foolbox.PyTorchModel(network, bounds=(0, 1), device=torch.device('cpu'))
-  images, labels = foolbox.utils.samples(peer, dataset='cifar10', batchsize=20)
+  foolbox, peer, images, labels = foolbox_samples(network)
   kind = foolbox.attacks.LinfPGD if norm == 'linf' else foolbox.attacks.L2PGD
   theirs = kind(abs_stepsize=size, steps=steps, random_start=False)
   _, (expected,), (success,) = theirs(peer, images, labels, epsilons=[epsilon])
   expected = expected.permute(0, 2, 3, 1).numpy()
   ours = Classifier.from_torch(network, (32, 32, 3), CIFAR10)
   attack = PGD(norm=norm, epsilon=epsilon, steps=steps, step_size=size, random_start=False)
-  keys, clean = jax.random.split(jax.random.key(0), 20), images.permute(0, 2, 3, 1).numpy()
+  keys, clean, targets = arguments_of_attacks(images, labels)
 
   def logits(x):
     return ours.apply(None, x, ())[0]
 
-  targets = jnp.asarray(labels.numpy(), jnp.int32)
   attacked = np.asarray(jax.jit(lambda x: attack(keys, logits, x, targets))(clean))
   assert np.abs(attacked - clean).max() > epsilon / 10
-  # steps of the ball's length, by gradients that rounding changes: differences grow with each
+  # Rounding changes the direction of each step in l2, so differences grow with the steps.
   np.testing.assert_allclose(attacked, expected, atol=1e-6 if norm == 'linf' else 2e-5)
   fooled = ours.predict(attacked).argmax(1) != labels.numpy()
   np.testing.assert_array_equal(fooled, success.numpy())
-  assert 5 <= fooled.sum() <= 20
+  assert 5 <= fooled.sum() <= 20, 'the attack succeeds on enough images to be compared'
 
 
 @pytest.mark.slow
 @cases('attack, kind', (FMN('linf', steps=30), 'LInfFMNAttack'), (DDN(steps=30), 'DDNAttack'))
-@pytest.mark.filterwarnings('ignore::DeprecationWarning')  # foolbox's own
-def test_least_distances_are_those_of_foolbox(attack, kind, resnet20):
-  foolbox = pytest.importorskip('foolbox', reason='compares with foolbox')
+@pytest.mark.filterwarnings('ignore::DeprecationWarning')  # raised inside foolbox
+def test_smallest_distances_match_foolbox(attack, kind, resnet20):
   network, native = resnet20
-  peer = foolbox.PyTorchModel(network, bounds=(0, 1), device=torch.device('cpu'))
-  images, labels = foolbox.utils.samples(peer, dataset='cifar10', batchsize=20)
+  foolbox, peer, images, labels = foolbox_samples(network)
   theirs = getattr(foolbox.attacks, kind)(steps=30)
   _, attacked, success = theirs(peer, images, labels, epsilons=None)
   order = np.inf if attack.norm == 'linf' else 2
   expected = np.linalg.norm((attacked - images).flatten(1).numpy(), order, axis=1)
-  keys, clean = jax.random.split(jax.random.key(0), 20), images.permute(0, 2, 3, 1).numpy()
+  keys, clean, targets = arguments_of_attacks(images, labels)
 
   def logits(x):
     return native.forward(native.variables, x, ())[0]
 
-  targets = jnp.asarray(labels.numpy(), jnp.int32)
   distance, _ = jax.jit(lambda x: attack.nearest(keys, logits, x, targets))(clean)
   assert success.all() and np.isfinite(distance).all()
-  # rounding parts the paths of single images
+  # Rounding sends single images on other paths, so some distances may differ by more than 5 %.
   ratio = np.asarray(distance / np.maximum(expected, 1e-12))[expected > 0]
   assert np.median(ratio) == pytest.approx(1, abs=0.01)
   assert (np.abs(ratio - 1) < 0.05).mean() >= 0.8

@@ -1,4 +1,4 @@
-"""Wide ResNets in PyTorch, written from the paper, with the names that state dicts use."""
+"""Wide ResNets in PyTorch, written from the paper, with the names of published state dicts."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def wide_group(inputs: int, outputs: int, blocks: int, stride: int) -> nn.Sequen
 class WideResNet(nn.Module):
   def __init__(self, depth: int, width: int, num_classes: int = 10) -> None:
     super().__init__()
-    n, k = (depth - 4) // 6, 16 * width
+    num_blocks, features = (depth - 4) // 6, 16 * width
     self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
-    self.block1 = wide_group(16, k, n, 1)
-    self.block2 = wide_group(k, 2 * k, n, 2)
-    self.block3 = wide_group(2 * k, 4 * k, n, 2)
-    self.bn1 = nn.BatchNorm2d(4 * k)
-    self.fc = nn.Linear(4 * k, num_classes)
+    self.block1 = wide_group(16, features, num_blocks, 1)
+    self.block2 = wide_group(features, 2 * features, num_blocks, 2)
+    self.block3 = wide_group(2 * features, 4 * features, num_blocks, 2)
+    self.bn1 = nn.BatchNorm2d(4 * features)
+    self.fc = nn.Linear(4 * features, num_classes)
 
   def forward(self, x: torch.Tensor) -> torch.Tensor:
     x = self.block3(self.block2(self.block1(self.conv1(x))))

@@ -1,4 +1,4 @@
-"""Vision transformers: the three projects' names, and positions for other sizes of images."""
+"""Tests vision transformers: weights of three projects, and positions for other sizes of images."""
 
 import dataclasses
 
@@ -22,12 +22,14 @@ SHORT = dataclasses.replace(
   network=VisionTransformer(patch=32, width=24, depth=3, num_heads=3),
   schemes=schemes(3),
 )
+"""A thin vision transformer of three blocks, for images of 224 pixels and 7 × 7 patches."""
 CLASSES = 7
 GRIDS = [(12, 12), (4, 4), (7, 7), (9, 5), (1, 1), (24, 3)]
 resample = position_embedding.resample
 
 
 def network_of(project):
+  """Returns `SHORT` as a module of timm or torchvision."""
   network, library = SHORT.network, peer(project)
   patch, width, depth, heads = network.patch, network.width, network.depth, network.num_heads
   if project == 'timm':
@@ -37,8 +39,8 @@ def network_of(project):
   return library.models.VisionTransformer(*options, num_classes=CLASSES).eval()
 
 
-@pytest.mark.parametrize(('project', 'side'), [('timm', 224), ('timm', 160), ('torchvision', 224)])
-def test_logits_and_blocks_equal_those_of_other_projects(project, side):
+@cases('project, side', ('timm', 224), ('timm', 160), ('torchvision', 224))
+def test_logits_and_blocks_match_other_projects(project, side):
   peer('torch')
   from tests.models import parity
 
@@ -53,26 +55,26 @@ def test_logits_and_blocks_equal_those_of_other_projects(project, side):
 
 
 def official(variables, num_heads):
-  """Writes variables with the names and shapes of the official archives, by hand."""
+  """Returns variables of `SHORT` by the names and in the shapes of the official archives."""
   p = variables['params']
   layers = {'embedding': p['embedding']['patches'], 'head': p['head']['dense']}
   layers['Transformer/encoder_norm'] = p['norm']
   for index in range(3):
     block, prefix = p[f'block{index}'], f'Transformer/encoderblock_{index}/'
     attention = prefix + 'MultiHeadDotProductAttention_1/'
-    qkv, end = block['attention']['qkv'], block['attention']['out']
+    qkv, out = block['attention']['qkv'], block['attention']['out']
     for part, name in enumerate(('query', 'key', 'value')):
       kernel, bias = (np.split(qkv[leaf], 3, axis=-1)[part] for leaf in ('kernel', 'bias'))
       heads = kernel.reshape(len(kernel), num_heads, -1)
       layers[attention + name] = {'kernel': heads, 'bias': bias.reshape(num_heads, -1)}
-    kernel = end['kernel'].reshape(num_heads, -1, end['kernel'].shape[1])
-    layers[f'{attention}out'] = {**end, 'kernel': kernel}
+    kernel = out['kernel'].reshape(num_heads, -1, out['kernel'].shape[1])
+    layers[f'{attention}out'] = {**out, 'kernel': kernel}
     layers[f'{prefix}LayerNorm_0'], layers[f'{prefix}LayerNorm_2'] = block['norm1'], block['norm2']
     for number, layer in enumerate(('fc1', 'fc2')):
       layers[f'{prefix}MlpBlock_3/Dense_{number}'] = block['mlp'][layer]
-  alone = {'cls': p['embedding']['class_token']}
-  alone['Transformer/posembed_input/pos_embedding'] = p['embedding']['position']
-  return alone | {
+  single = {'cls': p['embedding']['class_token']}
+  single['Transformer/posembed_input/pos_embedding'] = p['embedding']['position']
+  return single | {
     f'{n}/{leaf}': value for n, layer in layers.items() for leaf, value in layer.items()
   }
 
@@ -94,6 +96,7 @@ def test_causal_attention_ignores_later_positions():
 
 
 POSITIONS = np.random.default_rng(0).normal(size=(1, 50, 6)).astype(np.float32)
+"""Embeddings of a class token and 7 × 7 patches, with 6 features."""
 
 
 @pytest.mark.parametrize('grid', GRIDS)
@@ -106,9 +109,10 @@ def test_bicubic_positions_match_timm(grid):
   np.testing.assert_allclose(resample(POSITIONS, grid), theirs, atol=2e-6)
 
 
-@pytest.mark.parametrize('method, offset', [('bicubic_pytorch', 0), ('bicubic_dinov2', 0.1)])
+@cases('method, offset', ('bicubic_pytorch', 0), ('bicubic_dinov2', 0.1))
 @pytest.mark.parametrize('grid', GRIDS)
 def test_other_bicubic_positions_match_pytorch(grid, method, offset):
+  """DINOv2 adds 0.1 to a grid before it computes the factor by which it resamples."""
   torch = peer('torch')
   patches = torch.from_numpy(POSITIONS[:, 1:]).reshape(1, 7, 7, -1).permute(0, 3, 1, 2)
   options = {'scale_factor': [(n + offset) / 7 for n in grid]} if offset else {'size': list(grid)}
@@ -130,9 +134,9 @@ def test_bilinear_positions_match_scipy(grid):
 @pytest.mark.parametrize('grid', GRIDS)
 def test_resampling_keeps_constants_and_commutes_with_transposition(grid, method):
   np.testing.assert_allclose(resample(np.ones((1, 50, 2), np.float32), grid, method), 1, rtol=1e-6)
-  turned = POSITIONS[0, 1:].reshape(7, 7, -1).swapaxes(0, 1).reshape(1, 49, -1)
-  turned = np.concatenate([POSITIONS[:, :1], turned], axis=1)
-  resampled = resample(turned, grid[::-1], method)[0, 1:].reshape(*grid[::-1], -1)
+  transposed = POSITIONS[0, 1:].reshape(7, 7, -1).swapaxes(0, 1).reshape(1, 49, -1)
+  transposed = np.concatenate([POSITIONS[:, :1], transposed], axis=1)
+  resampled = resample(transposed, grid[::-1], method)[0, 1:].reshape(*grid[::-1], -1)
   expected = resample(POSITIONS, grid, method)[0, 1:].reshape(*grid, -1).swapaxes(0, 1)
   np.testing.assert_allclose(resampled, expected, atol=1e-6)
 
@@ -154,32 +158,32 @@ def test_imported_and_saved_weights_are_resampled_in_the_same_way(
   method, side, shape, note, tmp_path, caplog
 ):
   arrays = normal_arrays(SHORT, CLASSES, 0, (side, side, 3))
-  of_file = imported(SHORT, arrays, CLASSES, shape, method)
+  from_file = imported(SHORT, arrays, CLASSES, shape, method)
   grid = (shape[0] // 32, shape[1] // 32)
   expected = resample(arrays['pos_embed'], grid, method) if note else arrays['pos_embed']
-  np.testing.assert_array_equal(of_file['params']['embedding']['position'], expected)
+  np.testing.assert_array_equal(from_file['params']['embedding']['position'], expected)
   assert note in caplog.text
   path = tmp_path / 'vit.safetensors'
   variables = imported(SHORT, arrays, CLASSES, (side, side, 3))
   weights.save_variables(path, variables, {})
-  of_checkpoint = weights.for_images(SHORT, variables, (side, side, 3), shape, method)
-  jax.tree.map(np.testing.assert_array_equal, of_checkpoint, of_file)
+  from_checkpoint = weights.for_images(SHORT, variables, (side, side, 3), shape, method)
+  jax.tree.map(np.testing.assert_array_equal, from_checkpoint, from_file)
   if side == 192:  # the saved grid may be any with this number of patches
     message = '4 × 9 patches, as many as 6 × 6, .*the folder of checkpoints, or resize'
     refused(message, weights.load_with_notes, path, SHORT, CLASSES, shape, method)
     return
   loaded, notes = weights.load_with_notes(path, SHORT, CLASSES, shape, method)
-  jax.tree.map(np.testing.assert_array_equal, loaded, of_file)
+  jax.tree.map(np.testing.assert_array_equal, loaded, from_file)
   assert notes == ({'position_embedding': f'{note}, {method}'} if note else {})
   logits = SHORT.build(CLASSES).apply(loaded, np.zeros((1, *shape), np.float32))
   assert logits.shape == (1, CLASSES)
 
 
-@pytest.mark.parametrize('before', [0, 1])
-def test_a_stored_grid_may_have_different_sides(before):
-  ramp = np.concatenate([np.full(before, 9.0), np.repeat(np.arange(4.0), 9)])[None, :, None]
-  made = resample(ramp, (8, 3), 'bilinear', before, (4, 9))[0, before:].reshape(8, 3)
-  np.testing.assert_allclose(made, np.linspace(0, 3, 8)[:, None].repeat(3, 1), atol=1e-6)
+@cases('num_tokens', 0, 1)
+def test_a_stored_grid_may_have_different_sides(num_tokens):
+  ramp = np.concatenate([np.full(num_tokens, 9.0), np.repeat(np.arange(4.0), 9)])[None, :, None]
+  resampled = resample(ramp, (8, 3), 'bilinear', num_tokens, (4, 9))[0, num_tokens:].reshape(8, 3)
+  np.testing.assert_allclose(resampled, np.linspace(0, 3, 8)[:, None].repeat(3, 1), atol=1e-6)
 
 
 def test_images_smaller_than_a_patch_are_refused():

@@ -1,4 +1,4 @@
-"""Adapted networks have the logits of PyTorch's, batch after batch; others are refused."""
+"""Tests that each adaptation gives the logits of the same equations in PyTorch, batch by batch."""
 
 import copy
 import dataclasses
@@ -28,11 +28,19 @@ from tests.refusals import bad_setting, refused
 RESNET8 = dataclasses.replace(catalog.get('resnet20'), name='resnet8', network=CifarResNet(10, 8))
 IMAGES = np.random.default_rng(0).normal(0.3, 1, (20, 8, 8, 3)).astype(np.float32)
 BATCHES = IMAGES[:8], IMAGES[8:16], IMAGES[16:]
-SHARE = 16 / (16 + 8)
+"""Two batches of 8 images and one of 4."""
+SOURCE_WEIGHT = 16 / (16 + 8)
+"""Weight of the stored statistics if they count as 16 images next to a batch of 8."""
+UNIFORM_ENTROPY = np.log(10)
+"""Entropy of equal probabilities of the ten classes."""
 
 
-def answers(adaptation, variables, stored=()):
-  """Logits of all batches; the last one is padded with rows of 9."""
+def adapted_logits(adaptation, variables, observed=()):
+  """Returns the logits [20, 10] of `BATCHES`, each given after the steps of the batches before it.
+
+  The last batch is padded to 8 rows with pixels of 9. The batches `observed` come before the first
+  step.
+  """
   dtype = jax.tree.leaves(variables)[0].dtype
   network = RESNET8.build(10, dtype)
   apply = lambda variables, images: (network.apply(variables, images), {})  # noqa: E731
@@ -44,18 +52,21 @@ def answers(adaptation, variables, stored=()):
     keys = jax.random.split(jax.random.key(0), 8)
     return ImageBatch(jnp.asarray(padded, dtype), jnp.arange(8) < len(batch), keys)
 
-  for batch in stored:
+  for batch in observed:
     state = adaptation.observe(apply, variables, state, image_batch(batch))
   step, logits = jax.jit(functools.partial(adaptation, apply)), []
   for batch in BATCHES:
-    (answered, _), state = step(variables, state, image_batch(batch))
-    logits.append(np.asarray(answered)[: len(batch)])
+    (batch_logits, _), state = step(variables, state, image_batch(batch))
+    logits.append(np.asarray(batch_logits)[: len(batch)])
   return np.concatenate(logits)
 
 
 @pytest.fixture
 def network():
-  """Returns a PyTorch network with statistics far from the images', and its weights as ours."""
+  """Returns a ResNet-8 in PyTorch, and its weights as variables of `RESNET8`.
+
+  Its running statistics are far from the statistics of `IMAGES`.
+  """
   torch = peer('torch')
   from benchmarks.torch_networks import ResNet
 
@@ -68,18 +79,23 @@ def network():
   return module, imported(RESNET8, arrays)
 
 
-def torch_answers(module, of_batch):
+def torch_logits(logits_of_batch):
+  """Returns the logits [20, 10] that a function of PyTorch gives for `BATCHES`."""
   torch = peer('torch')
   batches = (torch.from_numpy(batch.transpose(0, 3, 1, 2).copy()) for batch in BATCHES)
-  return np.concatenate([of_batch(batch).detach().numpy() for batch in batches])
+  return np.concatenate([logits_of_batch(batch).detach().numpy() for batch in batches])
+
+
+def norms_of(module):
+  return [m for m in module.modules() if isinstance(m, peer('torch').nn.BatchNorm2d)]
 
 
 @pytest.mark.slow
-@cases('weight', 0.0, SHARE, 1.0)
+@cases('weight', 0.0, SOURCE_WEIGHT, 1.0)
 def test_mixed_statistics_match_pytorch(network, weight):
   module, variables = network
   torch = peer('torch')
-  layers = [m for m in module.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+  layers = norms_of(module)
   source = {layer: (layer.running_mean, layer.running_var) for layer in layers}
 
   def mix(layer, inputs):
@@ -91,11 +107,17 @@ def test_mixed_statistics_match_pytorch(network, weight):
 
   for layer in layers:
     layer.register_forward_pre_hook(mix)
-  expected = torch_answers(module.eval().requires_grad_(False), module)
-  ours = answers(Statistics(source_weight=weight), variables)
+  expected = torch_logits(module.eval().requires_grad_(False))
+  ours = adapted_logits(Statistics(source_weight=weight), variables)
   np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
-  alone = np.concatenate([RESNET8.build(10).apply(variables, batch) for batch in BATCHES])
-  assert (np.abs(ours - alone).max() < 1e-5) == (weight == 1)
+  unadapted = np.concatenate([RESNET8.build(10).apply(variables, batch) for batch in BATCHES])
+  assert (np.abs(ours - unadapted).max() < 1e-5) == (weight == 1)
+
+
+def trainable_norms(module):
+  """Returns the parameters of the batch norms, which alone have a gradient afterwards."""
+  module.requires_grad_(False)
+  return [p.requires_grad_() for layer in norms_of(module) for p in layer.parameters()]
 
 
 @pytest.mark.slow
@@ -107,35 +129,36 @@ def test_mixed_statistics_match_pytorch(network, weight):
 )
 def test_tent_matches_pytorch(network, optimizer, nesterov, rate, tolerance):
   torch = peer('torch')
-  module = network[0].train().requires_grad_(False)
-  layers = [m for m in module.modules() if isinstance(m, torch.nn.BatchNorm2d)]
-  learnt = [p for layer in layers for p in layer.requires_grad_(True).parameters()]
-  kinds = {
+  module = network[0].train()
+  optimizers = {
     'adam': torch.optim.Adam,
     'sgd': functools.partial(torch.optim.SGD, momentum=0.9, nesterov=nesterov),
   }
-  steps = kinds[optimizer](learnt, rate)
+  torch_optimizer = optimizers[optimizer](trainable_norms(module), rate)
 
   def adapt(batch):
     logits = module(batch)
     loss = torch.distributions.Categorical(logits=logits).entropy().mean()
-    steps.zero_grad()
+    torch_optimizer.zero_grad()
     loss.backward()
-    steps.step()
+    torch_optimizer.step()
     return logits
 
-  expected = torch_answers(module, adapt)
+  expected = torch_logits(adapt)
   tent = Tent(optimizer=optimizer, nesterov=nesterov, learning_rate=rate)
-  ours = answers(tent, network[1])
+  ours = adapted_logits(tent, network[1])
   np.testing.assert_allclose(ours, expected, rtol=tolerance, atol=tolerance)
-  still = answers(dataclasses.replace(tent, learning_rate=1e-12), network[1])
-  np.testing.assert_array_equal(ours[:8], still[:8])  # answered before the first step
-  assert np.abs(ours[8:] - still[8:]).max() > 10 * tolerance
+  untrained = adapted_logits(dataclasses.replace(tent, learning_rate=1e-12), network[1])
+  np.testing.assert_array_equal(ours[:8], untrained[:8])  # their logits precede the first step
+  assert np.abs(ours[8:] - untrained[8:]).max() > 10 * tolerance
 
 
 @pytest.fixture
 def double(network):
-  """Yields the network of `network`, surer of its classes, and its weights, in double precision."""
+  """Yields the network and the variables of `network` in float64, with 6 times its last weights.
+
+  Its predictions are confident enough for EATA and SAR to select some rows and not others.
+  """
   with jax.enable_x64(True):
     module = network[0].train()
     module.linear.weight.data *= 6
@@ -143,20 +166,14 @@ def double(network):
     yield module.double(), jax.tree.map(jnp.float64, imported(RESNET8, arrays))
 
 
-def learnt_by(module, kind='BatchNorm2d'):
-  """Parameters of the layers of a kind; no others have a gradient."""
-  torch = peer('torch')
-  module.requires_grad_(False)
-  layers = [m for m in module.modules() if isinstance(m, getattr(torch.nn, kind, torch.nn.Module))]
-  return [p.requires_grad_() for layer in layers for p in layer.parameters(recurse=False)]
-
-
 def entropies(logits):
+  """Returns the entropy of each row of PyTorch's logits, [B]."""
   return -(logits.softmax(1) * logits.log_softmax(1)).sum(1)
 
 
-def batches_in_double(images):
-  return [peer('torch').from_numpy(b.transpose(0, 3, 1, 2).astype(float)) for b in images]
+def in_float64(batches):
+  """Returns batches as float64 tensors with channels first."""
+  return [peer('torch').from_numpy(b.transpose(0, 3, 1, 2).astype(float)) for b in batches]
 
 
 @pytest.mark.slow
@@ -164,79 +181,83 @@ def batches_in_double(images):
 def test_eata_equals_its_equations_in_pytorch(double, redundancy, fisher_weight):
   torch = peer('torch')
   module, variables = double
-  learnt, margin = learnt_by(module), 0.9 * np.log(10)
-  trained = [p.detach().clone() for p in learnt]
-  optimizer = torch.optim.SGD(learnt, 0.02, momentum=0.9)
-  stored = BATCHES[1], BATCHES[0]
-  fisher = [0 for _ in learnt]
-  for batch in batches_in_double(stored):
+  parameters, max_entropy = trainable_norms(module), 0.9 * UNIFORM_ENTROPY
+  initial = [p.detach().clone() for p in parameters]
+  optimizer = torch.optim.SGD(parameters, 0.02, momentum=0.9)
+  observed = BATCHES[1], BATCHES[0]
+  fisher = [0 for _ in parameters]
+  for batch in in_float64(observed):
     logits = module(batch)
     loss = torch.nn.functional.cross_entropy(logits, logits.argmax(1))
-    fisher = [
-      f + g**2 / len(stored) for f, g in zip(fisher, torch.autograd.grad(loss, learnt), strict=True)
-    ]
-  expected, mean, counts = [], None, []
-  for batch in batches_in_double(BATCHES):
+    gradient = torch.autograd.grad(loss, parameters)
+    fisher = [f + g**2 / len(observed) for f, g in zip(fisher, gradient, strict=True)]
+  expected, mean, num_selected = [], None, []
+  for batch in in_float64(BATCHES):
     logits = module(batch)
-    shares, amounts = logits.softmax(1).detach(), entropies(logits)
-    selected = amounts < margin
+    probabilities, entropy = logits.softmax(1).detach(), entropies(logits)
+    is_selected = entropy < max_entropy
     if mean is not None:
-      selected &= torch.nn.functional.cosine_similarity(mean[None], shares) < redundancy
+      cosines = torch.nn.functional.cosine_similarity(mean[None], probabilities)
+      is_selected &= cosines < redundancy
     expected.append(logits.detach().numpy())
-    counts.append(int(selected.sum()))
-    if not counts[-1]:
+    num_selected.append(int(is_selected.sum()))
+    if not num_selected[-1]:
       continue
-    weighted = (margin - amounts.detach()).exp() * amounts
-    penalty = sum((f * (p - t) ** 2).sum() for f, p, t in zip(fisher, learnt, trained, strict=True))
+    weighted = (max_entropy - entropy.detach()).exp() * entropy
+    penalty = sum(
+      (f * (p - p0) ** 2).sum() for f, p, p0 in zip(fisher, parameters, initial, strict=True)
+    )
     optimizer.zero_grad()
-    (weighted[selected].mean() + fisher_weight * penalty).backward()
+    (weighted[is_selected].mean() + fisher_weight * penalty).backward()
     optimizer.step()
-    average = shares[selected].mean(0)
-    mean = average if mean is None else 0.9 * mean + 0.1 * average
-  assert counts[0] and (redundancy > 1 or min(counts) < min(map(len, BATCHES)))
+    selected_mean = probabilities[is_selected].mean(0)
+    mean = selected_mean if mean is None else 0.9 * mean + 0.1 * selected_mean
+  # A redundancy above 1, the largest cosine, leaves no row out.
+  assert num_selected[0] and (redundancy > 1 or min(num_selected) < min(map(len, BATCHES)))
   eata = Eata(margin=0.9, redundancy=redundancy, fisher_weight=fisher_weight, learning_rate=0.02)
-  measured = answers(eata, variables, stored if fisher_weight else ())
-  np.testing.assert_allclose(measured, np.concatenate(expected), rtol=0, atol=1e-9)
-  still = answers(dataclasses.replace(eata, learning_rate=1e-15), variables)
-  assert np.abs(measured[8:] - still[8:]).max() > 1e-3
+  ours = adapted_logits(eata, variables, observed if fisher_weight else ())
+  np.testing.assert_allclose(ours, np.concatenate(expected), rtol=0, atol=1e-9)
+  untrained = adapted_logits(dataclasses.replace(eata, learning_rate=1e-15), variables)
+  assert np.abs(ours[8:] - untrained[8:]).max() > 1e-3
 
 
 @pytest.mark.slow
 @cases('recovery', 0.0, 10.0)
 def test_sar_equals_its_equations_in_pytorch(double, recovery):
+  """A loss is never below 0 and always below 10, so weights are reset never or after each step."""
   torch = peer('torch')
   module, variables = double
-  learnt, margin, radius = learnt_by(module), 0.9 * np.log(10), 0.05
-  trained = [p.detach().clone() for p in learnt]
+  parameters, max_entropy, radius = trainable_norms(module), 0.9 * UNIFORM_ENTROPY, 0.05
+  initial = [p.detach().clone() for p in parameters]
   optimizer, average, expected = None, None, []
-  for batch in batches_in_double(BATCHES):
-    optimizer = optimizer or torch.optim.SGD(learnt, 0.1, momentum=0.9)
+  for batch in in_float64(BATCHES):
+    optimizer = optimizer or torch.optim.SGD(parameters, 0.1, momentum=0.9)
     logits = module(batch)
     expected.append(logits.detach().numpy())
-    amounts = entropies(logits)
-    is_reliable = amounts < margin
-    gradient = torch.autograd.grad(amounts[is_reliable].mean(), learnt)
+    entropy = entropies(logits)
+    is_reliable = entropy < max_entropy
+    gradient = torch.autograd.grad(entropy[is_reliable].mean(), parameters)
     norm = torch.sqrt(sum((g**2).sum() for g in gradient))
-    before = [p.detach().clone() for p in learnt]
-    for p, g in zip(learnt, gradient, strict=True):
+    before = [p.detach().clone() for p in parameters]
+    for p, g in zip(parameters, gradient, strict=True):
       p.data += radius * g / norm
-    near = entropies(module(batch))[is_reliable]
-    loss = near[near < margin].mean()
+    perturbed_entropy = entropies(module(batch))[is_reliable]
+    loss = perturbed_entropy[perturbed_entropy < max_entropy].mean()
     optimizer.zero_grad()
     loss.backward()
-    for p, b in zip(learnt, before, strict=True):
+    for p, b in zip(parameters, before, strict=True):
       p.data.copy_(b)
     optimizer.step()
     average = loss.item() if average is None else 0.9 * average + 0.1 * loss.item()
     if average < recovery:
       optimizer = None
-      for p, t in zip(learnt, trained, strict=True):
-        p.data.copy_(t)
+      for p, p0 in zip(parameters, initial, strict=True):
+        p.data.copy_(p0)
   sar = Sar(margin=0.9, radius=radius, recovery=recovery, learning_rate=0.1)
-  measured = answers(sar, variables)
-  np.testing.assert_allclose(measured, np.concatenate(expected), rtol=0, atol=1e-9)
-  still = answers(dataclasses.replace(sar, learning_rate=1e-15), variables)
-  assert (np.abs(measured - still).max() > 1e-3) == (recovery == 0)
+  ours = adapted_logits(sar, variables)
+  np.testing.assert_allclose(ours, np.concatenate(expected), rtol=0, atol=1e-9)
+  untrained = adapted_logits(dataclasses.replace(sar, learning_rate=1e-15), variables)
+  assert (np.abs(ours - untrained).max() > 1e-3) == (recovery == 0)
 
 
 @pytest.mark.slow
@@ -245,10 +266,9 @@ def test_cotta_equals_its_equations_in_pytorch(double, monkeypatch, threshold, i
   torch = peer('torch')
   monkeypatch.setattr(cotta, 'view', lambda key, images: images * 0.9 + 0.02)
   module, variables = double
-  learnt = learnt_by(module, 'Module')
   teacher = copy.deepcopy(module)
-  optimizer, expected = torch.optim.Adam(learnt, 1e-3), []
-  for batch in batches_in_double(BATCHES):
+  optimizer, expected = torch.optim.Adam(module.parameters(), 1e-3), []
+  for batch in in_float64(BATCHES):
     with torch.no_grad():
       target = teacher(batch * 0.9 + 0.02 if threshold else batch)
     expected.append(target.numpy())
@@ -264,43 +284,45 @@ def test_cotta_equals_its_equations_in_pytorch(double, monkeypatch, threshold, i
         slow.mul_(0.9).add_(0.1 * fast)
   settings = {'decay': 0.9, 'restored': 0.0, 'is_symmetric': is_symmetric}
   adaptation = Cotta(threshold=threshold, **({'num_views': 3} if threshold else {}), **settings)
-  measured = answers(adaptation, variables)
-  np.testing.assert_allclose(measured, np.concatenate(expected), rtol=0, atol=1e-9)
+  ours = adapted_logits(adaptation, variables)
+  np.testing.assert_allclose(ours, np.concatenate(expected), rtol=0, atol=1e-9)
 
 
 @pytest.mark.slow
-def test_cotta_returns_weights_to_the_trained_ones(double):
-  """If every weight returns after each step, the teacher is an average of one-step students."""
-  unreturned, returned = (
-    answers(Cotta(threshold=0.0, restored=share, decay=0.5), double[1]) for share in (0.0, 1.0)
+def test_cotta_restores_the_share_of_weights_that_is_set(double):
+  """If every weight is restored after each step, the teacher averages students of one step."""
+  unrestored, restored = (
+    adapted_logits(Cotta(threshold=0.0, restored=share, decay=0.5), double[1])
+    for share in (0.0, 1.0)
   )
-  np.testing.assert_array_equal(unreturned[:16], returned[:16])
-  assert np.abs(unreturned[16:] - returned[16:]).max() > 1e-6
+  # Only the third batch comes after two steps, the second with another student.
+  np.testing.assert_array_equal(unrestored[:16], restored[:16])
+  assert np.abs(unrestored[16:] - restored[16:]).max() > 1e-6
 
 
-def test_views_of_cotta_are_images_that_differ():
+def test_views_of_cotta_lie_in_range_and_depend_on_the_key():
   images = jnp.asarray(np.random.default_rng(1).uniform(size=(2, 16, 16, 3)), jnp.float32)
-  show = jax.jit(cotta.view)
-  first, second = (show(jax.random.key(seed), images) for seed in (0, 1))
-  for view in (first, second):
-    assert view.shape == images.shape and view.min() >= 0 and view.max() <= 1
+  view = jax.jit(cotta.view)
+  first, second = (view(jax.random.key(seed), images) for seed in (0, 1))
+  for viewed in (first, second):
+    assert viewed.shape == images.shape and viewed.min() >= 0 and viewed.max() <= 1
   assert np.abs(first - second).max() > 0.05
-  flat = jnp.full((1, 16, 16, 1), 0.5)
-  assert np.ptp(np.asarray(show(jax.random.key(2), flat))) < 0.06, 'noise alone'
+  grey = jnp.full((1, 16, 16, 1), 0.5)
+  assert np.ptp(np.asarray(view(jax.random.key(2), grey))) < 0.06, 'only noise changes it'
 
 
-def test_zero_takes_the_votes_of_sure_views_and_breaks_ties_by_the_next():
+def test_zero_takes_the_votes_of_confident_views_and_breaks_ties_by_the_next():
   rng, num_ties = np.random.default_rng(0), 0
   vote = jax.jit(votes, static_argnums=1)
   for _ in range(200):
     logits = rng.normal(0, 3, (12, 4))
-    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    order = np.argsort(-(shares * np.log(shares)).sum(1))
-    choices = logits.argmax(1)[order]
-    counts = np.bincount(choices[:4], minlength=4)
+    probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    by_entropy = np.argsort(-(probabilities * np.log(probabilities)).sum(1))
+    predictions = logits.argmax(1)[by_entropy]
+    counts = np.bincount(predictions[:4], minlength=4)
     tied = np.flatnonzero(counts == counts.max())
     num_ties += len(tied) > 1
-    later = [choice for choice in choices[4:] if choice in tied]
+    later = [prediction for prediction in predictions[4:] if prediction in tied]
     if len(tied) == 1 or later:
       expected = tied[0] if len(tied) == 1 else later[0]
       assert np.argmax(vote(jnp.asarray(logits), 4)) == expected
@@ -308,7 +330,7 @@ def test_zero_takes_the_votes_of_sure_views_and_breaks_ties_by_the_next():
 
 
 class Normalised(nn.Module):
-  """A map of normalised images; the normalisation gets its input as a keyword."""
+  """A batch norm, which gets its input as a keyword, and a dense layer over the mean pixel."""
 
   axis: int = -1
 
@@ -318,7 +340,7 @@ class Normalised(nn.Module):
     return nn.Dense(3, name='dense')(x.mean((1, 2)))
 
 
-def normalised():
+def normalised_classifier():
   module = Normalised()
   variables = module.init(jax.random.key(0), jnp.zeros((1, *SHAPE)))
   facts = {'name': 'a', 'input_shape': SHAPE, 'class_names': ('a', 'b', 'c')}
@@ -360,14 +382,15 @@ def test_fixed_filters_among_the_statistics_are_not_adapted():
 
 @pytest.mark.slow
 @cases(
-  'name, of_tent, of_sar',
-  ('vit_b16', 25, 18),  # SAR leaves the last three blocks and the norm, as the authors' code
+  'name, num_tent, num_sar',
+  ('vit_b16', 25, 18),  # two in each of 12 blocks, and the last; SAR leaves 3 blocks and the last
   ('clip_vit_b32', 26, 19),
   ('convnext_tiny', 23, 18),
   ('swin_tiny', 29, 23),
   ('resnet50_gn', 53, 43),
 )
-def test_norms_of_networks_without_batch_norm_adapt(name, of_tent, of_sar):
+def test_tent_and_sar_adapt_the_norms_of_networks_without_batch_norm(name, num_tent, num_sar):
+  """SAR adapts no norm of the last blocks, as in the authors' code."""
   architecture = catalog.get(name)
   module, images = architecture.build(10), jnp.zeros((1, *architecture.input_shape))
   variables = jax.eval_shape(module.init, jax.random.key(0), images)
@@ -379,7 +402,7 @@ def test_norms_of_networks_without_batch_norm_adapt(name, of_tent, of_sar):
   counts = [
     sum(adaptation.is_learnt(path, layers) for path in layers) for adaptation in (Tent(), Sar())
   ]
-  assert counts == [of_tent, of_sar]
+  assert counts == [num_tent, num_sar]
 
 
 def test_moments_ignore_padded_rows():
@@ -389,18 +412,29 @@ def test_moments_ignore_padded_rows():
   np.testing.assert_allclose(variance, x[mask].var((0, 1, 2), ddof=1), rtol=1e-5)
 
 
-def test_bad_settings_and_networks_without_batch_norm_are_refused():
-  tent = 'config.classifier.adaptation.tent'
-  refused(f"{tent}.optimizer is 'adamw'", Tent, optimizer='adamw')
-  refused(f'{tent}.nesterov is False; it must be True', Tent, nesterov=False)
-  refused(f'{tent}.learning_rate is 0.0; it must be above 0', Tent, learning_rate=0.0)
-  refused('statistics.source_weight is 16.0; it must be in', Statistics, source_weight=16.0)
-  named = Classifier.from_callable(lambda x: x[:, 0, 0], SHAPE, ('a', 'b', 'c'))
-  for classifier in (tiny_classifier(), named):
+@cases(
+  'adaptation, settings, message',
+  (Tent, {'optimizer': 'adamw'}, r"tent\.optimizer is 'adamw'"),
+  (Tent, {'nesterov': False}, r'tent\.nesterov is False; it must be True'),
+  (Tent, {'learning_rate': 0.0}, r'tent\.learning_rate is 0\.0; it must be above 0'),
+  (Tent, {'protocol': 'episodic'}, bad_setting('config.classifier.adaptation.tent.steps', 1)),
+  (Statistics, {'source_weight': 16.0}, r'statistics\.source_weight is 16\.0; it must be in'),
+)
+def test_bad_settings_are_refused(adaptation, settings, message):
+  if isinstance(message, str):
+    message = r'config\.classifier\.adaptation\.' + message
+  refused(message, adaptation, **settings)
+
+
+def test_networks_without_layers_to_adapt_are_refused():
+  on_host = Classifier.from_callable(lambda x: x[:, 0, 0], SHAPE, ('a', 'b', 'c'))
+  for classifier in (tiny_classifier(), on_host):
     for adaptation, layers in ((Statistics(), 'batch normalisation'), (Tent(), 'normalisation')):
       refused(f'adapts {layers}.* has none', classifier.with_adaptation, adaptation)
-  refused(bad_setting(f'{tent}.steps', 1), Tent, protocol='episodic')
-  single = Statistics(batch_size=1)
-  refused(r'batch_size is 1; it must be at least 2', normalised().with_adaptation, single)
-  assert normalised().with_adaptation(Statistics(batch_size=1, source_weight=0.9))
   assert tiny_classifier().with_adaptation(None).adaptation is None
+
+
+def test_statistics_of_a_single_image_need_stored_ones():
+  adapted = normalised_classifier().with_adaptation
+  refused(r'batch_size is 1; it must be at least 2', adapted, Statistics(batch_size=1))
+  assert adapted(Statistics(batch_size=1, source_weight=0.9))
