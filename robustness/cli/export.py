@@ -35,7 +35,7 @@ from robustness.estimates.table import facets_of, select
 from robustness.present import choice as choices
 from robustness.present import methods, side_by_side, tables
 from robustness.present.notation import MINUS, place_of, value_text
-from robustness.present.page import data_words
+from robustness.present.phrases import data_words
 from robustness.results import TASK, Results
 from robustness.workdirs import finished_workdir
 

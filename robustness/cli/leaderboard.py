@@ -51,7 +51,7 @@ from robustness.evaluation.records import TIE_RANKS, Records, RecordsReader, is_
 from robustness.evaluation.study import Study
 from robustness.present import tables, text
 from robustness.present.choice import overall_choices, overall_rows
-from robustness.present.page import classifier_words
+from robustness.present.phrases import classifier_words
 from robustness.present.publish import Drawn, Presentation, captioned, publish
 from robustness.results import JSON_NAME, SINGLE, WHICH_NUMBERS, Results, Table
 from robustness.workdirs import finished_workdir, workdir

@@ -20,7 +20,7 @@ from robustness.evaluation import failures, recorded_study
 from robustness.evaluation.recorded_study import RecordedStudy
 from robustness.evaluation.records import NotRecordedError
 from robustness.evaluation.study import EstimatesFromRows, StudiesTrainings
-from robustness.present.page import plural
+from robustness.present.phrases import plural
 from robustness.results import SINGLE, Results
 from robustness.workdirs import finished_workdir, workdir
 from robustness.workdirs.finished_workdir import FinishedStudy

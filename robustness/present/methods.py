@@ -14,13 +14,8 @@ from robustness.estimates.stratified import METHOD as STRATIFIED
 from robustness.estimates.table import OVER_SEEDS
 from robustness.present.choice import CLASS, headlines
 from robustness.present.notation import span
-from robustness.present.page import (
-  classifier_facts,
-  counted_devices,
-  data_words,
-  duration,
-  flattened,
-)
+from robustness.present.page import counted_devices, duration, flattened
+from robustness.present.phrases import classifier_facts, data_words
 from robustness.results import NO_CLASSIFIER, SEED, WHICH_NUMBERS, Results
 
 METHODS = {

@@ -27,6 +27,7 @@ from robustness.estimates.intervals import REGRESSION
 from robustness.estimates.table import FILE_NAME, OVER_SEEDS
 from robustness.present import headlines, tables
 from robustness.present.notation import NO_BREAK
+from robustness.present.phrases import classifier_facts, data_words, plural, source_words, words
 from robustness.present.sentences import Finding
 from robustness.results import DAMAGED_IMAGES, NO_CLASSIFIER, Results, Table
 
@@ -70,16 +71,8 @@ _MAX_LISTED = 20  # entries of a list that are written out
 _NUMBER = re.compile(r'([−+-]?\d[\d.,]*(e[+-]?\d+)?( \(.*\))?|nan|unknown|)')
 _FIRST_TABLE = re.compile('<table>.*?</table>', re.DOTALL)
 _ROWS = re.compile('<h3 id="rows-([^"]*)">.*?</table>', re.DOTALL)
-_MAX_DATA = 3  # data sets of a battery that are written out
 MAX_NAMED = 3  # classifiers and sets of images in a title
 MAX_ROWS_OF_FIRST_TABLE = 10
-DATA_SETS = {
-  'cifar10': 'CIFAR-10',
-  'cifar100': 'CIFAR-100',
-  'imagenet2012': 'ImageNet',
-  'mnist': 'MNIST',
-}
-"""Names of data sets in papers, by their TFDS name."""
 _MAX_UNBROKEN = 28  # letters of a cell that stay on one line
 Figures = Sequence[tuple[str | os.PathLike[str], str]]
 """PNG files and their captions."""
@@ -522,138 +515,3 @@ def bibtex(papers: Iterable[str]) -> str:
   software.
   """
   return '\n'.join([*(PAPERS[key] for key in papers), SOFTWARE])
-
-
-def words(name: str) -> str:
-  """Returns a name with spaces: 'gaussian noise' for 'gaussian_noise'."""
-  return name.replace('_', ' ')
-
-
-def plural(count: int, noun: str) -> str:
-  """Returns '1 figure' or '3 figures'."""
-  return f'{count:,} {noun}{"" if count == 1 else "s"}'
-
-
-def data_words(data: Facts) -> str:
-  """Returns the images of a run in words: '100 images of digits, split test'.
-
-  Different numbers of the same images in a battery's tasks are joined: '100 (clean) and 20 (attack)
-  images of digits'.
-  """
-  if 'num_examples' not in data:  # of a battery
-    return _battery_data_words(data)
-  split = f', split {data["split"]}' if data.get('split') else ''
-  shape = list(data.get('image_shape') or [])
-  size = f', {shape[0]} × {shape[1]} pixels' if len(shape) > 1 else ''
-  unit, source = 'frame' if data.get('perturbations') else 'image', source_words(data)
-  if data.get('num_backgrounds'):  # each is a scene at every level of the study
-    unit, source = 'pair', 'an object and a background'
-    size = size.replace(', ', ', composed to scenes of ')
-  return f'{plural(int(data["num_examples"]), unit)} of {source}{split}{size}'
-
-
-def _battery_data_words(data: Facts) -> str:
-  """Returns the images of a battery, such as '100 (clean) and 20 (attack) images of digits'.
-
-  `data` is {task: facts about its images}. At most `_MAX_DATA` kinds of images are named.
-  """
-  # {images: {count: tasks}}, such as {'images of digits': {'100': ['clean'], '20': ['attack']}}
-  tasks_by_images: dict[str, dict[str, list[str]]] = {}
-  for task, data_of_task in data.items():
-    if isinstance(data_of_task, Mapping):
-      count, _, images = data_words(data_of_task).partition(' ')
-      tasks_by_images.setdefault(images, {}).setdefault(count, []).append(task)
-  parts = []
-  for images, tasks_by_count in tasks_by_images.items():
-    counts = list(tasks_by_count)
-    if len(counts) > 1:  # if all tasks have the same number of images, they need no names
-      counts = [f'{count} ({", ".join(tasks)})' for count, tasks in tasks_by_count.items()]
-    parts.append(f'{" and ".join(counts)} {images}'.rstrip())
-  if len(parts) > _MAX_DATA:
-    parts[_MAX_DATA:] = [f'{len(parts) - _MAX_DATA} further']
-  return '; '.join(parts)
-
-
-def source_words(data: Facts) -> str:
-  """Returns the name of a set of images: 'CIFAR-10', 'folder photos'.
-
-  `data` is the section `data` of results. A source may state the name itself, as `data['dataset']`.
-  """
-  source, name = str(data.get('source') or ''), str(data.get('name') or '')
-  data_set, *_ = name.split('/')  # without version and config
-  if source == 'tfds' and data_set in DATA_SETS:
-    return DATA_SETS[data_set]
-  if source == 'folder' and data.get('path'):
-    name = pathlib.PurePath(str(data['path'])).name
-  default = words(' '.join(filter(None, (source, name))))
-  return str(data.get('dataset', default))
-
-
-def classifier_facts(classifier: Facts) -> list[str]:
-  """Returns facts on a classifier in words, such as ['small cnn, trained here', '37 parameters'].
-
-  They are its description, file, image size, number of parameters and the digest of its weights. Of
-  a classifier with several seeds they describe the first seed, with the digests of all seeds.
-  """
-  seeds = list(classifier.get('seeds', {}).values()) or [classifier]
-  first = seeds[0]
-  facts = [classifier_words(first)]
-  if file := first.get('file'):
-    # 'model of net.py', or the file alone
-    facts.append(f'{first.get("object", "")} of {file}'.removeprefix(' of '))
-  if side := first.get('preprocessing', {}).get('input_size'):
-    facts.append(f'made for {side} × {side} pixels')
-  if count := first.get('parameters'):
-    facts.append(f'{count:,} parameters')
-  digests = [seed.get('sha256') or seed.get('file_sha256') for seed in seeds]
-  if digests := [digest[:12] for digest in digests if digest]:
-    facts.append(f'SHA-256 {", ".join(dict.fromkeys(digests))}')
-  return facts
-
-
-def classifier_words(classifier: Facts) -> str:
-  """Returns a classifier in words, such as 'small cnn, trained here'.
-
-  Of a classifier with several seeds the words describe the first seed.
-  """
-  classifier = next(iter(classifier.get('seeds', {}).values()), classifier)
-  name = words(str(classifier.get('architecture') or classifier.get('name') or ''))
-  behind = f' behind {_part_words(part)}' if (part := classifier.get('input_filter')) else ''
-  facts = [name + behind] if name else []
-  if classifier.get('weights') == 'trained here':
-    facts.append(_training(classifier))
-  elif classifier.get('weights'):
-    facts.append(f'weights {classifier["weights"]}')
-  if part := classifier.get('adaptation'):
-    facts.append(f'adapting by {_part_words(part)}')
-  if 'note' in classifier:
-    facts.append(str(classifier['note']))
-  return ', '.join(facts)
-
-
-def _training(classifier: Facts) -> str:
-  """Returns how a classifier was trained: 'trained here 100 steps on train with crop, pgd'."""
-  # Sections of the config that name an exchangeable part, such as {'name': 'crop', …}.
-  parts = [*(classifier.get('augment') or ()), classifier.get('attack')]
-  objective = classifier.get('objective')
-  if objective and objective.get('name') != 'cross_entropy':
-    parts.append(objective)
-  texts = [_part_words(part) for part in parts if part]
-  if column := classifier.get('balanced'):
-    texts.append(f'batches balanced by {words(column)}')
-  steps = f' {classifier["step"]:,} steps' if classifier.get('step') else ''
-  split = f' on {classifier["training_split"]}' if classifier.get('training_split') else ''
-  return f'trained here{steps}{split}' + (f' with {", ".join(texts)}' if texts else '')
-
-
-def _part_words(part: Facts) -> str:
-  """Returns the name of an augmentation, attack or objective, and its numbers that are not zero.
-
-  An example is 'gaussian (sigma 0.4)'.
-  """
-  numbers = [
-    f'{words(key)} {value:g}'
-    for key, value in part.items()
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value
-  ]
-  return words(str(part['name'])) + (f' ({", ".join(numbers)})' if numbers else '')

@@ -13,15 +13,8 @@ from matplotlib.figure import Figure
 
 from robustness import __version__
 from robustness.estimates.quantity import Quantity
-from robustness.present.page import (
-  PAPERS,
-  Context,
-  bibtex,
-  classifier_facts,
-  classifier_words,
-  data_words,
-  write_report,
-)
+from robustness.present.page import PAPERS, Context, bibtex, write_report
+from robustness.present.phrases import classifier_facts, classifier_words, data_words
 from robustness.present.publish import Presentation, publish
 from robustness.present.sentences import findings
 from robustness.present.style import save
