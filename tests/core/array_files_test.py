@@ -1,4 +1,4 @@
-"""Archives of arrays, errors about them in one line, and digests of arrays."""
+"""Tests archives of arrays, one-line errors about damaged ones, and digests of arrays."""
 
 import io
 import zipfile
@@ -16,7 +16,7 @@ ARRAYS = {'a': np.arange(100, dtype=np.float32), 'b': np.array('text')}
 @pytest.mark.parametrize('flag', range(8))
 @pytest.mark.parametrize('method', [8, 12, 14, 99])
 def test_invalid_flags_and_methods_of_an_archive_are_one_line(tmp_path, flag, method):
-  """Flag 0 says encrypted, flag 5 patched, flag 6 strongly encrypted; 99 is no method."""
+  """Flag 0 is for encrypted, 5 for patched and 6 for strongly encrypted files; 99 is no method."""
   path = tmp_path / 'a.npz'
   np.savez(path, **ARRAYS)
   content = bytearray(path.read_bytes())
@@ -29,7 +29,7 @@ def test_invalid_flags_and_methods_of_an_archive_are_one_line(tmp_path, flag, me
   assert '\n' not in refused(message, read_npz, path, 'Make it anew.')
 
 
-def test_no_flipped_bit_of_an_archive_changes_values(tmp_path):
+def test_a_flipped_bit_of_an_archive_is_refused_or_changes_no_value(tmp_path):
   path = tmp_path / 'a.npz'
   np.savez(path, **ARRAYS)
   for name, value in read_npz(path).items():

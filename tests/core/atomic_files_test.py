@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Tests that a file is written completely or not at all."""
 
 import os
 from unittest import mock
@@ -8,7 +8,7 @@ import pytest
 from robustness.core.atomic_files import write_atomically
 
 
-def test_a_file_is_replaced_or_kept_and_nothing_left_behind(tmp_path, monkeypatch):
+def test_a_file_is_replaced_or_unchanged_and_no_other_file_stays(tmp_path, monkeypatch):
   path = tmp_path / 'new' / 'file.bin'
   write_atomically(path, b'one')
   write_atomically(path, b'old')

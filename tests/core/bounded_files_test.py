@@ -1,4 +1,4 @@
-"""Devices, pipes, links and files above a limit are refused before they are read."""
+"""Tests that devices, pipes, links and files above a limit are refused before they are read."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The folder of compiled programs, and folders that cannot be written."""
+"""Tests the folder of compiled programs, and folders that cannot be written."""
 
 import logging
 import os
@@ -18,8 +18,8 @@ OPTIONS = ('jax_compilation_cache_dir', 'jax_persistent_cache_min_compile_time_s
 
 
 @pytest.fixture(autouse=True)
-def own_cache(monkeypatch, tmp_path):
-  """The session's cache is put aside, and the user's cache folder is a temporary one."""
+def temporary_cache(monkeypatch, tmp_path):
+  """Replaces the cache of the test session and the user's cache folder by empty ones."""
   before = {name: getattr(jax.config, name) for name in OPTIONS}
   monkeypatch.delenv('JAX_COMPILATION_CACHE_DIR', raising=False)
   monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'user'))
@@ -32,13 +32,13 @@ def own_cache(monkeypatch, tmp_path):
 
 
 def compiled(x):
-  """Compiles a program again and runs it."""
+  """Compiles a program, without those in memory, and returns its result."""
   jax.clear_caches()
   return float(jax.jit(lambda x: jnp.sin(x) + 2)(jnp.float32(x)))
 
 
 @pytest.mark.slow
-def test_programs_are_kept_in_the_users_cache_folder(monkeypatch):
+def test_programs_are_saved_in_the_users_cache_folder(monkeypatch):
   monkeypatch.setattr(compilation_cache, 'MIN_SECONDS', 0.0)
   compilation_cache.use(None)
   first = compiled(1.0)
@@ -49,7 +49,7 @@ def test_programs_are_kept_in_the_users_cache_folder(monkeypatch):
   np.testing.assert_allclose(first, np.sin(1.0) + 2, rtol=1e-6)
 
 
-def test_the_folder_of_jax_is_used_unless_another_is_given(monkeypatch, tmp_path):
+def test_the_cache_folder_of_jax_is_used_unless_the_user_names_another(monkeypatch, tmp_path):
   monkeypatch.setenv('JAX_COMPILATION_CACHE_DIR', str(tmp_path / 'jax'))
   jax.config.update('jax_compilation_cache_dir', str(tmp_path / 'jax'))
   compilation_cache.use(None)
@@ -78,9 +78,9 @@ def test_entries_that_cannot_be_written_are_reported_once(tmp_path, monkeypatch,
   with warnings.catch_warnings():
     warnings.simplefilter('always')
     monkeypatch.setattr(warnings, 'showwarning', show := mock.Mock())
-    compilation_cache.use(str(tmp_path / 'kept'))
-    (tmp_path / 'kept').rmdir()
-    (tmp_path / 'kept').touch()
+    compilation_cache.use(str(tmp_path / 'cache'))
+    (tmp_path / 'cache').rmdir()
+    (tmp_path / 'cache').touch()
     assert [compiled(x) for x in (0.0, 0.0)] == [2.0, 2.0]
     warnings.warn('of something else', stacklevel=1)
   messages = [record.getMessage() for record in caplog.records if 'compiled' in record.getMessage()]

@@ -1,4 +1,4 @@
-"""Faults of a disk have advice, and room is looked for before writing."""
+"""Tests advice on faults of a disk, and that missing space is an error before writing."""
 
 import errno
 
@@ -10,6 +10,7 @@ from tests.cases import cases
 
 
 def caused(error, cause):
+  """Returns an error with a cause."""
   error.__cause__ = cause
   return error
 
@@ -49,7 +50,7 @@ def test_files_in_the_way_of_a_workdir_are_named(tmp_path):
     assert disk.advice(raised.value, tmp_path / 'elsewhere') is None
 
 
-def test_missing_room_is_reported_before_writing(tmp_path):
+def test_missing_space_is_an_error_before_writing(tmp_path):
   disk.require_space(tmp_path, 0)
   with pytest.raises(OSError, match='No space left') as raised:
     disk.require_space(tmp_path, 2**62)

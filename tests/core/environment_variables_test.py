@@ -1,4 +1,4 @@
-"""A variable of the environment that JAX or Matplotlib refuses is one line, in every command."""
+"""Tests that an environment variable which JAX or Matplotlib refuses is named in one line."""
 
 import pytest
 
@@ -37,7 +37,7 @@ ABSENT = 'JAX cannot start its devices with JAX_PLATFORMS='
   ),
 )
 def test_the_doctor_names_the_variable_in_one_line(name, value, message):
-  status = 1 if name == 'XLA_FLAGS' else 2  # XLA itself ends the process
+  status = 1 if name == 'XLA_FLAGS' else 2  # XLA ends the process by itself
   *heading, line = python('-m', 'robustness', 'doctor', status=status, **{name: value}).splitlines()
   assert message in line
   assert status == 1 or line.startswith('error: ')

@@ -1,4 +1,4 @@
-"""Errors carry key, value, valid values and fix, and name keys as the user's config does."""
+"""Tests errors about settings: their sentence, and how they name keys of the user's config."""
 
 import argparse
 import ast
@@ -42,7 +42,7 @@ SECTION = re.compile(r'config\.(classifier|data|training|study)\b')
     "config.data.npz.path is 'x', which is no folder. Give a folder.",
   ),
 )
-def test_one_sentence_states_what_an_error_carries(error, text):
+def test_the_sentence_of_an_error_has_its_key_value_valid_values_and_fix(error, text):
   assert str(error) == text
 
 
@@ -59,15 +59,15 @@ def test_a_section_has_the_name_that_the_config_gives_it():
   assert key_name('config.study.norm') == 'config.study.norm'
 
 
-def test_a_key_is_named_once():
-  """A key that was named already, such as one of `Part.key`, stays as it is."""
+def test_a_key_is_renamed_once():
+  """A key that was renamed before, such as one of `Part.key`, stays as it is."""
   with naming('config.classifier', 'config.classifiers.mine'):
     once = key_name('config.classifier.seed')
     assert key_name(once) == once == 'config.classifiers.mine.seed'
 
 
 def test_sentences_take_names_of_keys_from_the_config():
-  """A key that is written out in a sentence would keep its name in a battery."""
+  """A key that is written out in a sentence would not be renamed in a battery."""
   written_out = [
     f'{module}:{raised.lineno}: {node.value}'
     for module, file in modules().items()

@@ -1,4 +1,4 @@
-"""Freed memory is kept; usable cores are counted with and without affinity."""
+"""Tests that freed memory is reused, and the number of usable cores."""
 
 import os
 import platform
@@ -34,7 +34,7 @@ print(faults())
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != 'glibc', reason='the settings are those of glibc')
-def test_freed_memory_is_kept():
+def test_freed_memory_is_reused_without_page_faults():
   commands = [[sys.executable, '-c', COUNT_PAGE_FAULTS, mode] for mode in ('kept', 'returned')]
   with_setting, without = (int(subprocess.check_output(command)) for command in commands)
   assert with_setting < without / 10

@@ -1,4 +1,4 @@
-"""Errors about a file of JSON are one line that names the file and the place."""
+"""Tests that errors about a JSON file are one line that names the file and the place."""
 
 import re
 
@@ -13,18 +13,18 @@ DAMAGED = {
   'empty': b'',
   'not UTF-8': b'\xff\xfe{}',
   'nested too deeply': b'[' * 200_000,
-  'nested deeper than anything is': b'[' * 100 + b']' * 100,
+  'nested 100 times': b'[' * 100 + b']' * 100,
   'a key twice': b'{"a": 1, "a": 2}',
   'a number of too many digits': b'{"a": ' + b'9' * 5000 + b'}',
   'half of a character': b'{"a": "\\ud800"}',
   'a null byte': b'\0',
 }
-OTHERS = [b'[]', b'null', b'5', b'"x"', b'true', b'[[{}]]']
+NOT_OBJECTS = [b'[]', b'null', b'5', b'"x"', b'true', b'[[{}]]']
 FORM = {'numbers': {str: {'value': (float, type(None)), 'n': int}}, 'names': [str]}
 GOOD = {'numbers': {'accuracy': {'value': 0.5, 'n': 3}}, 'names': ['a'], 'more': 1}
 
 
-@pytest.mark.parametrize('content', [*DAMAGED.values(), *OTHERS])
+@pytest.mark.parametrize('content', [*DAMAGED.values(), *NOT_OBJECTS])
 def test_errors_about_content_are_one_line(tmp_path, content):
   file, damaged = tmp_path / 'config.json', content in DAMAGED.values()
   file.write_bytes(content)
@@ -40,7 +40,7 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path):
   refused('is no file', json_files.read, tmp_path)
 
 
-def test_valid_values_and_further_keys_pass():
+def test_valid_values_and_unknown_keys_are_accepted():
   json_files.check(GOOD, 'results', FORM)
   json_files.check({**GOOD, 'numbers': {}, 'names': ()}, 'results', FORM)
   json_files.check(1, 'x', float)

@@ -1,4 +1,4 @@
-"""Paths that users write: home folders, invalid names, and ignored folders."""
+"""Tests paths that users write: home folders, invalid names, and ignored folders."""
 
 import os
 import pathlib

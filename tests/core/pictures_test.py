@@ -1,4 +1,4 @@
-"""Pictures of others: formats that are read, files that start programs or never end, sizes."""
+"""Tests how picture files are read: formats, large files, and files that are refused."""
 
 import io
 import json
@@ -33,7 +33,7 @@ def open_whole(file):
 
 @pytest.fixture
 def ghostscript(tmp_path, monkeypatch):
-  """A program called gs, first on the path, that leaves a file; returns that file's path."""
+  """Puts a program `gs` first on the path; returns the path of the file that it writes."""
   ran = tmp_path / 'ran'
   program = tmp_path / 'bin/gs'
   program.parent.mkdir()
@@ -51,7 +51,7 @@ def test_postscript_in_a_picture_starts_no_program(tmp_path, ghostscript):
     refused('its content is none of JPEG, PNG', open_whole, picture)
   assert not ghostscript.exists()
   with Image.open(file) as picture, pytest.raises(OSError, match='cannot identify'):
-    picture.load()  # of all that Pillow reads, the script's output is no picture
+    picture.load()  # Pillow itself starts the program, whose output is no picture
   assert ghostscript.exists()
 
 
@@ -74,7 +74,7 @@ def test_special_files_are_refused_immediately(tmp_path):
   refused('No such file', open_whole, tmp_path / 'absent.png')
 
 
-@pytest.mark.filterwarnings('ignore::PIL.Image.DecompressionBombWarning')  # as on import
+@pytest.mark.filterwarnings('ignore::PIL.Image.DecompressionBombWarning')
 def test_the_size_is_read_in_the_header_before_pixels_are_decoded(tmp_path):
   side = 13_000
   Image.new('1', (side, side)).save(tmp_path / 'large.png')
@@ -100,13 +100,14 @@ def test_every_failure_of_a_decoder_is_one_error(tmp_path, monkeypatch, fault, r
 
 
 def code_of(path: pathlib.Path) -> str:
+  """Returns the text of a file, or the cells of a notebook."""
   if path.suffix != '.ipynb':
     return path.read_text('utf-8')
   cells = json.loads(path.read_text('utf-8'))['cells']
   return '\n'.join(''.join(cell['source']) for cell in cells)
 
 
-def test_nothing_else_in_the_project_opens_pictures():
+def test_no_other_module_of_the_project_opens_pictures():
   modules = set()
   for folder in PROJECT:
     for path in (ROOT / folder).rglob('*'):

@@ -1,4 +1,4 @@
-"""8-bit pixels as values in [0, 1]: the same bits by every way."""
+"""Tests that 8-bit pixels become the same floats in [0, 1] by every function, compiled or not."""
 
 import jax
 import jax.numpy as jnp
@@ -17,14 +17,14 @@ def test_every_level_is_the_nearest_float_to_a_255th(convert):
   np.testing.assert_array_equal(convert(LEVELS), NEAREST)
 
 
-def test_a_fused_multiply_add_has_the_same_result_and_division_has_not():
-  """float64 holds the products exactly, so that one rounding is left, as in a fused operation."""
+def test_the_result_is_the_same_with_a_fused_multiply_add_but_not_by_division():
+  """Products are exact in float64, so that one rounding remains, as in a fused operation."""
   levels = LEVELS.astype(np.float64)
   for first, second in ((HIGH, LOW), (LOW, HIGH)):
     product = (levels * second).astype(np.float32).astype(np.float64)
     np.testing.assert_array_equal((levels * first + product).astype(np.float32), NEAREST)
   divided = jax.jit(lambda x: x.astype(jnp.float32) / 255)(LEVELS)
-  assert (np.asarray(divided) != NEAREST).any(), 'plain division is exact by now: use it'
+  assert (np.asarray(divided) != NEAREST).any(), 'if compiled division is exact, use it'
 
 
 def test_floats_and_other_columns_stay():

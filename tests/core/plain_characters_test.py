@@ -1,4 +1,4 @@
-"""A terminal that is not UTF-8 gets plain characters, from every command."""
+"""Tests the plain characters that replace others on a terminal that is not UTF-8."""
 
 import io
 import sys
@@ -23,11 +23,12 @@ def test_characters_have_a_plain_form(text, printed):
 
 
 def streams(monkeypatch, encoding):
-  made = [io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2)]
-  monkeypatch.setattr(sys, 'stdout', made[0])
-  monkeypatch.setattr(sys, 'stderr', made[1])
+  """Returns new streams in place of `sys.stdout` and `sys.stderr`, with plain characters on."""
+  stdout, stderr = (io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2))
+  monkeypatch.setattr(sys, 'stdout', stdout)
+  monkeypatch.setattr(sys, 'stderr', stderr)
   plain_characters.use()
-  return made
+  return stdout, stderr
 
 
 @cases(
@@ -61,7 +62,7 @@ def test_characters_that_control_a_terminal_are_escaped(monkeypatch, text, print
     assert stream.buffer.getvalue().decode() == f'entry {printed}\n'
 
 
-def test_a_bar_of_progress_moves_on_its_line(monkeypatch):
+def test_characters_that_move_a_bar_of_progress_are_not_escaped(monkeypatch):
   _, stderr = streams(monkeypatch, 'utf-8')
   for text in ('\r 4/4\x1b', '\x1b[A\x1b[A', '\r    \r'):
     stderr.write(text)

@@ -1,4 +1,4 @@
-"""Progress: a bar on a terminal, elsewhere plain lines with rate and time left."""
+"""Tests progress: a bar on a terminal, and elsewhere lines with the rate and the time left."""
 
 import contextlib
 import io
@@ -15,7 +15,7 @@ from robustness.core.progress import Progress, phase
 
 @pytest.fixture
 def clock(monkeypatch):
-  """A clock that moves by hand."""
+  """Returns the clock of progress, which the test sets by `now`."""
   clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
   monkeypatch.setattr(progress, 'time', clock)
   return clock
@@ -32,18 +32,18 @@ def test_lines_show_rate_and_remaining_time(clock, caplog):
     ]
     assert caplog.messages == first_lines
     work.advance(100)
-    assert len(caplog.messages) == 2, 'lines keep their distance'
+    assert len(caplog.messages) == 2, 'no time has passed since the last line'
     clock.now += 25
     work.show({'loss': 0.5, 'accuracy': 0.96875})
     work.advance(600)
   line = 'natural: 1000/1000 images (100 %), 28 images/s, 0 s left; loss 0.5, accuracy 0.9688'
-  assert caplog.messages[2] == line, 'compiling, before the first advance, is no rate of the work'
+  assert caplog.messages[2] == line, 'the rate leaves out the first step'
   line = 'natural: 1000/1000 images (200 before) in 50.0 s, 28 images/s; loss 0.5, accuracy 0.9688'
   assert caplog.messages[3] == line
-  work = Progress(10, 'x', 'images', initial=8)  # which does not count for the rate
+  work = Progress(10, 'x', 'images', initial=8)
   clock.now += 2
   work.advance(1)
-  assert work.rate == 0.5
+  assert work.rate == 0.5, 'one image in two seconds, without the initial eight'
   work.close()
   assert caplog.messages[-1] == 'x: 9/10 images (8 before) in 2.0 s, 0.5 images/s with compilation'
 
@@ -88,12 +88,13 @@ def test_a_command_in_a_notebook_has_lines(monkeypatch, caplog):
 
 @pytest.fixture
 def fast(monkeypatch):
-  """Seconds of waiting that last milliseconds."""
+  """Shortens the seconds between lines to 20 ms."""
   for name in ('PHASE_SECONDS', 'BEAT_SECONDS', 'SLOW_BEAT_SECONDS'):
     monkeypatch.setattr(progress, name, 0.02)
 
 
 def wait_for(condition):
+  """Waits until a condition is true, for at most 20 s."""
   end = time.monotonic() + 20
   while not condition() and time.monotonic() < end:
     time.sleep(0.005)
@@ -112,7 +113,7 @@ def test_a_long_first_step_and_later_waiting_are_reported(fast, caplog):
     assert caplog.messages[-1].startswith('x: evaluation in')
   count = len(caplog.messages)
   time.sleep(0.1)
-  assert len(caplog.messages) == count, 'nothing is told after the end'
+  assert len(caplog.messages) == count, 'no line after the end'
 
 
 @pytest.mark.parametrize('is_terminal', [False, True])
@@ -121,7 +122,7 @@ def test_a_long_phase_is_shown(is_terminal, fast, caplog, monkeypatch):
   screen = io.StringIO()
   screen.isatty = lambda: is_terminal
   monkeypatch.setattr(sys, 'stderr', screen)
-  monkeypatch.setattr(progress, 'PHASE_SECONDS', 0.5)  # a busy machine reaches the next line in it
+  monkeypatch.setattr(progress, 'PHASE_SECONDS', 0.5)  # longer than a busy machine needs to go on
 
   def output():
     return screen.getvalue() if is_terminal else ''.join(caplog.messages)
@@ -132,13 +133,12 @@ def test_a_long_phase_is_shown(is_terminal, fast, caplog, monkeypatch):
   assert is_terminal or caplog.messages[-1].startswith('net: figures in ')
 
 
-def test_a_function_of_python_prints_its_lines(monkeypatch):
-  """Scripts have neither a terminal nor a log of such lines, and are shown what happens."""
+def test_a_script_without_a_terminal_or_a_log_prints_lines(monkeypatch):
   monkeypatch.setattr(progress.logging, 'get_verbosity', lambda: progress.logging.WARNING)
-  monkeypatch.delitem(sys.modules, 'ipykernel', raising=False)  # a test of a notebook imports it
+  monkeypatch.delitem(sys.modules, 'ipykernel', raising=False)  # tests of notebooks import it
   monkeypatch.setattr(sys, 'stderr', screen := io.StringIO())
   for bars in (False, None):
-    assert not screen.getvalue(), 'progress=False leaves them to the log'
+    assert not screen.getvalue(), 'progress=False prints none'
     with progress.showing(bars), phase('net: checks', 0), Progress(4, 'net', 'images') as work:
       wait_for(lambda bars=bars: bars is False or 'net: checks …\n' in screen.getvalue())
       work.advance(4)

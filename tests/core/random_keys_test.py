@@ -1,4 +1,4 @@
-"""Keys depend on seed, stream, example and view, and are pinned against silent change."""
+"""Tests random keys: what they depend on, and that their numbers stay between releases."""
 
 import jax
 import jax.numpy as jnp
@@ -15,21 +15,22 @@ from tests.refusals import refused
 
 @pytest.fixture
 def not_partitionable():
-  """The process as JAX_THREEFRY_PARTITIONABLE=0 starts it."""
+  """Sets the flag of JAX that JAX_THREEFRY_PARTITIONABLE=0 sets."""
   jax.config.update('jax_threefry_partitionable', False)
   yield
   jax.config.update('jax_threefry_partitionable', True)
 
 
 def bits(seed, name, example, view):
+  """Returns 32 random bits of a key."""
   key = random_keys.for_example(random_keys.stream(seed, name), np.int32(example), np.int32(view))
   return int(jax.random.bits(key))
 
 
-def test_every_ingredient_changes_the_key_and_tracing_does_not():
-  keys = [(3, 7), (4, 7), (3, 8), (7, 3)]
-  of_one = {bits(0, 'fourier_heatmap', *key) for key in keys}
-  assert len({*of_one, bits(1, 'fourier_heatmap', 3, 7), bits(0, 'accuracy', 3, 7)}) == 6
+def test_seed_stream_example_and_view_change_the_key_and_tracing_does_not():
+  examples_and_views = [(3, 7), (4, 7), (3, 8), (7, 3)]
+  drawn = {bits(0, 'fourier_heatmap', *pair) for pair in examples_and_views}
+  assert len({*drawn, bits(1, 'fourier_heatmap', 3, 7), bits(0, 'accuracy', 3, 7)}) == 6
   key = random_keys.stream(5, 'x')
   traced = jax.jit(random_keys.for_example)(key, np.int32(2), np.int32(9))
   plain = random_keys.for_example(key, 2, 9)
@@ -37,7 +38,7 @@ def test_every_ingredient_changes_the_key_and_tracing_does_not():
 
 
 def test_streams_keep_their_names():
-  """A stream's number is the CRC-32 of its name: who renames a part changes what it draws."""
+  """The number of a stream is the CRC-32 of its name: a renamed part draws other numbers."""
   names = 'augmix auto_augment corruption crop cutmix environment flip fog_noise gaussian mixup'
   names += ' patch_gaussian rand_augment random_resized_crop repeat'
   assert set(names.split()) <= set(AUGMENTATIONS.classes())
@@ -60,29 +61,29 @@ def test_streams_keep_their_names():
   ({'name': 'systematic', 'environments': ('rotation', 'fog')}, [0, 1090, 1180, 1270, 46]),
 )
 def test_ids_of_views_stay(study, ids):
-  """Those of corruptions are in tests/corruptions/corruption_test.py."""
+  """Ids of corruptions are in tests/corruptions/corruption_test.py."""
   assert studies.from_config(study).views((5, 5, 3)).ids.tolist()[: len(ids)] == ids
 
 
 def test_reference_values():
-  """Published results rest on these numbers: they must not change with a release."""
+  """Published results depend on these numbers: they must not change with a release."""
   drawn = [bits(0, 'fourier_heatmap', e, v) for e, v in ((0, 0), (0, 1), (1, 0))]
   assert drawn == [2567673510, 1122332074, 3013890363]
 
 
 def test_repeated_rows_of_a_batch_have_different_keys():
   ids = np.array([7, 3, 7, 7, 0, 3], np.int32)
-  again = random_keys.occurrences(ids)
-  assert again.tolist() == [0, 0, 1, 2, 0, 1]
+  occurrences = random_keys.occurrences(ids)
+  assert occurrences.tolist() == [0, 0, 1, 2, 0, 1]
   stream = random_keys.stream(0, 'training/crop')
-  keys = jax.vmap(random_keys.for_occurrence, (None, 0, None, 0))(stream, ids, 5, again)
+  keys = jax.vmap(random_keys.for_occurrence, (None, 0, None, 0))(stream, ids, 5, occurrences)
   drawn = [int(jax.random.bits(key)) for key in keys]
   assert len(set(drawn)) == 6
   assert [drawn[k] for k in (0, 1, 4)] == [bits(0, 'training/crop', e, 5) for e in (7, 3, 0)]
-  assert drawn[2:4] == [44410394, 1388325365], 'trainings rest on them'
-  shared = np.array([[4, 1], [1, 4], [2, 4], [1, 1]], np.int32)  # by the devices of a pmap
+  assert drawn[2:4] == [44410394, 1388325365], 'trainings depend on these numbers'
+  by_device = np.array([[4, 1], [1, 4], [2, 4], [1, 1]], np.int32)
   count = jax.pmap(lambda ids: random_keys.occurrences(ids, 'data'), 'data')
-  assert count(shared).tolist() == [[0, 0], [1, 1], [0, 2], [2, 3]]
+  assert count(by_device).tolist() == [[0, 0], [1, 1], [0, 2], [2, 3]]
 
 
 @pytest.mark.usefixtures('not_partitionable')
@@ -90,7 +91,7 @@ def test_a_flag_of_jax_changes_no_number_and_a_context_is_refused():
   test_reference_values()
   key = random_keys.stream(0, 'fourier_heatmap')
   assert jax.random.bits(key, (2,)).tolist() == [769310925, 630560336]
-  with jax.threefry_partitionable(False):  # it outranks the pin
+  with jax.threefry_partitionable(False):  # which the code cannot override
     refused('leave the context', random_keys.stream, 0, 'accuracy')
 
 

@@ -1,4 +1,4 @@
-"""Parts by name and in files of the user's: found, parsed, described, and refused in one line."""
+"""Tests parts that a config selects by name or in a user's file, and refused names and files."""
 
 import re
 import sys
@@ -13,7 +13,7 @@ from tests.cases import cases
 from tests.refusals import bad_setting, refused
 
 WHERE = 'config.classifier.augment'
-FILTERS, OWN = INPUT_FILTERS, 'config.classifier.input_filter'
+FILTERS, FILTER_SECTION = INPUT_FILTERS, 'config.classifier.input_filter'
 FILE = """
 import abc
 import dataclasses
@@ -40,6 +40,7 @@ PARTS = Registry('robustness.core', Part)
 
 @pytest.fixture
 def file(tmp_path):
+  """Returns a user's file that defines parts."""
   path = tmp_path / 'mine.py'
   path.write_text(FILE)
   return path
@@ -59,7 +60,7 @@ def file(tmp_path):
   ('none.py:Invert', {}, 'there is no file'),
   ('invert', {}, 'FILE.py:NAME or package.module:NAME takes one of your own'),
 )
-def test_bad_names_and_keys(file, name, sections, message):
+def test_bad_names_and_keys_are_refused(file, name, sections, message):
   refused(re.escape(message), PARTS.optional, {'name': name.format(file=file), **sections}, WHERE)
 
 
@@ -73,11 +74,14 @@ def test_an_empty_name_selects_no_part_and_bad_files_are_refused(tmp_path):
   refused("'crop' is a part that is here already", AUGMENTATIONS.find, f'{taken}:crop', WHERE)
 
 
-def test_a_part_in_a_file_is_described_and_run_again_when_it_changed_or_was_forgotten(file):
+def test_a_part_in_a_file_is_described_with_the_digest_of_the_file(file):
   part = PARTS.optional({'name': f'{file}:Invert', 'Invert': {'strength': 0.5}}, WHERE)
   described = part.describe()
   assert described.pop('file_sha256') and described.pop('file') == 'mine.py'
   assert described == {'name': 'Invert', 'strength': 0.5}
+
+
+def test_a_file_is_run_again_when_it_changed_or_was_forgotten(file):
   first = registry.load(f'{file}:Invert', WHERE)
   assert registry.load(f'{file}:Invert', WHERE).value is first.value
   registry.forget()
@@ -91,9 +95,9 @@ def test_parts_of_a_module_or_of_a_package_have_the_settings_of_their_sections()
   assert FILTERS.default_sections()['low_pass'] == {'bandwidth': 15}
   assert 'crop' in AUGMENTATIONS.classes() and 'policy' not in AUGMENTATIONS.classes()
   section = {'name': 'low_pass', 'low_pass': {'bandwidth': 9}, 'high_pass': {'bandwidth': 31}}
-  part = FILTERS.optional(section, OWN)
+  part = FILTERS.optional(section, FILTER_SECTION)
   assert part.describe() == {'name': 'low_pass', 'bandwidth': 9}
-  assert part == FILTERS.select('low_pass', section, OWN)
+  assert part == FILTERS.select('low_pass', section, FILTER_SECTION)
 
 
 @cases(
@@ -108,8 +112,8 @@ def test_parts_of_a_module_or_of_a_package_have_the_settings_of_their_sections()
   ),
   ({'high_pass': 9}, bad_setting('config.classifier.input_filter.high_pass', 9)),
 )
-def test_mistakes_are_named_even_in_sections_that_are_not_used(section, message):
-  refused(message, FILTERS.optional, section, OWN)
+def test_mistakes_are_refused_also_in_sections_that_are_not_used(section, message):
+  refused(message, FILTERS.optional, section, FILTER_SECTION)
 
 
 def test_files_that_exit_and_files_named_by_data_are_refused(tmp_path):

@@ -1,4 +1,4 @@
-"""Rows from arrays: blocks in order, padded and masked, every example once."""
+"""Tests rows from arrays: batches, labels, columns, and refused arrays."""
 
 import jax
 import numpy as np
@@ -21,17 +21,20 @@ def test_every_example_occurs_once_in_order_for_any_block_size():
     assert all(len(b['image']) == size for b in batches)
     for name, expected in (('image', IMAGES), ('label', LABELS), ('example_id', np.arange(7))):
       np.testing.assert_array_equal(np.concatenate([b[name][b['mask']] for b in batches]), expected)
-  (alone,) = ROWS.batches(3, [2])
-  jax.tree.map(np.testing.assert_array_equal, alone, list(ROWS.batches(3))[2])
-  np.testing.assert_array_equal(alone['mask'], [True, False, False])
-  assert not alone['image'][1:].any()
+  (last,) = ROWS.batches(3, [2])
+  jax.tree.map(np.testing.assert_array_equal, last, list(ROWS.batches(3))[2])
+  np.testing.assert_array_equal(last['mask'], [True, False, False])
+  assert not last['image'][1:].any(), 'padding is black'
 
 
-def test_dtypes_example_ids_and_lists_of_labels():
+def test_dtypes_and_example_ids():
   (batch,) = ArrayRows(IMAGES, LABELS, NAMES, np.arange(7) * 10).batches(7)
   dtypes = {'image': 'float32', 'label': 'int32', 'example_id': 'int32', 'mask': 'bool'}
   assert {name: str(batch[name].dtype) for name in dtypes} == dtypes
   np.testing.assert_array_equal(batch['example_id'], np.arange(7) * 10)
+
+
+def test_lists_of_labels():
   table = np.array([[0, -1], [1, 0], [1, -1]])
   (batch,) = ArrayRows(IMAGES[:3], table, NAMES).batches(4)
   np.testing.assert_array_equal(batch['label'][:3], table)
@@ -39,7 +42,7 @@ def test_dtypes_example_ids_and_lists_of_labels():
   (merged,) = rows.with_labels(
     ArrayRows(IMAGES[:3], table, NAMES), np.zeros(2, np.int32), ('any',)
   ).batches(3)
-  assert merged['label'].tolist() == [[0, -1]] * 3  # a class that both become is there once
+  assert merged['label'].tolist() == [[0, -1]] * 3, 'two labels that become equal are one'
   table = np.array([[0, 1], [1, 0], [1, -1]])  # labels of two classes, not one-hot rows
   assert ArrayRows(IMAGES[:3], table, NAMES).at(np.arange(2)).labels.tolist() == [[0, 1], [1, 0]]
 
@@ -90,7 +93,7 @@ def test_bad_example_ids_are_refused(ids, message):
   refused(message, ArrayRows, IMAGES, LABELS, NAMES, ids)
 
 
-def test_further_columns_are_read_and_count_for_the_size():
+def test_columns_are_read_and_count_for_the_size_in_memory():
   columns = {'severity': np.arange(7, dtype=np.int32), 'object': IMAGES[:, :2]}
   rows = ArrayRows(IMAGES, LABELS, NAMES, columns=columns)
   size = sum(x.nbytes for x in (IMAGES, LABELS, *columns.values()))
@@ -112,7 +115,7 @@ def test_grey_is_repeated_on_request_and_colour_never_becomes_grey():
   refused('arrays holds images of 3 channels', stored.with_channels, 1)
 
 
-def test_what_cannot_be_read_is_refused():
+def test_invalid_blocks_and_batch_sizes_are_refused():
   refused(r'there are 3 blocks of 3 rows, 0\.\.2', list, ROWS.batches(3, [3]))
   refused(bad_setting('batch_size', 0), list, ROWS.batches(0))
   refused(bad_setting('share', (2, 2)), ROWS.training_batches, 4, 0, 0, (2, 2))

@@ -1,4 +1,4 @@
-"""The order of training rows: permutations, seekable, shared by processes."""
+"""Tests the order of training rows: permutations, balanced groups, and rows held out."""
 
 import numpy as np
 
@@ -19,10 +19,10 @@ def test_epochs_are_different_permutations_that_depend_on_the_seed():
 
 @cases('create', lambda: Epochs(23, 4), lambda: Balanced([np.arange(10), np.arange(4)], 1, 'group'))
 @cases('begin, end', (0, 5), (20, 31), (46, 46), (5, 100), (1000, 1001), (3070, 3080), (9000, 9007))
-def test_any_part_of_the_sequence_is_computed_directly(create, begin, end):
-  reference, part = create(), create()
-  np.testing.assert_array_equal(part.positions(begin, end), reference.positions(0, 9999)[begin:end])
-  for name, values in reference.columns(0, 9999).items():
+def test_a_part_of_the_sequence_equals_that_part_of_the_whole(create, begin, end):
+  sequence, part = create(), create()
+  np.testing.assert_array_equal(part.positions(begin, end), sequence.positions(0, 9999)[begin:end])
+  for name, values in sequence.columns(0, 9999).items():
     np.testing.assert_array_equal(part.columns(begin, end)[name], values[begin:end])
 
 

@@ -1,4 +1,4 @@
-"""A row that is cut out when it is looked at is the row; rows sorted by branch are those rows."""
+"""Tests rows that are read one by one in a loop, and rows that are sorted by branch."""
 
 import jax
 import jax.numpy as jnp
@@ -41,8 +41,8 @@ def switched(branch, x):
 
 @pytest.mark.parametrize('tile', [1, 3, 4, 32])
 @pytest.mark.parametrize('size', [1, 9, 16])
-def test_every_row_has_its_own_result(size, tile, monkeypatch):
-  """For sizes that tiles do not divide, for all rows of one branch and branches without rows."""
+def test_every_row_has_the_result_of_its_branch(size, tile, monkeypatch):
+  """Sizes need not be multiples of a tile, and a branch may have all rows or none."""
   monkeypatch.setattr(sequential, 'TILE', tile)
   generator = np.random.default_rng(size)
   x = generator.normal(size=(size, 2)).astype(np.float32)

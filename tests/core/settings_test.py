@@ -1,4 +1,4 @@
-"""Config sections become dataclasses; what does not fit is named."""
+"""Tests how sections of the config become dataclasses, and which values are refused."""
 
 import dataclasses
 
@@ -22,7 +22,7 @@ class Outer:
   inner: Inner = Inner()
 
 
-def test_parses_nested_sections_and_keeps_defaults():
+def test_nested_sections_are_parsed_and_defaults_stay():
   parsed = settings.parse(Outer, {'norm': 4, 'layers': ['x'], 'inner': {'flip': True}}, 'config.s')
   assert parsed == Outer(4.0, layers=('x',), inner=Inner(True))
   assert isinstance(parsed.norm, float)
@@ -44,11 +44,11 @@ def test_parses_nested_sections_and_keeps_defaults():
   ({'norm': 1.0, 'inner': 3}, bad_setting('config.s.inner', 3)),
   ({'norm': 1.0, 'inner': {'flip': 1}}, bad_setting('config.s.inner.flip', 1)),
 )
-def test_refuses(section, message):
+def test_bad_sections_are_refused(section, message):
   refused(message, settings.parse, Outer, section, 'config.s')
 
 
-def test_nearest_of_many_lists_only_similar_words_and_of_few_all_even_when_none_is_similar():
+def test_nearest_lists_similar_words_or_all_of_a_few():
   message = nearest('class 7x', [f'class {n}' for n in range(100, 450)] + ['class 7'])
   assert message.startswith("did you mean 'class 7' or ") and message.count("'") == 6
   assert message.endswith('? (351 are valid)')

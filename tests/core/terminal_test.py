@@ -1,4 +1,4 @@
-"""Printed records: this project's lines and warnings, and selected ones of other packages."""
+"""Tests which log records and warnings of this project and of other packages are printed."""
 
 import logging
 import os
@@ -11,15 +11,15 @@ from robustness.core import terminal
 from tests.cases import cases
 from tests.end_to_end.runs import ROOT
 
-OWN = (f'{ROOT}/robustness/',)
+PROJECT = (f'{ROOT}/robustness/',)
 
 
-def record(path, level, message='said'):
+def record(path, level, message='a message'):
   return logging.LogRecord('absl', level, path, 1, message, None, None)
 
 
 @cases(
-  'path, least',
+  'path, least_level',
   (f'{ROOT}/robustness/launch.py', logging.INFO),
   (f'{ROOT}/robustness/core/progress.py', logging.INFO),
   ('/site-packages/orbax/checkpoint/manager.py', logging.ERROR),
@@ -27,23 +27,23 @@ def record(path, level, message='said'):
   ('/site-packages/jax/_src/xla_bridge.py', logging.WARNING),
   ('/home/user/mine.py', logging.WARNING),
 )
-def test_the_least_printed_level_depends_on_the_package(path, least):
+def test_the_least_printed_level_depends_on_the_package(path, least_level):
   levels = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
-  printed = [level for level in levels if terminal.is_shown(record(path, level), OWN)]
-  assert printed == [level for level in levels if level >= least]
+  printed = [level for level in levels if terminal.is_shown(record(path, level), PROJECT)]
+  assert printed == [level for level in levels if level >= least_level]
 
 
 def test_lines_are_bare_and_warnings_have_their_level():
   lines = terminal.LineFormatter()
-  assert lines.format(record('x.py', logging.INFO)) == 'said'
-  assert lines.format(record('x.py', logging.WARNING)) == 'warning: said'
+  assert lines.format(record('x.py', logging.INFO)) == 'a message'
+  assert lines.format(record('x.py', logging.WARNING)) == 'warning: a message'
 
 
 def test_warnings_of_listed_packages_are_ignored_and_all_others_are_shown():
   code = f"""
 import warnings
 from robustness.core import terminal
-terminal.set_up({OWN!r}, lambda record: False)
+terminal.set_up({PROJECT!r}, lambda record: False)
 for module in ('tensorflow.python.ops', 'orbax', 'robustness.launch', 'jax.interpreters', 'kerasy'):
   warnings.warn_explicit(f'of {{module}}', UserWarning, 'file.py', 1, module)
 warnings.warn('Some donated buffers were not usable: f32[3]')
@@ -60,8 +60,8 @@ warnings.warn('Glyph 20013 (a name) missing from font(s) DejaVu Sans.')
 
 @pytest.mark.slow
 @cases('level, expected', (None, '3'), ('0', '0'))
-def test_libraries_in_c_print_fatal_errors_alone_unless_the_user_chose(level, expected):
-  """The level is set before JAX is imported, which would set another one."""
+def test_libraries_in_c_print_only_fatal_errors_unless_the_user_sets_a_level(level, expected):
+  """The level must be set before JAX is imported, which sets another one."""
   environment = {k: v for k, v in os.environ.items() if k != 'TF_CPP_MIN_LOG_LEVEL'}
   if level is not None:
     environment['TF_CPP_MIN_LOG_LEVEL'] = level

@@ -1,9 +1,10 @@
-"""Arrays and data sets of other libraries as rows."""
+"""Tests rows from arrays and from data sets of other libraries."""
 
 import numpy as np
 import pytest
 
 from robustness.core.user_data import rows_of
+from tests.cases import cases
 from tests.refusals import refused
 
 IMAGES = np.random.default_rng(0).random((6, 4, 5, 3), np.float32)
@@ -18,7 +19,7 @@ class Tensor(np.ndarray):
 
 
 class WithoutIterator:
-  """A data set with a length and indices alone, as PyTorch's."""
+  """A data set with a length and an index but no iterator, like one of PyTorch."""
 
   def __len__(self):
     return len(IMAGES)
@@ -47,7 +48,7 @@ def of_grain(batch_size):
   return data.batch(batch_size) if batch_size else data
 
 
-SETS = {
+DATA_SETS = {
   'pairs': lambda: list(zip(IMAGES, LABELS, strict=True)),
   'mappings': lambda: [{'image': x, 'label': y} for x, y in zip(IMAGES, LABELS, strict=True)],
   'batches': lambda: iter([(IMAGES[:4], LABELS[:4]), (IMAGES[4:], LABELS[4:])]),
@@ -58,9 +59,9 @@ SETS = {
 }
 
 
-@pytest.mark.parametrize('name', SETS)
+@pytest.mark.parametrize('name', DATA_SETS)
 def test_data_sets_have_the_images_and_labels_of_the_arrays(name):
-  rows, arrays = rows_of(SETS[name]()), rows_of(IMAGES, LABELS)
+  rows, arrays = rows_of(DATA_SETS[name]()), rows_of(IMAGES, LABELS)
   np.testing.assert_array_equal(rows.images, arrays.images)
   np.testing.assert_array_equal(rows.labels, arrays.labels)
 
@@ -72,22 +73,20 @@ def test_arrays_keep_their_type_columns_and_class_names():
   assert rows_of(IMAGES.astype(float), LABELS).images.dtype == np.float32
 
 
-@pytest.mark.parametrize(
-  ('arguments', 'message'),
-  [
-    ((IMAGES.transpose(0, 3, 1, 2), LABELS), 'channels first'),
-    ((np.ones((6, 8, 8, 3)).view(Tensor), LABELS), 'last; tensors have channels first'),
-    ((IMAGES * 255, LABELS), r'must lie in \[0, 1\]'),
-    ((IMAGES, LABELS, None, NAMES[:2]), 'labels has 2 .example 2.; there are 2 classes'),
-    ((IMAGES, LABELS.astype(float)), 'expected integers'),
-    ((IMAGES, np.eye(3)[LABELS]), 'expected integers'),
-    ((IMAGES, LABELS[:2]), '2 labels for 6 images'),
-    ((IMAGES,), 'give labels'),
-    (([],), 'empty'),
-    (([1, 2],), 'pairs'),
-    ((object(),), 'without labels'),
-    (([{'image': IMAGES[0]}],), 'pairs'),
-  ],
+@cases(
+  'arguments, message',
+  ((IMAGES.transpose(0, 3, 1, 2), LABELS), 'channels first'),
+  ((np.ones((6, 8, 8, 3)).view(Tensor), LABELS), 'last; tensors have channels first'),
+  ((IMAGES * 255, LABELS), r'must lie in \[0, 1\]'),
+  ((IMAGES, LABELS, None, NAMES[:2]), 'labels has 2 .example 2.; there are 2 classes'),
+  ((IMAGES, LABELS.astype(float)), 'expected integers'),
+  ((IMAGES, np.eye(3)[LABELS]), 'expected integers'),
+  ((IMAGES, LABELS[:2]), '2 labels for 6 images'),
+  ((IMAGES,), 'give labels'),
+  (([],), 'empty'),
+  (([1, 2],), 'pairs'),
+  ((object(),), 'without labels'),
+  (([{'image': IMAGES[0]}],), 'pairs'),
 )
 def test_bad_data_are_refused(arguments, message):
   refused(message, rows_of, *arguments)

@@ -1,4 +1,4 @@
-"""The spread of accuracies over classes: a published example, coverage, and bad input."""
+"""Tests the spread of accuracies over classes: a published example, coverage, and bad input."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from robustness.estimates.class_spread import between, class_spread
 from tests.refusals import refused
 
 
-def test_the_variance_between_studies_is_that_of_a_published_example():
-  """The trials of BCG vaccines, of which the R package metafor prints .1197 to 1.1115."""
+def test_the_variance_between_studies_equals_that_of_a_published_example():
+  """Uses cases and persons of BCG vaccine trials; the R package metafor has 0.1197 to 1.1115."""
   vaccinated = '4,123 6,306 3,231 62,13598 33,5069 180,1541 8,2545 505,88391 29,7499 17,1716 '
   vaccinated += '186,50634 5,2498 27,16913'
   controls = '11,139 29,303 11,220 248,12867 47,5808 372,1451 10,629 499,88391 45,7277 65,1665 '
@@ -20,23 +20,23 @@ def test_the_variance_between_studies_is_that_of_a_published_example():
   np.testing.assert_allclose(variances, [0.3181, 0.1197, 1.1115], atol=5e-5)
 
 
-def test_equal_classes_have_no_spread_and_few_images_add_none():
+def test_equal_classes_have_no_spread_however_few_their_images():
   labels = np.arange(1000) % 10
   generator = np.random.default_rng(0)
   spreads = [class_spread(generator.random(1000) < 0.8, labels) for _ in range(100)]
-  assert np.median([s.value for s in spreads]) < 0.02, 'plain standard deviations are .04'
+  assert np.median([s.value for s in spreads]) < 0.02, 'the standard deviation is 0.04'
   assert np.mean([s.low == 0 for s in spreads]) >= 0.93
   perfect = class_spread(np.ones(1000, bool), labels)
   assert (perfect.value, perfect.low) == (0, 0) and perfect.high < 0.02
 
 
-def test_the_interval_holds_the_spread_of_the_population():
-  labels, generator, held = np.arange(2000) % 20, np.random.default_rng(0), 0
+def test_the_interval_covers_the_spread_of_the_population():
+  labels, generator, covered = np.arange(2000) % 20, np.random.default_rng(0), 0
   for _ in range(200):
     accuracy = np.clip(generator.normal(0.7, 0.1, 20), 0, 1)
     estimate = class_spread(generator.random(2000) < accuracy[labels], labels)
-    held += estimate.low <= 0.1 <= estimate.high
-  assert held >= 184
+    covered += estimate.low <= 0.1 <= estimate.high
+  assert covered >= 184  # 0.92 of 200
 
 
 def test_values_without_variance_and_a_single_class_are_refused():

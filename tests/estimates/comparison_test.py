@@ -1,4 +1,4 @@
-"""Paired comparisons: published values, symmetry, false discoveries; effective robustness."""
+"""Tests paired comparisons, false discovery rates and effective robustness."""
 
 import itertools
 
@@ -15,14 +15,14 @@ from robustness.estimates.comparison import (
 )
 from tests.refusals import refused
 
-# The example of Benjamini & Hochberg (1995), section 3.2: four of fifteen at rate .05.
-PAPER = np.array(
+PUBLISHED_P_VALUES = np.array(
   [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344]
   + [0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0]
 )
+"""The example of Benjamini and Hochberg (1995), section 3.2: four of fifteen at the rate 0.05."""
 
 
-def test_mcnemar_has_known_values_and_is_the_exact_binomial_test():
+def test_mcnemar_is_the_exact_binomial_test():
   for b, c, p in ((0, 0, 1.0), (0, 5, 0.0625), (1, 9, 0.021484375), (6, 6, 1.0), (0, 1, 1.0)):
     assert (mcnemar(b, c), mcnemar(c, b)) == pytest.approx((p, p), abs=1e-12)
   b, c = np.array([3, 20, 400]), np.array([[10], [25]])
@@ -30,7 +30,7 @@ def test_mcnemar_has_known_values_and_is_the_exact_binomial_test():
   np.testing.assert_allclose(mcnemar(b, c), expected, rtol=1e-10)
 
 
-def test_sign_flip_is_mcnemar_of_single_examples_and_the_enumeration_of_all_signs():
+def test_sign_flip_equals_mcnemar_for_single_examples_and_counts_all_signs():
   for b, c in ((0, 0), (0, 5), (3, 4), (10, 31), (200, 150)):
     differences = np.repeat([-1, 1, 0], [b, c, 7])
     np.testing.assert_allclose(sign_flip(differences), mcnemar(b, c), atol=1e-12)
@@ -42,9 +42,9 @@ def test_sign_flip_is_mcnemar_of_single_examples_and_the_enumeration_of_all_sign
   np.testing.assert_allclose(sign_flip(-differences.reshape(9, 5, 1))[:, 0], exact)
 
 
-def test_benjamini_hochberg_has_the_papers_example_keeps_shape_and_forgets_order():
-  assert benjamini_hochberg(PAPER, 0.05).tolist() == [True] * 4 + [False] * 11
-  p, rate = PAPER[:12], 0.02
+def test_benjamini_hochberg_of_the_published_example_in_any_shape_and_order():
+  assert benjamini_hochberg(PUBLISHED_P_VALUES, 0.05).tolist() == [True] * 4 + [False] * 11
+  p, rate = PUBLISHED_P_VALUES[:12], 0.02
   shuffled = np.random.default_rng(0).permutation(12)
   as_table = benjamini_hochberg(p.reshape(3, 4), rate)
   assert as_table.shape == (3, 4) and 0 < as_table.sum() < 12
@@ -53,14 +53,14 @@ def test_benjamini_hochberg_has_the_papers_example_keeps_shape_and_forgets_order
 
 def test_paired_differences_by_hand():
   difference, low, high = paired_difference(30, 10, 200)
-  p1, p2 = 31 / 202, 11 / 202
+  p1, p2 = 31 / 202, 11 / 202  # one pair of each kind is added, as Bonett and Price do
   half = 1.959964 * np.sqrt((p1 + p2 - (p1 - p2) ** 2) / 202)
   np.testing.assert_allclose((difference, low, high), (0.1, p1 - p2 - half, p1 - p2 + half))
   np.testing.assert_allclose(paired_difference(10, 30, 200), (-difference, -high, -low))
   assert np.isnan(paired_difference(0, 0, 0)).all()
 
 
-def test_what_cannot_be_is_refused():
+def test_impossible_counts_and_p_values_are_refused():
   refused('negative', mcnemar, -1, 2)
   refused('not whole', sign_flip, [0.5, 1])
   for p in ([0.1, np.nan], [1.2], [-0.1]):
@@ -73,13 +73,13 @@ CLEAN = np.array([[0.7], [0.8], [0.9], [0.95]])
 SHIFTED = special.expit(0.8 * special.logit(CLEAN[:, 0]) - 1.2)
 
 
-def test_models_on_a_line_of_logits_have_none_and_one_above_it_its_height():
+def test_effective_robustness_is_the_height_above_the_line_of_logits():
   np.testing.assert_allclose(effective_robustness(CLEAN, SHIFTED, 10**6), 0, atol=1e-12)
   shifted = SHIFTED + np.array([0, 0.07, 0, 0])
   assert effective_robustness(CLEAN, shifted, 10**6)[1] == pytest.approx(0.07)
 
 
-def test_bootstrap_samples_are_fitted_one_by_one_and_equal_models_have_no_line():
+def test_each_bootstrap_sample_has_a_line_and_equal_models_have_none():
   samples = np.stack([SHIFTED, SHIFTED + [0.1, 0, 0, 0]])
   values = effective_robustness(np.stack([CLEAN, CLEAN]), samples, 10**6)
   np.testing.assert_allclose(values[0], effective_robustness(CLEAN, samples[0], 10**6), atol=1e-12)
@@ -87,6 +87,6 @@ def test_bootstrap_samples_are_fitted_one_by_one_and_equal_models_have_no_line()
   equal = np.array([[0.5], [0.5], [0.5], [0.9]])
   assert np.isnan(effective_robustness(equal, SHIFTED, 100)).tolist() == [False] * 3 + [True]
   accuracy = np.array([0.5, 0.8, 0.9, 1.0])
-  certain = effective_robustness(accuracy[:, None], accuracy, 1000)
-  np.testing.assert_allclose(certain, 0, atol=0.05)
+  with_perfect = effective_robustness(accuracy[:, None], accuracy, 1000)
+  np.testing.assert_allclose(with_perfect, 0, atol=0.05)
   refused('1 reference set needs at least 4 models, not 3', effective_robustness, CLEAN[:3], [], 9)

@@ -1,10 +1,11 @@
-"""How often intervals hold for few images, in the simulations of docs/intervals.md."""
+"""Tests how often intervals cover for few images, in the simulations of docs/intervals.md."""
 
 import pytest
 
 from benchmarks import interval_coverage
 
 CASES = {
+  # By quantity: the level of its errors, and the number of images.
   'mean error': (('.6', 5), ('.2', 20)),
   'mean error, second - first': (('.2', 5), ('.2', 20)),
   'mCE against AlexNet': (('.6', 5), ('.2', 20)),
@@ -19,7 +20,7 @@ CASES = {
   ('quantity', 'level', 'n'), [(q, *case) for q in CASES for case in CASES[q]]
 )
 def test_coverage_is_near_its_confidence_for_few_images(quantity, level, n):
-  """The bound of .93 is three standard errors of 1000 samples below a coverage of .95."""
+  """The bound of 0.93 is three standard errors of 1000 samples below a coverage of 0.95."""
   images = interval_coverage.population(interval_coverage.LEVELS[level], size=4000)
   function = interval_coverage.QUANTITIES[quantity]
   covered = interval_coverage.coverage(function, images, n, samples=1000).held

@@ -1,4 +1,4 @@
-"""Scores fitted to training images: values of their authors' code, and what cannot be fitted."""
+"""Tests out-of-distribution scores that are fitted to training images, against OpenOOD."""
 
 import dataclasses
 
@@ -13,7 +13,8 @@ from tests.refusals import refused
 
 
 def made() -> tuple[np.ndarray, np.ndarray, Recording, Recording]:
-  """Returns a last layer, and what it makes of 400 training images and of 3 others."""
+  """Returns the kernel and bias of a last layer, and its outputs for 400 training images and 3
+  others."""
   generator = np.random.default_rng(0)
   kernel, bias = generator.normal(size=(12, 5)), generator.normal(size=5)
 
@@ -28,7 +29,7 @@ def made() -> tuple[np.ndarray, np.ndarray, Recording, Recording]:
 
 KERNEL, BIAS, BANK, IMAGES = made()
 LAYER = LastLayer.solved(BANK)
-CURVED = LastLayer.solved(BANK._replace(logits=np.tanh(BANK.logits)))
+NOT_LINEAR = LastLayer.solved(BANK._replace(logits=np.tanh(BANK.logits)))
 SCORES = {
   'mds': lambda: fitted_scores.mahalanobis(BANK, is_relative=False),
   'rmds': lambda: fitted_scores.mahalanobis(BANK, is_relative=True),
@@ -50,12 +51,12 @@ SCORES = {
   ('gen', (-4.132960796, -3.529912710, -3.597203493)),
   ('klm', (-0.474411811, -0.099179114, -0.021348854)),
 )
-def test_scores_are_those_of_openood(name, expected):
-  """The values are of OpenOOD 3c35632, which computes in float32, on the same arrays."""
+def test_scores_equal_those_of_openood(name, expected):
+  """OpenOOD 3c35632, which computes in float32, returned these values for the same arrays."""
   np.testing.assert_allclose(SCORES[name]()(IMAGES), expected, atol=2e-5)
 
 
-def test_the_last_layer_is_solved_for_without_an_unused_feature():
+def test_a_feature_that_is_never_active_has_no_weight_in_the_last_layer():
   unused = BANK._replace(features=np.pad(BANK.features, ((0, 0), (0, 1))))
   layer = LastLayer.solved(unused)
   np.testing.assert_allclose(layer.kernel[:12], KERNEL, atol=1e-5)
@@ -70,10 +71,10 @@ def test_the_generalised_entropy_takes_the_largest_probabilities():
 
 
 def test_classes_that_are_not_predicted_or_have_no_images_are_left_out():
-  four = Recording(*(x[BANK.labels < 4] for x in BANK))
-  assert np.isfinite(fitted_scores.mahalanobis(four, is_relative=True)(IMAGES)).all()
-  few = Recording(*(x[BANK.logits.argmax(1) < 2] for x in BANK))
-  assert np.isfinite(fitted_scores.kl_matching(few)(IMAGES)).all()
+  four_classes = Recording(*(x[BANK.labels < 4] for x in BANK))
+  assert np.isfinite(fitted_scores.mahalanobis(four_classes, is_relative=True)(IMAGES)).all()
+  two_predicted = Recording(*(x[BANK.logits.argmax(1) < 2] for x in BANK))
+  assert np.isfinite(fitted_scores.kl_matching(two_predicted)(IMAGES)).all()
 
 
 @cases(
@@ -87,7 +88,7 @@ def test_classes_that_are_not_predicted_or_have_no_images_are_left_out():
     '12 features and is solved for from 12 images',
   ),
   (
-    lambda: fitted_scores.shaped(CURVED, 90)(IMAGES),
+    lambda: fitted_scores.shaped(NOT_LINEAR, 90)(IMAGES),
     "differ by up to .*'vim', 'react' and 'ash' need a network with a linear last layer",
   ),
   (
@@ -95,11 +96,11 @@ def test_classes_that_are_not_predicted_or_have_no_images_are_left_out():
     'several labels each',
   ),
 )
-def test_what_cannot_be_fitted_is_refused(fit, message):
+def test_unsuitable_training_images_and_networks_are_refused(fit, message):
   refused(message, fit)
 
 
-def test_means_over_sets_take_the_same_samples_of_known_images():
+def test_means_over_sets_resample_the_known_images_once():
   generator = np.random.default_rng(0)
   inside, units = generator.normal(1.5, 1, 60), np.arange(60)
   sets = {name: (generator.normal(k, 1, 40), np.arange(40)) for k, name in enumerate('ab')}
@@ -107,8 +108,8 @@ def test_means_over_sets_take_the_same_samples_of_known_images():
   area_a, area_b, mean = (estimates[name][0] for name in ('a', 'b', 'both'))
   assert mean.value == pytest.approx((area_a.value + area_b.value) / 2)
   assert (mean.n, mean.clusters) == (140, 140)
-  mean_of_one, alone = ([dataclasses.astuple(e) for e in estimates[name]] for name in ('one', 'a'))
-  assert mean_of_one == alone
+  mean_of_one, single = ([dataclasses.astuple(e) for e in estimates[name]] for name in ('one', 'a'))
+  assert mean_of_one == single
   twice = ood.separations(inside, units, dict.fromkeys('ab', sets['a']), {'both': ['a', 'b']})
   width = twice['both'][0].high - twice['both'][0].low
-  assert 0.5 < width / (area_a.high - area_a.low) < 1, 'the known images vary in both'
+  assert 0.5 < width / (area_a.high - area_a.low) < 1, 'both sets have the same known images'

@@ -1,4 +1,4 @@
-"""Medians of values that may be infinite: against NumPy, pairs, clusters and coverage."""
+"""Tests medians of values that may be infinite: differences, clusters and coverage."""
 
 import numpy as np
 import pandas as pd
@@ -14,20 +14,21 @@ GENERATOR = np.random.default_rng(0)
 
 
 def table_of(values, clusters=None, by=()):
+  """Returns the medians of values [rows, attacks] of classifiers."""
   views = pd.DataFrame({'attack': ['a', 'b'][: next(iter(values.values())).shape[1]]})
   return medians(DISTANCE, Outcomes(values, views, clusters=clusters), by)
 
 
-def test_values_and_differences_are_those_of_numpy():
+def test_medians_and_their_differences_equal_those_of_numpy():
   first, second = GENERATOR.exponential(size=(2, 100, 2))
   first[:5], second[:30] = np.inf, second[:30] + 1
   table = table_of({'first': first, 'second': second}, by=('attack',))
   for column, attack in enumerate('ab'):
-    middle = [np.median(values[:, column]) for values in (first, second)]
+    expected = [np.median(values[:, column]) for values in (first, second)]
     row, difference = (
       estimate(table, 'second', 'distance', v, attack=attack) for v in ('', 'first')
     )
-    assert (row.value, difference.value) == (middle[1], middle[1] - middle[0])
+    assert (row.value, difference.value) == (expected[1], expected[1] - expected[0])
     assert row.low < row.value < row.high and row.n == 100
 
 

@@ -1,4 +1,4 @@
-"""Scores and how well they separate: by counting, at weights, bad input."""
+"""Tests out-of-distribution scores, and AUROC, AUPR and FPR against counts."""
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ from tests.refusals import bad_setting, refused
 
 
 def separation(of_id, of_ood, units, ood_units):
+  """Returns AUROC, AUPR and FPR of a set of known images and one of others."""
   return ood.separations(of_id, units, {'set': (of_ood, ood_units)})['set']
 
 
@@ -16,7 +17,7 @@ GENERATOR = np.random.default_rng(0)
 KNOWN, OTHER = np.round(GENERATOR.normal(1, 1, 60), 1), np.round(GENERATOR.normal(0, 1, 40), 1)
 
 
-def test_scores_of_logits():
+def test_scores_of_logits_by_definition():
   z = GENERATOR.normal(size=(5, 4))
   p = special.softmax(z, 1)
   np.testing.assert_allclose(ood.of_logits('msp', z), p.max(1))
@@ -25,18 +26,18 @@ def test_scores_of_logits():
   refused(bad_setting('score', 'odin'), ood.of_logits, 'odin', z)
 
 
-def test_nearest_neighbours_are_of_unit_length():
+def test_distances_to_neighbours_are_between_features_of_unit_length():
   features, bank = GENERATOR.normal(size=(7, 3)), GENERATOR.normal(size=(9, 3))
   a, b = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (features, bank))
   distance = np.sort(np.linalg.norm(a[:, None] - b, axis=-1), 1)
   for k in (1, 4, 9):
     np.testing.assert_allclose(ood.nearest_neighbours(5 * features, bank, k), -distance[:, k - 1])
-  for k, few in ((0, bank), (10, bank), (1, bank[:, :2])):
-    refused(f'K = {k}', ood.nearest_neighbours, features, few, k)
+  for k, bad_bank in ((0, bank), (10, bank), (1, bank[:, :2])):
+    refused(f'K = {k}', ood.nearest_neighbours, features, bad_bank, k)
 
 
 @pytest.mark.parametrize('positives', ood.POSITIVES)
-def test_separation_is_that_of_counting(positives):
+def test_weighted_separation_equals_counts_of_repeated_scores(positives):
   counts = GENERATOR.integers(0, 3, 100)
   id_scores, ood_scores = np.repeat(KNOWN, counts[:60]), np.repeat(OTHER, counts[60:])
   area = ((id_scores[:, None] > ood_scores) + 0.5 * (id_scores[:, None] == ood_scores)).mean()
@@ -63,12 +64,15 @@ def test_separation_is_that_of_counting(positives):
   assert measured[0, 1] == pytest.approx(average)
 
 
-def test_intervals_reach_what_no_score_shows_and_images_shown_twice_are_one():
+def test_intervals_have_a_width_where_all_scores_are_separated():
   twenty = np.arange(20)
   area, precision, rate = separation(twenty + 30.0, 1.0 * twenty, twenty, twenty)
   assert (area.value, area.high, rate.value, rate.low) == (1, 1, 0, 0)
   assert precision.value == precision.high == 1 and precision.low < 0.97
   assert 0.8 < area.low < 0.95 and rate.high > 0.1 and area.clusters == 40
+
+
+def test_repeated_images_are_one_cluster():
   once, known_twice, other_often = (
     separation(
       np.repeat(KNOWN, n), np.repeat(OTHER, m), np.repeat(np.arange(60), n), np.arange(40 * m) // m
@@ -82,21 +86,20 @@ def test_intervals_reach_what_no_score_shows_and_images_shown_twice_are_one():
 
 
 def test_few_units_of_several_images_have_no_interval():
-  units, alone = np.repeat([0, 1], 30), np.arange(40)
-  for estimate in separation(KNOWN, OTHER, units, alone):
+  two_units, single_images = np.repeat([0, 1], 30), np.arange(40)
+  for estimate in separation(KNOWN, OTHER, two_units, single_images):
     assert estimate.value > 0 and np.isnan([estimate.low, estimate.high]).all()
     assert estimate.note == 'no interval: too few clusters, effectively 2.0'
   uneven = np.minimum(np.arange(60) // 2, 5)
-  assert np.isnan(separation(KNOWN, OTHER, uneven, alone)[0].low), '50 of 60 images are in one'
+  area = separation(KNOWN, OTHER, uneven, single_images)[0]
+  assert np.isnan(area.low), '50 of 60 images are in one unit'
   images = np.arange(60)
-  areas = [
-    separation(KNOWN, OTHER, image_units, alone)[0] for image_units in (images, images // 10)
-  ]
-  single, even = (area.high - area.low for area in areas)
-  assert single < even
+  areas = [separation(KNOWN, OTHER, units, single_images)[0] for units in (images, images // 10)]
+  width_by_image, width_by_tens = (area.high - area.low for area in areas)
+  assert width_by_image < width_by_tens
 
 
-def test_bad_scores():
+def test_bad_scores_are_refused():
   refused('0 scores of ID', ood.Separation, KNOWN[:0], OTHER)
   refused('none NaN', ood.Separation, KNOWN, OTHER * np.nan)
   refused(bad_setting('positives', 'in'), ood.Separation, KNOWN, OTHER, 'in')

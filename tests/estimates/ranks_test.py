@@ -1,4 +1,4 @@
-"""Simultaneous intervals of ranks: by hand, coverage by simulation, and what is refused."""
+"""Tests simultaneous intervals of ranks, and rank correlations and their intervals."""
 
 import numpy as np
 import pytest
@@ -8,62 +8,62 @@ from robustness.estimates.ranks import rank_correlation, ranks
 from tests.refusals import refused
 
 
-def test_values_far_apart_have_their_ranks_and_equal_ones_share_all():
-  apart = ranks(np.array([0.2, 0.9, 0.5]), np.full(3, 1e-3))
-  assert apart.low.tolist() == apart.high.tolist() == [3, 1, 2]
-  alike = ranks(np.array([0.5, 0.5, 0.5]), np.full(3, 1e-2))
-  assert alike.low.tolist() == [1, 1, 1] and alike.high.tolist() == [3, 3, 3]
+def test_values_far_apart_have_single_ranks_and_equal_values_all_ranks():
+  different = ranks(np.array([0.2, 0.9, 0.5]), np.full(3, 1e-3))
+  assert different.low.tolist() == different.high.tolist() == [3, 1, 2]
+  equal = ranks(np.array([0.5, 0.5, 0.5]), np.full(3, 1e-2))
+  assert equal.low.tolist() == [1, 1, 1] and equal.high.tolist() == [3, 3, 3]
 
 
 def test_two_values_differ_beyond_the_normal_quantile():
   errors = np.array([0.01, 0.02])
   error = np.hypot(*errors)
-  for factor, differs in ((1.90, False), (2.02, True)):
+  for factor, differs in ((1.90, False), (2.02, True)):  # on either side of 1.96
     ends = ranks(np.array([0.5, 0.5 + factor * error]), errors)
     assert (ends.low.tolist() == [2, 1]) == differs
 
 
-def test_a_difference_without_error_is_for_sure():
+def test_values_without_error_have_single_ranks():
   assert ranks(np.array([0.5, 0.52]), np.zeros(2)).low.tolist() == [2, 1]
 
 
-def test_a_step_further_down_tells_more_apart():
-  # the two far ones leave; the remaining differences are compared with a smaller bound
+def test_the_second_step_down_distinguishes_more_values():
+  # The distant value leaves first; the remaining differences have a smaller bound.
   values = np.array([0.0, 2.2, 2.2 + 3.2, 40.0])
   assert ranks(values, np.full(4, 0.5**0.5)).low.tolist()[-1] == 1
 
 
 @pytest.mark.parametrize('spread', [0.0, 0.5, 3.0])
-def test_all_true_ranks_are_inside_with_the_confidence(monkeypatch, spread):
+def test_intervals_cover_all_true_ranks_together(monkeypatch, spread):
   monkeypatch.setattr('robustness.estimates.ranks.DRAWS', 1000)
   rng = np.random.default_rng(0)
   truth = spread * np.arange(6.0)
   errors = np.linspace(0.5, 1, 6)
-  inside = 0
+  covered = 0
   for draw in range(300):
     ends = ranks(truth + errors * rng.standard_normal(6), errors, 0.9, seed=draw)
     low = 1 + (truth > truth[:, None]).sum(1)
     high = 6 - (truth < truth[:, None]).sum(1)
-    inside += bool((ends.low <= low).all() and (high <= ends.high).all())
-  assert inside / 300 > 0.9 - 3 * np.sqrt(0.9 * 0.1 / 300)
+    covered += bool((ends.low <= low).all() and (high <= ends.high).all())
+  assert covered / 300 > 0.9 - 3 * np.sqrt(0.9 * 0.1 / 300)
 
 
-def test_what_has_no_ranks_is_refused():
+def test_values_without_ranks_are_refused():
   refused('ranks of 1 values', ranks, np.ones(1), np.ones(1))
   refused('finite', ranks, np.array([1, np.nan]), np.ones(2))
   refused(r'shape \(3,\)', ranks, np.ones(2), np.ones(3))
 
 
-def test_rank_correlations_match_scipy_and_hold():
-  generator, held = np.random.default_rng(0), 0
-  true = 6 / np.pi * np.arcsin(0.7 / 2)  # of normal values with the correlation .7
+def test_rank_correlations_equal_those_of_scipy_and_their_intervals_cover():
+  generator, covered = np.random.default_rng(0), 0
+  true = 6 / np.pi * np.arcsin(0.7 / 2)  # Spearman's ρ of normal values with the correlation 0.7
   for _ in range(400):
     x, noise = generator.normal(size=(2, 15))
     y = 0.7 * x + np.sqrt(1 - 0.49) * noise
     estimate = rank_correlation(x, y)
     assert estimate.value == pytest.approx(stats.spearmanr(x, y).statistic)
-    held += estimate.low <= true <= estimate.high
-  assert 0.92 <= held / 400 <= 0.99
+    covered += estimate.low <= true <= estimate.high
+  assert 0.92 <= covered / 400 <= 0.99
 
 
 def test_few_or_equal_networks_have_no_interval_and_equal_ranks_have_one():

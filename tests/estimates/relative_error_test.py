@@ -1,4 +1,4 @@
-"""The error of a group relative to that on all images, of images that come in clusters."""
+"""Tests the error of a group relative to the error on all images, with images in clusters."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from tests.cases import cases
 
 
 def units(site, group, *wrong):
-  """The wrong and all images of a group, and of all images, by site; for each classifier."""
+  """Returns for each classifier the numbers of mistakes and images by site: of a group, of all."""
   columns = [[group, np.ones(len(site))], *([x & group, x] for x in wrong)]
   weight, *totals = (
     np.stack([np.bincount(site, column) for column in pair], 1).astype(float) for pair in columns
@@ -20,6 +20,7 @@ def units(site, group, *wrong):
 
 
 def sites(seed=0, count=60, images=800, num_outside=20):
+  """Returns the site of each image, whether it is in the group, and mistakes [2, images]."""
   generator = np.random.default_rng(seed)
   site = np.append(np.arange(count), generator.integers(0, count, images - count))
   group = np.arange(images) < images - num_outside
@@ -27,8 +28,8 @@ def sites(seed=0, count=60, images=800, num_outside=20):
   return site, group, generator.random((2, images)) < generator.beta(2, 8, count)[site]
 
 
-def test_a_group_of_nearly_all_images_has_the_width_of_a_bootstrap_of_its_sites():
-  """Half a mean site of pseudo-images made the interval ten times as wide above the ratio."""
+def test_a_group_of_nearly_all_images_has_the_width_of_a_bootstrap_of_sites():
+  """An interval that adds half a mean site of images was ten times as wide above the ratio."""
   site, group, (wrong, _) = sites()
   by_site = units(site, group, wrong)
   (estimate,) = relative_errors(by_site)
@@ -38,7 +39,7 @@ def test_a_group_of_nearly_all_images_has_the_width_of_a_bootstrap_of_its_sites(
   assert estimate.value == pytest.approx(wrong[group].mean() / wrong.mean())
   assert estimate.low <= estimate.value <= estimate.high < 1.04
   ratio = (estimate.high - estimate.low) / (high - low)
-  assert 0.8 < ratio < 2.5, 'percentiles miss more'
+  assert 0.8 < ratio < 2.5, 'intervals of percentiles are too narrow'
   assert (estimate.n, estimate.clusters, estimate.note) == (800, 60, '')
 
 
@@ -54,27 +55,30 @@ def test_a_group_of_few_clusters_has_a_value_without_an_interval():
   assert np.isnan(estimate.low) and estimate.note == f'{TOO_FEW}, effectively 3.0'
   (estimate,) = relative_errors(units(site, site < 4, wrong))
   assert estimate.low < estimate.value < estimate.high
-  alone = np.arange(80)
-  (estimate,) = relative_errors(units(alone, alone < 2, wrong))
-  assert estimate.low < estimate.high, 'images that are their own units are no clusters'
+  image = np.arange(80)
+  (estimate,) = relative_errors(units(image, image < 2, wrong))
+  assert estimate.low < estimate.high, 'a group of two images in no clusters has an interval'
 
 
-def test_differences_are_paired_and_of_equal_classifiers_narrow_but_no_point():
+def test_differences_are_paired_and_narrow_for_equal_classifiers():
   site, group, (wrong, other) = sites(num_outside=400)
   (equal,) = relative_errors(units(site, group, wrong, wrong))
   assert equal.low < equal.value == 0 < equal.high < 0.03
-  (apart,) = relative_errors(units(site, group, wrong, other))
-  alone = [relative_errors(units(site, group, answers))[0] for answers in (wrong, other)]
-  assert apart.value == pytest.approx(alone[1].value - alone[0].value)
-  assert apart.high - apart.low > 4 * (equal.high - equal.low)
+  (different,) = relative_errors(units(site, group, wrong, other))
+  first, second = (relative_errors(units(site, group, answers))[0] for answers in (wrong, other))
+  assert different.value == pytest.approx(second.value - first.value)
+  assert different.high - different.low > 4 * (equal.high - equal.low)
   (undefined,) = relative_errors(units(site, group, wrong & False))
   assert np.isnan([undefined.value, undefined.low]).all() and undefined.note.startswith('undefined')
 
 
-def test_the_jackknife_of_a_mean_has_its_variance_and_degrees_of_freedom():
+def test_the_jackknife_of_a_mean_has_the_variance_of_the_mean():
   values = np.random.default_rng(0).normal(size=40)
   deviation = deviations((values.sum() - values) / 39)
   assert (deviation**2).sum() == pytest.approx(values.var(ddof=1) / 40)
+
+
+def test_degrees_of_freedom_and_effective_units_depend_on_how_even_sites_are():
   assert degrees_of_freedom(np.ones(12)) == pytest.approx(12)
   assert degrees_of_freedom(np.array([0, 0, 5.0])) == pytest.approx(1)
   assert np.isnan(degrees_of_freedom(np.zeros(3)))
@@ -92,8 +96,8 @@ def test_the_jackknife_of_a_mean_has_its_variance_and_degrees_of_freedom():
   (7, 0.3, None),
   (60, 0.3, None),
 )
-def test_intervals_over_sites_hold_as_often_as_they_say(sites, correlation, share):
-  """Coverage is .93 to .98 with at most .04 on one side, each two standard errors aside."""
+def test_intervals_over_sites_cover(sites, correlation, share):
+  """Coverage is 0.93 to 0.98 with misses of at most 0.04 on one side, up to two standard errors."""
   coverage = interval_coverage.site_coverage(sites, correlation, share, 2000)
   error = 2 * np.sqrt(0.04 * 0.96 / (2000 * (1 - coverage.undefined)))
   assert 0.93 <= coverage.held <= 0.98 + error and coverage.one_side <= 0.04 + error

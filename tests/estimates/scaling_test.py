@@ -1,4 +1,4 @@
-"""Scalings of logits: the least likelihood, what is known of each kind, bad input."""
+"""Tests scalings of logits: the least loss, calibration on other rows, and bad input."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def loss(scaled: scaling.Scaling, logits: np.ndarray) -> float:
   return float(scaling.negative_log_likelihood(scaled(logits), LABELS).mean())
 
 
-def test_temperature_is_that_of_the_least_likelihood_and_keeps_predictions():
+def test_the_temperature_has_the_least_loss_and_keeps_predictions():
   logits = 3 * TRUE
   fitted = scaling.fit('temperature', logits, LABELS)
   best = optimize.minimize_scalar(lambda t: loss(scaling.Scaling(1 / t), logits), (1, 3), tol=1e-10)
@@ -25,37 +25,29 @@ def test_temperature_is_that_of_the_least_likelihood_and_keeps_predictions():
   np.testing.assert_array_equal(fitted(logits).argmax(1), logits.argmax(1))
 
 
-def test_each_kind_has_the_gradient_zero_and_is_no_worse_than_the_one_before():
+def test_each_kind_is_at_a_minimum_and_no_worse_than_the_kind_before():
   logits = TRUE @ GENERATOR.normal(size=(4, 4)) + [0, 1, -2, 0.5]
   losses = [loss(scaling.Scaling(), logits)]
   for kind in scaling.KINDS:
     fitted = scaling.fit(kind, logits, LABELS, penalty=1e-9)
     losses.append(loss(fitted, logits))
     for shift in (1e-4, -1e-4):
-      assert (
-        losses[-1]
-        <= loss(
-          scaling.Scaling(
-            fitted.weight, fitted.bias + shift * np.eye(4)[0] * (kind != 'temperature')
-          ),
-          logits,
-        )
-        + 1e-9
-      )
-      assert (
-        losses[-1] <= loss(scaling.Scaling(fitted.weight * (1 + shift), fitted.bias), logits) + 1e-7
-      )
+      first_bias = shift * np.eye(4)[0] * (kind != 'temperature')  # which has no biases
+      shifted = scaling.Scaling(fitted.weight, fitted.bias + first_bias)
+      scaled = scaling.Scaling(fitted.weight * (1 + shift), fitted.bias)
+      assert losses[-1] <= loss(shifted, logits) + 1e-9
+      assert losses[-1] <= loss(scaled, logits) + 1e-7
   assert losses == sorted(losses, reverse=True)
   penalised = scaling.fit('matrix', logits, LABELS, penalty=1e3)
-  off = penalised.weight[~np.eye(4, dtype=bool)]
-  assert np.abs(off).max() < 0.01 > np.abs(penalised.bias).max()
+  off_diagonal = penalised.weight[~np.eye(4, dtype=bool)]
+  assert np.abs(off_diagonal).max() < 0.01 > np.abs(penalised.bias).max()
 
 
-def test_likelihood_is_the_logarithm_of_the_softmax():
+def test_the_loss_is_the_negative_logarithm_of_the_softmax():
   expected = -np.log(special.softmax(TRUE, 1)[np.arange(400), LABELS])
   np.testing.assert_allclose(scaling.negative_log_likelihood(TRUE, LABELS), expected)
   separable = scaling.fit('temperature', np.eye(3), np.arange(3))
-  assert 10 < separable.weight <= scaling.LARGEST, 'no number is the best'
+  assert 10 < separable.weight <= scaling.LARGEST, 'a larger weight always has a smaller loss'
 
 
 @pytest.mark.parametrize(
@@ -67,49 +59,50 @@ def test_likelihood_is_the_logarithm_of_the_softmax():
     ('vector', TRUE, LABELS + 1, '1 to 4: give 0 to 3'),
   ],
 )
-def test_bad_input(kind, logits, labels, message):
+def test_bad_input_is_refused(kind, logits, labels, message):
   refused(message, scaling.fit, kind, logits, labels)
 
 
 @pytest.mark.parametrize('kind', ['vector', 'matrix'])
-def test_nearly_separable_logits_are_scaled_no_worse_than_left_alone(kind):
+def test_nearly_separable_logits_are_no_worse_with_a_scaling_than_without(kind):
   generator = np.random.default_rng(0)
   labels = generator.integers(0, 10, 2125)
   logits = 3 * (generator.normal(size=(2125, 10)) + 3 * np.eye(10)[labels])
-  few, held_out = slice(125), slice(125, None)
+  fitting, held_out = slice(125), slice(125, None)
 
-  def measured(scaled: scaling.Scaling) -> float:
+  def held_out_loss(scaled: scaling.Scaling) -> float:
     return float(scaling.negative_log_likelihood(scaled(logits[held_out]), labels[held_out]).mean())
 
-  fitted = measured(scaling.fit(kind, logits[few], labels[few]))
-  free = measured(scaling.fit(kind, logits[few], labels[few], penalty=1e-12))
-  assert fitted <= 1.05 * measured(scaling.Scaling()) < 0.6 * free, 'sampling moves it by a little'
+  fitted = held_out_loss(scaling.fit(kind, logits[fitting], labels[fitting]))
+  unpenalised = held_out_loss(scaling.fit(kind, logits[fitting], labels[fitting], penalty=1e-12))
+  assert fitted <= 1.05 * held_out_loss(scaling.Scaling()), '5 % for chance'
+  assert 1.05 * held_out_loss(scaling.Scaling()) < 0.6 * unpenalised
 
 
 @pytest.mark.parametrize('kind', ['vector', 'matrix'])
-def test_calibrated_logits_are_left_alone_and_miscalibrated_ones_are_mended(kind):
-  """The mean likelihood loss of such fits was 1.1 % above that of the calibrated logits."""
+def test_calibrated_logits_hardly_change_and_miscalibrated_ones_are_corrected(kind):
+  """The loss of an earlier version was 1.1 % above that of the calibrated logits."""
   ratios = []
   for seed in range(8):
     generator = np.random.default_rng(seed)
     logits = 8 * generator.normal(size=(2250, 10))
     chances = special.softmax(logits, 1).cumsum(1)
     labels = (chances > generator.random((2250, 1))).argmax(1)
-    few, new = slice(250), slice(250, None)
+    fitting = slice(250)
 
-    def mean_loss(scaled: np.ndarray, new: slice = new, labels: np.ndarray = labels) -> float:
-      return float(scaling.negative_log_likelihood(scaled[new], labels[new]).mean())
+    def held_out_loss(scaled: np.ndarray, labels: np.ndarray = labels) -> float:
+      return float(scaling.negative_log_likelihood(scaled[250:], labels[250:]).mean())
 
-    fitted = scaling.fit(kind, logits[few], labels[few])
-    ratios.append(mean_loss(fitted(logits)) / mean_loss(logits))
+    fitted = scaling.fit(kind, logits[fitting], labels[fitting])
+    ratios.append(held_out_loss(fitted(logits)) / held_out_loss(logits))
     if seed < 2:
-      mended = scaling.fit(kind, 4 * logits[few], labels[few])
-      assert mean_loss(mended(4 * logits)) < 0.55 * mean_loss(4 * logits)
+      corrected = scaling.fit(kind, 4 * logits[fitting], labels[fitting])
+      assert held_out_loss(corrected(4 * logits)) < 0.55 * held_out_loss(4 * logits)
   assert np.mean(ratios) <= 1.002
 
 
 def test_rows_that_are_all_right_do_not_enlarge_the_logits():
-  """The loss on other rows was .031 before an error was added; unscaled logits have .010."""
+  """Without an added mistake the loss on other rows was 0.031; unscaled logits have 0.010."""
   excesses = []
   for seed in range(4):
     generator = np.random.default_rng(seed)

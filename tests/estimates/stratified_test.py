@@ -1,4 +1,4 @@
-"""Sums of shares over strata: by hand, coverage in simulation, the trials that a width needs."""
+"""Tests weighted sums of shares over strata: values, coverage, and the trials a width needs."""
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ GENERATOR = np.random.default_rng(0)
 
 @pytest.mark.parametrize('shares, size', [((0.05, 0.6), 6), ((0, 0.1), 12), ((0.4, 0.6), 4)])
 def test_intervals_cover_and_are_no_wider_than_planned(shares, size):
+  """The chances of 40 strata lie between two shares; a stratum has `size` trials on average."""
   weights = GENERATOR.uniform(0.5, 2, 40) / 40
   p = GENERATOR.uniform(*shares, (2, 40))
   trials = stratified.allocated(weights, 40 * size)
@@ -28,13 +29,13 @@ def test_intervals_cover_and_are_no_wider_than_planned(shares, size):
   half_width = 1.96 * np.sqrt(0.25 * (weights**2 / trials).sum())
   assert max(widths) <= half_width
   assert half_width < 1.01 * 1.96 * 0.5 * weights.sum() / np.sqrt(40 * size)
-  fewest = stratified.trials_needed(weights, half_width + 1e-5)
-  assert 40 * size - 3 <= fewest <= 40 * size
-  enough, fewer = (
+  needed = stratified.trials_needed(weights, half_width + 1e-5)
+  assert 40 * size - 3 <= needed <= 40 * size
+  narrow, wide = (
     1.96 * np.sqrt(0.25 * (weights**2 / stratified.allocated(weights, n)).sum())
-    for n in (fewest, fewest - 1)
+    for n in (needed, needed - 1)
   )
-  assert enough <= half_width + 1e-5 < fewer
+  assert narrow <= half_width + 1e-5 < wide
 
 
 def test_values_are_weighted_sums():

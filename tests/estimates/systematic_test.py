@@ -90,7 +90,7 @@ def test_a_degenerate_rho_is_left_out_of_means_or_1_as_in_the_paper():
 
 
 def _cells(share, label, group, **settings):
-  """Returns shares [images, environments] of which environment i trains on class group i."""
+  """Returns shares [images, environments], where environment i is trained on class group i."""
   share = np.asarray(share, float)
   environments = share.shape[1]
   trained, trials = tuple(range(environments)), (1,) * environments

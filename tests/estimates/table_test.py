@@ -1,4 +1,4 @@
-"""The table of results: one type a column, the same after a way through CSV, errors by name."""
+"""Tests the table of results: its columns, its CSV file, facets, and refused tables."""
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from tests.refusals import refused
 
 
 def table() -> pd.DataFrame:
+  """Returns errors by corruption and severity, by corruption, and top-5 errors by layer."""
   outcomes = made()
   top5 = Quantity('top5_error', 'top-5 error')
   parts = [means(ERROR, outcomes, ('corruption', 'severity'), test=True)]
@@ -21,7 +22,7 @@ def table() -> pd.DataFrame:
   return tables.assemble(parts)
 
 
-def test_facets_stand_between_the_other_columns_and_a_way_through_csv_changes_nothing(tmp_path):
+def test_a_table_is_read_from_csv_as_it_was_written(tmp_path):
   results = table()
   facets = ['corruption', 'severity', 'layer']
   assert list(results.columns) == [*tables.SUBJECT, *facets, *tables.ESTIMATE]
@@ -37,7 +38,7 @@ def test_facets_stand_between_the_other_columns_and_a_way_through_csv_changes_no
   assert np.array_equal(read.value.to_numpy(), results.value.to_numpy())
 
 
-def test_two_rows_of_one_estimate_infinite_values_and_files_of_no_table_are_refused(tmp_path):
+def test_repeated_rows_infinite_values_and_damaged_files_are_refused(tmp_path):
   part = means(ERROR, made(), ('corruption',), paired=False)
   refused('two rows of one estimate: .*quantity=error.*corruption=', tables.assemble, [part, part])
   named = tables.with_facet(part, 'place', '')
@@ -56,16 +57,19 @@ def test_two_rows_of_one_estimate_infinite_values_and_files_of_no_table_are_refu
   refused('cannot be read', tables.from_csv, file, tables.facet_types(table()))
 
 
-def test_a_facet_is_left_out_again_and_names_in_a_log_say_what_a_value_is():
+def test_a_facet_is_added_and_removed():
   results = table()
   by_seed = tables.assemble(
     [results, *(tables.with_facet(results, 'seed', seed) for seed in (0, 7))]
   )
   for seed in (None, 7):
-    of_seed = tables.assemble([tables.without_facet(by_seed, 'seed', seed)])
-    pd.testing.assert_frame_equal(of_seed[list(results.columns)], results)
+    without = tables.assemble([tables.without_facet(by_seed, 'seed', seed)])
+    pd.testing.assert_frame_equal(without[list(results.columns)], results)
   assert tables.without_facet(results, 'seed') is results
   assert tables.without_facet(results, 'seed', 7).empty
+
+
+def test_values_in_a_log_are_named_by_classifier_quantity_and_facets():
   named = tables.named_values(tables.with_facet(table(), 'task', 'far'), 'results')
   assert 'results/first/top5_error/task=far/layer=007' in named
   assert 'results/second minus first/error/task=far/corruption=clean' in named

@@ -390,7 +390,7 @@ def test_rows_are_checked_without_compiling():
 
 
 def with_value(column, place, value):
-  """Returns tiny rows of which one value is replaced."""
+  """Returns tiny rows with one value replaced."""
   rows = tiny_rows(21)
   getattr(rows, column)[place] = value
   return rows

@@ -108,7 +108,7 @@ def test_a_view_is_shown_until_its_interval_is_narrow(results):
   assert ((errors.high - errors.low) / 2 <= STUDY.half_width).all()
   assert estimate(results.table, 'tiny', 'clean_error').n == counts_shown[0]
   (zero,) = errors[(errors.frequency_y == 0) & (errors.frequency_x == 0)].itertuples()
-  ring = estimate(results.table, 'tiny', 'error', radius=0)  # the frequency zero alone
+  ring = estimate(results.table, 'tiny', 'error', radius=0)  # the frequency zero only
   assert (ring.value, ring.low, ring.high, ring.n) == (zero.value, zero.low, zero.high, zero.n)
 
 

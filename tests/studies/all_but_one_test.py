@@ -25,7 +25,7 @@ def recipe(name, severity, corruptions=('official',), probability=1.0):
 
 
 def evaluations(folder, cells=CELLS):
-  """Writes records of the networks that leave out the cells, of which 50 images each.
+  """Writes records of 50 images of the networks that leave out the cells.
 
   Network i has 10 + i errors in its cell and 3 i on clean images; other answers are wrong.
   """

@@ -25,7 +25,7 @@ STUDY = Calibration(corruptions=CORRUPTIONS, severities=(1, 5), resamples=100)
 
 def made(directory: pathlib.Path, label: str, seed: int, **fields: np.ndarray) -> Evaluation:
   """Writes records of a classifier that is calibrated in the clean view and more overconfident in
-  each further one; `fields` replace its answers, and empty ones are left out."""
+  each next one; `fields` replace its answers, and empty ones are left out."""
   generator = np.random.default_rng(seed)
   confidence = generator.random((ROWS, VIEWS)).astype(np.float32)
   right = generator.random((ROWS, VIEWS)) < confidence ** (1 + np.arange(VIEWS))
@@ -109,7 +109,7 @@ def test_differences_are_paired(tmp_path):
 
 
 def test_a_mean_over_views_of_calibrated_classifiers_shows_no_difference(tmp_path):
-  """Debiasing leaves a part of the bias, which is alike in all views and stays in their mean."""
+  """Debiasing leaves a part of the bias, which is the same in all views and stays in their mean."""
   study = dataclasses.replace(STUDY, severities=(1, 2, 3, 4, 5))
   generator = np.random.default_rng(0)
   evaluations = []

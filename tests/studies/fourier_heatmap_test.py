@@ -52,7 +52,7 @@ def reduced(study: FourierHeatmap, evaluations: list[Evaluation]) -> Results:
 
 
 def map_of(results: Results, *args: Any, **facets: Any) -> np.ndarray:
-  """Returns a map [HEIGHT, WIDTH] as figures draw it; arguments are those of `centred_map`."""
+  """Returns a map [HEIGHT, WIDTH] as figures draw it; takes the arguments of `centred_map`."""
   return centred_map(results, *args, **facets)[2]
 
 

@@ -139,7 +139,7 @@ def test_rho_of_networks_at_chance_has_a_note_and_is_no_headline(tmp_path):
 def test_a_baseline_is_subtracted(tmp_path):
   wrong, wrong_baseline = np.zeros((12, 5), int), np.zeros((12, 5), int)
   wrong[2::3, 1:] = 1
-  wrong_baseline[1:, 1:] = 1  # right on the first image alone, of class a
+  wrong_baseline[1:, 1:] = 1  # right on the first image only, of class a
   study = Systematic(**{**vars(STUDY), 'baseline': 'clean'})
   network = records(tmp_path / 'net', wrong, RECIPE)
   table = table_of(study, records(tmp_path / 'clean', wrong_baseline, []), network)

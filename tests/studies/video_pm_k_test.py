@@ -54,7 +54,7 @@ def made_sets() -> NeighborSets:
 
 
 def made_rows(sets: NeighborSets) -> ArrayRows:
-  """Returns frames of one colour each; the frames of a clip are alike."""
+  """Returns frames of one colour each; the frames of a clip have similar ones."""
   generator = np.random.default_rng(0)
   clip = np.array([int(name[4:6]) for name in sets.frames])
   colours = generator.random((CLIPS, 1, 1, 3), np.float32)[clip]
@@ -65,7 +65,7 @@ def made_rows(sets: NeighborSets) -> ArrayRows:
 
 
 def evaluate(folder, study: VideoPmK, labels=('one',), block: int = 16) -> list[Evaluation]:
-  """Returns evaluations of tiny networks, of which each label has other weights."""
+  """Returns evaluations of tiny networks, whose weights differ between labels."""
   rows = made_rows(made_sets())
   networks = [tiny_classifier(seed, label) for seed, label in enumerate(labels)]
   return [Evaluation(n.name, answered(folder / n.name, study, n, rows, block)) for n in networks]
