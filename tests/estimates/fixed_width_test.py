@@ -90,7 +90,7 @@ def test_a_wide_interval_has_a_single_look():
   assert single.most_trials == fixed_size(0.2, 0.95)
 
 
-@pytest.mark.parametrize(('half_width', 'confidence'), [(0.3, 0.99), (0.2, 0.95), (0.06, 0.95)])
+@cases('half_width, confidence', (0.3, 0.99), (0.2, 0.95), (0.06, 0.95))
 def test_fixed_size_is_the_least_number_of_trials_for_the_half_width(half_width, confidence):
   size = fixed_size(half_width, confidence)
   widest = [
@@ -107,6 +107,6 @@ def test_the_lower_bound_of_the_number_of_trials_is_close(half_width, confidence
   assert bound <= size <= bound + 2 / half_width + 2  # one trial moves the half width by 1 / n
 
 
-@pytest.mark.parametrize(('half_width', 'confidence'), [(0.0, 0.95), (0.5, 0.95), (0.1, 1.0)])
+@cases('half_width, confidence', (0.0, 0.95), (0.5, 0.95), (0.1, 1.0))
 def test_values_out_of_range_are_refused(half_width, confidence):
   refused('is not in', plan, half_width, confidence)

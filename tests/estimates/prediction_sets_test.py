@@ -13,9 +13,11 @@ SHARES = Quantity('set_coverage', 'coverage')
 P = np.array([[0.2, 0.5, 0.3]])
 
 
-@pytest.mark.parametrize(
+@cases(
   'kind, expected',
-  [('lac', [0.8, 0.5, 0.7]), ('aps', [0.9, 0.25, 0.65]), ('raps', [1.9, 0.25, 1.15])],
+  ('lac', [0.8, 0.5, 0.7]),
+  ('aps', [0.9, 0.25, 0.65]),
+  ('raps', [1.9, 0.25, 1.15]),
 )
 def test_scores_by_hand(kind, expected):
   """The classes have the ranks 3, 1 and 2; the random U is ½, the penalty λ ½ and the rank k 1."""

@@ -5,6 +5,7 @@ import pytest
 from scipy import optimize, special
 
 from robustness.estimates import scaling
+from tests.cases import cases
 from tests.refusals import bad_setting, refused
 
 GENERATOR = np.random.default_rng(0)
@@ -50,14 +51,12 @@ def test_the_loss_is_the_negative_logarithm_of_the_softmax():
   assert 10 < separable.weight <= scaling.LARGEST, 'a larger weight always has a smaller loss'
 
 
-@pytest.mark.parametrize(
+@cases(
   'kind, logits, labels, message',
-  [
-    ('platt', TRUE, LABELS, bad_setting('scaling', 'platt')),
-    ('vector', TRUE, LABELS[:9], r'\(400, 4\).*\(9,\)'),
-    ('vector', np.where(TRUE > 4, -np.inf, TRUE), LABELS, 'not finite'),
-    ('vector', TRUE, LABELS + 1, '1 to 4: give 0 to 3'),
-  ],
+  ('platt', TRUE, LABELS, bad_setting('scaling', 'platt')),
+  ('vector', TRUE, LABELS[:9], r'\(400, 4\).*\(9,\)'),
+  ('vector', np.where(TRUE > 4, -np.inf, TRUE), LABELS, 'not finite'),
+  ('vector', TRUE, LABELS + 1, '1 to 4: give 0 to 3'),
 )
 def test_bad_input_is_refused(kind, logits, labels, message):
   refused(message, scaling.fit, kind, logits, labels)

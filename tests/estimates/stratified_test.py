@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from robustness.estimates import stratified
+from tests.cases import cases
 from tests.refusals import refused
 
 GENERATOR = np.random.default_rng(0)
 
 
-@pytest.mark.parametrize('shares, size', [((0.05, 0.6), 6), ((0, 0.1), 12), ((0.4, 0.6), 4)])
+@cases('shares, size', ((0.05, 0.6), 6), ((0, 0.1), 12), ((0.4, 0.6), 4))
 def test_intervals_cover_and_are_no_wider_than_planned(shares, size):
   """The chances of 40 strata lie between two shares; a stratum has `size` trials on average."""
   weights = GENERATOR.uniform(0.5, 2, 40) / 40

@@ -177,7 +177,7 @@ def test_intervals_cover_with_few_images_a_class(per_class, seen, unseen):
   assert min(covered.values()) / runs >= 0.9, covered  # 0.95 minus 2.5 standard errors of 120 runs
 
 
-@pytest.mark.parametrize(('seen', 'unseen'), [(1, 1), (1, 0)])
+@cases('seen, unseen', (1, 1), (1, 0))
 def test_the_interval_has_a_width_where_all_images_are_alike(seen, unseen):
   label = np.arange(8) % 4
   share = np.where(label < 2, seen, unseen)[:, None] * np.ones((1, 2))

@@ -74,7 +74,7 @@ def test_a_summary_of_logits_equals_that_of_the_network_in_jax(parallel, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize('create', [lambda: MeshParallel(jax.devices()[:3]), PmapParallel])
-@pytest.mark.parametrize(('batch_size', 'views'), [(8, 5), (0, 0)])
+@cases('batch_size, views', (8, 5), (0, 0))
 def test_records_do_not_depend_on_shards_and_devices(create, batch_size, views, tmp_path):
   native = tiny_classifier()
   expected = columns(evaluator(classifier=native), tmp_path / 'native')

@@ -14,6 +14,7 @@ from robustness.evaluation.study import Evaluation, Study
 from robustness.evaluation.views import ViewTable
 from robustness.workdirs import finished_workdir
 from tests import finished_runs, made_records
+from tests.cases import cases
 from tests.table_rows import estimate
 
 NAMES = ('clean', 'fog', 'snow')
@@ -61,7 +62,7 @@ def of_class(listed, name, quantity='accuracy'):
   return estimate(listed.table, 'net', quantity, **{'class': name})
 
 
-@pytest.mark.parametrize(('block', 'chunk'), [(2, 2), (5, 3), (1, 1)])
+@cases('block, chunk', (2, 2), (5, 3), (1, 1))
 def test_images_that_are_right_when_clean_are_ordered_by_damage(tmp_path, block, chunk):
   """Image 13 is wrong when clean, 14 never; 12 has lost more of its probability than 10."""
   listed = failures(records(tmp_path, block, chunk), ViewTable(NAMES, 0))

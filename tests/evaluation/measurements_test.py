@@ -14,6 +14,7 @@ from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.views import Views
 from robustness.models.classifier import Classifier
 from robustness.parallel import MeshParallel, PmapParallel
+from tests.cases import cases
 from tests.evaluation.runner_test import PARALLELS
 from tests.networks import CLASSES, SHAPE, tiny_classifier, tiny_rows
 from tests.refusals import refused
@@ -47,7 +48,7 @@ def recorded(directory, parallel, batch_size, chunk, classifier=None, views=VIEW
 
 
 @pytest.mark.parametrize('create', PARALLELS)
-@pytest.mark.parametrize(('batch_size', 'chunk'), [(8, 2), (24, 5), (0, 0)])
+@cases('batch_size, chunk', (8, 2), (24, 5), (0, 0))
 def test_totals_and_measures_without_a_classifier(create, batch_size, chunk, tmp_path):
   records = recorded(tmp_path, create(), batch_size, chunk)
   images = tiny_rows(ROWS).images

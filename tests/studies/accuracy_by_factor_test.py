@@ -106,8 +106,8 @@ def test_the_ratio_of_a_group_in_one_site_has_a_note_instead_of_an_interval():
 
 def test_brightness_is_measured_in_the_images():
   study = AccuracyByFactor(factors=('brightness', 'contrast'), bins=2, fewest=2)
-  results, only = measured(study, ('first',))
-  records = only.records
+  results, evaluation = measured(study, ('first',))
+  records = evaluation.records
   images = as_float32(ROWS.images)
   np.testing.assert_allclose(records.column('brightness'), images.mean((1, 2, 3)), rtol=1e-5)
   np.testing.assert_allclose(records.column('contrast'), images.std((1, 2, 3)), rtol=1e-5)
@@ -123,8 +123,8 @@ def test_estimates_count_clusters():
     assert (row.n, row.clusters) == (COUNT, COUNT // 4)
   partly_placed = dataclasses.replace(ROWS, columns={'site': np.where(POSES == 'left', POSES, '')})
   study = dataclasses.replace(clustered, factors=('class',))
-  results, only = measured(study, ('first',), partly_placed)
-  units = clustered.by_row(only.records, ROWS.image_shape).units
+  results, evaluation = measured(study, ('first',), partly_placed)
+  units = clustered.by_row(evaluation.records, ROWS.image_shape).units
   assert len(set(units)) == 1 + (POSES != 'left').sum(), 'an image without a site is a cluster'
   results, evaluation = measured(clustered, ('first',), WITH_COLUMNS)
   by_class = failures.findings(clustered, [evaluation], ROWS.image_shape)[0].estimates[0]

@@ -19,15 +19,15 @@ from tests.table_rows import estimate
 
 def test_top_k_accuracy_is_the_share_of_ranks_below_k():
   study = Accuracy(top_k=2, confidence=0.9)
-  results, only = measured(study, ('first',))
+  results, evaluation = measured(study, ('first',))
   table = results.table[results.table['class'].isna()]
   assert list(table.quantity) == ['top1_accuracy', 'top2_accuracy']
   for k, row in zip((1, 2), table.itertuples(), strict=True):
-    right = int((only.records.column('rank') < k).sum())
+    right = int((evaluation.records.column('rank') < k).sum())
     exact = stats.binomtest(right, COUNT).proportion_ci(0.9, 'exact')
     assert (row.value, row.n, row.confidence) == (right / COUNT, COUNT, 0.9)
     assert (row.low, row.high) == pytest.approx((exact.low, exact.high))
-  assert list(table_of(Accuracy(top_k=1), [only]).quantity) == ['top1_accuracy']
+  assert list(table_of(Accuracy(top_k=1), [evaluation]).quantity) == ['top1_accuracy']
 
 
 def test_two_classifiers_are_compared_in_pairs():

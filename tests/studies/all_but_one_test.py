@@ -5,12 +5,12 @@ import pytest
 
 from configs.all_but_one import CORRUPTIONS, get_config
 from robustness.estimates.published import ALL_BUT_ONE
-from robustness.estimates.table import assemble
 from robustness.studies.all_but_one import COMPOSED, PUBLISHED, AllButOne
 from tests.cases import cases
 from tests.end_to_end import runs
 from tests.made_records import made
 from tests.refusals import refused
+from tests.studies.conftest import table_of
 from tests.table_rows import estimate
 
 STUDY = AllButOne(corruptions=('fog', 'contrast'), severities=(1, 3))
@@ -41,7 +41,7 @@ def evaluations(folder, cells=CELLS):
 
 
 def test_each_corruption_is_answered_by_the_network_that_left_it_out(tmp_path):
-  table = assemble(STUDY.reduce(evaluations(tmp_path), (32, 32, 3)).estimates)
+  table = table_of(STUDY, evaluations(tmp_path), (32, 32, 3))
   for place, (name, severity) in enumerate(CELLS):
     cell = estimate(table, COMPOSED, 'error', corruption=name, severity=severity)
     assert cell.value == pytest.approx((10 + place) / ROWS) and cell.low < cell.value < cell.high
@@ -56,7 +56,7 @@ def test_each_corruption_is_answered_by_the_network_that_left_it_out(tmp_path):
 
 
 def test_the_mean_over_severities_needs_every_severity(tmp_path):
-  table = assemble(STUDY.reduce(evaluations(tmp_path, CELLS[:3]), (32, 32, 3)).estimates)
+  table = table_of(STUDY, evaluations(tmp_path, CELLS[:3]), (32, 32, 3))
   means = table[(table.classifier == COMPOSED) & table.severity.isna() & table.corruption.notna()]
   assert list(means.corruption) == ['fog']
 

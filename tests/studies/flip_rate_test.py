@@ -9,7 +9,6 @@ from robustness import parallel
 from robustness.core import random_keys
 from robustness.core.rows import ArrayRows
 from robustness.corruptions import corrupt
-from robustness.estimates.table import assemble
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.studies.flip_rate import FlipRate
@@ -70,7 +69,7 @@ def test_rates_and_ratio_by_hand(tmp_path):
   assert estimate(table, 'b', 'flip_ratio', 'a').value == pytest.approx(expected - 1)
   assert estimate(table, 'a', 'flip_ratio').method == 'exact', 'the baseline itself'
   constant = made(tmp_path / 'constant', {'prediction': np.zeros((2, 6), int)})
-  table = assemble(STUDY.reduce([constant, evaluations[1]], SHAPE).estimates)
+  table = table_of(STUDY, [constant, evaluations[1]])
   ratio = estimate(table, 'b', 'flip_ratio')
   assert np.isnan(ratio.value) and '0 in gaussian_noise, brightness' in ratio.note
 

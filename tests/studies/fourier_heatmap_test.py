@@ -61,8 +61,8 @@ def sample_arrays(study: FourierHeatmap) -> dict[str, np.ndarray]:
 
 
 def test_error_maps_are_counts_and_a_frequency_is_one_trial_with_its_mirror():
-  results, only = measured(STUDY, ('first',))
-  rank = only.records.table('rank')
+  results, evaluation = measured(STUDY, ('first',))
+  rank = evaluation.records.table('rank')
   for k, name in ((1, 'error'), (2, 'top2_error')):
     wrong = (rank >= k).sum(0)
     values = map_of(results, name, 'first')
@@ -151,9 +151,9 @@ def test_bands_that_the_window_cuts_have_a_note():
 
 def test_layer_maps_are_means_of_the_records():
   study = dataclasses.replace(STUDY, layers=('stages',))
-  results, only = measured(study, ('first',))
+  results, evaluation = measured(study, ('first',))
   for layer in ('stage1', 'logits'):
-    change = only.records.table(f'layer_change/{layer}').astype(np.float64)
+    change = evaluation.records.table(f'layer_change/{layer}').astype(np.float64)
     columns = ('value', 'high')
     values, high = (map_of(results, 'layer_change', 'first', '', c, layer=layer) for c in columns)
     np.testing.assert_allclose(values, by_frequency(study, change.mean(0)), rtol=1e-6)
@@ -213,8 +213,8 @@ def test_perturbation_is_plus_or_minus_v_times_the_basis(phase):
 
 def test_a_map_of_a_class_is_the_error_on_its_images():
   study, names = dataclasses.replace(STUDY, classes=('all',)), tiny_rows(COUNT).class_names
-  results, only = measured(study, ('first',))
-  wrong, labels = only.records.table('rank') > 0, only.records.column('label')
+  results, evaluation = measured(study, ('first',))
+  wrong, labels = evaluation.records.table('rank') > 0, evaluation.records.column('label')
   for label, name in enumerate(names):
     class_map = map_of(results, 'class_error', 'first', **{'class': name})
     expected = wrong[labels == label].mean(0)
@@ -223,18 +223,18 @@ def test_a_map_of_a_class_is_the_error_on_its_images():
     band_means = [class_map[band_map(SHAPE) == band].mean() for band in in_band.band]
     np.testing.assert_allclose(in_band.value, band_means)
   assert study.recording == STUDY.recording, 'maps of classes use the records of the whole map'
-  only.records.identity = {'classes': ['tench', 'goldfish', *names[2:]]}
-  by_word = reduced(dataclasses.replace(STUDY, classes=('n01443537', 'tench')), [only])
+  evaluation.records.identity = {'classes': ['tench', 'goldfish', *names[2:]]}
+  by_word = reduced(dataclasses.replace(STUDY, classes=('n01443537', 'tench')), [evaluation])
   for name, label in (('n01443537', names[1]), ('tench', names[0])):
     from_word = map_of(by_word, 'class_error', 'first', **{'class': name})
     from_label = map_of(results, 'class_error', 'first', **{'class': label})
     np.testing.assert_array_equal(from_word, from_label)
-  only.records.identity = {'classes': ['lynx', *names[1:], 'wolf']}
-  table, key = reduced(study, [only]).table, 'config.study.classes'
+  evaluation.records.identity = {'classes': ['lynx', *names[1:], 'wolf']}
+  table, key = reduced(study, [evaluation]).table, 'config.study.classes'
   in_bands = select(table, 'class_error_in_band', band=..., **{'class': ...})
   assert {*in_bands['class']} == {'lynx', *names[1:]}, 'no image is a wolf'
   no_class = dataclasses.replace(STUDY, classes=('owl',))
-  refused(bad_setting(key, 'owl'), reduced, no_class, [only])
+  refused(bad_setting(key, 'owl'), reduced, no_class, [evaluation])
   lynx = dataclasses.replace(STUDY, classes=('lynx',))
   refused(bad_setting(key, 'lynx'), lynx.check, tiny_rows(COUNT), {})
   few = tiny_rows(COUNT).at(np.flatnonzero(tiny_rows(COUNT).labels != 1))

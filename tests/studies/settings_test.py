@@ -202,7 +202,7 @@ def test_bad_settings_are_refused(name, settings, message):
   refused(message, from_config, {'name': name, **settings})
 
 
-@pytest.mark.parametrize(('name', 'shape', 'settings', 'message'), UNFIT)
+@cases('name, shape, settings, message', *UNFIT)
 def test_settings_that_do_not_fit_the_shape_of_images_are_refused(name, shape, settings, message):
   refused(message, from_config({'name': name, **settings}).views, shape)
 

@@ -7,13 +7,14 @@ import pandas as pd
 import pytest
 
 from robustness.core.rows import ArrayRows
-from robustness.estimates.table import assemble, select
+from robustness.estimates.table import select
 from robustness.evaluation.study import Evaluation
 from robustness.scenes import designs, views
 from robustness.scenes.geometry import place
 from robustness.studies.si_score import SiScore
 from tests.made_records import made
 from tests.refusals import refused
+from tests.studies import conftest
 from tests.table_rows import estimate
 
 PAIRS, SIDE = 12, 100
@@ -51,7 +52,7 @@ def answers(evaluation: Evaluation, study: SiScore) -> tuple[np.ndarray, np.ndar
 
 
 def table_of(study: SiScore, *evaluations: Evaluation) -> pd.DataFrame:
-  return assemble(study.reduce(evaluations, (SIDE, SIDE, 3)).estimates)
+  return conftest.table_of(study, evaluations, (SIDE, SIDE, 3))
 
 
 def by(table: pd.DataFrame, quantity: str, *facets: str, versus: str = '') -> pd.DataFrame:

@@ -23,7 +23,7 @@ from tests.cases import cases
 from tests.end_to_end import runs
 from tests.made_records import made
 from tests.refusals import bad_setting, refused
-from tests.studies.conftest import show_image
+from tests.studies import conftest
 from tests.table_rows import estimate
 
 NAMES = ('a', 'b', 'c')
@@ -50,7 +50,7 @@ def test_views_are_the_environments_at_every_level():
     for view, severity in ((3, 2), (4, 5))
   ]
   for view, expected in enumerate([image, np.rot90(image), np.rot90(image, 2), *corrupted]):
-    np.testing.assert_allclose(show_image(STUDY, image, view), expected, atol=1e-6)
+    np.testing.assert_allclose(conftest.show_image(STUDY, image, view), expected, atol=1e-6)
   assert len(set(ids.tolist())) == 5
 
 
@@ -67,7 +67,7 @@ def records(directory, rank, augment, data=None, environment=None, **classifier)
 
 
 def table_of(study: Systematic, *evaluations: Evaluation) -> pd.DataFrame:
-  return assemble(study.reduce(evaluations, (8, 8, 3)).estimates)
+  return conftest.table_of(study, evaluations, (8, 8, 3))
 
 
 PARTS = ('rho', 'seen', 'unseen')

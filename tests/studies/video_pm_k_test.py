@@ -91,9 +91,9 @@ def right_by_frame(records: Records, sets: NeighborSets) -> dict[str, bool]:
 @pytest.mark.parametrize('k', [1, 2, 3, 10])
 def test_accuracies_equal_counts_by_anchor(evaluations, k):
   sets, study = made_sets(), VideoPmK(k=k)
-  only = evaluations[0]
-  table = table_of(study, [only])
-  right = right_by_frame(only.records, sets)
+  evaluation = evaluations[0]
+  table = table_of(study, [evaluation])
+  right = right_by_frame(evaluation.records, sets)
   anchors_right, sets_right, neighbors_right = 0, 0, 0
   for anchor, members, offsets in zip(sets.anchors, sets.neighbors, sets.offsets, strict=True):
     is_right = right[sets.frames[anchor]]
@@ -115,7 +115,7 @@ def test_accuracies_equal_counts_by_anchor(evaluations, k):
 
 
 def test_curves_subsets_errors_and_conditional_accuracies_agree_with_the_counts(evaluations):
-  table = assemble(VideoPmK(k=3).reduce(evaluations[:1], SHAPE).estimates)
+  table = table_of(VideoPmK(k=3), evaluations[:1])
   anchor = estimate(table, 'one', 'accuracy_anchor')
   assert estimate(table, 'one', 'accuracy_pm_k', k=0).value == anchor.value
   errors = select(table, 'error', offset=...).set_index('offset')
@@ -155,7 +155,7 @@ def test_curves_subsets_errors_and_conditional_accuracies_agree_with_the_counts(
 
 
 def test_frames_that_turn_wrong_are_pooled_over_all_classifiers(evaluations):
-  table = assemble(VideoPmK(k=3).reduce(evaluations, SHAPE).estimates)
+  table = table_of(VideoPmK(k=3), evaluations)
   labels = [evaluation.label for evaluation in evaluations]
   for offset in (-3, 1):
     shares = [estimate(table, label, 'turned_wrong', offset=offset).value for label in labels]
@@ -165,7 +165,7 @@ def test_frames_that_turn_wrong_are_pooled_over_all_classifiers(evaluations):
 
 
 def test_accuracies_can_leave_out_the_anchor(evaluations):
-  table = assemble(VideoPmK(k=3, include_anchor=False).reduce(evaluations, SHAPE).estimates)
+  table = table_of(VideoPmK(k=3, include_anchor=False), evaluations)
   names = ('accuracy_pm_k', 'accuracy_pm_k_neighbors_only')
   worst, neighbors = (estimate(table, 'two', name, k=3) for name in names)
   assert worst[['value', 'low', 'high']].equals(neighbors[['value', 'low', 'high']])
@@ -251,9 +251,9 @@ def test_the_order_of_classes_does_not_change_the_table(evaluations, tmp_path):
 @pytest.mark.slow
 def test_failures_are_the_nearest_wrong_neighbors(evaluations):
   sets, study = made_sets(), VideoPmK(k=3, failures=2)
-  only = evaluations[0]
-  findings = study.reduce([only], SHAPE)
-  right = right_by_frame(only.records, sets)
+  evaluation = evaluations[0]
+  findings = study.reduce([evaluation], SHAPE)
+  right = right_by_frame(evaluation.records, sets)
   failures = findings.tables['failures']
   rows = [dict(zip(failures.columns, row, strict=True)) for row in failures.rows]
   for row in rows:
