@@ -1,4 +1,4 @@
-"""The functions of `import robustness`."""
+"""The public functions of `import robustness` measure, compare, train, attack and refuse input."""
 
 import dataclasses
 import importlib
@@ -36,10 +36,12 @@ WEIGHTS = np.random.default_rng(1).normal(size=(IMAGES[0].size, len(CLASSES))).a
 
 
 def linear(images):
+  """Returns logits [N, 4] of a random linear map."""
   return images.reshape(len(images), -1) @ WEIGHTS
 
 
 def in_numpy(images):
+  """Returns the logits of `linear` computed by NumPy, so without a gradient."""
   return linear(np.asarray(images))
 
 
@@ -57,12 +59,13 @@ seconds = time.perf_counter() - start
 heavy = {'jax', 'tensorflow', 'matplotlib', 'pandas', 'flax', 'torch'} & set(sys.modules)
 print(heavy or 'light', seconds)
 """
-  done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
-  loaded, seconds = done.stdout.split()
+  process = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
+  loaded, seconds = process.stdout.split()
   assert loaded == 'light' and float(seconds) < 0.1
 
 
 def submodules():
+  """Returns the names of all modules of the package but the command."""
   names = [module.name for module in pkgutil.walk_packages(robustness.__path__, 'robustness.')]
   return [name for name in names if not name.endswith('__main__')]
 
@@ -91,6 +94,7 @@ def test_no_setting_of_a_study_is_an_argument_of_measure():
 
 @pytest.fixture(scope='module')
 def heat_map():
+  """Results of a Fourier heat map of `linear` on the tiny rows."""
   return robustness.measure('fourier_heatmap', {'linear': linear}, ROWS, norm=4.0)
 
 
@@ -156,22 +160,22 @@ def test_results_of_a_workdir_are_read_with_figures_and_compared(heat_map, tmp_p
   together = robustness.measure(
     'fourier_heatmap', {'linear': linear, 'opposite': opposite}, ROWS, norm=4.0
   )
-  at = {'versus': 'linear', 'classifier': 'opposite', 'band': 'low'}
-  assert comparison.value('error', **at) == together.value('error', **at)
+  facets = {'versus': 'linear', 'classifier': 'opposite', 'band': 'low'}
+  assert comparison.value('error', **facets) == together.value('error', **facets)
   assert robustness.compare(heat_map, read, baseline='opposite').labels[0] == 'opposite'
   run = tmp_path / 'run'
   by_path = robustness.compare(heat_map, run)
   assert by_path.table.equals(comparison.table)
-  again = shutil.copytree(run, tmp_path / 'again')
-  assert robustness.compare(str(run), again).labels == ['run', 'again']
-  named = robustness.compare(f'first={run}', str(again), baseline='again')
-  assert named.labels == ['again', 'first']
+  copied = shutil.copytree(run, tmp_path / 'again')
+  assert robustness.compare(str(run), copied).labels == ['run', 'again']
+  relabelled = robustness.compare(f'first={run}', str(copied), baseline='again')
+  assert relabelled.labels == ['again', 'first']
   refused('two classifiers are called', robustness.compare, heat_map, heat_map)
   refused('is no workdir', robustness.compare, heat_map, str(tmp_path))
   refused('opposit', robustness.compare, heat_map, read, baseline='opposit')
 
 
-def test_nothing_is_left_without_a_workdir(tmp_path, monkeypatch):
+def test_files_are_deleted_with_the_results_if_there_is_no_workdir(tmp_path, monkeypatch):
   monkeypatch.setattr('tempfile.tempdir', str(tmp_path))
   results = robustness.measure('accuracy', linear, IMAGES, LABELS)
   assert any(tmp_path.iterdir()), 'the records, as long as there are results'
@@ -189,8 +193,10 @@ def test_numbers_do_not_depend_on_batches_and_devices():
     {'devices': jax.local_devices()[:1]},
   ]
   tables = [
-    robustness.measure('corruption_error', tiny_classifier(), ROWS, corruptions=('fog',), **o).table
-    for o in options
+    robustness.measure(
+      'corruption_error', tiny_classifier(), ROWS, corruptions=('fog',), **option
+    ).table
+    for option in options
   ]
   assert all(table.equals(tables[0]) for table in tables)
 
@@ -203,13 +209,13 @@ def test_predictions_of_a_model_are_projected_onto_a_label_space():
   def network(variables, images):
     return images.reshape(len(images), -1) @ variables
 
-  fine = robustness.classifier(network, **options)
-  coarse = robustness.classifier(network, **options, label_space='imagenet_vid')
+  of_imagenet = robustness.classifier(network, **options)
+  of_video = robustness.classifier(network, **options, label_space='imagenet_vid')
   arguments = {'data': IMAGES, 'labels': LABELS, 'class_names': video}
   message = r"robustness.classifier\(..., label_space='imagenet_vid'\)"
-  refused(message, robustness.measure, 'accuracy', fine, **arguments)
-  results = robustness.measure('accuracy', coarse, **arguments)
-  predicted = project(fine.classifier(IMAGES), 'imagenet_vid').predict(IMAGES).argmax(1)
+  refused(message, robustness.measure, 'accuracy', of_imagenet, **arguments)
+  results = robustness.measure('accuracy', of_video, **arguments)
+  predicted = project(of_imagenet.classifier(IMAGES), 'imagenet_vid').predict(IMAGES).argmax(1)
   assert results.value('top1_accuracy').value == pytest.approx((predicted == LABELS).mean())
 
 
@@ -232,7 +238,7 @@ def test_a_study_and_its_parts_may_be_objects():
   refused('confidence', robustness.measure, Accuracy(), linear, IMAGES, LABELS, confidence=0.9)
 
 
-BAD = {
+BAD_ARGUMENTS = {
   '0..255': ('accuracy', linear, IMAGES * 255, LABELS),
   'channels first': ('accuracy', linear, IMAGES.transpose(0, 3, 1, 2), LABELS),
   'one-hot': ('accuracy', linear, IMAGES, np.eye(4)[LABELS]),
@@ -258,13 +264,15 @@ BAD = {
   'no study': ('acuracy', linear, IMAGES, LABELS),
   'no columns': ('video_pm_k', linear, IMAGES, LABELS),
 }
+"""Arguments of `measure` by the mistake in them."""
 NOISE = itertools.count(1.0)
+"""Numbers that make a classifier answer differently at each call."""
 
 
-@pytest.mark.parametrize('name', BAD)
+@pytest.mark.parametrize('name', BAD_ARGUMENTS)
 def test_bad_input_is_refused_before_anything_is_written(name, tmp_path):
   with pytest.raises(InputError) as raised:
-    robustness.measure(*BAD[name], workdir=tmp_path / 'run')
+    robustness.measure(*BAD_ARGUMENTS[name], workdir=tmp_path / 'run')
   assert not re.search(r'--|config\.', str(raised.value)), 'a flag or key, not an argument'
   assert not (tmp_path / 'run').exists()
 
@@ -315,6 +323,8 @@ def test_a_network_is_trained_resumed_and_measured(tmp_path):
 
 
 class Mean(nn.Module):
+  """Two logits, linear in the mean colour."""
+
   @nn.compact
   def __call__(self, images, train=False):
     return nn.Dense(2)(images.mean((1, 2)))
@@ -333,8 +343,8 @@ def test_settings_of_trainings_work_with_arrays_and_checkpoints_are_weights(tmp_
   table = robustness.measure('accuracy', models, images, labels).table
   assert table.value[0] == table.value[1]
   options = {'epochs': 1, 'batch_size': 8}
-  again = robustness.train('small_cnn', images, labels, **options, initial_weights=folder)
-  assert again.provenance['initial_weights'] == 'small_cnn'
+  tuned = robustness.train('small_cnn', images, labels, **options, initial_weights=folder)
+  assert tuned.provenance['initial_weights'] == 'small_cnn'
   assert robustness.train(Mean(), images, labels, **options).predict(images).shape == (24, 2)
 
 
@@ -342,7 +352,7 @@ def test_settings_of_trainings_work_with_arrays_and_checkpoints_are_weights(tmp_
 def test_records_of_one_training_are_not_resumed_with_another(tmp_path):
   images, labels = np.random.default_rng(0).random((16, 8, 8, 3), np.float32), np.arange(16) % 2
   options = {'policy': {'crop': {'padding': 1}}, 'epochs': 1, 'batch_size': 8}
-  for seed in (0, 0):
+  for seed in (0, 0):  # the second training has equal weights, so its records are resumed
     trained = robustness.train(Mean(), images, labels, **options, seed=seed)
     robustness.measure('accuracy', trained, images, labels, workdir=tmp_path)
   other = robustness.train(Mean(), images, labels, **options, seed=1)
@@ -350,7 +360,7 @@ def test_records_of_one_training_are_not_resumed_with_another(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_training_on_some_cells_is_measured_by_its_transfer():
+def test_a_training_in_environments_is_measured_by_systematic_robustness():
   data = DataSettings(num_images=60, random_class_groups=2)
   training_data = dataclasses.replace(data, split='train')
   environments = ('contrast', 'gaussian_noise')
@@ -391,12 +401,12 @@ def test_adversarial_images_stay_in_the_ball_and_may_be_traced():
     assert text.startswith('in_numpy is') and 'robustness.classifier(module)' in text
   by_seed = robustness.attack(0, linear, images, labels, 'pgd', 0.1, steps=3)
   np.testing.assert_array_equal(by_seed, adversarial)
-  of_one_class = robustness.attack(0, linear, images, 2, 'pgd', 0.1, steps=3)
+  by_class = robustness.attack(0, linear, images, 2, 'pgd', 0.1, steps=3)
   by_labels = robustness.attack(0, linear, images, 0 * labels + 2, 'pgd', 0.1, steps=3)
-  np.testing.assert_array_equal(of_one_class, by_labels)
+  np.testing.assert_array_equal(by_class, by_labels)
 
 
-def test_networks_are_attacked_under_jit_too():
+def test_classifiers_of_all_kinds_are_attacked_under_jit_too():
   torch = pytest.importorskip('torch', reason='attacks a PyTorch module')
   flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(IMAGES[0].size, len(CLASSES)))
   for model in (robustness.classifier(linear, mean=[0.5]), flat.eval(), tiny_classifier()):

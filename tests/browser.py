@@ -11,7 +11,7 @@ NAMES = ('chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'
 
 
 def chromium() -> Iterator[Any]:
-  """Yields a running browser; skips where there is none, or no Playwright."""
+  """Yields a running browser, or skips the test without a browser or Playwright."""
   sync_api = pytest.importorskip(
     'playwright.sync_api', reason="needs Playwright: pip install '.[browser]'"
   )

@@ -1,4 +1,4 @@
-"""A test's table of cases."""
+"""Decorators and arguments of parametrized tests."""
 
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -14,5 +14,5 @@ def cases(names: str, *rows: Any, **options: Any) -> pytest.MarkDecorator:
 def marked(
   names: Iterable[str], quick: Collection[str], mark: pytest.MarkDecorator = pytest.mark.slow
 ) -> list[Any]:
-  """Returns names for `parametrize`, those that are not `quick` with a mark."""
+  """Returns names for `parametrize`; names that are not in `quick` get a mark, by default slow."""
   return [name if name in quick else pytest.param(name, marks=mark) for name in names]

@@ -20,7 +20,7 @@ def module_of(file: str) -> types.ModuleType:
 
 
 def environment(**variables: str) -> dict[str, str]:
-  """Returns the tests' environment for the processor alone, without this process's devices."""
+  """Returns the environment of a process on the CPU, with the default number of devices."""
   inherited = {k: v for k, v in os.environ.items() if k != 'JAX_NUM_CPU_DEVICES'}
   return {**inherited, 'JAX_PLATFORMS': 'cpu', 'PYTHONUNBUFFERED': '1', **variables}
 
@@ -33,6 +33,7 @@ def start(*command: str, cwd: pathlib.Path = ROOT, **variables: str) -> subproce
 def output_of(
   *command: str | os.PathLike[str], status: int = 0, timeout: float = 600, **options
 ) -> str:
+  """Returns the output of a command that ends with this exit status."""
   process = start(*map(str, command), **options)
   try:
     output, _ = process.communicate(timeout=timeout)

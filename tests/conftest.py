@@ -17,23 +17,26 @@ LEVEL = '--xla_backend_optimization_level'
 QUICK_COMPILER = (
   f'{LEVEL}=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_parallel_codegen_split_count=1'
 )
-"""A third of XLA's time is left, which is most of a test's."""
-if jax.__version_info__ < (0, 11):  # later versions know the usual emitters alone
+"""Flags that reduce the time of XLA, which is most of the time of a test, to a third."""
+if jax.__version_info__ < (0, 11):  # later versions have only the usual emitters
   QUICK_COMPILER += ' --xla_cpu_use_fusion_emitters=false'
 if LEVEL not in os.environ.get('XLA_FLAGS', ''):  # workers of xdist inherit what is set here
   os.environ['XLA_FLAGS'] = f'{QUICK_COMPILER} {os.environ.get("XLA_FLAGS", "")}'
-os.environ.setdefault('OMP_NUM_THREADS', '1')  # NumPy's threads take a core each while they wait
+os.environ.setdefault('OMP_NUM_THREADS', '1')  # waiting threads of NumPy would occupy cores
 
 jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_num_cpu_devices', 8)
 jax.config.update('jax_numpy_rank_promotion', 'raise')
-jax.config.update('jax_traceback_in_locations_limit', 0)  # of each operation; lowering is quicker
+jax.config.update('jax_traceback_in_locations_limit', 0)  # makes lowering quicker
 
 
 def pytest_configure(config: pytest.Config) -> None:
-  """Lets a program be compiled once, by all workers, the processes they start and later sessions:
-  in pytest's cache folder (`pytest --cache-clear`), or where JAX_COMPILATION_CACHE_DIR says."""
-  gc.set_threshold(200_000, 50, 50)  # a tenth of the time went into looking through JAX's objects
+  """Shares compiled programs among workers, the processes they start and later sessions.
+
+  They are in the folder JAX_COMPILATION_CACHE_DIR, by default in pytest's cache folder, which
+  `pytest --cache-clear` empties.
+  """
+  gc.set_threshold(200_000, 50, 50)  # the collector took a tenth of the time
   cache = getattr(config, 'cache', None)  # none with -p no:cacheprovider
   if cache is not None:
     os.environ.setdefault('JAX_COMPILATION_CACHE_DIR', str(cache.mkdir('compiled')))
@@ -45,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope='session')
 def shared_dir():
-  """The folder of real data and weights next to the checkout; without it tests are skipped."""
+  """The folder of real data and weights next to the checkout; tests are skipped without it."""
   path = pathlib.Path(os.environ.get('ROBUSTNESS_SHARED', ROOT.parent / 'shared'))
   if not (path / 'data').is_dir():
     pytest.skip('needs the folder of real data and weights (set ROBUSTNESS_SHARED)')
@@ -54,6 +57,7 @@ def shared_dir():
 
 @pytest.fixture(scope='session')
 def cifar10_dir():
+  """The folder of TFDS with CIFAR-10; tests are skipped without it."""
   path = pathlib.Path(os.environ.get('TFDS_DATA_DIR', '~/tensorflow_datasets')).expanduser()
   if not list(path.glob('cifar10/*/dataset_info.json')):
     pytest.skip('needs CIFAR-10 prepared by TFDS')
@@ -87,7 +91,7 @@ def undrawn(monkeypatch):
 
 @pytest.fixture
 def shallow_resnet(monkeypatch):
-  """Gives `resnet20` one block a stage, for tests of what surrounds a network."""
+  """Gives `resnet20` one block per stage, for tests in which the network does not matter."""
   from tests.networks import shallow_catalog
 
   monkeypatch.setattr('robustness.models.catalog.ARCHITECTURES', shallow_catalog(resnet20=8))
@@ -110,7 +114,7 @@ def finished(tmp_path_factory):
 
 @pytest.fixture(scope='session')
 def installed(tmp_path_factory):
-  """A folder with the wheel, and what pip makes of it in `site`; made once for all workers."""
+  """A folder with the wheel in `wheel` and the installed package in `site`, for all workers."""
   from tests import installation
 
   with shared_folder(tmp_path_factory, 'installed') as folder:
@@ -122,7 +126,7 @@ def installed(tmp_path_factory):
 
 @contextlib.contextmanager
 def shared_folder(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[pathlib.Path]:
-  """Gives the path of a folder that all workers share, to one of them at a time."""
+  """Yields the path of a folder that all workers share, to one worker at a time."""
   folder = tmp_path_factory.getbasetemp()
   folder = folder.parent if 'PYTEST_XDIST_WORKER' in os.environ else folder
   with (folder / f'{name}.lock').open('w') as lock:

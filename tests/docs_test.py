@@ -1,4 +1,4 @@
-"""The documents hold what they say: snippets run, configs, keys and linked files exist."""
+"""The documentation is right: its code runs, and the configs, keys and files it names exist."""
 
 import ast
 import functools
@@ -31,7 +31,7 @@ from robustness.evaluation import study
 from robustness.fourier.input_filters import INPUT_FILTERS
 from robustness.objectives import OBJECTIVES
 from robustness.results import Results
-from tests import said
+from tests import faults
 from tests.commands import ROOT, output_of, python
 from tests.emitters import USUAL
 from tests.end_to_end import machine
@@ -42,8 +42,9 @@ DOCUMENTS = (
   *sorted(str(path.relative_to(ROOT)) for path in (ROOT / 'docs').rglob('*.md')),
 )
 FIRST = 'pip install . && python main.py --config=configs/fourier_heatmap.py --workdir=/tmp/heatmap'
+"""The first command of the README."""
 SECOND = "pip install '.[test]' && python -m pytest -n auto"
-OWN_FLAGS = {
+RUN_FLAGS = {
   *('config', 'workdir', 'print_config', 'dry_run', 'compilation_cache', 'join_timeout'),
   *('coordinator', 'num_processes', 'process_id', 'distributed'),
 }
@@ -54,13 +55,15 @@ def text(name: str) -> str:
 
 
 def blocks(name: str, language: str) -> list[str]:
+  """Returns the texts of a document's fenced blocks in a language."""
   return re.findall(rf'^```{language}\n(.*?)^```', text(name), re.DOTALL | re.MULTILINE)
 
 
 def commands(name: str) -> list[str]:
-  """Returns the `python main.py` commands of a document, a line each.
+  """Returns the `python main.py` commands of a document, each as one line.
 
-  A loop has its first value. Cells of the tables in docs/papers.md and docs/backbones.md count.
+  Variables of a shell's loops get their first value. The configs in the tables of docs/papers.md
+  and docs/backbones.md are commands too.
   """
   lines = []
   for block in blocks(name, 'bash'):
@@ -73,14 +76,16 @@ def commands(name: str) -> list[str]:
 
 
 def run_blocks(name: str, workdir: str = '/tmp/heatmap') -> dict[str, Any]:
-  space: dict[str, Any] = {}
+  """Runs a document's Python blocks one after another and returns their variables by name."""
+  variables: dict[str, Any] = {}
   for number, block in enumerate(blocks(name, 'python')):
     source = block.replace('/tmp/heatmap', workdir)
-    exec(compile(source, f'{name}, block {number + 1}', 'exec'), space)
-  return space
+    exec(compile(source, f'{name}, block {number + 1}', 'exec'), variables)
+  return variables
 
 
 def page_of(name: str) -> pathlib.Path | None:
+  """Returns the page about a study, if it has one."""
   pages = (ROOT / folder / f'{name}.md' for folder in ('docs/studies', 'docs'))
   return next((path for path in pages if path.exists()), None)
 
@@ -102,7 +107,8 @@ def test_the_readme_opens_with_the_picture_and_the_two_commands():
   assert blocks('README.md', 'bash')[:2] == [f'{FIRST}\n', f'{SECOND}\n']
   ci = text('.ci/run')
   installed = ('pip install --quiet .\n', "pip install --quiet '.[test]'")
-  for part in (*installed, FIRST[17:60], SECOND.rpartition('&& ')[2]):
+  commands_run = (FIRST.split('&& ')[1].split(' --workdir')[0], SECOND.split('&& ')[1])
+  for part in (*installed, *commands_run):
     assert part in ci, part
 
 
@@ -133,6 +139,7 @@ COMMANDS = [c for name in DOCUMENTS for c in commands(name) if '--config=...' no
 
 @functools.cache
 def checked(file: str, *changes: str) -> ConfigDict:
+  """Returns a config with changes from the command line, after the checks of a run."""
   config, _ = command_line.read([f'--config={ROOT / file}', *changes])
   if 'predictions' in config:
     sections = {**config.to_dict(), 'predictions': 'FILE'}
@@ -160,8 +167,8 @@ def test_commands_have_a_config_with_their_keys(command, tmp_path, monkeypatch):
 def test_the_battery_of_the_page_is_valid():
   battery = run_blocks('docs/batteries.md')['get_config']()
   checked = experiment.from_config(battery.to_dict())
-  named = {name: task.study.name for name, task in checked.measurements.items()}
-  assert named == {'plain': 'accuracy', 'errors': 'corruption_error'}
+  names = {name: task.study.name for name, task in checked.measurements.items()}
+  assert names == {'plain': 'accuracy', 'errors': 'corruption_error'}
   assert checked.measurements['errors'].data.num_images == 200
 
 
@@ -177,7 +184,7 @@ def test_the_page_of_a_study_has_keys_and_figures_that_exist(name):
   assert f'configs/{name}' in text(page) and f'`configs/{name}' in table
   assert re.search(rf'^## {name}$', text('docs/api/studies.md'), re.MULTILINE)
   if path.parent.name != 'studies':
-    return  # a page that says more than what the study is
+    return  # this page is about more than the study
   assert f'`configs/{name}.py`' in table
   config = load_config(f'configs/{name}.py')
   mentioned = set(re.findall(r'--config\.([\w.]+)=', text(page)))
@@ -208,9 +215,9 @@ def string_templates(file: pathlib.Path) -> set[str]:
 
 def test_keys_and_flags_of_the_page_about_running_exist():
   defined = set(re.findall(r"DEFINE_\w+\(\s*'(\w+)'", text('robustness/cli/running.py')))
-  assert defined == OWN_FLAGS
+  assert defined == RUN_FLAGS
   printed = ' '.join(c for name in ('README.md', 'docs/running.md') for c in commands(name))
-  assert set(re.findall(r'--(\w+)=', printed)) <= OWN_FLAGS
+  assert set(re.findall(r'--(\w+)=', printed)) <= RUN_FLAGS
   keys = set(re.findall(r'--config\.([\w.]+)=', text('docs/running.md'))) - {'KEY'}
   variants = ('digits', 'cifar10', 'cifar10_pair', 'imagenet', 'imagenet_pair')
   configs = [load_config(f'configs/fourier_heatmap.py:{variant}') for variant in variants]
@@ -268,9 +275,9 @@ def test_the_blocks_about_corruptions_run_one_after_another():
   for name in ('foggy', 'mixed', 'angled', 'levels', 'batch'):
     assert np.isfinite(np.asarray(space[name])).all(), name
   assert np.abs(np.asarray(space['mixed']) - images).max((1, 2, 3)).min() > 0.01
-  even = np.asarray(space['augmented'](space['step_key'], images))
-  np.testing.assert_array_equal(even[::2], images[::2])
-  assert np.abs(even[1::2] - images[1::2]).max((1, 2, 3)).min() > 0.01
+  augmented = np.asarray(space['augmented'](space['step_key'], images))  # every second image
+  np.testing.assert_array_equal(augmented[::2], images[::2])
+  assert np.abs(augmented[1::2] - images[1::2]).max((1, 2, 3)).min() > 0.01
   assert isinstance(space['batch'], torch.Tensor) and space['batch'].shape == (8, 3, 64, 64)
 
 
@@ -297,7 +304,7 @@ def test_the_loops_about_the_fourier_basis_run_and_agree_with_its_definition():
 
 
 def recipes() -> dict[str, str]:
-  """Returns the files that the page of recipes prints."""
+  """Returns the contents of the files that the page of recipes prints, by path."""
   pattern = r'^`([\w/]+\.py)`(?:;(?:(?!```).)*|\n\n)```python\n(.*?)^```'
   return dict(re.findall(pattern, text('docs/recipes.md'), re.DOTALL | re.MULTILINE))
 
@@ -346,14 +353,16 @@ def test_the_study_of_the_recipe_runs_by_the_command_below_it(copy_with_recipe, 
   report = (tmp_path / 'run/report.html').read_text()
   headings = {'Findings', 'Figures', 'Tables', 'Settings', 'How to repeat', 'How to cite'}
   assert headings <= {*re.findall(r'>([^<]+)</h2>', report)}
-  assert not said.complaints(results)
+  assert not faults.in_results(results)
   assert 'top-1 accuracy (%) by shift' in report and 'Top-1 accuracy by shift, n = 60' in report
 
 
 @pytest.mark.slow
 def test_the_suite_passes_with_what_the_documents_print_added(copy_with_recipe, monkeypatch):
-  """Runs the tests that name an added file or look at all modules, and the tests of bits that
-  programs share, as users compile these."""
+  """Runs the tests that name an added file or look at all modules.
+
+  Then runs the tests marked `shared_bits` with the compiler's flags of a user.
+  """
   shared = os.environ.get('ROBUSTNESS_SHARED', str(ROOT.parent / 'shared'))
   monkeypatch.setenv('ROBUSTNESS_SHARED', shared)
   for name in [name for name in os.environ if name.startswith('PYTEST_XDIST')]:
@@ -373,8 +382,8 @@ def test_the_suite_passes_with_what_the_documents_print_added(copy_with_recipe, 
   for name in added:
     assert re.search(rf'^PASSED .*\b{name}(_test\.py|\W)', output, re.MULTILINE), name
   tests = (ROOT / 'tests').rglob('*_test.py')
-  marked = [path for path in tests if 'mark.shared_bits' in path.read_text(encoding='utf-8')]
-  files = (str(path.relative_to(ROOT)) for path in marked if path != pathlib.Path(__file__))
+  bit_tests = [path for path in tests if 'mark.shared_bits' in path.read_text(encoding='utf-8')]
+  files = (str(path.relative_to(ROOT)) for path in bit_tests if path != pathlib.Path(__file__))
   passed('-m', 'shared_bits', *files, **USUAL)
 
 
@@ -404,7 +413,7 @@ def test_the_augmentation_of_the_training_page_runs(tmp_path):
   batch = {'image': images, 'example_id': np.arange(32)}
   changed = np.asarray(policy(batch, 0, jnp.int32(0))['image'])
   inverted = (changed != images).any((1, 2, 3))
-  assert 4 < inverted.sum() < 28
+  assert 4 < inverted.sum() < 28, 'each of 32 images is inverted with probability 1/2'
   np.testing.assert_allclose(changed[inverted], 1 - images[inverted], atol=1e-6)
 
 
@@ -451,5 +460,5 @@ def test_the_training_page_names_parts_that_exist():
   lines = table.splitlines()[2:]
   registries = AUGMENTATIONS, ATTACKS, INPUT_FILTERS, OBJECTIVES
   for line, registry in zip(lines, registries, strict=True):
-    named = set(re.findall(r'`(\w+)`', line.split('|')[3]))
-    assert named and named <= set(registry.classes())
+    names = set(re.findall(r'`(\w+)`', line.split('|')[3]))
+    assert names and names <= set(registry.classes())

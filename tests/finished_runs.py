@@ -1,10 +1,10 @@
-"""Finished workdirs, made from outcomes without a run."""
+"""Writes finished workdirs from outcomes, without a run, and changes their files."""
 
 import dataclasses
 import json
 import pathlib
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,30 @@ from robustness.corruptions.names import KNOWN
 from robustness.estimates.table import assemble
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study
-from robustness.results import Results
+from robustness.results import WHICH_NUMBERS, Results
 from robustness.studies import accuracy, corruption_error, si_score
 from robustness.workdirs.workdir import code
 from tests.made_records import made
 
 SHAPE = (28, 28, 1)
+
+
+def edit(file: pathlib.Path, change: Callable[[Any], object]) -> None:
+  """Applies a function to the JSON document in a file."""
+  document = json.loads(file.read_text())
+  change(document)
+  file.write_text(json.dumps(document))
+
+
+def state_images(workdir: pathlib.Path, count: int, digest: str) -> None:
+  """Writes number and digest of the images into results.json, as a run does."""
+
+  def change(document: Any) -> None:
+    document['data']['num_examples'] = count
+    rows = [['digest of the images', digest]]
+    document['tables'][WHICH_NUMBERS] = {'columns': ['what', 'value'], 'rows': rows}
+
+  edit(workdir / 'results.json', change)
 
 
 def write(
@@ -28,9 +46,14 @@ def write(
   data: Mapping[str, Any] | None = None,
   digests: Iterable[int] = (),
 ) -> pathlib.Path:
-  """Writes config, records and results of the study `accuracy` as a run does, from what is right.
+  """Writes config, records and results of the study `accuracy` as a run does.
 
-  Without `digests` they follow from the data and the ids.
+  Args:
+    workdir: the folder.
+    correct: whether each image is classified correctly, by classifier.
+    example_ids: of the images; by default 0, 1, ...
+    data: the section `data` of the results.
+    digests: of the images; by default they follow from `data` and the ids.
   """
   ids = list(example_ids) or list(range(len(next(iter(correct.values())))))
   digests = list(digests) or [zlib.crc32(f'{data} {number}'.encode()) % 2**31 for number in ids]
@@ -46,6 +69,7 @@ def write_corrupted(
   severity: int = 1,
   corruptions: Sequence[str] = ('fog',),
 ) -> pathlib.Path:
+  """Writes a run of the study `corruption_error`, in which all corruptions have equal answers."""
   tables = {
     label: np.stack([clean[label], *[shifted[label]] * len(corruptions)], 1) for label in clean
   }
@@ -99,13 +123,14 @@ def write_scenes(
   right: Mapping[str, np.ndarray],
   columns: Mapping[str, Any],
 ) -> pathlib.Path:
+  """Writes a run of the study `si_score`; `right` is [N, V] by classifier."""
   default = dataclasses.asdict(si_score.SiScore())
   section = {k: v for k, v in dataclasses.asdict(study).items() if v != default[k]}
   return _written(workdir, study, section, right, columns, {})
 
 
 def write_battery(workdir: pathlib.Path, tasks: Mapping[str, pathlib.Path]) -> pathlib.Path:
-  """Makes a battery of finished workdirs of single studies, its tasks by name; these are moved."""
+  """Moves finished workdirs of single studies, by the names of the tasks, into one of a battery."""
   sections = {}
   for name, single in tasks.items():
     (workdir / 'tasks' / name).mkdir(parents=True)

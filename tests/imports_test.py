@@ -1,4 +1,4 @@
-"""The walls between the rooms: who may import what, read from the source of every module."""
+"""Packages import only what their layer may use, read from the source of every module."""
 
 import ast
 import functools
@@ -15,7 +15,7 @@ PACKAGES = ('robustness', 'input_pipeline')
 TENSORFLOW = {'tensorflow', 'tensorflow_datasets', 'clu'}
 JAX = {'jax', 'jaxlib', 'flax', 'optax', 'orbax', 'chex'}
 NUMPY_ONLY = ('robustness.estimates', 'robustness.present')
-NUMPY_ROOM = {'matplotlib', 'mpl_toolkits', 'numpy', 'pandas', 'scipy'}
+NUMERICAL = {'matplotlib', 'mpl_toolkits', 'numpy', 'pandas', 'scipy'}
 PLAIN = {
   'core': 'array_files atomic_files bounded_files errors host json_files lazy limits paths '
   'pictures registry rows sampler settings typing',
@@ -64,6 +64,7 @@ def nodes(node: ast.AST, in_functions: bool) -> Iterator[ast.AST]:
 
 
 def imported(node: ast.AST) -> list[str]:
+  """Returns the modules that a statement imports."""
   if isinstance(node, ast.Import):
     return [alias.name for alias in node.names]
   if isinstance(node, ast.ImportFrom):
@@ -76,6 +77,7 @@ def imported(node: ast.AST) -> list[str]:
 
 @functools.cache
 def imports(module: str, in_functions: bool = True) -> frozenset[str]:
+  """Returns the modules that a module imports itself, and their packages."""
   tree = ast.parse(modules()[module].read_text())
   names = {name for node in nodes(tree, in_functions) for name in imported(node)}
   ours = [name.split('.') for name in names if name in modules()]
@@ -84,6 +86,7 @@ def imports(module: str, in_functions: bool = True) -> frozenset[str]:
 
 
 def reached(module: str, in_functions: bool = False) -> set[str]:
+  """Returns all modules that the import of a module imports."""
   seen, waiting = set(), [module]
   while waiting:
     name = waiting.pop()
@@ -94,10 +97,12 @@ def reached(module: str, in_functions: bool = False) -> set[str]:
 
 
 def outside(names: set[str] | frozenset[str]) -> set[str]:
+  """Returns the packages of others among modules, without the standard library."""
   return {name.split('.')[0] for name in names} - set(PACKAGES) - set(sys.stdlib_module_names)
 
 
 def inside(*packages: str) -> list[str]:
+  """Returns the modules of some packages."""
   within = tuple(f'{package}.' for package in packages)
   return [name for name in modules() if name in packages or name.startswith(within)]
 
@@ -117,8 +122,8 @@ FILES = [f'robustness.core.{n}' for n in ('array_files', 'errors', 'json_files',
 @pytest.mark.parametrize(
   'module', inside(*NUMPY_ONLY, *RESULTS, 'robustness.evaluation.records', *FILES)
 )
-def test_numbers_and_pictures_need_numpy_scipy_pandas_and_matplotlib_only(module):
-  assert outside(reached(module, in_functions=True)) <= NUMPY_ROOM
+def test_estimates_and_figures_need_only_numpy_scipy_pandas_and_matplotlib(module):
+  assert outside(reached(module, in_functions=True)) <= NUMERICAL
 
 
 @pytest.mark.parametrize('module', inside('robustness'))
@@ -138,9 +143,9 @@ def test_the_input_pipeline_knows_no_classifier_and_jax_only_to_make_data(module
 
 
 @pytest.mark.parametrize('module', inside('robustness.studies'))
-def test_studies_see_records_never_a_classifier(module):
-  rooms = ('models.classifier', 'training', 'evaluation.runner', 'classifiers', 'building')
-  refused = ('input_pipeline', *(f'robustness.{room}' for room in rooms))
+def test_studies_import_no_classifier(module):
+  layers = ('models.classifier', 'training', 'evaluation.runner', 'classifiers', 'building')
+  refused = ('input_pipeline', *(f'robustness.{layer}' for layer in layers))
   assert not outside(reached(module)) & {'flax', 'orbax'}, 'no network'
   assert not [name for name in reached(module) if name.startswith(refused)]
 
@@ -149,17 +154,17 @@ def ours(names: Iterable[str]) -> set[str]:
   return {name for name in names if name.split('.')[0] in PACKAGES}
 
 
-def test_studies_take_values_from_the_statistic_of_a_quantity_alone():
+def test_studies_compute_values_only_by_the_statistic_of_a_quantity():
   for path in sorted((ROOT / 'robustness/studies').glob('*.py')):
     calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
     assert 'Outcomes' not in {getattr(call.func, 'id', '') for call in calls}, path
 
 
-def test_a_run_is_flags_and_the_run():
+def test_main_imports_only_the_command_and_its_settings():
   nodes_of_main = ast.walk(ast.parse((ROOT / 'main.py').read_text()))
-  named = ours(name for node in nodes_of_main for name in imported(node))
+  modules_of_main = ours(name for node in nodes_of_main for name in imported(node))
   refusals = {'robustness.core', 'robustness.core.environment_variables'}
-  assert named == {'robustness.cli', 'robustness.cli.running', *refusals}
+  assert modules_of_main == {'robustness.cli', 'robustness.cli.running', *refusals}
   names = ours(imports('robustness.cli.running'))
   assert {'robustness.launch', 'robustness.cli.command_line'} <= names
   assert not {name for name in names if name.startswith(('input_pipeline', 'robustness.studies'))}
@@ -172,8 +177,8 @@ def folder(module: str) -> str:
 def folder_imports() -> dict[str, set[str]]:
   graph: dict[str, set[str]] = {}
   for module in inside('robustness'):
-    named = {folder(name) for name in imports(module) if name in inside('robustness')}
-    graph.setdefault(folder(module), set()).update(named - {folder(module), ''})
+    folders = {folder(name) for name in imports(module) if name in inside('robustness')}
+    graph.setdefault(folder(module), set()).update(folders - {folder(module), ''})
   return graph
 
 
@@ -188,8 +193,8 @@ def test_folders_import_each_other_in_no_circle():
 
 def test_the_run_and_the_core_name_no_study():
   names = [path.stem for path in (ROOT / 'robustness/studies').glob('[a-z]*.py')]
-  rooms = ('launch', 'measurement', 'core', 'evaluation', 'config', 'classifiers', 'building')
-  for module in inside(*(f'robustness.{room}' for room in rooms)):
+  layers = ('launch', 'measurement', 'core', 'evaluation', 'config', 'classifiers', 'building')
+  for module in inside(*(f'robustness.{layer}' for layer in layers)):
     tree = ast.parse(modules()[module].read_text())
     words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     assert not words & {name for name in names if name != 'accuracy'}, module  # also a metric
@@ -233,10 +238,10 @@ assert jax.device_count() == 3, 'a backend was started'
 
 
 @pytest.mark.slow
-def test_importing_the_pipeline_or_what_redraws_is_light_and_computing_needs_no_tensorflow():
-  drawn = inside(*NUMPY_ONLY, *RESULTS, 'robustness.evaluation.records')
-  for needed in (['input_pipeline'], drawn):
+def test_the_pipeline_and_figures_import_no_framework_and_computing_imports_no_tensorflow():
+  numerical = inside(*NUMPY_ONLY, *RESULTS, 'robustness.evaluation.records')
+  for needed in (['input_pipeline'], numerical):
     assert not loaded_by(*needed) & (TENSORFLOW | JAX)
-  rooms = ('studies', 'evaluation.runner', 'classifiers', 'building', 'training.loop')
-  loaded = loaded_by(*inside(*(f'robustness.{room}' for room in rooms)))
+  layers = ('studies', 'evaluation.runner', 'classifiers', 'building', 'training.loop')
+  loaded = loaded_by(*inside(*(f'robustness.{layer}' for layer in layers)))
   assert not loaded & {*TENSORFLOW, 'scipy.stats'}, 'which takes as long as jax'

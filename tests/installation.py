@@ -1,4 +1,4 @@
-"""The package as pip installs it, far from the checkout, and commands that see nothing else."""
+"""Installs the package with pip outside of the checkout and runs commands with it."""
 
 import os
 import pathlib
@@ -10,7 +10,7 @@ from tests.commands import ROOT
 
 
 def install(folder: pathlib.Path) -> None:
-  """Leaves the wheel of a copy of this checkout in `wheel`, and what pip makes of it in `site`."""
+  """Builds the wheel of a copy of this checkout in `wheel` and installs it in `site`."""
   source = folder / 'source'
   for name in ('robustness', 'input_pipeline', 'configs'):
     shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns('__pycache__'))

@@ -1,4 +1,4 @@
-"""Faults of a JSON document, for tests of its readers."""
+"""Makes faulty JSON documents and files, for tests of their readers."""
 
 import copy
 import functools
@@ -34,6 +34,7 @@ def changed(document: Any) -> Iterator[Any]:
 
 
 def _places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+  """Yields the keys to each value in a document; of a list, to the first element alone."""
   if above:
     yield above
   if isinstance(value, dict):

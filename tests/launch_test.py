@@ -1,4 +1,4 @@
-"""Files that a run writes besides its results."""
+"""A run that is repeated keeps the facts of its numbers, and missing weights are refused early."""
 
 import json
 
@@ -13,7 +13,7 @@ from tests.refusals import refused
 
 
 @pytest.mark.slow
-def test_a_run_that_computes_nothing_keeps_what_the_numbers_were_computed_on(tmp_path, monkeypatch):
+def test_a_repeated_run_keeps_the_environment_of_its_numbers(tmp_path, monkeypatch):
   images = np.random.default_rng(0).integers(0, 256, (10, 28, 28), np.uint8)
   np.savez(tmp_path / 'x.npz', images=images, labels=np.arange(10) % 3, class_names=['a', 'b', 'c'])
   weights = runs.save_weights(tmp_path / 'small.safetensors', 'small_cnn', num_classes=3)

@@ -1,4 +1,4 @@
-"""Records of made answers, cut into shards of any size."""
+"""Writes records of given answers, in shards of any size."""
 
 import pathlib
 from collections.abc import Mapping
@@ -14,8 +14,15 @@ from robustness.evaluation.study import Evaluation
 def made(
   folder: pathlib.Path, arrays: Mapping[str, Any], block: int = 0, chunk: int = 0, **identity: Any
 ) -> Evaluation:
-  """Writes fields [N, V, ...] and columns of rows [N, ...] and returns them under the folder's
-  name; truth values and integers become int32. Shards are whole by default."""
+  """Writes records and returns them with the folder's name as label.
+
+  Args:
+    folder: of the records.
+    arrays: fields [N, V, ...] and columns [N, ...] by name; booleans and integers become int32.
+    block: rows of a shard; by default all.
+    chunk: views of a shard; by default all.
+    **identity: of the records.
+  """
   stored = {k: np.asarray(v) for k, v in arrays.items()}
   stored = {k: v if v.dtype.kind == 'f' else v.astype(np.int32) for k, v in stored.items()}
   fields = {k for k in stored if k in PREDICTIONS or '/' in k}

@@ -1,4 +1,4 @@
-"""MAITE's protocols both ways: its models and data sets are measured, and ours are evaluated."""
+"""Models and data sets with MAITE's protocols are measured, and MAITE evaluates ours."""
 
 import jax
 import numpy as np
@@ -37,7 +37,7 @@ class Dataset:
 
 
 class Model:
-  """A model of MAITE that gives a list of what `function` gives of images (C, H, W)."""
+  """A model of MAITE that returns the outputs of `function` for images [N, C, H, W] as a list."""
 
   def __init__(self, function=lambda images: CLASSIFIER.predict(images.transpose(0, 2, 3, 1))):
     self.function = function
@@ -76,7 +76,7 @@ def accuracy(model, *data, **settings):
 
 
 def evaluated(model, dataset, augmentation=None, batch_size=7):
-  """Returns the accuracy by MAITE, of objects that have its protocols."""
+  """Returns the accuracy that MAITE computes, after a check of the protocols."""
   protocols = pytest.importorskip('maite.protocols.image_classification', reason='needs maite')
   from maite.tasks import evaluate
 
@@ -156,7 +156,7 @@ def test_a_model_has_no_gradient_for_attacks():
   )
 
 
-def test_our_objects_return_what_they_took():
+def test_our_objects_with_protocols_have_the_rows_and_accuracy_of_the_originals():
   rows = tiny_rows()
   dataset = robustness.as_maite_dataset(rows)
   assert accuracy(tiny_classifier(), dataset) == accuracy(tiny_classifier(), rows)
@@ -209,7 +209,7 @@ def test_a_corruption_depends_on_the_id_and_not_on_the_batch(dtype):
     ('model', (3,), 'is no function'),
   ],
 )
-def test_what_has_no_protocol_is_refused(function, arguments, message):
+def test_arguments_without_a_protocol_are_refused(function, arguments, message):
   refused(message, getattr(robustness, f'as_maite_{function}'), *arguments)
 
 

@@ -1,4 +1,4 @@
-"""Tests of the tables that `measure` adds to every study: damaged images, classes, provenance."""
+"""`measure` adds tables of damaged images, classes and provenance to the results of a study."""
 
 import dataclasses
 
@@ -64,16 +64,16 @@ def test_damaged_images_are_shown_as_they_were_recorded(name, tmp_path):
 
 ATTACKS = {
   'all at once': (STUDIES['attack_error'], Execution()),
-  'a row and a view a shard': (STUDIES['attack_error'], Execution(batch_size=1, views_per_step=1)),
+  'a row and view per shard': (STUDIES['attack_error'], Execution(batch_size=1, views_per_step=1)),
   'parts of views': (STUDIES['attack_error'], Execution(batch_size=16, views_per_step=2)),
   'rounds': (dataclasses.replace(STUDIES['attack_error'], half_width=0.3), Execution()),
 }
-"""Studies of attacks with the sizes of their shards."""
+"""Studies of attacks and executions with different sizes of shards."""
 
 
 @pytest.mark.parametrize(
   'case',
-  [pytest.param(case, marks=pytest.mark.slow) if 'a shard' in case else case for case in ATTACKS],
+  [pytest.param(case, marks=pytest.mark.slow) if 'per shard' in case else case for case in ATTACKS],
 )
 def test_pictures_of_an_attack_come_from_its_records(case, tmp_path, monkeypatch):
   """The attack does not run again for pictures, and makes the same pictures if it does."""
@@ -110,7 +110,7 @@ def test_pictures_that_earlier_records_lack_are_made_again(tmp_path, monkeypatch
   assert np.abs(stored.astype(int) - made).max() <= 1
 
 
-def test_of_composed_pictures_only_the_view_is_shown(tmp_path):
+def test_composed_images_are_shown_without_their_stored_background(tmp_path):
   """The stored image of a scene is an empty background."""
 
   class Composed(band_noise.BandNoise):
@@ -129,6 +129,7 @@ def test_of_composed_pictures_only_the_view_is_shown(tmp_path):
 
 
 def _check_classes(results: Results) -> None:
+  """Checks that the table of affected classes agrees with the accuracies by class."""
   declared = [quantity.name for quantity in results.quantities]
   assert len(declared) == len(set(declared)) and set(results.table.quantity) <= set(declared)
   affected = results.tables['most affected classes']
@@ -141,8 +142,8 @@ def _check_classes(results: Results) -> None:
   assert len(select(results.table, 'accuracy', **{'class': ...})) == len(affected.rows)
 
 
-def test_a_study_that_gives_a_quantity_by_class_keeps_its_own(tmp_path):
-  class Own(accuracy.Accuracy):
+def test_accuracies_by_class_of_a_study_are_not_replaced(tmp_path):
+  class ByClass(accuracy.Accuracy):
     def reduce(self, evaluations, image_shape):
       findings = super().reduce(evaluations, image_shape)
       outcomes = Recorded(evaluations).outcomes(ACCURACY)
@@ -150,7 +151,7 @@ def test_a_study_that_gives_a_quantity_by_class_keeps_its_own(tmp_path):
       return findings
 
   network = classifier('net', 0)
-  results = measure(Own(), Execution(), [network], rows(), tmp_path)
+  results = measure(ByClass(), Execution(), [network], rows(), tmp_path)
   assert list(select(results.table, 'accuracy', **{'class': ...})['class']) == ['mine']
 
 
@@ -169,7 +170,7 @@ def test_records_of_other_images_are_neither_read_nor_compared(tmp_path, holder,
   refused(message, measure, *setup, dataclasses.replace(rows(), images=images), tmp_path)
 
 
-def test_a_wrapped_network_is_not_taken_for_one_of_its_name(tmp_path):
+def test_a_wrapped_network_differs_from_another_one_of_its_name(tmp_path):
   first, other = (dataclasses.replace(classifier('net', seed), provenance={}) for seed in (0, 1))
   measure(accuracy.Accuracy(), Execution(), [first], rows(), tmp_path)
   measure(accuracy.Accuracy(), Execution(), [first], rows(), tmp_path)

@@ -1,4 +1,4 @@
-"""A tiny classifier and tiny rows that many tests share, and random weights of any network."""
+"""A tiny classifier, tiny rows and random weights of any network, which many tests share."""
 
 import dataclasses
 import re
@@ -28,11 +28,11 @@ WITHOUT_STATISTICS = re.compile(
   r'resnet\d+_gn|bit_\w+|squeezenet\w+|vgg\d+|(clip_)?vit_\w+|'
   r'(convnext|swin|deit3|dino|eva|siglip)\w+'
 )
-"""Names of networks without statistics. To trace all networks at collection would take 15 s."""
+"""Names of networks without batch statistics; to trace all networks for them would take 15 s."""
 
 
 class TinyNetwork(nn.Module):
-  """One convolution, one 'stage', one dense layer."""
+  """A convolution, the stage `stage1`, and a dense layer with four logits."""
 
   @nn.compact
   def __call__(self, images: jax.Array, train: bool = False) -> jax.Array:
@@ -57,7 +57,7 @@ def tiny_rows(count: int = 21, seed: int = 0) -> ArrayRows:
 
 
 def initial_weights(name: str, weights: str, shape: tuple[int, int, int]) -> NetworkWeights:
-  """Returns the weights that `config.classifier.initial_weights` names for a training."""
+  """Returns what `config.classifier.initial_weights` loads for a training."""
   kind = resolved(ClassifierSettings(name=name, train=True, initial_weights=weights))
   assert isinstance(kind, TrainedHere)
   read = kind.initial(shape)
@@ -66,7 +66,7 @@ def initial_weights(name: str, weights: str, shape: tuple[int, int, int]) -> Net
 
 
 def imported(architecture: Architecture, arrays: Mapping[str, Any], *arguments: Any) -> Variables:
-  """Returns the variables in a file of another project's arrays; `arguments` as `weights.load`."""
+  """Returns the variables that `weights.load` makes of another project's arrays."""
   with tempfile.TemporaryDirectory() as folder:
     np.savez(f'{folder}/weights.npz', **arrays)
     return weights.load(f'{folder}/weights.npz', architecture, *arguments)
@@ -90,12 +90,14 @@ def normal_variables(architecture: Architecture, num_classes: int = 10, seed: in
 
 
 def random_variables(name: str, num_classes: int = 10, seed: int = 0) -> Variables:
-  """Returns random weights of a network of the catalog, drawn by NumPy, as the network's draw takes
-  seconds to compile."""
+  """Returns random weights of a network of the catalog.
+
+  NumPy draws them because the network's own initialisation takes seconds to compile.
+  """
   generator, shapes = np.random.default_rng(seed), catalog.get(name).shapes(num_classes)
 
   def draw(leaf: str, shape: tuple[int, ...]) -> np.ndarray:
-    if len(shape) > 1:  # He et al. (2015): what is applied to it keeps its size
+    if len(shape) > 1:  # He et al. (2015): activations keep their size
       scale = (2 / np.prod(shape[:-1])) ** 0.5
       return generator.normal(0, scale, shape).astype(np.float32)
     return np.full(shape, leaf in ('scale', 'var'), np.float32)
@@ -106,7 +108,7 @@ def random_variables(name: str, num_classes: int = 10, seed: int = 0) -> Variabl
 
 
 def shallow_catalog(**depths: int) -> Mapping[str, Architecture]:
-  """Returns the catalog with other depths of networks, which compile in a third of the time."""
+  """Returns the catalog with networks of these depths, which compile in a third of the time."""
   shallow = {
     name: dataclasses.replace(full, network=full.network.clone(depth=depth))
     for name, depth in depths.items()

@@ -1,10 +1,8 @@
-"""Every command of docs/papers.md, and of a backbone's row, passes `--dry_run` on made data.
+"""Every command of docs/papers.md, and one of docs/backbones.md, passes `--dry_run` on small data.
 
-Data are in the layouts that the commands name.
-
-What a dry run measures is left out, and published weights are stood in for by their shapes; all
-else is as in `python main.py --dry_run`: data sets are opened, and studies, trainings and networks
-are checked on them.
+The tests write data in the layouts that the commands name. Published weights are replaced by their
+shapes, and the measurements of a dry run are left out. The rest is as in `main.py --dry_run`: data
+sets are opened, and studies, trainings and networks are checked on them.
 """
 
 import dataclasses
@@ -51,7 +49,7 @@ STYLES = ('real', 'clipart', 'quickdraw', 'infograph', 'sketch', 'painting')
 
 @pytest.fixture(scope='module')
 def data(tmp_path_factory):
-  """Folders by the words that stand for them in the page, and the TFDS folder."""
+  """A folder with one subfolder for each word in capitals of the page, and the TFDS folder."""
   home = tmp_path_factory.mktemp('papers')
   generator = np.random.default_rng(0)
   pictures = [(generator.integers(0, 256, (8, 8, 3), np.uint8), k % 1000) for k in range(1200)]
@@ -114,7 +112,7 @@ def data(tmp_path_factory):
       runs.save_image(picture, np.full((224, 224, 3), 99, np.uint8))
   small_archive.ytbb_robust(home)
   small_archive.unpacked(home)
-  paths = [*small_archive.LABELS][::-1]  # the first has two classes
+  paths = [*small_archive.LABELS][::-1]  # the first of LABELS has two classes
   for split, members in (('train', paths[:2]), ('test', paths[2:])):
     labels = {path: small_archive.LABELS[path] for path in members}
     sets = metadata.from_mappings({path: [] for path in members}, labels)
@@ -172,7 +170,7 @@ def unmeasured():
     side = entry.input_size if entry else architecture.input_shape[0]
     shape = images.shape if images.has_set_size else (side, side, 3)
     names = label_space.get(label_space.IMAGENET).class_names
-    is_published = entry or (side > 32 and kind.weights != 'CHECKPOINT')  # of a run here
+    is_published = entry or (side > 32 and kind.weights != 'CHECKPOINT')
     names = names if is_published else images.class_names
     variables, scaling = architecture.variables(len(names), shape), entry or architecture
     weights = NetworkWeights('', variables, names, scaling.mean, scaling.std, shape)
@@ -185,9 +183,9 @@ def unmeasured():
     return dataclasses.replace(wrapped[key], name=name)
 
   def check_once(training, row):
-    like = [(name, np.shape(value)[1:], np.asarray(value).dtype) for name, value in row.items()]
+    columns = [(name, np.shape(value)[1:], np.asarray(value).dtype) for name, value in row.items()]
     setup = training.model, training.rows.image_shape, training.inputs, training.settings
-    key = repr((*setup, training.pipeline, like))
+    key = repr((*setup, training.pipeline, columns))
     if key not in checked:
       check(training, row)
       checked.add(key)

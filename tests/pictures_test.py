@@ -1,4 +1,4 @@
-"""The pictures of the documentation are figures that the default runs of today draw."""
+"""The pictures of the documentation are linked, and the default runs draw them."""
 
 import re
 
@@ -13,19 +13,19 @@ pictures = runs.pictures
 LINKED = pictures.linked()
 
 
-def test_every_picture_that_is_kept_is_linked_and_the_other_way_round():
+def test_the_stored_pictures_are_the_linked_ones():
   stored = {(path.parent.name, path.stem) for path in pictures.IMAGES.rglob('*.png')}
   assert stored == {(config, figure) for config, figures in LINKED.items() for figure in figures}
 
 
 def test_every_picture_is_drawn_by_a_run_in_some_test():
   tests = '\n'.join(path.read_text() for path in (ROOT / 'tests').rglob('*_test.py'))
-  seen = {run[0].removesuffix(' digits') for run in configs_test.RUNS}
-  assert {*LINKED} <= seen | {*re.findall(r"assert_pictures\('(\w+)'", tests)}
+  drawn = {run[0].removesuffix(' digits') for run in configs_test.RUNS}
+  assert {*LINKED} <= drawn | {*re.findall(r"assert_pictures\('(\w+)'", tests)}
 
 
 @pytest.mark.slow
-def test_a_picture_is_kept_as_it_is_drawn(finished, tmp_path):
+def test_a_picture_is_copied_from_a_run(finished, tmp_path):
   runs.assert_pictures('fourier_heatmap', finished)
   pictures.keep(finished, 'fourier_heatmap', LINKED['fourier_heatmap'], tmp_path)
   for figure in LINKED['fourier_heatmap']:

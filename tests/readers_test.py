@@ -1,4 +1,4 @@
-"""Whoever reads JSON of a user: another value in any place, or a damaged file, is no traceback."""
+"""Readers of a user's JSON refuse wrong values and damaged files in one line."""
 
 import json
 import pathlib
@@ -20,9 +20,10 @@ COCO = {
   'categories': [{'id': 0, 'name': 'ant'}],
   'annotations': [{'image_id': 0, 'category_id': 0, 'bbox': [1, 1, 3, 3]}],
 }
-FOUND = [{'image_id': 0, 'category_id': 0, 'bbox': [1, 1, 3, 3], 'score': 0.5}]
+DETECTIONS = [{'image_id': 0, 'category_id': 0, 'bbox': [1, 1, 3, 3], 'score': 0.5}]
 SCORES = {frame: [0.1, 0.9] for frame in FRAMES}
 Read = Callable[[pathlib.Path], object]
+"""A function that reads a file."""
 
 
 def sets_beside(file: pathlib.Path) -> object:
@@ -59,9 +60,9 @@ def header_of(file: pathlib.Path) -> object:
   return answers.read(file, 'digest')
 
 
-SAID = ('ann', 'individual', *FRAMES, 'correct', 'dissimilar', ['blur'], False, [1], 3.5)
+VALUES = ('ann', 'individual', *FRAMES, 'correct', 'dissimilar', ['blur'], False, [1], 3.5)
 KEYS = 'annotator round anchor neighbor label similar reasons feature shown time'
-ANSWER = dict(zip(KEYS.split(), SAID, strict=True))
+ANSWER = dict(zip(KEYS.split(), VALUES, strict=True))
 FORMAT = {'format': answers.FORMAT, 'version': answers.VERSION, 'metadata': 'digest'}
 PLAN = {'annotators_per_pair': 2, 'joint_votes': 0, 'densify': False}
 CASES: dict[str, tuple[Any, Read]] = {
@@ -76,8 +77,9 @@ CASES: dict[str, tuple[Any, Read]] = {
   'videos.json': ({'v': ['ant', 1]}, lambda file: building.read_labels(file, CLASSES)),
   'boxes.json': (COCO, lambda file: boxes.read(file, FRAMES, CLASSES)),
   'truth_of_detections.json': (COCO, lambda file: boxes.read_truth(file, FRAMES)),
-  'found.json': (FOUND, detected),
+  'detections.json': (DETECTIONS, detected),
 }
+"""A valid document and its reader, by the name of the file."""
 
 
 @pytest.mark.parametrize('name', CASES)

@@ -34,7 +34,7 @@ class Setting:
 def bad_setting(key: str, value: object = ANY_VALUE, words: str = '') -> Setting:
   """Returns an expectation for `refused`: the error names this key, this value and these words.
 
-  Without a value any one will do, such as the path of a file that a test makes.
+  Without a value any value is accepted, such as the path of a temporary file.
   """
   return Setting(key, value, words)
 
@@ -58,6 +58,7 @@ def refused(
 
 
 def in_one_line_or_not_at_all(function: Callable[..., Any], *args: Any) -> None:
+  """Checks that a call succeeds or raises an InputError of one line."""
   try:
     function(*args)
   except InputError as error:

@@ -1,4 +1,4 @@
-"""Results: the round trip through disk, reproducible bytes, and files that are no results."""
+"""Results are read as they were written, have reproducible bytes, and damaged files are refused."""
 
 import dataclasses
 import json
@@ -13,6 +13,7 @@ from tests.refusals import refused
 
 
 def example() -> Results:
+  """Returns results with values and arrays of many types."""
   return Results(
     study='fourier_heatmap',
     classifiers=[{'label': 'plain', 'name': 'small_cnn', 'parameters': np.int64(1234)}],
@@ -30,7 +31,7 @@ def example() -> Results:
   )
 
 
-def test_round_trip(tmp_path):
+def test_results_are_read_as_they_were_written(tmp_path):
   results = example()
   results.write(tmp_path)
   read = Results.read(tmp_path)
@@ -82,7 +83,7 @@ def test_prefixes_name_classifiers_only_where_there_are_several():
   ({'data': {'rows': [1, object()]}}, r'results\.data\.rows\[1\] is a object'),
   ({'arrays': {'bad': np.array([None])}}, "array 'bad' has dtype object"),
 )
-def test_what_files_cannot_hold_is_refused_by_name(tmp_path, changes, message):
+def test_values_that_files_cannot_hold_are_refused_by_name(tmp_path, changes, message):
   refused(message, dataclasses.replace(example(), **changes).write, tmp_path)
   assert not (tmp_path / 'results.json').exists()
   refused('row 1 of a table has 1 cells for 2 columns', Table, ['a', 'b'], [[1, 2], [3]])
@@ -90,7 +91,7 @@ def test_what_files_cannot_hold_is_refused_by_name(tmp_path, changes, message):
 
 @pytest.mark.parametrize('name', ['results.json', 'results.npz'])
 @pytest.mark.parametrize('share', [0, 0.3, 0.9])
-def test_truncated_files(tmp_path, name, share):
+def test_truncated_files_are_refused(tmp_path, name, share):
   example().write(tmp_path)
   content = (tmp_path / name).read_bytes()
   (tmp_path / name).write_bytes(content[: int(share * len(content))])
@@ -103,7 +104,7 @@ def test_results_are_found_in_the_home_folder(tmp_path, monkeypatch):
   assert read('~/run').study == example().study
 
 
-def test_missing_files_and_keys(tmp_path):
+def test_missing_files_and_keys_are_refused(tmp_path):
   refused(r'no results\.json in', Results.read, tmp_path)
   example().write(tmp_path)
   (tmp_path / 'results.npz').unlink()
@@ -115,6 +116,6 @@ def test_missing_files_and_keys(tmp_path):
 
 
 @pytest.mark.parametrize('text', ['{"study": "x"}', '[1, 2]', '"text"', '{"tables": {"a": 3}}'])
-def test_json_that_is_no_results(tmp_path, text):
+def test_json_of_something_else_is_refused(tmp_path, text):
   (tmp_path / 'results.json').write_text(text)
   refused(r'results\.json.*; expected .*Run the same command', Results.read, tmp_path)

@@ -22,7 +22,7 @@ def site(tmp_path_factory):
   return folder
 
 
-def test_every_page_of_the_repository_is_there(site):
+def test_every_page_of_the_repository_is_on_the_site(site):
   for page in (ROOT / 'docs').rglob('*.md'):
     assert (site / page.relative_to(ROOT / 'docs').with_suffix('.html')).exists(), page
   assert not list(site.rglob('*.py'))

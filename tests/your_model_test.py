@@ -1,4 +1,4 @@
-"""Tests that the files of docs/your_model.md have the outputs of the models in them."""
+"""The files of docs/your_model.md give classifiers with the outputs of the models in them."""
 
 import pathlib
 import re
@@ -19,6 +19,7 @@ IMAGES = np.random.default_rng(0).random((3, 32, 32, 3), np.float32)
 
 
 def files(section: str) -> list[str]:
+  """Returns the Python files that a section of the page prints."""
   text = PAGE.read_text(encoding='utf-8').split(f'\n## {section}\n')[1].split('\n## ')[0]
   return re.findall(r'^```python\n(.*?)^```', text, re.DOTALL | re.MULTILINE)
 
@@ -30,6 +31,7 @@ def in_a_folder(tmp_path, monkeypatch):
 
 
 def load(source: str) -> Classifier:
+  """Returns the classifier of a user's file, as a run loads it."""
   pathlib.Path('mine.py').write_text(source)
   kind = resolved(ClassifierSettings(name='mine.py:network'))
   classifier = kind.load('mine', Images((32, 32, 3), ()), 'float32')
@@ -39,9 +41,9 @@ def load(source: str) -> Classifier:
 
 def executed(source: str) -> dict[str, Any]:
   """Runs a file and returns its variables by name."""
-  space: dict[str, Any] = {'__name__': 'mine'}
-  exec(compile(source, 'mine.py', 'exec'), space)
-  return space
+  variables: dict[str, Any] = {'__name__': 'mine'}
+  exec(compile(source, 'mine.py', 'exec'), variables)
+  return variables
 
 
 def normalised(images: np.ndarray, mean: np.ndarray = MEAN, std: np.ndarray = STD) -> np.ndarray:
@@ -53,7 +55,7 @@ def assert_close(logits: np.ndarray, expected: np.ndarray) -> None:
   np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_pytorch():
+def test_a_pytorch_module_has_its_logits():
   torch = pytest.importorskip('torch', reason='needs torch')
   (source,) = files('PyTorch')
   torch.manual_seed(0)
@@ -63,7 +65,7 @@ def test_pytorch():
   assert_close(load(source).predict(IMAGES), module.eval()(inputs).detach().numpy())
 
 
-def test_onnx():
+def test_an_onnx_graph_has_its_logits():
   onnx = pytest.importorskip('onnx', reason='needs onnx')
   pytest.importorskip('onnxruntime', reason='needs onnxruntime')
   (source,) = files('ONNX')
@@ -114,7 +116,7 @@ print(keras.backend.backend(), classifier.host_function is None)
 
 @pytest.mark.slow
 @cases('number, backend, native', (0, 'tensorflow', False), (0, 'jax', False), (1, 'jax', True))
-def test_keras(number, backend, native):
+def test_a_keras_model_has_its_probabilities(number, backend, native):
   """Runs in a separate process, because Keras chooses its backend once."""
   pytest.importorskip('keras', minversion='3', reason='needs Keras 3')
   pytest.importorskip(backend, reason=f'needs {backend}')
@@ -125,7 +127,7 @@ def test_keras(number, backend, native):
 
 
 @pytest.mark.parametrize('section', ['Flax Linen', 'Flax NNX'])
-def test_flax(section):
+def test_flax_modules_have_the_logits_of_their_formula(section):
   from flax import serialization
 
   generator = np.random.default_rng(2)
@@ -163,7 +165,7 @@ def test_every_section_has_a_test():
   assert [len(files(section)) for section in sections] == [1, 0, 1, 2, 1, 2, 1]
 
 
-def test_an_nnx_model_of_a_library_stands_in_a_module_of_logits():
+def test_an_nnx_model_of_a_library_is_wrapped_in_a_module_of_logits():
   nnx = pytest.importorskip('flax.nnx')
   source = files('Flax NNX')[1]
   classifier = load(source)
@@ -173,7 +175,7 @@ def test_an_nnx_model_of_a_library_stands_in_a_module_of_logits():
   assert 'model/patches' in classifier.layers
 
 
-def test_equinox():
+def test_an_equinox_module_has_its_logits_and_a_gradient():
   eqx = pytest.importorskip('equinox', reason='needs equinox')
   (source,) = files('Equinox')
   model = executed(source)['module'](jax.random.key(3))

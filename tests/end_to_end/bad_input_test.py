@@ -1,4 +1,4 @@
-"""Mistakes of a user end with one clear line and exit status 2, and lose nothing."""
+"""A user's mistake ends with one line about it and status 2, and no finished work is lost."""
 
 import errno
 import pathlib
@@ -34,7 +34,7 @@ COMMANDS = (
 
 @pytest.fixture(scope='module')
 def answers(tmp_path_factory):
-  """Exit status and output of each command, by processes that share their imports."""
+  """The exit status and output of each of `COMMANDS`, which share their imports."""
   commands = [
     runs.arguments(tmp_path_factory.mktemp('command'), config, None, (flag,) * bool(flag), False)
     for config, flag, _ in COMMANDS
@@ -43,7 +43,7 @@ def answers(tmp_path_factory):
 
 
 @pytest.mark.parametrize('number', range(len(COMMANDS)), ids=['{} {}'.format(*c) for c in COMMANDS])
-def test_command(answers, number):
+def test_a_wrong_command_is_answered_in_one_line(answers, number):
   status, output = answers[number]
   errors = [line for line in output.splitlines() if line.startswith('error: ')]
   assert status == 2 and len(errors) == 1, output
@@ -76,7 +76,7 @@ runpy.run_path('main.py', run_name='__main__')
 
 @pytest.fixture(scope='module')
 def good(tmp_path_factory):
-  """The config of a good run: a small CNN with weights on an archive of grey images."""
+  """The config of a valid run: a small CNN with weights, on an archive of 30 grey images."""
   path = tmp_path_factory.mktemp('inputs')
   weights = runs.save_weights(path / 'small.safetensors', 'small_cnn', num_classes=3)
   images = np.random.default_rng(0).integers(0, 256, (30, 28, 28), np.uint8)
@@ -92,7 +92,7 @@ def good(tmp_path_factory):
 
 @pytest.fixture
 def refused(good, tmp_path, capsys, monkeypatch):
-  """Returns the one message of the good run, on other data if some are given."""
+  """Returns a function that runs `good` with changes of `data` and returns the error message."""
 
   def run_changed(**data):
     changed = good.copy_and_resolve_references()
@@ -104,8 +104,8 @@ def refused(good, tmp_path, capsys, monkeypatch):
 
 MISSPELT = {'study': {'baseline': 'uprigth'}}
 STORED = {'study': {'source': 'stored'}}
-OF_VIDEO = {'study': {'name': 'video_pm_k'}}
-OWN = {'classifiers': {'adversarial': {'name': 'own.py:network'}}}
+VIDEO_STUDY = {'study': {'name': 'video_pm_k'}}
+CALLABLE = {'classifiers': {'adversarial': {'name': 'own.py:network'}}}
 NO_COLUMN = {'classifiers': {'gaussian': {'train': True, 'objective': {'name': 'irm'}}}}
 
 
@@ -114,13 +114,13 @@ NO_COLUMN = {'classifiers': {'gaussian': {'train': True, 'objective': {'name': '
   'name, changes, message',
   ('systematic_rotation', MISSPELT, "baseline is 'uprigth'; did you mean 'upright'"),
   ('corruption_error', STORED, 'the rows have no corruption, severity, base_id'),
-  ('fourier_heatmap', OF_VIDEO, "no column 'group_id': they are no fram"),
+  ('fourier_heatmap', VIDEO_STUDY, "no column 'group_id': they are no fram"),
   ('fourier_heatmap', {'study': {'layers': ('stage4',)}}, "natural has no layer 'stage4'; did you"),
   ('fourier_heatmap', {'study': {'half_width': 0.14}}, 'at least 48 of them. There are 24'),
-  ('attack_error', OWN, 'adversarial is a callable, which has no gradient'),
+  ('attack_error', CALLABLE, 'adversarial is a callable, which has no gradient'),
   ('fourier_heatmap', NO_COLUMN, "'irm' needs the column 'environment'"),
 )
-def test_all_that_is_refused_is_refused_before_the_first_training(
+def test_a_config_that_cannot_run_is_refused_before_the_first_training(
   tmp_path, monkeypatch, name, changes, message
 ):
   def train(*unused):
@@ -134,7 +134,7 @@ def test_all_that_is_refused_is_refused_before_the_first_training(
   for section, changed in changes.items():
     bad[section] = changed if 'name' in changed else {**bad[section], **changed}
   refusals.refused(message, launch.run, bad, tmp_path / 'run')
-  with pytest.raises(AssertionError, match='a training began'):  # the corrected config is taken
+  with pytest.raises(AssertionError, match='a training began'):  # the corrected config is accepted
     launch.run(good, tmp_path / 'run')
 
 
@@ -147,14 +147,14 @@ def test_nothing_is_written_before_the_config_is_read(tmp_path):
 
 
 def test_full_disk_keeps_the_shards_and_the_rerun_succeeds(tmp_path, good, refused, monkeypatch):
-  refused(npz={'path': 'no.npz'})  # and good input then works in the same workdir
-  written = 0
+  refused(npz={'path': 'no.npz'})  # valid input then works in the same workdir
+  num_shards = 0
 
   def write(path, content):
-    nonlocal written
+    nonlocal num_shards
     if path.suffix == '.npz':
-      written += 1
-      if written > 2:
+      num_shards += 1
+      if num_shards > 2:
         raise OSError(errno.ENOSPC, 'No space left on device', str(path))
     path.write_bytes(content)
 

@@ -1,4 +1,4 @@
-"""Configs of configs/, made small: what each run leaves, run again, run otherwise."""
+"""Every config of configs/, made small, runs; its files, a repeated run and other batches agree."""
 
 import dataclasses
 import logging
@@ -26,11 +26,12 @@ from tests.end_to_end import runs
 from tests.refusals import refused
 from tests.table_rows import estimate
 
-LEFT = 'config.json environment.json log.jsonl results.json results.npz results.csv report.html'
+FILES = 'config.json environment.json log.jsonl results.json results.npz results.csv report.html'
 
 
 def check_workdir(workdir: pathlib.Path, results: Results, trained: bool) -> None:
-  assert all((workdir / name).stat().st_size > 0 for name in LEFT.split())
+  """Checks the files of a run on 24 images, whose report refers to nothing outside of it."""
+  assert all((workdir / name).stat().st_size > 0 for name in FILES.split())
   assert ('train/loss' in (workdir / 'log.jsonl').read_text()) == trained
   assert runs.shard_times(workdir)
   pictures = sorted((workdir / 'figures').glob('*.png'))
@@ -45,7 +46,10 @@ def check_workdir(workdir: pathlib.Path, results: Results, trained: bool) -> Non
 
 
 def check_maps(results: Results, _: pathlib.Path) -> None:
-  """Errors of every classifier at the 13 distinct frequencies of a window of 5 × 5."""
+  """Checks errors of every classifier at the 13 distinct frequencies of a 5 × 5 window.
+
+  A frequency and its negative have the same error, so 25 cells have (25 + 1) / 2 values.
+  """
   errors = select(results.table, 'error', frequency_y=..., frequency_x=...)
   assert len(errors) == 13 * len(results.prefixes) and set(errors.n) == {24}
   assert (errors.low.between(0, errors.value) & errors.high.between(errors.value, 1)).all()
@@ -59,7 +63,7 @@ def check_pair(results: Results, workdir: pathlib.Path) -> None:
 
 
 def check_digits(results: Results, workdir: pathlib.Path) -> None:
-  """Trained networks that are loaded again have the same findings."""
+  """Checks that the trained networks give the same findings when they are loaded again."""
   check_maps(results, workdir)
   assert list(results.prefixes) == ['natural', 'gaussian']
   differences = select(results.table, 'error', 'natural', frequency_y=..., frequency_x=...)
@@ -78,16 +82,16 @@ def check_accuracies(results: Results, workdir: pathlib.Path) -> None:
   assert 0 <= top1 <= top5 <= 1
 
 
-def check_learnt(results: Results, workdir: pathlib.Path) -> None:
+def check_learned(results: Results, workdir: pathlib.Path) -> None:
   check_accuracies(results, workdir)
   accuracy = estimate(results.table, *results.labels, 'top1_accuracy').value
   assert accuracy > 0.4, '60 steps on digits; chance is 0.1'
 
 
 def check_repeats(config, workdir, other, monkeypatch):
-  """A second run in the workdir computes nothing; other shards have equal answers."""
-  named = ('results.json', 'results.csv', 'results.npz')
-  files = {name: (workdir / name).read_bytes() for name in named}
+  """Checks that a second run in the workdir computes nothing, and a run in other batches agrees."""
+  names = ('results.json', 'results.csv', 'results.npz')
+  files = {name: (workdir / name).read_bytes() for name in names}
   times = runs.shard_times(workdir)
 
   with monkeypatch.context() as patched:
@@ -108,7 +112,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], bool, Any]] = {
   'fourier_heatmap:cifar10': ({'study.window': 5}, True, check_maps),
   'fourier_heatmap:cifar10_pair': ({}, False, check_pair),
   'accuracy:own': ({}, True, check_accuracies),
-  'train:digits': ({'training': LONGER}, True, check_learnt),
+  'train:digits': ({'training': LONGER}, True, check_learned),
   'train:cifar10': ({**FEW, 'training.steps': 2}, False, check_accuracies),
 }
 """The changes of a config and variant, whether its run is repeated, and a check of its results."""
@@ -138,7 +142,7 @@ def test_a_run_of_the_config(name, tmp_path, monkeypatch, request):
 
 
 @pytest.mark.slow
-def test_calibration_of_a_run_and_of_its_own_records(tmp_path):
+def test_calibration_of_a_run_and_of_the_records_of_that_run(tmp_path):
   small = {'corruptions': ('fog', 'contrast'), 'severities': (5,), 'resamples': 50}
   changes = {**runs.save_networks(tmp_path), 'study': small}
   results = runs.run(runs.shrunk('calibration', 'digits', changes), tmp_path / 'run')
@@ -156,11 +160,11 @@ def test_calibration_of_a_run_and_of_its_own_records(tmp_path):
   refused('not finished', runs.run, again, tmp_path / 'third')
 
 
-FIRST = ('clean', 'corruptions', 'calibration')
+TASKS = ('clean', 'corruptions', 'calibration')
 FOG = {'corruptions': ('fog',), 'severities': (5,)}
-OF_FOG = {
+FOG_BATTERY = {
   'battery': {
-    'tasks': FIRST,
+    'tasks': TASKS,
     'corruptions.study': FOG,
     'calibration.study': {**FOG, 'resamples': 20},
     'attack.study.attack.pgd.steps': 1,
@@ -169,28 +173,29 @@ OF_FOG = {
 
 
 def recordings(workdir: pathlib.Path) -> set[str]:
+  """Returns the folders of records, one for each set of views that tasks share."""
   return {path.parent.parent.name for path in workdir.glob('records/*/*/header.json')}
 
 
 @pytest.mark.slow
 def test_a_battery_of_a_network_and_a_callable(tmp_path):
   """Tasks share a recording, and the run is resumed with one more task."""
-  config = runs.shrunk('battery', 'digits', OF_FOG)
+  config = runs.shrunk('battery', 'digits', FOG_BATTERY)
   runs.wrap_second(config, tmp_path)
   workdir = tmp_path / 'run'
   results = runs.run(config, workdir)
   rows = {row[0]: row[1:] for row in headlines.table(results.by_task).rows}
-  assert {name.partition(':')[0] for name in rows} == set(FIRST)
+  assert {name.partition(':')[0] for name in rows} == set(TASKS)
   first, second, difference, *_ = rows['clean: top-1 accuracy (%)']
   assert first == second, 'the same network'
   assert difference.startswith('0 (')
   assert len(recordings(workdir)) == 2, 'calibration is of the records of the corruptions'
   runs.assert_pictures('battery', workdir)
-  single = {name: Results.read(workdir / 'tasks' / name).table for name in FIRST}
+  single = {name: Results.read(workdir / 'tasks' / name).table for name in TASKS}
   assert results.table.task.value_counts().to_dict() == {n: len(t) for n, t in single.items()}
 
   before = runs.shard_times(workdir)
-  config.battery.tasks = (*FIRST, 'attack')
+  config.battery.tasks = (*TASKS, 'attack')
   extended = runs.run(config, workdir)
   assert before.items() <= runs.shard_times(workdir).items()
   rows = headlines.table(extended.by_task).rows
@@ -211,7 +216,7 @@ def test_every_battery_is_valid(variant):
     assert attack.attacks == ('auto_attack',) and attack.epsilon in (8 / 255, 4 / 255)
 
 
-def test_a_mistake_in_a_tasks_own_rows_names_its_section(tmp_path):
+def test_a_mistake_in_the_data_of_a_task_names_its_section(tmp_path):
   config = runs.shrunk('battery', 'digits', {'battery.tasks': ('clean', 'neighbors')})
   runs.wrap_second(config, tmp_path)
   config.battery.neighbors.data.num_images = 100_000
@@ -249,11 +254,11 @@ def test_the_fourier_table_of_digits(tmp_path, monkeypatch, caplog):
   assert page.count('data:image/png;base64,') == pictures, 'one report has all figures'
 
   assert len(recordings(workdir)) == 2, 'errors and trade-off are of the same records'
-  change, difference = (
+  accuracy_change, error_change = (
     estimate(tasks[task].table, 'gaussian', quantity, 'natural', corruption='contrast').value
     for task, quantity in (('tradeoff', 'accuracy'), ('errors', 'error'))
   )
-  assert change == pytest.approx(-difference)
+  assert accuracy_change == pytest.approx(-error_change)
   before = runs.shard_times(workdir)
   monkeypatch.setattr(loop, '_Run', None)  # no training step can be made
   config.battery.tasks = ('tradeoff',)
@@ -343,7 +348,7 @@ FINE_TUNED: dict[str, tuple[dict[str, Any], float]] = {
   'deit3_s16': ({'width': 8, 'depth': 3, 'num_heads': 1}, 1e-5),
   'efficientnetv2_s': ({'sizes': V2, 'stem_features': 8, 'top_features': 8}, 1e-3),
 }
-"""{variant: a thin network, the rate of a batch of 512}."""
+"""Sizes of a thin network and the learning rate for a batch of 512, by variant."""
 
 
 @pytest.mark.slow
@@ -378,4 +383,5 @@ def test_frequencies_that_suffice_by_class(tmp_path):
   results = runs.run(runs.shrunk('frequency_shortcuts', 'digits', changes), tmp_path / 'run')
   runs.assert_pictures('frequency_shortcuts', tmp_path / 'run')
   through = select(results.table, 'accuracy_through_set', 'natural', **{'class': ...})
-  assert set(through.classifier) == {'gaussian'} and len(through) == 10 and through.n.sum() < 55
+  assert set(through.classifier) == {'gaussian'} and len(through) == 10
+  assert through.n.sum() < 55, 'of 100 images, half choose the frequencies'

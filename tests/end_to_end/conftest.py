@@ -12,7 +12,7 @@ Start = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def start():
-  """`runs.start`, with every process ended when the test is over."""
+  """Returns `runs.start`, but ends every process when the test is over."""
   processes: list[subprocess.Popen[str]] = []
 
   def begin(*arguments, **options):

@@ -1,7 +1,7 @@
 """Runs main.py with several lists of arguments, each in a process forked off this one.
 
-The imports, which take seconds, are shared. A JSON list of lists of arguments is read from standard
-input, and a JSON list of [exit status, output] is printed.
+The commands share the imports, which take seconds. The program reads a JSON list of lists of
+arguments from standard input and prints a JSON list of [exit status, output].
 """
 
 import importlib
@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def run(arguments: list[str]) -> tuple[int, str]:
+  """Returns exit status and output of main.py in a forked process."""
   with tempfile.TemporaryFile() as output:
     child = os.fork()
     if not child:
@@ -29,6 +30,7 @@ def run(arguments: list[str]) -> tuple[int, str]:
 
 
 def run_here(arguments: list[str]) -> int:
+  """Runs main.py in this process and returns its exit status."""
   sys.argv = ['main.py', *arguments]
   try:
     runpy.run_path('main.py', run_name='__main__')

@@ -33,13 +33,14 @@ def mount(tmp_path):
 
 
 def refused(process: subprocess.Popen[str], message: str) -> None:
+  """Checks that a process ends with status 2 and one error line with this message."""
   output = runs.finish(process, status=2)
   (line,) = [line for line in output.splitlines() if line.startswith('error: ')]
   assert message in line
 
 
 @pytest.mark.slow
-def test_a_training_on_a_full_disk_goes_on_when_there_is_room(start, mount, tmp_path):
+def test_a_training_that_filled_the_disk_resumes_when_there_is_room(start, mount, tmp_path):
   workdir = mount('size=600k') / 'run'  # room for the first checkpoint, not for the second
   refused(start(workdir, 'train.py', CHANGES), 'no space left on disk')
   assert list(workdir.glob('checkpoints/small_cnn/checkpoints/5'))
@@ -49,7 +50,7 @@ def test_a_training_on_a_full_disk_goes_on_when_there_is_room(start, mount, tmp_
   runs.assert_same_findings(workdir, tmp_path / 'other')
 
 
-def test_events_that_cannot_be_flushed_are_a_full_disk(mount):
+def test_an_error_while_events_are_written_is_recognised_as_a_full_disk(mount):
   folder = mount('size=64k')
   writer = training_writer(folder, 'natural')
   writer.write_scalars(0, {'loss': 1.0})

@@ -1,11 +1,10 @@
 """Runs main.py, with coarse PNG figures, on a machine: `machine.py own|bare|tf.data FLAGS...`.
 
-`machine.py bare -m MODULE FLAGS... -m MODULE FLAGS...` runs modules in its place, one by one.
+`machine.py bare -m MODULE FLAGS... -m MODULE FLAGS...` runs modules instead, one after another.
 
-`own` is this machine without clu: to import TensorFlow, for TensorBoard events, takes longer than a
-small training. `bare` has only JAX, Flax, Optax, Matplotlib, ml_collections, pandas and tqdm, with
-what they require: of all other packages that are installed none can be imported. `tf.data` has
-everything and reads all rows by tf.data.
+`own` is this machine without clu, because clu imports TensorFlow, which takes longer than a small
+training. `bare` can import only JAX, Flax, Optax, Matplotlib, ml_collections, pandas, tqdm and the
+packages that these require. `tf.data` has all packages and reads all rows by tf.data.
 """
 
 import importlib
@@ -23,7 +22,7 @@ INSTALLED = ('jax', 'jaxlib', 'flax', 'optax', 'matplotlib', 'ml_collections', '
 
 
 def required(names: tuple[str, ...]) -> set[str]:
-  """Returns the distributions that some need, themselves included, without extras."""
+  """Returns the names of distributions and of all that they require, without extras."""
   installed = {
     re.sub(r'[-_.]+', '-', distribution.name).lower(): distribution
     for distribution in importlib.metadata.distributions()
@@ -40,19 +39,21 @@ def required(names: tuple[str, ...]) -> set[str]:
 
 
 def missing() -> set[str]:
-  kept = required(INSTALLED)
+  """Returns the packages that the bare machine lacks."""
+  needed = required(INSTALLED)
   return {
     package
     for package, distributions in importlib.metadata.packages_distributions().items()
-    if not kept & {re.sub(r'[-_.]+', '-', name).lower() for name in distributions}
+    if not needed & {re.sub(r'[-_.]+', '-', name).lower() for name in distributions}
   } - {'robustness', 'input_pipeline'}
 
 
 def hide(packages: set[str]) -> None:
+  """Makes the import of packages fail."""
   find_spec = PathFinder.find_spec
 
-  def find(name: str, *rest: Any) -> ModuleSpec | None:
-    return None if name.partition('.')[0] in packages else find_spec(name, *rest)
+  def find(name: str, *options: Any) -> ModuleSpec | None:
+    return None if name.partition('.')[0] in packages else find_spec(name, *options)
 
   PathFinder.find_spec = find  # type: ignore[method-assign, assignment]
 
@@ -63,8 +64,8 @@ def read_by_tf_data() -> None:
   from input_pipeline.selection import select
   from input_pipeline.settings import open_images
 
-  input_pipeline.load = lambda settings, *rest: TfRows(
-    select(open_images(settings), settings, *rest)
+  input_pipeline.load = lambda settings, *options: TfRows(
+    select(open_images(settings), settings, *options)
   )
 
 
@@ -80,8 +81,8 @@ if __name__ == '__main__':
   elif machine == 'tf.data':
     read_by_tf_data()
   if sys.argv[1:2] == ['-m']:
-    given = itertools.groupby(sys.argv[1:], '-m'.__eq__)
-    for module, *flags in [list(own) for between, own in given if not between]:
+    groups = itertools.groupby(sys.argv[1:], '-m'.__eq__)
+    for module, *flags in [list(words) for is_separator, words in groups if not is_separator]:
       print(f'== {module}', flush=True)
       sys.argv[1:] = flags
       runpy.run_module(module, run_name='__main__', alter_sys=True)

@@ -1,4 +1,4 @@
-"""Classifiers, studies and parts of a training in a user's Python file go through whole runs."""
+"""Whole runs with classifiers, studies and parts of a training from a user's Python file."""
 
 import json
 import pathlib
@@ -22,6 +22,7 @@ from tests.refusals import bad_setting, refused
 
 @pytest.fixture
 def config(tmp_path):
+  """A config of a network with weights and of a callable."""
   changed = runs.shrunk('fourier_heatmap')
   runs.wrap_second(changed, tmp_path)
   return changed
@@ -32,7 +33,7 @@ def config(tmp_path):
   ('classifiers.gaussian.train', True, 'brings its own weights'),
   ('classifiers.gaussian.name', 'none.py:network', 'there is no file none.py'),
 )
-def test_what_it_cannot_do_is_refused(config, key, value, message, tmp_path):
+def test_training_a_callable_and_a_missing_file_are_refused(config, key, value, message, tmp_path):
   config.update_from_flattened_dict({key: value})
   refused(message, launch.run, config.to_dict(), tmp_path / 'run')
   assert not (tmp_path / 'run' / 'records').exists()
@@ -49,17 +50,18 @@ def test_saved_class_names_are_matched_by_name(tmp_path):
   refused("first 'dog'.*matched by name", other.build)
 
 
-OWN = 'tests/end_to_end/machine.py', 'own'
+MACHINE = 'tests/end_to_end/machine.py', 'own'
 ACCURACY = f'--config={runs.ROOT / "configs/accuracy.py"}'
 
 
 @pytest.fixture
 def name(tmp_path):
+  """The flag that chooses the study `Shift` of a user's file."""
   (tmp_path / 'shown.py').write_text(recipes()['robustness/studies/shift.py'])
   return f'--config.study.name={tmp_path / "shown.py"}:Shift'
 
 
-def test_its_settings_are_checked(name):
+def test_settings_of_a_study_in_a_file_are_checked(name):
   words = ['x', ACCURACY, name, '--config.study.top_k=1']
   refused('unknown key config.study.top_k', command_line.read, words)
 
@@ -114,19 +116,21 @@ FEW = ('training.steps=4', 'training.batch_size=16', 'data.num_images=32')
 
 @pytest.fixture
 def file(tmp_path):
+  """A file with an augmentation, an attack, an input filter and an objective."""
   path = tmp_path / 'mine.py'
   path.write_text(PARTS)
   return path
 
 
 def arguments(file: pathlib.Path, *changes: str) -> list[str]:
-  named = {
+  """Returns the flags of a short training with all parts of `file`."""
+  settings = {
     'augment.policy': f"('crop','{file}:negate')",
     'attack.name': f'{file}:darken',
     'input_filter.name': f'{file}:square',
     'objective.name': f'{file}:distance',
   }
-  parts = [f'--config.classifier.{key}={value}' for key, value in named.items()]
+  parts = [f'--config.classifier.{key}={value}' for key, value in settings.items()]
   return ['--config=configs/train.py', *(f'--config.{c}' for c in (*FEW, *changes)), *parts]
 
 
@@ -136,7 +140,7 @@ def parsed(flags: list[str]) -> experiment.Experiment:
   return experiment.from_config(without_inherited(config.to_dict()))
 
 
-def test_sections_of_own_parts_are_keys_wherever_they_stand(file):
+def test_settings_of_parts_in_a_file_are_keys_of_the_config(file):
   changes = 'classifier.augment.negate.strength=.5', 'classifier.attack.darken.epsilon=.25'
   (recipe,) = parsed(arguments(file, *changes)).classifiers.values()
   described = recipe.pipeline.describe()
@@ -162,12 +166,10 @@ def test_sections_of_own_parts_are_keys_wherever_they_stand(file):
 
 
 @pytest.mark.slow
-def test_a_study_and_a_training_with_own_parts_run_resume_and_are_others_when_a_file_changes(
-  file, name, tmp_path
-):
+def test_a_run_with_parts_in_a_file_resumes_unless_the_file_changes(file, name, tmp_path):
   workdir, strength = tmp_path / 'run', 'classifier.augment.negate.strength=.5'
   flags = [*arguments(file, strength), name, '--config.study.largest=2', f'--workdir={workdir}']
-  commands.python(*OWN, *flags)
+  commands.python(*MACHINE, *flags)
   _check_study(workdir, name)
   results = json.loads((workdir / 'results.json').read_text())
   assert '"strength": 0.5' in json.dumps(results) and '"mine.py"' in json.dumps(results)

@@ -1,4 +1,4 @@
-"""Processes joined by jax.distributed, and pmap: the numbers of one process under jit."""
+"""Two processes of a run have the results of one, resume after a kill and name a missing peer."""
 
 import os
 import pathlib
@@ -19,16 +19,17 @@ from tests.end_to_end.runs import DEFAULT, DEFAULT_CHANGES
 pytestmark = pytest.mark.slow
 
 
-def _begin(start: Start, *runs_of: tuple[pathlib.Path, dict]) -> list[subprocess.Popen[str]]:
+def _begin(start: Start, *settings: tuple[pathlib.Path, dict]) -> list[subprocess.Popen[str]]:
   """Starts two processes, each with its workdir and changes of the config."""
   flags = (f'--coordinator=127.0.0.1:{runs.free_port()}', '--num_processes=2')
   return [
     start(workdir, DEFAULT, changes, (*flags, f'--process_id={k}'))
-    for k, (workdir, changes) in enumerate(runs_of)
+    for k, (workdir, changes) in enumerate(settings)
   ]
 
 
 def _steps(workdir: pathlib.Path, label: str = 'natural') -> list[int]:
+  """Returns the steps of saved checkpoints."""
   folder = workdir / 'checkpoints' / label / 'checkpoints'
   return [int(path.name) for path in folder.glob('*') if path.name.isdecimal()]
 
@@ -65,7 +66,7 @@ def test_two_processes_that_slurm_started_share_the_records(start, finished, tmp
   _assert_same_records(tmp_path, finished)
 
 
-def test_two_processes_train_together_and_go_on_after_a_kill_and_a_signal(
+def test_two_processes_train_together_and_resume_after_a_kill_and_a_signal(
   start, finished, tmp_path
 ):
   same_run = [(tmp_path, DEFAULT_CHANGES)] * 2
@@ -75,8 +76,8 @@ def test_two_processes_train_together_and_go_on_after_a_kill_and_a_signal(
   killed.kill()
   output, _ = other.communicate(timeout=60)
   assert other.returncode in (75, -signal.SIGABRT), output
-  ours, of_jax = 'another process of this run ended, so process 1 ends too', 'another task died'
-  assert (ours if other.returncode == 75 else of_jax) in output
+  ours, from_jax = 'another process of this run ended, so process 1 ends too', 'another task died'
+  assert (ours if other.returncode == 75 else from_jax) in output
   assert time.monotonic() - start_time < 60
   again = _begin(start, *same_run)
   runs.wait_for(again[0], lambda: any(step >= 12 for step in _steps(tmp_path)))

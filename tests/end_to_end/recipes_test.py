@@ -1,4 +1,4 @@
-"""Through `launch`: recipes that differ in every part, several seeds, trained input filters."""
+"""Whole runs of recipes that differ in every part, of several seeds and of input filters."""
 
 import numpy as np
 import pandas as pd
@@ -18,12 +18,13 @@ SEVERAL = ('repeat', 'crop', 'flip', 'gaussian', 'cutout')
 
 
 def config(*labels, **changes):
-  written = default_config('accuracy', labels=labels)
-  for section in written.classifiers.values():
+  """Returns a config that trains classifiers on 40 images; keys of changes have __ for dots."""
+  settings = default_config('accuracy', labels=labels)
+  for section in settings.classifiers.values():
     section.train = True
-  named = {key.replace('__', '.'): value for key, value in changes.items()}
-  written.update_from_flattened_dict({**TINY, **runs.flat(named)})
-  return written
+  by_key = {key.replace('__', '.'): value for key, value in changes.items()}
+  settings.update_from_flattened_dict({**TINY, **runs.flat(by_key)})
+  return settings
 
 
 def test_recipes_that_differ_in_every_part_and_in_their_data(tmp_path):
@@ -39,8 +40,8 @@ def test_recipes_that_differ_in_every_part_and_in_their_data(tmp_path):
     'training.ema_decay': 0.9,
     'seed': 5,
   }
-  written = config('plain', 'other', classifiers={'other': other})
-  results = runs.run(written, tmp_path, drawn=False)
+  settings = config('plain', 'other', classifiers={'other': other})
+  results = runs.run(settings, tmp_path, drawn=False)
   plain, other = results.classifiers
   assert other['input_filter'] == {'name': 'low_pass', 'bandwidth': 9}
   assert [part['name'] for part in other['augment']] == list(SEVERAL)
@@ -65,10 +66,10 @@ def test_policies_for_robustness_and_the_objective_of_augmix(tmp_path):
     'corruption': {'corruptions': ('contrast', 'brightness'), 'left_out': ('contrast',)},
   }
   augmix = {'augment': mixed, 'objective.name': 'jsd'}
-  written = config(
+  settings = config(
     'policies', 'augmix', classifiers={'policies.augment': policies, 'augmix': augmix}
   )
-  results = runs.run(written, tmp_path, drawn=False)
+  results = runs.run(settings, tmp_path, drawn=False)
   first = results.classifiers[0]['augment'][0]
   assert (first['name'], *first['without']) == ('auto_augment', 'Brightness', 'Contrast')
   lines = runs.log(tmp_path, 'train/divergence')
@@ -77,24 +78,24 @@ def test_policies_for_robustness_and_the_objective_of_augmix(tmp_path):
 
 
 def test_a_trained_input_filter_is_part_of_the_classifier(tmp_path):
-  written = config('net', classifiers__net__input_filter__name='high_pass')
-  written.classifiers.net.input_filter.high_pass.bandwidth = 23
-  first = runs.run(written, tmp_path / 'trained', drawn=False)
+  settings = config('net', classifiers__net__input_filter__name='high_pass')
+  settings.classifiers.net.input_filter.high_pass.bandwidth = 23
+  first = runs.run(settings, tmp_path / 'trained', drawn=False)
   weights = str(tmp_path / 'trained/checkpoints/net')
   again = config('net', classifiers__net__train=False, classifiers__net__weights=weights)
   message = 'was trained with the input filter .*23.*the config has none'
   refused(message, runs.run, again, tmp_path / 'refused')
-  again.classifiers.net.input_filter = written.classifiers.net.input_filter
+  again.classifiers.net.input_filter = settings.classifiers.net.input_filter
   second = runs.run(again, tmp_path / 'loaded', drawn=False)
   pd.testing.assert_frame_equal(second.table, first.table)
-  written.classifiers.net.input_filter.high_pass.bandwidth = 22
-  refused('a high pass on 28 pixels takes an odd number', runs.run, written, tmp_path / 'even')
+  settings.classifiers.net.input_filter.high_pass.bandwidth = 22
+  refused('a high pass on 28 pixels takes an odd number', runs.run, settings, tmp_path / 'even')
   assert not (tmp_path / 'even/checkpoints').exists(), 'refused before the training'
 
 
-def test_several_seeds_give_each_and_their_mean(tmp_path):
-  written = config('net', seeds=(0, 3))
-  results = runs.run(written, tmp_path / 'both')
+def test_several_seeds_give_the_values_of_each_seed_and_their_mean(tmp_path):
+  settings = config('net', seeds=(0, 3))
+  results = runs.run(settings, tmp_path / 'both')
   values = []
   for seed in (0, 3):
     single = runs.run(config('net', classifiers__net__seed=seed), tmp_path / str(seed), drawn=False)
@@ -110,5 +111,5 @@ def test_several_seeds_give_each_and_their_mean(tmp_path):
   assert (tmp_path / 'both/figures/seeds.png').is_file()
   shas = [entry['sha256'] for entry in results.classifiers[0]['seeds'].values()]
   assert len(set(shas)) == 2
-  written.seeds = (0, 4)
-  refused(r'config\.seeds: \[0, 3\] → \[0, 4\]', runs.run, written, tmp_path / 'both')
+  settings.seeds = (0, 4)
+  refused(r'config\.seeds: \[0, 3\] → \[0, 4\]', runs.run, settings, tmp_path / 'both')

@@ -1,4 +1,4 @@
-"""main.py stopped at any moment and run again: the same bits."""
+"""main.py that is stopped at any moment and run again has the same bits."""
 
 import pathlib
 import signal
@@ -12,6 +12,7 @@ from tests.end_to_end.runs import DEFAULT, DEFAULT_CHANGES
 pytestmark = pytest.mark.slow
 
 Reached = Callable[[], bool]
+"""Whether a run has reached a moment."""
 
 
 def _checkpoint(workdir: pathlib.Path) -> Reached:
@@ -54,7 +55,7 @@ STOPS = (
 def test_stopped_in_training_between_shards_and_while_publishing(
   start, finished, tmp_path, monkeypatch
 ):
-  """A flag of JAX's for random numbers changes none of them either."""
+  """The environment asks JAX for other random numbers, which must change nothing."""
   monkeypatch.setenv('JAX_THREEFRY_PARTITIONABLE', '0')
   before: dict[str, int] = {}
   for moment, number, status, line in STOPS:

@@ -1,4 +1,4 @@
-"""Small runs of the real configs: in this process, or of `main.py` in processes of their own."""
+"""Runs the real configs, made small: in this process, or by `main.py` in other processes."""
 
 import contextlib
 import importlib
@@ -27,7 +27,7 @@ from robustness.config import defaults
 from robustness.models import weights
 from robustness.present import publish
 from robustness.results import DAMAGED_IMAGES, Results
-from tests import commands, said
+from tests import commands, faults
 from tests.commands import ROOT
 from tests.networks import random_variables
 
@@ -49,7 +49,13 @@ SMALL: dict[str, Any] = {
 def shrunk(
   name: str, variant: str = '', changes: Mapping[str, Any] | None = None
 ) -> ml_collections.ConfigDict:
-  """A config of `configs/`, made small; its keys stay. Changes are by dotted keys or by section."""
+  """Returns a config of `configs/` with fewer images and steps, and the same keys.
+
+  Args:
+    name: the file in `configs/`, without its ending.
+    variant: of the config; without one, the default.
+    changes: values by dotted key, or by section.
+  """
   get_config = importlib.import_module(f'configs.{name}').get_config
   config = get_config(variant) if variant else get_config()
   defaults.add_sections(config)
@@ -62,7 +68,7 @@ def shrunk(
 
 
 def two_environments(variant: str = 'digits') -> ml_collections.ConfigDict:
-  """A config of systematic robustness on digits, made small, with two environments."""
+  """Returns a small config of systematic robustness on digits with two environments."""
   changes = {'study.samples': 100, 'study.severities': (5,), 'data.random_class_groups': 2}
   config = shrunk('systematic_corruptions', variant, changes)
   config.study.environments = ('gaussian_noise', 'contrast')
@@ -78,31 +84,34 @@ def flat(changes: Mapping[str, Any] | None) -> dict[str, Any]:
 def run(
   config: ml_collections.ConfigDict, workdir: pathlib.Path, drawn: bool = True, devices: int = 2
 ) -> Results:
-  """Runs a config on some devices, and checks what is said and shown of it and of its parts and
-  seeds, and that their records give the same values; without figures and reports, which take most
-  of a small run's time, if not `drawn`."""
-  own = jax.local_devices
+  """Runs a config on a number of devices and returns its results.
 
-  def some(*arguments: Any, **options: Any) -> list[jax.Device]:
-    return own(*arguments, **options)[:devices]
+  Checks the sentences, figures and reports of the run, its tasks and seeds, and that the records
+  give the same values. Without `drawn` there are no figures and reports, which take most of the
+  time of a small run.
+  """
+  all_devices = jax.local_devices
+
+  def first_devices(*arguments: Any, **options: Any) -> list[jax.Device]:
+    return all_devices(*arguments, **options)[:devices]
 
   with contextlib.ExitStack() as during:
-    overlapping = during.enter_context(said.watched())
-    during.enter_context(mock.patch.object(jax, 'local_devices', some))
+    overlapping = during.enter_context(faults.in_saved_figures())
+    during.enter_context(mock.patch.object(jax, 'local_devices', first_devices))
     if not drawn:
       during.enter_context(mock.patch.object(publish, 'illustrate', lambda *_, **__: []))
     results = launch.run(config.to_dict(), workdir, 'python main.py')
   assert overlapping == [], overlapping
   verification.unverifiable(workdir)  # refuses values that the records do not give
   for path in workdir.rglob('results.json'):
-    assert said.complaints(Results.read(path.parent)) == [], path
+    assert faults.in_results(Results.read(path.parent)) == [], path
     report = path.with_name('report.html')
-    assert not report.is_file() or list(said.page(report.read_text())) == [], report
+    assert not report.is_file() or list(faults.in_page(report.read_text())) == [], report
   return results
 
 
 def assert_pictures(config: str, workdir: pathlib.Path) -> None:
-  """The figures that pages show of a run of a config are drawn."""
+  """Checks that a run of a config has the figures that the documentation shows."""
   for figure in pictures.linked().get(config, ()):
     assert (workdir / f'figures/{figure}.png').stat().st_size > 0
 
@@ -178,7 +187,7 @@ def linear_network(path: pathlib.Path, seed: int = 0, change: str = '') -> str:
 
 
 def wrap_second(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
-  """Gives a config an untrained network, and the same one as a callable of a user's file."""
+  """Replaces the classifiers by an untrained network and the same one in a user's file."""
   for classifier in config.classifiers.values():
     classifier.train = False
   path = save_weights(folder / 'digits.safetensors', 'small_cnn')
@@ -191,6 +200,7 @@ def wrap_second(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None
 def save_networks(
   folder: pathlib.Path, labels: Sequence[str] = ('natural', 'gaussian'), name: str = 'small_cnn'
 ) -> dict[str, Any]:
+  """Saves a network with random weights for each label; returns the changes that load them."""
   return {
     f'classifiers.{label}.weights': save_weights(folder / f'{label}.safetensors', name, seed)
     for seed, label in enumerate(labels)
@@ -200,12 +210,13 @@ def save_networks(
 def trained(
   workdir: pathlib.Path, labels: Iterable[str] = ('natural', 'gaussian')
 ) -> dict[str, str]:
+  """Returns the changes of a config that load the networks which a run trained."""
   return {f'classifiers.{name}.weights': str(workdir / 'checkpoints' / name) for name in labels}
 
 
 def arrays(workdir: pathlib.Path) -> dict[str, np.ndarray]:
-  with np.load(workdir / 'results.npz') as found:
-    return {name: found[name] for name in found.files}
+  with np.load(workdir / 'results.npz') as file:
+    return {name: file[name] for name in file.files}
 
 
 def document(workdir: pathlib.Path) -> dict[str, Any]:
@@ -213,11 +224,14 @@ def document(workdir: pathlib.Path) -> dict[str, Any]:
 
 
 def assert_same_findings(first: pathlib.Path, second: pathlib.Path) -> None:
-  """Equal estimates, facts and pictures; layer changes and probabilities of images to rounding."""
-  one, other = (Results.read(folder).table for folder in (first, second))
-  layers = one.quantity == 'layer_change'
-  pd.testing.assert_frame_equal(one[~layers], other[~layers], check_exact=True)
-  pd.testing.assert_frame_equal(one[layers], other[layers], rtol=1e-4)
+  """Checks that two runs have equal estimates, facts and arrays.
+
+  Layer changes and the probabilities of single images may differ by rounding.
+  """
+  table, other = (Results.read(folder).table for folder in (first, second))
+  layers = table.quantity == 'layer_change'
+  pd.testing.assert_frame_equal(table[~layers], other[~layers], check_exact=True)
+  pd.testing.assert_frame_equal(table[layers], other[layers], rtol=1e-4)
   facts = [document(folder)['tables'] for folder in (first, second)]
   images = [tables.pop(DAMAGED_IMAGES, {'rows': []})['rows'] for tables in facts]
   assert facts[0] == facts[1]
@@ -225,18 +239,20 @@ def assert_same_findings(first: pathlib.Path, second: pathlib.Path) -> None:
     assert first_row == [  # probabilities are equal to rounding, as in records
       pytest.approx(x, rel=2e-5) if isinstance(x, float) else x for x in second_row
     ]
-  found, wanted = arrays(first), arrays(second)
-  assert found.keys() == wanted.keys()
-  for name, value in found.items():
-    np.testing.assert_array_equal(value, wanted[name], err_msg=name)
+  values, other_values = arrays(first), arrays(second)
+  assert values.keys() == other_values.keys()
+  for name, value in values.items():
+    np.testing.assert_array_equal(value, other_values[name], err_msg=name)
 
 
 def log(workdir: pathlib.Path, key: str = '') -> list[dict[str, Any]]:
+  """Returns the lines of a run's log, or the lines with a key."""
   lines = map(json.loads, (workdir / 'log.jsonl').read_text().splitlines())
   return [line for line in lines if not key or key in line]
 
 
 def shard_times(workdir: pathlib.Path) -> dict[str, int]:
+  """Returns when each file of records was written, in nanoseconds, by its path in the workdir."""
   return {
     str(p.relative_to(workdir)): p.stat().st_mtime_ns
     for p in sorted((workdir / 'records').rglob('*.npz'))
@@ -250,30 +266,32 @@ def arguments(
   flags: tuple[str, ...] = (),
   small: bool = True,
 ) -> list[str]:
+  """Returns the flags of main.py for a run of a config, by default made small."""
   values = {**flat(SMALL if small else {}), **flat(changes)}
-  given = [f'--config.{key}={value}' for key, value in values.items()]
-  return [f'--config=configs/{config}', f'--workdir={workdir}', *given, *flags]
+  settings = [f'--config.{key}={value}' for key, value in values.items()]
+  return [f'--config=configs/{config}', f'--workdir={workdir}', *settings, *flags]
 
 
 def forked(arguments: Sequence[list[str]]) -> list[tuple[int, str]]:
-  """Exit statuses and outputs of main.py with each of some arguments; see `forked_commands`."""
+  """Returns exit status and output of main.py for each list of arguments, see `forked_commands`."""
   program = [sys.executable, 'tests/end_to_end/forked_commands.py']
   printed = {'stdout': subprocess.PIPE, 'text': True, 'timeout': 240, 'check': True}
-  given = {'input': json.dumps(arguments), 'env': commands.environment(), 'cwd': ROOT}
-  answer = subprocess.run(program, **given, **printed)
+  inputs = {'input': json.dumps(arguments), 'env': commands.environment(), 'cwd': ROOT}
+  answer = subprocess.run(program, **inputs, **printed)
   return [(status, output) for status, output in json.loads(answer.stdout)]
 
 
-def start(*given: Any, machine: str = 'own', **further: Any) -> subprocess.Popen[str]:
-  """Starts main.py with some `arguments` in a process, on a machine of `machine.py`."""
+def start(*positional: Any, machine: str = 'own', **named: Any) -> subprocess.Popen[str]:
+  """Starts main.py in a process on a machine of `machine.py`, with the flags of `arguments`."""
   program = (sys.executable, 'tests/end_to_end/machine.py', machine)
-  command = [*program, *arguments(*given, **further)]
-  if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell's background job; inherited
+  command = [*program, *arguments(*positional, **named)]
+  if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # inherited from a background job
     signal.signal(signal.SIGINT, signal.default_int_handler)
   return commands.start(*command)
 
 
 def finish(process: subprocess.Popen[str], status: int = 0, seconds: float = 240) -> str:
+  """Waits for the end of a process with this exit status and returns its output."""
   output, _ = process.communicate(timeout=seconds)
   assert process.returncode == status, output
   assert 'Traceback' not in output, output
@@ -281,10 +299,11 @@ def finish(process: subprocess.Popen[str], status: int = 0, seconds: float = 240
 
 
 def wait_for(
-  process: subprocess.Popen[str], seen: Callable[[], bool], seconds: float = 240
+  process: subprocess.Popen[str], condition: Callable[[], bool], seconds: float = 240
 ) -> None:
+  """Waits until a condition holds while a process runs."""
   deadline = time.monotonic() + seconds
-  while not seen():
+  while not condition():
     if process.poll() is not None:
       raise AssertionError(f'ended before that: {process.communicate()[0]}')
     assert time.monotonic() < deadline
@@ -292,6 +311,6 @@ def wait_for(
 
 
 def free_port() -> int:
-  with socket.socket() as one:
-    one.bind(('127.0.0.1', 0))
-    return one.getsockname()[1]
+  with socket.socket() as opened:
+    opened.bind(('127.0.0.1', 0))
+    return opened.getsockname()[1]

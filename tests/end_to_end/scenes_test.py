@@ -1,4 +1,4 @@
-"""SI-Score, made small: what a run leaves, run again, cut otherwise; families compared."""
+"""Whole runs of SI-Score: drawn and composed scenes, and comparisons of families of networks."""
 
 import dataclasses
 import pathlib
@@ -21,12 +21,14 @@ CLASSES = ('koala', 'lemon', 'vase')
 
 
 def network(folder: pathlib.Path, seed: int = 0) -> str:
+  """Returns the name of a random linear network that prefers the classes of the scenes."""
   favourites = [imagenet_index(name) for name in (*CLASSES, 'orange', 'banana', 'ruler')]
   return runs.linear_network(folder / f'network{seed}.py', seed, f'weights[:, {favourites}] *= 8')
 
 
 @pytest.fixture
 def folders(tmp_path):
+  """Changes of a config that name folders with three cutouts and three backgrounds."""
   generator = np.random.default_rng(0)
   for index, name in enumerate(CLASSES):
     pixels = generator.integers(0, 256, (20 + 7 * index, 30, 4), np.uint8)
@@ -39,6 +41,7 @@ def folders(tmp_path):
 
 
 def shrunk(variant: str, tmp_path: pathlib.Path, **changes: Any) -> Any:
+  """Returns a small config of SI-Score for `network` on four scenes."""
   data = {f'data.{source}.canvas': 48 for source in ('scenes', 'drawn_scenes')}
   data['data.num_images'] = 4
   values = {'classifier.name': network(tmp_path), **data, 'batch_size': 8, 'views_per_step': 30}
@@ -81,7 +84,7 @@ def test_a_grid_of_places_for_two_networks(folders, tmp_path):
   runs.assert_same_findings(tmp_path / 'run', tmp_path / 'again')
 
 
-def test_released_scenes_need_a_name_and_comparisons_a_variant(tmp_path):
+def test_released_scenes_need_a_folder_and_comparisons_a_variant(tmp_path):
   with pytest.raises(ValueError, match="valid: 'batch_or_group_norm', "):
     si_score_families.get_config('norm')
   config = runs.shrunk('si_score', 'released')
@@ -91,7 +94,7 @@ def test_released_scenes_need_a_name_and_comparisons_a_variant(tmp_path):
 
 
 @pytest.mark.parametrize('variant', si_score_families.COMPARISONS)
-def test_every_comparison_names_what_there_is(variant):
+def test_every_comparison_names_existing_networks_and_weights(variant):
   config = si_score_families.get_config(variant)
   parsed = experiment.from_config(config.to_dict())
   assert len(parsed.classifiers) == len(config.classifiers) >= 2
@@ -109,6 +112,7 @@ def test_every_comparison_names_what_there_is(variant):
 
 @pytest.fixture
 def small_members(monkeypatch):
+  """Makes the networks of the catalog small, for images of 32 × 32 pixels."""
   transformer = {'width': 16, 'depth': 4, 'num_heads': 2}
   changes: dict[str, dict[str, Any]] = {'ResNet': {'depth': 18}, 'VisionTransformer': transformer}
   small = {}
@@ -123,7 +127,7 @@ def small_members(monkeypatch):
 @pytest.mark.usefixtures('small_members')
 @pytest.mark.parametrize('variant', ['batch_or_group_norm', 'bit_or_vit_patches', 'clip'])
 def test_families_are_compared_on_the_same_scenes(variant, tmp_path):
-  """Random weights, and the first two of each comparison."""
+  """The first two networks of a comparison get random weights."""
   changes = {
     'data': {'source': 'drawn_scenes', 'num_images': 2, 'drawn_scenes.canvas': 64},
     'study': {'factor': 'cross', 'areas': (0.3,), 'xs': (0.3, 0.7), 'ys': (0.4, 0.6)},

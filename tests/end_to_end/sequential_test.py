@@ -1,4 +1,4 @@
-"""Runs with `config.study.half_width`: their files and their other readers."""
+"""Runs in rounds (`config.study.half_width`) are read again and compared with fixed designs."""
 
 import pathlib
 import shutil
@@ -43,7 +43,7 @@ def test_a_heat_map_in_rounds(tmp_path):
 
 
 def check_comparison(config: Any, folder: pathlib.Path, results: Results) -> None:
-  """A fixed design of the same networks has the same answers on the shared images."""
+  """Checks that a run without rounds has the same answers on the images that both have."""
   weights = runs.trained(folder / 'run', results.prefixes)
   config.update_from_flattened_dict({**weights, 'study.half_width': 0.0})
   runs.run(config, folder / 'fixed', drawn=False)

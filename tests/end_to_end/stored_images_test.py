@@ -1,4 +1,4 @@
-"""Stored images through whole runs: corrupted and rendered ones, made small."""
+"""Whole runs on small versions of published sets of images, with values known by construction."""
 
 import pathlib
 from typing import Any
@@ -22,8 +22,11 @@ pytestmark = pytest.mark.slow
 def write_imagenet_c(
   folder: pathlib.Path, labels: list[int], red: str, corruptions: tuple[str, ...] = OFFICIAL
 ) -> list[str]:
-  """All corruptions at all severities, an image a class, 10 levels of grey its number; one
-  corruption's first pixel is red. Returns the images' names."""
+  """Writes one image per class, corruption and severity, and returns the images' names.
+
+  The grey level is 10 times the number of the class. Images of the corruption `red` have a red
+  corner.
+  """
   names = [f'{WNIDS[label]}/ILSVRC2012_val_{label:08d}.JPEG' for label in labels]
   for corruption in corruptions:
     for severity in range(1, 6):
@@ -34,9 +37,9 @@ def write_imagenet_c(
   return names
 
 
-RIGHT_IN_FOG = """
+WRONG_ON_RED = """
 def scores(images):
-  # grey levels tell the class; of the first corruption, whose images are red, always wrong
+  # the grey level is the class; images with a red corner are always wrong
   logits = np.zeros((len(images), 1000), np.float32)
   levels = np.rint(255 * images[..., 1].mean((1, 2)) / 10).astype(int)
   logits[np.arange(len(images)), np.where(images[:, 0, 0, 0] > 0.9, 999, levels)] = 2
@@ -45,22 +48,25 @@ def scores(images):
 
 
 def errors_of(folder: pathlib.Path, variant: str, source: str, side: int) -> Any:
-  """The config of a stored set in `folder / 'data'`, of a network that `source` defines."""
+  """Returns the config of a stored set in `folder / 'data'` for a network that `source` defines."""
   network = runs.write_network(folder / 'mine.py', source, (side, side, 3))
   config = runs.shrunk('corruption_error', variant, {'classifier.name': network})
   config.data[config.data.source].path, config.data.num_images = str(folder / 'data'), 0
   return config
 
 
-def test_robustbench_reads_its_subset(tmp_path, monkeypatch):
-  """Three of four images are listed by an installed package, which is not imported."""
+def test_robustbench_measures_the_images_that_its_package_lists(tmp_path, monkeypatch):
+  """The package lists three of four images and is read without being imported.
+
+  Only the 3 × 5 images in fog are wrong, one of the 15 corruptions.
+  """
   names = write_imagenet_c(tmp_path / 'data', [3, 7, 12, 20], red='fog')
   package = tmp_path / 'site' / 'robustbench'
   (package / 'helper_files').mkdir(parents=True)
   (package / '__init__.py').write_text('raise ImportError("its dependencies are missing")')
   listed = package / 'helper_files' / 'imagenet_test_image_ids.txt'
   listed.write_text(''.join(f'{name}\n' for name in (names[3], names[0], names[2])))
-  config = errors_of(tmp_path, 'robustbench', RIGHT_IN_FOG, 128)
+  config = errors_of(tmp_path, 'robustbench', WRONG_ON_RED, 128)
   monkeypatch.syspath_prepend(str(tmp_path / 'site'))
   results = runs.run(config, tmp_path / 'run', drawn=False)
   error, mce = (select(results.table, q, corruption_set='official') for q in ('error', 'mCE'))
@@ -72,9 +78,9 @@ def test_robustbench_reads_its_subset(tmp_path, monkeypatch):
   assert '3 of 50000 images' in stated['comparable with published tables']
 
 
-def test_imagenet_3dcc_is_divided_by_its_own_errors_of_alexnet(tmp_path):
+def test_mce_on_imagenet_3dcc_divides_by_the_errors_of_alexnet_on_it(tmp_path):
   write_imagenet_c(tmp_path / 'data', [3, 7], 'fog_3d', STORED_SETS['imagenet_3dcc'])
-  config = errors_of(tmp_path, 'imagenet_3dcc', RIGHT_IN_FOG, 128)
+  config = errors_of(tmp_path, 'imagenet_3dcc', WRONG_ON_RED, 128)
   results = runs.run(config, tmp_path / 'run', drawn=False)
   mce = select(results.table, 'mCE', corruption_set='imagenet_3dcc')
   assert mce.value.item() == pytest.approx(1 / ALEXNET_3DCC_ERRORS['fog_3d'] / 12)
@@ -87,7 +93,7 @@ def test_imagenet_3dcc_is_divided_by_its_own_errors_of_alexnet(tmp_path):
 
 ALL_CATS = """
 def scores(images):
-  # one dog is the best class, and cats are more probable in the mean
+  # a dog is the most probable class, but the mean probability of cats is higher
   logits = np.zeros((len(images), 1000), np.float32)
   logits[:, 281:287], logits[:, 151] = 1.5, 2
   return logits
@@ -99,7 +105,7 @@ def scores(images):
   # 700 is in none of the nine classes
   logits = np.zeros((len(images), 1000), np.float32)
   logits[:, 151] = np.where(images.mean((1, 2, 3)) < 0.2, 3, 0)
-  logits[:, 700] = 2  # a row of one 1 would be probabilities
+  logits[:, 700] = 2  # without it the logits 0 and 1 would look like probabilities
   return logits
 """
 
@@ -131,13 +137,14 @@ def test_cue_conflict_is_scored_by_the_mean_probability_of_16_classes(tmp_path):
   changes |= {'classifier.name': network, 'data.num_images': 0}
   table = runs.run(runs.shrunk('shape_bias', '', changes), tmp_path / 'run').table
   bias, decided = (estimate(table, 'network', name) for name in ('shape_bias', 'decided'))
+  # All four images with a conflict are called cat: one shape, two textures, one neither.
   assert (bias.value, bias.n, decided.value, decided.n) == (1 / 3, 3, 0.75, 4)
   edges = tmp_path / 'edge'
   runs.save_image(edges / 'cat/cat1.png', np.full((16, 16, 3), 90, np.uint8))
   changes['data.cue_conflict.path'] = str(edges)
   for variant in ('edge', 'silhouette'):
-    made = runs.shrunk('shape_bias', variant, changes)
-    table = runs.run(made, tmp_path / variant, drawn=False).table
+    config = runs.shrunk('shape_bias', variant, changes)
+    table = runs.run(config, tmp_path / variant, drawn=False).table
     assert select(table, 'top1_accuracy').value.item() == 1
 
 
@@ -155,9 +162,9 @@ def test_answers_outside_the_nine_classes_of_imagenet_9_are_wrong(tmp_path):
   changes['data.imagenet_9.path'] = str(tmp_path / 'data')
   table = runs.run(runs.shrunk('background_gap', '', changes), tmp_path / 'run').table
   original = estimate(table, 'network', 'accuracy', variant='original')
-  assert (original.value, original.n) == (pytest.approx(1 / 9), 27)
+  assert (original.value, original.n) == (pytest.approx(1 / 9), 27), 'dogs, 3 of 27'
   gap = estimate(table, 'network', 'bg_gap')
-  assert (gap.value, gap.clusters) == (pytest.approx(1 / 9 - 2 / 27), 27)
+  assert (gap.value, gap.clusters) == (pytest.approx(3 / 27 - 2 / 27), 27)
   masks = tmp_path / 'data/fg_mask/val/00_dog'
   masks.mkdir(parents=True)
   for number, side in enumerate((16, 0)):  # the foreground is all, and nothing
@@ -165,8 +172,8 @@ def test_answers_outside_the_nine_classes_of_imagenet_9_are_wrong(tmp_path):
   for level in (10, 90):
     runs.save_image(tmp_path / f'backgrounds/{level}.png', np.full((16, 16, 3), level, np.uint8))
   changes['study.backgrounds'] = str(tmp_path / 'backgrounds')
-  made = runs.shrunk('background_gap', 'challenge', changes)
-  table = runs.run(made, tmp_path / 'challenge', drawn=False).table
+  config = runs.shrunk('background_gap', 'challenge', changes)
+  table = runs.run(config, tmp_path / 'challenge', drawn=False).table
   surviving = estimate(table, 'network', 'surviving_foregrounds')
   assert (surviving.value, surviving.n) == (0.5, 2)
   assert estimate(table, 'network', 'accuracy').value == 0.75
@@ -195,7 +202,7 @@ def test_accuracy_over_the_scale_of_each_shift_of_cns_bench(tmp_path):
 STYLES, CLASSES = ('photo', 'cartoon', 'sketch'), ('cat', 'dog', 'pig')
 
 
-def of_renditions(variant: str, path: str, groups: tuple[tuple[str], ...], data_dir: str = ''):
+def renditions_config(variant: str, path: str, groups: tuple[tuple[str], ...], data_dir: str = ''):
   environments = {'path': path, 'clean_environment': 'photo', 'data_dir': data_dir}
   data = {'resize': 8, 'crop': 8, 'num_images': 0, 'environments': environments}
   data |= {'class_groups': groups, 'random_class_groups': 0}
@@ -207,7 +214,7 @@ def of_renditions(variant: str, path: str, groups: tuple[tuple[str], ...], data_
   return config
 
 
-def test_a_folder_of_styles(tmp_path):
+def test_a_folder_of_styles_has_environments_and_near_duplicates(tmp_path):
   """Each style and class has four random pictures; the sketched cats are four equal pictures."""
   draw = np.random.default_rng(0)
   for style in STYLES:
@@ -216,7 +223,7 @@ def test_a_folder_of_styles(tmp_path):
         fresh = np.random.default_rng(1) if (style, name) == ('sketch', 'cat') else draw
         pixels = fresh.integers(0, 256, (8, 8, 3), np.uint8)
         runs.save_image(tmp_path / 'styles' / style / name / f'{k}.png', pixels)
-  config = of_renditions('folder', str(tmp_path / 'styles'), (('dog',), ('cat',)))
+  config = renditions_config('folder', str(tmp_path / 'styles'), (('dog',), ('cat',)))
   results = runs.run(config, tmp_path / 'run')
   estimate(results.table, 'erm', 'rho')
   estimate(results.table, 'erm', 'seen', environment='cartoon')
@@ -229,7 +236,7 @@ def test_a_folder_of_styles(tmp_path):
 
 
 def check_near_duplicates(results: Results) -> None:
-  """Two of the sketched cats are in the test, two in the training of `erm`."""
+  """Checks that the two sketched cats in the test have copies in the training of `erm`."""
   table = results.tables['near_duplicates']
   copies = [row for row in table.rows if row[3] == 0]
   assert [row[0] for row in copies] == ['erm'] * 4

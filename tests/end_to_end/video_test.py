@@ -1,4 +1,4 @@
-"""Neighbor sets, made small: made clips, scores of other programs, real clips."""
+"""Whole runs on neighbor sets: made clips, predictions of other programs and real clips."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ from tests.table_rows import estimate
 pytestmark = pytest.mark.slow
 
 
-def of_frames(frames, sets, changes, name='video_pm_k'):
+def config_of_frames(frames, sets, changes, name='video_pm_k'):
   folders = {'frames': str(frames), 'metadata': str(sets)}
   rows = {'data.video_neighbors': folders, 'data.num_images': 0}
   variant = 'frames' if name == 'video_pm_k' else ''
@@ -29,11 +29,12 @@ def of_frames(frames, sets, changes, name='video_pm_k'):
 
 
 def accuracies(results: Results, label: str, k: int = 10) -> tuple[Any, Any]:
+  """Returns the rows of the accuracy on anchors and of the accuracy within k frames."""
   anchor = estimate(results.table, label, 'accuracy_anchor')
   return anchor, estimate(results.table, label, 'accuracy_pm_k', k=k)
 
 
-def test_made_clips(tmp_path, monkeypatch):
+def test_a_run_on_made_clips_repeats_and_is_scored_again_from_its_records(tmp_path, monkeypatch):
   changes = {'batch_size': 128, 'training.steps': 30}  # after 3 no anchor is right
   config = runs.shrunk('video_pm_k', changes=changes)
   results = runs.run(config, tmp_path / 'first')
@@ -44,18 +45,18 @@ def test_made_clips(tmp_path, monkeypatch):
   names = {p.stem for p in (tmp_path / 'first/figures').glob('*.png')}
   assert {'error_offset', 'conditional_accuracy_k', 'pairs_within_pairs_distance'} <= names
   check_repeats(config, tmp_path / 'first', tmp_path / 'second', monkeypatch)
-  again = video_pm_k.get_config('predictions')
-  again.predictions = str(tmp_path / 'first/records/small_cnn')
-  scored = runs.run(again, tmp_path / 'again')
-  of_answers = results.table[~results.table.quantity.isin(('pairs_within', 'pairs_within_rms'))]
-  assert to_csv(of_answers[scored.table.columns]) == to_csv(scored.table), 'from records alone'
-  again.study.k = 4
-  nearer = runs.run(again, tmp_path / 'nearer', drawn=False)
+  rescoring = video_pm_k.get_config('predictions')
+  rescoring.predictions = str(tmp_path / 'first/records/small_cnn')
+  scored = runs.run(rescoring, tmp_path / 'again')
+  answer_rows = results.table[~results.table.quantity.isin(('pairs_within', 'pairs_within_rms'))]
+  assert to_csv(answer_rows[scored.table.columns]) == to_csv(scored.table), 'from records alone'
+  rescoring.study.k = 4
+  nearer = runs.run(rescoring, tmp_path / 'nearer', drawn=False)
   at_4 = estimate(results.table, 'small_cnn', 'accuracy_pm_k', k=4)
   assert accuracies(nearer, 'small_cnn', 4)[1].value == at_4.value
 
 
-def test_predictions_on_the_command_line(shared_dir, tmp_path):
+def test_predictions_of_another_program_are_scored(shared_dir, tmp_path):
   folder = shared_dir / 'data/imagenet_vid_robust'
   sets, labels = (json.loads((folder / f'{n}.json').read_text()) for n in ('pmsets', 'labels'))
   table = np.random.default_rng(0).normal(size=(len(labels), 30)).round(4)
@@ -86,14 +87,14 @@ def real_clips(shared_dir):
 
 RIGHT = {'ILSVRC2015_val_00007010': (0, 41), 'blackswan': (41, 41)}
 RIGHT |= {'car-shadow': (39, 40), 'horsejump-high': (33, 41)}
-"""Frames that the PyTorch package gets right with the same resize, and all frames, by clip."""
+"""Number of frames that the PyTorch package classifies correctly, and of all frames, by clip."""
 
 
 def test_fractions_by_clip_and_pm_10(real_clips, tmp_path):
-  """Sets of all frames of each clip, with a shorter side of 256 pixels.
+  """Each clip is one set of its frames, resized to a shorter side of 256 pixels.
 
-  Pillow resizes here as where the reference was measured: a frame of car-shadow is decided by .04
-  in its logits, less than bicubic filters differ by.
+  Pillow resizes as for the reference values, because the logits of a frame of car-shadow differ by
+  0.04, which is less than what bicubic filters of other libraries change.
   """
   classes = {}
   for clip in RIGHT:
@@ -107,7 +108,7 @@ def test_fractions_by_clip_and_pm_10(real_clips, tmp_path):
   flags = {'videos': 'frames', 'labels': 'labels.json', 'out': 'sets'}
   assert not main(['build', '--k=40', *(f'--{k}={tmp_path / v}' for k, v in flags.items())])
   changes = {'data.crop': 224, 'batch_size': 96}
-  config = of_frames(tmp_path / 'frames', tmp_path / 'sets', changes)
+  config = config_of_frames(tmp_path / 'frames', tmp_path / 'sets', changes)
   results = runs.run(config, tmp_path / 'run')
   sets = metadata.read(tmp_path / 'sets')
   assert sets.class_names == label_space.get('imagenet_vid').class_names

@@ -1,4 +1,4 @@
-"""A machine without TensorFlow and other packages: the same run, bit for bit."""
+"""A run without TensorFlow and other optional packages has the bits of a run with them."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ CHANGES = {'data.source': 'npz', 'study.window': 5, 'data.num_images': 20, 'seed
 
 @pytest.mark.slow
 def test_a_run_without_tensorflow_is_the_run_with_it(tmp_path, start):
-  """An archive of grey images has 60 to train on and 30 to measure."""
+  """The archive has 60 grey images for training and 30 for the measurement."""
   generator, arrays = np.random.default_rng(0), {'class_names': np.array(list('abcd'))}
   for split, count in (('train', 60), ('test', 30)):
     arrays[f'x_{split}'] = generator.integers(0, 256, (count, 28, 28), np.uint8)

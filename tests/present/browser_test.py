@@ -1,7 +1,7 @@
-"""The report in a real browser, on a desk and on a phone, light and dark.
+"""The report in Chromium, as on a desktop and a phone, in light and dark.
 
-Card and table stand on the first screen, nothing overflows, tables are sorted, links answer, text
-is legible, and what is to be cited is copied.
+The first screen has card and table, nothing overflows, tables are sorted, links work, text has
+enough contrast, and tables and citations are copied.
 """
 
 import functools
@@ -24,7 +24,7 @@ from tests.present.made_results import made_results
 pytestmark = pytest.mark.slow
 ROWS = [['fog', 0.3, 20], ['blur', math.nan, 3], ['snow', -0.2, 100], ['ant', 0.1, 5]]
 ENVIRONMENT = {'command': 12 * 'long ', 'seed': 0, 'started': '2026-05-04T03:02:01+00:00'}
-DESK, PHONE = (1200, 900), (390, 844)
+DESK, PHONE = (1200, 900), (390, 844)  # width and height of the window, pixels
 LEGIBLE = 4.5  # WCAG 2.2, success criterion 1.4.3: contrast of text of this size
 
 CONTRASTS = """

@@ -1,4 +1,4 @@
-"""The facets of a table of results decide which pictures are drawn."""
+"""`charts.draw` draws a figure for each set of facets in a table of results."""
 
 import itertools
 
@@ -12,12 +12,19 @@ from robustness.estimates.quantity import ACCURACY, CLEAN_ERROR, ERROR, Quantity
 from robustness.estimates.table import assemble, select, with_facet
 from robustness.present import charts, sentences, style, tables
 from robustness.results import NO_SPREAD, Results
-from tests import said
+from tests import faults
 
 CHANGE = Quantity('change', 'change', 'amount')
 
 
 def made(views: dict, *by, quantity: Quantity = ERROR, values=None, labels=('net',)) -> Results:
+  """Returns results of a quantity with a row for each set of facets in `by`.
+
+  Args:
+    views: the facets of each view.
+    *by: sets of facets; without any, all facets of the views.
+    values: of each image and view, [50, V], or [labels, 50, V]; by default 40 % are wrong.
+  """
   table = pd.DataFrame(views)
   if values is None:
     values = np.random.default_rng(0).random((len(labels), 50, len(table))) < 0.4
@@ -30,6 +37,7 @@ def made(views: dict, *by, quantity: Quantity = ERROR, values=None, labels=('net
 
 
 def product(**facets) -> dict[str, list]:
+  """Returns the facets of all combinations of values."""
   return dict(zip(facets, zip(*itertools.product(*facets.values()), strict=True), strict=True))
 
 
@@ -202,7 +210,7 @@ def test_the_axis_of_values_that_are_all_equal_is_the_range_of_the_quantity():
 
 
 @pytest.mark.parametrize('of_classes', [True, False])
-def test_the_reference_is_a_bar_for_each_name_or_one_broken_line_over_all(of_classes):
+def test_the_reference_is_a_bar_for_each_name_or_one_dashed_line_over_all(of_classes):
   wrong = np.random.default_rng(0).random((50, 4)) < [0.4, 0.8, 0.1, 0.3]
   views = pd.DataFrame({'class': ['a', 'b'] * 2})
   outcomes, clean = Outcomes({'net': wrong}, views), np.arange(4) > 1
@@ -233,7 +241,7 @@ def test_captions_name_the_only_value_and_the_omitted_names_and_values_over_all_
   assert 'Top-1 error at ε = 0.1' in charts.draw(made({'epsilon': [0.1]}))['levels'][1]
 
 
-def test_single_seeds_are_not_drawn_and_minor_quantities_only_where_declared_or_alone(results):
+def test_single_seeds_are_not_drawn_and_minor_quantities_only_if_declared_or_alone(results):
   with_seed = assemble([results.table, with_facet(results.table, 'seed', 1)])
   assert set(drawn(with_seed)) == set(charts.draw(results))
   minor = [Quantity('a', 'a'), Quantity('b', 'b', drawn=True)]
@@ -243,15 +251,15 @@ def test_single_seeds_are_not_drawn_and_minor_quantities_only_where_declared_or_
   assert set(drawn(table, *minor[:1])) == {'a_severity'}
 
 
-def test_shares_over_all_without_differences_have_a_separate_figure():
+def test_overall_shares_without_differences_have_a_separate_figure():
   wrong = np.random.default_rng(0).random((50, 1)) < 0.4
   outcomes = Outcomes({'a': wrong, 'b': ~wrong}, pd.DataFrame(index=range(1)))
   part = Quantity('high', 'share of high frequency')
   table = assemble([means(ERROR, outcomes, test=True), means(part, outcomes, paired=False)])
   figures = drawn(table, ERROR, part)
   assert list(figures) == ['levels', 'levels_without_differences']
-  heads = [[axes.get_xlabel() for axes in figure.axes] for figure, _ in figures.values()]
-  assert heads == [['share (%)', 'share minus that of a (points)'], ['share (%)']]
+  axis_labels = [[axes.get_xlabel() for axes in figure.axes] for figure, _ in figures.values()]
+  assert axis_labels == [['share (%)', 'share minus that of a (points)'], ['share (%)']]
   paired, unpaired = (caption for _, caption in figures.values())
   assert paired.startswith('Top-1 error, n = 50;') and 'a dot marks a significant one' in paired
   assert unpaired == 'Share of high frequency, n = 50; 95 % intervals.'
@@ -285,13 +293,13 @@ def test_long_names_and_words_leave_room_and_stay_within_the_picture():
   figures = charts.draw(made(views, *by, labels=('first ' * 16, 's' * 90)))
   assert len(figures) == 4
   for figure, _ in figures.values():
-    assert list(said.overlaps(figure)) == []
+    assert list(faults.overlaps(figure)) == []
     for axes in figure.axes:
       assert axes.bbox.height > 40
       assert all(name.get_window_extent().x0 >= 0 for name in axes.get_yticklabels())
   views = product(frequency_y=range(-4, 4), frequency_x=range(-4, 1))
   for figure, _ in charts.draw(made(views, labels=('word ' * 20, 'resnet50 augmix ' * 6))).values():
-    assert list(said.overlaps(figure)) == []
+    assert list(faults.overlaps(figure)) == []
   words = 'accuracy on classes that were not seen in this environment'
   quantity = Quantity('unseen', words)
   results = made({'environment': ['a rather long name', 'fog']}, quantity=quantity)

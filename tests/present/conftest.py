@@ -1,4 +1,4 @@
-"""Results that several tests of what is shown read."""
+"""The fixture of results for the tests of tables, sentences and figures."""
 
 import pytest
 
@@ -7,4 +7,5 @@ from tests.present.made_results import made_results
 
 @pytest.fixture(scope='module')
 def results():
+  """Errors of two classifiers, by corruption and severity, see `made_results`."""
   return made_results()

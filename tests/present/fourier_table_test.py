@@ -21,6 +21,7 @@ ROWS = 10_000  # an accuracy of four decimals is a whole number of them
 
 
 def made_records(path, label: str) -> Evaluation:
+  """Returns records of 10,000 images that have the accuracies which the paper prints."""
   corrupted = (TABLE_3.corrupted[label][name] for name in STUDY.names)
   wrong = np.arange(ROWS)[:, None] >= np.round(np.array([TABLE_3.clean[label], *corrupted]) * ROWS)
   return made(path / label, {'rank': 9 * wrong}, label=label)

@@ -1,4 +1,4 @@
-"""Headline quantities head the findings: a row for each of few values, the worst of many."""
+"""Headline quantities come first: each value if there are few, the worst one if there are many."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -24,17 +24,21 @@ SCORE = Quantity('score', 'score', kind='amount', better='lower', headline=True)
 
 
 def made(by_quantity: Mapping[Quantity, Mapping[str, Sequence[float]]]) -> Results:
+  """Returns results of 50 images with these values of each quantity and classifier.
+
+  A classifier has one value over all images, or one for each of the first `CORRUPTIONS`.
+  """
   parts, labels = [], dict[str, None]()
   for quantity, by_label in by_quantity.items():
     labels |= dict.fromkeys(by_label)
     count = len(next(iter(by_label.values())))
-    named = {'corruption': CORRUPTIONS[:count]} if count > 1 else {}
-    views, values = pd.DataFrame(named, index=range(count)), {}
+    facets = {'corruption': CORRUPTIONS[:count]} if count > 1 else {}
+    views, values = pd.DataFrame(facets, index=range(count)), {}
     for label, numbers in by_label.items():
       shares = np.arange(COUNT)[:, None] < np.round(COUNT * np.array(numbers))
       amounts = np.broadcast_to(np.array(numbers), shares.shape)
       values[label] = shares if quantity.kind == 'share' else amounts
-    parts.append(means(quantity, Outcomes(values, views), tuple(named)))
+    parts.append(means(quantity, Outcomes(values, views), tuple(facets)))
   described, data = [{'label': label} for label in labels], {'num_examples': COUNT}
   return Results('made', described, data, {}, table=assemble(parts), quantities=tuple(by_quantity))
 
@@ -82,6 +86,7 @@ def test_few_values_have_a_row_each_and_many_have_one_row_for_the_worst():
   assert table.rows[1][1].startswith('40 (') and table.rows[1][3].startswith('−20 (')
   ((name, first, other, note),) = headlines.table({'': TASKS['corruptions']}).rows
   assert name == 'highest top-1 error of 8 corruptions (%)'
+  # 8 corruptions × 2 networks are 16 simultaneous intervals; 30 of 50 images are wrong.
   low, high = (round(100 * end) for end in clopper_pearson(30, COUNT, 1 - 0.05 / 16))
   assert first == f'60 ({low} to {high}) under snow'
   assert other.endswith('frost') and note == 'simultaneous over 8 corruptions and 2 networks'
@@ -128,18 +133,18 @@ def test_a_classifier_without_a_headline_has_no_column_and_notes_have_one():
   results.table.loc[0, 'note'] = 'few images'
   table = headlines.table({'': results})
   assert table.columns[-1] == 'note' and table.rows[0][-1] == 'a: few images'
-  every = made({ERROR: {'a': (0.2,), 'b': (0.4,), 'c': (0.4,)}})
+  three = made({ERROR: {'a': (0.2,), 'b': (0.4,), 'c': (0.4,)}})
   for notes, joined_notes in (
     (('few', 'few', 'none', '', 'few'), 'a, b, c − a: few; c: none'),
     (5 * ['few'], 'few'),
   ):
-    every.table['note'] = notes
-    assert headlines.table({'': every}).rows[0][-1] == joined_notes, 'once if of all'
+    three.table['note'] = notes
+    assert headlines.table({'': three}).rows[0][-1] == joined_notes, 'once if all have it'
   results.table = results.table[results.table.classifier == 'b']
   assert headlines.table({'': results}).columns == ('', 'b', 'b − a')
 
 
-def test_the_headlines_of_a_battery_and_the_largest_error_of_each_classifier():
+def test_a_battery_lists_the_headlines_of_its_tasks_and_the_worst_tasks_of_a_classifier():
   battery = joined(TASKS, {})
   table = headlines.table(battery.by_task)
   rows = {row[0]: row[1:] for row in table.rows}
@@ -193,10 +198,9 @@ def test_the_terminal_lists_classifiers_as_the_config_does_and_heads_a_single_on
 
 
 def test_a_headline_that_two_parts_share_is_listed_once():
-  once = [headline.name for headline in choice.headlines(TASKS)]
-  assert [
-    headline.name for headline in choice.headlines({**TASKS, 'again': TASKS['clean']})
-  ] == once
+  repeated = choice.headlines({**TASKS, 'again': TASKS['clean']})
+  names = [headline.name for headline in choice.headlines(TASKS)]
+  assert [headline.name for headline in repeated] == names
 
 
 def test_a_quantity_heads_a_report_by_the_facets_it_declares_in_their_order():
@@ -216,9 +220,10 @@ def test_a_quantity_heads_a_report_by_the_facets_it_declares_in_their_order():
 
 
 def test_the_share_farthest_above_its_reference_is_chosen_and_the_reference_has_a_row():
-  taken = Quantity('taken', 'share of others', drawn=True)
+  reference = Quantity('taken', 'share of others', drawn=True)
   through = Quantity('through', 'share', headline=True, extreme='highest', reference='taken')
-  results = made({through: {'net': (0.9, 0.8, *6 * [0.1])}, taken: {'net': (0.9, 0.1, *6 * [0.1])}})
+  values = {through: (0.9, 0.8, *6 * [0.1]), reference: (0.9, 0.1, *6 * [0.1])}
+  results = made({quantity: {'net': shares} for quantity, shares in values.items()})
   (first, share, *_), (second, reference_share, *_) = headlines.table({'': results}).rows
   assert (first, second) == ('share, clearest of 8 corruptions (%)', 'share of others, there (%)')
   assert share.startswith('80 (') and share.endswith(' under snow')

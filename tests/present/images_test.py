@@ -1,4 +1,4 @@
-"""Pictures stand in rows, and the basis is laid out as its heat map."""
+"""`grid` draws pictures in rows with titles, and `basis` the Fourier basis like its heat map."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Maps are placed by kind, and their scales do not cover each other."""
+"""`maps.maps` and `maps.grids` draw values in cells, with scales, ticks, numbers and outlines."""
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ def test_differences_begin_a_line_where_not_all_fit_one():
 
 
 @cases('distances', ([1.0, 2.0, 5.0, 20.0],), ([1.0, 2.0, 3.0, 4.0],), ([3.0],))
-def test_a_cell_has_its_colour_where_the_axes_say_that_it_is(distances):
+def test_a_cell_has_its_colour_at_its_coordinates(distances):
   y, x = np.meshgrid([100.0, 200.0, 1600.0], distances, indexing='ij')
   value = np.arange(x.size) / 100
   rows = pd.DataFrame({'iso': y.ravel(), 'distance': x.ravel(), 'value': value, 'marked': False})
@@ -48,11 +48,11 @@ def test_a_difference_is_blue_where_the_classifier_is_better(better, draw):
 
 @cases(
   'kind, value, ends',
-  ('share', 1.0, (0, 100)),  # every frequency of a large norm is wrong: not the least colour
+  ('share', 1.0, (0, 100)),  # 100 % at every frequency is not drawn as the lowest colour
   ('share', 0.0, (0, 100)),
   ('amount', 3.0, (3, 4)),
 )
-def test_equal_values_are_on_the_scale_of_all_that_the_quantity_can_have(kind, value, ends):
+def test_equal_values_have_the_scale_of_the_range_of_the_quantity(kind, value, ends):
   y, x = np.meshgrid([1.0, 2.0], [1.0, 2.0], indexing='ij')
   rows = pd.DataFrame({'row': y.ravel(), 'column': x.ravel(), 'value': value, 'marked': False})
   panel = maps.Panel('', rows, Notation(Quantity('q', 'q', kind)))

@@ -1,4 +1,4 @@
-"""One notation for a number and its interval."""
+"""Values, intervals and facets are printed with the right digits, units and words."""
 
 import dataclasses
 
@@ -99,7 +99,7 @@ def test_places_are_in_words():
   ('scaling', 'none', 'without scaling'),
   ('scaling', 'vector', 'with vector scaling'),
 )
-def test_a_place_has_as_many_digits_as_an_author_prints(name, value, text):
+def test_a_value_of_a_facet_is_printed_without_needless_digits(name, value, text):
   area = Facet('area', 'area', place='over {} of the image')
   scaling = Facet('scaling', 's', place='with {} scaling', places={'none': 'without scaling'})
   quantity = dataclasses.replace(ERROR, facets=(area, scaling))
@@ -116,7 +116,7 @@ def test_a_frequency_is_one_place_with_its_mirror():
   )
 
 
-def test_several_places_are_named_and_of_many_the_first_with_how_many_others():
+def test_up_to_four_places_are_named_and_the_others_are_counted():
   def places(*names: object, by: str = 'corruption') -> str:
     return places_of(ERROR, pd.DataFrame({by: names, 'severity': 3}), (by, 'severity'))
 

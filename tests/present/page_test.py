@@ -1,4 +1,4 @@
-"""The report holds everything, refers to nothing outside, and escapes what it shows."""
+"""The HTML report has all results, loads nothing from outside and escapes the texts in it."""
 
 import dataclasses
 import html.parser
@@ -19,6 +19,7 @@ from robustness.present.publish import Presentation, publish
 from robustness.present.sentences import findings
 from robustness.present.style import save
 from robustness.results import Results, Table
+from tests.cases import cases
 from tests.present.made_results import made_results
 from tests.refusals import refused
 
@@ -27,6 +28,8 @@ SPACE = '\N{NO-BREAK SPACE}'
 
 
 class Page(html.parser.HTMLParser):
+  """Collects the sources, links, anchors, tags and text of a page with balanced tags."""
+
   def __init__(self) -> None:
     super().__init__()
     self.open, self.resources, self.links, self.anchors, self.tags = ([] for _ in range(5))
@@ -48,6 +51,7 @@ class Page(html.parser.HTMLParser):
 
 
 def write_example(directory: pathlib.Path) -> pathlib.Path:
+  """Writes a report with two figures, odd texts and missing values; returns its path."""
   names = ('error_corruption', 'error_severity')
   for name in names:
     save(Figure(figsize=(1, 1)), directory / 'figures' / f'{name}.png')
@@ -83,7 +87,7 @@ def page(tmp_path_factory):
   return parsed(write_example(tmp_path_factory.mktemp('report')))
 
 
-def test_the_page_says(page):
+def test_the_page_has_title_data_classifiers_values_settings_and_citations(page):
   for text in (
     *('Error under <corruptions>', '200 images of https://example.org/set', 'abc123'),
     *('small cnn, trained here 40 steps, <b>bold</b>', '2026-05-04, 90 s, 2 × cpu'),
@@ -106,8 +110,8 @@ def test_the_first_screen_has_card_table_and_figure_and_the_page_needs_nothing_e
   assert all(name.startswith('data:image/png;base64,') for name in page.resources)
   assert len(page.resources) == 2
   outside = [link for link in page.links if not link.startswith('#')]
-  beside = ('results.', 'config.json', 'environment.json', 'figures/')
-  assert outside and all(link.startswith(beside) for link in outside)
+  workdir_files = ('results.', 'config.json', 'environment.json', 'figures/')
+  assert outside and all(link.startswith(workdir_files) for link in outside)
 
 
 def test_contents_figures_and_rows_are_where_links_lead_and_headings_have_an_order(page):
@@ -213,6 +217,7 @@ CITATION = pathlib.Path(__file__).resolve().parents[2] / 'CITATION.cff'
 
 
 def entries(text: str) -> dict[str, dict[str, str]]:
+  """Returns the fields of BibTeX entries, by the key of the entry."""
   assert text.count('{') == text.count('}')
   return {
     match[1]: dict(re.findall(r'^  (\w+) += \{(.*)\},?$', match[2], re.MULTILINE))
@@ -300,16 +305,19 @@ def test_a_figure_that_fails_leaves_the_results(tmp_path):
   pd.testing.assert_frame_equal(Results.read(tmp_path).table, RESULTS.table)
 
 
-def test_scenes_are_described_as_pairs_of_object_and_background():
-  data = {'source': 'scenes', 'num_examples': 14, 'objects': 7, 'num_backgrounds': 4}
-  assert data_words(data) == '14 pairs of an object and a background'
-  words = data_words({**data, 'image_shape': [512, 512, 3]})
-  assert words == '14 pairs of an object and a background, composed to scenes of 512 × 512 pixels'
+SCENES = {'source': 'scenes', 'num_examples': 14, 'objects': 7, 'num_backgrounds': 4}
+PAIRS = '14 pairs of an object and a background'
+FOLDER = {'source': 'folder', 'path': '/data/photos', 'split': 'test', 'num_examples': 21}
 
 
-def test_a_folder_of_pictures_is_named():
-  data = {'source': 'folder', 'path': '/data/photos', 'split': 'test', 'num_examples': 21}
-  assert data_words(data) == '21 images of folder photos, split test'
+@cases(
+  'data, words',
+  (SCENES, PAIRS),
+  ({**SCENES, 'image_shape': [512, 512, 3]}, f'{PAIRS}, composed to scenes of 512 × 512 pixels'),
+  (FOLDER, '21 images of folder photos, split test'),
+)
+def test_data_are_described_by_number_kind_and_source(data, words):
+  assert data_words(data) == words
 
 
 def test_numbers_of_the_same_images_are_listed_together():

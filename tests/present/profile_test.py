@@ -1,4 +1,4 @@
-"""The first screen of a battery: its name, its table of short names and its profile."""
+"""The first screen of a battery's report: its title, its table with short names and its profile."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from robustness.studies.attack_error import AttackError
 LABELS = 'plain', 'robust'
 DATA = {'source': 'tfds', 'name': 'cifar10/3.0.2', 'num_examples': 40, 'image_shape': [32, 32, 3]}
 ATTACKED = AttackError(attacks=('auto_attack',)).quantities[0]
-OWN = {
+CALLABLE = {
   'label': 'plain',
   'name': 'net.py:build',
   'file': 'net.py',
@@ -28,6 +28,8 @@ OWN = {
 
 
 def task(*measured, classifiers=LABELS):
+  """Returns results with rows (quantity, facets, value, note), equal for all classifiers."""
+
   def estimate(value, note):
     return Estimate(value, value - 0.1, value + 0.1, 40, 40, 'exact', note=note)
 
@@ -37,7 +39,7 @@ def task(*measured, classifiers=LABELS):
     for label in classifiers
   ]
   quantities = tuple(dict.fromkeys(quantity for quantity, *_ in measured))
-  described = [OWN if label == 'plain' else {'label': label} for label in LABELS]
+  described = [CALLABLE if label == 'plain' else {'label': label} for label in LABELS]
   return Results('made', described, DATA, {}, table=assemble([part(rows)]), quantities=quantities)
 
 
@@ -70,13 +72,13 @@ def battery():
   return joined(TASKS, {})
 
 
-def test_the_profile_has_map_corruptions_and_attack_side_by_side_a_line_a_classifier(battery):
+def test_the_profile_has_heat_map_corruptions_and_attack_of_each_classifier(battery):
   figures = of_battery('', {}).figures(battery)
   assert next(iter(figures)) == 'profile', 'the first figure of the report'
   figure, caption = figures['profile']
-  drawn = [axes for axes in figure.axes if axes.axison and axes.get_label() != '<colorbar>']
-  assert len(drawn) == 5, 'the attack leaves out the second classifier'
-  cells, curve = drawn[1], drawn[2]
+  panels = [axes for axes in figure.axes if axes.axison and axes.get_label() != '<colorbar>']
+  assert len(panels) == 5, 'the attack leaves out the second classifier'
+  cells, curve = panels[1], panels[2]
   names = [label.get_text() for label in cells.get_yticklabels()]
   assert names == ['fog', 'gaussian noise']
   (line,) = (line for line in curve.lines if line.get_linestyle() == '-')

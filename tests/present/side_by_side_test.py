@@ -11,7 +11,7 @@ from robustness.results import SINGLE, Results
 from tests.refusals import refused
 
 GAIN = Quantity('gain', 'gain', better='higher', low=-1)
-WIDTHS = 0.2, 0.002, 0.00001
+WIDTHS = 0.2, 0.002, 0.00001  # half widths of the intervals of the first three networks
 
 
 def test_tasks_of_a_battery_are_rows_where_they_are_asked_for():

@@ -1,4 +1,4 @@
-"""Saving figures, and the house style's isolation."""
+"""Figures are saved reproducibly in the house style, which leaves the user's settings alone."""
 
 import matplotlib
 import numpy as np
@@ -48,7 +48,7 @@ def test_a_large_map_is_pixels_within_a_small_vector_file(tmp_path):
   for kind in ('svg', 'pdf'):
     assert (tmp_path / f'map.{kind}').stat().st_size < 400_000, kind
   assert (tmp_path / 'map.svg').read_text().count('<image') >= 1
-  assert (tmp_path / 'map.svg').read_text().count('<path') < 200, 'no path a cell'
+  assert (tmp_path / 'map.svg').read_text().count('<path') < 200, 'cells are no paths'
 
 
 def test_settings_of_a_user_and_of_the_house_do_not_change_each_other_nor_after_an_error(tmp_path):
@@ -105,7 +105,7 @@ def test_text_of_numbers_and_text_that_is_broken_where_words_are_joined():
   assert style.wrapped('efficientnet_lite0_fine tuned', 14) == 'efficientnet_\nlite0_fine\ntuned'
   assert style.wrapped('abcdefgh', 3) == 'abc\ndef\ngh'
   assert style.wrapped('', 5) == ''
-  assert style.wrapped('ab', 0) == 'a\nb', 'where there is no room a letter a line'
+  assert style.wrapped('ab', 0) == 'a\nb', 'one letter a line without room'
 
 
 def test_no_two_classifiers_look_the_same():

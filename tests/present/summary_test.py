@@ -1,4 +1,4 @@
-"""Results above the tasks of a battery: their estimates are one table."""
+"""Results of a battery and of several seeds: one table, its sentences and figures."""
 
 import copy
 import dataclasses
@@ -14,7 +14,7 @@ from robustness.estimates.table import assemble, facets_of
 from robustness.present import charts, style, tables
 from robustness.present.summary import _without_intervals, draw_seeds, most_changed, of_battery
 from robustness.results import Results
-from tests import said
+from tests import faults
 from tests.estimates.means_test import made
 from tests.present.headlines_test import made as headlined
 
@@ -23,6 +23,7 @@ LABELS = [{'label': label} for label in made().labels]
 
 
 def task(quantity: Quantity, by: tuple[str, ...]) -> Results:
+  """Returns results of a task that measures a quantity by these facets."""
   table = assemble([means(quantity, made(), by)])
   declared = (quantity,) if quantity.name == 'error' else (ERROR, quantity)
   settings = {'num_examples': 5}, {'name': 'made'}
@@ -31,8 +32,8 @@ def task(quantity: Quantity, by: tuple[str, ...]) -> Results:
 
 def test_the_table_of_a_battery_holds_the_rows_and_declarations_of_each_part(tmp_path):
   tasks = {'clean': task(ERROR, ()), 'far': task(CHANGED, ('corruption', 'severity'))}
-  named = joined({'precision': tasks['far']}, {'precision': 'float32'})
-  assert named.by_task['precision'].study == 'made', 'a task that is called as a setting is'
+  named_as_setting = joined({'precision': tasks['far']}, {'precision': 'float32'})
+  assert named_as_setting.by_task['precision'].study == 'made'
   joined(tasks, {}).write(tmp_path)
   read = Results.read(tmp_path)
   assert facets_of(read.table) == ['task', 'corruption', 'severity']
@@ -67,11 +68,10 @@ BY_SEED = {
   seed: headlined({ACCURACY: {'a': (first,), 'b': (0.5,)}, SLOPE: {'a': (2.0 + seed,)}})
   for seed, first in ((0, 0.8), (7, 0.9))
 }
-
 THREE_SEEDS = {**BY_SEED, 9: BY_SEED[7]}
 
 
-def test_a_line_a_headline_with_a_dot_a_seed():
+def test_the_figure_of_seeds_has_a_line_per_headline_with_a_dot_per_seed():
   ((name, (figure, caption)),) = draw_seeds(over_seeds(BY_SEED)).items()
   assert name == 'seeds' and 'Each of 2 seeds (dots) and their mean. ' in caption
   (finding,) = _without_intervals(over_seeds(BY_SEED).over_seeds)
@@ -100,7 +100,7 @@ def test_long_names_of_classifiers_leave_room_for_their_values():
   names = 'n' * 100, 'word ' * 20
   long = {k: headlined({ACCURACY: {names[0]: (0.1 * k,), names[1]: (0.5,)}}) for k in (1, 2)}
   figure, _ = draw_seeds(over_seeds(long))['seeds']
-  assert list(said.overlaps(figure)) == []
+  assert list(faults.overlaps(figure)) == []
   assert figure.axes[0].bbox.width > 200
 
 
@@ -115,7 +115,7 @@ def test_shares_that_seeds_lack_are_not_the_ones_that_change_most():
     )
     for seed in range(5)
   }
-  for seed in (0, 1):  # two of five: t is 12.7
+  for seed in (0, 1):  # two of five seeds, whose interval is wide: Student's t is 12.7
     class_row = (
       by_seed[seed]
       .table.iloc[:1]

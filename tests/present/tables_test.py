@@ -1,4 +1,4 @@
-"""Tables, their text to copy, and what the terminal prints."""
+"""Tables of results, their CSV, Markdown and LaTeX, and the summary in the terminal."""
 
 import csv
 import dataclasses
@@ -114,7 +114,7 @@ def test_a_summary_has_values_and_differences_with_intervals_and_each_note_once(
   assert second.split('  ')[-2:] == ['70 (55 to 82)', '+20 (+7 to +31)']
   assert slope_line.startswith('slope               a') and 'aside' not in slope_line
   assert note == '[1] few images' and len({line.rindex('(') for line in (first, second)}) == 2
-  assert summary(Results('fourier_preview', [], {}, {})) == [], 'of nothing'
+  assert summary(Results('fourier_preview', [], {}, {})) == [], 'there are no estimates'
 
 
 def test_a_summary_without_a_headline_points_to_the_report():

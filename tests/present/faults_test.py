@@ -1,4 +1,4 @@
-"""Sentences follow from the rows of the table, and the checks find the ones that do not."""
+"""Sentences follow from the rows of the table, and `tests.faults` finds the ones that do not."""
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from robustness.estimates.table import assemble
 from robustness.present import sentences, style, tables
 from robustness.present.publish import Presentation, publish
 from robustness.results import Results
-from tests import said
+from tests import faults
 from tests.present.made_results import made_results
 
 CHANGE = Quantity('change', 'relative change', 'amount', 'lower', low=0, headline=True)
@@ -35,6 +35,7 @@ GAP = Quantity(
 
 
 def of_many_kinds(seed: int, n: int = 60) -> Results:
+  """Returns random results of three classifiers with shares, amounts, ratios and differences."""
   generator = np.random.default_rng(seed)
   views = pd.DataFrame({'corruption': ['fog', 'fog', 'snow', 'snow'], 'severity': [1, 5, 1, 5]})
   rates = 0.2 + 0.7 * generator.random((3, 1, 4))
@@ -64,16 +65,16 @@ def of_many_kinds(seed: int, n: int = 60) -> Results:
 def test_sentences_about_results_of_many_kinds_follow_from_their_rows(seed):
   results = of_many_kinds(seed)
   assert len(sentences.sentences(results)) >= 8
-  assert said.complaints(results) == []
+  assert faults.in_results(results) == []
 
 
 @pytest.mark.slow
 def test_a_report_has_texts_apart_and_links_that_lead_somewhere(tmp_path):
   results = of_many_kinds(0)
-  with said.watched() as overlapping:
+  with faults.in_saved_figures() as overlapping:
     publish(tmp_path, results, Presentation('Made'), {'command': 'python main.py'}, {})
   assert len(list((tmp_path / 'figures').glob('*.png'))) > 5 and overlapping == []
-  assert list(said.page((tmp_path / 'report.html').read_text())) == []
+  assert list(faults.in_page((tmp_path / 'report.html').read_text())) == []
 
 
 def test_impossible_rows_are_found():
@@ -86,31 +87,31 @@ def test_impossible_rows_are_found():
     results = made_results()
     for name, value in changes.items():
       results.table.loc[results.table.index[0], name] = value
-    assert complaint in ' '.join(said.rows(results))
+    assert complaint in ' '.join(faults.in_rows(results))
 
 
 def test_sentences_with_a_value_outside_its_interval_and_repeated_ones_are_found():
   good = 'Top-1 error: net 30 % (20 to 40).'
   for text in ('30 % (31 to 40).', 'nan (nan to nan).', '30 %.', '−3 points (−2 to −1).'):
-    assert list(said.sentence(f'Top-1 error: net {text}'))
-  assert list(said.sentence(good[:-1])) and not list(said.sentence(good))
-  twice = list(said.told_twice([good, good.replace('20', '15')]))
-  assert twice == ['told twice: Top-1 error: net  1']
-  assert not list(said.told_twice([good, good.replace('error', 'accuracy')]))
+    assert list(faults.in_sentence(f'Top-1 error: net {text}'))
+  assert list(faults.in_sentence(good[:-1])) and not list(faults.in_sentence(good))
+  twice = list(faults.contradictions([good, good.replace('20', '15')]))
+  assert twice == ['two values: Top-1 error: net  1']
+  assert not list(faults.contradictions([good, good.replace('error', 'accuracy')]))
   together = f'{good.replace("40", "50")} Intervals are simultaneous over 3 networks.'
-  assert not list(said.told_twice([good, together]))
+  assert not list(faults.contradictions([good, together]))
 
 
 def test_estimates_missing_from_all_tables_and_broken_links_are_found(monkeypatch):
   results = made_results()
   monkeypatch.setattr(tables, 'MOST_ROWS', 3)
-  assert list(said.silently_left_out(results)) == []
+  assert list(faults.missing_rows(results)) == []
   monkeypatch.setattr(tables, 'left_out', lambda *_: [])
-  assert 'error_corruption_severity is in no table' in said.silently_left_out(results)
+  assert 'error_corruption_severity is in no table' in faults.missing_rows(results)
   page = '<h1 id="top">Title</h1><a href="#top">up</a><p>{}</p>'
-  assert list(said.page(page.format('30 %'))) == []
-  assert 'leads to #rows' in ' '.join(said.page(page.format('<a href="#rows">rows</a>')))
-  assert 'a value that is none' in ' '.join(said.page(page.format('n = nan')))
+  assert list(faults.in_page(page.format('30 %'))) == []
+  assert 'leads to #rows' in ' '.join(faults.in_page(page.format('<a href="#rows">rows</a>')))
+  assert 'a value that is none' in ' '.join(faults.in_page(page.format('n = nan')))
 
 
 def test_overlapping_texts_are_found_when_the_figure_is_saved(tmp_path):
@@ -118,8 +119,8 @@ def test_overlapping_texts_are_found_when_the_figure_is_saved(tmp_path):
   axes = figure.subplots()
   axes.set_xticks([0, 0.05, 1, 9], ['left', 'the next', 'right', 'not in sight'])
   axes.set_xlim(0, 1)
-  with said.watched() as overlaps:
+  with faults.in_saved_figures() as overlaps:
     style.save(figure, tmp_path / 'both.png')
   assert overlaps == ['both: “left” and “the next” overlap'] and (tmp_path / 'both.png').is_file()
   axes.set_xticks([0, 1], ['left', 'right'])
-  assert list(said.overlaps(figure)) == []
+  assert list(faults.overlaps(figure)) == []

@@ -1,7 +1,7 @@
-"""Checks of what people see of results: sentences, tables and figures say what the rows say.
+"""Finds faults in what readers see of results: sentences, tables, figures and pages.
 
-Each check returns complaints in words, none where all is well, and reads text and pictures as a
-reader does: it shares no code with what wrote them.
+Each function yields the faults in words, and none if all is right. It reads texts and pictures as a
+reader does and shares no code with the package that writes them.
 """
 
 import contextlib
@@ -25,26 +25,27 @@ from robustness.results import Results
 
 _NUMBER = r'[−+]?\d[\d.]*'
 _ESTIMATE = rf'({_NUMBER})(?: %| [a-z]+)? \(({_NUMBER}) to ({_NUMBER})\)'
-_TOLD = re.compile(_ESTIMATE)
+_ESTIMATES = re.compile(_ESTIMATE)
 _TOGETHER = re.compile(r' (Intervals|Differences) are simultaneous over (\d+) ([^.]*)\.$')
 _ROUNDING = 1e-9
 _TOUCHING = 1.0  # largest overlap of the boxes of two texts, pixels
 
 
-def complaints(results: Results) -> list[str]:
+def in_results(results: Results) -> list[str]:
   """Returns the faults in the rows, sentences and tables of results."""
   texts = [finding.text for finding in findings(results)]
   table = results.over_seeds.table
   names = {str(value) for facet in facets_of(table) for value in table[facet].dropna().unique()}
   return [
-    *rows(results),
-    *itertools.chain(*(sentence(text, names) for text in texts)),
-    *told_twice(texts),
-    *silently_left_out(results),
+    *in_rows(results),
+    *itertools.chain(*(in_sentence(text, names) for text in texts)),
+    *contradictions(texts),
+    *missing_rows(results),
   ]
 
 
-def rows(results: Results) -> Iterator[str]:
+def in_rows(results: Results) -> Iterator[str]:
+  """Yields rows of undeclared quantities, and values outside of their interval or range."""
   quantities = {quantity.name: quantity for quantity in results.presented}
   for row in results.table.itertuples() if quantities else ():
     if row.quantity not in quantities:
@@ -58,21 +59,25 @@ def rows(results: Results) -> Iterator[str]:
       yield f'{row.quantity} of {row.classifier}: {ends} do not ascend in [{smallest}, {largest}]'
 
 
-def sentence(text: str, names: Collection[str] = ()) -> Iterator[str]:
-  """Yields the faults of a sentence; `names` are values of facets, such as a set of images that is
-  called 'unknown'."""
+def in_sentence(text: str, names: Collection[str] = ()) -> Iterator[str]:
+  """Yields the faults of a sentence.
+
+  Args:
+    text: the sentence.
+    names: values of facets, which may be words such as 'unknown'.
+  """
   undefined = {'nan', 'None', 'NaN', 'unknown', 'NA'} - set(names)
   if undefined & set(re.findall(r'\w+', text)) or not text.endswith('.'):
     yield f'no sentence: {text}'
-  intervals = [_numbers(*match) for match in _TOLD.findall(_plain(text))]
+  intervals = [_numbers(*match) for match in _ESTIMATES.findall(_plain(text))]
   if not intervals:
     yield f'a sentence without an interval: {text}'
   if any(not low <= value <= high for value, low, high in intervals):
     yield f'an interval without its value: {text}'
 
 
-def _parted(text: str) -> tuple[str, int]:
-  """Returns the statement of a text, and the number of estimates that its intervals cover."""
+def _statement(text: str) -> tuple[str, int]:
+  """Returns a text without its last sentence about simultaneous intervals, and their number."""
   text = ' '.join(_plain(text).split())
   match = _TOGETHER.search(text)
   count = 1
@@ -82,33 +87,34 @@ def _parted(text: str) -> tuple[str, int]:
   return text[: match.start() if match else None].rstrip('.'), count
 
 
-def told_twice(texts: list[str]) -> Iterator[str]:
+def contradictions(texts: list[str]) -> Iterator[str]:
+  """Yields subjects to which texts give different numbers."""
   numbers_by_subject: dict[str, tuple[str, ...]] = {}
   for text in texts:
-    statement, together = _parted(text)
+    statement, together = _statement(text)
     head, _, clauses = statement.partition(': ')
     for clause in re.split(r';\s', clauses):
-      match = _TOLD.search(clause)
+      match = _ESTIMATES.search(clause)
       if match:
         subject = f'{head}: {clause[: match.start()]}{clause[match.end() :]} {together}'
         if numbers_by_subject.setdefault(subject, match.groups()) != match.groups():
-          yield f'told twice: {subject}'
+          yield f'two values: {subject}'
 
 
-def silently_left_out(results: Results) -> Iterator[str]:
-  """Yields groups of rows of declared quantities that no table has, and no line names."""
+def missing_rows(results: Results) -> Iterator[str]:
+  """Yields the groups of rows that no table has and no line lists as left out."""
   titles = {titled.name for titled in tables.tables(results)}
-  named = tables.left_out(results, titles)
+  listed = tables.left_out(results, titles)
   facets = facets_of(results.table)
   for quantity in results.presented:
     rows = results.table[results.table['quantity'] == quantity.name]
     for has in set(map(tuple, rows[facets].notna().to_numpy().tolist())):
       name = '_'.join([quantity.name, *itertools.compress(facets, has)])
-      if name not in titles and not any(line.startswith(quantity.words) for line in named):
+      if name not in titles and not any(line.startswith(quantity.words) for line in listed):
         yield f'{name} is in no table'
 
 
-def page(html: str) -> Iterator[str]:
+def in_page(html: str) -> Iterator[str]:
   """Yields the faults of a page: links to missing anchors, and missing values outside settings."""
   ids = set(re.findall(r'id="([^"]+)"', html))
   for target in sorted(set(re.findall(r'href="#([^"]+)"', html)) - ids):
@@ -130,10 +136,12 @@ def overlaps(figure: Figure) -> Iterator[str]:
 
 
 def _inner(box: Bbox) -> Bbox:
+  """Returns a box without a margin of `_TOUCHING`."""
   return Bbox([[box.x0 + _TOUCHING, box.y0 + _TOUCHING], [box.x1 - _TOUCHING, box.y1 - _TOUCHING]])
 
 
 def _texts(figure: Figure) -> Iterator[Text]:
+  """Yields the visible texts of a figure."""
   texts: list[Text] = [*figure.texts]
   texts += [text for legend in figure.legends for text in legend.get_texts()]
   for axes in figure.axes:
@@ -151,17 +159,17 @@ def _texts(figure: Figure) -> Iterator[Text]:
 
 
 @contextlib.contextmanager
-def watched() -> Iterator[list[str]]:
-  """Yields a list of complaints, to which every figure adds its own when it is saved."""
-  complaints_of_figures: list[str] = []
+def in_saved_figures() -> Iterator[list[str]]:
+  """Yields a list to which each figure that is saved adds its overlapping texts."""
+  overlapping: list[str] = []
   save = style.save
 
   def checked(figure: Figure, path: Any, pdf: bool = False) -> None:
     save(figure, path, pdf)
-    complaints_of_figures.extend(f'{pathlib.Path(path).stem}: {text}' for text in overlaps(figure))
+    overlapping.extend(f'{pathlib.Path(path).stem}: {text}' for text in overlaps(figure))
 
   with mock.patch.object(style, 'save', checked):
-    yield complaints_of_figures
+    yield overlapping
 
 
 def _plain(text: str) -> str:
