@@ -1,4 +1,4 @@
-"""The config and what the command line changes in it.
+"""`command_line.read` returns the config that the flags choose and change, or names the bad flag.
 
 `end_to_end/bad_input_test.py` runs main.py itself.
 """
@@ -18,6 +18,7 @@ HEAT_MAP = '--config=configs/fourier_heatmap.py'
 
 
 def read(*arguments):
+  """Returns the config; all flags for it must have been used."""
   config, unread = command_line.read(['main.py', *arguments])
   assert not [word for word in unread if 'config.' in word.partition('=')[0]]
   return config
@@ -50,7 +51,7 @@ def test_values_are_set_with_the_type_that_the_key_has(arguments, key, value):
   assert config == value and type(config) is type(value)
 
 
-def test_a_packaged_config_is_found_by_its_name_and_other_arguments_are_left():
+def test_a_packaged_config_is_found_by_its_name_and_other_arguments_are_returned():
   assert read('--config=fourier_heatmap:cifar10') == read(f'{HEAT_MAP}:cifar10')
   arguments = ['main.py', '--workdir=/tmp/x']
   assert command_line.read(arguments) == (None, arguments)
@@ -60,6 +61,7 @@ def test_a_packaged_config_is_found_by_its_name_and_other_arguments_are_left():
 
 
 MINE = ('--config.classifiers.mine.name=mine.py:network',)
+"""Adds a classifier with the label mine."""
 
 
 @cases(
@@ -139,12 +141,7 @@ def test_a_study_has_the_sections_of_the_attacks_that_it_shows(changes, attacks,
   experiment.from_config(config.to_dict())
 
 
-def test_settings_of_an_attack_that_is_not_shown_are_refused():
-  message = "unknown key config.study.attack.fab: .*valid: 'fgsm', 'pgd'"
-  refused(message, read, ATTACKS, '--config.study.attack.fab.steps=3')
-
-
-def test_the_new_key_is_named_for_one_of_an_earlier_version(tmp_path):
+def test_a_key_of_an_earlier_version_is_refused_with_its_new_name(tmp_path):
   file = tmp_path / 'config.json'
   file.write_text(json.dumps({'study': {'name': 'attack_error', 'steps': 3}}))
   message = bad_setting('config.study.steps', words='now config.study.attack.ATTACK.steps')
@@ -155,7 +152,7 @@ def test_the_new_key_is_named_for_one_of_an_earlier_version(tmp_path):
   refused(message, read, '--config=configs/battery.py', f'--{task}.steps=3')
 
 
-def test_another_study_of_a_task_of_a_battery():
+def test_the_study_of_one_task_of_a_battery_is_replaced():
   change = '--config.battery.clean.study.'
   battery = read('--config=battery', f'{change}norm=3', f'{change}name=fourier_heatmap').battery
   assert battery.clean.study.to_dict() == {**default_section('fourier_heatmap'), 'norm': 3.0}
@@ -193,6 +190,10 @@ def test_another_study_of_a_task_of_a_battery():
   ([HEAT_MAP, '--noconfig.seed'], r'--noconfig\.seed has no value: give --config\.seed=VALUE'),
   ([HEAT_MAP, "--config.study.layers=('a','')"], bad_setting('config.study.layers', ('a', ''))),
   ([HEAT_MAP, '--config.study=x'], r'config\.study=x: that is a section; its keys: name, '),
+  (
+    [ATTACKS, '--config.study.attack.fab.steps=3'],
+    "unknown key config.study.attack.fab: .*valid: 'fgsm', 'pgd'",
+  ),
 )
 def test_a_setting_that_cannot_be_set_is_refused_by_name(arguments, message):
   refused(message, read, *arguments)
@@ -203,12 +204,12 @@ PAIR = f'{HEAT_MAP}:cifar10_pair'
 
 @cases('file', HEAT_MAP, PAIR, '--config=configs/corruption_spectrum.py', '--config=fourier_table')
 def test_a_config_printed_as_json_is_the_same_config(file, tmp_path):
-  written = tmp_path / 'config.json'
+  printed = tmp_path / 'config.json'
   config = read(file, '--config.seed=7')
-  written.write_text(json.dumps(config.to_dict()))
-  assert read(f'--config={written}').to_dict() == config.to_dict()
-  written.write_text(json.dumps(without_inherited(config.to_dict())))  # as a workdir has it
-  again = read(f'--config={written}', '--config.seed=8').to_dict()
+  printed.write_text(json.dumps(config.to_dict()))
+  assert read(f'--config={printed}').to_dict() == config.to_dict()
+  printed.write_text(json.dumps(without_inherited(config.to_dict())))  # as a workdir has it
+  again = read(f'--config={printed}', '--config.seed=8').to_dict()
   assert again == {**config.to_dict(), 'seed': 8} and list(again) == list(config.to_dict())
 
 
@@ -265,7 +266,7 @@ def get_config():
   assert command_line.load_config(str(tmp_path / 'own.py')).side == 3
 
 
-def test_a_config_of_an_earlier_version_has_a_section_with_the_name_of_the_summary(tmp_path):
+def test_the_summary_of_a_battery_is_read_from_the_section_of_an_earlier_version(tmp_path):
   file = tmp_path / 'config.json'
   battery = {'tasks': ['plain'], 'plain': {'study': {'name': 'accuracy'}}}
   for name, summary in (('fourier_table', 'fourier_table'), ('overview', ''), ('', '')):
@@ -290,7 +291,7 @@ def test_an_error_of_a_network_on_the_default_data_says_which_flags_name_data(ar
 
 
 @cases(
-  'arguments, is_told',
+  'arguments, has_hint',
   (('--config=accuracy', '--config.classifier.name=efficientnet_lite0'), True),
   (('--config=accuracy', '--config.data.source=folder'), True),
   (('--config=accuracy', '--config.classifier.name=resnet20', '--config.classifier.train'), False),
@@ -298,11 +299,11 @@ def test_an_error_of_a_network_on_the_default_data_says_which_flags_name_data(ar
   (('--config=accuracy', '--config.seed=1'), False),
   (('--config=attack_error', '--config.data.source=folder'), False),
 )
-def test_an_error_where_a_config_trains_names_the_variant_that_does_not(arguments, is_told):
+def test_an_error_where_a_config_trains_names_the_variant_that_does_not(arguments, has_hint):
   config, _ = command_line.read(arguments)
   hint = command_line.training_hint(config, arguments)
-  assert hint.startswith('note: train=True comes from the config accuracy') == is_told
-  assert ('The variant accuracy:own' in hint) == is_told
+  assert hint.startswith('note: train=True comes from the config accuracy') == has_hint
+  assert ('The variant accuracy:own' in hint) == has_hint
 
 
 def test_tasks_that_the_command_line_leaves_out_are_named():

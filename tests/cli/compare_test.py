@@ -1,4 +1,4 @@
-"""Comparisons of workdirs: paired where they share images, refused where they nearly do."""
+"""`robustness compare` pairs workdirs with the same images and refuses those that share a part."""
 
 import dataclasses
 import functools
@@ -38,29 +38,32 @@ from tests.table_rows import estimate
 pytestmark = pytest.mark.usefixtures('undrawn')
 COUNT = 40
 FIRST = (np.arange(COUNT) % 4 > 0).tolist()
+"""Whether each image is classified correctly by the first classifier: 30 of 40 are."""
 SECOND = (np.arange(COUNT) % 10 > 0).tolist()
+"""Whether each image is classified correctly by the second classifier: 36 of 40 are."""
 TASKS, PAIRS = ('clean', 'fog'), np.arange(12)
 
 
 def accuracy_of(out, label, versus='', **facets):
-  """The accuracy of a classifier in a group of views, or its difference from another."""
+  """Returns the row with a classifier's accuracy in a group of views, or its difference."""
   facets = facets or {'view': 'as stored'}
   return estimate(Results.read(out).table, label, 'accuracy', versus, **facets)
 
 
-def compared(out):
-  """The accuracies by group of views, and differences."""
+def accuracy_rows(out):
+  """Returns the rows of accuracies by group of views and of their differences."""
   table = Results.read(out).table
   return table[table['quantity'] == 'accuracy'].reset_index(drop=True)
 
 
 def compare(folder, names, common=False):
-  """Compares runs in a folder."""
+  """Compares the runs with these names in a folder; writes to `out` and returns the results."""
   return program.run([str(folder / name) for name in names], folder / 'out', common)
 
 
 @pytest.fixture
 def workdirs(tmp_path):
+  """The paths of two runs, `one` and `other`, on the same 40 images."""
   finished_runs.write(tmp_path / 'one', {'net': FIRST})
   finished_runs.write(tmp_path / 'other', {'net': SECOND})
   return str(tmp_path / 'one'), str(tmp_path / 'other')
@@ -74,14 +77,14 @@ def test_runs_on_the_same_images_are_paired(workdirs, tmp_path, capsys, monkeypa
   assert re.search('^ +value +minus one\ntop-1 accuracy .%. +one ', printed)
   assert 'in view as stored' not in printed, 'the headline states it'
   first, second = np.array(FIRST), np.array(SECOND)
-  b, c = (first & ~second).sum(), (second & ~first).sum()
-  error, low, high = paired_difference(b, c, COUNT)
+  only_first, only_second = (first & ~second).sum(), (second & ~first).sum()
+  error, low, high = paired_difference(only_first, only_second, COUNT)
   answers, difference = accuracy_of(out, 'other'), accuracy_of(out, 'other', 'one')
   assert (answers.value, answers.n) == (pytest.approx(second.mean()), COUNT)
   assert (answers.low, answers.high) == pytest.approx(clopper_pearson(second.sum(), COUNT))
   ends = (difference.value, difference.low, difference.high)
   assert ends == pytest.approx((-error, -high, -low))
-  assert difference.p == pytest.approx(float(mcnemar(b, c)))
+  assert difference.p == pytest.approx(float(mcnemar(only_first, only_second)))
   assert difference.method == 'bonett-price'
   assert not difference.note
   results = Results.read(out)
@@ -103,11 +106,9 @@ def test_intervals_have_the_confidence_of_the_first_run(workdirs, tmp_path):
   program.run(workdirs, tmp_path / 'out')
   table = Results.read(tmp_path / 'out').table
   assert set(table.confidence) == {0.8}
-  answers, ends = (
-    accuracy_of(tmp_path / 'out', 'other'),
-    clopper_pearson(np.sum(SECOND), COUNT, 0.8),
-  )
-  assert (answers.low, answers.high) == pytest.approx(ends)
+  answers = accuracy_of(tmp_path / 'out', 'other')
+  interval = clopper_pearson(np.sum(SECOND), COUNT, 0.8)
+  assert (answers.low, answers.high) == pytest.approx(interval)
 
 
 def test_one_view_of_a_sequential_run_has_the_interval_of_its_design():
@@ -123,7 +124,7 @@ def test_one_view_of_a_sequential_run_has_the_interval_of_its_design():
 
 @pytest.mark.slow
 def test_classifiers_have_one_label_in_all_parts_of_batteries(tmp_path, capsys):
-  """The second task of the first battery lacks a classifier: differences are from another one."""
+  """The task fog of battery a lacks the classifier net, so the baseline there is other."""
   clean = {'net': FIRST, 'other': SECOND}
   for name in 'ab':
     shifted = {'other': SECOND} if name == 'a' else clean
@@ -132,7 +133,7 @@ def test_classifiers_have_one_label_in_all_parts_of_batteries(tmp_path, capsys):
     finished_runs.write_battery(tmp_path / name, {'clean': plain, 'fog': fog})
   out = tmp_path / 'out'
   assert program.main([str(tmp_path / 'a'), str(tmp_path / 'b'), f'--out={out}']) == 0
-  tasks = {name: compared(out / 'tasks' / name) for name in TASKS}
+  tasks = {name: accuracy_rows(out / 'tasks' / name) for name in TASKS}
   assert set(tasks['clean'].classifier) == {'a net', 'a other', 'b net', 'b other'}
   assert set(tasks['fog'].classifier) == {'a other', 'b net', 'b other'}
   fog = tasks['fog'][tasks['fog'].versus != '']
@@ -167,7 +168,7 @@ def test_the_order_of_the_images_does_not_matter(tmp_path):
   for name in 'bc':
     out = tmp_path / f'out_{name}'
     program.run([str(tmp_path / 'a'), f'second={tmp_path / name}'], out)
-    tables.append(compared(out))
+    tables.append(accuracy_rows(out))
   pd.testing.assert_frame_equal(*tables)
   assert set(tables[0].classifier) == {'a', 'second'}
 
@@ -180,8 +181,8 @@ def test_other_data_are_not_paired(tmp_path):
   assert (other.method, other.note) == ('newcombe', 'other images') and np.isnan(other.p)
   first, second = (accuracy_of(tmp_path / 'out', label) for label in 'ab')
   assert other.value == pytest.approx(second.value - first.value)
-  half = np.hypot(second.value - second.low, first.high - first.value)
-  assert other.value - other.low == pytest.approx(half)
+  newcombe = np.hypot(second.value - second.low, first.high - first.value)
+  assert other.value - other.low == pytest.approx(newcombe)
   reasons = results.tables['not compared by the study itself'].rows
   assert reasons == [['not all classifiers were shown the same images']]
   assert set(results.table['quantity']) == {'accuracy'}
@@ -206,10 +207,9 @@ def test_images_shared_in_part_are_refused(tmp_path):
 
 
 def test_images_of_no_known_class_are_right_for_nobody(workdirs, tmp_path):
+  without_classes = {'labels': 'of no known class'}
   for header in (tmp_path / 'one').glob('records/**/header.json'):
-    stated = json.loads(header.read_text())
-    stated['identity']['data']['labels'] = 'of no known class'
-    header.write_text(json.dumps(stated))
+    finished_runs.edit(header, lambda header: header['identity']['data'].update(without_classes))
   refused('one: a comparison counts what is right, and', program.run, workdirs, tmp_path / 'out')
 
 
@@ -219,7 +219,7 @@ def test_changed_files_are_refused(tmp_path):
   refused('the files were changed between the runs', compare, tmp_path, 'ab')
 
 
-def versions(seed):
+def correct(seed):
   """Returns correlated correct answers, clean and in four views of each image: bool [40, 5]."""
   generator = np.random.default_rng(seed)
   return generator.normal(size=(COUNT, 1)) + 0.3 * generator.normal(size=(COUNT, 5)) > -0.5
@@ -232,6 +232,7 @@ def test_images_that_three_runs_share_are_the_same_in_all_numbers_whatever_their
   for name, rows in ids.items():
     finished_runs.write(tmp_path / name, {'net': right[name][rows].tolist()}, rows.tolist())
   results = compare(tmp_path, 'abc', common=True)
+  # b has the images 10 to 39 and c the images 0 to 24, so all three share 10 to 24.
   assert estimate(results.table, 'a', 'top1_accuracy').n == 15
   for name in ids:
     level = accuracy_of(tmp_path / 'out', name)
@@ -243,35 +244,34 @@ def test_images_that_three_runs_share_are_the_same_in_all_numbers_whatever_their
 
 @pytest.mark.parametrize('paired', [True, False])
 def test_stored_versions_of_an_image_are_not_counted_as_separate_images(tmp_path, paired):
-  """The table equals the one of the same images corrupted in the run: by corruption, without the
-  clean ones, over 40 images."""
+  """Stored versions and versions made in the run give equal tables with 40 images a row."""
   tables = []
   for stored in (True, False):
     folder = tmp_path / f'stored_{stored}'
     for seed, name in enumerate('ab'):
-      answers = {'net': versions(seed)}
-      other = 0 if paired or name == 'a' else 1000
-      finished_runs.write_versions(folder / name, answers, stored, first_digest=other)
+      answers = {'net': correct(seed)}
+      digest = 0 if paired or name == 'a' else 1000
+      finished_runs.write_versions(folder / name, answers, stored, first_digest=digest)
     results = compare(folder, 'ab')
     assert ('mCE' in set(results.table['quantity'])) == paired
-    tables.append(compared(folder / 'out').dropna(axis=1, how='all'))
+    tables.append(accuracy_rows(folder / 'out').dropna(axis=1, how='all'))
   pd.testing.assert_frame_equal(*tables)
   assert set(tables[0].n) == {COUNT}
   assert views_of(tables[0]) == ['clean', 'fog', 'contrast', '1', '5', 'shown']
-  a, b = (versions(seed)[:, 1:].sum(1, dtype=int) for seed in (0, 1))
+  first, second = (correct(seed)[:, 1:].sum(1, dtype=int) for seed in (0, 1))
   together = accuracy_of(folder / 'out', 'b', 'a', corruption_set='shown')
-  p = float(sign_flip(b - a)) if paired else float('nan')
+  p = float(sign_flip(second - first)) if paired else float('nan')
   assert together.p == pytest.approx(p, nan_ok=True)
 
 
 def views_of(table):
-  """The groups of views of a table, in order."""
+  """Returns the groups of views of a table as texts, in the order of the rows."""
   facets = table[facets_of(table)]
   return list(dict.fromkeys(' '.join(map(str, row.dropna())) for _, row in facets.iterrows()))
 
 
-def change(workdir, column, old, new):
-  """Changes a value of a column of stored rows."""
+def replace_value(workdir, column, old, new):
+  """Replaces a value in a column of the stored rows of a run."""
   records = Records.open(workdir / 'records' / 'net')
   arrays = dict(records.read(0, 0).arrays)
   arrays[column] = np.where(arrays[column] == old, new, arrays[column])
@@ -279,26 +279,29 @@ def change(workdir, column, old, new):
 
 
 def test_only_views_that_all_have_are_compared(tmp_path):
-  """Means over other severities, and clean images that one run alone has, are left out."""
-  finished_runs.write_versions(tmp_path / 'a', {'net': versions(0)}, True)
-  finished_runs.write_versions(tmp_path / 'b', {'net': versions(1)}, True, False, 1000)
-  finished_runs.write_versions(tmp_path / 'c', {'net': versions(2)}, True, False, 2000)
+  """Clean images of one run alone and means over different severities are left out."""
+  finished_runs.write_versions(tmp_path / 'a', {'net': correct(0)}, True)
+  finished_runs.write_versions(tmp_path / 'b', {'net': correct(1)}, True, False, 1000)
+  finished_runs.write_versions(tmp_path / 'c', {'net': correct(2)}, True, False, 2000)
   compare(tmp_path, 'ab')
-  assert views_of(compared(tmp_path / 'out')) == ['fog', 'contrast', '1', '5', 'shown']
-  change(tmp_path / 'b', 'severity', 5, 3)
+  assert views_of(accuracy_rows(tmp_path / 'out')) == ['fog', 'contrast', '1', '5', 'shown']
+  replace_value(tmp_path / 'b', 'severity', 5, 3)
   compare(tmp_path, 'ab')
-  assert views_of(compared(tmp_path / 'out')) == ['1']
-  change(tmp_path / 'c', 'severity', 1, 3)
+  assert views_of(accuracy_rows(tmp_path / 'out')) == ['1']
+  replace_value(tmp_path / 'c', 'severity', 1, 3)
   refused(r'b, .*c have no group of views in common', compare, tmp_path, 'bc')
-  finished_runs.write_versions(tmp_path / 'd', {'net': versions(3)}, True)
-  change(tmp_path / 'd', 'base_id', 0, COUNT)
+  finished_runs.write_versions(tmp_path / 'd', {'net': correct(3)}, True)
+  replace_value(tmp_path / 'd', 'base_id', 0, COUNT)
   message = 'a and d share stored images, but not which are versions of one image'
   refused(message, compare, tmp_path, 'ad')
 
 
-def scenes(folder, stored):
-  """Writes a workdir of 12 pairs of 4 objects at 3 places; scenes that do not count are wrong in
-  the first classifier's answers and right in the second's."""
+def write_scene_run(folder, stored):
+  """Writes a workdir with 12 pairs of 4 objects and 3 backgrounds, each at 3 places.
+
+  Scenes with too little of the object inside the image do not count: the classifier one is wrong
+  on all of them and the classifier two is right.
+  """
   places = (0.1, 0.5, 0.9)
   size = np.stack([20 + 0 * PAIRS, 20 + 4 * (PAIRS // 3)], 1)
   study = si_score.SiScore(factor='cross', areas=(0.2,), xs=places, min_inside=0.75)
@@ -306,39 +309,37 @@ def scenes(folder, stored):
   composed = {**columns, 'foreground_size': size}
   counted = study._fractions(composed.__getitem__, finished_runs.SHAPE[0]) >= np.float32(0.75)
   assert 0 < counted.mean() < 1
-  drawn = np.random.default_rng(0).random((2, *counted.shape)) > 0.4
-  right = {'one': np.where(counted, drawn[0], False), 'two': np.where(counted, drawn[1], True)}
+  answers = np.random.default_rng(0).random((2, *counted.shape)) > 0.4
+  right = {'one': np.where(counted, answers[0], False), 'two': np.where(counted, answers[1], True)}
   if not stored:
     return finished_runs.write_scenes(folder, study, right, composed)
   pair, level = np.divmod(np.arange(counted.size), len(places))
-  of_scene = {name: values[pair] for name, values in columns.items()}
-  of_scene |= {k: getattr(study.design, k)[level] for k in ('x', 'y', 'area', 'angle')}
-  of_scene['fraction_inside'] = np.where(counted, 1, 0.1).ravel()
+  scene_columns = {name: values[pair] for name, values in columns.items()}
+  scene_columns |= {k: getattr(study.design, k)[level] for k in ('x', 'y', 'area', 'angle')}
+  scene_columns['fraction_inside'] = np.where(counted, 1, 0.1).ravel()
   released = si_score.SiScore(factor='location', stored=True, min_inside=0.75)
   single = {label: answers.reshape(-1, 1) for label, answers in right.items()}
-  return finished_runs.write_scenes(folder, released, single, of_scene)
+  return finished_runs.write_scenes(folder, released, single, scene_columns)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('stored', [True, False])
 def test_scenes_that_do_not_count_are_left_out_and_objects_are_the_clusters(tmp_path, stored):
-  run = scenes(tmp_path / 'run', stored)
+  run = write_scene_run(tmp_path / 'run', stored)
   program.run([str(run)], tmp_path / 'out')
   facets = {'view': 'as stored' if stored else 'all views'}
-  first_of_two, second_of_two = (
-    accuracy_of(tmp_path / 'out', label, **facets) for label in ('one', 'two')
-  )
-  for row in (first_of_two, second_of_two):
+  first, second = (accuracy_of(tmp_path / 'out', label, **facets) for label in ('one', 'two'))
+  for row in (first, second):
     study = estimate(Results.read(tmp_path / 'out').table, row.classifier, 'accuracy')
     assert (row.n, row.clusters) == (study.n, 4) and row.clusters < row.n
     assert (row.value, row.low, row.high) == pytest.approx((study.value, study.low, study.high))
   difference = accuracy_of(tmp_path / 'out', 'two', 'one', **facets)
-  assert difference.value == pytest.approx(second_of_two.value - first_of_two.value)
-  assert difference.p > 0.1, 'four objects'
+  assert difference.value == pytest.approx(second.value - first.value)
+  assert difference.p > 0.1, 'four objects are too few for significance'
 
 
 def test_enough_classifiers_have_effective_robustness(tmp_path, monkeypatch):
-  """Clean accuracies are .9, .8, .7, .6; shifted ones are .1 lower, except the last, .2 higher."""
+  """Accuracies in fog are 0.1 below the clean 0.9, 0.8, 0.7 and 0.6, but 0.2 above the last."""
   monkeypatch.undo()  # draws the figures
   clean, shifted = (
     {f'net{i}': (np.arange(COUNT) >= wrong).tolist() for i, wrong in enumerate(numbers)}
@@ -356,7 +357,7 @@ def test_enough_classifiers_have_effective_robustness(tmp_path, monkeypatch):
 def test_headlines_are_printed_first_then_accuracies_clean_and_over_all_other_views(
   tmp_path, capsys
 ):
-  finished_runs.write_versions(tmp_path / 'a', {'net': versions(0), 'other': versions(1)}, False)
+  finished_runs.write_versions(tmp_path / 'a', {'net': correct(0), 'other': correct(1)}, False)
   assert program.main([str(tmp_path / 'a'), f'--out={tmp_path / "out"}']) == 0
   printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith('top-1')]
   assert [line.partition(' (')[0] for line in printed] == [
@@ -373,23 +374,23 @@ def test_the_printed_summary_begins_with_the_mce_where_a_study_has_one():
   )
   quantities = MCE, ERROR, ACCURACY
   settings = {PRINTED_FACETS: [clean]}
-  of_runs = Results('comparison', [], {}, settings, table=table, quantities=quantities)
-  named = [row.name for row in headlines.cells(program._printed(of_runs).by_task)]
+  results = Results('comparison', [], {}, settings, table=table, quantities=quantities)
+  names = [row.name for row in headlines.cells(program._printed(results).by_task)]
   clean_words = 'top-1 accuracy on clean images (%)'
-  assert named == ['mean corruption error (%)', 'top-1 error (%)', clean_words]
+  assert names == ['mean corruption error (%)', 'top-1 error (%)', clean_words]
 
 
 @pytest.mark.slow
 def test_effective_robustness_is_estimated_from_two_reference_sets(tmp_path):
-  """Six classifiers on two sets; on a third all are on a plane of logits but one."""
+  """All classifiers but net2 are on a plane in the logits of their accuracies on three sets."""
   wrong = np.array([[4, 9, 11, 16, 18, 24], [10, 6, 15, 9, 20, 17]])
   accuracy = special.logit(1 - wrong / COUNT)
   third = special.expit(0.6 * accuracy[0] + 0.3 * accuracy[1] - 0.5)
   third[2] += 0.25
   counts = {'one': wrong[0], 'two': wrong[1], 'third': np.rint((1 - third) * COUNT).astype(int)}
   tasks = {}
-  for name, number in counts.items():
-    right = {f'net{i}': (np.arange(COUNT) >= n).tolist() for i, n in enumerate(number)}
+  for name, numbers in counts.items():
+    right = {f'net{i}': (np.arange(COUNT) >= n).tolist() for i, n in enumerate(numbers)}
     finished_runs.write(tmp_path / name, right, data={'name': name})
     tasks[name] = tmp_path / name
   battery = str(finished_runs.write_battery(tmp_path / 'battery', tasks))
@@ -404,30 +405,28 @@ def test_effective_robustness_is_estimated_from_two_reference_sets(tmp_path):
     table = answers.table[answers.table['quantity'] == 'accuracy'].astype(object)
     unknown = table.assign(quantity='change_norm', value=np.nan, n=0)
     tasks[name] = dataclasses.replace(answers, table=assemble([table, unknown]))
-  again = with_references(tasks, ['one', 'two'])['third'].table
-  robustness = select(again, 'effective_robustness', view=..., reference='one and two')
+  repeated = with_references(tasks, ['one', 'two'])['third'].table
+  robustness = select(repeated, 'effective_robustness', view=..., reference='one and two')
   assert robustness.n.tolist() == [COUNT] * 6 and robustness.value.tolist() == values.value.tolist()
-  first_of_two = tasks['one'].table
-  of_fog = first_of_two.assign(
-    view=None, corruption='fog', value=first_of_two.value[::-1].to_numpy()
-  )
-  corrupted = dataclasses.replace(tasks['one'], table=assemble([of_fog, first_of_two]))
+  plain = tasks['one'].table
+  in_fog = plain.assign(view=None, corruption='fog', value=plain.value[::-1].to_numpy())
+  corrupted = dataclasses.replace(tasks['one'], table=assemble([in_fog, plain]))
   refused(
     '--reference=one: .* but of fog, ', with_references, tasks | {'one': corrupted}, ['one', 'two']
   )
-  joined_results = assemble([of_fog, first_of_two.assign(view='all views')])
-  corrupted = dataclasses.replace(corrupted, table=joined_results)
-  again = with_references(tasks | {'one': corrupted}, ['one', 'two'])['third'].table
-  robustness = select(again, 'effective_robustness', view=..., reference='one and two')
+  with_overall = assemble([in_fog, plain.assign(view='all views')])
+  corrupted = dataclasses.replace(corrupted, table=with_overall)
+  repeated = with_references(tasks | {'one': corrupted}, ['one', 'two'])['third'].table
+  robustness = select(repeated, 'effective_robustness', view=..., reference='one and two')
   assert robustness.value.tolist() == values.value.tolist()
   refused("'three'", program.run, [battery], tmp_path / 'out', references=['three'])
   refused('every task', program.run, [battery], tmp_path / 'out', references=list(counts))
 
 
 def test_a_quantity_of_comparison_and_study_by_the_same_facets_is_listed_once(tmp_path):
-  """Calibration has accuracy by corruption without intervals; the compared one has intervals."""
+  """The rows of the comparison, with intervals, replace those that calibration has without."""
   for seed, name in enumerate('ab'):
-    answers = {'net': versions(seed)}
+    answers = {'net': correct(seed)}
     finished_runs.write_versions(tmp_path / name, answers, False, name='calibration')
   compare(tmp_path, 'ab')
   table = Results.read(tmp_path / 'out').table
@@ -435,7 +434,7 @@ def test_a_quantity_of_comparison_and_study_by_the_same_facets_is_listed_once(tm
     row = estimate(table, 'b', 'accuracy', **facets)
     assert row.low < row.value < row.high
   alone = estimate(table, 'b', 'accuracy', corruption='fog', severity=1)
-  assert alone.value == pytest.approx(versions(1)[:, 1].mean()) and np.isnan(alone.low)
+  assert alone.value == pytest.approx(correct(1)[:, 1].mean()) and np.isnan(alone.low)
   assert estimate(table, 'b', 'ece', 'a', corruption='fog').method == 'bootstrap'
 
 

@@ -1,4 +1,4 @@
-"""`robustness correlations`: pairs of quantities over workdirs, and what is refused."""
+"""`robustness correlations` correlates pairs of quantities over the networks of workdirs."""
 
 import dataclasses
 
@@ -41,6 +41,7 @@ def write(folder, quantities=(CLEAN, FOG), names=NAMES, **changes):
 
 
 def correlated(tmp_path, *paths) -> pd.DataFrame:
+  """Runs the command on paths and returns its table."""
   assert __main__.main(['correlations', *paths, f'--out={tmp_path / "out"}']) == 0
   return Results.read(tmp_path / 'out').table
 
@@ -75,7 +76,7 @@ def test_a_label_of_another_network_gets_the_name_of_its_folder(tmp_path):
   assert [row[0] for row in rows] == [*NAMES, 'second: a']
 
 
-def test_what_cannot_be_compared_is_refused(tmp_path, capsys):
+def test_repeated_different_or_missing_quantities_are_refused(tmp_path, capsys):
   from robustness.cli.correlations import correlations, values_by_quantity
 
   first, again = write(tmp_path / 'first'), write(tmp_path / 'again')

@@ -1,4 +1,4 @@
-"""`robustness NAME --help`: every key of every config has a meaning."""
+"""`robustness NAME --help` prints every key of a config with its value and meaning."""
 
 import re
 
@@ -90,7 +90,7 @@ def test_keys_are_found_by_a_word_with_their_task(capsys, word, keys):
     ('keys of a config: robustness CONFIG --help=cow, such as robustness accuracy --help=cow',),
   ),
 )
-def test_a_word_without_a_config_lists_what_has_it_and_how_to_find_keys(word, expected, capsys):
+def test_help_for_a_word_lists_parts_with_it_and_how_to_find_keys(word, expected, capsys):
   with pytest.raises(SystemExit, match='0'):
     main([f'--help={word}'])
   output = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""`robustness leaderboard`: which entries are taken, boards by protocol, ranks, and the page."""
+"""`robustness leaderboard` checks entries, ranks those on the same images and writes a page."""
 
 import json
 import re
@@ -16,39 +16,32 @@ from tests import finished_runs
 from tests.cases import cases
 from tests.commands import ROOT
 
-RIGHT, COUNT = {'poor': 10, 'fair': 32, 'good': 34}, 40
+NUM_RIGHT, COUNT = {'poor': 10, 'fair': 32, 'good': 34}, 40
 
 
 @pytest.fixture(scope='module')
 def written(tmp_path_factory):
-  """Three whole workdirs on the same images, and one without records on others."""
+  """A folder of three workdirs on the same images, and `elsewhere` on others without records."""
   folder = tmp_path_factory.mktemp('board')
-  for name, number in RIGHT.items():
+  for name, number in NUM_RIGHT.items():
     right = {name: [place < number for place in range(COUNT)]}
     finished_runs.write(folder / name, right, digests=range(COUNT))
-    change(folder / name, lambda document: stated(document, 'aaa'))
+    finished_runs.state_images(folder / name, COUNT, 'aaa')
   shutil.copytree(folder / 'good', folder / 'elsewhere')
   shutil.rmtree(folder / 'elsewhere/records')
-  change(folder / 'elsewhere', lambda document: stated(document, 'bbb'))
+  finished_runs.state_images(folder / 'elsewhere', COUNT, 'bbb')
   return folder
 
 
 @pytest.fixture
 def board(written, tmp_path):
+  """A copy of the folder `written` that a test may change."""
   return shutil.copytree(written, tmp_path, dirs_exist_ok=True)
 
 
 def change(folder, edit):
-  file = folder / 'results.json'
-  document = json.loads(file.read_text())
-  edit(document)
-  file.write_text(json.dumps(document))
-
-
-def stated(document, digest):
-  document['data']['num_examples'] = COUNT
-  rows = [['digest of the images', digest]]
-  document['tables'][WHICH_NUMBERS] = {'columns': ['what', 'value'], 'rows': rows}
+  """Applies `edit` to the JSON document results.json in a folder."""
+  finished_runs.edit(folder / 'results.json', edit)
 
 
 def test_entries_on_the_same_images_are_ranked_and_paired(board, tmp_path_factory, capsys):
@@ -78,8 +71,8 @@ def test_a_check_names_the_fault_of_each_entry(board, capsys):
   (board / 'fair/results.csv').write_text('classifier,value\n')
   change(board / 'elsewhere', lambda document: document['quantities'][0].update(words='another'))
   main(['leaderboard', str(board), '--check'])
-  assert capsys.readouterr().out.endswith('2 are not.\n'), 'a board of its own'
-  change(board / 'elsewhere', lambda document: stated(document, 'aaa'))
+  assert capsys.readouterr().out.endswith('2 are not.\n'), 'elsewhere is on another board'
+  finished_runs.state_images(board / 'elsewhere', COUNT, 'aaa')
   assert main(['leaderboard', str(board), '--check']) == 1
   output = capsys.readouterr()
   assert output.out == '1 entries are as they should be, 3 are not.\n'
@@ -121,7 +114,7 @@ def test_the_entries_of_the_repository_are_as_they_should_be(tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures('undrawn')
-def test_an_added_run_is_as_good_as_its_workdir_and_smaller(board, tmp_path_factory, capsys):
+def test_an_added_run_is_ranked_as_its_workdir_and_is_smaller(board, tmp_path_factory, capsys):
   small, sites = tmp_path_factory.mktemp('small'), tmp_path_factory.mktemp('sites')
   names = ('poor', 'fair', 'good')
   config = board / 'poor/config.json'
@@ -139,7 +132,7 @@ def test_an_added_run_is_as_good_as_its_workdir_and_smaller(board, tmp_path_fact
   assert main(['leaderboard', str(small), f'--add=again={board / "good"}']) == 0
 
 
-def test_a_page_takes_the_place_of_no_entry_and_no_run(board, tmp_path, monkeypatch, capsys):
+def test_a_page_is_not_written_over_an_entry_or_a_run(board, tmp_path, monkeypatch, capsys):
   inside = board / '../elsewhere/..' / board.name / 'site'
   for out, message in ((board / 'good', 'is a workdir'), (inside, 'folder of the entries')):
     assert main(['leaderboard', str(board), f'--out={out}']) == 2
@@ -155,7 +148,7 @@ def test_a_page_takes_the_place_of_no_entry_and_no_run(board, tmp_path, monkeypa
 def test_studies_that_need_more_than_ranks_are_added_without_them(tmp_path, capsys):
   right = {'one': np.arange(60).reshape(12, 5) % 3 > 0}
   study = finished_runs.write_versions(tmp_path / 'run', right, stored=False, name='calibration')
-  change(study, lambda document: stated(document, 'aaa'))
+  finished_runs.state_images(study, COUNT, 'aaa')
   assert main(['leaderboard', str(tmp_path / 'board'), f'--add={study}']) == 0
   assert 'run: the results alone: ranks are not enough (records have no ' in capsys.readouterr().out
   assert not (tmp_path / 'board/run/records').exists()
@@ -164,7 +157,8 @@ def test_studies_that_need_more_than_ranks_are_added_without_them(tmp_path, caps
 def test_an_entry_that_lacks_shards_is_refused(board, capsys):
   next((board / 'good/records').rglob('*.npz')).unlink()
   assert main(['leaderboard', str(board), '--check']) == 1
-  assert 'good: ' in (lost := capsys.readouterr().err) and 'lacks shards' in lost
+  error = capsys.readouterr().err
+  assert 'good: ' in error and 'lacks shards' in error
 
 
 @pytest.mark.usefixtures('undrawn')
@@ -172,7 +166,7 @@ def test_ratios_to_the_first_classifier_of_a_run_have_no_rank(tmp_path, capsys):
   for name in ('one', 'two'):
     results = {name: np.arange(60).reshape(12, 5) % 3 > 0}
     finished_runs.write_versions(tmp_path / 'board' / name, results, stored=False)
-    change(tmp_path / 'board' / name, lambda document: stated(document, 'aaa'))
+    finished_runs.state_images(tmp_path / 'board' / name, COUNT, 'aaa')
   assert main(['leaderboard', str(tmp_path / 'board'), f'--out={tmp_path / "site"}']) == 0
   assert {*Results.read(tmp_path / 'site').table['quantity']} == {'rank', 'error', 'accuracy'}
 

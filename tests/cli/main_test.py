@@ -1,4 +1,4 @@
-"""The command `robustness`: what it lists, says of the machine and of what is wrong; its end."""
+"""The command `robustness`: lists of parts, facts of the machine, refusals and clean ends."""
 
 import errno
 import os
@@ -92,18 +92,13 @@ def test_a_wrong_word_is_answered_with_the_nearest(capsys, arguments, message):
   assert error.startswith('error: ') and message in error
 
 
-def test_a_config_may_be_named_by_its_flag(capsys):
-  with pytest.raises(SystemExit, match='2'):
-    main(['--config=nowhere'])
-  assert 'error: config file nowhere does not exist' in capsys.readouterr().err
-
-
 @cases(
   'arguments, message',
   (['--workdir=run'], 'give --config=NAME, or a file; '),
   (['--config=accuracy'], 'give --workdir=DIR, or --dry_run or --print_config.'),
+  (['--config=nowhere'], 'config file nowhere does not exist'),
 )
-def test_a_run_without_config_or_workdir_names_the_missing_flag(capsys, arguments, message):
+def test_a_run_without_a_config_or_workdir_is_refused(capsys, arguments, message):
   with pytest.raises(SystemExit, match='2'), flagsaver.flagsaver():
     main(arguments)
   assert f'error: {message}' in capsys.readouterr().err
@@ -111,14 +106,14 @@ def test_a_run_without_config_or_workdir_names_the_missing_flag(capsys, argument
 
 def test_help_names_every_command_and_the_module_is_the_command(capsys):
   command = [sys.executable, '-m', 'robustness', '--help']
-  done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-  assert done.stdout == USAGE
+  process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+  assert process.stdout == USAGE
   assert main([]) == 2 and main(['--help']) == 0
   assert capsys.readouterr().out == 2 * USAGE
   assert not [name for name in ('NAME[:VARIANT]', *COMMANDS) if f'robustness {name} ' not in USAGE]
 
 
-def test_the_version_is_printed_with_those_of_jax_and_flax(capsys):
+def test_the_versions_of_the_package_jax_and_flax_are_printed(capsys):
   assert main(['--version']) == 0
   assert capsys.readouterr().out.startswith(f'robustness {__version__} jax {jax.__version__} flax ')
 
@@ -154,7 +149,7 @@ def test_ctrl_c_in_a_finalizer_is_not_lost(monkeypatch, capsys):
 
 @pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
 def test_ctrl_c_while_an_archive_is_written_is_no_failure(monkeypatch, tmp_path, capsys):
-  """zipfile then raises ValueError, for a file of the archive is open, and so do its finalizers."""
+  """zipfile then raises ValueError, also in its finalizers, because a member is still open."""
 
   def interrupt(*_):
     raise KeyboardInterrupt
@@ -193,7 +188,7 @@ def test_too_little_memory_is_one_line(fail, message, monkeypatch, tmp_path, cap
 
 @pytest.mark.slow
 def test_an_interrupted_run_does_not_take_the_interpreter_apart(tmp_path):
-  """XLA's threads fail where Python ends under them; here what runs at the end does."""
+  """The command ends without Python's exit handlers, because XLA's threads crash in them."""
   program = f"""
 import atexit, os
 from robustness import launch
@@ -208,13 +203,13 @@ running.begin(['run', '--config=accuracy', '--workdir={tmp_path}'], ['run'])
 
 
 @cases(
-  'name, value, expected',
+  'name, value, is_kept',
   ('JAX_NUM_CPU_DEVICES', '3', True),
   ('XLA_FLAGS', '--xla_force_host_platform_device_count=3', True),
   ('XLA_FLAGS', '--xla_gpu_deterministic_ops=true', False),
 )
 def test_a_number_of_devices_that_the_environment_asks_for_is_kept(
-  monkeypatch, name, value, expected
+  monkeypatch, name, value, is_kept
 ):
   changes: list[str] = []
   for other in ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS'):
@@ -223,4 +218,4 @@ def test_a_number_of_devices_that_the_environment_asks_for_is_kept(
   monkeypatch.setattr(process.host, 'keep_freed_memory', lambda: True)
   monkeypatch.setattr(jax.config, 'update', lambda key, number: changes.append(key))
   process.set_devices(ALONE)
-  assert changes == ([] if expected else ['jax_num_cpu_devices'])
+  assert changes == ([] if is_kept else ['jax_num_cpu_devices'])

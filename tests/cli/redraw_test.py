@@ -1,4 +1,4 @@
-"""Figures and reports come again from results alone, byte for byte; what is unfinished is named."""
+"""`robustness report` draws figures and reports again, byte for byte, from results alone."""
 
 import re
 import shutil
@@ -42,29 +42,28 @@ def pages(workdir):
   return {str(path.relative_to(workdir)): mark.sub(b'', path.read_bytes()) for path in files}
 
 
-def forget_pages(workdir):
+def delete_pages(workdir):
   for name in pages(workdir):
     (workdir / name).unlink()
 
 
 @pytest.mark.slow
-def test_parts_and_seeds_are_drawn_again_without_records_and_weights(
+def test_tasks_and_seeds_are_drawn_again_without_records_and_weights(
   finished_battery, tmp_path, capsys
 ):
   workdir = shutil.copytree(finished_battery, tmp_path / 'run')
   before = pages(workdir)
   assert {'report.html', 'seed0/report.html', 'seed1/tasks/errors/report.html'} < set(before)
-  forget_pages(workdir)
+  delete_pages(workdir)
   for folder in ('records', 'checkpoints'):
     shutil.rmtree(workdir / 'seed1' / folder)
   assert main(['report', str(workdir)]) == 0
   assert capsys.readouterr().out.strip() == str(workdir / 'report.html')
   assert pages(workdir) == before
-  marked = [f for f in workdir.rglob('report.html') if b'not verifiable' in f.read_bytes()]
-  verifiable = [workdir / name for name in ('seed0', 'seed0/tasks/plain', 'seed0/tasks/errors')]
-  assert {file.parent for file in marked} == {f.parent for f in workdir.rglob('report.html')} - {
-    *verifiable
-  }
+  unverified = [f for f in workdir.rglob('report.html') if b'not verifiable' in f.read_bytes()]
+  verifiable = {workdir / name for name in ('seed0', 'seed0/tasks/plain', 'seed0/tasks/errors')}
+  folders = {file.parent for file in workdir.rglob('report.html')}
+  assert {file.parent for file in unverified} == folders - verifiable
 
 
 @pytest.mark.slow
@@ -73,7 +72,7 @@ def test_scored_predictions_are_drawn_again(tmp_path):
   config.predictions, config.metadata = str(save_scores(tmp_path)), str(tmp_path / 'sets')
   runs.run(config, tmp_path / 'run')
   before = pages(tmp_path / 'run')
-  forget_pages(tmp_path / 'run')
+  delete_pages(tmp_path / 'run')
   assert redraw(str(tmp_path / 'run')) == tmp_path / 'run/report.html'
   assert len(before) > 1 and pages(tmp_path / 'run') == before
   assert main(['report', str(tmp_path / 'run'), '--pdf']) == 0

@@ -1,4 +1,4 @@
-"""`robustness review`: served, killed, continued, exported; bad flags."""
+"""`robustness review` serves frames, keeps answers when it is killed, and exports them."""
 
 import json
 import re
@@ -30,14 +30,15 @@ def flags(tmp_path):
   return {**{key: str(tmp_path / name) for key, name in places.items()}, 'port': '0'}
 
 
-def words(flags, *leave):
-  return [f'--{key}={value}' for key, value in flags.items() if key not in leave]
+def words(flags, *omitted):
+  """Returns flags as words of the command line, without some keys."""
+  return [f'--{key}={value}' for key, value in flags.items() if key not in omitted]
 
 
 @contextmanager
 def running(flags, end):
-  """Runs the command and yields its port; then ends it by a signal."""
-  # As a shell starts what runs in the background: with SIGINT ignored.
+  """Runs the command, yields its port and then ends it by a signal."""
+  # A shell starts background jobs with SIGINT ignored, so this does too.
   shell = ['sh', '-c', 'trap "" INT; exec "$@"', 'sh']
   command = [*shell, sys.executable, '-m', 'robustness', 'review', *words(flags)]
   process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
@@ -53,6 +54,7 @@ def running(flags, end):
 
 
 def work(port, annotator, count=100):
+  """Answers up to `count` questions, rejecting the pair 0, and returns how many were answered."""
   client, answered = Client(port, annotator), 0
   turn = client.next()
   while turn['item'] and answered < count:
@@ -62,7 +64,7 @@ def work(port, annotator, count=100):
 
 
 @pytest.mark.slow
-def test_a_review_that_is_killed_goes_on_and_is_exported(flags, tmp_path, capsys):
+def test_a_killed_review_is_continued_and_exported(flags, tmp_path, capsys):
   with running(flags, signal.SIGKILL) as port:
     assert work(port, 'ann', count=4) == 4
   export = ['export', *words(flags, 'frames', 'port'), f'--out={tmp_path / "reviewed"}']
@@ -78,7 +80,7 @@ def test_a_review_that_is_killed_goes_on_and_is_exported(flags, tmp_path, capsys
   results = Results.read(tmp_path / 'results')
   assert results.tables['counts'].rows[-1] == ['pairs accepted, of those reviewed', 5, 6]
   row = estimate(results.table, 'review', 'pairs_accepted')
-  assert (row.value, row.n) == (5 / 6, 6)
+  assert (row.value, row.n) == (5 / 6, 6), 'only the pair 0 is rejected'
   assert (row.low, row.high) == pytest.approx(clopper_pearson(5, 6))
   assert results.settings['annotators_per_pair'] == 2
 
@@ -91,7 +93,7 @@ def test_an_unfinished_review_can_be_exported_in_part(flags, tmp_path, capsys):
   assert main([*export, '--rule=ytbb', '--unsettled=drop']) == 0
   assert '1 sets with 2 pairs' in capsys.readouterr().out
   refused("did you mean 'strict_majority'", main, [*export, '--rule=majority'])
-  for folder in ('sets', 'sets/metadata', 'frames/../sets'):  # would take the candidates' place
+  for folder in ('sets', 'sets/metadata', 'frames/../sets'):  # they hold the candidates
     refused('holds the sets under review', main, [*export, f'--out={tmp_path / folder}'])
 
 
@@ -107,7 +109,7 @@ def test_an_unfinished_review_can_be_exported_in_part(flags, tmp_path, capsys):
   ({'port': '70000'}, 'cannot serve on .*port 70000'),
   ({'host': 'no.such.host.invalid'}, 'cannot serve on no.such.host.invalid.*another --port'),
 )
-def test_bad_flags(flags, tmp_path, change, message):
+def test_bad_flags_are_refused(flags, tmp_path, change, message):
   (tmp_path / 'short.txt').write_text('cat')
   answered = {key: value.format(tmp=tmp_path) for key, value in change.items()}
   refused(message, main, words({**flags, **answered}))

@@ -1,4 +1,4 @@
-"""`--dry_run` states what a run then does, refuses what it would refuse, and writes nothing."""
+"""`--dry_run` prints the work of a run, refuses what the run would refuse, and writes nothing."""
 
 import logging
 import os
@@ -12,11 +12,13 @@ from tests.end_to_end import runs
 
 
 def planned(config) -> list[tuple[str, str, str]]:
+  """Returns label and task, size, and number of images of each piece of work."""
   return list(running.planned_work(experiments.from_config(config.to_dict())))
 
 
 @pytest.fixture
 def empty(tmp_path, monkeypatch):
+  """An empty folder, which is the current one."""
   folder = tmp_path / 'empty'
   folder.mkdir()
   monkeypatch.chdir(folder)
@@ -44,7 +46,7 @@ def test_a_run_trains_and_records_as_planned(tmp_path, empty):
 
 @pytest.mark.slow
 def test_the_plan_of_a_battery_counts_the_images_of_its_tasks(tmp_path, empty):
-  """Tasks that share a recording count once, and an attack of a callable does not count."""
+  """Tasks with shared records count once, and an attack on a callable does not count."""
   fog = {'corruptions': ('fog',), 'severities': (5,)}
   tasks = ('clean', 'corruptions', 'calibration', 'attack')
   changes = {f'battery.{task}.study.{key}': fog[key] for task in tasks[1:3] for key in fog}
@@ -60,7 +62,7 @@ def test_the_plan_of_a_battery_counts_the_images_of_its_tasks(tmp_path, empty):
   ]
 
 
-def test_it_prints_a_line_for_each_piece(empty, caplog):
+def test_a_plan_has_a_line_for_each_piece_of_work(empty, caplog):
   config = runs.shrunk('corruption_spectrum', changes={'study.corruptions': ('brightness',)})
   with caplog.at_level(logging.INFO):
     running.show_plan(config.to_dict())
@@ -70,7 +72,7 @@ def test_it_prints_a_line_for_each_piece(empty, caplog):
   assert not os.listdir(empty)
 
 
-def test_it_prints_which_cells_a_training_holds_out(empty, caplog):
+def test_a_plan_shows_which_cells_a_training_holds_out(empty, caplog):
   with caplog.at_level(logging.INFO):
     running.show_plan(runs.shrunk('systematic_corruptions').to_dict())
   start = caplog.messages.index('cells of the classes in training, of erm')
@@ -79,7 +81,7 @@ def test_it_prints_which_cells_a_training_holds_out(empty, caplog):
   assert first.startswith('C1: ') and first.split()[3:6] == ['seen', 'seen', 'held']
 
 
-def test_a_plan_says_what_results_will_lack():
+def test_a_plan_warns_of_missing_intervals_and_photographs():
   config = runs.shrunk('battery', 'digits', {'battery.tasks': ('clean', 'corruptions')}).to_dict()
   config['battery']['corruptions']['study']['corruptions'] = ('frost',)
   few, frost = running.shortcomings(experiments.from_config({**config, 'seeds': (0, 1)}))

@@ -1,4 +1,4 @@
-"""`robustness table` and `robustness export`: finished runs in the formats of other places."""
+"""`robustness table` and `robustness export` print finished runs for papers and hubs."""
 
 import csv
 import dataclasses
@@ -24,6 +24,7 @@ from tests.cases import cases
 from tests.refusals import refused
 
 HALF, MOST = [True, False] * 20, [True] * 36 + [False] * 4
+"""Whether each of 40 images is classified correctly: accuracies of 50 % and 90 %."""
 ENVIRONMENT = {
   'command': 'robustness accuracy --workdir=DIR',
   'started': '2026-11-24T09:00:00+00:00',
@@ -45,9 +46,7 @@ def runs(tmp_path):
   )
   finished_runs.write_corrupted(tmp_path / 'two', {'half': MOST}, {'half': HALF})
   for file in tmp_path.glob('*/results.json'):
-    document = json.loads(file.read_text())
-    document['data']['num_examples'] = len(HALF)  # as a run has it
-    file.write_text(json.dumps(document))
+    finished_runs.edit(file, lambda results: results['data'].update(num_examples=len(HALF)))
   (first / 'environment.json').write_text(json.dumps(ENVIRONMENT))
   return tmp_path
 
@@ -64,7 +63,7 @@ def test_workdirs_are_one_table_with_the_best_in_bold(runs, capsys):
   assert main(['table', *folders, *arguments, '--format=latex', '--intervals']) == 0
   output = capsys.readouterr().out
   assert ' & one half, fog, 1 & most, fog, 1 & other, fog, 1 \\\\' in output
-  cell = '50 (34 to 66)'
+  cell = '50 (34 to 66)'  # 20 of 40 images; 34 to 66 is the exact 95 % interval
   assert f'top-1 error (\\%) $\\downarrow$ & {cell} & {cell} & {cell} \\\\' in output
   assert main(['table', str(runs / 'one'), '--format=csv', '--quantity=clean_error,error']) == 0
   lines = list(csv.reader(io.StringIO(capsys.readouterr().out)))
@@ -113,7 +112,7 @@ def test_a_table_for_a_paper_has_short_heads(battery, runs, capsys):
   assert 'leave out --quantity, --rows and --columns' in capsys.readouterr().err
 
 
-def test_accuracy_is_that_on_clean_images_and_radii_and_attacks_have_their_names(battery, capsys):
+def test_accuracy_means_clean_images_and_attacks_are_printed_with_norm_and_radius(battery, capsys):
   assert main(['table', battery, '--quantity=accuracy']) == 0
   assert capsys.readouterr().out.splitlines()[0] == '| classifier | clean: top-1 accuracy (%) ↑ |'
   assert main(['table', battery, '--quantity=attack_error', '--columns=epsilon']) == 0
@@ -146,16 +145,15 @@ def test_ratios_to_different_classifiers_are_in_no_table(runs, capsys):
 
 def test_other_images_are_noted_and_other_studies_refused(runs, capsys):
   few = finished_runs.write(runs / 'few', {'half': HALF}, data={'name': 'few'})
-  finished_runs.write(runs / 'more', {'half': HALF}, data={'name': 'more'})
-  table.read([str(few), str(runs / 'more')])
-  noted = capsys.readouterr().err
-  assert noted == "note: few and more have other images (name: 'few' → 'more')\n"
+  finished_runs.write(runs / 'many', {'half': HALF}, data={'name': 'many'})
+  table.read([str(few), str(runs / 'many')])
+  notes = capsys.readouterr().err
+  assert notes == "note: few and many have other images (name: 'few' → 'many')\n"
   file = runs / 'two/results.json'
   file.write_text(file.read_text().replace('"baseline": "first"', '"baseline": "alexnet"'))
   table.read([str(runs / 'one'), str(runs / 'two')])
-  noted = capsys.readouterr().err
-  output = "note: one and two have other settings (baseline: 'first' → 'alexnet')\n"
-  assert noted == output + LEFT_OUT
+  note = "note: one and two have other settings (baseline: 'first' → 'alexnet')\n"
+  assert capsys.readouterr().err == note + LEFT_OUT
   file.write_text(file.read_text().replace('"words": "top-1 error"', '"words": "error of alexnet"'))
   assert main(['table', str(runs / 'one'), str(runs / 'two')]) == 2
   assert "'alexnet'), and other quantities: make a table of each" in capsys.readouterr().err
@@ -168,9 +166,9 @@ def test_tasks_that_not_all_workdirs_have_are_left_out(battery, runs, capsys):
   joined({'clean': parts['clean']}, {}).write(runs / 'clean_only')
   joined({'attack': parts['attack']}, {}).write(runs / 'attack_only')
   assert [*table.read([battery, str(runs / 'clean_only')])] == ['clean']
-  noted = capsys.readouterr().err
-  assert 'note: task attack is left out: only battery has it\n' in noted
-  assert 'note: task corruptions is left out' in noted
+  notes = capsys.readouterr().err
+  assert 'note: task attack is left out: only battery has it\n' in notes
+  assert 'note: task corruptions is left out' in notes
   for names in (('clean_only', 'attack_only'), ('clean', 'battery')):
     assert main(['table', *(str(runs / name) for name in names)]) == 2
     output = capsys.readouterr()
@@ -179,7 +177,7 @@ def test_tasks_that_not_all_workdirs_have_are_left_out(battery, runs, capsys):
 
 
 HUB = ('export', 'one', '--to=hub', '--out=hub')
-MOST_OF_IT = (*HUB, '--classifier=most', '--dataset=me/fog', '--task=top1')
+HUB_ENTRY = (*HUB, '--classifier=most', '--dataset=me/fog', '--task=top1')
 
 
 @cases(
@@ -200,10 +198,10 @@ MOST_OF_IT = (*HUB, '--classifier=most', '--dataset=me/fog', '--task=top1')
   ((*HUB, '--task=x'), '--dataset and --task together'),
   ((*HUB[:3], '--out=one/results.csv'), '--out is one/results.csv, a file: name a folder'),
   (HUB, "--classifier is '': a hub has one model; valid: 'half', 'most'"),
-  ((*MOST_OF_IT, '--quantity=eror'), "'eror' is no quantity"),
-  ((*MOST_OF_IT, '--at=corupt=fog'), "--at names 'corupt'"),
-  ((*MOST_OF_IT, '--at=corruption=fogg'), "--at=corruption=fogg: did you mean 'fog'"),
-  ((*MOST_OF_IT, '--quantity=clean_error', '--at=severity=1'), '0 estimates of clean_error are at'),
+  ((*HUB_ENTRY, '--quantity=eror'), "'eror' is no quantity"),
+  ((*HUB_ENTRY, '--at=corupt=fog'), "--at names 'corupt'"),
+  ((*HUB_ENTRY, '--at=corruption=fogg'), "--at=corruption=fogg: did you mean 'fog'"),
+  ((*HUB_ENTRY, '--quantity=clean_error', '--at=severity=1'), '0 estimates of clean_error are at'),
 )
 def test_an_impossible_request_is_refused_in_one_line(
   arguments, message, runs, capsys, monkeypatch
@@ -221,7 +219,7 @@ def test_a_hub_gets_one_value_with_its_interval_and_a_section_of_the_card(
   monkeypatch.chdir(runs)
   at = '--at=corruption=fog,severity=1'
   arguments = ('--quantity=error', at, '--percent', '--url=https://example.org/run')
-  assert main((*MOST_OF_IT, *arguments)) == 0
+  assert main((*HUB_ENTRY, *arguments)) == 0
   assert capsys.readouterr().out == 'hub/robustness.md\nhub/.eval_results/fog.yaml\n'
   [entry] = yaml.safe_load((runs / 'hub/.eval_results/fog.yaml').read_text())
   notes = entry.pop('notes')
@@ -245,19 +243,20 @@ def test_a_hub_gets_one_value_with_its_interval_and_a_section_of_the_card(
   ({'class': 'kite, bird', 'severity': 1}, 'class=kite, bird,severity=1'),
 )
 def test_an_estimate_is_named_as_in_the_csv_and_amounts_are_no_percent(facets, at):
-  first = means.Estimate(1.2, 1.1, 1.3, 9, 9, 'stratified')
-  table = assemble([means.part([means.row('net', '', MCE, facets, first, 0.95)])])
+  value = means.Estimate(1.2, 1.1, 1.3, 9, 9, 'stratified')
+  table = assemble([means.part([means.row('net', '', MCE, facets, value, 0.95)])])
   results = Results('made', [{'label': 'net'}], {}, {'baseline': 'first'}, table=table)
   results.quantities = (MCE,)
   estimate = export.estimate(results, 'net', 'mCE', at)
   assert estimate[1].value == 1.2
-  amount = dataclasses.replace(MCE, unit=''), estimate[1]
-  refused('--percent is for what', export.hub_entry, *amount, Namespace(percent=True), '', {})
+  amount = dataclasses.replace(MCE, unit='')
+  flags = Namespace(percent=True)
+  refused('--percent is for what', export.hub_entry, amount, estimate[1], flags, '', {})
   other = dataclasses.replace(MCE, words='of another task')
   tasks = {'a': results, 'b': dataclasses.replace(results, quantities=(other,))}
-  for task, quantities in (('a', MCE), ('b', other)):
-    named = {k: dataclasses.replace(v, data={'num_examples': 9}) for k, v in tasks.items()}
-    assert export.estimate(joined(named, {}), 'net', 'mCE', f'{at},task={task}')[0] == quantities
+  for task, quantity in (('a', MCE), ('b', other)):
+    with_data = {k: dataclasses.replace(v, data={'num_examples': 9}) for k, v in tasks.items()}
+    assert export.estimate(joined(with_data, {}), 'net', 'mCE', f'{at},task={task}')[0] == quantity
   shares = dataclasses.replace(results, quantities=(ERROR,))
   assert methods._baseline(results) and not methods._baseline(shares), 'no ratio'
   rho = dataclasses.replace(MCE, name='rho', better='higher')
@@ -282,9 +281,9 @@ def test_the_methods_say_interval_n_what_varies_and_the_machine(runs, capsys):
   of_predictions = dataclasses.replace(results, classifiers=[{'label': 'half', 'predictions': 'a'}])
   assert methods._scope_of_intervals(of_predictions, {}, '').endswith('hold for these predictions.')
   assert output.count('\n') == 5 and all(label in output for label in results.labels)
-  stated = [['severities', '1'], ['preprocessing', 'as stored; 28 × 28 pixels']]
-  stated.append(['digest of the images', '0ff6'])
-  results.tables[WHICH_NUMBERS] = Table(('what', 'value'), stated)
+  facts = [['severities', '1'], ['preprocessing', 'as stored; 28 × 28 pixels']]
+  facts.append(['digest of the images', '0ff6'])
+  results.tables[WHICH_NUMBERS] = Table(('what', 'value'), facts)
   protocol = 'Protocol: severities: 1; preprocessing: as stored, 28 × 28 pixels.'
   assert methods._protocol(results) == protocol
   [line, _] = methods.settings(results, ENVIRONMENT)
@@ -295,6 +294,6 @@ def test_the_methods_say_interval_n_what_varies_and_the_machine(runs, capsys):
     results, ENVIRONMENT
   )
   results.classifiers[0]['weights'] = 'trained here'
-  first, other = 'one training each', 'the given weights'
-  for label, held in {'half': first, 'most': other, '': f'{first} or {other}'}.items():
-    assert f'hold for {held} and' in methods.paragraph(results, ENVIRONMENT, label)
+  trained, loaded = 'one training each', 'the given weights'
+  for label, scope in {'half': trained, 'most': loaded, '': f'{trained} or {loaded}'}.items():
+    assert f'hold for {scope} and' in methods.paragraph(results, ENVIRONMENT, label)

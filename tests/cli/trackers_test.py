@@ -1,4 +1,4 @@
-"""Logs and results for trackers: what a log says of each classifier, and sending it twice."""
+"""`robustness export` sends the log and results of each classifier to trackers, once."""
 
 import json
 import sys
@@ -22,6 +22,7 @@ LINES = [
 
 @pytest.fixture
 def workdir(tmp_path):
+  """A workdir with `LINES` in its log."""
   (tmp_path / 'log.jsonl').write_text(''.join(f'{json.dumps(line)}\n' for line in LINES))
   (tmp_path / 'config.json').write_text(json.dumps({'seed': 3, 'study': {'name': 'accuracy'}}))
   (tmp_path / 'environment.json').write_text(json.dumps({'command': 'main.py'}))
@@ -51,7 +52,7 @@ def test_a_log_that_is_missing_or_damaged_is_refused(workdir):
   refused('has no log.jsonl: nothing was trained', list, trackers.logged(workdir))
 
 
-def test_seeds_are_sent_before_they_are_put_together(workdir, monkeypatch, capsys):
+def test_seeds_are_sent_before_their_results_are_joined(workdir, monkeypatch, capsys):
   (workdir / 'seed0').mkdir()
   (workdir / 'log.jsonl').rename(workdir / 'seed0/log.jsonl')
   monkeypatch.setitem(trackers.TRACKERS, 'wandb', lambda sent, *arguments: 'sent')
@@ -66,7 +67,7 @@ def test_a_tracker_that_is_not_installed_is_named(workdir, monkeypatch, capsys, 
   assert f'--to={name} needs {name}: pip install {name}' in capsys.readouterr().err
 
 
-def test_mlflow_has_every_step_once_though_it_is_sent_twice(workdir, tmp_path, monkeypatch, capsys):
+def test_mlflow_has_every_step_once_if_a_log_is_sent_twice(workdir, tmp_path, monkeypatch, capsys):
   mlflow = pytest.importorskip('mlflow', reason='mlflow is not installed')
   monkeypatch.setenv('MLFLOW_ALLOW_FILE_STORE', 'true')
   monkeypatch.setenv('MLFLOW_TRACKING_URI', f'file://{tmp_path}/mlruns')
@@ -84,7 +85,7 @@ def test_mlflow_has_every_step_once_though_it_is_sent_twice(workdir, tmp_path, m
   assert first.data.params['study.name'] == 'accuracy'
 
 
-def test_wandb_takes_it_without_a_network(workdir, monkeypatch, capsys):
+def test_wandb_writes_offline_runs_without_a_network(workdir, monkeypatch, capsys):
   pytest.importorskip('wandb', reason='wandb is not installed')
   monkeypatch.setenv('WANDB_MODE', 'offline')
   assert main(['export', str(workdir), '--to=wandb']) == 0

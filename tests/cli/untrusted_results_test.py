@@ -1,5 +1,7 @@
-"""Workdirs and entries of a board that an attacker wrote: no command runs their files, writes
-outside of its folder, waits for ever or believes what cannot be."""
+"""No command trusts the workdirs and leaderboard entries of strangers.
+
+It runs none of their files, writes only to its folder, ends, and refuses impossible values.
+"""
 
 import itertools
 import json
@@ -13,10 +15,11 @@ import pandas as pd
 import pytest
 
 from robustness.__main__ import main
-from robustness.results import WHICH_NUMBERS, Results
+from robustness.results import Results
 from robustness.workdirs import workdir
 from tests import finished_runs
 from tests.cases import cases
+from tests.finished_runs import edit as change
 from tests.refusals import refused
 
 COUNT = 20
@@ -24,34 +27,24 @@ COUNT = 20
 
 @pytest.fixture(scope='module')
 def written(tmp_path_factory):
-  """Two finished workdirs, `a` and `b`, in a folder of entries."""
+  """A folder with two finished workdirs: `a` has 5 of 20 images right and `b` 10 of 20."""
   board = tmp_path_factory.mktemp('board')
-  for place, name in enumerate('ab', 1):
-    right = {name: [k < 5 * place for k in range(COUNT)]}
+  for name, num_right in (('a', 5), ('b', 10)):
+    right = {name: [k < num_right for k in range(COUNT)]}
     path = finished_runs.write(board / name, right, digests=range(COUNT))
     workdir.write_json(path / workdir.ENVIRONMENT, workdir.environment('python main.py', 0))
-
-    def stated(document):
-      document['data']['num_examples'] = COUNT
-      rows = [['digest of the images', 'aaa']]
-      document['tables'][WHICH_NUMBERS] = {'columns': ['what', 'value'], 'rows': rows}
-
-    change(path / 'results.json', stated)
+    finished_runs.state_images(path, COUNT, 'aaa')
   return board
 
 
 @pytest.fixture
 def runs(written, tmp_path):
+  """A copy of the folder `written` that a test may change."""
   return shutil.copytree(written, tmp_path / 'board')
 
 
-def change(file, edit):
-  document = json.loads(file.read_text())
-  edit(document)
-  file.write_text(json.dumps(document))
-
-
 def rewrite_table(folder, **columns):
+  """Sets columns of results.csv, in all rows."""
   table = pd.read_csv(folder / 'results.csv', keep_default_na=False)
   table.assign(**columns).to_csv(folder / 'results.csv', index=False, lineterminator='\n')
 
@@ -69,7 +62,11 @@ class Mine(Accuracy):
 
 
 def make_private(folder):
-  """Lets a workdir be of the study Mine of a file, as a run with it leaves it."""
+  """Changes a workdir to one of a study in a user's file.
+
+  Returns:
+    The name of the study, and the path of a file that exists after the user's file was run.
+  """
   file = folder.parent.parent / 'x.py'
   file.write_text(PRIVATE)
   reference, mine = f'{file}:Mine', {'name': 'Mine', 'file': 'x.py', 'file_sha256': 'abc'}
@@ -79,6 +76,7 @@ def make_private(folder):
 
 
 def commands(runs, out):
+  """Returns the arguments of each command that reads a workdir, by a name."""
   a, b = runs / 'a', runs / 'b'
   return {
     'report': ['report', str(a)],
@@ -95,20 +93,20 @@ def commands(runs, out):
 @pytest.mark.parametrize('command', ['report', 'table', 'compare', 'check', 'page', 'add', 'hub'])
 def test_a_study_in_a_file_is_read_without_running_the_file(runs, tmp_path, command, capsys):
   for name in 'ab':
-    _, ran = make_private(runs / name)
+    _, trace = make_private(runs / name)
   assert main(commands(runs, tmp_path / 'out')[command]) == 0, capsys.readouterr().err
-  assert not ran.exists()
+  assert not trace.exists()
 
 
 @pytest.mark.parametrize('command', ['report', 'compare', 'page'])
 def test_a_study_in_a_file_is_run_where_the_user_types_it(runs, tmp_path, command, capsys):
   for name in 'ab':
-    reference, ran = make_private(runs / name)
+    reference, trace = make_private(runs / name)
   words = commands(runs, tmp_path / 'out')[command]
   assert main([*words, '--study=other.py:Other']) == 2
-  assert '--study is' in capsys.readouterr().err and not ran.exists()
+  assert '--study is' in capsys.readouterr().err and not trace.exists()
   assert main([*words, f'--study={reference}']) == 0, capsys.readouterr().err
-  assert ran.exists()
+  assert trace.exists()
   if command == 'report':
     assert 'Written by its user' in (runs / 'a/report.html').read_text()
 
@@ -125,13 +123,13 @@ SECTIONS = {
   ['study', *(pytest.param(key, marks=pytest.mark.slow) for key in ('classifier', 'battery'))],
 )
 def test_no_file_that_any_section_of_a_config_names_is_run(runs, tmp_path, key, capsys):
-  _, ran = make_private(runs / 'a')
+  _, trace = make_private(runs / 'a')
   text = json.dumps(SECTIONS[key]).replace('{}:', f'{tmp_path}/x.py:')
   for name in 'ab':
     change(runs / name / 'config.json', lambda document: document.update({key: json.loads(text)}))
   for words in commands(runs, tmp_path / 'out').values():
     main(words)
-    assert not ran.exists(), (words, capsys.readouterr().err)
+    assert not trace.exists(), (words, capsys.readouterr().err)
 
 
 def name_study(document):
@@ -158,7 +156,7 @@ def name_task(document):
   (lambda d: d['settings'].update(seeds=1), 'settings.seeds is 1; expected a list'),
   (lambda d: d.update(x=json.loads('[' * 900 + ']' * 900)), 'nested too deeply'),
 )
-def test_results_that_nothing_writes_are_named(runs, edit, message):
+def test_results_that_no_run_writes_are_refused_by_name(runs, edit, message):
   change(runs / 'a/results.json', edit)
   refused(message, Results.read, runs / 'a')
 
@@ -172,36 +170,39 @@ def test_no_command_writes_where_a_name_in_results_points(runs, tmp_path, capsys
   assert not [*tmp_path.parent.rglob('victim*')]
 
 
-BELIEVING = ('report', 'table', 'check', 'methods', 'hub')
+READING = ('report', 'table', 'check', 'methods', 'hub')
+"""Names of commands that print values of a workdir."""
 
 
 @cases(
   'columns, message, names',
   ({'n': -5}, r'n is -5, outside', ['table']),
   ({'confidence': 7}, r'confidence is 7, outside \[0, 1\]', ['table']),
-  ({'value': 2.5}, r'is 2.5, outside \[0, 1\]', BELIEVING),
-  ({'value': 0.999}, 'its answers do not give its top1_accuracy of a, value 0.999', BELIEVING),
+  ({'value': 2.5}, r'is 2.5, outside \[0, 1\]', READING),
+  ({'value': 0.999}, 'its answers do not give its top1_accuracy of a, value 0.999', READING),
   ({'low': 0.3}, 'its answers do not give its top1_accuracy of a, low 0.3', ['table']),
   ({'low': 0.9, 'high': 0.8}, 'low is 0.9, above high, 0.8', ['table']),
   ({'classifier': 'other'}, 'estimates of top1_accuracy of a in .* are not those that', ['table']),
   ({'extra': 1}, "the column 'extra', which results.json does not declare", ['table']),
 )
-def test_an_edited_table_is_believed_by_no_command(runs, tmp_path, columns, message, names, capsys):
+def test_an_edited_table_is_refused_by_all_commands(
+  runs, tmp_path, columns, message, names, capsys
+):
   rewrite_table(runs / 'a', **columns)
   for name in names:
     assert main(commands(runs, tmp_path / 'out')[name])
     assert re.search(message, capsys.readouterr().err)
 
 
-def of_other_code(folder, **changed):
-  """States in results that another commit wrote them."""
+def state_other_version(folder, **changed):
+  """Writes into results.json that another commit of the package made the results."""
   other = {**workdir.code(), 'git_commit': 'f' * 40, **changed}
   change(folder / 'results.json', lambda document: document.update(environment=other))
 
 
 @cases(
   'name, value, names',
-  ('value', 0.24, (*BELIEVING, 'page')),
+  ('value', 0.24, (*READING, 'page')),
   ('low', 0.01, ['table']),
   ('confidence', 0.9, ['table']),
 )
@@ -211,7 +212,7 @@ def test_other_values_of_another_version_are_marked(runs, tmp_path, name, value,
   table.to_csv(runs / 'a/results.csv', index=False, lineterminator='\n')
   assert main(commands(runs, tmp_path / 'out')['table'])
   assert 'altered, or of another version' in capsys.readouterr().err
-  of_other_code(runs / 'a')
+  state_other_version(runs / 'a')
   message = '1 value not reproduced by this version'
   for command in names:
     assert main(commands(runs, tmp_path / 'out')[command]) == 0
@@ -228,7 +229,7 @@ def test_other_values_of_another_version_are_marked(runs, tmp_path, name, value,
 @pytest.mark.slow
 def test_equal_values_of_another_version_have_no_mark(runs, tmp_path, capsys):
   for name in 'ab':
-    of_other_code(runs / name)
+    state_other_version(runs / name)
   for name in ('report', 'table', 'check', 'page'):
     assert main(commands(runs, tmp_path / 'out')[name]) == 0
     assert 'reproduced' not in capsys.readouterr().err
@@ -239,7 +240,7 @@ def test_absent_values_of_another_version_are_counted(runs, capsys):
   file.write_text(''.join(file.read_text().splitlines(True)[:-1]))
   assert main(['table', str(runs / 'a')]) == 2
   assert 'are not those that its records give' in capsys.readouterr().err
-  of_other_code(runs / 'a')
+  state_other_version(runs / 'a')
   assert main(['table', str(runs / 'a')]) == 0
   message = 'note: a: 0 values not reproduced by this version, 1 of this version absent'
   assert capsys.readouterr().err.splitlines() == [message]
@@ -252,27 +253,28 @@ def test_records_that_this_version_cannot_reduce_are_a_mark_where_another_wrote_
   change(runs / 'a/config.json', lambda document: document['study'].update(gone=1))
   assert main(['table', str(runs / 'a')]) == 2
   assert 'config.study.gone' in capsys.readouterr().err
-  of_other_code(runs / 'a', **{key: 'other'})
+  state_other_version(runs / 'a', **{key: 'other'})
   assert main(['table', str(runs / 'a')]) == 0
   assert 'all values not reproduced by this version (' in capsys.readouterr().err
 
 
 def test_an_impossible_value_is_refused_from_another_version_too(runs):
-  of_other_code(runs / 'a')
+  state_other_version(runs / 'a')
   rewrite_table(runs / 'a', value=2.5)
   refused(r'is 2.5, outside \[0, 1\]', Results.read, runs / 'a')
 
 
 @pytest.mark.parametrize('data', [[1], 1, {'num_examples': 'x'}, {'image_shape': 3}])
-def test_data_that_nothing_writes_is_bad_without_records(runs, data, capsys):
+def test_impossible_data_is_refused_without_records_too(runs, data, capsys):
   shutil.rmtree(runs / 'a/records')
   change(runs / 'a/results.json', lambda document: document.update(data=data))
   assert main(['leaderboard', str(runs), '--check']) == 1
   assert re.match('error: a: .*data', capsys.readouterr().err)
 
 
-@pytest.mark.parametrize('every', [4, pytest.param(1, marks=pytest.mark.slow)])
-def test_damaged_arrays_are_one_line(runs, capsys, every):
+@pytest.mark.parametrize('stride', [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_damaged_arrays_are_refused_in_one_line(runs, capsys, stride):
+  """Damages each array in three ways; the quick test takes every fourth pair of both."""
   run = finished_runs.write_corrupted(runs.parent / 'c', {'c': [True, False]}, {'c': [False] * 2})
   workdir.write_json(run / workdir.ENVIRONMENT, workdir.environment('python main.py', 0))
   with np.load(run / 'results.npz') as arrays:
@@ -280,7 +282,7 @@ def test_damaged_arrays_are_one_line(runs, capsys, every):
   assert main(['report', str(run)]) == 0
   capsys.readouterr()
   statuses, damaged = [], (np.zeros(3), np.array(['x']), np.zeros((0, 2, 2, 2, 2, 2)))
-  for name, array in [*itertools.product(arrays, damaged)][::every]:
+  for name, array in [*itertools.product(arrays, damaged)][::stride]:
     np.savez(run / 'results.npz', **{**arrays, name: array})
     status, output = main(['report', str(run)]), capsys.readouterr()
     is_refused = output.err.startswith('error: ') and 'results.npz' in output.err
@@ -328,7 +330,8 @@ def test_a_report_is_not_replaced_by_one_with_less_in_it(runs, capsys):
 
 def test_special_files_and_bombs_are_refused(runs, tmp_path, capsys):
   def refusal():
-    error = [*map(str, capsys.readouterr())][1]
+    """Returns what is printed by two commands that refuse the workdir."""
+    error = capsys.readouterr().err
     assert main(['leaderboard', str(runs), '--check']) == 1
     assert main(['report', str(runs / 'a')]) == 2
     return error + capsys.readouterr().err
@@ -347,6 +350,7 @@ def test_special_files_and_bombs_are_refused(runs, tmp_path, capsys):
     zipfile.ZipFile(runs / 'a/results.npz', 'w', zipfile.ZIP_DEFLATED) as archive,
     archive.open('a.npy', 'w') as member,
   ):
+    # 300 MiB of zeros: a small archive that inflates above the limit of 256 MiB
     header = {'descr': '|u1', 'fortran_order': False, 'shape': (300 * 2**20,)}
     np.lib.format.write_array_header_1_0(member, header)
     for _ in range(300):
@@ -367,7 +371,7 @@ def test_a_board_is_made_of_the_valid_entries(runs, tmp_path, capsys):
   assert 'entries left out' in (tmp_path / 'site/report.html').read_text().lower()
 
 
-def test_an_entry_that_declares_otherwise_displaces_no_others(runs, capsys):
+def test_an_entry_that_words_a_quantity_differently_is_the_one_refused(runs, capsys):
   shutil.copytree(runs / 'a', runs / '0')
   shutil.rmtree(runs / '0/records')
   change(runs / '0/results.json', lambda d: d['quantities'][0].update(words='other'))

@@ -19,12 +19,13 @@ CORRECT = {'first': [True, False, True], 'second': [True, True, True]}
 
 @pytest.fixture
 def workdir(tmp_path):
+  """A finished run of the study accuracy with two classifiers on three images."""
   return finished_runs.write(tmp_path / 'run', CORRECT)
 
 
-def rewrite(workdir: pathlib.Path, **config: object) -> None:
-  file = workdir / 'config.json'
-  file.write_text(json.dumps({**json.loads(file.read_text()), **config}))
+def rewrite(workdir: pathlib.Path, **sections: object) -> None:
+  """Replaces sections of config.json."""
+  finished_runs.edit(workdir / 'config.json', lambda config: config.update(sections))
 
 
 def test_a_workdir_of_one_study(workdir):
@@ -36,7 +37,7 @@ def test_a_workdir_of_one_study(workdir):
   refused("a single study and no task 'errors'", read_task, workdir, 'errors')
 
 
-def test_a_task_of_a_battery_is_found_by_what_it_records(workdir):
+def test_a_task_of_a_battery_is_matched_with_its_records(workdir):
   battery = finished_runs.write_battery(workdir.parent / 'battery', {'plain': workdir})
   (battery / 'records/plain-digest').rename(battery / 'records/accuracy-12345678')
   section = {'tasks': ['plain'], 'plain': {'study': {'name': 'accuracy', 'top_k': None}}}
@@ -65,9 +66,7 @@ def test_keys_of_an_earlier_version_are_read(workdir, monkeypatch, single):
 
   monkeypatch.setattr(Accuracy, 'from_earlier', staticmethod(from_earlier))
   for header in workdir.glob('records/*/header.json'):
-    content = json.loads(header.read_text())
-    content['identity']['study']['earlier'] = 1
-    header.write_text(json.dumps(content))
+    finished_runs.edit(header, lambda content: content['identity']['study'].update(earlier=1))
   rewrite(workdir, study={'name': 'accuracy', 'earlier': 1})
   if not single:
     workdir = finished_runs.write_battery(workdir.parent / 'battery', {'plain': workdir})
@@ -75,7 +74,7 @@ def test_keys_of_an_earlier_version_are_read(workdir, monkeypatch, single):
   assert [evaluation.label for evaluation in task.evaluations] == list(CORRECT)
 
 
-def test_of_two_tasks_with_one_study_each_has_its_own_images(tmp_path):
+def test_two_tasks_with_one_study_have_the_records_of_their_data(tmp_path):
   tasks = {}
   for name, subset in (('random', {'subset_seed': 0}), ('leading', {'subset': 'first'})):
     data = {'source': 'digits', **subset}
@@ -86,7 +85,7 @@ def test_of_two_tasks_with_one_study_each_has_its_own_images(tmp_path):
     assert evaluation.records.directory.name == name
 
 
-def test_a_task_that_no_classifier_could_take_is_absent(workdir):
+def test_a_task_that_all_classifiers_lack_is_absent(workdir):
   battery = finished_runs.write_battery(workdir.parent / 'battery', {'plain': workdir})
   config = json.loads((battery / 'config.json').read_text())
   config['battery']['attack'] = {'study': {'name': 'attack_error'}}

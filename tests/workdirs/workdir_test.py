@@ -1,4 +1,4 @@
-"""A workdir belongs to one config once there is work in it."""
+"""A workdir with records, results or checkpoints accepts only the config that made them."""
 
 import errno
 import json
@@ -56,7 +56,7 @@ def test_settings_of_a_source_that_were_keys_of_data_are_compared_under_their_ne
   workdir.prepare(tmp_path, config('cifar10'))
 
 
-FINDINGS = (
+WITHOUT_EFFECT_ON_RECORDS = (
   ('fourier_heatmap', {'confidence': 0.9, 'false_discovery_rate': 0.1, 'top_k': 2}),
   ('fourier_heatmap', {'classes': ('all',)}),
   ('calibration', {'bins': 10, 'resamples': 50}),
@@ -65,9 +65,9 @@ FINDINGS = (
 )
 
 
-@pytest.mark.parametrize('name, changed', FINDINGS)
+@pytest.mark.parametrize('name, changed', WITHOUT_EFFECT_ON_RECORDS)
 @pytest.mark.parametrize('in_battery', [False, True])
-def test_what_no_record_depends_on_may_change(tmp_path, name, changed, in_battery):
+def test_settings_that_change_no_record_may_change(tmp_path, name, changed, in_battery):
   def config(**study):
     section = {'study': {'name': name, **study}}
     return {'battery': {'tasks': ('one',), 'one': section}} if in_battery else section
@@ -79,7 +79,7 @@ def test_what_no_record_depends_on_may_change(tmp_path, name, changed, in_batter
   refused('layers: ', workdir.prepare, tmp_path, config(**changed, layers=('stages',)))
 
 
-def test_in_rounds_the_confidence_says_which_records_there_are(tmp_path):
+def test_a_run_in_rounds_keeps_its_confidence_which_decides_when_rounds_end(tmp_path):
   def config(**study):
     return {'study': {'name': 'fourier_heatmap', **study}}
 
@@ -108,7 +108,7 @@ def test_a_workdir_with_checkpoints_alone_belongs_to_their_trainings(tmp_path):
   refused(message, workdir.prepare, tmp_path, {**before, 'study': {'norm': 5.0}})
 
 
-def test_a_config_without_work_gives_way_to_a_corrected_one(tmp_path):
+def test_a_config_without_finished_work_is_replaced(tmp_path):
   workdir.prepare(tmp_path, CONFIG)
   for name in (
     'checkpoints/net/classifier.json',
@@ -122,7 +122,16 @@ def test_a_config_without_work_gives_way_to_a_corrected_one(tmp_path):
   assert json.loads((tmp_path / 'config.json').read_text())['seed'] == 1
 
 
-def test_settings_of_a_part_that_no_recipe_uses_are_no_other_config(tmp_path):
+def test_a_classifier_may_have_the_name_of_a_setting_that_chooses_parts(tmp_path):
+  network = {'name': 'small_cnn', 'train': True, 'training': {'learning_rate': 0.1}}
+  config = {'classifiers': {'probe': network}}
+  workdir.prepare(tmp_path, config)
+  (tmp_path / 'results.json').touch()
+  config['classifiers']['probe']['training']['learning_rate'] = 0.5
+  refused('learning_rate: 0.1 → 0.5', workdir.prepare, tmp_path, config)
+
+
+def test_settings_of_a_part_that_no_recipe_uses_may_change(tmp_path):
   def config(policy, attack, **sections):
     augment = {'policy': policy, 'crop': {'padding': 4}, **sections}
     attacks = {'name': attack, 'pgd': {'steps': 7}, **sections}
@@ -215,7 +224,7 @@ def test_a_second_run_in_a_workdir_is_refused_and_only_the_first_process_locks(
 
 
 @pytest.mark.slow
-def test_a_killed_run_holds_its_workdir_no_longer(tmp_path):
+def test_a_killed_run_releases_its_workdir(tmp_path):
   program = f"""
 import sys
 from robustness.workdirs import workdir
@@ -234,5 +243,5 @@ with workdir.locked({str(tmp_path)!r}):
 
 
 @pytest.mark.parametrize('path', ['', '~nosuchuser/run', 'a\0b'])
-def test_what_is_no_folder_is_refused(path):
+def test_an_invalid_path_of_a_workdir_is_refused(path):
   refused('--workdir is|unknown user|is no path', workdir.prepare, path, CONFIG)
