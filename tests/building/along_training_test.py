@@ -1,4 +1,4 @@
-"""Studies that are measured along a training."""
+"""Studies are measured at steps of a training, resume after a stop and do not change it."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from robustness.results import Results
 from robustness.training.checkpoint import Checkpoints
 from tests.refusals import bad_setting, refused
 
-pytestmark = pytest.mark.usefixtures('undrawn')  # draws nothing but what `finished` holds
+pytestmark = pytest.mark.usefixtures('undrawn')  # only the run of `finished` has figures
 TRAINING = {
   'steps': 3,
   'batch_size': 16,
@@ -21,6 +21,7 @@ TRAINING = {
 
 
 def config(**changes):
+  """Returns a config that trains for three steps and measures at each, with changed settings."""
   study = {'name': 'corruption_error', 'corruptions': ('brightness',), 'severities': (5,)}
   data = {'source': 'digits', 'num_images': 24}
   classifier = {'name': 'small_cnn', 'train': True, 'data': {'num_images': 64}}
@@ -30,6 +31,7 @@ def config(**changes):
 
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
+  """The workdir of a finished run of `config()`."""
   workdir = tmp_path_factory.mktemp('along')
   launch.run(config(), workdir)
   return workdir

@@ -1,4 +1,4 @@
-"""Building classifiers: from checkpoints and files, or by a training."""
+"""`ClassifierBuilder` loads classifiers from checkpoints and files, or trains them."""
 
 import dataclasses
 import json
@@ -30,6 +30,8 @@ CLASSES = ('ant', 'bee', 'cat')
 
 
 class Writer(dict[str, Any]):
+  """Holds the last value of each scalar, and interrupts the training at a step."""
+
   stop_at = 0
   flush = staticmethod(lambda: None)
 
@@ -40,11 +42,16 @@ class Writer(dict[str, Any]):
 
 
 def rows(side: int = 28, class_names: tuple[str, ...] = CLASSES) -> ArrayRows:
+  """Returns 32 random grey images with labels that go through the classes."""
   images = np.random.default_rng(0).random((32, side, side, 1), np.float32)
   return ArrayRows(images, np.arange(32) % len(class_names), class_names)
 
 
 def builder(directory, sections, measured=None, writer=None, training=None, **config):
+  """Returns the builder of the classifiers in `sections`, with trainings of two steps.
+
+  The rows `measured` and `training` are by default those of `rows`.
+  """
   measured = measured or rows()
   settings = {'steps': 2, 'batch_size': 8, 'log_every_steps': 1}
   config = {'study': {'name': 'accuracy'}, 'classifiers': sections, 'training': settings, **config}
@@ -56,11 +63,13 @@ def builder(directory, sections, measured=None, writer=None, training=None, **co
 
 
 def labels_of(data: ArrayRows, classifier: Classifier) -> list[int]:
+  """Returns the first two labels of rows in the numbering of a classifier."""
   return next(iter(match_labels(data, classifier).batches(2)))['label'].tolist()
 
 
 @pytest.fixture(scope='module')
 def trained(tmp_path_factory):
+  """The checkpoint folder of a small CNN that was trained for two steps on `rows()`."""
   path = tmp_path_factory.mktemp('trained')
   writer = Writer()
   (network,) = builder(path, {'net': {'train': True}}, writer=writer).build()
@@ -101,8 +110,8 @@ def test_a_damaged_description_of_a_checkpoint_is_named(
 ):
   folder = shutil.copytree(trained, tmp_path / 'copied')
   facts = json.loads((folder / 'classifier.json').read_text()) | change
-  facts_left = {name: value for name, value in facts.items() if value is not None}
-  (folder / 'classifier.json').write_text(json.dumps(facts_left))
+  facts = {name: value for name, value in facts.items() if value is not None}
+  (folder / 'classifier.json').write_text(json.dumps(facts))
   monkeypatch.setattr(checkpoint, '_digest', lambda *_: None)  # as of an earlier version
   monkeypatch.setattr(checkpoint, 'DIGEST', 'none')
   section = {key: str(folder), 'train': key == 'initial_weights'}
@@ -180,10 +189,10 @@ def test_an_unfinished_checkpoint_is_logged(tmp_path, caplog):
   writer.stop_at = 3
   with pytest.raises(KeyboardInterrupt):
     builder(tmp_path, section, writer=writer).build()
-  weights_given = {'weights': str(tmp_path / 'net')}
-  begun_with = {'train': True, 'initial_weights': str(tmp_path / 'net')}
+  loading = {'weights': str(tmp_path / 'net')}
+  tuning = {'train': True, 'initial_weights': str(tmp_path / 'net')}
   with caplog.at_level('WARNING', 'absl'):
-    loaded, _ = builder(tmp_path / 'other', {'one': weights_given, 'two': begun_with}).build()
+    loaded, _ = builder(tmp_path / 'other', {'one': loading, 'two': tuning}).build()
     labels = [m.partition(': the')[0] for m in caplog.messages if 'step 2 of 5' in m]
   assert labels == ['one', 'two']
   assert (loaded.provenance['step'], loaded.provenance['total_steps']) == (2, 5)
@@ -215,7 +224,7 @@ def test_a_file_without_a_record_is_normalised_by_the_config_or_by_the_architect
     sections = {'stated': {'weights': str(file), **mean_std}, 'usual': {'weights': str(file)}}
     stated, assumed = builder(tmp_path, sections).build()
     start = {'train': True, 'initial_weights': str(file)}
-    for _ in range(2):  # seeds, whose warnings are equal
+    for _ in range(2):  # two seeds: their equal warning is logged once
       tunings = builder(tmp_path, {'tuned': {**start, **mean_std}, 'begun': start})
       assert tunings.planned
   assuming = [m.partition(': no record')[0] for m in caplog.messages if 'are assumed' in m]
@@ -226,7 +235,7 @@ def test_a_file_without_a_record_is_normalised_by_the_config_or_by_the_architect
   assert [f['preprocessing']['mean'] for f in facts] == [[-0.5], list(usual.mean)]
   expected = ['config.classifier.mean and std', 'assumed: small_cnn']
   assert [f['normalised_as'] for f in facts] == expected
-  shifted = (images + 0.5) / 2  # as usual, mean 0 and std 1
+  shifted = (images + 0.5) / 2  # what the mean -0.5 and std 2 of the config do to images
   np.testing.assert_allclose(stated.predict(images), assumed.predict(shifted), rtol=1e-4, atol=1e-4)
   for other in ({'train': True}, {'weights': str(trained)}, {'weights': 'random'}):
     refused('net.mean is .*without a', builder(tmp_path, {'net': {**other, **mean_std}}).build)
@@ -236,10 +245,10 @@ def test_a_file_without_a_record_is_normalised_by_the_config_or_by_the_architect
 def test_files_with_another_order_of_classes_or_without_a_head(tmp_path):
   file, facts = tmp_path / 'net.safetensors', {'input_size': [1, 28, 28], 'mean': [0.5]}
   weights.save_variables(file, random_variables('small_cnn', 3), {})
-  of_data = {'net': {'weights': str(file), 'label_space': 'data'}}
-  assert builder(tmp_path, of_data).build()[0].class_names == CLASSES
-  of_video = {'net': {'weights': str(file), 'label_space': 'imagenet_vid'}}
-  refused("net tells 3 classes apart.*'imagenet_vid'", builder(tmp_path, of_video).build)
+  data_labels = {'net': {'weights': str(file), 'label_space': 'data'}}
+  assert builder(tmp_path, data_labels).build()[0].class_names == CLASSES
+  video_labels = {'net': {'weights': str(file), 'label_space': 'imagenet_vid'}}
+  refused("net tells 3 classes apart.*'imagenet_vid'", builder(tmp_path, video_labels).build)
   facts |= {'std': [1.0], 'crop_pct': 1.0, 'interpolation': 'bilinear'}
   record = {'pretrained_cfg': facts, 'label_names': ['cat', 'ant', 'bee']}
   (tmp_path / 'config.json').write_text(json.dumps(record))
@@ -326,7 +335,7 @@ def test_nothing_is_trained_before_all_weights_exist(tmp_path, bad, message):
   assert not list(tmp_path.iterdir())
 
 
-MORE = rows(class_names=('bee', 'cat', 'dog'))
+WITH_DOG = rows(class_names=('bee', 'cat', 'dog'))
 TRAINED = {'weights': '', 'train': True}
 NO_DOG = "1 of 3 classes of the data are none of .* first 'dog'"
 
@@ -342,7 +351,7 @@ NO_DOG = "1 of 3 classes of the data are none of .* first 'dog'"
   ),
   ({'weights': '.'}, {}, 'holds no trained classifier'),
   (TRAINED, {'training': rows(20)}, r'training images have shape \(20, 20, 1\)'),
-  (TRAINED, {'measured': MORE, 'training': rows()}, NO_DOG),
+  (TRAINED, {'measured': WITH_DOG, 'training': rows()}, NO_DOG),
   ({'name': 'airbench94_half', 'weights': 'random'}, {}, "'random' lack them: .*train=True, or"),
 )
 def test_unsuitable_networks_and_rows_are_refused(trained, tmp_path, section, options, message):
@@ -352,7 +361,7 @@ def test_unsuitable_networks_and_rows_are_refused(trained, tmp_path, section, op
 
 def test_an_indivisible_batch_names_the_valid_sizes(monkeypatch, tmp_path):
   settings, built = TrainingSettings(batch_size=20, accumulate=4), builder(tmp_path, {'net': {}})
-  assert built.parallel(settings).num_devices == 5
+  assert built.parallel(settings).num_devices == 5, 'of 8; micro-batches have 20 / 4 rows'
   monkeypatch.setattr(jax, 'process_count', lambda: 2)
   message = 'batch_size is 20; .* multiple of 2 processes × 4 micro-batches = 8, and of that × 8'
   refused(message, built.parallel, settings)

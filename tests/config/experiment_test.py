@@ -15,13 +15,15 @@ HEAT_MAP = {'name': 'fourier_heatmap'}
 
 
 def config(**changes):
+  """Returns a config of the study accuracy with other sections or keys."""
   return {**default_config('accuracy').to_dict(), **changes}
 
 
 def battery(**changes):
-  written = default_battery(TASKS, ('natural', 'gaussian'), 'fourier_table')
-  written.update_from_flattened_dict({k.replace('__', '.'): v for k, v in changes.items()})
-  return written.to_dict()
+  """Returns a config of three tasks and two classifiers; keys of changes have __ for dots."""
+  values = default_battery(TASKS, ('natural', 'gaussian'), 'fourier_table')
+  values.update_from_flattened_dict({k.replace('__', '.'): v for k, v in changes.items()})
+  return values.to_dict()
 
 
 def test_defaults_are_a_valid_config_and_keys_left_out_keep_them():
@@ -33,8 +35,8 @@ def test_defaults_are_a_valid_config_and_keys_left_out_keep_them():
   checked = experiment.from_config({'study': study, 'classifier': classifier})
   assert checked.studies[''] == FourierHeatmap(norm=2.0)
   assert checked.classifiers['resnet20'].augment.augmentations == ()
-  written = default_config('fourier_heatmap', labels=('zebra', 'ant', 'moth'))
-  checked = experiment.from_config(written.to_dict())
+  values = default_config('fourier_heatmap', labels=('zebra', 'ant', 'moth'))
+  checked = experiment.from_config(values.to_dict())
   assert list(checked.classifiers) == ['zebra', 'ant', 'moth']
   assert isinstance(checked.studies[''], FourierHeatmap)
 
@@ -64,10 +66,6 @@ def test_defaults_are_a_valid_config_and_keys_left_out_keep_them():
     {'classifier': None, 'classifiers': {'a': {}, 'b': {'data': {'crop': -1}}}},
     bad_setting('config.classifiers.b.data.crop', -1),
   ),
-  (
-    {'classifier': None, 'classifiers': {'a': {}, 'b': {'seed': -1}}},
-    bad_setting('config.classifiers.b.seed', -1),
-  ),
   ({'classifier': {'name': 'net.py:a/b'}}, r"config\.classifier\.name names 'a/b'"),
   ({'batch_size': 10**12}, bad_setting('config.batch_size', 1000000000000)),
   ({'study': {}}, r"config\.study\.name names ''"),
@@ -96,12 +94,12 @@ def test_a_single_classifier_may_have_a_name_with_dots():
   assert [*checked.classifiers] == ['resnet18.a1_in1k']
 
 
-def test_tasks_run_in_the_order_that_is_given_and_inherit_the_rows_of_their_source():
+def test_tasks_run_in_the_order_of_the_config_and_inherit_the_data_of_the_run():
   tasks = {'tasks': ('line', 'maps', 'plain'), 'plain__data__source': 'made_clips'}
   task_keys = {f'battery__{key}': value for key, value in tasks.items()}
   data = {'data__source': 'folder', 'data__folder__path': 'D', 'data__num_images': 50}
-  written = battery(**task_keys, **data, battery__maps__data__num_images=7)
-  checked = experiment.from_config(written)
+  values = battery(**task_keys, **data, battery__maps__data__num_images=7)
+  checked = experiment.from_config(values)
   assert list(checked.measurements) == ['line', 'maps', 'plain']
   names = [study.name for study in checked.studies.values()]
   assert names == ['tradeoff', 'fourier_heatmap', 'accuracy'] and not checked.is_single
@@ -150,28 +148,29 @@ def test_rows_of_a_training_are_named_by_the_section_of_their_classifier(changes
   ({'summary': 'fourier_tabel'}, r"battery\.summary.* 'fourier_tabel'; did you mean"),
 )
 def test_mistakes_in_a_battery_are_named(changes, message):
-  written = battery()
-  written['battery'].update(changes)
-  refused(message, experiment.from_config, written)
+  values = battery()
+  values['battery'].update(changes)
+  refused(message, experiment.from_config, values)
 
 
-def test_what_a_battery_lacks_or_has_too_much_is_named():
+def test_a_battery_with_a_study_or_too_few_classifiers_is_refused():
   message = r'either config\.study or config\.battery'
   refused(message, experiment.from_config, {**battery(), 'study': {'name': 'accuracy'}})
-  written = battery()
-  del written['classifiers']['gaussian']
-  refused('tradeoff compares classifiers .* at least 2, not 1', experiment.from_config, written)
-  written['battery']['tasks'] = ('plain', 'maps')
-  assert len(experiment.from_config(written).classifiers) == 1
+  values = battery()
+  del values['classifiers']['gaussian']
+  refused('tradeoff compares classifiers .* at least 2, not 1', experiment.from_config, values)
+  values['battery']['tasks'] = ('plain', 'maps')
+  assert len(experiment.from_config(values).classifiers) == 1
 
 
 def parsed(**changes):
+  """Returns the experiment of two classifiers, a and b; keys of changes have __ for dots."""
   config = default_config('accuracy', labels=('a', 'b'))
   config.update_from_flattened_dict({key.replace('__', '.'): v for key, v in changes.items()})
   return experiment.from_config(config.to_dict())
 
 
-def test_what_a_recipe_leaves_out_is_the_runs_and_a_seed_is_that_of_every_training():
+def test_a_recipe_inherits_training_data_and_seed_of_the_run():
   checked = parsed(training__epochs=3.0, seed=5, data__source='npz', data__npz__path='x')
   for recipe in checked.classifiers.values():
     assert (recipe.training.epochs, recipe.seed) == (3.0, 5)
@@ -183,7 +182,7 @@ def test_what_a_recipe_leaves_out_is_the_runs_and_a_seed_is_that_of_every_traini
   assert checked.with_seed(4).execution.seed == 0
 
 
-def test_a_recipe_changes_its_own_values_alone():
+def test_the_settings_of_a_recipe_change_no_other_recipe():
   changes = {'objective__name': 'group_dro', 'data__source': 'folder', 'seed': 9}
   changes |= {'training__epochs': 7.0, 'training__optimizer': 'adamw', 'training__step_epochs': ()}
   changes |= {'augment__policy': ('crop', 'flip'), 'augment__crop__padding': 2}
@@ -211,7 +210,7 @@ BOTH = {'classifiers__a__train': True, 'classifiers__b__train': True}
 STYLES = {'data': {'source': 'environments', 'random_class_groups': 2}}
 
 
-def test_mixing_stored_environments_may_be_meant_or_leak_nothing():
+def test_stored_environments_are_mixed_if_leaks_are_allowed_or_impossible():
   mixed = {**STYLES, 'augment': {'policy': ('mixup',), 'environment': {'allow_leaks': True}}}
   clean = {'data': {**STYLES['data'], 'split': 'clean'}, 'augment': {'policy': ('mixup',)}}
   classifiers = {'meant': mixed, 'clean': clean}
@@ -247,5 +246,5 @@ def test_mistakes_in_a_recipe_are_named(changes, message):
     r'config\.classifiers\.b\.seed is 4: leave one of them out',
   ),
 )
-def test_several_seeds_need_trainings_without_seeds_of_their_own(changes, message):
+def test_several_seeds_need_trainings_without_a_seed(changes, message):
   refused(message, parsed, **changes)

@@ -1,4 +1,4 @@
-"""A run records the sections of the parts that its config chooses, and no others."""
+"""config.json of a run has the sections of the parts that the config chooses, and no others."""
 
 import json
 
@@ -21,11 +21,12 @@ VARIANTS = (
 
 
 def flat(config):
+  """Returns the recorded settings by dotted key."""
   return traverse_util.flatten_dict(recorded(config.to_dict()), sep='.')
 
 
 def meaning(config):
-  """The experiment of a config, without what a classifier has while it is trained alone."""
+  """Returns the parts of the experiment, without trainings of classifiers that load weights."""
   checked = experiment.from_config(config)
   classifiers = {
     label: vars(classifier)
@@ -37,7 +38,7 @@ def meaning(config):
 
 
 @pytest.mark.parametrize('name', [*packaged.files(), *VARIANTS])
-def test_what_is_recorded_is_the_same_experiment(name, tmp_path):
+def test_the_recorded_config_is_the_same_experiment(name, tmp_path):
   config = command_line.load_config(name).to_dict()
   file = tmp_path / 'config.json'
   file.write_text(json.dumps(recorded(config)))
@@ -55,7 +56,7 @@ def test_the_default_run_records_fewer_than_sixty_settings():
   assert settings['study.window'] == 0 and settings['training.momentum'] == 0.9
 
 
-def test_nothing_of_a_training_is_recorded_of_given_weights():
+def test_no_settings_of_a_training_are_recorded_if_weights_are_loaded():
   config = default_config('accuracy')
   config.classifier.weights = 'somewhere'
   config.classifier.train = True
@@ -114,7 +115,7 @@ def test_the_settings_of_the_chosen_source_alone_are_recorded():
   }
 
 
-def test_values_that_are_no_sections_stay_to_be_refused():
+def test_values_in_place_of_sections_are_kept_for_the_check_to_refuse():
   damaged = {'classifier': 5, 'battery': 'x', 'data': [], 'training': 1}
   assert recorded(damaged) == {k: v for k, v in damaged.items() if k != 'training'}
   damaged = {'classifiers': {'a': 5, 'b': {'augment': 'flip', 'probe': 1}}, 'battery': {'tasks': 3}}

@@ -1,4 +1,4 @@
-"""jit over a mesh and pmap: one interface, the same numbers, any number of devices."""
+"""jit over a mesh and pmap have one interface and agree for any number of devices."""
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,8 @@ from robustness.parallel import create
 from robustness.parallel.mesh import BATCH, REPLICATED
 
 def step(rows, axis):
-  found = jax.numpy.tanh(rows @ rows.T).sum()
-  return found if axis is None else jax.lax.psum(found, axis)
+  total = jax.numpy.tanh(rows @ rows.T).sum()
+  return total if axis is None else jax.lax.psum(total, axis)
 
 for kind in ('jit', 'pmap'):
   way = create(kind)
@@ -82,7 +82,7 @@ def test_the_mesh_splits_the_batch_over_its_devices():
 
 
 @pytest.mark.parametrize(('divides', 'count'), [(0, 8), (128, 8), (12, 6), (7, 7), (9, 3), (1, 1)])
-def test_as_many_devices_as_divide_the_batch(divides, count):
+def test_the_largest_number_of_devices_that_divides_the_batch_is_used(divides, count):
   for kind, cls in parallel.KINDS.items():
     devices = parallel.create(kind, divides)
     assert type(devices) is cls
@@ -93,8 +93,9 @@ def test_as_many_devices_as_divide_the_batch(divides, count):
 
 
 @pytest.mark.slow
-def test_the_host_cannot_run_so_far_ahead_that_nothing_ends():
-  # in a separate process, which XLA aborts without the bound
+def test_the_host_waits_for_steps_that_it_dispatched_long_ago():
+  # The program runs in a separate process because XLA aborts it without the bound.
+  # tanh(50) is 1, so the sum of 800 × 800 products is 640,000; pmap has 8 blocks of 100 × 100.
   assert commands.python('-c', MANY_CALLS, timeout=150).split() == ['640000.0', '80000.0']
 
 
@@ -108,7 +109,7 @@ def test_donated_results_are_not_waited_for(kind):
   np.testing.assert_array_equal(np.asarray(devices.unreplicate(value)), 3 * MAX_OUTSTANDING)
 
 
-def test_several_devices_of_a_cpu_are_bounded_and_lower_as_the_compiled_step():
+def test_only_steps_on_several_devices_of_a_cpu_are_bounded_and_they_can_be_lowered():
   single, double = (
     MeshParallel(jax.devices()[:n]).compile(jnp.tanh, (BATCH,), BATCH) for n in (1, 2)
   )

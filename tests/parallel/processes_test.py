@@ -1,4 +1,7 @@
-"""Exchanges, checks and ends of several processes; end_to_end/ has their runs."""
+"""Several processes exchange texts, check that they agree and end together.
+
+end_to_end/processes_test.py has whole runs.
+"""
 
 import itertools
 
@@ -31,8 +34,11 @@ processes.end_together(work)
 
 @pytest.fixture
 def join(monkeypatch):
-  """Returns a function that makes this process the first of two and the second one return `replies`
-  in order; it returns the list of barriers that the two wait for."""
+  """Returns a function that makes this process the first of two.
+
+  The second process answers with the given replies in order. The function returns the list of
+  barriers at which the processes wait.
+  """
 
   def joined(replies):
     waited: list[str] = []
@@ -55,7 +61,7 @@ def join(monkeypatch):
   return joined
 
 
-def test_one_process_joins_nothing_and_leaves_regularly():
+def test_a_single_process_joins_no_others_and_returns_or_raises():
   ALONE.join()
   assert not jax.distributed.is_initialized()
   assert ALONE.end_together(lambda: 2) == 2
@@ -74,7 +80,7 @@ def _lose() -> int:
   (lambda: 1 // 0, 1, 'ZeroDivisionError'),
   (_lose, 75, 'another process of this run ended, so process 0 ends too; see its output'),
 )
-def test_one_that_fails_waits_for_others_that_do_and_ends_at_once(
+def test_a_process_that_fails_waits_briefly_for_others_and_exits(
   join, monkeypatch, capsys, work, status, printed
 ):
   waited, ended = join([]), list[int]()
@@ -88,12 +94,12 @@ def test_one_that_fails_waits_for_others_that_do_and_ends_at_once(
 
 
 @pytest.mark.slow
-def test_two_exchange_values_and_end_with_their_status():
+def test_two_processes_exchange_values_and_exit_with_their_status():
   for output in run_two('-c', EXCHANGED_AND_REFUSED, status=2, seconds=120):
     assert "['', 'ééé'] ['', '']" in output
 
 
-def test_the_end_of_another_process_is_seen_in_an_error_and_in_its_causes(join):
+def test_a_lost_process_is_recognised_by_an_error_or_its_cause(join):
   assert not processes.peer_is_lost(ValueError('Gloo all-reduce failed')), 'there is no other'
   join([])
   assert processes.peer_is_lost(ValueError('Gloo all-reduce failed'))
@@ -117,7 +123,7 @@ def test_other_configs_are_refused_with_the_process_and_the_keys(join):
   refused(message, check_config, {'seed': 0, 'training': {'steps': 3}})
 
 
-def test_numbers_of_numpy_in_a_config_are_left_to_its_check():
+def test_numbers_of_numpy_in_a_config_are_accepted():
   check_config({'seed': np.int64(1)})
 
 

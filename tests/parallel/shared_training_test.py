@@ -1,4 +1,4 @@
-"""Two processes train one network: one process's weights, half of the rows each.
+"""Two processes that train one network read half of the rows each and get the weights of one.
 
 This file is also the program of the two processes.
 """
@@ -32,7 +32,7 @@ STEPS, BATCH = 200, 16
 def run(
   devices: Any, rows: ArrayRows, directory: pathlib.Path
 ) -> tuple[list[np.ndarray], list[int]]:
-  """Trains; returns the final variables and the examples that this process was given."""
+  """Trains and returns the final variables and the ids of the examples that this process read."""
   read: list[int] = []
 
   def counted(shares: Iterator[dict[str, Any]], start_step: int) -> Iterator[dict[str, Any]]:
@@ -62,7 +62,7 @@ def run(
 
 
 def _run_two(kind: str, directory: pathlib.Path) -> list[dict[str, np.ndarray]]:
-  run_two('-m', 'tests.parallel.shared_training_test', more=(kind, directory))
+  run_two('-m', 'tests.parallel.shared_training_test', arguments=(kind, directory))
   results = []
   for index in range(2):
     with np.load(directory / f'result{index}.npz') as file:
@@ -77,7 +77,7 @@ def _losses(directory: pathlib.Path) -> list[float]:
 
 @pytest.fixture(scope='module')
 def alone(tmp_path_factory):
-  """One process on two devices."""
+  """The variables, example ids and losses of one process on two devices."""
   directory = tmp_path_factory.mktemp('alone')
   devices = MeshParallel(jax.devices()[:2])
   variables, read = run(devices, separable_rows(), directory)

@@ -1,4 +1,4 @@
-"""A second set of normalisation layers: as a network that has both, and left out in the end."""
+"""A second set of normalisation layers is trained as in a network with both, then removed."""
 
 import itertools
 
@@ -20,7 +20,7 @@ PIPELINE = Pipeline(Policy.of(gaussian={'sigma': 0.3}, repeat={'copies': 3}))
 
 
 class TwoSets(nn.Module):
-  """`TinyNet` with its own normalisation for the last of three images of a row."""
+  """`TinyNet` with a separate normalisation for the last of three images of a row."""
 
   axis_name: str | None = None
 
@@ -73,16 +73,16 @@ def test_the_second_set_is_removed_at_the_end_and_resumed_after_a_stop(
   make_task, run, tmp_path, extra
 ):
   settings = {'auxiliary_norms': 1, 'evaluate_every_epochs': 1.0, **extra}
-  seen = []
+  structures = []
 
   def evaluate(variables):
-    seen.append(jax.tree.structure(jax.tree.map(np.array, variables)))
+    structures.append(jax.tree.structure(jax.tree.map(np.array, variables)))
     return {'accuracy': 0.5}
 
   task = make_task(task={'pipeline': PIPELINE}, **settings)
   plain = jax.tree.structure(make_task().initial_state().raw_variables)
   complete = run(task, tmp_path / 'whole', evaluate=evaluate)
-  assert set(seen) == {plain} and jax.tree.structure(complete) == plain
+  assert set(structures) == {plain} and jax.tree.structure(complete) == plain
 
   def interrupted(variables):
     raise KeyboardInterrupt

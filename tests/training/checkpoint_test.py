@@ -1,4 +1,4 @@
-"""Checkpoints: exact, guarded against mixing trainings, sound after a cut."""
+"""Checkpoints restore all bits, belong to one training, and are intact after an interruption."""
 
 import json
 import shutil
@@ -37,6 +37,7 @@ def _at(state, steps):
 
 @pytest.fixture
 def state(make_task, start):
+  """The state of a training at step 4, with an optimizer that has seen gradients."""
   (state,) = _at(start(make_task()), [4])
   other = jax.tree.map(lambda x: x + np.asarray(0.1, x.dtype), state.opt_state)
   return state.replace(opt_state=other)
@@ -77,7 +78,7 @@ def test_the_newest_of_two_stored_checkpoints_is_restored(tmp_path, state, make_
   _save(tmp_path, _at(state, (2, 4, 6)))
   assert {path.name for path in (tmp_path / 'checkpoints').iterdir()} == {'4', '6'}
   assert _restored(tmp_path, make_task()).step == 6
-  shutil.rmtree(tmp_path / 'checkpoints/4/state')  # half of it is deleted
+  shutil.rmtree(tmp_path / 'checkpoints/4/state')  # as if its deletion was interrupted
   (tmp_path / 'checkpoints/4/_CHECKPOINT_METADATA').unlink()
   assert_same(load_variables(tmp_path)[0], state.variables)
 
@@ -104,7 +105,7 @@ def test_a_directory_of_another_training_is_refused_with_the_keys(saved, state):
   other = {**FACTS, 'training': {'seed': 1, 'rate': 0.1}}
   refused(r'training\.seed: 0 → 1', Checkpoints, saved, other)
   shutil.rmtree(saved / 'checkpoints')
-  _save(saved, [state], other)  # nothing is lost when there is no checkpoint
+  _save(saved, [state], other)  # without a checkpoint there is nothing to mix
 
 
 @pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')

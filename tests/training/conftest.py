@@ -1,4 +1,4 @@
-"""A tiny network, a separable problem and a recorder of scalars."""
+"""Fixtures of tests of trainings: a tiny network, a separable problem and a recorder of scalars."""
 
 import jax
 import numpy as np
@@ -16,7 +16,7 @@ from robustness.training.training import Training
 
 
 class TinyNet(nn.Module):
-  """Convolution, batch normalisation or none, mean over pixels, three logits."""
+  """A convolution, batch normalisation if `norm`, the mean over pixels, and three logits."""
 
   axis_name: str | None = None
   norm: bool = True
@@ -32,7 +32,7 @@ class TinyNet(nn.Module):
 
 
 class Recorder:
-  """Keeps what is written, in order."""
+  """A writer that keeps the scalars of each step, in order."""
 
   def __init__(self):
     self.lines = []
@@ -41,14 +41,15 @@ class Recorder:
     self.lines.append((step, dict(scalars)))
 
   def flush(self):
-    """Nothing waits."""
+    """Does nothing, because lines are kept at once."""
 
   def series(self, name):
+    """Returns the values of a scalar by step."""
     return {step: scalars[name] for step, scalars in self.lines if name in scalars}
 
 
 def separable_rows():
-  """96 noisy images of 6 × 6 pixels, one bright channel for each of three classes."""
+  """Returns 96 noisy images of 6 × 6 pixels in three classes, each with one bright channel."""
   generator = np.random.default_rng(0)
   labels = np.arange(96) % 3
   images = generator.uniform(0, 0.6, (96, 6, 6, 3)).astype(np.float32)
@@ -57,7 +58,7 @@ def separable_rows():
 
 
 class ReadBy:
-  """Rows with training batches from a function of the batches and the first step."""
+  """Rows with the training batches that `read` makes of the batches and the first step."""
 
   def __init__(self, rows, read):
     self._rows, self._read = rows, read
@@ -70,12 +71,13 @@ class ReadBy:
 
 
 def normalised(task, images):
-  """Images as the network of a task takes them."""
+  """Returns images with the mean and standard deviation that the network of a task expects."""
   mean, std = (np.array(x, np.float32) for x in (task.inputs.mean, task.inputs.std))
   return (images - mean) / std
 
 
 def compiled_step(task, parallel):
+  """Returns the compiled training step: (state, batch) to (state, metrics)."""
   return parallel.compile(TrainStep(task, parallel), (REPLICATED, BATCH), (REPLICATED, REPLICATED))
 
 
@@ -99,7 +101,10 @@ def recorder():
 
 @pytest.fixture
 def make_task(rows):
-  """Returns a function from settings to a task on the separable rows."""
+  """Returns a function from a model, fields and settings to a training on the separable rows.
+
+  By default it has 6 steps, which are two epochs.
+  """
 
   def make(model=None, task=None, **settings):
     defaults = {'steps': 6, 'batch_size': 32, 'learning_rate': 0.5, 'checkpoint_every_steps': 2}

@@ -1,4 +1,4 @@
-"""Stochastic depth: values by a formula, means over draws, the same step on any devices."""
+"""Stochastic depth drops branches at the right rates, keeps the mean and agrees on all devices."""
 
 import functools
 
@@ -43,6 +43,7 @@ def _variables(name):
 
 
 def _factors(tree):
+  """Returns the factors of branches, by the path of their block."""
   return traverse_util.flatten_dict(tree[DROP_PATH], sep='/')
 
 
@@ -58,13 +59,14 @@ def test_rates_rise_linearly_and_survivors_are_divided_by_the_probability_of_kee
     deviation = np.sqrt(rate * (1 - rate) / 20_000)  # of a share of 20,000 draws
     np.testing.assert_allclose((values == 0).mean((0, 1)), rate, atol=4 * deviation)
   dropped = (np.asarray(factors['stage2/block1/factors']) == 0).all(-1).mean()
-  assert dropped == pytest.approx(0.16, abs=4 * np.sqrt(0.16 * 0.84 / 20_000))
+  pair = 0.4**2  # the two branches of a block are dropped independently
+  assert dropped == pytest.approx(pair, abs=4 * np.sqrt(pair * (1 - pair) / 20_000))
 
 
 def test_the_rate_may_be_the_same_in_all_blocks():
   keys = jax.random.split(jax.random.key(2), 20_000)
   factors = _factors(drop_factors(_variables('convnext')['params'], 0.4, keys, rises=False))
-  deviation = np.sqrt(0.24 / 40_000)  # of a share of two branches
+  deviation = np.sqrt(0.4 * 0.6 / 40_000)  # of the share of zeros in 20,000 draws of two branches
   for values in factors.values():
     np.testing.assert_allclose(np.unique(values), [0, 1 / 0.6], rtol=1e-6)
     assert (values == 0).mean() == pytest.approx(0.4, abs=4 * deviation)
@@ -80,8 +82,8 @@ def test_factors_of_one_give_the_bits_of_a_call_without_them(name):
 
 
 @each_network
-def test_a_sample_without_its_branches_is_as_in_the_network_without_the_blocks(name):
-  """Also, the other samples are as without stochastic depth."""
+def test_a_sample_without_branches_has_the_logits_of_the_network_without_them(name):
+  """The other samples have the logits without stochastic depth."""
   network, variables = NETWORKS[name], _variables(name)
   params = traverse_util.flatten_dict(variables['params'], sep='/')
   without = {
@@ -101,7 +103,7 @@ def test_a_sample_without_its_branches_is_as_in_the_network_without_the_blocks(n
 
 @pytest.mark.parametrize('name', ['convnext', 'efficientnet'])
 def test_the_mean_over_draws_is_the_block_without_drops(name):
-  """Draws for the last block only, whose output has one branch and is linear in the factor."""
+  """Only the last block has random factors, because its output is linear in them."""
   network, variables = NETWORKS[name], _variables(name)
   outputs = jax.jit(
     lambda v, images: network.apply(
@@ -143,7 +145,7 @@ def test_a_step_is_the_same_on_devices_and_in_micro_batches(make_task, copies):
 
 @pytest.mark.slow
 def test_each_set_of_norms_takes_the_factors_of_its_images(make_task):
-  """Two equal sets of layer norms change as one does, by the sum of both changes."""
+  """The changes of two equal sets of layer norms add up to the change of a single set."""
   pipeline = Pipeline(Policy.of(repeat={'copies': 3}))
   single, params = MeshParallel(jax.devices()[:1]), {}
   for count in (0, 1):

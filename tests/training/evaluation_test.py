@@ -1,4 +1,4 @@
-"""Blocks that stay on the devices between evaluations, and which training rows are held out."""
+"""Held-out rows are whole groups, and their blocks stay on the devices between evaluations."""
 
 import dataclasses
 from unittest import mock
@@ -27,7 +27,7 @@ def test_frames_of_a_clip_and_versions_of_an_image_are_on_one_side(column):
   trained, held = split_validation(rows, 0.2)
   assert len(held) == 20 and len(trained) == 80
   if column == 'other':
-    np.testing.assert_array_equal(held, held_out(100, 0.2)[1], 'one by one')
+    np.testing.assert_array_equal(held, held_out(100, 0.2)[1], 'rows are held out one by one')
   else:
     assert not {*units[trained]} & {*units[held]}
   assert len(split_validation(rows, 0.0)[1]) == 0

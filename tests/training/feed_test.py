@@ -1,4 +1,4 @@
-"""Order and checks of training batches, from rows on the devices and rows that are read."""
+"""Training batches have the same order and checks if rows are on the devices or are streamed."""
 
 import dataclasses
 import itertools
@@ -20,6 +20,7 @@ from tests.training.conftest import TinyNet, assert_same
 
 @pytest.fixture
 def eight_bit():
+  """96 random images of 8 bits in three classes."""
   generator = np.random.default_rng(0)
   images = generator.integers(0, 256, (96, 6, 6, 3), np.uint8)
   return ArrayRows(images, np.arange(96) % 3, ('red', 'green', 'blue'))
@@ -62,7 +63,7 @@ def test_resident_rows_are_checked_once_and_by_name(make, eight_bit):
 
 @pytest.mark.parametrize(('settings', 'begin'), [({'resident_bytes': 2 * 96 * 108}, 0), ({}, 4)])
 def test_many_rows_and_less_than_an_epoch_are_streamed(make, settings, begin):
-  """Two host devices hold a copy each of 96 · 108 bytes of images, and of the labels."""
+  """Each of two devices would hold 96 images of 108 bytes and their labels, above the limit."""
   assert not _opened(make(**settings), begin).is_resident
 
 
@@ -86,18 +87,18 @@ def test_columns_of_the_sampler_are_in_every_feed(make, eight_bit):
       np.testing.assert_array_equal(gathered['group'], order.columns(*span)['group'])
 
 
-def test_elements_are_taken_ahead_and_none_beyond_the_last():
-  taken = []
+def test_two_elements_are_read_ahead():
+  read = []
 
   def source():
     for number in range(4):
-      taken.append(number)
+      read.append(number)
       yield number
 
   feed = ahead(source(), 2)
-  assert taken == []
-  assert (next(feed), list(taken)) == (0, [0, 1])
-  assert (next(feed), list(taken)) == (1, [0, 1, 2])
+  assert read == []
+  assert (next(feed), list(read)) == (0, [0, 1])
+  assert (next(feed), list(read)) == (1, [0, 1, 2])
   assert list(feed) == [2, 3]
 
 

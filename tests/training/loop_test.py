@@ -1,4 +1,4 @@
-"""The training loop on a separable problem, how it is stopped, and the means that it logs."""
+"""The training loop learns a separable problem, stops at signals, resumes and logs means."""
 
 import dataclasses
 import json
@@ -34,7 +34,7 @@ DEVICE_NUMBER = jnp.float32(1)
   ({'schedule': 'plateau', 'stem_epochs': 1.0, 'lookahead': 2}, 3),
 )
 def test_seeds_rates_lengths_and_data_sizes_share_one_program(make_task, rows, settings, seed):
-  """A further seed, rate or data set compiles nothing: the step takes them as arguments."""
+  """The program of a step has seed, rate, length and rows as arguments, not as constants."""
   parallel = MeshParallel(jax.devices()[:1])
 
   def program(task):
@@ -47,8 +47,8 @@ def test_seeds_rates_lengths_and_data_sizes_share_one_program(make_task, rows, s
   other = make_task(None, {'pipeline': pipeline, 'seed': seed}, **settings)
   assert program(other) == first
   fewer = dataclasses.replace(rows, images=rows.images[:40], labels=rows.labels[:40])
-  on_fewer = {'pipeline': pipeline, 'rows': fewer}
-  assert program(make_task(None, on_fewer, resident_bytes=2**30, **shared)) == first
+  fields = {'pipeline': pipeline, 'rows': fewer}
+  assert program(make_task(None, fields, resident_bytes=2**30, **shared)) == first
 
 
 def test_training_learns_logs_evaluates_and_saves(make_task, run, rows, recorder, tmp_path):
@@ -62,7 +62,7 @@ def test_training_learns_logs_evaluates_and_saves(make_task, run, rows, recorder
   variables = run(task, tmp_path, evaluate=evaluate, facts={'architecture': 'tiny'})
   loss = recorder.series('train/loss')
   assert list(loss) == [20, 40, 60]
-  assert loss[60] < 0.1 < loss[20] < np.log(3)
+  assert loss[60] < 0.1 < loss[20] < np.log(3), 'log 3 is the loss of a guess'
   assert recorder.series('evaluation/accuracy')[60] == 1.0
   assert list(recorder.series('evaluation/accuracy')) == [30, 60]
   epochs = pytest.approx({20: 20 / 3, 40: 40 / 3, 60: 20})
@@ -80,7 +80,10 @@ def test_a_finished_training_is_returned_without_reading_a_batch(make_task, run,
 
 
 def stopped(rows, last, starts):
-  """A task's rows: SIGTERM comes with a batch of the first reading; `starts` has all readings'."""
+  """Returns rows that send SIGTERM with batch `last` when they are read for the first time.
+
+  The first step of each reading is appended to `starts`.
+  """
 
   def read(batches, start):
     starts.append(start)
@@ -146,7 +149,7 @@ def test_the_factor_of_a_plateau_survives_a_stop(make_task, run, rows, recorder,
   assert_same(resumed, run(task, tmp_path / 'whole'))
 
 
-def test_a_diverging_training_stops_and_saves_no_spoilt_state(make_task, run, tmp_path):
+def test_a_diverging_training_stops_and_saves_no_state_that_is_not_finite(make_task, run, tmp_path):
   task = make_task(learning_rate=1e30, checkpoint_every_steps=1, steps=50)
   refused(r'(loss|gradient norm) is (nan|inf) at step \d+', run, task, tmp_path)
   saved, _ = load_variables(tmp_path)
@@ -173,11 +176,12 @@ def test_bad_tasks_are_refused(make_task, change, message):
 
 
 def _metrics(loss, norm=1.0, rate=0.1):
-  named = {'loss': loss, 'gradient_norm': norm, 'learning_rate': rate}
-  return {name: np.float32(value) for name, value in named.items()}
+  """Returns the metrics of a step."""
+  metrics = {'loss': loss, 'gradient_norm': norm, 'learning_rate': rate}
+  return {name: np.float32(value) for name, value in metrics.items()}
 
 
-def test_means_since_the_last_summary_and_the_last_learning_rate():
+def test_a_summary_has_means_since_the_last_one_and_the_last_learning_rate():
   meter = Meter(10)
   for step, loss in enumerate((1.0, 2.0, 6.0)):
     meter.add(step, _metrics(loss, rate=0.5 / (step + 1)))
@@ -208,7 +212,7 @@ def test_a_number_that_is_not_finite_names_step_and_fix_when_metrics_are_read(ba
 
 
 def test_metrics_are_fetched_once_and_the_host_waits_for_the_step_before_the_last_two():
-  """A transfer would be seen; waiting is all that `add` does with what is on a device."""
+  """`add` transfers nothing, which would be an error here, and waits for a step on a device."""
   fetch = mock.Mock(side_effect=lambda metrics: metrics)
   meter = Meter(10, fetch)
   for step in range(5):

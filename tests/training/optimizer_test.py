@@ -22,7 +22,8 @@ GRADIENT = jax.tree.map(lambda x: jnp.full_like(x, 2.0), PARAMS)
 PLAIN = {'momentum': 0.0, 'nesterov': False}
 
 
-def _updates(settings, gradients, params=PARAMS, rates=(0.1, 0.1)):
+def _updated(settings, gradients, params=PARAMS, rates=(0.1, 0.1)):
+  """Returns the parameters after a step with each gradient."""
   state = create(settings).init(params)
   for gradient, rate in zip(gradients, rates, strict=False):
     updates, state = create(settings, rate).update(gradient, state, params)
@@ -35,7 +36,7 @@ def test_two_steps_equal_the_hand_computed_ones(nesterov):
   rates, gradients, theta, velocity, momentum, decay = (0.1, 0.05), (2.0, -1.0), 3.0, 0.0, 0.9, 0.01
   settings = TrainingSettings(momentum=momentum, weight_decay=decay, nesterov=nesterov)
   trees = [{'layer': {'kernel': jnp.asarray(x)}} for x in (theta, *gradients)]
-  params = _updates(settings, trees[1:], trees[0], rates)
+  params = _updated(settings, trees[1:], trees[0], rates)
   for rate, gradient in zip(rates, gradients, strict=True):
     gradient += decay * theta
     velocity = momentum * velocity + gradient
@@ -60,9 +61,9 @@ def test_rates_of_parameters_equal_parameter_groups_of_pytorch():
   peers = [torch.nn.Parameter(torch.tensor(np.array(leaf))) for leaf in leaves]
   paths = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(params)]
   factors = [64.0 if 'bn1' in path else 1.0 for path in paths]
+  # PyTorch's momentum holds decay too: with λ/64 and 64·η the product is the same.
   decays = [{'params': [p], 'weight_decay': 0.02 / f} for p, f in zip(peers, factors, strict=True)]
   theirs = torch.optim.SGD(decays, lr=0.1, momentum=0.85, nesterov=True)
-  # PyTorch's momentum holds decay too: with λ/64 and 64·η the product is the same.
   for step in range(40):
     gradients = [generator.normal(size=1).astype(np.float32) for _ in leaves]
     tree = jax.tree.unflatten(jax.tree.structure(params), list(map(jnp.asarray, gradients)))
@@ -79,12 +80,12 @@ def test_rates_of_parameters_equal_parameter_groups_of_pytorch():
 
 
 @cases(
-  'decay, touched',
+  'decay, decayed',
   ('none', set()),
   ('kernels', {'conv/kernel'}),
   ('all', {'conv/kernel', 'conv/bias', 'bn/scale', 'bn/bias'}),
 )
-def test_decay_acts_on_the_selected_parameters(decay, touched):
+def test_decay_acts_on_the_selected_parameters(decay, decayed):
   settings = TrainingSettings(**PLAIN, weight_decay=0.5, decay=decay)
   optimizer = create(settings, 0.1)
   zeros = jax.tree.map(jnp.zeros_like, PARAMS)
@@ -92,13 +93,13 @@ def test_decay_acts_on_the_selected_parameters(decay, touched):
   trees = PARAMS, updates, has_decay(PARAMS, decay)
   values, updates, flags = (traverse_util.flatten_dict(tree, sep='/') for tree in trees)
   for name, value in values.items():
-    expected = -0.1 * 0.5 * value if name in touched else 0 * value
+    expected = -0.1 * 0.5 * value if name in decayed else 0 * value
     np.testing.assert_allclose(updates[name], expected, rtol=1e-6)
-    assert flags[name] == (name in touched)
+    assert flags[name] == (name in decayed)
 
 
 def _factors(settings, losses, epoch_steps):
-  """The factor after each step of a training with these losses."""
+  """Returns the factor of the rate after each step of a training with these losses."""
   optimizer = create(settings, 0.1, epoch_steps)
   state, factors = optimizer.init(PARAMS), []
   for loss in losses:
@@ -128,7 +129,7 @@ def test_the_lowered_rate_scales_the_update():
 
 def test_adamw_and_lamb_equal_explicit_steps():
   settings = TrainingSettings(optimizer='adamw', weight_decay=0.05)
-  params = _updates(settings, [GRADIENT, jax.tree.map(jnp.negative, GRADIENT)])
+  params = _updated(settings, [GRADIENT, jax.tree.map(jnp.negative, GRADIENT)])
   for layer, name, decay in (('conv', 'kernel', 0.05), ('bn', 'scale', 0.0)):
     theta, mean, square = np.asarray(PARAMS[layer][name], np.float64), 0.0, 0.0
     for step, g in enumerate((2.0, -2.0), 1):
@@ -137,7 +138,7 @@ def test_adamw_and_lamb_equal_explicit_steps():
       theta = theta - 0.1 * (ratio + decay * theta)
     np.testing.assert_allclose(params[layer][name], theta, rtol=1e-5)
   settings = TrainingSettings(optimizer='lamb', weight_decay=0.0)
-  params = _updates(settings, [GRADIENT])
+  params = _updated(settings, [GRADIENT])
   kernel = np.asarray(PARAMS['conv']['kernel'], np.float64)
   update = np.ones_like(kernel)  # Adam's first step is the gradient's sign
   ratio = np.linalg.norm(kernel) / np.linalg.norm(update)
@@ -148,7 +149,7 @@ def test_rmsprop_equals_explicit_steps():
   settings = TrainingSettings(
     optimizer='rmsprop', momentum=0.8, epsilon=1e-3, weight_decay=0.05, learning_rate=0.1
   )
-  params = _updates(settings, [GRADIENT, jax.tree.map(jnp.negative, GRADIENT)])
+  params = _updated(settings, [GRADIENT, jax.tree.map(jnp.negative, GRADIENT)])
   for layer, name, decay in (('conv', 'kernel', 0.05), ('bn', 'scale', 0.0)):
     theta, square, velocity = np.asarray(PARAMS[layer][name], np.float64), 1.0, 0.0
     for g in (2.0, -2.0):
@@ -161,18 +162,18 @@ def test_rmsprop_equals_explicit_steps():
 
 def test_clipping_is_by_the_global_norm():
   clipped = [TrainingSettings(clip_norm=norm, **PLAIN, weight_decay=0.0) for norm in (0.5, 50.0)]
-  tight, loose = (_updates(settings, [GRADIENT]) for settings in clipped)
+  tight, loose = (_updated(settings, [GRADIENT]) for settings in clipped)
   change = jax.tree.map(lambda a, b: (a - b) / 0.1, PARAMS, tight)
   assert float(optax.tree.norm(change)) == pytest.approx(0.5, rel=1e-5)
   np.testing.assert_allclose(loose['conv']['bias'], 0.5 - 0.2, rtol=1e-6)
 
 
 @pytest.mark.parametrize('rate', [0.0, 0.1])
-def test_the_backbone_learns_at_its_own_rate(rate):
+def test_the_rate_of_the_backbone_is_multiplied(rate):
   params = {**PARAMS, 'head': {'dense': {'kernel': jnp.array([[1.0]])}}}
   gradient = jax.tree.map(lambda x: jnp.full_like(x, 2.0), params)
   settings = TrainingSettings(backbone_rate_multiplier=rate, **PLAIN, weight_decay=0.0)
-  after = _updates(settings, [gradient], params)
+  after = _updated(settings, [gradient], params)
   np.testing.assert_allclose(after['head']['dense']['kernel'], [[1 - 0.2]], rtol=1e-6)
   np.testing.assert_allclose(after['bn']['scale'], [1.5 - 0.2 * rate], rtol=1e-6)
 
@@ -226,7 +227,7 @@ def test_layer_decay_multiplies_the_whole_step(optimizer):
   steps = {}
   for decay in (1.0, 0.5):
     settings = TrainingSettings(optimizer=optimizer, layer_decay=decay, weight_decay=0.1, **plain)
-    after = _updates(settings, [gradient], params)
+    after = _updated(settings, [gradient], params)
     steps[decay] = jax.tree.map(jnp.subtract, after, params)
   for name, factor in zip(names, (0.125, 0.25, 0.5, 1), strict=True):
     expected = factor * steps[1.0][name]['kernel']

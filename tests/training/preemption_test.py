@@ -1,4 +1,4 @@
-"""Ctrl-C waits while a checkpoint is saved; SIGTERM asks one process, or all, to stop."""
+"""Ctrl-C waits until a checkpoint is saved; SIGTERM stops all processes of a training."""
 
 import signal
 from concurrent import futures

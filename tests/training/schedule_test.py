@@ -1,4 +1,4 @@
-"""Length and learning rate of a training."""
+"""The number of steps, the learning rate at each step and the steps of evaluations."""
 
 import dataclasses
 import math

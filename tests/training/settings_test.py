@@ -69,7 +69,7 @@ def test_the_nearest_word_or_key_is_named(key, word, nearest):
   refused(bad_setting('config.training.learning_rate'), parse, {'learning_rate': float('nan')})
 
 
-def test_steps_without_epochs_and_no_momentum_without_nesterov_are_valid():
+def test_steps_need_no_epochs_and_no_momentum_is_valid_without_nesterov():
   parsed = parse({'epochs': 0, 'steps': 10, 'momentum': 0, 'nesterov': False})
-  assert parse({'optimizer': 'adamw', 'momentum': 0.0}).nesterov, 'of sgd alone'
+  assert parse({'optimizer': 'adamw', 'momentum': 0.0}).nesterov, 'only sgd uses it'
   assert (parsed.steps, parsed.momentum) == (10, 0.0)

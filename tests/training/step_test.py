@@ -1,4 +1,4 @@
-"""The training step: the same numbers on one device and eight, under jit and pmap, in parts."""
+"""The training step equals explicit formulas, on one or eight devices, under jit and pmap."""
 
 import itertools
 
@@ -21,8 +21,8 @@ from robustness.training.training import Pipeline
 from tests.refusals import refused
 from tests.training.conftest import TinyNet, assert_close, assert_same, compiled_step, normalised
 
-PARTS = {'flip': {}, 'crop': {'padding': 1}, 'gaussian': {'sigma': 0.1}, 'mixup': {}}
-AUGMENT = Pipeline(Policy.of(**PARTS, repeat={'copies': 2}))
+AUGMENTATIONS = {'flip': {}, 'crop': {'padding': 1}, 'gaussian': {'sigma': 0.1}, 'mixup': {}}
+AUGMENT = Pipeline(Policy.of(**AUGMENTATIONS, repeat={'copies': 2}))
 LAYOUTS = {
   f'{name} {count}': (kind, count)
   for name, kind in (('jit', MeshParallel), ('pmap', PmapParallel))
@@ -31,11 +31,12 @@ LAYOUTS = {
 
 
 def _train(task, parallel, state, steps=4, order=slice(None), step=None):
+  """Returns the state after some steps, and the metrics of each; `order` permutes each batch."""
   step, state, metrics = step or compiled_step(task, parallel), parallel.replicate(state), []
   for batch in itertools.islice(task.rows.training_batches(task.settings.batch_size, 0, 0), steps):
     batch = {name: value[order] for name, value in batch.items()}
-    state, new = step(state, parallel.put_batch(batch))
-    metrics.append({name: float(x) for name, x in parallel.unreplicate(new).items()})
+    state, outputs = step(state, parallel.put_batch(batch))
+    metrics.append({name: float(x) for name, x in parallel.unreplicate(outputs).items()})
   return parallel.unreplicate(state), metrics
 
 
@@ -44,8 +45,11 @@ def _assert_close(state, other):
 
 
 def _assert_layouts_agree(make_task, start, names, **arguments):
-  """Sums of up to 32·36 float32 terms in another order differ by about √1152·6e-8 = 2e-6 of their
-  size; four steps with batch normalisation amplify that by less than 10."""
+  """Checks that trainings in some layouts end with equal weights and metrics up to rounding.
+
+  Sums of up to 32·36 float32 terms in another order differ by about √1152·6e-8 = 2e-6 of their
+  size; four steps with batch normalisation amplify that by less than 10.
+  """
   results = {}
   for name in names:
     parallel = LAYOUTS[name][0](jax.devices()[: LAYOUTS[name][1]])
@@ -59,7 +63,7 @@ def _assert_layouts_agree(make_task, start, names, **arguments):
 
 
 @pytest.mark.slow
-def test_devices_and_ways_of_running_agree_to_rounding(make_task, start):
+def test_devices_jit_and_pmap_agree_on_augmented_batches(make_task, start):
   _assert_layouts_agree(make_task, start, ('jit 1', 'pmap 8'), task={'pipeline': AUGMENT})
 
 
@@ -68,7 +72,7 @@ OF_FEATURES = Pipeline(objective=Coral(column='label', environments=3))
 
 @pytest.mark.slow
 @pytest.mark.parametrize('arguments', [{'accumulate': 2}, {'task': {'pipeline': OF_FEATURES}}])
-def test_devices_and_ways_of_running_agree_on(make_task, start, arguments):
+def test_devices_jit_and_pmap_agree_in_micro_batches_and_on_features(make_task, start, arguments):
   _assert_layouts_agree(make_task, start, ('jit 1', 'jit 8', 'pmap 8'), **arguments)
 
 
@@ -82,7 +86,7 @@ def test_the_order_of_rows_in_a_batch_does_not_matter(make_task, start):
 
 
 class Power(Objective):
-  """Its metrics say what the step shows: moments of the images' mean squares."""
+  """Cross-entropy, with moments of the images' mean squares as metrics."""
 
   def __call__(self, outputs, batch, state, total):
     losses = cross_entropy(outputs['logits'], batch['target'])
@@ -92,7 +96,7 @@ class Power(Objective):
 
 
 class Brighter(Attack):
-  """Draws and does nothing else."""
+  """Adds a random brightness to each image."""
 
   resembles = ()
 
@@ -112,7 +116,7 @@ def test_repeated_rows_of_a_batch_draw_independently_in_any_layout(make_task, st
     results.append([metrics['power'], metrics['square']])
   np.testing.assert_allclose(results[1:], results[:1] * 2, rtol=1e-5)
   power, square = results[0]
-  assert square > 1.0001 * power**2, 'the copies are not alike'
+  assert square > 1.0001 * power**2, 'copies of a row have different noise'
 
 
 def test_micro_batches_give_the_gradient_of_the_whole_batch(make_task, start):
@@ -152,32 +156,32 @@ def test_the_target_of_several_labels_is_shared_among_them(make_task, start):
     float(step(start(task), {**batch, 'label': np.stack(labels, -1)})[1]['loss'])
     for labels in ((first, other), (other, first), (first, -np.ones_like(first)), (other,))
   ]
-  shared, turned, *alone = losses
-  assert shared == pytest.approx(turned, rel=1e-6) == pytest.approx(np.mean(alone), rel=1e-5)
-  assert alone[0] == pytest.approx(float(step(start(task), batch)[1]['loss']), rel=1e-6)
+  shared, swapped, *single = losses
+  assert shared == pytest.approx(swapped, rel=1e-6) == pytest.approx(np.mean(single), rel=1e-5)
+  assert single[0] == pytest.approx(float(step(start(task), batch)[1]['loss']), rel=1e-6)
 
 
 def test_a_training_starts_with_the_initial_weights(make_task, start):
-  drawn = start(make_task())
-  kernel = np.full_like(drawn.params['conv']['kernel'], 0.25)
+  random_state = start(make_task())
+  kernel = np.full_like(random_state.params['conv']['kernel'], 0.25)
   state = make_task(task={'initial': {'params': {'conv': {'kernel': kernel}}}}).initial_state()
   np.testing.assert_array_equal(state.params['conv']['kernel'], kernel)
   for layer, name in (('conv', 'bias'), ('head', 'kernel'), ('bn', 'scale')):
-    np.testing.assert_array_equal(state.params[layer][name], drawn.params[layer][name])
+    np.testing.assert_array_equal(state.params[layer][name], random_state.params[layer][name])
   for bad in ({'conv': {'kernel': kernel[:1]}}, {'conv7': {'kernel': kernel}}):
     task = make_task(task={'initial': {'params': bad}})
     refused('1 arrays to begin with do not fit.*params/conv', task.initial_state)
 
 
 def test_the_last_layer_is_scaled_unless_it_is_given(make_task, start):
-  drawn, head = start(make_task()).params, {'kernel': np.ones((6, 3), np.float32)}
+  random_state, head = start(make_task()).params, {'kernel': np.ones((6, 3), np.float32)}
   for initial, expected in (
-    ({}, 0.001 * drawn['head']['kernel']),
+    ({}, 0.001 * random_state['head']['kernel']),
     ({'params': {'head': head}}, head['kernel']),
   ):
     state = make_task(task={'initial': initial}, head_scale=0.001).initial_state()
     np.testing.assert_allclose(state.params['head']['kernel'], expected, rtol=1e-6)
-    assert_same(state.params['conv'], drawn['conv'])
+    assert_same(state.params['conv'], random_state['conv'])
 
 
 def test_a_step_equals_its_explicit_computation(make_task, start):
@@ -197,7 +201,7 @@ def test_a_step_equals_its_explicit_computation(make_task, start):
   loss, gradient = jax.value_and_grad(loss_of)(before.params)
   kernel = before.params['conv']['kernel']
   g = gradient['conv']['kernel'] + 0.01 * kernel
-  expected = kernel - 0.3 * 1.9 * g
+  expected = kernel - 0.3 * 1.9 * g  # the first step of Nesterov's momentum 0.9 is 1 + 0.9
   np.testing.assert_allclose(state.params['conv']['kernel'], expected, rtol=1e-4, atol=1e-6)
   assert float(metrics['loss']) == pytest.approx(float(loss), rel=1e-6)
   norm = float(optax.tree.norm(gradient))

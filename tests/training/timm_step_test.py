@@ -1,4 +1,4 @@
-"""A step of fine-tuning against timm's, of the same weights, batch and draws."""
+"""A step of fine-tuning equals timm's with the same weights, batch and random draws."""
 
 from __future__ import annotations
 
@@ -84,6 +84,7 @@ def drop_path_of_last(name):
 
 
 def blocks(network):
+  """Returns the blocks of timm's network that have stochastic depth."""
   return [m for m in network.modules() if hasattr(m, 'drop_path') or hasattr(m, 'drop_path1')]
 
 

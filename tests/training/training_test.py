@@ -1,4 +1,4 @@
-"""Invalid trainings: groups that the objective does not count, layers that the network lacks."""
+"""Trainings are refused if the objective, network, data and settings do not fit together."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def task_of(make_task, kind, policy, **settings):
   (Coral, {}, 'coral.environments is 2'),
   (GroupDRO, {'column': 'environment'}, r'group_dro.groups is 0, the number of classes \(3\)'),
 )
-def test_uncounted_groups_are_refused(make_task, kind, settings, message, policy, columns):
+def test_a_wrong_number_of_groups_is_refused(make_task, kind, settings, message, policy, columns):
   """The network has three classes, and there are four environments."""
   task = task_of(make_task, kind, policy, **settings)
   refused(rf"{message}.*'environment' has the values 0 to 3.*=4\.", task.check_columns, columns)
@@ -38,12 +38,12 @@ def test_uncounted_groups_are_refused(make_task, kind, settings, message, policy
 
 @pytest.mark.parametrize(('policy', 'columns'), [(FOUR, {}), (Policy(), STORED)])
 @cases('kind, key', (IRM, 'environments'), (Coral, 'environments'), (GroupDRO, 'groups'))
-def test_rows_of_counted_groups_pass(make_task, kind, key, policy, columns):
+def test_a_sufficient_number_of_groups_is_valid(make_task, kind, key, policy, columns):
   for count in (4, 9):
     task_of(make_task, kind, policy, column='environment', **{key: count}).check_columns(columns)
 
 
-def test_classes_are_groups_that_the_network_counts(make_task):
+def test_the_network_says_how_many_groups_the_classes_are(make_task):
   task_of(make_task, GroupDRO, Policy()).check_columns({'label': np.array([0, 2])})
   check = task_of(make_task, GroupDRO, Policy(), groups=2).check_columns
   refused(r'groups is 2, .*has the values 0 to 2.*groups=3', check, {'label': np.array([0])})

@@ -1,4 +1,4 @@
-"""Averaged, slow and best weights: their definitions, and that a checkpoint keeps them."""
+"""Averaged, slow and best weights follow their definitions and are saved in checkpoints."""
 
 import dataclasses
 import itertools
@@ -17,19 +17,19 @@ BEST = {'keep': 'best', 'validation': 0.1, 'steps': 12}
 
 
 def scored(scores):
-  """Returns an evaluation with these scores in order, and the list of weights that it has seen."""
-  seen = []
+  """Returns an evaluation that gives these scores in order, and the list of weights it gets."""
+  evaluated = []
 
   def evaluate(variables):
-    seen.append(jax.tree.map(np.array, variables))
-    return {'accuracy': scores[len(seen) - 1]}
+    evaluated.append(jax.tree.map(np.array, variables))
+    return {'accuracy': scores[len(evaluated) - 1]}
 
-  return evaluate, seen
+  return evaluate, evaluated
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
-def test_averaged_weights_are_those_of_the_recurrence(make_task, run, tmp_path, kind):
+def test_averaged_weights_follow_their_recurrence(make_task, run, tmp_path, kind):
   devices = KINDS[kind](jax.devices()[:2])
   plain = make_task(TinyNet(devices.axis_name), steps=5, schedule='constant')
   step = compiled_step(plain, devices)
@@ -73,24 +73,24 @@ def test_slow_weights_follow_their_recurrence(make_task, kind):
 
 @pytest.mark.slow
 def test_raw_and_averaged_weights_are_both_evaluated(make_task, run, recorder, tmp_path):
-  evaluate, seen = scored([0.5] * 2)
+  evaluate, evaluated = scored([0.5] * 2)
   run(make_task(ema_decay=0.9, evaluate_every_epochs=100.0), tmp_path, evaluate=evaluate)
-  assert len(seen) == 2 and recorder.series('evaluation/raw_accuracy') == {6: 0.5}
-  kernels = [variables['params']['head']['kernel'] for variables in seen]
+  assert len(evaluated) == 2 and recorder.series('evaluation/raw_accuracy') == {6: 0.5}
+  kernels = [variables['params']['head']['kernel'] for variables in evaluated]
   assert not np.array_equal(*kernels)
-  evaluate, seen = scored([0.5])
+  evaluate, evaluated = scored([0.5])
   run(make_task(lookahead=2, evaluate_every_epochs=100.0), tmp_path / 'slow', evaluate=evaluate)
-  assert len(seen) == 1, 'fast weights are the slow ones there'
+  assert len(evaluated) == 1, 'fast weights are the slow ones there'
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', ['jit', 'pmap'])
 def test_the_best_weights_are_kept_and_survive_a_stop(make_task, run, tmp_path, kind):
-  (evaluate, seen), devices = scored([0.5, 0.9, 0.9, 0.7]), KINDS[kind](jax.devices()[:2])
+  (evaluate, evaluated), devices = scored([0.5, 0.9, 0.9, 0.7]), KINDS[kind](jax.devices()[:2])
   task = make_task(TinyNet(devices.axis_name), **BEST, evaluate_every_epochs=1.0)
   best = run(task, tmp_path, devices, evaluate=evaluate)
-  assert len(seen) == 4
-  assert_same(best, seen[1])  # the first of equal ones
+  assert len(evaluated) == 4
+  assert_same(best, evaluated[1])  # the first of equal ones
   assert_same(load_variables(tmp_path)[0], best)
   again = mock.Mock(side_effect=AssertionError('a finished training is not evaluated again'))
   assert_same(run(task, tmp_path, devices, evaluate=again), best)

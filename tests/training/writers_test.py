@@ -1,4 +1,4 @@
-"""Writers of a training: strict JSON lines, and optional events that TensorBoard reads."""
+"""A training writes strict JSON lines and, if clu is installed, events for TensorBoard."""
 
 import builtins
 import json
@@ -12,7 +12,7 @@ from robustness.training.writers import JsonLinesWriter, training_writer
 
 
 def _lines(path):
-  """The objects of a file's lines, none with a NaN."""
+  """Returns the objects of a file's lines, and fails at a NaN."""
   refuse = mock.Mock(side_effect=ValueError)
   return [json.loads(line, parse_constant=refuse) for line in path.read_text().splitlines()]
 
