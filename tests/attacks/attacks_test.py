@@ -196,7 +196,7 @@ def test_restarts_keep_the_image_of_largest_margin():
 
 
 def test_checkpoints_of_auto_pgd_follow_from_their_definition():
-  """By hand: p = 0, .22, .41, .57, .70, .80, .87, .93, .99 of 100 steps."""
+  """Computed by hand: p = 0, .22, .41, .57, .70, .80, .87, .93, .99 of 100 steps."""
   ends = np.flatnonzero(auto_pgd.checkpoints(100)) + 1
   np.testing.assert_array_equal(ends, [22, 41, 57, 70, 80, 87, 93, 99])
   np.testing.assert_array_equal(auto_pgd.checkpoints(100)[ends - 1], np.diff(np.append(0, ends)))
