@@ -50,13 +50,13 @@ def test_a_flipped_bit_of_an_archive_is_refused_or_changes_no_value(tmp_path):
 def test_a_digest_depends_on_names_types_shapes_and_values():
   first = digest_of({'a': np.zeros(4), 'b': np.ones(2)})
   assert first == digest_of({'b': np.ones(2), 'a': np.zeros(4)})
-  for other in (
+  for changed in (
     {'a': np.zeros(4), 'c': np.ones(2)},
     {'a': np.zeros(4, np.float32), 'b': np.ones(2)},
     {'a': np.zeros((2, 2)), 'b': np.ones(2)},
     {'a': np.zeros(4), 'b': np.array([1.0, np.nextafter(1, 2)])},
   ):
-    assert digest_of(other) != first
+    assert digest_of(changed) != first
 
 
 def test_an_archive_that_inflates_beyond_the_limit_is_refused_before_it_is_inflated(tmp_path):

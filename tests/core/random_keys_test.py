@@ -33,8 +33,8 @@ def test_seed_stream_example_and_view_change_the_key_and_tracing_does_not():
   assert len({*drawn, bits(1, 'fourier_heatmap', 3, 7), bits(0, 'accuracy', 3, 7)}) == 6
   key = random_keys.stream(5, 'x')
   traced = jax.jit(random_keys.for_example)(key, np.int32(2), np.int32(9))
-  plain = random_keys.for_example(key, 2, 9)
-  np.testing.assert_array_equal(jax.random.key_data(traced), jax.random.key_data(plain))
+  expected = random_keys.for_example(key, 2, 9)
+  np.testing.assert_array_equal(jax.random.key_data(traced), jax.random.key_data(expected))
 
 
 def test_streams_keep_their_names():

@@ -69,9 +69,9 @@ def test_an_empty_name_selects_no_part_and_bad_files_are_refused(tmp_path):
   (tmp_path / 'bad.py').write_text('1 / 0')
   message = 'bad.py:X raised ZeroDivisionError: division by zero'
   refused(message, PARTS.find, f'{tmp_path}/bad.py:X', WHERE)
-  taken = tmp_path / 'taken.py'
-  taken.write_text('from robustness.augment.flip_and_crop import Crop as crop')
-  refused("'crop' is a part that is here already", AUGMENTATIONS.find, f'{taken}:crop', WHERE)
+  user_file = tmp_path / 'taken.py'
+  user_file.write_text('from robustness.augment.flip_and_crop import Crop as crop')
+  refused("'crop' is a part that is here already", AUGMENTATIONS.find, f'{user_file}:crop', WHERE)
 
 
 def test_a_part_in_a_file_is_described_with_the_digest_of_the_file(file):

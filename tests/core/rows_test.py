@@ -131,9 +131,9 @@ def test_images_of_8_bits_are_delivered_as_floats_or_as_they_are_stored(tmp_path
   for array_rows in (ArrayRows(images, LABELS, NAMES), ArrayRows(mapped, LABELS, NAMES)):
     for size in (3, 7):
       iterators = array_rows.batches(size), array_rows.batches(size, stored=True)
-      for expected, ours, stored in zip(floats.batches(size), *iterators, strict=True):
-        np.testing.assert_array_equal(ours['image'], expected['image'])
-        assert ours['image'].dtype == np.float32 and type(stored['image']) is np.ndarray
+      for expected, converted, stored in zip(floats.batches(size), *iterators, strict=True):
+        np.testing.assert_array_equal(converted['image'], expected['image'])
+        assert converted['image'].dtype == np.float32 and type(stored['image']) is np.ndarray
         part = stored['image'][stored['mask']]
         np.testing.assert_array_equal(part, images[stored['example_id'][stored['mask']]])
         assert part.dtype == np.uint8

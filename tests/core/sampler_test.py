@@ -33,10 +33,10 @@ def test_processes_read_contiguous_shares_of_the_batch():
 
 
 def test_held_out_rows_are_fixed_and_not_trained_on():
-  trained, held = held_out(100, 0.2)
-  assert len(held) == 20 and sorted([*trained, *held]) == list(range(100))
-  assert (np.diff(trained) > 0).all() and (np.diff(held) > 0).all()
-  np.testing.assert_array_equal(held_out(100, 0.2)[1], held)
+  trained, validation = held_out(100, 0.2)
+  assert len(validation) == 20 and sorted([*trained, *validation]) == list(range(100))
+  assert (np.diff(trained) > 0).all() and (np.diff(validation) > 0).all()
+  np.testing.assert_array_equal(held_out(100, 0.2)[1], validation)
   assert len(held_out(100, 0.0)[1]) == 0
   for share in (0.001, 0.999):
     refused(r'config\.training\.validation is 0\.\d+.*at least one', held_out, 100, share)
@@ -44,9 +44,9 @@ def test_held_out_rows_are_fixed_and_not_trained_on():
 
 def test_rows_of_a_unit_are_held_out_together():
   units = np.repeat([7, 2, 30, 4, 5], [10, 30, 5, 15, 40])[::-1]
-  trained, held = held_out(100, 0.2, units)
-  assert sorted([*trained, *held]) == list(range(100)) and 10 <= len(held) <= 30
-  assert not {*units[trained]} & {*units[held]}
+  trained, validation = held_out(100, 0.2, units)
+  assert sorted([*trained, *validation]) == list(range(100)) and 10 <= len(validation) <= 30
+  assert not {*units[trained]} & {*units[validation]}
   message = '100 training rows in 1 units, such as clips, that leaves at least'
   refused(message, held_out, 100, 0.2, np.zeros(100, int))
 

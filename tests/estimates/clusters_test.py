@@ -131,8 +131,10 @@ def test_levels_without_a_scene_have_no_value_and_different_scenes_are_refused()
   table = means(ACCURACY, Outcomes(values, SIX_VIEWS, hidden, clusters), ('level',), test=True)
   empty = table[table.level == 2]
   assert empty[['value', 'low', 'high', 'p']].isna().all(axis=None) and (empty.n == 0).all()
-  other = {**is_shown, 'second': ~is_shown['second']}
-  refused('different rows', means, ACCURACY, Outcomes(values, SIX_VIEWS, other, clusters))
+  different_scenes = {**is_shown, 'second': ~is_shown['second']}
+  refused(
+    'different rows', means, ACCURACY, Outcomes(values, SIX_VIEWS, different_scenes, clusters)
+  )
 
 
 def test_a_normalised_difference_divides_each_classifier_by_its_maximum():

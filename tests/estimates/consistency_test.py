@@ -51,12 +51,12 @@ def test_kappa_is_0_if_one_is_always_right_and_the_other_never():
 
 def test_an_image_in_several_views_is_one_cluster_and_views_have_separate_estimates():
   right = np.random.default_rng(0).random((60, 2)) < 0.7
-  first, other = units(right), units(right[::-1] & [True, False])
+  first, second = units(right), units(right[::-1] & [True, False])
   (single,) = by_view(first)
   (tripled,) = by_view(Units(3 * first.total, 3 * first.weight, 180))
   assert (tripled.low, tripled.high) == pytest.approx((single.low, single.high), abs=5e-3)
   assert tripled.clusters == 60
-  parts = [np.stack(pair, 2).reshape(60, -1) for pair in zip(first[:2], other[:2], strict=True)]
+  parts = [np.stack(pair, 2).reshape(60, -1) for pair in zip(first[:2], second[:2], strict=True)]
   estimates = by_view(Units(*parts, 60))
   assert estimates[0].value == pytest.approx(single.value) and estimates[1].value != single.value
   absent = np.zeros((30, 3))

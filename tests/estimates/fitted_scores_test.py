@@ -110,6 +110,6 @@ def test_means_over_sets_resample_the_known_images_once():
   assert (mean.n, mean.clusters) == (140, 140)
   mean_of_one, single = ([dataclasses.astuple(e) for e in estimates[name]] for name in ('one', 'a'))
   assert mean_of_one == single
-  twice = ood.separations(inside, units, dict.fromkeys('ab', sets['a']), {'both': ['a', 'b']})
-  width = twice['both'][0].high - twice['both'][0].low
+  equal_sets = ood.separations(inside, units, dict.fromkeys('ab', sets['a']), {'both': ['a', 'b']})
+  width = equal_sets['both'][0].high - equal_sets['both'][0].low
   assert 0.5 < width / (area_a.high - area_a.low) < 1, 'both sets have the same known images'

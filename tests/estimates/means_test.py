@@ -50,8 +50,8 @@ def test_a_single_view_has_the_exact_interval_and_a_scale_multiplies_it():
   wrong = outcomes.values['second'][:, 5].sum()
   assert row.severity == 2 and row.method == 'clopper-pearson' and row.n == row.clusters == 40
   assert numbers(row) == pytest.approx((wrong / 40, *clopper_pearson(wrong, 40)))
-  plain, scaled = (means(ERROR, made(), scale=scale).iloc[0] for scale in (1, 1.4))
-  assert numbers(scaled) == pytest.approx([1.4 * number for number in numbers(plain)])
+  unscaled, scaled = (means(ERROR, made(), scale=scale).iloc[0] for scale in (1, 1.4))
+  assert numbers(scaled) == pytest.approx([1.4 * number for number in numbers(unscaled)])
 
 
 def test_views_of_an_image_are_one_cluster_and_equal_views_add_nothing():
@@ -165,8 +165,8 @@ def test_a_quantity_is_refused_with_outcomes_of_another_statistic():
   assert means(quantity.ERROR, wrong).value.tolist()[:2] == pytest.approx([11 / 12, 1])
   assert len(of_means(MCE, wrong)) == 3
   top5, _ = errors_at(5)
-  for other in (ACCURACY, top5, Quantity('gap', 'gap')):
-    refused(f'{other.name} is of the statistic .*Wrong', means, other, wrong)
+  for mismatched in (ACCURACY, top5, Quantity('gap', 'gap')):
+    refused(f'{mismatched.name} is of the statistic .*Wrong', means, mismatched, wrong)
   refused('mCE is of the statistic', of_means, MCE, Outcomes.from_fields(ACCURACY, ranks, views))
   refused('gap has no statistic', Outcomes.from_fields, Quantity('gap', 'gap'), ranks, views)
   refused('error has no function of means', of_means, quantity.ERROR, wrong)

@@ -81,8 +81,8 @@ def test_repeated_images_are_one_cluster():
   )
   assert (known_twice.n, other_often.n) == (160, 860)
   assert known_twice.clusters == other_often.clusters == once.clusters == 100
-  for twice in (known_twice, other_often):
-    assert (twice.low, twice.high) == pytest.approx((once.low, once.high), abs=0.005)
+  for repeated in (known_twice, other_often):
+    assert (repeated.low, repeated.high) == pytest.approx((once.low, once.high), abs=0.005)
 
 
 def test_few_units_of_several_images_have_no_interval():

@@ -71,8 +71,8 @@ def test_few_or_equal_networks_have_no_interval_and_equal_ranks_have_one():
   perfect = rank_correlation(x, x**3)
   assert (perfect.value, perfect.high) == (1, 1) and 0.9 < perfect.low < 1
   assert rank_correlation(x, -x).low == -1
-  few = rank_correlation(x[:4], x[:4])
-  assert few.value == 1 and np.isnan(few.low) and 'fewer than 5' in few.note
+  of_four = rank_correlation(x[:4], x[:4])
+  assert of_four.value == 1 and np.isnan(of_four.low) and 'fewer than 5' in of_four.note
   assert 'same value' in rank_correlation(x, 0 * x).note
   refused('all finite', rank_correlation, x, x * np.nan)
   refused('same networks', rank_correlation, x, x[:3])

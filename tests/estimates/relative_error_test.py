@@ -61,11 +61,13 @@ def test_a_group_of_few_clusters_has_a_value_without_an_interval():
 
 
 def test_differences_are_paired_and_narrow_for_equal_classifiers():
-  site, group, (wrong, other) = sites(num_outside=400)
+  site, group, (wrong, wrong_second) = sites(num_outside=400)
   (equal,) = relative_errors(units(site, group, wrong, wrong))
   assert equal.low < equal.value == 0 < equal.high < 0.03
-  (different,) = relative_errors(units(site, group, wrong, other))
-  first, second = (relative_errors(units(site, group, answers))[0] for answers in (wrong, other))
+  (different,) = relative_errors(units(site, group, wrong, wrong_second))
+  first, second = (
+    relative_errors(units(site, group, answers))[0] for answers in (wrong, wrong_second)
+  )
   assert different.value == pytest.approx(second.value - first.value)
   assert different.high - different.low > 4 * (equal.high - equal.low)
   (undefined,) = relative_errors(units(site, group, wrong & False))

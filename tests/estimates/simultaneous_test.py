@@ -54,12 +54,12 @@ def test_an_interval_for_all_is_the_interval_of_its_method_at_the_joint_confiden
   paired = made(difference, low, high, 10_000, 'bonett-price', versus='first')
   expected = paired_difference(900, 2000, 10_000, 1 - 0.05 / 8)[1:]
   assert ends(for_all(paired, 8, ERROR)) == pytest.approx(expected, abs=1e-5)
-  wide = for_all(made(0.3, 0.2, 0.41, 80, 'sequential clopper-pearson'), 10, ERROR)
-  assert ends(wide) == pytest.approx(clopper_pearson(24, 80, 1 - 0.05 / (10 * MOST_LOOKS)))
+  widened = for_all(made(0.3, 0.2, 0.41, 80, 'sequential clopper-pearson'), 10, ERROR)
+  assert ends(widened) == pytest.approx(clopper_pearson(24, 80, 1 - 0.05 / (10 * MOST_LOOKS)))
   factor = stats.t.ppf(1 - 0.025 / 15, 999) / stats.t.ppf(0.975, 999)
   for method in ('bootstrap', 'bayesian-bootstrap', 'stratified'):
-    wide = for_all(made(3.0, 2.9, 3.4, 1000, method), 15, SIZE)
-    assert ends(wide) == pytest.approx((3 - 0.1 * factor, 3 + 0.4 * factor))
+    widened = for_all(made(3.0, 2.9, 3.4, 1000, method), 15, SIZE)
+    assert ends(widened) == pytest.approx((3 - 0.1 * factor, 3 + 0.4 * factor))
 
 
 @pytest.mark.parametrize('views', [1, 5])
@@ -98,8 +98,8 @@ def test_the_largest_difference_of_few_clusters_is_covered():
 
 @pytest.mark.parametrize('value', [0.0, 1.0])
 def test_an_interval_over_clusters_without_spread_is_exact(value):
-  wide = for_all(row_of_shares(np.full(50, value), 3), 10, ERROR)
-  assert ends(wide) == pytest.approx(clopper_pearson(int(50 * value), 50, 1 - 0.05 / 10))
+  widened = for_all(row_of_shares(np.full(50, value), 3), 10, ERROR)
+  assert ends(widened) == pytest.approx(clopper_pearson(int(50 * value), 50, 1 - 0.05 / 10))
 
 
 def test_the_largest_of_many_is_covered_where_a_single_interval_is_too_narrow():
@@ -122,8 +122,8 @@ def test_a_difference_is_widened_by_students_quantile_of_its_clusters(clusters):
 
 
 def test_an_interval_stays_in_the_range_of_its_quantity_and_is_unchanged_for_one_estimate():
-  wide = for_all(made(0.5, 0.1, 0.9, 3, 'bonett-price', versus='first'), 100, ERROR)
-  assert ends(wide) == (-1, 1)
+  widened = for_all(made(0.5, 0.1, 0.9, 3, 'bonett-price', versus='first'), 100, ERROR)
+  assert ends(widened) == (-1, 1)
   probability = Quantity('probability', 'probability', AMOUNT, low=0, high=1)
   assert ends(for_all(made(0.5, 0.1, 0.9, 3, 'student'), 100, probability)) == (0, 1)
   single = made(3 / 9, *clopper_pearson(3, 9), 9, 'clopper-pearson')
@@ -152,8 +152,8 @@ def test_a_p_value_is_the_level_at_which_the_interval_reaches_0(method, n):
     difference = made(value, low, high, n, method, versus='first')
     [p] = p_values(difference.to_frame().T)
     assert (p < 0.05) == (low > 0)
-    wide = ends(for_all(difference, 0.05 / p, ERROR)) if p < 0.05 else (0.0, 0.0)
-    assert np.abs(wide).min() == pytest.approx(0, abs=1e-9)
+    widened = ends(for_all(difference, 0.05 / p, ERROR)) if p < 0.05 else (0.0, 0.0)
+    assert np.abs(widened).min() == pytest.approx(0, abs=1e-9)
     assert p_values(pd.DataFrame([{**difference, 'p': 0.3}])).tolist() == [0.3]
   unknown = made(0.5, np.nan, np.nan, 1, method, versus='first').to_frame().T
   assert np.isnan(p_values(unknown)).all() and not significant(unknown, ERROR).any()

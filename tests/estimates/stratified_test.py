@@ -43,8 +43,8 @@ def test_values_are_weighted_sums():
   strata, wrong = np.array([0, 0, 1, 1, 1, 7]), np.array([1, 0, 1, 1, 0, 1], bool)
   mean = stratified.estimate(wrong, strata, np.array([2.0, 3.0]))
   assert (mean.value, mean.n) == (pytest.approx(2 * 0.5 + 3 * 2 / 3), 5)
-  other = np.array([0, 0, 1, 1, 1, 0], bool)
-  lost = stratified.difference(wrong, other, strata, np.array([2.0, 3.0]))
-  assert lost.value == pytest.approx(-2 * 0.5 + 3 / 3)
+  wrong_second = np.array([0, 0, 1, 1, 1, 0], bool)
+  difference = stratified.difference(wrong, wrong_second, strata, np.array([2.0, 3.0]))
+  assert difference.value == pytest.approx(-2 * 0.5 + 3 / 3)
   assert stratified.trials_needed(np.array([1.0]), 0.1) == 97
   refused('1 of 2 strata have no trial', stratified.estimate, wrong[:2], strata[:2], np.ones(2))

@@ -139,8 +139,8 @@ def test_the_gain_on_unseen_classes_is_paired_and_ignores_seen_classes():
   easy = np.where((cells.group == 1)[:, None], 1.0, cells.share)
   gain = cells.gain(_cells(easy, cells.label, cells.group), [1])
   assert gain.value == 0 and gain.low <= 0 <= gain.high
-  lost = np.where((cells.group == 1)[:, None], cells.share, 1.0)
-  gain = cells.gain(_cells(lost, cells.label, cells.group), [1])
+  baseline = np.where((cells.group == 1)[:, None], cells.share, 1.0)
+  gain = cells.gain(_cells(baseline, cells.label, cells.group), [1])
   assert gain.value == pytest.approx(cells.accuracy([1], UNSEEN).value - 1) and gain.high < 0
 
 
@@ -218,9 +218,11 @@ def test_a_stratified_share_of_equal_strata_is_the_mean_over_images():
   rng = np.random.default_rng(2)
   share = (rng.random(400) < 0.3).astype(float)
   balanced = stratified_share(share, np.repeat(np.arange(4), 100), 1)
-  plain = stratified_share(share, np.zeros(400, int), 1)
-  assert balanced.value == pytest.approx(plain.value) == pytest.approx(share.mean())
-  assert balanced.high - balanced.low == pytest.approx(plain.high - plain.low, rel=0.03)
+  unstratified = stratified_share(share, np.zeros(400, int), 1)
+  assert balanced.value == pytest.approx(unstratified.value) == pytest.approx(share.mean())
+  assert balanced.high - balanced.low == pytest.approx(
+    unstratified.high - unstratified.low, rel=0.03
+  )
 
 
 @cases(
@@ -244,7 +246,9 @@ def test_shares_of_strata_without_spread_of_one_stratum_and_of_no_image():
   number = stratified_share(np.repeat([0.0, 1.0], 6), np.repeat([0, 1], 6), 5)
   assert (number.low, number.high) == pytest.approx(clopper_pearson(6, 12))
   share = np.random.default_rng(5).binomial(5, 0.7, 300) / 5
-  plain = stratified_share(share, np.zeros(300, int), 5)
+  unstratified = stratified_share(share, np.zeros(300, int), 5)
   expected = share.mean(), *korn_graubard(share.mean(), share.std(ddof=1), 300, 5)
-  assert (plain.value, plain.low, plain.high) == pytest.approx(expected, abs=1e-3)
+  assert (unstratified.value, unstratified.low, unstratified.high) == pytest.approx(
+    expected, abs=1e-3
+  )
   assert np.isnan(stratified_share(np.zeros(0), np.zeros(0, int), 5).value)

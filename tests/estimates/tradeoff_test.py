@@ -40,8 +40,8 @@ def test_the_line_and_its_student_interval_equal_those_of_scipy():
 @cases('label, sign', ('gaussian', 1), ('adversarial', 1), ('low_pass', 1), ('high_pass', -1))
 def test_the_published_accuracies_have_the_slopes_that_the_paper_states(label, sign):
   """Section 4.2: gains at high and losses at low frequencies, and the reverse for a high pass."""
-  natural, other = TABLE_3.corrupted['natural'], TABLE_3.corrupted[label]
-  gained = [other[name] - natural[name] for name in natural]
+  natural, accuracies = TABLE_3.corrupted['natural'], TABLE_3.corrupted[label]
+  gained = [accuracies[name] - natural[name] for name in natural]
   slope = linear_fit(PUBLISHED_SHARES, gained, []).slope
   assert min(sign * slope.low, sign * slope.high) > 0, slope
   at_fog = fit_lines(PUBLISHED_SHARES, gained).at(0.03)
@@ -78,22 +78,22 @@ def test_a_trade_off_has_the_line_of_mean_changes_by_mean_share():
 
 def test_corruptions_that_change_no_image_are_left_out_with_a_note():
   rng = np.random.default_rng(0)
-  share, before, after = (rng.random((40, 5)) for _ in range(3))
+  share, first, second = (rng.random((40, 5)) for _ in range(3))
   share[:, 2] = np.nan
   changing = [0, 1, 3, 4]
-  with_it = trade_off('net', 'base', share, before, after)
-  without = trade_off('net', 'base', share[:, changing], before[:, changing], after[:, changing])
+  with_it = trade_off('net', 'base', share, first, second)
+  without = trade_off('net', 'base', share[:, changing], first[:, changing], second[:, changing])
   np.testing.assert_array_equal(with_it.value, without.value)
   assert with_it.note[:4].str.startswith('1 of 5 corruptions change no image').all()
   share[:, 3:] = np.nan
-  undefined = trade_off('net', 'base', share, before, after)
+  undefined = trade_off('net', 'base', share, first, second)
   assert undefined.value.isna().all() and undefined.note.str.startswith('3 of 5').all()
   assert undefined.method.tolist() == without.method[:4].tolist()
-  single = trade_off('net', 'base', *(column[:1] for column in (rng.random((1, 5)), before, after)))
+  single = trade_off('net', 'base', *(column[:1] for column in (rng.random((1, 5)), first, second)))
   assert single.low[[0, 2, 3]].isna().all() and single.high[[0, 2, 3]].isna().all()
   rare = rng.random((40, 5))
   rare[2:, 0] = np.nan  # a corruption that changes two images
-  without_interval = trade_off('net', 'base', rare, before, after).iloc[[0, 3]]
+  without_interval = trade_off('net', 'base', rare, first, second).iloc[[0, 3]]
   assert without_interval.note.str.contains('too many').all() and without_interval.low.isna().all()
 
 

@@ -97,11 +97,11 @@ def test_a_resumed_run_calls_the_function_only_for_missing_shards(tmp_path):
   first = columns(runner, tmp_path)
   assert counted.call_count == 3 * len(runner.views)
   sorted(tmp_path.glob('*.npz'))[0].unlink()
-  again = columns(runner, tmp_path)
+  resumed = columns(runner, tmp_path)
   sizes = [len(call.args[0]) for call in counted.call_args_list]
   assert sizes == [8] * (3 * len(runner.views) + 7), 'every block is padded to the same size'
   for name in first:
-    np.testing.assert_array_equal(again[name], first[name])
+    np.testing.assert_array_equal(resumed[name], first[name])
 
 
 def assert_fails(answer, message, **changes):

@@ -102,8 +102,8 @@ def test_sums_of_the_largest_values_do_not_overflow():
   total, outside = measurements.combine(np.asarray(sums)[:, None])
   np.testing.assert_array_equal(total, [[float(largest) * measurements.MAX_ROWS_PER_DEVICE] * 2])
   assert not outside.any()
-  many = jnp.zeros(2**16), jnp.ones(2**16, bool)
-  refused('65536 rows a device are more than 32768', measurements.split_sum, *many)
+  too_many = jnp.zeros(2**16), jnp.ones(2**16, bool)
+  refused('65536 rows a device are more than 32768', measurements.split_sum, *too_many)
 
 
 def test_rows_of_padding_do_not_count_in_sums():

@@ -91,9 +91,9 @@ def rewrite(records, change):
 
 
 def replace_by_shard_of_another_run(records):
-  other = Records(records.directory / 'other', LAYOUT, {'seed': 1})
-  other.write(0, 0, records.read(0, 0).arrays)
-  shutil.copy(other.path(0, 0), records.path(0, 0))
+  other_records = Records(records.directory / 'other', LAYOUT, {'seed': 1})
+  other_records.write(0, 0, records.read(0, 0).arrays)
+  shutil.copy(other_records.path(0, 0), records.path(0, 0))
 
 
 def truncate(records):

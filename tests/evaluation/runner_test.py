@@ -150,13 +150,13 @@ def test_layer_change_is_the_norm_of_the_difference():
 
 
 def test_records_hold_the_columns_of_each_row_once_but_no_images(tmp_path):
-  plain = tiny_rows(21)
+  base_rows = tiny_rows(21)
   columns = {
     'severity': np.arange(21, dtype=np.int32),
     'boxes': np.ones((21, 4), np.float32),
     'path': np.array([f'clip/{index}.jpg' for index in range(21)]),
   }
-  rows = dataclasses.replace(plain, columns={**columns, 'object': plain.images[:, :2]})
+  rows = dataclasses.replace(base_rows, columns={**columns, 'object': base_rows.images[:, :2]})
   runner = evaluator(MeshParallel())
   records = recorded_by(runner, rows, tmp_path)
   assert not records.missing() and runner.compiled._function._cache_size() == 1
@@ -202,10 +202,10 @@ def test_a_row_is_prepared_once_before_its_views(create):
 
 def test_images_of_another_size_are_resized_for_the_classifier():
   rows, (height, width, channels) = tiny_rows(3), SHAPE
-  wide = (2 * height, 4 * width, channels)
+  large_shape = (2 * height, 4 * width, channels)
   columns = (jnp.arange(4 * width, dtype=jnp.float32) + 0.5) / (4 * width)
-  ramp = jnp.broadcast_to(columns[None, :, None], wide)
-  views = dataclasses.replace(identity(), image_shape=wide, show=lambda key, row, view: ramp)
+  ramp = jnp.broadcast_to(columns[None, :, None], large_shape)
+  views = dataclasses.replace(identity(), image_shape=large_shape, show=lambda key, row, view: ramp)
   runner = evaluator(views=views)
   batch = {'image': rows.images, 'example_id': np.arange(3)}
   resized, _ = runner.show(None, batch, (views.ids[0], {'identity': jnp.int32(0)}))
@@ -220,12 +220,12 @@ def test_images_of_another_size_are_resized_for_the_classifier():
 def test_a_resumed_run_computes_only_missing_shards(tmp_path):
   rows, runner = tiny_rows(21), evaluator()
   recorded_by(runner, rows, tmp_path)
-  before = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.glob('*.npz')}
-  deleted = sorted(before)[1:3]
+  contents = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.glob('*.npz')}
+  deleted = sorted(contents)[1:3]
   for name in deleted:
     (tmp_path / name).unlink()
   recorded_by(runner, rows, tmp_path)
-  for name, (content, time) in before.items():
+  for name, (content, time) in contents.items():
     assert (tmp_path / name).read_bytes() == content, 'the same bytes'
     assert ((tmp_path / name).stat().st_mtime_ns == time) == (name not in deleted)
 
@@ -243,8 +243,10 @@ def test_records_of_other_rows_are_not_completed(tmp_path, field, changed, shard
   missing.unlink()
   values = getattr(rows, field).copy()
   values[changed] = values[changed][::-1]
-  other = dataclasses.replace(rows, **{field: values})
-  refused(rf'answers on other images \({column} differs\)', recorded_by, runner, other, tmp_path)
+  changed_rows = dataclasses.replace(rows, **{field: values})
+  refused(
+    rf'answers on other images \({column} differs\)', recorded_by, runner, changed_rows, tmp_path
+  )
   assert not missing.exists()
   recorded_by(runner, rows, tmp_path)
 

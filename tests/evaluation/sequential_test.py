@@ -170,19 +170,19 @@ def test_a_resumed_run_has_the_same_results(results, folder, tmp_path, deleted):
   for number in range(1 if deleted == 'shard' else 2, finished):
     shutil.rmtree(tmp_path / 'tiny' / f'round{number:03d}')
   refused(r'lacks shards|no records', rounds, tmp_path, 'tiny')
-  again = run(tmp_path)
-  pd.testing.assert_frame_equal(again.table, results.table)
+  resumed = run(tmp_path)
+  pd.testing.assert_frame_equal(resumed.table, results.table)
   for name, values in results.arrays.items():
-    np.testing.assert_array_equal(again.arrays[name], values)
+    np.testing.assert_array_equal(resumed.arrays[name], values)
   refused('half_width', run, tmp_path, dataclasses.replace(STUDY, half_width=0.12))
 
 
 @pytest.mark.slow
 def test_pmap_and_other_shards_have_the_same_errors(results, tmp_path):
   execution = dataclasses.replace(EXECUTION, parallel='pmap', batch_size=8, views_per_step=3)
-  other = run(tmp_path, STUDY, execution, ['tiny'])
+  by_pmap = run(tmp_path, STUDY, execution, ['tiny'])
   expected = by_frequency(results, 'tiny')[ENDS]
-  np.testing.assert_array_equal(by_frequency(other, 'tiny')[ENDS], expected)
+  np.testing.assert_array_equal(by_frequency(by_pmap, 'tiny')[ENDS], expected)
 
 
 @pytest.mark.usefixtures('results')

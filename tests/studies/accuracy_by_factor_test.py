@@ -58,9 +58,9 @@ def test_numbers_are_binned_at_quantiles_and_small_groups_are_left_out():
   assert sorted(set(hours.n)) == [COUNT // 4] and hours.hour.nunique() == 4
   without_bins = AccuracyByFactor(factors=('site',), bins=0, fewest=4)
   assert table(without_bins)['site'].nunique() == COUNT // 4
-  few = AccuracyByFactor(factors=('pose',), fewest=14)
+  large_groups = AccuracyByFactor(factors=('pose',), fewest=14)
   message = 'pose has 1 groups of at least 14 images; accuracy by it needs two.* config.study.bins'
-  refused(message, few.check, WITH_COLUMNS, {})
+  refused(message, large_groups.check, WITH_COLUMNS, {})
 
 
 MANY = np.arange(100)

@@ -100,8 +100,8 @@ def test_checkpoints_of_separate_runs_are_joined_in_one_workdir(tmp_path):
   results = runs.run(config, tmp_path / 'all', drawn=False)
   for label in ('contrast_1', 'impulse_noise_1'):
     part = config.copy_and_resolve_references()
-    for other in set(part.classifiers) - {label}:
-      del part.classifiers[other]
+    for removed in set(part.classifiers) - {label}:
+      del part.classifiers[removed]
     runs.run(part, tmp_path / label, drawn=False)
     folder = tmp_path / 'joined' / 'checkpoints'
     folder.mkdir(parents=True, exist_ok=True)

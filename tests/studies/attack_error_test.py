@@ -122,8 +122,8 @@ def test_the_id_of_a_view_does_not_depend_on_the_other_attacks_of_a_run():
   only_fgsm = AttackError(attacks=('fgsm',), **ball).views(SHAPE)
   assert only_fgsm.ids[1] == views.ids[-1] and len(set(views.ids.tolist())) == len(views) == 5
   labelled = {'attacks': ('pgd', 'pgd_dlr=pgd'), 'attack': {'pgd_dlr': {'loss': 'dlr'}}}
-  other = AttackError(**labelled, **ball, epsilons=SMALL.epsilons).views(SHAPE)
-  assert len(set(other.ids.tolist())) == 5 and other.ids[1] == views.ids[1]
+  with_labels = AttackError(**labelled, **ball, epsilons=SMALL.epsilons).views(SHAPE)
+  assert len(set(with_labels.ids.tolist())) == 5 and with_labels.ids[1] == views.ids[1]
 
 
 def test_an_attack_has_the_settings_of_its_section_and_the_ball_of_the_study(tmp_path):
@@ -144,9 +144,9 @@ def test_an_attack_has_the_settings_of_its_section_and_the_ball_of_the_study(tmp
     epsilon=0.5,
   )
   assert [*study.runs] == ['Own', 'strong', 'pgd']
-  default, strong, plain = study.runs.values()
+  default, strong, pgd = study.runs.values()
   assert (default.confidence, default.half_width, default.steps) == (0.0, 2.0, 3)
-  assert (strong.steps, strong.half_width, plain.steps) == (99, 5.0, 10)
+  assert (strong.steps, strong.half_width, pgd.steps) == (99, 5.0, 10)
   assert {(attack.norm, attack.epsilon) for attack in study.runs.values()} == {('l2', 0.5)}
   settings = study.describe()['attack']
   inherited = {'step_size': 0.0, 'random_start': True, 'loss': 'cross_entropy'}
@@ -208,15 +208,19 @@ def test_auto_attack_counts_images_by_stage_equally_on_any_devices(tmp_path, cap
   study = AttackError(attacks=('pgd', 'auto_attack'), epsilon=0.03, attack=budget)
   results, first = measured(study, ('first',))
   stage, rank = (first.records.table(name)[:, 2] for name in ('measure/stage', 'rank'))
-  after = select(results.table, 'error_after', stage=..., epsilon=...)
-  np.testing.assert_allclose(after.value, [(stage <= number).mean() for number in range(1, 5)])
-  assert after.value.iloc[0] > 0 and after.value.iloc[-1] == (rank > 0).mean() < 1
+  errors_after = select(results.table, 'error_after', stage=..., epsilon=...)
+  np.testing.assert_allclose(
+    errors_after.value, [(stage <= number).mean() for number in range(1, 5)]
+  )
+  assert errors_after.value.iloc[0] > 0 and errors_after.value.iloc[-1] == (rank > 0).mean() < 1
   by_square = int((stage == 4).sum())
   assert results.tables['flags of AutoAttack'].rows[1][2:4] == [BY_SQUARE, by_square]
   assert ('fall to Square' in caplog.text) == (by_square > 0)
   pmap = parallel.create('pmap')
-  other = recorded(tmp_path / 'pmap', study, classifier('first', 0), rows(), pmap, (40, 3))
-  np.testing.assert_array_equal(other.table('measure/stage'), first.records.table('measure/stage'))
+  by_pmap = recorded(tmp_path / 'pmap', study, classifier('first', 0), rows(), pmap, (40, 3))
+  np.testing.assert_array_equal(
+    by_pmap.table('measure/stage'), first.records.table('measure/stage')
+  )
 
 
 def test_the_words_of_an_error_name_the_norm_and_a_single_attack():

@@ -42,5 +42,5 @@ def test_published_values_are_shown(table):
 
 def test_rows_without_the_two_variants_are_refused():
   refused('of the variants none; mixed_same and mixed_rand', BackgroundGap().check, rows(), {})
-  other = dataclasses.replace(rows(), columns={'variant': np.repeat('only_fg', COUNT)})
-  refused('of the variants only_fg; .*source=imagenet_9', BackgroundGap().check, other, {})
+  foregrounds = dataclasses.replace(rows(), columns={'variant': np.repeat('only_fg', COUNT)})
+  refused('of the variants only_fg; .*source=imagenet_9', BackgroundGap().check, foregrounds, {})

@@ -101,11 +101,11 @@ def test_estimates_of_a_view_follow_its_predictions(tmp_path):
 def test_differences_are_paired(tmp_path):
   seeds = {'a': 0, 'b': 0, 'c': 1}
   results = reduced(*(made(tmp_path, label, seed) for label, seed in seeds.items()))
-  unchanged, other = (estimate(results, label, 'brier', 'a', view='clean') for label in 'bc')
+  unchanged, difference = (estimate(results, label, 'brier', 'a', view='clean') for label in 'bc')
   assert (unchanged.value, unchanged.low, unchanged.high) == (0, 0, 0)
   first, last = (estimate(results, label, 'brier', view='clean').value for label in 'ac')
-  assert other.value == pytest.approx(last - first)
-  assert other.low < other.value < other.high
+  assert difference.value == pytest.approx(last - first)
+  assert difference.low < difference.value < difference.high
 
 
 def test_a_mean_over_views_of_calibrated_classifiers_shows_no_difference(tmp_path):

@@ -176,8 +176,8 @@ def check_attacks(variant: str, results: Results, report: str) -> None:
   largest = select(results.table, 'largest_change', attack=..., epsilon=...)
   assert (largest.value <= largest.epsilon.astype(float) * (1 + 1e-5)).all()
   if variant == 'autoattack_cifar10':
-    after = select(results.table, 'error_after', stage=..., epsilon=...).value.to_numpy()
-    assert (np.diff(after) >= 0).all() and after[-1] == worst.value.item()
+    errors_after = select(results.table, 'error_after', stage=..., epsilon=...).value.to_numpy()
+    assert (np.diff(errors_after) >= 0).all() and errors_after[-1] == worst.value.item()
     flags = [row[2] for row in results.tables['flags of AutoAttack'].rows]
     assert flags == [auto_attack.NO_GRADIENT, auto_attack.BY_SQUARE, auto_attack.RANDOM]
   if variant != 'digits':

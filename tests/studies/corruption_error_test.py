@@ -71,10 +71,10 @@ def test_views_are_in_the_official_order_and_ids_do_not_depend_on_the_set():
 
 def test_severities_between_the_five_are_views():
   study = dataclasses.replace(SMALL, between=(1.5, 2.25))
-  views, plain = study.views(SHAPE), SMALL.views(SHAPE)
+  views, without_between = study.views(SHAPE), SMALL.views(SHAPE)
   assert study.levels == (1, 1.5, 2.25, 3) and len(views) == 1 + 3 * 4
   assert views.parameters['severity'][1:5].tolist() == [1, 6, 7, 3]
-  assert views.ids[[0, 1, 4, 5, 8]].tolist() == plain.ids[:5].tolist()
+  assert views.ids[[0, 1, 4, 5, 8]].tolist() == without_between.ids[:5].tolist()
   assert len(set(views.ids)) == len(views)
   single_level = dataclasses.replace(SMALL, between=(2.25,)).views(SHAPE)
   assert single_level.ids[2] == views.ids[3]

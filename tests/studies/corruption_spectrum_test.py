@@ -103,17 +103,17 @@ def test_amplitudes_by_radius_are_means_over_rings(tmp_path):
 
 def test_normalisation_channels_and_bandwidth_change_spectra_as_named(tmp_path):
   settings = {'corruptions': ('contrast',), 'severities': (2,)}
-  plain = reduced(CorruptionSpectrum(**settings), tmp_path / 'plain')
+  default = reduced(CorruptionSpectrum(**settings), tmp_path / 'plain')
   scaled = reduced(CorruptionSpectrum(**settings, normalisation='sum'), tmp_path / 'sum')
-  np.testing.assert_allclose(scaled.arrays['spectrum'], 32 * plain.arrays['spectrum'], rtol=1e-6)
+  np.testing.assert_allclose(scaled.arrays['spectrum'], 32 * default.arrays['spectrum'], rtol=1e-6)
   for quantity in ('high_frequency_fraction', 'rms'):
-    scaled_grid, plain_grid = (grid(table_of(e), quantity) for e in (scaled, plain))
+    scaled_grid, plain_grid = (grid(table_of(e), quantity) for e in (scaled, default))
     np.testing.assert_array_equal(scaled_grid, plain_grid)
   grey = reduced(CorruptionSpectrum(**settings, channels='grey'), tmp_path / 'grey')
-  assert (grey.arrays['clean_spectrum'] < plain.arrays['clean_spectrum']).mean() > 0.9
-  wide = reduced(CorruptionSpectrum(**settings, bandwidth=31), tmp_path / 'wide')
+  assert (grey.arrays['clean_spectrum'] < default.arrays['clean_spectrum']).mean() > 0.9
+  wide_band = reduced(CorruptionSpectrum(**settings, bandwidth=31), tmp_path / 'wide')
   wide_share, share = (
-    grid(table_of(findings), 'high_frequency_fraction').item() for findings in (wide, plain)
+    grid(table_of(findings), 'high_frequency_fraction').item() for findings in (wide_band, default)
   )
   assert wide_share > share
 

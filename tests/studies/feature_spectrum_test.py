@@ -31,8 +31,8 @@ def test_settings_that_do_not_fit_the_layers_are_refused():
     study = FeatureSpectrum(first_tokens=count)
     message = bad_setting('config.study.first_tokens', count)
     refused(message, study.summarise_output, 'block', tokens)
-  key, twice, named = 'config.study.of_layers', ('logits', 'logits'), ('stages', 'logits')
-  refused(bad_setting(key, twice), FeatureSpectrum, of_layers=twice)
+  key, repeated, named = 'config.study.of_layers', ('logits', 'logits'), ('stages', 'logits')
+  refused(bad_setting(key, repeated), FeatureSpectrum, of_layers=repeated)
   study = FeatureSpectrum(of_layers=named)
   refused(bad_setting(key, named), study.summarise_output, 'logits', jnp.ones((3, 10)))
 

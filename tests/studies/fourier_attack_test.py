@@ -91,8 +91,8 @@ def test_a_finished_map_names_the_frequencies(tmp_path):
   assert estimate(results, 'first', 'clean_error').n == 40, 'all images are measured'
   heat_map_views = fourier_heatmap.FourierHeatmap().views(SHAPE)
   assert set(views.ids.tolist()) <= set(heat_map_views.ids.tolist()), 'signs are those of the map'
-  other = dataclasses.replace(STUDY, heat_map=finished(tmp_path / 'other', 1 - errors))
-  assert study.facts['heat_map_sha256'] != other.facts['heat_map_sha256']
+  inverted = dataclasses.replace(STUDY, heat_map=finished(tmp_path / 'inverted', 1 - errors))
+  assert study.facts['heat_map_sha256'] != inverted.facts['heat_map_sha256']
 
 
 def test_heat_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path):
@@ -118,10 +118,10 @@ def test_heat_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path):
     top = tmp_path / name if name in ('single', 'seeds') else tmp_path
     made(top / place, seen)
     heat_map = dataclasses.replace(STUDY, heat_map=directory)._map
-    ours = made(tmp_path / f'ours of {name}'.replace('/', ' '), digests, data=data.description)
-    assert heat_map.saw(ours.records).tolist() == [True, True, False]
+    new_run = made(tmp_path / f'run of {name}'.replace('/', ' '), digests, data=data.description)
+    assert heat_map.saw(new_run.records).tolist() == [True, True, False]
   Results('accuracy', [{'label': 'any'}], {}, {}).write(tmp_path / 'other')
-  other = dataclasses.replace(STUDY, heat_map=str(tmp_path / 'other'))
-  refused(bad_setting('config.study.heat_map'), other.views, SHAPE)
+  other_study = dataclasses.replace(STUDY, heat_map=str(tmp_path / 'other'))
+  refused(bad_setting('config.study.heat_map'), other_study.views, SHAPE)
   preview = fourier_preview.FourierPreview(heat_map=str(tmp_path / 'none'))
   refused(r'no results\.json', preview.views, SHAPE)

@@ -86,7 +86,7 @@ def test_error_maps_are_counts_and_a_frequency_is_one_trial_with_its_mirror():
 
 
 def test_difference_map_and_its_significance_against_scipy():
-  plain, first, second = measured(STUDY)
+  unadjusted, first, second = measured(STUDY)
   right = [e.records.table('rank') == 0 for e in (first, second)]
   lost, gained = (right[0] & ~right[1]).sum(0), (~right[0] & right[1]).sum(0)
   pairs = zip(lost, gained, strict=True)
@@ -237,6 +237,6 @@ def test_a_map_of_a_class_is_the_error_on_its_images():
   refused(bad_setting(key, 'owl'), reduced, no_class, [evaluation])
   lynx = dataclasses.replace(STUDY, classes=('lynx',))
   refused(bad_setting(key, 'lynx'), lynx.check, tiny_rows(COUNT), {})
-  few = tiny_rows(COUNT).at(np.flatnonzero(tiny_rows(COUNT).labels != 1))
-  study = dataclasses.replace(STUDY, classes=(few.class_names[1],))
-  refused('of which there is no image among .*num_images', study.check, few, {})
+  rows_of_three_classes = tiny_rows(COUNT).at(np.flatnonzero(tiny_rows(COUNT).labels != 1))
+  study = dataclasses.replace(STUDY, classes=(rows_of_three_classes.class_names[1],))
+  refused('of which there is no image among .*num_images', study.check, rows_of_three_classes, {})

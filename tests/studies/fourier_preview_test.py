@@ -63,9 +63,9 @@ def test_sensitivity_is_the_root_mean_square_slope_and_bands_have_the_mean_energ
     half = stats.t.ppf(0.975, COUNT - 1) * stats.sem(share) / mask.mean()
     ends = max(0, row.value - half), row.value + half
     assert (row.low, row.high) == pytest.approx(ends, rel=1e-4) and row.n == COUNT
-    other = estimate(results, 'second', 'sensitivity_per_cell', band=band).value
+    second = estimate(results, 'second', 'sensitivity_per_cell', band=band).value
     pair = estimate(results, 'second', 'sensitivity_per_cell', 'first', band=band)
-    assert pair.value == pytest.approx(other - row.value)
+    assert pair.value == pytest.approx(second - row.value)
   masks['mid'] = ~(masks['low'] | masks['high'])
   per_cell = {k: estimate(results, 'first', 'sensitivity_per_cell', band=k).value for k in masks}
   weighted = [mask.mean() * per_cell[band] for band, mask in masks.items()]
@@ -83,7 +83,7 @@ def test_rank_correlation_is_over_the_distinct_frequencies_of_the_window(tmp_pat
   assert row.value == pytest.approx(stats.spearmanr(sensitivity, error).statistic)
   assert row.n == len(FREQUENCIES) and np.isnan(row.low)
   for name, values, expected in (('monotone', sensitivity**2, 1), ('flat', 0 * error, np.nan)):
-    other = FourierPreview(heat_map=finished(tmp_path / name, values))
-    correlated = table_of(other, evaluations)
+    changed_map = FourierPreview(heat_map=finished(tmp_path / name, values))
+    correlated = table_of(changed_map, evaluations)
     rho = estimate(correlated, 'first', 'rank_correlation').value
     assert rho == pytest.approx(expected, nan_ok=True)

@@ -77,7 +77,7 @@ def test_a_single_attack_has_no_facet_and_other_radii_use_the_same_records():
   results, *evaluations = measured(single, ('first',))
   assert set(results.table.quantity) == {'median_distance', 'robust_accuracy'}
   assert 'attack' not in results.table
-  other = LeastDistance(attack={'fmn': {'steps': STEPS}}, epsilons=(0.5,))
-  assert other.recording == single.recording
-  row = estimate(table_of(other, evaluations), 'first', 'robust_accuracy', epsilon=0.5)
+  other_radii = LeastDistance(attack={'fmn': {'steps': STEPS}}, epsilons=(0.5,))
+  assert other_radii.recording == single.recording
+  row = estimate(table_of(other_radii, evaluations), 'first', 'robust_accuracy', epsilon=0.5)
   assert row.value == (evaluations[0].records.table('measure/distance') > 0.5).mean()

@@ -23,13 +23,13 @@ def folders(tmp_path_factory):
   root = tmp_path_factory.mktemp('ood')
   weights = runs.save_weights(root / 'weights.safetensors', 'small_cnn')
   network = {'data.source': 'digits', 'classifier.name': 'small_cnn', 'classifier.weights': weights}
-  other = runs.save_weights(root / 'other.safetensors', 'small_cnn', 1)
+  other_weights = runs.save_weights(root / 'other.safetensors', 'small_cnn', 1)
   kinds = {
     'known': {},
     'unknown': {'data.known_classes': False},
     'training': {'data.split': 'train', 'data.num_images': 1200},  # more images than features
     'shifted': {'data.num_images': 20},
-    'other': {'classifier.weights': other},
+    'other': {'classifier.weights': other_weights},
   }
   for name, changes in kinds.items():
     variant = 'unknown' if name == 'unknown' else 'cifar10'

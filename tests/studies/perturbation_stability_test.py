@@ -84,8 +84,8 @@ def test_means_and_ratios_follow_the_definitions(tmp_path):
 
 
 def test_a_first_classifier_of_few_classes_has_no_distance_to_divide_by(tmp_path):
-  few = {name: z[..., :3] for name, z in drawn(0).items()}
-  evaluations = [recorded(tmp_path / 'few', few), recorded(tmp_path / 'many', drawn(1))]
+  three_classes = {name: z[..., :3] for name, z in drawn(0).items()}
+  evaluations = [recorded(tmp_path / 'few', three_classes), recorded(tmp_path / 'many', drawn(1))]
   table = table_of(PerturbationStability(), evaluations)
   assert {*table.classifier[table['quantity'] == 'top5_distance']} == {'many'}
   assert 'mT5D' not in {*table['quantity']} and estimate(table, 'many', 'mFR').value > 0
@@ -101,5 +101,5 @@ def test_incomplete_sequences_and_other_rows_are_refused(tmp_path):
   rows = ArrayRows(np.zeros((1, 8, 8, 3), np.float32), np.zeros(1, int), ('a',))
   refused('reads stored sequences, .*imagenet_p, cifar10_p', study.check, rows, {})
   facts = {'perturbations': list(NAMES[:-1]), 'path': 'p'}
-  few = ArrayRows(rows.images, rows.labels, ('a',), facts=facts)
-  refused('p lacks scale: fetch it, or', study.check, few, {})
+  incomplete = ArrayRows(rows.images, rows.labels, ('a',), facts=facts)
+  refused('p lacks scale: fetch it, or', study.check, incomplete, {})

@@ -65,8 +65,8 @@ def test_a_class_that_is_never_predicted_is_left_out(tmp_path):
   logits, labels = logits_of(3.0)
   unknown = np.concatenate([logits, np.full((ROWS, 3, 1), -np.inf, np.float32)], -1)
   table = table_of(STUDY, [written(tmp_path / 'net', **{'output/logits': unknown})])
-  plain = table_of(STUDY, [written(tmp_path / 'plain')])
-  np.testing.assert_array_equal(table.value, plain.value)
+  expected = table_of(STUDY, [written(tmp_path / 'plain')])
+  np.testing.assert_array_equal(table.value, expected.value)
   with_unpredicted_label = np.where(labels == 0, CLASSES, labels)
   bad = written(tmp_path / 'bad', **{'output/logits': unknown}, label=with_unpredicted_label)
   refused('cannot predict the class', table_of, STUDY, [bad])
@@ -84,17 +84,19 @@ def test_a_scaling_by_class_notes_the_classes_without_images_held_out(tmp_path):
   labels = (2 * (np.arange(ROWS) == ROWS - 1)).astype(int)  # all 0 but the last, which is 2
   vector = dataclasses.replace(STUDY, scalings=('vector',))
   table = table_of(vector, [written(tmp_path / 'rare', label=labels)])
-  plain, scaled = (
+  unscaled, scaled = (
     estimate(table, 'rare', 'nll', scaling=s, severity=0) for s in ('none', 'vector')
   )
-  assert scaled.note.startswith('4 classes have no image') and not plain.note
+  assert scaled.note.startswith('4 classes have no image') and not unscaled.note
 
 
 def test_too_few_images_held_out_are_refused(tmp_path):
-  few = Recalibration(corruptions=('fog',), severities=(1, 5), held_out=0.01)
-  refused(bad_setting('config.study.held_out', 0.01), few.check, tiny_rows(400), {})
-  refused(bad_setting('config.study.held_out', 0.01), table_of, few, [written(tmp_path / 'few')])
-  small_alpha = dataclasses.replace(few, held_out=0.4, alpha=0.01)
+  few_held_out = Recalibration(corruptions=('fog',), severities=(1, 5), held_out=0.01)
+  refused(bad_setting('config.study.held_out', 0.01), few_held_out.check, tiny_rows(400), {})
+  refused(
+    bad_setting('config.study.held_out', 0.01), table_of, few_held_out, [written(tmp_path / 'few')]
+  )
+  small_alpha = dataclasses.replace(few_held_out, held_out=0.4, alpha=0.01)
   refused(bad_setting('config.study.alpha', 0.01), small_alpha.check, tiny_rows(400), {})
   dataclasses.replace(small_alpha, scores=()).check(tiny_rows(400), {})
   dataclasses.replace(small_alpha, held_out=0.5).check(tiny_rows(400), {})

@@ -38,8 +38,8 @@ GROUPS = by_name((('a',), ('b',)), NAMES)
 def rows(count: int = 12, grouped: bool = True) -> Rows:
   """Returns images of noise [count, 8, 8, 3] with the labels 0, 1, 2, 0, …."""
   images = np.random.default_rng(0).random((count, 8, 8, 3), np.float32)
-  plain = ArrayRows(images, np.arange(count) % 3, NAMES)
-  return with_groups(plain, GROUPS) if grouped else plain
+  array_rows = ArrayRows(images, np.arange(count) % 3, NAMES)
+  return with_groups(array_rows, GROUPS) if grouped else array_rows
 
 
 def test_views_are_the_environments_at_every_level():
@@ -180,9 +180,9 @@ def test_the_configs_subtract_the_network_trained_without_environments():
 
 @cases('variant', 'corruptions:cifar10', 'rotation:imagenet', 'renditions:folder')
 def test_every_variant_can_add_the_methods(variant):
-  name, plain = variant.split(':')
-  config = runs.shrunk(f'systematic_{name}', f'{plain}+methods')
-  without = runs.shrunk(f'systematic_{name}', plain)
+  name, base_variant = variant.split(':')
+  config = runs.shrunk(f'systematic_{name}', f'{base_variant}+methods')
+  without = runs.shrunk(f'systematic_{name}', base_variant)
   methods = ['balanced', 'group_dro', 'irm', 'coral', 'mixup']
   assert [*config.classifiers] == [*without.classifiers, *methods]
   parsed = experiments.from_config(config.to_dict()).classifiers
@@ -191,7 +191,7 @@ def test_every_variant_can_add_the_methods(variant):
   assert group_dro.groups == irm.environments == coral.environments == num_environments
   assert config.classifiers.erm.to_dict() == without.classifiers.erm.to_dict()
   with pytest.raises(ValueError, match="no variant 'method'"):
-    runs.shrunk(f'systematic_{name}', f'{plain}+method')
+    runs.shrunk(f'systematic_{name}', f'{base_variant}+method')
 
 
 OTHER_GROUPS = {'C1': ['a'], 'C2': ['c'], 'left over': ['b']}
@@ -259,8 +259,8 @@ def test_weights_that_may_have_seen_an_environment_are_noted_with_the_compensati
   notes = notes_on_weights(STUDY, network_of_file)
   assert 'start.npz' in notes['rotation']
   assert notes['rows'][0][2:4] == ['not known', 'rotation, contrast']
-  plain = {**PRETRAINED, 'initial_weights_trained_with': [], 'initial_weights_resemble': []}
-  notes = notes_on_weights(STUDY, records(tmp_path / 'plain' / 'net', RIGHT, RECIPE, **plain))
+  cropped = {**PRETRAINED, 'initial_weights_trained_with': [], 'initial_weights_resemble': []}
+  notes = notes_on_weights(STUDY, records(tmp_path / 'plain' / 'net', RIGHT, RECIPE, **cropped))
   assert notes[''] == '' and notes['rows'][0][2:4] == ['flips and crops', 'none']
   study = Systematic(**{**vars(STUDY), 'baseline': 'clean'})
   wrong = np.ones((12, 5), int)

@@ -178,8 +178,8 @@ def test_accuracies_can_leave_out_the_anchor(evaluations):
 
 def test_the_table_does_not_depend_on_the_size_of_blocks(evaluations, tmp_path):
   study = VideoPmK(k=3)
-  again = evaluate(tmp_path, study, block=6)
-  assert to_csv(table_of(study, evaluations[:1])) == to_csv(table_of(study, again))
+  in_small_blocks = evaluate(tmp_path, study, block=6)
+  assert to_csv(table_of(study, evaluations[:1])) == to_csv(table_of(study, in_small_blocks))
 
 
 def test_several_classifiers_are_compared_on_the_same_sets(evaluations):
