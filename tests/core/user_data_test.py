@@ -29,6 +29,7 @@ class WithoutIterator:
 
 
 def of_tensorflow(batch_size):
+  """Returns a data set of pairs, in batches unless `batch_size` is 0."""
   import tensorflow as tf
 
   data = tf.data.Dataset.from_tensor_slices((IMAGES, LABELS))
@@ -36,6 +37,7 @@ def of_tensorflow(batch_size):
 
 
 def of_torch(batch_size):
+  """Returns a data set of pairs with channels first, in batches unless `batch_size` is 0."""
   torch = pytest.importorskip('torch', reason='needs torch')
   first = torch.from_numpy(IMAGES.transpose(0, 3, 1, 2).copy())
   data = torch.utils.data.TensorDataset(first, torch.from_numpy(LABELS))
@@ -43,6 +45,7 @@ def of_torch(batch_size):
 
 
 def of_grain(batch_size):
+  """Returns a data set of pairs, in batches unless `batch_size` is 0."""
   grain = pytest.importorskip('grain', reason='needs grain')
   data = grain.MapDataset.source(list(zip(IMAGES, LABELS, strict=True)))
   return data.batch(batch_size) if batch_size else data

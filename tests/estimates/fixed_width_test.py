@@ -14,6 +14,7 @@ SMALL = FixedWidth(half_width=0.2, confidence=0.9, level=0.92, trials=6, looks=5
 
 
 def exact(successes: int, n: int, level: float) -> tuple[float, float]:
+  """Returns the exact interval of SciPy."""
   interval = stats.binomtest(successes, n).proportion_ci(level, 'exact')
   return interval.low, interval.high
 

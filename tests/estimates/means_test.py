@@ -39,6 +39,7 @@ def made(seed: int = 0, n: int = 40) -> Outcomes:
 
 
 def numbers(row) -> tuple[float, float, float]:
+  """Returns the value and the ends of the interval of a row."""
   return row.value, row.low, row.high
 
 

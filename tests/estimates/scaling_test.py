@@ -14,6 +14,7 @@ LABELS = np.array([GENERATOR.choice(4, p=p) for p in special.softmax(TRUE, 1)])
 
 
 def loss(scaled: scaling.Scaling, logits: np.ndarray) -> float:
+  """Returns the mean loss of scaled logits with the labels `LABELS`."""
   return float(scaling.negative_log_likelihood(scaled(logits), LABELS).mean())
 
 

@@ -27,6 +27,7 @@ def stated(estimate: Estimate, versus: str = '', confidence: float = 0.95) -> pd
 
 
 def made(value: float, low: float, high: float, n: int, method: str, **stated_as: Any) -> pd.Series:
+  """Returns the row of an estimate from n clusters of one trial each."""
   return stated(Estimate(value, low, high, n, n, method), **stated_as)
 
 
@@ -37,6 +38,7 @@ def row_of_shares(shares: np.ndarray, views: float, confidence: float = 0.95) ->
 
 
 def ends(widened: pd.Series | None) -> tuple[float, float]:
+  """Returns the ends of an interval."""
   assert widened is not None
   return widened.low, widened.high
 

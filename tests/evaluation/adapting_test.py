@@ -55,6 +55,7 @@ def adapting(adaptation):
 
 
 def darker(key, row, view):
+  """Shows a darker image with some noise."""
   return row['image'] * view['factor'] + 0.1 * jax.random.uniform(key, SHAPE)
 
 
@@ -67,6 +68,7 @@ def evaluator(adaptation, parallel=None, kind=AdaptingEvaluator, **stream):
 
 
 def recorded(adaptation, folder, parallel=None, **stream):
+  """Writes records of `ROWS`, by default as a single stream."""
   runner = evaluator(adaptation, parallel, **{'stream_rows': 21, **stream})
   records = Records(folder, runner.layout(21), {})
   runner.evaluate(ROWS, records)
@@ -74,6 +76,7 @@ def recorded(adaptation, folder, parallel=None, **stream):
 
 
 def files(folder):
+  """Returns the bytes of the shards in a folder, by name."""
   return {path.name: path.read_bytes() for path in sorted(folder.glob('*.npz'))}
 
 

@@ -25,6 +25,7 @@ def columns(runner, path, batch_size=8, views=7):
 
 
 def assert_same(recorded, expected):
+  """Checks that columns are equal, and probabilities up to rounding."""
   for name in ('prediction', 'rank', 'label'):
     np.testing.assert_array_equal(recorded[name], expected[name], err_msg=name)
   np.testing.assert_allclose(recorded['probability'], expected['probability'], rtol=1e-4, atol=1e-6)

@@ -28,6 +28,7 @@ CONFIDENCE = np.float32(
 
 
 def records(folder, block=2, chunk=2, labels=LABELS, classes=('ant', 'bee'), views=3):
+  """Writes records of the answers above; an image may have several labels."""
   right = (labels.reshape(5, 1, -1) == PREDICTION[..., None]).any(-1)
   fields = {'prediction': PREDICTION, 'rank': ~right, 'confidence': CONFIDENCE}
   columns = {'label': labels, 'example_id': np.arange(10, 15)}
@@ -59,6 +60,7 @@ def failures(made, views):
 
 
 def of_class(listed, name, quantity='accuracy'):
+  """Returns the estimate of a quantity of a class."""
   return estimate(listed.table, 'net', quantity, **{'class': name})
 
 

@@ -41,6 +41,7 @@ VIEWS = Views(
 
 
 def recorded(directory, parallel, batch_size, chunk, classifier=None, views=VIEWS):
+  """Writes records of tiny rows, by default of images alone, without a classifier."""
   runner = Evaluator(classifier, views, random_keys.stream(0, 'any'), parallel)
   records = Records(directory, runner.layout(ROWS, batch_size, chunk), {})
   runner.evaluate(tiny_rows(ROWS), records)

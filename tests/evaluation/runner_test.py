@@ -39,6 +39,7 @@ HEATMAP = FourierHeatmap(norm=2.0).views(SHAPE)
 
 
 def evaluator(parallel=None, **changes):
+  """Returns an evaluator of the tiny classifier in `HEATMAP`, by default on one device."""
   parallel = parallel or MeshParallel(jax.devices()[:1])
   changes = {'classifier': tiny_classifier(), 'views': HEATMAP, **changes}
   return Evaluator(key=KEY, parallel=parallel, **changes)

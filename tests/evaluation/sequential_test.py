@@ -43,6 +43,7 @@ def rows():
 
 
 def run(folder, study=STUDY, execution=EXECUTION, labels=('tiny', 'other')):
+  """Measures networks in rounds and returns the results."""
   classifiers = [classifier(label, seed) for seed, label in enumerate(labels)]
   return measure(study, execution, classifiers, rows(), folder)
 
@@ -67,6 +68,7 @@ def fixed_table(name, label='tiny'):
 
 
 def by_frequency(results, label, versus=''):
+  """Returns the errors of a classifier by frequency."""
   errors = select(results.table, 'error', versus, frequency_y=..., frequency_x=...)
   return errors[errors.classifier == label]
 

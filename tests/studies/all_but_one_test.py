@@ -19,6 +19,7 @@ ROWS = 50
 
 
 def recipe(name, severity, corruptions=('official',), probability=1.0):
+  """Returns the recipe of a network that leaves out a corruption at a severity."""
   corruption = {'name': 'corruption', 'left_out': [name], 'severities': [severity]}
   corruption |= {'corruptions': [*corruptions], 'probability': probability}
   return {'augment': [{'name': 'flip'}, corruption]}

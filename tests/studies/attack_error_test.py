@@ -266,6 +266,7 @@ def test_restarts_are_described_with_the_attacks_that_start_at_random():
 
 @pytest.fixture(scope='module')
 def small_records():
+  """Yields records of the attacks of `SMALL` on the first network."""
   results, first = measured(SMALL, ('first',))
   yield first.records
 

@@ -29,6 +29,7 @@ ERRORS = 'error_corruption', 'gallery'
 
 
 def corrupted(names: str, severities: tuple[int, ...] = (1, 5), **changes: Any) -> dict[str, Any]:
+  """Returns changes of a config that select corruptions and severities."""
   settings = {'corruptions': tuple(names.split()), 'severities': severities, **changes}
   return {f'study.{key}': value for key, value in settings.items()}
 

@@ -37,6 +37,7 @@ class Pixels(nn.Module):
 
 @functools.cache
 def classifier(label: str, seed: int) -> Classifier:
+  """Returns a network with the random weights of a seed."""
   module = Pixels()
   variables = module.init(jax.random.key(seed), jnp.zeros((1, *SHAPE)))
   facts = {'class_names': CLASSES, 'stages': ('stage1',), 'provenance': {'seed': seed}}
@@ -65,6 +66,7 @@ def measured(
 
 
 def recorded(folder, study, network, rows, parallel=None, layout=(16, 7), identity=None) -> Records:
+  """Writes records of a study, in shards of `layout` rows and views."""
   outputs = network.select_outputs(study.outputs) if network else ()
   views, stream = study.views(rows.image_shape), random_keys.stream(0, study.stream)
   layers = network.select_layers(study.layers) if network else ()
@@ -76,6 +78,7 @@ def recorded(folder, study, network, rows, parallel=None, layout=(16, 7), identi
 
 
 def table_of(study: Study, evaluations: Sequence[Evaluation], shape=SHAPE) -> pd.DataFrame:
+  """Returns the table of results of evaluations of images of a shape."""
   return assemble(study.reduce(evaluations, shape).estimates)
 
 

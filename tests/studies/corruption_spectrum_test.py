@@ -33,6 +33,7 @@ def rows(count: int = COUNT) -> ArrayRows:
 
 
 def reduced(study: CorruptionSpectrum, folder, parallel=None, layout=(4, 3)) -> Findings:
+  """Returns the findings of a study on `rows`."""
   parallel = parallel or MeshParallel(jax.devices()[:1])
   records = recorded(folder, study, None, rows(), parallel, layout)
   return study.reduce([Evaluation('images', records)], SHAPE)

@@ -29,6 +29,7 @@ def gradients() -> np.ndarray:
 
 
 def by_frequency(results: pd.DataFrame, quantity: str) -> np.ndarray:
+  """Returns the values of the first classifier in the order of `FREQUENCIES`."""
   estimates = select(results, quantity, frequency_y=..., frequency_x=...)
   first = estimates[estimates.classifier == estimates.classifier.iloc[0]]
   np.testing.assert_array_equal(first.frequency_y, FREQUENCIES.fy)

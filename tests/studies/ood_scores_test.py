@@ -39,6 +39,7 @@ def folders(tmp_path_factory):
 
 
 def scored(folders, out, **changes) -> Results:
+  """Returns the scores of the workdirs `known` and `unknown`, unless changes name others."""
   settings = {'predictions': str(folders / 'known')}
   settings |= {'out_of_distribution': (str(folders / 'unknown'),), **changes}
   return runs.run(runs.shrunk('ood_scores', 'workdirs', settings), out, drawn=False)

@@ -72,12 +72,14 @@ def evaluate(folder, study: VideoPmK, labels=('one',), block: int = 16) -> list[
 
 
 def answered(folder, study: VideoPmK, network: Classifier, rows: Rows, block: int = 0) -> Records:
+  """Writes records of a network on rows."""
   identity = {'classifier': {}, 'data': {}, 'classes': list(network.class_names)}
   return recorded(folder, study, network, rows, layout=(block,), identity=identity)
 
 
 @pytest.fixture(scope='module')
 def evaluations(tmp_path_factory):
+  """Returns evaluations of three networks in shards of 16 frames."""
   return evaluate(tmp_path_factory.mktemp('records'), VideoPmK(), ('one', 'two', 'three'))
 
 
