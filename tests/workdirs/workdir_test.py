@@ -148,15 +148,6 @@ def test_settings_of_a_part_that_no_recipe_uses_may_change(tmp_path):
   refused(r'augment\.policy: ', workdir.prepare, tmp_path, with_cutout)
 
 
-def test_a_classifier_may_be_called_as_a_setting_that_chooses_parts(tmp_path):
-  network = {'name': 'small_cnn', 'train': True, 'training': {'learning_rate': 0.1}}
-  config = {'classifiers': {'probe': network}}
-  workdir.prepare(tmp_path, config)
-  (tmp_path / 'results.json').touch()
-  config['classifiers']['probe']['training']['learning_rate'] = 0.5
-  refused('learning_rate: 0.1 → 0.5', workdir.prepare, tmp_path, config)
-
-
 DAMAGED = r'config\.json is truncated or no JSON'
 NO_SECTION = r'config\.json: battery is 5; expected an object'
 
