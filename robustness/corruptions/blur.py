@@ -170,8 +170,8 @@ def _draw_moves(
 ) -> Callable[[jax.Array | int, jax.Array], jax.Array]:
   """Returns the random numbers of glass blur: a function `(iteration, delta) -> offsets`.
 
-  Its result, int32 [2, H, W], holds how many rows down (offsets[0]) and columns right (offsets[1])
-  of each pixel the partner lies from which the pixel takes its value in this iteration.
+  In each iteration a pixel takes the value of a partner. The result, int32 [2, H, W], holds how
+  many rows down (offsets[0]) and columns right (offsets[1]) of the pixel its partner is.
   `constants` and `exchange` are unused: every `draw` function gets them.
   """
 

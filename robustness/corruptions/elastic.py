@@ -149,7 +149,7 @@ def affine_positions(y: jax.Array, x: jax.Array, shifts: jax.Array) -> tuple[jax
 def _to_grid(position: jax.Array) -> jax.Array:
   """Returns positions in pixels rounded to 1/32 pixel, as in OpenCV, and clipped to ±10⁶ pixels.
 
-  An almost singular affine map gives huge positions, all of them far outside of the image.
+  An almost singular affine map produces huge positions, all of them far outside of the image.
   """
   clipped = jnp.clip(position, -MAX_POSITION, MAX_POSITION)
   return jnp.floor(clipped * SUBPIXELS + 0.5) / SUBPIXELS

@@ -111,7 +111,7 @@ def plasma_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
   # row and column of each pixel in units of the drawn `scale`
   y, x = (jnp.broadcast_to(v, image.shape[:2]) / draws['scale'] for v in grid(image.shape[0]))
   # each step bends the coordinates by waves of a higher frequency and a smaller amplitude; the
-  # constants are those of the released generator
+  # constants are from the released generator
   fine, slow, divisor = 1.0, 1.0, jnp.float32(1)
   for step in range(MAX_PLASMA_STEPS):
     right = jnp.cos(fine * y + time / slow) / divisor
@@ -152,7 +152,7 @@ def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
   N × N pixels. `noise` interpolates between random gradients at the points with integer
   coordinates.
   """
-  # row and column of the pixels in cells of the lattice, of which the image has 7 × 7
+  # row and column of the pixels in cells of the lattice; the image has 7 × 7 cells
   r, c = (CELLS / image.shape[0] * line for line in grid(image.shape[0]))
   total = jnp.zeros(image.shape[:2])
   for f in OCTAVES:

@@ -57,8 +57,8 @@ def spatter(noise: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
   """Puts drops of water (`mud` = 0) or splashes of mud (`mud` = 1) on the image.
 
   Liquid is noise of mean `loc` and deviation `scale`, smoothed by `sigma` pixels, and visible above
-  `threshold`. The constant `strength` is the brightness of water, or the sigma in pixels by which
-  the edges of mud are smoothed. A grey image takes the grey value of the liquid's colour.
+  `threshold`. The constant `strength` is the brightness of water, or the sigma in pixels for
+  smoothing the edges of mud. A grey image takes the grey value of the liquid's colour.
   """
   noise = (strength['loc'] + strength['scale'] * noise)[..., None]
   liquid = gaussian_filter(noise, strength['sigma'], strength.maximum('sigma'))[..., 0]

@@ -347,7 +347,7 @@ class CorruptionViews(Study):
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
     """Returns {difference from a released set in words: whether images made here have it}."""
     constants = self.constants_of(image_shape)
-    # 'as_released' compresses as the released set; without it only sets without JPEG are alike
+    # 'as_released' compresses as the released set; other protocols match only sets without JPEG
     is_stored_alike = self.protocol == AS_RELEASED or not released.jpeg_quality
     return {
       'frost is drawn, not photographed': self.has_drawn_frost,

@@ -134,7 +134,7 @@ def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> ja
 def caustic(side: int, draws: Draws) -> jax.Array:
   """Returns the brightness of light through waves, float32 [N, N] in [0, 1] for N = `side`.
 
-  The formula, without a physical meaning, and its constants are those of the released generator:
+  The formula, without a physical meaning, and its constants are from the released generator:
   five rounds bend the coordinates by waves, and each adds bright lines.
 
   Args:

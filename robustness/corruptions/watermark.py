@@ -51,8 +51,8 @@ SAMPLES = 4
 def coverage(height: int, width: int, font: str = '') -> np.ndarray:
   """Returns the fraction of each pixel that the characters cover, float32 [height, width].
 
-  `font` is a font file, of which Pillow draws the characters. '' draws the strokes of this project:
-  the fraction of a pixel is the fraction of its 4 × 4 samples that are on a stroke.
+  `font` is a font file from which Pillow draws the characters. '' draws the strokes of this
+  project: the fraction of a pixel is the fraction of its 4 × 4 samples that are on a stroke.
 
   Raises:
     InputError: Pillow reads no font from the file.

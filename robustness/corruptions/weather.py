@@ -195,7 +195,7 @@ def fog(
 def plasma(draws: jax.Array, decay: jax.Array) -> jax.Array:
   """Returns a fractal map by midpoint displacement on a torus, [side, side] in [0, 1].
 
-  Each round doubles an n × n grid, n = 1, 2, 4, ..., side / 2, whose opposite edges are neighbours.
+  Each round doubles an n × n grid, n = 1, 2, 4, ..., side / 2, with opposite edges as neighbours.
   A new point in the middle of four old ones is their mean plus w² u; a new point between two old
   ones is the mean of these and of the two middles next to it plus w² u. Rounds have w = 100,
   100 / decay, 100 / decay², ...

@@ -275,7 +275,7 @@ class Classifier:
     """Returns a context that raises the error of a callback, an InputError or Ctrl-C, as it was.
 
     JAX turns errors that Python functions raise within a compiled program into a JaxRuntimeError
-    with the text of the traceback, at whose end is the name of the error.
+    with the text of the traceback, which has the name of the error at its end.
     """
     try:
       yield

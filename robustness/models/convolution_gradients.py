@@ -142,8 +142,8 @@ class _Convolution:
     `size` is (H, W). The gradient is a convolution, with stride 1, of `change` with stride − 1
     zeros between its positions, which is padded to H + U − 1 rows and W + V − 1 columns.
     """
-    # rows and columns of padding: kernel − 1 less the forward padding before, and after as many as
-    # give length + kernel − 1, of which (outputs − 1) · stride + 1 are the spread `change`
+    # rows and columns of padding. Before: kernel − 1 minus the forward padding before. After: what
+    # this and the spread `change`, (outputs − 1) · stride + 1, leave of length + kernel − 1
     before = [side - 1 - low for side, (low, _) in zip(kernel.shape[:2], self.pads, strict=True)]
     after = [
       length + side - 1 - ((outputs - 1) * stride + 1) - first
@@ -263,8 +263,8 @@ def _scan(
 ) -> tuple[Any, Any]:
   """Scans arrays [images, ...] by `lax.scan` in chunks [shares, chunk, ...].
 
-  A share has the images of one device; a step takes as many images, one chunk, of every share. The
-  last chunk is padded by zeros.
+  A share has the images of one device; a step takes one chunk of every share. The last chunk is
+  padded by zeros.
 
   Args:
     step: function (carried, *chunks) -> (carried, output), as for `lax.scan`.

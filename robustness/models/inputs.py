@@ -14,7 +14,7 @@ from robustness.core.registry import Part
 
 @dataclasses.dataclass(frozen=True)
 class InputFilter(Part):
-  """Base class of filters, whose fields are set by `config.classifier.input_filter.<name>.<field>`.
+  """Base class of filters, with fields set by `config.classifier.input_filter.<name>.<field>`.
 
   An input filter is part of the classifier: training and evaluation share it, and gradients of
   attacks pass through it. The filters are in `robustness.fourier.input_filters`.

@@ -77,7 +77,7 @@ def get(name: str) -> LabelSpace:
     raise InputError(f'unknown label space {name!r}: {nearest(name, (IMAGENET, *_COARSE))}')
   entries = coarse_entries(name)
   members = tuple(parse_ranges(ranges) for _, _, ranges in entries)
-  # WordNet identifiers of members, then those of the classes themselves, which win
+  # WordNet identifiers of members, then of the classes themselves, which win
   aliases: dict[str, int] = {}
   for label, member_classes in enumerate(members):
     aliases |= {imagenet_names.WNIDS[member]: label for member in member_classes}

@@ -113,11 +113,11 @@ class Scheme:
       matches the complete path of a layer, such as r'stage(\d)/block(\d+)/conv1', or of an array,
       such as r'embedding/position'; the first match counts. An entry `Stored` has another layout
       than `kernel`; for a layer it is the layout of its kernel.
-    ignored: patterns of the project's names whose arrays the network lacks.
-    headless: for projects whose files have no last layer, the beginning of a name by which such a
-      file is recognised; '' if files have a last layer.
-    zeros: patterns of the project's names whose arrays the network lacks because they must be zero,
-      which is checked.
+    ignored: patterns of the project's names of arrays that the network lacks.
+    headless: for projects with no last layer in their files, the beginning of a name that
+      identifies such a file; '' if files have a last layer.
+    zeros: patterns of the project's names of arrays that the network lacks because they must be
+      zero, which is checked.
     suffixes: {Linen's name of an array: ending that follows the name of the layer}, such as
       {'kernel': '.weight'}.
     kernel: the layout of the kernels of layers.
@@ -151,7 +151,7 @@ class Scheme:
           templates = (entry,) if isinstance(entry, str) else entry.names
           if isinstance(entry, Stored):
             layout = entry.layout
-          # the pattern matched the layer, whose layout is that of the kernel
+          # the pattern matched the layer, so the layout is the kernel's
           if text is layer and leaf != 'kernel':  # biases and norms: one axis
             layout = AS_IS
           return Stored(tuple(match.expand(name) + suffix for name in templates), layout)
@@ -175,7 +175,7 @@ class Scheme:
     return needed
 
   def check_zeros(self, arrays: Mapping[str, np.ndarray]) -> None:
-    """Raises InputError if an array whose name matches a pattern of `zeros` is not zero."""
+    """Raises InputError if an array is not zero although its name matches a pattern of `zeros`."""
     wrong: list[str] = []
     for pattern in self.zeros:
       wrong += [name for name in fnmatch.filter(arrays, pattern) if np.any(arrays[name])]

@@ -57,7 +57,7 @@ def resample(
     position: embedding [1, before + rows · columns, width].
     grid: the new rows and columns.
     method: one of `METHODS`.
-    before: number of positions before those of the patches: 1 if the class token has one, else 0.
+    before: number of positions before the patches' positions: 1 if the class token has one, else 0.
     stored: the rows and columns of `position`; None for a square grid.
 
   Raises:
@@ -146,7 +146,7 @@ def _pytorch_weights(old: int, new: int, offset: float = 0.0) -> np.ndarray:
   """Returns the matrix [new, old] that resamples a line of positions as PyTorch's 'bicubic' does.
 
   New positions are old ÷ (new + offset) old ones apart. `offset` is .1 for the method
-  'bicubic_dinov2', whose authors resized by such a factor, and 0 for 'bicubic_pytorch'.
+  'bicubic_dinov2', as its authors resized by such a factor, and 0 for 'bicubic_pytorch'.
   """
   centres = (np.arange(new) + 0.5) * (old / (new + offset)) - 0.5
   taps = np.floor(centres)[:, None] + np.arange(-1, 3)[None]  # four old positions for each new one

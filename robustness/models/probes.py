@@ -33,7 +33,7 @@ _ROWS_AT_ONCE = 2**16
 
 @dataclasses.dataclass(frozen=True)
 class Probe(Part):
-  """Base class of probes, whose fields are set by `config.classifier.probe.<name>.<field>`.
+  """Base class of probes, with fields set by `config.classifier.probe.<name>.<field>`.
 
   Attributes:
     layer: name of the layer with the features as its output, averaged over positions; 'features' is
@@ -189,7 +189,7 @@ class Neighbors(Probe):
 
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
     """Returns zeros with the shapes of `fitted` for the largest k."""
-    # arrays whose lengths alone are used: k and the number of classes
+    # only the lengths of these arrays are used: k and the number of classes
     ranks, no_classes = np.zeros(min(max(self.neighbors), rows)), np.zeros(classes)
     arrays = _float32(rows=np.zeros((rows, features)), ranks=ranks, classes=no_classes)
     return {**arrays, 'labels': np.zeros(rows, np.int32)}

@@ -231,7 +231,7 @@ def _names(column: int) -> Names:
       join = f'{layers}.{stage - 1}.downsample'
     ours = f'stage{stage + 1}'
     table |= {f'{ours}/join': f'{join}.reduction', f'{ours}/join_norm': f'{join}.norm'}
-    # a project may store one of our layers as several, whose names are separated by spaces
+    # a project may store one of our layers as several, with names separated by spaces
     for part, names in _BLOCK.items():
       stored = tuple(rf'{blocks}.\1.{name}' for name in names[column].split())
       entry = stored[0] if len(stored) == 1 else Stored(stored, OUTPUT_FIRST)

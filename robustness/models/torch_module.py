@@ -110,7 +110,7 @@ class TorchModule:
     """
     import torch
 
-    # JAX may add axes before those of one image, [H, W, C], which become one axis
+    # JAX may add axes before the axes of one image, [H, W, C], which become one axis
     num_leading = np.ndim(images) - 3
     flat = [np.asarray(v).reshape(-1, *np.shape(v)[num_leading:]) for v in cotangents]
     pieces, start = [], 0

@@ -110,7 +110,7 @@ def rotate(kind: Rotary, x: jax.Array, angles: jax.Array) -> jax.Array:
 
   `angles` [N, d ÷ 2] has an angle for each pair. Pairs are the channels (i, i + d ÷ 2), or
   neighbours (2 i, 2 i + 1) if `kind` is 'pairs'. The rotated pair i is always returned at channels
-  (i, i + d ÷ 2). For neighbours this permutes channels, of queries and keys alike, which does not
+  (i, i + d ÷ 2). For neighbours this permutes channels, of both queries and keys, which does not
   change their products.
   """
   x = at_least_float32(x)

@@ -277,7 +277,7 @@ def _expected_shapes(
       "layer is not head/dense: end it with robustness.models.layers.LinearHead, name='head'"
     )
   head = HEAD_BIAS[:2]  # ('params', 'head')
-  # without a head in the file, its arrays are exactly those of the other layers
+  # without a head in the file, its arrays are exactly the arrays of the other layers
   headless = {path: shape for path, shape in expected.items() if path[:2] != head}
   return headless if arrays.keys() == scheme.shapes(headless).keys() else expected
 
@@ -424,7 +424,7 @@ def _nearest(arrays: Mapping[str, np.ndarray]) -> str:
   The fit is the number of (name, shape) pairs that the arrays and the architecture have in common,
   divided by the number of pairs that either has; it must exceed one half. Building a network takes
   a second, so only architectures with a similar number of parameters (within a factor of 1.5) are
-  compared, and only by schemes whose name for the head is among the arrays.
+  compared, and only by schemes with a name for the head that is among the arrays.
   """
   size = sum(array.size for array in arrays.values())
   shares = dict.fromkeys(catalog.ARCHITECTURES, 0.0)

@@ -427,7 +427,7 @@ class AttackError(AttackStudy):
       loss = f'{attack.loss} loss' if attack.loss != Attack.loss else ''
       words = ', '.join(filter(None, (attack.words, loss)))
       attacks.append(f'{name} ({words})' if words else name)
-      if attack.draws and not attack.stages:  # stages have restarts of their own
+      if attack.draws and not attack.stages:  # stages have separate restarts
         restarted.append(name)
     restarts = ''
     if self.restarts > 1:

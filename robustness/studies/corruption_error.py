@@ -246,7 +246,7 @@ class CorruptionError(StoredOrMade):
     return f'not comparable with published mCE: {"; ".join(reasons)}' if reasons else ''
 
   def _baseline_advice(self, image_shape: ImageShape) -> str:
-    """Returns a note for a run of one classifier, whose mCE relative to itself is always 1.
+    """Returns a note for a run of one classifier, because its mCE relative to itself is always 1.
 
     The note advises to set one of the published baselines that fit image size, corruptions and
     severities or, if none fits, to add a second classifier.

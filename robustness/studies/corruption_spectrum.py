@@ -127,7 +127,7 @@ class CorruptionSpectrum(StoredOrMade):
     def total(row: Arrays, image: jax.Array, view: Arrays) -> dict[str, jax.Array]:
       """Returns {'spectrum': |F| averaged over channels}, which is summed over the images.
 
-      Stored images have an axis of slots in front, on which |F| is 0 but for the row's slot.
+      Stored images have an axis of slots in front, on which |F| is 0 except in the row's slot.
       """
       mean = magnitude(row, image, view).mean(-1)
       return {'spectrum': jnp.multiply.outer(row[SLOTS], mean) if self.is_stored else mean}

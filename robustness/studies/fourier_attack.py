@@ -46,7 +46,7 @@ class FourierAttack(BeginsWithMap):
   """A study of the single-query Fourier attack; attributes are its settings.
 
   Attributes:
-    heat_map: workdir of a finished heat map, whose errors choose the worst frequencies of each
+    heat_map: workdir of a finished heat map. Its errors choose the worst frequencies of each
       classifier: the errors of the classifier with its label, or of the only classifier in the
       workdir. '' needs no map: every frequency is shown to all images, a random half of the images
       chooses, and the other half is measured.
@@ -124,8 +124,8 @@ class FourierAttack(BeginsWithMap):
     """Raises InputError if every image would also be used to choose the frequencies.
 
     With a heatmap this is so if all rows are images on which it was measured; without one, if there
-    is only one row. A heatmap of the same data set whose records are missing is refused too,
-    because the records identify its images.
+    is only one row. If a heatmap of the same data set lacks records, it is refused too, because
+    the records identify its images.
     """
     if self._map is None:
       require(rows.num_examples >= 2, 'config.data.num_images', rows.num_examples, 'at least 2')

@@ -358,7 +358,7 @@ class FourierHeatmap(Study):
 
   def _cells(self, image_shape: ImageShape) -> dict[str, tuple[int, int]]:
     """Returns {'all' or a band: its number of frequencies in the window, and in the full map}."""
-    # The name of the band of each frequency; the side 0 gives all frequencies of the images.
+    # The name of the band of each frequency; the side 0 selects all frequencies of the images.
     window, full = band_map(image_shape, self.window), band_map(image_shape, 0)
     by_band = {band: (int((window == band).sum()), int((full == band).sum())) for band in BANDS}
     return {'all': (window.size, full.size), **by_band}

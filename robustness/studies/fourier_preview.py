@@ -37,7 +37,7 @@ BAND_ENERGY = 'band_energy'
 def energy_per_cell(energy: np.ndarray, cells: Sequence[int]) -> np.ndarray:
   """Returns the energy per frequency in each band, relative to the mean of all frequencies.
 
-  The result, [N, bands], is 1 in all bands of an image whose energy is equal at all frequencies,
+  The result, [N, bands], is 1 in all bands of an image with equal energy at all frequencies,
   and NaN for an image without energy.
 
   Args:
@@ -111,7 +111,7 @@ class FourierPreview(BeginsWithMap):
       identity(),
       show=lambda key, row, view, logits: row['image'],
       uses_classifier=True,
-      # The arguments are those of `_squares`: row, image, view and logits.
+      # The arguments are row, image, view and logits, as for `_squares`.
       measure=lambda *args: {BAND_ENERGY: (_squares(*args)[None] * weights).sum((1, 2))},
       total=lambda *args: {'sensitivity': jnp.sqrt(_squares(*args))},
     )

@@ -90,8 +90,8 @@ class PerturbationStability(Study):
     perturbations: names of perturbations, or of the sets 'imagenet_p' and 'cifar10_p', which have
       the ten perturbations that published means are over.
     baseline: mFR and mT5D divide the flip probabilities and top-5 distances of a classifier by
-      those of the baseline: 'first' is the first classifier of the config, 'alexnet' the values
-      published for AlexNet on ImageNet-P.
+      the values of the baseline: 'first' is the first classifier of the config, 'alexnet' the
+      values published for AlexNet on ImageNet-P.
     confidence: confidence of intervals, in (0, 1).
   """
 

@@ -96,8 +96,8 @@ class SiScore(Study):
     measure: whether areas are measured on the object's 'rectangle', as published, or its 'mask'.
     min_inside: a scene counts if at least this share of the object's rectangle is inside the image.
       -1 takes the published value, .95 for objects in the centre; for other locations it takes .5,
-      which gives the published number of scenes. Stored scenes in the centre all count. Accuracy by
-      location is also estimated from all scenes.
+      which selects the published number of scenes. Stored scenes in the centre all count. Accuracy
+      by location is also estimated from all scenes.
     stored: whether rows are scenes already (`config.data.source='si_score'`).
   """
 
@@ -235,8 +235,8 @@ class SiScore(Study):
   ) -> tuple[RecordsReader, ViewTable]:
     """Returns records with a row per pair of object and background, and their table of views.
 
-    The views are the levels. For stored scenes, the table has one group, 'as stored', whose values
-    are means over all levels.
+    The views are the levels. For stored scenes, the table has one group, 'as stored', with values
+    that are means over all levels.
     """
     pairs = self._pairs(records, image_shape[0])
     as_stored = {'as stored': list(range(len(pairs.design)))}

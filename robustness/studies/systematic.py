@@ -89,7 +89,7 @@ class Systematic(Study):
       T_k only on the classes of group k.
     severities: severities of corruptions, over which accuracy is averaged.
     angles: angles of a rotation, over which accuracy is averaged: 90, 180, 270, or some of them.
-    baseline: label of the baseline, whose accuracy b is subtracted in ρ; '' for b = 0.
+    baseline: label of the baseline, with the accuracy b that is subtracted in ρ; '' for b = 0.
     baseline_by_cell: whether b is taken on the seen and on the unseen classes separately.
     formula: formula of ρ: 'clipped' or 'printed', see `robustness.estimates.systematic.rho`.
     degenerate: how means of ρ treat terms that are 1 by definition: 'left_out', or 'one' to count
@@ -478,7 +478,7 @@ class Systematic(Study):
     )
 
   def _baseline_of(self, label: str) -> str:
-    """Returns the label of the baseline whose accuracy is subtracted in ρ of `label`; '' if none.
+    """Returns the label of the baseline for ρ of the classifier `label`; '' if there is none.
 
     The baseline itself has none, and nor has any classifier if the study has no baseline.
     """

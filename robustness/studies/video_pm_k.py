@@ -311,7 +311,7 @@ class VideoPmK(ScoresPredictions):
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
     """Returns the names of the views, with frames of one clip as one unit of resampling."""
-    # The columns that tell clips apart, as far as the records have them.
+    # The columns that distinguish clips, as far as the records have them.
     names = {columns.GROUP, columns.PATH} & records.read(block=0, chunk=0).arrays.keys()
     units = columns.clip_numbers({name: records.column(name) for name in names})
     return dataclasses.replace(super().by_row(records, image_shape), units=units)
@@ -723,7 +723,7 @@ def _outcomes_of_quantity(
 def _exact_at_anchor(shares: pd.DataFrame) -> pd.DataFrame:
   """Changes the interval at offset 0 of a table of shares to [0, 0], and returns the table.
 
-  Offset 0 is the anchor itself, whose share is 0 by definition.
+  Offset 0 is the anchor itself: its share is 0 by definition.
   """
   shares.loc[shares.offset == 0, ['low', 'high', 'method']] = 0.0, 0.0, EXACT
   return shares

@@ -71,8 +71,8 @@ class Adaptation(Part):
     source_weight: λ; 0 uses only statistics of the test batch, 1 only statistics of the training.
     order: 'random' shows the images of a stream in a random order; 'label_shift' class after class,
       with classes and the images within a class in a random order.
-    kinds: classes of the layers that the method changes, of which a network must have at least one
-      layer; () for any network.
+    kinds: classes of the layers that the method changes; a network must have at least one such
+      layer. () for any network.
     adapts: what the method changes, such as 'normalisation layers', for the message about a network
       without it.
 

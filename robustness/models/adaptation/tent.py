@@ -173,7 +173,7 @@ class Tent(Adaptation):
 
 @dataclasses.dataclass(frozen=True)
 class SelectiveTent(Tent):
-  """Base class of methods that learn only from images whose predictions have entropies below E₀.
+  """Base class of methods that learn only from images with predictions of entropy below E₀.
 
   The defaults are from the authors' code of EATA and SAR for ResNet-50 on ImageNet.
 
