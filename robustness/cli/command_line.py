@@ -146,12 +146,12 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
   `--config.classifiers=LABEL,LABEL` removes all classifiers that it does not list.
   """
   classifiers, only_classifier = config.get('classifiers'), config.get('classifier')
-  named = [match[1] for match in map(_LABEL.match, changes) if match]  # labels whose name is set
+  named = [match[1] for match in map(_LABEL.match, changes) if match]  # labels that get a name
   if classifiers is None and only_classifier is not None and named:
     label = default_label(only_classifier.name).replace('.', '_')  # a key must not have a dot
     classifiers = defaults.nested({label: only_classifier})
     with config.unlocked():
-      # A config of one classifier becomes a config of several, of which it is the first.
+      # The only classifier of the config becomes the first of several.
       config.classifiers = classifiers
       del config.classifier
   if classifiers is None:
@@ -214,7 +214,7 @@ def _apply(config: ConfigDict, changes: Sequence[str]) -> None:
   """Sets keys to the values on the command line, which ml_collections reads by the key's type.
 
   ml_collections evaluates a key's name as Python, which fails for labels of classifiers such as
-  'resnet-50'. Each key is therefore set in a config of its own, under the name `value`, first.
+  'resnet-50'. Each key is therefore first set in a separate config, under the name `value`.
   """
   for change in changes:
     name, equals, text = change.partition('=')

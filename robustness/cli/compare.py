@@ -76,7 +76,7 @@ def run(
     out: the folder; the tasks of batteries are in its folder `tasks/`.
     common: whether runs that share only a part of their images are compared on that part.
     command: the command line, which is recorded.
-    references: tasks whose accuracy effective robustness in other tasks is relative to.
+    references: tasks with the accuracies that effective robustness in other tasks is relative to.
     study_file: the user's FILE.py:NAME for the study NAME; '' for none.
     pdf: whether figures are written as PDF too.
   """
@@ -177,7 +177,7 @@ def _presented(study: Study) -> Presentation:
   """Returns title and figures of a comparison: the study's figures, then accuracies by view."""
 
   def draw(results: Results) -> Mapping[str, charts.Picture]:
-    """Returns the study's figures and those of accuracies.
+    """Returns the study's figures and the figures of accuracies.
 
     If the study's estimates could not be computed, the table `WHY_NOT` says why.
     """

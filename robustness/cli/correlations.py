@@ -134,7 +134,7 @@ def _networks(results: Results, folder: Path, names: dict[str, str]) -> dict[str
 def _comparable_values(
   results: Results, labels: Collection[str]
 ) -> Iterator[tuple[Quantity, str, pd.DataFrame]]:
-  """Yields (quantity, words, rows) of each overall value by which runs can be compared.
+  """Yields (quantity, words, rows) of each overall value that runs can be compared by.
 
   Only headlines with a better direction are yielded. The rows, one for each classifier, are of the
   classifiers in `labels`. Ratios to a classifier of the same run are left out.

@@ -236,7 +236,7 @@ class BoardEntry:
   def protocol(self) -> str:
     """The study, settings and images as JSON text; entries of equal text share a board.
 
-    Images are told apart by their digest, or by their description if there is no digest.
+    Images are identified by their digest, or by their description if there is no digest.
     """
     images = self.digest or self.results.data
     return json.dumps([self.results.study, self.results.protocol, images], sort_keys=True)
@@ -340,7 +340,7 @@ def _write_ranks(folder: pathlib.Path, records: RecordsReader) -> None:
 
   They are one compressed shard (file) of records.
   """
-  names = records.read(0, 0).arrays  # fields of the first shard, which are those of all shards
+  names = records.read(0, 0).arrays  # fields of the first shard, the same in all shards
   arrays = {name: records.column(name) for name in names if not is_per_view(name)}
   # [rows, views]; the ranks among classes of equal score are missing in older records
   arrays |= {name: records.table(name) for name in TIE_RANKS if name in names}
@@ -472,7 +472,7 @@ def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
       parts.append(rows)
       for choice in overall_choices(rows, quantity):
         values_by_words[choice.words] = quantity, choice.rows
-  # A ranking by each value; with several rankings the facet `ranked_by` tells them apart.
+  # A ranking by each value; with several rankings the facet `ranked_by` distinguishes them.
   for words, (quantity, rows) in values_by_words.items():
     facets = {'ranked_by': words} if len(values_by_words) > 1 else {}
     parts.append(part(list(_ranks(quantity, rows, facets))))

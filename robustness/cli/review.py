@@ -41,7 +41,7 @@ def serve(flags: argparse.Namespace) -> None:
   candidates = _candidates(flags)
   frames = ReviewFrames(flags.frames, candidates.sets.frames)
   keys = [field.name for field in dataclasses.fields(answers.ReviewPlan)]
-  # Settings that the user gives as flags; others are as in the log's earlier answers, or defaults.
+  # Settings from the user's flags; others are as in the log's earlier answers, or defaults.
   settings = {key: value for key in keys if (value := vars(flags)[key]) is not None}
   with answers.AnswerLog(flags.answers, candidates.digest, settings) as log:
     rounds = ReviewRounds(candidates, log.plan, log.answers)

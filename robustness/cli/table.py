@@ -64,8 +64,8 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
   `workdirs` are PATH or LABEL=PATH, and `study_file` is the user's FILE.py:NAME for the study NAME.
   Classifiers of all workdirs get distinct labels; runs of several seeds contribute their means.
   Tasks that some workdirs lack are left out, and ratios to the first classifier of a run if runs
-  differ in this classifier. Notes are printed about what is left out, about workdirs whose images
-  or settings differ from the first one's, and about values that their records do not reproduce.
+  differ in this classifier. Notes are printed about what is left out, about workdirs with other
+  images or settings than the first one, and about values that their records do not reproduce.
 
   Raises:
     InputError: a workdir has no results, or its records lead to other results; or workdirs are of
@@ -134,7 +134,7 @@ def _joined(
 def _check_comparable(
   prefix: str, results_by_run: Mapping[str, Results], declared: Mapping[str, Quantity]
 ) -> None:
-  """Prints a note for each run whose images or settings differ from the first run's.
+  """Prints a note for each run with other images or settings than the first run.
 
   Args:
     prefix: text that notes begin with, such as 'noise: ' for the task; '' for a single study.

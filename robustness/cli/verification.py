@@ -45,8 +45,8 @@ class _Differences:
     changed: estimates with different numbers; each row has both, in columns such as value_x (the
       results) and value_y (the records).
     unrecorded: estimates that only the results have.
-    lacking: estimates that only the records give.
-    quantities: names of the quantities that the records give estimates of.
+    lacking: estimates that are computed from the records but missing in the results.
+    quantities: names of the quantities with estimates computed from the records.
   """
 
   changed: pd.DataFrame
@@ -74,7 +74,7 @@ class _Differences:
   def in_words(self) -> str:
     """Returns in words how many values of the results the records do not reproduce; '' for none.
 
-    Estimates that the records give and the results lack are counted as 'absent'.
+    Estimates that the results lack are counted as 'absent'.
     """
     differing, lacking = len(self.changed) + len(self.unrecorded), len(self.lacking)
     if not differing and not lacking:
@@ -140,8 +140,8 @@ def of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
     if is_refused:
       raise
     return _failed(error)
-  # Some estimates cannot be computed from records: those by class, quantities that the records give
-  # no estimates of, and those of studies that also need images or trainings.
+  # Some estimates cannot be computed from records: estimates by class, all estimates of some
+  # quantities, and estimates of studies that also need images or trainings.
   unrecorded = differences.unrecorded
   is_by_class = unrecorded.get('class', pd.Series('', unrecorded.index)) != ''
   is_unexplained = unrecorded['quantity'].isin(differences.quantities) & ~is_by_class
@@ -161,7 +161,7 @@ def of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
 def _estimates(finished: FinishedStudy) -> pd.DataFrame:
   """Returns the table of estimates computed from the records of a study.
 
-  As in the results, accuracies by class are appended if the study can tell which images fail.
+  As in the results, accuracies by class are appended if the study can determine which images fail.
   """
   study, shape = finished.study, finished.image_shape
   estimates = assemble(study.reduce(finished.evaluations, shape).estimates)
@@ -210,7 +210,7 @@ def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
     return {path: reasons[SINGLE]} if reasons[SINGLE] else {}
   joined = Results.read(path)  # results of the battery, which repeat the values of all tasks
   words = [f'{task}: {reason}' for task, reason in reasons.items() if reason]
-  # The battery's own values must be those of its tasks.
+  # The battery's own values must be the values of its tasks.
   for task, finished in tasks.items():
     if task not in joined.by_task:
       if _is_of_this_code(joined):

@@ -47,7 +47,7 @@ class Facet:
 
     It is `words_of_many` if that is not '', else formed by the rules of English.
     """
-    # {ending of the singular: ending of the plural}, of which the first that fits is used
+    # {ending of the singular: ending of the plural}; the first that fits is used
     plural_endings = {'y': 'ies', 'ss': 'sses', 's': 's', '': 's'}
     ending = next(ending for ending in plural_endings if self.words.endswith(ending))
     return self.words_of_many or f'{self.words.removesuffix(ending)}{plural_endings[ending]}'

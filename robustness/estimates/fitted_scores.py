@@ -176,7 +176,7 @@ def rectified(layer: LastLayer, held_out: Recording, percentile: float) -> Score
 
   Args:
     layer: the last layer of the network.
-    held_out: records of held-out images, whose features decide the limit.
+    held_out: records of held-out images; their features decide the limit.
     percentile: the limit is this percentile of all features of these images, in [0, 100].
   """
   limit = np.percentile(held_out.features, percentile)

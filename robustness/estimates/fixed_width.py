@@ -88,7 +88,7 @@ class FixedWidth:
   def interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Returns the intervals (low, high) of proportions at a look, [...] each.
 
-    A proportion whose interval at `level` is narrow enough is finished and has this interval;
+    A proportion is finished if its interval at `level` is narrow enough, and has this interval;
     others have the interval at `early_level`.
 
     Args:
@@ -279,7 +279,7 @@ def plan(half_width: float, confidence: float) -> FixedWidth:
 
 
 def _with_error(half_width: float, confidence: float, share: float) -> FixedWidth:
-  """Returns the design with the level 1 − s α and as many looks as `FEWEST_TRIALS` a round allow.
+  """Returns the design with level 1 − s α and the most looks that `FEWEST_TRIALS` a round allow.
 
   Args:
     half_width: largest half-width of a finished proportion's interval.

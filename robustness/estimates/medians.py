@@ -41,7 +41,7 @@ def medians(
   rows: list[Row] = []
   for label, versus in pairs:
     for group in outcomes.groups(by):
-      (view,) = group.views  # `by` has the facets that tell all views apart
+      (view,) = group.views  # `by` has the facets that distinguish all views
       columns = [outcomes.values[name][:, view] for name in (label, versus) if name]
       statistic = functools.partial(_median_or_difference, columns, unit_of_row)
       (estimate,) = bootstrap(statistic, units(outcomes, label, [group]), confidence)

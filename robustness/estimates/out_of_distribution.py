@@ -216,8 +216,8 @@ def separations(
     confidence: confidence of each interval, in (0, 1).
     seed: seed of resampling.
   """
-  # By set the three measures, [3], and those of bootstrap samples, [B, 3]; scores of the added
-  # units.
+  # For each set the three measures, [3], and the measures of bootstrap samples, [B, 3]; scores of
+  # the added units.
   values, drawn, extremes = {}, {}, [-np.inf, np.inf]
   for number, (name, (of_ood, ood_units)) in enumerate(sets.items(), 1):
     equal_weights = np.ones((1, len(of_id) + len(of_ood)))

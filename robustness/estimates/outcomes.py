@@ -183,7 +183,7 @@ class Outcomes:
   def in_groups(self, counted: np.ndarray, groups: pd.DataFrame) -> Self:
     """Returns these outcomes of a single view with one view for each group of rows in its place.
 
-    A row has the same value in all new views, and counts in those of its groups.
+    A row has the same value in all new views, and counts in the views of its groups.
 
     Args:
       counted: bool [N, G], which rows are in each of G groups.

@@ -144,11 +144,11 @@ def with_threshold_draw(
 
   The change of a value is its distance from the value at an end of the interval of the threshold q.
   The new distance from a value to an end of its interval is √(w² + c²), where w is the distance in
-  the interval over images and c the change on this side. For a difference between classifiers whose
-  decisions have the correlation ρ, c² is c₁² + c₂² − 2 ρ c₁ c₂. To the low end, c₂ is the later
-  classifier's change below its value and c₁ the first classifier's change above its value (MOVER;
-  Zou & Donner, Construction of confidence limits about effect measures, Statistics in Medicine 27,
-  2008).
+  the interval over images and c the change on this side. For a difference between classifiers with
+  the correlation ρ between their decisions, c² is c₁² + c₂² − 2 ρ c₁ c₂. To the low end, c₂ is the
+  later classifier's change below its value and c₁ the first classifier's change above its value
+  (MOVER; Zou & Donner, Construction of confidence limits about effect measures, Statistics in
+  Medicine 27, 2008).
 
   Args:
     estimates: rows that `means.means` returned for L classifiers and G groups of views: first L · G

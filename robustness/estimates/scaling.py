@@ -129,7 +129,7 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   parts = parts[:1] if logits.shape[1] > MANY_CLASSES and kind == MATRIX else parts
   if not parts:
     return NONE, 0.0
-  fitted_rows = [np.setdiff1d(order, part) for part in parts]  # all images but those of the part
+  fitted_rows = [np.setdiff1d(order, part) for part in parts]  # all images outside the part
 
   def left_out_losses(scalings: Sequence[Scaling]) -> np.ndarray:
     """Returns the losses of the n left-out images in nats, then of the simulated error, [n + 1].
@@ -239,8 +239,8 @@ def _fitted(
     weight = np.asarray(begin.weight if np.ndim(begin.weight) else begin.weight * identity)
     start = np.concatenate([weight.ravel(), np.broadcast_to(begin.bias, classes)])
     # The search is in units of about 1/√curvature, in which all parameters change equally fast. The
-    # penalty of off-diagonal elements is a mean over (classes − 1) times as many elements as that
-    # of the diagonal, so that the curvature by each of them is smaller by this factor.
+    # penalty of off-diagonal elements is a mean over (classes − 1) times the number of diagonal
+    # elements, so that the curvature by each off-diagonal element is smaller by this factor.
     divisor = np.where(identity > 0, 1, max(classes - 1, 1))
     curvature = 2 * penalty / divisor + (z**2).mean()
     unit = np.concatenate([curvature.ravel(), np.full(classes, 2 * penalty + 1)]) ** -0.5

@@ -66,7 +66,7 @@ def draw(results: Results) -> dict[str, Picture]:
     reference = declared.get(quantity.reference)
     reference_and_table = (reference, results.table) if reference else None
     estimates = results.table[results.table['quantity'] == quantity.name].dropna(subset=['value'])
-    # (facets, rows) for each set of facets; single seeds have a figure of their own
+    # (facets, rows) for each set of facets; single seeds have a separate figure
     groups = [
       (facets, rows) for facets, rows in without_repeats(estimates) if facets and SEED not in facets
     ]
@@ -186,7 +186,7 @@ def of_rows(
     facets: the facets that all rows have values of.
     labels: all classifiers, in the order that decides their colours.
     rate: false-discovery rate of the differences that are marked as significant.
-    reference: (quantity, table of results) of a quantity to compare with, whose values are marked.
+    reference: (quantity, table of results) of a quantity to compare with; its values are marked.
       Curves are compared with its values over all conditions; points with its values by the same
       facets, if there are any.
   """

@@ -80,9 +80,9 @@ class Choice:
       row for each classifier (or pair) and condition. Differences have a boolean column `marked`,
       true if they are significant.
     facets: names of the facets of the rows, such as ('corruption', 'severity').
-    extremes: those of the rows that have each classifier's highest or lowest value, or largest
-      difference, with intervals that hold for all rows together. A classifier with a tie has
-      several. None for an overall value.
+    extremes: the rows with each classifier's highest or lowest value, or largest difference, with
+      intervals that hold for all rows together. A classifier with a tie has several. None for an
+      overall value.
     task: name of the task of a battery; '' for one study.
     reference: the choice of the quantity that `quantity.reference` names, in the conditions of the
       extremes; None if that quantity has no values by `facets`.
@@ -154,7 +154,7 @@ class Choice:
     Papers report accuracies under attacks; this software measures errors.
     """
     errors = self.rows[self.rows.versus == '']
-    # The lower end of an error's interval gives the upper end of the accuracy's.
+    # The lower end of an error's interval becomes the upper end of the accuracy's.
     rows = errors.assign(value=1 - errors['value'], low=1 - errors.high, high=1 - errors.low)
     words = self.quantity.words.replace('error', 'accuracy')
     quantity = dataclasses.replace(self.quantity, words=words, better='higher')
@@ -343,8 +343,8 @@ def extreme_choices(
   end yields nothing. The intervals of extremes hold for all conditions together.
 
   If `quantity.extreme` is set and `quantity.reference`, another quantity, has values by the same
-  facets, the extreme is the value that lies furthest beyond the reference of the same condition.
-  The choice then has the reference's values too, and the intervals hold for both quantities.
+  facets, the extreme is the value furthest beyond the reference of the same condition. The choice
+  then has the reference's values too, and the intervals hold for both quantities.
 
   Args:
     table: estimates of one task.
@@ -538,7 +538,7 @@ def first_headlines(choices: Sequence[Choice], limit: int) -> list[Choice]:
   for choice in candidates:
     counts[choice.task] += 1
     ranks_in_task.append(counts[choice.task])
-  # The indices of the first headlines of all tasks come first, then those of the second ones, ….
+  # The indices of the first headlines of all tasks come first, then of the second ones, ….
   selected = np.argsort(ranks_in_task, kind='stable')[:limit]
   return [candidates[index] for index in sorted(selected)]
 

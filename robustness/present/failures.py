@@ -96,9 +96,9 @@ def gallery(images: np.ndarray, titles: Sequence[Sequence[str]]) -> Figure:
 def titles(row: dict[str, Any], pictures: int) -> list[str]:
   """Returns the title of each picture of an image.
 
-  The title of the clean picture is the true class, followed by the prediction if it is recorded;
-  that of the damaged picture is the view and the wrong prediction, such as 'fog 5' and '→ cat 87%'.
-  A single picture has both.
+  The clean picture is titled by the true class, followed by the prediction if it is recorded; the
+  damaged picture by the view and the wrong prediction, such as 'fog 5' and '→ cat 87%'. A single
+  picture has both.
 
   Args:
     row: {column: value} of a row of the table of failures.

@@ -136,7 +136,7 @@ def _hollow(axes: Axes, x: np.ndarray, y: np.ndarray, mask: np.ndarray, index: i
 def _ends(rows: pd.DataFrame, scale: float) -> list[np.ndarray]:
   """Returns [values, lower ends, upper ends] of n estimates, three arrays [n] times `scale`.
 
-  The ends are NaN for degenerate estimates, whose notes say that their intervals mean nothing.
+  The ends are NaN for degenerate estimates, which have notes that their intervals mean nothing.
   """
   value, *ends = (scale * rows[name].to_numpy(float) for name in ('value', 'low', 'high'))
   is_degenerate = says_nothing(rows)
@@ -156,7 +156,7 @@ def curves(
   Args:
     titled: (title, rows) of each plot.
     notations: one notation for all plots, which then share the vertical axis; or one for each plot,
-      as for values beside differences.
+      as for values next to differences.
     labels: all classifiers, in the order that decides their colours.
     x: the ordered facet of the horizontal axis.
     reference: values to compare with, unscaled; those at (classifier, '') are dotted lines.
@@ -165,7 +165,7 @@ def curves(
   columns = min(MAX_COLUMNS, count)
   lines = math.ceil(count / columns)
   titles = [style.wrapped(title, 20) for title, _ in titled]
-  # Sizes in inches; one or two plots are larger than those of a grid.
+  # Sizes in inches; one or two plots are larger than the plots of a grid.
   above = _LINE * max(title.count('\n') for title in titles)
   width = style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH
   height = min(0.6 + (1.35 + above) * lines, style.PAGE_HEIGHT) if count > 2 else 2.5 + above

@@ -85,7 +85,7 @@ def published(results: Results) -> pd.DataFrame:
   """Returns the published values of the measured classifiers as rows of the table of results.
 
   For each classifier they are the clean error, the error under each corruption, the mean error over
-  corruptions, mCE, and each error under a corruption minus that of the first classifier.
+  corruptions, mCE, and each error under a corruption minus the first classifier's.
   """
   table, corruption_set = published_table(results)
   first = results.labels[0]
@@ -128,7 +128,7 @@ def changes(results: Results) -> pd.DataFrame:
   """Returns the differences of errors, by corruption, that are both measured and published.
 
   They are rows of the table of results: the measured error of a classifier under a corruption minus
-  that of the first classifier. The column `printed` has the published difference.
+  the first classifier's error. The column `printed` has the published difference.
   """
   first, keys = results.labels[0], ['classifier', 'corruption']
   measured = select(results.table, 'error', first, corruption=...)  # `...`: under any corruption

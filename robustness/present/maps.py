@@ -235,7 +235,7 @@ def cell_image(
     axes: the plot.
     table: the values, [y, x]; its index and columns are the increasing positions of the cells along
       the axes, and its names the facets.
-    notation: scale of the values (100 for percent), and whether colours are those of differences.
+    notation: scale of the values (100 for percent), and whether the colours are for differences.
     limits: the smallest and largest value of the colour scale, after scaling.
 
   Returns:
@@ -306,7 +306,7 @@ def grids(parts: Sequence[Panel], y: str, x: str) -> Figure:
   height = min(style.PAGE_HEIGHT, max(1.9, 0.9 + slanted + lines * line_height))
   figure, grid = panels(len(parts), columns, (width, height))
   cell_height = (height - 0.9 - slanted - 0.35 * lines) / (lines * len(y_values))
-  max_font_size = max(1.0, 0.8 * 72 * cell_height)  # points, 72 of which are an inch
+  max_font_size = max(1.0, 0.8 * 72 * cell_height)  # in points; an inch has 72
   is_small = len(x_values) <= 6 and len(y_values) <= 20
   font_size = min(7.0 if is_small else MIN_FONT_SIZE, max_font_size)
   low, high = limits_of(parts)

@@ -95,7 +95,7 @@ class Notation:
 
     Args:
       width: width of the value's interval before `self.scale`, so 0.02 for 2 %. With 0 or NaN,
-        which do not tell how precise the value is, percentages get 1 decimal and others 2.
+        which do not show how precise the value is, percentages get 1 decimal and others 2.
     """
     if self.quantity.kind == COUNT and not self.difference:
       return 0
@@ -107,9 +107,9 @@ class Notation:
   def plain_digits(self, largest: float) -> int:
     """Returns the number of decimals for values without intervals.
 
-    There are as many decimals as show two significant digits of the largest percentage (at least
-    one decimal) or three of another value (for ratios at least three decimals). Differences in
-    percent have one decimal, counts none.
+    The decimals show two significant digits of the largest percentage (at least one decimal) or
+    three of another value (for ratios at least three decimals). Differences in percent have one
+    decimal, counts none.
 
     Args:
       largest: the largest absolute value that is written, before `self.scale`.
@@ -293,7 +293,7 @@ def _plural_form(quantity: Quantity, row: pd.Series, facets: Sequence[str], vary
   """Returns the phrase for several values of a facet, such as 'at severities {} under fog'.
 
   '{}' is the place of the values of `varying`, which is one of `facets`. The values of the other
-  facets are those of `row`.
+  facets are from `row`.
   """
   phrases = []
   for name in facets:

@@ -139,7 +139,7 @@ def publish(
     appended: PNG files and captions of further figures, which the report shows last.
     pdf: whether figures are written as PDF too, besides PNG and SVG.
   """
-  # `reduced_by` has the versions that computed these results, if they are not those of the run.
+  # `reduced_by` has the versions that computed these results, if they differ from the run's.
   code = environment.get('reduced_by', environment)
   results.environment = {key: code[key] for key in _CODE_FACTS if key in code}
   results.write(folder)

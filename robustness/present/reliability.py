@@ -40,7 +40,7 @@ def draw(results: Results) -> tuple[Figure, str]:
   diagrams_per_label = 2 if has_other_views else 1
   count = len(labels) * diagrams_per_label
   has_row_per_label = 1 < len(labels) <= _MAX_ROWS
-  # Diagrams side by side: those of one classifier, or as many as fit.
+  # Diagrams side by side: all of one classifier, or the number that fits.
   in_row = min(count, diagrams_per_label if has_row_per_label else _DIAGRAMS_PER_ROW)
   width = min(style.PAGE_WIDTH, 1.9 * in_row + 0.5)  # inches
   height = min(style.PAGE_HEIGHT, 0.5 + width / in_row * math.ceil(count / in_row))

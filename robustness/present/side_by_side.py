@@ -375,7 +375,7 @@ def _ordered_keys(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[
 
 
 def _best(entries: Sequence[tuple[Cell, Entry]]) -> list[Cell]:
-  """Returns the cells of the best classifiers: those whose value has the same text as the best.
+  """Returns the cells of the best classifiers: all with a value of the same text as the best.
 
   It is [] if the quantity has no better direction or all values have the same text.
 

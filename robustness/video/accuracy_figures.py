@@ -72,7 +72,7 @@ def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
   with_largest_drops = drop.index[-MAX_CLASSES:]
   drawn = accuracy[with_largest_drops].sort_values(ascending=False, kind='stable').index
   rows = pd.concat([anchor, worst])
-  # the two accuracies take the place of classifiers: the figure gives each classifier a colour
+  # the two accuracies take the place of classifiers: each classifier has a colour in the figure
   rows = rows.assign(classifier=rows['quantity'].map(names), marked=False)
   rows = rows[rows['class'].isin(drawn)]
   points = [(Notation(ACCURACY), rows)]

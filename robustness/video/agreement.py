@@ -156,7 +156,7 @@ def _counts(ratings: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray,
 def _clusters(groups: np.ndarray | None, is_rated: np.ndarray) -> np.ndarray:
   """Returns the cluster of each rated item, int [number of rated items].
 
-  Clusters are numbered anew, 0, 1, …, because some clusters may have no rated items.
+  Clusters are renumbered 0, 1, …, because some clusters may have no rated items.
 
   Args:
     groups: int [N], the cluster of each item; None makes every item a cluster.

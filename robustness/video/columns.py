@@ -36,7 +36,7 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
   order = np.lexsort((group, frame))
   frame, group, offset = frame[order], group[order], offset[order]
   count = np.bincount(frame, minlength=len(sets.frames))  # sets that hold each frame
-  # place of each member along the axis M: its position minus that of its frame's first member
+  # place of each member along the axis M: its position minus its frame's first position
   slot = np.arange(len(frame)) - (np.cumsum(count) - count)[frame]
   shape = len(count), int(count.max())
   group_ids, offsets = np.full(shape, -1, np.int32), np.zeros(shape, np.int32)

@@ -229,11 +229,11 @@ def _agreement(rounds: ReviewRounds) -> Iterator[pd.DataFrame]:
   """Yields a table of estimates for each question that annotators answer about pairs.
 
   Its rows are the percentage of agreement and Fleiss' κ of all annotators, and Cohen's κ of every
-  two annotators. Answers are those of the individual round.
+  two annotators. Answers are from the individual round.
   """
   names = rounds.annotators()
   items = [item for item in sorted(rounds.ballots) if item.kind == PAIR]
-  # the anchor of each pair, whose pairs form a cluster in the intervals
+  # the anchor of each pair; the pairs of an anchor form a cluster in the intervals
   groups = np.array([rounds.candidates.pairs[item.number].anchor for item in items], int)
   for question, (answers, read_answer) in QUESTIONS.items():
     # [pairs, annotators], the index in `answers` of the answer; −1 for none

@@ -117,7 +117,7 @@ def _table(boxes: Boxes, scales: np.ndarray) -> np.ndarray:
 
   Args:
     boxes: the boxes.
-    scales: factor by which the corners on each image are multiplied, [number of images].
+    scales: factor that multiplies the corners on each image, [number of images].
   """
   score = () if boxes.score is None else (boxes.score,)
   corners = boxes.corners * scales[boxes.image][:, None]

@@ -201,7 +201,7 @@ def source_of(path: str) -> str:
   """Returns the name of the video from which the clip of a frame was cut; '' without a folder.
 
   `path` is <clip>/<file of the frame>. A clip called <11-character video id>_<milliseconds>, as in
-  YouTube-BB, was cut from the video with this id: 'AbCdEfGhIjK_4000/12.jpg' gives 'AbCdEfGhIjK'.
+  YouTube-BB, was cut from the video with this id: 'AbCdEfGhIjK_4000/12.jpg' is from 'AbCdEfGhIjK'.
   Any other clip is a video itself, and its name is returned unchanged.
   """
   return re.sub(r'(?<![^/])([\w-]{11})_\d+$', r'\1', video_of(path))

@@ -79,7 +79,7 @@ def read(
       raise InputError(f'{file}: frame {frame!r} has {scores!r}; give a list of scores.')
     if not {*map(type, scores)} <= {int, float}:
       raise InputError(f'{file}: frame {frame!r} has a score that is no number.')
-    # as many scores as in the frames before; in the first frame one of `widths`, or any number
+    # the number of scores in the frames before; for the first frame, `widths` or any number
     valid = (width,) if width else widths or (len(scores),)
     if len(scores) not in valid:
       expected = ' or '.join(map(str, sorted({*valid})))

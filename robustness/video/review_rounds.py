@@ -101,7 +101,7 @@ class ReviewRounds:
     self._lock = threading.RLock()
     self._order: list[Item] = []  # items of the individual round, in the order of the pages
     for anchor, pairs in enumerate(candidates.pairs_of):
-      # the page of a pair shows its anchor too, which needs a page of its own only to get labels
+      # the page of a pair shows its anchor too, which needs a separate page only to get labels
       # (`densify`) or if it has no pairs
       self._order += [Item(ANCHOR, anchor)] if plan.densify or not pairs else []
       self._order += [Item(PAIR, number) for number in pairs]
@@ -267,7 +267,7 @@ class ReviewRounds:
         if anchor.kind == ANCHOR and self._blocks(anchor)
         for number in self.candidates.pairs_of[anchor.number]
       )
-      # the joint votes of each contested item, at most as many as it needs
+      # the joint votes of each contested item, at most the number it needs
       votes = [
         min(len(self.ballot(item).joint), self.plan.needed)
         for item in self._contested

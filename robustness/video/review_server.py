@@ -211,7 +211,7 @@ class ReviewServer(ThreadingHTTPServer):
       pair = self.candidates.pairs[item.number]
       labels = self.candidates.labels[pair.frame]
       anchor_labels = self.candidates.labels[self.candidates.anchor_frame(pair.anchor)]
-      has_other_labels = labels not in ((), anchor_labels)  # only then shown beside the anchor's
+      has_other_labels = labels not in ((), anchor_labels)  # only then shown next to the anchor's
       # The page can also call the anchor of a pair bad; this is an answer in the anchor's round.
       anchor_stage = JOINT if self.rounds.ready_for_joint(anchor) else INDIVIDUAL
       page_item |= {
