@@ -117,7 +117,7 @@ def alone(config: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def recordings(experiment: Experiment, rows: OpenedRows) -> dict[str, tuple[Study, Rows]]:
-  """Returns {task: (study, rows)} of the tasks whose views are evaluated.
+  """Returns {task: (study, rows)} of the tasks that evaluate views.
 
   Of tasks that are computed from the same records only the first is listed.
   """

@@ -128,7 +128,7 @@ def measure(kind: str, size: tuple[int, ...], precision: str, args: Any) -> dict
   """Returns the microseconds a row of two ways to compute the same, and the ratio of their rates.
 
   Args:
-    kind: a key of `KINDS`, whose entry has the function that makes the two, and their names.
+    kind: a key of `KINDS`; its entry has the function that makes the two, and their names.
     size: one of the kind's sizes, such as (side, channels, kernel).
     precision: a key of `PRECISIONS`.
     args: options of the command: `batch`, the number of rows, and `rounds`.

@@ -75,7 +75,7 @@ def scene_rows(shape: tuple[int, int, int], count: int) -> ArrayRows:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-  """A study whose speed is measured.
+  """A study and how to measure its speed.
 
   Attributes:
     study: function that makes the study from the options of the command.

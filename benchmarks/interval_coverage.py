@@ -62,7 +62,7 @@ class Coverage(NamedTuple):
 
   Attributes:
     held: share of the intervals that contain the true value.
-    one_side: share that lie above it, or share that lie below it, whichever is larger.
+    one_side: share that are above it, or share that are below it, whichever is larger.
     width: median width of the intervals.
     undefined: share of the simulated data sets that have no interval.
   """
@@ -127,7 +127,7 @@ def population(level: float, seed: int = 0, size: int = POPULATION, shift: float
   corruption, of the severity, and of the view.
 
   Args:
-    level: mean of the variable: −1.6 gives an error of about .2.
+    level: mean of the variable; at −1.6 the error is about .2.
     seed: seed of all random numbers.
     size: number of images.
     shift: how much worse the second classifier is under the last five corruptions, and half of it
@@ -214,7 +214,7 @@ def coverage(
 
   Args:
     quantity: function from a sample of images to an estimate with its interval.
-    images: the population of images, whose value is the true one.
+    images: the population of images; its value is the true one.
     n: number of images in a sample.
     samples: number of samples that are drawn.
     seed: seed of the draws.
@@ -264,7 +264,7 @@ def called_different(
   Args:
     n: number of images.
     views: number of views over which the errors are averaged.
-    exponent: 1 for two calibrated classifiers, whose errors should not be called different.
+    exponent: 1 for two calibrated classifiers; their errors should not be called different.
     samples: number of simulated data sets.
     seed: seed of the draws.
   """
@@ -355,8 +355,8 @@ def site_coverage(
     correlation: correlation of errors within a site.
     share: fraction of images in the group; membership has a correlation of .3 within a site. Images
       of the group are wrong twice as often as other images; .3 of all images are wrong. None is for
-      κ of two classifiers with accuracies .8 and .7, whose error rates at a site have the same
-      quantile, and which use the same random number for a fifth of the images.
+      κ of two classifiers with accuracies .8 and .7: their error rates at a site have the same
+      quantile, and they use the same random number for a fifth of the images.
     samples: number of simulated data sets.
     seed: seed of all random numbers.
   """

@@ -21,7 +21,7 @@ def line(half_width: float, confidence: float) -> list[str]:
   """Returns the cells of the table's line for one half width and confidence.
 
   The least coverage is over all proportions; each share is the expected number of images of the
-  sequential design at one of `ERRORS` ÷ that of the design with a fixed number.
+  sequential design at one of `ERRORS` ÷ the number of images of the fixed design.
   """
   design, fixed = plan(half_width, confidence), fixed_size(half_width, confidence)
   # in 16 parts, which takes less memory

@@ -143,7 +143,7 @@ def evaluator(network: Classifier, study: Study, count: int = 0) -> Evaluator:
 def discarded(runner: Evaluator, data: Rows, batch_size: int = 0, views: int = 0) -> Candidate:
   """Returns (function that evaluates a study and keeps no records, its number of forward passes).
 
-  `batch_size` and `views` are the rows and views of a step; 0 takes those of a run.
+  `batch_size` and `views` are the rows and views of a step; 0 takes the numbers of a run.
   """
   layout = runner.layout(data.num_examples, batch_size, views)
 
@@ -204,7 +204,7 @@ def plain(
   The images are on the devices before; a compiled `lax.map` goes through their batches.
 
   Args:
-    runner: the evaluator whose network and devices are used.
+    runner: the evaluator; its network and devices are used.
     data: the images, repeated as often as needed.
     batch_size: number of images in a batch on each device.
     passes: least number of images that are passed through `function` in a call.

@@ -30,7 +30,7 @@ def torch_steps(
   Args:
     network: the PyTorch network to train.
     rows: the images and labels.
-    training: the training whose settings and normalisation are used.
+    training: the training; its settings and normalisation are used.
     channels_last: whether images are stored with channels last.
   """
   settings = training.settings

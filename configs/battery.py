@@ -103,14 +103,14 @@ def imagenet() -> ConfigDict:
 
 
 def cifar10_paper() -> ConfigDict:
-  """Returns the config of the tasks whose results papers print for CIFAR-10, on all test images."""
+  """Returns the config of the tasks for which papers print CIFAR-10 results, on all test images."""
   config = cifar10()
   config.battery.corruptions.study.baseline = 'cifar10_standard'
   return _paper(config)
 
 
 def imagenet_paper() -> ConfigDict:
-  """Returns the config of the tasks whose results papers print for ImageNet.
+  """Returns the config of the tasks for which papers print ImageNet results.
 
   It takes all validation images, and 5000 of them for AutoAttack.
   """
@@ -125,7 +125,7 @@ def imagenet_paper() -> ConfigDict:
 
 
 def _paper(config: ConfigDict) -> ConfigDict:
-  """Returns the config, restricted to the tasks whose results papers print, on all images.
+  """Returns the config, restricted to the tasks for which papers print results, on all images.
 
   Its settings follow the protocols of the authors.
   """

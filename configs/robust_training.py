@@ -98,7 +98,8 @@ def cifar10() -> ConfigDict:
 def fourier() -> ConfigDict:
   """Returns the config of a small CNN on CIFAR-10, trained once with each augmentation.
 
-  A classifier's label is its augmentation, most of which change the Fourier spectrum of images.
+  A classifier's label is its augmentation. Most augmentations change the Fourier spectrum of
+  images.
   """
   tasks = {'corruptions': 'corruption_error', 'heat_map': 'fourier_heatmap', 'bands': 'band_noise'}
   config = default_battery(tasks, IN_FOURIER)

@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: the pages that lie outside of docs/ belong to the site.
+"""Hooks of MkDocs: pages outside of docs/ belong to the site.
 
 Pages are written for the repository, where links are paths between files. README.md becomes the
 home page, with the first picture of every page as a gallery, other files of `OUTSIDE` pages or
@@ -32,7 +32,7 @@ BOARD, BOARD_PAGE = 'leaderboard', 'leaderboard/report.html'
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-  """Returns the files of the site, to which MkDocs has added those of docs/ only.
+  """Returns the files of the site, to which MkDocs has added only the files of docs/.
 
   This hook adds the files of `OUTSIDE` and the pages that the command `leaderboard` writes.
   """

@@ -73,7 +73,7 @@ def existing_folder(path: str, advice: str, key: str) -> Path:
 
 
 def looks_like(folder: Path) -> str:
-  """Returns a hint, for messages, of which published data set a folder seems to hold.
+  """Returns a hint, for messages, about the published data set that a folder seems to hold.
 
   The hint is `; with 'x' in it, it looks like ...`, with the source that reads the data set; it is
   '' if no name in the folder is typical of a data set.

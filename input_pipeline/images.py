@@ -42,7 +42,7 @@ class Store(abc.ABC):
 
 
 class IndexedStore(Store):
-  """A store whose elements can be read one by one at any index, as shuffled training needs."""
+  """A store with elements that can be read one by one at any index, as for shuffled training."""
 
   @abc.abstractmethod
   def element(self, index: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -271,7 +271,7 @@ class TfRows:
   def _ordered(self, order: Sampler, first: int) -> tf.data.Dataset:
     """Returns the endless sequence of indices of stored images in training, int64.
 
-    It consists of epochs of `num_examples` rows; `order` gives their order, and `first` is the
+    It consists of epochs of `num_examples` rows; `order` sets their order, and `first` is the
     position at which the returned sequence begins.
     """
     count = self.num_examples

@@ -50,7 +50,7 @@ class Shards(Source, abc.ABC):
   Attributes:
     path: a file, or a folder of them.
     label_column: the column with the label; '' is the first column with a name in `LABELS`.
-    label_space: the label space, such as 'imagenet', whose classes the labels number; '' keeps the
+    label_space: the labels number the classes of this label space, such as 'imagenet'; '' keeps the
       stored class names.
     allow_missing: whether numbered shards may be missing.
   """
@@ -157,7 +157,7 @@ def _check_complete(files: list[Path], key: str) -> None:
 
 
 def of_split(files: list[Path], root: Path, split: str, title: str) -> list[Path]:
-  """Returns those of `files` that belong to a split; raises SettingError if there are none.
+  """Returns the files that belong to a split; raises SettingError if there are none.
 
   A file states its split in its name or in the name of its folder, as in `train-00000.tar`. If no
   file states a split, all files belong to 'test'.

@@ -215,7 +215,7 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   DESCRIPTION, PAPER = DESCRIPTION, 'hendrycks2019benchmarking'
   HOMEPAGE = 'https://arxiv.org/abs/1903.12261'
   IN_ORDER = True  # examples are stored in the order of the base
-  # fields that are not compared as settings: paths, of which the files are compared, and `beam`
+  # fields that are not compared as settings: `beam`, and paths, because their files are compared
   PATHS = ('base_dir', 'photographs', 'beam')
 
   def __init__(self, **kwargs: object):
@@ -226,7 +226,7 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     """Downloads the base and stores the corrupted images, unless this is done already.
 
     Raises:
-      InputError: no config is chosen. TFDS would then take the first, whose images are clean.
+      InputError: no config is chosen. TFDS would then take the first, which has clean images.
     """
     if not self._has_chosen_config:
       raise InputError(

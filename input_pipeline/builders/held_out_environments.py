@@ -122,7 +122,7 @@ class HeldOutConfig(BaseConfig):
       InputError: the numbers of groups and environments differ.
     """
     count = len(self.environments)
-    # half of the classes if one group is drawn, so that some stay out of it; 0 is as many as can be
+    # half of the classes if one group is drawn, so that some stay out of it; 0 is the largest size
     default_size = len(class_names) // 2 if count == 1 else 0
     settings = DataSettings(
       class_groups=self.class_groups,
@@ -167,7 +167,7 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   DESCRIPTION, PAPER = DESCRIPTION, 'omran2022towards'
 
   def features(self) -> dict[str, Feature]:
-    """Returns the features: those of the base, and in which environment an image is shown.
+    """Returns the features of the base, and features for the environment of an image.
 
     `class_group` is the number of the group of its class, `seen` whether training shows classes of
     this group in this environment, `level` the severity or angle, and `source_id` the index of the

@@ -81,8 +81,7 @@ class ScenesConfig(tfds.core.BuilderConfig):
       A design also sets the fraction of an object that must be inside the scene:
       dataclasses.replace(published('location'), min_inside=0).
     seed: seed of the draw of backgrounds.
-    measure: whether a level's area is that of the object's 'rectangle', as published, or of its
-      'mask'.
+    measure: what areas measure: the bounding 'rectangle' of an object, as published, or its 'mask'.
     encoding: 'png', lossless, or 'jpeg', as published.
     beam: prepare with Apache Beam (`pip install '.[beam]'`), a pair at a time; workers need the
       folders.
@@ -217,8 +216,8 @@ class ScenePlan:
     cutouts: the objects.
     backgrounds: all files of the folder.
     objects, grounds: int64 [P], the pair's indices in `cutouts` and `backgrounds`.
-    inside: float32 [P, L], the fraction of the object's rectangle that lies on the canvas.
-    measure: whether an area is that of the object's 'rectangle' or of its 'mask'.
+    inside: float32 [P, L], the fraction of the object's rectangle that is on the canvas.
+    measure: what areas measure: the bounding 'rectangle' of an object, or its 'mask'.
   """
 
   design: Design

@@ -101,7 +101,7 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
   def features(self) -> dict[str, Feature]:
     """Returns the features of a frame: its image, labels, neighbor sets and boxes.
 
-    The classes are those that the config's metadata state, or those of its label space if the
+    The classes are as the config's metadata state, or the classes of its label space if the
     metadata are not found: TFDS calls this method before its manual_dir is known.
     """
     config = self.builder_config

@@ -60,7 +60,7 @@ class Cifar10C(Source):
 
   Attributes:
     path: the folder of these files.
-    clean_dataset: TFDS name of a data set whose test images are read as clean; '' reads none.
+    clean_dataset: TFDS name of a data set with test images to read as clean; '' reads none.
     data_dir: where TFDS keeps its data; '' is TFDS's default.
   """
 

@@ -155,7 +155,7 @@ def _strawberry() -> Iterator[Shape]:
   body = _polar(360, lambda t: 0.34 + 0.12 * math.cos(t - math.pi) ** 3)
   yield 'polygon', body, {'fill': (206, 24, 36)}
   for row, column in itertools.product(range(7), range(7)):
-    # seeds are in rows, of which every second one is shifted by half a distance
+    # seeds are in rows; every second row is shifted by half a distance
     x, y = 0.24 + 0.09 * column + 0.045 * (row % 2), 0.26 + 0.09 * row
     if math.hypot(x - 0.5, y - 0.45) < 0.28 + 0.04 * (y > 0.5):  # inside the body
       yield _dot(x, y, 0.011, 0.018, (244, 206, 90))
@@ -177,7 +177,7 @@ def _golf_ball() -> Iterator[Shape]:
 
 
 def _ruler() -> Iterator[Shape]:
-  """Yields the shapes of a ruler: a rectangle, and 59 marks of which every fifth is longer."""
+  """Yields the shapes of a ruler: a rectangle, and 59 marks; every fifth mark is longer."""
   yield 'rectangle', (0.01, 0.38, 0.99, 0.62), {'fill': (228, 190, 96)}
   for mark in range(1, 60):
     x, end = 0.01 + 0.98 * mark / 60, 0.44 if mark % 5 else 0.50

@@ -189,7 +189,7 @@ class NaturalShifts(Source):
     return examples, labels, np.arange(examples.num_examples), {}
 
   def _labels_of_real(self, split: str) -> Labelled:
-    """Reads the labels of TFDS's imagenet2012_real, of which an image may have none or several.
+    """Reads the labels of TFDS's imagenet2012_real; an image may have none or several.
 
     Returns the split; the labels in ImageNet's order, [N, L], padded with −1; the positions of the
     N examples with a label; and the number of images without one. The split 'test', the default of
@@ -220,7 +220,7 @@ class NaturalShifts(Source):
   def _real(self, root: Path, left_out: Counter[str]) -> Listed:
     """Returns paths, labels and facts of ImageNet's validation images with the labels of ReaL.
 
-    real.json lists the labels of images 1, 2, …, of which an image may have none or several. Images
+    real.json lists the labels of images 1, 2, …; an image may have none or several. Images
     are sorted by number; the facts count those without a label, which are left out. Labels are
     int32 [N, L] padded with −1. `left_out` counts the files that are not read, by reason.
     """

@@ -159,7 +159,7 @@ def _class_names(
   """Returns the stored class names in label order, or '0', '1', ... if none are stored.
 
   `arrays` is {name: array}, with the names in 'class_names'. `labels` are the labels of N images,
-  [N] or [N, L], each of which must have a name.
+  [N] or [N, L]; each label must have a name.
 
   Raises:
     InputError: a label has no name.

@@ -143,7 +143,7 @@ class NeighborFrames:
     group_id, offset = self.columns[GROUP], self.columns[OFFSET]
     anchors, _ = np.nonzero((group_id >= 0) & (offset == 0))  # the row of each set's anchor
     # Sets that share frames, directly or through other sets, are a family. Families are taken
-    # whole, because a set of which only some frames are read would have another pm-k accuracy.
+    # whole, because a set with only some of its frames read would have another pm-k accuracy.
     family = component_numbers(group_id)  # of each frame
     families, anchors_per_family = np.unique(family[anchors], return_counts=True)
     order = np.random.default_rng([_SUBSET, seed]).permutation(len(families))
@@ -251,7 +251,7 @@ def _refusal(missing: tuple[str, ...], sets: NeighborSets, root: Path) -> InputE
 def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
   """Returns the class names of neighbor sets in label order.
 
-  Sets without class names have those of the label space `names`, '' for 'imagenet_vid'. If the
+  Sets without class names have the names of the label space `names`, '' for 'imagenet_vid'. If the
   stored names are the classes of a known label space, they are spelled as there.
   """
   if not sets.class_names:
@@ -266,7 +266,7 @@ def class_names(sets: NeighborSets, names: str = '') -> tuple[str, ...]:
 def _assemble(
   sets: NeighborSets, names: tuple[str, ...], present: np.ndarray, missing: tuple[str, ...]
 ) -> NeighborFrames:
-  """Returns the frames whose files exist, in the sets whose anchor exists.
+  """Returns the frames with a file that exists, in the sets with an anchor that exists.
 
   Args:
     sets: the F frames that the metadata list, and their sets.
