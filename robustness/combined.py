@@ -100,7 +100,7 @@ def _means_over(
 ) -> pd.DataFrame:
   """Returns the means over seeds of the estimates that at least two seeds have.
 
-  Estimates whose interval holds for many estimates together (a `family` above 1) are left out. A
+  Estimates with an interval for many estimates together (a `family` above 1) are left out. A
   number without interval that every seed repeats, such as a published one, stays as it is; NaN in
   one seed makes the mean NaN.
 

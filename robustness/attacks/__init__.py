@@ -192,7 +192,7 @@ class Attack(Part):
   def has_fixed_loss(self) -> bool:
     """Whether the attack ignores the setting `loss`, because it has a loss that cannot be changed.
 
-    By default this holds for attacks with `in_turn`, all of which have such a loss.
+    By default this holds for attacks with `in_turn`: they all have such a loss.
     """
     return self.in_turn
 

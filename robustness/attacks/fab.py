@@ -110,8 +110,8 @@ class FAB(Attack):
   def _nearest(self, logits: Logits, labels: Array, x: Array) -> tuple[Array, Array]:
     """Returns z_t − z_y [B] and its gradient [B, H, W, C] at x, with each row's nearest class t.
 
-    z are the logits of x and y the labels. The distance of a class t is that of x from the tangent
-    plane of its boundary to y: |z_t − z_y| / ‖∇(z_t − z_y)‖ in the dual norm.
+    z are the logits of x and y the labels. The distance of a class t is the distance of x from the
+    tangent plane of its boundary to y: |z_t − z_y| / ‖∇(z_t − z_y)‖ in the dual norm.
     """
     scores, backward = jax.vjp(logits, x)
     count, rows = scores.shape[1], jnp.arange(len(x))
@@ -138,7 +138,7 @@ def _targeted(
   def total(x: Array) -> tuple[Array, Array]:
     """Returns the sum of z_t − z_y over the images, and its terms [B]."""
     value = lead(logits(x), labels, targets)
-    # each value depends on one image only, so that the gradient of the sum has that of each value
+    # each value depends on one image only, so the gradient of the sum has all their gradients
     return value.sum(), value
 
   def plane(x: Array) -> tuple[Array, Array]:

@@ -141,7 +141,7 @@ def _windows(
   """Returns the proposal in ℓ∞: the image `x` with a window in which each channel moves by ±2ε.
 
   The result stays in the ball around the clean `image`. `size` is (number of halvings, side of
-  windows in pixels), of which only the side is used.
+  windows in pixels); only the side is used.
   """
   key_window, key_signs = jax.random.split(key)
   _, side = size
@@ -255,8 +255,9 @@ def _moved_mass(
 
   old = jnp.where(target, change, 0)
   new = pattern[..., None] * signs + old / (1e-12 + channel_norms(old))
-  # The p-th power of the target's new norm is, in each channel, that of both windows together plus
-  # an equal share of what the change lacks to length ε. (ℓ1: times the channels, see `Square`.)
+  # In each channel, the p-th power of the target's new norm is the p-th power of the norm of both
+  # windows together plus an equal share of what the change lacks to length ε. (ℓ1: times the
+  # channels, see `Square`.)
   unused = jnp.maximum(epsilon**order - (jnp.abs(change) ** order).sum(), 0) / channels
   powers = unused + channel_norms(jnp.where(target | source, change, 0)) ** order
   lengths = jnp.sqrt(powers) if norm == 'l2' else channels * powers

@@ -60,7 +60,7 @@ def magnitude(
     level: level in 0..`FULL_RANGE`, or in 0..`RAND_MAX_LEVEL` for RandAugment.
     height: height of images in pixels.
     width: width of images in pixels.
-    rand: whether the level is that of RandAugment instead of AutoAugment.
+    rand: whether the level is a level of RandAugment instead of AutoAugment.
 
   Raises:
     InputError: the implementation has no such operation or level.
@@ -296,8 +296,8 @@ def _compiled(
   """Returns the operations that can occur, and four tables of all sub-policies, [sub-policies, 2].
 
   Entry [p, i] of the tables is, for operation i of sub-policy p: the index of its name among the
-  operations (−1 if its probability is 0), its probability, and the two magnitudes of which one is
-  drawn, as `magnitude` returns them.
+  operations (−1 if its probability is 0), its probability, and the two magnitudes that `magnitude`
+  returns; one of them is drawn.
   """
   implementation = augmentation.implementation
   steps = [step for policy in augmentation.policies for step in policy]

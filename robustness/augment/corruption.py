@@ -66,7 +66,7 @@ class RandomCorruption(Augmentation):
   def resembles(self) -> tuple[str, ...]:
     """The names of the corruptions that are drawn, and of families with similar corruptions."""
     families = {find(name).family for name in self.names}
-    return (*self.names, *sorted(families - {ALONE}))  # those of `ALONE` resemble no other one
+    return (*self.names, *sorted(families - {ALONE}))  # members of `ALONE` resemble no other one
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     """Returns the example with its image corrupted."""

@@ -101,7 +101,7 @@ SECTION = f'{FogNoise.section}.{FogNoise.name}'
 
 
 def deviation(mean: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-  """Returns the factors σ that give white noise the spectrum of fog, float32 [H, W // 2 + 1].
+  """Returns the factors σ with which white noise has the spectrum of fog, float32 [H, W // 2 + 1].
 
   They are for the coefficients of `rfft2`, in its order: σ is the mean |F| of the change by fog at
   a frequency, divided by the mean |F| of white noise of standard deviation 1.

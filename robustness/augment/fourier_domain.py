@@ -22,7 +22,7 @@ class FourierBasis(Augmentation):
   """Returns clip(x + σ·w, 0, 1) with a random plane wave w and strength σ for each channel.
 
   A wave w has the root mean square 1/32, and σ is `smallest` plus an exponential variable of mean
-  `mean`. The number of periods of a wave across the image, whose longer side has N pixels, is
+  `mean`. The number of periods of a wave across an image with N pixels on its longer side is
   uniform on 1, …, N (above N/2 it aliases), and its direction uniform on 448 angles from −π to 0.
 
   The result is [1 + waves, H, W, C] with the clean image first; the objective `cross_entropy`
@@ -93,7 +93,7 @@ def with_waves(
 class AmplitudesOfPairs(Augmentation):
   """Combines the phases of an image with the amplitudes of another image of the batch (APR-P).
 
-  Phases and amplitudes are those of the Fourier transform over rows, columns and channels. The
+  Phases and amplitudes are from the Fourier transform over rows, columns and channels. The
   target is unchanged, so that a network learns from phases. The other image is the row at the
   mirrored index of the randomly ordered batch. Values may leave [0, 1], as in the released code:
   put this augmentation last.

@@ -137,7 +137,7 @@ def _unpacked(packed: jax.Array, channels: int) -> jax.Array:
 def table(
   index: jax.Array, names: tuple[str, ...], levels: jax.Array, magnitude: jax.Array
 ) -> jax.Array:
-  """Returns the level by which an operation replaces each level 0..255 per channel, uint8 [256, C].
+  """Returns an operation's new level for each level 0..255 and channel, uint8 [256, C].
 
   Args:
     index: index of the operation in `names`, int32 scalar.

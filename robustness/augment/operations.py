@@ -154,7 +154,7 @@ class Operations:
     # branch 0 is the identity; each family with an operation in `names` has a further branch
     branches: list[Callable[[Drawn, Image], Image]] = [lambda drawn, image: image]
     branch_of: dict[str, int] = {}  # {operation: number of its branch}
-    position: dict[str, int] = {}  # {operation: its index among the names of that branch}
+    position: dict[str, int] = {}  # {operation: its index among the names of the branch}
     for family, function in zip(FAMILIES, functions, strict=True):
       if names := tuple(name for name in self.names if name in family):
         branch_of |= dict.fromkeys(names, len(branches))

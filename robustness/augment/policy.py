@@ -107,7 +107,7 @@ def _in_sequence(augmentation: Augmentation, rows: Example) -> Example:
 
 
 def _by_branch(augmentation: Augmentation, rows: Example) -> Example:
-  """Returns rows after an augmentation with branches, of which each image draws one.
+  """Returns rows after an augmentation with branches; each image draws one branch.
 
   `sequential.by_branch` sorts the images by branch and computes only the drawn branch of each.
   `rows` are columns [B, ...], among them `KEY`, which the result lacks; their images are
@@ -172,8 +172,8 @@ def _augment(
 def _checked(augmentation: Augmentation, key: jax.Array, example: Example) -> Example:
   """Returns the augmented example without its partner.
 
-  Raises InputError if an augmentation of a user returns an example that lacks a column, or whose
-  image has another height, width or channels or is not of floats.
+  Raises InputError if an augmentation of a user returns an example that lacks a column, or an image
+  that has another height, width or channels or is not of floats.
   """
   augmented, shape = augmentation(key, example), example['image'].shape
   is_mapping = isinstance(augmented, Mapping)

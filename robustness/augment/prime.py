@@ -181,7 +181,7 @@ def deformed(image: jax.Array, amplitudes: jax.Array) -> jax.Array:
   """
   height, width = image.shape[:2]
   index = np.arange(1, amplitudes.shape[1] + 1)
-  # `down` are the sines of y, [H, N], and `right` those of x, [W, N]
+  # `down` are the sines of y, [H, N], and `right` the sines of x, [W, N]
   down, right = (
     jnp.asarray(np.sin(np.pi * np.linspace(0, 1, side)[:, None] * index), jnp.float32)
     for side in (height, width)

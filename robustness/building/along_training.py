@@ -49,7 +49,7 @@ class AlongTraining:
     classifier = dataclasses.replace(self.classifier, variables=variables, provenance=provenance)
     for name, (study, rows) in self.tasks.items():
       folder = self.folder / name / classifier.name / f'step{step}'
-      # the digest tells results of these weights from those of an earlier, other training
+      # results of an earlier, other training have another digest than results of these weights
       if (folder / JSON_NAME).is_file() and _digest(folder) == digest:
         continue
       logging.info('%s: %s after step %d', classifier.name, study.name, step)
@@ -91,7 +91,7 @@ def joined(folder: pathlib.Path, labels: Sequence[str]) -> Results:
     num_facets = table[facets_of(table)].notna().sum(axis=1)
     tables.append(with_facet(table[num_facets <= 1], STEP.name, step))
   _, first = results_by_step[0]  # all steps have the same study, settings and data
-  # one entry per classifier, that of its last step
+  # one entry per classifier, from its last step
   entries = [entry for _, results in results_by_step for entry in results.classifiers]
   return dataclasses.replace(
     first,

@@ -395,7 +395,7 @@ class ClassifierBuilder:
     return probes.with_probe(network, probe, zeros, names, facts={})
 
   def _fitted(self, label: str, recipe: ClassifierKind, network: Classifier) -> Classifier:
-    """Returns a network whose classes are predicted by a probe, fitted to its features here.
+    """Returns a network with a probe that predicts its classes, fitted to its features here.
 
     The features of all training rows are computed once and recorded. Probes of the same network,
     layer, rows and classes read them from the same folder, which is named by a digest of these.

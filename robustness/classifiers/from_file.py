@@ -144,7 +144,7 @@ def probe(classifier: Classifier, title: str = '') -> list[float] | str:
   """Returns 16 numbers that identify a classifier, from its logits on four fixed images.
 
   For each image, its logits z are projected onto four random directions u: Σ_c u_c z_c / √classes,
-  rounded to six digits. If a second call gives other numbers, the result is the text `RANDOM`.
+  rounded to six digits. If a second call has other numbers, the result is the text `RANDOM`.
 
   Args:
     classifier: the classifier.

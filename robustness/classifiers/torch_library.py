@@ -367,7 +367,7 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
     model, info = type(model).from_pretrained(
       None, config=config, state_dict=state, output_loading_info=True
     )
-    # the last linear map, 'classifier', may be missing: the network then gives features
+    # the last linear map, 'classifier', may be missing: the network then returns features
     missing, unexpected = sorted(info['missing_keys']), sorted(info['unexpected_keys'])
     missing_in_body = [name for name in missing if not name.startswith('classifier')]
     if missing_in_body or unexpected:

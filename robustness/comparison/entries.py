@@ -52,7 +52,7 @@ def read_entries(
   that some of the workdirs lack, with a note on stderr.
 
   Args:
-    workdirs: {name: path of a workdir}; a name was typed as LABEL=PATH or is that of the folder.
+    workdirs: {name: path of a workdir}; a name was typed as LABEL=PATH or is the folder's.
     study_file: the user's FILE.py:NAME for the study NAME; '' for none.
     typed: the names that were typed.
 

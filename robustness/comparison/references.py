@@ -57,7 +57,7 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
         estimate = Estimate.without_interval(float(value), n)
         rows.append(row(label, '', EFFECTIVE, facets, estimate, results.settings['confidence']))
     parts = [results.table, part(rows)] if rows else [results.table]
-    # `object` joins columns whose types differ between the two parts.
+    # `object` joins columns that have different types in the two parts.
     table = assemble([estimates.astype(object) for estimates in parts])
     tasks_with_references[task] = dataclasses.replace(results, table=table)
   return tasks_with_references

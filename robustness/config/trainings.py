@@ -138,9 +138,9 @@ def take_two_steps(classifier: ConfigDict) -> None:
 def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None:
   """Sets `erm`, the second of two classifiers, to be trained with environments on some classes.
 
-  An environment is a transform, such as blur. The classes are divided at random into as many groups
-  as there are environments, and the training shows each environment only on the classes of one
-  group. The first classifier is the baseline and is trained without environments.
+  An environment is a transform, such as blur. The classes are divided at random into one group for
+  each environment, and the training shows an environment only on the classes of its group. The
+  first classifier is the baseline and is trained without environments.
   """
   config.study.environments = environments
   config.study.baseline = next(iter(config.classifiers))

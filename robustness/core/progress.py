@@ -197,7 +197,7 @@ class Progress:
       self._bar.set_postfix_str(self._values.removeprefix('; '), refresh=False)
 
   def _show_waiting(self, seconds: float) -> None:
-    """Shows that the work goes on although no step has ended; it is called at intervals.
+    """Shows that the work continues although no step has ended; it is called at intervals.
 
     A bar redraws its time during the first step and other work. Lines state the time of the first
     step, and the state of the work after `SLOW_BEAT_SECONDS` without a line; other work writes its

@@ -226,7 +226,7 @@ def as_float32(images: np.ndarray) -> np.ndarray:
 def values_outside(images: np.ndarray) -> str:
   """Returns in words which values of float images are outside [0, 1]; '' if there are none.
 
-  Examples are '3 of 3072 image values are NaN' and 'image values lie in [-1, 1]'.
+  An example is '3 of 3072 image values are NaN'; without NaN, the range of all values is stated.
   """
   if not images.size or (images.min() >= 0 and images.max() <= 1):
     return ''

@@ -100,7 +100,7 @@ def by_name(
     hierarchy: For synsets, a text file with lines `parent child` of WordNet identifiers, such as
       ImageNet's `wordnet.is_a.txt`.
   """
-  # `composed` gives accented letters one Unicode form, so that names compare equal.
+  # `composed` writes accented letters in one Unicode form, so that names compare equal.
   labels = {composed(name): label for label, name in enumerate(class_names)}
   has_synsets = any(name.startswith(SUBTREE) for group in groups for name in group)
   children = _children(hierarchy) if has_synsets else {}

@@ -150,7 +150,7 @@ def between(
     note = f'{len(table)} pairs that differ in at most {max_bits} of {BITS} bits'
     if len(table) > LISTED:
       note += f'; the nearest {LISTED} are listed'
-    # n images in as many independent groups.
+    # n images in n independent groups.
     shares[label] = Estimate(count / n, float(low), float(high), n, n, CLOPPER_PEARSON, note=note)
     # Ids and bits, then classes, then environments, in the order of `COLUMNS`.
     rows += [

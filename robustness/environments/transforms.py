@@ -110,7 +110,7 @@ def check_names(key: str, names: Sequence[str]) -> None:
 
 
 def resembling(names: Sequence[str], resembles: Iterable[str], key: str) -> list[str]:
-  """Returns the transforms of `names` whose name or family, such as 'blur', is in `resembles`.
+  """Returns the transforms of `names` with a name or family, such as 'blur', in `resembles`.
 
   Raises:
     InputError: a word in `resembles` is no transform and no family; the message names its setting,

@@ -58,9 +58,9 @@ class Layout:
   def share(self, process: int, processes: int) -> dict[int, range]:
     """Returns the shards that a process computes, {number of the row block: its view chunks}.
 
-    If there are at least as many blocks as processes, each process takes whole blocks: blocks 0, 3,
-    6, ... for process 0 of 3. Otherwise the processes take the chunks of each block in turn, and
-    each block starts with another process, so that all have about the same number.
+    If there are fewer blocks than processes, the processes take the chunks of each block in turn,
+    and each block starts with another process, so that all have about the same number. Otherwise
+    each process takes whole blocks: blocks 0, 3, 6, ... for process 0 of 3.
 
     Args:
       process: number of the process, in [0, processes).
@@ -105,7 +105,7 @@ def default_layout(
     max_rows, row_multiple = 64, 8
   block_rows = batch_size or min(even_part_size(num_rows, max_rows, row_multiple), num_rows)
   images_of_32 = HOST_SHARD_IMAGES if is_on_host else SHARD_IMAGES  # of 32 × 32 pixels
-  images = images_of_32 * 32**2 // max(32**2, pixels)  # as many pixels in larger images
+  images = images_of_32 * 32**2 // max(32**2, pixels)  # the same number of pixels in larger images
   # with fewer images in a shard there would be more than `MAX_DEFAULT_SHARDS` shards
   min_images = num_rows * num_views // MAX_DEFAULT_SHARDS
   max_views = max(1, max(images, min_images) // block_rows)
@@ -116,7 +116,7 @@ def default_layout(
 def even_part_size(total: int, largest: int, multiple: int = 1) -> int:
   """Returns the size of the parts if `total` rows or views are cut into parts of equal size.
 
-  There are as few parts of at most `largest` as possible: 100 rows in parts of at most 64 give two
+  There are as few parts of at most `largest` as possible: 100 rows in parts of at most 64 are two
   parts of 50. The size is rounded up to a multiple of `multiple`, which must divide `largest`; with
   8 it is 56, and the last part has 44 rows.
   """

@@ -81,7 +81,7 @@ def split_sum(values: jax.Array, mask: jax.Array) -> jax.Array:
       f'{rows} rows a device are more than {MAX_ROWS_PER_DEVICE}, which exact sums can take: '
       'set --config.batch_size.'
     )
-  is_row = mask.reshape((-1,) + (1,) * (values.ndim - 1))  # [B, 1, ...], as many axes as `values`
+  is_row = mask.reshape((-1,) + (1,) * (values.ndim - 1))  # [B, 1, ...], with all axes of `values`
   is_valid = (values >= 0) & (values < LARGEST)
   multiples = jnp.round(jnp.where(is_row & is_valid, values, 0) / RESOLUTION).astype(jnp.int32)
   is_outside = (is_row & ~is_valid).astype(jnp.int32)

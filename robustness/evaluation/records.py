@@ -387,7 +387,7 @@ def _check_layout(path: pathlib.Path, layout: Mapping[str, int]) -> None:
 
 
 def _check_shapes(layout: Layout, block: int, chunk: int, arrays: Arrays) -> None:
-  """Raises ValueError unless the arrays have as many rows and views as their shard.
+  """Raises ValueError unless the arrays have the numbers of rows and views of their shard.
 
   Arrays of `total/` have the axis of views alone, and columns the axis of rows alone. All pictures
   have the same number of entries.
@@ -407,7 +407,7 @@ def _check_shapes(layout: Layout, block: int, chunk: int, arrays: Arrays) -> Non
 
 
 def _seal(block: int, chunk: int, header: Facts, arrays: Arrays) -> np.ndarray:
-  """Returns the seal of a shard, by which a reader detects that its file was moved or altered.
+  """Returns the seal of a shard, with which a reader detects that its file was moved or altered.
 
   It is JSON text, as uint8 [bytes], with the shard's numbers of row block and view chunk and the
   SHA-256 digests of the records' header and of the shard's arrays.

@@ -440,7 +440,7 @@ class Evaluator:
       batch_size = at_once if at_once > 1 else None  # None is a loop without `vmap`
       # without the images, the first of the two values of `one_view`
       by_view = jax.lax.map(lambda view: one_view(view)[1], chunk, batch_size=batch_size)
-    # `scan` and `map` give [views, rows, ...]; returned are [rows, views, ...]
+    # `scan` and `map` return [views, rows, ...]; the result is [rows, views, ...]
     return {name: jnp.moveaxis(values, 0, 1) for name, values in by_view.items()} | pictures
 
   def _predictions(

@@ -28,8 +28,8 @@ class GroupObjective(Objective):
   group number, because the row would have no weight.
 
   Attributes:
-    count_key: Name of the field that holds the number of groups, such as 'environments'; where that
-      field is 0, there are as many groups as classes.
+    count_key: Name of the field that holds the number of groups, such as 'environments'; 0 in that
+      field stands for the number of classes.
     column: Column of the rows with the number of their environment or group, from 0. The
       augmentation `environment` adds 'environment'; 'label' makes every class a group.
     label_smoothing: ε in [0, 1); the smoothed target is (1 − ε)·target + ε / classes.

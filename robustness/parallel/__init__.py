@@ -19,9 +19,9 @@ def create(kind: str, num_rows: int = 0, all_processes: bool = False) -> Paralle
 
   Args:
     kind: 'jit' (over a mesh, the default) or 'pmap'.
-    num_rows: Rows of a step. The largest number of devices that divides it is used, with equally
-      many devices of each process. 0 sets no condition: each process then provides as many devices
-      as the process with the fewest devices has.
+    num_rows: Rows of a step. The largest number of devices that divides it is used, with the same
+      number of devices of each process. 0 sets no condition: each process then provides the number
+      of devices that the process with the fewest devices has.
     all_processes: Whether a step runs on the devices of all processes, each with its share of the
       batch; all processes must then call it.
 

@@ -68,7 +68,7 @@ class MeshParallel:
     processes = sorted({device.process_index for device in self.devices})
     index = jax.process_index()
     self.num_processes = len(processes)
-    # the number of this process among those of the mesh, and their number
+    # the number of this process among the processes of the mesh, and their number
     self.share = (processes.index(index) if index in processes else 0, self.num_processes)
     self._outstanding: collections.deque[list[jax.Array]] = collections.deque()
     self._mesh = Mesh(np.array(self.devices), ('data',), axis_types=(AxisType.Auto,))

@@ -175,7 +175,7 @@ def visible(
   """Resizes a cutout and returns the square window of it that the canvas can show at its angle.
 
   A rotation preserves distances, so visible pixels are within half the canvas's diagonal of the
-  cutout's point that lies in the middle of the canvas. The border of the cutout is repeated
+  cutout's point that is in the middle of the canvas. The border of the cutout is repeated
   `REACH` pixels outwards, as far as a rotation reads; pixels beyond are 0.
 
   Args:

@@ -75,7 +75,7 @@ class Design:
     return {'area': self.area, 'angle': self.angle, 'x': self.x, 'y': self.y}
 
   def image_ids(self, num_pairs: int) -> np.ndarray:
-    """Returns the number that the released generator gives each scene, int64 [num_pairs, L].
+    """Returns the number of each scene in the released generator, int64 [num_pairs, L].
 
     The scene of pair p at level l has the number l · num_pairs + p.
     """
@@ -158,7 +158,7 @@ def draw_backgrounds(num_objects: int, num_backgrounds: int, seed: int = 0) -> n
   """Draws the backgrounds of each object, int64 [num_objects, 2].
 
   They are drawn object by object, without replacement, by `np.random.RandomState`, as in the
-  published code. Seed 0 and the same files in the same order give the published pairs.
+  published code. Seed 0 and the same files in the same order lead to the published pairs.
   """
   count = BACKGROUNDS_PER_OBJECT
   fix = f'at least {count}, on which each object is shown'

@@ -49,7 +49,7 @@ def place(
   side: int,
   pixels: ArrayLike | None = None,
 ) -> Placement:
-  """Returns where a cutout lies on a square canvas after it is resized and rotated.
+  """Returns where a cutout is on a square canvas after it is resized and rotated.
 
   Args:
     size: int [2], height and width of the cutout.
@@ -57,8 +57,8 @@ def place(
     angle: Degrees counter-clockwise.
     x, y: Its centre, fractions of the side from the left and from the top.
     side: Side of the canvas in pixels.
-    pixels: Number of pixels of the cutout that count as its area, such as those of its mask; None
-      counts all, height · width.
+    pixels: Number of pixels of the cutout that count as its area, such as the pixels of its mask;
+      None counts all, height · width.
   """
   with jax.enable_x64(True):
     height, width = (jnp.asarray(size)[i].astype(jnp.float64) for i in (0, 1))

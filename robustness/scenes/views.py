@@ -58,9 +58,9 @@ def shown(design: Design, side: int, measure: str) -> Shown:
   turning = bool(np.any(design.angle % 360))
   areas = np.unique(design.area).tolist()
   num_pixels = len(areas) * _sheet_side(max(areas), side, turning) ** 2
-  # A sheet is large enough for a cutout whose rectangle has the area, but not for one whose mask
-  # has it. A rotated cutout must be centred, because its sheet is only the window around the middle
-  # of the canvas.
+  # A sheet is large enough for a cutout if its rectangle has the area, but not if its mask has it.
+  # A rotated cutout must be centred, because its sheet is only the window around the middle of the
+  # canvas.
   can_share = measure == 'rectangle' and (is_centred(design) or not turning)
   if can_share and num_pixels <= MAX_SHEET_PIXELS:
     return _looked_up(areas, side, turning)

@@ -245,7 +245,7 @@ def _read(folder: pathlib.Path) -> dict[str, PyTree]:
 def _digest(state: Mapping[str, PyTree], position: Facts, directory: pathlib.Path) -> str:
   """Returns the SHA-256 of a state's arrays, its position such as {'step': 100}, and its facts.
 
-  The facts are read from `classifier.json` in `directory`. The state may lie on devices, also of
+  The facts are read from `classifier.json` in `directory`. The state may be on devices, also of
   several processes.
   """
   leaves = {name: value for name, value in _flat(state).items() if value is not None}

@@ -21,7 +21,7 @@ from robustness.video.columns import GROUP, OFFSET, clip_numbers
 
 
 class AccuracyOnRows:
-  """The function from weights to their accuracy on rows, of which each process evaluates a part."""
+  """The function from weights to their accuracy on rows; each process evaluates a part of them."""
 
   def __init__(
     self, classifier: Classifier, rows: Rows, seed: int, parallel: Parallel, resident_bytes: int

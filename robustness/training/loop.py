@@ -287,7 +287,7 @@ class _Run:
     single = self.parallel.unreplicate(state)
     with progress.other_work('evaluation'):
       numbers = dict(self.evaluate(single.variables))
-      # beside an average also the raw weights; `lookahead` replaces these by the slow ones itself
+      # with an average also the raw weights; `lookahead` replaces these by the slow ones itself
       if self.settings.ema_decay:
         raw = self.evaluate(single.raw_variables)
         numbers |= {f'raw_{name}': value for name, value in raw.items()}
@@ -400,7 +400,7 @@ class Meter:
   def summary(self) -> dict[str, float]:
     """Returns {name: mean since the previous call}, and `images_per_second`.
 
-    `learning_rate` is that of the last step instead of a mean. Images per second are measured
+    `learning_rate` is the rate of the last step instead of a mean. Images per second are measured
     from the end of the first step after the start or a pause, so that compilation does not count,
     and are missing if no later step has ended.
     """

@@ -126,7 +126,7 @@ def is_due(step: int, settings: TrainingSettings, num_examples: int) -> bool:
   If these are 2.5 steps, for example, steps 3, 5, 8, 10, … complete them.
   """
   period = settings.evaluate_every_epochs * num_examples / settings.batch_size  # in steps
-  # whether a multiple of the period lies after the previous step, and not after this one
+  # whether a multiple of the period is after the previous step, and not after this one
   return period > 0 and step // period > (step - 1) // period
 
 

@@ -311,7 +311,7 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
   with_initial(state.trained, training.initial)  # raises if initial weights have another shape
   training.check_network(state)
   # With an `axis_name` the model's batch norms take means over pmap's devices: the step is then
-  # traced under `vmap` over an axis of that name, for one device that has the entire batch.
+  # traced under `vmap` over an axis with this name, for one device that has the entire batch.
   axis = getattr(training.model, 'axis_name', None)
   leading_axes = (1, size) if axis else (size,)
 

@@ -150,8 +150,8 @@ class Training:
   def initial_state(self) -> TrainState:
     """Returns the state before the first step.
 
-    Variables are those of `initial`, else those that `fit` computes from the first training images,
-    and drawn at random where both lack them.
+    Variables come from `initial`, else from `fit` on the first training images, and are drawn at
+    random where both lack them.
 
     Raises:
       InputError: `fit` cannot compute its variables from the training images.

@@ -228,7 +228,7 @@ def _finished_study(
   )
   if any(evaluation.records.missing() for evaluation in evaluations):
     raise InputError(f'{path} is not finished: {records_folder} lacks shards. {_FINISH}')
-  if isinstance(study, RecordedStudy):  # a user's study, whose views only the records tell
+  if isinstance(study, RecordedStudy):  # a user's study; only the records have its views
     records = evaluations[0].records
     study = study.of_records(records.identity, records.layout.num_views)
   return FinishedStudy(folder, study, results, evaluations)
@@ -298,7 +298,7 @@ def refuse_unfinished(path: pathlib.Path, folders: Sequence[pathlib.Path], comma
 
   Args:
     path: the workdir.
-    folders: the folders that must have results: the workdir, or also those of tasks and seeds.
+    folders: the folders that must have results: the workdir, or also folders of tasks and seeds.
     command: the command that resumes the run.
   """
   files = [folder / JSON_NAME for folder in dict.fromkeys(folders)]

@@ -255,8 +255,7 @@ def finished_files(directory: pathlib.Path) -> frozenset[tuple[str, int]]:
 
 
 def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
-  """Returns `config` with each section `study` replaced by that of `before` if both record the
-  same.
+  """Returns `config` with the sections `study` of `before` where both record the same.
 
   A setting of how estimates are computed from records may change without new records. After the
   replacement the sections `study` differ only if their records do.
@@ -336,7 +335,7 @@ class RunLog:
     environment: environment of this run: versions, devices, command and so on.
     finished_environment: environment of an earlier, finished run in the workdir; {} if there is
       none. It stays in environment.json unless this run makes a shard or checkpoint.
-    files_before: shards and checkpoints of that run, see `finished_files`.
+    files_before: shards and checkpoints of the earlier run, see `finished_files`.
   """
 
   path: pathlib.Path
