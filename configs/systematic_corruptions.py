@@ -155,6 +155,7 @@ def imagenet_finetuned() -> ConfigDict:
   """Returns the config of two ResNet-50, fine-tuned on ImageNet from torchvision's weights.
 
   One is fine-tuned on clean images; its accuracy is the baseline b of the relative robustness ρ.
+  The other also sees each corruption on one class group.
   """
   config = imagenet()
   finetune_resnet50(config)

@@ -93,9 +93,9 @@ class Shards(Source, abc.ABC):
   def names_of_space(self, stored: Sequence[str], title: str) -> Sequence[str]:
     """Returns the names of the classes that labels 0, 1, … stand for.
 
-    They are the names of the setting `label_space` if it is set, else `stored`, the names that the
-    files state, or (). Raises InputError if the two differ in number and neither is empty. `title`
-    names the data in messages.
+    They are the names of the setting `label_space` if it is set, else `stored`, which has the names
+    in the files and is () if they have none. Raises InputError if the two differ in number and
+    neither is empty. `title` names the data in messages.
     """
     if not self.label_space:
       return stored

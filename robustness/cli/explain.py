@@ -180,7 +180,7 @@ def _parts(
 ) -> Iterator[Key]:
   """Yields the key that selects components, such as attacks, and the selected components' keys.
 
-  The meaning of the key lists the names of all components of its kind.
+  The help text (`Key.meaning`) of the key names all components of its kind.
 
   Args:
     section: name of the section that has the key.

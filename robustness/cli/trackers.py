@@ -46,7 +46,8 @@ class Logged(NamedTuple):
 def logged(path: pathlib.Path) -> Iterator[Logged]:
   """Yields the log of each classifier of a workdir.
 
-  If a step was logged twice because the training was resumed, the last one counts.
+  If a step has several lines, for example because the training was resumed, they are merged; the
+  last value of each metric counts.
 
   Raises:
     InputError: there is no log, or a line of it is damaged.
@@ -66,8 +67,9 @@ def logged(path: pathlib.Path) -> Iterator[Logged]:
     values = {k: v for k, v in line.items() if k not in NOT_METRICS and v is not None}
     # A line of a training names its classifier; a line with estimates is about several.
     if label := line.get('classifier'):
-      _, before = steps.setdefault(label, {}).get(step, (when, {}))
-      steps[label][step] = when, {**before, **values}
+      earlier = steps.setdefault(label, {})
+      _, before = earlier.get(step, (when, {}))
+      earlier[step] = when, {**before, **values}
     for name, value in values.items():
       if name.startswith(RESULTS):
         # The name of an estimate is results/LABEL/…, or results/LABEL minus LABEL/….

@@ -68,7 +68,7 @@ def _escaped_unless_bar(text: str) -> str:
   up a line. Moves up a line, and carriage returns at both ends of a text, are then not escaped.
   """
   move_up = '\x1b[A'
-  if set(text.split(move_up)) <= {''}:
+  if not text.replace(move_up, ''):
     return text
   if text.startswith('\r'):
     end = '\r' if text.endswith('\r') else ''

@@ -82,7 +82,11 @@ class Heartbeat:
     self._thread.start()
 
   def _run(self, beat: Callable[[float], None], first: float, every: float) -> None:
-    """Calls `beat(seconds)` at the intervals that the constructor describes, until `stop`."""
+    """Calls `beat(seconds since the start)` until `stop`.
+
+    The first call is after `first` seconds, the others every `every` seconds. After
+    `SLOW_BEAT_SECONDS` they are only once a minute, unless `every` is at most 1 s.
+    """
     seconds, wait = 0.0, first
     while not self._stopped.wait(wait):  # returns True, without waiting, after `stop`
       seconds += wait

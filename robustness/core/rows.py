@@ -147,7 +147,7 @@ class Rows(Protocol):
       batch_size: size of the global batch, over all processes.
       seed: seed that, with the epoch's number, determines the order of an epoch.
       start_step: the first step.
-      share: (k, n) selects the k-th of n contiguous slices of every global batch.
+      share: (k, n) selects part k, from 0, of n contiguous parts of every global batch.
       sampler: order of the rows; None takes `Epochs`.
 
     Returns:

@@ -145,7 +145,8 @@ def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
   """Averages the image x with enlargements of its centre by n zoom factors z, the first one 1.
 
   The result is (2 x + Σ zoom(x, z)) / (n + 1), with the sum over z > 1: the clean image counts
-  twice, as itself and as the zoom by 1.
+  twice, as itself and as the zoom by 1. The factors are the constant `zooms` of `strength`; `key`
+  is unused.
   """
   zooms = strength.constants['zooms']
   counts = np.asarray([len(z) for z in zooms])

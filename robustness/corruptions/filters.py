@@ -36,7 +36,7 @@ def border_index(position: jax.Array, size: int, border: Border) -> jax.Array:
 
 
 def pad(image: jax.Array, rows: int, columns: int, border: Border) -> jax.Array:
-  """Returns an image [H, W, C] extended to [H + 2 rows, W + 2 columns, C].
+  """Returns an image [H, W, C] extended to [H + 2·`rows`, W + 2·`columns`, C].
 
   `rows` are added at the top and at the bottom, and `columns` at either side. `border` says which
   pixels continue the image.

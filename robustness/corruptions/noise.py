@@ -139,16 +139,17 @@ def _split_levels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
 def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
   """Returns Walker's alias tables for drawing Poisson counts of rate λ k / 255.
 
-  There is a table for each of S severities, with λ in `photons`, and each level k in 0..255; table
-  256 s + k is of severity number s. A table has K columns, where K is a power of two, and column j
-  stands for the count start + j. A count is drawn from one uniform 32-bit number: its upper log2(K)
-  bits select a column, and the remaining bits are compared with the column's limit. Below the limit
-  the column's count is taken, otherwise the count of another column, its alias. Probabilities are
-  whole multiples of 2⁻³².
+  There is a table for each of the S values λ of `photons`, one per severity, and each level k in
+  0..255; table 256 s + k is of severity number s, from 0. A table has K columns, where K is a power
+  of two, and column j stands for the count start + j. A count is drawn from one uniform 32-bit
+  number: its upper log2(K) bits select a column, and the remaining bits are compared with the
+  column's limit. Below the limit the column's count is taken, otherwise the count of another
+  column, its alias. Probabilities are whole multiples of 2⁻³².
 
   Returns:
     start: int32 [S·256], the count of column 0 of each table.
-    packed: uint32 [S·256, K], limit · K + alias of each column.
+    packed: uint32 [S·256, K], limit · K + alias of each column; the alias is the index of the
+      other column.
   """
   start, edges = cumulative_table(photons)
   return start, _alias(np.diff(edges, axis=1, prepend=0))

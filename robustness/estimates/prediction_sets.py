@@ -91,13 +91,9 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
   """Returns the threshold of prediction sets, with its interval, from n held-out images.
 
   The threshold q is the score of a true class with the rank k = ⌈(n + 1)(1 − α)⌉, from 1 for the
-  smallest, and ∞ if k exceeds n. The ends of its interval are the scores with two other ranks. Over
-  draws of the held-out images, the share of new images with a score of at most q has the
-  distribution Beta(k, n + 1 − k) with the mean k / (n + 1). Let b₁ < b₂ be the ends of its central
-  interval at `confidence`, times n + 1 to make them ranks. `low` has the rank 2k − b₂ and `high`
-  the rank 2k − b₁: the ends mirrored at k. If fewer than 10 scores are above q, the rank of `low`
-  is min(2k − b₂, b₁) (Woodruff, Confidence intervals for medians and other position measures, JASA
-  47, 1952).
+  smallest, and ∞ if k exceeds n. `low` and `high` are the scores with two ranks around k, and ∞ for
+  ranks above n (Woodruff, Confidence intervals for medians and other position measures, JASA 47,
+  1952). If k exceeds n, `low` is the largest score.
 
   Args:
     of_true_class: [n], the scores of the true classes of the held-out images.
@@ -122,7 +118,12 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
 
   if rank > count:
     return Threshold(q=math.inf, low=score_at(count), high=math.inf)
-  lower, upper = (  # b₁ and b₂
+  # Over draws of the held-out images, the share of new images with a score of at most q has the
+  # distribution Beta(k, n + 1 − k) with the mean k / (n + 1). Its central interval, times n + 1, is
+  # in ranks. If the share at q is d ranks above the mean, the score with the mean share is about d
+  # ranks below k: the ends are mirrored at k. With fewer than 10 scores above q, the rank of `low`
+  # is the mirrored or the unmirrored one, whichever is lower.
+  lower, upper = (
     (count + 1) * float(special.betaincinv(rank, count + 1 - rank, probability))
     for probability in ((1 - confidence) / 2, (1 + confidence) / 2)
   )

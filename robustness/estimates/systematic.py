@@ -139,8 +139,9 @@ class StratifiedMeans:
         of freedom, which makes intervals from few images wider.
       joint: whether the number is for joint draws of the Q means (`drawn`). It may then exceed the
         number of views, because strata that differ in accuracy vary less than independent trials at
-        their mean accuracy. The variance is averaged with the variance of independent views, which
-        counts as two degrees of freedom, because few images may show a small variance by chance.
+        their mean accuracy. Because few images may show a small variance by chance, the variance is
+        then at least (freedom · variance + 2 · within / views) / (freedom + 2): its average with
+        the variance of independent views, which counts as two degrees of freedom.
     """
     # The effective number of images by their weights (Kish), at least 1.
     images = 1 / np.maximum((self.weight**2).sum(0), _ROUNDING).clip(max=1)

@@ -37,7 +37,8 @@ class RecordedStudy(Study):
   Attributes:
     name: the name of the study in the results.
     stated: name, settings and facts of the study in the results (`Study.describe`).
-    recorded: the values that determine the records, as these state them (`Study.recording`).
+    recorded: the settings and facts that decide what records hold (`Study.recording`), as the
+      records state them.
     half_width: precision at which a view needed no more rows; 0 if all rows were shown.
     num_views: number of views in the records; the views are called 'view 0', 'view 1', ...
   """
@@ -54,7 +55,10 @@ class RecordedStudy(Study):
 
   @property
   def recording(self) -> dict[str, PlainValue]:
-    """The JSON values that determine the records, as the records state them."""
+    """The settings and facts that decide what records hold, such as severities.
+
+    They are read from the records, not from the user's file.
+    """
     return dict(self.recorded)
 
   def is_recorded_as(self, recorded: Facts) -> bool:

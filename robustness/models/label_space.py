@@ -214,18 +214,18 @@ def _how_to_match(names: Sequence[str], class_names: Sequence[str]) -> str:
   coarse = coarse_space(class_names)
   if coarse and is_imagenet(names):
     return f'set {KEYS.data.folder.label_space}={coarse.name}'
-  predicts_imagenet = tuple(class_names) == get(IMAGENET).class_names
-  for space in coarse_spaces() if predicts_imagenet else ():
-    spellings = {*map(spelt, (*space.class_names, *space.aliases))}
-    if {*map(spelt, names)} <= spellings:
-      fix = for_caller(
-        f'set {KEYS.classifier.label_space}={space.name}',
-        f'give robustness.classifier(..., label_space={space.name!r})',
-      )
-      return f'{fix}, which has all classes of the data'
+  if tuple(class_names) == get(IMAGENET).class_names:
+    for space in coarse_spaces():
+      spellings = {*map(spelt, (*space.class_names, *space.aliases))}
+      if {*map(spelt, names)} <= spellings:
+        fix = for_caller(
+          f'set {KEYS.classifier.label_space}={space.name}',
+          f'give robustness.classifier(..., label_space={space.name!r})',
+        )
+        return f'{fix}, which has all classes of the data'
   return (
-    'rename them, for example the class folders. Classes that join some of ImageNet are '
-    f'{KEYS.classifier.label_space}={", ".join(_COARSE)}; a part of its classes is '
+    'rename them, for example the class folders. For classes that join some of ImageNet, set '
+    f'{KEYS.classifier.label_space} to one of {", ".join(_COARSE)}; for a part of its classes, set '
     f'{KEYS.classifier.label_space}={DATA}'
   )
 

@@ -276,7 +276,8 @@ def _check_activation(architecture: Architecture, records: dict[str, Facts]) -> 
 
   `records` are {name of a JSON file: its content}, with {} for a file that is missing. The
   activation is from open_clip's file if that states 'quick_gelu', otherwise from transformers'
-  'hidden_act', otherwise open_clip's default, 'gelu'. Nothing is checked if it is not stated.
+  'hidden_act', otherwise open_clip's default, 'gelu', which does not hold for networks that
+  open_clip takes from timm. Nothing is checked if it is not stated.
   """
   activation = getattr(architecture.network, 'activation', '')
   open_clip, hub = records[OPEN_CLIP_FILE].get('model_cfg', {}), records[CONFIG_FILE]

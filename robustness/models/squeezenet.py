@@ -25,7 +25,7 @@ class Plan(NamedTuple):
   Attributes:
     features: number of output channels of the first convolution.
     kernel: side of the kernel of the first convolution in pixels.
-    stages: for each stage, the numbers of its fire modules in the paper, 2 to 9.
+    stages: the fire modules of each stage, as numbered in the paper (fire2 to fire9).
   """
 
   features: int
@@ -78,7 +78,10 @@ class Stage(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H // 2, W // 2, 8 × `squeezed` of the last fire module]."""
+    """Maps [B, H, W, C] to [B, H // 2, W // 2, C'], with C' the output width of the last module.
+
+    C' is 8 × `squeezed`, because `Fire` concatenates two outputs of 4 × `squeezed` channels.
+    """
     x = max_pool(x, covers_all=True)
     for number in self.numbers:  # the paper's first fire module is fire2
       x = Fire(SQUEEZED[number - 2], **self.common, name=f'fire{number}')(x)

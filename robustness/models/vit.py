@@ -193,12 +193,13 @@ _TORCHVISION = Scheme(
 
 
 def _google(num_heads: int) -> Scheme:
-  """Returns the names of arrays in the `.npz` files of google-research.
+  """Returns the scheme with the names of arrays in the `.npz` files of google-research.
 
   The files hold queries, keys and values as separate arrays, with an axis for the attention heads.
   """
-  # shapes in the file, for the shape [..., width] of an output and [width, ...] of an input
+  # from Linen's shapes to shapes in the file; qkv: [..., width] → [..., heads, width / heads]
   heads_last = reshaped(lambda shape: (*shape[:-1], num_heads, shape[-1] // num_heads))
+  # out: [width, ...] → [heads, width / heads, ...]
   heads_first = reshaped(lambda shape: (num_heads, shape[0] // num_heads, *shape[1:]))
   block = r'Transformer/encoderblock_\1'
   attention = f'{block}/MultiHeadDotProductAttention_1'

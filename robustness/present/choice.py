@@ -233,12 +233,13 @@ def _after_task(task: str, words: str) -> str:
 
 
 def choices(results: Results) -> list[Choice]:
-  """Returns the groups of rows to report, of the headline quantities, or of all if none is one.
+  """Returns the groups of rows to report.
 
+  They are of the headline quantities, or of all quantities if there is no headline quantity.
   Overall values come first, then differences between classifiers, then the extreme of each
-  classifier over conditions. Each of these follows the order of the quantities, and for a quantity
-  ascending numbers of facets; choices by class come last of all. Choices with equal values are
-  reported once. Trainings with several seeds are averaged.
+  classifier over conditions. Each of these follows the order of the quantities; within a quantity,
+  choices with fewer facets come first. Choices by class come last of all. Choices with equal values
+  are reported once. Trainings with several seeds are averaged.
   """
   quantities = [q for q in results.presented if q.headline] or list(results.presented)
   table = results.over_seeds.table

@@ -163,8 +163,8 @@ class OodScores(ScoresPredictions):
   def score_predictions(self, workdirs: Workdirs, folder: pathlib.Path) -> Scored:
     """Returns AUROC, AUPR and FPR95 of each score from the records of finished workdirs.
 
-    They measure how well a score separates the test images from images of no known class. No
-    records are written to `folder`.
+    They measure how well a score separates the test images from images of no known class. `folder`
+    is unused, because no records are written.
     """
     if not workdirs.unknown:
       raise InputError(
@@ -181,23 +181,20 @@ class OodScores(ScoresPredictions):
     first = _read(workdirs.predictions, workdirs.task)
     unknown = {path: _read(path, workdirs.task, first) for path in workdirs.unknown}
     shifted = {path: _read(path, workdirs.task, first) for path in workdirs.shifted}
-    bank_paths = [path for path in (workdirs.bank, workdirs.held_out) if path]
-    banks = {path: _read(path, workdirs.task, first) for path in bank_paths}
+    bank_paths = {'bank of features': workdirs.bank, 'held-out images': workdirs.held_out}
+    banks = {path: _read(path, workdirs.task, first) for path in bank_paths.values() if path}
     scored = {workdirs.predictions: first, **unknown, **shifted}
     _check_known(workdirs, scored | banks)
     for path, bank in banks.items():
       _refuse_shared(path, bank, scored)
-    # The last three arguments of `_separations`.
-    runs = [list(by_path.values()) for by_path in (shifted, unknown, banks)]
     rows: list[Row] = []
     for evaluation in first.evaluations:
-      rows += self._separations(evaluation.label, workdirs, first, *runs)
+      rows += self._separations(evaluation.label, workdirs, first, shifted, unknown, banks)
     tasks = {
       TEST: first,
       **{f'{path}, shifted': task for path, task in shifted.items()},
       **{f'{path}, no known class': task for path, task in unknown.items()},
-      # If there is only one bank, or none, `zip` leaves out the other names.
-      **dict(zip(('bank of features', 'held-out images'), banks.values(), strict=False)),
+      **{name: banks[path] for name, path in bank_paths.items() if path},
     }
     data = {name: dict(task.results.data) for name, task in tasks.items()}
     settings = {**self.describe(), **dataclasses.asdict(workdirs)}
@@ -208,9 +205,9 @@ class OodScores(ScoresPredictions):
     label: str,
     workdirs: Workdirs,
     first: FinishedStudy,
-    shifted: Sequence[FinishedStudy],
-    unknown: Sequence[FinishedStudy],
-    banks: Sequence[FinishedStudy],
+    shifted: Mapping[str, FinishedStudy],
+    unknown: Mapping[str, FinishedStudy],
+    banks: Mapping[str, FinishedStudy],
   ) -> Iterator[Row]:
     """Yields how well each score of a classifier separates images of known and of no known class.
 
@@ -218,10 +215,10 @@ class OodScores(ScoresPredictions):
       label: label of the classifier.
       workdirs: the settings.
       first: the run on test images.
-      shifted: runs on shifted images of the known classes.
-      unknown: runs on images of no known class, in the order of `workdirs.unknown`.
-      banks: the runs that scores are fitted to: on training images and on held-out images, one run
-        for both, or none.
+      shifted: {path: run} of shifted images of the known classes.
+      unknown: {path: run} of images of no known class, in the order of `workdirs.unknown`.
+      banks: {path: run} of the images that scores are fitted to: training images and then held-out
+        images, training images for both, or none.
     """
     names = dict(zip(workdirs.unknown, _names(workdirs.unknown), strict=True))  # {path: name}
     groups = {  # {name of a mean: the sets that it is over}
@@ -230,17 +227,17 @@ class OodScores(ScoresPredictions):
       if len(paths) > 1
     }
     # Without a bank, the test images stand in for it, and none of the scores is fitted to it.
-    recordings = [_recording(bank, label) for bank in banks or [first]]
+    recordings = [_recording(bank, label) for bank in [*banks.values()] or [first]]
     bank, held_out = recordings[0], recordings[-1]
     last_layer = functools.cache(lambda: LastLayer.solved(bank))  # only for vim, react and ash
     scores = {name: self._score(name, bank, held_out, last_layer) for name in self.scores}
-    values_of_unknown = (_values(task, label, scores) for task in unknown)
-    outside = dict(zip(names.values(), values_of_unknown, strict=True))  # {set: values}
+    # {set: values}
+    outside = {names[path]: _values(task, label, scores) for path, task in unknown.items()}
     inside_by_set = {TEST: [_values(first, label, scores)]}
-    data_sets = list(dict.fromkeys(map(_data_set, [first, *shifted])))
+    data_sets = list(dict.fromkeys(map(_data_set, [first, *shifted.values()])))
     if shifted:
       inside_by_set[SHIFTED] = [*inside_by_set[TEST]]
-      for task in shifted:
+      for task in shifted.values():
         values = _values(task, label, scores)
         # Equal ids are one image only within one data set. Ids are below 2⁴⁰, so that adding
         # multiples of it keeps the ids of data sets apart.

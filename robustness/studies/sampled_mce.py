@@ -218,8 +218,9 @@ def _within(estimate: Estimate, valid: tuple[float, float]) -> Estimate:
 def _with_drawn_views(rows: Rows, study: SampledMCE, ids: np.ndarray) -> Rows:
   """Returns rows with two further columns that state the view drawn for each row.
 
-  `drawn_view` has the index of the view, at least 1, and `DRAWS` the id of this view, which decides
-  its random numbers. `ids` are the ids of all views, [V].
+  `DRAWN` has the index of the view, which is never 0, because view 0, the clean one, has weight 0.
+  `DRAWS` has the id of this view, which decides its random numbers. `ids` are the ids of all views,
+  [V].
   """
   example_ids = rows.without_images()['example_id']
   views = np.empty(len(example_ids), np.int32)  # the view of each row

@@ -277,6 +277,7 @@ class Systematic(Study):
     """Returns the names of the views: 'clean' and, for example, 'snow 3' or 'rotation 90'."""
     if self.source == STORED:
       return super().view_table(image_shape)
+    # `_levels` has the number k of each view's environment, from 1, and the level of the view.
     names = (f'{part_name(self.environments[k - 1])} {level}' for k, level in self._levels)
     return ViewTable.of(['clean', *names])
 
@@ -608,11 +609,11 @@ class Systematic(Study):
     return figures
 
   def _cells_seen(self, data: Facts) -> tuple[list[str], list[str], np.ndarray]:
-    """Returns the names of E environments, the titles of G class groups, and what training shows.
+    """Returns the names of E environments, the titles of G class groups, and an array bool [G, E].
 
-    A title is, for example, 'C1: cat, dog', or 'C1 (12 classes)' if the names would be too long.
-    What training shows is an array bool [G, E]: whether it has images of a group in an environment.
-    Groups without classes are left out. `data` is the description of the rows.
+    The array says which groups the training images show in which environments. A title is, for
+    example, 'C1: cat, dog', or 'C1 (12 classes)' if the names would be too long. Groups without
+    classes are left out. `data` is the description of the rows.
     """
     environments = self._environments(data)
     titles, is_seen = [], []

@@ -382,9 +382,11 @@ class VideoPmK(ScoresPredictions):
     )
 
   def _estimates(self, right: SetOutcomes, sets: NeighborSets) -> Iterator[pd.DataFrame]:
-    """Yields estimates of all sets, across classifiers, and by class, frame type and frame rate.
+    """Yields all estimates: over all sets, then across classifiers, then for parts of the data.
 
-    The median drop of a classifier is the median over classes.
+    The parts are the sets of each class, the sets without the frames of each type, and the sets of
+    each frame rate. The median drop of a classifier is the median over classes. `right` has the
+    correctness of all classifiers on the frames of `sets`.
     """
     yield from self._accuracies(right)
     # `_accuracies` yields pm-k with the facet k. Reports state pm-k without facets first.
@@ -395,7 +397,6 @@ class VideoPmK(ScoresPredictions):
       yield from self._across_classifiers(right)
     by_class = list(self._by_class(right, sets))
     yield from by_class
-    # `versus` is '' for values, and the other classifier for differences.
     # `versus` is '' for a value, and names the other classifier for a difference.
     drops = pd.concat(by_class).query('quantity == @DROP.name and versus == ""')
     medians, n = drops.groupby('classifier', sort=False).value.median(), right.num_anchors

@@ -62,9 +62,11 @@ class StopRequest:
     return self
 
   def __exit__(self, kind: type[BaseException] | None, *unused: object) -> None:
-    """Restores the handler of SIGTERM, and raises the signal again if nothing was done about it.
+    """Restores the handler of SIGTERM, and raises SIGTERM again if it came and no error ends the
+    context.
 
-    `kind` is the type of the error that ends the context, or None.
+    A training that stops for the signal ends the context with the error `Preempted`. `kind` is the
+    type of the error that ends the context, or None.
     """
     if self._is_handler:
       signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous is None else self._previous)

@@ -154,9 +154,9 @@ class StepScalars:
 
   Attributes:
     seed: uint32, the seed of the random keys of augmentations and attack.
-    learning_rate: float32, η of this step, without the factor of a plateau.
-    stem_rate: float32, 1 while the layer `stem` is trained, then 0.
-    epoch_steps: int32, number of steps over which a plateau averages the loss.
+    learning_rate: float32, η of this step, without the factor of the schedule 'plateau'.
+    stem_rate: float32, 1 while the layer `stem` is trained, 0 once it is frozen.
+    epoch_steps: int32, number of steps over which the schedule 'plateau' averages the loss.
     total_steps: float32, number of steps of the training.
   """
 

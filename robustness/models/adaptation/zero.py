@@ -24,10 +24,11 @@ FLOOR = 1e-4
 class Zero(Adaptation):
   """Predicts each image by the votes of its views with the lowest entropy.
 
-  Views are the image, and random resized crops that are mirrored with probability ½. A tie is
-  broken by the vote of the next view in the order of entropy that votes for a tied class. The
-  logits are logarithms of the shares of votes, mixed with 1e-4 of the mean probabilities of the
-  voting views. No weights change, so that images are independent; batches are for speed.
+  Views are the image, and random resized crops that are mirrored with probability ½. In a tie,
+  views beyond the voting ones are asked in order of entropy; the first that votes for a tied class
+  decides. The logits are logarithms of the shares of votes, mixed with 1e-4 of the mean
+  probabilities of the voting views. No weights change, so that images are independent; batches are
+  for speed.
 
   Attributes:
     num_views: number of views of an image, itself included.
