@@ -22,10 +22,12 @@ def randomise(network: nn.Module, seed: int = 3) -> nn.Module:
   generator = torch.Generator().manual_seed(seed)
   with torch.no_grad():
     for name, tensor in network.state_dict().items():
+      if not tensor.is_floating_point():
+        continue  # counts of batches, and indices such as those of relative positions
       if tensor.ndim > 1:
         noise = torch.randn(tensor.shape, generator=generator)
         tensor.copy_(noise * (2 / tensor[0].numel()) ** 0.5)
-      elif tensor.is_floating_point():
+      else:
         centre = -0.5 if name.endswith(('bias', 'mean')) else 0.5
         tensor.copy_(torch.rand(tensor.shape, generator=generator) + centre)
   return network
