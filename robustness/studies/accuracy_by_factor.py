@@ -238,25 +238,15 @@ class AccuracyByFactor(Study):
       words[words == ''] = None
       return words
     is_present = ~np.isnan(values)
-    distinct, counts = np.unique(values[is_present], return_counts=True)
-    if not self.bins or len(distinct) <= self.bins:
+    if not self.bins or len(np.unique(values[is_present])) <= self.bins:
       return values.astype(float)
-    ends = np.unique(np.quantile(values[is_present], np.linspace(0, 1, self.bins + 1)))
-    if len(ends) <= self.bins:
-      # Two quantiles are equal. Each value with at least a bin's share of the images gets a bin of
-      # its own, from the value to the next larger float.
-      common = distinct[counts * self.bins >= counts.sum()].astype(float)
-      ends = np.unique([*ends, *common, *np.nextafter(common, np.inf)])
+    ends = _bin_ends(values[is_present], self.bins)
     # Bin k has the values in [ends[k], ends[k + 1]), and the last bin its upper end too.
     bin_numbers = np.clip(np.searchsorted(ends, values, side='right') - 1, 0, len(ends) - 2)
     bins = [is_present & (bin_numbers == k) for k in np.unique(bin_numbers[is_present])]
     medians = [np.median(values[is_in_bin]) for is_in_bin in bins]
-    for digits in range(4, 18):  # the fewest that separate the medians
-      rounded = [float(f'{median:.{digits}g}') for median in medians]
-      if len({*rounded}) == len(bins):
-        break
     levels = np.full(len(values), np.nan)
-    for is_in_bin, level in zip(bins, rounded, strict=True):
+    for is_in_bin, level in zip(bins, _rounded_apart(medians), strict=True):
       levels[is_in_bin] = level
     return levels
 
@@ -404,6 +394,29 @@ class AccuracyByFactor(Study):
       for level, estimate in zip(levels, ratios, strict=True):
         rows.append(row(label, versus, ERROR_RATIO, {name: level}, estimate, self.confidence))
     return part(rows)
+
+
+def _bin_ends(values: np.ndarray, num_bins: int) -> np.ndarray:
+  """Returns the ends of bins with about equally many of the values, ascending.
+
+  They are quantiles. If two of these are equal, each value that fills at least a bin gets a bin of
+  its own, from the value to the next larger float.
+  """
+  ends = np.unique(np.quantile(values, np.linspace(0, 1, num_bins + 1)))
+  if len(ends) > num_bins:  # all quantiles differ
+    return ends
+  distinct, counts = np.unique(values, return_counts=True)
+  common = distinct[counts * num_bins >= counts.sum()].astype(float)
+  return np.unique([*ends, *common, *np.nextafter(common, np.inf)])
+
+
+def _rounded_apart(medians: Sequence[float]) -> list[float]:
+  """Returns distinct numbers rounded to the fewest digits, at least 4, that keep them distinct."""
+  for digits in range(4, 18):
+    rounded = [float(f'{median:.{digits}g}') for median in medians]
+    if len({*rounded}) == len(rounded):
+      break
+  return rounded
 
 
 def _measured(rows: Rows, names: Sequence[str]) -> Rows:

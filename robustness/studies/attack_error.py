@@ -300,42 +300,10 @@ class AttackError(AttackStudy):
         radii.append(epsilon)
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
 
-    def show(
-      keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
-      """Returns the images [B, H, W, C] of a batch in a view, and observations {name: [B]}.
-
-      Observations are the stage and the flags that ensembles such as AutoAttack report, see
-      `Attack.observed`; for other attacks they are 0 or False. A study without ensembles has none.
-      """
-      # The observations of the clean view and of attacks that are no ensembles: all branches of the
-      # switch below must return arrays of the same names and shapes.
-      false = jnp.zeros(len(keys), bool)
-      nothing = {'stage': false.astype(jnp.int32), 'no_gradient': false, 'random': false}
-      unobserved = nothing if self._ensembles else {}
-
-      def attacked(attack: Attack, scale: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Returns the images as an attack changes them, and its observations, {name: [B]}.
-
-        The radius of the ball is `scale` times the setting `epsilon`.
-        """
-        images = rows['image']
-        if not attack.stages:
-          worst = attack.worst(self.restarts, keys, logits, images, rows['label'], scale)
-          return worst, unobserved
-        arguments = Arguments(keys, logits, images, _labels(rows), scale)
-        if isinstance(attack, Ensemble) and (state := staged(rows, view)):
-          return attack.finish(arguments, state)  # the host has run all stages, see `_stages`
-        return attack.observed(*arguments)
-
-      branches: list[Callable[..., tuple[jax.Array, dict[str, jax.Array]]]]
-      branches = [lambda _: (rows['image'], unobserved)]  # the clean view, with attack −1
-      branches += (functools.partial(attacked, attack) for attack in runs.values())
-      return jax.lax.switch(view['attack'] + 1, branches, view['epsilon'] / self.epsilon)
-
     def magnitude(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
       """Returns |F| of the change of an image; in the clean view, of the image itself."""
-      return spectrum.half_magnitude(image - jnp.where(view['epsilon'] == 0, 0, row['image']))
+      is_clean_view = view['epsilon'] == 0
+      return spectrum.half_magnitude(image - jnp.where(is_clean_view, 0, row['image']))
 
     def measure(row: Arrays, image: jax.Array, view: Arrays, _: Logits) -> Arrays:
       """Returns energies of the spectrum (`measures`), and the largest change of a pixel value."""
@@ -351,12 +319,14 @@ class AttackError(AttackStudy):
       rank = summarise(logits(image[None]), row['label'][None])['rank'][0]
       is_changed = (image != row['image']).any()
       is_wrong = rank > 0  # the true class is not the first one
-      counted = (is_wrong & is_changed) | (view['epsilon'] == 0)
+      is_success = is_wrong & is_changed
+      is_clean_view = view['epsilon'] == 0
+      counted = is_success | is_clean_view
       averaged = magnitude(row, image, view).mean(-1)
       return {'spectrum': jnp.where(counted, averaged, 0), 'counted': counted.astype(jnp.float32)}
 
     return Views(
-      show,
+      self._show,
       ids=np.array(ids, np.int32),
       parameters={'attack': np.array(indices, np.int32), 'epsilon': np.array(radii, np.float32)},
       uses_classifier=True,
@@ -365,6 +335,39 @@ class AttackError(AttackStudy):
       measure=measure,
       total=total,
     )
+
+  def _show(
+    self, keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits
+  ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns the images [B, H, W, C] of a batch in a view, and observations {name: [B]}.
+
+    Observations are the stage and the flags that ensembles such as AutoAttack report, see
+    `Attack.observed`; for other attacks they are 0 or False. A study without ensembles has none.
+    """
+    # The observations of the clean view and of attacks that are no ensembles: all branches of the
+    # switch below must return arrays of the same names and shapes.
+    false = jnp.zeros(len(keys), bool)
+    nothing = {'stage': false.astype(jnp.int32), 'no_gradient': false, 'random': false}
+    unobserved = nothing if self._ensembles else {}
+
+    def attacked(attack: Attack, scale: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+      """Returns the images as an attack changes them, and its observations, {name: [B]}.
+
+      The radius of the ball is `scale` times the setting `epsilon`.
+      """
+      images = rows['image']
+      if not attack.stages:
+        worst = attack.worst(self.restarts, keys, logits, images, rows['label'], scale)
+        return worst, unobserved
+      arguments = Arguments(keys, logits, images, _labels(rows), scale)
+      if isinstance(attack, Ensemble) and (state := staged(rows, view)):
+        return attack.finish(arguments, state)  # the host has run all stages, see `_stages`
+      return attack.observed(*arguments)
+
+    branches: list[Callable[..., tuple[jax.Array, dict[str, jax.Array]]]]
+    branches = [lambda _: (rows['image'], unobserved)]  # the clean view, with attack −1
+    branches += (functools.partial(attacked, attack) for attack in self.runs.values())
+    return jax.lax.switch(view['attack'] + 1, branches, view['epsilon'] / self.epsilon)
 
   @property
   def _stages(self) -> Stages:

@@ -195,15 +195,16 @@ class Calibration(ScoresPredictions, StoredOrMade):
     facets = pd.DataFrame([dict(table.facets_of(name)) for name in members])
     n = len(views[0].order)
     by_view = np.stack([view.selective_error(COVERAGES) for view in views])  # [V, coverages]
+    # The curve of a group is the mean curve of its views.
     risks = np.concatenate([by_view[indices].mean(0) for indices in members.values()])
     by_coverage = facets.merge(pd.DataFrame({'coverage': COVERAGES}), how='cross')
     yield self.arrays(SELECTIVE, label, by_coverage, risks, n=n)
     numbers = pd.DataFrame({'bin': np.arange(1, self.bins + 1)})
     by_bin = facets[: len(views)].merge(numbers, how='cross')  # single views come before groups
-    bins = [view.binned(view.equal_width(self.bins)) for view in views]
-    sizes_confidences_accuracies = zip(*bins, strict=True)
-    for quantity, values in zip(IN_BINS, sizes_confidences_accuracies, strict=True):
-      yield self.arrays(quantity, label, by_bin, np.concatenate(values), n=n)
+    # The size, confidence and accuracy of each bin, in the order of `IN_BINS`, [V, 3, bins].
+    in_bins = np.stack([view.binned(view.equal_width(self.bins)) for view in views])
+    for index, quantity in enumerate(IN_BINS):
+      yield self.arrays(quantity, label, by_bin, in_bins[:, index].ravel(), n=n)
 
   def figures(self, results: Results) -> Figures:
     """Returns the default figures, and `reliability`, accuracy by confidence."""

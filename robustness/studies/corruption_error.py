@@ -180,27 +180,29 @@ class CorruptionError(StoredOrMade):
     views, published = recorded.views, self.published
     is_clean = views.corruption.isna()
     is_averaged = views.severity.isin(self.severities)  # means leave out severities of `between`
+    # Relative mCE subtracts the clean error in the numerator and in the divisor, so that it needs
+    # both.
+    has_clean_errors = is_clean.any() and not (published and np.isnan(published.clean))
+    ratios = (MCE, RELATIVE_MCE) if has_clean_errors else (MCE,)
+    baseline = published.means if published else None
     for k in recorded.top_k(self.top_k):
+      is_top_1 = k == 1
       error, clean_error = errors_at(k)
       if is_clean.any():
-        yield self.means(clean_error, recorded, where=is_clean, test=True, decides=k == 1)
-      yield self.means(error, recorded, ('corruption', 'severity'), test=True, decides=k == 1)
+        yield self.means(clean_error, recorded, where=is_clean, test=True, decides=is_top_1)
+      yield self.means(error, recorded, ('corruption', 'severity'), test=True, decides=is_top_1)
       # With one severity, errors by corruption equal errors by corruption and severity.
       is_single = len(self.severities) == 1
-      options = {'where': is_averaged, 'test': is_single, 'decides': k == 1}
+      options = {'where': is_averaged, 'test': is_single, 'decides': is_top_1}
       yield self.means(error, recorded, ('corruption',), **options)
       for label, members in whole_sets(self.names).items():
         is_in_set = (is_averaged & views.corruption.isin(members)).to_numpy()
         facets = {'corruption_set': label}
-        yield self.means(error, recorded, where=is_in_set, facets=facets, decides=k == 1)
-        if k == 1 and (not published or set(members) <= set(published.corrupted)):
-          # Relative mCE subtracts the clean error in the numerator and in the divisor, so that it
-          # needs both.
-          has_excess = is_clean.any() and not (published and np.isnan(published.clean))
-          baseline = published.means if published else None
-          for quantity in (MCE, RELATIVE_MCE) if has_excess else (MCE,):
-            yield self.means(quantity, recorded, where=is_in_set, baseline=baseline, facets=facets)
-      if k == 1 and is_clean.any() and self.failure_share:
+        yield self.means(error, recorded, where=is_in_set, facets=facets, decides=is_top_1)
+        has_divisors = not published or set(members) <= set(published.corrupted)
+        for quantity in ratios if is_top_1 and has_divisors else ():
+          yield self.means(quantity, recorded, where=is_in_set, baseline=baseline, facets=facets)
+      if is_top_1 and is_clean.any() and self.failure_share:
         outcomes = recorded.outcomes(FAILURE_SEVERITY)
         yield failure_points(FAILURE_SEVERITY, outcomes, self.failure_share, self.confidence)
 
@@ -215,14 +217,14 @@ class CorruptionError(StoredOrMade):
       table[table['corruption_set'].isin(sets)] if 'corruption_set' in table else table
       for table in super().reduce(evaluations, image_shape).estimates
     ]
-    note = self._incomparable(image_shape)
-    if len(evaluations) == 1 and not self.published:
-      note = self._baseline_advice(image_shape)
-    # The note, unless it is '', is added to all values of mCE and relative mCE.
-    for table in estimates if note else ():
-      is_mce = table.quantity.isin((MCE.name, RELATIVE_MCE.name)) & (table.versus == '')
-      notes = [f'{previous}; {note}'.removeprefix('; ') for previous in table.note[is_mce]]
-      table.loc[is_mce, 'note'] = notes
+    divides_by_itself = len(evaluations) == 1 and not self.published
+    describe = self._baseline_advice if divides_by_itself else self._incomparable
+    note = describe(image_shape)
+    if note:
+      for table in estimates:
+        is_mce = table.quantity.isin((MCE.name, RELATIVE_MCE.name)) & (table.versus == '')
+        notes = ['; '.join(filter(None, (previous, note))) for previous in table.note[is_mce]]
+        table.loc[is_mce, 'note'] = notes
     return Findings(estimates=estimates)
 
   def denominator(self, first: str) -> str:

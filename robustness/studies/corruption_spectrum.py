@@ -193,20 +193,21 @@ class CorruptionSpectrum(StoredOrMade):
     energy = records.table('measure/energy').astype(float)
     # The number of values that an energy is a sum of: the pixels of all channels, or of one grey.
     pixels = np.prod(image_shape[:2]) * (1 if self.channels == 'grey' else image_shape[2])
-    images = versions(records)
+    clusters = versions(records)  # versions of one image are a cluster
     high_energy = records.table('measure/high_energy')
-    # The fields of a quantity are its numerator and its denominator for each image and view.
-    for changed, clean, fields in (
-      (SHARE_OF_HIGH, CLEAN_SHARE, (high_energy, energy)),
-      (RMS, CLEAN_RMS, (energy, pixels)),
+    for changed, clean, numerator, denominator in (
+      (SHARE_OF_HIGH, CLEAN_SHARE, high_energy, energy),
+      (RMS, CLEAN_RMS, energy, pixels),
     ):
-      by_view = Outcomes.from_fields(changed, {IMAGES: fields}, views, clusters=images)
+      fields = {IMAGES: (numerator, denominator)}
+      by_view = Outcomes.from_fields(changed, fields, views, clusters=clusters)
       yield self.means(clean, by_view, where=is_clean)
       yield self.means(changed, by_view.combined(('corruption',), known_mean), ('corruption',))
       yield self.means(changed, by_view, ('corruption', 'severity'))
-    amplitudes = records.table('measure/rings').astype(float), scale  # [N, V, rings], and a number
+    amplitudes = records.table('measure/rings').astype(float)  # [N, V, rings]
+    scaled = {IMAGES: (amplitudes, scale)}  # the statistic multiplies the two
     ring_views = views.merge(pd.DataFrame({'radius': radii}), how='cross')
-    by_ring = Outcomes.from_fields(RADIAL, {IMAGES: amplitudes}, ring_views, clusters=images)
+    by_ring = Outcomes.from_fields(RADIAL, scaled, ring_views, clusters=clusters)
     yield self.means(CLEAN_RADIAL, by_ring, ('radius',), where=is_clean.repeat(len(radii)))
     for facets in (('corruption', 'radius'), ('corruption', 'severity', 'radius')):
       yield self.means(RADIAL, by_ring, facets)
@@ -216,8 +217,7 @@ class CorruptionSpectrum(StoredOrMade):
 
     Spectra are at the severity of the setting `severity`, or at the middle one if it was not shown.
     """
-    [[rows, columns, _]] = results.tables[HIGH_PASS].rows
-    high = f'high frequency is |f_y| ≥ {rows} and |f_x| ≥ {columns} cycles per image'
+    high = _high_in_words(results)
     figures = charts.draw(results)
     for name, (figure, caption) in figures.items():
       for legend in figure.legends:  # it would name a single classifier, `IMAGES`
@@ -232,24 +232,36 @@ class CorruptionSpectrum(StoredOrMade):
     figures[BY_RADIUS] = figure, f'{caption} Dashed: the clean images themselves.'
     cells = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=...)
     names, levels = (list(dict.fromkeys(cells[facet])) for facet in ('corruption', 'severity'))
-    severity = self.severity if self.severity in levels else levels[len(levels) // 2]
-    shares = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=severity)
-    clean_share = select(results.table, CLEAN_SHARE.name)
-    panels = ['clean images', *(name.replace('_', ' ') for name in names)]
-    values = (*clean_share.value, *shares.value)
-    titles = [f'{name}, {style.percent(v)}' for name, v in zip(panels, values, strict=True)]
-    # [corruptions, severities, H, W] at one severity.
-    of_severity = results.arrays['spectrum'][:, levels.index(severity)]
-    spectra = [results.arrays['clean_spectrum'], *of_severity]
-    figures['spectra'] = (
-      spectrum_panels(titles, spectra),
-      f'Mean |F(x)| of the clean images, and mean |F(C(x) − x)| at severity {severity}, with the '
-      f'share of high frequency in the energy ({high}); {clean.n.iloc[0]} images, zero frequency '
-      'in the centre, one logarithmic scale.',
-    )
+    figures['spectra'] = self._spectra(results, names, levels, num_images=clean.n.iloc[0])
     caption = 'One image under every corruption and severity.'
     figures['gallery'] = gallery_figure(names, levels, results.arrays['gallery'], caption)
     return figures
+
+  def _spectra(
+    self, results: Results, names: Sequence[str], levels: Sequence[int], num_images: int
+  ) -> tuple[Figure, str]:
+    """Returns a figure of the mean spectra at one severity, and its caption.
+
+    Args:
+      results: the results.
+      names: the corruptions, in the order of the array `spectrum`.
+      levels: the severities, in the order of the array `spectrum`.
+      num_images: number of images, for the caption.
+    """
+    severity = self.severity if self.severity in levels else levels[len(levels) // 2]
+    shares = select(results.table, SHARE_OF_HIGH.name, corruption=..., severity=severity)
+    clean_share = select(results.table, CLEAN_SHARE.name)
+    # A panel of the clean images, then one of each corruption; titles state the share.
+    panels = ['clean images', *(name.replace('_', ' ') for name in names)]
+    values = (*clean_share.value, *shares.value)
+    titles = [f'{name}, {style.percent(v)}' for name, v in zip(panels, values, strict=True)]
+    changes = results.arrays['spectrum'][:, levels.index(severity)]  # [corruptions, H, W]
+    return (
+      spectrum_panels(titles, [results.arrays['clean_spectrum'], *changes]),
+      f'Mean |F(x)| of the clean images, and mean |F(C(x) − x)| at severity {severity}, with the '
+      f'share of high frequency in the energy ({_high_in_words(results)}); {num_images} images, '
+      'zero frequency in the centre, one logarithmic scale.',
+    )
 
 
 def _add_clean_amplitudes(figure: Figure, clean: pd.DataFrame, changes: pd.DataFrame) -> None:
@@ -297,6 +309,12 @@ def _with_slots(rows: Rows) -> Rows:
     return slots[[number.get(part, 0) % len(slots) for part in parts]]
 
   return with_column(with_clean_images(rows), SLOTS, column, {})
+
+
+def _high_in_words(results: Results) -> str:
+  """Returns which frequencies the results count as high, for captions."""
+  [[rows, columns, _]] = results.tables[HIGH_PASS].rows
+  return f'high frequency is |f_y| ≥ {rows} and |f_x| ≥ {columns} cycles per image'
 
 
 def _total_by_part(records: RecordsReader, parts: Sequence[StoredPart]) -> np.ndarray:

@@ -116,18 +116,21 @@ class FeatureSpectrum(Study):
     num_maps = 0
     for evaluation in recorded.evaluations:
       arrays = evaluation.records.read(block=0, chunk=0).arrays
+      outputs = [name for name in arrays if name.startswith(OUTPUT)]
       # Outputs of layers that are no maps have at most one frequency.
-      for name in (k for k in arrays if k.startswith(OUTPUT) and arrays[k].shape[-1] > 1):
+      maps = [name for name in outputs if arrays[name].shape[-1] > 1]
+      num_maps += len(maps)
+      for name in maps:
         amplitudes = evaluation.records.column(name).astype(float)
         count = amplitudes.shape[1]
         views = pd.DataFrame({'frequency': np.round(np.arange(count) / count, 6)})
         # The statistic subtracts the second field, the log-amplitude at frequency 0.
         fields = {evaluation.label: (amplitudes, amplitudes[:, :1])}
         relative = Outcomes.from_fields(RELATIVE, fields, views, clusters=recorded.clusters)
-        layer, is_highest = {'layer': name.removeprefix(OUTPUT)}, np.arange(count) == count - 1
+        layer = {'layer': name.removeprefix(OUTPUT)}
+        is_highest = np.arange(count) == count - 1
         yield self.means(RELATIVE, relative, ('frequency',), facets=layer)
         yield self.means(HIGHEST, relative, where=is_highest, facets=layer)
-        num_maps += 1
     if not num_maps:
       raise self.refused(
         'of_layers', problem='of which none gives a map of several places', fix='Choose others.'

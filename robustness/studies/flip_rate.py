@@ -156,9 +156,11 @@ class FlipRate(Study):
     # Pair number f of a corruption is the frames f and f + 1.
     facets = [(name, pair) for name in self.names for pair in range(1, self.frames)]
     pairs = {}
-    for label, records in ((e.label, e.records) for e in recorded.evaluations):
-      predicted = records.table('prediction').reshape(-1, len(self.names), self.frames)
-      pairs[label] = predicted[..., 1:], predicted[..., :-1]
+    for evaluation in recorded.evaluations:
+      views_of_frames = evaluation.records.table('prediction')  # [N, corruptions · frames]
+      predicted = views_of_frames.reshape(-1, len(self.names), self.frames)
+      earlier, later = predicted[..., :-1], predicted[..., 1:]
+      pairs[evaluation.label] = later, earlier
     views = pd.DataFrame(facets, columns=['corruption', 'frame'])
     outcomes = Outcomes.from_fields(FLIP_RATE, pairs, views, clusters=recorded.clusters)
     yield self.means(FLIP_RATE, outcomes)

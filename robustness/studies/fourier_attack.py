@@ -181,23 +181,23 @@ class FourierAttack(BeginsWithMap):
     is_measured = self._measured(evaluations[0].records)
     outcomes = Recorded(evaluations, self.facets(image_shape)).outcomes(ERROR)
     for label, wrong in outcomes.values.items():
-      # `worst` has the indices of the worst frequencies among the candidates, the worst first.
+      # `worst` has indices of frequencies, the worst first. Views show only the candidates.
       if self._map is None:
-        error_by_frequency = wrong[~is_measured, CLEAN + 1 :].mean(0)
-        worst = _worst(error_by_frequency, self.queries)
+        error_by_candidate = wrong[~is_measured, CLEAN + 1 :].mean(0)
+        worst = candidates[_worst(error_by_candidate, self.queries)]
       else:
-        worst_of_map = _worst(self._map.error(label, frequencies), self.queries)
-        worst = np.searchsorted(candidates, worst_of_map)
-      fy, fx = frequencies.fy[candidates[worst]], frequencies.fx[candidates[worst]]
+        worst = _worst(self._map.error(label, frequencies), self.queries)
+      fy, fx = frequencies.fy[worst], frequencies.fx[worst]
       waves = pd.DataFrame({'queries': numbers, 'frequency_y': fy, 'frequency_x': fx})
-      wrong_under_each = wrong[:, CLEAN + 1 + worst]
+      views_of_worst = CLEAN + 1 + np.searchsorted(candidates, worst)
+      wrong_under_each = wrong[:, views_of_worst]  # [N, queries]
       under_each = dataclasses.replace(outcomes, values={label: wrong_under_each}, views=waves)
       wave_errors.append(self.means(WAVE_ERROR, under_each.of_rows(is_measured), tuple(waves)))
       wrong_under_any = np.logical_or.accumulate(wrong_under_each, 1)  # of the first n, for all n
       wrong_after[label] = np.concatenate([wrong[:, CLEAN, None], wrong_under_any], 1)
     views = pd.DataFrame({'queries': [None, *numbers]})  # None for the clean view
     attacked = dataclasses.replace(outcomes, values=wrong_after, views=views).of_rows(is_measured)
-    is_clean = np.arange(1 + self.queries) == CLEAN
+    is_clean = views.queries.isna().to_numpy()
     clean_error = self.means(CLEAN_ERROR, attacked, where=is_clean, test=True)
     error = self.means(ERROR, attacked, ('queries',), test=True)
     return Findings(estimates=[clean_error, error, *wave_errors])

@@ -133,14 +133,14 @@ class FourierPreview(BeginsWithMap):
     """
     recorded = Recorded(evaluations)
     estimates = [self.means(CLEAN_ERROR, recorded, test=True)]
-    # {band: its number of frequencies}.
-    cells = {band: int((band_map(image_shape) == band).sum()) for band in BANDS}
-    energies = {
-      e.label: (e.records.table(f'measure/{BAND_ENERGY}')[:, 0].astype(float), [*cells.values()])
-      for e in evaluations
-    }
+    num_cells = [int((band_map(image_shape) == band).sum()) for band in BANDS]
+    energies = {}
+    for evaluation in evaluations:
+      by_view = evaluation.records.table(f'measure/{BAND_ENERGY}')  # [N, 1, bands]
+      energies[evaluation.label] = by_view[:, 0].astype(float), num_cells
     # A band without frequencies, in small images, has no estimate.
-    views = pd.DataFrame({'band': [band if count else None for band, count in cells.items()]})
+    bands = [band if count else None for band, count in zip(BANDS, num_cells, strict=True)]
+    views = pd.DataFrame({'band': bands})
     clusters = recorded.clusters
     by_band = Outcomes.from_fields(SENSITIVITY_PER_CELL, energies, views, clusters=clusters)
     estimates.append(self.means(SENSITIVITY_PER_CELL, by_band, ('band',)))

@@ -203,11 +203,13 @@ class FrequencyShortcuts(Study):
       through, whole, predictions = {}, {}, {}
       for evaluation in recorded.evaluations:
         label, records = evaluation.label, evaluation.records
-        # The view of the set, as a list that keeps the axis; view 0 shows whole images.
+        # View 0 shows whole images, view 1 + k those of set k. Lists keep the axis of views.
         view = [1 + best_sets[label][number]]
-        through[label], whole[label] = right.values[label][:, view], right.values[label][:, :1]
+        through[label] = right.values[label][:, view]
+        whole[label] = right.values[label][:, [0]]
+        predicted = records.table('prediction')[:, view]
         true_class = records.column('label')[in_class[0]]  # as this classifier numbers it
-        predictions[label] = records.table('prediction')[:, view], true_class
+        predictions[label] = predicted, true_class
       taken = Outcomes.from_fields(TAKEN, predictions, ONE_VIEW, clusters=recorded.clusters)
       right_through = dataclasses.replace(right, values=through, views=ONE_VIEW).of_rows(in_class)
       right_whole = dataclasses.replace(right, values=whole, views=ONE_VIEW).of_rows(in_class)

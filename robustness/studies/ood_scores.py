@@ -231,29 +231,25 @@ class OodScores(ScoresPredictions):
     bank, held_out = recordings[0], recordings[-1]
     last_layer = functools.cache(lambda: LastLayer.solved(bank))  # only for vim, react and ash
     scores = {name: self._score(name, bank, held_out, last_layer) for name in self.scores}
-    # {set: values}
+    # The values of images of no known class, by set, and of images of known classes, by run.
     outside = {names[path]: _values(task, label, scores) for path, task in unknown.items()}
-    inside_by_set = {TEST: [_values(first, label, scores)]}
-    data_sets = list(dict.fromkeys(map(_data_set, [first, *shifted.values()])))
-    if shifted:
-      inside_by_set[SHIFTED] = [*inside_by_set[TEST]]
-      for task in shifted.values():
-        values = _values(task, label, scores)
-        # Equal ids are one image only within one data set. Ids are below 2⁴⁰, so that adding
-        # multiples of it keeps the ids of data sets apart.
-        first_id = data_sets.index(_data_set(task)) << 40
-        values[ID] = values[ID].astype(np.int64) + first_id
-        inside_by_set[SHIFTED].append(values)
-    for id_set, parts in inside_by_set.items():
-      note = {'note': NOTE_ON_VERSIONS} if id_set == SHIFTED and len(data_sets) > 1 else {}
+    tasks = [first, *shifted.values()]
+    inside_by_run = _with_ids_apart(tasks, [_values(task, label, scores) for task in tasks])
+    # The runs of each set of known classes: test images, and test images with shifted ones.
+    runs_by_set = {TEST: inside_by_run[:1], **({SHIFTED: inside_by_run} if shifted else {})}
+    has_several_data_sets = len({*map(_data_set, tasks)}) > 1
+    for id_set, runs in runs_by_set.items():
+      note = {'note': NOTE_ON_VERSIONS} if id_set == SHIFTED and has_several_data_sets else {}
+      facet_of_set = {'id_set': id_set} if shifted else {}
+      ids = np.concatenate([values[ID] for values in runs])
       for score in self.scores:
-        inside, ids = (np.concatenate([values[key] for values in parts]) for key in (score, ID))
+        inside = np.concatenate([values[score] for values in runs])
         pairs = {name: (values[score], values[ID]) for name, values in outside.items()}
         separations = ood.separations(
           inside, ids, pairs, groups, self.positives, self.confidence, workdirs.seed
         )
         for name, estimates in separations.items():
-          facets = {'score': score, 'ood_set': name, **({'id_set': id_set} if shifted else {})}
+          facets = {'score': score, 'ood_set': name, **facet_of_set}
           for quantity, estimate in zip((AUROC, AUPR, FPR95), estimates, strict=True):
             yield {**row(label, '', quantity, facets, estimate, self.confidence), **note}
 
@@ -302,6 +298,22 @@ def _values(task: FinishedStudy, label: str, scores: Mapping[str, Score]) -> dic
   images = versions(records)  # None if no two rows are versions of one image
   ids = records.column(ID) if images is None else images
   return {ID: ids, **{name: score(recording) for name, score in scores.items()}}
+
+
+def _with_ids_apart(
+  tasks: Sequence[FinishedStudy], values_by_run: Sequence[Mapping[str, np.ndarray]]
+) -> list[dict[str, np.ndarray]]:
+  """Returns the values of each run with ids that differ between images of different data sets.
+
+  Equal ids are one image only within one data set.
+  """
+  data_sets = list(dict.fromkeys(map(_data_set, tasks)))
+  # Ids are below 2⁴⁰, so that adding multiples of it keeps the ids of data sets apart.
+  first_ids = [data_sets.index(_data_set(task)) << 40 for task in tasks]
+  return [
+    {**values, ID: values[ID].astype(np.int64) + first_id}
+    for values, first_id in zip(values_by_run, first_ids, strict=True)
+  ]
 
 
 def _read(path: str, task_name: str, first: FinishedStudy | None = None) -> FinishedStudy:

@@ -11,7 +11,7 @@ al., Partial success in closing the gap between human and machine vision, NeurIP
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -89,31 +89,50 @@ class ShapeBias(Study):
     by_shape, by_texture = dict[str, np.ndarray](), dict[str, np.ndarray]()
     for evaluation in evaluations:
       records = evaluation.records
+      # The first four arrays are equal for all classifiers.
       classes = np.asarray(records.identity['classes'])
-      shapes, textures = classes[records.column('label')], records.column(TEXTURE).astype(str)
+      shapes = classes[records.column('label')]
+      textures = records.column(TEXTURE).astype(str)
       is_conflict = shapes != textures
       answers = classes[records.table('prediction')[:, 0]]
       by_shape[evaluation.label] = ((answers == shapes) & is_conflict)[:, None]
       by_texture[evaluation.label] = ((answers == textures) & is_conflict)[:, None]
-    # `classes`, `shapes` and `is_conflict` are equal for all classifiers.
-    names = [name for name in classes.tolist() if name in shapes[is_conflict]]
-    # The facets of an estimate, and the images that it is of: all, or of the shape of one class.
-    masks: list[tuple[dict[str, str], np.ndarray]] = [({}, is_conflict)]
-    masks += [({CLASS: name}, is_conflict & (shapes == name)) for name in names]
+    yield from self._of_images(by_shape, by_texture, is_conflict, {})
+    for name in classes.tolist():
+      if name in shapes[is_conflict]:
+        has_shape = is_conflict & (shapes == name)
+        yield from self._of_images(by_shape, by_texture, has_shape, {CLASS: name})
+
+  def _of_images(
+    self,
+    by_shape: Mapping[str, np.ndarray],
+    by_texture: Mapping[str, np.ndarray],
+    mask: np.ndarray,
+    facets: Mapping[str, str],
+  ) -> Iterator[pd.DataFrame]:
+    """Yields both quantities over some images.
+
+    An answer is decided if it names the shape or the texture.
+
+    Args:
+      by_shape: {label: whether each image is answered by its shape, bool [N, 1]}.
+      by_texture: {label: whether each image is answered by its texture, bool [N, 1]}.
+      mask: bool [N], the images.
+      facets: facets of the estimates.
+    """
     decided = {label: by_shape[label] | by_texture[label] for label in by_shape}
+    shares = Outcomes.from_fields(DECIDED, decided, ONE_VIEW).of_rows(mask)
+    yield self.means(DECIDED, shares, facets=facets)
+    # A bias is a share of the answers that are decided, which has an exact interval. Differences of
+    # biases are functions of two shares, because classifiers decide different images.
+    of_decided = Outcomes.from_fields(BIAS, by_shape, ONE_VIEW, counted=decided).of_rows(mask)
+    yield means(BIAS, of_decided, confidence=self.confidence, facets=facets, paired=False)
     # [N, 2]: whether the answer is the shape, and whether it is the texture.
     answered = {label: np.hstack([by_shape[label], by_texture[label]]) for label in by_shape}
     views = pd.DataFrame({'answer': ['shape', 'texture']})
-    for facets, mask in masks:
-      shares = Outcomes.from_fields(DECIDED, decided, ONE_VIEW).of_rows(mask)
-      yield self.means(DECIDED, shares, facets=facets)
-      # A bias is a share of the answers that are decided, which has an exact interval. Differences
-      # of biases are functions of two shares, because classifiers decide different images.
-      of_decided = Outcomes.from_fields(BIAS, by_shape, ONE_VIEW, counted=decided).of_rows(mask)
-      yield means(BIAS, of_decided, confidence=self.confidence, facets=facets, paired=False)
-      answers_of_both = Outcomes.from_fields(BIAS, answered, views).of_rows(mask)
-      biases = self.means(BIAS, answers_of_both, ['answer'], facets=facets)
-      yield biases[biases.versus != '']  # the differences of two classifiers
+    answers_of_both = Outcomes.from_fields(BIAS, answered, views).of_rows(mask)
+    biases = self.means(BIAS, answers_of_both, ['answer'], facets=facets)
+    yield biases[biases.versus != '']  # the differences of two classifiers
 
   def _published(self) -> Iterator[pd.DataFrame]:
     """Yields the published shape biases and shares of decided answers, which have no intervals.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
@@ -401,12 +402,12 @@ class SiScore(Study):
     if _counted(balanced).any():
       yield self.means(BALANCED_ACCURACY, balanced)
       yield part([_gap(published, balanced, label, self.confidence) for label in published.labels])
-    by_level = tuple(key for keys in factors.values() for key in keys)
+    by_level = tuple(itertools.chain(*factors.values()))  # the facets of all factors
     if by_level:
       yield self.means(SCENE_ACCURACY, published, by_level, test=True)
       yield self.means(BALANCED_ACCURACY, balanced, by_level, paired=False)
     for factor, keys in factors.items():
-      if len(factors) > 1:
+      if len(factors) > 1:  # with a single factor, these are the estimates by level
         yield self.means(SCENE_ACCURACY, published, keys, test=True)
         by_factor = self._balanced(published, factor)
         yield self.means(BALANCED_ACCURACY, by_factor, keys, paired=False)

@@ -268,9 +268,11 @@ class Systematic(Study):
       return transforms.transform(key, row['image'], environment, level, self.environments)
 
     clean = (0, 0)
+    # Of each view, as in [0, 1, 1, 2] and [0, 1, 2, 1] for environments with two levels and one.
     environment, level = np.array([clean, *self._levels], np.int32).T
-    id_bases = [0, *(transform.view_base for transform in self._transforms)]  # by environment
-    ids = np.array(id_bases, np.int32)[environment] + level
+    # The number that ids of an environment's views count from, by environment, 0 for clean images.
+    id_bases = np.array([0, *(transform.view_base for transform in self._transforms)], np.int32)
+    ids = id_bases[environment] + level
     return Views(show, ids, {ENVIRONMENT: environment, 'level': level}, sequential=True)
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
@@ -593,11 +595,11 @@ class Systematic(Study):
     is_counted = any(title.endswith(' classes)') for title in titles)
     listed = f"; the table '{WHICH_NUMBERS}' lists the classes" if is_counted else ''
     groups = f'Class groups: {"; ".join(titles)}{listed}.'
+    figures = dict[str, tuple[Figure, str]]()
     by_cell = '_'.join((GRID_ACCURACY.name, ENVIRONMENT, CLASS_GROUP))  # name of a default figure
-    figures = {name: default[name] for name in (by_cell, *default) if name in default}
-    for name in [name for name in figures if CLASS_GROUP in name]:
-      figure, caption = figures[name]
-      figures[name] = figure, f'{caption} {groups}'
+    for name in sorted(default, key=lambda name: name != by_cell):  # puts `by_cell` first
+      figure, caption = default[name]
+      figures[name] = figure, f'{caption} {groups}' if CLASS_GROUP in name else caption
     figures |= charts.scatter(results, CLEAN_ACCURACY, GRID_ACCURACY, ENVIRONMENT)
     labels = results.table.classifier[results.table.note == SEEN_IN_TRAINING].unique()
     if len(labels):

@@ -75,8 +75,8 @@ class Tradeoff(StoredOrMade):
     errors = {label: 1 - self.by_corruption(values).mean(2) for label, values in right.items()}
     first, *later = errors
     for label in later:
-      pair = errors[first], errors[label]
-      yield trade_off(label, first, shares.values[IMAGES], *pair, self.confidence)
+      share_of_high = shares.values[IMAGES]
+      yield trade_off(label, first, share_of_high, errors[first], errors[label], self.confidence)
 
   def figures(self, results: Results) -> Figures:
     """Returns a figure of changes of accuracy against shares of energy, and the default figures.

@@ -527,6 +527,7 @@ class VideoPmK(ScoresPredictions):
     near = right.of_pairs(np.abs(right.offset) <= self.k)
     yield self._means(STATIC, near, (metrics.static_pairs(near),))
     anchor_accuracies = right.anchor.mean(1)
+    # A line needs three classifiers that are not all equally accurate.
     if len(anchor_accuracies) >= 3 and np.ptp(anchor_accuracies) > 0:
       pm_k = self._all_right_within_k(right).mean(1)
       fit = linear_fit(anchor_accuracies, pm_k, grid=[], confidence=self.confidence)
@@ -562,7 +563,8 @@ class VideoPmK(ScoresPredictions):
     counted[:, :2] = True
     counted[reviewed_rows, 2:] = True
     values = np.zeros((len(before.models), *counted.shape), bool)
-    values[..., 0], values[..., 1] = before.anchor, reachable._all_right_within_k(before)
+    values[..., 0] = before.anchor
+    values[..., 1] = reachable._all_right_within_k(before)
     values[:, reviewed_rows, 2] = after.anchor
     values[:, reviewed_rows, 3] = reachable._all_right_within_k(after)
     fields = dict(zip(before.models, values, strict=True))
