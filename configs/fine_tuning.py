@@ -60,10 +60,9 @@ def get_config(variant: str = 'convnext_base') -> ConfigDict:
   config.data.update(source='folder', resize=256, crop=224)
   classifier.data.random_crop_area = 0.08
   training.update(batch_size=512, optimizer='adamw', epochs=30.0)
-  recipes = convnext, swin, deit3, efficientnetv2
-  # The recipe is the function with the name that the architecture begins with. It returns the
-  # learning rate of 512 images.
-  (rate,) = (recipe(config) for recipe in recipes if variant.startswith(recipe.__name__))
+  recipes = {'convnext': convnext, 'swin': swin, 'deit3': deit3, 'efficientnetv2': efficientnetv2}
+  family, _, _ = variant.partition('_')
+  rate = recipes[family](config)  # of 512 images
   # A reference: the learning rate follows a batch size that the user sets later.
   training.learning_rate = training.get_ref('batch_size').to_float() * (rate / 512)
   return config

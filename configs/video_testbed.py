@@ -70,26 +70,27 @@ def get_config(variant: str = '') -> ConfigDict:
   on ImageNet-Vid-Robust.
   """
   first, _, networks = variant.partition(',')
-  label_space = 'youtube_bb' if first == YTBB else 'imagenet_vid'
-  entries = networks if first == YTBB else variant
-  entries = entries or ','.join(NETWORKS)
-  listed = [entry.partition('=') for entry in entries.split(',')]  # (name, '=', file or '')
-  architectures = {name: _architecture(name) for name, *_ in listed}
-  for name in architectures.values():
-    check_variant(name, (*NETWORKS, *IN_TIMM))
-  if len(architectures) < len(listed):
-    raise ValueError(f'a network stands twice in {entries!r}: list each once.')
-  config = default_config('video_pm_k', labels=tuple(name for name, *_ in listed))
+  is_ytbb = first == YTBB
+  label_space = 'youtube_bb' if is_ytbb else 'imagenet_vid'
+  entries = (networks if is_ytbb else variant) or ','.join(NETWORKS)
+  files: dict[str, str] = {}  # {name of a network: FILE, or '' for its published weights}
+  for entry in entries.split(','):
+    name, _, file = entry.partition('=')
+    check_variant(_architecture(name), (*NETWORKS, *IN_TIMM))
+    if name in files:
+      raise ValueError(f'a network stands twice in {entries!r}: list each once.')
+    files[name] = file
+  config = default_config('video_pm_k', labels=tuple(files))
   config.data.source = 'video_neighbors'
-  for name, _, file in listed:
-    architecture = architectures[name]
-    # Networks that are not implemented here run in PyTorch, from timm.
-    is_built_here = architecture in NETWORKS or (file and architecture in OF_THIS_PROJECT)
-    run_by_timm = f'timm:{IN_TIMM.get(architecture)}'
-    config.classifiers[name].name = architecture if is_built_here else run_by_timm
-    config.classifiers[name].weights = file or NETWORKS.get(name, '')
+  for name, file in files.items():
+    classifier, architecture = config.classifiers[name], _architecture(name)
+    # Networks that are not implemented here, or whose published weights are those of timm, run in
+    # PyTorch, from timm.
+    is_built_here = architecture in (OF_THIS_PROJECT if file else NETWORKS)
+    classifier.name = architecture if is_built_here else f'timm:{IN_TIMM[architecture]}'
+    classifier.weights = file or NETWORKS.get(name, '')
     # A network that was fine-tuned on frames answers with their classes already.
-    config.classifiers[name].label_space = '' if name.endswith(FINETUNED) else label_space
+    classifier.label_space = '' if name.endswith(FINETUNED) else label_space
   return config
 
 

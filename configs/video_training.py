@@ -52,9 +52,9 @@ def get_config(variant: str = 'gaussian_noise') -> ConfigDict:
   """
   if variant == FINETUNED:
     return finetuned()
-  name = variant.removeprefix(YTBB)
-  variants = CORRUPTIONS if variant.startswith(YTBB) else (*CORRUPTIONS, COARSE, FINETUNED)
-  check_variant(name, variants)
+  is_ytbb = variant.startswith(YTBB)
+  name = variant.removeprefix(YTBB)  # a corruption, or 'ilsvrc30'
+  check_variant(name, CORRUPTIONS if is_ytbb else (*CORRUPTIONS, COARSE, FINETUNED))
   label = name if name == COARSE else f'augment_{PRINTED.get(name, name)}'
   config = default_config('video_pm_k', labels=(f'resnet50_{label}',))
   train_on_imagenet(config)
@@ -65,7 +65,7 @@ def get_config(variant: str = 'gaussian_noise') -> ConfigDict:
     classifier.data.source = 'folder'
     classifier.data.folder.label_space = 'imagenet_vid'
     return config
-  classifier.label_space = 'youtube_bb' if variant.startswith(YTBB) else 'imagenet_vid'
+  classifier.label_space = 'youtube_bb' if is_ytbb else 'imagenet_vid'
   if name != 'regular':
     classifier.augment.policy = ('flip', 'corruption')
     classifier.augment.corruption.corruptions = (name,)
