@@ -124,10 +124,11 @@ class NaturalShifts(Source):
     paths, labels, facts = read_release(root, left_out)
     classes = np.unique(labels[labels >= 0])
     num_classes, num_images = PUBLISHED[self.dataset]
-    # for ObjectNet its objects are compared with the published number of classes, as several
-    # objects may be one class
-    self._check_count('classes', num_classes, facts.pop('objects', len(classes)))
-    self._check_count('images', num_images, len(paths) + facts.get('images_without_label', 0))
+    # of ObjectNet objects are published and counted, several of which may be one class
+    num_read = facts.pop('objects', len(classes))
+    num_unlabelled = facts.get('images_without_label', 0)
+    self._check_count('classes', num_classes, num_read)
+    self._check_count('images', num_images, len(paths) + num_unlabelled)
     readers: dict[str, Any] = {}
     if self.dataset == OBJECTNET:
       readers['read'] = _without_frame
@@ -237,11 +238,14 @@ class NaturalShifts(Source):
     path_of: dict[int, str] = {}  # {number of the image: path}
     for path in files:
       match = _VALIDATION.search(path.name)
-      left_out['pictures without a number of ImageNet'] += match is None
-      # stores the path by its number, unless another file has this number
-      if match and path_of.setdefault(int(match[1]), str(path)) != str(path):
-        pair = f'{path_of[int(match[1])]} and {path}'
+      if not match:
+        left_out['pictures without a number of ImageNet'] += 1
+        continue
+      number = int(match[1])
+      if number in path_of:
+        pair = f'{path_of[number]} and {path}'
         raise InputError(f'{root} has {pair} of one number: each counts once.')
+      path_of[number] = str(path)
     if not path_of:
       raise InputError(f'{root} holds no ILSVRC2012_val_00000001.JPEG or others of that kind.')
     for number in (min(path_of), max(path_of)):  # images are numbered from 1
@@ -273,14 +277,15 @@ def _by_class(root: Path, left_out: Counter[str]) -> Listed:
   the files that are not read, by reason.
   """
   count_outside_classes(root, left_out)
-  by_wnid = folders_in(root)  # {WordNet identifier, or yet the number of a class: folder}
-  has_numbers = all(name.isdecimal() and int(name) < len(WNIDS) for name in by_wnid)
-  if by_wnid and has_numbers:
-    for name in by_wnid:  # '007' is refused if there is also '7'
-      is_repeated = name != str(int(name)) and str(int(name)) in by_wnid
+  folders = folders_in(root)
+  has_numbers = all(name.isdecimal() and int(name) < len(WNIDS) for name in folders)
+  by_wnid: dict[str, Path] = {} if has_numbers else folders
+  if has_numbers:
+    for name in sorted(folders, key=len):  # '007' is refused beside '7'
+      wnid = WNIDS[int(name)]
       valid = 'of a number that no other one has'
-      require(not is_repeated, f'a folder of {root}', name, valid)
-    by_wnid = {WNIDS[int(name)]: path for name, path in by_wnid.items()}
+      require(wnid not in by_wnid, f'a folder of {root}', name, valid)
+      by_wnid[wnid] = folders[name]
   _check_wnids(by_wnid, str(root))
   paths, labels = list[str](), list[int]()
   for label, wnid in enumerate(WNIDS):
@@ -329,11 +334,11 @@ def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
   labels: list[list[int]] = []
   num_objects = 0
   for name, folder in folders.items():
-    if object_of_folder[name] not in classes_of_object:
+    classes = classes_of_object.get(object_of_folder[name])
+    if classes is None:  # the object is no class of ImageNet
       continue
     num_objects += 1
-    classes = classes_of_object[object_of_folder[name]].split('; ')
-    object_labels = [*map(_label_of, classes)]
+    object_labels = [*map(_label_of, classes.split('; '))]
     for path in images_in(folder, left_out=left_out):
       paths.append(str(path))
       labels.append(object_labels)

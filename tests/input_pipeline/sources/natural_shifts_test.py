@@ -65,6 +65,9 @@ def test_class_folders_of_imagenet_v2_are_ordered_by_number(tmp_path):
     (tmp_path / name).mkdir()
     refused(message, open_rows, 'imagenet_v2', tmp_path)
     (tmp_path / name).rmdir()
+  for name in ('007', '0007'):
+    (tmp_path / name).mkdir()
+  refused("'0007'; .* no other one has", open_rows, 'imagenet_v2', tmp_path)
 
 
 def test_reassessed_labels_are_assigned_by_the_number_of_the_image(tmp_path):
