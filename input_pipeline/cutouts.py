@@ -47,8 +47,6 @@ LIST, REJECTED = 'cutouts.csv', 'rejected.csv'
 """Files with the cutouts, and with the segments that are left out."""
 FOREGROUNDS, SHEETS, REMOVED = 'foregrounds', 'sheets', 'removed'
 """Folders of the cutouts, of the contact sheets, and of removed cutouts."""
-_ABOUT = ('number', 'file', 'class', 'imagenet_index', 'image_id', 'width', 'height', 'fill')
-"""Columns of cutouts.csv before the flags."""
 THUMBNAILS, ROWS = 8, 6
 """Thumbnails in a row of a contact sheet, and rows of a sheet."""
 SIDE, CAPTION = 144, 16
@@ -164,8 +162,11 @@ def _read(
         f'{path} has no column {missing[0]!r}; its columns: {", ".join(header)}. '
         f'Needed: {", ".join(columns)}.'
       )
-    parts = pd.read_csv(path, usecols=columns, chunksize=LINES_AT_ONCE, **options)
-    table = pd.concat([part[part[[*allowed]].isin(allowed).all(axis=1)] for part in parts])
+    parts = []
+    for part in pd.read_csv(path, usecols=columns, chunksize=LINES_AT_ONCE, **options):
+      is_allowed = part[[*allowed]].isin(allowed).all(axis=1)  # whether a line is returned
+      parts.append(part[is_allowed])
+    table = pd.concat(parts)
   for name in number_columns:
     column = pd.to_numeric(table[name], errors='coerce')
     if column.isna().any():
@@ -258,10 +259,17 @@ def extract(
     file = Path(FOREGROUNDS) / segment.class_name / f'{Path(segment.mask).stem}.png'
     (out / file).parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(out / file)
-    number, name, height, width = len(entries) + 1, segment.class_name, *pixels.shape[:2]
-    about = number, str(file), name, imagenet_index(name), segment.image_id, width, height
-    # `fill` is the fraction of the rectangle that the mask fills
-    entries.append(dict(zip(_ABOUT, (*about, round(fill, 4)), strict=True)) | segment.flags)
+    entry = {
+      'number': len(entries) + 1,
+      'file': str(file),
+      'class': segment.class_name,
+      'imagenet_index': imagenet_index(segment.class_name),
+      'image_id': segment.image_id,
+      'width': pixels.shape[1],
+      'height': pixels.shape[0],
+      'fill': round(fill, 4),  # fraction of the rectangle that the mask fills
+    }
+    entries.append({**entry, **segment.flags})
   _write(out / REJECTED, ('mask', 'class', 'reason'), rejected)
   reasons = Counter(_kind(str(entry['reason'])) for entry in rejected)
   if not entries:
@@ -271,7 +279,7 @@ def extract(
       f'{out / REJECTED} has a line each.'
     )
   _write_sheets(out, entries)
-  _write(out / LIST, (*_ABOUT, *FLAGS), entries)
+  _write(out / LIST, tuple(entries[0]), entries)
   return Counter({'kept': len(entries), **reasons})
 
 

@@ -129,17 +129,19 @@ def _box(shape: tf.Tensor, smallest_area: float, seed: tf.Tensor) -> tf.Tensor:
   height, width = tf.unstack(tf.cast(shape, tf.float32))
   # numbers in [0, 1): areas and ratios of `TRIES` boxes, and the position of the chosen box
   draws = tf.random.stateless_uniform([2 * TRIES + 2], seed)
-  area = (smallest_area + draws[:TRIES] * (1 - smallest_area)) * height * width
-  ratio = tf.exp((2 * draws[TRIES : 2 * TRIES] - 1) * math.log(RATIO))
+  area_draws, ratio_draws, corner_draws = tf.split(draws, [TRIES, TRIES, 2])
+  area = (smallest_area + area_draws * (1 - smallest_area)) * height * width
+  ratio = tf.exp((2 * ratio_draws - 1) * math.log(RATIO))
   rows, columns = tf.round(tf.sqrt(area / ratio)), tf.round(tf.sqrt(area * ratio))
   can_fit = (rows >= 1) & (rows <= height) & (columns >= 1) & (columns <= width)
-  first = tf.argmax(tf.cast(can_fit, tf.int32))  # the first box that fits
+  has_drawn_box = tf.reduce_any(can_fit)
+  first = tf.argmax(tf.cast(can_fit, tf.int32))  # the index of the first True
   drawn = tf.stack([rows[first], columns[first]])
   # the sides of the largest box with an allowed ratio
   fallback = tf.stack([tf.minimum(height, width * RATIO), tf.minimum(width, height * RATIO)])
-  sides = tf.where(tf.reduce_any(can_fit), drawn, tf.round(fallback))
+  sides = tf.where(has_drawn_box, drawn, tf.round(fallback))
   margin = tf.stack([height, width]) - sides
-  central = tf.floor(margin / 2)
-  corner = tf.where(tf.reduce_any(can_fit), tf.floor(draws[2 * TRIES :] * (margin + 1)), central)
-  corner = tf.minimum(corner, margin)  # float32 may round `draws * (margin + 1)` up to margin + 1
+  random_corner, central = tf.floor(corner_draws * (margin + 1)), tf.floor(margin / 2)
+  corner = tf.where(has_drawn_box, random_corner, central)
+  corner = tf.minimum(corner, margin)  # the product in float32 may be rounded up to margin + 1
   return tf.cast(tf.concat([corner, sides], 0), tf.int32)

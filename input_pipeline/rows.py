@@ -149,16 +149,17 @@ class TfRows:
       stored: whether 8-bit images stay uint8; otherwise images become float32.
     """
     block_numbers = chosen_blocks(self.num_examples, size, blocks)
-    indices_of_blocks = [self.indices[b * size : (b + 1) * size] for b in block_numbers]
-    elements = self._images.store.elements
     if not block_numbers:
       return
+    indices_of_blocks = [self.indices[b * size : (b + 1) * size] for b in block_numbers]
+    store = self._images.store
+    has_image_files = self._images.read is not None and isinstance(store, HostStore)
     batches: Iterator[Batch]
-    if self._by_pillow and self._images.read and isinstance(self._images.store, HostStore):
+    if has_image_files and self._by_pillow:
       batches = map(self._checked, self._file_batches(indices_of_blocks))
-    else:  # tf.data reads them; the function reads one block again, to find a damaged image
-      examples = elements(np.concatenate(indices_of_blocks))
-      batches = self._read(examples, size, lambda number: elements(indices_of_blocks[number]))
+    else:  # tf.data reads all blocks, and after an error one of them again, to find the image
+      examples = store.elements(np.concatenate(indices_of_blocks))
+      batches = self._read(examples, size, lambda number: store.elements(indices_of_blocks[number]))
     for block, batch in zip(block_numbers, batches, strict=True):
       if not stored:
         batch['image'] = as_float32(batch['image'])
@@ -179,10 +180,9 @@ class TfRows:
     process reads slice k of 0..n − 1. Without a `sampler` the rows are permuted in each epoch.
     """
     order = sampler or Epochs(self.num_examples, seed)
-    share_of_batch(start_step, batch_size, share)  # raises errors before the first batch
+    low, high = share_of_batch(0, batch_size, share)  # this process reads [low, high) of a batch
     if sampler is not None:
       self._refuse_streamed()
-    low, high = share_of_batch(0, batch_size, share)  # this process reads [low, high) of a batch
 
     def is_mine(i: tf.Tensor) -> tf.Tensor:
       """Returns whether this process reads position `i` of the endless sequence."""
@@ -356,11 +356,12 @@ class TfRows:
       except InputError as error:
         raise InputError(f'{self._images.where(index)} cannot be decoded: {error}') from error
       size = levels.shape[0], levels.shape[1]
-      delivered_size(self._images, self._settings, index, size, self.image_shape[:2])
-      resized = self._settings.resize
-      return geometry.resized_by_pillow(levels, self._settings) if resized else levels
+      delivered_size(self._images, self._settings, index, size, self.image_shape[:2])  # checks it
+      is_resized = bool(self._settings.resize)
+      return geometry.resized_by_pillow(levels, self._settings) if is_resized else levels
 
-    # images that are being decoded, in order, with their labels
+    # Images that are being decoded, in order, with their labels. Whenever one is taken from the
+    # front another is started, so that threads go on with the next blocks.
     running: collections.deque[tuple[Future[np.ndarray], int | np.ndarray]] = collections.deque()
     with ThreadPoolExecutor(threads) as pool:
       not_started = itertools.chain.from_iterable(blocks)

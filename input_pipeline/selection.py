@@ -126,22 +126,29 @@ def check_pictures(images: Images, indices: np.ndarray) -> None:
   header, read, store = images.header, images.read, images.store
   if header is None or read is None or not isinstance(store, HostStore):  # no image files
     return
-  is_streamed = isinstance(store, StreamedStore)
-  decoded = {*evenly(indices, MAX_STREAMED if is_streamed else MAX_DECODED)}
-  checked = sorted(decoded if is_streamed else decoded.union(evenly(indices, MAX_HEADERS)))
+  if isinstance(store, StreamedStore):
+    checked = decoded = {*evenly(indices, MAX_STREAMED)}
+  else:
+    decoded = {*evenly(indices, MAX_DECODED)}
+    checked = decoded.union(evenly(indices, MAX_HEADERS))
 
   def damage(index: int) -> str:
     """Returns why an image, or at least its header, cannot be read; '' if it can be."""
     stored, _ = store.host_element(index)
     assert isinstance(stored, bytes)
+    check = read if index in decoded else header
     try:
-      (read if index in decoded else header)(stored)
+      check(stored)
     except InputError as error:
       return reason_of(error)
     return ''
 
   refuse_damaged(
-    damage, checked, num_decoded=len(decoded), num_pictures=len(indices), describe=images.where
+    damage,
+    sorted(checked),
+    num_decoded=len(decoded),
+    num_pictures=len(indices),
+    describe=images.where,
   )
 
 
@@ -167,6 +174,8 @@ def refuse_damaged(
     damaged = [(index, reason) for index, reason in reasons if reason]
   if not damaged:
     return
+  # such as '3 of 512 pictures that were looked at of 9000 cannot be decoded, first a.jpg: it is
+  # truncated; then b.jpg, c.jpg. Replace or remove them.'
   among = '' if len(checked) == num_pictures else f' that were looked at of {num_pictures}'
   if num_decoded < len(checked):
     among += f' ({num_decoded} were decoded, and only the headers of the others read)'
@@ -194,12 +203,11 @@ def _selected_indices(images: Images, settings: DataSettings, seed: int) -> np.n
   Raises:
     InputError: a setting cannot apply to these images, or an image in the list does not exist.
   """
-  # groups of images are selected, such as the frames of a neighbor set
-  if images.choose is not None and not images.names:
+  if images.choose is not None:  # groups of images, such as the frames of a neighbor set
     if settings.image_list or settings.subset == FIRST:
-      key, value = ('image_list', settings.image_list) if settings.image_list else ('subset', FIRST)
+      key = 'image_list' if settings.image_list else 'subset'
       raise InputError(
-        f'{KEYS.data}.{key} is {value!r}, but images of {images.title} belong '
+        f'{KEYS.data}.{key} is {getattr(settings, key)!r}, but images of {images.title} belong '
         'together and are chosen with each other: leave it at its default.'
       )
     return images.choose(settings.num_images, seed)
@@ -308,24 +316,18 @@ def select(
   if settings.image_list:
     facts['image_list'] = settings.image_list
   is_decided = settings.resize or settings.crop or images.as_stored
-  if preparation and not is_decided:
-    prepared_size = (preparation.side, preparation.side)
-    # Unless all images have the classifier's input size, they are resized and cropped to it. All
-    # stored images are compared, not only the selected ones, so that every subset is prepared in
-    # the same way; images that were cropped before they were stored have one size.
-    compared = np.arange(1 if images.cropped else images.num_examples)
-    if any(size != prepared_size for size in _sizes(images, compared)):
-      # Images that were cropped before are resized to the input size and not cropped again.
-      settings = dataclasses.replace(
-        settings,
-        resize=preparation.side if images.cropped else preparation.resize,
-        crop=preparation.side,
-        interpolation=preparation.interpolation,
-        squash=preparation.squash,
-      )
-      facts['prepared_for'] = preparation.name
-      if images.cropped:
-        facts['crop_margin'] = 'none: the images were cropped before they were stored'
+  if preparation and not is_decided and _needs_resize(images, preparation.side):
+    # Images that were cropped before are resized to the input size and not cropped again.
+    settings = dataclasses.replace(
+      settings,
+      resize=preparation.side if images.cropped else preparation.resize,
+      crop=preparation.side,
+      interpolation=preparation.interpolation,
+      squash=preparation.squash,
+    )
+    facts['prepared_for'] = preparation.name
+    if images.cropped:
+      facts['crop_margin'] = 'none: the images were cropped before they were stored'
   shape = (*_common_size(images, settings, indices), images.channels)
   facts |= {
     'num_examples': len(indices),
@@ -339,6 +341,16 @@ def select(
     **({'resized_by': 'pillow'} if settings.pillow_resizes else {}),
   }
   return Selection(images, settings, indices, shape, facts)
+
+
+def _needs_resize(images: Images, side: int) -> bool:
+  """Returns whether any stored image has another size than [side, side].
+
+  All stored images are compared, not only the selected ones, so that every subset is prepared in
+  the same way. Images that were cropped before they were stored have one size.
+  """
+  compared = np.arange(1 if images.cropped else images.num_examples)
+  return any(size != (side, side) for size in _sizes(images, compared))
 
 
 def output_size(size: Size, settings: DataSettings) -> Size | None:

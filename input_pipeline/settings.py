@@ -250,14 +250,17 @@ def open_images(settings: DataSettings) -> Images:
     choice('config.data.split', settings.split, source.splits)
   images = source.open(settings)
   names = tuple(map(composed, images.class_names))
-  facts: dict[str, Any] = {'source': source.name, **images.description}  # the first key is `source`
-  facts |= {'source': source.name, **source.file}  # also if the description has such a key
+  # the source's name is the first key, and replaces a key 'source' of the description
+  named = {'source': source.name}
+  facts: dict[str, Any] = {**named, **images.description, **named, **source.file}
   if left_out := {reason: count for reason, count in sorted(images.left_out.items()) if count}:
     listed = ', '.join(f'{count} {reason}' for reason, count in left_out.items())
     logging.info('%s: left out %s', images.title, listed)
     facts[LEFT_OUT] = left_out
   # images that are composed later (`as_stored`) have all classes of ImageNet as labels
-  if settings.known_classes and not images.as_stored and (empty := _without_images(images, names)):
+  needs_all_classes = settings.known_classes and not images.as_stored
+  empty = _without_images(images, names) if needs_all_classes else []
+  if empty:
     unlisted = f' and {len(empty) - LISTED} more' if len(empty) > LISTED else ''
     logging.warning(
       '%s: %d of %d classes have no image: %s',

@@ -146,12 +146,12 @@ def _check_complete(files: list[Path], key: str) -> None:
   for (before, total, after), listed in numbers.items():
     count = int(total.removeprefix('-of-') or 0)
     expected = range(count) if total else range(min(listed), max(listed) + 1)
-    present = {*listed}
-    missing = len(expected) - sum(number in expected for number in present)
-    if missing:
+    present = {number for number in listed if number in expected}
+    num_missing = len(expected) - len(present)
+    if num_missing:
       first = next(number for number in expected if number not in present)
       raise InputError(
-        f'{missing} of {len(expected)} shards are missing, first number {first} of '
+        f'{num_missing} of {len(expected)} shards are missing, first number {first} of '
         f'{before}*{total}{after}: fetch them, or set {key}=True.'
       )
 
@@ -397,9 +397,10 @@ def columns_of(
   columns = {}
   for name in table:
     values, missing = table[name], table[name].isna()
-    if name in (*RESERVED, *without):
-      if name not in ('label', *without):  # rows have their labels under 'label'
-        left_out['columns of names that rows use'] += 1
+    if name in ('label', *without):  # rows have their labels under 'label'
+      continue
+    if name in RESERVED:
+      left_out['columns of names that rows use'] += 1
       continue
     is_number = values.dtype.kind in 'iuf'
     is_bool = values.dtype.kind == 'b' and not missing.any()

@@ -290,13 +290,13 @@ class Split:
     splits, instructions = self.builder.info.splits, []
     num_before = 0  # examples in the slices before the current one
     for piece in tfds.core.ReadInstruction.from_spec(self.name).to_absolute(splits):
+      # the slice is the examples [first, last) of a stored split
       first = piece.from_ or 0
       last = splits[piece.splitname].num_examples if piece.to is None else piece.to
-      # the part of the slice [first, last) that is read, [low, high) in the stored split
-      low = min(max(first + begin - num_before, first), last)
-      high = min(max(first + end - num_before, first), last)
+      # [low, high), counted from the slice's first example, is the part of the slice that is read
+      low, high = max(begin - num_before, 0), min(end - num_before, last - first)
       if low < high:
-        span = {'from_': low, 'to': high, 'unit': 'abs'}
+        span = {'from_': first + low, 'to': first + high, 'unit': 'abs'}
         instructions.append(tfds.core.ReadInstruction(piece.splitname, **span))
       num_before += last - first
     instruction = functools.reduce(operator.add, instructions)
@@ -466,8 +466,8 @@ class SplitsStore(StreamedStore):
     elements = self.splits[number].elements(positions[indices - first])
     if len(self.splits) == 1 and not self.selected:  # positions are example ids already
       return elements
-    # an element has its position in the split as id; its id over all splits is `first_id` plus its
-    # rank among the positions that are read
+    # An element has its position in the split as id, and gets its index over all splits. If the
+    # positions 2, 5 and 6 are read and `first` is 10, the element at position 5 has the index 11.
     known_positions, first_id = tf.constant(positions), tf.constant(first)
     labels = None if self.labels is None else tf.constant(self.labels[first:end])
 

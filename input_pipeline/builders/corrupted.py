@@ -142,8 +142,9 @@ class CorruptedConfig(BaseConfig):
     keys = ['splits', 'constants', 'quantize', 'photographs', 'seed', 'resize', 'crop']
     keys += ['interpolation', 'resized_by'] if self.resize else []  # else they change nothing
     changed = [key for key in keys if vars(self)[key] != defaults[key]]
-    if changed or '/' in self.base:
-      changed = changed or ['a base with a config']
+    if '/' in self.base and not changed:
+      changed = ['a base with a config']
+    if changed:
       raise InputError(
         f'a config that chooses {", ".join(changed)} needs a name of its own, by '
         "which it is loaded: name='...'."
@@ -246,7 +247,8 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     size selects. The base is downloaded if it is not prepared.
     """
     del dl_manager
-    config, is_frost = self.builder_config, self.builder_config.corruption == 'frost'
+    config = self.builder_config
+    is_frost = config.corruption == 'frost'
     base = prepared_builder(config.base, self.base_dir)
     self.note_inputs()
     generators = {}

@@ -272,11 +272,12 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     for batch in rows.batches(BLOCK):
       ids, group = batch['example_id'], groups.of_label[batch['label']]
       for view in views(ids, group):
-        numbers = [np.asarray(number, np.int32) for number in view]
-        # of each image of the batch, [B]
-        environment, level = (np.broadcast_to(number, ids.shape) for number in numbers)
+        # arrays [B], also where one number stands for all images of the batch
+        arrays = [np.asarray(values, np.int32) for values in view]
+        environment, level = (np.broadcast_to(values, ids.shape) for values in arrays)
         images = show(batch['image'], ids, environment, level)
-        for index in np.flatnonzero((environment != NOWHERE) & batch['mask']):
+        is_shown = (environment != NOWHERE) & batch['mask']
+        for index in np.flatnonzero(is_shown):
           source, number = int(ids[index]), int(environment[index])
           yield (
             f'{source:09d}_{number}_{int(level[index]):03d}',

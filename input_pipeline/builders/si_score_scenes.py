@@ -291,10 +291,11 @@ def make_plan(design: Design, folders: Mapping[str, str], seed: int, measure: st
     check_background(files[index], design.side)
   alphas = [read_cutout(cutout.path)[..., 3] for cutout in cutouts]  # of RGBA
   sizes = np.array([alpha.shape for alpha in alphas])
-  is_mask = measure == 'mask'
-  pixels = [int((alpha >= 128).sum()) if is_mask else alpha.size for alpha in alphas]
-  # of each object at each level; the pairs of an object have the same
-  inside = scene_views.fractions_inside(design, sizes, np.array(pixels), design.side)
+  areas = sizes.prod(axis=1)  # pixels, [objects]
+  if measure == 'mask':
+    areas = np.array([(alpha >= 128).sum() for alpha in alphas])
+  # [objects, levels]; both pairs of an object have the same fractions
+  inside = scene_views.fractions_inside(design, sizes, areas, design.side)
   objects = np.arange(len(cutouts)).repeat(drawn.shape[1])  # the object of each pair
   plan = ScenePlan(
     design, cutouts, files, objects, grounds=drawn.ravel(), inside=inside[objects], measure=measure
@@ -373,14 +374,14 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]
   """
   area, angle, x, y = np.frombuffer(factors).reshape(4, -1)
   design = Design(name='', side=side, min_inside=0.0, area=area, angle=angle, x=x, y=y)
-  show, prepare = scene_views.shown(design, side, measure)
+  show, prepare_cutout = scene_views.shown(design, side, measure)
   views = {name: jnp.asarray(values) for name, values in scene_views.parameters(design).items()}
 
   @jax.jit
-  def prepared(row: Row) -> Row:
+  def prepare(row: Row) -> Row:
     """Returns the row with its background as floats, and its cutout as `show` needs it."""
     scaled = {**row, 'image': row['image'].astype(jnp.float32) / 255}
-    return prepare(scaled)
+    return prepare_cutout(scaled)
 
   @jax.jit
   def compose(row: Row, levels: jax.Array) -> jax.Array:
@@ -389,7 +390,7 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]
     images = jax.lax.map(lambda view: show(key, row, view), views_of_batch)
     return jnp.round(images * 255).astype(jnp.uint8)
 
-  return prepared, compose
+  return prepare, compose
 
 
 def encode(image: np.ndarray, encoding: str) -> bytes:

@@ -129,8 +129,9 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     paths = (config.metadata, config.frames, config.boxes)
     missing = [path for path in paths if path and not expanded(path).exists()]
     try:
+      # missing paths are looked for in manual_dir; TFDS raises AssertionError if it does not exist
       manual = str(dl_manager.manual_dir) if missing else ''
-    except AssertionError as error:  # TFDS raises it if the folder manual_dir does not exist
+    except AssertionError as error:
       raise InputError(f'{missing[0]!r} of config {config.name!r} is not there. {error}') from error
     metadata_folder, frames_root, loaded = _load(config, manual)
     names = tuple(self.info.features['label'].names)

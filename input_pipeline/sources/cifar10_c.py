@@ -94,7 +94,8 @@ class Cifar10C(Source):
       arrays[CLEAN_PART] = read_images(clean_file, len(labels))
     elif self.clean_dataset:
       arrays[CLEAN_PART] = self._clean_from_tfds(labels)
-    for name in (name for name in NAMES if name in files):
+    stored_names = [name for name in NAMES if name in files]
+    for name in stored_names:
       images = read_images(files[name], len(SEVERITIES) * len(labels))
       for severity, part in zip(SEVERITIES, np.split(images, len(SEVERITIES)), strict=True):
         arrays[StoredPart(NUMBERS[name], severity)] = part
@@ -153,6 +154,7 @@ class Cifar101(Source):
   def open(self, settings: DataSettings) -> Images:
     """Returns the images, uint8 [32, 32, 3], all in memory."""
     folder = expanded(self.path)
+    # the versions that are stored; none if no path is set, which would be the working folder
     versions = [v for v in VERSIONS if self.path and (folder / f'cifar10.1_{v}_data.npy').is_file()]
     if not self.version and len(versions) != 1:
       listed = ' and '.join(versions) or 'no cifar10.1_<version>_data.npy'
@@ -207,11 +209,10 @@ def read_labels(
   if labels.ndim != 1 or labels.dtype.kind not in 'iu' or not labels.size:
     raise InputError(f'{path} is {labels.dtype} of shape {labels.shape}; expected integers [N].')
   low, high = labels.min(), labels.max()
-  is_cifar10 = high < 10 < classes  # where CIFAR-100 is expected
-  if low < 0 or high >= classes or is_cifar10:
-    other = 10 if classes == 100 else 100  # classes of the other CIFAR, which the file may hold
-    is_other = 0 <= low <= high < 100
-    hint = f' It looks like CIFAR-{other}: see {KEYS.data.source}.' if is_other else ''
+  is_of_cifar = low >= 0 and high < 100
+  stored_classes = 10 if high < 10 else 100  # CIFAR-10 or CIFAR-100, by the largest label
+  if not is_of_cifar or stored_classes != classes:
+    hint = f' It looks like CIFAR-{stored_classes}: see {KEYS.data.source}.' if is_of_cifar else ''
     raise InputError(
       f'{path} has labels {low}..{high}; CIFAR-{classes} has 0..{classes - 1}.{hint}'
     )

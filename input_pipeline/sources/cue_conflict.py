@@ -61,16 +61,16 @@ class CueConflict(Source):
     names = label_space.get(NAME).class_names
     left_out = Counter[str]()
     count_outside_classes(root, left_out)
+    needs_texture = self.dataset == NAME
     paths, labels, textures = [], [], []
     for folder, place in folders_in(root).items():
       for path in images_in(place, left_out=left_out):
         # cat7-elephant1.png has shape 'cat' and texture 'elephant', cat7.png has texture None
         match = _PICTURE.fullmatch(path.name)
         shape, texture = match.groups() if match else ('', None)
-        # the words are classes; without a texture the shape is checked again
-        is_known = shape == folder and shape in names and (texture or shape) in names
-        needs_texture = self.dataset == NAME
-        if not is_known or bool(texture) != needs_texture:
+        has_shape = shape == folder and shape in names
+        has_texture = texture in names if needs_texture else texture is None
+        if not (has_shape and has_texture):
           example = 'cat7-elephant1.png' if needs_texture else 'cat7.png'
           raise InputError(
             f'{path} is no picture of {self.dataset}: expected <class>/<picture>, such as '
@@ -91,6 +91,6 @@ class CueConflict(Source):
       title=f'{self.dataset} in {self.path}',
       description={'name': self.dataset, 'path': self.path},
       channels=3,
-      columns={TEXTURE: np.array(textures)} if self.dataset == NAME else {},
+      columns={TEXTURE: np.array(textures)} if needs_texture else {},
       left_out=left_out,
     )

@@ -29,6 +29,7 @@ named in the results if `allow_missing` is set.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -110,18 +111,19 @@ class Environments(Source):
     """Returns the images of a folder or a JSON file."""
     left_out = Counter[str]()
     splits = self.read(left_out)
-    cells = splits[TEST if settings.split == TEST else TRAIN]
+    # classes and environments are those of both splits, so that both number them alike
     class_names: set[str] = set()
-    for split in splits.values():
-      class_names.update(*split.values())
+    for cells in splits.values():
+      class_names.update(*cells.values())
     classes = tuple(in_class_order(class_names))
     self.require(bool(classes), 'path', 'of environments that have classes')
-    environments = self._ordered([name for split in splits.values() for name in split])
+    environments = self._ordered([name for cells in splits.values() for name in cells])
     groups = from_settings(settings, classes)
+    cells = splits[TEST if settings.split == TEST else TRAIN]
     # files[k][label] are the paths of a class in environment k; [] if it has no images there
     files = [[cells.get(e, {}).get(name, []) for name in classes] for e in environments]
-    present = np.array([[bool(cell) for cell in files_of_class] for files_of_class in files])
-    missing = _check_cells(present, environments, groups, self.allow_missing)
+    num_files = np.array([[*map(len, files_of_class)] for files_of_class in files])
+    missing = _check_cells(num_files > 0, environments, groups, self.allow_missing)
     paths, labels, environment_numbers = list[str](), list[int](), list[int]()
     for number, files_of_class in enumerate(files):
       is_permitted = _is_permitted(settings.split, number, groups.of_label)
@@ -192,9 +194,11 @@ class Environments(Source):
         )
     is_test = settings.split == TEST
     splits = [Split(builder, TEST if is_test else TRAIN) for builder in builders]
-    # No training example, of any environment, is tested on.
-    excluded = [Split(builder, TRAIN) for builder in builders] if is_test else []
-    seen_digests = {digest for split in excluded for digest in split.labels_and_digests()[1]}
+    seen_digests = set[bytes]()
+    if is_test:  # No training example, of any environment, is tested on.
+      for builder in builders:
+        _, digests = Split(builder, TRAIN).labels_and_digests()
+        seen_digests.update(digests)
     # Of each environment the labels [n], and whether an image is not a copy of an earlier one [n].
     scanned = list(_first_of_each(splits, seen_digests))
     groups = from_settings(settings, classes)
@@ -232,13 +236,11 @@ class Environments(Source):
     from input_pipeline import tfds_sets
 
     dataset, _, listed = self.path.removeprefix(PREFIX).partition('/')
+    # all configs that the builder's class lists; if there are none, those that are prepared
     configs = tfds_sets.prepared_configs(dataset, self.data_dir)
-    try:
+    with contextlib.suppress(tfds.core.DatasetNotFoundError):
       tfds_sets.register_own(dataset)  # the builders of this project are not known to TFDS yet
-      # all configs that the builder's class lists, prepared or not
       configs = [*tfds.builder_cls(dataset).builder_configs] or configs
-    except tfds.core.DatasetNotFoundError:
-      pass
     if not configs:
       # raises an error if TFDS has no such data set; else the error below follows
       tfds_sets.find_builder(dataset, self.data_dir, self.key('path'))
@@ -247,7 +249,8 @@ class Environments(Source):
       if name not in configs:
         fix = f'{nearest(name, configs)}.'
         raise self.refused('path', f'which names the config {name!r}', fix)
-    if len(names) < 2 or len(set(names)) < len(names):
+    is_repeated = len(set(names)) < len(names)
+    if len(names) < 2 or is_repeated:
       raise InputError(
         f'{self.key("path")} is {self.path!r}; environments need two different configs of a TFDS '
         f'data set or more, {dataset!r} has: {", ".join(configs) or "none"}.'
@@ -288,7 +291,8 @@ def _read_folders(path: pathlib.Path, left_out: Counter[str]) -> CellFiles:
     raise InputError(f'{path} holds no images{release}; expected {path}/{layout}.')
   # refuses PATH/train/… and PATH/<environment>/train/…, where splits are in place of environments
   # or classes
-  for names in ({*cells}, *({*classes} for classes in cells.values())):
+  folders_of_classes = [{*classes} for classes in cells.values()]  # of each environment
+  for names in ({*cells}, *folders_of_classes):
     if {TRAIN, TEST} <= names:
       raise InputError(
         f'{path} has folders of splits, {TRAIN!r} and {TEST!r}; expected {path}/<environment>/'
@@ -317,18 +321,11 @@ def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
     if not (path / name).is_dir():
       raise InputError(f'{path} has lists but no folder of {name}: unpack {name}.zip there.')
     for line_number, line in enumerate(file.read_text('utf-8', 'replace').splitlines(), 1):
-      listed, _, number = line.rpartition(' ')
-      image = pathlib.PurePosixPath(listed)
-      expected = number_of_class.setdefault(image.parent.name, number)
-      is_in_class = len(image.parts) == 3 and image.parts[0] == name
-      reason = ''
-      if not is_in_class or not number.isdecimal():
-        reason = f'it must be {name}/<class>/<image> and a number: fetch the list again.'
-      elif number != expected:
-        reason = f'earlier lines number this class {expected}; is the list of another release?'
-      if reason:
-        raise InputError(f'{file}, line {line_number} is {line!r}; {reason}')
-      files_of_class.setdefault(image.parts[1], []).append(str(image))
+      try:
+        class_name, image = _listed_image(line, name, number_of_class)
+      except InputError as error:
+        raise InputError(f'{file}, line {line_number} is {line!r}; {error}') from error
+      files_of_class.setdefault(class_name, []).append(image)
     if not files_of_class:
       raise InputError(f'{file} lists no images: fetch the list again.')
     splits[split] |= _absolute_paths({name: files_of_class}, file)
@@ -337,6 +334,26 @@ def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
     raise InputError(f'{path} has no {lists}: fetch these lists of DomainNet, or move the folder.')
   _check_once(splits, path)
   return splits
+
+
+def _listed_image(line: str, environment: str, number_of_class: dict[str, str]) -> tuple[str, str]:
+  """Returns the class and the path of the image that a line of an environment's list names.
+
+  `number_of_class` is {class: its number in earlier lines}, to which a new class is added.
+
+  Raises:
+    InputError: the line has another form or another number of its class; the message is the reason.
+  """
+  image, _, number = line.rpartition(' ')
+  parts = pathlib.PurePosixPath(image).parts
+  is_in_class = len(parts) == 3 and parts[0] == environment
+  if not is_in_class or not number.isdecimal():
+    form = f'{environment}/<class>/<image>'
+    raise InputError(f'it must be {form} and a number: fetch the list again.')
+  expected = number_of_class.setdefault(parts[1], number)
+  if number != expected:
+    raise InputError(f'earlier lines number this class {expected}; is the list of another release?')
+  return parts[1], '/'.join(parts)
 
 
 def _absolute_paths(document: Facts, path: pathlib.Path) -> CellFiles:
@@ -361,9 +378,9 @@ def _absolute_paths(document: Facts, path: pathlib.Path) -> CellFiles:
   all_files = [file for classes in cells.values() for files in classes.values() for file in files]
   missing = [file for file in all_files if not os.path.isfile(file)]
   if missing:
+    is_of_domainnet = path.suffix != '.json'  # released lists are text files
     released = '; of DomainNet, list and zip are of one release, cleaned or not'
-    advice = '' if path.suffix == '.json' else released
-    listed = _listed(missing)
+    listed, advice = _listed(missing), released if is_of_domainnet else ''
     raise InputError(f'{path} names {len(missing)} files that do not exist: {listed}{advice}.')
   return cells
 
@@ -401,16 +418,17 @@ def _split(cells: CellFiles, share: float) -> dict[str, CellFiles]:
   """Splits every cell at random into training and test images, {'train' or 'test': cells}.
 
   A cell is the images of one class in one environment, and `share` the fraction of test images. A
-  cell of two or more images has at least one in each split.
+  cell of two or more images has at least one in each split; a single image is for training.
   """
   splits: dict[str, CellFiles] = {split: {e: {} for e in cells} for split in (TRAIN, TEST)}
   for environment, classes in cells.items():
     for name, files in classes.items():
-      order = np.random.default_rng(_SPLIT_SEED).permutation(len(files))
-      max_test = max(len(files) - 1, 0)  # leaves one image for training
-      num_test = min(max(round(share * len(files)), 1), max_test)
+      order = np.random.default_rng(_SPLIT_SEED).permutation(len(files)).tolist()
+      num_test = 0
+      if len(files) > 1:
+        num_test = min(max(round(share * len(files)), 1), len(files) - 1)
       for split, indices in ((TEST, order[:num_test]), (TRAIN, order[num_test:])):
-        splits[split][environment][name] = [files[index] for index in sorted(indices.tolist())]
+        splits[split][environment][name] = [files[index] for index in sorted(indices)]
   return splits
 
 

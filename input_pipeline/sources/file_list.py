@@ -65,7 +65,8 @@ class FileList(Source):
     table_file = self._table_file()
     title = str(table_file)
     table = shards.read_table(table_file, text_columns=(*FILES, 'split'))
-    if 'split' in table and settings.split:
+    has_splits = 'split' in table
+    if has_splits and settings.split:
       splits = sorted(set(table['split'].astype(str)))
       table = table[table['split'].astype(str) == settings.split].reset_index(drop=True)
       if table.empty:
@@ -73,8 +74,8 @@ class FileList(Source):
           f'{KEYS.data.split} is {settings.split!r}: {title} has {nearest(settings.split, splits)}.'
         )
     valid = "'' or 'test': the table has no column split"
-    has_split = 'split' in table or settings.split in ('', 'test')
-    require(has_split, 'config.data.split', settings.split, valid)
+    is_valid = has_splits or settings.split in ('', 'test')
+    require(is_valid, 'config.data.split', settings.split, valid)
     column = next((name for name in FILES if name in table), '')
     if not column:
       names = ', '.join(FILES)
@@ -88,9 +89,9 @@ class FileList(Source):
     numbered = label_space.get(self.label_space).class_names if self.label_space else ()
     key = self.key('label_column')
     labels, class_names = shards.labels_of(table, self.label_column, numbered, title, key)
-    valid = "'' where labels are words"
-    is_used = numbered == class_names  # False if labels are words, which name their classes
-    self.require(not numbered or is_used, 'label_space', valid)
+    # labels that are words name their classes themselves, and the label space is not used
+    has_numbers = class_names == numbered
+    self.require(not numbered or has_numbers, 'label_space', "'' where labels are words")
     left_out = Counter[str]()
     return image_files.file_images(
       files,

@@ -11,6 +11,7 @@ licence), files `imagenet_<number>_<class>.jpg`; `example_id` is the number.
 
 import dataclasses
 import importlib.util
+import itertools
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -51,25 +52,27 @@ class Folder(Source):
       raise InputError(f'{root} holds no class folders{release}; expected {root}/<class>/<image>.')
     left_out = Counter[str]()
     image_files.count_outside_classes(root, left_out)
-    folders = classes.items()
-    # {class: its files}, and {file: <class>/<file name>}
-    files = {name: image_files.images_in(path, left_out=left_out) for name, path in folders}
-    names = {path: f'{name}/{path.name}' for name, paths in files.items() for path in paths}
+    files_of_class: dict[str, list[Path]] = {}
+    names: dict[Path, str] = {}  # {path of a file: <class folder>/<file name>}
+    for name, folder in classes.items():
+      files_of_class[name] = image_files.images_in(folder, left_out=left_out)
+      names |= {file: f'{name}/{file.name}' for file in files_of_class[name]}
     if self.label_space:  # joins class folders to coarser classes
-      files = merged(files, label_space.get(self.label_space), root)
-      reason = f'images of no class of {self.label_space}'
-      left_out[reason] = len(names) - sum(map(len, files.values()))
-    paths = [path for paths_of_class in files.values() for path in paths_of_class]
+      files_of_class = merged(files_of_class, label_space.get(self.label_space), root)
+    paths = [*itertools.chain.from_iterable(files_of_class.values())]
+    if self.label_space:
+      left_out[f'images of no class of {self.label_space}'] = len(names) - len(paths)
     if not paths:
       raise InputError(
         f'{root}: none of its {len(classes)} class folders holds an image; expected '
         f'files ending in {", ".join(SUFFIXES)}.'
       )
+    counts = [*map(len, files_of_class.values())]
+    labels = np.arange(len(counts), dtype=np.int32).repeat(counts)  # each label once a file
     return image_files.file_images(
       [*map(str, paths)],
-      # labels: the position of its class, once for each file
-      np.repeat(np.arange(len(files), dtype=np.int32), [*map(len, files.values())]),
-      tuple(files),
+      labels,
+      tuple(files_of_class),
       title=f'folder {str(root)!r}',
       description={'path': self.path, 'split': settings.split},
       names=[names[path] for path in paths],
@@ -90,10 +93,10 @@ class Folder(Source):
     if split and os.path.isdir(root / split) and image_files.folders_in(root / split):
       return root / split
     folders = image_files.folders_in(root)
-    splits = {*folders} & {*SPLITS}
-    has_one_folder_a_split = len(splits) == len(folders) == 1
-    has_splits = len(splits) > 1 or has_one_folder_a_split
-    if split and (split != 'test' or has_splits):
+    num_splits = len({*folders} & {*SPLITS})  # folders with the name of a split
+    has_splits = num_splits > 1 or (num_splits == 1 and len(folders) == 1)
+    is_root_read = split == '' or (split == 'test' and not has_splits)
+    if not is_root_read:
       raise SettingError(
         KEYS.data.split,
         split,

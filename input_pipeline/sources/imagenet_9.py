@@ -92,10 +92,9 @@ class Imagenet9(Source):
         labels += [names.index(name)] * len(files)
         variants += [variant] * len(files)
         # 'dog/<name of the original picture>', the same in all variants with this foreground
-        foregrounds += [
-          f'{name}/{match[1] if (match := _FOREGROUND.fullmatch(file.stem)) else file.stem}'
-          for file in files
-        ]
+        for file in files:
+          mixed = _FOREGROUND.fullmatch(file.stem)
+          foregrounds.append(f'{name}/{mixed[1] if mixed else file.stem}')
     if not paths:
       raise InputError(f'{root} holds no images of {", ".join(self.variants)}.')
     _, bases = np.unique(foregrounds, return_inverse=True)  # number of each picture's foreground

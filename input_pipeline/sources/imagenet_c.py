@@ -90,15 +90,17 @@ class ImagenetC(Source):
     root = self.folder(f'give the folder of {self.title}: {layout}')
     folders = self._parts(root)
     without_frost = [f for part, f in folders.items() if part.corruption != NUMBERS['frost']]
-    # if frost has more classes, only the classes of the other corruptions are read
-    is_limited = self.has_more_frost and without_frost
-    classes = set(folders_in(without_frost[0])) if is_limited else None
+    classes: set[str] | None = None  # all
+    facts = {}
+    if self.has_more_frost and without_frost:
+      # of frost, which has more classes, only the classes of the other corruptions are read
+      classes = set(folders_in(without_frost[0]))
+      unread = set().union(*map(folders_in, folders.values())) - classes
+      facts = {'class_folders_left_out': len(unread)} if unread else {}
     left_out = Counter[str]()
     files_of_part = same_files([*folders.values()], classes, SUFFIXES, self.base_name, left_out)
     files = files_of_part[0]  # of the first part, to which the labels belong
     names, labels = labels_of_folders(files)
-    unread = set().union(*map(folders_in, folders.values())) - classes if classes else ()
-    facts = {'class_folders_left_out': len(unread)} if unread else {}
     paths = [str(folder) for folder in folders.values()]
     # raises UnicodeEncodeError if a name is not in UTF-8; parts may share one list of files
     distinct = {id(part_files): part_files for part_files in files_of_part}.values()
@@ -137,9 +139,10 @@ class ImagenetC(Source):
     clean = folders.pop(CLEAN_FOLDER, None)
     check_names(folders, root, self.corruptions)
     parts = {CLEAN_PART: clean} if clean else {}
-    for name in (name for name in self.corruptions if name in folders):
+    severity_of = {self.severity_folder.format(s): s for s in SEVERITIES}  # {name of a folder: it}
+    stored_names = [name for name in self.corruptions if name in folders]
+    for name in stored_names:
       severity_folders = folders_in(folders[name])
-      severity_of = {self.severity_folder.format(s): s for s in SEVERITIES}
       unknown = sorted(set(severity_folders) - set(severity_of))
       if unknown or not severity_folders:
         raise InputError(
@@ -216,7 +219,8 @@ def same_files(
   """
   left_out = Counter() if left_out is None else left_out
   first = sorted(_listed(folders[0], classes, extensions, left_out), key=base_name)
-  expected, files_of_folder = list(map(base_name, first)), [first]
+  expected = list(map(base_name, first))
+  files_of_folder = [first]
   if not first:
     raise InputError(
       f'{folders[0]} holds no <class>/<image>; expected files ending in {", ".join(extensions)}.'

@@ -62,22 +62,13 @@ class Parquet(shards.Shards):
     left_out = Counter[str]()
     files = self.shards('.parquet', settings.split, left_out)
     opened = [_opened(file) for file in files]
-    schema = opened[0].schema_arrow
-    shards.refuse_repeated_columns(schema.names, str(files[0]))
+    schema = _shared_schema(files, opened)
     shards.check_num_rows(sum(shard.metadata.num_rows for shard in opened), self.path)
-    for file, shard in zip(files, opened, strict=True):
-      if shard.schema_arrow.names != schema.names:
-        raise InputError(f'{file} has other columns than {files[0]}: give shards of one data set.')
     column = _image_column(schema, files[0])  # all other columns are read into `table`
     other_names = [name for name in schema.names if name != column]
     label_column = shards.label_column(other_names, self.label_column)
-    names = _class_names(schema, label_column, files[0])
-    for file, shard in zip(files, opened, strict=True):
-      if _class_names(shard.schema_arrow, label_column, file) != names:
-        problem = f'{file} has other names of classes than {files[0]}'
-        raise InputError(f'{problem}: give the folder of one config.')
     title = f'parquet {self.path!r}, split {settings.split!r}'
-    names = self.names_of_space(names, title)
+    names = self.names_of_space(_shared_class_names(files, opened, label_column), title)
     parts = []
     for file, shard in zip(files, opened, strict=True):
       with _naming(file):
@@ -156,8 +147,9 @@ class ParquetStore(StreamedStore):
             f'{file}: row {row} of row group {number} has no bytes of an image; files that '
             f"lie beside it are read with {KEYS.data.source}='file_list'."
           )
-        images += column.to_pylist()
-        size += sum(map(len, images[-len(column) :])) if len(column) else 0
+        added = column.to_pylist()
+        images += added
+        size += sum(map(len, added))
         if size > MAX_BYTES_PER_ARRAY:  # equal images are stored once, however many rows they have
           raise InputError(
             f'{file}: the images of row group {number} are above the limit of '
@@ -254,6 +246,28 @@ def _opened(file: Path) -> pq.ParquetFile:
 
   with _naming(file):
     return pq.ParquetFile(file)
+
+
+def _shared_schema(files: Sequence[Path], opened: Sequence[pq.ParquetFile]) -> pa.Schema:
+  """Returns the schema of the first file; raises InputError if another has other columns."""
+  schema = opened[0].schema_arrow
+  shards.refuse_repeated_columns(schema.names, str(files[0]))
+  for file, shard in zip(files, opened, strict=True):
+    if shard.schema_arrow.names != schema.names:
+      raise InputError(f'{file} has other columns than {files[0]}: give shards of one data set.')
+  return schema
+
+
+def _shared_class_names(
+  files: Sequence[Path], opened: Sequence[pq.ParquetFile], column: str
+) -> Sequence[str]:
+  """Returns the class names of the column of labels; raises InputError if files differ in them."""
+  names = _class_names(opened[0].schema_arrow, column, files[0])
+  for file, shard in zip(files, opened, strict=True):
+    if _class_names(shard.schema_arrow, column, file) != names:
+      problem = f'{file} has other names of classes than {files[0]}'
+      raise InputError(f'{problem}: give the folder of one config.')
+  return names
 
 
 def _image_column(schema: pa.Schema, file: Path) -> str:

@@ -72,19 +72,20 @@ def of_sequences(
         'least two are compared. Fetch the files again.'
       )
   names, count = list(frames), len(labels)
-  # the first row of each perturbation, then the number of rows
-  starts = np.cumsum([0, *(count * length for length in frames.values())])
+  num_rows = [count * length for length in frames.values()]  # of each perturbation
   # of each frame: the number of its perturbation, its image, and its position in the sequence
   columns = {
-    'perturbation': np.repeat([PERTURBATIONS[name] for name in names], np.diff(starts)),
+    'perturbation': np.repeat([PERTURBATIONS[name] for name in names], num_rows),
     'base_id': np.concatenate([np.arange(count).repeat(n) for n in frames.values()]),
     'frame': np.concatenate([np.tile(np.arange(n), count) for n in frames.values()]),
   }
   columns = {name: values.astype(np.int32) for name, values in columns.items()}
 
+  name_of_number = {PERTURBATIONS[name]: name for name in names}
+
   def locate(index: int) -> tuple[str, int, int]:
     """Returns the perturbation, the number of the image and the number of the frame of a row."""
-    name = names[int(np.searchsorted(starts, index, 'right')) - 1]
+    name = name_of_number[int(columns['perturbation'][index])]
     return name, int(columns['base_id'][index]), int(columns['frame'][index])
 
   def describe(index: int) -> str:
@@ -94,7 +95,7 @@ def of_sequences(
   return Images(
     title=title,
     description={'path': path, 'perturbations': names, 'base_images': count},
-    num_examples=int(starts[-1]),
+    num_examples=sum(num_rows),
     channels=IMAGE_SHAPE[2],
     # all frames are one part, as parts would have to be of equal size
     store=PartsStore(lambda _, row: fetch(*locate(row)), labels[columns['base_id']], shape),
@@ -143,23 +144,11 @@ class Cifar10P(Source):
           f'{files[name]} holds {len(array)} sequences and {files[first]} {len(sequences)}; every '
           'perturbation must be of the same images. Fetch the files again.'
         )
-    key, dataset = self.key('label_dataset'), self.label_dataset
-    name = dataset.partition(':')[0].partition('/')[0]  # without config and version
-    valid = "'cifar10', or '' where the folder has labels.npy"
-    self.require(name in ('', 'cifar10'), 'label_dataset', valid)
-    if not (label_file or dataset):
-      raise InputError(
-        f'{folder} has no labels.npy, as released: set {key}="cifar10", whose test set of TFDS has '
-        'the labels.'
-      )
-    if label_file:
-      labels = read_labels(label_file, repeats=1)
-    else:
-      _, labels = test_set(dataset, self.data_dir, key)
+    labels = self._labels(folder, label_file)
     if len(labels) != len(sequences):
       raise InputError(
         f'{folder} holds {len(sequences)} sequences of each perturbation, and '
-        f'{label_file or dataset} has {len(labels)} labels: one an image is needed.'
+        f'{label_file or self.label_dataset} has {len(labels)} labels: one an image is needed.'
       )
     return of_sequences(
       {name: array.shape[1] for name, array in arrays.items()},
@@ -172,6 +161,22 @@ class Cifar10P(Source):
       decode=lambda image: image,
       sizes=lambda indices: [IMAGE_SHAPE[:2]] * len(indices),
     )
+
+  def _labels(self, folder: Path, label_file: Path | None) -> np.ndarray:
+    """Returns the labels in `label_file`, or in the TFDS set `label_dataset` if it is None."""
+    key, dataset = self.key('label_dataset'), self.label_dataset
+    name = dataset.partition(':')[0].partition('/')[0]  # without config and version
+    valid = "'cifar10', or '' where the folder has labels.npy"
+    self.require(name in ('', 'cifar10'), 'label_dataset', valid)
+    if label_file:
+      return read_labels(label_file, repeats=1)
+    if not dataset:
+      raise InputError(
+        f'{folder} has no labels.npy, as released: set {key}="cifar10", whose test set of TFDS has '
+        'the labels.'
+      )
+    _, labels = test_set(dataset, self.data_dir, key)
+    return labels
 
 
 @dataclasses.dataclass(frozen=True)

@@ -228,8 +228,9 @@ class SceneParts(Source, abc.ABC):
     side, largest = self.side, max(map(max, sizes))  # cutouts are padded to the longest side
     object_names, background_names = names
     drawn = draw_backgrounds(len(labels), len(background_names))  # [objects, 2]
-    # the numbers of the object and of the background of each row
-    objects, backgrounds = np.arange(len(labels)).repeat(drawn.shape[1]), drawn.ravel()
+    # of each row the number of the object, 0, 0, 1, 1, 2, …, and the number of the background
+    objects = np.arange(len(labels)).repeat(drawn.shape[1])
+    backgrounds = drawn.ravel()
     drawn_pairs = np.stack([objects, backgrounds], 1)
     classes = np.asarray(labels, np.int32)[objects]
     columns = {

@@ -162,16 +162,17 @@ class SiScore(Source):
     folders = folders_in(root)
     if sets := [name for name in folders if re.match('(area|rotation|location.*)$', name)]:
       raise InputError(f'{root} holds the sets {", ".join(sets)}: give the folder of one of them.')
-    scenes: dict[int, tuple[Path, int]] = {}  # {image id: (file, label)}
+    file_of_id: dict[int, Path] = {}
+    label_of_id: dict[int, int] = {}
     left_out = Counter[str]()
     count_outside_classes(root, left_out)
     for name, folder in folders.items():
       label = imagenet_index(name, f'{root}: folder')
       for file in images_in(folder, left_out=left_out):
-        if not file.stem.isdecimal() or int(file.stem) in scenes:
+        if not file.stem.isdecimal() or int(file.stem) in file_of_id:
           raise InputError(f'{file} is not called after the number of an image, or another one is.')
-        scenes[int(file.stem)] = file, label
-    if not scenes:
+        file_of_id[int(file.stem)], label_of_id[int(file.stem)] = file, label
+    if not file_of_id:
       raise InputError(f'{root} holds no <class>/<image id>.jpg{looks_like(root)}: {advice}')
     candidates = [root / 'metadata.csv', root.parent / 'metadata.csv']
     tables = [file for file in candidates if file.is_file()]
@@ -181,9 +182,9 @@ class SiScore(Source):
         'of the set, of the folder object_size, object_location or object_rotation.'
       )
     metadata = self.metadata or str(tables[0])
-    ids = sorted(scenes)
-    files, label_of_file = zip(*(scenes[image_id] for image_id in ids), strict=True)
-    labels = np.array(label_of_file, np.int32)
+    ids = sorted(file_of_id)
+    files = [file_of_id[image_id] for image_id in ids]
+    labels = np.array([label_of_id[image_id] for image_id in ids], np.int32)
     class_folders = [file.relative_to(root).parts[0] for file in files]
     images = file_images(
       [str(file) for file in files],
@@ -313,6 +314,7 @@ def join_metadata(
   """
   table = read_metadata(path)
   listed = table['image_id']  # ascending
+  # the row of each image, or another row if the image is not listed
   rows = np.minimum(np.searchsorted(listed, image_ids), len(listed) - 1)
   is_unknown = listed[rows] != image_ids
   if is_unknown.any():
@@ -326,7 +328,7 @@ def join_metadata(
       f'{path} names {len(missing)} of {len(listed)} images of SI-Score that are not here, first '
       f'{missing[0]}.jpg: unpack the archive again, or set {KEYS.data.si_score.allow_missing}=True.'
     )
-  return {name: values[rows] for name, values in table.items()}, len(listed) - len(image_ids)
+  return {name: values[rows] for name, values in table.items()}, len(missing)
 
 
 def metadata_text(columns: Mapping[str, np.ndarray]) -> str:

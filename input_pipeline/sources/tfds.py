@@ -110,7 +110,7 @@ class TfdsCorrupted(Source):
     class_names = _same_classes(splits)
     labels = np.tile(_same_labels(splits), len(splits))  # every part has the labels of the first
     images = SplitsStore(splits, labels=labels).images(class_names, title, description)
-    # how images are stored and decoded; `of_parts` adds corruption and severity
+    # how images are stored and decoded; `of_parts` sets the other fields of `Images`
     fields = ('class_names', 'channels', 'store', 'decode', 'sizes')
     shared = {name: vars(images)[name] for name in fields}
     return of_parts([*parts], first.num_examples, title, description, **shared)
@@ -199,11 +199,10 @@ def _same_labels(splits: list[Split]) -> np.ndarray:
   for split in later_parts:
     read = split.elements(positions).map(lambda element: element['label']).batch(COMPARED)
     [compared] = read.as_numpy_iterator()  # the only batch has all labels that are compared
-    # messages about metadata that differ, or else about labels
-    differences = differing_keys(_made_of(first), _made_of(split)) or [
-      f'label of example {k}: {labels[k]} → {compared[k]}'
-      for k in np.flatnonzero(compared != labels[positions])
-    ]
+    differences = differing_keys(_made_of(first), _made_of(split))  # phrases on their metadata
+    if not differences:
+      wrong = np.flatnonzero(compared != labels[positions])
+      differences = [f'label of example {k}: {labels[k]} → {compared[k]}' for k in wrong]
     if differences:
       raise InputError(
         f'{first.builder.info.full_name} and {split.builder.info.full_name} are not made of the '

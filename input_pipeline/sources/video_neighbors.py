@@ -147,9 +147,9 @@ class NeighborFrames:
     family = component_numbers(group_id)  # of each frame
     families, anchors_per_family = np.unique(family[anchors], return_counts=True)
     order = np.random.default_rng([_SUBSET, seed]).permutation(len(families))
-    # the position in this order of the family with which there are enough anchors
-    last = int(np.searchsorted(np.cumsum(anchors_per_family[order]), num_anchors))
-    return np.flatnonzero(np.isin(family, families[order[: last + 1]]))
+    # families are taken in this order until there are enough anchors
+    num_taken = 1 + int(np.searchsorted(np.cumsum(anchors_per_family[order]), num_anchors))
+    return np.flatnonzero(np.isin(family, families[order[:num_taken]]))
 
 
 def find_metadata(path: str, split: str) -> Path:
@@ -276,15 +276,19 @@ def _assemble(
   """
   columns = to_columns(sets)
   has_anchor = present[sets.anchors]
-  # [F, M]: the sets of each frame, padded with −1, and its offset from each set's anchor
-  groups, offsets = columns[GROUP], columns[OFFSET]
+  groups = columns[GROUP]  # the sets of each frame, [F, M], padded with −1
+  # whether a frame remains a member of each of its sets
   is_member = (groups >= 0) & present[:, None] & has_anchor[np.maximum(groups, 0)]
   rows = np.flatnonzero(is_member.any(1))  # the frames that are returned
-  # `order` moves the sets that a frame remains a member of to the first of `max_sets` columns
+  # the columns of `groups` in another order for each frame: first the sets that it remains in
+  order = np.argsort(~is_member, axis=1, kind='stable')
   max_sets = is_member.sum(1).max()
-  order = np.argsort(~is_member, axis=1, kind='stable')[:, :max_sets]
-  group_id = np.take_along_axis(np.where(is_member, groups, -1), order, 1)[rows]
-  offset = np.take_along_axis(np.where(is_member, offsets, 0), order, 1)[rows]
+
+  def remaining(values: np.ndarray, padding: int) -> np.ndarray:
+    """Returns values of the remaining sets, [rows, max_sets]: [3, 7, 9] without 7 is [3, 9, −1]."""
+    return np.take_along_axis(np.where(is_member, values, padding), order, 1)[rows, :max_sets]
+
+  group_id, offset = remaining(groups, -1), remaining(columns[OFFSET], 0)
   labels = padded_labels([np.unique(row[row >= 0]) for row in sets.labels[rows]])
   paths = tuple(sets.frames[row] for row in rows)
   kinds = columns.get(FRAME_TYPE, np.full(len(present), -1, np.int32))

@@ -17,6 +17,8 @@ order.
 """
 
 import dataclasses
+import itertools
+import operator
 import re
 import tarfile
 from collections import Counter
@@ -99,12 +101,10 @@ class WebDataset(shards.Shards):
       raise InputError(f'{title}: its {len(files)} shards hold no sample with an image.')
     images = [_image(key, fields) for key, fields in samples]
     names_file = files[0].parent / 'classnames.txt'
-    lines = _lines(names_file) if names_file.is_file() else []
-    require('' not in lines, f'a name in {names_file}', '', 'a word: each line names a class')
-    names = self.names_of_space(lines, title)
-    names_in_file = [*map(composed, lines)]
-    table = pd.DataFrame([_stated(key, fields, names_in_file) for key, fields in samples])
-    setting = self.key('label_column')
+    listed = [*map(composed, _lines(names_file))] if names_file.is_file() else []
+    require('' not in listed, f'a name in {names_file}', '', 'a word: each line names a class')
+    table = pd.DataFrame([_stated(key, fields, listed) for key, fields in samples])
+    names, setting = self.names_of_space(listed, title), self.key('label_column')
     labels, class_names = shards.labels_of(table, self.label_column, names, title, setting)
     return shards.encoded_images(
       PartsStore(lambda part, index: images[index].read(), labels),
@@ -162,34 +162,39 @@ def _samples(
   Raises:
     InputError: the shard is truncated or no tar file, or a key or field is repeated.
   """
-  key, fields = '', dict[str, _Member]()
+  for key, members in itertools.groupby(_members(shard, left_out), operator.itemgetter(0)):
+    if key in shard_of_key:
+      raise InputError(
+        f'{shard}: the sample {key!r} is in {shard_of_key[key]} already; each counts once.'
+      )
+    shard_of_key[key] = shard
+    fields: dict[str, _Member] = {}
+    for _, field, member in members:
+      if field in fields:
+        raise InputError(f'{shard}: the sample {key!r} has two members {field!r}.')
+      fields[field] = member
+    yield from _with_images(shard, key, fields, left_out)
+
+
+def _members(shard: Path, left_out: Counter[str]) -> Iterator[tuple[str, str, _Member]]:
+  """Yields (key, field, member) of the plain files in a shard, in order; see `_samples`."""
   try:
     with tarfile.open(shard, 'r:') as archive:
       for member in archive:
         folder, slash, name = member.name.rpartition('/')
         stem, _, field = name.partition('.')
-        if not member.isfile() or member.issparse() or not stem:
-          left_out['members that are no plain files, or hidden'] += not member.isdir()
-          continue
-        member_key = f'{folder}{slash}{stem}'  # the path up to the first dot of the name
-        if member_key != key:  # a new sample begins
-          yield from _with_images(shard, key, fields, left_out)
-          key, fields = member_key, {}
-          if key in shard_of_key:
-            raise InputError(
-              f'{shard}: the sample {key!r} is in {shard_of_key[key]} already; each counts once.'
-            )
-          shard_of_key[key] = shard
-        if field.lower() in fields:
-          raise InputError(f'{shard}: the sample {key!r} has two members {field.lower()!r}.')
-        fields[field.lower()] = _Member(shard, member.offset_data, member.size)
+        is_plain_file = member.isfile() and not member.issparse()
+        if is_plain_file and stem:  # the name of a hidden file begins with the dot
+          position = _Member(shard, member.offset_data, member.size)
+          yield f'{folder}{slash}{stem}', field.lower(), position
+        elif not member.isdir():
+          left_out['members that are no plain files, or hidden'] += 1
       end = archive.offset + tarfile.BLOCKSIZE  # a block of zeros is the end of an archive
       if shard.stat().st_size < end:
         raise tarfile.ReadError('it has no end')
   except (tarfile.TarError, OSError, RecursionError, MemoryError, OverflowError) as error:
     reason = str(error) or type(error).__name__
     raise InputError(f'{shard} is truncated or no plain tar file: {reason}.') from error
-  yield from _with_images(shard, key, fields, left_out)
 
 
 def _with_images(
@@ -223,9 +228,9 @@ def _with_images(
       left_out['samples without an image'] += 1
       continue
     for field in members.keys() - {*IMAGE_FIELDS, LABEL, METADATA}:
-      members_of = 'members of longer names' if '.' in field else 'members'
-      # such as 'members .txt', from the reason 'files .txt'
-      left_out[skip_reason(f'_.{field}').replace('files', members_of, 1)] += 1
+      reason = skip_reason(f'_.{field}')  # 'files .txt' becomes 'members .txt'
+      noun = 'members of longer names' if '.' in field else 'members'
+      left_out[reason.replace('files', noun, 1)] += 1
     yield name, members
 
 
