@@ -225,14 +225,13 @@ def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
     if parts:
       values[key] = tuple(entry.name if isinstance(entry, Part) else entry for entry in entries)
       objects |= parts
-  # {section: {name: class of the part}}, such as {'attack': {'pgd': PGD}}
+  # in the example `values` is now {'attacks': ('pgd',)}, and `objects` {'pgd': PGD(steps=20)}
   sections = study_class.chosen_parts(values) if objects else {}
-  for section, classes in sections.items():
-    settings_by_name = {
-      name: {key: getattr(objects[name], key) for key in study_class.settings_of(classes[name])}
-      for name in classes.keys() & objects.keys()
-    }
-    values[section] = {**values.get(section, {}), **settings_by_name}
+  for section, classes in sections.items():  # such as 'attack' and {'pgd': PGD}
+    values[section] = {**values.get(section, {})}
+    for name in classes.keys() & objects.keys():
+      keys = study_class.settings_of(classes[name])
+      values[section][name] = {key: getattr(objects[name], key) for key in keys}
   return studies.from_config({'name': study, **values})
 
 
@@ -364,13 +363,11 @@ def compare(*results: Results | str | os.PathLike[str], baseline: str | None = N
       raise InputError(f'two classifiers are called {label!r}: measure one as {{LABEL: model}}.')
   entries_by_task = entries_of(studies_by_workdir, typed_labels(workdirs))
   if baseline is not None:
-    entries = itertools.chain(*entries_by_task.values())
-    choice('baseline', baseline, dict.fromkeys(entry.label for entry in entries))
-    # the baseline moves to the front; the sort keeps the order of all others
-    entries_by_task = {
-      task: sorted(entries, key=lambda entry: entry.label != baseline)
-      for task, entries in entries_by_task.items()
-    }
+    all_entries = itertools.chain(*entries_by_task.values())
+    choice('baseline', baseline, dict.fromkeys(entry.label for entry in all_entries))
+    for entries in entries_by_task.values():
+      # the baseline moves to the front, as False sorts before True; the others keep their order
+      entries.sort(key=lambda entry: entry.label != baseline)
   return comparing.compared(entries_by_task)[0]
 
 

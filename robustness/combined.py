@@ -114,9 +114,9 @@ def _means_over(
     seeds: all seeds.
     quantities: the quantities of the estimates, by name.
   """
-  keys = [*estimates.SUBJECT, *(name for name in estimates.facets_of(table) if name != SEED)]
+  facets = [name for name in estimates.facets_of(table) if name != SEED]
+  keys = [*estimates.SUBJECT, *facets]  # equal in the estimates that have one mean
   single = table[table.family == 1].reset_index(drop=True)
-  firsts = single.drop_duplicates(keys)  # the estimate of the first seed that has it
   # `values` and `index` have an entry for each estimate of a seed: its value, and the position of
   # the mean that it is part of. All other arrays have an entry for each mean.
   index = single.groupby(keys, dropna=False, sort=False).ngroup().to_numpy()
@@ -124,19 +124,12 @@ def _means_over(
   mean = np.bincount(index, values) / count
   sum_of_squares = np.bincount(index, (values - mean[index]) ** 2)
   std = np.sqrt(sum_of_squares / np.maximum(count - 1, 1))
-  confidence = firsts.confidence.fillna(0.95).to_numpy()
-  low, high = np.full((2, len(mean)), np.nan)
-  for level in np.unique(confidence):
-    at = confidence == level  # the means at which the interval has this confidence
-    low[at], high[at] = student_interval(mean[at], std[at], count[at], level)
+  firsts = single.drop_duplicates(keys)  # the estimate of the first seed that has it
   is_constant = np.bincount(index, values == firsts.value.to_numpy()[index]) == count
-  ranges = []
-  for row in firsts.itertuples():
-    quantity = quantities.get(row.quantity, Quantity('other', '', AMOUNT))
-    ranges.append(quantity.difference_range if row.versus else quantity.range)
-  least, greatest = np.array(ranges).reshape(-1, 2).T
+  confidence = firsts.confidence.fillna(0.95).to_numpy()
+  low, high = _intervals(firsts, quantities, mean, std, count, confidence)
   has_interval = ~is_constant & (count >= FEWEST_SEEDS)
-  low, high = np.where(has_interval, np.clip((low, high), least, greatest), np.nan)
+  low, high = np.where(has_interval, (low, high), np.nan)
   notes: list[dict[int, str]] = [{} for _ in count]  # {seed: note} of each mean
   for position, seed, note in zip(index, single[SEED], single['note'], strict=True):
     notes[position][seed] = note
@@ -151,6 +144,36 @@ def _means_over(
   )
   means[is_repeated] = firsts.assign(**{SEED: None})[is_repeated]
   return means[count > 1]
+
+
+def _intervals(
+  firsts: pd.DataFrame,
+  quantities: Mapping[str, Quantity],
+  mean: np.ndarray,
+  std: np.ndarray,
+  count: np.ndarray,
+  confidence: np.ndarray,
+) -> np.ndarray:
+  """Returns Student's intervals for M means, cut to the ranges of their quantities, [2, M].
+
+  Args:
+    firsts: an estimate of each mean, which has the mean's quantity and `versus`.
+    quantities: the quantities by name.
+    mean: the means, [M].
+    std: standard deviations of the averaged values, [M].
+    count: numbers of the averaged values, [M].
+    confidence: confidence of each interval, [M].
+  """
+  intervals = np.full((2, len(mean)), np.nan)
+  for level in np.unique(confidence):
+    at = confidence == level  # the means at which the interval has this confidence
+    intervals[:, at] = student_interval(mean[at], std[at], count[at], level)
+  ranges = []
+  for row in firsts.itertuples():
+    quantity = quantities.get(row.quantity, Quantity('other', '', AMOUNT))
+    ranges.append(quantity.difference_range if row.versus else quantity.range)
+  least, greatest = np.array(ranges).reshape(-1, 2).T
+  return np.clip(intervals, least, greatest)
 
 
 def _note(notes: Mapping[int, str], seeds: Sequence[int], is_constant: bool) -> str:

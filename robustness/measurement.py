@@ -94,17 +94,17 @@ def measure(
   """
   parallel = create(execution.parallel) if devices is None else KINDS[execution.parallel](devices)
   needed = study.needed_rows(rows)
+  is_selection = needed is not rows
   # With a cache the images of a selection are not decoded again for each classifier.
-  rows = needed.cached() if needed is not rows and len(classifiers) > 1 else needed
+  rows = needed.cached() if is_selection and len(classifiers) > 1 else needed
   evaluated: list[tuple[Classifier | None, Rows]] = [(None, rows)]
   if classifiers and study.needs_classifier:
     evaluated = [(classifier, match_labels(rows, classifier)) for classifier in classifiers]
-  evaluations = of_recorded(  # by label, which is IMAGES without a classifier
-    {
-      c.name if c else IMAGES: _recorded(execution, study, c, matched, parallel, folder)
-      for c, matched in evaluated
-    }
-  )
+  records_by_label = {}
+  for classifier, matched in evaluated:
+    label = classifier.name if classifier else IMAGES
+    records_by_label[label] = _recorded(execution, study, classifier, matched, parallel, folder)
+  evaluations = of_recorded(records_by_label)
   with phase(f'{study.name}: estimates and pictures'):
     _check_same_images(evaluations)
     results = _results(study, execution, evaluated, evaluations, training)
@@ -130,18 +130,16 @@ def _results(
     training: {label: rows that the classifier was trained on in this run}; None if the study does
       not compare them.
   """
-  rows, classifiers = evaluated[0][1], [c for c, _ in evaluated if c]
-  shape = rows.image_shape
+  _, rows = evaluated[0]
+  classifiers = [classifier for classifier, _ in evaluated if classifier]
+  shape, key = rows.image_shape, random_keys.stream(execution.seed, study.stream)
+  # the findings of the study, of the comparison with training rows, and on classes and images
   findings = study.reduce(evaluations, shape)
   compared = Findings()
   if training is not None and isinstance(study, StudiesTrainings):
     compared = study.training_findings(rows, training)
-  key = random_keys.stream(execution.seed, study.stream)
   failed = _failures(study, evaluations, evaluated, key, execution.seed)
-  described = [
-    {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance}
-    for c in classifiers
-  ] or [{'label': IMAGES, 'note': NO_CLASSIFIER}]
+  samples = study.sample_arrays(rows, key, findings)
   estimates = [*findings.estimates, *compared.estimates]
   if isinstance(study, EstimatesFromRows):
     estimates += study.row_estimates(rows, evaluations)
@@ -150,7 +148,10 @@ def _results(
   table = _in_order_of_layers(table, layers)
   tables = findings.tables | passes(evaluations) | compared.tables | failed.tables
   tables[WHICH_NUMBERS] = study.which_numbers(evaluations, shape)
-  samples = study.sample_arrays(rows, key, findings)
+  described = [
+    {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance}
+    for c in classifiers
+  ] or [{'label': IMAGES, 'note': NO_CLASSIFIER}]
   return Results(
     study.name,
     classifiers=described,
@@ -207,6 +208,15 @@ def _in_order_of_layers(table: pd.DataFrame, layers: Sequence[Sequence[str]]) ->
   return table.iloc[np.argsort(layer_index, kind='stable')].reset_index(drop=True)
 
 
+def _positions_in_rounds(records: SequentialRecords, num_rows: int, seed: int) -> np.ndarray:
+  """Returns the position in all `num_rows` images of each row that all views have, int [N].
+
+  Records of a sequential design have their rows in the order of the rounds, which `seed` decides.
+  """
+  rounds = range(records.common)
+  return np.concatenate([indices_of_round(k, num_rows, seed, records.design) for k in rounds])
+
+
 def _failures(
   study: Study,
   evaluations: Sequence[Evaluation],
@@ -235,10 +245,9 @@ def _failures(
     if not len(damaged) or classifier is None or jax.process_index():
       continue
     stored = [stored_picture(evaluation.records, row, view) for row, view in damaged.tolist()]
-    if evaluation.rounds:  # the records' rows are in the order of the rounds, not of `rows`
-      order = rows.num_examples, seed, evaluation.rounds.design
-      by_round = [indices_of_round(k, *order) for k in range(evaluation.rounds.common)]
-      damaged[:, 0] = np.concatenate(by_round)[damaged[:, 0]]  # rows of the records → of `rows`
+    if evaluation.rounds:
+      positions = _positions_in_rounds(evaluation.rounds, rows.num_examples, seed)
+      damaged[:, 0] = positions[damaged[:, 0]]  # rows of the records → of `rows`
     prefix = '' if len(evaluations) == 1 else f'{evaluation.label}/'
     pictures = one_view.damaged(study, rows, damaged, key, classifier, stored)
     findings.arrays[prefix + FAILURE_IMAGES] = pictures
@@ -271,9 +280,12 @@ def evaluator_for(
   Raises:
     InputError: the adaptation needs clean images, and the rows are a stored set of corrupted ones.
   """
-  views, options = study.views(rows.image_shape), dict[str, Any]()
+  views = study.views(rows.image_shape)
+  evaluator_class: type[Evaluator] = StagedEvaluator if views.stages else Evaluator
+  options: dict[str, Any] = {}
   if classifier and classifier.adaptation:
     parts = rows.description.get('parts', 1)
+    evaluator_class = AdaptingEvaluator
     options['stream_rows'] = rows.num_examples // parts
     if classifier.adaptation.num_clean_images and parts > 1:
       raise InputError(
@@ -285,9 +297,8 @@ def evaluator_for(
     # Views that use the classifier are slow to make again; `pictured` stores images of mistakes
     # with the records.
     table = study.view_table(rows.image_shape)
-    options['pictured'] = table if table.counted is None else None
-  without_adaptation = StagedEvaluator if views.stages else Evaluator
-  evaluator_class = AdaptingEvaluator if 'stream_rows' in options else without_adaptation
+    if table.counted is None:  # all rows count in all views
+      options['pictured'] = table
   return evaluator_class(
     classifier,
     views,

@@ -14,7 +14,7 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -373,6 +373,9 @@ class Results:
       InputError: a value has no JSON form or is infinite, or an array holds objects.
     """
     folder = pathlib.Path(directory)
+    # {task: its quantities}, also for a single study
+    by_task = self.tasks or {SINGLE: self.quantities}
+    stated = {task: _stated(quantities) for task, quantities in by_task.items()}
     document = {
       'study': self.study,
       'classifiers': self.classifiers,
@@ -382,12 +385,9 @@ class Results:
       'tables': {k: dataclasses.asdict(v) for k, v in self.tables.items()},
       'arrays': ARRAYS_NAME,
       'facets': estimates.facet_types(self.table),
-      'facet_words': {
-        task: self._facet_words(declared)
-        for task, declared in (self.tasks or {SINGLE: self.quantities}).items()
-      },
+      'facet_words': {task: self._facet_words(declared) for task, declared in by_task.items()},
       # {task: entries} for a battery, a list of entries for a single study.
-      'quantities': {k: _stated(v) for k, v in self.tasks.items()} or _stated(self.quantities),
+      'quantities': stated if self.tasks else stated[SINGLE],
     }
     text = json.dumps(_plain(document, 'results'), indent=2, allow_nan=False, ensure_ascii=False)
     write_atomically(folder / ARRAYS_NAME, _npz_bytes(self.arrays))
@@ -425,22 +425,20 @@ class Results:
         f'no {path.name} in {path.parent}: give the working directory of a finished run.'
       )
     document = json_files.read(path, _FORM, _REBUILD, MAX_BYTES_OF_RESULTS)
+    stated = document.get('quantities', [])
+    is_battery = isinstance(stated, dict)  # {task: entries}; a single study has a list of entries
+    entries_by_task = stated if is_battery else {SINGLE: stated}
     try:
       tables = {name: Table(**entry) for name, entry in document['tables'].items()}
-      # {task: entries} for a battery, a list of entries for a single study.
-      declared = document.get('quantities', [])
-      listed = declared if isinstance(declared, dict) else {SINGLE: declared}
-      json_files.check(listed, f'{path}: quantities', {str: [_QUANTITY]}, _REBUILD)
+      json_files.check(entries_by_task, f'{path}: quantities', {str: [_QUANTITY]}, _REBUILD)
       words = document.get('facet_words', {})  # the facets of each task; not in earlier versions
-      facets = {task: tuple(Facet(**entry) for entry in entries) for task, entries in words.items()}
       tasks = {
-        name: tuple(_with_facets(_quantity(entry), facets.get(name, ())) for entry in entries)
-        for name, entries in listed.items()
+        task: _declared(entries, words.get(task, ())) for task, entries in entries_by_task.items()
       }
       quantities = tuple(dict.fromkeys(itertools.chain(*tasks.values())))
     except (InputError, TypeError) as error:
       raise InputError(f'{path} is damaged ({error}). {_REBUILD}') from error
-    _check_names(path, document, listed)
+    _check_names(path, document, entries_by_task)
     arrays = path.with_name(ARRAYS_NAME)
     if not arrays.is_file():
       raise InputError(f'{arrays}, which {JSON_NAME} needs, does not exist. {_REBUILD}')
@@ -451,11 +449,19 @@ class Results:
       arrays=read_npz(arrays, _REBUILD, MAX_BYTES_OF_RESULTS),
       table=estimates.from_csv(path.with_name(estimates.FILE_NAME), document['facets']),
       quantities=quantities,
-      tasks=tasks if isinstance(declared, dict) else {},
+      tasks=tasks if is_battery else {},
       environment=document.get('environment', {}),
     )
     _check_table(path.with_name(estimates.FILE_NAME), results)
     return results
+
+
+def _declared(
+  entries: Iterable[Mapping[str, Any]], facet_entries: Iterable[Mapping[str, Any]]
+) -> tuple[Quantity, ...]:
+  """Returns the quantities of a task, from entries of quantities and facets in `results.json`."""
+  facets = tuple(Facet(**entry) for entry in facet_entries)
+  return tuple(_with_facets(_quantity(entry), facets) for entry in entries)
 
 
 def _check_names(path: pathlib.Path, document: Facts, quantities: Section) -> None:
@@ -498,18 +504,26 @@ def _check_table(path: pathlib.Path, results: Results) -> None:
     quantities_by_name.setdefault(quantity.name, []).append(quantity)
   for name, declared in quantities_by_name.items():
     rows = table[table['quantity'] == name]
-    values, differences = rows[rows.versus == ''], rows[rows.versus != '']
-    for is_difference, checked in ((False, values), (True, differences)):
-      ranges = [q.difference_range if is_difference else q.range for q in declared]
-      low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
-      # Rounding errors are allowed: 1e-9 of the largest finite end, or of 1.
-      slack = 1e-9 * max([1.0, *(abs(end) for end in (low, high) if math.isfinite(end))])
-      outside = checked[(checked.value < low - slack) | (checked.value > high + slack)]
-      if len(outside):
-        value = outside.value.iloc[0]
-        raise InputError(
-          f'{path}: {name} is {value:g}, outside [{low:g}, {high:g}]: damaged. {_REBUILD}'
-        )
+    is_difference = rows.versus != ''
+    _check_values(path, name, rows[~is_difference].value, [q.range for q in declared])
+    _check_values(path, name, rows[is_difference].value, [q.difference_range for q in declared])
+
+
+def _check_values(
+  path: pathlib.Path, name: str, values: pd.Series, ranges: Sequence[tuple[float, float]]
+) -> None:
+  """Raises InputError if a value of the quantity `name` is below or above all ranges (low, high).
+
+  Rounding errors are allowed: 1e-9 of the largest finite end, or of 1.
+  """
+  low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
+  slack = 1e-9 * max([1.0, *(abs(end) for end in (low, high) if math.isfinite(end))])
+  outside = values[(values < low - slack) | (values > high + slack)]
+  if len(outside):
+    value = outside.iloc[0]
+    raise InputError(
+      f'{path}: {name} is {value:g}, outside [{low:g}, {high:g}]: damaged. {_REBUILD}'
+    )
 
 
 def summary_name(value: object) -> str:

@@ -122,19 +122,27 @@ class ClassifierBuilder:
         planned[label] = self._planned(label, recipe)
     for label, recipe in self.to_train().items():
       with self._section(label):
-        for task in self.experiment.measurements.values():
-          # The images come from the same set if the settings differ only in which rows they choose.
-          selection = {name: getattr(task.data, name) for name in CHOOSE_ROWS}
-          if dataclasses.replace(recipe.data, **selection) == task.data:
-            logging.warning('%s is measured on the images that it is trained on', label)
-        if not recipe.training.validation:
-          # The training will measure accuracy on these rows; their classes are checked now.
-          match_labels(self.rows, planned[label])
-        if not self._is_begun(label):  # a training that has begun passed these checks
-          training = self.training(recipe, recipe.initial(self.rows.image_shape))
-          training.check_layout(self.parallel(recipe.training))
-          check(training, next(self.open_rows(recipe).batches(1, [0], stored=True)))
+        self._check_training(label, recipe, planned[label])
     return planned
+
+  def _check_training(self, label: str, recipe: TrainedHere, classifier: Classifier) -> None:
+    """Checks that a training could begin, and warns if it has the images that are measured.
+
+    Raises:
+      InputError: a training could not begin.
+    """
+    for task in self.experiment.measurements.values():
+      # The images come from the same set if the settings differ only in which rows they choose.
+      selection = {name: getattr(task.data, name) for name in CHOOSE_ROWS}
+      if dataclasses.replace(recipe.data, **selection) == task.data:
+        logging.warning('%s is measured on the images that it is trained on', label)
+    if not recipe.training.validation:
+      # The training will measure accuracy on these rows; their classes are checked now.
+      match_labels(self.rows, classifier)
+    if not self._is_begun(label):  # a training that has begun passed these checks
+      training = self.training(recipe, recipe.initial(self.rows.image_shape))
+      training.check_layout(self.parallel(recipe.training))
+      check(training, next(self.open_rows(recipe).batches(1, [0], stored=True)))
 
   def _section(self, label: str) -> contextlib.AbstractContextManager[None]:
     """Returns a context in which error messages name the classifier's section of the config."""
@@ -149,20 +157,24 @@ class ClassifierBuilder:
     recipe.check(label, self.rows.image_shape, precision)
     if precision != 'float32' and not isinstance(recipe, Network):
       logging.warning('%s computes as it does elsewhere, not in %s.', label, precision)
-    if isinstance(recipe, PublishedWeights) and not (recipe.label_space or recipe.probe):
+    studies_and_rows = [
+      (task.study, self.opened.get(task.data, self.rows))
+      for task in self.experiment.measurements.values()
+    ]
+    has_published_classes = not (recipe.label_space or recipe.probe)
+    if isinstance(recipe, PublishedWeights) and has_published_classes:
       # raises if classes do not fit, before the network is built, which takes longer
-      for task in self.experiment.measurements.values():
-        # `recipe.classes` are the names of the classes and their other names
-        align(self.opened.get(task.data, self.rows), *recipe.classes, label)
+      class_names, other_names = recipe.classes
+      for _, rows in studies_and_rows:
+        align(rows, class_names, other_names, label)
     network = self._load(label)
     if recipe.probe:
       network = self._with_zero_probe(label, recipe, network)
     classifier = self._as_measured(network, recipe)
-    for task in self.experiment.measurements.values():
-      rows = self.opened.get(task.data, self.rows)
-      if task.study.needs_classifier:
-        check_fit(classifier, match_labels(rows, classifier), task.study.views(rows.image_shape))
-        classifier.select_layers(task.study.layers)
+    for study, rows in studies_and_rows:
+      if study.needs_classifier:
+        check_fit(classifier, match_labels(rows, classifier), study.views(rows.image_shape))
+        classifier.select_layers(study.layers)
     if recipe.probe:
       with naming('config.data', self.experiment.section_of(recipe.data)):
         check_fit(network, self.open_rows(recipe), identity())
@@ -397,13 +409,29 @@ class ClassifierBuilder:
   def _fitted(self, label: str, recipe: ClassifierKind, network: Classifier) -> Classifier:
     """Returns a network with a probe that predicts its classes, fitted to its features here.
 
-    The features of all training rows are computed once and recorded. Probes of the same network,
-    layer, rows and classes read them from the same folder, which is named by a digest of these.
+    The features of all training rows are computed once and recorded (`_features`).
     """
     probe, rows, names = recipe.probe, self.open_rows(recipe), self.class_names(recipe)
     assert probe is not None
+    records = self._features(probe, rows, names, network)
+    barrier(f'the features of {label}')
+    features, labels = records.column(f'output/{probes.FEATURES}'), records.column('label')
+    arrays, fit = probes.fit(probe, features, labels, names, recipe.seed)
+    data = {'training_split': recipe.data.split, 'training_rows': len(labels)}
+    fit = {**fit, **data, 'sha256': weights.digest(arrays)}
+    logging.info('%s: %s probe of %d features, %s', label, probe.name, features.shape[1], fit)
+    return probes.with_probe(network, probe, arrays, names, fit)
+
+  def _features(
+    self, probe: probes.Probe, rows: Rows, class_names: tuple[str, ...], network: Classifier
+  ) -> Records:
+    """Returns records of the features that a probe of a network takes, for all rows.
+
+    Probes of the same network, layer, rows and classes have the same folder, which is named by a
+    digest of these, so that the features are computed once.
+    """
     runner = Evaluator(
-      probes.features_of(network, probe.layer, names),
+      probes.features_of(network, probe.layer, class_names),
       identity(),
       random_keys.stream(0, probes.FEATURES),
       create(self.experiment.execution.parallel),
@@ -414,20 +442,14 @@ class ClassifierBuilder:
       'network': dict(network.provenance),
       'layer': probe.layer,
       'data': identity_of(rows),
-      'classes': list(names),
+      'classes': list(class_names),
     }
     folder = self.features or self.directory.parent / 'features'
     encoded = json.dumps(facts, sort_keys=True, default=str).encode()
     digest = hashlib.sha256(encoded).hexdigest()[:8]
     records = Records(folder / digest, runner.layout(rows.num_examples), facts)
     runner.evaluate(rows, records, jax.process_index(), jax.process_count())
-    barrier(f'the features of {label}')
-    features, labels = records.column(f'output/{probes.FEATURES}'), records.column('label')
-    arrays, fit = probes.fit(probe, features, labels, names, recipe.seed)
-    data = {'training_split': recipe.data.split, 'training_rows': len(labels)}
-    fit = {**fit, **data, 'sha256': weights.digest(arrays)}
-    logging.info('%s: %s probe of %d features, %s', label, probe.name, features.shape[1], fit)
-    return probes.with_probe(network, probe, arrays, names, fit)
+    return records
 
   def _is_begun(self, label: str) -> bool:
     """Returns whether the training of a classifier has a checkpoint."""

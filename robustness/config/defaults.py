@@ -191,8 +191,9 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
       if not isinstance(section, ConfigDict):
         continue
       names = value if isinstance(value, tuple | list) else [value]
-      for name in names:  # 'FILE.py:NAME' is a reference, and NAME its key in the section
-        if isinstance(name, str) and is_reference(name) and part_name(name) not in section:
+      references = [name for name in names if isinstance(name, str) and is_reference(name)]
+      for name in references:  # 'FILE.py:NAME', where NAME is the key of the part in the section
+        if part_name(name) not in section:
           part = registry.find(name, '.'.join(('config', *path, kind, key)))
           with section.unlocked():
             section[part.name] = nested(_defaults(part))
@@ -219,7 +220,7 @@ def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
     source = SOURCES.find(name, 'config.data.source')
     for section in sections:
       if source.name not in section:
-        # Tasks and classifiers inherit the values of `config.data`, the first section.
+        # `config.data`, the first section, gets the defaults; tasks and classifiers inherit them
         keys = _defaults(source) if section is sections[0] else inherited(source)
         with section.unlocked():
           section[source.name] = nested(keys)

@@ -328,18 +328,19 @@ def _classifiers(
     InputError: the config has no classifiers, or fewer than a study needs, or some that no study
       needs; or a section is not valid.
   """
-  # the study that needs the most classifiers; only if no study needs any, a study without
-  strictest = max(studies, key=lambda study: (study.needs_classifier, study.fewest_classifiers))
-  if not strictest.needs_classifier:
-    if 'classifier' in sections or 'classifiers' in sections:
+  has_one, has_several = 'classifier' in sections, 'classifiers' in sections
+  with_classifier = [study for study in studies if study.needs_classifier]
+  if not with_classifier:
+    if has_one or has_several:
       raise InputError(
-        f'the study {strictest.name} measures images alone: leave out '
+        f'the study {studies[0].name} measures images alone: leave out '
         f'{KEYS.classifier} and config.classifiers.'
       )
     return {}
-  if ('classifier' in sections) == ('classifiers' in sections):
+  if has_one == has_several:  # both or none
     raise InputError(f'give either {KEYS.classifier} or config.classifiers (several, by label).')
-  count = len(sections.get('classifiers', ('classifier',)))
+  strictest = max(with_classifier, key=lambda study: study.fewest_classifiers)
+  count = 1 if has_one else len(sections['classifiers'])
   if 0 < count < strictest.fewest_classifiers:
     raise InputError(
       f'the study {strictest.name} compares classifiers with the first of config.classifiers: give '
@@ -352,13 +353,12 @@ def _classifiers(
     """Returns the recipe in a classifier's section; `path` is the name of the section."""
     return parse_classifier(section, path, training, sections.get('data', {}), execution.seed)
 
-  path = 'config.classifiers'
-  if 'classifier' in sections:
+  if has_one:
     section = sections['classifier']
     label = default_label(str(section.get('name', ClassifierSettings.name)))
     settings.check_name('config.classifier.name', label, is_key=False)
     return {label: parsed(section, 'config.classifier')}
-  by_label = sections['classifiers']
+  path, by_label = 'config.classifiers', sections['classifiers']
   if not by_label:
     raise InputError(f'{path} is empty: give at least one.')
   settings.check_sections(by_label, by_label, path)

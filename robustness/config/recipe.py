@@ -87,18 +87,15 @@ def parse_classifier(
     rows = settings.merged(inherited, sections['data'])
     data_settings = DataSettings.from_section(rows, f'{path}.data')
     augment = policy.from_section(sections['augment'], f'{path}.augment')
-    parts = {
+    parts = {  # the single parts, by kind; `augment` is the kind with a list of parts
       kind: registry.optional(sections[kind], f'{path}.{kind}')
       for kind, (key, registry) in KINDS.items()
-      if key == 'name'
+      if kind != 'augment'
     }
     allows_leaks = sections['augment'].get(Environment.name, {}).get('allow_leaks', False)
-    refuse_leaks(
-      augment.augmentations,
-      (parts['attack'], parts['input_filter']),
-      path,
-      data_settings.is_permitted_cells and not allows_leaks,
-    )
+    may_not_leak = data_settings.is_permitted_cells and not allows_leaks
+    other_parts = parts['attack'], parts['input_filter']
+    refuse_leaks(augment.augmentations, other_parts, path, may_not_leak)
     parts['objective'] = parts['objective'] or CrossEntropy()
     parsed = {'training': training_settings, 'data': data_settings, 'augment': augment, **parts}
     return resolved(settings.parse(ClassifierSettings, {'seed': seed, **section, **parsed}, path))

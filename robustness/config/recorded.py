@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from input_pipeline.settings import DEFAULT, SOURCES, DataSettings, moved_keys
+from input_pipeline.settings import DEFAULT, SOURCES, DataSettings, Source, moved_keys
 from robustness.classifiers import ClassifierSettings
 from robustness.config.recipe import INHERITING, KINDS, SECTIONS, TRAINED_WITH
 from robustness.core.errors import InputError
@@ -37,14 +37,8 @@ def recorded(config: Section) -> dict[str, Any]:
       parent[key] = _classifier(section)
   for name in set(battery) - {TASKS, SUMMARY, *_words(battery.get(TASKS))}:
     del battery[name]
-  source = _section(values, 'data').get('source', DEFAULT)
-  # the sections of tasks and classifiers, which have a section `data`, and the source of each
-  with_data = [_section(battery, name) for name in battery]
-  with_data += [_section(parent, key) for parent, key in parents_and_keys]
-  sources = [_section(section, 'data').get('source', source) for section in with_data]
-  _keep_sources(values, [source, *sources])
-  for section, name in zip(with_data, sources, strict=True):
-    _keep_sources(section, [name])
+  tasks = [_section(battery, name) for name in battery]
+  _keep_used_sources(values, [*tasks, *(_section(parent, key) for parent, key in parents_and_keys)])
   for name, settings in (('data', DataSettings), ('training', TrainingSettings)):
     if section := _section(values, name):
       values[name] = in_use(settings, section)
@@ -97,11 +91,26 @@ def _classifier(section: Section) -> dict[str, Any]:
   return values
 
 
+def _keep_used_sources(config: dict[str, Any], inheriting: Sequence[dict[str, Any]]) -> None:
+  """Removes image sources that nothing reads from every section `data`.
+
+  Args:
+    config: the config, whose section `data` keeps the sources of all sections.
+    inheriting: the sections of tasks and classifiers. Their sections `data` inherit the source of
+      `config.data` unless they name another.
+  """
+  source = _section(config, 'data').get('source', DEFAULT)
+  sources = [_section(section, 'data').get('source', source) for section in inheriting]
+  _keep_sources(config, [source, *sources])
+  for section, name in zip(inheriting, sources, strict=True):
+    _keep_sources(section, [name])
+
+
 def _keep_sources(parent: dict[str, Any], names: Sequence[object]) -> None:
   """Removes unused image sources from the section `data` of `parent`, which is changed.
 
   The section keeps the subsections of the sources in `names` that have a setting. Keys of an
-  earlier version are moved: a config with `data.KEY` gets `data.SOURCE.SETTING`.
+  earlier version are moved (`_move_keys`).
 
   Args:
     parent: the config, or the section of a task or classifier.
@@ -111,15 +120,22 @@ def _keep_sources(parent: dict[str, Any], names: Sequence[object]) -> None:
   # the keys of a source in a user's file never moved, and no file is run to look for them
   if isinstance(name, str) and not is_reference(name):
     with contextlib.suppress(InputError):  # raised if no source has this name
-      source = SOURCES.find(name, 'config.data.source')
-      for key, new_key in moved_keys(source).items():
-        section, _, setting = new_key.partition('.')
-        if key in data and section == source.name:
-          data.setdefault(section, {}).setdefault(setting, data[key])
-        data.pop(key, None)
+      _move_keys(data, SOURCES.find(name, 'config.data.source'))
   sections_of_sources = [key for key, value in data.items() if isinstance(value, Mapping)]
   for key in sections_of_sources:
     if key not in _words(names) or not data[key]:
       del data[key]
   if parent.get('data') == {}:
     del parent['data']
+
+
+def _move_keys(data: dict[str, Any], source: type[Source]) -> None:
+  """Moves the keys of an earlier version in a section `data` that reads `source`.
+
+  `KEY` becomes `SOURCE.SETTING`; a key that another source has now is removed.
+  """
+  for key, new_key in moved_keys(source).items():
+    section, _, setting = new_key.partition('.')
+    if key in data and section == source.name:
+      data.setdefault(section, {}).setdefault(setting, data[key])
+    data.pop(key, None)

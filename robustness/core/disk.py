@@ -29,11 +29,10 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
     directory: the run's output folder, or '' for a command without one.
   """
   for cause in causes(error):
+    number = _number(cause)
+    path = directory
     if isinstance(cause, OSError):
-      number, path = cause.errno, cause.filename2 or cause.filename or directory
-    else:  # texts such as 'No space left on device', which no other error contains
-      numbers = (n for n in (*FULL, errno.EROFS) if os.strerror(n) in str(cause))
-      number, path = next(numbers, None), directory
+      path = cause.filename2 or cause.filename or directory
     if number in FULL:
       place = f' ({path})' if path else ''
       return (
@@ -46,13 +45,21 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
         f'{path or "files"}: {os.strerror(number).lower()}. Give a {place} that can be written to, '
         'and files that may be read.'
       )
-    folders = pathlib.Path(path), *pathlib.Path(path).parents
-    is_in_directory = expanded(directory).absolute() in folders[1:]
+    file = pathlib.Path(path)
+    is_in_directory = expanded(directory).absolute() in file.parents
     if number in IN_THE_WAY and is_in_directory:
-      existing = next(folder for folder in folders if folder.exists())
+      existing = next(folder for folder in (file, *file.parents) if folder.exists())
       other = f', or give another {WORKDIR:--}' if directory else ''
       return f'{existing} is in the way of a file or folder of the run: move it{other}.'
   return None
+
+
+def _number(error: BaseException) -> int | None:
+  """Returns the number of the system's error, such as `errno.ENOSPC`; None if there is none."""
+  if isinstance(error, OSError):
+    return error.errno
+  # texts such as 'No space left on device', which no other error contains
+  return next((n for n in (*FULL, errno.EROFS) if os.strerror(n) in str(error)), None)
 
 
 def require_space(directory: str | os.PathLike[str], size: int) -> None:

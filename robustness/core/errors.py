@@ -202,9 +202,8 @@ def nearest(word: str, valid: Iterable[str], state: str = 'valid') -> str:
   equal = [name for name in words if name.lower() == word.lower()]
   longer = [name for name in words if word and name.startswith(word)]
   close = (equal or difflib.get_close_matches(word, words, n=3) or longer)[:3]
-  if len(words) <= (MAX_LISTED if close else 2 * MAX_LISTED):
-    listed = f'{state}: {", ".join(map(repr, words))}'
-  else:
-    count = f'{len(words)} are {state}'
-    listed = f'({count})' if close else f'{count}, none is similar'
-  return f'did you mean {" or ".join(map(repr, close))}? {listed}' if close else listed
+  listed, count = f'{state}: {", ".join(map(repr, words))}', f'{len(words)} are {state}'
+  if not close:
+    return listed if len(words) <= 2 * MAX_LISTED else f'{count}, none is similar'
+  all_words = listed if len(words) <= MAX_LISTED else f'({count})'
+  return f'did you mean {" or ".join(map(repr, close))}? {all_words}'

@@ -4,6 +4,7 @@ import json
 import os
 import reprlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from robustness.core.bounded_files import read_bounded
 from robustness.core.errors import InputError
@@ -122,20 +123,7 @@ def _misfit(value: object, form: Form, path: str) -> tuple[str, str, str] | None
     None without a difference.
   """
   if isinstance(form, dict):
-    if not isinstance(value, Mapping):
-      return path, _NAMES[dict], _described(value)
-    prefix, form_of_all = f'{path}.' if path else '', form.get(str)  # {str: form}: any keys
-    forms = form if form_of_all is None else dict.fromkeys(value, form_of_all)
-    for name, member_form in forms.items():
-      key = name if form_of_all is not None else name.removesuffix('?')  # 'key?' is optional
-      if key in value:
-        misfit = _misfit(value[key], member_form, f'{prefix}{key}')
-        if misfit:
-          return misfit
-      elif key == name:
-        alternatives = member_form if isinstance(member_form, tuple) else (member_form,)
-        return f'{prefix}{key}', ' or '.join(map(_named, alternatives)), 'missing'
-    return None
+    return _misfit_of_object(value, form, path)
   if isinstance(form, list):
     if not isinstance(value, Sequence) or isinstance(value, str):
       return path, _NAMES[list], _described(value)
@@ -151,7 +139,36 @@ def _misfit(value: object, form: Form, path: str) -> tuple[str, str, str] | None
   accepted = {*types, int} if float in types else types  # 1 is a number as 1.0 is
   if type(value) in accepted or (dict in types and isinstance(value, Mapping)):
     return None
-  return path, ' or '.join(map(_named, alternatives)), _described(value)
+  return path, _expected(form), _described(value)
+
+
+def _misfit_of_object(
+  value: object, form: dict[Any, Form], path: str
+) -> tuple[str, str, str] | None:
+  """Returns the first difference between a value and the form of an object, as `_misfit` does."""
+  if not isinstance(value, Mapping):
+    return path, _NAMES[dict], _described(value)
+  prefix = f'{path}.' if path else ''
+  if str in form:  # {str: form}: the members have any keys, and all have this form
+    misfits = (_misfit(member, form[str], f'{prefix}{key}') for key, member in value.items())
+    return next(filter(None, misfits), None)
+  for name, member_form in form.items():
+    key = name.removesuffix('?')
+    is_optional = key != name
+    misfit = None
+    if key in value:
+      misfit = _misfit(value[key], member_form, f'{prefix}{key}')
+    elif not is_optional:
+      misfit = f'{prefix}{key}', _expected(member_form), 'missing'
+    if misfit:
+      return misfit
+  return None
+
+
+def _expected(form: Form) -> str:
+  """Returns the type that a form states, or its alternatives, in words."""
+  alternatives = form if isinstance(form, tuple) else (form,)
+  return ' or '.join(map(_named, alternatives))
 
 
 def _named(form: object) -> str:

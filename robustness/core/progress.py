@@ -156,33 +156,35 @@ class Progress:
     self._end_of_first: float | None = None  # the time at which the first step ended
     self._values, self._other_work, self._write_line = '', '', _line_writer()
     self._bar: tqdm | None = None
+    is_unfinished = initial < total
     if draws_bars():
       amounts = {'total': total, 'initial': initial}
       self._bar = tqdm(desc=label, unit=f' {unit}', unit_scale=True, dynamic_ncols=True, **amounts)
-      self._bar.set_postfix_str('compiling …' if initial < total else '')
-    elif initial < total:
+      self._bar.set_postfix_str('compiling …' if is_unfinished else '')
+    elif is_unfinished:
       before = f'{initial}/{total} {unit} done before; ' if initial else ''
       self._write_line('%s: %scompiling …', label, before)
     every = 1.0 if self._bar is not None else BEAT_SECONDS
-    self._heartbeat = Heartbeat(self._show_waiting, every, every) if initial < total else None
+    self._heartbeat = Heartbeat(self._show_waiting, every, every) if is_unfinished else None
 
   def advance(self, amount: int) -> None:
     """Counts `amount` more units of work as done, and updates the bar or logs a line."""
     self._done += amount
+    is_first_step = self._end_of_first is None
     if self._bar is not None:
-      if self._end_of_first is None:  # the bar has said 'compiling …'
+      if is_first_step:  # the bar has said 'compiling …'
         # `_values` is the end of a line, such as '; loss 0.3'
         self._bar.set_postfix_str(self._values.removeprefix('; '), refresh=False)
       self._bar.update(amount)
     elif time.monotonic() - self._last_line >= LINE_SECONDS:
       self._last_line = time.monotonic()
-      if self._end_of_first is None:
+      if is_first_step:
         speed = f'the first step took {self._last_line - self._start:.0f} s'
       else:
         speed = f'{self._speed()}, {(self._total - self._done) / self.rate:.0f} s left'
       share = 100 * self._done / max(self._total, 1)
       self._write_line('%s (%.0f %%), %s%s', self._head(), share, speed, self._values)
-    if self._end_of_first is None:
+    if is_first_step:
       self._end_of_first, self._done_after_first = time.monotonic(), self._done
 
   @contextlib.contextmanager

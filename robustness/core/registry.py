@@ -446,10 +446,12 @@ def load(reference: str, key: str) -> FromFile:
   if not is_module and not file.is_file():
     raise InputError(f'{key_name(key)} names {reference!r}: there is no file {file}.')
   try:
-    imported = importlib.import_module(path) if is_module else None
-    file = pathlib.Path(inspect.getfile(imported)) if imported else file
+    if is_module:
+      module = importlib.import_module(path)
+      file = pathlib.Path(inspect.getfile(module))
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    module = imported or _run(file, digest)
+    if not is_module:
+      module = _run(file, digest)
   except InputError:
     raise
   except (Exception, SystemExit) as error:  # the file is the user's and may raise anything

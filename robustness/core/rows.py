@@ -268,19 +268,16 @@ def check_label_array(labels: np.ndarray, name: str, is_complete: bool = True) -
   table = labels if labels.ndim == 2 else labels[:, None]
   smallest = 0 if labels.ndim == 1 else -1  # padding
   largest = np.iinfo(np.int32).max
-  # the first of the smallest and the largest label that is out of range is reported
-  for value, is_valid, limit in (
-    (labels.min(), labels.min() >= smallest, 'start at 0'),
-    (labels.max(), labels.max() <= largest, f'end at {largest}'),
-  ):
-    if not is_valid:
-      row = int(np.argwhere(table == value)[0][0])
-      raise InputError(f'{name} has {value} (example {row}); labels {limit}.')
+  low, high = labels.min(), labels.max()
+  if low < smallest or high > largest:
+    outside, limit = (low, 'start at 0') if low < smallest else (high, f'end at {largest}')
+    row = int(np.argwhere(table == outside)[0][0])
+    raise InputError(f'{name} has {outside} (example {row}); labels {limit}.')
   # [N], and [N, L] with the labels of each image ascending, so that padding is first
   is_repeated, ordered = have_repeated_labels(table), np.sort(table, axis=1)
   is_one_hot = is_complete and table.shape[1] == 2 and (ordered == [0, 1]).all()
   if is_repeated.any() or is_one_hot:
-    row = int(is_repeated.argmax())
+    row = int(is_repeated.argmax())  # 0 if all rows are one-hot
     raise InputError(
       f'{name} has {labels[row].tolist()} (example {row}); the labels of an image are different '
       'classes, padded with -1, and not one-hot, which labels.argmax(1) makes classes of.'

@@ -77,25 +77,36 @@ def _of_pairs(data: Any) -> tuple[np.ndarray, np.ndarray]:
   `data` is a data set, loader or list, as `rows_of` takes it; a pair may also be a batch.
   """
   images, labels = [], []
-  for pair in _iterated(data):
-    entry: tuple[Any, ...] = ()  # (image, label), or (image, target, metadata) of MAITE
-    if isinstance(pair, Mapping):
-      entry = pair.get('image'), pair.get('label')
-    elif hasattr(pair, '__len__'):
-      entry = tuple(pair)
-    if len(entry) == 3 and isinstance(entry[2], Mapping):  # one image of MAITE's data set
-      entry = stacked_images([entry[0]]), _classes([entry[1]])
-    elif len(entry) == 3 and isinstance(entry[2], Sequence):  # a batch of MAITE's loader
-      entry = stacked_images(entry[0]), _classes(entry[1])
-    if len(entry) != 2 or entry[0] is None or entry[1] is None:
-      raise InputError('data without labels must be pairs (image, label): give labels=... as well.')
-    image, label = _image_array(entry[0]), as_array(entry[1])
-    images.append(image if image.ndim == 4 else image[None])
-    labels.append(label if image.ndim == 4 else label[None])
+  for entry in _iterated(data):
+    image, label = _pair(entry)
+    is_batch = image.ndim == 4
+    images.append(image if is_batch else image[None])
+    labels.append(label if is_batch else label[None])
   if not images:
     raise InputError('no images: the data are empty.')
   _check_sizes(image.shape[1:] for image in images)
   return np.concatenate(images), np.concatenate(labels)
+
+
+def _pair(entry: Any) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the image and the label, or images and labels, of an entry of a data set or loader.
+
+  The entry is (image, label), {'image': ..., 'label': ...}, or (image, target, metadata) of MAITE;
+  each may be a batch.
+  """
+  parts: tuple[Any, ...] = ()
+  if isinstance(entry, Mapping):
+    parts = entry.get('image'), entry.get('label')
+  elif hasattr(entry, '__len__'):
+    parts = tuple(entry)
+  if len(parts) == 3 and isinstance(parts[2], Mapping):  # one image of MAITE's data set
+    parts = stacked_images([parts[0]]), _classes([parts[1]])
+  elif len(parts) == 3 and isinstance(parts[2], Sequence):  # a batch of MAITE's loader
+    parts = stacked_images(parts[0]), _classes(parts[1])
+  if len(parts) != 2 or parts[0] is None or parts[1] is None:
+    raise InputError('data without labels must be pairs (image, label): give labels=... as well.')
+  image, label = parts
+  return _image_array(image), as_array(label)
 
 
 def maite_metadata(value: Any) -> Mapping[str, Any]:

@@ -227,16 +227,17 @@ class AdaptingEvaluator(Evaluator):
     mistakes: MistakesOfBlock | None,
     batch: Batch,
     chunk: int,
-    outputs: Sequence[Arrays],
+    fields_by_step: Sequence[Arrays],
   ) -> tuple[int, int, Shard]:
     """Returns the number of the block, the number of the chunk, and the shard of a stream.
 
-    The outputs are in the order in which the rows were shown, and the shard in the order of the
+    The fields are in the order in which the rows were shown, and the shard in the order of the
     data. `mistakes` is ignored, because pictures of mistakes are not stored.
     """
     order = self._order(layout, batch)
-    # columns in the order of the outputs, so that errors name the example
-    block, chunk, shard = super()._collect(layout, None, _reordered(batch, order), chunk, outputs)
+    # columns in the order of the fields, so that errors name the example
+    reordered = _reordered(batch, order)
+    block, chunk, shard = super()._collect(layout, None, reordered, chunk, fields_by_step)
     inverse = np.argsort(order)  # puts the rows back
     arrays = {k: x if k.startswith(TOTAL) else x[inverse] for k, x in shard.arrays.items()}
     return block, chunk, dataclasses.replace(shard, arrays=arrays)

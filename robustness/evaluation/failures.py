@@ -61,7 +61,8 @@ def findings(
   image_lines: list[list[object]] = []
   accuracies: list[Row] = []
   rows_and_views = {}
-  for label, records in ((evaluation.label, evaluation.records) for evaluation in evaluations):
+  for evaluation in evaluations:
+    label, records = evaluation.label, evaluation.records
     names = in_words(records.identity.get('classes', ()))
     table = study.by_row(records, image_shape)
     row_tally = Tally.of(records, table)
@@ -124,11 +125,12 @@ def _listed(
   ids = records.column('example_id')[images]
   # class and confidence of the prediction in the clean view, if there is one
   clean: list[list[object]] = [[None, None]] * len(images)
-  if tally.clean is not None:  # then `table.clean` is not None either
-    prediction = records.column('prediction', table.clean or 0)[images]
-    confidence = records.column(CONFIDENCE, table.clean or 0)[images]
-    pairs = zip(prediction.tolist(), confidence.tolist(), strict=True)
-    clean = [[class_name(label, names), probability] for label, probability in pairs]
+  if tally.clean is not None:
+    assert table.clean is not None  # the number of the clean view
+    predictions = records.column('prediction', table.clean)[images].tolist()
+    confidences = records.column(CONFIDENCE, table.clean)[images].tolist()
+    classes = [class_name(prediction, names) for prediction in predictions]
+    clean = [list(pair) for pair in zip(classes, confidences, strict=True)]
   return [
     [
       int(example),  # 'image'
@@ -170,13 +172,14 @@ def class_accuracies(
   """
   for number, members in _members(tally):
     facets, num_views = {'class': class_name(number, names)}, tally.shown[members]
-    # {quantity: (share of right views, number of views) of each image}
-    right = {ACCURACY: (1 - tally.wrong[members] / num_views, num_views)}
+    # each is (quantity, share of right views of each image, number of these views of each image)
+    accuracies = [(ACCURACY, 1 - tally.wrong[members] / num_views, num_views)]
     if tally.clean is not None:
-      right[CLEAN_ACCURACY] = tally.clean[members].astype(float), np.ones(len(members))
+      shares_when_clean = tally.clean[members].astype(float)  # 0 or 1, as there is one such view
+      accuracies.append((CLEAN_ACCURACY, shares_when_clean, np.ones(len(members))))
     # number of the unit of each image, 0, 1, ...
     _, unit = np.unique(members if units is None else units[members], return_inverse=True)
-    for quantity, (shares, num_trials) in right.items():
+    for quantity, shares, num_trials in accuracies:
       total, weight = np.bincount(unit, shares), np.bincount(unit).astype(float)  # of each unit
       sums = Sums(total, weight, n=len(members), trials=float(num_trials.sum()))
       yield row(label, '', quantity, facets, share(sums, confidence), confidence)
@@ -214,19 +217,34 @@ def most_affected(
     line['views wrong'] = int(tally.wrong[members].sum())
     line['of'] = int(tally.shown[members].sum())
     if num_counted_views > 1:
-      num_images = tally.class_shown[number]  # of the class in each view
-      # views without images of the class get 2, above every accuracy
-      by_view = np.where(num_images > 0, tally.class_right[number] / np.maximum(num_images, 1), 2)
-      worst = np.flatnonzero(by_view == by_view.min())
-      worst_view = views[worst[0]] if len(worst) == 1 else f'{len(worst)} views alike'
-      line['least accurate in'] = worst_view
-    taken_for, times = 'none', 0
+      line['least accurate in'] = _least_accurate_view(tally, number, views)
+    line['most often taken for'], line['times'] = 'none', 0
     mistakes = tally.mistakes[tally.mistakes[:, 0] == number]  # label, prediction, times
     if len(mistakes):
       _, prediction, times = mistakes[mistakes[:, 2].argmax()].tolist()
-      taken_for = class_name(prediction, names)
-    lines.append({**line, 'most often taken for': taken_for, 'times': times})
+      line['most often taken for'], line['times'] = class_name(prediction, names), times
+    lines.append(line)
   return [lines[index] for index in np.argsort(sort_values, kind='stable')[:MOST_CLASSES]]
+
+
+def _least_accurate_view(tally: Tally, number: int, views: Sequence[str]) -> str:
+  """Returns the name of the view with the lowest accuracy of a class, or how many views have it."""
+  num_images = tally.class_shown[number]  # of the class in each view
+  accuracies = tally.class_right[number] / np.maximum(num_images, 1)
+  accuracies[num_images == 0] = np.inf  # views without images of the class are never the lowest
+  worst = np.flatnonzero(accuracies == accuracies.min())
+  return views[worst[0]] if len(worst) == 1 else f'{len(worst)} views alike'
+
+
+def _with_distinct_pairs(mistakes: np.ndarray) -> np.ndarray:
+  """Returns lines (label, prediction, times), int [K, 3], with equal pairs joined to one line.
+
+  `times` of equal pairs (label, prediction) are added: [[3, 5, 1], [3, 5, 2]] becomes [[3, 5, 3]].
+  """
+  pairs, times = mistakes[:, :2], mistakes[:, 2]
+  distinct, number = np.unique(pairs, axis=0, return_inverse=True)
+  total = np.bincount(number.ravel(), times, len(distinct)).astype(int)
+  return np.concatenate([distinct, total[:, None]], 1)
 
 
 def _members(tally: Tally) -> Iterator[tuple[int, np.ndarray]]:
@@ -314,13 +332,15 @@ class Tally:
       self.probability[rows] += (shard['probability'] * counted).sum(1, dtype=float)
     confidence = shard.arrays.get(CONFIDENCE, np.zeros(wrong.shape))
     mistake_confidence = np.where(wrong, confidence, -1.0)
-    view = mistake_confidence.argmax(1)  # of the most confident mistake of each image
-    # positions in the shard of the images with a more confident mistake than in earlier shards
-    better = np.flatnonzero(mistake_confidence.max(1) > self.confidence[rows])
-    better_rows, view = rows.start + better, view[better]
-    self.confidence[better_rows] = mistake_confidence[better, view]
-    self.view[better_rows] = shard.views.start + view
-    self.prediction[better_rows] = shard['prediction'][better, view]
+    highest = mistake_confidence.max(1)  # of each image in the shard
+    # the images with a more confident mistake than in earlier shards: their positions in the shard
+    # and among all rows, and the view of the mistake
+    in_shard = np.flatnonzero(highest > self.confidence[rows])
+    in_table = rows.start + in_shard
+    view = mistake_confidence[in_shard].argmax(1)
+    self.confidence[in_table] = highest[in_shard]
+    self.view[in_table] = shard.views.start + view
+    self.prediction[in_table] = shard['prediction'][in_shard, view]
     self._add_by_class(shard, counted, wrong)
 
   def _add_by_class(self, shard: Shard, counted: np.ndarray, wrong: np.ndarray) -> None:
@@ -332,16 +352,11 @@ class Tally:
     for labels in self.labels[shard.rows].T:  # the first label of each image, then the second, ...
       has_label = labels >= 0
       counts_in, missed, label = counted[has_label], wrong[has_label], labels[has_label]
-      for table, values in ((self.class_right, counts_in & ~missed), (self.class_shown, counts_in)):
-        # adds the values [v] of each image to the line of its class, also if a class occurs twice
-        np.add.at(table[:, shard.views], label, values)
+      # adds the values [v] of each image to the line of its class, also if a class occurs twice
+      np.add.at(self.class_right[:, shard.views], label, counts_in & ~missed)
+      np.add.at(self.class_shown[:, shard.views], label, counts_in)
       # true class, predicted class and the number 1 for every mistake, which is an image in a view
       true = np.broadcast_to(label[:, None], missed.shape)[missed]
       predicted = shard['prediction'][has_label][missed]
       added = np.stack([true, predicted, np.ones_like(true)], 1)
-      mistakes = np.concatenate([self.mistakes, added])
-      # pairs of label and prediction, each once, with the sum of their numbers
-      pairs, frequency = mistakes[:, :2], mistakes[:, 2]
-      distinct, number = np.unique(pairs, axis=0, return_inverse=True)
-      counts = np.bincount(number.ravel(), frequency, len(distinct)).astype(int)
-      self.mistakes = np.concatenate([distinct, counts[:, None]], 1)
+      self.mistakes = _with_distinct_pairs(np.concatenate([self.mistakes, added]))

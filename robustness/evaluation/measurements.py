@@ -128,11 +128,12 @@ def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
   class_logits = logits[:, None, :]  # [B, 1, classes], compared with [B, L, 1]
   label_logits = jnp.take_along_axis(logits, index, axis=1)  # [B, L]
   classes = jnp.arange(num_classes)[None, None, :]
-  # bool [B, L, classes]: whether a class ranks before a label
-  is_before = (classes != index[:, :, None]) & (
-    (class_logits > label_logits[:, :, None])
-    | ((class_logits == label_logits[:, :, None]) & (classes < index[:, :, None]))
-  )
+  # A class ranks before a label if it is another class, and has a higher logit or the same logit
+  # and a lower index. All are bool [B, L, classes].
+  is_another = classes != index[:, :, None]
+  is_higher = class_logits > label_logits[:, :, None]
+  is_equal_and_earlier = (class_logits == label_logits[:, :, None]) & (classes < index[:, :, None])
+  is_before = is_another & (is_higher | is_equal_and_earlier)
   # The rank of a label is the number of classes before it. XLA may compute logits again for each
   # use, with other last digits, so that this number may contradict argmax. Then argmax decides: the
   # predicted class has rank 0, and every other class at least rank 1.
@@ -144,13 +145,15 @@ def summarise(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
   last = (class_logits >= label_logits[:, :, None]).sum(-1) - 1  # without the label's class
   probabilities = jax.nn.softmax(logits)
   label_probability = jnp.take_along_axis(probabilities, index, axis=1)
+
+  def of_best(ranks: jax.Array) -> jax.Array:
+    """Returns the ranks [B, L] of the label with the best rank of each row, int16 [B]."""
+    return jnp.take_along_axis(jnp.minimum(ranks, MAX_TIE_RANK), best, 1)[:, 0].astype(jnp.int16)
+
   return {
     'prediction': prediction,
     'rank': rank.min(1).astype(jnp.int32),
-    **{
-      name: jnp.take_along_axis(jnp.minimum(ranks, MAX_TIE_RANK), best, 1)[:, 0].astype(jnp.int16)
-      for name, ranks in zip(TIE_RANKS, (first, last), strict=True)
-    },
+    **dict(zip(TIE_RANKS, (of_best(first), of_best(last)), strict=True)),
     'probability': jnp.where(is_label, label_probability, 0).max(1),
     'confidence': probabilities.max(-1),
     FINITE: ~(jnp.isnan(logits) | jnp.isposinf(logits)).any(-1),

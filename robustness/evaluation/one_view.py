@@ -70,16 +70,17 @@ def damaged(
     several images, which show only the view.
   """
   views = study.views(rows.image_shape)
-  has_one_view = len(views) == 1
+  shows_view = len(views) > 1
+  shows_stored = not (shows_view and views.composes)
   view_classifier = classifier if views.uses_classifier else None
   pictures = []
   for (position, view), stored_view in zip(rows_and_views.tolist(), stored, strict=True):
     row = read_row(rows, position)
-    images = [_in_8_bits(row['image'])] if has_one_view or not views.composes else []
-    if not has_one_view and stored_view is not None:
+    images = [_in_8_bits(row['image'])] if shows_stored else []
+    if shows_view:
+      if stored_view is None:
+        stored_view = _in_8_bits(show(study, row, view, key, view_classifier))
       images.append(stored_view)
-    elif not has_one_view:
-      images.append(_in_8_bits(show(study, row, view, key, view_classifier)))
     pictures.append(np.stack(images))
   return np.stack(pictures)
 

@@ -194,27 +194,10 @@ class Records(RecordsReader):
     self.directory, self.layout = directory, layout
     header = {'format': FORMAT, 'layout': dataclasses.asdict(layout), 'identity': identity}
     header = json.loads(json.dumps(header, sort_keys=True))  # as it is read: tuples become lists
-    path = directory / HEADER
-    existing = _read_header(directory) if path.exists() else None
-    if existing is not None:
-      if (version := existing.get('format')) != FORMAT:
-        raise InputError(
-          f'{path} is of format {version!r}, and this version reads format {FORMAT}: use the '
-          'version that wrote it, or another workdir.'
-        )
-      differences = differing_keys(existing, header, tolerances=TOLERANCES)
-      if differences and any(directory.glob('*.npz')):
-        raise InputError(
-          f'{directory} holds records of something else. Differences:\n  '
-          + '\n  '.join(differences)
-          + '\nUse another workdir, or delete that folder.'
-        )
-      # Without shards a different header is replaced. A header that differs within the tolerances
-      # stays, because the seals of the shards contain its digest.
-      existing = None if differences else existing
+    existing = _existing_header(directory, header)
     if existing is None:
       directory.mkdir(parents=True, exist_ok=True)
-      write_atomically(path, json.dumps(header, indent=2, sort_keys=True).encode())
+      write_atomically(directory / HEADER, json.dumps(header, indent=2, sort_keys=True).encode())
     self._header: Facts = existing or header
     self.identity = dict(self._header['identity'])
 
@@ -360,6 +343,37 @@ class SelectedViews(RecordsReader):
 def is_per_view(name: str) -> bool:
   """Returns whether the field `name` has a value per row and view, and not only one per row."""
   return name in PREDICTIONS or ('/' in name and not name.startswith(PICTURE))
+
+
+def _existing_header(directory: pathlib.Path, header: Facts) -> Facts | None:
+  """Returns the header that a directory has, if its records may be continued.
+
+  It equals `header` or differs within `TOLERANCES`; it stays as it is, because the seals of the
+  shards contain its digest. The result is None if there is no header, or a different one without
+  shards, which may be replaced.
+
+  Raises:
+    InputError: the directory has another format, or shards with a different header.
+  """
+  path = directory / HEADER
+  if not path.exists():
+    return None
+  existing = _read_header(directory)
+  if (version := existing.get('format')) != FORMAT:
+    raise InputError(
+      f'{path} is of format {version!r}, and this version reads format {FORMAT}: use the '
+      'version that wrote it, or another workdir.'
+    )
+  differences = differing_keys(existing, header, tolerances=TOLERANCES)
+  if not differences:
+    return existing
+  if any(directory.glob('*.npz')):
+    raise InputError(
+      f'{directory} holds records of something else. Differences:\n  '
+      + '\n  '.join(differences)
+      + '\nUse another workdir, or delete that folder.'
+    )
+  return None
 
 
 def _read_header(directory: pathlib.Path) -> Facts:

@@ -219,14 +219,17 @@ class Evaluator:
     # each is {number of the row block: numbers of its view chunks}
     share = layout.share(process, processes)
     missing = records.missing()
-    todo = {b: [chunk for chunk in chunks if chunk in share[b]] for b, chunks in missing.items()}
+    todo = {}  # the missing shards in this process's share
+    for block, chunks in missing.items():
+      if chunks_in_share := [chunk for chunk in chunks if chunk in share[block]]:
+        todo[block] = chunks_in_share
     num_images = _num_images(layout, share)
     num_present = num_images - _num_images(layout, todo)
     self._check_same_images(rows, records, missing)
     # a chunk that exists already in each incomplete block, None if there is none
     first_present = {b: _first_present(layout, chunks) for b, chunks in missing.items()}
     with Progress(num_images, f'{self.name}: {self.phase}', 'images', initial=num_present) as bar:
-      for block, chunk, shard in self.shards(rows, layout, {b: c for b, c in todo.items() if c}):
+      for block, chunk, shard in self.shards(rows, layout, todo):
         # The first shard that is added to a block must be of the same images as an existing shard
         # of the block. `pop` then removes the block, so that this is checked once.
         present = first_present.pop(block, None)
@@ -539,19 +542,21 @@ class Evaluator:
       `split_sum` over the rows of each device.
     """
     rows = with_scaled_image(batch)
-    by_show: Fields = {}  # measured by `Views.show` itself
+    by_show: Fields = {}  # what `Views.show` itself measures
     if self.views.together:
-      images, by_show = self.parallel.by_device(self._show_together, rows, variables, view)
+      images, measures = self.parallel.by_device(self._show_together, rows, variables, view)
+      by_show = {f'{MEASURE}{name}': values for name, values in measures.items()}
     else:
       show_row = functools.partial(self._show_row, self._logits_argument(variables))
       images = self._by_row(show_row, rows, view)
-    fields: Fields = {}  # measured by `Views.measure` and `Views.total`
+    fields: Fields = {}  # 'measure/NAME' of `Views.measure`, and 'total/NAME' of `Views.total`
     if self.views.measure or self.views.total:
       _, parameters = view
       rows_and_images = {'rows': rows, 'images': images}
       fields = self.parallel.by_device(self._observe, rows_and_images, variables, parameters)
-    fields |= {f'{MEASURE}{name}': value for name, value in by_show.items()}
-    return (resized(images, self.classifier.input_shape) if self.classifier else images), fields
+    if self.classifier:
+      images = resized(images, self.classifier.input_shape)
+    return images, {**fields, **by_show}
 
   def _observe(
     self, rows_and_images: Mapping[str, PyTree], variables: PyTree, parameters: Arrays
@@ -630,7 +635,7 @@ class Evaluator:
     mistakes: MistakesOfBlock | None,
     batch: Batch,
     chunk: int,
-    outputs: Sequence[Arrays],
+    fields_by_step: Sequence[Arrays],
   ) -> tuple[int, int, Shard]:
     """Returns the number of the block, the number of the chunk, and the shard that was computed.
 
@@ -641,7 +646,7 @@ class Evaluator:
       mistakes: collects the pictures of the block; None stores no pictures.
       batch: the columns of the block on the host.
       chunk: number of the chunk of views.
-      outputs: fields [rows, views, ...] of each step, on the devices.
+      fields_by_step: fields [rows, views, ...] of each step, on the devices.
 
     Raises:
       InputError: logits or attacked images are not finite, the outputs are no logits, or a total
@@ -649,11 +654,12 @@ class Evaluator:
     """
     rows, views = layout.rows(batch['block']), layout.views(chunk)
     num_rows, num_views = rows.stop - rows.start, views.stop - views.start
-    steps = [self.parallel.gather(step) for step in outputs]
+    steps = [self.parallel.gather(step) for step in fields_by_step]
     fields = {name: np.concatenate([step[name] for step in steps]) for name in steps[0]}
-    # taken out of `fields`, because these have other axes than [rows, views]
-    best = [fields.pop(name)[:num_rows] for name in (MISTAKE, MISTAKEN_IMAGE) if name in fields]
+    # Totals and the worst mistakes (confidence and image of each row, if pictures are stored) are
+    # taken out of `fields`, because they have other axes than [rows, views].
     totals = {name: fields.pop(name) for name in list(fields) if name.startswith(TOTAL)}
+    worst = [fields.pop(name)[:num_rows] for name in (MISTAKE, MISTAKEN_IMAGE) if name in fields]
     arrays = {name: values[:num_rows, :num_views] for name, values in fields.items()}
     if self.classifier:
       self._check_outputs(arrays, batch['example_id'], views.start)
@@ -669,8 +675,8 @@ class Evaluator:
       # columns with more axes are images, such as the object of a scene
       if is_recorded and isinstance(value, np.ndarray) and value.ndim <= 2:
         arrays[name] = value[:num_rows]
-    if mistakes and best:
-      arrays |= mistakes.add(Shard(rows, views, arrays), *best)
+    if mistakes and worst:
+      arrays |= mistakes.add(Shard(rows, views, arrays), *worst)
     return batch['block'], chunk, Shard(rows, views, arrays)
 
   def _check_outputs(self, fields: dict[str, np.ndarray], ids: np.ndarray, first_view: int) -> None:

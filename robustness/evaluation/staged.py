@@ -60,7 +60,7 @@ class StagedEvaluator(Evaluator):
       for index in sorted(first_indices):
         view_parameters = {name: values[index] for name, values in parameters.items()}
         if steps := self._stages.steps(view_parameters, self._network.num_classes):
-          positions[ids == ids[index]] = len(states)
+          positions[ids == ids[index]] = len(states)  # of the view and its repeats
           view = ids[index], view_parameters
           states.append(self._after_steps(variables, batch, view, steps, initial))
       # without steps in any view, `initial` is passed, so that the columns always exist

@@ -268,13 +268,7 @@ class Study(Part):
       base_ids = rows.without_images()[BASE]
       valid = '0 where images are versions of one another (base_id), which are dependent trials'
       self.require(len(np.unique(base_ids)) == len(base_ids), 'half_width', valid)
-    # a simple lower bound of the number of images comes first, because the exact number needs the
-    # plan of the design, which takes hours if the half width is very small
-    needed, lower_bound = '', wald_lower_bound(self.half_width, self.confidence)
-    if lower_bound > rows.num_examples:
-      needed = f'at least {lower_bound:,}' if lower_bound < 1e9 else f'{lower_bound:.1e}'
-    elif (largest := plan(self.half_width, self.confidence).most_trials) > rows.num_examples:
-      needed = f'up to {largest:,}'
+    needed = self._images_lacking(rows.num_examples)
     if needed:
       raise self.refused(
         'half_width',
@@ -282,6 +276,16 @@ class Study(Part):
         f'There are {rows.num_examples:,}. Give more images ({KEYS.data.num_images}; 0 takes '
         'all), a larger half width, or 0 to show every view to all images.',
       )
+
+  def _images_lacking(self, num_images: int) -> str:
+    """Returns how many images `half_width` needs, in words; '' if `num_images` are enough."""
+    # A simple lower bound comes first, because the exact number needs the plan of the design, which
+    # takes hours if the half width is very small.
+    lower_bound = wald_lower_bound(self.half_width, self.confidence)
+    if lower_bound > num_images:
+      return f'at least {lower_bound:,}' if lower_bound < 1e9 else f'{lower_bound:.1e}'
+    largest = plan(self.half_width, self.confidence).most_trials
+    return f'up to {largest:,}' if largest > num_images else ''
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the views for images of this shape; InputError is raised if settings do not fit."""

@@ -90,11 +90,10 @@ def drop_factors(params: PyTree, rate: float, keys: jax.Array, rises: bool = Tru
     in training, where Huang et al. do so in evaluations.
   """
   params = without_second({'params': params})['params']  # without norms of auxiliary images
-  # the paths of all modules and parameters
-  modules = {path[:end] for path in flatten_dict(params) for end in range(1, len(path) + 1)}
-  blocks = sorted(  # paths of the residual blocks, in the order of the network
-    (path for path in modules if path[-1].startswith('block')), key=lambda path: _block(path) or ()
-  )
+  # all beginnings of the parameters' paths, among which are the paths of all modules
+  paths = {path[:end] for path in flatten_dict(params) for end in range(1, len(path) + 1)}
+  blocks = [path for path in paths if path[-1].startswith('block')]
+  blocks.sort(key=lambda path: _block(path) or ())  # in the order of the network
   keep = 1 - rate * jnp.linspace(0 if rises else 1, 1, len(blocks))[:, None]  # 1 − p, [n, 1]
   draw = jax.vmap(lambda key: jax.random.bernoulli(key, keep, (len(blocks), 2)) / keep)
   by_sample = draw(keys.ravel()).reshape(*keys.shape, len(blocks), 2)

@@ -121,8 +121,9 @@ class TrainStep:
       means, batch_stats, objective = self._micro_batch(state, batch_stats, objective, micro, seed)
       return (jax.tree.map(jnp.add, sums, means), batch_stats, objective), None  # stacks nothing
 
-    initial, count = (state.batch_stats, state.objective), self.training.settings.accumulate
-    if count == 1:
+    count = self.training.settings.accumulate
+    initial = state.batch_stats, state.objective
+    if count == 1:  # without the loop of `scan`
       means, batch_stats, objective = self._micro_batch(state, *initial, batch, seed)
     else:
       micro_batches = jax.tree.map(lambda x: _split(x, count), batch)
@@ -161,13 +162,8 @@ class TrainStep:
     """
     batch = self._attack(state, batch_stats, batch, seed)
     losses_and_weights = self.training.pipeline.objective
-    settings, factors = self.training.settings, {}
-    train = not settings.freeze_statistics
-    if settings.drop_path:
-      keys = _image_keys(batch, seed, DROP_PATH, state.step)
-      assert isinstance(self.training.model, Network)  # as `Training` has checked
-      rises = self.training.model.drop_path_rises  # whether later blocks are dropped more often
-      factors = depth.drop_factors(state.params, settings.drop_path, keys, rises)
+    train = not self.training.settings.freeze_statistics
+    factors = self._drop_factors(state, batch, seed)
 
     def weighted_loss(params: PyTree) -> tuple[jax.Array, PyTree]:
       """Returns the mean of weights · losses, which is differentiated, and a tuple.
@@ -208,6 +204,16 @@ class TrainStep:
         "which needs the network's first normalisation",
         fix=f'Put {with_more_images()} into {KEYS.classifier.augment.policy}, or set it lower.',
       )
+
+  def _drop_factors(self, state: TrainState, batch: Batch, seed: jax.Array) -> Variables:
+    """Returns random factors of stochastic depth for every image; {} if the training has none."""
+    rate = self.training.settings.drop_path
+    if not rate:
+      return {}
+    assert isinstance(self.training.model, Network)  # as `Training` has checked
+    keys = _image_keys(batch, seed, DROP_PATH, state.step)
+    rises = self.training.model.drop_path_rises  # whether later blocks are dropped more often
+    return depth.drop_factors(state.params, rate, keys, rises)
 
   def _with_auxiliary(
     self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool, factors: Variables

@@ -320,7 +320,7 @@ class Training:
       return
     column, key = part.column, part.count_key
     stated_count = part.describe()[key]  # 0 for the number of classes
-    count = stated_count or self.num_classes
+    num_weights = stated_count or self.num_classes
     # {column: number of its values} for columns that need not be read
     num_groups = {'label': self.num_classes, **self.pipeline.policy.added}
     section = f'config.classifier.objective.{part.name}'
@@ -334,11 +334,11 @@ class Training:
           'number a row, from 0 on.'
         )
       num_groups[column] = int(values.max()) + 1
-    if num_groups[column] > count:
-      stated = stated_count or f'0, the number of classes ({count})'
+    if num_groups[column] > num_weights:
+      stated = stated_count or f'0, the number of classes ({num_weights})'
       raise InputError(
         f'{section}.{key} is {stated}, but the column {column!r} has the values 0 to '
-        f'{num_groups[column] - 1}: rows of {count} and above would have no weight. Set '
+        f'{num_groups[column] - 1}: rows of {num_weights} and above would have no weight. Set '
         f'{section}.{key}={num_groups[column]}.'
       )
 
