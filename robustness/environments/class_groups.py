@@ -127,7 +127,7 @@ def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 
     size: number of classes in a group; 0 takes the largest possible. Other classes are left over.
   """
   num_classes = len(class_names)
-  size = size or num_classes // max(count, 1)
+  size = size or num_classes // max(count, 1)  # a count below 1 is refused next
   is_possible = count >= 1 and size >= 1 and count * size <= num_classes
   fix = f'at least 1, with {max(size, 1)} of the {num_classes} classes in each'
   require(is_possible, 'config.data.random_class_groups', count, fix)

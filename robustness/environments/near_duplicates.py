@@ -99,6 +99,7 @@ def hashed(rows: Rows) -> Hashed:
   environment_names = rows.description.get('environments', ())
   for batch in rows.batches(_ROWS_PER_BATCH):
     mask = batch['mask']  # false for padding
+    # of an image with several labels, [rows, labels], the first
     label = batch['label'] if batch['label'].ndim == 1 else batch['label'][:, 0]
     # The index −1 takes the last of `names` below, which is ''.
     environment = batch[_ENVIRONMENT] if environment_names else np.full(len(mask), -1)

@@ -145,9 +145,10 @@ class Coral(GroupObjective):
     centred = sets[..., None] * (features[:, None] - mean[None])  # [B, S, F], 0 outside of a set
     spread = total(jnp.einsum('nsd,nse->sde', centred, centred))
     covariance = spread / jnp.maximum(count - 1, 1)[:, None, None]  # [S, F, F]
-    # for each pair the term of the covariances, then the term of the means
+    # two terms of each pair, next to each other: of the covariances and of the means
     terms = [((x[a] - x[b]) ** 2).mean() for a, b in pairs for x in (covariance, mean)]
-    return jnp.stack(terms).reshape(len(pairs), 2).sum(1)
+    terms_by_pair = jnp.stack(terms).reshape(len(pairs), 2)
+    return terms_by_pair.sum(1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,9 +239,9 @@ class IRM(GroupObjective):
     losses = cross_entropy(logits, smoothed)
     member, _, weights = group_rows(batch[self.column], self.environments, total)
     target = jnp.expand_dims(smoothed, tuple(range(1, logits.ndim - 1)))  # [B, 1, K] for V images
-    # the derivative of each loss by the factor w of its logits at w = 1, [B] or [B, V], then [B]
+    # the derivative of each loss by the factor w of its logits at w = 1, [B] or [B, V]
     slope_of_images = ((jax.nn.softmax(logits) - target) * logits).sum(-1)
-    slope = slope_of_images.reshape(len(losses), -1).mean(1)
+    slope = slope_of_images.reshape(len(losses), -1).mean(1)  # mean over the images of a row, [B]
     penalties, has_rows = self._penalties(slope, member, half_of(batch['example_id']), total)
     penalty = jnp.where(has_rows, penalties, 0).sum() / jnp.maximum(has_rows.sum(), 1)
     weight = jnp.where(state['step'] < self.anneal_steps, 1.0, self.penalty)

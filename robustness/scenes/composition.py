@@ -12,6 +12,7 @@ channel when they are read: the four channels of a pixel are one word.
 
 import functools
 import math
+import operator
 from collections.abc import Sequence
 
 import jax
@@ -302,8 +303,8 @@ def _sample(
     `d`, in [0, 1), is the distance of the position from the second neighbour.
     """
     square, cube = d * d, d * d * d
-    middle = 1 - 2 * square + cube, d + square - cube
-    return jnp.stack([-d + 2 * square - cube, *middle, cube - square])
+    second, third = 1 - 2 * square + cube, d + square - cube
+    return jnp.stack([-d + 2 * square - cube, second, third, cube - square])
 
   is_inside = (v >= 0) & (v < size[0]) & (h >= 0) & (h < size[1])
   # The second of the 4 neighbours in either direction: the last one that is not beyond (v, h).
@@ -317,19 +318,17 @@ def _sample(
   pixels = packed.reshape(-1)
 
   # An iteration adds one row of neighbours; the unrolled loop is six times slower.
-  def add_row(row: jax.Array, total: list[jax.Array]) -> list[jax.Array]:
-    """Adds the 4 weighted neighbours in one of 4 rows to the sums of the 4 channels."""
-    start = first + row * width
+  def add_row(number: jax.Array, total: list[jax.Array]) -> list[jax.Array]:
+    """Adds the neighbours in row `number` of 4, weighted, to the sums of the 4 channels."""
+    start = first + number * width
     words = [pixels.at[start + i].get(mode='promise_in_bounds') for i in range(4)]
-    return [
-      total[channel]
-      + down[row]
-      * sum(
-        (across[column] * _channel(words[column], channel) for column in range(1, 4)),
-        across[0] * _channel(words[0], channel),
-      )
-      for channel in range(4)
-    ]
+
+    def row_sum(channel: int) -> jax.Array:
+      """Returns the sum of a channel over the row's 4 neighbours, weighted by `across`."""
+      terms = (across[column] * _channel(words[column], channel) for column in range(4))
+      return functools.reduce(operator.add, terms)
+
+    return [total[channel] + down[number] * row_sum(channel) for channel in range(4)]
 
   total = jax.lax.fori_loop(0, 4, add_row, [jnp.zeros(v.shape, jnp.float32)] * 4)
   red, green, blue, alpha = (x[..., None] for x in total)

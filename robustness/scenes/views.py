@@ -174,11 +174,14 @@ def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
     """Returns the scene of a row at the level of a view, [S, S, 3], read from a sheet."""
     angle, background = view['angle'] if turning else 0.0, row['image']
     placement = place(row['foreground_size'], view['area'], angle, view['x'], view['y'], side)
-    # The sheets of all rows, [rows, areas, D, D], and the number of this row; they are not copied.
-    stored, number = located(row, 'sheets')
-    index, sheets = number * stored.shape[1] + view['sheet'], stored.reshape(-1, *stored.shape[2:])
+    # [rows, areas, D, D], and the position of this row; the sheets are not copied.
+    sheets_of_rows, number = located(row, 'sheets')
+    # The sheets of all rows in one list, and the index of the view's sheet in it.
+    index = number * len(areas) + view['sheet']
+    sheets = sheets_of_rows.reshape(-1, room, room)
     offset = row['sheet_offsets'][view['sheet']]
     if turning:
+      # In a loop over scenes, as on a CPU, only the lines that show the cutout are computed.
       lines = composition.BAND if is_sequential else side
       return composition.paste_rotated(sheets, index, offset, background, placement, lines)
     first = -placement.corner - offset  # the canvas's first pixel in the sheet

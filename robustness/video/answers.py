@@ -117,9 +117,10 @@ class Answer:
     check_name(self.annotator)
     _choice('round', self.round, STAGES)
     _choice('label', self.label, LABEL_ANSWERS)
-    is_changed = bool(self.reasons) or self.feature
+    # dissimilar pairs, and only they, have an explanation
+    is_explained = bool(self.reasons) or self.feature
     if self.neighbor is None:
-      if self.similar is not None or is_changed:
+      if self.similar is not None or is_explained:
         raise InputError('similar, reasons and feature are about a pair: name the neighbor.')
       return
     _choice('similar', self.similar, SIMILAR_ANSWERS)
@@ -127,12 +128,12 @@ class Answer:
       _choice('reason', reason, REASONS)
     if self.added:
       raise InputError('classes are added to an anchor: leave the neighbor out.')
-    if is_changed and self.similar != DISSIMILAR:
+    if is_explained and self.similar != DISSIMILAR:
       raise InputError(
         f'a pair marked {self.similar!r} has a reason or a feature visible in '
         f'only one frame: mark it {DISSIMILAR!r}, or take the mark away.'
       )
-    if self.similar == DISSIMILAR and not is_changed:
+    if self.similar == DISSIMILAR and not is_explained:
       raise InputError(
         f'a dissimilar pair needs a reason ({", ".join(REASONS)}) or the mark '
         'that a distinctive feature is visible in only one frame.'

@@ -242,6 +242,13 @@ class Boxes:
     Raises:
       InputError: a number is not finite, or a box is empty or wholly outside of its image.
     """
+    self._check(sizes, name)
+    corners = np.clip(self.corners, 0, np.tile(sizes[self.image], 2))  # x1 and y1 like x0 and y0
+    distance = np.abs(self.corners - corners).max(1, initial=0)
+    return dataclasses.replace(self, corners=corners), distance
+
+  def _check(self, sizes: np.ndarray, name: Callable[[int], str]) -> None:
+    """Raises InputError for a box that `clip`, whose arguments these are, cannot clip."""
     x0, y0, x1, y1 = self.corners.T
     width, height = sizes[self.image].T
     scores = np.ones(len(self.image)) if self.score is None else self.score
@@ -261,9 +268,6 @@ class Boxes:
           f'{int((~is_valid).sum())} of {len(is_valid)} boxes {problem}, first {name(first)}: '
           f'[{corners}] (x0, y0, x1, y1){score}.'
         )
-    corners = np.clip(self.corners, 0, np.tile(sizes[self.image], 2))  # x1 and y1 like x0 and y0
-    distance = np.abs(self.corners - corners).max(1, initial=0)
-    return dataclasses.replace(self, corners=corners), distance
 
 
 class Clipped(NamedTuple):

@@ -119,8 +119,9 @@ def from_columns(
     InputError: a column is missing, no row is in a set, or a set has not exactly one anchor.
   """
   check_names(columns)
-  # [N, L], [N, M], [N, M]; the transposes turn [N] into [N, 1]
-  label, group_id, offset = (np.atleast_2d(columns[name].T).T for name in (LABEL, GROUP, OFFSET))
+  label, group_id, offset = (  # [N, L], [N, M] and [N, M]; a column [N] becomes [N, 1]
+    np.column_stack([columns[name]]) for name in (LABEL, GROUP, OFFSET)
+  )
   # each membership of a frame in a set: row and column in `group_id`
   frame, slot = np.nonzero(group_id >= 0)
   distance = offset[frame, slot]
@@ -136,19 +137,22 @@ def from_columns(
   anchors[set_number[is_anchor]] = frame[is_anchor]
   order = np.lexsort((distance, set_number))  # by set, then by distance
   neighbors = order[distance[order] != 0]
-  # where the neighbors of each set but the last one end in `neighbors`
-  ends_of_sets = np.searchsorted(set_number[neighbors], np.arange(1, len(ids)))
+  # `neighbors` is split where each set but the first begins
+  starts_of_sets = np.searchsorted(set_number[neighbors], np.arange(1, len(ids)))
   types, fps = columns.get(FRAME_TYPE), columns.get(FPS)
+  if types is not None:  # type −1, unknown, is the last entry, ''
+    types = None if (types < 0).all() else np.array([*FRAME_TYPES, ''])[types]
+  if fps is not None:
+    fps = None if np.isnan(fps).all() else fps.astype(float)
   return NeighborSets(
     frames=tuple(names) or tuple(f'row {index}' for index in range(len(label))),
     labels=label.astype(np.int32),
     anchors=anchors,
-    neighbors=tuple(np.split(frame[neighbors].astype(np.int32), ends_of_sets)),
-    offsets=tuple(np.split(distance[neighbors].astype(np.int32), ends_of_sets)),
+    neighbors=tuple(np.split(frame[neighbors].astype(np.int32), starts_of_sets)),
+    offsets=tuple(np.split(distance[neighbors].astype(np.int32), starts_of_sets)),
     class_names=tuple(class_names),
-    # Type −1 is the last entry, ''.
-    frame_types=None if types is None or (types < 0).all() else np.array([*FRAME_TYPES, ''])[types],
-    fps=None if fps is None or np.isnan(fps).all() else fps.astype(float),
+    frame_types=types,
+    fps=fps,
   )
 
 

@@ -163,6 +163,9 @@ def score(
   require(num_drawn >= 0, 'shown', num_drawn, 'at least 0')  # the option --shown
   sets = inputs.sets
   asked_k, scoring = scoring.k, dataclasses.replace(scoring, k=effective_k(sets, scoring.k))
+  settings = dataclasses.asdict(scoring)
+  if asked_k > scoring.k:
+    settings['asked_k'] = asked_k
   results = Results(
     study='detection_pm_k',
     classifiers=[{'label': LABEL, 'detections': inputs.files['detections']}],
@@ -173,11 +176,10 @@ def score(
       'num_examples': len(sets.anchors),
       'frames': len(sets.frames),
     },
-    settings=dataclasses.asdict(scoring) | ({'asked_k': asked_k} if asked_k > scoring.k else {}),
+    settings=settings,
     quantities=QUANTITIES,
   )
   results.tables['remarks'] = Table(('what', 'boxes', 'of', 'first'), inputs.remarks())
-  numbers = np.array([frame_number(frame) for frame in sets.frames])
   rows: list[Row] = []
   for kind, ignores_classes in KINDS.items():
     truth, detections, names = inputs.truth.boxes, inputs.detections, inputs.truth.names
@@ -189,17 +191,22 @@ def score(
     for quantity, estimate in estimates.items():
       facets = {'kind': kind, **({} if quantity is ANCHOR else {'k': scoring.k})}
       rows.append(row(LABEL, '', quantity, facets, estimate, scoring.confidence))
-    worst = zip(sets.anchors, scores.frames, strict=True)
-    results.tables[f'{kind}/worst_frames'] = Table(
-      ('anchor', 'worst frame', 'offset'),
-      [
-        [sets.frames[anchor], sets.frames[frame], int(numbers[frame] - numbers[anchor])]
-        for anchor, frame in worst
-      ],
-    )
+    results.tables[f'{kind}/worst_frames'] = _worst_frames(sets, scores.frames)
     if frames:
       scored = ScoredBoxes(scores, truth, detections, names, scoring.threshold)
       arrays = pictures(sets, scored, frames, num_drawn)
       results.arrays.update({f'{kind}/{name}': values for name, values in arrays.items()})
   results.table = assemble([part(rows)])
   return results
+
+
+def _worst_frames(sets: NeighborSets, worst: np.ndarray) -> Table:
+  """Returns a table of the anchor and the worst frame of each set.
+
+  `worst`, int [A], has the index of the worst frame of each set in `sets.frames`.
+  """
+  rows = []
+  for anchor, frame in zip(sets.anchors, worst, strict=True):
+    anchor_path, path = sets.frames[anchor], sets.frames[frame]
+    rows.append([anchor_path, path, frame_number(path) - frame_number(anchor_path)])
+  return Table(('anchor', 'worst frame', 'offset'), rows)

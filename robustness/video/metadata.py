@@ -334,7 +334,8 @@ def _types_and_rates(
     if kind not in ('', *FRAME_TYPES):
       fix = nearest(str(kind), FRAME_TYPES)
       raise InputError(f'frame {frame!r} has frame_type {kind!r}; {fix}.')
-    if rate is not None and not (isinstance(rate, (int, float)) and 0 < rate < np.inf):
+    is_rate = isinstance(rate, (int, float)) and 0 < rate < np.inf
+    if rate is not None and not is_rate:
       raise InputError(f'frame {frame!r} has fps {rate!r}: give frames a second, above 0.')
     types.append(kind)
     rates.append(np.nan if rate is None else float(rate))
@@ -498,6 +499,7 @@ def _mapped(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...
     # {class of the space: its classes of ImageNet}, and the inverse, as in the released files
     fine_of = {str(label): list(fine) for label, fine in enumerate(space.members) if fine}
     coarse_of = {str(fine): int(label) for label, classes in fine_of.items() for fine in classes}
+    # the maps of this space, by the name of their file
     expected: Mapping[str, object] = {CLASS_MAP: coarse_of, f'rev_{CLASS_MAP}': fine_of}
     if all(class_map == expected.get(path.name) for path, class_map in maps.items()):
       return space.class_names

@@ -22,7 +22,7 @@ from robustness.core import json_files
 from robustness.core.errors import InputError, nearest
 from robustness.video import answers
 from robustness.video.answers import INDIVIDUAL, JOINT, Answer, AnswerLog, check_name
-from robustness.video.candidates import ANCHOR, Item, ReviewFrames
+from robustness.video.candidates import ANCHOR, PAIR, Item, Pair, ReviewFrames
 from robustness.video.review_rounds import UNCHECKED, OutdatedAnswerError, ReviewRounds
 
 MAX_BODY = 64 * 1024
@@ -149,21 +149,24 @@ class ReviewServer(ThreadingHTTPServer):
     fields = dict(posted)
     # UNCHECKED: the page did not say; `replaces` is None if it had shown no earlier answer
     replaces, shown = fields.pop('replaces', UNCHECKED), fields.pop('shown', UNCHECKED)
-    if replaces not in (None, UNCHECKED) and type(replaces) not in (int, float):
+    is_time = type(replaces) in (int, float)
+    if not is_time and replaces not in (None, UNCHECKED):
       raise InputError(f'replaces = {replaces!r}: give the time of an answer, or null.')
     item = self.candidates.item(str(fields.pop('item', '')))
     fields['anchor'], fields['neighbor'] = self.candidates.paths(item)
     labels = list(self._page_labels(item))
-    if shown not in (UNCHECKED, labels):
+    is_outdated = shown != UNCHECKED and shown != labels
+    if is_outdated:
       raise OutdatedAnswerError(
         f'the labels of {item} have changed since it was shown here: answer again.'
       )
     answer = Answer.from_json({**fields, 'shown': labels, 'time': round(time.time(), 3)})
     self._check_annotator(answer.annotator)
-    names = self.candidates.class_names
-    invalid = [label for label in answer.added if label not in names or label in labels]
-    if item.kind == ANCHOR and invalid:
-      raise InputError(f'added = {invalid}: give ids of other classes than its labels.')
+    if item.kind == ANCHOR:  # `Answer` refuses added classes of a pair
+      admitted = set(self.candidates.class_names) - set(labels)
+      invalid = [label for label in answer.added if label not in admitted]
+      if invalid:
+        raise InputError(f'added = {invalid}: give ids of other classes than its labels.')
     self.rounds.submit(answer, self.log.append, replaces)
     return self.next_turn(answer.annotator)
 
@@ -207,22 +210,27 @@ class ReviewServer(ThreadingHTTPServer):
       'others': [{'annotator': v.annotator, 'round': v.round, **_plain(v)} for v in votes],
       'anchor': self._frame(self.candidates.anchor_frame(anchor.number)),
     }
-    if item != anchor:
-      pair = self.candidates.pairs[item.number]
-      labels = self.candidates.labels[pair.frame]
-      anchor_labels = self.candidates.labels[self.candidates.anchor_frame(pair.anchor)]
-      has_other_labels = labels not in ((), anchor_labels)  # only then shown next to the anchor's
-      # The page can also call the anchor of a pair bad; this is an answer in the anchor's round.
-      anchor_stage = JOINT if self.rounds.ready_for_joint(anchor) else INDIVIDUAL
-      page_item |= {
-        'anchor_item': str(anchor),
-        'anchor_round': anchor_stage,
-        'anchor_answered': self.rounds.answer_time(anchor, anchor_stage, annotator),
-        'neighbor': self._frame(pair.frame),
-        'offset': pair.offset,
-        'neighbor_labels': self._named(labels) if has_other_labels else None,
-      }
+    if item.kind == PAIR:
+      page_item |= self._pair_fields(annotator, self.candidates.pairs[item.number], anchor)
     return {'item': page_item, 'progress': progress}
+
+  def _pair_fields(self, annotator: str, pair: Pair, anchor: Item) -> Plain:
+    """Returns what the page shows only about a pair: its neighbor, and the item of its anchor.
+
+    The page can also call the anchor of a pair bad; this is an answer in the anchor's round.
+    """
+    labels = self.candidates.labels[pair.frame]
+    anchor_labels = self.candidates.labels[self.candidates.anchor_frame(pair.anchor)]
+    has_other_labels = labels not in ((), anchor_labels)  # only then shown next to the anchor's
+    anchor_stage = JOINT if self.rounds.ready_for_joint(anchor) else INDIVIDUAL
+    return {
+      'anchor_item': str(anchor),
+      'anchor_round': anchor_stage,
+      'anchor_answered': self.rounds.answer_time(anchor, anchor_stage, annotator),
+      'neighbor': self._frame(pair.frame),
+      'offset': pair.offset,
+      'neighbor_labels': self._named(labels) if has_other_labels else None,
+    }
 
   def _page_labels(self, item: Item) -> tuple[int, ...]:
     """Returns the class ids that the page shows as labels of an item, ascending.

@@ -170,6 +170,19 @@ def _has_line(measured: Measured) -> bool:
   return len(measured) > 2 and len({anchor.value for anchor, _ in measured.values()}) > 1
 
 
+def _draw_published(axes: Axes, models: Sequence[PublishedModel]) -> None:
+  """Draws published models with a colour and a marker by kind of training."""
+  for index, kind in enumerate(KINDS):
+    label: str | None = kind
+    for model in models:
+      if model.kind == kind:
+        look = {'color': style.COLOURS[index], 'fmt': style.MARKERS[index], 'label': label}
+        x = model.anchor, model.anchor_low, model.anchor_high
+        y = model.worst, model.worst_low, model.worst_high
+        _draw_point(axes, x, y, markersize=3, elinewidth=0.4, alpha=0.7, **look)
+        label = None  # the legend has each kind once
+
+
 @style.styled
 def testbed_fit(name: str, measured: Measured) -> Figure:
   """Returns a figure of the published models, with their linear fit, and of this run's classifiers.
@@ -184,13 +197,7 @@ def testbed_fit(name: str, measured: Measured) -> Figure:
   figure = Figure(figsize=(style.COLUMN_WIDTH, 3.6), layout='constrained')
   axes = figure.subplots()
   models = entries(name)
-  for index, kind in enumerate(KINDS):
-    for number, entry in enumerate(entry for entry in models if entry.kind == kind):
-      label = kind if number == 0 else None  # the legend has each kind once
-      look = {'color': style.COLOURS[index], 'fmt': style.MARKERS[index], 'label': label}
-      x = entry.anchor, entry.anchor_low, entry.anchor_high
-      y = entry.worst, entry.worst_low, entry.worst_high
-      _draw_point(axes, x, y, markersize=3, elinewidth=0.4, alpha=0.7, **look)
+  _draw_published(axes, models)
   published_anchors = [entry.anchor for entry in models]
   anchors = [anchor.value for anchor, _ in measured.values()]
   all_anchors = *published_anchors, *anchors
