@@ -107,10 +107,9 @@ class CorruptedConfig(BaseConfig):
     choice('corruption', self.corruption, (*NAMES, CLEAN_NAME))
     choice('quantize', self.quantize, QUANTIZE)
     severities = (0,) if self.is_clean else SEVERITIES
-    for key, value, values in (
-      ('severity', self.severity, severities),
-      ('constants', self.constants, (0, *TABLES)),
-    ):
+    allowed = {'severity': severities, 'constants': (0, *TABLES)}
+    for key, values in allowed.items():
+      value = getattr(self, key)
       is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
       require(is_whole and value in values, key, value, f'one of {", ".join(map(str, values))}')
     if not isinstance(self.splits, (tuple, list)):

@@ -60,8 +60,9 @@ class Folder(Source):
     if self.label_space:  # joins class folders to coarser classes
       files_of_class = merged(files_of_class, label_space.get(self.label_space), root)
     paths = [*itertools.chain.from_iterable(files_of_class.values())]
-    if self.label_space:
-      left_out[f'images of no class of {self.label_space}'] = len(names) - len(paths)
+    num_unjoined = len(names) - len(paths)  # files of folders that are of no coarser class
+    if num_unjoined:
+      left_out[f'images of no class of {self.label_space}'] = num_unjoined
     if not paths:
       raise InputError(
         f'{root}: none of its {len(classes)} class folders holds an image; expected '
