@@ -64,7 +64,7 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
   ]
   if common:
     entries, pairings = _on_shared_images(entries, pairings)
-    first = entries[0]
+    first = entries[0]  # with the records of only the shared images
   note = '' if first.label == baseline else f'minus {first.label}: {baseline} is not in this task'
   first_answers = Answers.from_records(first, first.evaluation.records)
   compared = [
@@ -101,17 +101,18 @@ def _on_shared_images(
   Raises:
     InputError: no image is shared by all of the entries that share any with the first.
   """
-  # {label: indices among the first entry's rows of the images that it shares with this entry}
-  shared_rows = {e.label: p.first for e, p in zip(entries, pairings, strict=True) if len(p.first)}
-  rows_of_first = functools.reduce(np.intersect1d, shared_rows.values())
-  if not len(rows_of_first):
-    raise InputError(f'no image is in all of {", ".join(shared_rows)}: compare them two by two.')
-  all_rows = np.arange(len(rows_of_first))  # restricted records have only shared images, in order
+  # The rows of the first entry whose images all others have too.
+  rows_in_all = functools.reduce(np.intersect1d, [p.first_rows for p in pairings if p.has_images])
+  if not len(rows_in_all):
+    labels = [e.label for e, p in zip(entries, pairings, strict=True) if p.has_images]
+    raise InputError(f'no image is in all of {", ".join(labels)}: compare them two by two.')
+  # Restricted records have the same images in the same order: row i is paired with row i.
+  all_rows = np.arange(len(rows_in_all))
   reduced_entries, reduced_pairings = list(entries), list(pairings)
   for index, (entry, pairing) in enumerate(zip(entries, pairings, strict=True)):
-    if len(pairing.first):
-      records = selected(entry, pairing.second[np.isin(pairing.first, rows_of_first)])
-      evaluation = Evaluation(entry.label, records)
+    if pairing.has_images:
+      is_in_all = np.isin(pairing.first_rows, rows_in_all)
+      evaluation = Evaluation(entry.label, selected(entry, pairing.second_rows[is_in_all]))
       reduced_entries[index] = dataclasses.replace(entry, evaluation=evaluation)
       reduced_pairings[index] = Pairing(all_rows, all_rows, pairing.note)
   return reduced_entries, reduced_pairings
@@ -137,15 +138,9 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[Compared]) -> list[R
     for compared in classifiers:
       accuracy = compared.answers.accuracy(group)
       rows.append(row(compared.label, '', ACCURACY, facets, accuracy, confidence))
-      if compared is first:
-        continue
-      if compared.pair:
-        answers_of_first, answers = compared.pair
-        difference = answers.minus(answers_of_first, group)
-      else:
-        difference = independent_difference(first.answers.accuracy(group), accuracy)
-      difference = dataclasses.replace(difference, note=compared.note)
-      rows.append(row(compared.label, first.label, ACCURACY, facets, difference, confidence))
+      if compared is not first:
+        difference = _difference(first, compared, group)
+        rows.append(row(compared.label, first.label, ACCURACY, facets, difference, confidence))
     if has_line and group != CLEAN:
       robustness = _effective_robustness(classifiers, group)
       for compared, estimate in zip(classifiers, robustness, strict=True):
@@ -153,13 +148,25 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[Compared]) -> list[R
           rows.append(row(compared.label, '', EFFECTIVE, facets, estimate, confidence))
   for compared in classifiers[1:]:
     if compared.pair:
-      answers_of_first, answers = compared.pair
-      kappas = answers.consistency(answers_of_first, groups)
+      kappas = compared.pair.this.consistency(compared.pair.first, groups)
       for facets, kappa in zip(facets_by_group.values(), kappas, strict=True):
         note = '; '.join(filter(None, (kappa.note, compared.note)))
         kappa = dataclasses.replace(kappa, note=note)
         rows.append(row(compared.label, '', CONSISTENCY, facets, kappa, confidence))
   return rows
+
+
+def _difference(first: Compared, compared: Compared, group: str) -> Estimate:
+  """Returns a classifier's accuracy in a group of views minus the accuracy of the first classifier.
+
+  It is of the images that both share, or of all images of each if they share none.
+  """
+  if compared.pair:
+    difference = compared.pair.this.minus(compared.pair.first, group)
+  else:
+    accuracies = [classifier.answers.accuracy(group) for classifier in (first, compared)]
+    difference = independent_difference(*accuracies)
+  return dataclasses.replace(difference, note=compared.note)
 
 
 def _common_groups(entries: Sequence[Entry], classifiers: Sequence[Compared]) -> list[str]:
@@ -229,24 +236,38 @@ def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[E
   """
   all_answers = [compared.answers for compared in classifiers]
   n = min(len(answers.ids) for answers in all_answers)
-  paired = [compared.pair[1] for compared in classifiers if compared.pair]
-  share_images = len(paired) == len(classifiers) and all(len(a.ids) == n for a in paired)
-  if not share_images:
-    accuracies = [[a.accuracy(name).value for name in (CLEAN, group)] for a in all_answers]
-    clean, shifted = np.array(accuracies).T  # [M] each, for M classifiers
-    values = effective_robustness(clean[:, None], shifted, n)
-    pairs = zip(values, all_answers, strict=True)
-    return [Estimate.without_interval(float(value), len(a.ids)) for value, a in pairs]
-  both_groups = [paired[0].group(CLEAN), paired[0].group(group)]
-  outcomes = paired[0].outcomes(**{str(k): answers.right for k, answers in enumerate(paired)})
+  shared = [compared.pair.this for compared in classifiers if compared.pair]
+  # The first classifier is paired with itself, on all its images. If all pairs have n images, these
+  # are therefore the images of the first.
+  share_images = len(shared) == len(classifiers) and all(len(a.ids) == n for a in shared)
+  if share_images:
+    return _robustness_on_shared_images(shared, group)
+  clean = np.array([answers.accuracy(CLEAN).value for answers in all_answers])
+  shifted = np.array([answers.accuracy(group).value for answers in all_answers])
+  values = effective_robustness(clean[:, None], shifted, n)
+  pairs = zip(values, all_answers, strict=True)
+  return [Estimate.without_interval(float(value), len(a.ids)) for value, a in pairs]
+
+
+def _robustness_on_shared_images(classifiers: Sequence[Answers], group: str) -> list[Estimate]:
+  """Returns the effective robustness of M classifiers in a group of views, with bootstrap
+  intervals.
+
+  Args:
+    classifiers: the answers of all classifiers on the same images, the baseline first.
+    group: name of the group of views.
+  """
+  first = classifiers[0]
+  both_groups = [first.group(CLEAN), first.group(group)]
+  outcomes = first.outcomes(**{str(k): answers.right for k, answers in enumerate(classifiers)})
   units_by_classifier = [units(outcomes, label, both_groups) for label in outcomes.labels]
 
   def robustness_of_resample(weights: np.ndarray) -> np.ndarray:
     """Returns the effective robustness [B, M] of M classifiers at weights [B, K] of the units."""
     means = np.stack([u.means(weights) for u in units_by_classifier], -2)  # [B, M, 2 groups]
-    return effective_robustness(means[..., :1], means[..., 1], n)
+    return effective_robustness(means[..., :1], means[..., 1], len(first.ids))
 
-  return bootstrap(robustness_of_resample, units_by_classifier[0], paired[0].confidence)
+  return bootstrap(robustness_of_resample, units_by_classifier[0], first.confidence)
 
 
 def _with_findings(
@@ -254,8 +275,8 @@ def _with_findings(
 ) -> Results:
   """Returns a comparison to which the study's estimates on shared images are added.
 
-  Shared images are those that all classifiers were shown. Estimates that the comparison has already
-  are not repeated.
+  Shared images are those that all classifiers were shown. Estimates and quantities that the
+  comparison has already are not repeated; the tables are replaced.
 
   Args:
     results: the comparison.
@@ -269,14 +290,15 @@ def _with_findings(
   first = entries[0].finished
   if len(entries) < 2:
     raise InputError('a single classifier')
-  if not all(len(pairing.first) for pairing in pairings):
+  if not all(pairing.has_images for pairing in pairings):
     raise InputError('not all classifiers were shown the same images')
   evaluations = [
-    Evaluation(entry.label, selected(entry, pairing.second))
+    Evaluation(entry.label, selected(entry, pairing.second_rows))
     for entry, pairing in zip(entries, pairings, strict=True)
   ]
   findings = first.study.reduce(evaluations, first.image_shape)
-  # Arrays of single classifiers of the first run have names with the prefix of the classifier.
+  # Arrays of the first run are kept, but not those of its single classifiers, whose names begin
+  # with the prefix of a classifier.
   prefixes = tuple(prefix for prefix in first.results.prefixes.values() if prefix)
   arrays_of_study = {k: v for k, v in first.results.arrays.items() if not k.startswith(prefixes)}
   table = pd.concat([rows.astype(object) for rows in (results.table, *findings.estimates)])
@@ -285,7 +307,7 @@ def _with_findings(
   quantities_of_study = [q for q in first.study.described_quantities if q.name not in names]
   return dataclasses.replace(
     results,
-    data={**first.results.data, 'num_examples': len(pairings[0].first)},
+    data={**first.results.data, 'num_examples': len(pairings[0].first_rows)},
     tables=findings.tables,
     arrays={**arrays_of_study, **findings.arrays},
     table=assemble([table[~is_repeated]]),

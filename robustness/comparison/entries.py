@@ -93,9 +93,9 @@ def entries_of(
     for name, finished in finished_studies.items():
       restricted, positions = _on_common_views(name, finished, [*finished_studies.values()])
       for e in finished.evaluations:
-        label = labels[name, e.label]
         # The positions are None if all views are common.
         records = e.records if positions is None else SelectedViews(e.records, positions)
+        label = labels[name, e.label]
         evaluation = Evaluation(label, records)
         entries_by_task[task].append(Entry(label, e.label, restricted, evaluation, confidence))
   if max(map(len, entries_by_task.values())) < 2:
@@ -239,11 +239,10 @@ def _on_common_views(
   left_out = [view for view in all_views if view not in common_views]
   listed = ', '.join(left_out[:MAX_NAMED]) + (', …' if len(left_out) > MAX_NAMED else '')
   print(f'note: {name}: not all runs show the same {listed}: left out', file=sys.stderr)
-  settings = {k: v for k, v in finished.results.settings.items() if k != 'files'}
+  unchanged = {k: v for k, v in finished.results.settings.items() if k != 'files'}
+  settings = {**unchanged, **study.describe()}
   # Arrays are left out, because pictures among them show views that are left out.
-  results = dataclasses.replace(
-    finished.results, settings={**settings, **study.describe()}, arrays={}
-  )
+  results = dataclasses.replace(finished.results, settings=settings, arrays={})
   common = dataclasses.replace(finished, study=study, results=results)
   return common, [all_views.index(view) for view in common_views]
 

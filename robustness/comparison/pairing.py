@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from robustness.core.settings import differing_keys
 from robustness.estimates import consistency
 from robustness.estimates.fixed_width import FixedWidth
 from robustness.estimates.means import Estimate, mean, share_difference
-from robustness.estimates.of_means import Units
+from robustness.estimates.of_means import Units, units
 from robustness.estimates.outcomes import Group, Outcomes
 from robustness.estimates.quantity import ACCURACY
 from robustness.evaluation.provenance import IMAGE_DIGEST
@@ -35,14 +36,19 @@ class Pairing:
   """The images that two runs share.
 
   Attributes:
-    first, second: [n], indices of the shared images among each run's rows; empty if the images are
-      not paired.
+    first_rows, second_rows: [n], indices of the shared images among the rows of each run; empty if
+      the images are not paired.
     note: why the images are not paired, or how the runs differ although they are.
   """
 
-  first: np.ndarray
-  second: np.ndarray
+  first_rows: np.ndarray
+  second_rows: np.ndarray
   note: str = ''
+
+  @property
+  def has_images(self) -> bool:
+    """Whether any image is paired."""
+    return len(self.first_rows) > 0
 
 
 def pair(
@@ -80,7 +86,7 @@ def pair(
   no_rows = np.zeros(0, int)
   if not num_shared or not has_same_stored_images:
     return Pairing(no_rows, no_rows, 'other images')
-  if not has_equal_digests and differing <= SELECTION_KEYS:
+  if not has_equal_digests and differing <= SELECTION_KEYS:  # nothing explains the difference
     raise InputError(
       f'{names[0]} and {names[1]} say the same of their data and have {num_shared} example ids in '
       'common, but not the same images: the files were changed between the runs. Run one again.'
@@ -197,17 +203,17 @@ class Answers:
     # [K, 3 V] for K images (or clusters) and V views: the columns 'other' of all views, then
     # 'this', then 'agree'.
     one_view_groups = [Group({}, np.array([view]), np.ones(1)) for view in views]
-    columns = [outcomes.columns(name, group) for name in right for group in one_view_groups]
-    total = np.stack([column_total for column_total, _ in columns], 1)
-    weight = np.stack([column_weight for _, column_weight in columns], 1)
+    measured = [units(outcomes, name, one_view_groups) for name in right]
+    total = np.concatenate([column.total for column in measured], 1)
+    weight = np.concatenate([column.weight for column in measured], 1)
     group_weights = np.zeros((len(members), len(views)))
     for index, group in enumerate(members):
       # `views` is sorted and has all views of the group, so that searchsorted finds their columns.
       group_weights[index, np.searchsorted(views, group.views)] = group.weight
+    # The number of images differs between the groups: it is 0 until the last line.
+    kappas = consistency.estimates(Units(total, weight, n=0), group_weights, self.confidence)
     n = [outcomes.observations('agree', group.views) for group in members]
-    # The largest number of images stands for all groups; the last line corrects it in each group.
-    estimates = consistency.estimates(Units(total, weight, max(n)), group_weights, self.confidence)
-    return [dataclasses.replace(kappa, n=count) for kappa, count in zip(estimates, n, strict=True)]
+    return [dataclasses.replace(kappa, n=count) for kappa, count in zip(kappas, n, strict=True)]
 
 
 def selected(entry: Entry, rows: np.ndarray) -> RecordsReader:
@@ -217,6 +223,13 @@ def selected(entry: Entry, rows: np.ndarray) -> RecordsReader:
   return records if is_complete else SelectedRows(records, rows)
 
 
+class AnswerPair(NamedTuple):
+  """The answers of the first classifier and of another, on the images that both have answered."""
+
+  first: Answers
+  this: Answers
+
+
 @dataclasses.dataclass(frozen=True)
 class Compared:
   """The answers of a classifier of a comparison, also paired with the first classifier's answers.
@@ -224,15 +237,15 @@ class Compared:
   Attributes:
     label: its label in the comparison.
     answers: its answers on all its images.
-    pair: the first classifier's answers and this classifier's, on the images that both have
-      answered; None if there are no such images.
+    pair: the first classifier's answers and this classifier's on the images that they share; None
+      if there are no such images.
     note: how the images of the two classifiers differ, and which value is then subtracted in a
       difference; '' if the images are the same.
   """
 
   label: str
   answers: Answers
-  pair: tuple[Answers, Answers] | None
+  pair: AnswerPair | None
   note: str
 
   @classmethod
@@ -255,10 +268,11 @@ class Compared:
     if entry is not first:
       answers = Answers.from_records(entry, entry.evaluation.records)
     note = '; '.join(filter(None, (pairing.note, note)))
-    if not len(pairing.first):
+    if not pairing.has_images:
       return cls(entry.label, answers, None, note)
-    pair = first_answers.on(first, pairing.first), answers.on(entry, pairing.second)
-    if not np.array_equal(pair[0].ids, pair[1].ids):
+    rows, first_rows = pairing.second_rows, pairing.first_rows
+    pair = AnswerPair(first=first_answers.on(first, first_rows), this=answers.on(entry, rows))
+    if not np.array_equal(pair.first.ids, pair.this.ids):
       raise InputError(
         f'{first.label} and {entry.label} share stored images, but not which are versions of one '
         'image: run both on the same data set.'

@@ -49,7 +49,7 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
   tasks_with_references = {}
   for task, results in tasks.items():
     rows = []
-    for group in accuracies[task] if task not in references else ():
+    for group in [] if task in references else accuracies[task]:
       n = min(group.num_images, *(reference.num_images for reference in reference_accuracies))
       facets = {**group.facets, 'reference': ' and '.join(references)}
       values = effective_robustness(predictors, group.in_order(labels), n)
@@ -91,10 +91,12 @@ def _accuracies_by_group(task: str, results: Results) -> list[GroupAccuracies]:
 
   A group of views is a combination of facet values, such as {'corruption': 'fog'}.
   """
-  table = results.table[(results.table.quantity == ACCURACY.name) & (results.table.versus == '')]
-  names = [name for name in facets_of(table) if table[name].notna().any() and name != 'class']
+  is_value = results.table.versus == ''  # not a difference
+  table = results.table[(results.table.quantity == ACCURACY.name) & is_value]
+  names = [name for name in facets_of(table) if name != 'class' and table[name].notna().any()]
   table = table[table['class'].isna()] if 'class' in table else table
   accuracies = []
+  # Without a facet there is one group of all rows; pandas does not group by no name.
   groups = table.groupby(names, dropna=False, sort=False) if names else [((), table)]
   for facet_values, rows in groups:
     facets = {k: v for k, v in zip(names, facet_values, strict=True) if not pd.isna(v)}

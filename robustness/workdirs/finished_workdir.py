@@ -97,6 +97,7 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
       f'{path} holds a run of each of several seeds: give one of them, such as {path / seeds[0]}.'
     )
   sections = study_sections(config, path)
+  # Only a battery may have left out tasks.
   tasks_without_results = left_out(path) if SINGLE not in sections else ()
   return {
     task: _finished_study(path, task, section, study_file)
@@ -250,25 +251,26 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
     InputError: no folder matches.
   """
   expected_study = json.loads(json.dumps(study.recording))  # lists for tuples, as in a header
-  folder_by_num_unshared: dict[int, pathlib.Path] = {}
+  matches: list[tuple[int, pathlib.Path]] = []  # (keys that only one description has, folder)
   # records/STUDY-DIGEST/CLASSIFIER/header, or one folder deeper in a sequential design
   pattern = f'*/*/{FIRST}/{HEADER}' if study.sequential_design else f'*/*/{HEADER}'
   for header in sorted((path / RECORDS).glob(pattern)):
     identity = Records.open(header.parent).identity
     json_files.check(identity, f'{header}, identity', {'data': dict, 'study': dict})
     recorded = recorded_study.with_keys_of_today(type(study), identity['study'])
-    is_same_study = recorded == expected_study or (
-      isinstance(study, RecordedStudy) and study.is_recorded_as(recorded)
-    )
+    is_same_study = recorded == expected_study
+    if isinstance(study, RecordedStudy):
+      is_same_study = is_same_study or study.is_recorded_as(recorded)
     described, recorded_data = results.data, identity['data']
     shared_keys = described.keys() & recorded_data.keys()
-    if is_same_study and all(described[key] == recorded_data[key] for key in shared_keys):
+    is_same_data = all(described[key] == recorded_data[key] for key in shared_keys)
+    if is_same_study and is_same_data:
       study_folder = header.relative_to(path / RECORDS).parts[0]
       num_unshared = len(described.keys() ^ recorded_data.keys())
-      folder_by_num_unshared.setdefault(num_unshared, path / RECORDS / study_folder)
-  if not folder_by_num_unshared:
+      matches.append((num_unshared, path / RECORDS / study_folder))
+  if not matches:
     raise InputError(f'{path} has no records of the task with the study {study.name}. {_FINISH}')
-  return folder_by_num_unshared[min(folder_by_num_unshared)]
+  return min(matches)[1]
 
 
 def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
@@ -380,13 +382,11 @@ class WorkdirPredictions:
         f'config.predictions is {self.predictions}, whose study {task.study.name} measures images '
         'alone: give the workdir of a study of classifiers.'
       )
+    evaluations = []
     for evaluation in task.evaluations:
       refuse_unknown_classes(evaluation.records.identity['data'], 'what reads config.predictions')
-    by_image = [task.study.by_image(e.records, task.image_shape) for e in task.evaluations]
-    evaluations = [
-      dataclasses.replace(evaluation, records=records)
-      for evaluation, (records, _) in zip(task.evaluations, by_image, strict=True)
-    ]
-    _, views = by_image[0]  # all classifiers have the same views
+      # All classifiers have the same views.
+      records, views = task.study.by_image(evaluation.records, task.image_shape)
+      evaluations.append(dataclasses.replace(evaluation, records=records))
     settings = {**described, **dataclasses.asdict(self), 'of': task.study.describe()}
     return Scored(task.evaluations, reduce(evaluations, views, self.seed), settings)

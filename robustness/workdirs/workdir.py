@@ -207,20 +207,7 @@ def _refuse_other_config(path: pathlib.Path, config: Section) -> None:
   recorded = json_files.read(path, form, REWRITTEN)
   old = _keys_of_records(recorded)
   new = _keys_of_records(_with_equal_studies_of(recorded, config))
-  compared_keys = old.keys() | new.keys()
-  if not has_results:  # only the keys of trainings; a checkpoint itself checks its other settings
-    compared_keys = {k for k in compared_keys if k in TRAINING_KEYS or 'classifier' in k}
-  # Classifiers and tasks that only one of the two configs has.
-  unmatched = {k for k in old.keys() ^ new.keys() if k.startswith(('classifier', 'battery.'))}
-  compared_keys -= unmatched
-  # What differs, as 'key: old value → new value'.
-  lines = differing_keys(
-    {k: v for k, v in old.items() if k in compared_keys},
-    {k: v for k, v in new.items() if k in compared_keys},
-  )
-  if has_results:
-    classifiers = sorted(key for key in unmatched if key.startswith('classifier'))
-    lines += [f'{key}: {"left out" if key in old else "a new classifier"}' for key in classifiers]
+  lines = _refused_differences(old, new, has_results)
   if not lines:
     return
   separator = '\n  config.' if f'{WORKDIR:--}' == '--workdir' else '\n  '
@@ -245,6 +232,31 @@ def _has_files(directory: pathlib.Path, patterns: Sequence[str]) -> bool:
       if any('-tmp' not in file.name for file in folder.glob(pattern)):
         return True
   return False
+
+
+def _refused_differences(old: Facts, new: Facts, has_results: bool) -> list[str]:
+  """Returns the differences of two configs because of which a workdir is refused, as lines
+  'key: old value → new value'.
+
+  Args:
+    old: `_keys_of_records` of the config in the workdir.
+    new: `_keys_of_records` of the config of this run.
+    has_results: whether the workdir holds results, else only checkpoints.
+  """
+  compared_keys = old.keys() | new.keys()
+  if not has_results:  # only the keys of trainings; a checkpoint itself checks its other settings
+    compared_keys = {k for k in compared_keys if k in TRAINING_KEYS or 'classifier' in k}
+  # Classifiers and tasks that only one of the two configs has have no value to compare.
+  unmatched = {k for k in old.keys() ^ new.keys() if k.startswith(('classifier', 'battery.'))}
+  compared_keys -= unmatched
+  lines = differing_keys(
+    {k: v for k, v in old.items() if k in compared_keys},
+    {k: v for k, v in new.items() if k in compared_keys},
+  )
+  if has_results:  # are of the same classifiers; a battery may have more or fewer tasks
+    classifiers = sorted(key for key in unmatched if key.startswith('classifier'))
+    lines += [f'{key}: {"left out" if key in old else "a new classifier"}' for key in classifiers]
+  return lines
 
 
 def finished_files(directory: pathlib.Path) -> frozenset[tuple[str, int]]:
