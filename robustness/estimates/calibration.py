@@ -431,8 +431,13 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
     draws: random numbers for these images.
     bins: number of bins of confidence.
   """
-  width_bins, mass_bins = predictions.equal_width(bins), predictions.equal_mass(bins)
-  width, mass = predictions.binned(width_bins), predictions.binned(mass_bins)
+  width_starts, mass_starts = predictions.equal_width(bins), predictions.equal_mass(bins)
+
+  def binned(predictions: Predictions, weights: np.ndarray | None = None) -> tuple[Bins, Bins]:
+    """Returns predictions in the bins of equal width, and in those of equal mass."""
+    return predictions.binned(width_starts, weights), predictions.binned(mass_starts, weights)
+
+  width, mass = binned(predictions)
   values = {
     # Errors before debiasing are called 'ece_biased' etc.; the overconfidence keeps its name.
     **{BIASED.get(name, name): value for name, value in _biased_measures(width, mass).items()},
@@ -446,13 +451,13 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
   batch_size = max(1, _MAX_WEIGHTS_PER_BATCH // len(predictions.order))
   drawn, calibrated = [], []  # measures of bootstrap samples, and of calibrated simulations
   for begin in range(0, len(draws.counts), batch_size):
+    batch = slice(begin, begin + batch_size)
     # [samples in the batch, N], in the order of the predictions.
-    counts = draws.counts[begin : begin + batch_size, predictions.order]
-    uniform = draws.uniform[begin : begin + batch_size, predictions.order]
-    samples = predictions.binned(width_bins, counts), predictions.binned(mass_bins, counts)
-    drawn.append({**_biased_measures(*samples), **_unbinned(predictions, counts)})
+    counts, uniform = (numbers[batch, predictions.order] for numbers in draws)
+    biased = _biased_measures(*binned(predictions, counts))
+    drawn.append({**biased, **_unbinned(predictions, counts)})
     simulated = dataclasses.replace(predictions, correct=uniform < predictions.confidence)
-    calibrated.append(_biased_measures(simulated.binned(width_bins), simulated.binned(mass_bins)))
+    calibrated.append(_biased_measures(*binned(simulated)))
 
   def joined(batches: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Returns {name: values in all bootstrap samples or simulations}, joined from batches."""

@@ -57,15 +57,18 @@ def sign_flip(differences: ArrayLike) -> np.ndarray:
   sizes = np.abs(columns).astype(int)  # |d_k|
   length = 2 * int(sizes.sum(0).max(initial=0)) + 1  # number of possible sums, from −max to max
   angle = 2 * np.pi * np.arange(length) / length
-  # The characteristic function Π cos(d_k·ω), [tests, angles ω]; equal factors are a power.
+  # The characteristic function Π cos(d_k·ω), [tests, angles ω]. The m clusters of equal |d_k|
+  # contribute cos(d_k·ω)^m.
   function = np.ones((sizes.shape[1], length))
   for size in np.unique(sizes[sizes > 0]):
-    function *= np.cos(size * angle) ** (sizes == size).sum(0)[:, None]
+    num_clusters = (sizes == size).sum(0)  # of each test
+    function *= np.cos(size * angle) ** num_clusters[:, None]
   # Probability of each sum, in the order 0, 1, …, max, −max, …, −1 of the Fourier transform.
   probability = np.fft.fft(function).real / length
   absolute_sum = np.minimum(np.arange(length), length - np.arange(length))
   observed = np.abs(columns.sum(0))
   p_value = np.where(absolute_sum >= observed[:, None], probability, 0.0).sum(1)
+  # [()] makes a number of an array [].
   return np.where(observed == 0, 1.0, np.clip(p_value, 0, 1)).reshape(values.shape[1:])[()]
 
 
@@ -173,7 +176,7 @@ def effective_robustness(references: ArrayLike, shifted: ArrayLike, n: int) -> n
   for model in range(num_models):
     other_models = np.delete(np.arange(num_models), model)
     points = design[..., other_models, :]
-    # The plane's coefficients, [..., 1 + R, 1], and its height at this model, [...].
+    # The plane's coefficients, [..., 1 + R, 1], and its height at this model, [..., 1, 1].
     plane = np.linalg.pinv(points) @ logit_y[..., other_models, None]
     value = special.expit((design[..., [model], :] @ plane)[..., 0, 0])
     is_plane_defined = np.linalg.matrix_rank(points) == num_references + 1

@@ -84,8 +84,8 @@ def estimates(units: Units, groups: np.ndarray, confidence: float = 0.95) -> lis
     Rao and Scott, The analysis of categorical data from complex sample surveys, J. Am. Stat.
     Assoc. 76 (1981).
   """
-  views = units.weight.shape[1] // 3
-  images = units.weight[:, :views]
+  num_views = units.weight.shape[1] // 3
+  images = units.weight[:, :num_views]
   # Images on which the first classifier is right, the second is right, and both answers are equal.
   first, second, equal = np.split(units.total, 3, 1)  # [K, V] each
   # first + second counts an image twice if both are right, and once if only one is right, which
@@ -93,27 +93,35 @@ def estimates(units: Units, groups: np.ndarray, confidence: float = 0.95) -> lis
   right = (first + second + equal - images) / 2
   # Images on which both are right, only the first, only the second, and neither, [4, K, V].
   cells = np.stack([right, first - right, second - right, images - first - second + right])
-  estimates = []
-  for weights in groups:
-    is_in_group = weights > 0
-    group_cells = cells[:, :, is_in_group]
-    kappa = _kappa_of_cells(group_cells.sum(1))
-    is_defined = np.isfinite(kappa)
-    weight = weights[is_in_group][is_defined]
-    num_undefined = int((~is_defined).sum())
-    note = ''
-    if num_undefined:
-      in_some = f' in {num_undefined} view{"s" * (num_undefined > 1)}' if len(weight) else ''
-      note = f'undefined{in_some}: all alike'
-    value, low, high = np.nan, np.nan, np.nan
-    if len(weight):
-      weight = weight / weight.sum()
-      value = float(kappa[is_defined] @ weight)
-      low, high, reason = _interval(group_cells[:, :, is_defined], weight, value, confidence)
-      note = '; '.join(filter(None, (note, reason)))
-    count = int((images[:, is_in_group] > 0).any(1).sum())
-    estimates.append(Estimate(value, low, high, units.n, count, JACKKNIFE, note=note))
-  return estimates
+  return [
+    _group_estimate(cells[:, :, weights > 0], weights[weights > 0], units.n, confidence)
+    for weights in groups
+  ]
+
+
+def _group_estimate(cells: np.ndarray, weight: np.ndarray, n: int, confidence: float) -> Estimate:
+  """Returns the mean error consistency of a group of V views, see `estimates`.
+
+  Args:
+    cells: [4, K, V], numbers of images, see `_interval`.
+    weight: weights of the views, [V].
+    n: number of images.
+    confidence: confidence of the interval, in (0, 1).
+  """
+  num_units = int((cells.sum(0) > 0).any(1).sum())  # that have images in these views
+  kappa = _kappa_of_cells(cells.sum(1))
+  is_defined = np.isfinite(kappa)
+  if not is_defined.any():
+    note = 'undefined: all alike'
+    return Estimate(np.nan, np.nan, np.nan, n, num_units, JACKKNIFE, note=note)
+  weight = weight[is_defined] / weight[is_defined].sum()
+  value = float(kappa[is_defined] @ weight)
+  low, high, reason = _interval(cells[:, :, is_defined], weight, value, confidence)
+  num_undefined = int((~is_defined).sum())
+  views = f'{num_undefined} view{"s" * (num_undefined > 1)}'
+  undefined = f'undefined in {views}: all alike' if num_undefined else ''
+  note = '; '.join(filter(None, (undefined, reason)))
+  return Estimate(value, low, high, n, num_units, JACKKNIFE, note=note)
 
 
 def _interval(
@@ -139,25 +147,14 @@ def _interval(
   units = float(jackknife.effective_units(sizes @ weight)) if is_clustered else float(count)
   if units < (jackknife.FEWEST if is_clustered else 2):
     return np.nan, np.nan, jackknife.too_few(units)
-  n = sizes.sum(0)  # images of each view
+  effect, joint_effect = _design_effects(cells, weight)
   total = cells.sum(1)  # [4, V]
-  share = total / n
-  # Design effects d: the variance of the cells' shares over units, relative to independent images,
-  # of each view, [V], and of the mean over views.
-  influence = (cells - share[:, None] * sizes) / n  # of each unit on each share, [4, K, V]
-  independent = (share * (1 - share)).sum(0) / n
-  effect = _design_effect((influence**2).sum((0, 1)) * count / (count - 1), independent)
-  joint = ((influence @ weight) ** 2).sum() * count / (count - 1)
-  joint_effect = float(_design_effect(joint, independent @ weight**2))
   filled = total + effect / 2  # half an image, times d, is added to each cell, [4, V]
   centre = _z(_kappa_of_cells(filled) @ weight)
   # The jackknife: z of the mean κ without each unit.
   deviation = jackknife.deviations(_z(_kappa_of_cells(filled[:, None] - cells) @ weight))
   independent_variance = _independent_variance(filled, weight)  # V₀
-  # m: images on which both classifiers would be right, or both wrong, if they were independent.
-  both_right, only_one, both_wrong = total[0], total[1:3], total[3]
-  right, wrong = (both_right + only_one) / n, (both_wrong + only_one) / n  # [2, V]
-  by_chance = float((n * np.minimum(right.prod(0), wrong.prod(0))).sum()) / joint_effect
+  by_chance = _agreements_by_chance(total) / joint_effect  # m
   # (3 + m) V' = 3 d V₀ + m V; then V' − V₀.
   variance = PRIOR * joint_effect * independent_variance + by_chance * float((deviation**2).sum())
   excess = max(variance / (PRIOR + by_chance) - independent_variance, 0.0)
@@ -201,6 +198,41 @@ def _design_effect(variance: np.ndarray, independent: np.ndarray) -> np.ndarray:
 def _z(kappa: np.ndarray) -> np.ndarray:
   """Returns Fisher's transformation artanh κ, finite at κ = ±1."""
   return np.asarray(np.arctanh(np.clip(kappa, -_MAX_KAPPA, _MAX_KAPPA)))
+
+
+def _design_effects(cells: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float]:
+  """Returns the design effects d of the views, [V], and of the mean over views.
+
+  They are the variance of the cells' shares over units, relative to that of independent images.
+
+  Args:
+    cells: numbers of images, [4, K, V], see `_interval`.
+    weight: weight of each view in the mean, [V].
+  """
+  count = cells.shape[1]
+  sizes = cells.sum(0)  # images of each unit and view
+  n = sizes.sum(0)  # images of each view
+  share = cells.sum(1) / n
+  influence = (cells - share[:, None] * sizes) / n  # of each unit on each share, [4, K, V]
+  independent = (share * (1 - share)).sum(0) / n
+  effect = _design_effect((influence**2).sum((0, 1)) * count / (count - 1), independent)
+  joint = ((influence @ weight) ** 2).sum() * count / (count - 1)
+  return effect, float(_design_effect(joint, independent @ weight**2))
+
+
+def _agreements_by_chance(cells: np.ndarray) -> float:
+  """Returns the number of images on which both classifiers would be right, or both wrong, if they
+  were independent.
+
+  In each view the smaller of the two numbers counts.
+
+  Args:
+    cells: numbers of images, [4, V], see `_interval`.
+  """
+  n = cells.sum(0)
+  both_right, only_one, both_wrong = cells[0], cells[1:3], cells[3]
+  right, wrong = (both_right + only_one) / n, (both_wrong + only_one) / n  # [2 classifiers, V]
+  return float((n * np.minimum(right.prod(0), wrong.prod(0))).sum())
 
 
 def _kappa_of_cells(cells: np.ndarray) -> np.ndarray:

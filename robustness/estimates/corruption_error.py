@@ -90,14 +90,15 @@ def failure_severity(
     )
   threshold = share * np.asarray(clean, float)
   is_below = accuracy < threshold[..., None]
-  # The indices of the first severity below the threshold and of the severity before it, and the
-  # accuracies there.
+  # The indices of the first severity below the threshold and of the severity before it, [...], and
+  # the accuracies there. Without a severity below, both are 0 and the last line returns ∞.
   first = is_below.argmax(-1)
   before = np.maximum(first - 1, 0)
   high, low = (np.take_along_axis(accuracy, k[..., None], -1)[..., 0] for k in (before, first))
   drop = high - low
   # How far the crossing is from severity `before` to `first`, in [0, 1]; 0 at the lowest severity.
-  part = np.divide(high - threshold, drop, out=np.zeros_like(drop), where=(drop > 0) & (first > 0))
+  is_between = (first > 0) & (drop > 0)
+  part = np.divide(high - threshold, drop, out=np.zeros_like(drop), where=is_between)
   crossing = levels[before] + part * (levels[first] - levels[before])
   return np.where(is_below.any(-1), crossing, np.inf)
 
@@ -166,6 +167,7 @@ def failure_point(
     note = f'{NEVER} by severity {highest:g}'
     note += f'; reached in {100 * reached:.0f} % of bootstrap samples' if reached else ''
     return Estimate(np.nan, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
+  # Samples in which the classifier never fails count with the highest severity.
   low, high = percentile_interval(np.minimum(drawn, highest), measured.clusters, confidence)
   notes = [BEFORE] if value == severities[0] else []
   if reached < 1:

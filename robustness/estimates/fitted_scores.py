@@ -68,7 +68,8 @@ def mahalanobis(bank: Recording, is_relative: bool) -> Score:
     x = deviations @ whiten_within
     # min over classes of ‖x − m‖² = ‖x‖² − max (2 x·m − ‖m‖²) for the whitened class means m.
     distance = (x**2).sum(1) - (2 * x @ white_means.T - (white_means**2).sum(1)).max(1)
-    return np.asarray(is_relative * ((deviations @ whiten_overall) ** 2).sum(1) - distance)
+    added = ((deviations @ whiten_overall) ** 2).sum(1) if is_relative else 0.0
+    return np.asarray(added - distance)
 
   return score
 

@@ -184,7 +184,8 @@ class FixedWidth:
       # rounding errors of the Fourier transform below 0.
       sums = np.maximum(scipy.signal.fftconvolve(unfinished, round_probability, axes=1), 0)
       successes = np.round(n * p).astype(int) + distances
-      # the column of `sums` with the probability of each count; 0 where there is no such column
+      # The column of `sums` with the probability of each count: column 0 is of the lowest count
+      # before the round plus the lowest count in it. Counts without a column have probability 0.
       column = successes - first - counts_of_round[:, :1]
       has_column = (column >= 0) & (column < sums.shape[1]) & (successes >= 0) & (successes <= n)
       probability = np.where(has_column, np.take_along_axis(sums, column * has_column, 1), 0)

@@ -75,7 +75,7 @@ def means(
     pair = outcomes.pair(labels[0], label)
     for group in groups:
       gained = pair.sums('gained', group)
-      if 'lost' in pair.values:
+      if 'lost' in pair.values:  # of shares; the pair of amounts has only 'gained'
         estimate = share_difference(gained, pair.sums('lost', group), confidence, test)
       else:
         estimate = amount(gained, quantity.difference_range, confidence)

@@ -247,7 +247,7 @@ def _ratios_to_first(
   estimates: _Estimates = {(first, ''): [itself]}
   for label in compared:
     measured = units_by_label[label]
-    if ratio.is_excess:
+    if ratio.is_excess:  # its denominators may be near 0, where `log_ratio` has no valid interval
 
       def ratio_of_excesses(weights: np.ndarray, measured: Units = measured) -> np.ndarray:
         """Returns the ratio in B bootstrap samples, [B], given the weights [B, K] of the units."""
@@ -330,11 +330,10 @@ def _relative_to_published(
   """
   divided_groups = groups[1:] if ratio.is_excess else groups
   clean_mean = baseline[''] if ratio.is_excess else 0.0
+  inverses = [1 / (baseline[str(g.facets[ratio.facet])] - clean_mean) for g in divided_groups]
   weight = np.zeros(len(outcomes.views))
-  inverses = []
-  for group in divided_groups:
-    inverses.append(1 / (baseline[str(group.facets[ratio.facet])] - clean_mean))
-    weight[group.views] = inverses[-1]
+  for group, inverse in zip(divided_groups, inverses, strict=True):
+    weight[group.views] = inverse
   is_divided = weight != 0  # the views in one of the K groups
   # A weighted mean divides by the sum of the weights; this factor makes it the average ratio.
   scale = float(np.mean(inverses))
@@ -347,15 +346,27 @@ def _relative_to_published(
     )
   rows = []
   common = weighted.common
-  for label, values in common.values.items():
-    clean = values[:, groups[0].views]
-    changes = {'gained': values & ~clean, 'lost': ~values & clean}
-    changed = dataclasses.replace(common, values=changes)
-    (group,) = changed.groups(where=is_divided)
-    gained, lost = changed.sums('gained', group), changed.sums('lost', group)
-    estimate = share_difference(gained, lost, confidence)
+  (divided,) = common.groups(where=is_divided)
+  for label in common.labels:
+    estimate = _mean_change(common, label, groups[0], divided, confidence)
     rows.append(row(label, '', quantity, facets or {}, estimate, confidence, scale))
   return part(rows)
+
+
+def _mean_change(
+  outcomes: Outcomes, label: str, clean: Group, corrupted: Group, confidence: float
+) -> Estimate:
+  """Returns the mean change of a classifier's outcomes from the clean view to a group of views.
+
+  An outcome is gained if it is true only in the view of the group, and lost if it is true only in
+  the clean view. The change is the share of gained minus the share of lost outcomes.
+  """
+  values = outcomes.values[label]
+  clean_values = values[:, clean.views]
+  changes = {'gained': values & ~clean_values, 'lost': ~values & clean_values}
+  changed = dataclasses.replace(outcomes, values=changes)
+  gained, lost = changed.sums('gained', corrupted), changed.sums('lost', corrupted)
+  return share_difference(gained, lost, confidence)
 
 
 def bootstrap(
@@ -399,21 +410,20 @@ def _percentile_estimate(
     measured: the units that were resampled.
     confidence: confidence of the interval, in (0, 1).
   """
-  n, count = measured.n, len(measured.weight)
+  count = len(measured.weight)
+  estimate = functools.partial(Estimate, n=measured.n, clusters=count, method=BOOTSTRAP)
   if not np.isfinite(value):
-    note = 'undefined: a denominator is not above 0'
-    return Estimate(np.nan, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
+    return estimate(np.nan, np.nan, np.nan, note='undefined: a denominator is not above 0')
   finite = samples[np.isfinite(samples)]
   num_undefined = len(samples) - len(finite)
-  note = f'undefined in {num_undefined} of {len(samples)} resamples' if num_undefined else ''
+  how_many = f'undefined in {num_undefined} of {len(samples)} resamples'
   if num_undefined > (1 - confidence) * len(samples):
-    note = f'{note}: too many for an interval'
-    return Estimate(value, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
+    return estimate(value, np.nan, np.nan, note=f'{how_many}: too many for an interval')
   if measured.without_interval:
-    return Estimate(value, np.nan, np.nan, n, count, BOOTSTRAP, note=measured.without_interval)
+    return estimate(value, np.nan, np.nan, note=measured.without_interval)
   low, high = percentile_interval(finite, measured.clusters, confidence)
-  note = f'{note}, which are left out' if note else ''
-  return Estimate(value, float(low), float(high), n, count, BOOTSTRAP, note=note)
+  note = f'{how_many}, which are left out' if num_undefined else ''
+  return estimate(value, float(low), float(high), note=note)
 
 
 def resampled(statistic: Statistic, count: int, resamples: int = RESAMPLES) -> np.ndarray:
@@ -485,7 +495,8 @@ def log_ratio(
   squared_sizes = np.append(size**2, [image_size**2 / 2] * 2)
   means = sizes @ unit_means / (count + image_size)
   ratio = float(function(means[:groups], means[groups:]))
-  steps = means + 1j * _IMAGINARY_STEP * np.eye(2 * groups)  # row i has a step in mean i
+  # The gradient by complex steps: row i of `steps` has a step in mean i.
+  steps = means + 1j * _IMAGINARY_STEP * np.eye(2 * groups)
   gradient = np.imag(function(steps[:, :groups], steps[:, groups:])) / _IMAGINARY_STEP
   linearised = (unit_means - means) @ gradient
   error = np.sqrt(squared_sizes @ linearised**2 / (count * (count + 1)))

@@ -179,7 +179,8 @@ class Separation:
     else:  # flagged by a score from the threshold on, the highest threshold first
       recall, false_rate = (np.cumsum(x[:, ::-1], 1) for x in (id_share, ood_share))
     gain = np.diff(recall, axis=1, prepend=0)
-    # Flagged images of both kinds, as a multiple of the number of positives.
+    # Flagged images of both kinds, as a multiple of the number of positives. Where there are none,
+    # the precision does not count: there is no gain.
     flagged = recall + self._negatives_per_positive * false_rate
     precision = np.divide(recall, flagged, out=np.ones_like(recall), where=flagged > 0)
     aupr = (gain * precision).sum(1)
@@ -216,7 +217,7 @@ def separations(
     confidence: confidence of each interval, in (0, 1).
     seed: seed of resampling.
   """
-  # For each set the three measures, [3], and the measures of bootstrap samples, [B, 3]; scores of
+  # The three measures of each set, [3], and those of its bootstrap samples, [B, 3]; the scores of
   # the added units.
   values, drawn, extremes = {}, {}, [-np.inf, np.inf]
   for number, (name, (of_ood, ood_units)) in enumerate(sets.items(), 1):
@@ -228,15 +229,15 @@ def separations(
     drawn[name] = np.concatenate([with_extremes(np.hstack(weights)) for weights in samples])
   estimates = {}
   for name, members in {**{name: [name] for name in sets}, **(groups or {})}.items():
+    value = np.mean([values[member] for member in members], 0)
+    samples_of_mean = np.mean([drawn[member] for member in members], 0)
     all_units = [units, *(sets[member][1] for member in members)]
     # The number of images of each unit, for the ID images and for each set.
     sizes = [np.unique(units_of_set, return_counts=True)[1] for units_of_set in all_units]
-    n, num_units = sum(map(len, all_units)), sum(map(len, sizes))
     effective = min(float(effective_units(size)) for size in sizes)
-    value = np.mean([values[member] for member in members], 0)
-    samples_of_mean = np.mean([drawn[member] for member in members], 0)
     low, high = percentile_interval(samples_of_mean, effective, confidence)
     low, high, note = np.minimum(low, value), np.maximum(high, value), ''
+    n, num_units = sum(map(len, all_units)), sum(map(len, sizes))
     is_clustered = n > num_units
     if is_clustered and effective < FEWEST:
       low, high, note = np.full_like(value, np.nan), np.full_like(value, np.nan), too_few(effective)

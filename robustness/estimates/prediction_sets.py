@@ -159,21 +159,34 @@ def with_threshold_draw(
       first classifier's, [L].
     quantity: quantity of the estimates, which has the range of values and differences.
   """
-  num_classifiers = len(correlations)
   is_value = (estimates.versus == '').to_numpy()  # not a difference
   value = estimates.value.to_numpy()
-  changes = [np.abs(values - value)[is_value].reshape(num_classifiers, -1) for values in ends]
-  squares = []  # of the changes of all rows, below and above the value
-  rho = np.asarray(correlations)[1:, None]
-  for side, opposite in ((0, 1), (1, 0)):
-    first, later = changes[opposite][:1], changes[side][1:]  # classifiers: [1, G] and [L − 1, G]
-    in_differences = np.maximum(later**2 + first**2 - 2 * rho * later * first, 0)
-    squares.append(np.concatenate([(changes[side] ** 2).ravel(), in_differences.ravel()]))
-  low = value - np.sqrt((value - estimates.low) ** 2 + squares[0])
-  high = value + np.sqrt((estimates.high - value) ** 2 + squares[1])
+  # How far the values are below and above the estimates at the ends of the interval of q, [L, G].
+  below, above = (np.abs(x - value)[is_value].reshape(len(correlations), -1) for x in ends)
+  squares_below = _squared_changes(below, above, correlations)
+  squares_above = _squared_changes(above, below, correlations)
+  low = value - np.sqrt((value - estimates.low) ** 2 + squares_below)
+  high = value + np.sqrt((estimates.high - value) ** 2 + squares_above)
   smallest, largest = np.where(is_value[:, None], quantity.range, quantity.difference_range).T
   low, high = np.maximum(low, smallest), np.minimum(high, largest)
   return estimates.assign(low=low, high=high, method=THRESHOLD)
+
+
+def _squared_changes(
+  changes: np.ndarray, opposite: np.ndarray, correlations: Sequence[float]
+) -> np.ndarray:
+  """Returns the squared changes c² of L · G values and of (L − 1) · G differences, on one side.
+
+  Args:
+    changes: changes of the values on this side, below or above them, [L, G].
+    opposite: changes on the other side, to which the first classifier's value moves the difference
+      in the same direction, [L, G].
+    correlations: correlation of each classifier with the first, [L].
+  """
+  first, later = opposite[:1], changes[1:]
+  rho = np.asarray(correlations)[1:, None]
+  of_differences = np.maximum(later**2 + first**2 - 2 * rho * later * first, 0)
+  return np.concatenate([(changes**2).ravel(), of_differences.ravel()])
 
 
 def size_stratified_violation(covered: np.ndarray, size: np.ndarray, alpha: float) -> np.ndarray:

@@ -62,23 +62,25 @@ def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed
       f'ranks of {p} values with errors of shape {errors.shape}: give at least two finite values '
       'and an error of each.'
     )
-  # Of pairs i and j, [p, p]: the standard error, value i minus value j, pairs that are not yet
-  # known to differ, and whether i is significantly better than j.
-  standard_error = np.hypot(errors[:, None], errors)
+  # [p, p], for each ordered pair (i, j): value i minus value j, and its standard error.
   difference = values[:, None] - values
-  is_open, is_better = ~np.eye(p, dtype=bool), np.zeros((p, p), bool)
+  standard_error = np.hypot(errors[:, None], errors)
+  # Whether i is significantly better than j, and whether this is still to be decided. If it is,
+  # (i, j) is decided, and (j, i), whose difference is below 0, remains.
+  is_better, is_open = np.zeros((p, p), bool), ~np.eye(p, dtype=bool)
   draws = np.random.default_rng(seed).standard_normal((DRAWS, p)) * errors
   while is_open.any():
+    # The largest difference among equal values in each draw, in standard errors.
     largest = np.zeros(DRAWS)
     # One pair at a time: all pairs at once would need p² · `DRAWS` numbers.
     for i, j in np.argwhere(is_open & (standard_error > 0)):
       np.maximum(largest, (draws[:, i] - draws[:, j]) / standard_error[i, j], out=largest)
     bound = np.quantile(largest, confidence, method='higher')
-    is_new = is_open & (difference > bound * standard_error)
-    if not is_new.any():
+    exceeds_bound = is_open & (difference > bound * standard_error)
+    if not exceeds_bound.any():
       break
-    is_better |= is_new
-    is_open &= ~is_new
+    is_better |= exceeds_bound
+    is_open &= ~exceeds_bound
   return Ranks(low=1 + is_better.sum(0), high=p - is_better.sum(1))
 
 

@@ -60,18 +60,21 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
   weight = units[0].weight
   count, groups = weight.shape
   n = int(weight[:, -1].sum())
+  is_clustered = bool((weight[:, -1] > 1).any())
   estimates = []
   for group in range(groups - 1):
-    sides = _sides(weight, group)
-    # total / images has the columns e and r of each classifier, then π.
+    images_by_side = _sides(weight, group)
+    # The sums of the columns of `total`, divided by those of `images`, are the shares: for each
+    # classifier e (wrong images inside the group) and r (outside), then π (images in the group).
     total = np.column_stack([*(_sides(wrong.total, group) for wrong in units), weight[:, group]])
-    images = np.column_stack([*[sides] * len(units), weight[:, -1]])
+    images = np.column_stack([*[images_by_side] * len(units), weight[:, -1]])
     value = float(_ratio(total.sum(0) / np.maximum(images.sum(0), 1)))
-    is_clustered = bool((weight[:, -1] > 1).any())
-    effective = float(jackknife.effective_units(sides).min()) if is_clustered else np.inf
-    note = jackknife.too_few(effective) if effective < jackknife.FEWEST else ''
+    note = ''
     if np.isnan(value):
       note = NO_ERROR
+    elif is_clustered:
+      effective = float(jackknife.effective_units(images_by_side).min())
+      note = jackknife.too_few(effective) if effective < jackknife.FEWEST else ''
     low, high = np.nan, np.nan
     if not note:
       low, high = _interval(total, images, is_clustered, confidence)
@@ -112,23 +115,17 @@ def _interval(
   # The variance of each share over the units, as the variance of one image.
   spread = ((total - share * images) ** 2).sum(0) / n * count / (count - 1)
   effect = np.maximum(spread / (share * (1 - share)), 1)  # design effects d
-  if is_clustered:
-    added = effect * np.append(np.full(total.shape[1] - 1, ADDED[0]), ADDED[1])
-  else:
-    added = np.full(total.shape[1], 0.5)
+  added_per_effect = np.append(np.full(total.shape[1] - 1, ADDED[0]), ADDED[1])
+  added = effect * added_per_effect if is_clustered else np.full(total.shape[1], 0.5)
   # Images that each share counts (wrong, or in the group), and all others, [2C + 1] each.
   yes, no = total.sum(0) + added, (images - total).sum(0) + added
   # Log odds of the shares without each unit, [K, 2C + 1].
   log_odds_without = np.log((yes - total) / (no - images + total))
   deviation = jackknife.deviations(log_odds_without)
   variance = (deviation**2).sum(0)
-  reduction = np.sqrt(1 - 2 / (yes + no + 1))  # of correlations, less for many images
-  # Each share's deviations are scaled to a squared norm below 1, so that products are correlations.
-  scale = np.divide(reduction, np.sqrt(variance), out=np.zeros_like(yes), where=variance > 0)
-  correlation = (deviation * scale).T @ (deviation * scale)
-  np.fill_diagonal(correlation, 1)
+  correlation = _reduced_correlation(deviation, yes + no)
   normal = correlated(np.random.default_rng(0).standard_normal((DRAWS, len(yes))), correlation)
-  if is_clustered:
+  if is_clustered:  # normal draws of the log odds
     ratio_without = _ratio(special.expit(log_odds_without))
     freedom = jackknife.degrees_of_freedom(jackknife.deviations(ratio_without))
     student = special.stdtrit(np.nan_to_num(freedom, nan=count - 1), (1 + confidence) / 2)
@@ -139,6 +136,22 @@ def _interval(
   drawn = _ratio(shares)
   low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
   return float(low), float(high)
+
+
+def _reduced_correlation(deviation: np.ndarray, images: np.ndarray) -> np.ndarray:
+  """Returns the correlations of S shares, [S, S], reduced a little, less for many images.
+
+  Args:
+    deviation: deviations of the log odds of the shares without each of K units, [K, S].
+    images: number of images that each share is of, [S].
+  """
+  norm = np.sqrt((deviation**2).sum(0))
+  reduction = np.sqrt(1 - 2 / (images + 1))
+  # Each share's deviations are scaled to a squared norm below 1, so that products are correlations.
+  scale = np.divide(reduction, norm, out=np.zeros_like(norm), where=norm > 0)
+  correlation = np.asarray((deviation * scale).T @ (deviation * scale))
+  np.fill_diagonal(correlation, 1)
+  return correlation
 
 
 def _ratio(shares: np.ndarray) -> np.ndarray:

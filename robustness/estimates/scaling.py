@@ -94,13 +94,11 @@ def fit(kind: str, logits: np.ndarray, labels: np.ndarray, penalty: float = 0.0)
   classes = z.shape[1]
   if y.min() < 0 or y.max() >= classes:
     raise InputError(f'labels reach from {y.min()} to {y.max()}: give 0 to {classes - 1}.')
-  if kind == TEMPERATURE:
+  if kind == TEMPERATURE or np.isinf(penalty):
     return _fitted(TEMPERATURE, z, y, 0.0)
   if not penalty:
     kind, penalty = best_candidate(kind, z, y)
-  if kind == NONE:
-    return Scaling()
-  return _fitted(TEMPERATURE if np.isinf(penalty) else kind, z, y, penalty)
+  return Scaling() if kind == NONE else _fitted(kind, z, y, penalty)
 
 
 def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[str, float]:
@@ -126,9 +124,10 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   order = np.random.default_rng(0).permutation(len(labels))
   # With few images a part may be empty, or have the only image and leave none to fit to.
   parts = [part for part in np.array_split(order, FOLDS) if 0 < len(part) < len(labels)]
-  parts = parts[:1] if logits.shape[1] > MANY_CLASSES and kind == MATRIX else parts
   if not parts:
     return NONE, 0.0
+  if kind == MATRIX and logits.shape[1] > MANY_CLASSES:
+    parts = parts[:1]
   fitted_rows = [np.setdiff1d(order, part) for part in parts]  # all images outside the part
 
   def left_out_losses(scalings: Sequence[Scaling]) -> np.ndarray:
@@ -145,29 +144,31 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
     return np.append(negative_log_likelihood(z, true_class), loss_of_error)
 
   fits = [_fitted(TEMPERATURE, logits[rows], labels[rows], 0.0) for rows in fitted_rows]
-  # The losses of each candidate (kind, penalty).
+  # The losses of each candidate (kind, penalty), in order of complexity.
   candidates = {
     (NONE, 0.0): left_out_losses([Scaling()] * len(parts)),
     (TEMPERATURE, 0.0): left_out_losses(fits),
   }
-  least = candidates[TEMPERATURE, 0.0].mean()
-  for penalty in PENALTIES:  # each search begins at the scaling of the previous candidate
+  last_mean = candidates[TEMPERATURE, 0.0].mean()
+  for penalty in PENALTIES:
+    # Each search begins at the scaling of the previous candidate.
     fits = [
       _fitted(kind, logits[rows], labels[rows], penalty, fitted, _ROUGH)
       for rows, fitted in zip(fitted_rows, fits, strict=True)
     ]
     losses = left_out_losses(fits)
-    if losses.mean() > least:
+    if losses.mean() > last_mean:
       break
-    candidates[kind, penalty], least = losses, losses.mean()
+    candidates[kind, penalty], last_mean = losses, losses.mean()
   best_losses = min(candidates.values(), key=np.mean)
-  # The first candidate, in order of complexity, that is not clearly worse than the best.
-  excess_losses = {candidate: losses - best_losses for candidate, losses in candidates.items()}
-  return next(
-    candidate
-    for candidate, excess in excess_losses.items()
-    if excess.mean() <= TOLERANCE * excess.std() / np.sqrt(len(excess))
-  )
+
+  def is_near_best(losses: np.ndarray) -> bool:
+    """Returns whether losses are not clearly above those of the best candidate."""
+    excess = losses - best_losses
+    standard_error = excess.std() / np.sqrt(len(excess))
+    return bool(excess.mean() <= TOLERANCE * standard_error)
+
+  return next(candidate for candidate, losses in candidates.items() if is_near_best(losses))
 
 
 def _fitted(
@@ -192,9 +193,6 @@ def _fitted(
   classes = z.shape[1]
   target = np.eye(classes)[y]  # one-hot, [N, K]
   num_weights = {TEMPERATURE: 1, VECTOR: classes, MATRIX: classes**2}[kind]
-  is_off_diagonal = 1 - np.eye(classes)
-  num_off_diagonal = max(classes * (classes - 1), 1)
-  strength = 0.0 if kind == TEMPERATURE else penalty
 
   def scaling(parameters: np.ndarray) -> Scaling:
     """Returns the scaling with `parameters`, its weights followed by its biases."""
@@ -208,42 +206,22 @@ def _fitted(
     current = scaling(parameters)
     log_p = special.log_softmax(current(z), 1)
     value = -(log_p * target).sum() / len(z)
-    # Derivatives of the loss by the rescaled logits, the weights and the biases.
+    # Derivatives of the loss by the rescaled logits, and by the weights.
     by_logits = (np.exp(log_p) - target) / len(z)
     by_weight = by_logits.T @ z if kind == MATRIX else (by_logits * z).sum(0)
-    by_bias = by_logits.sum(0)
-    if strength:
-      # λ times the variance of the diagonal of W and the mean squared bias, and the derivatives.
-      weights = np.asarray(current.weight)
-      diagonal = np.diag(weights) if kind == MATRIX else weights
-      spread = diagonal - diagonal.mean()
-      value += strength * (np.mean(spread**2) + np.mean(current.bias**2))
-      by_bias = by_bias + 2 * strength * current.bias / classes
-      by_diagonal = 2 * strength * spread / classes
-      if kind == MATRIX:  # also λ times the mean squared off-diagonal element
-        off_diagonal = is_off_diagonal * current.weight
-        value += strength * (off_diagonal**2).sum() / num_off_diagonal
-        of_penalty = 2 * strength * off_diagonal / num_off_diagonal
-        by_weight = by_weight + of_penalty + np.diag(by_diagonal)
-      else:
-        by_weight = by_weight + by_diagonal
     if kind == TEMPERATURE:  # all logits share one weight
       return float(value), by_weight.sum(keepdims=True)
+    value, by_weight, by_bias = _with_penalty(value, by_weight, by_logits.sum(0), current, penalty)
     return float(value), np.concatenate([by_weight.ravel(), by_bias])
 
   if kind == TEMPERATURE:
-    start = unit = np.ones(1)
+    start, unit = np.ones(1), np.ones(1)
   else:
     begin = begin or _fitted(TEMPERATURE, z, y, 0.0)
     identity = np.eye(classes) if kind == MATRIX else np.ones(classes)  # as its diagonal
     weight = np.asarray(begin.weight if np.ndim(begin.weight) else begin.weight * identity)
     start = np.concatenate([weight.ravel(), np.broadcast_to(begin.bias, classes)])
-    # The search is in units of about 1/√curvature, in which all parameters change equally fast. The
-    # penalty of off-diagonal elements is a mean over (classes − 1) times the number of diagonal
-    # elements, so that the curvature by each off-diagonal element is smaller by this factor.
-    divisor = np.where(identity > 0, 1, max(classes - 1, 1))
-    curvature = 2 * penalty / divisor + (z**2).mean()
-    unit = np.concatenate([curvature.ravel(), np.full(classes, 2 * penalty + 1)]) ** -0.5
+    unit = _search_units(identity > 0, z, penalty)
 
   def loss_in_units(parameters: np.ndarray) -> tuple[float, np.ndarray]:
     """Returns the loss and its gradient with respect to parameters divided by `unit`."""
@@ -257,6 +235,54 @@ def _fitted(
     loss_in_units, start / unit, jac=True, bounds=bounds, method='L-BFGS-B', options=options
   )
   return scaling(minimum.x * unit)
+
+
+def _with_penalty(
+  loss: float, by_weight: np.ndarray, by_bias: np.ndarray, scaling: Scaling, penalty: float
+) -> tuple[float, np.ndarray, np.ndarray]:
+  """Returns a loss and its derivatives by W and b, with those of the penalty of `fit` added.
+
+  Args:
+    loss: the loss without the penalty.
+    by_weight: its derivatives by W, [K, K], or by the diagonal of W, [K].
+    by_bias: its derivatives by b, [K].
+    scaling: W and b; W has the shape of `by_weight`.
+    penalty: λ.
+  """
+  weight, bias = np.asarray(scaling.weight), np.asarray(scaling.bias)
+  classes, is_matrix = len(bias), weight.ndim == 2
+  # The variance of the diagonal and the mean squared bias.
+  diagonal = np.diag(weight) if is_matrix else weight
+  spread = diagonal - diagonal.mean()
+  loss += penalty * (np.mean(spread**2) + np.mean(bias**2))
+  by_bias = by_bias + 2 * penalty * bias / classes
+  by_diagonal = 2 * penalty * spread / classes
+  if not is_matrix:
+    return loss, by_weight + by_diagonal, by_bias
+  # The mean squared off-diagonal element.
+  off_diagonal = weight * (1 - np.eye(classes))
+  num_off_diagonal = max(classes * (classes - 1), 1)
+  loss += penalty * (off_diagonal**2).sum() / num_off_diagonal
+  by_off_diagonal = 2 * penalty * off_diagonal / num_off_diagonal
+  return loss, by_weight + by_off_diagonal + np.diag(by_diagonal), by_bias
+
+
+def _search_units(is_diagonal: np.ndarray, z: np.ndarray, penalty: float) -> np.ndarray:
+  """Returns the units in which the search measures the weights, and then the biases.
+
+  They are about 1/√curvature, so that all parameters change equally fast.
+
+  Args:
+    is_diagonal: which of the weights are in the diagonal of W, [K, K], or [K].
+    z: logits, [N, K].
+    penalty: λ.
+  """
+  classes = len(is_diagonal)
+  # The penalty of off-diagonal elements is a mean over (classes − 1) times the number of diagonal
+  # elements, so that the curvature by each off-diagonal element is smaller by this factor.
+  divisor = np.where(is_diagonal, 1, max(classes - 1, 1))
+  curvature = 2 * penalty / divisor + (z**2).mean()
+  return np.concatenate([curvature.ravel(), np.full(classes, 2 * penalty + 1)]) ** -0.5
 
 
 def negative_log_likelihood(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:

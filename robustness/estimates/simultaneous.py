@@ -103,11 +103,11 @@ def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray
   widening = _quantile(n, joint) / _quantile(n, row.confidence)  # of half-widths
   if row.method.startswith(intervals.KORN_GRAUBARD):
     trials = _effective_trials(value, low, high, n, row.confidence)
-    # `proportion_interval` widens by a ratio of normal quantiles; fewer trials make it Student's.
-    # The trials are not reduced below the number of clusters.
-    min_trials = min(trials, n) if n > 1 else trials
-    normal_widening = intervals.z_value(joint) / intervals.z_value(row.confidence)
-    trials = max(trials * (normal_widening / widening) ** 2, min_trials)
+    if n > 1:
+      # `proportion_interval` widens by a ratio of normal quantiles; fewer trials make it Student's.
+      normal_widening = intervals.z_value(joint) / intervals.z_value(row.confidence)
+      reduced = trials * (normal_widening / widening) ** 2
+      trials = max(reduced, min(trials, n))  # not reduced below the number of clusters
     return intervals.proportion_interval(value * trials, trials, joint)
   if row.method.startswith(intervals.LOG_RATIO):
     shift = 1.0 if row.versus else 0.0  # a difference of ratios is the ratio minus 1
@@ -174,7 +174,8 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
   quantile = special.stdtrit(freedom, (1 + differences['confidence'].to_numpy(float)) / 2)
   with np.errstate(divide='ignore', invalid='ignore'):
     p_from_interval = 2 * special.stdtr(freedom, -np.abs(centre) / half_width * quantile)
-  p_from_interval = np.where((centre == 0) & (half_width == 0), 1.0, p_from_interval)
+  is_exactly_zero = (centre == 0) & (half_width == 0)  # 0/0 above
+  p_from_interval = np.where(is_exactly_zero, 1.0, p_from_interval)
   p_from_test = differences['p'].to_numpy(float)
   return np.where(np.isnan(p_from_test), p_from_interval, p_from_test)
 

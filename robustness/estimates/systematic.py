@@ -88,8 +88,8 @@ class StratifiedMeans:
     total = np.zeros_like(count)
     np.add.at(count, stratum, is_counted)
     np.add.at(total, stratum, np.where(is_counted, share, 0))
-    # [N, Q]: each image's distance from the mean of its stratum, or of all images if it is alone
-    # there, times its weight.
+    # The same for the stratum of each image, [N, Q]: from it the image's distance from the mean of
+    # its stratum, or of all images if it is alone there, times its weight.
     stratum_mean = (total / np.maximum(count, 1))[stratum]
     mean = np.where((count == 1)[stratum], value, stratum_mean)
     bessel = np.sqrt(count / np.maximum(count - 1, 1))[stratum]  # √(n/(n − 1)): unbiased variance
@@ -148,14 +148,15 @@ class StratifiedMeans:
     trial_variance = self.value * (1 - self.value)
     variance = (self.deviation**2).sum(0)
     has_spread = (variance > 0) & (trial_variance > 0)
-    min_variance = trial_variance / self.views  # as if all views were independent
     if joint:
       min_variance = (self.freedom * variance + 2 * self.within / self.views) / (self.freedom + 2)
-    trials = np.divide(
-      trial_variance, np.maximum(variance, min_variance), out=images.copy(), where=has_spread
-    )
-    factor = t_value(np.ceil(self.views), confidence) / t_value(self.freedom + 1, confidence)
-    return np.asarray(np.maximum(trials * np.where(has_spread, factor, 1) ** 2, images))
+    else:
+      min_variance = trial_variance / self.views  # as if all views were independent
+    variance = np.maximum(variance, min_variance)
+    trials = np.divide(trial_variance, variance, out=images.copy(), where=has_spread)
+    ratio = t_value(np.ceil(self.views), confidence) / t_value(self.freedom + 1, confidence)
+    trials = np.where(has_spread, trials * ratio**2, images)
+    return np.asarray(np.maximum(trials, images))
 
   def estimate(self, confidence: float) -> Estimate:
     """Returns the average of the Q means with Korn and Graubard's interval.
@@ -210,9 +211,9 @@ class StratifiedMeans:
     half = 0.5 * (np.maximum(correlation, 0) * is_same_kind).sum(0) / is_same_kind.sum(0)
     uniform = special.ndtr(correlated(normals, correlation))  # in [0, 1]
     all_wrong, all_right = p <= 0, p >= 1
-    # 2 · half is the 1 of Beta(1, n) and Beta(n, 1) if `half` is ½.
-    alpha = np.where(all_wrong, 2 * half, p * n + np.where(all_right, 0, half))
-    beta = np.where(all_right, 2 * half, (1 - p) * n + np.where(all_wrong, 0, half))
+    # Beta(1, n), Beta(n, 1) or Beta(p n + ½, (1 − p) n + ½); `half` is this ½, and 2 · half the 1.
+    alpha = np.select([all_wrong, all_right], [2 * half, p * n], p * n + half)
+    beta = np.select([all_wrong, all_right], [(1 - p) * n, 2 * half], (1 - p) * n + half)
     drawn = special.betaincinv(alpha, beta, uniform)
     return np.where(all_wrong, 0, drawn), np.where(all_right, 1, drawn)
 
@@ -444,12 +445,13 @@ class EnvironmentShares:
       """Returns the accuracies s and u and the baseline accuracies that are subtracted from s and
       from u, [4, ..., E], given the means [..., E · num_kinds] of E environments.
       """
+      # [..., E · num_kinds] becomes [..., E, num_kinds], and then [num_kinds, ..., E].
       by_kind = np.moveaxis(means.reshape(*means.shape[:-1], -1, num_kinds), -1, 0)
+      s, u = by_kind[S], by_kind[U]
       if baseline is None:
-        subtracted = 0 * by_kind  # two zeros, as there are two kinds
-      else:
-        subtracted = by_kind[[B_SEEN, B_UNSEEN] if by_cell else [B, B]]
-      return np.stack([by_kind[S], by_kind[U], *subtracted])
+        return np.stack([s, u, 0 * s, 0 * u])
+      b, b_unseen = by_kind[[B_SEEN, B_UNSEEN] if by_cell else [B, B]]
+      return np.stack([s, u, b, b_unseen])
 
     def mean_rho(means: np.ndarray) -> np.ndarray:
       """Returns ρ averaged over the environments, [...], from means [..., E · num_kinds]."""
@@ -464,25 +466,25 @@ class EnvironmentShares:
     if leaves_out and useful:  # the same estimate over only the useful environments
       selected = self.rho(useful, baseline, formula, by_cell, degenerate, samples, seed)
       return dataclasses.replace(selected, note='; '.join(filter(None, (*notes, selected.note))))
+    # If degenerate environments are left out here, no environment remains.
     value = np.nan if leaves_out else float(mean_rho(accuracies.value))
     n, method = int(accuracies.weight.any(1).sum()), JOINT[self.balance]
     if np.isnan(value):
       return Estimate(value, np.nan, np.nan, n, n, method, note='; '.join(notes))
     kind = np.tile(np.arange(num_kinds), len(environments))  # of each mean in `accuracies`
     normals = np.random.default_rng(seed).standard_normal((samples, len(kind)))
-    for_lower_end, for_upper_end = accuracies.drawn(normals, kind, self.confidence)
-    # ρ rises with u and with what is subtracted from s, and falls with all other accuracies. Its
+    lower, upper = accuracies.drawn(normals, kind, self.confidence)  # for the ends of accuracies
+    # ρ rises with u and with what is subtracted from s alone, and falls with other accuracies. Its
     # lower end needs the draws for the upper ends of the accuracies with which it falls.
-    lowers_rho = ~np.isin(kind, [U, B_SEEN])
+    raises_rho = np.isin(kind, [U, B_SEEN])
+    drawn_for_low = mean_rho(np.where(raises_rho, lower, upper))
+    drawn_for_high = mean_rho(np.where(raises_rho, upper, lower))
     tail = (1 - self.confidence) / 2
-    ends = []  # the lower and the upper end of ρ
-    for takes_upper_end, quantile in ((lowers_rho, tail), (~lowers_rho, 1 - tail)):
-      drawn = mean_rho(np.where(takes_upper_end, for_upper_end, for_lower_end))
-      defined = drawn[~np.isnan(drawn)]
-      ends.append(float(np.quantile(defined, quantile)) if len(defined) else value)
-    if len(defined) < len(drawn):
-      notes.append(f'undefined in {len(drawn) - len(defined)} of {len(drawn)} draws')
-    low, high = min(ends[0], value), max(ends[1], value)
+    low = min(_quantile_of_defined(drawn_for_low, tail, value), value)
+    high = max(_quantile_of_defined(drawn_for_high, 1 - tail, value), value)
+    num_undefined = int(np.isnan(drawn_for_high).sum())
+    if num_undefined:
+      notes.append(f'undefined in {num_undefined} of {samples} draws')
     return Estimate(value, low, high, n, n, method, note='; '.join(notes))
 
   def _accuracies_for_rho(
@@ -531,6 +533,12 @@ class EnvironmentShares:
     num_classes = int(self.label.max(initial=0)) + 1
     images_of_class = np.bincount(self.label[is_counted], minlength=num_classes)
     return np.asarray(is_counted / np.maximum(images_of_class[self.label], 1))
+
+
+def _quantile_of_defined(drawn: np.ndarray, probability: float, value: float) -> float:
+  """Returns a quantile of the draws that are not NaN, or `value` if all are."""
+  defined = drawn[~np.isnan(drawn)]
+  return float(np.quantile(defined, probability)) if len(defined) else value
 
 
 def _notes_on_cases(cases: Sequence[str], can_leave_out: bool) -> list[str]:

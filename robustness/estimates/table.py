@@ -226,14 +226,16 @@ def from_csv(path: pathlib.Path, types: Mapping[str, str]) -> pd.DataFrame:
     table = pd.read_csv(
       io.StringIO(content, newline=''), dtype=str, keep_default_na=False, lineterminator='\n'
     )
-    lacking = [name for name in (*SUBJECT, *types, *ESTIMATE) if name not in table.columns]
-    if lacking or not content.endswith('\n'):
-      raise ValueError(f'it lacks {", ".join(lacking) or "its last line"}')
-    if unknown := [name for name in table.columns if name not in (*SUBJECT, *types, *ESTIMATE)]:
+    expected = (*SUBJECT, *types, *ESTIMATE)
+    if lacking := [name for name in expected if name not in table.columns]:
+      raise ValueError(f'it lacks {", ".join(lacking)}')
+    if not content.endswith('\n'):
+      raise ValueError('it lacks its last line')
+    if unknown := [name for name in table.columns if name not in expected]:
       raise ValueError(f'it has the column {unknown[0]!r:.60}, which results.json does not declare')
-    numbers = [name for name in table.columns if name not in _WORDS and types.get(name) != TEXT]
-    for name in numbers:
-      table[name] = [float(value) if value else None for value in table[name]]
+    for name in table.columns:
+      if name not in _WORDS and types.get(name) != TEXT:  # a column of numbers
+        table[name] = [float(value) if value else None for value in table[name]]
     for name in types:
       table[name] = table[name].where(table[name] != '', None)
     table = canonical(table)
@@ -335,7 +337,8 @@ def without_repeats(table: pd.DataFrame) -> Iterator[tuple[tuple[str, ...], pd.D
   contents = []
   min_num_facets: dict[tuple[object, ...], int] = {}
   for facets, rows in groups:
-    # Groups repeat each other if they are equal without the facets that have a single value.
+    # Groups repeat each other if their contents are equal: the names of the facets that vary, and
+    # the rows (classifier, versus, values of these facets, value).
     varying = [name for name in facets if rows[name].nunique() > 1]
     texts = rows[['classifier', 'versus', *varying]].astype(str)
     texts['value'] = rows['value'].map('{:.9g}'.format)

@@ -130,13 +130,13 @@ def trade_off(
   is_used = is_changed.any(0)  # corruptions that change an image
   left_out = f'{(~is_used).sum()} of {len(is_used)} corruptions change no image and are left out'
   note = '' if is_used.all() else left_out
-  if is_used.sum() < 3:
+  if is_used.sum() < 3:  # no line: four values that are NaN
     undefined = Estimate(np.nan, np.nan, np.nan, n, n, BOOTSTRAP, note=note)
     over_corruptions = dataclasses.replace(undefined, method=REGRESSION)
     pairs = zip(_SINGLE_VALUES, (undefined, over_corruptions, undefined, undefined), strict=True)
     return part([row(label, versus, quantity, {}, e, confidence) for quantity, e in pairs])
-  # Columns of `total`: the shares under each corruption, then the changes. `weight` counts an image
-  # in a mean share only if the corruption changes it.
+  # Both arrays have a column for the share under each corruption, and then for each change.
+  # `weight` counts an image in a mean share only if the corruption changes it.
   total = np.concatenate([np.where(is_changed, shares, 0)[:, is_used], changes[:, is_used]], 1)
   weight = np.concatenate([is_changed[:, is_used], np.ones((n, is_used.sum()))], 1)
   units = Units(total, weight, n)
