@@ -1,10 +1,12 @@
 """Figures of images: samples in rows, and Fourier basis images."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
@@ -14,6 +16,7 @@ from robustness.present.notation import number
 
 _MAX_WIDTH, _MIN_WIDTH = 1.3, 0.45  # inches, of a picture
 _NAME_WIDTH = 1.1  # inches, of the names of rows
+_TITLE_LINE = 0.1  # inches, of a line of titles between rows
 
 
 @style.styled
@@ -24,43 +27,73 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
 
   Args:
     rows: {name of a row: {title: picture}}; the name '' draws none. Pictures are [height, width,
-      1 or 3]; 0 is black and 1 white. Titles of all rows, if equal, are drawn above the first only.
+      1 or 3], all of one height and width; 0 is black and 1 white. Titles of all rows, if equal,
+      are drawn above the first only.
     label: text below all rows.
   """
   pictures = [np.asarray(image, float) for line in rows.values() for image in line.values()]
   if not pictures:
     raise InputError('no pictures to draw: give at least one row with one picture.')
+  height, width = pictures[0].shape[:2]
   for image in pictures:
-    if image.ndim != 3 or image.shape[-1] not in (1, 3):
+    if image.ndim != 3 or image.shape[-1] not in (1, 3) or image.shape[:2] != (height, width):
       raise InputError(
-        f'a picture has shape {image.shape}: give [height, width, channels], 1 or 3 channels.'
+        f'a picture has shape {image.shape}: give [height, width, channels], 1 or 3 channels, with '
+        f'height and width of the first picture, {height} × {width}.'
       )
   columns = max(map(len, rows.values()))  # rows may have different numbers of pictures
-  titles = [tuple(line) for line in rows.values()]
-  is_shared = len(set(titles)) == 1
+  is_shared = len({tuple(line) for line in rows.values()}) == 1
   margin = _NAME_WIDTH if any(rows) else 0.1  # any row has a name other than ''
-  ratio = pictures[0].shape[0] / pictures[0].shape[1]
+  ratio = height / width
   # Inches, as are all sizes below: 0.2 for each line of titles, 0.3 for the label.
   text_height = 0.2 * (1 if is_shared else len(rows)) + (0.3 if label else 0.05)
   width_for_page_height = (style.PAGE_HEIGHT - text_height) / (len(rows) * ratio)
   width_for_page_width = (style.PAGE_WIDTH - margin) / columns
-  width = max(_MIN_WIDTH, min(_MAX_WIDTH, width_for_page_width, width_for_page_height))
-  size = (margin + columns * width, text_height + len(rows) * width * ratio)
+  pitch = max(_MIN_WIDTH, min(_MAX_WIDTH, width_for_page_width, width_for_page_height))
+  size = (margin + columns * pitch, text_height + len(rows) * pitch * ratio)
   figure = Figure(figsize=size, layout='compressed')
-  axes_grid = figure.subplots(len(rows), columns, squeeze=False)
-  for line, (name, row) in zip(axes_grid, rows.items(), strict=True):
-    is_first_row = line[0] is axes_grid[0, 0]
-    for axes in line[len(row) :]:
-      axes.set_axis_off()
-    for axes, (title, picture) in zip(line, row.items(), strict=False):
-      show(axes, np.clip(np.asarray(picture, float), 0.0, 1.0))
-      if is_first_row or not is_shared:
-        axes.set_title(style.wrapped(title, max(6, int(width / 0.05))), fontsize=6)
+  # One plot with an image for each row, in inches: a plot for each picture takes far longer.
+  axes = figure.subplots()
+  gap = max(1, round(0.1 * width))  # pixels of white to the right of each picture
+  side = pitch * width / (width + gap)
+  frames: list[Rectangle] = []
+  bottom = side - pitch  # of the row before; the vertical coordinate grows downwards
+  for name, row in rows.items():
+    is_first = not frames
+    has_titles = is_first or not is_shared
+    titles = [
+      style.wrapped(title, max(6, int(pitch / 0.05))) if has_titles else '' for title in row
+    ]
+    # Titles of the first row are above the plot, where the layout makes room for them.
+    num_lines = max(text.count('\n') + 1 for text in titles) if has_titles and not is_first else 0
+    top = bottom + (pitch - side) + _TITLE_LINE * num_lines
+    bottom = top + side * ratio
+    for column, text in enumerate(titles):
+      start = column * pitch
+      frames.append(Rectangle((start, top), side, side * ratio))
+      axes.text(start + side / 2, top - 0.03, text, ha='center', va='bottom', fontsize=6)
     words = style.wrapped(name.replace('_', ' '), 18)
-    line[0].set_ylabel(words, rotation=0, ha='right', va='center', fontsize=6)
+    axes.text(-0.05, (top + bottom) / 2, words, ha='right', va='center', fontsize=6)
+    pixels = _joined([np.asarray(image, float) for image in row.values()], gap)
+    axes.imshow(pixels, extent=(0, len(row) * pitch, bottom, top), interpolation='nearest')
+  axes.add_collection(PatchCollection(frames, facecolor='none', edgecolor='black', linewidth=0.6))
+  axes.set(xlim=(0, (columns - 1) * pitch + side), ylim=(bottom, 0))
+  axes.set_axis_off()
   if label:
     figure.supxlabel(label)
   return figure
+
+
+def _joined(pictures: Sequence[np.ndarray], gap: int) -> np.ndarray:
+  """Returns pictures [H, W, 1 or 3] side by side as [H, columns, 3], clipped to [0, 1].
+
+  Each is followed by `gap` white columns.
+  """
+  height, width, _ = pictures[0].shape
+  strip = np.ones((height, len(pictures), width + gap, 3))
+  for column, picture in enumerate(pictures):
+    strip[:, column, :width] = picture.clip(0, 1)
+  return strip.reshape(height, -1, 3)
 
 
 def show(axes: Axes, image: np.ndarray) -> None:

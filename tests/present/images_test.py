@@ -15,20 +15,38 @@ def test_pictures_stand_in_rows_with_names_and_titles(shape):
   titles = ('clean', '(0, 3)', '(4, 4)')
   rows = [dict(zip(titles, images, strict=True)) for images in pictures]
   figure = grid(dict(zip('ab', rows, strict=True)), 'L2 norm 4')
-  assert len(figure.axes) == 6
-  assert [axes.get_title() for axes in figure.axes] == [*titles, '', '', '']
-  assert [axes.get_ylabel() for axes in figure.axes[::3]] == ['a', 'b']
-  pixels = figure.axes[0].images[0].get_array()
-  assert pixels.min() >= 0 and pixels.max() <= 1
+  [axes] = figure.axes
+  texts = {text.get_text(): text.get_position() for text in axes.texts}
+  assert set(texts) == {*titles, 'a', 'b', ''}
+  assert texts['clean'][0] < texts['(0, 3)'][0] < texts['(4, 4)'][0]
+  assert texts['a'][1] < texts['b'][1]  # the vertical coordinate grows downwards
+  height, width, _ = shape
+  for row, image in zip(pictures, axes.images, strict=True):
+    pixels = np.array(image.get_array())
+    gap = pixels.shape[1] // 3 - width
+    assert gap == 1  # white, to the right of each picture
+    tiles = pixels.reshape(height, 3, width + gap, 3).swapaxes(0, 1)
+    np.testing.assert_array_equal(
+      tiles[:, :, :width], np.broadcast_to(row.clip(0, 1), (3, height, width, 3))
+    )
+    assert (tiles[:, :, width:] == 1).all()
+    start, end, bottom, top = image.get_extent()
+    assert (end - start) / (bottom - top) == pytest.approx(3 * (width + gap) / height)
   assert figure.get_supxlabel() == 'L2 norm 4'
 
 
 def test_rows_with_other_titles_show_them_and_arrays_that_are_no_pictures_are_refused():
   image = np.zeros((4, 4, 1))
   figure = grid({'a': {'1': image, '2': image}, 'b': {'3': image}})
-  assert [axes.get_title() for axes in figure.axes] == ['1', '2', '3', '']
+  [axes] = figure.axes
+  places = {text.get_text(): text.get_position() for text in axes.texts}
+  assert [*places] == ['1', '2', 'a', '3', 'b']
+  bottom_of_first_row = axes.images[0].get_extent()[2]
+  assert bottom_of_first_row < places['3'][1] < axes.images[1].get_extent()[3]
+  assert places['3'][0] == places['1'][0]
   refused('no pictures', grid, {'a': {}})
   refused('1 or 3 channels', grid, {'a': {'b': np.zeros((4, 4, 2))}})
+  refused('height and width', grid, {'a': {'b': image, 'c': np.zeros((4, 5, 1))}})
 
 
 def test_the_basis_is_laid_out_as_the_heat_map():

@@ -134,7 +134,8 @@ def test_figures_show_the_map_waves_and_samples():
   figures = results.figures()
   assert {'error_frequency_y_frequency_x', 'sample_images', 'basis'} < set(figures)
   assert all('norm 1.5' in caption for name, (_, caption) in figures.items() if name != 'basis')
-  titles = [axes.get_title() for axes in figures['sample_images'][0].axes]
+  [axes] = figures['sample_images'][0].axes
+  titles = [text.get_text() for text in axes.texts if text.get_text()]
   assert titles == ['clean', '(−1, −1)', '(−2, −2)']
 
 
