@@ -18,7 +18,7 @@ from robustness.core.rows import Rows
 from robustness.core.typing import Facts
 from robustness.corruptions.names import SEVERITIES, spelt_out
 from robustness.corruptions.stored import StoredOrMade
-from robustness.estimates.means import part, published_row
+from robustness.estimates.means import Row, part, published_row
 from robustness.estimates.published import ALL_BUT_ONE, TABLE_3
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR
 from robustness.evaluation.outcomes import Recorded
@@ -63,12 +63,13 @@ class AllButOne(StoredOrMade):
     first_trained_on: tuple[object, ...] = ()  # by the first network
     for label, facts in classifiers.items():
       parts = facts.get('augment') or ()
-      # The settings of the augmentation `corruption`; an empty dict if the network has none.
-      augmentation, *repeats = [x for x in parts if x['name'] == RandomCorruption.name] or [{}]
+      augmentations = [part for part in parts if part['name'] == RandomCorruption.name]
+      # The settings of the first one; an empty dict if the network has none.
+      augmentation = augmentations[0] if augmentations else {}
       left_out = tuple(augmentation.get('left_out', ()))
       severities = tuple(augmentation.get('severities', ()))
       problem = ''  # the end of the message
-      if repeats or len(left_out) != 1 or len(severities) != 1:
+      if len(augmentations) > 1 or len(left_out) != 1 or len(severities) != 1:
         problem = 'give it the part corruption once, with one name in left_out and one severity'
       elif left_out[0] not in self.names or severities[0] not in self.severities:
         problem = f'which is not shown: see {KEYS.study.corruptions} and {KEYS.study.severities}'
@@ -104,6 +105,7 @@ class AllButOne(StoredOrMade):
     facets = pd.DataFrame(list(networks), columns=['corruption', 'severity'])
     composed = dataclasses.replace(outcomes, values={COMPOSED: np.stack(wrong, 1)}, views=facets)
     yield self.means(ERROR, composed, ('corruption', 'severity'))
+    # The mean of a corruption needs a network for each of its severities.
     has_all = facets.groupby('corruption').severity.transform('size') == len(self.severities)
     yield self.means(ERROR, composed, ('corruption',), where=has_all.to_numpy())
     clean = np.flatnonzero(views.corruption.isna())
@@ -111,6 +113,10 @@ class AllButOne(StoredOrMade):
       # A column for each network: clean images have no corruption that chooses one of them.
       clean_wrong = np.concatenate([errors[label][:, clean] for label in networks.values()], 1)
       yield self.means(CLEAN_ERROR, dataclasses.replace(composed, values={COMPOSED: clean_wrong}))
+    yield part(self._published(set(facets.corruption)))
+
+  def _published(self, corruptions: set[str]) -> list[Row]:
+    """Returns the published errors on clean images and under these corruptions."""
     rows, n = [], TABLE_3.images
     # Published errors are means over five severities, which other settings do not have.
     note = {} if {*self.severities} == {*SEVERITIES} else {'note': 'over five severities'}
@@ -118,6 +124,6 @@ class AllButOne(StoredOrMade):
       error = round(1 - accuracy, 4)
       if name == 'clean':
         rows.append(published_row(PUBLISHED, CLEAN_ERROR, error, n))
-      elif name in set(facets.corruption):
+      elif name in corruptions:
         rows.append(published_row(PUBLISHED, ERROR, error, n, corruption=name) | note)
-    yield part(rows)
+    return rows

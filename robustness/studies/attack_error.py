@@ -77,6 +77,8 @@ CLEAN_RADIAL = _radial('clean_radial_amplitude', 'mean |F| of clean images')
 FLAGGED = Quantity('flagged', 'share of images that raise a flag of AutoAttack')
 STAGE = Facet('stage', 'attack, after those before it', place='after {}', words_of_many='attacks')
 
+Shown = tuple[jax.Array, dict[str, jax.Array]]
+"""The images of a batch in a view, [B, H, W, C], and observations {name: [B]}."""
 CLEAN = 0
 """Index of the clean view; the attacks follow, radius by radius."""
 EARLIER_KEYS = ('version', 'iterations', 'queries', 'steps', 'step_size', 'random_start')
@@ -252,6 +254,8 @@ class AttackError(AttackStudy):
     if not moved:
       return study
     all_losses = moved.pop('loss', (Attack.loss,))  # the former `losses`, a list
+    # Today's `attacks`, such as ['pgd_dlr=pgd'], and `attack`, such as {'pgd_dlr': {'steps': 7,
+    # 'loss': 'dlr'}}.
     entries, sections = [], {}
     for reference in study['attacks']:
       name, attack = _label_and_class(reference)
@@ -336,9 +340,7 @@ class AttackError(AttackStudy):
       total=total,
     )
 
-  def _show(
-    self, keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits
-  ) -> tuple[jax.Array, dict[str, jax.Array]]:
+  def _show(self, keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits) -> Shown:
     """Returns the images [B, H, W, C] of a batch in a view, and observations {name: [B]}.
 
     Observations are the stage and the flags that ensembles such as AutoAttack report, see
@@ -350,7 +352,7 @@ class AttackError(AttackStudy):
     nothing = {'stage': false.astype(jnp.int32), 'no_gradient': false, 'random': false}
     unobserved = nothing if self._ensembles else {}
 
-    def attacked(attack: Attack, scale: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def attacked(attack: Attack, scale: jax.Array) -> Shown:
       """Returns the images as an attack changes them, and its observations, {name: [B]}.
 
       The radius of the ball is `scale` times the setting `epsilon`.
@@ -364,8 +366,8 @@ class AttackError(AttackStudy):
         return attack.finish(arguments, state)  # the host has run all stages, see `_stages`
       return attack.observed(*arguments)
 
-    branches: list[Callable[..., tuple[jax.Array, dict[str, jax.Array]]]]
-    branches = [lambda _: (rows['image'], unobserved)]  # the clean view, with attack −1
+    # The clean view has the attack −1.
+    branches: list[Callable[..., Shown]] = [lambda _: (rows['image'], unobserved)]
     branches += (functools.partial(attacked, attack) for attack in self.runs.values())
     return jax.lax.switch(view['attack'] + 1, branches, view['epsilon'] / self.epsilon)
 
@@ -434,6 +436,7 @@ class AttackError(AttackStudy):
         restarted.append(name)
     restarts = ''
     if self.restarts > 1:
+      # Names are stated only if some attacks have no random starts.
       names = f' of {" and ".join(restarted)}' if len(restarted) < len(attacks) else ''
       restarts = f'; the worst of {self.restarts} random starts{names}'
     radii = ', '.join(value_text(EPSILON, epsilon) for epsilon in self.radii)

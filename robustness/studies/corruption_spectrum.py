@@ -162,8 +162,9 @@ class CorruptionSpectrum(StoredOrMade):
     mean = (spectrum.full_map(total, width) * scale / by_image.layout.num_rows).astype(np.float32)
     keep = high_pass(height, width, self.bandwidth)  # bool [H, W]
     lowest = lowest_kept(height, width, self.bandwidth)
+    radii = spectrum.measures(keep).radii
     return Findings(
-      estimates=list(study._estimates(by_image, image_shape, scale, spectrum.measures(keep).radii)),
+      estimates=list(study._estimates(by_image, image_shape, scale, radii)),
       arrays={
         'clean_spectrum': mean[CLEAN],
         'spectrum': study.grid(mean[CLEAN + 1 :]),
@@ -326,7 +327,7 @@ def _total_by_part(records: RecordsReader, parts: Sequence[StoredPart]) -> np.nd
   Raises:
     InputError: a shard has rows of more parts than the sums have slots (see `_with_slots`).
   """
-  number: dict[tuple[int, int], int] = {}  # of each part, in the order of the rows
+  numbers: dict[tuple[int, int], int] = {}  # of each part, in the order of the rows
   totals: dict[tuple[int, int], np.ndarray] = {}
   for shard in records.shards():
     [slots] = shard['total/spectrum']  # [slots, H, W // 2 + 1], of the only view
@@ -337,6 +338,6 @@ def _total_by_part(records: RecordsReader, parts: Sequence[StoredPart]) -> np.nd
         f'corruptions and severities: set it to at most {MOST_ROWS}, and use another workdir.'
       )
     for part in in_block:
-      slot = number.setdefault(part, len(number)) % len(slots)
-      totals[part] = totals.get(part, 0) + slots[slot]
+      number = numbers.setdefault(part, len(numbers))  # a new part gets the next number
+      totals[part] = totals.get(part, 0) + slots[number % len(slots)]
   return np.stack([totals[part] for part in (CLEAN_PART, *parts)])

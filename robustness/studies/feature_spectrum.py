@@ -116,9 +116,8 @@ class FeatureSpectrum(Study):
     num_maps = 0
     for evaluation in recorded.evaluations:
       arrays = evaluation.records.read(block=0, chunk=0).arrays
-      outputs = [name for name in arrays if name.startswith(OUTPUT)]
       # Outputs of layers that are no maps have at most one frequency.
-      maps = [name for name in outputs if arrays[name].shape[-1] > 1]
+      maps = [name for name in arrays if name.startswith(OUTPUT) and arrays[name].shape[-1] > 1]
       num_maps += len(maps)
       for name in maps:
         amplitudes = evaluation.records.column(name).astype(float)

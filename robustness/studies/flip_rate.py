@@ -157,8 +157,7 @@ class FlipRate(Study):
     facets = [(name, pair) for name in self.names for pair in range(1, self.frames)]
     pairs = {}
     for evaluation in recorded.evaluations:
-      views_of_frames = evaluation.records.table('prediction')  # [N, corruptions · frames]
-      predicted = views_of_frames.reshape(-1, len(self.names), self.frames)
+      predicted = evaluation.records.table('prediction').reshape(-1, len(self.names), self.frames)
       earlier, later = predicted[..., :-1], predicted[..., 1:]
       pairs[evaluation.label] = later, earlier
     views = pd.DataFrame(facets, columns=['corruption', 'frame'])

@@ -149,9 +149,10 @@ class FourierHeatmap(Study):
     These are another norm of the perturbation, another window (the side of the square of
     frequencies that the map shows), or another number of images.
     """
-    # `PUBLISHED_WINDOWS` is {side of the images: {norm: windows}}; `norms` is {side: norms}.
-    side, norms = image_shape[0], {s: tuple(by_norm) for s, by_norm in PUBLISHED_WINDOWS.items()}
-    changed = basis.differing(self.norm, norms, side, self.phase, self.clip)
+    side = image_shape[0]
+    # `PUBLISHED_WINDOWS` is {side of the images: {norm: windows}}.
+    norms_by_side = {key: tuple(by_norm) for key, by_norm in PUBLISHED_WINDOWS.items()}
+    changed = basis.differing(self.norm, norms_by_side, side, self.phase, self.clip)
     windows_by_norm = PUBLISHED_WINDOWS.get(side, {})
     # A norm that is not published may have the window of any published norm.
     all_windows = tuple({*itertools.chain(*windows_by_norm.values())})
@@ -192,8 +193,9 @@ class FourierHeatmap(Study):
     f = self.frequencies(row['image'].shape)
     y, x = (side // 2 for side in f.cell.shape)  # position of zero frequency in the window
     # Distances from zero frequency along the diagonal, at least 1; none in a window of one cell.
-    shares = (0, 0.25, 0.5, 0.75, 1)
-    steps = sorted({max(1, round(min(y, x) * share)) for share in shares}) if min(y, x) else []
+    largest_step = min(y, x)
+    shares = (0, 0.25, 0.5, 0.75, 1) if largest_step else ()
+    steps = sorted({max(1, round(largest_step * share)) for share in shares})
     views = [CLEAN, *(1 + f.cell[y - step, x - step] for step in steps)]
     reach = min(3, (min(f.cell.shape) - 1) // 2)  # r of `basis_images`
     # Indices of the frequencies in the square around zero.
@@ -290,14 +292,14 @@ class FourierHeatmap(Study):
       return
     yield from self._significant(by_frequency)
     window = f'the window of {self.window} × {self.window} shows'
-    for by in ((), ('band',)):
-      estimates = self.means(error, missed, by, where=is_perturbed)
-      notes = []  # how much of a band the window shows; '' for all of it
-      # The band of each estimate, 'all' for a mean over all frequencies.
-      for name in estimates['band'] if by else ['all'] * len(estimates):
-        num_shown, total = cells[name]
-        notes.append(f'{window} {num_shown} of {total} cells' if num_shown < total else '')
-      yield estimates.assign(note=notes)
+    notes = {  # {band: how much of it the window shows; '' for all of it}
+      band: f'{window} {num_shown} of {total} cells' if num_shown < total else ''
+      for band, (num_shown, total) in cells.items()
+    }
+    over_all = self.means(error, missed, where=is_perturbed)
+    yield over_all.assign(note=notes['all'])
+    by_band = self.means(error, missed, ('band',), where=is_perturbed)
+    yield by_band.assign(note=[notes[band] for band in by_band['band']])
     yield self.means(error, missed, ('radius',), where=is_perturbed)
 
   def _significant(self, by_frequency: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -311,8 +313,8 @@ class FourierHeatmap(Study):
     is_significant = significant(differences, error, self.false_discovery_rate)
     by_classifier = differences.assign(marked=is_significant).groupby('classifier', sort=False)
     for label, rows in by_classifier:
-      # How many frequencies have significantly less error (sign −1), and more (sign 1).
-      counts = np.array([(rows.marked & (sign * rows.value > 0)).sum() for sign in (-1, 1)])
+      has_less, has_more = rows.marked & (rows.value < 0), rows.marked & (rows.value > 0)
+      counts = np.array([has_less.sum(), has_more.sum()])
       facets = pd.DataFrame({'finding': ['less error', 'more error']})
       shares = self.arrays(SIGNIFICANT, label, facets, counts / len(rows), n=rows.n.iloc[0])
       rate = f'at a false-discovery rate of {self.false_discovery_rate:g}'
@@ -335,7 +337,8 @@ class FourierHeatmap(Study):
     labels = records.column('label').reshape(records.layout.num_rows, -1)
     present = [names[k] for k in np.unique(labels[labels >= 0])]  # labels are padded with −1
     label_of = _class_numbers(names)
-    for name in present if self.classes == (ALL,) else self.classes:
+    class_names = present if self.classes == (ALL,) else self.classes
+    for name in class_names:
       (title,) = in_words([name])  # 'sea lion' for a WordNet identifier; other names unchanged
       settings.choice('config.study.classes', title, label_of)
       of_class = missed.of_rows((labels == label_of[title]).any(1))
@@ -398,6 +401,7 @@ def _relative(results: Results) -> Results:
   # Without any change, the division by NaN leaves no value.
   relative = change[['value', 'low', 'high']].div(largest.where(largest > 0), axis=0)
   table = pd.concat([table.drop(change.index), change.assign(layer=titles, **relative)])
+  # The quantity of the changes is described as a share from here on.
   quantities = list(results.quantities)
   for index, quantity in enumerate(quantities):
     if quantity.name == LAYER_CHANGE.name:

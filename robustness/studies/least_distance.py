@@ -27,7 +27,7 @@ from robustness.evaluation.records import Shard
 from robustness.evaluation.study import ImageShape
 from robustness.evaluation.views import Arrays, Views, ViewTable, id_of
 from robustness.present.notation import value_text
-from robustness.studies.attack_error import AttackStudy
+from robustness.studies.attack_error import AttackStudy, Shown
 
 BEST, UNCHANGED = 'nearest of all', 'none'
 """Values of the facet `attack` that `OPTIMALITY` is computed with."""
@@ -158,9 +158,7 @@ class LeastDistance(AttackStudy):
     attacks = [attack for attack in self.runs.values() if isinstance(attack, NearestAttack)]
     ids = [id_of(f'{label} {self.norm}') for label in self.runs]
 
-    def show(
-      keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def show(keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits) -> Shown:
       """Returns the nearest wrong images [B, H, W, C], and {'distance': their distances [B]}."""
 
       def nearest(attack: NearestAttack, _: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -102,6 +102,10 @@ ENDS = ('', '_low', '_high')
 """Ends of the names of `SET_FIELDS` at the threshold q, and at both ends of its interval."""
 
 
+Fields = Mapping[str, Mapping[str, np.ndarray]]
+"""Measured values, {classifier: {field: values [N, V] by image and view}}."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Recalibration(StoredOrMade):
   """A study of rescaled confidence and prediction sets; attributes are its settings.
@@ -221,21 +225,28 @@ class Recalibration(StoredOrMade):
       decided = np.stack([fitted.decided[name] for fitted in fits.values()]).astype(float)
       fields_at_ends = [self._fields_of(values, name, SET_FIELDS, end) for end in ENDS]
       yield from self._coverage_and_size(name, fields_at_ends, views, decided)
-      score_views = by_severity.assign(score=name)
-      for label, at_q in fields_at_ends[0].items():  # at the threshold q itself
-        is_covered = at_q['covered'] > 0
-        sizes = at_q['size']
-        largest_gap = prediction_sets.size_stratified_violation(is_covered, sizes, self.alpha)
-        yield self.arrays(STRATIFIED, label, score_views, largest_gap, n=len(measured))
-        mean_gap = prediction_sets.class_coverage_gap(is_covered, labels[label], self.alpha)
-        yield self.arrays(BY_CLASS, label, score_views, mean_gap, n=len(measured))
+      at_threshold = fields_at_ends[0]
+      yield from self._coverage_gaps(at_threshold, labels, by_severity.assign(score=name))
+
+  def _coverage_gaps(
+    self, fields: Fields, labels: Mapping[str, np.ndarray], views: pd.DataFrame
+  ) -> Iterator[pd.DataFrame]:
+    """Yields how far coverage is from 1 − α in groups of images: by set size, and by class.
+
+    Args:
+      fields: {classifier: {'covered' or 'size': values [N, V]}} at the threshold of a score.
+      labels: {classifier: classes of the images, [N]}.
+      views: facets of the views, and the score.
+    """
+    for label, at_threshold in fields.items():
+      is_covered, sizes = at_threshold['covered'] > 0, at_threshold['size']
+      largest_gap = prediction_sets.size_stratified_violation(is_covered, sizes, self.alpha)
+      yield self.arrays(STRATIFIED, label, views, largest_gap, n=len(sizes))
+      mean_gap = prediction_sets.class_coverage_gap(is_covered, labels[label], self.alpha)
+      yield self.arrays(BY_CLASS, label, views, mean_gap, n=len(sizes))
 
   def _coverage_and_size(
-    self,
-    score: str,
-    fields_at_ends: Sequence[Mapping[str, Mapping[str, np.ndarray]]],
-    views: pd.DataFrame,
-    decided: np.ndarray,
+    self, score: str, fields_at_ends: Sequence[Fields], views: pd.DataFrame, decided: np.ndarray
   ) -> Iterator[pd.DataFrame]:
     """Yields coverage and size of the prediction sets of a score.
 
@@ -352,7 +363,8 @@ class Recalibration(StoredOrMade):
         'measure it on images of the classes that it has.'
       )
     fitting_logits = logits[fitting][:, can_predict]
-    # The index of each class when the classes that cannot be predicted are left out.
+    # The index of each class when the classes that cannot be predicted are left out, as in 0, 1, 1,
+    # 2 if class 2 is.
     index_among_predictable = can_predict.cumsum() - 1
     fitting_labels = index_among_predictable[labels[fitting]]
     scalings = {NONE: Scaling()}
@@ -370,11 +382,7 @@ class Recalibration(StoredOrMade):
     return dataclasses.replace(fitted, thresholds=thresholds, decided=decided)
 
   def _calibration(
-    self,
-    fields: Mapping[str, Mapping[str, np.ndarray]],
-    views: pd.DataFrame,
-    draws: Draws,
-    facets: Mapping[str, object],
+    self, fields: Fields, views: pd.DataFrame, draws: Draws, facets: Mapping[str, object]
   ) -> pd.DataFrame:
     """Returns expected calibration errors, and differences from the first classifier.
 

@@ -10,7 +10,7 @@ depend only on data, images and seed, so that others can repeat the measurement.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -31,7 +31,7 @@ from robustness.estimates.published import BASELINES, PublishedErrors
 from robustness.estimates.quantity import ERROR, Quantity
 from robustness.evaluation.outcomes import Evaluation, Recorded, refuse_versions
 from robustness.evaluation.study import Findings, ImageShape, Recipes
-from robustness.evaluation.views import DRAWS, Views, ViewTable
+from robustness.evaluation.views import DRAWS, Arrays, Views, ViewTable
 from robustness.results import Table
 
 DRAWN = 'drawn_view'
@@ -120,9 +120,7 @@ class SampledMCE(CorruptionViews):
       )
     all_views = super().views(image_shape)
 
-    def show(
-      key: jax.Array, row: Mapping[str, jax.Array], view: Mapping[str, jax.Array]
-    ) -> jax.Array:
+    def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
       """Returns the image [H, W, C] of a row in the view with the index in `drawn_view`."""
       del view  # the only view has no parameters
       drawn = {k: jax.numpy.asarray(v)[row[DRAWN]] for k, v in all_views.parameters.items()}
@@ -178,18 +176,9 @@ class SampledMCE(CorruptionViews):
         f'{next(iter(drawn))} and {other[0]} were shown the same images under other corruptions, '
         'for these depend on which images a run has: run both on the same images.'
       )
-    all_views = super().facets((0, 0, 0))  # the same for images of any shape
     first = next(iter(wrong))
-    # The facets of each estimate, and the weights of the errors of all views in it.
-    groups: list[tuple[Quantity, dict[str, Any], np.ndarray]] = [(MCE, {}, self.weights)]
-    is_corrupted = all_views.corruption.notna().to_numpy()
-    groups.append((ERRORS, {}, is_corrupted / is_corrupted.sum()))
-    for facet in ('corruption', 'severity'):
-      for value in all_views[facet].dropna().unique():
-        is_in_group = (all_views[facet] == value).to_numpy()
-        groups.append((ERRORS, {facet: value}, is_in_group / is_in_group.sum()))
     rows = []
-    for quantity, facets, weights in groups:
+    for quantity, facets, weights in self._weighted_means():
       design = strata, weights, self.confidence
       for label, values in wrong.items():
         estimate = _within(stratified.estimate(values, *design), quantity.range)
@@ -199,6 +188,17 @@ class SampledMCE(CorruptionViews):
           estimate = _within(difference, quantity.difference_range)
           rows.append(row(label, first, quantity, facets, estimate, self.confidence))
     yield part(rows)
+
+  def _weighted_means(self) -> Iterator[tuple[Quantity, dict[str, Any], np.ndarray]]:
+    """Yields the quantity and the facets of each estimate, and its weights of all views, [V]."""
+    all_views = super().facets((0, 0, 0))  # the same for images of any shape
+    yield MCE, {}, self.weights
+    is_corrupted = all_views.corruption.notna().to_numpy()
+    yield ERRORS, {}, is_corrupted / is_corrupted.sum()
+    for facet in ('corruption', 'severity'):
+      for value in all_views[facet].dropna().unique():
+        is_in_group = (all_views[facet] == value).to_numpy()
+        yield ERRORS, {facet: value}, is_in_group / is_in_group.sum()
 
   def settings_differ(self, released: ReleasedSet, image_shape: ImageShape) -> dict[str, bool]:
     """Returns {difference from the released set in words: whether it applies}.
@@ -235,7 +235,6 @@ def _with_drawn_views(rows: Rows, study: SampledMCE, ids: np.ndarray) -> Rows:
     index = np.searchsorted(example_ids[order], batch['example_id']).clip(0, len(order) - 1)
     return np.asarray(views[order[index]])
 
-  drawn = with_column(
-    rows, DRAWN, view_of, {'drawn_views': SEED, 'drawn_by_weights_of': study.baseline}
-  )
+  facts = {'drawn_views': SEED, 'drawn_by_weights_of': study.baseline}
+  drawn = with_column(rows, DRAWN, view_of, facts)
   return with_column(drawn, DRAWS, lambda batch: np.asarray(ids[batch[DRAWN]]), {})

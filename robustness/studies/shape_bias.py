@@ -85,8 +85,8 @@ class ShapeBias(Study):
     They are computed from images with a shape and a texture of different classes: from all such
     images, and from the images with the shape of each class.
     """
-    # {label: whether each image is answered by its shape, or by its texture, bool [N, 1]}.
-    by_shape, by_texture = dict[str, np.ndarray](), dict[str, np.ndarray]()
+    # {label: whether each image is answered by its shape, and whether by its texture, bool [N, 2]}.
+    answered = dict[str, np.ndarray]()
     for evaluation in evaluations:
       records = evaluation.records
       # The first four arrays are equal for all classifiers.
@@ -95,40 +95,34 @@ class ShapeBias(Study):
       textures = records.column(TEXTURE).astype(str)
       is_conflict = shapes != textures
       answers = classes[records.table('prediction')[:, 0]]
-      by_shape[evaluation.label] = ((answers == shapes) & is_conflict)[:, None]
-      by_texture[evaluation.label] = ((answers == textures) & is_conflict)[:, None]
-    yield from self._of_images(by_shape, by_texture, is_conflict, {})
+      by_shape, by_texture = (answers == shapes) & is_conflict, (answers == textures) & is_conflict
+      answered[evaluation.label] = np.stack([by_shape, by_texture], 1)
+    yield from self._of_images(answered, is_conflict, {})
     for name in classes.tolist():
       if name in shapes[is_conflict]:
         has_shape = is_conflict & (shapes == name)
-        yield from self._of_images(by_shape, by_texture, has_shape, {CLASS: name})
+        yield from self._of_images(answered, has_shape, {CLASS: name})
 
   def _of_images(
-    self,
-    by_shape: Mapping[str, np.ndarray],
-    by_texture: Mapping[str, np.ndarray],
-    mask: np.ndarray,
-    facets: Mapping[str, str],
+    self, answered: Mapping[str, np.ndarray], mask: np.ndarray, facets: Mapping[str, str]
   ) -> Iterator[pd.DataFrame]:
     """Yields both quantities over some images.
 
     An answer is decided if it names the shape or the texture.
 
     Args:
-      by_shape: {label: whether each image is answered by its shape, bool [N, 1]}.
-      by_texture: {label: whether each image is answered by its texture, bool [N, 1]}.
+      answered: {label: whether each image is answered by its shape, and by its texture, [N, 2]}.
       mask: bool [N], the images.
       facets: facets of the estimates.
     """
-    decided = {label: by_shape[label] | by_texture[label] for label in by_shape}
+    by_shape = {label: answers[:, :1] for label, answers in answered.items()}
+    decided = {label: answers.any(1, keepdims=True) for label, answers in answered.items()}
     shares = Outcomes.from_fields(DECIDED, decided, ONE_VIEW).of_rows(mask)
     yield self.means(DECIDED, shares, facets=facets)
     # A bias is a share of the answers that are decided, which has an exact interval. Differences of
     # biases are functions of two shares, because classifiers decide different images.
     of_decided = Outcomes.from_fields(BIAS, by_shape, ONE_VIEW, counted=decided).of_rows(mask)
     yield means(BIAS, of_decided, confidence=self.confidence, facets=facets, paired=False)
-    # [N, 2]: whether the answer is the shape, and whether it is the texture.
-    answered = {label: np.hstack([by_shape[label], by_texture[label]]) for label in by_shape}
     views = pd.DataFrame({'answer': ['shape', 'texture']})
     answers_of_both = Outcomes.from_fields(BIAS, answered, views).of_rows(mask)
     biases = self.means(BIAS, answers_of_both, ['answer'], facets=facets)

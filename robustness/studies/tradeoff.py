@@ -87,20 +87,8 @@ class Tradeoff(StoredOrMade):
     first, *later = (label for label in results.labels if label != IMAGES)
     # `...` selects any corruption.
     shares = select(results.table, HIGH_FREQUENCY_FRACTION.name, corruption=...)
-    panels = []
-    for label in later:
-      of_label = results.table[results.table.classifier == label]
-      line = of_label[of_label['quantity'] == LINE.name]
-      # The slope and the residual of the line, for the title of the panel.
-      fitted = ', '.join(
-        f'{quantity.name} {Notation(quantity).bare(row)}{unit}'
-        for quantity, unit in ((SLOPE, ''), (RESIDUAL, ' points'))
-        for row in of_label[of_label['quantity'] == quantity.name].itertuples()
-      )
-      # Differences to `first`, by corruption.
-      changes = select(of_label, ACCURACY.name, first, corruption=...).set_index('corruption')
-      line = line.set_index('high_frequency_share') if len(line) else line
-      panels.append(NamedPoints((label, fitted), shares.set_index('corruption'), changes, line))
+    points = shares.set_index('corruption')
+    panels = [_panel(results.table, label, first, points) for label in later]
     height, width, _ = results.data['image_shape']
     rows, columns = lowest_kept(height, width, self.bandwidth)
     caption = (
@@ -111,3 +99,20 @@ class Tradeoff(StoredOrMade):
     )
     x, y = 'share of high-frequency energy (%)', f'accuracy minus that of {first} (points)'
     return {'tradeoff': (named_points(panels, x, y), caption), **charts.draw(results)}
+
+
+def _panel(table: pd.DataFrame, label: str, first: str, shares: pd.DataFrame) -> NamedPoints:
+  """Returns the changes of accuracy of a classifier from the first, over shares, by corruption.
+
+  The titles are the label, and the slope and the residual of the fitted line.
+  """
+  of_label = table[table.classifier == label]
+  changes = select(of_label, ACCURACY.name, first, corruption=...).set_index('corruption')
+  line = of_label[of_label['quantity'] == LINE.name]
+  fitted = []
+  for quantity, unit in ((SLOPE, ''), (RESIDUAL, ' points')):
+    for row in of_label[of_label['quantity'] == quantity.name].itertuples():
+      fitted.append(f'{quantity.name} {Notation(quantity).bare(row)}{unit}')
+  if len(line):  # no line is fitted to few corruptions
+    line = line.set_index('high_frequency_share')
+  return NamedPoints((label, ', '.join(fitted)), shares, changes, line)
