@@ -303,24 +303,22 @@ class AccuracyByFactor(Study):
     # The levels of each image in all conditions, such as ('dog',), and the number of each group.
     keys = [*zip(*(levels[name] for name in conditions), strict=True)] or [()] * len(bases)
     groups = {key: index for index, key in enumerate(dict.fromkeys(keys))}
+    group_index = [groups[key] for key in keys]  # of each image, as `strength_index` and `picture`
     strengths, strength_index = np.unique(levels[self.strength], return_inverse=True)
     pictures, first_row, picture = np.unique(bases, return_index=True, return_inverse=True)
     clusters = right.clusters[first_row] if self.clusters and right.clusters is not None else None
-    # Failure points by index: each strength, then 'never wrong', then 'no image of this picture'.
-    beyond_largest = 2 * strengths[-1] - strengths[-2]
-    failure_points = np.array([*strengths, beyond_largest, np.nan])
+    beyond_largest = 2 * strengths[-1] - strengths[-2]  # as far as the last step
     by_group = pd.DataFrame([*groups], columns=conditions)
     by_strength = by_group.merge(pd.DataFrame({self.strength: strengths[1:]}), how='cross')
     points, rows = dict[str, np.ndarray](), list[Row]()
     for label, values in right.values.items():
       # Right 1, wrong 0, and NaN without an image, by picture, group and strength.
       accuracy = np.full((len(pictures), len(groups), len(strengths)), np.nan)
-      accuracy[picture, [groups[key] for key in keys], strength_index] = values[:, 0]
-      has_image = ~np.isnan(accuracy).all(-1, keepdims=True)
-      # By index of `failure_points`: whether the picture is wrong at each strength, then whether it
-      # has an image. The first true one is its failure point; without any it is the last, NaN.
-      is_point = np.concatenate([accuracy == 0, has_image], -1)
-      points[label] = failure_points[np.where(is_point.any(-1), is_point.argmax(-1), -1)]
+      accuracy[picture, group_index, strength_index] = values[:, 0]
+      is_wrong, has_image = accuracy == 0, ~np.isnan(accuracy).all(-1)
+      first_wrong = strengths[is_wrong.argmax(-1)]  # if wrong at any strength
+      failure_points = np.where(is_wrong.any(-1), first_wrong, beyond_largest)
+      points[label] = np.where(has_image, failure_points, np.nan)
       rows += self._drops(label, accuracy, by_strength, clusters)
     yield part(rows)
     point = dataclasses.replace(FAILURE_POINT, low=strengths[0], high=beyond_largest)
@@ -345,7 +343,8 @@ class AccuracyByFactor(Study):
     change = (at_least_strength - accuracy[..., 1:]).reshape(len(accuracy), -1)
     # A drop is the share of pictures that are right at the least strength and wrong at the other,
     # minus the share for which it is the other way round.
-    signs, counted = {'gained': change > 0, 'lost': change < 0}, ~np.isnan(change)
+    signs = {'gained': change > 0, 'lost': change < 0}
+    counted = ~np.isnan(change)
     counts = dict.fromkeys(signs, counted)
     drops = Outcomes.from_fields(DROP, signs, views, counted=counts, clusters=clusters)
     for group in drops.groups(list(views), counted.sum(0) >= self.fewest):
@@ -386,11 +385,11 @@ class AccuracyByFactor(Study):
     groups, (first, *later) = list(with_all.groups((name,))), with_all.labels
     by_label = {label: units(with_all, label, groups) for label in with_all.labels}
     # (label, label of the classifier that is subtracted or '', units of one or both classifiers)
-    compared = [(label, '', [units_of_label]) for label, units_of_label in by_label.items()]
-    compared += [(label, first, [by_label[first], by_label[label]]) for label in later]
+    values_of_each = [(label, '', [by_label[label]]) for label in with_all.labels]
+    differences = [(label, first, [by_label[first], by_label[label]]) for label in later]
     rows = []
-    for label, versus, units_of_pair in compared:
-      ratios = relative_errors(units_of_pair, self.confidence)
+    for label, versus, units_of_one_or_both in (*values_of_each, *differences):
+      ratios = relative_errors(units_of_one_or_both, self.confidence)
       for level, estimate in zip(levels, ratios, strict=True):
         rows.append(row(label, versus, ERROR_RATIO, {name: level}, estimate, self.confidence))
     return part(rows)

@@ -123,7 +123,8 @@ class FrequencyShortcuts(Study):
 
     def mirrored(table: np.ndarray) -> np.ndarray:
       """Returns an array [..., H, W] in which the value at each frequency f is that at −f."""
-      # Reversed, index i has the value of n − 1 − i. The shift by one makes it n − i, that is −i.
+      # Reversed, index i has the value of n − 1 − i. The shift by one makes it n − i, that is −i:
+      # values 0, 1, 2, 3 become 3, 2, 1, 0 and then 0, 3, 2, 1.
       return np.roll(table[..., ::-1, ::-1], 1, (-2, -1))
 
     # Of f and −f, the one that comes first decides for both.

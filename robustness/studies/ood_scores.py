@@ -67,6 +67,11 @@ to. A few are allowed, because data sets have some images twice and digests may 
 NOTE_ON_VERSIONS = 'versions of one image in two data sets count as two: their order may differ'
 """Note on estimates for which versions of one image count as independent."""
 
+Runs = Mapping[str, FinishedStudy]
+"""Finished studies by the path of their workdirs."""
+Values = Mapping[str, np.ndarray]
+"""The values of each score on the N images of a run, [N], and their numbers under `ID`."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Workdirs(WorkdirPredictions):
@@ -172,7 +177,8 @@ class OodScores(ScoresPredictions):
         'class, as in --config.out_of_distribution=WORKDIR,WORKDIR, or under near and far.'
       )
     needs_bank, has_bank = any(name in FITTED for name in self.scores), bool(workdirs.bank)
-    if needs_bank != has_bank or (workdirs.held_out and not has_bank):
+    has_only_held_out = bool(workdirs.held_out) and not has_bank
+    if needs_bank != has_bank or has_only_held_out:
       raise InputError(
         f'config.bank is {workdirs.bank!r} and {KEYS.study.scores} {self.scores}: '
         f'{", ".join(map(repr, FITTED))} need the workdir of a run on training images, and nothing '
@@ -183,13 +189,14 @@ class OodScores(ScoresPredictions):
     shifted = {path: _read(path, workdirs.task, first) for path in workdirs.shifted}
     bank_paths = {'bank of features': workdirs.bank, 'held-out images': workdirs.held_out}
     banks = {path: _read(path, workdirs.task, first) for path in bank_paths.values() if path}
+    inside = {workdirs.predictions: first, **shifted}
     scored = {workdirs.predictions: first, **unknown, **shifted}
     _check_known(workdirs, scored | banks)
     for path, bank in banks.items():
       _refuse_shared(path, bank, scored)
     rows: list[Row] = []
     for evaluation in first.evaluations:
-      rows += self._separations(evaluation.label, workdirs, first, shifted, unknown, banks)
+      rows += self._separations(evaluation.label, workdirs, inside, unknown, banks)
     tasks = {
       TEST: first,
       **{f'{path}, shifted': task for path, task in shifted.items()},
@@ -201,21 +208,14 @@ class OodScores(ScoresPredictions):
     return Scored(first.evaluations, Findings(estimates=[part(rows)]), settings, data)
 
   def _separations(
-    self,
-    label: str,
-    workdirs: Workdirs,
-    first: FinishedStudy,
-    shifted: Mapping[str, FinishedStudy],
-    unknown: Mapping[str, FinishedStudy],
-    banks: Mapping[str, FinishedStudy],
+    self, label: str, workdirs: Workdirs, inside: Runs, unknown: Runs, banks: Runs
   ) -> Iterator[Row]:
     """Yields how well each score of a classifier separates images of known and of no known class.
 
     Args:
       label: label of the classifier.
       workdirs: the settings.
-      first: the run on test images.
-      shifted: {path: run} of shifted images of the known classes.
+      inside: {path: run} of images of known classes, first of test images, then of shifted ones.
       unknown: {path: run} of images of no known class, in the order of `workdirs.unknown`.
       banks: {path: run} of the images that scores are fitted to: training images and then held-out
         images, training images for both, or none.
@@ -227,26 +227,27 @@ class OodScores(ScoresPredictions):
       if len(paths) > 1
     }
     # Without a bank, the test images stand in for it, and none of the scores is fitted to it.
-    recordings = [_recording(bank, label) for bank in [*banks.values()] or [first]]
+    tasks = list(inside.values())
+    recordings = [_recording(bank, label) for bank in [*banks.values()] or tasks[:1]]
     bank, held_out = recordings[0], recordings[-1]
     last_layer = functools.cache(lambda: LastLayer.solved(bank))  # only for vim, react and ash
     scores = {name: self._score(name, bank, held_out, last_layer) for name in self.scores}
     # The values of images of no known class, by set, and of images of known classes, by run.
     outside = {names[path]: _values(task, label, scores) for path, task in unknown.items()}
-    tasks = [first, *shifted.values()]
-    inside_by_run = _with_ids_apart(tasks, [_values(task, label, scores) for task in tasks])
-    # The runs of each set of known classes: test images, and test images with shifted ones.
-    runs_by_set = {TEST: inside_by_run[:1], **({SHIFTED: inside_by_run} if shifted else {})}
+    by_run = _with_ids_apart(tasks, [_values(task, label, scores) for task in tasks])
+    has_shifted = len(tasks) > 1
     has_several_data_sets = len({*map(_data_set, tasks)}) > 1
+    # The runs of each set of known classes: test images, and test images with shifted ones.
+    runs_by_set = {TEST: by_run[:1], SHIFTED: by_run} if has_shifted else {TEST: by_run}
     for id_set, runs in runs_by_set.items():
       note = {'note': NOTE_ON_VERSIONS} if id_set == SHIFTED and has_several_data_sets else {}
-      facet_of_set = {'id_set': id_set} if shifted else {}
+      facet_of_set = {'id_set': id_set} if has_shifted else {}
       ids = np.concatenate([values[ID] for values in runs])
       for score in self.scores:
-        inside = np.concatenate([values[score] for values in runs])
+        inside_scores = np.concatenate([values[score] for values in runs])
         pairs = {name: (values[score], values[ID]) for name, values in outside.items()}
         separations = ood.separations(
-          inside, ids, pairs, groups, self.positives, self.confidence, workdirs.seed
+          inside_scores, ids, pairs, groups, self.positives, self.confidence, workdirs.seed
         )
         for name, estimates in separations.items():
           facets = {'score': score, 'ood_set': name, **facet_of_set}
@@ -289,7 +290,7 @@ def _recording(task: FinishedStudy, label: str) -> Recording:
   return Recording(column('output/logits'), column(f'output/{FEATURES}'), column('label'))
 
 
-def _values(task: FinishedStudy, label: str, scores: Mapping[str, Score]) -> dict[str, np.ndarray]:
+def _values(task: FinishedStudy, label: str, scores: Mapping[str, Score]) -> Values:
   """Returns {name of a score: its values [N]} of a classifier on the N images of a run.
 
   The key `ID` has the number of each image, [N]; versions of one image have the same number.
@@ -300,9 +301,7 @@ def _values(task: FinishedStudy, label: str, scores: Mapping[str, Score]) -> dic
   return {ID: ids, **{name: score(recording) for name, score in scores.items()}}
 
 
-def _with_ids_apart(
-  tasks: Sequence[FinishedStudy], values_by_run: Sequence[Mapping[str, np.ndarray]]
-) -> list[dict[str, np.ndarray]]:
+def _with_ids_apart(tasks: Sequence[FinishedStudy], by_run: Sequence[Values]) -> list[Values]:
   """Returns the values of each run with ids that differ between images of different data sets.
 
   Equal ids are one image only within one data set.
@@ -312,7 +311,7 @@ def _with_ids_apart(
   first_ids = [data_sets.index(_data_set(task)) << 40 for task in tasks]
   return [
     {**values, ID: values[ID].astype(np.int64) + first_id}
-    for values, first_id in zip(values_by_run, first_ids, strict=True)
+    for values, first_id in zip(by_run, first_ids, strict=True)
   ]
 
 

@@ -202,6 +202,7 @@ class PerturbationStability(Study):
       predictions[label] = prediction[reference], prediction[frame]
       if best.shape[-1] == 5:  # a classifier of fewer classes has no five best
         best_classes[label] = best[reference], best[frame]
+    # Of each perturbation; the pairs of the last classifier are as many as those of every other.
     num_frames = [pairs_of_name.shape[-1] for pairs_of_name in pairs]
     numbers = np.concatenate([np.arange(1, count + 1) for count in num_frames])
     names = np.repeat(self.names, num_frames)
@@ -218,9 +219,10 @@ class PerturbationStability(Study):
       yield self.means(quantity, outcomes)
       yield self.means(quantity, outcomes, ('perturbation',))
       yield self.means(quantity, outcomes, ('perturbation', 'frame'), paired=False)
-      if self.baseline == ALEXNET or first in fields:
-        baseline = published if self.baseline == ALEXNET else None  # None: the first classifier
-        yield self.means(ratio, outcomes, baseline=baseline)
+      if self.baseline == ALEXNET:
+        yield self.means(ratio, outcomes, baseline=published)
+      elif first in fields:  # the baseline is the first classifier
+        yield self.means(ratio, outcomes)
 
 
 def frame_pairs(records: RecordsReader, name: str) -> np.ndarray:
@@ -246,7 +248,9 @@ def frame_pairs(records: RecordsReader, name: str) -> np.ndarray:
   if len(rows) % num_sequences:
     raise different_frames
   table = rows.reshape(num_sequences, -1)  # a sequence in each line, its frames in order
-  if (base_id[table] != base_id[table[:, :1]]).any() or (frame[table] != frame[table[0]]).any():
+  is_of_one_image = (base_id[table] == base_id[table[:, :1]]).all()  # in each line
+  has_frames_of_first_line = (frame[table] == frame[table[0]]).all()
+  if not (is_of_one_image and has_frames_of_first_line):
     raise different_frames
   # `first` is [sequences, 1], the others are [sequences, frames − 1].
   first, later, before = table[:, :1], table[:, 1:], table[:, :-1]

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
@@ -134,9 +133,10 @@ class SiScore(Study):
     for key in ('areas', 'angles', 'xs', 'ys'):
       values = getattr(self, key)
       self.require(bool(values) and len(set(values)) == len(values), key, 'distinct')
-      is_area_of_grid = is_grid and key == 'areas' and len(values) == 1
+      # A cross uses the values of all four, a grid has a single area.
+      is_used = is_cross or (is_grid and key == 'areas' and len(values) == 1)
       is_default = values == getattr(SiScore, key)
-      self.require(is_cross or is_area_of_grid or is_default, key, valid)
+      self.require(is_used or is_default, key, valid)
     self.require(is_grid or self.cells == SiScore.cells, 'cells', valid)
     valid = 'left out for stored scenes, whose areas are what they are'
     self.require(not self.stored or self.measure == SiScore.measure, 'measure', valid)
@@ -306,7 +306,8 @@ class SiScore(Study):
       )
     # The factors with several values in the sample. `KEYS` is {factor: its columns}.
     varied = {k for k, names in designs.KEYS.items() if any(np.ptp(columns[x]) for x in names)}
-    if varied and self.factor in designs.KEYS and self.factor not in varied:
+    has_one_factor = self.factor in designs.KEYS  # it is not a grid or a cross
+    if has_one_factor and varied and self.factor not in varied:
       equal = f'{KEYS.study.factor} is {self.factor!r}, of which all scenes have one'
       raise InputError(f'{equal}: they look like the set of {" and ".join(sorted(varied))}.')
 
@@ -402,7 +403,7 @@ class SiScore(Study):
     if _counted(balanced).any():
       yield self.means(BALANCED_ACCURACY, balanced)
       yield part([_gap(published, balanced, label, self.confidence) for label in published.labels])
-    by_level = tuple(itertools.chain(*factors.values()))  # the facets of all factors
+    by_level = tuple(key for keys in factors.values() for key in keys)  # the facets of all factors
     if by_level:
       yield self.means(SCENE_ACCURACY, published, by_level, test=True)
       yield self.means(BALANCED_ACCURACY, balanced, by_level, paired=False)

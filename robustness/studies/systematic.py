@@ -267,9 +267,9 @@ class Systematic(Study):
       environment, level = view[ENVIRONMENT], view['level']
       return transforms.transform(key, row['image'], environment, level, self.environments)
 
-    clean = (0, 0)
-    # Of each view, as in [0, 1, 1, 2] and [0, 1, 2, 1] for environments with two levels and one.
-    environment, level = np.array([clean, *self._levels], np.int32).T
+    # Of each view, first the clean one, such as [0, 1, 1, 2] and [0, 1, 2, 1] for two levels of
+    # environment 1 and one of environment 2.
+    environment, level = np.array([(0, 0), *self._levels], np.int32).T
     # The number that ids of an environment's views count from, by environment, 0 for clean images.
     id_bases = np.array([0, *(transform.view_base for transform in self._transforms)], np.int32)
     ids = id_bases[environment] + level
@@ -376,9 +376,7 @@ class Systematic(Study):
       if is_trained:
         notes = self._notes(evaluation, evaluations)
         num_classes = len(facts['classes'])
-        # A term has the facets of an estimate and the environments, columns of `shares`, that it
-        # averages: first all environments, without facets, then each one. A level term has the
-        # column of a single level.
+        # First the mean over all environments, without facets, then each environment.
         terms: Terms = [
           ({}, range(1, len(names) + 1)),
           *(({ENVIRONMENT: name}, [k]) for k, name in enumerate(names, 1)),
@@ -388,14 +386,21 @@ class Systematic(Study):
         measured += self._transfer(shares, baseline_shares, terms, notes, num_classes)
         if by_level:
           shares, baseline_shares = by_level[label], by_level.get(baseline)
-          level_terms = [
-            ({ENVIRONMENT: names[k - 1], self._transforms[k - 1].kind_of_level: level}, [column])
-            for column, (k, level) in enumerate(self._levels)
-          ]
+          level_terms = self._level_terms(names)
           measured += self._transfer(shares, baseline_shares, level_terms, notes, num_classes)
           measured += self._mean_rho(shares, baseline_shares, terms)
       # `measured` has (quantity, facets, estimate) of each row; no classifier is subtracted.
       yield part([row(label, '', *arguments, self.confidence) for arguments in measured])
+
+  def _level_terms(self, names: Sequence[str]) -> Terms:
+    """Returns a term for each level of each environment, such as {environment: fog, severity: 1}.
+
+    Each has a single column, as `_shares` arranges them with `by_level`.
+    """
+    return [
+      ({ENVIRONMENT: names[k - 1], self._transforms[k - 1].kind_of_level: level}, [column])
+      for column, (k, level) in enumerate(self._levels)
+    ]
 
   def _accuracies(
     self, shares: EnvironmentShares, facts: Facts, is_trained: bool
@@ -545,12 +550,14 @@ class Systematic(Study):
     # k alone, and `trials` the number of views that the share is a mean of.
     if by_level:
       columns = environment_of_view[1:].tolist()
-      share, trials = right[:, 1:].astype(float), [1] * len(columns)
+      trials = [1] * len(columns)
+      share = right[:, 1:].astype(float)
     elif self.source == STORED:
       columns = list(range(len(self._environments(records.identity['data']))))
+      trials = [1] * len(columns)
       # Stored images are in one environment each; they have NaN in the columns of all others.
       is_shown = records.column(ENVIRONMENT)[:, None] == np.array(columns)
-      share, trials = np.where(is_shown, right, np.nan), [1] * len(columns)
+      share = np.where(is_shown, right, np.nan)
     else:
       trials = np.bincount(environment_of_view).tolist()
       columns = list(range(len(trials)))

@@ -55,7 +55,7 @@ from robustness.present.notation import number
 from robustness.results import FAILURE_IMAGES, Findings, Results, Table
 from robustness.video import accuracy_figures, columns, metadata, testbed
 from robustness.video import neighbor_estimates as metrics
-from robustness.video.metadata import LABEL_RULES, NeighborSets, are_reviewed
+from robustness.video.metadata import LABEL_RULES, FramePairs, NeighborSets, are_reviewed
 from robustness.video.neighbor_estimates import SetOutcomes, right_within
 from robustness.video.predictions import FramePredictions, read_predictions, read_sets
 from robustness.video.rescoring import Rescoring
@@ -446,8 +446,7 @@ class VideoPmK(ScoresPredictions):
     arguments: tuple[Any, ...] = (),
     views: pd.DataFrame = ONE_VIEW,
     counted: np.ndarray | None = None,
-    test: bool = False,
-    facets: Mapping[str, object] | None = None,
+    **options: Any,
   ) -> pd.DataFrame:
     """Returns means of a quantity by the facets of the views; see `estimates.means.means`.
 
@@ -458,11 +457,10 @@ class VideoPmK(ScoresPredictions):
       views: table with a row for each value that the statistic returns for a set, and facets as
         columns.
       counted: bool [A, V], the values that count; None counts all.
-      test: whether differences between classifiers are tested.
-      facets: facets that all estimates have.
+      **options: further options of `means`, such as `facets` that all estimates have.
     """
     outcomes = _outcomes_of_quantity(quantity, right, arguments, views, counted)
-    return self.means(quantity, outcomes, tuple(views.columns), test=test, facets=facets)
+    return self.means(quantity, outcomes, tuple(views.columns), **options)
 
   def _curves(self, right: SetOutcomes) -> Iterator[pd.DataFrame]:
     """Yields the accuracies as functions of the distance from the anchor in frames.
@@ -475,12 +473,13 @@ class VideoPmK(ScoresPredictions):
     distances = range(self.k + 1)
     yield self._means(NEIGHBORS_ONLY, right, (distances,), pd.DataFrame({'k': distances}))
     offsets = np.unique(np.append(right.offset, 0))  # frame numbers minus the anchor's
-    by_distance = np.argsort(np.abs(offsets), kind='stable')
-    num_within_k = (np.abs(offsets) <= self.k).sum()
-    near = by_distance[1:num_within_k]  # indices of the offsets within k; 0 is the anchor itself
+    distance = np.abs(offsets)
+    is_near = (distance > 0) & (distance <= self.k)  # without 0, the anchor itself
+    by_distance = np.argsort(distance, kind='stable')
+    near = by_distance[is_near[by_distance]]  # indices of the near offsets, the nearest first
     # Which sets count at each of these offsets: they have the frame, and the anchor is right.
     counted = metrics.by_offset(right, right.anchor[:, right.group], right.anchor)[..., near]
-    views = pd.DataFrame({'k': np.abs(offsets[near])})
+    views = pd.DataFrame({'k': distance[near]})
     # One classifier at a time, because the sets that count are others for each of them.
     for model, label in enumerate(right.models):
       alone = SetOutcomes.stacked({label: right.of_model(model)})
@@ -499,8 +498,9 @@ class VideoPmK(ScoresPredictions):
     The paper's figure 5 has a "% adversarial" that it does not define. Its values, up to 8 %, fit
     `turned_wrong`.
     """
-    all_sets = np.ones(right.num_anchors, bool)
-    has_frame = metrics.by_offset(right, np.ones_like(right.group, bool), all_sets)
+    # Whether each set has a frame at each offset: True of all pairs and anchors, where they are.
+    every_pair, every_set = np.ones_like(right.group, bool), np.ones(right.num_anchors, bool)
+    has_frame = metrics.by_offset(right, every_pair, every_set)
     views = pd.DataFrame({'offset': np.unique(np.append(right.offset, 0))})
     yield self._means(OFFSET_ERROR, right, (), views, has_frame, facets=facets)
     turned = _outcomes_of_quantity(TURNED, right, (), views, has_frame)
@@ -605,10 +605,11 @@ class VideoPmK(ScoresPredictions):
     pair_distances = metrics.distances(  # [P, 2], ℓ∞ and root mean square
       image_of, anchor_row=sets.anchors, pair_row=pairs.frame, pair_group=pairs.group
     )
-    has_passed = np.ones(len(pair_distances), bool)
-    subsets = {(IMAGES, 'all pairs'): has_passed}  # {(label, name of the subset): bool [P]}
+    every_pair = np.ones(len(pair_distances), bool)
+    subsets = {(IMAGES, 'all pairs'): every_pair}  # {(label, name of the subset): bool [P]}
+    # Mistakes in pairs that people rejected do not count.
+    has_passed = are_reviewed(sets, metadata.read(self.reviewed)) if self.reviewed else every_pair
     if self.reviewed:
-      has_passed = are_reviewed(sets, metadata.read(self.reviewed))
       subsets[IMAGES, 'reviewed pairs'] = has_passed
     outcomes_of_sets = self._outcomes(predictions)
     for label, mistakes in zip(outcomes_of_sets.models, outcomes_of_sets.mistakes, strict=True):
@@ -620,8 +621,10 @@ class VideoPmK(ScoresPredictions):
       for quantity in (WITHIN, WITHIN_RMS):
         outcomes = Outcomes.from_fields(quantity, fields, views, clusters=clusters[is_in])
         shares = self.means(quantity, outcomes, ('distance',), facets={'pairs': name})
-        # Shares grow with the distance, and so must both ends of their intervals.
-        shares['low'], shares['high'] = shares.low.cummax(), shares.high[::-1].cummin()
+        # Shares grow with the distance, and so must both ends of their intervals: no low end is
+        # under those of smaller distances, and no high end above those of larger ones.
+        shares['low'] = shares.low.cummax()
+        shares['high'] = shares.high[::-1].cummin()
         # No pixels in [0, 1] are farther apart than 1.
         is_certain = (shares.distance == 1) & (shares.n > 0)
         shares.loc[is_certain, ['low', 'high', 'method']] = 1.0, 1.0, EXACT
@@ -636,37 +639,18 @@ class VideoPmK(ScoresPredictions):
     rows = []
     is_near = np.abs(right.offset) <= self.k
     for (label, predicted), mistakes in zip(predictions.items(), right.mistakes, strict=True):
-      sets, pairs = predicted.sets, predicted.sets.pairs
-      wrong = np.flatnonzero(mistakes & is_near)
+      pairs, num_sets = predicted.sets.pairs, len(predicted.sets.anchors)
+      is_wrong = mistakes & is_near
       # Of each set: how many neighbors are wrong, and how many there are.
-      num_wrong = np.bincount(pairs.group[wrong], minlength=len(sets.anchors))
-      num_near = np.bincount(pairs.group[is_near], minlength=len(sets.anchors))
-      # Wrong pairs, sorted by set and within a set by distance from the anchor.
-      by_distance = wrong[np.lexsort((np.abs(pairs.offset[wrong]), pairs.group[wrong]))]
-      groups, first = np.unique(pairs.group[by_distance], return_index=True)
-      nearest_wrong = by_distance[first]  # one pair for each set with a wrong neighbor
+      num_wrong = np.bincount(pairs.group[is_wrong], minlength=num_sets)
+      num_near = np.bincount(pairs.group[is_near], minlength=num_sets)
+      nearest_wrong = _nearest_of_each_set(pairs, is_wrong)
+      groups = pairs.group[nearest_wrong]  # the sets with a wrong neighbor
       share = num_wrong[groups] / num_near[groups]
       for pair in nearest_wrong[np.argsort(-share, kind='stable')][: self.failures]:
         group = int(pairs.group[pair])
-        anchor, neighbor = int(sets.anchors[group]), int(pairs.frame[pair])
-        labels = [k for k in sets.labels[anchor].tolist() if k >= 0]  # padded with −1
-        class_names = (class_name(k, sets.class_names) for k in labels)
-        values: dict[str, object] = {
-          'classifier': label,
-          'anchor': sets.frames[anchor],
-          'neighbor': sets.frames[neighbor],
-          'offset': int(pairs.offset[pair]),
-          'labels': ', '.join(class_names),
-        }
-        for name, frame in (('anchor', anchor), ('neighbor', neighbor)):
-          prediction = int(predicted.prediction[frame])
-          # A prediction of −1 has no class.
-          words = class_name(prediction, sets.class_names) if prediction >= 0 else 'nothing'
-          values[f'{name} predicted'] = words
-          values[f'{name} probability'] = float(predicted.confidence[frame])
-          values[f'{name} row'] = frame
         counts = {'neighbors wrong': int(num_wrong[group]), 'of': int(num_near[group])}
-        rows.append({**values, **counts})
+        rows.append({'classifier': label, **_failure(predicted, pair), **counts})
     # The columns are the keys of each row; a table without rows has only one of them.
     return Table(tuple(rows[0]) if rows else ('classifier',), [list(row.values()) for row in rows])
 
@@ -700,6 +684,39 @@ class VideoPmK(ScoresPredictions):
 def _sets_of(predictions: Mapping[str, FramePredictions]) -> NeighborSets:
   """Returns the neighbor sets, which are the same for all classifiers."""
   return next(iter(predictions.values())).sets
+
+
+def _nearest_of_each_set(pairs: FramePairs, is_selected: np.ndarray) -> np.ndarray:
+  """Returns the selected pair of each set that is nearest to the anchor, as indices of pairs.
+
+  `is_selected` is bool [P]. Sets are in order; a set without a selected pair has none.
+  """
+  selected = np.flatnonzero(is_selected)
+  distance, group = np.abs(pairs.offset[selected]), pairs.group[selected]
+  by_set_and_distance = np.lexsort((distance, group))  # the last key, the set, comes first
+  _, first_of_sets = np.unique(group[by_set_and_distance], return_index=True)
+  return np.asarray(selected[by_set_and_distance[first_of_sets]])
+
+
+def _failure(predicted: FramePredictions, pair: int) -> dict[str, object]:
+  """Returns frames, labels and predictions of a pair as a row of the table of failures."""
+  sets, pairs = predicted.sets, predicted.sets.pairs
+  anchor, neighbor = int(sets.anchors[pairs.group[pair]]), int(pairs.frame[pair])
+  labels = [k for k in sets.labels[anchor].tolist() if k >= 0]  # padded with −1
+  values: dict[str, object] = {
+    'anchor': sets.frames[anchor],
+    'neighbor': sets.frames[neighbor],
+    'offset': int(pairs.offset[pair]),
+    'labels': ', '.join(class_name(k, sets.class_names) for k in labels),
+  }
+  for name, frame in (('anchor', anchor), ('neighbor', neighbor)):
+    prediction = int(predicted.prediction[frame])
+    # A prediction of −1 has no class.
+    words = class_name(prediction, sets.class_names) if prediction >= 0 else 'nothing'
+    values[f'{name} predicted'] = words
+    values[f'{name} probability'] = float(predicted.confidence[frame])
+    values[f'{name} row'] = frame
+  return values
 
 
 def _outcomes_of_quantity(
