@@ -72,11 +72,12 @@ def findings(results: Results) -> list[Finding]:
   If no quantity is a headline, they are about all quantities. Findings on estimates that say little
   according to their notes come last.
   """
-  selected, findings = choices(results), list[Finding]()  # overall values come first
-  levels = [choice for choice in selected if choice.extremes is None]
+  selected, findings = choices(results), list[Finding]()
+  levels = [choice for choice in selected if choice.extremes is None]  # overall values
+  by_condition = [choice for choice in selected if choice.extremes is not None]
   for quantity in dict.fromkeys(choice.quantity for choice in levels):
     findings += _levels([choice for choice in levels if choice.quantity == quantity], quantity)
-  for choice in selected[len(levels) :]:
+  for choice in by_condition:
     has_differences = bool((choice.rows.versus != '').any())
     head, clauses = _differences(choice) if has_differences else _extremes(choice)
     if clauses:

@@ -281,3 +281,15 @@ def test_classes_come_after_corruptions_and_few_facets_before_many():
   assert [finding.facets for finding in findings] == [
     *(('corruption',), ('class',), ('corruption', 'class'))
   ]
+
+
+def test_the_highest_of_corruptions_is_stated_beside_the_values_of_few_classes():
+  pairs = [(kind, label) for kind in 'abcdefgh' for label in '012']
+  views = pd.DataFrame(pairs, columns=['corruption', 'class'])
+  wrong = Outcomes({'net': np.random.default_rng(0).random((60, 24)) < 0.4}, views)
+  table = assemble([means(ERROR, wrong, facets) for facets in (('class',), ('corruption',))])
+  texts = sentences.sentences(Results('made', [], {}, {}, table=table, quantities=(ERROR,)))
+  assert [text.partition(':')[0] for text in texts] == [
+    'Top-1 error, net',
+    'Highest top-1 error of 8 corruptions',
+  ]
