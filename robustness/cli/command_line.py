@@ -156,21 +156,28 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
       del config.classifier
   if classifiers is None:
     return list(changes)
-  sole = 'config.classifier.'  # section of a config with one classifier, which this config lacks
-  keys = [change.partition('=')[0] for change in changes]
-  if key := next((key.partition(sole)[2] for key in keys if sole in key), ''):
-    theirs = ' '.join(f'--config.classifiers.{label}.{key}=…' for label in classifiers)
-    raise InputError(
-      f'this config has the classifiers {", ".join(classifiers)}, and no {KEYS.classifier}: '
-      f'change theirs by {theirs}, or name yours by --config.classifiers.mine.name=NAME, and leave '
-      'those out by --config.classifiers=mine.'
-    )
+  _refuse_keys_of_one(classifiers, changes)
   with classifiers.unlocked():
     for label in named:
       if label not in classifiers:
         classifiers[label] = defaults.nested(defaults.classifier())
   _keep_listed(config, changes)
   return [change for change in changes if not _LIST.fullmatch(change)]
+
+
+def _refuse_keys_of_one(classifiers: Section, changes: Sequence[str]) -> None:
+  """Raises InputError for a change of the section `config.classifier`, which a config with several
+  classifiers lacks.
+  """
+  for change in changes:
+    _, _, key = change.partition('=')[0].partition('config.classifier.')
+    if key:
+      theirs = ' '.join(f'--config.classifiers.{label}.{key}=…' for label in classifiers)
+      raise InputError(
+        f'this config has the classifiers {", ".join(classifiers)}, and no {KEYS.classifier}: '
+        f'change theirs by {theirs}, or name yours by --config.classifiers.mine.name=NAME, and '
+        'leave those out by --config.classifiers=mine.'
+      )
 
 
 def _keep_listed(config: ConfigDict, changes: Sequence[str]) -> None:

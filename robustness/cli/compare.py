@@ -111,7 +111,8 @@ def compared(
     common: whether runs that share only a part of their images are compared on that part.
     references: tasks that effective robustness is relative to.
   """
-  # The first classifier of all. A task that lacks classifiers may lack it; the longest has it.
+  # The first classifier is the baseline of all tasks. A task that could not measure it lacks it, so
+  # that it is read from the task with the most classifiers.
   baseline = max(entries.values(), key=len)[0].label
   tasks = {
     task: compare(entries_of_task, common, baseline) for task, entries_of_task in entries.items()
@@ -142,7 +143,8 @@ def _printed(results: Results) -> Results:
   other_estimates, accuracies = results.table[~is_accuracy], results.table[is_accuracy]
   accuracies = _of_views(accuracies, results.settings[PRINTED_FACETS])
   quantities = [q for q in results.quantities if q != ACCURACY]
-  shares = [q.name for q in quantities if q.headline and (q.kind, q.better) == (SHARE, 'higher')]
+  # The headlines that may be accuracies under another name.
+  shares = [q.name for q in quantities if q.headline and q.kind == SHARE and q.better == 'higher']
   values_of_headlines = set(_values(other_estimates[other_estimates['quantity'].isin(shares)]))
   accuracies = accuracies[[values not in values_of_headlines for values in _values(accuracies)]]
   table = assemble([part.astype(object) for part in (other_estimates, accuracies)])

@@ -81,12 +81,11 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
     InputError: a path has no results; or a network has a quantity twice, or with other settings or
       images than another network.
   """
-  names: dict[str, str] = {}
+  names: dict[str, str] = {}  # {description of a network: its name}
   rows: dict[str, dict[str, pd.Series]] = {}  # {quantity in words: {network: row}}
-  protocols: dict[str, Facts] = {}
+  protocols: dict[str, Facts] = {}  # {quantity in words: settings and images}
   for path in paths:
     label_of_path, location = label_and_path(path)
-    prefix = f'{label_of_path}: ' if label_of_path else ''
     for folder in _folders(location):
       results = Results.read(folder).over_seeds
       network_by_label = _networks(results, folder, names)
@@ -94,7 +93,7 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
         same_for_all = {k: v for k, v in of_task.data.items() if k not in OF_NETWORKS}
         protocol: Facts = {'settings': of_task.protocol, 'data': same_for_all}
         for quantity, name, measured in _comparable_values(of_task, network_by_label):
-          words = f'{prefix}{f"{task}: " if task else ""}{name}'
+          words = ': '.join(filter(None, (label_of_path, task, name)))
           changes = differing_keys(protocols.setdefault(words, protocol), protocol)
           networks = measured.classifier.map(network_by_label)
           is_measured_before = bool(set(networks) & set(rows.get(words, {})))
@@ -104,8 +103,8 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
               f'give it another name, NAME={path}.'
             )
           better = 1 if quantity.better == 'higher' else -1
+          measured = measured.assign(scale=quantity.scale, better=better)
           for network, (_, line) in zip(networks, measured.iterrows(), strict=True):
-            line = pd.concat([line, pd.Series({'scale': quantity.scale, 'better': better})])
             rows.setdefault(words, {})[network] = line
   return {words: pd.DataFrame(by_network).T for words, by_network in rows.items()}
 

@@ -65,7 +65,8 @@ def _lines(results: Results, k: int) -> list[str]:
   declared = {quantity.name: quantity for quantity in results.quantities}
   estimates = []
   for _, row in results.table.iterrows():
-    quantity, facets = declared[row.quantity], [n for n in ('kind', 'k') if not pd.isna(row[n])]
+    quantity = declared[row.quantity]
+    facets = [name for name in ('kind', 'k') if not pd.isna(row[name])]
     place = ' '.join(value_words(quantity.facet(name), row[name]) for name in facets)
     estimates.append(f'{quantity.words} {place}: {Notation(quantity).full(row)}, n = {row.n}')
   remarks = [

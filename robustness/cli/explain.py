@@ -118,14 +118,11 @@ def meanings(cls: type) -> dict[str, str]:
 def _keys(config: ConfigDict) -> Iterator[Key]:
   """Yields the keys of a config with values and meanings, section after section."""
   run = meanings(Execution)  # of the keys outside sections, which come last
-  studies = {'config.study': config.study} if 'study' in config else {}
   if 'battery' in config:
     summary = "what the report begins with: '' for the headlines of all tasks, or 'fourier_table'"
     meaning = {'tasks': 'the tasks that run, in order', 'summary': summary}
     yield from _section('config.battery', [config.battery], meaning)
-    tasks = {name: entry for name, entry in config.battery.items() if 'study' in entry}
-    studies = {f'config.battery.{name}.study': entry.study for name, entry in tasks.items()}
-  for path, section in studies.items():
+  for path, section in _studies(config).items():
     study = STUDIES.find(section.name, path)
     yield from _section(path, [section], {**meanings(study), 'name': f'the study: {_CHOICE}'})
     # Exchangeable parts of the study, such as attacks, have sections with their settings.
@@ -134,24 +131,32 @@ def _keys(config: ConfigDict) -> Iterator[Key]:
         yield from _section(f'{path}.{key}.{label}', [section[key][label]], meanings(part))
     if 'predictions' in config and issubclass(study, ScoresPredictions):
       run |= meanings(study.prediction_settings)
-  classifiers = config.get('classifiers', {})
-  # All classifiers are one section with their different values, 'config.classifiers.{a,b}'.
-  recipes, path = [*classifiers.values()], f'config.classifiers.{{{",".join(classifiers)}}}'
   if 'classifier' in config:
-    recipes, path = [config.classifier], 'config.classifier'
+    recipes, path_of_recipes = [config.classifier], 'config.classifier'
+  else:  # all classifiers are one section with their different values, 'config.classifiers.{a,b}'
+    classifiers = config.get('classifiers', {})
+    recipes = [*classifiers.values()]
+    path_of_recipes = f'config.classifiers.{{{",".join(classifiers)}}}'
   if recipes:
-    yield from _section(path, recipes, meanings(ClassifierSettings))
+    yield from _section(path_of_recipes, recipes, meanings(ClassifierSettings))
     for kind, (key, registry) in KINDS.items():
-      yield from _parts(f'{path}.{kind}', [entry[kind] for entry in recipes], key, registry)
+      yield from _parts(f'{path_of_recipes}.{kind}', [r[kind] for r in recipes], key, registry)
   for name, settings in (('data', DataSettings), ('training', TrainingSettings)):
     if name in config:
-      note = f'; for one classifier: {path}.{name}' if recipes else ''
+      note = f'; for one classifier: {path_of_recipes}.{name}' if recipes else ''
       yield from _section(f'config.{name}', [config[name]], meanings(settings), note)
   if 'data' in config:
     source = SOURCES.find(config.data.source, 'config.data.source')
-    path = f'config.data.{source.name}'
-    yield from _section(path, [config.data[source.name]], meanings(source))
+    yield from _section(f'config.data.{source.name}', [config.data[source.name]], meanings(source))
   yield from _section('config', [config], run)
+
+
+def _studies(config: ConfigDict) -> dict[str, ConfigDict]:
+  """Returns {path: section} of the study of a config, or of each task's study of its battery."""
+  if 'battery' in config:
+    tasks = {name: entry for name, entry in config.battery.items() if 'study' in entry}
+    return {f'config.battery.{name}.study': entry.study for name, entry in tasks.items()}
+  return {'config.study': config.study} if 'study' in config else {}
 
 
 def _section(

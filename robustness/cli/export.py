@@ -175,8 +175,10 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
       f'one: give --at=FACET=VALUE,... with facets of {", ".join(facets) or "none"}, or another '
       f'--quantity of {", ".join(declared)}.'
     )
-  task = results.by_task.get(rows.iloc[0].get(TASK), results)
-  return next(quantity for quantity in task.quantities if quantity.name == name), rows.iloc[0]
+  row = rows.iloc[0]
+  # Tasks of a battery may declare a quantity of the same name in other words.
+  results_of_task = results.by_task.get(row.get(TASK), results)
+  return next(quantity for quantity in results_of_task.quantities if quantity.name == name), row
 
 
 def _condition(table: pd.DataFrame, quantity: Quantity, at: str) -> dict[str, Any]:
@@ -225,7 +227,9 @@ def hub_entry(
   low, high = (f'{scale * row[end]:.6g}' for end in ('low', 'high'))
   interval = f'{100 * row.confidence:g} % interval {low} to {high} ({row.method})'
   place = place_of(quantity, row, facets_of(row.to_frame().T))
-  unit = ('percent' if options.percent else 'a fraction') if quantity.scale > 1 else ''
+  unit = ''
+  if quantity.scale > 1:  # reports print it in percent
+    unit = 'percent' if options.percent else 'a fraction'
   notes = [
     ', '.join(filter(None, (f'{quantity.words} {place}'.rstrip(), unit))),
     row.note,
@@ -234,12 +238,13 @@ def hub_entry(
     data,
     f'classifier-robustness {environment.get("robustness", "")}',
   ]
+  value = float(f'{scale * row.value:.6g}')  # rounded to six significant digits
   note = json.dumps(escaped('; '.join(filter(None, notes))), ensure_ascii=False)
   lines = [
     '- dataset:',
     f'    id: {json.dumps(options.dataset)}',
     f'    task_id: {json.dumps(options.task)}',
-    f'  value: {np.format_float_positional(float(f"{scale * row.value:.6g}"), trim="0")}',
+    f'  value: {np.format_float_positional(value, trim="0")}',
     f'  date: "{str(environment.get("started", ""))[:10]}"',
   ]
   if options.url:

@@ -97,6 +97,7 @@ def main(arguments: Sequence[str]) -> int:
       _publish(folder, boards, environment, [entry.name for entry in accepted], rejected)
     return boards
 
+  # Entries with which `build` fails are moved from `entries` to `rejected`.
   boards = _build_without_faulty(build, entries, rejected, options.out)
   for entry in entries:
     if verification.NOT_REPRODUCED in entry.unverified:
@@ -367,6 +368,7 @@ def _entry(path: pathlib.Path, study_file: str) -> BoardEntry:
     raise InputError('its results are of no classifier.')
   # An entry without records is on the board too, but without paired differences.
   has_records = (path / workdir.RECORDS).is_dir()
+  # [the study], because the results are of a single one; [] without records
   tasks = list(finished_workdir.read(path, study_file).values()) if has_records else []
   unverified = verification.NO_RECORDS  # or '' if the records reproduce all values
   if tasks:
@@ -460,13 +462,7 @@ def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
   # {'top-1 error', 'mCE', …: its quantity, and the rows of all classifiers}
   values_by_words: dict[str, tuple[Quantity, pd.DataFrame]] = {}
   for quantity in first.quantities:
-    # The rows of all entries, with the labels of the board.
-    renamed = []
-    for entry in entries:
-      rows = _values_that_rank(entry.results, quantity)
-      names = [labels[entry.name, label] for label in rows.classifier]
-      renamed.append(rows.assign(classifier=names))
-    rows = pd.concat(renamed)
+    rows = _relabelled_values(entries, quantity, labels)
     if len(rows):
       quantities.append(quantity)
       parts.append(rows)
@@ -490,6 +486,22 @@ def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
     table=assemble([*parts, *_paired_estimates(entries, quantities, study_file)]),
     quantities=(RANK, *dict.fromkeys([*quantities, ACCURACY, EFFECTIVE])),
   )
+
+
+def _relabelled_values(
+  entries: Sequence[BoardEntry], quantity: Quantity, labels: Mapping[tuple[str, str], str]
+) -> pd.DataFrame:
+  """Returns the overall values of a quantity in all entries, with the labels of the board.
+
+  Values that cannot rank classifiers are left out. `labels` is {(name of an entry, label of a
+  classifier in it): label on the board}.
+  """
+  relabelled = []
+  for entry in entries:
+    rows = _values_that_rank(entry.results, quantity)
+    board_labels = [labels[entry.name, label] for label in rows.classifier]
+    relabelled.append(rows.assign(classifier=board_labels))
+  return pd.concat(relabelled)
 
 
 def _values_that_rank(results: Results, quantity: Quantity) -> pd.DataFrame:
@@ -526,8 +538,8 @@ def _ranks(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]) ->
   bounds = ranks(sign * with_interval.value.to_numpy(float), standard_errors, confidence)
   columns = with_interval.classifier, with_interval.n, bounds.low, bounds.high
   for label, n, low, high in zip(*columns, strict=True):
-    # The lower end of the interval is the rank: it counts who is significantly better.
-    estimate = Estimate(float(low), float(low), float(high), int(n), int(n), METHOD)
+    rank = float(low)  # the lower end of the interval counts who is significantly better
+    estimate = Estimate(rank, low=rank, high=float(high), n=int(n), clusters=int(n), method=METHOD)
     yield row(label, '', RANK, facets, estimate, confidence)
 
 
@@ -558,9 +570,9 @@ def _paired_estimates(
       continue
     folders = {entry.name: entry.folder for entry in group}
     try:
-      [pairable] = read_entries(folders, file).values()
-      table = compare(pairable, common=False, baseline=pairable[0].label).table
-    except InputError as error:
+      [classifiers] = read_entries(folders, file).values()
+      table = compare(classifiers, common=False, baseline=classifiers[0].label).table
+    except InputError as error:  # the records of these entries cannot be paired
       print(f'note: {", ".join(folders)}: {error}', file=sys.stderr)
       continue
     overall = [overall_rows(table, quantity) for quantity in dict.fromkeys([*quantities, ACCURACY])]

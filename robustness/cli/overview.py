@@ -5,7 +5,6 @@ robustness list [studies] [configs] [classifiers] [sources]
   Without words it lists all. `robustness NAME --help` has the keys of a config.
 """
 
-import itertools
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -58,11 +57,12 @@ def matching(word: str) -> Iterator[str]:
     entries = [f'  {name}  {text}' for name, text in lines() if name and has_word(name, text)]
     if entries:
       yield from [heading, *entries, '']
-  examples = [
-    name
-    for name, study_class in study.STUDIES.classes().items()
-    if name in packaged.files() and has_word(*itertools.chain(*meanings(study_class).items()))
-  ]
+  examples = []  # studies with a packaged config of the same name
+  for name, study_class in study.STUDIES.classes().items():
+    if name in packaged.files():
+      meaning_by_key = meanings(study_class)
+      if has_word(*meaning_by_key, *meaning_by_key.values()):
+        examples.append(name)
   if examples:
     yield f'studies with such keys\n  {", ".join(examples)}\n'
   example = f'robustness {examples[0] if examples else "accuracy"} --help={word}'

@@ -7,9 +7,10 @@ robustness report WORKDIR [--study=FILE.py:NAME] [--pdf]
   unless you type --study. Values are computed again from the records where these are present.
 """
 
+import itertools
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from robustness.cli import new_parser, verification
 from robustness.config.recorded import recorded
@@ -54,13 +55,9 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
   seeds = finished_workdir.seeds_of(config, path)
   folders = [path / workdir.seed_folder(seed) for seed in seeds] or [path]
   # {folder of a seed, or the workdir if there are no seeds: {task: folder of its results}}
-  task_folders: dict[pathlib.Path, dict[str, pathlib.Path]] = {}
-  all_folders: list[pathlib.Path] = []
-  for folder in folders:
-    tasks = [task for task in sections if task not in finished_workdir.left_out(folder)]
-    task_folders[folder] = {task: workdir.task_folder(folder, task) for task in tasks}
-    all_folders += task_folders[folder].values()
-  all_folders += [*folders, path]
+  task_folders = {folder: _task_folders(folder, sections) for folder in folders}
+  folders_of_tasks = itertools.chain(*(by_task.values() for by_task in task_folders.values()))
+  all_folders = [*folders_of_tasks, *folders, path]
   # Nothing is written if any results are missing, altered, or fewer than a report shows.
   finished_workdir.refuse_unfinished(path, all_folders, environment['command'])
   # {folder: text about values that its records do not reproduce}; `path` is first
@@ -107,6 +104,14 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
     _, whole_run = finished_workdir.presented(path, Results.read(path), config, study_file)
     draw(path, whole_run)
   return path / page.NAME
+
+
+def _task_folders(folder: pathlib.Path, tasks: Iterable[str]) -> dict[str, pathlib.Path]:
+  """Returns {task: folder of its results} for the tasks that the run in a folder did not leave
+  out.
+  """
+  left_out = finished_workdir.left_out(folder)
+  return {task: workdir.task_folder(folder, task) for task in tasks if task not in left_out}
 
 
 def _refuse_less(folders: Sequence[pathlib.Path]) -> None:

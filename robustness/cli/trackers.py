@@ -52,24 +52,16 @@ def logged(path: pathlib.Path) -> Iterator[Logged]:
   Raises:
     InputError: there is no log, or a line of it is damaged.
   """
-  file = path / LOG
-  if not file.is_file():
-    raise InputError(f'{path} has no {LOG}: nothing was trained or measured there yet.')
   # {label: {step: (time, {metric: value})}} and {label: {estimate: value}}
   steps: dict[str, dict[int, tuple[float, dict[str, float]]]] = {}
   results: dict[str, dict[str, float]] = {}
-  for number, text in enumerate(file.read_text('utf-8').splitlines(), 1):
-    try:
-      line = json.loads(text)
-      step, when = int(line['step']), float(line['time'])
-    except (ValueError, TypeError, KeyError) as error:
-      raise InputError(f'{file}: line {number} is damaged: {text[:60]!r}.') from error
+  for step, when, line in _lines(path):
     values = {k: v for k, v in line.items() if k not in NOT_METRICS and v is not None}
     # A line of a training names its classifier; a line with estimates is about several.
     if label := line.get('classifier'):
-      earlier = steps.setdefault(label, {})
-      _, before = earlier.get(step, (when, {}))
-      earlier[step] = when, {**before, **values}
+      steps_of_label = steps.setdefault(label, {})
+      _, earlier_values = steps_of_label.get(step, (when, {}))
+      steps_of_label[step] = when, {**earlier_values, **values}
     for name, value in values.items():
       if name.startswith(RESULTS):
         # The name of an estimate is results/LABEL/…, or results/LABEL minus LABEL/….
@@ -77,8 +69,26 @@ def logged(path: pathlib.Path) -> Iterator[Logged]:
         results.setdefault(label, {})[name] = value
   for label in dict.fromkeys((*steps, *results)):
     identity = hashlib.sha256(f'{path.resolve()} {label}'.encode()).hexdigest()[:12]
-    steps_of_label = [(step, *entry) for step, entry in sorted(steps.get(label, {}).items())]
-    yield Logged(identity, f'{path.name} {label}', steps_of_label, results.get(label, {}))
+    in_order = [(step, *entry) for step, entry in sorted(steps.get(label, {}).items())]
+    yield Logged(identity, f'{path.name} {label}', in_order, results.get(label, {}))
+
+
+def _lines(path: pathlib.Path) -> Iterator[tuple[int, float, Facts]]:
+  """Yields (step, time in seconds, all keys of the line) for each line of the log of a workdir.
+
+  Raises:
+    InputError: there is no log, or a line of it is damaged.
+  """
+  file = path / LOG
+  if not file.is_file():
+    raise InputError(f'{path} has no {LOG}: nothing was trained or measured there yet.')
+  for number, text in enumerate(file.read_text('utf-8').splitlines(), 1):
+    try:
+      line = json.loads(text)
+      step, when = int(line['step']), float(line['time'])
+    except (ValueError, TypeError, KeyError) as error:
+      raise InputError(f'{file}: line {number} is damaged: {text[:60]!r}.') from error
+    yield step, when, line
 
 
 def to_wandb(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> str:
@@ -125,13 +135,13 @@ def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) ->
   tags = {'robustness_id': log.identity, 'mlflow.runName': log.name, 'workdir': str(folder)}
   run = runs[0] if runs else client.create_run(experiment.experiment_id, tags=tags)
   sent = int(run.data.tags.get('robustness_step', -1))
-  step, when = 0, 0.0
+  step, when = 0, 0.0  # after the loop those of the last step, which the results belong to
   metrics, params = [], []
   for step, when, values in log.steps:
     if step > sent:
       milliseconds = int(1000 * when)
       metrics += [Metric(_allowed(k), float(v), milliseconds, step) for k, v in values.items()]
-  for name, value in log.results.items():  # they belong to the last step
+  for name, value in log.results.items():
     if run.data.metrics.get(_allowed(name)) != value:
       metrics.append(Metric(_allowed(name), float(value), int(1000 * when), step))
   # {'data.split': 'test', …}: json_normalize joins the nested keys by dots.

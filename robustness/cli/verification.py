@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import pathlib
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -107,19 +108,26 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
   if 'predictions' in config:
     return {path: f'all values are {NOT_VERIFIABLE}: predictions were made elsewhere'}
   if seeds := finished_workdir.seeds_of(config, path):
-    # Values of the workdir are means over seeds, computed from results of the seeds; these are
-    # computed from the records of each seed.
-    folders = {seed: path / workdir.seed_folder(seed) for seed in seeds}
-    by_seed = {seed: Results.read(folder) for seed, folder in folders.items()}
-    reason = _unexplained(path, Results.read(path), over_seeds(by_seed).table)
-    reasons = [reason] if reason else []
-    reasons_by_folder: dict[pathlib.Path, str] = {}
-    for seed, folder in folders.items():
-      reasons_by_folder |= _of_folder(folder, study_file)
-      if folder in reasons_by_folder:
-        reasons.append(f'seed {seed}: {reasons_by_folder[folder]}')
-    return {path: '; '.join(reasons), **reasons_by_folder} if reasons else {}
+    return _of_seeds(path, seeds, study_file)
   return _of_folder(path, study_file)
+
+
+def _of_seeds(path: pathlib.Path, seeds: Sequence[int], study_file: str) -> dict[pathlib.Path, str]:
+  """Returns {folder: text about values that its records do not reproduce} for a run of seeds.
+
+  The values of the workdir are checked to be means over the results of the seeds, and these results
+  to be what the records of each seed give.
+  """
+  folders = {seed: path / workdir.seed_folder(seed) for seed in seeds}
+  by_seed = {seed: Results.read(folder) for seed, folder in folders.items()}
+  reason = _unexplained(path, Results.read(path), over_seeds(by_seed).table)
+  reasons = [reason] if reason else []
+  reasons_by_folder: dict[pathlib.Path, str] = {}
+  for seed, folder in folders.items():
+    reasons_by_folder |= _of_folder(folder, study_file)
+    if folder in reasons_by_folder:
+      reasons.append(f'seed {seed}: {reasons_by_folder[folder]}')
+  return {path: '; '.join(reasons), **reasons_by_folder} if reasons else {}
 
 
 def of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
@@ -144,17 +152,17 @@ def of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
   # quantities, and estimates of studies that also need images or trainings.
   unrecorded = differences.unrecorded
   is_by_class = unrecorded.get('class', pd.Series('', unrecorded.index)) != ''
-  is_unexplained = unrecorded['quantity'].isin(differences.quantities) & ~is_by_class
-  if isinstance(study, EstimatesFromRows | StudiesTrainings):
-    is_unexplained[:] = False
+  has_recorded_quantity = unrecorded['quantity'].isin(differences.quantities)
+  needs_records_alone = not isinstance(study, EstimatesFromRows | StudiesTrainings)
+  is_unexplained = has_recorded_quantity & ~is_by_class & needs_records_alone
   unexplained = dataclasses.replace(differences, unrecorded=unrecorded[is_unexplained])
   if is_refused:
     unexplained.refuse(folder)
   words = {quantity.name: quantity.words for quantity in results.quantities}
-  names = dict[str, None]()  # quantities that were not verified, such as 'top-1 error by class'
+  unverified = []  # names of quantities, such as 'top-1 error by class'
   for index, name in unrecorded['quantity'][~is_unexplained].items():
-    names[f'{words.get(name, name)}{" by class" if is_by_class[index] else ""}'] = None
-  listed = f'{", ".join(names)}: {NOT_VERIFIABLE}' if names else ''
+    unverified.append(f'{words.get(name, name)}{" by class" if is_by_class[index] else ""}')
+  listed = f'{", ".join(dict.fromkeys(unverified))}: {NOT_VERIFIABLE}' if unverified else ''
   return '; '.join(filter(None, (unexplained.in_words(), listed)))
 
 
@@ -208,20 +216,28 @@ def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
   reasons = {task: of_study(finished) for task, finished in tasks.items()}
   if SINGLE in tasks:
     return {path: reasons[SINGLE]} if reasons[SINGLE] else {}
-  joined = Results.read(path)  # results of the battery, which repeat the values of all tasks
   words = [f'{task}: {reason}' for task, reason in reasons.items() if reason]
-  # The battery's own values must be the values of its tasks.
+  words += _unlike_tasks(path, tasks)
+  reasons_by_folder = {tasks[task].folder: reason for task, reason in reasons.items() if reason}
+  return {path: '; '.join(words), **reasons_by_folder} if words else {}
+
+
+def _unlike_tasks(path: pathlib.Path, tasks: dict[str, FinishedStudy]) -> Iterator[str]:
+  """Yields in words how the results of a battery differ from those of its tasks, which they repeat.
+
+  Raises:
+    InputError: they differ, and this version and commit wrote the results of the battery in `path`.
+  """
+  joined = Results.read(path)
   for task, finished in tasks.items():
     if task not in joined.by_task:
       if _is_of_this_code(joined):
         raise InputError(f'{path} has no values of the task {task!r}. {_REBUILD}')
-      words.append(f'{task}: no values above all tasks')
+      yield f'{task}: no values above all tasks'
       continue
     task_results = dataclasses.replace(joined.by_task[task], environment=joined.environment)
     if reason := _unexplained(path, task_results, finished.results.table):
-      words.append(f'{task}, joined: {reason}')
-  reasons_by_folder = {tasks[task].folder: reason for task, reason in reasons.items() if reason}
-  return {path: '; '.join(words), **reasons_by_folder} if words else {}
+      yield f'{task}, joined: {reason}'
 
 
 def _unexplained(path: pathlib.Path, results: Results, from_records: pd.DataFrame) -> str:
