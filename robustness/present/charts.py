@@ -107,13 +107,13 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> d
 
     All rows are returned if none of them has a value of `by`.
     """
-    rows = rows[rows[by] == value] if by in rows and rows[by].notna().any() else rows
-    return rows.set_index('classifier')
+    has_values = by in rows and rows[by].notna().any()
+    return (rows[rows[by] == value] if has_values else rows).set_index('classifier')
 
-  panels = [
-    forms.NamedPoints((value_text(up.facet(by), value) if by else '',), at(x, value), at(y, value))
-    for value in (y[by].unique() if by else [''])
-  ]
+  panels = []
+  for value in y[by].unique() if by else ['']:
+    title = value_text(up.facet(by), value) if by else ''
+    panels.append(forms.NamedPoints((title,), at(x, value), at(y, value)))
   heads = Notation(across).head, Notation(up).head
   figure = forms.named_points(panels, *heads, results.labels)
   words = f'{up.words} against {across.words}{f" by {up.facet(by).words}" if by else ""}'
@@ -145,7 +145,7 @@ def levels(results: Results, rate: float = RATE) -> dict[str, Picture]:
   figure `levels`. If only some of them have paired differences, those without are in a second
   figure, `levels_without_differences`, which lacks the column of differences.
   """
-  # {whether there are paired differences: rows of the shares}
+  # {whether there are paired differences: rows of the shares}, in the order of the figures
   parts: dict[bool, list[pd.DataFrame]] = {True: [], False: []}
   for quantity, facets, estimates in results.by_facets():
     rows = estimates.dropna(subset=['value'])
@@ -160,6 +160,7 @@ def levels(results: Results, rate: float = RATE) -> dict[str, Picture]:
     names = list(dict.fromkeys(rows['words']))
     columns = columns_of(rows, Quantity('share', 'share'), rate)
     figure = forms.rows_of_points(names, columns, results.labels, 'words')
+    # If no share has differences, those without are in the first figure.
     name = 'levels_without_differences' if figures else 'levels'
     text = f'{", ".join(names)}{sample(rows)}{_difference_words(columns[-1], rate)}'
     figures[name] = figure, sentence(text)
@@ -211,23 +212,23 @@ def of_rows(
     reference_values = _reference(reference, '' if axes else names[0], facets)
     first_notation, _ = columns[0]
     if reference_values and not first_notation.difference:
-      marks = 'Bars' if any(name for _, name in reference_values) else 'Broken lines'
-      marks = 'Dotted level lines' if axes else marks
+      marks_of_points = 'Bars' if any(name for _, name in reference_values) else 'Broken lines'
+      marks = 'Dotted level lines' if axes else marks_of_points
       reference_words = f' {marks}: {reference[0].words}.'
   match len(names), len(axes):
     case 1, 0:  # a point for each name
       figure = _points_by_name(rows, columns, labels, names[0], reference_values)
     case 0, 1:  # curves: a plot of values, a plot of differences
-      titled = [('paired differences' if kind.difference else '', part) for kind, part in columns]
-      notations = [notation for notation, _ in columns]
-      figure = forms.curves(titled, notations, labels, axes[0], reference_values)
+      panels = [
+        maps.Panel('paired differences' if notation.difference else '', part, notation)
+        for notation, part in columns
+      ]
+      figure = forms.curves(panels, labels, axes[0], reference_values)
     # Curves of values: a plot for each name; differences in a grid of names by numbers.
     case 1, 1 if rows[names[0]].nunique() <= MAX_PANELS:
-      (notation, values), name = columns[0], names[0]
-      facet = quantity.facet(name)
-      titled = [(_title(facet, v), values[values[name] == v]) for v in dict.fromkeys(values[name])]
-      figure = forms.curves(titled, [notation], labels, axes[0], reference_values)
-      grids_of_differences = _grids(columns[1:], name, axes[0], caption)
+      panels = _panels_by_value(columns[0], names[0])
+      figure = forms.curves(panels, labels, axes[0], reference_values)
+      grids_of_differences = _grids(columns[1:], names[0], axes[0], caption)
       return {'': (figure, caption(columns[:1]) + reference_words), **grids_of_differences}
     case 2, 0:  # grids with the facet of more names down
       down, across = sorted(names, key=lambda name: -int(rows[name].nunique()))
@@ -314,6 +315,14 @@ def _classifier_panels(columns: Sequence[Column]) -> list[maps.Panel]:
   ]
 
 
+def _panels_by_value(column: Column, name: str) -> list[maps.Panel]:
+  """Returns a panel for each value of the facet `name`, with the value as title."""
+  notation, rows = column
+  facet = notation.quantity.facet(name)
+  values = dict.fromkeys(rows[name])
+  return [maps.Panel(_title(facet, value), rows[rows[name] == value], notation) for value in values]
+
+
 def _small_multiples(
   column: Column, name: str, axes: Sequence[str], caption: str
 ) -> dict[str, Picture]:
@@ -324,16 +333,12 @@ def _small_multiples(
   """
   pictures = {}
   notation, estimates = column
-  facet = notation.quantity.facet(name)
   for label, rows in estimates.groupby('classifier', sort=False):
-    values = list(dict.fromkeys(rows[name]))
-    panels = [
-      maps.Panel(_title(facet, value), rows[rows[name] == value], notation)
-      for value in values[:MAX_PANELS]
-    ]
+    panels = _panels_by_value((notation, rows), name)
     # the panels of all classifiers and values set the colour scale
-    figure = maps.maps(panels, axes[0], axes[1], scaled=_classifier_panels([column]))
-    excerpt = f' The first {MAX_PANELS} of {len(values)}.' if len(values) > MAX_PANELS else ''
+    in_scale = _classifier_panels([column])
+    figure = maps.maps(panels[:MAX_PANELS], axes[0], axes[1], scaled=in_scale)
+    excerpt = f' The first {MAX_PANELS} of {len(panels)}.' if len(panels) > MAX_PANELS else ''
     pictures[f'_{label}'] = figure, f'{label}: {caption}{excerpt}'
   return pictures
 

@@ -285,13 +285,17 @@ def overall_rows(table: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
   declared = select(rows, quantity.name, None, **dict.fromkeys(by, ...))
   if len(declared) or rows.empty:
     return _in_order(declared, by)
-  candidates = []  # groups of rows that are short enough
-  for facets, group in by_facets(rows):
-    varying = [name for name in facets if group[name].nunique() > 1]
-    limit = 2 if varying and is_axis(quantity, group, varying[0]) else MAX_OVERALL_VALUES
-    if not varying or (len(varying) == 1 and group[varying[0]].nunique() <= limit):
-      candidates.append(group)
+  candidates = [group for facets, group in by_facets(rows) if _is_short(quantity, facets, group)]
   return min(candidates, key=len, default=declared)
+
+
+def _is_short(quantity: Quantity, facets: Sequence[str], rows: pd.DataFrame) -> bool:
+  """Returns whether at most one facet has several values in the rows, and has only few of them."""
+  varying = [name for name in facets if rows[name].nunique() > 1]
+  if len(varying) != 1:
+    return not varying
+  limit = 2 if is_axis(quantity, rows, varying[0]) else MAX_OVERALL_VALUES
+  return int(rows[varying[0]].nunique()) <= limit
 
 
 def _in_order(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
@@ -364,12 +368,13 @@ def extreme_choices(
       extremes = _largest(rows, sign * rows['value'], quantity, family=len(rows))
       yield Choice(quantity, rows, facets, extremes, task)
       continue
-    # The reference of each row, with the index of `rows`.
+    # The reference in the same condition of each row, with the index of `rows`.
     paired = rows[keys].merge(references, on=keys, how='left').set_index(rows.index)
     beyond_reference = sign * (rows['value'] - paired['value'])
     family = 2 * len(rows)  # values and references
     extremes = _largest(rows, beyond_reference, quantity, family)
     reference = next(q for q in quantities if q.name == quantity.reference)
+    # The references in the conditions of the extremes, with widened intervals.
     at_extremes = paired.loc[extremes.index].apply(_widened, axis=1, args=(family, reference))
     reference_choice = Choice(reference, paired, facets, at_extremes, task)
     yield Choice(quantity, rows, facets, extremes, task, reference_choice)
@@ -399,17 +404,21 @@ def _groups(
   for facets, group in sorted(groups, key=lambda pair: (CLASS in pair[0], len(pair[0]))):
     group = group[((group.versus != '') == is_difference) & group['value'].notna()]
     has_interval = group['low'].notna() | group['note'].eq(NO_SPREAD)
-    group = group[has_interval] if group['low'].notna().any() else group
+    if group['low'].notna().any():
+      group = group[has_interval]
     if group.empty or len(facets) > max_facets:
       continue
-    values = group.groupby(['classifier', 'versus'])['value']  # over the conditions
-    has_many_conditions = values.size().max() > 1
-    # A row with the lowest value of each classifier, and one with the highest.
-    extremes = group.loc[[*values.idxmin(), *values.idxmax()]].drop(columns=[*facets])
-    # The classifiers with an overall row equal to their highest or lowest value.
-    repeated = extremes.merge(overall, on=[*_ESTIMATE])[['classifier', 'versus']].drop_duplicates()
-    if has_many_conditions and len(repeated) < values.ngroups:
+    num_conditions = group.groupby(['classifier', 'versus']).size().max()
+    if num_conditions > 1 and not _has_overall_extremes(group.drop(columns=[*facets]), overall):
       yield facets, group
+
+
+def _has_overall_extremes(rows: pd.DataFrame, overall: pd.DataFrame) -> bool:
+  """Returns whether every classifier's highest or lowest value in `rows` is a row of `overall`."""
+  values = rows.groupby(['classifier', 'versus'])['value']  # over the conditions
+  extremes = rows.loc[[*values.idxmin(), *values.idxmax()]]
+  repeated = extremes.merge(overall, on=[*_ESTIMATE])[['classifier', 'versus']].drop_duplicates()
+  return len(repeated) == values.ngroups
 
 
 def _largest(rows: pd.DataFrame, size: pd.Series, quantity: Quantity, family: int) -> pd.DataFrame:
@@ -566,8 +575,7 @@ def worst_tasks(choices: list[Choice], label: str) -> list[tuple[Choice, pd.Seri
     choices: choices of all tasks.
     label: label of the classifier.
   """
-  num_errors = 0
-  worst_by_task: dict[str, tuple[float, Choice, pd.Series]] = {}  # (error, its choice, its row)
+  errors: list[tuple[float, Choice, pd.Series]] = []  # (error, its choice, its row)
   for choice in choices:
     quantity = choice.quantity
     is_overall = choice.extremes is None and CLASS not in choice.facets
@@ -576,12 +584,12 @@ def worst_tasks(choices: list[Choice], label: str) -> list[tuple[Choice, pd.Seri
       continue
     rows = choice.rows[(choice.rows.classifier == label) & (choice.rows.versus == '')]
     for _, row in rows[rows.low.notna()].iterrows():
-      num_errors += 1
       error = row.value if quantity.better == 'lower' else 1 - row.value
-      if choice.task not in worst_by_task or error > worst_by_task[choice.task][0]:
-        worst_by_task[choice.task] = (error, choice, row)
+      errors.append((error, choice, row))
+  worst_by_task: dict[str, tuple[Choice, pd.Series]] = {}
+  for _, choice, row in sorted(errors, key=lambda entry: -entry[0]):
+    worst_by_task.setdefault(choice.task, (choice, row))
   if len(worst_by_task) < 2:
     return []
-  worst_first = sorted(worst_by_task.values(), key=lambda entry: -entry[0])
-  widened = [(choice, for_all(row, num_errors, choice.quantity)) for _, choice, row in worst_first]
+  widened = [(c, for_all(row, len(errors), c.quantity)) for c, row in worst_by_task.values()]
   return [(choice, row) for choice, row in widened if row is not None]

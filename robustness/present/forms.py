@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from robustness.present import style
+from robustness.present.maps import Panel
 from robustness.present.notation import Notation, says_nothing, value_text
 from robustness.present.style import panels
 
@@ -145,61 +146,74 @@ def _ends(rows: pd.DataFrame, scale: float) -> list[np.ndarray]:
 
 @style.styled
 def curves(
-  titled: Sequence[tuple[str, pd.DataFrame]],
-  notations: Sequence[Notation],
+  parts: Sequence[Panel],
   labels: Sequence[str],
   x: str,
   reference: Mapping[tuple[str, str], float] = {},
 ) -> Figure:
-  """Draws curves with bands of intervals over the facet `x`, in a plot for each title.
+  """Draws plots of curves with bands of intervals over the facet `x`.
 
   Args:
-    titled: (title, rows) of each plot.
-    notations: one notation for all plots, which then share the vertical axis; or one for each plot,
-      as for values next to differences.
+    parts: the plots. They share the vertical axis unless they have different notations, as values
+      next to differences have.
     labels: all classifiers, in the order that decides their colours.
     x: the ordered facet of the horizontal axis.
     reference: values to compare with, unscaled; those at (classifier, '') are dotted lines.
   """
-  count, is_mixed = len(titled), len(notations) > 1  # mixed: each plot has its own notation
+  count, first_notation = len(parts), parts[0].notation
+  is_mixed = any(panel.notation != first_notation for panel in parts)
   columns = min(MAX_COLUMNS, count)
   lines = math.ceil(count / columns)
-  titles = [style.wrapped(title, 20) for title, _ in titled]
+  titles = [style.wrapped(panel.title, 20) for panel in parts]
   # Sizes in inches; one or two plots are larger than the plots of a grid.
   above = _LINE * max(title.count('\n') for title in titles)
   width = style.COLUMN_WIDTH if count == 1 else style.PAGE_WIDTH
   height = min(0.6 + (1.35 + above) * lines, style.PAGE_HEIGHT) if count > 2 else 2.5 + above
   figure, grid = panels(count, columns, (width, height), sharey=not is_mixed)
-  shared_limits = None if is_mixed else _limits(notations[0], *(rows for _, rows in titled))
-  all_notations = notations if is_mixed else [notations[0]] * count
-  for axes, title, notation, (_, rows) in zip(grid, titles, all_notations, titled, strict=True):
-    for index, label in enumerate(labels):
-      group = rows[rows.classifier == label].sort_values(x)
-      if len(group):
-        _curve(axes, group, notation, x, index, label)
-        if (label, '') in reference and not notation.difference:
-          level = notation.scale * reference[label, '']
-          axes.axhline(level, color=style.colour(index), linestyle=':', linewidth=0.8)
-    if notation.difference:
-      marked = rows[rows.marked]  # significant differences
-      values = notation.scale * marked.value.to_numpy(float)
-      style.mark_significant(axes, marked[x].to_numpy(float), values)
-      axes.axhline(0, color='0.3', linewidth=0.6)
-    elif _spans_decades(rows):
-      style.log_scale(axes)
-    if limits := _limits(notation, rows) if is_mixed else shared_limits:
+  for axes, title, panel in zip(grid, titles, parts, strict=True):
+    _draw_curves(axes, panel, labels, x, reference)
+    sharing = [panel] if is_mixed else parts  # the plots with the same vertical axis
+    if limits := _limits(panel.notation, *(plot.rows for plot in sharing)):
       axes.set_ylim(limits)
     if is_mixed or count == 1:
-      axes.set_ylabel(style.wrapped(notation.head, int(0.8 * height / style.LETTER)))
+      axes.set_ylabel(style.wrapped(panel.notation.head, int(0.8 * height / style.LETTER)))
     axes.set_title(title, fontsize=7)
     axes.spines[['top', 'right']].set_visible(False)
-  if all(pd.api.types.is_integer_dtype(rows[x].dtype) for _, rows in titled):
+  if all(pd.api.types.is_integer_dtype(panel.rows[x].dtype) for panel in parts):
     grid[0].xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
-  figure.supxlabel(notations[0].quantity.facet(x).axis)
+  figure.supxlabel(first_notation.quantity.facet(x).axis)
   if not is_mixed and count > 1:
-    figure.supylabel(style.wrapped(notations[0].head, int(0.8 * height / style.LETTER)))
+    figure.supylabel(style.wrapped(first_notation.head, int(0.8 * height / style.LETTER)))
   style.legend_above(figure)
   return figure
+
+
+def _draw_curves(
+  axes: Axes,
+  panel: Panel,
+  labels: Sequence[str],
+  x: str,
+  reference: Mapping[tuple[str, str], float],
+) -> None:
+  """Draws the curves of all classifiers over the facet `x` into one plot.
+
+  Significant differences are marked. In a plot of values, `reference[label, '']` is a dotted line.
+  """
+  rows, notation = panel.rows, panel.notation
+  for index, label in enumerate(labels):
+    group = rows[rows.classifier == label].sort_values(x)
+    if len(group):
+      _curve(axes, group, notation, x, index, label)
+      if (label, '') in reference and not notation.difference:
+        level = notation.scale * reference[label, '']
+        axes.axhline(level, color=style.colour(index), linestyle=':', linewidth=0.8)
+  if notation.difference:
+    marked = rows[rows.marked]
+    values = notation.scale * marked.value.to_numpy(float)
+    style.mark_significant(axes, marked[x].to_numpy(float), values)
+    axes.axhline(0, color='0.3', linewidth=0.6)
+  elif _spans_decades(rows):
+    style.log_scale(axes)
 
 
 def _curve(
@@ -209,7 +223,8 @@ def _curve(
 
   `index` is the position of the classifier in the order that decides its colour.
   """
-  positions, (value, low, high) = rows[x].to_numpy(float), _ends(rows, notation.scale)
+  positions = rows[x].to_numpy(float)
+  value, low, high = _ends(rows, notation.scale)
   look: dict[str, Any] = {'color': style.colour(index), 'linestyle': style.dashes(index)}
   marker = style.marker(index) if len(rows) <= 40 else ''
   axes.plot(positions, value, marker=marker, markersize=2.5, label=label, **look)

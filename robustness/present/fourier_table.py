@@ -64,8 +64,10 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
   change of the error is on the horizontal axis, the measured change on the vertical axis.
   """
   results = _errors(tasks)
-  rows = changes(results) if results else pd.DataFrame()
-  if results is None or rows.empty:
+  if results is None:
+    return {}
+  rows = changes(results)
+  if rows.empty:
     return {}
   panels = []
   for label, group in rows.groupby('classifier', sort=False):
@@ -91,7 +93,9 @@ def published(results: Results) -> pd.DataFrame:
   first = results.labels[0]
   declared = {quantity.name: quantity for quantity in results.quantities}
   # Published mCE is relative to the naturally trained network.
-  divides_by_first = results.settings.get('baseline') == 'first'
+  is_relative_to_natural = first == NATURAL and results.settings.get('baseline') == 'first'
+  # Table 1 has accuracies under fog by severity, for networks of table 3.
+  under_fog = TABLE_1 if table is TABLE_3 and 'fog_noise' in results.labels else {}
 
   def estimate(label: str, name: str, value: float, versus: str = '', **facets: Any) -> Any:
     """Returns a published value as a row of the table of results.
@@ -105,10 +109,8 @@ def published(results: Results) -> pd.DataFrame:
   def rows() -> Iterator[Any]:
     """Yields rows of the table of results, with published values."""
     for label in results.labels:
-      # Table 1 has accuracies under fog by severity, for networks of table 3.
-      for severity, accuracy in enumerate(TABLE_1.get(label, ()), 1):
-        if table is TABLE_3 and 'fog_noise' in results.labels:
-          yield estimate(label, 'error', 1 - accuracy, corruption='fog', severity=severity)
+      for severity, accuracy in enumerate(under_fog.get(label, ()), 1):
+        yield estimate(label, 'error', 1 - accuracy, corruption='fog', severity=severity)
       if label not in table.clean:
         continue
       yield estimate(label, 'clean_error', 1 - table.clean[label])
@@ -118,7 +120,7 @@ def published(results: Results) -> pd.DataFrame:
           change = table.corrupted[first][name] - accuracy
           yield estimate(label, 'error', change, first, corruption=name)
       yield estimate(label, 'error', 1 - table.average[label], corruption_set=corruption_set)
-      if label in table.mce and first == NATURAL and divides_by_first:
+      if label in table.mce and is_relative_to_natural:
         yield estimate(label, 'mCE', table.mce[label], corruption_set=corruption_set)
 
   return assemble([part(list(rows()))])

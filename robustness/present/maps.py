@@ -39,11 +39,11 @@ _MIN_MAGNITUDE = 1e-12  # stands for zero on a logarithmic scale
 
 
 class Panel(NamedTuple):
-  """One heatmap of a figure.
+  """One plot of a figure: a heatmap, or curves.
 
   Attributes:
     title: text above it.
-    rows: rows of the table of results, one per cell.
+    rows: rows of the table of results, one per cell of a heatmap or point of a curve.
     notation: how the values are written, and whether they are differences.
   """
 
@@ -98,15 +98,16 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
   # The maps of values, and then of differences, each with a colour bar.
   for is_difference in dict.fromkeys(panel.notation.difference for panel in parts):
     same_kind = [p for p in (*parts, *scaled) if p.notation.difference == is_difference]
-    limits, with_bar = limits_of(same_kind), list[int]()
+    limits = limits_of(same_kind)
+    beside_bar = []  # places of the maps that share a colour bar
     for place, panel in zip(places, parts, strict=True):
       if panel.notation.difference == is_difference:
         image = _draw_map(grid[place], panel, y, x, limits, map_width)
-        with_bar.append(place)
+        beside_bar.append(place)
     if lines > 1:  # complete lines with their empty places, so that maps are aligned
-      first_line, last_line = with_bar[0] // columns, with_bar[-1] // columns
-      with_bar = [*range(first_line * columns, (last_line + 1) * columns)]
-    bar = figure.colorbar(image, ax=[grid[place] for place in with_bar], shrink=0.9, aspect=18)
+      first_line, last_line = beside_bar[0] // columns, beside_bar[-1] // columns
+      beside_bar = [*range(first_line * columns, (last_line + 1) * columns)]
+    bar = figure.colorbar(image, ax=[grid[place] for place in beside_bar], shrink=0.9, aspect=18)
     bar.set_label(_in_lines(same_kind[0].notation.head, 0.9 * map_height), fontsize=7)
   return figure
 
@@ -171,10 +172,11 @@ def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
   cells = pd.concat([cells, mirror]).drop_duplicates([y, x])
   down, across = (np.arange(cells[name].min(), cells[name].max() + 1) for name in (y, x))
   table = cells.pivot(index=y, columns=x, values='value').reindex(index=down, columns=across)
-  # A window of even side has frequencies from −n to n − 1. Mirroring adds n; its line and column
-  # are incomplete and are left out. Only a window of odd side has the corner (−n, n).
-  corner = (cells[y] == down[0]) & (cells[x] == across[-1])
-  return table if corner.any() else table.iloc[:-1, :-1]
+  # A window of even side has frequencies from −n to n − 1, such as −2, …, 1. Mirroring adds n; its
+  # line and column are incomplete and are left out. Only a window of odd side, such as −2, …, 2,
+  # has the corner (−n, n).
+  has_corner = ((cells[y] == down[0]) & (cells[x] == across[-1])).any()
+  return table if has_corner else table.iloc[:-1, :-1]
 
 
 def _mirrored(frequencies: pd.Series, other_axis: pd.Series) -> pd.Series:
@@ -309,12 +311,13 @@ def grids(parts: Sequence[Panel], y: str, x: str) -> Figure:
   max_font_size = max(1.0, 0.8 * 72 * cell_height)  # in points; an inch has 72
   is_small = len(x_values) <= 6 and len(y_values) <= 20
   font_size = min(7.0 if is_small else MIN_FONT_SIZE, max_font_size)
+  has_names = any(isinstance(value, str) for value in x_values)
+  slant: dict[str, Any] = {'rotation': 35, 'ha': 'right'} if has_names else {}
   low, high = limits_of(parts)
   for axes, panel, title in zip(grid, parts, titles, strict=True):
-    # values[line, column] of each row's cell; other cells are NaN
     lines_of_rows = [y_values.index(value) for value in panel.rows[y]]
     columns_of_rows = [x_values.index(value) for value in panel.rows[x]]
-    values = np.full((len(y_values), len(x_values)), np.nan)
+    values = np.full((len(y_values), len(x_values)), np.nan)  # cells without a row stay NaN
     values[lines_of_rows, columns_of_rows] = notation.scale * panel.rows.value.to_numpy(float)
     image = axes.imshow(values, cmap=_colours(notation), vmin=low, vmax=high, aspect='auto')
     for row, column in np.argwhere(np.isnan(values)):
@@ -322,8 +325,6 @@ def grids(parts: Sequence[Panel], y: str, x: str) -> Figure:
     cells = list(zip(lines_of_rows, columns_of_rows, strict=True))
     _write_numbers(axes, image, values, panel.rows, cells, font_size)
     axes.set_title(title, fontsize=7)
-    has_names = any(isinstance(value, str) for value in x_values)
-    slant: dict[str, Any] = {'rotation': 35, 'ha': 'right'} if has_names else {}
     axes.set_xticks(range(len(x_values)), x_names, **slant)
     axes.set_yticks(range(len(y_values)), y_names, fontsize=min(7.0, max_font_size))
   figure.supxlabel(quantity.facet(x).axis)

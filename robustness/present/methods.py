@@ -12,7 +12,7 @@ from robustness.estimates.jackknife import FEWEST_SEEDS
 from robustness.estimates.quantity import RATIO
 from robustness.estimates.stratified import METHOD as STRATIFIED
 from robustness.estimates.table import OVER_SEEDS
-from robustness.present.choice import CLASS, headlines
+from robustness.present.choice import CLASS, Choice, headlines
 from robustness.present.notation import span
 from robustness.present.page import counted_devices, duration, flattened
 from robustness.present.phrases import classifier_facts, data_words
@@ -154,11 +154,7 @@ def _intervals(results: Results, label: str) -> str:
       is_included = not label or (row.classifier == label and not row.versus)
       has_estimated_interval = not pd.isna(row.low) and row.method != intervals.EXACT
       if is_included and has_estimated_interval:
-        # 'top-1 error under fog', 'differences in mCE', 'accuracy of each class'
-        words = choice.quantity.words if CLASS in choice.facets else choice.words
-        words = f'differences in {words}' if row.versus else words
-        words += ' of each class' if CLASS in choice.facets else ''
-        words += '' if choice.extremes is None else f' ({choice.coverage})'
+        words = _headline_words(choice, is_difference=bool(row.versus))
         rows_by_method.setdefault(row.method, {}).setdefault(words, []).append(row)
   clauses, confidences = [], set()
   for method, rows_by_words in rows_by_method.items():
@@ -169,6 +165,18 @@ def _intervals(results: Results, label: str) -> str:
     clauses.append(f'for {", ".join(rows_by_words)}: {METHODS.get(method, method)} ({size})')
   levels = ' and '.join(sorted(confidences))
   return f'Intervals of {levels} are {"; ".join(clauses)}.' if clauses else ''
+
+
+def _headline_words(choice: Choice, is_difference: bool) -> str:
+  """Returns a headline: 'top-1 error under fog', 'differences in mCE', 'accuracy of each class'.
+
+  For extremes the estimates that an interval holds for together follow in brackets.
+  """
+  is_by_class = CLASS in choice.facets
+  words = f'{choice.quantity.words} of each class' if is_by_class else choice.words
+  if is_difference:
+    words = f'differences in {words}'
+  return words if choice.extremes is None else f'{words} ({choice.coverage})'
 
 
 def _baseline(results: Results) -> str:

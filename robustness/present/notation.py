@@ -277,6 +277,7 @@ def places_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> 
   named = rows if len(rows) == MAX_NAMED + 1 else rows.head(MAX_NAMED)
   varying = [name for name in facets if rows[name].nunique() > 1]
   if len(varying) == 1:
+    # Such as 'at severities {} under fog'.
     form = _plural_form(quantity, rows.iloc[0], facets, varying[0])
     texts = [value_text(quantity.facet(varying[0]), value) for value in named[varying[0]]]
   else:

@@ -126,7 +126,7 @@ def shortened_tables(folder: pathlib.Path, results: Results) -> list[str]:
   if not file.is_file():
     return []
   text = read_bounded(file, MAX_BYTES_OF_TEXT).decode(errors='replace')
-  # {name of a table: match of its HTML}
+  # {name of a table, quoted as in links to it: match of its HTML}
   matches = {'headlines': _FIRST_TABLE.search(text), **{m[1]: m for m in _ROWS.finditer(text)}}
   # One line of each table is its head.
   counts = {name: match[0].count('<tr>') - 1 for name, match in matches.items() if match}
@@ -154,6 +154,12 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   titled = {table.name: table for table in tables.tables(results)}
   config = escape(json.dumps(context.config, indent=2, default=str, ensure_ascii=False))
   block = f'<pre><code>{config}</code></pre>'
+  # Tables named 'TASK: name' are in the section of the task.
+  tables_of_whole_run = {
+    words(name).capitalize(): _table(entry, words)
+    for name, entry in results.tables.items()
+    if name.partition(': ')[0] not in results.tasks
+  }
   # {heading: content as HTML}, in the order of the page; sections without content are left out
   sections = {
     'Findings': _findings(results, context.findings, anchors, set(titled)),
@@ -161,12 +167,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
     **_tasks(folder, results, captions),
     'Headlines': _table(headlines.table(results.by_task)) if results.tasks else '',
     'Tables': _estimates(results, titled),
-    **{
-      words(name).capitalize(): _table(entry, words)
-      for name, entry in results.tables.items()
-      # Tables named 'TASK: name' are on the page of the task.
-      if name.partition(': ')[0] not in results.tasks
-    },
+    **tables_of_whole_run,
     CLASSIFIERS: _terms(flattened({'classifiers': results.classifiers, 'data': results.data})),
     SETTINGS: _terms(flattened(results.settings)),
     'How to repeat': f'{_copied(context.environment.get("command", ""))}'

@@ -60,8 +60,9 @@ def _battery_data_words(data: Facts) -> str:
     if len(counts) > 1:  # if all tasks have the same number of images, they need no names
       counts = [f'{count} ({", ".join(tasks)})' for count, tasks in tasks_by_count.items()]
     parts.append(f'{" and ".join(counts)} {images}'.rstrip())
-  if len(parts) > _MAX_DATA:
-    parts[_MAX_DATA:] = [f'{len(parts) - _MAX_DATA} further']
+  num_further = len(parts) - _MAX_DATA
+  if num_further > 0:
+    parts = [*parts[:_MAX_DATA], f'{num_further} further']
   return '; '.join(parts)
 
 
@@ -86,7 +87,7 @@ def classifier_facts(classifier: Facts) -> list[str]:
   They are its description, file, image size, number of parameters and the digest of its weights. Of
   a classifier with several seeds they describe the first seed, with the digests of all seeds.
   """
-  seeds = list(classifier.get('seeds', {}).values()) or [classifier]
+  seeds = _seeds(classifier)
   first = seeds[0]
   facts = [classifier_words(first)]
   if file := first.get('file'):
@@ -107,10 +108,11 @@ def classifier_words(classifier: Facts) -> str:
 
   Of a classifier with several seeds the words describe the first seed.
   """
-  classifier = next(iter(classifier.get('seeds', {}).values()), classifier)
+  classifier = _seeds(classifier)[0]
   name = words(str(classifier.get('architecture') or classifier.get('name') or ''))
-  behind = f' behind {_part_words(part)}' if (part := classifier.get('input_filter')) else ''
-  facts = [name + behind] if name else []
+  if name and (part := classifier.get('input_filter')):
+    name = f'{name} behind {_part_words(part)}'
+  facts = [name] if name else []
   if classifier.get('weights') == 'trained here':
     facts.append(_training(classifier))
   elif classifier.get('weights'):
@@ -120,6 +122,11 @@ def classifier_words(classifier: Facts) -> str:
   if 'note' in classifier:
     facts.append(str(classifier['note']))
   return ', '.join(facts)
+
+
+def _seeds(classifier: Facts) -> list[Facts]:
+  """Returns the facts on each seed of a classifier, or `[classifier]` if it has no seeds."""
+  return list(classifier.get('seeds', {}).values()) or [classifier]
 
 
 def _training(classifier: Facts) -> str:

@@ -77,32 +77,20 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
   return {'profile': (figure, f'Profile: {captions}.{excerpt}')}
 
 
-def _rows(tasks: Mapping[str, Results], *facets: str) -> tuple[Quantity, pd.DataFrame] | None:
-  """Returns (quantity, rows) of the first share that a task measured by exactly `facets`.
+def _map_column(tasks: Mapping[str, Results], words: str, y: str, x: str) -> _Column | None:
+  """Returns the column of heatmaps over the facets `y` and `x`; None if no task measured them.
 
-  The rows are its values in the table of results. Only shares that the task draws and that have at
-  least two values count; the result is None if there is no such share.
+  It shows the first share with at least two values by exactly these facets, among the quantities
+  that tasks draw. `words` names the facets in the caption.
   """
-  any_value: dict[str, Any] = dict.fromkeys(facets, ...)  # `...` selects all values
+  any_value: dict[str, Any] = {y: ..., x: ...}  # `...` selects all values
   for results in tasks.values():
     for quantity in results.drawn:
       rows = select(results.table, quantity.name, '', **any_value).dropna(subset=['value'])
       if len(rows) > 1 and quantity.kind == SHARE:
-        return quantity, rows
+        draw = functools.partial(_draw_map, y, x)
+        return _Column(f'{quantity.words} by {words}', quantity, rows, draw)
   return None
-
-
-def _map_column(tasks: Mapping[str, Results], words: str, y: str, x: str) -> _Column | None:
-  """Returns the column of heatmaps over the facets `y` and `x`; None if no task measured them.
-
-  `words` names the facets in the caption.
-  """
-  measured = _rows(tasks, y, x)
-  if measured is None:
-    return None
-  draw = functools.partial(_draw_map, y, x)
-  quantity, rows = measured
-  return _Column(f'{quantity.words} by {words}', quantity, rows, draw)
 
 
 def _draw_map(

@@ -39,9 +39,9 @@ def draw(results: Results) -> tuple[Figure, str]:
   has_other_views = rows.bin.value_counts().max() > len(_QUANTITIES) * len(labels)
   diagrams_per_label = 2 if has_other_views else 1
   count = len(labels) * diagrams_per_label
-  has_row_per_label = 1 < len(labels) <= _MAX_ROWS
   # Diagrams side by side: all of one classifier, or the number that fits.
-  in_row = min(count, diagrams_per_label if has_row_per_label else _DIAGRAMS_PER_ROW)
+  has_row_per_label = 1 < len(labels) <= _MAX_ROWS
+  in_row = diagrams_per_label if has_row_per_label else min(count, _DIAGRAMS_PER_ROW)
   width = min(style.PAGE_WIDTH, 1.9 * in_row + 0.5)  # inches
   height = min(style.PAGE_HEIGHT, 0.5 + width / in_row * math.ceil(count / in_row))
   figure, grid = panels(count, in_row, (width, height))
@@ -74,7 +74,8 @@ def _diagram(
     confidence: confidence of the intervals, in (0, 1).
     colour: colour of the classifier.
   """
-  size, mean_confidence, accuracy = (  # each [views, bins]
+  # Each [views, bins]: the rows come view by view, and each view has all bins.
+  size, mean_confidence, accuracy = (
     rows[rows.quantity == name].value.to_numpy().reshape(-1, rows.bin.max()) for name in _QUANTITIES
   )
   views = slice(0, 1) if is_first_view else slice(1, None)

@@ -106,7 +106,7 @@ def _levels(levels: Sequence[Choice], quantity: Quantity) -> Iterator[Finding]:
     return
   for choice, rows in zip(levels, estimates, strict=True):
     values, differences = rows[rows.versus == ''], rows[rows.versus != '']
-    # Differences with intervals that hold for all differences together.
+    # Differences with intervals that hold for all differences together; None if there is none.
     joint = [for_all(row, len(differences), quantity) for row in _rows(differences)]
     widened = {row.classifier: row for row in joint if row is not None}
     clauses = list(_level_clauses(values, widened, quantity))
@@ -129,7 +129,7 @@ def _level_clauses(
   """
   values = {row.classifier: f' {_estimate(quantity, row)}' for row in _rows(rows)}
   for label in dict.fromkeys([*values, *differences]):
-    clause, link = f'{label}{values.get(label, "")}', ', ' if label in values else ' is '
+    clause = f'{label}{values.get(label, "")}'
     if label not in differences:
       yield clause
       continue
@@ -145,7 +145,8 @@ def _level_clauses(
       comparative = _comparatives(quantity)[is_higher]  # (for lower, for higher)
       # 'lower by 3 (1 to 5)' for −3 (−5 to −1)
       size = _estimate(quantity, row if is_higher else _reversed(row)).replace('+', '')
-      yield f'{clause}{link}{comparative} than {row.versus} by {size}'
+      link = ',' if label in values else ' is'
+      yield f'{clause}{link} {comparative} than {row.versus} by {size}'
 
 
 def _differences(choice: Choice) -> tuple[str, list[str]]:
@@ -155,34 +156,51 @@ def _differences(choice: Choice) -> tuple[str, list[str]]:
   and its largest difference.
   """
   quantity, clauses = choice.quantity, []
-  answers = _ANSWERS.match(quantity.words)  # of 'top-1 error …' or 'top-1 accuracy …'
-  # Verbs for a lower value, at index False, and for a higher value, at index True.
-  verbs = _VERBS[answers[1]] if answers else [f'is {word}' for word in _comparatives(quantity)]
-  # 'errs more under fog and less under snow': the second verb is shortened.
-  repeated_verbs = [re.sub('^(errs|is right|is) ', '', verb) for verb in verbs]
-  better_first = (True, False) if quantity.better == 'higher' else (False, True)
   at = preposition(quantity, choice.rows, choice.varying)
   for (label, versus), rows in choice.rows.groupby(['classifier', 'versus'], sort=False):
-    largest, parts = _extreme_of(choice, rows), list[str]()
+    largest = _extreme_of(choice, rows)
     if largest is None:
       continue
-    for is_higher in better_first:
-      # The conditions with a significant difference in this direction.
-      differing = rows[rows.marked & ((rows['value'] > 0) == is_higher)]
-      if len(differing):
-        verb = repeated_verbs[is_higher] if parts else f'{verbs[is_higher]} than {versus}'
-        parts.append(f'{verb} {_places(choice, differing, len(rows), at)}')
-    clause = f'{label} {" and ".join(parts)}'
     if quantity.biased and (rows.method == OVER_SEEDS).any():
       clause = f'seeds alone do not test whether {label} differs from {versus}'
-    elif not parts:
+    elif rows.marked.any():
+      clause = f'{label} {_significant_differences(choice, rows, versus, at)}'
+    else:
       clause = f'{label} is not shown to differ from {versus} {at} any'
     place = _shortened(choice.place_words(largest))
     clauses.append(f'{clause}; the largest difference, {_estimate(quantity, largest)}, is {place}')
+  answers = _ANSWERS.match(quantity.words)
   if answers:  # the verbs say what is measured, so that 'top-1 error' is left out
     rest_of_words = quantity.words[answers.end() :]
     return f'{f"of {choice.conditions_text} {rest_of_words}".rstrip()},', clauses
   return f'{quantity.words}: of {choice.conditions_text},', clauses
+
+
+def _significant_differences(choice: Choice, rows: pd.DataFrame, versus: str, at: str) -> str:
+  """Returns where a classifier differs significantly from another one, the better conditions first.
+
+  An example is 'errs less than base under fog and more under snow'.
+
+  Args:
+    choice: the choice that the rows are from.
+    rows: the differences of the classifier; at least one is marked as significant.
+    versus: label of the other classifier.
+    at: the preposition before a number of conditions.
+  """
+  quantity, is_higher = choice.quantity, rows['value'] > 0
+  answers = _ANSWERS.match(quantity.words)  # of 'top-1 error …' or 'top-1 accuracy …'
+  verbs = _VERBS[answers[1]] if answers else [f'is {word}' for word in _comparatives(quantity)]
+  directions = list(zip(verbs, (~is_higher, is_higher), strict=True))  # lower, then higher
+  if quantity.better == 'higher':
+    directions.reverse()
+  parts = list[str]()
+  for verb, is_in_direction in directions:
+    differing = rows[rows.marked & is_in_direction]
+    if len(differing):
+      # The second verb is shortened: 'more' of 'errs more'.
+      verb = re.sub('^(errs|is right|is) ', '', verb) if parts else f'{verb} than {versus}'
+      parts.append(f'{verb} {_places(choice, differing, len(rows), at)}')
+  return ' and '.join(parts)
 
 
 def _extremes(choice: Choice) -> tuple[str, list[str]]:

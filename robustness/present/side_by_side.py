@@ -91,8 +91,11 @@ def arranged(
   entries = _with_counts(entries)
   titles = {entry.labels[QUANTITY] for entry in entries}
   num_classifiers = len({entry.labels[CLASSIFIER] for entry in entries})
-  if not (dimensions or short_columns) and len(titles) > MAX_COLUMNS >= num_classifiers:
-    rows, columns = [QUANTITY], [CLASSIFIER]  # so that the table is no wider than a page
+  is_free = not dimensions and not short_columns  # the user chose no rows and columns
+  # With a column per classifier instead of per quantity, the table is no wider than a page.
+  is_narrower_by_classifier = num_classifiers <= MAX_COLUMNS < len(titles)
+  if is_free and is_narrower_by_classifier:
+    rows, columns = [QUANTITY], [CLASSIFIER]
   else:
     if CLASSIFIER not in dimensions:
       rows = [*rows, CLASSIFIER]
@@ -228,11 +231,12 @@ def _choices(
   if not quantities:
     return headlines({task: results})
   if ACCURACY.name in quantities:  # which stands for the accuracy on clean images
-    clean_accuracy = next(iter(_measured(results, CLEAN_ACCURACIES)), None)
-    if clean_accuracy is not None:
-      selected = [clean_accuracy, *(q for q in selected if q.name != ACCURACY.name)]
-    else:
-      selected = [q for q in selected if q.name != ACCURACY.name or q.headline]
+    clean_accuracies = _measured(results, CLEAN_ACCURACIES)  # the preferred one first
+    other_quantities = [quantity for quantity in selected if quantity.name != ACCURACY.name]
+    if clean_accuracies:
+      selected = [clean_accuracies[0], *other_quantities]
+    elif ACCURACY.name in declared and not declared[ACCURACY.name].headline:
+      selected = other_quantities
   choices: list[Choice] = []
   for quantity in selected:
     choices += headlines_of_quantity(results.table, quantity, results.quantities, task)
@@ -257,9 +261,9 @@ def _columns(tasks: Mapping[str, Results], name: str) -> Iterator[tuple[str, Cho
   Raises:
     InputError: `name` is neither a task, a measured quantity nor `clean`.
   """
-  # {'mce': 'mCE'}: users may write names in lower case. `quantity` is '' if `name` is none.
+  # {'mce': 'mCE'}, because users may write names in lower case
   quantities = {q.name.lower(): q.name for results in tasks.values() for q in results.quantities}
-  quantity = quantities.get(name.lower(), '')
+  quantity = quantities.get(name.lower(), '')  # '' if the name is of no quantity
   if name in tasks and name != SINGLE:
     choices = headlines({name: tasks[name]})
     choices = [choice for choice in choices if choice.quantity == choices[0].quantity]
@@ -339,11 +343,13 @@ def _entries(
   coverage = f', {choice.coverage}' if intervals and choice.extremes is not None else ''
   head = f'{words}{coverage}{unit}{ARROWS[choice.quantity.better]}'
   rows = choice.summary_rows[choice.summary_rows.versus == '']
+  # Without intervals, all values have the same number of decimals.
   digits = notation.plain_digits(float(rows['value'].abs().max()))
   for _, row in rows.iterrows():
-    text = notation.number(row.value, digits)
     if intervals:
       text = f'{notation.bare(row)} {choice.place_words(row)}'.rstrip()
+    else:
+      text = notation.number(row.value, digits)
     labels = {CLASSIFIER: row.classifier, QUANTITY: head}
     for name in facets:
       labels[name] = value_text(choice.quantity.facet(name), row[name]).replace(MINUS, '-')
@@ -390,5 +396,6 @@ def _best(entries: Sequence[tuple[Cell, Entry]]) -> list[Cell]:
     return []
   choose = min if better == 'lower' else max
   best = choose(entry.value for _, entry in defined)
+  # Several texts if equal values have intervals of different width, and so different digits.
   best_texts = {value_texts[cell] for cell, entry in defined if entry.value == best}
   return [cell for cell, text in value_texts.items() if text in best_texts]

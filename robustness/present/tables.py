@@ -5,7 +5,7 @@ import html
 import io
 import itertools
 import math
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -102,32 +102,43 @@ def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Ta
   keys = zip(*(rows[name] for name in facets), strict=True) if facets else [()] * len(rows)
   estimates = rows[['classifier', 'versus', *CELL]].itertuples(index=False)
   for key, row in zip(keys, estimates, strict=True):
-    note = row.note.partition(';')[0]
-    text = Notation(quantity, difference=bool(row.versus)).bare(row)
-    if math.isnan(row.value):  # the note says why
-      text = note or text
-    column = row.classifier, row.versus
-    texts.setdefault(key, {})[column] = f'{text}, {note}' if note == DEGENERATE else text
-  ordered_values = []  # for each facet
-  for name in facets:
-    values = rows[name].sort_values() if is_axis(quantity, rows, name) else rows[name]
-    ordered_values.append(list(dict.fromkeys(values)))
+    texts.setdefault(key, {})[row.classifier, row.versus] = _estimate_text(quantity, row)
   pairs = dict.fromkeys(zip(rows.classifier, rows.versus, strict=True))
   columns = sorted(pairs, key=lambda pair: pair[1] != '')  # values, then differences
-
-  def position_of(key: tuple[Any, ...]) -> list[int]:
-    """Returns the position of each value of a key among the ordered values of its facet."""
-    return [values.index(value) for values, value in zip(ordered_values, key, strict=True)]
-
   # Without facets there is one line, which begins with the quantity.
+  heads = [quantity.facet(name).axis for name in facets] or ['quantity']
   lines = []
-  for key in sorted(texts, key=position_of):
+  for key in _in_order(texts, quantity, rows, facets):
     heads_of_line = [
       _facet_text(quantity.facet(name), value) for name, value in zip(facets, key, strict=True)
     ] or [quantity.words]
     lines.append([*heads_of_line, *(texts[key].get(column, '') for column in columns)])
-  heads = [quantity.facet(name).axis for name in facets] or ['quantity']
   return Table((*heads, *itertools.starmap(column_name, columns)), lines)
+
+
+def _estimate_text(quantity: Quantity, row: Any) -> str:
+  """Returns an estimate with its interval, or if it is NaN the note that says why."""
+  note = row.note.partition(';')[0]
+  text = Notation(quantity, difference=bool(row.versus)).bare(row)
+  if math.isnan(row.value):
+    text = note or text
+  return f'{text}, {note}' if note == DEGENERATE else text
+
+
+def _in_order(
+  keys: Iterable[tuple[Any, ...]], quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]
+) -> list[tuple[Any, ...]]:
+  """Returns keys of values of the facets, such as ('fog', 3), in the order of the table's lines."""
+  ordered_values = []  # for each facet
+  for name in facets:
+    values = rows[name].sort_values() if is_axis(quantity, rows, name) else rows[name]
+    ordered_values.append(list(dict.fromkeys(values)))
+
+  def positions_of(key: tuple[Any, ...]) -> list[int]:
+    """Returns the position of each value of a key among the ordered values of its facet."""
+    return [values.index(value) for values, value in zip(ordered_values, key, strict=True)]
+
+  return sorted(keys, key=positions_of)
 
 
 def _facet_text(facet: Facet, value: Any) -> str:
