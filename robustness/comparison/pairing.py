@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -77,9 +76,8 @@ def pair(
     """Returns whether a column of the records has the same values for the shared images."""
     return np.array_equal(first.column(column)[in_first], second.column(column)[in_second])
 
-  lines = differing_keys(first.identity['data'], second.identity['data'])
-  # The top-level keys: a line is 'key: value → value' or 'key.subkey: value → value'.
-  differing = {re.split('[:.]', line)[0] for line in lines}
+  data, other = first.identity['data'], second.identity['data']
+  differing = {key for key in {*data, *other} if differing_keys(data.get(key), other.get(key))}
   has_equal_digests = is_equal(IMAGE_DIGEST)
   # Different digests are allowed if the data differ only in how they are selected and prepared.
   has_same_stored_images = has_equal_digests or differing <= PREPARATION_KEYS
@@ -91,7 +89,8 @@ def pair(
       f'{names[0]} and {names[1]} say the same of their data and have {num_shared} example ids in '
       'common, but not the same images: the files were changed between the runs. Run one again.'
     )
-  if num_shared < max(len(first_ids), len(second_ids)) and not common:
+  has_unshared = num_shared < max(len(first_ids), len(second_ids))
+  if has_unshared and not common:
     raise InputError(
       f'{names[0]} and {names[1]} share {num_shared} of {len(first_ids)} and {len(second_ids)} '
       'images: run both on the same images, or give --common to compare them on those alone.'
@@ -200,10 +199,10 @@ class Answers:
     outcomes = self.outcomes(**right)
     members = [self.group(name) for name in groups]
     views = np.unique(np.concatenate([group.views for group in members]))
+    one_view_groups = [Group({}, np.array([view]), np.ones(1)) for view in views]
+    measured = [units(outcomes, name, one_view_groups) for name in right]  # [K, V] each
     # [K, 3 V] for K images (or clusters) and V views: the columns 'other' of all views, then
     # 'this', then 'agree'.
-    one_view_groups = [Group({}, np.array([view]), np.ones(1)) for view in views]
-    measured = [units(outcomes, name, one_view_groups) for name in right]
     total = np.concatenate([column.total for column in measured], 1)
     weight = np.concatenate([column.weight for column in measured], 1)
     group_weights = np.zeros((len(members), len(views)))

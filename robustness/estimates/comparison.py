@@ -178,7 +178,8 @@ def effective_robustness(references: ArrayLike, shifted: ArrayLike, n: int) -> n
     points = design[..., other_models, :]
     # The plane's coefficients, [..., 1 + R, 1], and its height at this model, [..., 1, 1].
     plane = np.linalg.pinv(points) @ logit_y[..., other_models, None]
-    value = special.expit((design[..., [model], :] @ plane)[..., 0, 0])
+    height = design[..., [model], :] @ plane
+    value = special.expit(height[..., 0, 0])
     is_plane_defined = np.linalg.matrix_rank(points) == num_references + 1
     expected.append(np.where(is_plane_defined, value, np.nan))
   return np.asarray(y - np.stack(expected, -1))

@@ -337,7 +337,7 @@ def _relative_to_published(
   is_divided = weight != 0  # the views in one of the K groups
   # A weighted mean divides by the sum of the weights; this factor makes it the average ratio.
   scale = float(np.mean(inverses))
-  if outcomes.weight is not None:
+  if outcomes.weight is not None:  # views count unequally within their groups
     weight = weight * outcomes.weight
   weighted = dataclasses.replace(outcomes, weight=weight)
   if not ratio.is_excess:

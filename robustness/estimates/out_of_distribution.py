@@ -184,7 +184,7 @@ class Separation:
     flagged = recall + self._negatives_per_positive * false_rate
     precision = np.divide(recall, flagged, out=np.ones_like(recall), where=flagged > 0)
     aupr = (gain * precision).sum(1)
-    first = (recall >= RECALL - 1e-9).argmax(1)  # threshold at which the recall is reached
+    first = (recall >= RECALL - 1e-9).argmax(1)  # the first threshold that reaches the recall
     fpr95 = np.take_along_axis(false_rate, first[:, None], 1)[:, 0]
     return np.asarray(np.clip((auroc, aupr, fpr95), 0, 1).T)  # rounding may exceed [0, 1]
 

@@ -289,16 +289,14 @@ class Outcomes:
     Clusters without a counted value are left out.
     """
     is_counted = self._is_counted(label, group.views)
-    total, weight = self.columns(label, group, is_counted)
+    total, weight = self.columns(label, group)
     has_values = weight > 0
     n = int(is_counted.any(1).sum()) if self.clusters is None else int(is_counted.sum())
     # Unequal weights of the views reduce the effective number of values in proportion.
     trials = is_counted.sum() * group.trials / len(group.views)
     return Sums(total[has_values], weight[has_values], n, float(trials))
 
-  def columns(
-    self, label: str, group: Group, is_counted: np.ndarray | None = None
-  ) -> tuple[np.ndarray, np.ndarray]:
+  def columns(self, label: str, group: Group) -> tuple[np.ndarray, np.ndarray]:
     """Returns Σ w x and Σ w over a group's counted values for each cluster, two arrays [K].
 
     x is the value of a row in a view and w the weight of the view. Clusters without counted values
@@ -307,10 +305,8 @@ class Outcomes:
     Args:
       label: label of the classifier.
       group: v views and their weights.
-      is_counted: bool [N, v], the values that count; None computes it from `counted` and `design`.
     """
-    if is_counted is None:
-      is_counted = self._is_counted(label, group.views)
+    is_counted = self._is_counted(label, group.views)
     values = self.values[label]
     total, weight = np.zeros(len(values)), np.zeros(len(values))
     batch_size = max(1, _MAX_VALUES_PER_SUM // len(group.views))

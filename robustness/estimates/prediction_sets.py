@@ -167,6 +167,7 @@ def with_threshold_draw(
   squares_above = _squared_changes(above, below, correlations)
   low = value - np.sqrt((value - estimates.low) ** 2 + squares_below)
   high = value + np.sqrt((estimates.high - value) ** 2 + squares_above)
+  # The bounds of each row.
   smallest, largest = np.where(is_value[:, None], quantity.range, quantity.difference_range).T
   low, high = np.maximum(low, smallest), np.minimum(high, largest)
   return estimates.assign(low=low, high=high, method=THRESHOLD)

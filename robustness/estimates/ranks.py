@@ -65,8 +65,8 @@ def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed
   # [p, p], for each ordered pair (i, j): value i minus value j, and its standard error.
   difference = values[:, None] - values
   standard_error = np.hypot(errors[:, None], errors)
-  # Whether i is significantly better than j, and whether this is still to be decided. If it is,
-  # (i, j) is decided, and (j, i), whose difference is below 0, remains.
+  # Whether i is significantly better than j, and whether that is still open. It is no longer open
+  # for (i, j) if i is better; it stays open for (j, i), whose difference is below 0.
   is_better, is_open = np.zeros((p, p), bool), ~np.eye(p, dtype=bool)
   draws = np.random.default_rng(seed).standard_normal((DRAWS, p)) * errors
   while is_open.any():

@@ -218,6 +218,7 @@ def _fitted(
     start, unit = np.ones(1), np.ones(1)
   else:
     begin = begin or _fitted(TEMPERATURE, z, y, 0.0)
+    # The weight of temperature scaling is a number, which becomes a multiple of the identity.
     identity = np.eye(classes) if kind == MATRIX else np.ones(classes)  # as its diagonal
     weight = np.asarray(begin.weight if np.ndim(begin.weight) else begin.weight * identity)
     start = np.concatenate([weight.ravel(), np.broadcast_to(begin.bias, classes)])

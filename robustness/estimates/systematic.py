@@ -147,6 +147,7 @@ class StratifiedMeans:
     images = 1 / np.maximum((self.weight**2).sum(0), _ROUNDING).clip(max=1)
     trial_variance = self.value * (1 - self.value)
     variance = (self.deviation**2).sum(0)
+    # Means without a spread have the effective number of images.
     has_spread = (variance > 0) & (trial_variance > 0)
     if joint:
       min_variance = (self.freedom * variance + 2 * self.within / self.views) / (self.freedom + 2)

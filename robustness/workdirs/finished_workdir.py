@@ -270,7 +270,7 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
       matches.append((num_unshared, path / RECORDS / study_folder))
   if not matches:
     raise InputError(f'{path} has no records of the task with the study {study.name}. {_FINISH}')
-  return min(matches)[1]
+  return min(matches)[1]  # the folder with the fewest such keys
 
 
 def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
