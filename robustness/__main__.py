@@ -69,6 +69,16 @@ def run() -> None:
   sys.exit(status)
 
 
+def _advice(error: Exception) -> str | None:
+  """Returns what the user can correct, in sentences; None for an error that is not the user's."""
+  if isinstance(error, InputError):
+    return str(error)
+  advice = environment_variables.advice(error)
+  if advice is None and isinstance(error, OSError):
+    advice = disk.advice(error, '')
+  return advice
+
+
 def main(arguments: Sequence[str]) -> int:
   """Runs the command that the command-line arguments name.
 
@@ -102,9 +112,7 @@ def main(arguments: Sequence[str]) -> int:
     # The flags that are parsed, and the command as it was typed.
     running.begin(['robustness', first, *rest], ['robustness', *arguments])
   except Exception as error:
-    advice = str(error) if isinstance(error, InputError) else environment_variables.advice(error)
-    if advice is None and isinstance(error, OSError):
-      advice = disk.advice(error, '')
+    advice = _advice(error)
     if advice is None:
       raise
     print(f'error: {advice}', file=sys.stderr)

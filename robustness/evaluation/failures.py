@@ -299,12 +299,14 @@ class Tally:
   def of(cls, records: RecordsReader, table: ViewTable) -> Tally:
     """Returns the sums over all shards of a classifier's records; `table` describes the views."""
     labels = records.column('label')
-    count, by_class = len(labels), (int(labels.max()) + 1, len(table.names))  # N and [C, V]
-    has_clean = table.clean is not None and len(table.names) > 1
+    count, num_views = len(labels), len(table.names)
+    shape_by_class = int(labels.max()) + 1, num_views  # [C, V]
+    clean = None
+    if table.clean is not None and num_views > 1:
+      clean = records.column('rank', table.clean) == 0  # the prediction is right in the clean view
     tally = cls(
       labels=labels.reshape(count, -1),
-      # rank 0 in the clean view: the prediction is right
-      clean=records.column('rank', table.clean or 0) == 0 if has_clean else None,
+      clean=clean,
       wrong=np.zeros(count, int),
       shown=np.zeros(count, int),
       probability=np.zeros(count),
@@ -312,8 +314,8 @@ class Tally:
       prediction=np.full(count, -1),
       confidence=np.full(count, -1.0),
       mistakes=np.zeros((0, 3), int),
-      class_right=np.zeros(by_class, int),
-      class_shown=np.zeros(by_class, int),
+      class_right=np.zeros(shape_by_class, int),
+      class_shown=np.zeros(shape_by_class, int),
     )
     for shard in records.shards():
       tally._add(shard, table.counted_in(shard))

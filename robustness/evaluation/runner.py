@@ -436,7 +436,8 @@ class Evaluator:
     pictures = {}
     if self.pictured:
       best, by_view = jax.lax.scan(add_next_view, no_mistakes(batch['image']), chunk)
-      pictures = dict(zip((MISTAKE, MISTAKEN_IMAGE), best, strict=True))
+      confidence, image = best
+      pictures = {MISTAKE: confidence, MISTAKEN_IMAGE: image}
     else:
       ids, _ = chunk
       at_once = self._views_at_once(len(ids))

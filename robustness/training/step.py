@@ -76,9 +76,10 @@ class TrainStep:
     batch = training.pipeline.policy(batch, scalars.seed, state.step, self.parallel)
     self._check_auxiliary(batch['image'].shape)
     gradients, batch_stats, objective, metrics = self._gradients(state, batch, scalars.seed)
-    updates, opt_state = optimizer.create(
+    update = optimizer.create(
       training.settings, scalars.learning_rate, scalars.epoch_steps, scalars.stem_rate
-    ).update(gradients, state.opt_state, state.params, value=metrics['loss'])
+    ).update
+    updates, opt_state = update(gradients, state.opt_state, state.params, value=metrics['loss'])
     rate = scalars.learning_rate * optimizer.rate_factor(opt_state)
     metrics |= {'gradient_norm': optax.tree.norm(gradients), 'learning_rate': rate}
     state = state.replace(
