@@ -116,6 +116,7 @@ def pairs(first: np.ndarray, second: np.ndarray, max_bits: int) -> np.ndarray:
   Hash i of `first` [N] and hash j of `second` [M] differ in at most `max_bits` bits. Pairs are
   sorted by bits, then i, then j.
   """
+  # hashes of `first` that are compared with all of `second` at once
   step = max(1, _MAX_PAIRS_AT_ONCE // max(len(second), 1))
   tables = [np.zeros((0, 3), int)]  # the result if there are no hashes
   for start in range(0, len(first), step):

@@ -169,7 +169,8 @@ def perturb(
   images = as_images(images, taker='waves', rounding=ROUNDING)
   height, width, _ = images.shape[-3:]
   batch, pairs = images.shape[:-3], as_array('frequencies', frequencies)
-  if pairs.shape not in ((2,), (*batch, 2)) or not jnp.issubdtype(pairs.dtype, jnp.integer):
+  has_shape = pairs.shape in ((2,), (*batch, 2))  # one pair, or a pair for each image
+  if not has_shape or not jnp.issubdtype(pairs.dtype, jnp.integer):
     raise InputError(
       f'frequencies are {pairs.dtype} of the shape {pairs.shape}; give cycles per image, integers '
       '(fy, fx)' + (f', or a pair for each of {batch[0]} images: {(*batch, 2)}.' if batch else '.')

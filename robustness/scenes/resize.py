@@ -130,6 +130,8 @@ def _resize_down(
     return _as_type(images, jnp.einsum('yi,ixc->xyc', weights, image, precision='highest'))
   flat = images.reshape(*images.shape[:2], -1)  # [N, H, W · C]
   window, block = math.ceil(rows_of_tile) + 2, min(BLOCK, width)  # rows and columns read at once
+  count = -(-len(positions) // TILE)  # number of tiles, rounded up
+  padded = jnp.pad(positions, (0, count * TILE - len(positions)), mode='edge')  # fills up the last
 
   def add_tile(number: jax.Array, output: jax.Array) -> jax.Array:
     """Writes tile `number`, `TILE` of the rows `positions`, to `output` [W, L, C].
@@ -147,17 +149,15 @@ def _resize_down(
     def add_block(block_number: jax.Array, output: jax.Array) -> jax.Array:
       """Writes the tile's rows at the next `block` columns to the output, transposed."""
       line = jnp.minimum(lines[0] + block_number * block, width - block)
-      start, shape = (index, first, line * channels), (1, window, block * channels)
-      source = jax.lax.dynamic_slice(flat, start, shape)[0]
+      start = index, first, line * channels
+      source = jax.lax.dynamic_slice(flat, start, (1, window, block * channels))[0]
       tile = _as_type(images, jnp.dot(weights, source.astype(jnp.float32), precision='highest'))
       transposed = jnp.swapaxes(tile.reshape(TILE, block, channels), 0, 1)
       return jax.lax.dynamic_update_slice(output, transposed, (line, number * TILE, 0))
 
-    # The number of blocks is rounded up.
-    return jax.lax.fori_loop(0, -(-(lines[1] - lines[0]) // block), add_block, output)
+    num_blocks = -(-(lines[1] - lines[0]) // block)  # rounded up
+    return jax.lax.fori_loop(0, num_blocks, add_block, output)
 
-  count = -(-len(positions) // TILE)  # number of tiles, rounded up
-  padded = jnp.pad(positions, (0, count * TILE - len(positions)), mode='edge')  # fills up the last
   # The first tile with pixels of the resized image, and the one after the last.
   start, end = _bounds(_inside(padded, new_size).reshape(count, TILE).any(1))
   empty = jnp.zeros((width, count * TILE, channels), images.dtype)

@@ -212,9 +212,10 @@ def per_image(matches: Matches, recall_points: int = 0) -> np.ndarray:
     members = order[starts[image] : starts[image + 1]]
     precisions = []
     for column in np.flatnonzero(matches.truths[image]):  # of each class with ground truth
-      right = matches.right[members[matches.category[members] == matches.categories[column]]]
-      num_truths, weight = matches.truths[image, column], np.ones(len(right))
-      precisions.append(_weighted(right, weight, num_truths, recall_points))
+      is_of_class = matches.category[members] == matches.categories[column]
+      right = matches.right[members[is_of_class]]
+      num_truths = matches.truths[image, column]
+      precisions.append(_weighted(right, np.ones(len(right)), num_truths, recall_points))
     precision[image] = np.mean(precisions)
   return precision
 

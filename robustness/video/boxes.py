@@ -216,11 +216,12 @@ class Boxes:
     # where the boxes of each listed image begin in `by_image`, and how many there are, [M]
     begin = np.searchsorted(sorted_images, images, 'left')
     count = np.searchsorted(sorted_images, images, 'right') - begin
-    # for each returned box, the position of its image in the list and its number, 0 to count − 1,
-    # among the boxes of this image; `first` is the returned box with number 0
-    position = np.repeat(np.arange(len(images)), count)
-    first = (np.cumsum(count) - count)[position]
-    boxes = by_image[begin[position] + np.arange(len(position)) - first]
+    # For each returned box, the position of its image in the list, the first returned box of this
+    # image, and the number of the box among the boxes of this image. If `count` is [2, 0, 3]:
+    position = np.repeat(np.arange(len(images)), count)  # [0, 0, 2, 2, 2]
+    first = (np.cumsum(count) - count)[position]  # [0, 0, 2, 2, 2]
+    number = np.arange(len(position)) - first  # [0, 1, 0, 1, 2]
+    boxes = by_image[begin[position] + number]
     return Boxes(
       image=position,
       category=self.category[boxes],

@@ -20,7 +20,7 @@ from robustness.present.notation import number
 from robustness.results import Results
 from robustness.video.average_precision import DetectionScores, match
 from robustness.video.boxes import Boxes
-from robustness.video.metadata import NeighborSets
+from robustness.video.metadata import NeighborSets, frame_number
 
 MAX_SIDE = 480
 """Largest side of a picture in pixels."""
@@ -92,15 +92,14 @@ def pictures(
   matches = match(truth, detections, len(frames), scored.threshold)
   right = np.zeros(len(detections.image), bool)
   right[matches.index] = matches.right
+  paths = [sets.frames[frame] for frame in frames]
   offsets = []
-  for group, frame in zip(groups, worst_frames, strict=True):
-    # the only offset in the selection, or 0 from an empty one if the anchor is the worst frame
-    offset_of_worst = sets.offsets[group][sets.neighbors[group] == frame].sum()
-    offsets += [0, offset_of_worst]
+  for anchor, worst_frame in zip(paths[::2], paths[1::2], strict=True):
+    offsets += [0, frame_number(worst_frame) - frame_number(anchor)]
   classes = np.union1d(truth.category, detections.category)
   return {
     **{f'image_{index}': image for index, image in enumerate(images)},
-    'frame': np.array([sets.frames[frame] for frame in frames]),
+    'frame': np.array(paths),
     'offset': np.array(offsets, int),
     'precision': precision[frames],
     'truth': _table(truth, np.array(scales)),

@@ -204,14 +204,14 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
     InputError: there are no scores, a score is NaN, or `merge` is set for scores that are not
       projected.
   """
-  # the names of all arrays, and the description of the classifier
-  names, classifier = records.read(0, 0).arrays, records.identity['classifier']
+  names = records.read(0, 0).arrays  # names of all arrays, from the first shard
+  classifier = records.identity['classifier']
   field = next((name for name in OUTPUTS if name in names), None)
   if field is None:
     raise InputError(f'{records.directory} holds no scores ({" or ".join(OUTPUTS)}).')
   scores, kind = records.column(field), classifier.get('scores', LOGITS)
-  name = classifier.get('label_space', '')
-  space = label_space.get(name) if name else None
+  space_name = classifier.get('label_space', '')  # '' if the scores need no projection
+  space = label_space.get(space_name) if space_name else None
   if space is not None and scores.shape[1] != len(space.class_names):
     scores = project_scores(scores, space, merge or classifier.get('merge', 'max'), kind)
   elif merge:
@@ -222,7 +222,8 @@ def read_predictions(records: RecordsReader, merge: str = '') -> FramePrediction
       fix="Leave it ''.",
     )
   # recorded predictions are taken, unless `merge` asks for predictions by another rule
-  is_recorded, has_nan = not merge and PREDICTION in names, np.isnan(scores).any(1)
+  is_recorded = PREDICTION in names and not merge
+  has_nan = np.isnan(scores).any(1)
   if has_nan.any() and not is_recorded:
     raise InputError(f'scores of row {int(has_nan.argmax())} hold NaN: no class is the largest.')
   is_empty: np.ndarray = (scores == -np.inf).all(1)  # frames without a prediction
@@ -273,11 +274,28 @@ def transfer_to(
   recorded = [name for name in (PREDICTION, *OUTPUTS) if name in names]
   fields = {name: records.column(name)[rows][:, None] for name in recorded}
   classes = records.identity.get('classes', ())
-  labels = np.unique(sets.labels[sets.labels >= 0])
-  # for each label, the number of its class in the records; label −1, padding, indexes the last
-  # entry, −1
-  class_of_label = np.full(int(labels.max()) + 2, -1, np.int32)
-  for label in labels.tolist():
+  labels = _relabelled(sets.labels, class_names, classes)
+  relabelled = dataclasses.replace(sets, labels=labels, class_names=tuple(classes))
+  digest = relabelled.digest
+  about_sets = {'num_examples': len(sets.frames), 'dataset': relabelled.title, 'sets': digest}
+  data = {**records.identity.get('data', {}), **about_sets}
+  return relabelled, fields, {**records.identity, 'data': data, 'sets': digest}
+
+
+def _relabelled(
+  labels: np.ndarray, class_names: Sequence[str], classes: Sequence[str]
+) -> np.ndarray:
+  """Returns labels [F, L] with each label l replaced by the position of its class in `classes`.
+
+  The class of l is `class_names[l]`, or str(l) beyond the names. Padding, −1, stays −1.
+
+  Raises:
+    InputError: a class is not in `classes`.
+  """
+  used = np.unique(labels[labels >= 0])
+  # the new label of each label; padding, −1, indexes the last entry, which stays −1
+  new_label = np.full(int(used.max()) + 2, -1, np.int32)
+  for label in used.tolist():
     name = class_names[label] if label < len(class_names) else str(label)
     index = label_space.position(name, classes)
     if index is None:
@@ -285,8 +303,5 @@ def transfer_to(
         f'the sets have the class {name!r}, which is none of the {len(classes)} of '
         f'the records; {nearest(name, classes)}.'
       )
-    class_of_label[label] = index
-  sets = dataclasses.replace(sets, labels=class_of_label[sets.labels], class_names=tuple(classes))
-  about_sets = {'num_examples': len(sets.frames), 'dataset': sets.title, 'sets': sets.digest}
-  data = {**records.identity.get('data', {}), **about_sets}
-  return sets, fields, {**records.identity, 'data': data, 'sets': sets.digest}
+    new_label[label] = index
+  return new_label[labels]

@@ -112,7 +112,7 @@ class Rescoring:
     """
     scored, sets = [], None
     for label, path in self.paths.items():
-      if not self.metadata and _is_records(path):
+      if _is_records(path) and not self.metadata:  # scored on the sets of the records
         scored.append(Evaluation(label, Records.open(path)))
         continue
       valid = f'the folder that holds {metadata.SETS}'
@@ -120,8 +120,9 @@ class Rescoring:
       sets = sets or metadata.read(self.metadata)
       scored.append(Evaluation(label, self.records(label, path, sets, directory)))
     first, *compared = scored
-    # columns that must be equal; paths are compared only if the first records have them
-    columns = GROUP, OFFSET, LABEL, *({PATH} & first.records.read(0, 0).arrays.keys())
+    columns = [GROUP, OFFSET, LABEL]  # columns that must be equal in all records
+    if PATH in first.records.read(0, 0).arrays:
+      columns.append(PATH)
     for other in compared:
       for name in columns:
         if not np.array_equal(_column(first.records, name), _column(other.records, name)):
@@ -142,18 +143,19 @@ class Rescoring:
     """
     # the published label space of the sets' classes, or the configured one
     space = label_space.coarse_space(sets.class_names) or label_space.get(self.label_space)
+    classes = sets.class_names or space.class_names
     logging.info('%s', sets.title)
     if _is_records(path):
-      transferred = transfer_to(Records.open(path), sets, sets.class_names or space.class_names)
-      return _write(directory / label, *transferred)
+      return _write(directory / label, *transfer_to(Records.open(path), sets, classes))
     # the space, such as ImageNet's 1000 classes, that is projected onto `space`
     source = label_space.get(space.source) if space.source else space
-    classes = sets.class_names or space.class_names
     if not sets.class_names:
       sets.check_labels(self.label_space, len(classes), 'config.label_space')
-    is_coarse = not sets.class_names or label_space.coarse_space(sets.class_names) is not None
-    # A file has scores of the classes of the sets or, if these are coarse, of ImageNet's classes.
-    widths = (len(classes), *((len(source.class_names),) if is_coarse else ()))
+    # whether `classes` are the classes of `space`; a file may then have scores of `source` too
+    can_project = not sets.class_names or label_space.coarse_space(sets.class_names) is not None
+    widths = [len(classes)]
+    if can_project:
+      widths.append(len(source.class_names))
     scores = predictions.read(path, sets.frames, widths, self.unpredicted)
     rows = np.flatnonzero(~np.isneginf(scores).all(1))  # frames with scores
     num_empty = len(scores) - len(rows)
@@ -163,17 +165,14 @@ class Rescoring:
     frames = [sets.frames[row] for row in rows]
     kind = score_kind(scores[rows], frames, self.scores, str(path))
     logging.info('%s: scores are taken as %s (config.scores)', path, kind)
-    # the study must project the scores, which are of the classes of `source`
-    is_projected = is_coarse and scores.shape[1] == len(source.class_names) != len(classes)
+    classifier: dict[str, object] = {'label': label, 'predictions': str(path), 'scores': kind}
+    if num_empty:
+      classifier['frames_without_scores'] = num_empty
+    classifier['sha256'] = hashlib.sha256(scores.tobytes()).hexdigest()
+    if can_project and scores.shape[1] != len(classes):  # the study must project the scores
+      classifier['label_space'] = space.name
     identity = {
-      'classifier': {
-        'label': label,
-        'predictions': str(path),
-        'scores': kind,
-        **({'frames_without_scores': num_empty} if num_empty else {}),
-        'sha256': hashlib.sha256(scores.tobytes()).hexdigest(),
-        **({'label_space': space.name} if is_projected else {}),
-      },
+      'classifier': classifier,
       'data': {
         'source': 'metadata',
         'path': self.metadata,

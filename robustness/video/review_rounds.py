@@ -149,8 +149,10 @@ class ReviewRounds:
       history = self._history.setdefault(answer.annotator, {})
       history.pop((item, answer.round), None)  # a corrected answer moves to the end
       history[item, answer.round] = None  # the dict serves as an ordered set
-      update = self._contested.add if ballot.is_contested else self._contested.discard
-      update(item)
+      if ballot.is_contested:
+        self._contested.add(item)
+      else:
+        self._contested.discard(item)
 
   def submit(
     self, answer: Answer, write: Callable[[Answer], None], replaces: object = UNCHECKED
