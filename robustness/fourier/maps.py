@@ -96,13 +96,14 @@ def centred_map(
       f'{versus!r} and {facets}; its classifiers are {classifiers}.'
     )
   height, width = results.data['image_shape'][:2]
-  values = np.full((height, width), np.nan)  # frequency f at index f modulo the side
+  values = np.full((height, width), np.nan)  # frequency f at index f modulo the side: −1 is last
   fy, fx = (rows[name].to_numpy(int) for name in FREQUENCY)
   for sign in (-1, 1):  # the mirror of each frequency, and the frequency itself
     values[sign * fy % height, sign * fx % width] = rows[column].to_numpy(float)
   window = results.settings.get('window', 0)  # side of the square of frequencies; 0 for all
+  sides = [window or height, window or width]
   # The frequencies along both axes of the map, ascending, with zero in the centre.
-  y, x = (np.arange(window or side) - (window or side) // 2 for side in (height, width))
+  y, x = (np.arange(side) - side // 2 for side in sides)
   return y, x, values[np.ix_(y % height, x % width)]
 
 

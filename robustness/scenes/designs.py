@@ -225,6 +225,7 @@ def balanced(
     levels = is_compared & (stratum == value)
     has_every_group = len(np.unique(group[levels])) == len(present)
     if has_every_group:  # else its scenes are not selected
+      # a pair is selected at all these levels, or at none
       mask[:, levels] = counts[:, levels].all(1, keepdims=True)
   return mask
 
@@ -278,11 +279,12 @@ def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTa
   """
   # Stored factors in single precision, such as 0.2, become the decimals that they stand for.
   factors = np.round(np.stack([columns[factor] for factor in LOOP_ORDER]).astype(np.float64), 7)
-  levels, level = np.unique(factors, axis=1, return_inverse=True)
+  levels, level_of_scene = np.unique(factors, axis=1, return_inverse=True)
   objects_and_backgrounds = np.stack([columns['object'], columns['background']])
-  pairs, pair = np.unique(objects_and_backgrounds, axis=1, return_inverse=True)
+  pairs, pair_of_scene = np.unique(objects_and_backgrounds, axis=1, return_inverse=True)
+  level, pair = level_of_scene.ravel(), pair_of_scene.ravel()  # [N]
   times_stored = np.zeros((pairs.shape[1], levels.shape[1]), int)  # of each pair at each level
-  np.add.at(times_stored, (pair.ravel(), level.ravel()), 1)
+  np.add.at(times_stored, (pair, level), 1)
   if times_stored.max() > 1:
     repeated_pair, repeated_level = np.argwhere(times_stored > 1)[0]
     values = zip(LOOP_ORDER, levels[:, repeated_level], strict=True)
@@ -294,4 +296,4 @@ def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTa
   x, y, area, angle = levels  # the order of LOOP_ORDER
   least_inside = float(columns['fraction_inside'].min())
   design = Design(name, side, least_inside, area=area, angle=angle, x=x, y=y)
-  return SceneTable(design, objects=pairs[0], pair=pair.ravel(), level=level.ravel())
+  return SceneTable(design, objects=pairs[0], pair=pair, level=level)

@@ -125,11 +125,12 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
     def composed(min_area: float) -> jax.Array:
       """Returns the scene, computed with a bound of the reduction for areas above `min_area`."""
       bound = most_scale(cutouts.shape[1:3], min_area, side) if is_sequential else math.inf
-      arguments = (cutouts, index, size, pixels, background, factors)
-      scene, _ = composition.paste_cutout(*arguments, rotate=turning, max_reduction=bound)
+      scene, _ = composition.paste_cutout(
+        cutouts, index, size, pixels, background, factors, rotate=turning, max_reduction=bound
+      )
       return scene
 
-    # The range that contains the view's area.
+    # The range that contains the view's area: the last that begins at or below it.
     branch = jnp.searchsorted(jnp.asarray(steps), view['area'], side='right') - 1
     return jax.lax.switch(branch, [functools.partial(composed, area) for area in steps])
 

@@ -68,7 +68,8 @@ def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
   accuracy = anchor.set_index('class').value
   if len(accuracy) < 2:
     return None
-  drop = (accuracy - worst.set_index('class').value).sort_values(kind='stable')  # of each class
+  # of each class, ascending
+  drop = (accuracy - worst.set_index('class').value).sort_values(kind='stable')
   # the classes with the largest drops, in the order of falling accuracy on anchors
   with_largest_drops = drop.index[-MAX_CLASSES:]
   drawn = accuracy[with_largest_drops].sort_values(ascending=False, kind='stable').index

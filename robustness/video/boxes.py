@@ -344,7 +344,7 @@ def _truth(document: Mapping[str, Any], frames: Sequence[str], path: Path) -> Tr
   """
   index_of_frame = {frame: index for index, frame in enumerate(frames)}
   # a frame is found by its path, and by the id of its image, which is added below
-  positions: dict[int | str, int] = dict(index_of_frame.items())
+  positions: dict[int | str, int] = {**index_of_frame}
   sizes = np.full((len(frames), 2), np.inf)
   for image in document['images']:
     index = index_of_frame.get(image['file_name'])
@@ -418,6 +418,7 @@ def _boxes(
     path: file of the entries, for messages.
     has_scores: whether the entries are detections with scores.
   """
+  # the numbers of the entries on the F frames
   numbers = [number for number, entry in enumerate(entries) if entry['image_id'] in positions]
   on_frames = [entries[number] for number in numbers]
   # `reshape` makes [0, 4] of no boxes

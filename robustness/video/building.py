@@ -184,14 +184,16 @@ def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> VideoLabels:
     classes_of = _from_csv(path)
   else:
     document = json_files.read(path, advice='Give an object, {video: class}.')
-    classes_of = {v: words if isinstance(words, list) else [words] for v, words in document.items()}
+    classes_of = {
+      video: words if isinstance(words, list) else [words] for video, words in document.items()
+    }
   if not classes_of:
     raise InputError(f'{path} names no videos.')
   labels = {}
   for video, words in classes_of.items():
-    labels[video] = sorted({_position(path, video, word, classes) for word in words})
     if not words:
       raise InputError(f'{path} gives video {video!r} no class.')
+    labels[video] = sorted({_position(path, video, word, classes) for word in words})
   return labels
 
 

@@ -78,8 +78,9 @@ def find(root: pathlib.Path) -> dict[str, FrameFolder | VideoFile]:
       clips.append(VideoFile(root, path))
     elif path.suffix.lower() in IMAGE_SUFFIXES and path.parent != root:
       images.setdefault(path.parent, []).append(path)
+  clips += [FrameFolder(root, folder, files) for folder, files in images.items()]
   named: dict[str, FrameFolder | VideoFile] = {}
-  for clip in (*clips, *(FrameFolder(root, folder, files) for folder, files in images.items())):
+  for clip in clips:
     if clip.name in named:
       raise InputError(f'{root} holds two videos called {clip.name!r}: rename one of them.')
     named[clip.name] = clip

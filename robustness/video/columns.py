@@ -36,7 +36,8 @@ def to_columns(sets: NeighborSets) -> dict[str, np.ndarray]:
   order = np.lexsort((group, frame))
   frame, group, offset = frame[order], group[order], offset[order]
   count = np.bincount(frame, minlength=len(sets.frames))  # sets that hold each frame
-  # place of each member along the axis M: its position minus its frame's first position
+  # Place of each member along the axis M: its position minus its frame's first position. For the
+  # frames [0, 0, 2] it is [0, 1, 0].
   slot = np.arange(len(frame)) - (np.cumsum(count) - count)[frame]
   shape = len(count), int(count.max())
   group_ids, offsets = np.full(shape, -1, np.int32), np.zeros(shape, np.int32)

@@ -291,7 +291,7 @@ def _check_set(anchor: str, members: Sequence[str]) -> None:
       f'the set of anchor {anchor!r} has the frames {min(counts)} to {max(counts)}: numbers of '
       f'frames are at most {_INT32_MAX} apart.'
     )
-  ((number, count),) = counts.most_common(1)
+  number, count = counts.most_common(1)[0]
   if count > 1:
     repeated = [path for path in (anchor, *members) if frame_number(path) == number]
     raise InputError(
@@ -359,7 +359,8 @@ def read(folder: str | os.PathLike[str], reviewed: bool = True) -> NeighborSets:
   home = find(root)
   if home is None:
     # for the message, a folder one level below or above that holds neighbor sets
-    nearby = next((path for path in (*sorted(root.glob('*')), root.parent) if find(path)), None)
+    folders_around = (*sorted(root.glob('*')), root.parent)
+    nearby = next((folder for folder in folders_around if find(folder)), None)
     fix = f', but in {nearby}: give that folder.' if nearby else ': give a folder of neighbor sets.'
     raise InputError(f'no {SETS} in {root} or {root / "metadata"}{fix}')
   if not (home / SETS).is_file():  # annotations of YTBB-Robust

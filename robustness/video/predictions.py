@@ -109,7 +109,7 @@ def score_kind(scores: np.ndarray, frames: Sequence[str], stated: str, title: st
   """Returns the kind of scores, 'logits' or 'probabilities'.
 
   Scores are probabilities if all are in [0, 1] and the scores of every frame sum to 1. They are
-  logits if one is outside of [0, 1].
+  logits if one is outside of [0, 1]. All other scores are of the kind `stated`.
 
   Args:
     scores: float [F, C], C scores for each of F frames, without NaN.

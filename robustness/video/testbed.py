@@ -111,11 +111,13 @@ def _measured(table: pd.DataFrame, setting: str) -> tuple[str, int, Measured]:
     return '', 0, {}
   k = int(worst.k.max())
   worst = worst[worst.k == k].set_index('classifier')
-  name, numbers_of_anchors = setting, set(anchor.n)
+  numbers_of_anchors = set(anchor.n)
   if k != K:
     name = ''
-  elif name == 'auto':
+  elif setting == 'auto':
     name = next((key for key, count in ANCHORS.items() if numbers_of_anchors == {count}), '')
+  else:
+    name = setting
   return name, k, {label: (anchor.loc[label], worst.loc[label]) for label in anchor.index}
 
 

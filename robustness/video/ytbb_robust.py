@@ -81,10 +81,7 @@ def read(
     has = ', '.join(FILES)
     advice = f'. {PAIRS} lists the neighbors, reviewed or not' if PAIRS in missing else ''
     raise InputError(f'{folder} has no {" and ".join(missing)}; YTBB-Robust has {has}{advice}.')
-  index = json_files.read(folder / CLASSES, {str: str}, _ADVICE)
-  if not index or set(index) != set(map(str, range(len(index)))):
-    raise InputError(f'{folder / CLASSES} does not number its classes 0..{len(index) - 1}.')
-  names = tuple(index[str(number)] for number in range(len(index)))
+  names = _class_names(folder / CLASSES)
   marks = _annotations(folder / ANCHORS, GOOD, _frame)
   pairs = _annotations(folder / PAIRS, SIMILAR, _pair)
   classes = _csv_classes(folder / CSV, len(names))
@@ -100,18 +97,25 @@ def read(
     # the classes are the marks that name a class, and the class in the CSV file
     marked_classes = {names.index(mark) for mark in anchor_marks if mark in names}
     sets[anchor], labels[anchor] = [], sorted(marked_classes | {classes[video]})
-  dropped = set()  # anchors that somebody called bad when marking one of their pairs
+  bad_anchors = set()  # anchors that somebody called bad when marking one of their pairs
   for (anchor, frame), pair_marks in pairs.items():
-    if anchor not in sets or frame == anchor:  # the pair of an anchor with itself is no neighbor
-      continue
-    if reviewed and BAD_ANCHOR in pair_marks:
-      dropped.add(anchor)
+    is_neighbor = anchor in sets and frame != anchor  # some pairs are an anchor with itself
     is_accepted = SIMILAR in pair_marks and not pair_marks & PROBLEMS
-    if not reviewed or is_accepted:
+    if is_neighbor and (is_accepted or not reviewed):
       sets[anchor].append(frame)
-  for anchor in dropped:
+    if is_neighbor and BAD_ANCHOR in pair_marks:
+      bad_anchors.add(anchor)
+  for anchor in bad_anchors if reviewed else ():
     del sets[anchor], labels[anchor]
   return sets, labels, names
+
+
+def _class_names(path: pathlib.Path) -> tuple[str, ...]:
+  """Returns the class names, in the order of their numbers, from the class index of the release."""
+  index = json_files.read(path, {str: str}, _ADVICE)
+  if not index or set(index) != set(map(str, range(len(index)))):
+    raise InputError(f'{path} does not number its classes 0..{len(index) - 1}.')
+  return tuple(index[str(number)] for number in range(len(index)))
 
 
 def _annotations(
