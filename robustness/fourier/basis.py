@@ -77,12 +77,13 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
   rows, columns = (window, window) if window else (height, width)
   axis_y = np.arange(rows, dtype=np.int32) - rows // 2
   axis_x = np.arange(columns, dtype=np.int32) - columns // 2
-  # Row-major indices in the whole spectrum, [rows, columns]: of the frequency at each cell (sign 1)
-  # and of its mirror (sign −1).
-  order, mirror = (
-    ((sign * axis_y + height // 2) % height)[:, None] * width + (sign * axis_x + width // 2) % width
-    for sign in (1, -1)
-  )
+
+  def indices(y: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Returns the row-major index of each frequency in the whole spectrum, [rows, columns]."""
+    row, column = (y + height // 2) % height, (x + width // 2) % width
+    return row[:, None] * width + column
+
+  order, mirror = indices(axis_y, axis_x), indices(-axis_y, -axis_x)
   # The smaller index stands for both, and is the frequency of the pair.
   first, cell = np.unique(np.minimum(order, mirror), return_inverse=True)
   fy, fx = first // width - height // 2, first % width - width // 2

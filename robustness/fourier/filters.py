@@ -35,13 +35,15 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
     # The lowest frequency that the paper's high pass keeps, 3, as a share of its 32 pixels.
     share = (published_side - published_bandwidth + 1) / 2 / published_side
     return max(1, round(share * height)), max(1, round(share * width))
-  if not 0 < bandwidth < side or (side - bandwidth) % 2 == 0:
+  removed = side - bandwidth  # side of the square of frequencies −r..r that is removed, 2 r + 1
+  is_symmetric = removed % 2 == 1
+  if not 0 < bandwidth < side or not is_symmetric:
     kind = 'odd' if side % 2 == 0 else 'even'
     raise InputError(
       f'bandwidth is {bandwidth}; a high pass on {side} pixels takes an {kind} '
       f'number in 1..{side - 1}, so that the square of frequencies is symmetric.'
     )
-  lowest = (side - bandwidth + 1) // 2
+  lowest = (removed + 1) // 2  # r + 1
   # The limit is the highest frequency; on an odd side it is below half its pixels.
   lowest_y, lowest_x = (min(round(lowest * size / side), size // 2) for size in (height, width))
   return lowest_y, lowest_x

@@ -147,8 +147,7 @@ class Coral(GroupObjective):
     covariance = spread / jnp.maximum(count - 1, 1)[:, None, None]  # [S, F, F]
     # two terms of each pair, next to each other: of the covariances and of the means
     terms = [((x[a] - x[b]) ** 2).mean() for a, b in pairs for x in (covariance, mean)]
-    terms_by_pair = jnp.stack(terms).reshape(len(pairs), 2)
-    return terms_by_pair.sum(1)
+    return jnp.stack(terms).reshape(len(pairs), 2).sum(1)
 
 
 @dataclasses.dataclass(frozen=True)

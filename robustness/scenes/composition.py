@@ -62,7 +62,8 @@ def compose(
       is not traced is out of range, or the alpha of the cutout is 0 everywhere.
   """
   cutout, background = as_array('cutout', cutout), as_array('background', background)
-  if cutout.shape[2:] != (4,) or background.shape[2:] != (3,) or len(set(background.shape[:2])) > 1:
+  is_square = background.shape[2:] == (3,) and background.shape[0] == background.shape[1]
+  if cutout.shape[2:] != (4,) or not is_square:
     raise InputError(
       f'a cutout has shape {cutout.shape} and a background {background.shape}; give [h, w, 4] with '
       'alpha and a square [S, S, 3].'
@@ -72,15 +73,17 @@ def compose(
   check_within('angle', angle, 'of degrees, and finite', -largest, largest)
   for name, position in (('x', x), ('y', y)):
     check_within(name, position, 'in [0, 1], a fraction of the side', 0, 1)
-  colours, canvas = (  # the cutout and the background as floats in [0, 1]
-    pixels / jnp.float32(255)
-    if pixels.dtype == jnp.uint8
-    else as_pixels(f'pixels of the {name}', pixels, 'scenes')
-    for name, pixels in (('cutout', cutout), ('background', background))
-  )
+  colours, canvas = _as_floats('cutout', cutout), _as_floats('background', background)
   if not isinstance(cutout, jax.core.Tracer) and not np.asarray(cutout)[..., 3].any():
     raise InputError('the alpha of the cutout is 0 everywhere: there is nothing to paste.')
   return _composed(colours, canvas, (area, angle, x, y))
+
+
+def _as_floats(name: str, pixels: jax.Array | np.ndarray) -> jax.Array:
+  """Returns pixels, uint8 or floats, as float32 in [0, 1]; `name` is for messages."""
+  if pixels.dtype == jnp.uint8:
+    return pixels / jnp.float32(255)
+  return as_pixels(f'pixels of the {name}', pixels, 'scenes')
 
 
 @jax.jit

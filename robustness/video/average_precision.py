@@ -92,7 +92,8 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
   np.add.at(truths, (truth.image, column), 1)  # counts the boxes of each image and class
   # {(image, class): positions of its ground-truth boxes}
   truths_of = _grouped(truth, np.arange(len(truth.image)))
-  right, is_scored = np.zeros((2, len(detections.image)), bool)
+  right = np.zeros(len(detections.image), bool)
+  is_scored = np.zeros(len(detections.image), bool)
   # the positions of the detections of each (image, class), by falling score
   for key, members in _grouped(detections, np.argsort(-detections.score, kind='stable')).items():
     members = members[:MAX_DETECTIONS]
@@ -101,9 +102,9 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
       objects = truth.corners[truths_of[key]]
       right[members] = _claims(detections.corners[members], objects, threshold)
   # By falling score; detections of equal score by image, then by class.
-  order = np.lexsort((detections.category, detections.image))
-  order = order[np.argsort(-detections.score[order], kind='stable')]
-  order = order[is_scored[order] & np.isin(detections.category[order], categories)]
+  order = np.lexsort((detections.category, detections.image, -detections.score))
+  is_counted = is_scored & np.isin(detections.category, categories)
+  order = order[is_counted[order]]
   images, classes = detections.image[order], detections.category[order]
   return Matches(order, images, classes, right[order], truths, categories)
 
@@ -310,12 +311,15 @@ def detection_pm_k(
     scoring: k, the threshold, and the other settings of the score.
   """
   points = scoring.recall_points
+
+  def matches_on(images: np.ndarray) -> Matches:
+    """Returns the matches on images, indices of frames; an image may be listed twice."""
+    boxes, detected = truth.of_images(images), detections.of_images(images)
+    return match(boxes, detected, len(images), scoring.threshold)
+
   precision = per_image(match(truth, detections, len(sets.frames), scoring.threshold), points)
   frames = worst_frames(sets, precision, scoring.k, scoring.include_anchor)
-  on_anchors, on_worst = (
-    match(truth.of_images(images), detections.of_images(images), len(images), scoring.threshold)
-    for images in (sets.anchors, frames)
-  )
+  on_anchors, on_worst = matches_on(sets.anchors), matches_on(frames)
   videos = np.arange(len(frames)) if sets.videos is None else sets.videos
 
   def statistic(weights: np.ndarray) -> np.ndarray:

@@ -344,7 +344,7 @@ def _truth(document: Mapping[str, Any], frames: Sequence[str], path: Path) -> Tr
   """
   index_of_frame = {frame: index for index, frame in enumerate(frames)}
   # a frame is found by its path, and by the id of its image, which is added below
-  positions: dict[int | str, int] = {**index_of_frame}
+  positions: dict[int | str, int] = dict(index_of_frame.items())
   sizes = np.full((len(frames), 2), np.inf)
   for image in document['images']:
     index = index_of_frame.get(image['file_name'])

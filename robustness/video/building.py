@@ -96,19 +96,8 @@ def build(
   require(k >= 0, 'k', k, 'at least 0')
   require(seed >= 0, 'seed', seed, 'at least 0')
   clip_of = clips.find(videos)
-  missing = [name for name in labels if name not in clip_of]
-  if missing:
-    raise InputError(
-      f'{len(missing)} of {len(labels)} labelled videos are not in {videos}, first '
-      f'{missing[0]!r}: {nearest(missing[0], clip_of)}.'
-    )
-  kinds = {type(clip_of[name]) for name in labels}
-  if len(kinds) > 1:
-    raise InputError(
-      f'{videos} holds video files and folders of frames, and the paths of their frames would '
-      'begin in different folders: build them apart.'
-    )
-  if facts and kinds == {clips.FrameFolder}:
+  are_folders = _are_folders(videos, clip_of, labels)
+  if facts and are_folders:
     raise InputError(
       f'{videos} holds folders of frames, which do not state types and rates: leave --facts out, '
       f'or write {{frame: {{"frame_type": "i", "fps": 29.97}}}} to metadata/{FRAMES}.'
@@ -118,7 +107,8 @@ def build(
   frame_labels: dict[str, Sequence[int]] = {}
   left_out = [name for name in clip_of if name not in labels]
   for name in sorted(labels):
-    numbers, classes = clip_of[name].numbers(), labels[name]
+    clip, classes = clip_of[name], labels[name]
+    numbers = clip.numbers()
     # {frame number: labels}; labels of a video are the labels of all its frames
     by_number = classes if isinstance(classes, Mapping) else dict.fromkeys(numbers, classes)
     numbers = [number for number in numbers if by_number.get(number)]  # labelled frames
@@ -127,17 +117,44 @@ def build(
       continue
     anchor = numbers[anchor_position(name, len(numbers), seed)]
     members = [number for number in numbers if abs(number - anchor) <= k]
-    facts_by_path = clip_of[name].take(members, frames)
+    facts_by_path = clip.take(members, frames)
     frame_facts |= facts_by_path
-    paths = list(facts_by_path)  # in the order of `members`
-    frame_labels |= {path: by_number[number] for path, number in zip(paths, members, strict=True)}
-    anchor_path = paths.pop(members.index(anchor))  # `paths` keeps the neighbors
-    sets[anchor_path] = paths
+    # {frame number: path}, because `take` returns the paths in the order of `members`
+    path_of = dict(zip(members, facts_by_path, strict=True))
+    frame_labels |= {path: by_number[number] for number, path in path_of.items()}
+    anchor_path = path_of.pop(anchor)
+    sets[anchor_path] = list(path_of.values())
   return Built(
     sets=from_mappings(sets, frame_labels, class_names, frame_facts if facts else None),
-    frames=videos if kinds == {clips.FrameFolder} else frames,
+    frames=videos if are_folders else frames,
     left_out=tuple(left_out),
   )
+
+
+def _are_folders(root: pathlib.Path, clip_of: dict[str, clips.Clip], labels: VideoLabels) -> bool:
+  """Returns whether the labelled videos are folders of frames, rather than video files.
+
+  Args:
+    root: folder of the videos, for messages.
+    clip_of: {name: clip} in this folder.
+    labels: {name of a labelled video: its labels}.
+
+  Raises:
+    InputError: a labelled video is missing, or the labelled videos are of both kinds.
+  """
+  missing = [name for name in labels if name not in clip_of]
+  if missing:
+    raise InputError(
+      f'{len(missing)} of {len(labels)} labelled videos are not in {root}, first '
+      f'{missing[0]!r}: {nearest(missing[0], clip_of)}.'
+    )
+  kinds = {type(clip_of[name]) for name in labels}
+  if len(kinds) > 1:
+    raise InputError(
+      f'{root} holds video files and folders of frames, and the paths of their frames would '
+      'begin in different folders: build them apart.'
+    )
+  return kinds == {clips.FrameFolder}
 
 
 def anchor_position(name: str, num_frames: int, seed: int) -> int:
@@ -184,9 +201,7 @@ def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> VideoLabels:
     classes_of = _from_csv(path)
   else:
     document = json_files.read(path, advice='Give an object, {video: class}.')
-    classes_of = {
-      video: words if isinstance(words, list) else [words] for video, words in document.items()
-    }
+    classes_of = {v: words if isinstance(words, list) else [words] for v, words in document.items()}
   if not classes_of:
     raise InputError(f'{path} names no videos.')
   labels = {}

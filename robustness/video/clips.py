@@ -61,7 +61,7 @@ RIFF_SLACK = 9
 """Largest excess in bytes of the size of a RIFF chunk: some writers count header or padding."""
 
 
-def find(root: pathlib.Path) -> dict[str, FrameFolder | VideoFile]:
+def find(root: pathlib.Path) -> dict[str, Clip]:
   """Returns {name: clip} for every folder of images and every video file under `root`.
 
   Folders and files are searched at any depth; images directly in `root` are ignored.
@@ -72,14 +72,14 @@ def find(root: pathlib.Path) -> dict[str, FrameFolder | VideoFile]:
   if not root.is_dir():
     raise InputError(f'{root} is no folder: give the folder of video files or frame folders.')
   images: dict[pathlib.Path, list[pathlib.Path]] = {}
-  clips: list[FrameFolder | VideoFile] = []
+  clips: list[Clip] = []
   for path in files_in(root):
     if path.suffix.lower() in VIDEO_SUFFIXES:
       clips.append(VideoFile(root, path))
     elif path.suffix.lower() in IMAGE_SUFFIXES and path.parent != root:
       images.setdefault(path.parent, []).append(path)
   clips += [FrameFolder(root, folder, files) for folder, files in images.items()]
-  named: dict[str, FrameFolder | VideoFile] = {}
+  named: dict[str, Clip] = {}
   for clip in clips:
     if clip.name in named:
       raise InputError(f'{root} holds two videos called {clip.name!r}: rename one of them.')
@@ -196,6 +196,10 @@ class VideoFile:
           return facts
     # `facts` holds the frames before the end of the video, so this is the number of the next one
     raise _undecodable(self._file, numbers[len(facts)], 'the video ends before it')
+
+
+Clip = FrameFolder | VideoFile
+"""A video under a folder of videos."""
 
 
 def _as_shown(frame: VideoFrame) -> Image.Image:

@@ -120,9 +120,8 @@ def from_columns(
     InputError: a column is missing, no row is in a set, or a set has not exactly one anchor.
   """
   check_names(columns)
-  label, group_id, offset = (  # [N, L], [N, M] and [N, M]; a column [N] becomes [N, 1]
-    np.column_stack([columns[name]]) for name in (LABEL, GROUP, OFFSET)
-  )
+  # [N, L], [N, M] and [N, M]; a column [N] becomes [N, 1]
+  label, group_id, offset = (np.column_stack([columns[key]]) for key in (LABEL, GROUP, OFFSET))
   # each membership of a frame in a set: row and column in `group_id`
   frame, slot = np.nonzero(group_id >= 0)
   distance = offset[frame, slot]

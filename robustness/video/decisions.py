@@ -120,19 +120,21 @@ def decide(rounds: ReviewRounds, rule: Rule) -> Decisions:
   pairs = [item for item in items if item.kind == PAIR]
   anchor_of_pair = np.array([pair.anchor for pair in rounds.candidates.pairs], int)
   has_answer = np.array([item in rounds.ballots for item in pairs], bool)
-  reviewed = np.array([item in rounds.ballots for item in anchors], bool)
-  reviewed[anchor_of_pair[has_answer]] = True
-  accepted = reviewed & np.array([is_accepted(item, True) for item in anchors], bool)
-  is_settled = np.array([rounds.is_settled(item) for item in anchors], bool)
-  is_bad = reviewed & ~accepted & is_settled  # anchors that were rejected
-  pair_accepted = np.array([is_accepted(item, False) for item in pairs], bool)
+  # an anchor is reviewed if it or one of its pairs has an answer
+  anchor_reviewed = np.array([item in rounds.ballots for item in anchors], bool)
+  anchor_reviewed[anchor_of_pair[has_answer]] = True
+  anchor_accepted = anchor_reviewed & np.array([is_accepted(item, True) for item in anchors], bool)
+  anchor_settled = np.array([rounds.is_settled(item) for item in anchors], bool)
+  anchor_rejected = anchor_reviewed & ~anchor_accepted & anchor_settled
+  has_accepted_votes = np.array([is_accepted(item, False) for item in pairs], bool)
+  added = [rounds.ballot(item).added if anchor_accepted[item.number] else () for item in anchors]
   return Decisions(
-    anchor_reviewed=reviewed,
-    anchor_accepted=accepted,
-    pair_reviewed=has_answer | is_bad[anchor_of_pair],
-    pair_accepted=pair_accepted & accepted[anchor_of_pair],
+    anchor_reviewed=anchor_reviewed,
+    anchor_accepted=anchor_accepted,
+    pair_reviewed=has_answer | anchor_rejected[anchor_of_pair],
+    pair_accepted=has_accepted_votes & anchor_accepted[anchor_of_pair],
     unsettled=tuple(item for item in items if not rounds.is_settled(item)),
-    added=tuple(rounds.ballot(item).added if accepted[item.number] else () for item in anchors),
+    added=tuple(added),
   )
 
 

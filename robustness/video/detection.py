@@ -163,9 +163,6 @@ def score(
   require(num_drawn >= 0, 'shown', num_drawn, 'at least 0')  # the option --shown
   sets = inputs.sets
   asked_k, scoring = scoring.k, dataclasses.replace(scoring, k=effective_k(sets, scoring.k))
-  settings = dataclasses.asdict(scoring)
-  if asked_k > scoring.k:
-    settings['asked_k'] = asked_k
   results = Results(
     study='detection_pm_k',
     classifiers=[{'label': LABEL, 'detections': inputs.files['detections']}],
@@ -176,9 +173,11 @@ def score(
       'num_examples': len(sets.anchors),
       'frames': len(sets.frames),
     },
-    settings=settings,
+    settings=dataclasses.asdict(scoring),
     quantities=QUANTITIES,
   )
+  if asked_k > scoring.k:
+    results.settings['asked_k'] = asked_k
   results.tables['remarks'] = Table(('what', 'boxes', 'of', 'first'), inputs.remarks())
   rows: list[Row] = []
   for kind, ignores_classes in KINDS.items():

@@ -174,8 +174,9 @@ def gallery(stored: Mapping[str, np.ndarray]) -> Figure:
   names = dict(zip(stored['class'].tolist(), stored['class_name'].tolist(), strict=True))
   columns = len(stored['frame']) // 2
   height, width = stored['image_0'].shape[:2]
-  cell = style.PAGE_WIDTH / max(columns, 2)
-  size = (cell * columns, 2 * (cell * height / width + 0.2) + 0.3)  # inches: titles .2, legend .3
+  cell_width = style.PAGE_WIDTH / max(columns, 2)  # in inches; one set takes half a page
+  cell_height = cell_width * height / width + 0.2  # with its title
+  size = cell_width * columns, 2 * cell_height + 0.3  # with the legend
   figure = Figure(figsize=size, layout='constrained')
   grid = figure.subplots(2, columns, squeeze=False)
   for index, axes in enumerate(grid.T.flat):  # column by column: an anchor, then its worst frame
@@ -188,7 +189,8 @@ def gallery(stored: Mapping[str, np.ndarray]) -> Figure:
     boxes = [(corners, OBJECT, '') for image, _, *corners in stored['truth'] if image == index]
     for image, category, *corners, score, is_right in stored['found']:
       if image == index and score >= MIN_SCORE:
-        boxes.append((corners, HIT if is_right else MISS, f'{names[int(category)]} {score:.2f}'))
+        kind = HIT if is_right else MISS
+        boxes.append((corners, kind, f'{names[int(category)]} {score:.2f}'))
     for (x0, y0, x1, y1), kind, text in boxes:
       colour, dashes = LOOKS[kind]
       frame = Rectangle((x0, y0), x1 - x0, y1 - y0, fill=False, linewidth=1.4)

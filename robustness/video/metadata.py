@@ -248,9 +248,10 @@ def from_mappings(
   classes = {
     frame: [*_checked_labels(frame, labels.get(frame, ()), len(class_names))] for frame in frames
   }
+  # a neighbor without labels takes the labels of all its anchors, each once
   for anchor, members in sets.items():
     for frame in members:
-      if not labels.get(frame):  # it takes the labels of all its anchors
+      if not labels.get(frame):
         classes[frame] += [label for label in classes[anchor] if label not in classes[frame]]
   label_table = padded_labels([*classes.values()])
   anchors = np.array([position[anchor] for anchor in sets], np.int32)
@@ -430,6 +431,7 @@ def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str,
       of ImageNet-Vid-Robust, or indices differ.
   """
   names = {path: _names_in_index(path, index) for path, index in indices.items()}
+  folder = next(iter(names)).parent
   imagenet = label_space.get(label_space.IMAGENET).class_names
   for path, classes in names.items():
     space_of_file = path.name.removesuffix(f'_{CLASS_INDEX}')
@@ -438,20 +440,21 @@ def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str,
       count = len(classes)
       content = f'the {count} classes of {space.name}' if space else f'{count} other classes'
       raise InputError(f'{path} holds {content}, and not those of {space_of_file}.')
-    is_imagenet_only = len(names) == 1 and classes == imagenet
-    # `rev_wnid_map.json` was released with ImageNet-Vid-Robust.
-    if is_imagenet_only and (path.parent / 'rev_wnid_map.json').is_file():
-      raise InputError(f'{path.parent} has only {path.name}, which does not name its labels.')
-  if any(map(label_space.coarse_space, names.values())):
+  is_imagenet_only = list(names.values()) == [imagenet]
+  # `rev_wnid_map.json` was released with ImageNet-Vid-Robust.
+  if is_imagenet_only and (folder / 'rev_wnid_map.json').is_file():
+    raise InputError(f'{folder} has only {next(iter(names)).name}, which does not name its labels.')
+  has_coarse_index = any(map(label_space.coarse_space, names.values()))
+  if has_coarse_index:
     imagenet_index = f'{label_space.IMAGENET}_{CLASS_INDEX}'
     names = {
       path: classes
       for path, classes in names.items()
-      if (path.name, classes) != (imagenet_index, imagenet)
+      if path.name != imagenet_index or classes != imagenet
     }
   if len(set(names.values())) > 1:
     raise InputError(
-      f'{next(iter(names)).parent} holds class indices that differ '
+      f'{folder} holds class indices that differ '
       f'({", ".join(path.name for path in names)}): leave the one that names the labels.'
     )
   return next(iter(names.values()), ())

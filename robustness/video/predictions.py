@@ -72,19 +72,18 @@ def read(
     )
   # if no frame has scores, the loop refuses the first frame
   predicted = [frame for frame in frames if scores_of[frame] != []] or list(frames)
-  width = 0  # number of scores of the frames before
+  width, valid = 0, tuple(widths)  # number of scores of a frame, and its valid values
   for frame in predicted:
     scores = scores_of[frame]
     if not isinstance(scores, list) or not scores:
       raise InputError(f'{file}: frame {frame!r} has {scores!r}; give a list of scores.')
     if not {*map(type, scores)} <= {int, float}:
       raise InputError(f'{file}: frame {frame!r} has a score that is no number.')
-    # the number of scores in the frames before; for the first frame, `widths` or any number
-    valid = (width,) if width else widths or (len(scores),)
-    if len(scores) not in valid:
+    if valid and len(scores) not in valid:
       expected = ' or '.join(map(str, sorted({*valid})))
       raise InputError(f'{file}: frame {frame!r} has {len(scores)} scores; expected {expected}.')
     width = len(scores)
+    valid = (width,)  # all frames have as many scores as the first
   try:
     # frames without scores get −∞ for all classes
     table = np.array([scores_of[frame] or [-np.inf] * width for frame in frames], np.float64)
@@ -94,7 +93,8 @@ def read(
   # −∞ is allowed, for classes without a score, if another score of the frame is finite
   unusable = np.isnan(table) | (table == np.inf)
   has_scores = np.array([scores_of[frame] != [] for frame in frames])
-  bad_rows = unusable.any(1) | (~np.isfinite(table).any(1) & has_scores)
+  none_is_finite = has_scores & ~np.isfinite(table).any(1)
+  bad_rows = unusable.any(1) | none_is_finite
   if bad_rows.any():
     row = int(np.argmax(bad_rows))
     column = int(np.argmax(unusable[row]))
@@ -292,10 +292,10 @@ def _relabelled(
   Raises:
     InputError: a class is not in `classes`.
   """
-  used = np.unique(labels[labels >= 0])
+  distinct_labels = np.unique(labels[labels >= 0])
   # the new label of each label; padding, −1, indexes the last entry, which stays −1
-  new_label = np.full(int(used.max()) + 2, -1, np.int32)
-  for label in used.tolist():
+  new_label = np.full(int(distinct_labels.max()) + 2, -1, np.int32)
+  for label in distinct_labels.tolist():
     name = class_names[label] if label < len(class_names) else str(label)
     index = label_space.position(name, classes)
     if index is None:

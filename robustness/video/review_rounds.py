@@ -263,12 +263,9 @@ class ReviewRounds:
     """
     with self._lock:
       # answers still awaited for pairs of anchors that were called bad, which need none
-      not_needed = sum(
-        self._awaited(Item(PAIR, number))
-        for anchor in self._contested
-        if anchor.kind == ANCHOR and self._blocks(anchor)
-        for number in self.candidates.pairs_of[anchor.number]
-      )
+      anchors = [item for item in self._contested if item.kind == ANCHOR and self._blocks(item)]
+      pairs = [pair for anchor in anchors for pair in self.candidates.pairs_of[anchor.number]]
+      not_needed = sum(self._awaited(Item(PAIR, number)) for number in pairs)
       # the joint votes of each contested item, at most the number it needs
       votes = [
         min(len(self.ballot(item).joint), self.plan.needed)

@@ -155,8 +155,7 @@ class ReviewServer(ThreadingHTTPServer):
     item = self.candidates.item(str(fields.pop('item', '')))
     fields['anchor'], fields['neighbor'] = self.candidates.paths(item)
     labels = list(self._page_labels(item))
-    is_outdated = shown != UNCHECKED and shown != labels
-    if is_outdated:
+    if shown not in (UNCHECKED, labels):
       raise OutdatedAnswerError(
         f'the labels of {item} have changed since it was shown here: answer again.'
       )

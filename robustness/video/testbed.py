@@ -175,14 +175,12 @@ def _has_line(measured: Measured) -> bool:
 def _draw_published(axes: Axes, models: Sequence[PublishedModel]) -> None:
   """Draws published models with a colour and a marker by kind of training."""
   for index, kind in enumerate(KINDS):
-    label: str | None = kind
-    for model in models:
-      if model.kind == kind:
-        look = {'color': style.COLOURS[index], 'fmt': style.MARKERS[index], 'label': label}
-        x = model.anchor, model.anchor_low, model.anchor_high
-        y = model.worst, model.worst_low, model.worst_high
-        _draw_point(axes, x, y, markersize=3, elinewidth=0.4, alpha=0.7, **look)
-        label = None  # the legend has each kind once
+    for number, model in enumerate([model for model in models if model.kind == kind]):
+      label = kind if number == 0 else None  # the legend has each kind once
+      look = {'color': style.COLOURS[index], 'fmt': style.MARKERS[index], 'label': label}
+      x = model.anchor, model.anchor_low, model.anchor_high
+      y = model.worst, model.worst_low, model.worst_high
+      _draw_point(axes, x, y, markersize=3, elinewidth=0.4, alpha=0.7, **look)
 
 
 @style.styled
