@@ -316,13 +316,15 @@ class AccuracyByFactor(Study):
       accuracy = np.full((len(pictures), len(groups), len(strengths)), np.nan)
       accuracy[picture, group_index, strength_index] = values[:, 0]
       is_wrong, has_image = accuracy == 0, ~np.isnan(accuracy).all(-1)
-      first_wrong = strengths[is_wrong.argmax(-1)]  # if wrong at any strength
+      # By picture and group: the least strength with a wrong answer, for pictures that have one.
+      first_wrong = strengths[is_wrong.argmax(-1)]
       failure_points = np.where(is_wrong.any(-1), first_wrong, beyond_largest)
       points[label] = np.where(has_image, failure_points, np.nan)
       rows += self._drops(label, accuracy, by_strength, clusters)
     yield part(rows)
     point = dataclasses.replace(FAILURE_POINT, low=strengths[0], high=beyond_largest)
     is_large = (~np.isnan(points[right.labels[0]])).sum(0) >= self.fewest
+    # Over all groups, and by the levels of the other factors if there are any.
     for by in [(), conditions] if conditions else [()]:
       outcomes = Outcomes.from_fields(point, points, by_group, clusters=clusters)
       yield self.means(point, outcomes, by, where=is_large)
@@ -382,7 +384,8 @@ class AccuracyByFactor(Study):
       counted[label] = np.concatenate([grouped.counted[label], np.ones_like(wrong)], 1)
     views = pd.DataFrame({name: [*levels, ALL]}, dtype=object)
     with_all = dataclasses.replace(grouped, values=values, views=views, counted=counted)
-    groups, (first, *later) = list(with_all.groups((name,))), with_all.labels
+    groups = list(with_all.groups((name,)))
+    first, *later = with_all.labels
     by_label = {label: units(with_all, label, groups) for label in with_all.labels}
     # (label, label of the classifier that is subtracted or '', units of one or both classifiers)
     values_of_each = [(label, '', [by_label[label]]) for label in with_all.labels]

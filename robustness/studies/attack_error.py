@@ -436,7 +436,7 @@ class AttackError(AttackStudy):
         restarted.append(name)
     restarts = ''
     if self.restarts > 1:
-      # Names are stated only if some attacks have no random starts.
+      # The names that the restarts are for are stated only if some attacks have no random starts.
       names = f' of {" and ".join(restarted)}' if len(restarted) < len(attacks) else ''
       restarts = f'; the worst of {self.restarts} random starts{names}'
     radii = ', '.join(value_text(EPSILON, epsilon) for epsilon in self.radii)

@@ -296,8 +296,7 @@ class FourierHeatmap(Study):
       band: f'{window} {num_shown} of {total} cells' if num_shown < total else ''
       for band, (num_shown, total) in cells.items()
     }
-    over_all = self.means(error, missed, where=is_perturbed)
-    yield over_all.assign(note=notes['all'])
+    yield self.means(error, missed, where=is_perturbed).assign(note=notes['all'])
     by_band = self.means(error, missed, ('band',), where=is_perturbed)
     yield by_band.assign(note=[notes[band] for band in by_band['band']])
     yield self.means(error, missed, ('radius',), where=is_perturbed)

@@ -226,8 +226,9 @@ class OodScores(ScoresPredictions):
       for group, paths in (('near', workdirs.near), ('far', workdirs.far))
       if len(paths) > 1
     }
-    # Without a bank, the test images stand in for it, and none of the scores is fitted to it.
     tasks = list(inside.values())
+    # Without a bank, the test images stand in for it, and none of the scores is fitted to it. A
+    # single run is both the bank and the held-out images.
     recordings = [_recording(bank, label) for bank in [*banks.values()] or tasks[:1]]
     bank, held_out = recordings[0], recordings[-1]
     last_layer = functools.cache(lambda: LastLayer.solved(bank))  # only for vim, react and ash
