@@ -102,7 +102,7 @@ def clip_numbers(columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
   paths = columns.get(PATH)
   folders = None if paths is None else np.array([source_of(str(path)) for path in paths])
   # rows are connected by a common set, [N, sets of a frame], or by a common folder
-  return component_numbers(columns[GROUP].reshape(len(columns[GROUP]), -1), folders)
+  return component_numbers(np.column_stack([columns[GROUP]]), folders)
 
 
 def from_columns(

@@ -184,11 +184,10 @@ def pm_k(
       f'{distance.shape}: give one value per frame, [N].'
     )
   names, group = np.unique(sets, return_inverse=True)
-  num_anchors = np.bincount(group[distance == 0], minlength=len(names))  # of each set
-  if (num_anchors != 1).any():
-    bad = int(np.argmax(num_anchors != 1))
-    count = num_anchors[bad]
-    raise InputError(f'the set {names[bad]} has {count} frames of offset 0; it needs one.')
+  count = np.bincount(group[distance == 0], minlength=len(names))  # anchors of each set
+  if (count != 1).any():
+    bad = int(np.argmax(count != 1))
+    raise InputError(f'the set {names[bad]} has {count[bad]} frames of offset 0; it needs one.')
   by_set = np.argsort(group, kind='stable')  # indices of the frames, set by set
   is_anchor = distance[by_set] == 0
   anchors, neighbors = by_set[is_anchor], by_set[~is_anchor]

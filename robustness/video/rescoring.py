@@ -141,8 +141,8 @@ class Rescoring:
       sets: the neighbor sets.
       directory: folder of the records of all classifiers.
     """
-    # the published label space of the sets' classes, or the configured one
-    space = label_space.coarse_space(sets.class_names) or label_space.get(self.label_space)
+    coarse = label_space.coarse_space(sets.class_names)  # the published space of the sets' classes
+    space = coarse or label_space.get(self.label_space)
     classes = sets.class_names or space.class_names
     logging.info('%s', sets.title)
     if _is_records(path):
@@ -152,7 +152,7 @@ class Rescoring:
     if not sets.class_names:
       sets.check_labels(self.label_space, len(classes), 'config.label_space')
     # whether `classes` are the classes of `space`; a file may then have scores of `source` too
-    can_project = not sets.class_names or label_space.coarse_space(sets.class_names) is not None
+    can_project = coarse is not None or not sets.class_names
     widths = [len(classes)]
     if can_project:
       widths.append(len(source.class_names))

@@ -97,15 +97,15 @@ def read(
     # the classes are the marks that name a class, and the class in the CSV file
     marked_classes = {names.index(mark) for mark in anchor_marks if mark in names}
     sets[anchor], labels[anchor] = [], sorted(marked_classes | {classes[video]})
-  bad_anchors = set()  # anchors that somebody called bad when marking one of their pairs
+  dropped = set()  # anchors that somebody called bad when marking one of their pairs
   for (anchor, frame), pair_marks in pairs.items():
     is_neighbor = anchor in sets and frame != anchor  # some pairs are an anchor with itself
     is_accepted = SIMILAR in pair_marks and not pair_marks & PROBLEMS
     if is_neighbor and (is_accepted or not reviewed):
       sets[anchor].append(frame)
-    if is_neighbor and BAD_ANCHOR in pair_marks:
-      bad_anchors.add(anchor)
-  for anchor in bad_anchors if reviewed else ():
+    if reviewed and is_neighbor and BAD_ANCHOR in pair_marks:
+      dropped.add(anchor)
+  for anchor in dropped:
     del sets[anchor], labels[anchor]
   return sets, labels, names
 
