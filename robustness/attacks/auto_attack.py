@@ -125,10 +125,10 @@ class AutoAttack(Ensemble):
     A targeted attack runs once for each target class, at most `classes` − 1 times; untargeted
     attacks except Square run `repeats` times. In ℓ1 Auto-PGD has other numbers.
     """
-    targets, repeats = min(TARGETS, classes - 1), RESTARTS[self.version]
-    apgd_targets = targets
-    if self.norm == 'l1':
-      apgd_targets, repeats = min(L1_TARGETS, targets), L1_RESTARTS
+    is_l1 = self.norm == 'l1'
+    targets = min(TARGETS, classes - 1)
+    apgd_targets = min(L1_TARGETS, targets) if is_l1 else targets
+    repeats = L1_RESTARTS if is_l1 else RESTARTS[self.version]
     passes = PASSES if self.version == 'rand' else 1
     ball = self.norm, self.epsilon  # the first arguments of every attack
     apgd = functools.partial(AutoPGD, *ball, steps=self.iterations)

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -136,7 +136,9 @@ class AutoPGD(Attack):
     def evaluated(x: Array) -> Iterate:
       """Returns the points x with their gradients, losses and margins."""
       gradient, (loss, margins) = mean_gradient(value, x, self.passes)
-      is_nan = jnp.isnan(gradient).any((1, 2, 3))  # an image of NaN is refused by the study
+      # A NaN gradient turns the image into NaN and its margin into the largest one, so that it is
+      # the result, which the study refuses.
+      is_nan = jnp.isnan(gradient).any((1, 2, 3))
       return {
         'x': jnp.where(balls.by_row(is_nan), jnp.nan, x),
         'gradient': gradient,
@@ -157,14 +159,9 @@ class AutoPGD(Attack):
       """Returns whether steps remain and, if the ascent can stop, an image is still right."""
       return (state.number < self.steps) & ((not can_stop) | (state.worst['margin'] <= 0).any())
 
-    # the state before the first step, in which one iterate is the current, best and worst one
-    start, zeros = evaluated(balls.edge(keys, images, self.norm, epsilon)), jnp.zeros(len(images))
-    size, rises = zeros + 2 * epsilon, zeros.astype(jnp.int32)  # η begins at 2 ε
-    initial: dict[str, Any] = dict.fromkeys(('current', 'best', 'worst'), start)
-    initial |= {'previous': start['x'], 'checkpoint_loss': start['loss'], 'last_loss': zeros}
-    was_halved = zeros == 0  # True: there is no last checkpoint, as if η had been halved there
-    state = _State(jnp.int32(0), **initial, size=size, was_halved=was_halved, rises=rises)
-    return jax.lax.stop_gradient(jax.lax.while_loop(continues, step, state).worst['x'])
+    start = evaluated(balls.edge(keys, images, self.norm, epsilon))
+    state = jax.lax.while_loop(continues, step, _State.first(start, epsilon))
+    return jax.lax.stop_gradient(state.worst['x'])
 
   def _moved(self, state: _State, images: Array, epsilon: Scalar) -> Array:
     """Returns the points after a step with momentum, [B, H, W, C].
@@ -172,12 +169,12 @@ class AutoPGD(Attack):
     They are Π(x + α(z − x) + (1 − α)(x − x_previous)), where z are the points after a step of η
     without momentum, and Π projects onto the ball.
     """
-    current, size = state.current, balls.by_row(state.size)
-    direction = jax.vmap(lambda g: balls.direction(g, self.norm))(current['gradient'])
-    z = balls.clipped(images, current['x'] + size * direction - images, self.norm, epsilon)
+    x, size = state.current['x'], balls.by_row(state.size)
+    direction = jax.vmap(lambda g: balls.direction(g, self.norm))(state.current['gradient'])
+    z = balls.clipped(images, x + size * direction - images, self.norm, epsilon)
     alpha = jnp.where(state.number == 0, 1.0, MOMENTUM)  # the first step has no momentum
-    x = current['x'] + alpha * (z - current['x']) + (1 - alpha) * (current['x'] - state.previous)
-    return balls.clipped(images, x - images, self.norm, epsilon)
+    moved = x + alpha * (z - x) + (1 - alpha) * (x - state.previous)
+    return balls.clipped(images, moved - images, self.norm, epsilon)
 
 
 @jax.tree_util.register_dataclass
@@ -196,6 +193,15 @@ class _State:
   last_loss: Array  # the loss of the last step, 0 at first
   rises: Array  # steps since the last checkpoint in which the loss rose
 
+  @classmethod
+  def first(cls, start: Iterate, epsilon: Scalar) -> _State:
+    """Returns the state before the first step, from the starting points."""
+    zeros = jnp.zeros(len(start['x']))
+    size, rises = zeros + 2 * epsilon, zeros.astype(jnp.int32)  # η begins at 2 ε
+    was_halved = zeros == 0  # True, so that the first checkpoint does not count as stalled
+    iterates = start, start['x'], start, start  # the current, previous, best and worst one
+    return cls(jnp.int32(0), *iterates, size, was_halved, start['loss'], zeros, rises)
+
   def after(self, iterate: Iterate, span: Array, is_done: Array) -> _State:
     """Returns the state after a step.
 
@@ -209,12 +215,13 @@ class _State:
     best = _select(iterate['loss'] > self.best['loss'], iterate, self.best)
     # η was not halved at the last checkpoint, and the highest loss has not grown since
     is_stalled = ~self.was_halved & (best['loss'] <= self.checkpoint_loss)
-    is_halved = is_checkpoint & ((rises <= RISING_SHARE * span) | is_stalled)
+    rises_rarely = rises <= RISING_SHARE * span
+    is_halved = is_checkpoint & (rises_rarely | is_stalled)
     # the classifier does worse at a larger margin
     is_worse = ~is_done & (iterate['margin'] > self.worst['margin'])
     return _State(
       number=self.number + 1,
-      current=_select(is_halved, best, iterate),
+      current=_select(is_halved, best, iterate),  # continues from the point of highest loss
       previous=self.current['x'],
       best=best,
       worst=_select(is_worse, iterate, self.worst),
@@ -224,6 +231,17 @@ class _State:
       last_loss=iterate['loss'],
       rises=jnp.where(is_checkpoint, 0, rises),
     )
+
+
+class _SparseState(NamedTuple):
+  """The state of an ascent of B images in ℓ1."""
+
+  number: Array  # completed steps, a scalar
+  current: Iterate
+  best: Iterate  # the iterate of highest loss
+  worst: Iterate  # the iterate of largest margin
+  size: Array  # η, [B]
+  support: Array  # s of `AutoPGD`, the number of changed values at the last checkpoint, [B]
 
 
 def _ascend_sparsely(
@@ -258,43 +276,40 @@ def _ascend_sparsely(
     radius, count, may_end = settings
     start = evaluated(balls.clipped(images, x - images, 'l1', radius))
 
-    def step(state: tuple[Any, ...]) -> tuple[Any, ...]:
-      """Returns the state after a step.
-
-      It has the number of steps, the current iterate, the iterates of highest loss (`best`) and of
-      largest margin (`worst`), and η (`size`) and s (`support`) of `AutoPGD`, both [B].
-      """
-      number, current, best, worst, size, support = state
-      direction = jax.vmap(sparse_direction)(current['gradient'], support / DIVISOR)
-      change = current['x'] + balls.by_row(size) * direction - images
+    def step(state: _SparseState) -> _SparseState:
+      """Returns the state after a step."""
+      direction = jax.vmap(sparse_direction)(state.current['gradient'], state.support / DIVISOR)
+      change = state.current['x'] + balls.by_row(state.size) * direction - images
       iterate = evaluated(balls.clipped(images, change, 'l1', radius))
-      best = _select(iterate['loss'] > best['loss'], iterate, best)
-      is_done = may_end & (worst['margin'] > 0)
-      worst = _select(~is_done & (iterate['margin'] > worst['margin']), iterate, worst)
-      is_checkpoint = (number + 1) % jnp.maximum(CHECKPOINT_SHARE * count, 1).astype(int) == 0
-      is_sparser = is_checkpoint & (changed(best['x']) < SPARSER_BELOW * support)
-      reduced = jnp.maximum(size / DIVISOR, radius / MAX_REDUCTION)
-      return (
-        number + 1,
-        _select(is_sparser, best, iterate),  # continues from the point of highest loss
-        best,
-        worst,
-        jnp.where(is_sparser, radius, jnp.where(is_checkpoint, reduced, size)),  # η
-        jnp.where(is_checkpoint, changed(best['x']), support),  # s
+      best = _select(iterate['loss'] > state.best['loss'], iterate, state.best)
+      is_done = may_end & (state.worst['margin'] > 0)
+      worst = _select(~is_done & (iterate['margin'] > state.worst['margin']), iterate, state.worst)
+      # a checkpoint comes after every 4 % of the steps, rounded down, but at least one step
+      is_checkpoint = (state.number + 1) % jnp.maximum(CHECKPOINT_SHARE * count, 1).astype(int) == 0
+      is_sparser = is_checkpoint & (changed(best['x']) < SPARSER_BELOW * state.support)
+      reduced = jnp.maximum(state.size / DIVISOR, radius / MAX_REDUCTION)
+      return _SparseState(
+        number=state.number + 1,
+        current=_select(is_sparser, best, iterate),  # continues from the point of highest loss
+        best=best,
+        worst=worst,
+        # a checkpoint resets η if the image became sparser, and reduces it otherwise
+        size=jnp.where(is_sparser, radius, jnp.where(is_checkpoint, reduced, state.size)),
+        support=jnp.where(is_checkpoint, changed(best['x']), state.support),
       )
 
-    def continues(state: tuple[Any, ...]) -> Array:
+    def continues(state: _SparseState) -> Array:
       """Returns whether steps remain and, if the ascent may end early, an image is still right."""
-      number, _, _, worst, *_ = state
-      return (number < count) & (~may_end | (worst['margin'] <= 0).any())
+      return (state.number < count) & (~may_end | (state.worst['margin'] <= 0).any())
 
     size = jnp.full(len(x), radius, jnp.float32)
-    state = jnp.int32(0), start, start, start, size, changed(start['x'])
-    _, _, best, worst, *_ = jax.lax.while_loop(continues, step, state)
-    return best['x'], worst['x']
+    first_state = _SparseState(jnp.int32(0), start, start, start, size, changed(start['x']))
+    state = jax.lax.while_loop(continues, step, first_state)
+    return state.best['x'], state.worst['x']
 
   first = math.ceil(round(FIRST_SHARE * steps, 9))  # rounded: .3 · 10 is slightly above 3 in floats
-  counts = np.diff([0, first, min(2 * first, steps), steps])  # steps of the three ascents
+  # steps of the three ascents; 3, 3 and 4 of 10
+  counts = np.diff([0, first, min(2 * first, steps), steps])
   radii = epsilon * jnp.asarray(RADII, jnp.float32)
   settings = radii, jnp.asarray(counts), jnp.asarray([False, False, can_stop])
   _, worst = jax.lax.scan(ascend, x, settings)  # of each ascent, [3, B, H, W, C]
@@ -350,9 +365,8 @@ def mean_gradient(
 
   def add(_: Array, state: tuple[Array, Aux]) -> tuple[Array, Aux]:
     """Returns the sum with the gradient of one more call, and the auxiliary output of the call."""
-    summed = state[0]
     summand, aux = gradient(x)
-    return summed + summand, aux
+    return state[0] + summand, aux
 
   total, aux = jax.lax.fori_loop(1, passes, add, first) if passes > 1 else first
   return total / passes, aux

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
+from optax import projections
 
 from robustness.core.settings import choice, require
 
@@ -118,7 +118,6 @@ def clipped(
   """
   if norm == 'l1':
     return jnp.clip(images + jax.vmap(_onto_l1, (0, 0, None))(images, change, epsilon), 0, 1)
-  projections = optax.projections
   project = projections.projection_linf_ball if norm == 'linf' else projections.projection_l2_ball
   projected = jax.vmap(lambda row: project(row, epsilon))(change)
   return jnp.clip(images + projected, 0, 1)

@@ -75,22 +75,14 @@ class FAB(Attack):
     def step(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
       """Returns the state (step, iterate, nearest wrong image, its distance) after a step."""
       k, x, nearest, distance = state
-      # value at x and gradient of the linearised boundary: normal · p + offset = 0 for its points p
       value, normal = plane(x)
-      offset = value - (normal * x).sum((1, 2, 3))
-      from_x = onto_plane(x, normal, offset, self.norm)
-      from_image = onto_plane(images, normal, offset, self.norm)
-      # ‖d_1‖ and ‖d_2‖ of `FAB`; `bias` is α
-      length_1 = jnp.maximum(balls.length(from_x, self.norm), 1e-8)
-      length_2 = jnp.maximum(balls.length(from_image, self.norm), 1e-8)
-      bias = by_row(jnp.minimum(length_1 / (length_1 + length_2), MAX_BIAS))
-      x = (1 - bias) * (x + OVERSHOOT * from_x) + bias * (images + OVERSHOOT * from_image)
-      x = jnp.clip(x, 0, 1)
-      is_nan = jnp.isnan(x).any((1, 2, 3))  # an image of NaN is refused by the study
+      x = self._moved(x, images, value, normal)
+      # an image of NaN counts as wrong at distance 0: it is returned, and the study refuses it
+      is_nan = jnp.isnan(x).any((1, 2, 3))
       is_wrong = (logits(x).argmax(-1) != labels) | is_nan
       length = jnp.where(is_nan, 0, balls.length(x - images, self.norm))
-      # the nearest wrong image is final once it is in the ball (distance ≤ epsilon)
-      is_nearer = is_wrong & (length < distance) & (distance > epsilon)
+      is_nearer = is_wrong & (length < distance)
+      is_nearer &= distance > epsilon  # the nearest wrong image is final once it is in the ball
       return (
         k + 1,
         jnp.where(by_row(is_wrong), images + BACKWARD * (x - images), x),  # wrong ones move back
@@ -107,6 +99,24 @@ class FAB(Attack):
     _, _, nearest, distance = jax.lax.while_loop(continues, step, start)
     return jnp.where(by_row(distance <= epsilon), nearest, images)
 
+  def _moved(self, x: Array, images: Array, value: Array, normal: Array) -> Array:
+    """Returns the next iterate, (1 − α)(x + ηd_1) + α(x_0 + ηd_2) of `FAB`, [B, H, W, C].
+
+    Args:
+      x: the iterate.
+      images: x_0.
+      value: value [B] at x of the function that is 0 at the boundary.
+      normal: gradient [B, H, W, C] of this function at x.
+    """
+    offset = value - (normal * x).sum((1, 2, 3))  # the plane is normal · p + offset = 0
+    d_1 = onto_plane(x, normal, offset, self.norm)
+    d_2 = onto_plane(images, normal, offset, self.norm)
+    length_1 = jnp.maximum(balls.length(d_1, self.norm), 1e-8)
+    length_2 = jnp.maximum(balls.length(d_2, self.norm), 1e-8)
+    alpha = by_row(jnp.minimum(length_1 / (length_1 + length_2), MAX_BIAS))
+    moved = (1 - alpha) * (x + OVERSHOOT * d_1) + alpha * (images + OVERSHOOT * d_2)
+    return jnp.clip(moved, 0, 1)
+
   def _nearest(self, logits: Logits, labels: Array, x: Array) -> tuple[Array, Array]:
     """Returns z_t − z_y [B] and its gradient [B, H, W, C] at x, with each row's nearest class t.
 
@@ -115,8 +125,9 @@ class FAB(Attack):
     """
     scores, backward = jax.vjp(logits, x)
     count, rows = scores.shape[1], jnp.arange(len(x))
-    # the gradient of z_t − z_y for every class t: [classes, B, classes] and [classes, B, H, W, C]
+    # the gradient of z_t − z_y for every class t, in z: [classes, B, classes]
     cotangents = jnp.eye(count)[:, None] - jax.nn.one_hot(labels, count)[None]
+    # and in x: [classes, B, H, W, C]
     normals = jax.vmap(lambda cotangent: backward(cotangent)[0])(cotangents)
     differences = scores - jnp.take_along_axis(scores, labels[:, None], 1)
     flat = normals.reshape(*normals.shape[:2], -1)
@@ -179,6 +190,7 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
     """Returns λ [B] after a step of Newton's method, and whether it grew, bool [B]."""
     scale, _ = state
     is_full = by_row(scale) * rate >= room
+    # |w · d| is `reached` of full values plus λ · `slope` of all others, near this λ
     reached = jnp.where(is_full, weight * room, 0).sum((1, 2, 3))
     slope = jnp.where(is_full, 0, weight * rate).sum((1, 2, 3))
     root = jnp.where(slope > 0, (jnp.abs(gap) - reached) / jnp.maximum(slope, 1e-30), jnp.inf)

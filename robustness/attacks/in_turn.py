@@ -54,7 +54,8 @@ def in_turn(
   def attack_rows(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
     """Returns (adversarial images, whether they are classified correctly) after run `number`."""
     _, is_right = state
-    # the rows that are still right, followed by `no_row` to fill the last tile
+    # The rows that are still right, followed by `no_row` to fill the last tile: of 3 rows of which
+    # row 0 is wrong, in tiles of 2, the order is 1, 2, 3, 3, 3.
     order = jnp.flatnonzero(is_right, size=num_rows + tile, fill_value=no_row)
     run_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
 

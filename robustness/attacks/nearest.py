@@ -114,6 +114,7 @@ class NearestAttack(Attack):
     x, _, nearest, distance = jax.lax.fori_loop(0, self.steps, step, state)
     # `balls.length` returns MIN_LENGTH for a change of 0
     distance = jnp.where(distance > balls.MIN_LENGTH, distance, 0)
+    # a NaN gradient leaves NaN points for the rest of the steps
     is_nan = jnp.isnan(x).any((1, 2, 3)) & jnp.isinf(distance)
     return jnp.where(is_nan, jnp.nan, distance), jnp.where(by_row(is_nan), jnp.nan, nearest)
 

@@ -73,12 +73,13 @@ class Square(Attack):
     """
     del number  # there is only one run
     epsilon, shape = scale * self.epsilon, images.shape[1:]
-    # the functions that make the first change, and that propose a further change
-    start, propose = _stripes, _windows
+    # the functions that make the first change and propose a further one, and the least side
+    start, propose, smallest = _stripes, _windows, 1
     if self.norm != 'linf':
       start = functools.partial(_tiles, self.norm)
       propose = functools.partial(_moved_mass, self.norm, _patterns(shape, self.norm))
-    window_sides = jnp.asarray(sides(shape[:2], 1 if self.norm == 'linf' else 3))  # by halvings
+      smallest = 3
+    window_sides = jnp.asarray(sides(shape[:2], smallest))  # by number of halvings
 
     def step_keys(number: Array | int) -> Array:
       """Returns the keys [B] of a step; 0 is the first change."""
@@ -91,7 +92,8 @@ class Square(Attack):
       size = halvings, window_sides[halvings]
       new = jax.vmap(propose, (0, 0, 0, None, None))(step_keys(k + 1), images, x, size, epsilon)
       margins = margin(logits(new), labels)
-      is_better = ((margins > best) | (margins >= 0)) & (best < 0)  # a wrong image is final
+      is_better = (margins > best) | (margins >= 0)
+      is_better &= best < 0  # a wrong image, of margin 0 or above, is final
       return k + 1, jnp.where(by_row(is_better), new, x), jnp.where(is_better, margins, best)
 
     def continues(state: tuple[Array, Array, Array]) -> Array:
@@ -199,19 +201,19 @@ def _tiles(norm: str, key: Array, image: Array, epsilon: Scalar) -> Array:
   """
   height, width, channels = image.shape
   side = max(1, height // TILES)
-  offset = (height - height // side * side) // 2
-  counts = height // side, width // side
+  num_down, num_across = height // side, width // side  # tiles
+  offset = (height - num_down * side) // 2
   key_signs, key_transposed = jax.random.split(key)
-  signs = jax.random.rademacher(key_signs, (*counts, 1, 1, channels), image.dtype)
-  is_transposed = jax.random.bernoulli(key_transposed, shape=(*counts, 1, 1, 1))
+  signs = jax.random.rademacher(key_signs, (num_down, num_across, 1, 1, channels), image.dtype)
+  is_transposed = jax.random.bernoulli(key_transposed, shape=(num_down, num_across, 1, 1, 1))
   eta = jnp.asarray(halves(side, norm))[None, None, :, :, None]
-  # [tiles down, tiles right, side, side, channels], then joined to [rows, columns, channels]
+  # [tiles down, tiles across, side, side, channels], then joined to [rows, columns, channels]
   tiles = signs * jnp.where(is_transposed, eta.swapaxes(2, 3), eta)
-  joined = tiles.transpose(0, 2, 1, 3, 4).reshape(counts[0] * side, counts[1] * side, channels)
+  rows, columns = num_down * side, num_across * side
+  joined = tiles.transpose(0, 2, 1, 3, 4).reshape(rows, columns, channels)
   # with room for what exceeds the image
   change = jnp.zeros((height + side, width + side, channels))
-  rows, columns = slice(offset, offset + len(joined)), slice(offset, offset + joined.shape[1])
-  change = change.at[rows, columns].set(joined)
+  change = change.at[offset : offset + rows, offset : offset + columns].set(joined)
   return _with_change(norm, image, change[:height, :width], epsilon)
 
 
@@ -239,12 +241,12 @@ def _moved_mass(
     size: (number of halvings of the area of windows, their side in pixels), int32 scalars.
     epsilon: radius of the ball.
   """
-  key_target, key_source, *keys = jax.random.split(key, 4)
+  key_target, key_source, key_transposed, key_signs = jax.random.split(key, 4)
   (halvings, side), channels = size, image.shape[2]
   corner, target = _window(key_target, image.shape, side)
   _, source = _window(key_source, image.shape, side)
-  is_transposed = jax.random.bernoulli(keys[0]).astype(jnp.int32)
-  signs = jax.random.rademacher(keys[1], (1, 1, channels), image.dtype)
+  is_transposed = jax.random.bernoulli(key_transposed).astype(jnp.int32)
+  signs = jax.random.rademacher(key_signs, (1, 1, channels), image.dtype)
   start = patterns.shape[-1] // 2 - corner  # the slice from here has the pattern at `corner`
   pattern = jax.lax.dynamic_slice(patterns[halvings, is_transposed], start, image.shape[:2])
   change, order = x - image, int(balls.ORDERS[norm])
@@ -262,7 +264,8 @@ def _moved_mass(
   powers = unused + channel_norms(jnp.where(target | source, change, 0)) ** order
   lengths = jnp.sqrt(powers) if norm == 'l2' else channels * powers
   new = new / (1e-12 + channel_norms(new)) * lengths
-  return _with_change(norm, image, jnp.where(target, new, jnp.where(source, 0, change)), epsilon)
+  proposed = jnp.where(target, new, jnp.where(source, 0, change))
+  return _with_change(norm, image, proposed, epsilon)
 
 
 def _with_change(norm: str, image: Array, change: Array, epsilon: Scalar) -> Array:
