@@ -162,6 +162,7 @@ def zoom_blur(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
     """Returns `total` plus the image enlarged by zoom factor number i."""
     return total + filters.interpolate(image, rows[severity, i], columns[severity, i])
 
+  # the image counts twice at the start, as itself and as its zoom by 1
   total = jax.lax.fori_loop(1, count, add, 2 * image)
   return jnp.clip(total / (count + 1), 0, 1)
 

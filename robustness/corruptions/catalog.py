@@ -256,7 +256,8 @@ def _checked_and_corrupted(
     if not isinstance(pictures, (str, os.PathLike)):
       kind = type(pictures).__name__
       raise InputError(f'photographs of {name} must be a folder of pictures; got a {kind}.')
-  # photographs as arrays are traced; all other options are static arguments and must be hashable
+  # photographs that are arrays are traced and leave `static_options`; all other options are static
+  # arguments, which must be hashable
   static_options = {name: dict(values) for name, values in options.items()}
   photographs = options.get('frost', {}).get('photographs')
   photograph_arrays = None
@@ -367,8 +368,7 @@ def apply(
   with random_keys.pinned():  # equal random numbers under all flags of JAX
     index, severity = jnp.asarray(index, jnp.int32), jnp.asarray(severity, jnp.int32)
     is_valid = (index >= 0) & (index < len(names)) & (severity >= 1) & (severity <= num_severities)
-    branch_of_nan = len(names)
-    selected = jnp.where(is_valid, index, branch_of_nan)
+    selected = jnp.where(is_valid, index, len(names))  # the last branch returns NaN
     return jax.lax.switch(selected, branches, key, image, severity)
 
 

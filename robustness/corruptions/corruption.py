@@ -243,7 +243,7 @@ def interpolated(values: Sequence[Any], severity: float) -> Any:
   end at the interpolated last factor and have the steps of the next lower integer severity.
   """
   below = min(int(severity), len(values) - 1)
-  fraction = severity - below
+  fraction = severity - below  # 1 at severity 5, and 0 at other whole ones
   low, high = values[below - 1], values[below]
   if fraction in (0, 1):
     return high if fraction else low

@@ -160,4 +160,5 @@ def boxes(old: int, new: int) -> np.ndarray:
   end = np.minimum((centre + 0.5 * width + 0.5).astype(int), old)[:, None]
   line = np.arange(old)[None, :]
   offset = (line - centre[:, None] + 0.5) * (1 / width)  # in [-½, ½] inside of the box
-  return ((line >= first) & (line < end) & (offset > -0.5) & (offset <= 0.5)).astype(np.int64)
+  has_weight = (offset > -0.5) & (offset <= 0.5)
+  return ((line >= first) & (line < end) & has_weight).astype(np.int64)

@@ -59,16 +59,10 @@ def elastic_transform(
   `sigma`; all are in pixels. The variant 'imagecorruptions' follows that package: no affine map, a
   sigma of 1 % of each side, and other amplitudes.
   """
-  # `smoothing` are the matrices that smooth the field along its rows and columns
   if variant != 'released':
-    smoothing = [
-      gaussian_matrix(size, 0.01 * size, 0.01 * size, 'reflect', TRUNCATE)
-      for size in image.shape[:2]
-    ]
-    alpha = strength.select(IMAGECORRUPTIONS_ALPHA) * image.shape[0]
-    moved = _displaced(image, alpha * separable(draws['noise'], *smoothing))
-    return jnp.clip(sample_bilinear(image, *moved), 0, 1)
+    return _imagecorruptions(draws, image, strength)
   alpha, sigma, affine = strength['alpha'], strength['sigma'], strength['affine']
+  # the matrices that smooth the field along its rows and columns
   smoothing = [
     gaussian_matrix(size, sigma, strength.maximum('sigma'), 'reflect', TRUNCATE)
     for size in image.shape[:2]
@@ -83,6 +77,17 @@ def elastic_transform(
   # XLA would fuse it into the second warp and compute it again for every pixel that is read.
   warped = jax.lax.fori_loop(0, 2, lambda i, image: sample_bilinear(image, y[i], x[i]), image)
   return jnp.clip(warped, 0, 1)
+
+
+def _imagecorruptions(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
+  """Returns the image after the variant 'imagecorruptions' of `elastic_transform`."""
+  # the matrices that smooth the field along its rows and columns
+  smoothing = [
+    gaussian_matrix(size, 0.01 * size, 0.01 * size, 'reflect', TRUNCATE) for size in image.shape[:2]
+  ]
+  alpha = strength.select(IMAGECORRUPTIONS_ALPHA) * image.shape[0]
+  moved = _displaced(image, alpha * separable(draws['noise'], *smoothing))
+  return jnp.clip(sample_bilinear(image, *moved), 0, 1)
 
 
 def _pixels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -136,11 +141,11 @@ def affine_positions(y: jax.Array, x: jax.Array, shifts: jax.Array) -> tuple[jax
   # the moved first and second one. It shows the point with the same coordinates before the move,
   # which is third + along (2 arm, 2 arm) + across (2 arm, 0).
   u, v = first + shifts[0] - origin, second + shifts[1] - origin
-  # Cramer's rule solves for along and across; no area, no solution
+  # Cramer's rule solves for along and across; both are 0 if there is no area and so no solution
   area = u[0] * v[1] - u[1] * v[0]
-  scale = jnp.where(area == 0, 0, 1 / jnp.where(area == 0, 1, area))
-  along = ((x - origin[0]) * v[1] - (y - origin[1]) * v[0]) * scale
-  across = ((y - origin[1]) * u[0] - (x - origin[0]) * u[1]) * scale
+  inverse_area = jnp.where(area == 0, 0, 1 / jnp.where(area == 0, 1, area))
+  along = ((x - origin[0]) * v[1] - (y - origin[1]) * v[0]) * inverse_area
+  across = ((y - origin[1]) * u[0] - (x - origin[0]) * u[1]) * inverse_area
   from_x = third[0] + 2 * arm * (along + across)
   from_y = third[1] + 2 * arm * along
   return _to_grid(from_y), _to_grid(from_x)

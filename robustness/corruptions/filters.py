@@ -72,11 +72,8 @@ def gaussian_matrix(
   how the line continues beyond its ends.
   """
   weights = gaussian_weights(sigma, max_sigma, truncate)
-  reach, wide = len(weights) // 2, size + len(weights) - 1
-  # Row i holds the weights from column i on; columns are the line extended by `reach` on each side.
-  # Each repetition of the padded weights has wide + 1 values, so that reshaping to rows of `wide`
-  # values shifts every row right by one.
-  band = jnp.tile(jnp.pad(weights, (0, size)), size)[: size * wide].reshape(size, wide)
+  reach = len(weights) // 2
+  band = _shifted_rows(weights, size)  # a column per pixel of the line, and `reach` on each side
   inside = band[:, reach : reach + size]
   if reach == 0:
     return inside
@@ -84,8 +81,19 @@ def gaussian_matrix(
   # [positions outside, size], 1 at the pixel inside that each position stands for
   with jax.ensure_compile_time_eval():
     fold = jax.nn.one_hot(border_index(jnp.asarray(outside), size, border), size)
-  edges = jnp.concatenate([band[:, :reach], band[:, reach + size :]], 1)
-  return inside + jnp.matmul(edges, fold, precision=HIGHEST)
+  weights_outside = jnp.concatenate([band[:, :reach], band[:, reach + size :]], 1)
+  return inside + jnp.matmul(weights_outside, fold, precision=HIGHEST)
+
+
+def _shifted_rows(weights: jax.Array, size: int) -> jax.Array:
+  """Returns a matrix of `size` rows that holds n weights in row i from column i on, and else 0.
+
+  It has size + n − 1 columns. For weights a, b, c and 2 rows, a b c 0 0 a b c 0 0 is cut into rows
+  of 4 values, a b c 0 and 0 a b c.
+  """
+  num_columns = size + len(weights) - 1
+  repeated = jnp.tile(jnp.pad(weights, (0, size)), size)
+  return repeated[: size * num_columns].reshape(size, num_columns)
 
 
 def gaussian_filter(
@@ -136,6 +144,7 @@ def interpolate(image: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
 
   The rows y [H'] are in [0, H - 1] and the columns x [W'] in [0, W - 1], in pixels.
   """
+  # Row y is y0 plus the fraction `down` in [0, 1]; the last row is the one before it plus 1.
   y0 = jnp.clip(jnp.floor(y).astype(jnp.int32), 0, max(image.shape[0] - 2, 0))
   x0 = jnp.clip(jnp.floor(x).astype(jnp.int32), 0, max(image.shape[1] - 2, 0))
   down, right = (y - y0)[:, None, None], (x - x0)[None, :, None]

@@ -82,10 +82,9 @@ def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array
   """
   del key
   height, width = levels.shape[:2]
-  drawn = [glitches(level, height, width) for level in strength.constants['level']]
-  # the shifts of the rows and (channel, right, down), first for each severity, then at the set one
-  shifts, moves = zip(*drawn, strict=True)
-  shift, move = strength.select(np.array(shifts)), strength.select(np.array(moves))
+  by_severity = [glitches(level, height, width) for level in strength.constants['level']]
+  shifts, moves = map(np.array, zip(*by_severity, strict=True))
+  shift, move = strength.select(shifts), strength.select(moves)  # [H] and [3]
   source_column = (jnp.arange(width)[None] - shift[:, None]) % width  # [H, W]
   shifted = jnp.take_along_axis(levels, source_column[:, :, None], axis=1)
   channel, right, down = move
@@ -93,8 +92,8 @@ def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array
   row = jnp.arange(height)[:, None, None]
   # as released, only the first row of the channel, now at row `down`, moves to the right
   rolled = jnp.where(row == down % height, jnp.roll(rolled, right, axis=1), rolled)
-  glitched = jnp.where(jnp.arange(3)[None, None] == channel, rolled, shifted)
-  return jnp.where(row % 2 == 0, 0, glitched)
+  mixed = jnp.where(jnp.arange(3)[None, None] == channel, rolled, shifted)
+  return jnp.where(row % 2 == 0, 0, mixed)
 
 
 @functools.lru_cache
@@ -192,12 +191,13 @@ def bicubic(size: int, factor: int) -> np.ndarray:
   """
   centre = (np.arange(size // factor)[:, None] + 0.5) * factor
   pixel = np.arange(size)
+  # Pillow rounds the window of 4 shrunk pixels to whole pixels
   start, end = np.floor(centre - 2 * factor + 0.5), np.floor(centre + 2 * factor + 0.5)
   x = np.abs((pixel + 0.5 - centre) / factor)  # distance in shrunk pixels
   # Keys' cubic kernel with a = −½ for x < 1 and for 1 ≤ x < 2
   near = (1.5 * x - 2.5) * x * x + 1
   far = ((-0.5 * x + 2.5) * x - 4) * x + 2
-  is_in_window = (pixel >= start) & (pixel < end)  # Pillow rounds the window to whole pixels
+  is_in_window = (pixel >= start) & (pixel < end)
   weights = np.where(x < 1, near, np.where(x < 2, far, 0)) * is_in_window
   return np.asarray(weights / weights.sum(1, keepdims=True), np.float32)
 
@@ -292,10 +292,11 @@ def geometric_shapes(draws: Draws, levels: jax.Array, strength: Strength) -> jax
   number is the constant `count`.
   """
   kind, size = draws['kind'], draws['size'] - SIZES[0]  # the index of the size in `SIZES`
-  # Number of the first stamp of this kind and size in `shape_stamps`: kinds below STAR have one
-  # stamp for each size, and then follow stars, with one stamp for each size and angle.
-  number = jnp.where(kind < STAR, kind * len(SIZES) + size, STAR * len(SIZES) + size * TURNS)
-  stamps = jnp.asarray(shape_stamps())[number + jnp.where(kind < STAR, 0, draws['turn'])]
+  # `shape_stamps` has a stamp for each kind below STAR and size, and then for each size and angle
+  # of stars; `first` is the number of the first stamp of this kind and size.
+  first = jnp.where(kind < STAR, kind * len(SIZES) + size, STAR * len(SIZES) + size * TURNS)
+  turn = jnp.where(kind < STAR, 0, draws['turn'])
+  stamps = jnp.asarray(shape_stamps())[first + turn]
   is_used = jnp.arange(len(kind)) < strength['count']
   # index of the shape at each pixel, −1 for none; a shape is at pixel (REACH, REACH) of its stamp
   shape = last_stamp(levels.shape, draws['place'] - REACH, stamps, is_used)
@@ -365,18 +366,15 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
   del key
   height, width = levels.shape[:2]
   counts = strength.constants['columns']
-  tables = zip(*(line_tables(count, max(counts), width) for count in counts), strict=True)
-  # at the severity: first column and column after the block of each line, [lines], and the column
-  # in which its segments end for each grey level, [lines, 256]
-  first, end, end_of_segment = (strength.select(np.stack(arrays)) for arrays in tables)
+  by_severity = [line_tables(count, max(counts), width) for count in counts]
+  starts, ends, segment_ends = map(np.stack, zip(*by_severity, strict=True))
+  first, end = strength.select(starts), strength.select(ends)  # columns of each line's block
+  end_of_segment = strength.select(segment_ends)  # by line and mean grey level, [lines, 256]
   # Numbers of the segments of a line, and their rows from top to bottom − 1. There are `height`
   # segments, because their number of rows, `step`, is traced; segments below the image are empty.
   step, segments = strength['step'], jnp.arange(height)
   top, bottom = jnp.minimum(segments * step, height), jnp.minimum((segments + 1) * step, height)
-  grey_level = (levels @ jnp.array([19595, 38470, 7471]) + 2**15) >> 16  # as in Pillow
-  stack = jnp.concatenate([levels, grey_level[..., None]], -1)
-  # sums[y, x] is the sum over all pixels above row y and left of column x
-  sums = jnp.pad(stack.cumsum(0).cumsum(1), ((1, 0), (1, 0), (0, 0)))
+  sums = _sums_to_corner(levels)
 
   def mean_levels(line: jax.Array, segment: jax.Array) -> jax.Array:
     """Returns the mean R, G, B and grey levels of segments' blocks, rounded down, [..., 4]."""
@@ -398,8 +396,19 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
 
   num_lines, nothing_drawn = strength['columns'], jnp.full((height, width), -1, jnp.int32)
   drawn = jax.lax.fori_loop(0, num_lines, draw_line, nothing_drawn)
+  # segment s of line i has the number i · height + s
   rgb = mean_levels(line=drawn // height, segment=drawn % height)[..., :3]
   return jnp.where(drawn[..., None] < 0, 0, rgb)
+
+
+def _sums_to_corner(levels: jax.Array) -> jax.Array:
+  """Returns sums of R, G, B and grey levels over rectangles, int32 [H + 1, W + 1, 4].
+
+  Entry [y, x] is the sum over all pixels above row y and left of column x.
+  """
+  grey_level = (levels @ jnp.array([19595, 38470, 7471]) + 2**15) >> 16  # as in Pillow
+  stack = jnp.concatenate([levels, grey_level[..., None]], -1)
+  return jnp.pad(stack.cumsum(0).cumsum(1), ((1, 0), (1, 0), (0, 0)))
 
 
 @functools.lru_cache

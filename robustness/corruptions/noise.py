@@ -186,6 +186,7 @@ def _alias(mass: np.ndarray) -> np.ndarray:
   """
   rows, width = np.arange(len(mass)), mass.shape[1]
   capacity = 2**32 // width
+  # two copies of the remaining masses, to search the least and the greatest
   for_minimum, for_maximum = mass.copy(), mass.copy()
   limit = np.full(mass.shape, capacity - 1)
   alias = np.tile(np.arange(width), (len(mass), 1))
@@ -197,6 +198,7 @@ def _alias(mass: np.ndarray) -> np.ndarray:
     alias[rows, poor] = np.where(is_short, rich, poor)
     for_minimum[rows, rich] -= np.where(is_short, capacity - least_mass, 0)
     for_maximum[rows, rich] = for_minimum[rows, rich]
+    # no longer the least or the greatest
     for_minimum[rows, poor], for_maximum[rows, poor] = capacity + 1, -1
   return (limit * width + alias).astype(np.uint32)
 
@@ -209,13 +211,16 @@ def poisson_from_table(bits: jax.Array, level: jax.Array, strength: Strength) ->
   start, packed = poisson_table(strength.constants['photons'])
   width = packed.shape[1]
   row = strength.index * (LEVELS + 1) + level  # number of the table of each value
-  # Walker's alias method: the upper log2(width) bits choose a column of the table, and the lower
-  # bits decide between the column and its alias. An entry is (limit · width + alias).
-  column = (bits >> (32 - width.bit_length() + 1)).astype(jnp.int32)
-  entry = jnp.asarray(packed.reshape(-1))[row * width + column]
-  lower_bits = bits & (2**32 // width - 1)
+  # Walker's alias method: the upper bits choose a column of the table, and the lower bits decide
+  # between the column and its alias.
+  num_upper = width.bit_length() - 1  # log2(width)
+  column = (bits >> (32 - num_upper)).astype(jnp.int32)
+  entry = jnp.asarray(packed.reshape(-1))[row * width + column]  # limit · width + alias
+  lower_bits = bits & (2 ** (32 - num_upper) - 1)
   alias = (entry & (width - 1)).astype(jnp.int32)
-  return jnp.asarray(start)[row] + jnp.where(lower_bits < entry // width, column, alias)
+  lowest_count = jnp.asarray(start)[row]
+  limit = entry // width
+  return lowest_count + jnp.where(lower_bits < limit, column, alias)
 
 
 def poisson_by_inversion(bits: jax.Array, level: jax.Array, strength: Strength) -> jax.Array:
@@ -226,14 +231,17 @@ def poisson_by_inversion(bits: jax.Array, level: jax.Array, strength: Strength) 
   """
   start, edges = cumulative_table(strength.constants['photons'])
   width = edges.shape[1]
-  # the largest bits for which the count is at most start + column, in uint32, for every column
+  # the largest bits for which the count is at most start + column, for every column; 0 if no bits
+  # have such a small count
   upper = jnp.asarray(np.minimum(edges - 1, 2**32 - 1).clip(0).astype(np.uint32).reshape(-1))
-  row = strength.index * (LEVELS + 1) + level
-  count = jnp.zeros_like(row)
-  # binary search with steps of width / 2, width / 4, ..., 1
+  row = strength.index * (LEVELS + 1) + level  # number of the table of each value
+  column = jnp.zeros_like(row)
+  # Binary search for the first column that the bits do not exceed: a step is taken if the bits
+  # exceed the last column that it skips. Steps are width / 2, width / 4, ..., 1.
   for step in (width >> k for k in range(1, width.bit_length())):
-    count += jnp.where(bits > upper[row * width + count + step - 1], step, 0)
-  return jnp.asarray(start)[row] + count
+    last_skipped = row * width + column + step - 1
+    column += jnp.where(bits > upper[last_skipped], step, 0)
+  return jnp.asarray(start)[row] + column
 
 
 def small_poisson(uniform: jax.Array, rate: jax.Array, max_rate: float) -> jax.Array:

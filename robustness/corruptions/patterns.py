@@ -286,7 +286,8 @@ def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> j
   def cell_index(position: jax.Array) -> jax.Array:
     """Returns the index of a cell in `draws['luck']`, its random numbers on [0, 1).
 
-    As released, a negative index counts back from the end of the table of `count` cells.
+    As released, positions are rounded towards 0, so that those in (−1, 1) share a number, and a
+    negative index counts back from the end of the table of `count` cells.
     """
     towards_zero = jnp.trunc(position).astype(jnp.int32)
     return jnp.where(towards_zero < 0, towards_zero + count, towards_zero)

@@ -43,16 +43,21 @@ def resize(
     weights = [matrix / matrix.sum(1, keepdims=True) for matrix in (rows, columns)]
     return jnp.einsum('yi,xj,ijc->yxc', *weights, image, precision=HIGHEST)
   if kernel == 'nearest':
-    # Old pixel at the centre of new pixel k: ⌊(k + ½) · old / new⌋. Pillow sums in float64, which
-    # decides which of two equally near pixels it takes.
-    y, x = (
-      np.cumsum([old / new / 2, *[old / new] * (new - 1)]).astype(int)
-      for old, new in zip(old_shape, shape, strict=True)
-    )
+    y = _nearest_lines(old_shape[0], shape[0])
+    x = _nearest_lines(old_shape[1], shape[1])
     return image[y][:, x]
   method = {'lanczos': 'lanczos3'}.get(kernel, kernel)  # JAX's name
   size = (*shape, image.shape[-1])
   return jnp.clip(jax.image.resize(image, size, method, antialias, precision=HIGHEST), 0, 1)
+
+
+def _nearest_lines(old: int, new: int) -> np.ndarray:
+  """Returns which of `old` lines of pixels is at the centre of each of `new` lines, int [new].
+
+  Line k takes line ⌊(k + ½) · old / new⌋. Pillow sums in float64, which decides which of two
+  equally near lines it takes.
+  """
+  return np.cumsum([old / new / 2, *[old / new] * (new - 1)]).astype(int)
 
 
 def _resampling(

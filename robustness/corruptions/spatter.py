@@ -63,9 +63,7 @@ def spatter(noise: jax.Array, image: jax.Array, strength: Strength) -> jax.Array
   noise = (strength['loc'] + strength['scale'] * noise)[..., None]
   liquid = gaussian_filter(noise, strength['sigma'], strength.maximum('sigma'))[..., 0]
   threshold, amount = strength['threshold'], strength['strength']
-  # the largest sigma of mud at any severity, which fixes the size of its kernel
-  values = zip(strength.constants['strength'], strength.constants['mud'], strict=True)
-  max_sigma = max(value for value, mud in values if mud)
+  max_sigma = strength.maximum('strength')  # mud has larger ones than water
   return jax.lax.cond(
     strength['mud'] > 0,
     lambda: _mud(image, liquid > threshold, amount, max_sigma),
@@ -187,6 +185,19 @@ def _thin(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
   return jnp.where(tall < wide, horizontal, jnp.where(steep, vertical, diagonal))
 
 
+def _moves(stride: int) -> tuple[list[int], list[float]]:
+  """Returns the offset and the length of each move: each of `STEPS` repeated 1, 2, 4, … times.
+
+  Offsets are in a line that holds a plane row by row, each row with `stride` pixels.
+  """
+  moves = [
+    (2**doubling * (down * stride + right), 2**doubling * length)
+    for (down, right), length, doublings in STEPS
+    for doubling in range(doublings)
+  ]
+  return [offset for offset, _ in moves], [length for _, length in moves]
+
+
 def distance_to(mask: jax.Array) -> jax.Array:
   """Returns the 5 × 5 chamfer distance to the nearest True pixel, at most 20; float32 [H, W].
 
@@ -199,13 +210,7 @@ def distance_to(mask: jax.Array) -> jax.Array:
   """
   height, width = mask.shape
   stride = width + MAX_DISTANCE
-  # offset in the line and length of each move, a step repeated 2**doubling times
-  move_offsets: list[int] = []
-  move_lengths: list[float] = []
-  for (down, right), length, doublings in STEPS:
-    for doubling in range(doublings):
-      move_offsets.append(2**doubling * (down * stride + right))
-      move_lengths.append(2**doubling * length)
+  move_offsets, move_lengths = _moves(stride)
   offsets, lengths = jnp.array(move_offsets), jnp.array(move_lengths)
   margin, size = max(map(abs, move_offsets)), height * stride
   start = jnp.where(mask, 0.0, float(MAX_DISTANCE))

@@ -112,13 +112,7 @@ class StoredOrMade(CorruptionViews):
         logging.warning('saturate leaves grey images as they are: its error is the clean one')
       return
     _require_stored(rows)
-    if stored := _parts_of_rows(rows):  # the corruptions and severities that the rows hold
-      stored_names = self.of_stored(stored).names
-      if missing := [name for name in self.names if name not in stored_names]:
-        problem = f'{rows.description.get("path") or "the set"} lacks {", ".join(missing)}'
-        if set(missing) & set(self.corruptions):
-          raise InputError(f'{problem}: fetch it, or leave it out of {KEYS.study.corruptions}.')
-        logging.warning('%s: results are of the others', problem)
+    self._check_corruptions(rows)
     if self.needs_clean and not rows.description['clean_images']:
       raise InputError(
         f'the study {self.name} measures what corruptions change, and {rows.description["source"]} '
@@ -127,28 +121,41 @@ class StoredOrMade(CorruptionViews):
         f"{KEYS.study.source}='generated'."
       )
 
+  def _check_corruptions(self, rows: Rows) -> None:
+    """Raises InputError, or logs a warning, if stored rows lack corruptions; see `check`."""
+    stored = _parts_of_rows(rows)  # [] if the rows are not described
+    stored_names = self.of_stored(stored).names if stored else self.names
+    missing = [name for name in self.names if name not in stored_names]
+    if not missing:
+      return
+    problem = f'{rows.description.get("path") or "the set"} lacks {", ".join(missing)}'
+    if set(missing) & set(self.corruptions):
+      raise InputError(f'{problem}: fetch it, or leave it out of {KEYS.study.corruptions}.')
+    logging.warning('%s: results are of the others', problem)
+
   def needed_rows(self, rows: Rows) -> Rows:
     """Returns the rows that the study measures.
 
     Of a stored set they are the clean images and the images with the study's corruptions and
     severities; otherwise all rows.
     """
-    # pairs of corruption and severity in the order of the rows, of equally many rows each
     stored = _parts_of_rows(rows) if self.is_stored else []
-    needed = {CLEAN_PART, *self.of_stored(stored).parts} if stored else set()
+    if not stored:
+      return rows
+    needed = {CLEAN_PART, *self.of_stored(stored).parts}
     indices = [index for index, part in enumerate(stored) if part in needed]
     if len(indices) == len(stored):
       return rows
-    part_size = rows.num_examples // len(stored)
-    parts = [stored[index] for index in indices if stored[index] != CLEAN_PART]
+    corrupted = [stored[index] for index in indices if stored[index] != CLEAN_PART]
     facts = {
       'parts': len(indices),
-      'corruptions': [*dict.fromkeys(NAMED[part.corruption] for part in parts)],
-      'severities': sorted({part.severity for part in parts}),
+      'corruptions': [*dict.fromkeys(NAMED[part.corruption] for part in corrupted)],
+      'severities': sorted({part.severity for part in corrupted}),
     }
-    first_rows = np.array(indices) * part_size
-    positions = np.add.outer(first_rows, np.arange(part_size)).ravel()
-    return with_facts(rows.at(positions), facts)
+    # the rows of each needed part, [parts, rows of a part]
+    part_size = rows.num_examples // len(stored)
+    positions = np.array(indices)[:, None] * part_size + np.arange(part_size)
+    return with_facts(rows.at(positions.ravel()), facts)
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns a view for each corruption and severity, or one for stored images.
@@ -333,10 +340,11 @@ def stored_settings(
   Raises:
     InputError: no corruption is stored, or a stored corruption lacks a severity that another has.
   """
-  # (name, severity) of each stored part, without the clean part, and of those in the study
+  # (name, severity) of each stored part; `NAMED` lacks the clean part
   stored = [(NAMED[number], severity) for number, severity in parts if number in NAMED]
   in_study = [(n, s) for n, s in stored if n in names and s in severities]
   names_in_study, severities_in_study = {n for n, _ in in_study}, {s for _, s in in_study}
+  # in the order of the study
   stored_names = tuple(name for name in names if name in names_in_study)
   stored_severities = tuple(s for s in severities if s in severities_in_study)
   needed = [(name, severity) for name in stored_names for severity in stored_severities]

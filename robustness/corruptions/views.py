@@ -244,16 +244,7 @@ class CorruptionViews(Study):
     # raises InputError now, before anything is compiled, if images are too small for a corruption
     catalog.checked_table(image_shape[:2], self.references, quantize=None, side=side, options={})
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
-    # `catalog.apply` numbers fractional severities 6, 7, ...
-    first = len(SEVERITIES) + 1
-    numbers = {severity: first + k for k, severity in enumerate(self.severities_between)}
-    # (id, index of the corruption, number of the severity) of each view; the first is the clean one
-    views = [(0, -1, 0)]
-    for index, name in enumerate(self.names):
-      for severity in self.levels:
-        # whole severities are their own numbers
-        views.append((view_id(name, severity), index, numbers.get(severity, int(severity))))
-    ids, corruptions, severities = np.array(views, np.int32).T
+    ids, corruptions, severities = self._numbered_views().T
 
     def energies(row: Arrays, image: jax.Array, view: Arrays) -> Arrays:
       """Returns `energy` and `high_energy` of the change of a row in a view."""
@@ -268,6 +259,19 @@ class CorruptionViews(Study):
       image_shape=image_shape if released else None,
       sequential=True,  # XLA's sums over a batch depend on its size; sums over one image do not
     )
+
+  def _numbered_views(self) -> np.ndarray:
+    """Returns (id, index of the corruption, number of the severity) of each view, int32 [V, 3].
+
+    The first view is the clean one. Whole severities are their own numbers; fractional ones have
+    the numbers 6, 7, ..., as in `catalog.apply`.
+    """
+    between = {s: len(SEVERITIES) + 1 + k for k, s in enumerate(self.severities_between)}
+    views = [(0, -1, 0)]
+    for index, name in enumerate(self.names):
+      for severity in self.levels:
+        views.append((view_id(name, severity), index, between.get(severity, int(severity))))
+    return np.array(views, np.int32)
 
   def facets(self, image_shape: ImageShape) -> pd.DataFrame:
     """Returns a table with the columns `corruption` and `severity`, a row per view.
@@ -312,25 +316,26 @@ class CorruptionViews(Study):
 
   def table_of_views(self, image_shape: ImageShape, has_clean: bool) -> ViewTable:
     """Returns the table of `view_table`, with the clean view as the first if `has_clean`."""
-    names: list[str] = ['clean'] if has_clean else []
-    # {name of a group: indices of its views}, and {name of a view or group: columns of its rows}
-    groups: dict[str, list[int]] = {'clean': [CLEAN]} if has_clean else {}
-    facets: dict[str, Mapping[str, object]] = {}
-    for corruption in self.names:
-      first_view = len(names)
-      groups[corruption] = [first_view + self.levels.index(s) for s in self.severities]
-      for severity in self.levels:
-        names.append(f'{corruption} {severity}')
-        facets[names[-1]] = {'corruption': corruption, 'severity': severity}
-    by_severity = {
-      f'severity {severity}': [groups[corruption][k] for corruption in self.names]
-      for k, severity in enumerate(self.severities)
+    # {name of a view or group: columns of its rows}, here of the views
+    facets: dict[str, Mapping[str, object]] = {
+      f'{corruption} {severity}': {'corruption': corruption, 'severity': severity}
+      for corruption in self.names
+      for severity in self.levels
     }
+    # groups of views: {name: indices of the views}
+    clean = {'clean': [CLEAN]} if has_clean else {}
+    # the views by corruption and severity, without fractional severities
+    columns = [self.levels.index(severity) for severity in self.severities]
+    views = len(clean) + self.grid(np.arange(len(facets)))[:, columns]
+    by_corruption = dict(zip(self.names, views.tolist(), strict=True))
+    severities = [f'severity {severity}' for severity in self.severities]
+    by_severity = dict(zip(severities, views.T.tolist(), strict=True))
     sets = {
-      label: [view for name in members for view in groups[name]]
+      label: [index for name in members for index in by_corruption[name]]
       for label, members in whole_sets(self.names, side=min(image_shape[:2])).items()
     }
-    table = ViewTable.of(names, {**groups, **by_severity, **sets})
+    names = [*clean, *facets]  # of the views
+    table = ViewTable.of(names, {**clean, **by_corruption, **by_severity, **sets})
     facets |= {name: {'corruption': name} for name in self.names}
     facets |= {f'severity {s}': {'severity': s} for s in self.severities}
     facets |= {label: {'corruption_set': label} for label in sets}
@@ -471,10 +476,9 @@ class Provenance:
     """
     released, settings = self.released, self.settings
     source = self.description.get('source', '')
-    # at 32 pixels, the corruptions of Yin et al.'s table 3 count as complete, although the released
-    # set has others
-    is_paper_set = released.side == 32 and set(ALL_SETS['fourier_cifar']) <= set(settings.names)
-    missing = [n for n in released.corruptions if n not in settings.names and not is_paper_set]
+    missing = [name for name in released.corruptions if name not in settings.names]
+    if released.side == 32 and set(ALL_SETS['fourier_cifar']) <= set(settings.names):
+      missing = []  # Yin et al.'s table 3 counts as complete, although the released set has others
     missing_severities = [str(s) for s in SEVERITIES if s not in settings.severities]
     total = released.num_images or self.num_images  # an unknown number counts as equal
     number_differs = {f'{self.num_images} of {total} images': self.num_images != total}
@@ -503,10 +507,10 @@ class Provenance:
     )
     prepared = released.prepared.items()
     missing = [f'{KEYS.data}.{k}={value}' for k, value in prepared if description.get(k) != value]
-    is_unknown = bool(released.clean) and not is_clean_data
+    has_clean = bool(released.clean)
     return {
-      f'the data are not known to be those of {released.name}': is_unknown,
-      f'the clean images of {released.name} were not released': not released.clean,
+      f'the data are not known to be those of {released.name}': has_clean and not is_clean_data,
+      f'the clean images of {released.name} were not released': not has_clean,
       f'images were prepared otherwise, without {", ".join(missing)}': bool(missing),
     }
 
@@ -541,15 +545,19 @@ class Provenance:
         lines['frost'] = provenance.named(frost, ('source', 'from'))
     if self.denominator:
       lines['mCE divides by'] = self.denominator
-    # the answer to whether errors are comparable, if there are no `differences`
-    answer = 'yes' if self.stored else 'yes, but for the random draws: images were made anew'
-    # only the 15 of Yin et al. count as complete although the released set has others
-    if not set(self.released.corruptions) <= set(settings.names):
-      answer += '; with tables 2 and 3 of Yin et al. (2019), as others are of the official 15'
+    lines[provenance.COMPARABLE] = provenance.comparable(self.differences, self._comparable)
+    return provenance.table(lines)
+
+  @property
+  def _comparable(self) -> str:
+    """The answer to whether errors are comparable with published ones, without `differences`."""
     if self._is_robustbench:
-      answer = "yes, with RobustBench's accuracies; other tables are of all 50000 images"
-    comparable = provenance.comparable(self.differences, answer)
-    return provenance.table({**lines, provenance.COMPARABLE: comparable})
+      return "yes, with RobustBench's accuracies; other tables are of all 50000 images"
+    answer = 'yes' if self.stored else 'yes, but for the random draws: images were made anew'
+    # without `differences`, only the 15 of Yin et al. are less than the released set
+    if not set(self.released.corruptions) <= set(self.settings.names):
+      answer += '; with tables 2 and 3 of Yin et al. (2019), as others are of the official 15'
+    return answer
 
 
 def check_between(key: str, severities: Sequence[float]) -> None:

@@ -79,12 +79,16 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
   cells = draws['sign'].shape[0]
   width = image.shape[0] // cells
   radius = width // 2
-  r, c = filters.grid(image.shape[0])  # row and column of each pixel, and of its cell
-  cell_r, cell_c = (jnp.minimum(line // width, cells - 1) for line in (r, c))
+  r, c = filters.grid(image.shape[0])
+  cell_r = jnp.minimum(r // width, cells - 1)
+  cell_c = jnp.minimum(c // width, cells - 1)
+  # from the centre of the cell, in pixels
   down, right = r - cell_r * width - radius, c - cell_c * width - radius
   distance = jnp.hypot(down, right)
-  is_inside = (distance <= radius) & (distance > 0) & (r < cells * width) & (c < cells * width)
-  # the distance from the centre as a fraction of the radius; 1 outside the circles
+  is_inside = (distance <= radius) & (distance > 0)  # the centre stays
+  # pixels below and right of the cells, if they do not divide the side, stay too
+  is_inside = is_inside & (r < cells * width) & (c < cells * width)
+  # s; 1 outside the circles, where the steps below are computed and not used
   share = jnp.where(is_inside, distance / max(radius, 1), 1)
   # each pixel shows the place that is this many times, 1 or more, as far from the centre
   pinch = jnp.sin(np.pi / 2 * share) ** -(0.04 * magnitude + 0.1)
@@ -116,7 +120,8 @@ def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> ja
   side, magnitude = image.shape[0], strength['magnitude']
   surface = filters.gaussian_filter(caustic(side, draws)[..., None], 1.0, 1.0, 'reflect')[..., 0]
   framed = jnp.pad(surface, 1)  # neighbours outside are 0
-  down, right = framed[2:, 1:-1] - framed[:-2, 1:-1], framed[1:-1, 2:] - framed[1:-1, :-2]
+  down = framed[2:, 1:-1] - framed[:-2, 1:-1]
+  right = framed[1:-1, 2:] - framed[1:-1, :-2]
   slope = jnp.hypot(down, right)
   cos = 1 / jnp.sqrt(1 + slope**2)  # of the angle between the ray and the normal of the surface
   sin = slope * cos
@@ -209,7 +214,7 @@ def sample_spline(coefficients: jax.Array, side: int, y: jax.Array, x: jax.Array
   """
   is_inside = (y >= 0) & (y <= side - 1) & (x >= 0) & (x <= side - 1)
   # four nearest rows and columns of each position, with their weights `down` and `right`
-  (rows, down), (columns, right) = (spline_taps(position, side) for position in (y, x))
+  (rows, down), (columns, right) = spline_taps(y, side), spline_taps(x, side)
   total = jnp.zeros((*y.shape, coefficients.shape[-1]))
   for i in range(4):
     for j in range(4):

@@ -12,6 +12,7 @@ Amplifies Others; and the released transform.
 
 import functools
 import itertools
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
@@ -72,17 +73,18 @@ def coverage(height: int, width: int, font: str = '') -> np.ndarray:
   corner_y += np.ceil(ASCENT * size) - ABOVE_BASELINE * size  # from the line's top to its letters
   # pixels of the two characters; one more, because the corner is inside of a pixel
   rows, columns = size + 1, len(STROKES) * size + 1
-  # rows y and columns x of the samples, in units of the font size from the characters' corner; and
-  # the row and column of the pixel that holds this corner
-  (y, first_row), (x, first_column) = (
-    ((np.arange(SAMPLES * count) + 0.5) / SAMPLES / size - corner % 1 / size, int(corner))
-    for count, corner in ((rows, corner_y), (columns, corner_x))
-  )
+
+  def samples(count: int, corner: float) -> np.ndarray:
+    """Returns positions of the samples of `count` pixels, in font sizes from the corner."""
+    return (np.arange(SAMPLES * count) + 0.5) / SAMPLES / size - corner % 1 / size
+
+  is_on_stroke = _is_on_stroke(samples(rows, corner_y), samples(columns, corner_x))
   # means over the samples of each pixel
-  pair = _is_on_stroke(y, x).reshape(rows, SAMPLES, columns, SAMPLES).mean((1, 3))
+  pair = is_on_stroke.reshape(rows, SAMPLES, columns, SAMPLES).mean((1, 3))
   page = np.zeros((height, width), np.float32)
-  for column in range(first_column, first_column + REPEATS * (columns - 1), columns - 1):
-    page[first_row : first_row + rows, column : column + columns] += pair
+  row, first = int(corner_y), int(corner_x)
+  for column in range(first, first + REPEATS * (columns - 1), columns - 1):
+    page[row : row + rows, column : column + columns] += pair
   return page
 
 
@@ -93,17 +95,22 @@ def _is_on_stroke(y: np.ndarray, x: np.ndarray) -> np.ndarray:
   left corner of the first character.
   """
   is_inside = np.zeros((len(y), len(x)), bool)
+  for (x0, y0), (x1, y1) in _segments():
+    dx, dy = x1 - x0, y1 - y0
+    from_start = (x - x0) * dx + (y[:, None] - y0) * dy
+    along = np.clip(from_start / (dx**2 + dy**2), 0, 1)  # fraction of the way to the end
+    squared_distance = (x - x0 - along * dx) ** 2 + (y[:, None] - y0 - along * dy) ** 2
+    is_inside |= squared_distance <= (STROKE_WIDTH / 2) ** 2
+  return is_inside
+
+
+def _segments() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+  """Yields the ends (x, y) of each straight piece of the strokes, in units of the font size."""
   for index, strokes in enumerate(STROKES.values()):
     for stroke in strokes.split(','):
       # corners (x, y) of the polyline: '0428' is (.04, .28); character `index` begins at x = index
       points = np.array([divmod(int(point), 100) for point in stroke.split()]) / 100 + (index, 0)
-      for start, end in itertools.pairwise(points):
-        (x0, y0), (dx, dy) = start, end - start
-        from_start = (x - x0) * dx + (y[:, None] - y0) * dy
-        along = np.clip(from_start / (dx**2 + dy**2), 0, 1)  # fraction of the way to the end
-        squared_distance = (x - x0 - along * dx) ** 2 + (y[:, None] - y0 - along * dy) ** 2
-        is_inside |= squared_distance <= (STROKE_WIDTH / 2) ** 2
-  return is_inside
+      yield from itertools.pairwise(points)
 
 
 @corruption(

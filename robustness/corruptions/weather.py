@@ -59,10 +59,9 @@ def snow(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   """
   flakes = (strength['loc'] + strength['scale'] * draws['noise'])[..., None]
   # the rows and columns of the noise that the enlarged flakes show at this severity
-  y, x = (
-    strength.select(zoom_coordinates(size, np.array(strength.constants['zoom'])))
-    for size in flakes.shape[:2]
-  )
+  zooms = np.array(strength.constants['zoom'])
+  y = strength.select(zoom_coordinates(flakes.shape[0], zooms))
+  x = strength.select(zoom_coordinates(flakes.shape[1], zooms))
   flakes = interpolate(flakes, y, x)
   flakes = to_levels(jnp.where(flakes < strength['threshold'], 0, flakes))
   radius, sigma = strength['radius'], strength['sigma']
@@ -98,15 +97,18 @@ def frost(
   key_picture, key_piece = jax.random.split(key)
   corner = jax.random.uniform(key_piece, (2,))  # of the piece, as fractions of its largest position
   index = jax.random.randint(key_picture, (), 0, len(pictures))
-  # the factor is the same at all severities
-  resize, (height, width) = strength.constants['resize'][0], image.shape[:2]
+  resize = strength.constants['resize'][0]  # the same at all severities
+  height, width = image.shape[:2]
+
+  def start(fraction: jax.Array, room: int) -> jax.Array:
+    """Returns ⌊fraction · room⌋, the first row or column of the piece; 0 if there is no room."""
+    return jnp.minimum((fraction * max(room, 1)).astype(jnp.int32), room)
 
   def piece_of(picture: jax.Array | np.ndarray) -> jax.Array:
     """Returns the piece of a picture at the drawn corner, in levels, [height, width, 3]."""
     rows, columns = resized(picture.shape, resize, height, width)
-    room = rows - height, columns - width  # largest row and column of the piece's corner
-    # ⌊corner · room⌋, or 0 if there is no room
-    y, x = (jnp.minimum((corner[i] * max(room[i], 1)).astype(jnp.int32), room[i]) for i in (0, 1))
+    y = start(corner[0], rows - height)
+    x = start(corner[1], columns - width)
     return frost_piece(jnp.asarray(picture), y, x, resize, height, width)
 
   pieces = [lambda picture=picture: piece_of(picture) for picture in pictures]
@@ -141,11 +143,13 @@ def frost_piece(
   if factor == 1:
     piece = jax.lax.dynamic_slice(picture, (y0, x0, 0), (height, width, 3))
     return piece.astype(jnp.float32)
-  # row and column in the picture of each row and column of the piece, pixel centres aligned
-  y, x = (
-    jnp.clip((corner + jnp.arange(side) + 0.5) / factor - 0.5, 0, size - 1)
-    for corner, side, size in ((y0, height, picture.shape[0]), (x0, width, picture.shape[1]))
-  )
+
+  def positions(first: jax.Array, count: int, size: int) -> jax.Array:
+    """Returns where in a picture of `size` lines the piece's lines are, pixel centres aligned."""
+    return jnp.clip((first + jnp.arange(count) + 0.5) / factor - 0.5, 0, size - 1)
+
+  y = positions(y0, height, picture.shape[0])
+  x = positions(x0, width, picture.shape[1])
   return jnp.round(interpolate(picture.astype(jnp.float32), y, x))
 
 
@@ -212,9 +216,10 @@ def plasma(draws: jax.Array, decay: jax.Array) -> jax.Array:
     middle = (grid + below + right + jnp.roll(below, -1, 1)) / 4 + u[0]
     across = (grid + right + middle + jnp.roll(middle, 1, 0)) / 4 + u[1]
     down = (grid + below + middle + jnp.roll(middle, 1, 1)) / 4 + u[2]
-    # interleave the columns of old points and `across`, and of `down` and middles; then the rows
-    pairs = [jnp.stack(pair, -1).reshape(n, 2 * n) for pair in ((grid, across), (down, middle))]
-    grid = jnp.stack(pairs, 1).reshape(2 * n, 2 * n)
+    # rows of old points and points right of them alternate with rows of points below and middles
+    old_rows = jnp.stack((grid, across), -1).reshape(n, 2 * n)
+    new_rows = jnp.stack((down, middle), -1).reshape(n, 2 * n)
+    grid = jnp.stack((old_rows, new_rows), 1).reshape(2 * n, 2 * n)
     strength, start = strength / decay**2, start + 3 * n * n
   grid = grid - grid.min()
   return grid / grid.max()
