@@ -190,7 +190,8 @@ def _step(words: list[str], source: str) -> Step:
       f'{source}: {name} has the probability {probability!r} and the magnitude {level!r}; they '
       f'must be a number in [0, 1] and a whole number of 0..{MAX_LEVEL}.'
     ) from error
-  is_probability, is_level = 0 <= step.probability <= 1, 0 <= step.level <= MAX_LEVEL
+  is_probability = 0 <= step.probability <= 1
+  is_level = 0 <= step.level <= MAX_LEVEL
   require(is_probability, f'{source}: the probability of {name}', step.probability, 'in [0, 1]')
   require(is_level, f'{source}: the magnitude of {name}', step.level, f'in 0..{MAX_LEVEL}')
   return step
@@ -302,12 +303,11 @@ def _compiled(
   implementation = augmentation.implementation
   steps = [step for policy in augmentation.policies for step in policy]
   names = tuple(sorted({step.name for step in steps if step.probability > 0}))
-  indices = [names.index(s.name) if s.name in names else -1 for s in steps]
-  probabilities = [s.probability for s in steps]
-  pairs = [magnitude(implementation, s.name, s.level, height, width) for s in steps]
-  values, mirrored = zip(*pairs, strict=True)
-  floats = (np.array(column, np.float32) for column in (probabilities, values, mirrored))
-  columns = np.array(indices, np.int32), *floats
+  indices = [names.index(step.name) if step.name in names else -1 for step in steps]
+  probabilities = [step.probability for step in steps]
+  magnitudes = [magnitude(implementation, s.name, s.level, height, width) for s in steps]
+  values, mirrored = np.array(magnitudes, np.float32).T
+  columns = np.array(indices, np.int32), np.array(probabilities, np.float32), values, mirrored
   is_transparent = implementation == 'tensorflow_models'
   # vacated pixels that are transparent are filled at the end, by `AutoAugment.__call__`
   vacated = (0,) if is_transparent else augmentation.vacated
@@ -370,7 +370,7 @@ class RandAugment(Augmentation):
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     """Returns the example with its image [H, W, C] after N random operations."""
-    image, names, count = example['image'], self.names, self.operations
+    image, names = example['image'], self.names
     height, width = image.shape[:2]
     fill = self.fill or FILL[self.magnitudes]
     level = self.magnitude
@@ -379,7 +379,7 @@ class RandAugment(Augmentation):
     # A single call draws all numbers, since each call costs as much as an operation. For each of N
     # operations u[0] selects the name, u[1] one of its two magnitudes, and u[2:] row and column of
     # the centre of Cutout.
-    u = jax.random.uniform(key, (4, count))
+    u = jax.random.uniform(key, (4, self.operations))
     has_identity = int(self.magnitudes == 'torchvision')  # 1 or 0; the identity has the index −1
     index = operations.below(u[0], len(names) + has_identity) - has_identity
     magnitude_index = operations.below(u[1], 2)  # 1 is the mirrored magnitude

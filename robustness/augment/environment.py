@@ -5,7 +5,7 @@ which it is held out.
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import jax
@@ -127,6 +127,30 @@ def selective(augmentations: Iterable[Augmentation]) -> Environment | None:
   return next((a for a in augmentations if isinstance(a, Environment)), None)
 
 
+def _leak(
+  part: Augmentation | Attack | InputFilter, held_out: Sequence[str], has_environments: bool
+) -> str:
+  """Returns in words how a part of a recipe leaks the transforms `held_out`, or '' if it does not.
+
+  `has_environments` is whether rows of different environments are in one batch.
+  """
+  leaked = transforms.resembling(held_out, part.resembles, f'{part.name}.resembles')
+  if leaked:
+    return (
+      f'on all classes, which resembles {leaked[0]!r}: that is held out for the classes of other '
+      'groups'
+    )
+  mixes_environments = (
+    isinstance(part, Augmentation) and part.needs_partner and part.within != Environment.name
+  )
+  if mixes_environments and has_environments:
+    return (
+      'across environments, which joins images of one with labels of classes that it is held out '
+      'from'
+    )
+  return ''
+
+
 def refuse_leaks(
   augmentations: Iterable[Augmentation],
   other_parts: Iterable[Attack | InputFilter | None],
@@ -152,21 +176,8 @@ def refuse_leaks(
   for part in (*augmentations, *other_parts):
     if part is None:
       continue
-    leaked = transforms.resembling(held_out, part.resembles, f'{part.name}.resembles')
-    mixes_environments = (
-      isinstance(part, Augmentation) and part.needs_partner and part.within != Environment.name
-    )
-    if leaked:
-      reason = (
-        f'on all classes, which resembles {leaked[0]!r}: that is held out for the classes of other '
-        'groups'
-      )
-    elif mixes_environments and (environment or stored):
-      reason = (
-        'across environments, which joins images of one with labels of classes that it is held out '
-        'from'
-      )
-    else:
+    reason = _leak(part, held_out, has_environments=bool(environment) or stored)
+    if not reason:
       continue
     within = f'set {section}.augment.{part.name}.within={Environment.name!r}, '
     fix = within if 'within' in part.describe() else ''

@@ -157,7 +157,7 @@ class RandomResizedCrop(Augmentation):
     rows = jnp.round(jnp.sqrt(area * height * width / ratio))
     columns = jnp.round(jnp.sqrt(area * height * width * ratio))
     can_fit = (rows >= 1) & (rows <= height) & (columns >= 1) & (columns <= width)
-    first = jnp.argmax(can_fit)  # the first box that fits
+    first = jnp.argmax(can_fit)  # the first box that fits; the entire image if none does
     rows = jnp.where(can_fit.any(), rows[first], height)
     columns = jnp.where(can_fit.any(), columns[first], width)
     y0 = jnp.floor(jax.random.uniform(key_top) * (height - rows + 1))

@@ -81,9 +81,10 @@ def with_waves(
   # rows and columns from the centre of the image, and the position along the direction in pixels
   y = jnp.linspace(-height / 2, height / 2, height)[None, :, None, None]
   x = jnp.linspace(-width / 2, width / 2, width)[None, None, :, None]
+  # [V, H, W, C]
   along = y * jnp.cos(direction)[:, None, None] + x * jnp.sin(direction)[:, None, None]
   turns = frequency[:, None, None] / max(height, width) * along
-  wave = jnp.sin(2 * jnp.pi * turns - jnp.pi / 4)  # [V, H, W, C]
+  wave = jnp.sin(2 * jnp.pi * turns - jnp.pi / 4)
   wave /= jnp.sqrt((wave**2).sum((1, 2), keepdims=True))  # now of norm 1
   scale = strength[:, None, None] * (height * width) ** 0.5 / 32
   return jnp.clip(image[None] + scale * wave, 0, 1)

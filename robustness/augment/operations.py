@@ -151,7 +151,8 @@ class Operations:
     """
     color, sharpness = functools.partial(_blended, grey), functools.partial(_blended, smoothed)
     functions: tuple[Family, ...] = (self._warped, _tabulated, color, sharpness, self._covered)
-    # branch 0 is the identity; each family with an operation in `names` has a further branch
+    # Branch 0 is the identity; each family with an operation in `names` has a further branch. For
+    # the names ShearX, Invert and Rotate, branch 1 has the warps ShearX and Rotate, and 2 Invert.
     branches: list[Callable[[Drawn, Image], Image]] = [lambda drawn, image: image]
     branch_of: dict[str, int] = {}  # {operation: number of its branch}
     position: dict[str, int] = {}  # {operation: its index among the names of the branch}
@@ -160,12 +161,11 @@ class Operations:
         branch_of |= dict.fromkeys(names, len(branches))
         position |= {name: names.index(name) for name in names}
         branches.append(functools.partial(function, names))
-    # both for the drawn operation; the functions of branches take its index among their names
     branch_numbers = jnp.array([branch_of[name] for name in self.names])
     branch = jnp.where(drawn.index < 0, 0, branch_numbers[drawn.index])
     positions = jnp.array([position[name] for name in self.names])
-    drawn = dataclasses.replace(drawn, index=positions[drawn.index])
-    return jax.lax.switch(branch, branches, drawn, image)
+    drawn_in_branch = dataclasses.replace(drawn, index=positions[drawn.index])
+    return jax.lax.switch(branch, branches, drawn_in_branch, image)
 
   def in_sequence(self, image: jax.Array, drawn: Drawn, fill: tuple[int, ...] = ()) -> jax.Array:
     """Returns an image, float32 [H, W, C] in [0, 1], after several operations.

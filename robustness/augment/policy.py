@@ -72,21 +72,27 @@ class Policy:
         keys = row_keys({'example_id': batch['example_id']}, seed, name, jnp.zeros_like(step))
       else:
         keys = row_keys(batch, seed, name, step)
-      # Random choices that differ in cost: a CPU computes row by row, and an accelerator branch by
-      # branch if the augmentation declares branches. Each device computes its rows only.
-      is_sequential = augmentation.sequential and jax.default_backend() == 'cpu'
-      if is_sequential or augmentation.branches:
-        augment_rows = _in_sequence if is_sequential else _by_branch
-        on_device = functools.partial(augment_rows, augmentation)
-        rows = {**batch, KEY: keys}
-        batch = parallel.by_device(on_device, rows) if parallel else on_device(rows)
-        continue
-      # All other augmentations are vectorised over the rows.
-      if augmentation.needs_partner:
-        axis_name = parallel.axis_name if parallel else None
-        batch = {**batch, 'partner': _partners(augmentation, batch, axis_name)}
-      batch = jax.vmap(functools.partial(_augment, augmentation))(keys, batch)
+      batch = _augment_batch(augmentation, keys, batch, parallel)
     return batch
+
+
+def _augment_batch(
+  augmentation: Augmentation, keys: jax.Array, batch: Example, parallel: Parallel | None
+) -> Example:
+  """Returns the batch after one augmentation, with the random keys [B] of its rows.
+
+  A CPU computes random choices that differ in cost row by row, and an accelerator branch by branch
+  if the augmentation declares branches. All other augmentations are vectorised over the rows.
+  """
+  is_sequential = augmentation.sequential and jax.default_backend() == 'cpu'
+  if is_sequential or augmentation.branches:
+    on_device = functools.partial(_in_sequence if is_sequential else _by_branch, augmentation)
+    rows = {**batch, KEY: keys}
+    return parallel.by_device(on_device, rows) if parallel else on_device(rows)
+  if augmentation.needs_partner:
+    axis_name = parallel.axis_name if parallel else None
+    batch = {**batch, 'partner': _partners(augmentation, batch, axis_name)}
+  return jax.vmap(functools.partial(_augment, augmentation))(keys, batch)
 
 
 def _in_sequence(augmentation: Augmentation, rows: Example) -> Example:
@@ -113,12 +119,13 @@ def _by_branch(augmentation: Augmentation, rows: Example) -> Example:
   `rows` are columns [B, ...], among them `KEY`, which the result lacks; their images are
   [B, H, W, C] or [B, V, H, W, C].
   """
-  rows, images_per_row = dict(rows), 1
+  rows = dict(rows)
   keys, images = rows.pop(KEY), rows.pop('image')
-  if images.ndim == 5:  # V images per row; each image gets its own key
-    images_per_row = images.shape[1]
+  images_per_row = images.shape[1] if images.ndim == 5 else 1
+  if images.ndim == 5:  # each image gets its own key
     numbers = jnp.arange(images_per_row)
-    keys = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))(keys, numbers).ravel()
+    keys_of_row = jax.vmap(jax.random.fold_in, (None, 0))  # of a key and V numbers
+    keys = jax.vmap(keys_of_row, (0, None))(keys, numbers).ravel()
   flat = images.reshape(-1, *images.shape[-3:])
   # the columns of the row of each image
   columns = {name: jnp.repeat(values, images_per_row, axis=0) for name, values in rows.items()}
@@ -194,6 +201,20 @@ def _checked(augmentation: Augmentation, key: jax.Array, example: Example) -> Ex
   return {name: value for name, value in augmented.items() if name != 'partner'}
 
 
+def _mirrored_in_groups(groups: jax.Array) -> jax.Array:
+  """Returns the index of each row's partner, int32 [B], from the group of each row, integers [B].
+
+  The partner of the i-th row of a group is its i-th row from the end: for the groups 7, 3, 7, 7 the
+  indices are 3, 1, 2, 0.
+  """
+  order = jnp.argsort(groups, stable=True)  # the rows sorted by group
+  place = jnp.argsort(order)  # of each row when sorted
+  # the group of each row is at the places first, …, end − 1
+  first = jnp.searchsorted(groups[order], groups, 'left')
+  end = jnp.searchsorted(groups[order], groups, 'right')
+  return order[first + end - 1 - place]
+
+
 def row_keys(batch: Example, seed: int | jax.Array, name: str, step: jax.Array) -> jax.Array:
   """Returns the random keys [B] of the rows for the part `name` of a training.
 
@@ -227,17 +248,13 @@ def _partners(augmentation: Augmentation, batch: Example, axis_name: str | None)
     )
   full_batch = jax.lax.all_gather(batch, axis_name, tiled=True) if axis_name else batch
   if within:
-    groups = full_batch[within]
-    order = jnp.argsort(groups, stable=True)  # the rows sorted by group
-    place = jnp.argsort(order)  # of each row when sorted
-    # the group of each row is at first, …, end − 1 when sorted
-    first, end = (jnp.searchsorted(groups[order], groups, side) for side in ('left', 'right'))
-    indices = order[first + end - 1 - place]
+    indices = _mirrored_in_groups(full_batch[within])
     mirrored = {name: values[indices] for name, values in full_batch.items()}
   else:
     mirrored = {name: values[::-1] for name, values in full_batch.items()}
   if not axis_name:
     return mirrored
+  # only the partners of the rows of this device
   size = len(batch['image'])
   start = jax.lax.axis_index(axis_name) * size
   return {k: jax.lax.dynamic_slice_in_dim(v, start, size) for k, v in mirrored.items()}

@@ -64,7 +64,7 @@ class Prime(Augmentation):
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     """Returns the example with its mixtures as `image`, [1 + mixtures, H, W, C] by default."""
-    image, count = example['image'], (self.mixtures, WIDTH)
+    image, count = example['image'], (self.mixtures, WIDTH)  # the number of chains
     key_weights, key_share, key_depth, key_kind, key_steps = jax.random.split(key, 5)
     depth = jax.random.randint(key_depth, (*count, 1), 1, MAX_DEPTH + 1)
     # index of each step in `branches`; 0, the identity, beyond the end of a chain
@@ -117,7 +117,7 @@ class Prime(Augmentation):
     key_bound, key_modes, key_temperature, key_values = jax.random.split(key, 4)
     max_modes = jax.random.randint(key_bound, (), MIN_MODES + 1, self.modes + 1)
     modes = MIN_MODES + jnp.floor(arcsine(key_modes) * (max_modes + 1 - MIN_MODES))
-    modes = jnp.minimum(modes, max_modes)  # N; it is exceeded where `arcsine` returns 1
+    modes = jnp.minimum(modes, max_modes)  # N; without the minimum, max + 1 where `arcsine` is 1
     logarithm = jnp.log(modes)
     # the bounds of T
     low = 1 / (np.pi * max(image.shape[:2]) ** 2 * logarithm)
