@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
 SHARD_IMAGES, HOST_SHARD_IMAGES = 32768, 1024
 """Images of 32 × 32 pixels in a shard by default, and in a shard of a network that runs outside of
@@ -52,8 +53,24 @@ class Layout:
 
   def size(self, block: int, chunk: int) -> int:
     """Returns the number of images, rows × views, of a shard."""
-    rows, views = self.rows(block), self.views(chunk)
-    return (rows.stop - rows.start) * (views.stop - views.start)
+    views = self.views(chunk)
+    return self.num_rows_of(block) * (views.stop - views.start)
+
+  def num_rows_of(self, block: int) -> int:
+    """Returns the number of rows in block number `block`."""
+    rows = self.rows(block)
+    return rows.stop - rows.start
+
+  def num_images(self, table: Mapping[int, Sequence[int]]) -> int:
+    """Returns the number of images, rows × views, in the shards of `table`.
+
+    `table` is {number of the row block: numbers of its view chunks}.
+    """
+    return sum(self.size(block, chunk) for block, chunks in table.items() for chunk in chunks)
+
+  def first_present(self, missing: Sequence[int]) -> int | None:
+    """Returns the number of the first view chunk that is not in `missing`; None if all are."""
+    return next((chunk for chunk in range(self.num_chunks) if chunk not in missing), None)
 
   def share(self, process: int, processes: int) -> dict[int, range]:
     """Returns the shards that a process computes, {number of the row block: its view chunks}.

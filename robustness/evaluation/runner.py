@@ -223,11 +223,11 @@ class Evaluator:
     for block, chunks in missing.items():
       if chunks_in_share := [chunk for chunk in chunks if chunk in share[block]]:
         todo[block] = chunks_in_share
-    num_images = _num_images(layout, share)
-    num_present = num_images - _num_images(layout, todo)
+    num_images = layout.num_images(share)
+    num_present = num_images - layout.num_images(todo)
     self._check_same_images(rows, records, missing)
     # a chunk that exists already in each incomplete block, None if there is none
-    first_present = {b: _first_present(layout, chunks) for b, chunks in missing.items()}
+    first_present = {b: layout.first_present(chunks) for b, chunks in missing.items()}
     with Progress(num_images, f'{self.name}: {self.phase}', 'images', initial=num_present) as bar:
       for block, chunk, shard in self.shards(rows, layout, todo):
         # The first shard that is added to a block must be of the same images as an existing shard
@@ -246,11 +246,11 @@ class Evaluator:
     """
     layout = records.layout
     for block in range(layout.num_blocks):
-      present = _first_present(layout, missing.get(block, ()))
+      present = layout.first_present(missing.get(block, ()))
       if present is not None:
         recorded = records.read(block, present).arrays
         batch = next(self._with_columns(rows).batches(layout.block_rows, [block], stored=True))
-        columns, num_rows = _host_columns(batch), _num_rows(layout, batch)
+        columns, num_rows = _host_columns(batch), layout.num_rows_of(batch['block'])
         read = {name: columns[name][:num_rows] for name in ROW_IDENTITY}  # without padding
         require_same_images(recorded, read, records.directory)
         return
@@ -617,7 +617,7 @@ class Evaluator:
   def _step_batches(self, layout: Layout, batch: Batch) -> Iterator[dict[str, np.ndarray]]:
     """Yields the rows of a block in batches of `step_rows` rows, the last one padded with zeros."""
     size, columns = self.step_rows(layout), numeric_columns(batch)
-    for begin in range(0, _num_rows(layout, batch), size):
+    for begin in range(0, layout.num_rows_of(batch['block']), size):
       yield {name: padded(x[begin : begin + size], size) for name, x in columns.items()}
 
   def _chunk_of_views(self, layout: Layout, chunk: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -720,29 +720,10 @@ def distance(first: jax.Array, second: jax.Array) -> jax.Array:
   return jnp.sqrt((difference**2).sum(-1))
 
 
-def _first_present(layout: Layout, missing: Sequence[int]) -> int | None:
-  """Returns the number of a block's first view chunk that is not in `missing`; None if all are."""
-  return next((chunk for chunk in range(layout.num_chunks) if chunk not in missing), None)
-
-
-def _num_images(layout: Layout, table: Mapping[int, Sequence[int]]) -> int:
-  """Returns the number of images, rows × views, in the shards of `table`.
-
-  `table` is {number of the row block: numbers of its view chunks}.
-  """
-  return sum(layout.size(block, chunk) for block, chunks in table.items() for chunk in chunks)
-
-
 def _host_columns(batch: Batch) -> Batch:
   """Returns the columns of a block without its images, and the digest of each image."""
   columns = {name: values for name, values in batch.items() if name != 'image'}
   return {**columns, IMAGE_DIGEST: image_digests(batch['image'])}
-
-
-def _num_rows(layout: Layout, batch: Batch) -> int:
-  """Returns the number of rows in the block of rows that `batch` holds, without its padding."""
-  rows = layout.rows(batch['block'])
-  return rows.stop - rows.start
 
 
 def _filled(values: list[np.ndarray], count: int) -> np.ndarray:
