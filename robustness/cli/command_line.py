@@ -85,7 +85,15 @@ def training_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
 
 
 def data_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
-  """Returns a hint if a user names a network and the config reads the default data, else ''."""
+  """Returns a hint that the images are the default ones and how to choose others, or ''.
+
+  It is for users who chose a network or data by a flag, but whose config has the default source of
+  images without a flag for it.
+
+  Args:
+    config: the config with the changes of the command line.
+    arguments: the command line.
+  """
   names_source = any('data.source=' in argument for argument in arguments)
   source = config.get('data', {}).get('source')
   if source != DEFAULT or names_source or not any(map(_NAMES_NETWORK_OR_DATA.match, arguments)):
@@ -98,7 +106,12 @@ def data_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
 
 
 def tasks_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
-  """Returns a note on the tasks of a config file's battery that the command line leaves out."""
+  """Returns a note that names the tasks of a config file that this run leaves out; '' if none.
+
+  Args:
+    config: the config with the changes of the command line.
+    arguments: the command line, which has the config file and may select tasks.
+  """
   file = reference(arguments)
   if not file or not any('config.battery.tasks' in argument for argument in arguments):
     return ''
@@ -166,8 +179,13 @@ def choose_classifiers(config: ConfigDict, changes: Sequence[str]) -> list[str]:
 
 
 def _refuse_keys_of_one(classifiers: Section, changes: Sequence[str]) -> None:
-  """Raises InputError for a change of the section `config.classifier`, which a config with several
-  classifiers lacks.
+  """Raises InputError if a change is of a key of `config.classifier`.
+
+  A config with several classifiers has no such section.
+
+  Args:
+    classifiers: the section `config.classifiers`.
+    changes: arguments of the command line, such as '--config.classifier.name=vit'.
   """
   for change in changes:
     _, _, key = change.partition('=')[0].partition('config.classifier.')
@@ -302,7 +320,13 @@ def _check_key(config: ConfigDict, path: str, written: str) -> tuple[ConfigDict,
 
 
 def _refuse_moved(section: Section, values: Section, path: str) -> None:
-  """Raises SettingError for keys that `study` or `data` sections had in an earlier version."""
+  """Raises SettingError for keys that a section `study` or `data` had in an earlier version.
+
+  Args:
+    section: the section, whose `name` or `source` selects the study or the source of images.
+    values: {key: value} that may have such keys.
+    path: name of the section, such as 'config.study'; other sections than these are not checked.
+  """
   if path.endswith('.study'):
     settings.refuse_moved(STUDIES.find(section['name'], f'{path}.name').moved_keys, values, path)
   elif path.endswith('.data'):
@@ -448,7 +472,16 @@ def _study_name(section: object, key: str, path: pathlib.Path) -> str:
 
 
 def _fill(config: ConfigDict, values: Mapping[str, object], path: str) -> None:
-  """Sets the keys of a section, named `path`, to values from JSON, where tuples are lists."""
+  """Sets the keys of a section to values that were read from JSON, in which tuples are lists.
+
+  Args:
+    config: the section.
+    values: {key: value}, nested like the section.
+    path: name of the section for messages, such as 'config.study'.
+
+  Raises:
+    InputError: the section has no such key, or the value has another type.
+  """
   unknown = {key: value for key, value in values.items() if key not in config}
   # First refuse keys of earlier versions, with an error that says what replaces them.
   _refuse_moved({**config, **values}, unknown, path)

@@ -35,7 +35,10 @@ PROGRAM, COMPARISON = 'robustness compare', 'comparison'
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Compares workdirs, and prints headlines, accuracies and the path of the report; returns 0."""
+  """Runs `robustness compare` and returns 0; `arguments` are the words after these two.
+
+  Workdirs are compared; headlines, accuracies and the path of the report are printed.
+  """
   parser = argparse.ArgumentParser(prog=PROGRAM, description='Compares finished workdirs.')
   add = parser.add_argument
   add('workdirs', nargs='+', metavar='WORKDIR', help='a workdir, or LABEL=WORKDIR')
@@ -179,9 +182,10 @@ def _presented(study: Study) -> Presentation:
   """Returns title and figures of a comparison: the study's figures, then accuracies by view."""
 
   def draw(results: Results) -> Mapping[str, charts.Picture]:
-    """Returns the study's figures and the figures of accuracies.
+    """Returns {file name: (figure, caption)} of the study's figures and the figures of accuracies.
 
-    If the study's estimates could not be computed, the table `WHY_NOT` says why.
+    The study's figures are left out if its estimates could not be computed, which a table
+    `WHY_NOT` of the results explains.
     """
     compared = (ACCURACY, EFFECTIVE)
     accuracies = charts.draw(dataclasses.replace(results, quantities=compared))

@@ -47,7 +47,11 @@ MAX_PANELS = 24
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Writes the correlations to a folder, and prints them and the path of the report; returns 0."""
+  """Runs `robustness correlations` and returns 0; `arguments` are the words after these two.
+
+  Rank correlations between quantities, over networks, are written to a folder and printed, with the
+  path of the report.
+  """
   parser = new_parser('robustness correlations', __doc__)
   parser.add_argument('paths', nargs='+', metavar='PATH', help='a workdir, or a folder of several')
   parser.add_argument('--out', type=expanded, required=True, help='where the page goes')
@@ -201,10 +205,14 @@ def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -
 
 
 def _figures(results: Results, values: Mapping[str, pd.DataFrame]) -> dict[str, charts.Picture]:
-  """Returns {name: (figure, caption)}: a page of scatter plots, and the charts of the correlations.
+  """Returns {file name: (figure, caption)}: a page 'scatter', and the charts of the correlations.
 
-  The page has the `MAX_PANELS` pairs of quantities with the weakest correlations, weakest first. In
-  a plot each point is a network. `values` is {quantity: table with a row per network}.
+  The page has scatter plots, in which each point is a network, of the `MAX_PANELS` pairs of
+  quantities with the weakest rank correlations, weakest first.
+
+  Args:
+    results: estimates of the correlation of each pair of quantities.
+    values: {quantity: table with a row per network}.
   """
   weakest = _weakest_first(results).head(MAX_PANELS)
   pairs = list(zip(weakest['first'], weakest['second'], strict=True))

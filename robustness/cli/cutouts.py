@@ -23,7 +23,11 @@ from robustness.core.settings import choice
 
 
 def main(arguments: list[str]) -> int:
-  """Runs `robustness cutouts extract` or `robustness cutouts prune` and returns 0."""
+  """Runs `robustness cutouts` and returns 0; `arguments` are the words after these two.
+
+  `extract` cuts objects out of images and writes them to a folder. `prune` moves those whose line
+  the user deleted from its `cutouts.csv` to its folder `removed`.
+  """
   options = _parser().parse_args(arguments)
   if options.command == 'extract':
     print(*_extract(options), sep='\n')

@@ -58,9 +58,10 @@ def _lines(results: Results, k: int) -> list[str]:
   """Returns the lines to print: remarks on unusual boxes or `k`, then a line for each estimate.
 
   Args:
-    results: estimates by `kind` and `k`, and the table 'remarks' with (text, count, total, first).
-    k: the requested distance from the anchor in frames. A remark says if no neighbor is that far;
-      then `results.settings['k']` is the largest distance of one.
+    results: estimates by `kind` and `k`; the table 'remarks' of unusual boxes, with columns for the
+      remark, the number of boxes it is on, the number of all boxes, and the first such box; and
+      `settings['k']`, the largest distance of a neighbor from its anchor, at most `k`.
+    k: the requested distance from the anchor in frames. A remark says if no neighbor is that far.
   """
   declared = {quantity.name: quantity for quantity in results.quantities}
   estimates = []

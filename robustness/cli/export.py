@@ -149,7 +149,8 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
   Args:
     results: results of a finished run.
     label: label of the classifier.
-    name: name of a quantity; '' takes the first main one (headline).
+    name: name of a quantity; '' takes the first one that is declared as a headline, or if there is
+      none the first one.
     at: the condition, such as 'corruption=fog,severity=3'; '' takes the value over all conditions.
 
   Raises:

@@ -76,9 +76,12 @@ PERCENTILES = (BOOTSTRAP, BAYESIAN, *JOINT.values())
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Adds and checks entries, and with --out writes the page and prints the ranks.
+  """Runs `robustness leaderboard` and returns the exit status: 0, or 1 if an entry is rejected.
 
-  Returns the exit status: 0, or 1 if an entry is rejected.
+  Entries are added and checked. With --out the page is written and the ranks are printed.
+
+  Args:
+    arguments: the words of the command line after the command.
   """
   options = _parser().parse_args(arguments)
   if options.out is not None:

@@ -25,7 +25,14 @@ PROGRAM = 'robustness neighbor_sets'
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Builds or imports neighbor sets, prints the counts and returns 0."""
+  """Runs `robustness neighbor_sets` and returns 0: builds or imports sets and prints the counts.
+
+  Args:
+    arguments: the words of the command line after the command: 'build' or 'import', and flags.
+
+  Raises:
+    InputError: a flag is wrong, or the folder --out has neighbor sets already.
+  """
   options = _parser().parse_args(arguments)
   if metadata.find(options.out):
     raise InputError(f'{options.out} holds neighbor sets already: give another --out.')

@@ -22,7 +22,9 @@ Listing = Iterable[tuple[str, str]]
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Prints the lists that `arguments` name, such as 'studies', or all; returns 0.
+  """Prints the lists of `PARTS` that `arguments` name, such as 'studies'; returns 0.
+
+  Without arguments all lists are printed.
 
   Raises:
     InputError: a word names no list.
@@ -78,7 +80,10 @@ def studies() -> Listing:
 
 
 def configs() -> Listing:
-  """Yields every packaged config, and after it its variants, the default first, without a name."""
+  """Yields (name, first line of its docstring) for every packaged config.
+
+  If the config has variants, ('', 'variants: NAME, NAME') follows, the default variant first.
+  """
   for name, file in packaged.files().items():
     yield name, packaged.first_line(file)
     variants = list(filter(None, command_line.variants(str(file))))

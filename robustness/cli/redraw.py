@@ -24,7 +24,13 @@ from robustness.workdirs import finished_workdir, workdir
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Draws the figures and reports of a workdir again and prints the path of the report."""
+  """Runs `robustness report` and returns 0; `arguments` are the words after these two.
+
+  Figures and reports of a finished workdir are drawn again; the path of the report is printed.
+
+  Raises:
+    InputError: not exactly one workdir is given, or its results cannot be drawn.
+  """
   parser = new_parser('robustness report', __doc__)
   parser.add_argument('workdirs', nargs='*', metavar='WORKDIR', help='a finished workdir')
   parser.add_argument('--pdf', action='store_true', help='write the figures as PDF too')
@@ -115,9 +121,9 @@ def _task_folders(folder: pathlib.Path, tasks: Iterable[str]) -> dict[str, pathl
 
 
 def _refuse_less(folders: Sequence[pathlib.Path]) -> None:
-  """Raises InputError if a report in `folders` has rows of numbers that its results lack.
+  """Raises InputError if a table of a report has more rows than the results beside it.
 
-  Drawing the report again would lose these numbers.
+  Drawing the report again would lose these rows. `folders` have a report and results each.
   """
   for folder in dict.fromkeys(folders):
     if names := page.shortened_tables(folder, Results.read(folder)):

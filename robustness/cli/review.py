@@ -67,8 +67,12 @@ def serve(flags: argparse.Namespace) -> None:
 def export(flags: argparse.Namespace) -> None:
   """Writes the neighbor sets that passed the review, and prints counts and reviewers' agreement.
 
+  Args:
+    flags: flags of `robustness review export`, such as `metadata`, `answers`, `rule` and `out`.
+
   Raises:
-    InputError: a flag is wrong; or pairs await further answers, unless `--unsettled=drop`.
+    InputError: a flag is wrong; or pairs have too few answers for a decision, unless
+      `--unsettled=drop` leaves them out.
   """
   choice('--rule', flags.rule, decisions.RULES)
   candidates = _candidates(flags)

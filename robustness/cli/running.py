@@ -307,7 +307,11 @@ def show_plan(config: Section) -> None:
 
 
 def shortcomings(experiment: Experiment) -> Iterator[str]:
-  """Yields what the results will lack: intervals over seeds, and comparable errors under frost."""
+  """Yields a sentence for each thing that the results of a run will lack.
+
+  These are intervals, if there are too few seeds, and an mCE that is comparable with published
+  ones, if the corruption frost is drawn instead of made from photographs.
+  """
   seeds = experiment.execution.seeds
   if 0 < len(seeds) < FEWEST_SEEDS:
     yield f'{len(seeds)} seeds give no intervals over seeds; {FEWEST_SEEDS} are the fewest'
@@ -393,14 +397,18 @@ def _planned_training(
   evaluated: Rows,
   along: Mapping[str, tuple[str, int]],
 ) -> Iterator[tuple[str, str, str]]:
-  """Yields (label, amount in words, number of images) of a training and of evaluations along it.
+  """Yields lines (name, amount, number of images) on the cost of a training and its evaluations.
+
+  Examples are ('net: training', '400 steps × 128 images', '51,200') and ('net: evaluations in
+  between', '5 × 1,000 rows', '5,000').
 
   Args:
     label: label of the classifier.
     settings: settings of the training.
     rows: the rows that it trains on, from which validation images are split off.
     evaluated: the rows that it is evaluated on if no validation images are split off.
-    along: {study that is measured along the training: (amount in words, number of images)}.
+    along: {study that is measured repeatedly during the training: (amount of one measurement in
+      words, number of its images)}.
   """
   fitted, held_out = split_validation(rows, settings.validation)
   steps, size = schedule.total_steps(settings, len(fitted)), settings.batch_size

@@ -95,7 +95,13 @@ def to_wandb(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> 
   """Sends a log to Weights & Biases and returns the run's URL, or its folder if it is kept here.
 
   The environment variable WANDB_MODE decides whether the log is sent to a server or kept in
-  `folder`.
+  `folder`. If an earlier command sent a part of the log, the same run is continued.
+
+  Args:
+    log: the log of one classifier.
+    project: name of the project at Weights & Biases.
+    folder: the workdir; its name groups the runs of its classifiers.
+    config: the config of the run, which is shown with it.
   """
   import wandb
 
@@ -119,10 +125,19 @@ def to_wandb(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> 
 
 
 def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) -> str:
-  """Sends a log to MLflow at MLFLOW_TRACKING_URI and returns the address of the run.
+  """Sends a log to the MLflow server at the environment variable MLFLOW_TRACKING_URI.
 
   If an earlier command sent a part of the log, the same run is continued with later steps. A tag of
   the run, 'robustness_step', has the last step that was sent.
+
+  Args:
+    log: the log of one classifier.
+    project: name of the MLflow experiment, which is created if it does not exist.
+    folder: the workdir, whose path becomes a tag of the run.
+    config: the config of the run, nested, which becomes the parameters 'data.split' and so on.
+
+  Returns:
+    the server, the experiment and the id of the MLflow run, as text.
   """
   import mlflow
   from mlflow.entities import Metric, Param, RunTag

@@ -56,7 +56,7 @@ class _Differences:
   quantities: frozenset[str]
 
   def refuse(self, path: pathlib.Path) -> None:
-    """Raises InputError that names the first difference of the results in a folder."""
+    """Raises InputError on the first difference, if any; `path` is the folder of the results."""
     if len(self.changed):
       row = self.changed.iloc[0]
       column = next(name for name in _COMPARED if not _is_close(row[f'{name}_x'], row[f'{name}_y']))
@@ -200,9 +200,10 @@ def _has_run(path: pathlib.Path) -> bool:
 
 
 def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
-  """Returns {folder: text about values that its records do not reproduce} for a run of one seed.
+  """Returns {folder: why its results are not confirmed by its records} for a run of one seed.
 
-  The folders are `path` and, for a battery, the folders of its tasks.
+  The folders are the workdir `path` and, for a battery, the folders of its tasks. Folders with
+  confirmed results are left out. `study_file` is the user's FILE.py:NAME for the study NAME, or ''.
   """
   folders = [path, *sorted((path / workdir.TASKS).glob('*'))]
   if not (path / workdir.RECORDS).is_dir():
@@ -225,8 +226,14 @@ def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
 def _unlike_tasks(path: pathlib.Path, tasks: dict[str, FinishedStudy]) -> Iterator[str]:
   """Yields in words how the results of a battery differ from those of its tasks, which they repeat.
 
+  Only results that another version or commit wrote may differ.
+
+  Args:
+    path: the workdir of the battery.
+    tasks: {task: its study, results and records}.
+
   Raises:
-    InputError: they differ, and this version and commit wrote the results of the battery in `path`.
+    InputError: they differ, and this version and commit wrote the results of the battery.
   """
   joined = Results.read(path)
   for task, finished in tasks.items():

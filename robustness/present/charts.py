@@ -141,9 +141,14 @@ def with_line(figures: dict[str, Picture], name: str, level: float, words: str) 
 def levels(results: Results, rate: float = RATE) -> dict[str, Picture]:
   """Returns {file name: (figure, caption)} of the shares that have one value per classifier.
 
-  These shares are over all conditions, or by facets that have only one value each. They are in the
-  figure `levels`. If only some of them have paired differences, those without are in a second
-  figure, `levels_without_differences`, which lacks the column of differences.
+  A share is a quantity between 0 and 1, such as an accuracy. It has one value per classifier if it
+  is over all conditions, or by facets with only one value each. All are in the figure `levels`. If
+  only some of them have paired differences, those without are in a second figure,
+  `levels_without_differences`, which lacks the column of differences.
+
+  Args:
+    results: the results.
+    rate: false-discovery rate of the differences that are marked as significant.
   """
   # {whether there are paired differences: rows of the shares}, in the order of the figures
   parts: dict[bool, list[pd.DataFrame]] = {True: [], False: []}
@@ -203,7 +208,7 @@ def of_rows(
   columns = columns_of(rows, quantity, rate)
 
   def caption(columns: Sequence[Column]) -> str:
-    """Returns the caption of a figure of `columns`, of values or of differences."""
+    """Returns the caption of a figure whose columns of plots are `columns`."""
     return _caption(columns, facets, varying, rate)
 
   reference_values: dict[tuple[str, str], float] = {}
@@ -316,7 +321,10 @@ def _classifier_panels(columns: Sequence[Column]) -> list[maps.Panel]:
 
 
 def _panels_by_value(column: Column, name: str) -> list[maps.Panel]:
-  """Returns a panel for each value of the facet `name`, with the value as title."""
+  """Returns a plot for each value of the facet `name`, with the value as title.
+
+  `column` is the notation and the rows that the plots divide among them.
+  """
   notation, rows = column
   facet = notation.quantity.facet(name)
   values = dict.fromkeys(rows[name])
@@ -412,7 +420,11 @@ def _caption(
 
 
 def _difference_words(column: Column, rate: float) -> str:
-  """Returns the sentence of a caption about paired differences; '' for a column of values."""
+  """Returns the sentence of a caption about paired differences; '' for a column of values.
+
+  It names the classifier that is subtracted and explains the dots, which mark differences that are
+  significant at the false-discovery rate `rate`.
+  """
   notation, rows = column
   if not notation.difference:
     return ''
@@ -424,7 +436,10 @@ def _difference_words(column: Column, rate: float) -> str:
 
 
 def sample(rows: pd.DataFrame) -> str:
-  """Returns the number of images and the confidence, as ', n = 10,000; 95 % intervals'."""
+  """Returns the number of observations and the confidence level of the intervals of rows.
+
+  For example ', n = 10,000; 95 % intervals'; a part that is missing in all rows is left out.
+  """
   images = span(rows.n.dropna())
   confidence = rows.confidence[rows.low.notna()]
   text = f', n = {images}' if images else ''

@@ -290,7 +290,11 @@ def overall_rows(table: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
 
 
 def _is_short(quantity: Quantity, facets: Sequence[str], rows: pd.DataFrame) -> bool:
-  """Returns whether at most one facet has several values in the rows, and has only few of them."""
+  """Returns whether the rows are few enough to be reported one by one.
+
+  At most one facet then has several values in the rows: at most 2 if it is drawn on a numeric axis,
+  else at most `MAX_OVERALL_VALUES`.
+  """
   varying = [name for name in facets if rows[name].nunique() > 1]
   if len(varying) != 1:
     return not varying
@@ -383,17 +387,16 @@ def extreme_choices(
 def _groups(
   table: pd.DataFrame, quantity: Quantity, is_difference: bool = False
 ) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
-  """Yields (facets, rows) of a quantity for each set of facets, fewest facets first, classes last.
+  """Yields (facets, rows) of a quantity for each set of facets that its rows have values of.
 
-  The rows are values of classifiers, or paired differences if `is_difference`. Several rows and
-  sets are left out:
+  Sets with fewer facets come first, sets with the facet class last. The rows are values of
+  classifiers, or paired differences if `is_difference`. Left out are
 
-  * the overall rows, because they are reported separately;
+  * rows over all conditions (`overall_rows`), which are reported separately;
   * rows without a value;
   * rows without an interval, if others in the set have one, unless all seeds are equal;
-  * sets with a single condition;
-  * sets in which every classifier's highest or lowest value equals its overall value, which is
-    reported already;
+  * sets with one row per classifier;
+  * sets in which every classifier's highest or lowest value equals its overall value;
   * sets of three or more facets, if any set has one or two.
   """
   overall = overall_rows(table, quantity)

@@ -79,7 +79,7 @@ def gallery(images: np.ndarray, titles: Sequence[Sequence[str]]) -> Figure:
 
   Args:
     images: [F, S, H, W, C], uint8 or in [0, 1].
-    titles: F lists of S titles; a title is one text.
+    titles: [F][S], the title of each image.
   """
   count, lines, height, width, _ = images.shape
   picture_width = min(1.5, style.PAGE_WIDTH / max(count, 4))

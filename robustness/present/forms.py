@@ -137,7 +137,8 @@ def _hollow(axes: Axes, x: np.ndarray, y: np.ndarray, mask: np.ndarray, index: i
 def _ends(rows: pd.DataFrame, scale: float) -> list[np.ndarray]:
   """Returns [values, lower ends, upper ends] of n estimates, three arrays [n] times `scale`.
 
-  The ends are NaN for degenerate estimates, which have notes that their intervals mean nothing.
+  The ends are NaN for estimates without an interval, and for those that are degenerate according to
+  their note, such as a ratio with a denominator near 0.
   """
   value, *ends = (scale * rows[name].to_numpy(float) for name in ('value', 'low', 'high'))
   is_degenerate = says_nothing(rows)
@@ -195,9 +196,15 @@ def _draw_curves(
   x: str,
   reference: Mapping[tuple[str, str], float],
 ) -> None:
-  """Draws the curves of all classifiers over the facet `x` into one plot.
+  """Draws the curves of all classifiers over a facet into one plot; marks significant differences.
 
-  Significant differences are marked. In a plot of values, `reference[label, '']` is a dotted line.
+  Args:
+    axes: the plot.
+    panel: rows of the table of results, and their notation.
+    labels: labels of the classifiers, in the order of their colours.
+    x: the facet on the horizontal axis.
+    reference: {(label, ''): value that the classifier is compared with}, unscaled. It is drawn as a
+      dotted line if the rows are values, not differences.
   """
   rows, notation = panel.rows, panel.notation
   for index, label in enumerate(labels):
@@ -285,7 +292,7 @@ def named_points(
   Plots of differences have lines at 0.
 
   Args:
-    points: one item for each plot.
+    points: one item for each plot; its values are fractions.
     x: name of the horizontal axis.
     y: name of the vertical axis.
     labels: all names, in the order that decides their colours; () takes the names in the plots,

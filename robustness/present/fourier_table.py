@@ -100,7 +100,12 @@ def published(results: Results) -> pd.DataFrame:
   def estimate(label: str, name: str, value: float, versus: str = '', **facets: Any) -> Any:
     """Returns a published value as a row of the table of results.
 
-    With the label of a classifier as `versus` the value is the difference from that classifier.
+    Args:
+      label: label of the classifier.
+      name: name of the quantity.
+      value: the value; for an error a fraction.
+      versus: label of the classifier that was subtracted if the value is a difference, else ''.
+      **facets: facets of the value, such as corruption='fog'.
     """
     printed = Estimate.without_interval(round(value, 4), n=table.images)
     all_facets = {**facets, 'source': PUBLISHED}
@@ -139,7 +144,10 @@ def changes(results: Results) -> pd.DataFrame:
 
 
 def _errors(tasks: Mapping[str, Results]) -> Results | None:
-  """Returns the results of the task with errors by corruption; None if there is none."""
+  """Returns the results of the first task whose study is `STUDY`; None if there is none.
+
+  Its estimates are errors by corruption. `tasks` is {task: its results}.
+  """
   return next((results for results in tasks.values() if results.study == STUDY), None)
 
 

@@ -60,7 +60,7 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
   than one line, differences begin a new line, so that each scale is next to its maps.
 
   Args:
-    parts: the heatmaps.
+    parts: the heatmaps, of values or of differences; those of values are drawn first.
     y: facet of the vertical axis, which grows downwards.
     x: facet of the horizontal axis.
     scaled: further heatmaps, not drawn; the colour scales include their values.
@@ -180,12 +180,16 @@ def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
 
 
 def _mirrored(frequencies: pd.Series, other_axis: pd.Series) -> pd.Series:
-  """Returns the negated frequencies of an axis, for the mirror images of the cells of a heatmap.
+  """Returns the frequencies of an axis at the mirror images (−y, −x) of the cells (y, x).
 
-  The Nyquist frequency −N/2 of an image with N pixels is its own negative and stays. The lowest
-  frequency is taken for it if its negative is not measured, and none of its cells has a positive
-  frequency on `other_axis`: of the cells (−N/2, x) and (−N/2, −x), which are mirror images of each
-  other, only one is measured.
+  All frequencies are negated, except the Nyquist frequency −N/2 of images with N pixels, which is
+  its own negative. Only one of (−N/2, x) and its mirror image (−N/2, −x) is measured. The lowest
+  frequency f is therefore taken for Nyquist if no cell has the frequency −f and cells with f have
+  no positive frequency on the other axis.
+
+  Args:
+    frequencies: frequency of each cell on this axis, signed integers.
+    other_axis: frequency of each cell on the other axis.
   """
   lowest = frequencies.min()
   is_lowest = frequencies == lowest

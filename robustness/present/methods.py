@@ -68,7 +68,7 @@ def paragraph(results: Results, environment: Facts, label: str = '') -> str:
 
 
 def _classifiers(results: Results, label: str) -> str:
-  """Returns the description of the classifier `label`, or of all classifiers if it is ''."""
+  """Returns 'net (small cnn, trained here, …)' for the classifier `label`; all if it is ''."""
   texts = []
   for facts in results.classifiers:
     if label in ('', facts['label']):
@@ -98,9 +98,9 @@ def _scaling(classifier: Facts) -> str:
 
 
 def _stated(results: Results, task: str) -> dict[str, str]:
-  """Returns {fact: text} of the table in which a task states what its numbers measure.
+  """Returns {fact: text} on what the numbers of a task measure: {'data': 'digits, split test', …}.
 
-  An example is {'data': 'digits, split test', …}. The result is {} without such a table.
+  The facts are the rows of its table `WHICH_NUMBERS`; the result is {} without such a table.
   """
   table = results.tables.get(f'{task}: {WHICH_NUMBERS}' if task else WHICH_NUMBERS)
   rows = table.rows if table else ()
@@ -170,7 +170,8 @@ def _intervals(results: Results, label: str) -> str:
 def _headline_words(choice: Choice, is_difference: bool) -> str:
   """Returns a headline: 'top-1 error under fog', 'differences in mCE', 'accuracy of each class'.
 
-  For extremes the estimates that an interval holds for together follow in brackets.
+  For a largest or smallest value over conditions, brackets say what its interval holds for, such
+  as '(simultaneous over 8 corruptions)'.
   """
   is_by_class = CLASS in choice.facets
   words = f'{choice.quantity.words} of each class' if is_by_class else choice.words
@@ -197,9 +198,9 @@ def _baseline(results: Results) -> str:
 def _scope_of_intervals(results: Results, environment: Facts, label: str) -> str:
   """Returns a sentence that states which variation the intervals include and which they leave out.
 
-  Intervals include the choice of images, or for a run with several seeds the training. Whether
-  another training is left out depends on what was measured: classifiers, predictions that were read
-  from files, or images alone.
+  Intervals of a run with several seeds include the variation between trainings, others the choice
+  of images. The others leave out another training of the classifiers, or hold for predictions that
+  were read from files.
 
   Args:
     results: the results of a finished workdir.

@@ -178,7 +178,13 @@ def says_nothing(rows: pd.DataFrame) -> np.ndarray:
 
 
 def is_axis(quantity: Quantity, rows: pd.DataFrame, name: str) -> bool:
-  """Returns whether a facet has ordered numbers, which a figure shows on an axis, and not names."""
+  """Returns whether a facet is drawn on a numeric axis: its values are ordered numbers, not names.
+
+  Args:
+    quantity: the quantity, which declares the facet.
+    rows: rows of the table of results with values of the facet.
+    name: the facet, such as 'severity'.
+  """
   return not pd.api.types.is_string_dtype(rows[name].dtype) and quantity.facet(name).ordered
 
 
@@ -193,8 +199,9 @@ def number(value: Any) -> str:
 def rounded(facet: Facet, value: float) -> str:
   """Returns a number of a facet as papers print it, such as '0.031' or '8/255'.
 
-  It has at least two digits and as few as keep it within 1 % of the value. With `facet.steps` 255,
-  a multiple of 1/255 is written as a fraction, unless two decimals state it exactly (0.2).
+  With `facet.steps` 255, a multiple of 1/255 is written as a fraction, except if it has at most two
+  decimals (0.2). Other numbers have as few significant digits, at least two, as keep them within
+  1 % of the value; whole numbers have all digits.
   """
   steps = facet.steps * value
   if facet.steps and abs(steps - round(steps)) < 1e-6 and value != round(value, 2):

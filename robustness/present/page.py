@@ -380,8 +380,10 @@ def _task(folder: pathlib.Path, path: pathlib.Path) -> str:
 
 
 def _estimates(results: Results, titled: Mapping[str, tables.Titled]) -> str:
-  """Returns the tables of estimates as HTML, and a list of the estimates that only
-  results.csv has.
+  """Returns the tables of estimates as HTML, then a line on the estimates without a table.
+
+  `titled` is {name of a table: the table and its title}. The line names sets of estimates that are
+  in results.csv alone.
   """
   parts = [
     f'<h3 id="rows-{quote(name)}">{escape(table.title)}</h3>{_table(table.table)}'
@@ -450,7 +452,7 @@ def _table(table: Table, head: Callable[[str], str] = str) -> str:
   is_numeric = [all(map(_is_number, column)) for column in zip(*table.rows, strict=True)]
 
   def line_of(cells: Sequence[object], tags: Sequence[str]) -> str:
-    """Returns a line of the table; `tags` has the HTML tag of each cell."""
+    """Returns a row of the table as HTML; `tags` has the tag of each cell, such as 'td'."""
     return f'<tr>{"".join(map(_cell, tags, cells, is_numeric))}</tr>'
 
   num_columns = len(table.columns)

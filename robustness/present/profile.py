@@ -45,9 +45,14 @@ class _Column(NamedTuple):
 
 @style.styled
 def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
-  """Returns {'profile': (figure, caption)} of the first `MAX_CLASSIFIERS` classifiers.
+  """Returns {'profile': (figure, caption)}: a line of plots for each classifier.
 
-  Columns that no task measured are left out; without any, the result is empty.
+  The columns of plots are a heatmap of Fourier frequencies, a heatmap of corruption and severity,
+  and accuracy by the radius of an attack. Columns that no task measured are left out; without any,
+  the result is empty. Only the first `MAX_CLASSIFIERS` classifiers are drawn.
+
+  Args:
+    tasks: {task: its results}.
   """
   candidates = (
     _map_column(tasks, 'frequency', *FREQUENCIES),

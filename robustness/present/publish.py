@@ -215,9 +215,15 @@ def _files(folder: pathlib.Path, captions: Mapping[str, str]) -> Drawn:
 
 
 def _digest(folder: pathlib.Path, names: Iterable[str], presented: Presented) -> str:
-  """Returns the SHA-256 of this package's code together with the results and figures in a folder.
+  """Returns a SHA-256 that stays equal as long as figures need not be drawn again.
 
-  `names` are the names of the figures. The result is '' if code outside this package draws them.
+  It is of this package's code and of the results and figures in a folder. The result is '' if code
+  outside this package draws the figures, whose changes would not be noticed.
+
+  Args:
+    folder: folder with results.json, results.npz, results.csv and `figures/`.
+    names: file names of the figures without suffix.
+    presented: draws the figures.
   """
   modules = type(presented).__module__, presented.figures.__module__
   if not all(module.startswith('robustness.') for module in modules):

@@ -124,8 +124,13 @@ def _level_clauses(
   """Yields a clause per classifier: its value, then its difference from the first classifier.
 
   Examples are 'net 71 % (65 to 77), better than base by 3 (1 to 5)', and 'net is better than base
-  by 3 (1 to 5)' without a value. `differences` has, for each classifier but the first, the row of
-  its difference from the first.
+  by 3 (1 to 5)' without a value.
+
+  Args:
+    rows: the values, a row per classifier.
+    differences: {label: row of the difference} for classifiers but the first: the value of the
+      classifier minus that of the first one.
+    quantity: the quantity of all rows.
   """
   values = {row.classifier: f' {_estimate(quantity, row)}' for row in _rows(rows)}
   for label in dict.fromkeys([*values, *differences]):
@@ -185,7 +190,7 @@ def _significant_differences(choice: Choice, rows: pd.DataFrame, versus: str, at
     choice: the choice that the rows are from.
     rows: the differences of the classifier; at least one is marked as significant.
     versus: label of the other classifier.
-    at: the preposition before a number of conditions.
+    at: the preposition before a number of conditions, 'under' in 'under 12 %'.
   """
   quantity, is_higher = choice.quantity, rows['value'] > 0
   answers = _ANSWERS.match(quantity.words)  # of 'top-1 error …' or 'top-1 accuracy …'
@@ -231,7 +236,7 @@ def _places(choice: Choice, rows: pd.DataFrame, total: int, at: str) -> str:
     choice: the choice that the rows are from.
     rows: the significant differences of a classifier in one direction.
     total: the number of all its differences.
-    at: the preposition before a number of conditions.
+    at: the preposition before a number of conditions, 'under' in 'under 12 %'.
   """
   if total > 1 and len(rows) == total:
     return f'{at} all'

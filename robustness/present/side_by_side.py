@@ -133,7 +133,7 @@ def _filled(
 
 
 def _facets(dimensions: Sequence[str]) -> list[str]:
-  """Returns the dimensions that are facets of the estimates of a task."""
+  """Returns the dimensions that are facets: not 'classifier', 'quantity' or 'task'."""
   return [name for name in dimensions if name not in (CLASSIFIER, QUANTITY, TASK)]
 
 
@@ -244,9 +244,7 @@ def _choices(
 
 
 def _measured(results: Results, names: Sequence[str]) -> list[Quantity]:
-  """Returns the quantities among `names` that the results have estimates of, in the order of
-  `names`.
-  """
+  """Returns the named quantities that the results have estimates of, in the order of `names`."""
   measured = {*results.table['quantity']}
   declared = {q.name: q for q in results.quantities if q.name in measured}
   return [declared[name] for name in names if name in declared]
@@ -312,9 +310,8 @@ def _first_measured(
 def notes_of(choices: Sequence[tuple[str, Choice]]) -> list[str]:
   """Returns notes on what a table shows, such as 'mCE, net: not comparable with papers'.
 
-  They say in which condition the worst of several values was measured, and what the notes of
-  estimates say.
-  `choices` has the name of each column and the estimates that it shows.
+  A note names the condition of a largest or smallest value over conditions, and repeats the note
+  of an estimate. `choices` has the name of each column and the estimates that it shows.
   """
   notes = []
   for head, choice in choices:
@@ -374,7 +371,10 @@ def _ordered_keys(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[
     ranks[name] = {label: rank for rank, label in enumerate(ordered)}
 
   def ranks_of(key: tuple[str, ...]) -> list[int]:
-    """Returns the position of each label of a key among all labels of its name."""
+    """Returns the ranks that a key is sorted by, one for each of `names`.
+
+    A rank is the position of the key's label among all labels that entries have for the name.
+    """
     return [ranks[name][label] for name, label in zip(names, key, strict=True)]
 
   return sorted({entry.key(names) for entry in entries}, key=ranks_of)

@@ -128,9 +128,9 @@ def legend_above(figure: Figure) -> None:
 
 
 def colour(index: int) -> str:
-  """Returns the colour of curve number `index`.
+  """Returns the colour of curve number `index`, counted from 0.
 
-  After the last colour the first one follows, with other markers.
+  Colours repeat after the last one; curves of equal colour differ in their `marker`.
   """
   return COLOURS[index % len(COLOURS)]
 
@@ -235,7 +235,7 @@ def displayed(figure: Figure) -> tuple[bytes, dict[str, int]]:
 
 
 def _file(figure: Figure, kind: str) -> bytes:
-  """Returns the bytes of a figure's file in a format of `_METADATA`."""
+  """Returns the bytes of a figure's file; `kind` is its format, 'png', 'svg' or 'pdf'."""
   buffer = io.BytesIO()
   figure.savefig(buffer, format=kind, dpi=DPI, metadata=_METADATA[kind])
   return buffer.getvalue()

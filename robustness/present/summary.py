@@ -103,8 +103,9 @@ def of_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentation:
   """Returns title, figures and findings of a report on several seeds: means, and their variation.
 
   Args:
-    summary: for a battery one of `robustness.results.SUMMARIES`.
-    studies: the study of each task; {SINGLE: study} for a run of one study.
+    summary: which report a battery has, one of `robustness.results.SUMMARIES`; not used for a run
+      of one study.
+    studies: {task: study}; {SINGLE: study} for a run of one study.
   """
   battery = of_battery(summary, studies)
 
@@ -118,7 +119,10 @@ def of_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentation:
     return {**draw_seeds(results), **draw_means(means)}
 
   def find(results: Results) -> list[Finding]:
-    """Returns the findings about the means, and about the share that varies most between seeds."""
+    """Returns the findings about means over the seeds, and on the share that varies most by seed.
+
+    `results` are those of a run with several seeds.
+    """
     means = results.over_seeds
     find_in_means = battery.findings if means.tasks else findings
     return [*_without_intervals(means), *find_in_means(means), *most_changed(results)]
@@ -206,7 +210,10 @@ def _name(line: Line) -> str:
 
 
 def _without_intervals(means: Results) -> list[Finding]:
-  """Returns a finding that says so if all means are over too few seeds for an interval, else []."""
+  """Returns a finding that the means have no intervals, or [] if any of them has.
+
+  Means over fewer than `FEWEST_SEEDS` seeds have none.
+  """
   rows = means.table[means.table.method == OVER_SEEDS]
   if rows.empty or (rows.n >= FEWEST_SEEDS).any():
     return []

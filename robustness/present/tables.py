@@ -128,7 +128,16 @@ def _estimate_text(quantity: Quantity, row: Any) -> str:
 def _in_order(
   keys: Iterable[tuple[Any, ...]], quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]
 ) -> list[tuple[Any, ...]]:
-  """Returns keys of values of the facets, such as ('fog', 3), in the order of the table's lines."""
+  """Returns the keys sorted by their first value, then the next: the lines of a table in order.
+
+  Ordered numbers ascend; other values keep the order in which they first occur in `rows`.
+
+  Args:
+    keys: values of the facets, such as ('fog', 3) for the facets corruption and severity.
+    quantity: the quantity, which declares the facets.
+    rows: rows of the table of results with all values of the facets.
+    facets: names of the facets.
+  """
   ordered_values = []  # for each facet
   for name in facets:
     values = rows[name].sort_values() if is_axis(quantity, rows, name) else rows[name]

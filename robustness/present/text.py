@@ -47,8 +47,10 @@ def summary(results: Results) -> list[str]:
 def _without_many_classes(
   rows: Sequence[headlines.HeadlineText],
 ) -> tuple[list[headlines.HeadlineText], bool]:
-  """Returns headlines with at most `MAX_CLASS_LINES` lines about single classes, and whether other
-  headlines were left out.
+  """Returns (the headlines to print, whether any of `rows` were left out).
+
+  Headlines about single classes are left out from the line on that exceeds `MAX_CLASS_LINES`; each
+  has a line per classifier.
   """
   printed_rows, num_class_lines = [], 0
   for row in rows:
@@ -72,7 +74,10 @@ def _marked(row: headlines.HeadlineText, key: tuple[str, str], notes: Sequence[s
 
 
 def findings(sentences: Sequence[str]) -> list[str]:
-  """Returns the first sentences as indented lines, with a bullet before each sentence."""
+  """Returns the first `MAX_SENTENCES` sentences as indented lines, with a bullet before each.
+
+  A last line says how many sentences are left out.
+  """
   wrapper = textwrap.TextWrapper(WIDTH, subsequent_indent='    ', break_on_hyphens=False)
   lines = []
   for sentence in sentences[:MAX_SENTENCES]:
