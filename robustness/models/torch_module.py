@@ -113,18 +113,19 @@ class TorchModule:
     # JAX may add axes before the axes of one image, [H, W, C], which become one axis
     num_leading = np.ndim(images) - 3
     flat = [np.asarray(v).reshape(-1, *np.shape(v)[num_leading:]) for v in cotangents]
-    pieces, start = [], 0
+    pieces, start = [], 0  # `start` is the index of a piece's first image
     for piece in self._pieces(images):
       x, outputs = self._run(piece, layers, gradient=True)
       stop = start + len(piece)
-      pairs = [  # of z_k and v_k
-        (outputs[name], torch.tensor(v[start:stop], dtype=outputs[name].dtype, device=x.device))
-        for name, v in zip((LOGITS, *layers), flat, strict=True)
-        if outputs[name].requires_grad
-      ]
+      z, v = [], []
+      for name, cotangent in zip((LOGITS, *layers), flat, strict=True):
+        output = outputs[name]
+        if output.requires_grad:
+          z.append(output)
+          v.append(torch.tensor(cotangent[start:stop], dtype=output.dtype, device=x.device))
       start = stop
       with _errors_on(piece):
-        (product,) = torch.autograd.grad([z for z, _ in pairs], x, [v for _, v in pairs])
+        (product,) = torch.autograd.grad(z, x, v)
       pieces.append(product.permute(0, 2, 3, 1).cpu().numpy())
     return _joined(images, pieces)
 
@@ -156,8 +157,8 @@ class TorchModule:
 
     x = torch.from_numpy(np.array(images.transpose(0, 3, 1, 2), order='C'))
     x = x.to(next(self.module.parameters(), x).device)  # `x` for a module without parameters
-    # PyTorch counts the changes of a tensor in `_version`
-    version, handles, modules = x._version, [], dict(self.module.named_modules())
+    version = x._version  # PyTorch's number of changes of the tensor
+    modules, handles = dict(self.module.named_modules()), []  # handles remove the hooks
     deterministic = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
     with _LOCK, torch.set_grad_enabled(gradient), deterministic:
       for name in layers:
@@ -197,6 +198,17 @@ def wrap(
       logits are not finite, not [B, classes], without a gradient or different in a second call; or
       it changes its images in place.
   """
+  if batch_size < 1:
+    raise InputError(f'batch_size of {name} is {batch_size}; it must be at least 1.')
+  made = TorchModule(_checked(module, name, head), {}, classes, batch_size, head)
+  try:
+    return dataclasses.replace(made, shapes=_shapes_of_layers(made, images))
+  except InputError as error:
+    raise InputError(f'{name}: {error}') from error
+
+
+def _checked(module: object, name: str, head: str) -> 'torch.nn.Module':
+  """Returns the module after the checks of `wrap` that need no call."""
   with importing(f"{name} needs PyTorch: pip install '.[torch]'"):
     import torch
   is_scripted = isinstance(module, torch.jit.ScriptModule)  # it has no hooks, which read layers
@@ -206,8 +218,6 @@ def wrap(
       f'{name} is a {type(module).__name__}, not a{plain} torch.nn.Module: functions '
       'are wrapped by Classifier.from_callable.'
     )
-  if batch_size < 1:
-    raise InputError(f'batch_size of {name} is {batch_size}; it must be at least 1.')
   modules, arrays = dict(module.named_modules()), _arrays(module)
   # the path of the module itself is ''
   if training := [path or 'the module' for path, part in modules.items() if part.training]:
@@ -223,31 +233,39 @@ def wrap(
     raise InputError(f'{name} computes in float32 here, and {other[0]}: call module.float().')
   if head and head not in modules:
     raise InputError(f'{name} has no module {head!r}; {nearest(head, filter(None, modules))}.')
-  made = TorchModule(module, {}, classes, batch_size, head)
-  layers = [*filter(None, modules), *([FEATURES] if head else [])]
-  # calls for the checks: all images, all but one, without layers, with a gradient
-  try:
-    _, outputs = made._run(images, layers, gradient=False)
-    _check(outputs[LOGITS], len(images), classes)
-    _, outputs_of_fewer = made._run(images[1:], layers, gradient=False)
-    _check(outputs_of_fewer[LOGITS], len(images) - 1, classes)
-    _, again = made._run(images, (), gradient=False)
-    if not torch.equal(outputs[LOGITS], again[LOGITS]):
-      raise InputError('it gives other logits when it is called again: switch off dropout.')
-    _, with_gradient = made._run(images, (), gradient=True)
-    if not with_gradient[LOGITS].requires_grad:
-      raise InputError('its logits have no gradient: wrap it by Classifier.from_callable.')
-    made.vector_jacobian_products((), images, np.ones((len(images), classes), np.float32))
-  except InputError as error:
-    raise InputError(f'{name}: {error}') from error
-  # layers are the outputs that are float arrays with an axis for the images, in both calls
-  shapes = {
-    layer: tuple(output.shape[1:])
-    for layer, output in outputs.items()
-    if layer != LOGITS and layer in outputs_of_fewer and output.is_floating_point()
-    if tuple(output.shape) == (len(images), *outputs_of_fewer[layer].shape[1:]) and output.ndim > 1
-  }
-  return dataclasses.replace(made, shapes=shapes)
+  return module
+
+
+def _shapes_of_layers(made: TorchModule, images: np.ndarray) -> dict[str, Shape]:
+  """Returns {layer: shape of its output for one image}, after the checks of `wrap` by calls.
+
+  Layers are the submodules, and 'features', whose outputs are float arrays with an axis for the
+  images. The calls are for all images, for all but the first, without layers, and with a gradient.
+  """
+  import torch
+
+  layers = [*filter(None, dict(made.module.named_modules())), *([FEATURES] if made.head else [])]
+  _, outputs = made._run(images, layers, gradient=False)
+  _check(outputs[LOGITS], len(images), made.classes)
+  _, outputs_of_fewer = made._run(images[1:], layers, gradient=False)
+  _check(outputs_of_fewer[LOGITS], len(images) - 1, made.classes)
+  _, again = made._run(images, (), gradient=False)
+  if not torch.equal(outputs[LOGITS], again[LOGITS]):
+    raise InputError('it gives other logits when it is called again: switch off dropout.')
+  _, with_gradient = made._run(images, (), gradient=True)
+  if not with_gradient[LOGITS].requires_grad:
+    raise InputError('its logits have no gradient: wrap it by Classifier.from_callable.')
+  made.vector_jacobian_products((), images, np.ones((len(images), made.classes), np.float32))
+  shapes = {}
+  for layer, output in outputs.items():
+    fewer = outputs_of_fewer.get(layer)
+    if layer == LOGITS or fewer is None or output.ndim < 2 or not output.is_floating_point():
+      continue
+    shape = tuple(output.shape[1:])  # for one image
+    has_image_axis = len(output) == len(images) and fewer.shape == (len(images) - 1, *shape)
+    if has_image_axis:
+      shapes[layer] = shape
+  return shapes
 
 
 def facts(module: TorchModule) -> Facts:

@@ -68,6 +68,28 @@ class LogitsInside(nn.Module):
     return 10 * self.logits(images)
 
 
+class RowsForAll(nn.Module):
+  """Returns 3 rows for any images, as many as the images that modules are checked on."""
+
+  def forward(self, images):
+    return torch.ones(3, 4)
+
+
+class WithRowsForAll(nn.Module):
+  def __init__(self) -> None:
+    super().__init__()
+    self.rows, self.network = RowsForAll(), module()
+
+  def forward(self, images):
+    return self.network(images) + self.rows(images)[:1]
+
+
+def test_an_output_without_an_axis_for_the_images_is_no_layer():
+  ours = wrapped(WithRowsForAll().eval())
+  assert 'network' in ours.layers
+  assert 'rows' not in ours.layers
+
+
 def test_the_layer_logits_is_the_output_also_if_a_submodule_has_that_name():
   ours = wrapped(LogitsInside().eval())
   assert_close(ours.predict(IMAGES), 10 * wrapped(module()).predict(IMAGES))
