@@ -80,8 +80,6 @@ class CheckpointFolder(StoredNetwork):
       )
     keys = ('class_names', 'mean', 'std', 'image_shape')
     names, mean, std, shape = (tuple(facts[key]) for key in keys)
-    described, end = {'weights': path.name, **progress(facts)}, unfinished(facts)
-    loaded = NetworkWeights(
-      path.name, variables, names, mean, std, input_shape=shape, facts=described, unfinished=end
-    )
-    return loaded, facts
+    described = {'weights': path.name, **progress(facts)}
+    loaded = NetworkWeights(path.name, variables, names, mean, std, shape, described)
+    return dataclasses.replace(loaded, unfinished=unfinished(facts)), facts

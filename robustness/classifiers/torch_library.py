@@ -15,7 +15,7 @@ import importlib
 import pathlib
 from collections.abc import Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -107,7 +107,7 @@ def _of_timm(name: str, identity: str, weights: str) -> _Source:
     raise InputError(f'{name} is no tag of {base} in timm: {nearest(identity, tags)}')
   configuration = timm.get_pretrained_cfg(identity)
   facts: Facts = configuration.to_dict() if configuration else {}
-  path = expanded(weights) if weights not in ('', RANDOM) else None
+  path: pathlib.Path | None = None  # random weights
   if not weights:
     repository = facts.get('hf_hub_id')
     if not repository:
@@ -115,6 +115,8 @@ def _of_timm(name: str, identity: str, weights: str) -> _Source:
     # both files are downloaded to one folder
     hub.from_hugging_face(repository, CONFIG_FILE, name)
     path = hub.from_hugging_face(repository, WEIGHTS_FILE, name).path.parent
+  elif weights != RANDOM:
+    path = expanded(weights)
   folder = path.parent if path and not path.is_dir() else path
   record = folder / CONFIG_FILE if folder else None
   stored = json_files.read(record) if record and record.is_file() else {}
@@ -150,10 +152,13 @@ def _of_transformers(name: str, identity: str, weights: str) -> _Source:
   for file in (CONFIG_FILE, TRANSFORMERS_FILE):
     if not (folder / file).is_file():
       raise InputError(f'{name}: {folder} has no {file}, which says what the network is.')
-  record, path = folder / TRANSFORMERS_FILE, expanded(weights) if weights else folder
+  path = None if weights == RANDOM else folder
+  if weights not in ('', RANDOM):
+    path = expanded(weights)
+  record = folder / TRANSFORMERS_FILE
   preparation = preprocessing.fields_of_record(HF, json_files.read(record), f'{record}: ')
   facts = json_files.read(folder / CONFIG_FILE)
-  return _stored_source(name, None if weights == RANDOM else path, record, preparation, facts)
+  return _stored_source(name, path, record, preparation, facts)
 
 
 def _stored_source(
@@ -296,18 +301,19 @@ def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int
     input_shape: height, width and channels of the images.
     classes: the number of outputs if weights are random; otherwise the file decides.
   """
-  facts, file, timm = source.facts, source.file, _package('timm', source.entry.name)
+  timm = _package('timm', source.entry.name)
+  facts, file = source.facts, source.file
   base, _, _ = source.entry.name.removeprefix(f'{TIMM}:').partition('.')  # without the tag
   heads = facts.get('classifier') or ''  # timm's name of the last linear map, or several names
   head = heads if isinstance(heads, str) else heads[0]  # distilled networks have several
   if ours := catalog.of_timm_name(base):
     logging.info('%s runs in PyTorch; %s is the same network in JAX', source.entry.name, ours)
-  if file and file.suffix != NPZ_SUFFIX:
+  if file and file.suffix == NPZ_SUFFIX:
+    classes = facts['num_classes']
+  elif file:
     # the number of outputs is the length of the head's arrays, 0 if the file has no head
     arrays, names_of_head = read_arrays(file), (f'{head}.bias', f'{head}.weight')
     classes = next((len(arrays[name]) for name in names_of_head if name in arrays), 0)
-  elif file:
-    classes = facts['num_classes']
   size = {'img_size': input_shape[:2]} if facts.get('fixed_input_size') else {}
   stored = {'file': str(file), 'num_classes': classes} if file else None
   # the second argument is `pretrained`: weights are read from the file
@@ -349,35 +355,46 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
     def forward(self, images: torch.Tensor) -> torch.Tensor:
       return self.model(pixel_values=images).logits
 
-  factory, file = transformers.AutoModelForImageClassification, source.file
+  file = source.file
   # without the dtype of the file: networks compute in float32
   facts = {k: v for k, v in source.facts.items() if k not in ('torch_dtype', 'dtype')}
   config = transformers.AutoConfig.for_model(**facts)
   if not file:
     config.num_labels = classes
-  model = factory.from_config(config)
-  missing: list[str] = []
+  model = transformers.AutoModelForImageClassification.from_config(config)
+  is_headless = False
   if file:
-    arrays = read_arrays(file).items()
-    # arrays in bfloat16, which PyTorch does not take from NumPy, become float32
-    bfloat16 = np.dtype(ml_dtypes.bfloat16)
-    copies = {name: np.array(x, np.float32 if x.dtype == bfloat16 else None) for name, x in arrays}
-    state = {name: torch.from_numpy(x) for name, x in copies.items()}
-    # no path (None), but arrays; `from_pretrained` also accepts their names in earlier versions
-    model, info = type(model).from_pretrained(
-      None, config=config, state_dict=state, output_loading_info=True
-    )
-    # the last linear map, 'classifier', may be missing: the network then returns features
-    missing, unexpected = sorted(info['missing_keys']), sorted(info['unexpected_keys'])
-    missing_in_body = [name for name in missing if not name.startswith('classifier')]
-    if missing_in_body or unexpected:
-      raise InputError(
-        f'{file} does not fit it: {len(missing_in_body)} arrays are missing, {len(unexpected)} '
-        f'left over, first {(missing_in_body or unexpected)[0]}'
-      )
+    model, is_headless = _with_stored_weights(model, config, file)
   names = preprocessing.class_names(facts) if file else ()
   head = 'model.classifier' if 'classifier' in dict(model.named_children()) else ''
-  return _Built(Logits(model).eval(), head, config.num_labels, names, bool(missing))
+  return _Built(Logits(model).eval(), head, config.num_labels, names, is_headless)
+
+
+def _with_stored_weights(model: Any, config: Any, file: pathlib.Path) -> tuple[Any, bool]:
+  """Returns a model of transformers with the weights of a file, and whether they lack the head.
+
+  The head is the last linear map, 'classifier'; without it the network returns features. Other
+  arrays that are missing or left over raise InputError.
+  """
+  import torch
+
+  state = {}
+  for name, array in read_arrays(file).items():
+    # PyTorch does not take bfloat16 from NumPy
+    dtype = np.float32 if array.dtype == np.dtype(ml_dtypes.bfloat16) else None
+    state[name] = torch.from_numpy(np.array(array, dtype))
+  # no path (None), but arrays; `from_pretrained` also accepts their names in earlier versions
+  model, info = type(model).from_pretrained(
+    None, config=config, state_dict=state, output_loading_info=True
+  )
+  missing, unexpected = sorted(info['missing_keys']), sorted(info['unexpected_keys'])
+  missing_in_body = [name for name in missing if not name.startswith('classifier')]
+  if missing_in_body or unexpected:
+    raise InputError(
+      f'{file} does not fit it: {len(missing_in_body)} arrays are missing, {len(unexpected)} '
+      f'left over, first {(missing_in_body or unexpected)[0]}'
+    )
+  return model, bool(missing)
 
 
 @contextlib.contextmanager

@@ -71,11 +71,13 @@ class WeightsFile(StoredNetwork):
 
     With a probe, which replaces the logits, the file needs no last layer and no class names.
     """
-    names, *alternatives = self._possible_classes(images.class_names)
-    # the number of outputs that the file must have; None: the file decides
-    count = None if self.probe or alternatives or not names else len(names)
-    loaded = self._read(images.shape if images.has_set_size else self._input_shape, count)
-    if count is None:
+    possible = self._possible_classes(images.class_names)
+    names = possible[0]
+    # whether the file decides how many outputs there are
+    is_count_open = self.probe is not None or len(possible) > 1 or not names
+    shape = images.shape if images.has_set_size else self._input_shape
+    loaded = self._read(shape, None if is_count_open else len(names))
+    if is_count_open:
       variables = loaded.variables
       if self.probe:
         variables = weights.with_head(self.architecture, variables, loaded.input_shape)
@@ -86,9 +88,9 @@ class WeightsFile(StoredNetwork):
         )
       # the last axis of every array of the last layer is the axis of the outputs
       count = jax.tree.leaves(variables['params']['head']['dense'])[0].shape[-1]
-      # the first candidate with a name for each output, or else '0', '1', ...
-      fitting = (classes for classes in (names, *alternatives) if len(classes) == count)
-      names = next(fitting, tuple(map(str, range(count))))
+      # the first list with a name for each output, or else '0', '1', ...
+      fitting = [classes for classes in possible if len(classes) == count]
+      names = fitting[0] if fitting else tuple(map(str, range(count)))
       loaded = dataclasses.replace(loaded, variables=variables)
     self.warn(label, loaded)
     return self.classifier(label, dataclasses.replace(loaded, class_names=names), precision)
@@ -131,16 +133,18 @@ class WeightsFile(StoredNetwork):
     )
     record, project = self.record, notes.get('normalised_as', '')
     facts: Facts = {'weights': path.name}
-    # an object with `mean` and `std`
-    normalisation: Weights | Architecture | Scheme | WeightsFile = record or self.architecture
+    normalisation: Weights | Architecture | Scheme | WeightsFile  # an object with `mean` and `std`
     if record:
+      normalisation = record
       facts = {'weights': record.name, 'file': path.name, 'revision': revision}
       facts |= {'preprocessing': record.preprocessing, 'licence': record.licence}
     elif self.mean:
-      normalisation, notes['normalised_as'] = self, 'config.classifier.mean and std'
+      normalisation = self
+      notes['normalised_as'] = 'config.classifier.mean and std'
     elif project:
       normalisation = self.architecture.scheme(project)
     else:
+      normalisation = self.architecture
       notes['normalised_as'] = f'assumed: {self.name}'
     return NetworkWeights(
       facts['weights'],
@@ -151,5 +155,5 @@ class WeightsFile(StoredNetwork):
       input_shape=image_shape,
       facts={**facts, **notes},
       trained_with=record.trained_with if record else None,
-      is_assumed=not (record or self.mean or project),
+      is_assumed=normalisation is self.architecture,
     )

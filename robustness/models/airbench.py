@@ -193,8 +193,9 @@ def whitening_filters(images: jax.Array) -> Variables:
       'images that vary.'
     )
   values, vectors = np.linalg.eigh(np.asarray(_second_moments(images)))
-  # the sign of an eigenvector is arbitrary: its component of largest magnitude becomes positive
-  largest = vectors[np.abs(vectors).argmax(0), np.arange(length)]
+  # the sign of an eigenvector (a column) is arbitrary: its largest component becomes positive
+  row_of_largest = np.abs(vectors).argmax(0)
+  largest = vectors[row_of_largest, np.arange(length)]
   signs = np.where(largest < 0, -1.0, 1.0)
   scaled = vectors * signs / np.sqrt(np.maximum(values, 0) + WHITENING_EPSILON)
   scaled = scaled[:, ::-1]  # eigh sorts eigenvalues in ascending order

@@ -414,7 +414,7 @@ def from_linen(
   images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
   apply = functools.partial(module.apply, mutable=['intermediates'], capture_intermediates=True)
   try:
-    logits, state = jax.eval_shape(apply, variables, images)
+    logits, state = jax.eval_shape(apply, variables, images)  # shapes, nothing is computed
   except InputError:
     raise
   except (TypeError, ValueError, FlaxError) as error:

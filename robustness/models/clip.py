@@ -304,8 +304,7 @@ def _clip(name: str, activation: Activation) -> Clip:
   `robustness.models.zero_shot` computes it. `activation` is 'quick_gelu' for the networks that
   OpenAI trained, and 'gelu' for others.
   """
-  is_quick, side = activation == 'quick_gelu', 224
-  stage_layers: tuple[str, ...] = STEM_AND_FOUR_STAGES
+  is_quick = activation == 'quick_gelu'
   if name in CLIP_SIZES:
     patch, side, size, embedding = CLIP_SIZES[name]
     network: layers.Network = VisionTransformer(
@@ -320,7 +319,9 @@ def _clip(name: str, activation: Activation) -> Clip:
     text = TextTower(embedding, activation, width=embedding, num_heads=num_heads)
     names, stage_layers = _TRANSFORMER, stages(size['depth'])
   else:
-    network, text, names = ClipResNet(), TextTower(RESNET_SIZE, activation), _RESNET
+    side, network = 224, ClipResNet()
+    text = TextTower(RESNET_SIZE, activation)
+    names, stage_layers = _RESNET, STEM_AND_FOUR_STAGES
   return Clip(
     f'clip_{name}' + ('_quickgelu' if is_quick else ''),
     network,

@@ -156,8 +156,7 @@ def _names(column: int) -> Names:
   `column` is the project's index in the entries of the tables `_OUTSIDE`, `_HALVE`, `_BLOCKS` and
   `_BLOCK`; 0 is timm.
   """
-  # all projects but timm store γ and β of response normalisation as [1, 1, 1, C]
-  as_image = reshaped(lambda shape: (1, 1, 1, *shape) if column else shape)
+  as_image = reshaped(lambda shape: (1, 1, 1, *shape))
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
   for stage in range(4):
     ours, halve = f'stage{stage + 1}', _HALVE[column].format(stage)
@@ -165,7 +164,9 @@ def _names(column: int) -> Names:
     # a part is a layer of a block, 'depthwise', or an array of a layer, 'response/scale'
     for part, names in _BLOCK.items():
       name = rf'{_BLOCKS[column].format(stage)}.\1.{names[column]}'
-      table[rf'{ours}/block(\d+)/{part}'] = Stored((name,), as_image) if '/' in part else name
+      # all projects but timm store γ and β of response normalisation as [1, 1, 1, C]
+      is_image = column > 0 and part.startswith('response/')
+      table[rf'{ours}/block(\d+)/{part}'] = Stored((name,), as_image) if is_image else name
   return table
 
 

@@ -142,16 +142,15 @@ class _Convolution:
     `size` is (H, W). The gradient is a convolution, with stride 1, of `change` with stride − 1
     zeros between its positions, which is padded to H + U − 1 rows and W + V − 1 columns.
     """
-    # rows and columns of padding. Before: kernel − 1 minus the forward padding before. After: what
-    # this and the spread `change`, (outputs − 1) · stride + 1, leave of length + kernel − 1
-    before = [side - 1 - low for side, (low, _) in zip(kernel.shape[:2], self.pads, strict=True)]
-    after = [
-      length + side - 1 - ((outputs - 1) * stride + 1) - first
-      for length, side, outputs, stride, first in zip(
-        size, kernel.shape[:2], change.shape[1:3], self.strides, before, strict=True
-      )
-    ]
-    flipped, pads = jnp.flip(kernel, (0, 1)).swapaxes(2, 3), list(zip(before, after, strict=True))
+    pads = []
+    for axis, length in enumerate(size):  # height, then width
+      side = kernel.shape[axis]
+      spread = (change.shape[axis + 1] - 1) * self.strides[axis] + 1  # `change` with its zeros
+      forward_before, _ = self.pads[axis]
+      before = side - 1 - forward_before
+      after = length + side - 1 - spread - before  # what is left of the padded length
+      pads.append((before, after))
+    flipped = jnp.flip(kernel, (0, 1)).swapaxes(2, 3)
     # the fifth argument is the dilation of `change`
     return _convolve(change, flipped, (1, 1), pads, self.strides, precision=self.precision)
 
@@ -276,7 +275,8 @@ def _scan(
   Returns:
     The last carried value, and the outputs of all steps, stacked.
   """
-  num_zeros = -(len(arrays[0]) // num_shares) % chunk  # images of zeros that fill the last chunk
+  images_per_share = len(arrays[0]) // num_shares
+  num_zeros = -images_per_share % chunk  # images of zeros that fill the last chunk
   pads = [(0, 0), (0, num_zeros)]
   in_shares = [
     jnp.pad(x.reshape(num_shares, -1, *x.shape[1:]), pads + [(0, 0)] * (x.ndim - 1)) for x in arrays

@@ -287,6 +287,7 @@ def _torchvision(sizes: tuple[StageSize, ...]) -> Scheme:
   for stage, size in enumerate(sizes, start=1):
     ours, theirs = rf'stage{stage}/block(\d+)', rf'features.{stage}.\1.block'
     last = 1 if size.kind == 'fused' else 3  # number 2 is the squeeze, which `fused` blocks lack
+    # no kind of block has all these parts: patterns for the others match nothing
     for part, number in (('conv', 0), ('expand', 0), ('depthwise', 1), ('project', last)):
       table[f'{ours}/{part}/conv'] = f'{theirs}.{number}.0'
       table[f'{ours}/{part}/bn'] = f'{theirs}.{number}.1'

@@ -51,16 +51,19 @@ def resolve(weights: str, architecture: Architecture) -> Weights | None:
     return architecture.default_weights
   published = {**catalog.WEIGHTS, **{entry.name: entry for entry in architecture.weights}}
   source, _, identity = weights.partition(':')
-  path, entry = expanded(weights), published.get(weights)
-  if entry is None and source == TIMM:
+  entry: Weights | None
+  if weights in published:
+    entry = published[weights]
+  elif source == TIMM:
     entry = described_by_hub(identity)
-  elif entry is None and source in SOURCES:
+  elif source in SOURCES:
     raise InputError(f'unknown weights {weights!r}: {nearest(weights, published)}')
-  elif entry is None:
+  else:
+    path = expanded(weights)
     of_file = [x for x in published.values() if pathlib.Path(x.file).name == path.name]
     entry = of_file[0] if len(of_file) == 1 else None  # several weights may have files of one name
-  if entry is None and path.exists():
-    entry = preprocessing.record_of(path, architecture)
+    if entry is None and path.exists():
+      entry = preprocessing.record_of(path, architecture)
   if entry and entry.architecture != architecture.name:
     raise InputError(
       f'weights {weights!r} are of {entry.architecture!r}, and {KEYS.classifier}.'

@@ -253,7 +253,8 @@ def project_scores(
   choice('merge', merge, MERGES)
   choice('scores', kind, SCORES)
   num_scores = scores.shape[-1]
-  num_needed = max((max(members) for members in space.members if members), default=-1) + 1
+  fine_classes = [member for members in space.members for member in members]
+  num_needed = max(fine_classes, default=-1) + 1
   if not num_needed or num_scores < num_needed:
     raise InputError(
       f'{num_scores} scores a frame cannot be projected onto {space.name!r}: '

@@ -194,6 +194,7 @@ class Model:
 
       network = nnx_module.split(module, self.label)
       return lambda _, batch: network(network.variables, jnp.asarray(batch), ())[0]
+    # a function of images alone, or of variables and images
     return (lambda _, batch: module(batch)) if self.variables is None else module
 
   def _outputs(self, call: Callable[[PyTree, Any], Any], image: np.ndarray) -> np.ndarray:

@@ -143,18 +143,17 @@ class Scheme:
       InputError: no pattern of the table matches.
     """
     variable, layer, leaf = '/'.join(path[1:]), '/'.join(path[1:-1]), path[-1]
-    # a pattern matches the variable itself, or its layer; then names get the suffix of the leaf
-    candidates = ((variable, '', AS_IS), (layer, self.suffixes.get(leaf, ''), self.kernel))
     for pattern, entry in self.table.items():
-      for text, suffix, layout in candidates:
-        if match := re.fullmatch(pattern, text):
-          templates = (entry,) if isinstance(entry, str) else entry.names
-          if isinstance(entry, Stored):
-            layout = entry.layout
-          # the pattern matched the layer, so the layout is the kernel's
-          if text is layer and leaf != 'kernel':  # biases and norms: one axis
-            layout = AS_IS
-          return Stored(tuple(match.expand(name) + suffix for name in templates), layout)
+      templates = (entry,) if isinstance(entry, str) else entry.names
+      layout = None if isinstance(entry, str) else entry.layout
+      if match := re.fullmatch(pattern, variable):
+        names = tuple(match.expand(template) for template in templates)
+        return Stored(names, layout or AS_IS)
+      if match := re.fullmatch(pattern, layer):
+        suffix = self.suffixes.get(leaf, '')
+        names = tuple(match.expand(template) + suffix for template in templates)
+        # the layout is the kernel's; biases and norms have one axis
+        return Stored(names, (layout or self.kernel) if leaf == 'kernel' else AS_IS)
     raise InputError(f'the names of {self.name} have none for {"/".join(path)}')
 
   def shapes(self, linen_shapes: Mapping[Path, Shape]) -> dict[str, Shape]:

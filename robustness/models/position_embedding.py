@@ -115,7 +115,7 @@ def _stretched_weights(old: int, new: int) -> np.ndarray:
   chosen so that the outermost old offset falls on the outermost new one; between them biases are
   interpolated linearly.
   """
-  half, low, high = old // 2, 1.01, 1.5
+  half, low, high = old // 2, 1.01, 1.5  # half the offsets are above 0
   while high - low > 1e-6:  # bisection
     factor = (low + high) / 2
     outermost = (factor**half - 1) / (factor - 1)  # 1 + factor + … + factor^(half − 1)
@@ -123,6 +123,7 @@ def _stretched_weights(old: int, new: int) -> np.ndarray:
   positive = np.cumsum(factor ** np.arange(half))
   old_offsets = np.concatenate([-positive[::-1], [0.0], positive])
   new_offsets = np.arange(new) - new // 2
+  # column i is the interpolation of a bias of 1 at old offset i and 0 at all others
   return np.stack([np.interp(new_offsets, old_offsets, row) for row in np.eye(old)], axis=1)
 
 

@@ -70,24 +70,37 @@ def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
   records = {name: _read(folder / name) for name in _READERS}
   for name, read in _READERS.items():
     facts = records[name]
-    if not facts or (name == CONFIG_FILE and 'pretrained_cfg' not in facts):
+    is_of_transformers = name == CONFIG_FILE and 'pretrained_cfg' not in facts  # and no record
+    if not facts or is_of_transformers:
       continue
     with _reading(f'{folder / name}: '):
-      # timm's file also names the network; `our_name` is '' if this project lacks it
-      timm_name = facts.get('architecture', '') if name == CONFIG_FILE else ''
-      our_name = catalog.of_timm_name(timm_name)
-      # the shapes of two networks may be equal although, for example, their padding differs
-      if timm_name and not our_name and architecture.timm:
-        raise InputError(
-          f"the weights are of timm's {timm_name!r}, and {architecture.name} is timm's "
-          f"'{architecture.timm}': run them by {KEYS.classifier.name:--}={TIMM}:{timm_name}, or "
-          'give the record this name if both are one network'
-        )
+      owner = _stated_owner(facts, architecture) if name == CONFIG_FILE else architecture.name
       fields = {**_checked_fields(read, facts), 'class_names': class_names(records[CONFIG_FILE])}
       _check_activation(architecture, records)
-    file, owner = path if path.is_file() else only_file(path), our_name or architecture.name
+    file = path if path.is_file() else only_file(path)
     return Weights(file.name, owner, LOCAL, str(folder), file.name, record=name, **fields)
   return None
+
+
+def _stated_owner(config: Facts, architecture: Architecture) -> str:
+  """Returns this project's name of the network that timm's `config.json` names.
+
+  It is the name of `architecture` if the file names no network, or if this project lacks the
+  network and cannot tell whether it differs from `architecture`, which timm lacks.
+
+  Raises:
+    InputError: this project lacks the network, and `architecture` is another one of timm. Their
+      shapes may be equal although, for example, their padding differs.
+  """
+  timm_name = config.get('architecture', '')
+  our_name = catalog.of_timm_name(timm_name)
+  if timm_name and not our_name and architecture.timm:
+    raise InputError(
+      f"the weights are of timm's {timm_name!r}, and {architecture.name} is timm's "
+      f"'{architecture.timm}': run them by {KEYS.classifier.name:--}={TIMM}:{timm_name}, or "
+      'give the record this name if both are one network'
+    )
+  return our_name or architecture.name
 
 
 def class_names(record: Facts) -> tuple[str, ...]:
@@ -191,23 +204,17 @@ def _of_transformers(facts: Facts) -> Facts:
   `resize` is the number of pixels of the shorter side before the crop, or of both sides if `squash`
   is True; `side` is the number after the crop.
   """
-  for step in ('do_resize', 'do_rescale', 'do_normalize'):
-    if not facts.get(step, True):
-      raise InputError(f'its {step} is {facts[step]}: here images go through all three')
-  for step in _OTHER_STEPS:
-    if facts.get(step):
-      raise InputError(f'its {step} is {facts[step]}, which is not done to images here')
-  if abs(facts.get('rescale_factor', 1 / 255) * 255 - 1) > 1e-6:
-    raise InputError(f'its rescale_factor is {facts["rescale_factor"]}, not 1/255')
+  _check_steps(facts)
   size = facts['size']  # a number, a pair or a dict
   kind = facts.get('image_processor_type') or facts.get('feature_extractor_type') or ''
-  if isinstance(size, list) or (isinstance(size, int) and _OF_SQUARES.match(kind)):
-    size = dict(zip(('height', 'width'), _pair(size), strict=True))
-  elif not isinstance(size, dict):
-    size = {'shortest_edge': size}
-  shorter = size.get('shortest_edge')  # None: both sides are resized, which squashes the image
-  resize = shorter or _square(size['height'], size['width'])
-  squash, side = not shorter, resize
+  if isinstance(size, dict):
+    shorter = size.get('shortest_edge')
+  else:
+    is_both_sides = isinstance(size, list) or _OF_SQUARES.match(kind)
+    shorter = None if is_both_sides else size
+  # without a shorter side both sides are resized, which squashes the image
+  resize = shorter or _square(*_pair(size))
+  squash, side = not shorter, resize  # without a crop
   if facts.get('do_center_crop', False):
     side = _square(*_pair(facts['crop_size']))
     margin = 224 / 256 if kind.startswith('Levit') else 1
@@ -221,6 +228,21 @@ def _of_transformers(facts: Facts) -> Facts:
   interpolation = _RESAMPLING.get(number, f'resample {number}')  # refused by `_checked_fields`
   mean, std = facts['image_mean'], facts['image_std']
   return _fields(side, side / resize, interpolation, squash, mean, std)
+
+
+def _check_steps(facts: Facts) -> None:
+  """Raises InputError if a `preprocessor_config.json` has other steps than images go through here.
+
+  They are resized, divided by 255 and normalised, and cropped if the file states it.
+  """
+  for step in ('do_resize', 'do_rescale', 'do_normalize'):
+    if not facts.get(step, True):
+      raise InputError(f'its {step} is {facts[step]}: here images go through all three')
+  for step in _OTHER_STEPS:
+    if facts.get(step):
+      raise InputError(f'its {step} is {facts[step]}, which is not done to images here')
+  if abs(facts.get('rescale_factor', 1 / 255) * 255 - 1) > 1e-6:
+    raise InputError(f'its rescale_factor is {facts["rescale_factor"]}, not 1/255')
 
 
 def _pair(size: int | list[int] | dict[str, int]) -> tuple[int, int]:

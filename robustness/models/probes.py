@@ -283,21 +283,21 @@ def fit(
   if not np.isfinite(features).all():
     raise InputError(f'{probe.section}: the features of the training rows have NaN or infinity.')
   rows, held_out = drawn_rows(probe, labels, class_names, seed)
-  not_held_out, classes = np.setdiff1d(rows, held_out), len(class_names)
-  candidates = probe.candidates()
+  candidates, classes = probe.candidates(), len(class_names)
   has_choice = len(candidates) > 1
   scores: dict[float, tuple[float, float]] = {}  # accuracy and log loss by candidate
-  for candidate in candidates if has_choice else ():
-    if not probe.takes(candidate, len(not_held_out)):
-      continue
+  not_held_out = np.setdiff1d(rows, held_out)
+  scored = [x for x in candidates if has_choice and probe.takes(x, len(not_held_out))]
+  for candidate in scored:
     arrays = probe.fitted(features[not_held_out], labels[not_held_out], classes, candidate)
     scores[candidate] = accuracy_and_log_loss(probe, arrays, features[held_out], labels[held_out])
-  # of the settings that all rows allow (k nearest neighbours need k rows) the first one is taken if
-  # none could be scored; if no setting is allowed, `fitted` raises InputError
-  possible = [candidate for candidate in candidates if probe.takes(candidate, len(rows))]
-  best = (possible or candidates)[0]
   if scores:  # highest accuracy, then smallest log loss
     best = min(scores, key=lambda candidate: (-scores[candidate][0], scores[candidate][1]))
+  else:
+    # without scores, the first candidate that all rows allow (k nearest neighbours need k rows); if
+    # they allow none, `fitted` raises InputError
+    possible = [candidate for candidate in candidates if probe.takes(candidate, len(rows))]
+    best = (possible or candidates)[0]
   facts: dict[str, PlainValue] = {**probe.describe(), 'rows': len(rows), 'seed': seed}
   if has_choice:
     facts['chosen'] = best
@@ -315,18 +315,19 @@ def drawn_rows(
   """
   if labels.ndim != 1:
     raise InputError(f'{probe.section}: the training rows have several labels each.')
-  if probe.rows_per_class == 1 and len(probe.candidates()) > 1:
+  has_choice = len(probe.candidates()) > 1
+  if probe.rows_per_class == 1 and has_choice:
     raise InputError(
       f'{probe.key("rows_per_class")} is 1, but settings are chosen by rows of each class that are '
       'held out: give 2 or more, or one value of what is chosen (penalties, neighbors).'
     )
   generator = np.random.default_rng(seed)
-  # two rows of a class where settings are chosen: one to fit and one to hold out
-  needed = max(probe.rows_per_class, 2 if len(probe.candidates()) > 1 else 1)
+  least = 2 if has_choice else 1  # a choice needs one row of a class to fit and one to hold out
+  needed = max(probe.rows_per_class, least)
   drawn, held_out, too_small = [], [], dict[str, int]()
   for index, name in enumerate(class_names):
     rows_of_class = generator.permutation(np.flatnonzero(labels == index))
-    rows = rows_of_class[: probe.rows_per_class or None]  # None for all
+    rows = rows_of_class[: probe.rows_per_class or None]  # 0 takes all
     if len(rows) < needed:
       too_small[name] = len(rows)
     drawn.append(rows)
@@ -473,10 +474,11 @@ def _nearest_rows(unit: jax.Array, rows: jax.Array, k: int) -> tuple[jax.Array, 
     `best` are the same two arrays for the rows before the block.
     """
     best_products, best_indices = best
-    first = jnp.minimum(start, len(rows) - size)  # the last block overlaps the one before
+    # the last block overlaps the one before: of 10 rows in blocks of 4 it has rows 6 to 9
+    first = jnp.minimum(start, len(rows) - size)
     indices = jnp.broadcast_to((first + jnp.arange(size))[None], (len(unit), size))
     products = unit @ jax.lax.dynamic_slice_in_dim(rows, first, size).T
-    products = jnp.where(indices < start, -jnp.inf, products)  # rows of the overlap
+    products = jnp.where(indices < start, -jnp.inf, products)  # without the overlap, rows 6 and 7
     values, ranks = jax.lax.top_k(jnp.concatenate([best_products, products], 1), k)
     indices = jnp.concatenate([best_indices, indices], 1)
     return (values, jnp.take_along_axis(indices, ranks, 1)), None

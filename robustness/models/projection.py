@@ -32,10 +32,10 @@ def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> 
       of `logits`.
   """
   choice('merge', merge, MERGES)
-  largest = max((max(members) for members in space.members if members), default=-1)
-  if largest < 0:  # no class has members
+  fine_classes = [member for members in space.members for member in members]
+  if not fine_classes:
     raise InputError(f'label space {space.name!r} has no members to merge: it is no coarser space.')
-  if largest >= logits.shape[-1]:
+  if (largest := max(fine_classes)) >= logits.shape[-1]:
     raise InputError(
       f'label space {space.name!r} is made of class {largest} among others; there '
       f'are {logits.shape[-1]} classes, 0..{logits.shape[-1] - 1}.'
@@ -131,15 +131,15 @@ def _projected(classifier: Classifier, space: LabelSpace, merge: str) -> Classif
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
     """Returns the projected logits, and the outputs of layers, both kinds of logits among them."""
-    inner_layers = tuple(name for name in layers if name != UNPROJECTED)
+    inner_layers = tuple(name for name in layers if name not in (UNPROJECTED, LOGITS))
     logits, outputs = classifier.apply(variables, images, inner_layers)
     projected = project_logits(logits, space, merge)
-    all_logits = {UNPROJECTED: logits, LOGITS: projected}
-    requested = {name: value for name, value in all_logits.items() if name in layers}
+    both_logits = {UNPROJECTED: logits, LOGITS: projected}
+    requested = {name: value for name, value in both_logits.items() if name in layers}
     return projected, {**outputs, **requested}
 
-  inner = classifier.host_function
-  outer = inner and CheckedFunction(  # None if the classifier is a network
+  inner = classifier.host_function  # None if the classifier is a network
+  outer = inner and CheckedFunction(
     lambda images: np.asarray(project_logits(jnp.asarray(inner(images)), space, merge)),
     len(space.class_names),
   )

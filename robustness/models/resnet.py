@@ -55,11 +55,10 @@ class Block(layers.Layer):
     )
     y = x
     kernels = (1, 3, 1) if self.bottleneck else (3, 3)
-    for number, kernel in enumerate(kernels, start=1):
+    strides = (1, self.stride, 1) if self.bottleneck else (self.stride, 1)
+    for number, (kernel, stride) in enumerate(zip(kernels, strides, strict=True), start=1):
       is_last = number == len(kernels)
       features = outputs if is_last else self.features
-      # the last but one is the bottleneck's 3×3 convolution, or the first one of two
-      stride = self.stride if number == len(kernels) - 1 else 1
       y = layer(features, kernel, stride, name=f'layer{number}')(y, train)
       y = y if is_last else nn.relu(y)
     if self.stride != 1 or x.shape[-1] != outputs:  # the shortcut must have the shape of y

@@ -6,7 +6,7 @@ import logging
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -45,8 +45,8 @@ def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray]
   """Returns the arrays of a weights file by name, in their stored dtypes, and a note.
 
   A checkpoint of PyTorch may hold several sets of weights. Those under the first key of `WRAPPERS`
-  are returned, so averaged weights are preferred; a warning names the others. A prefix of
-  `PREFIXES` that all names share is removed.
+  are returned, so averaged weights are preferred; a warning names the others. Prefixes of
+  `PREFIXES` that all names share are removed, such as 'module.' and then 'model.'.
 
   Args:
     path: a file of PyTorch (`TORCH_SUFFIXES`; needs torch), a `.safetensors` file, or a `.npz` file
@@ -60,7 +60,8 @@ def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray]
     InputError: the file is missing, of another kind, damaged, needs code to be run, or holds no
       state dict; or torch is needed and not installed.
   """
-  file, kind, taken_from = check_weights_path(path), 'tensors', ''
+  file = check_weights_path(path)
+  kind, taken_from = 'tensors', ''
   if file.suffix == NPZ_SUFFIX:
     arrays, kind = read_npz(file), 'arrays'
   elif file.suffix in TORCH_SUFFIXES:
@@ -71,6 +72,7 @@ def read_with_notes(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray]
   arrays = {name: value for name, value in arrays.items() if name != COUNT}
   if not arrays:
     raise InputError(f'{file} holds no {kind}: give the file of a trained network')
+  # the first prefix that all names share, until there is none
   while prefix := next((p for p in PREFIXES if all(name.startswith(p) for name in arrays)), ''):
     arrays = {name.removeprefix(prefix): value for name, value in arrays.items()}
   return arrays, {'taken_from': taken_from} if taken_from else {}
@@ -145,27 +147,25 @@ def _read_torch(file: pathlib.Path) -> tuple[dict[str, np.ndarray], str]:
     raise InputError(
       f'{file} is truncated or is no PyTorch weights file ({type(error).__name__}: {cause})'
     ) from error
-  keys: list[str] = []  # to the weights, from the top of the file
-  while isinstance(content, Mapping):
-    wrappers = [name for name in WRAPPERS if isinstance(content.get(name), Mapping)]
-    if not wrappers:
-      break
-    if len(wrappers) > 1:
-      _log.warning('%s holds weights under %s: those of %s are taken', file, wrappers, wrappers[0])
-    keys.append(wrappers[0])
-    content = content[wrappers[0]]
-  else:  # the loop did not break: the content is no mapping
+  if not isinstance(content, Mapping):
     raise InputError(
       f'{file} holds a {type(content).__name__}, not a state dict (a mapping of names to tensors,'
       f' by itself or under one of {", ".join(WRAPPERS)})'
     )
-  strange = [str(name) for name, value in content.items() if not isinstance(value, torch.Tensor)]
+  weights: Mapping[Any, Any] = content
+  keys: list[str] = []  # from the top of the file to the weights
+  while wrappers := [name for name in WRAPPERS if isinstance(weights.get(name), Mapping)]:
+    if len(wrappers) > 1:
+      _log.warning('%s holds weights under %s: those of %s are taken', file, wrappers, wrappers[0])
+    keys.append(wrappers[0])
+    weights = weights[wrappers[0]]
+  strange = [str(name) for name, value in weights.items() if not isinstance(value, torch.Tensor)]
   if strange:
     raise InputError(
       f'{file}: {len(strange)} entries are no tensors, first {", ".join(strange[:5])}; a state'
       f' dict lies at the top or under one of {", ".join(WRAPPERS)}'
     )
-  arrays = {str(name): _array(str(name), value) for name, value in content.items()}
+  arrays = {str(name): _array(str(name), value) for name, value in weights.items()}
   return arrays, '.'.join(keys)
 
 

@@ -56,13 +56,14 @@ def parted(padded: tuple[int, int], window: tuple[int, int], shift: tuple[int, i
     window: height and width of a window, N patches in all.
     shift: number of patches that the features were shifted up and left.
   """
-  # [height, width], 3 · part of the row + part of the column: patches of one region were neighbours
-  # before the shift
+  # [height, width]; patches of equal regions were neighbours before the shift. A region is
+  # 3 · part of the row + part of the column.
   regions = np.zeros(padded, int)
   for axis, (side, size, moved) in enumerate(zip(padded, window, shift, strict=True)):
     if moved:
       index = np.arange(side)
-      # 0 before the last window, then 1, and 2 for the patches that the shift brought there
+      # 0 before the last window, then 1, and 2 for the patches that the shift brought there: for 8
+      # rows, windows of 4 and a shift by 2 the parts are 0 0 0 0 1 1 2 2
       part = (index >= side - size).astype(int) + (index >= side - moved)
       regions = 3 * regions + np.expand_dims(part, 1 - axis)
   region = windows(regions[None, :, :, None], window)[0, :, :, 0]  # [windows, N]
@@ -78,6 +79,16 @@ def windows(x: Array, sides: tuple[int, int]) -> Array:
   (count, height, width, channels), (h, w) = x.shape, sides  # h × w patches in a window
   x = x.reshape(count, height // h, h, width // w, w, channels).transpose(0, 1, 3, 2, 4, 5)
   return x.reshape(count, -1, h * w, channels)
+
+
+def from_windows(x: jax.Array, image: tuple[int, int], sides: tuple[int, int]) -> jax.Array:
+  """Returns windows [B, windows, N, C] put together to features [B, H, W, C], see `windows`.
+
+  `image` is (H, W), and `sides` are the height and width of a window.
+  """
+  (height, width), (h, w) = image, sides  # h × w patches in a window
+  x = x.reshape(-1, height // h, width // w, h, w, x.shape[-1]).transpose(0, 1, 3, 2, 4, 5)
+  return x.reshape(-1, height, width, x.shape[-1])
 
 
 class Block(Layer):
@@ -99,8 +110,9 @@ class Block(Layer):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps patches [B, H, W, C] to [B, H, W, C]; below, N is the number of patches of a window."""
-    _, rows, columns, channels = x.shape
-    height, width = sides = min(rows, self.window), min(columns, self.window)  # of a window
+    _, rows, columns, _ = x.shape
+    height, width = min(rows, self.window), min(columns, self.window)
+    sides = height, width  # of a window
     shift = self.window // 2 if self.shifted else 0
     down = shift if rows > self.window else 0
     right = shift if columns > self.window else 0
@@ -113,13 +125,10 @@ class Block(Layer):
     if down or right:  # the bias of −100 hides patches that only the cyclic shift makes neighbours
       y = jnp.roll(y, (-down, -right), (1, 2))
       bias += jnp.asarray(parted(padded, sides, (down, right)))[None]
-    # attention within each window, [B, windows, N, C]
     y = jnp.pad(y, ((0, 0), (0, num_below), (0, num_beside), (0, 0)))
     y = SelfAttention(self.num_heads, **self.common, name='attention')(windows(y, sides), bias=bias)
-    # the windows back to an image, without the padding and the shift
-    y = y.reshape(-1, padded[0] // height, padded[1] // width, height, width, channels)
-    y = y.transpose(0, 1, 3, 2, 4, 5).reshape(-1, *padded, channels)
-    y = jnp.roll(y[:, :rows, :columns], (down, right), (1, 2))
+    y = from_windows(y, padded, sides)[:, :rows, :columns]
+    y = jnp.roll(y, (down, right), (1, 2))  # undoes the shift
     x = x + self.drop_path(y, branch=0)
     y = norm(dtype=self.dtype, name='norm2')(x)
     return x + self.drop_path(Perceptron(**self.common, name='mlp')(y), branch=1)

@@ -102,7 +102,8 @@ def load_with_notes(
   notes: dict[str, str] = {}
   try:
     if _saved_header(file):
-      scheme, (arrays, facts) = _SAVED_HERE, _read_saved(file)
+      arrays, facts = _read_saved(file)
+      scheme = _SAVED_HERE
       saved = facts.get('architecture', architecture.name)
       are_in_catalog = {saved, architecture.name} <= catalog.ARCHITECTURES.keys()
       if saved != architecture.name and are_in_catalog:
@@ -117,7 +118,7 @@ def load_with_notes(
     normalised = {'normalised_as': scheme.name} if scheme.mean else {}
     return variables, {**notes, **changes, **normalised}
   except InputError as error:
-    if str(file) in str(error):
+    if str(file) in str(error):  # the message names the file once
       raise
     raise InputError(f'{file}: {error}') from error
 
@@ -192,7 +193,7 @@ def _fitted(
   arrays = scheme.needed(arrays)
   expected = _expected_shapes(architecture, arrays, scheme, num_classes, input_shape)
   height, width, _ = input_shape or architecture.input_shape
-  # 1. Swin, with windows of another size
+  # Swin, with windows of another size
   if windows := _other_windows(scheme, arrays, expected):
     if height != width:
       raise InputError(
@@ -202,45 +203,56 @@ def _fitted(
       )
     variables = restore(architecture.name, {**expected, **windows}, scheme, arrays)
     return _resampled_windows(variables, windows, expected, positions)
-  # 2. no position embedding, nothing to resample
-  if position_embedding.PATH not in expected:
+  if position_embedding.PATH not in expected:  # nothing to resample
     return restore(architecture.name, expected, scheme, arrays), {}
-  # 3. a position embedding: restored with the file's number of positions, then resampled
   patch, *_ = expected['params', 'embedding', 'patches', 'kernel']  # side of a patch in pixels
   rows, columns = height // patch, width // patch
   shape = expected[position_embedding.PATH]
   _, num_positions, token_size = shape
   num_prefix_tokens = num_positions - rows * columns  # such as the class token
-  located = scheme.locate(position_embedding.PATH)
-  stored_array = arrays.get(located.names[0])
-  if stored_array is not None:
-    # some schemes store the positions of prefix tokens in another array; `in_array` counts the
-    # positions that this array would have for the new images
-    in_array = math.prod(located.shapes(shape)[located.names[0]]) // token_size
-    num_stored = stored_array.size // token_size + num_positions - in_array
-    if stored_shape or position_embedding.stored_side(num_stored, num_prefix_tokens):
-      expected = {**expected, position_embedding.PATH: (1, num_stored, token_size)}
+  # the embedding is restored with the file's number of positions, and then resampled
+  num_stored = _num_stored_positions(scheme, arrays, shape)
+  is_square = position_embedding.stored_side(num_stored, num_prefix_tokens) > 0
+  if stored_shape or is_square:
+    expected = {**expected, position_embedding.PATH: (1, num_stored, token_size)}
   variables = restore(architecture.name, expected, scheme, arrays)
   flat = flax.traverse_util.flatten_dict(variables)
   stored_positions = flat[position_embedding.PATH]
-  side = position_embedding.stored_side(stored_positions.shape[1], num_prefix_tokens)
-  stored_grid = (side, side)  # the grid of published weights is square; 0 if it is not
   if stored_shape:
     stored_grid = (stored_shape[0] // patch, stored_shape[1] // patch)
+  else:  # the grid of published weights is square; 0 if it is not
+    side = position_embedding.stored_side(stored_positions.shape[1], num_prefix_tokens)
+    stored_grid = (side, side)
   if stored_grid == (rows, columns) or not all(stored_grid):
     return variables, {}
+  old, new = f'{stored_grid[0]} × {stored_grid[1]}', f'{rows} × {columns}'
   if scheme is _SAVED_HERE and not stored_shape and stored_positions.shape == shape:
     raise InputError(
-      f'images of {height} × {width} pixels give {rows} × {columns} patches, as many as {side} × '
-      f'{side}, and the file does not say which of these its positions are for: give the folder of '
-      'checkpoints, or resize to a square'
+      f'images of {height} × {width} pixels give {new} patches, as many as {old}, and the file '
+      'does not say which of these its positions are for: give the folder of checkpoints, or '
+      'resize to a square'
     )
-  note = f'{" × ".join(map(str, stored_grid))} resampled to {rows} × {columns}, {positions}'
+  note = f'{old} resampled to {new}, {positions}'
   _log.warning('position embedding: %s', note)
   flat[position_embedding.PATH] = position_embedding.resample(
     stored_positions, (rows, columns), positions, num_prefix_tokens, stored_grid
   )
   return flax.traverse_util.unflatten_dict(flat), {'position_embedding': note}
+
+
+def _num_stored_positions(scheme: Scheme, arrays: Mapping[str, np.ndarray], shape: Shape) -> int:
+  """Returns the number of positions for which a file has embeddings.
+
+  `shape` is the shape [1, positions, width] that the network needs. Some schemes store the
+  positions of prefix tokens, such as the class token, elsewhere; these are counted too. Without
+  the array in the file the result is the number that the network needs.
+  """
+  located = scheme.locate(position_embedding.PATH)
+  name = located.names[0]
+  _, num_positions, token_size = shape
+  needed_in_array = math.prod(located.shapes(shape)[name]) // token_size
+  stored_in_array = arrays[name].size // token_size if name in arrays else needed_in_array
+  return num_positions - needed_in_array + stored_in_array
 
 
 def _expected_shapes(
@@ -271,7 +283,7 @@ def _expected_shapes(
   expected = architecture.shapes(num_classes or stored_classes or 1, input_shape)
   if num_classes is not None:
     return expected
-  if (*HEAD_BIAS[:-1], 'kernel') not in expected:
+  if (*HEAD_BIAS[:-1], 'kernel') not in expected:  # ('params', 'head', 'dense', 'kernel')
     raise InputError(
       f'the number of classes of the weights of {architecture.name} is not known: the last '
       "layer is not head/dense: end it with robustness.models.layers.LinearHead, name='head'"
@@ -428,19 +440,19 @@ def _nearest(arrays: Mapping[str, np.ndarray]) -> str:
   """
   size = sum(array.size for array in arrays.values())
   shares = dict.fromkeys(catalog.ARCHITECTURES, 0.0)
-  for name, architecture in catalog.ARCHITECTURES.items():
-    # a network without a stated number of parameters is compared too
-    if not size / 1.5 <= (architecture.parameters or size) <= size * 1.5:
-      continue
-    for scheme in architecture.schemes:
-      if scheme.headless:  # files lack the head; the number of its classes does not matter
-        classes = int(any(key.startswith(scheme.headless) for key in arrays))
-      else:
-        classes = _stored_classes(scheme, arrays) or 0
-      if classes:
-        expected = scheme.shapes(architecture.shapes(classes)).items()
-        actual = {key: array.shape for key, array in scheme.needed(arrays).items()}.items()
-        shares[name] = max(shares[name], len(expected & actual) / len(expected | actual))
+  low, high = size / 1.5, size * 1.5
+  # a network without a stated number of parameters is compared too
+  similar = [x for x in catalog.ARCHITECTURES.values() if low <= (x.parameters or size) <= high]
+  for architecture, scheme in ((x, scheme) for x in similar for scheme in x.schemes):
+    if scheme.headless:  # files lack the head; the number of its classes does not matter
+      classes = int(any(key.startswith(scheme.headless) for key in arrays))
+    else:
+      classes = _stored_classes(scheme, arrays) or 0
+    if classes:
+      expected = scheme.shapes(architecture.shapes(classes)).items()
+      actual = {key: array.shape for key, array in scheme.needed(arrays).items()}.items()
+      share = len(expected & actual) / len(expected | actual)
+      shares[architecture.name] = max(shares[architecture.name], share)
   best = max(shares, key=lambda name: shares[name])
   if shares[best] == 1:
     return f'. The names and shapes are those of {best!r}'

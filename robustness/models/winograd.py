@@ -56,8 +56,9 @@ def convolved(
   [..., H, W, O] and the result is [..., H, W, I].
   """
   tiles = _tiles(inputs, B.T, border=1)
-  contracted_and_batched = ((tiles.ndim - 1,), (summed,)), ((0,), (0,))
-  products = lax.dot_general(tiles, kernel, contracted_and_batched, precision=precision)
+  # a sum over channels for each of the 36 entries, which are axis 0 of tiles and kernel
+  summed_axes, shared_axes = ((tiles.ndim - 1,), (summed,)), ((0,), (0,))
+  products = lax.dot_general(tiles, kernel, (summed_axes, shared_axes), precision=precision)
   # [6, 6, ..., tiles down, tiles right, O] to [..., tiles down, 4, tiles right, 4, O]
   rows = _combined(A.T, products.reshape(SIDE, SIDE, *products.shape[1:]), -3)
   y = _combined(A.T, rows, -2)
@@ -89,12 +90,13 @@ def _tiles(x: jax.Array, matrix: np.ndarray, border: int) -> jax.Array:
   `x` is [..., H, W, C]; the result [36, ..., ⌈H / 4⌉, ⌈W / 4⌉, C] begins with the 6 · 6 entries of
   M d Mᵀ. Tiles begin 4 pixels apart, the first one `border` pixels outside the image.
   """
-  # H, then W: each pass replaces the side of the tiles by 6 sums in a new first axis, so that W's
-  # axis is one further on in the second pass
+  # Each pass replaces the side of the tiles, down and then to the right, by 6 sums in a new first
+  # axis. In the second pass W, axis ndim − 2 of the given `x`, is therefore axis ndim − 1.
   for axis in (x.ndim - 3, x.ndim - 1):
     num_tiles = -(-x.shape[axis] // INNER)
     pads = [(0, 0)] * x.ndim
     pads[axis] = border, INNER * num_tiles + border - x.shape[axis]
+    # `span` is the distance from a pixel of the first tile to the same pixel of the last, plus 1
     padded, span = jnp.pad(x, pads), INNER * (num_tiles - 1) + 1
     pixels = [  # pixel i of every tile
       lax.slice_in_dim(padded, i, i + span, INNER, axis) for i in range(matrix.shape[1])

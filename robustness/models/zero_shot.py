@@ -40,7 +40,7 @@ from robustness.core.rows import check_class_names
 from robustness.core.typing import Variables
 from robustness.models import catalog, label_space, preprocessing, weights
 from robustness.models.architecture import Architecture
-from robustness.models.clip import CONTEXT, END_OF_TEXT, Clip, SigLip
+from robustness.models.clip import CONTEXT, END_OF_TEXT, Clip, SigLip, TextTower
 from robustness.models.naming import Path, Shape
 from robustness.models.state_dict import SAFETENSORS_SUFFIX, read_arrays
 
@@ -172,7 +172,6 @@ def zero_shot(
   tower, owner = architecture.text, f'the text tower of {architecture.name}'
   if tokens.ndim != 3 or tokens.shape[2] != tower.context or not tokens.size:
     raise InputError(f'tokens have shape {tokens.shape}, not [classes, prompts, {tower.context}].')
-  num_classes, num_prompts, _ = tokens.shape
   if tokens.dtype.kind not in 'iu' or tokens.min() < 0 or tokens.max() >= tower.vocabulary:
     raise InputError(
       f'tokens are {tokens.dtype} in [{tokens.min()}, {tokens.max()}]; they must be '
@@ -180,17 +179,12 @@ def zero_shot(
     )
   if 'logit_scale' not in arrays:
     raise InputError('the weights have no logit_scale: give those of a whole CLIP.')
+  # without the head, which is computed below; only its shapes depend on the number of classes, 1
   shapes = {path: shape for path, shape in architecture.shapes(1).items() if path[1] != 'head'}
   [image_scheme] = architecture.schemes
   image_variables = weights.restore(architecture.name, shapes, image_scheme, arrays)
   variables = weights.restore(owner, text_shapes(architecture), architecture.text_scheme, arrays)
-  apply, size = jax.jit(tower.apply), min(PROMPTS_PER_STEP, num_classes * num_prompts)
-  flat = tokens.reshape(-1, tower.context).astype(np.int32)
-  padded = np.pad(flat, ((0, -len(flat) % size), (0, 0)))  # to steps of equal size
-  steps = [apply(variables, step) for step in padded.reshape(-1, size, tower.context)]
-  # a class's embedding is the mean over its prompts, both of length 1
-  prompt_embeddings = _unit(np.concatenate(steps)[: len(flat)])
-  embeddings = _unit(prompt_embeddings.reshape(num_classes, num_prompts, -1).mean(1))
+  embeddings = _class_embeddings(tower, variables, tokens)
   scale = np.exp(np.float32(np.asarray(arrays['logit_scale']).reshape(())))  # stored as its log
   bias = np.asarray(arrays.get('logit_bias', 0.0), np.float32).reshape(())
   head = {
@@ -205,6 +199,22 @@ def text_shapes(architecture: Clip) -> dict[Path, Shape]:
   ids = jnp.zeros((1, architecture.text.context), jnp.int32)
   tree = jax.eval_shape(architecture.text.init, jax.random.key(0), ids)
   return {path: leaf.shape for path, leaf in flax.traverse_util.flatten_dict(tree).items()}
+
+
+def _class_embeddings(tower: TextTower, variables: Variables, tokens: np.ndarray) -> np.ndarray:
+  """Returns the embeddings of classes, [classes, E], of length 1.
+
+  `tokens` are the token ids of each class's prompts, int [classes, prompts, context]. The embedding
+  of a class is the mean over its prompts, whose embeddings have length 1 too.
+  """
+  num_classes, num_prompts, context = tokens.shape
+  flat = tokens.reshape(-1, context).astype(np.int32)
+  size = min(PROMPTS_PER_STEP, len(flat))
+  padded = np.pad(flat, ((0, -len(flat) % size), (0, 0)))  # to steps of equal size
+  apply = jax.jit(tower.apply)
+  steps = [apply(variables, step) for step in padded.reshape(-1, size, context)]
+  prompt_embeddings = _unit(np.concatenate(steps)[: len(flat)])
+  return _unit(prompt_embeddings.reshape(num_classes, num_prompts, -1).mean(1))
 
 
 def _unit(x: np.ndarray) -> np.ndarray:

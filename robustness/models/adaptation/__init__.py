@@ -152,7 +152,8 @@ class Adaptation(Part):
       x = args[0] if args else kwargs['x']
       # `stored` has the statistics from the training, and scale and bias
       stored, weight = layer.variables, self.source_weight
-      batch = dict(zip(('mean', 'var'), moments(x, mask, ddof=int(self.unbiased)), strict=True))
+      mean, var = moments(x, mask, ddof=int(self.unbiased))
+      batch = {'mean': mean, 'var': var}
       mixed = {k: weight * stored[STATISTICS][k] + (1 - weight) * batch[k] for k in batch}
       clone = layer.clone(parent=None, use_running_average=True)
       return clone.apply({'params': stored.get('params', {}), STATISTICS: mixed}, x)

@@ -57,7 +57,8 @@ class Cotta(Tent):
 
   def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
     """Returns the teacher's outputs before the step, and the state after it."""
-    images, (key_views, key_restored) = batch.images, jax.random.split(batch.keys[0])
+    images = batch.images
+    key_views, key_restored = jax.random.split(batch.keys[0])
     trained_logits, _ = predict({}, images)  # {}: no weight differs from its trained value
     confidence = batch.mean(jax.nn.softmax(trained_logits).max(-1))
     # logits for the images as they are, and the outputs of layers
@@ -104,25 +105,9 @@ def view(key: jax.Array, images: jax.Array) -> jax.Array:
   # ranges of brightness, contrast, saturation, turns of the hue, and gamma; then a draw of each
   low, high = jnp.array([[0.6, 0.7, 0.5, -0.06, 0.7], [1.4, 1.3, 1.5, 0.06, 1.3]])
   amounts = low + (high - low) * jax.random.uniform(keys[0], (5,))
-  has_colour = images.shape[-1] == 3
-
-  def grey(x: jax.Array) -> jax.Array:
-    return x @ jnp.array([0.2989, 0.587, 0.114], x.dtype) if has_colour else x.mean(-1)
-
-  def blend(x: jax.Array, other: jax.Array | float, factor: jax.Array) -> jax.Array:
-    return jnp.clip(factor * x + (1 - factor) * other, 0, 1)
-
-  jitters = (  # functions of images and amount, in the order of `amounts`
-    lambda x, a: blend(x, 0, a),  # brightness
-    lambda x, a: blend(x, grey(x).mean((1, 2))[:, None, None, None], a),  # contrast
-    lambda x, a: blend(x, grey(x)[..., None], a) if has_colour else x,  # saturation
-    lambda x, a: _turn_hue(x, a) if has_colour else x,
-    lambda x, a: jnp.clip(x, 1e-8, 1) ** a,  # gamma
-  )
   x = jnp.clip(images, 0, 1)
-  for kind in jax.random.permutation(keys[1], 5):
-    x = jax.lax.switch(kind, jitters, x, amounts[kind])
-  # rotation, move and scale; then the blur's deviation: five numbers in [−1, 1]
+  x = _jittered(keys[1], x, amounts)
+  # rotation, moves and scale, and the deviation of the blur: five numbers in [−1, 1]
   angle, down, right, scale, sigma = jax.random.uniform(keys[2], (5,), minval=-1)
   height, width = x.shape[1:3]
   rows, columns = jnp.mgrid[:height, :width]  # from the next lines on relative to the moved centre
@@ -146,6 +131,31 @@ def view(key: jax.Array, images: jax.Array) -> jax.Array:
   return jnp.clip(x + 0.005 * jax.random.normal(keys[4], x.shape, x.dtype), 0, 1)
 
 
+def _jittered(key: jax.Array, x: jax.Array, amounts: jax.Array) -> jax.Array:
+  """Returns images with five changes of colours in a random order.
+
+  `amounts` are for brightness, contrast, saturation, hue and gamma.
+  """
+  has_colour = x.shape[-1] == 3
+
+  def grey(x: jax.Array) -> jax.Array:
+    return x @ jnp.array([0.2989, 0.587, 0.114], x.dtype) if has_colour else x.mean(-1)
+
+  def blend(x: jax.Array, other: jax.Array | float, factor: jax.Array) -> jax.Array:
+    return jnp.clip(factor * x + (1 - factor) * other, 0, 1)
+
+  jitters = (  # functions of images and amount, in the order of `amounts`
+    lambda x, a: blend(x, 0, a),  # brightness
+    lambda x, a: blend(x, grey(x).mean((1, 2))[:, None, None, None], a),  # contrast
+    lambda x, a: blend(x, grey(x)[..., None], a) if has_colour else x,  # saturation
+    lambda x, a: _turn_hue(x, a) if has_colour else x,
+    lambda x, a: jnp.clip(x, 1e-8, 1) ** a,  # gamma
+  )
+  for kind in jax.random.permutation(key, 5):
+    x = jax.lax.switch(kind, jitters, x, amounts[kind])
+  return x
+
+
 def _turn_hue(image: jax.Array, turn: jax.Array) -> jax.Array:
   """Returns RGB images [..., 3] with the hue turned by `turn` turns, as in HSV.
 
@@ -153,14 +163,14 @@ def _turn_hue(image: jax.Array, turn: jax.Array) -> jax.Array:
   """
   value, spread = image.max(-1), image.max(-1) - image.min(-1)
   red, green, blue = jnp.unstack(image / jnp.where(spread > 0, spread, 1)[..., None], axis=-1)
-  # the hue in sixths of a turn: 0 is red, 2 green, 4 blue
-  sector = jnp.where(
+  # in sixths of a turn: 0 is red, 2 green, 4 blue
+  hue = jnp.where(
     image.argmax(-1) == 0,
     green - blue,
     jnp.where(image.argmax(-1) == 1, 2 + blue - red, 4 + red - green),
   )
-  # a channel is `value` minus a share of `spread`, which rises from 0 to 1 while its place goes
-  # from 0 to 1, stays 1 until 3, and falls to 0 at 4; 5, 3 and 1 are red, green and blue's places
-  # at hue 0
-  places = jnp.stack([(start + sector + 6 * turn) % 6 for start in (5, 3, 1)], -1)
+  # A channel is `value` minus a share of `spread`. The share depends on the channel's place on a
+  # circle from 0 to 6: it rises from 0 to 1 between places 0 and 1, is 1 up to 3, and falls to 0 at
+  # 4. At hue 0 the places of red, green and blue are 5, 3 and 1: only red has the full value.
+  places = jnp.stack([(start + hue + 6 * turn) % 6 for start in (5, 3, 1)], -1)
   return value[..., None] - spread[..., None] * jnp.clip(jnp.minimum(places, 4 - places), 0, 1)

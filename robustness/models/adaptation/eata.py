@@ -86,7 +86,8 @@ class Eata(SelectiveTent):
       p, entropies = jax.lax.stop_gradient(jnp.exp(log_p)), entropy(log_p)
       cosine = p @ mean / jnp.maximum(jnp.linalg.norm(p, axis=-1) * jnp.linalg.norm(mean), 1e-8)
       e0 = self.max_entropy(logits)
-      is_selected = batch.mask & (entropies < e0) & (~has_mean | (cosine < self.redundancy))
+      is_new = ~has_mean | (cosine < self.redundancy)  # p is unlike p̄, or there is no p̄ yet
+      is_selected = batch.mask & (entropies < e0) & is_new
       # the weight of an image in a mean over the selected ones: 1 / their number, or 0
       share = is_selected / jnp.maximum(is_selected.sum(), 1)
       weight = jnp.exp(e0 - jax.lax.stop_gradient(entropies))

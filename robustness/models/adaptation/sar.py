@@ -88,10 +88,13 @@ class Sar(SelectiveTent):
     moved = jnp.where(jnp.isinf(average), mean, 0.9 * average + 0.1 * mean)
     average = jnp.where(reliable.any(), moved, average)
     stepped = self.updated(state, second)
-    initial = {'weights': trained, 'optimizer': self._optimizer.init(trained)}
+    initial_optimizer = self._optimizer.init(trained)
     has_collapsed = average < self.recovery
-    stepped = {
-      k: jax.tree.map(lambda x, y: jnp.where(has_collapsed, x, y), initial[k], stepped[k])
-      for k in initial
-    }
-    return outputs, {**stepped, 'average': average}
+
+    def unless_collapsed(tree: PyTree, initial: PyTree) -> PyTree:
+      """Returns `tree`, or `initial` after a collapse."""
+      return jax.tree.map(lambda x, y: jnp.where(has_collapsed, x, y), initial, tree)
+
+    weights = unless_collapsed(stepped['weights'], trained)
+    optimizer = unless_collapsed(stepped['optimizer'], initial_optimizer)
+    return outputs, {'weights': weights, 'optimizer': optimizer, 'average': average}

@@ -74,11 +74,13 @@ def crop(key: jax.Array, image: jax.Array) -> jax.Array:
   of the box it takes pixels just outside.
   """
   key_size, key_place, key_flip = jax.random.split(key, 3)
+  # the area of the box in [.08, 1] of the image's, and an exponent in [−1, 1]
   area, exponent = jax.random.uniform(
     key_size, (2,), minval=jnp.array([0.08, -1]), maxval=jnp.array([1, 1])
   )
-  stretch = (4 / 3) ** (exponent / 2)  # root of width ÷ height
-  share = jnp.minimum(jnp.sqrt(area) * jnp.stack([1 / stretch, stretch]), 1)  # of both sides
+  stretch = (4 / 3) ** (exponent / 2)  # the root of width ÷ height, (4 / 3) ** exponent
+  # height and width of the box as shares of the image's
+  share = jnp.minimum(jnp.sqrt(area) * jnp.stack([1 / stretch, stretch]), 1)
   start = jax.random.uniform(key_place, (2,)) * (1 - share) * jnp.array(image.shape[:2])
   # the box is enlarged by 1 / share, and moved so that it begins at pixel 0
   resized = jax.image.scale_and_translate(
@@ -93,15 +95,17 @@ def votes(logits: jax.Array, count: int) -> jax.Array:
   The `count` views of lowest entropy vote, each for its best class. Between classes with equally
   many votes, the first view of higher entropy that votes for one of them decides.
   """
+  size = logits.shape[-1]
   log_p = log_probabilities(logits)
-  order = jnp.argsort(entropy(log_p))
-  choice, size = log_p.argmax(-1)[order], logits.shape[-1]  # the class that each view votes for
+  order = jnp.argsort(entropy(log_p))  # indices of views, the lowest entropy first
+  choice = log_p.argmax(-1)[order]  # the class that each view votes for, in this order
   shares = jax.nn.one_hot(choice[:count], size, dtype=log_p.dtype).mean(0)
-  # views after the voting ones, by rank of their entropy, that vote for a class with most votes
-  can_break = (shares == shares.max())[choice] & (jnp.arange(len(choice)) >= count)
-  is_tied = (shares == shares.max()).sum() > 1
-  # one more vote, as a share, for the class of the first of these views
-  bonus = jax.nn.one_hot(choice[can_break.argmax()], size, dtype=log_p.dtype) / count
+  has_most_votes = shares == shares.max()
+  is_tied = has_most_votes.sum() > 1
+  # views after the voting ones that vote for a class with most votes
+  can_break = has_most_votes[choice] & (jnp.arange(len(choice)) >= count)
+  first = can_break.argmax()  # the index of the first True
+  bonus = jax.nn.one_hot(choice[first], size, dtype=log_p.dtype) / count  # one vote, as a share
   shares += jnp.where(is_tied & can_break.any(), bonus, 0)
   mean = jnp.exp(log_p[order[:count]]).mean(0)
   # `tiny` keeps the logarithm finite for a mean that is rounded to 0
