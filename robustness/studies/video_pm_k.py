@@ -23,7 +23,6 @@ import jax
 import numpy as np
 import pandas as pd
 from absl import logging
-from matplotlib.figure import Figure
 
 from robustness.core.errors import KEYS
 from robustness.core.paths import expanded
@@ -50,12 +49,11 @@ from robustness.evaluation.study import (
 )
 from robustness.evaluation.views import ViewTable
 from robustness.models.label_space import MERGES
-from robustness.present import charts, failures
-from robustness.present.notation import number
-from robustness.results import FAILURE_IMAGES, Findings, Results, Table
-from robustness.video import accuracy_figures, columns, metadata, testbed
+from robustness.present import charts
+from robustness.results import Findings, Results, Table
+from robustness.video import accuracy_figures, columns, metadata, testbed, wrong_neighbors
 from robustness.video import neighbor_estimates as metrics
-from robustness.video.metadata import LABEL_RULES, FramePairs, NeighborSets, are_reviewed
+from robustness.video.metadata import LABEL_RULES, NeighborSets, are_reviewed
 from robustness.video.neighbor_estimates import SetOutcomes, right_within
 from robustness.video.predictions import FramePredictions, read_predictions, read_sets
 from robustness.video.rescoring import Rescoring
@@ -214,8 +212,6 @@ EVERY_CLASSIFIER = 'all classifiers'
 """The label of estimates over all classifiers together."""
 UNREVIEWED, REVIEWED = 'unreviewed', 'reviewed'
 """Values of the facet `frames`."""
-FAILURES = 'failures'
-"""Name of the table of sets with a right anchor and wrong neighbors, and of its figures."""
 AUTO = 'auto'
 """The value of `testbed` that finds the published models by the number of anchors."""
 
@@ -359,7 +355,7 @@ class VideoPmK(ScoresPredictions):
       tables={
         **testbed.published(assemble(estimates), self._comparable_testbed),
         'neighbor sets': Table(('anchors', 'pairs', 'k asked for', 'k reached'), [counts]),
-        FAILURES: reachable._failures(predictions, right),
+        wrong_neighbors.NAME: wrong_neighbors.table(predictions, right, reachable.k, self.failures),
       },
       estimates=estimates,
     )
@@ -630,44 +626,10 @@ class VideoPmK(ScoresPredictions):
         shares.loc[is_certain, ['low', 'high', 'method']] = 1.0, 1.0, EXACT
         yield shares
 
-  def _failures(self, predictions: Mapping[str, FramePredictions], right: SetOutcomes) -> Table:
-    """Returns a table of the sets with a right anchor and the largest shares of wrong neighbors.
-
-    It has at most `failures` sets of each classifier. Only neighbors within k frames count. The
-    neighbor that a row shows is the wrong one that is nearest to the anchor.
-    """
-    rows = []
-    is_near = np.abs(right.offset) <= self.k
-    for (label, predicted), mistakes in zip(predictions.items(), right.mistakes, strict=True):
-      pairs, num_sets = predicted.sets.pairs, len(predicted.sets.anchors)
-      is_wrong = mistakes & is_near
-      # Of each set: how many neighbors are wrong, and how many there are.
-      num_wrong = np.bincount(pairs.group[is_wrong], minlength=num_sets)
-      num_near = np.bincount(pairs.group[is_near], minlength=num_sets)
-      nearest_wrong = _nearest_of_each_set(pairs, is_wrong)
-      groups = pairs.group[nearest_wrong]  # the sets with a wrong neighbor
-      share = num_wrong[groups] / num_near[groups]
-      for pair in nearest_wrong[np.argsort(-share, kind='stable')][: self.failures]:
-        group = int(pairs.group[pair])
-        counts = {'neighbors wrong': int(num_wrong[group]), 'of': int(num_near[group])}
-        rows.append({'classifier': label, **_failure(predicted, pair), **counts})
-    # The columns are the keys of each row; a table without rows has only one of them.
-    return Table(tuple(rows[0]) if rows else ('classifier',), [list(row.values()) for row in rows])
-
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns {'failure_images': [E, 2, H, W, C]}, an anchor and its neighbor in each of E entries.
-
-    The entries are the rows of the table `failures`; the dict is empty if it has none.
-    """
-    table = findings.tables[FAILURES]
-    if not table.rows:
-      return {}
-    sets = pd.DataFrame(table.rows, columns=table.columns)
-    pairs = sets[['anchor row', 'neighbor row']].to_numpy()  # int [E, 2]
-    # Each distinct frame is read once, and then repeated for the pairs that have it.
-    frames, index = np.unique(pairs, return_inverse=True)
-    images = [next(rows.batches(1, [frame]))['image'][0] for frame in frames.tolist()]
-    return {FAILURE_IMAGES: np.stack(images)[index.reshape(pairs.shape)]}
+    """Returns {'failure_images': [E, 2, H, W, C]}; see `robustness.video.wrong_neighbors.images`."""
+    return wrong_neighbors.images(rows, findings.tables[wrong_neighbors.NAME])
+    """Returns {'failure_images': [E, 2, H, W, C]}, see `wrong_neighbors.images`."""
 
   def figures(self, results: Results) -> Figures:
     """Returns the default figures, the paper's figures, and images of the sets in the table
@@ -677,46 +639,13 @@ class VideoPmK(ScoresPredictions):
       **charts.draw(results),
       **accuracy_figures.draw(results),
       **testbed.draw(results, self._comparable_testbed),
-      **_galleries(results),
+      **wrong_neighbors.draw(results),
     }
 
 
 def _sets_of(predictions: Mapping[str, FramePredictions]) -> NeighborSets:
   """Returns the neighbor sets, which are the same for all classifiers."""
   return next(iter(predictions.values())).sets
-
-
-def _nearest_of_each_set(pairs: FramePairs, is_selected: np.ndarray) -> np.ndarray:
-  """Returns the selected pair of each set that is nearest to the anchor, as indices of pairs.
-
-  `is_selected` is bool [P]. Sets are in order; a set without a selected pair has none.
-  """
-  selected = np.flatnonzero(is_selected)
-  distance, group = np.abs(pairs.offset[selected]), pairs.group[selected]
-  by_set_and_distance = np.lexsort((distance, group))  # the last key, the set, comes first
-  _, first_of_sets = np.unique(group[by_set_and_distance], return_index=True)
-  return np.asarray(selected[by_set_and_distance[first_of_sets]])
-
-
-def _failure(predicted: FramePredictions, pair: int) -> dict[str, object]:
-  """Returns frames, labels and predictions of a pair as a row of the table of failures."""
-  sets, pairs = predicted.sets, predicted.sets.pairs
-  anchor, neighbor = int(sets.anchors[pairs.group[pair]]), int(pairs.frame[pair])
-  labels = [k for k in sets.labels[anchor].tolist() if k >= 0]  # padded with −1
-  values: dict[str, object] = {
-    'anchor': sets.frames[anchor],
-    'neighbor': sets.frames[neighbor],
-    'offset': int(pairs.offset[pair]),
-    'labels': ', '.join(class_name(k, sets.class_names) for k in labels),
-  }
-  for name, frame in (('anchor', anchor), ('neighbor', neighbor)):
-    prediction = int(predicted.prediction[frame])
-    # A prediction of −1 has no class.
-    words = class_name(prediction, sets.class_names) if prediction >= 0 else 'nothing'
-    values[f'{name} predicted'] = words
-    values[f'{name} probability'] = float(predicted.confidence[frame])
-    values[f'{name} row'] = frame
-  return values
 
 
 def _outcomes_of_quantity(
@@ -747,28 +676,3 @@ def _exact_at_anchor(shares: pd.DataFrame) -> pd.DataFrame:
   """
   shares.loc[shares.offset == 0, ['low', 'high', 'method']] = 0.0, 0.0, EXACT
   return shares
-
-
-def _galleries(results: Results) -> dict[str, tuple[Figure, str]]:
-  """Returns {file name: (figure, caption)}, one for each classifier in the table `failures`.
-
-  The dict is empty if the results have no such table, or not one image for each of its rows.
-  """
-  table, images = results.tables.get(FAILURES), results.arrays.get(FAILURE_IMAGES)
-  if table is None or images is None or len(images) != len(table.rows):
-    return {}
-  sets = pd.DataFrame(table.rows, columns=table.columns)
-  figures = {}
-  for label, of_classifier in sets.groupby('classifier', sort=False):
-    titles = []
-    for failure in of_classifier.to_dict('records'):
-      anchor = failures.taken(failure['anchor predicted'], failure['anchor probability'])
-      neighbor = failures.taken(failure['neighbor predicted'], failure['neighbor probability'])
-      titles.append([anchor, f'{neighbor} ({number(failure["offset"])})'])
-    caption = (
-      f'Of the sets whose anchor {label} gets right, those with the largest share of wrong '
-      'neighbors: the anchor above the nearest one that is wrong, with prediction, probability and '
-      'distance in frames.'
-    )
-    figures[f'{FAILURES}_{label}'] = failures.gallery(images[of_classifier.index], titles), caption
-  return figures

@@ -1,0 +1,126 @@
+"""The neighbor sets of which a classifier gets the anchor right and neighbors wrong: table, images
+and figures.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from robustness.core.rows import Rows
+from robustness.evaluation.failures import class_name
+from robustness.present import failures
+from robustness.present.notation import number
+from robustness.results import FAILURE_IMAGES, Results, Table
+from robustness.video.metadata import FramePairs
+from robustness.video.neighbor_estimates import SetOutcomes
+from robustness.video.predictions import FramePredictions
+
+NAME = 'failures'
+"""Name of the table, and first part of the names of its figures."""
+
+
+def table(
+  predictions: Mapping[str, FramePredictions], right: SetOutcomes, k: int, max_sets: int
+) -> Table:
+  """Returns a table of the sets with a right anchor and the largest shares of wrong neighbors.
+
+  The neighbor that a row shows is the wrong one that is nearest to the anchor.
+
+  Args:
+    predictions: {label of a classifier: its predictions on all frames}.
+    right: the outcomes of the same classifiers.
+    k: largest distance, in frames, of the neighbors that count.
+    max_sets: most rows of each classifier.
+  """
+  rows = []
+  is_near = np.abs(right.offset) <= k
+  for (label, predicted), mistakes in zip(predictions.items(), right.mistakes, strict=True):
+    pairs, num_sets = predicted.sets.pairs, len(predicted.sets.anchors)
+    is_wrong = mistakes & is_near
+    # Of each set: how many neighbors are wrong, and how many there are.
+    num_wrong = np.bincount(pairs.group[is_wrong], minlength=num_sets)
+    num_near = np.bincount(pairs.group[is_near], minlength=num_sets)
+    nearest_wrong = _nearest_of_each_set(pairs, is_wrong)
+    groups = pairs.group[nearest_wrong]  # the sets with a wrong neighbor
+    share = num_wrong[groups] / num_near[groups]
+    for pair in nearest_wrong[np.argsort(-share, kind='stable')][:max_sets]:
+      group = int(pairs.group[pair])
+      counts = {'neighbors wrong': int(num_wrong[group]), 'of': int(num_near[group])}
+      rows.append({'classifier': label, **_failure(predicted, pair), **counts})
+  # The columns are the keys of each row; a table without rows has only one of them.
+  return Table(tuple(rows[0]) if rows else ('classifier',), [list(row.values()) for row in rows])
+
+
+def images(rows: Rows, table: Table) -> dict[str, np.ndarray]:
+  """Returns {'failure_images': [E, 2, H, W, C]}, an anchor and its neighbor in each of E entries.
+
+  The entries are the rows of `table`; the dict is empty if it has none. `rows` are the frames.
+  """
+  if not table.rows:
+    return {}
+  sets = pd.DataFrame(table.rows, columns=table.columns)
+  pairs = sets[['anchor row', 'neighbor row']].to_numpy()  # int [E, 2]
+  # Each distinct frame is read once, and then repeated for the pairs that have it.
+  frames, index = np.unique(pairs, return_inverse=True)
+  pictures = [next(rows.batches(1, [frame]))['image'][0] for frame in frames.tolist()]
+  return {FAILURE_IMAGES: np.stack(pictures)[index.reshape(pairs.shape)]}
+
+
+def _nearest_of_each_set(pairs: FramePairs, is_selected: np.ndarray) -> np.ndarray:
+  """Returns the selected pair of each set that is nearest to the anchor, as indices of pairs.
+
+  `is_selected` is bool [P]. Sets are in order; a set without a selected pair has none.
+  """
+  selected = np.flatnonzero(is_selected)
+  distance, group = np.abs(pairs.offset[selected]), pairs.group[selected]
+  by_set_and_distance = np.lexsort((distance, group))  # the last key, the set, comes first
+  _, first_of_sets = np.unique(group[by_set_and_distance], return_index=True)
+  return np.asarray(selected[by_set_and_distance[first_of_sets]])
+
+
+def _failure(predicted: FramePredictions, pair: int) -> dict[str, object]:
+  """Returns frames, labels and predictions of a pair as a row of the table of failures."""
+  sets, pairs = predicted.sets, predicted.sets.pairs
+  anchor, neighbor = int(sets.anchors[pairs.group[pair]]), int(pairs.frame[pair])
+  labels = [k for k in sets.labels[anchor].tolist() if k >= 0]  # padded with −1
+  values: dict[str, object] = {
+    'anchor': sets.frames[anchor],
+    'neighbor': sets.frames[neighbor],
+    'offset': int(pairs.offset[pair]),
+    'labels': ', '.join(class_name(k, sets.class_names) for k in labels),
+  }
+  for name, frame in (('anchor', anchor), ('neighbor', neighbor)):
+    prediction = int(predicted.prediction[frame])
+    # A prediction of −1 has no class.
+    words = class_name(prediction, sets.class_names) if prediction >= 0 else 'nothing'
+    values[f'{name} predicted'] = words
+    values[f'{name} probability'] = float(predicted.confidence[frame])
+    values[f'{name} row'] = frame
+  return values
+
+
+def draw(results: Results) -> dict[str, tuple[Figure, str]]:
+  """Returns {file name: (figure, caption)}, one for each classifier in the table `failures`.
+
+  The dict is empty if the results have no such table, or not one image for each of its rows.
+  """
+  table, pictures = results.tables.get(NAME), results.arrays.get(FAILURE_IMAGES)
+  if table is None or pictures is None or len(pictures) != len(table.rows):
+    return {}
+  sets = pd.DataFrame(table.rows, columns=table.columns)
+  figures = {}
+  for label, of_classifier in sets.groupby('classifier', sort=False):
+    titles = []
+    for failure in of_classifier.to_dict('records'):
+      anchor = failures.taken(failure['anchor predicted'], failure['anchor probability'])
+      neighbor = failures.taken(failure['neighbor predicted'], failure['neighbor probability'])
+      titles.append([anchor, f'{neighbor} ({number(failure["offset"])})'])
+    caption = (
+      f'Of the sets whose anchor {label} gets right, those with the largest share of wrong '
+      'neighbors: the anchor above the nearest one that is wrong, with prediction, probability and '
+      'distance in frames.'
+    )
+    figures[f'{NAME}_{label}'] = failures.gallery(pictures[of_classifier.index], titles), caption
+  return figures
