@@ -38,12 +38,12 @@ from robustness.config.trainings import small_cnn_on_digits
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: a small CNN trained on MNIST digits."""
+  """Returns the default config: accuracy of a small CNN that is trained on MNIST digits."""
   return small_cnn_on_digits('accuracy')
 
 
 def own() -> ConfigDict:
-  """Returns the config of any classifier and data, which the user names."""
+  """Returns the config of the accuracy of a classifier on data; the user names both."""
   return default_config('accuracy')
 
 

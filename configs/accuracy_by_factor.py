@@ -25,12 +25,15 @@ from robustness.config.trainings import small_cnn_on_digits
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: a small CNN trained on MNIST digits."""
+  """Returns the default config: accuracy by class and brightness of a small CNN on MNIST digits."""
   return small_cnn_on_digits('accuracy_by_factor')
 
 
 def own() -> ConfigDict:
-  """Returns the config of any classifier and data, which the user names."""
+  """Returns the config of accuracy by properties of images, such as class or pose.
+
+  The user names the classifier, the data and, in `config.study.factors`, the properties.
+  """
   return default_config('accuracy_by_factor')
 
 

@@ -42,7 +42,10 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: small CNNs on MNIST digits, two corruptions and two severities."""
+  """Returns the default config: error of four small CNNs on corrupted MNIST digits.
+
+  Each is trained without one of two corruptions, at one of two severities.
+  """
   config = _network_by_corruption(('contrast', 'impulse_noise'), (1, 5))
   train_small_networks(config, epochs=2.0)
   for classifier in config.classifiers.values():

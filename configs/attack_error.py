@@ -38,7 +38,10 @@ from robustness.config.trainings import train_small_networks, use_cifar10
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits, one trained adversarially."""
+  """Returns the default config: PGD and FGSM attacks on two small CNNs on MNIST digits.
+
+  One is trained adversarially.
+  """
   config = default_config('attack_error', labels=('natural', 'adversarial'))
   config.study.attacks = ('pgd', 'fgsm')
   config.study.epsilon = 0.1

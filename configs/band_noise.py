@@ -22,12 +22,15 @@ from robustness.config.trainings import plain_and_noisy_digits, use_cifar10
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits, one trained with noise."""
+  """Returns the default config: error of two small CNNs on MNIST digits with band-limited noise.
+
+  One is trained with noise.
+  """
   return plain_and_noisy_digits('band_noise')
 
 
 def cifar10(labels: tuple[str, ...] = ('natural', 'gaussian')) -> ConfigDict:
-  """Returns the config of networks on CIFAR-10, as in figure 5 of Yin et al. (2019).
+  """Returns the config of error under band-limited noise on CIFAR-10 (Yin et al. 2019, figure 5).
 
   `labels` are the labels of the networks. 'gaussian' is trained with noise and 'adversarial' by
   PGD; all others are trained with flips and crops alone.

@@ -62,7 +62,10 @@ CORRUPTED = ('corruptions', 'calibration', 'c_bar')
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits, one trained with noise."""
+  """Returns the default config: a battery of studies of two small CNNs on MNIST digits.
+
+  One is trained with noise.
+  """
   config = _all_tasks(('natural', 'gaussian'))
   config.battery.tasks = (*ON_THE_SAME_IMAGES, 'neighbors')
   config.data.num_images = 300
@@ -76,7 +79,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of one network on 1000 CIFAR-10 test images."""
+  """Returns the config of a battery of studies of a ResNet-20 on 1000 CIFAR-10 test images."""
   config = _all_tasks()
   use_cifar10(config)
   config.battery.heat_map.study.norm = 4.0
@@ -85,7 +88,10 @@ def cifar10() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """Returns the config of EfficientNet-Lite0 on 20 ImageNet pictures, with drawn scenes."""
+  """Returns the config of a battery of studies of EfficientNet-Lite0.
+
+  They measure it on 20 ImageNet pictures, and one of them on drawn scenes.
+  """
   config = _all_tasks()
   config.battery.tasks = (*ON_THE_SAME_IMAGES, 'scenes')
   config.data.source = 'foolbox'  # the 20 ImageNet pictures that come with this package

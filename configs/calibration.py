@@ -24,14 +24,17 @@ from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifa
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits, one trained with noise."""
+  """Returns the default config: calibration of two small CNNs on MNIST digits.
+
+  One is trained with noise.
+  """
   return plain_and_noisy_digits('calibration')
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of one network on CIFAR-10 under the official 15 corruptions.
+  """Returns the config of the calibration of a ResNet-20 on CIFAR-10, clean and corrupted.
 
-  It takes 1000 test images.
+  It takes 1000 test images and the official 15 corruptions.
   """
   return resnet20_on_cifar10('calibration')
 

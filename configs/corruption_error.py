@@ -90,7 +90,10 @@ from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifa
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits, one trained with noise."""
+  """Returns the default config: error of two small CNNs on corrupted MNIST digits.
+
+  One is trained with noise.
+  """
   config = plain_and_noisy_digits('corruption_error')
   config.study.top_k = 2
   return config

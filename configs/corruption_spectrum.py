@@ -26,14 +26,14 @@ from robustness.config.trainings import use_cifar10
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: MNIST digits."""
+  """Returns the default config: spectra of corruptions on MNIST digits."""
   config = default_config('corruption_spectrum')
   config.data.num_images = 200
   return config
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of 1000 CIFAR-10 test images under Yin et al.'s 15 corruptions."""
+  """Returns the config of spectra of Yin et al.'s 15 corruptions on 1000 CIFAR-10 test images."""
   config = default_config('corruption_spectrum')
   config.study.corruptions = ('fourier_cifar',)
   use_cifar10(config)
@@ -41,7 +41,7 @@ def cifar10() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """Returns the config of 20 ImageNet pictures, resized and cropped to 224 × 224."""
+  """Returns the config of spectra of corruptions on 20 ImageNet pictures of 224 × 224 pixels."""
   config = default_config('corruption_spectrum')
   config.study.constants = 224
   config.data.source = 'foolbox'

@@ -18,12 +18,12 @@ from robustness.config.trainings import resnet20_on_cifar10, small_cnn_on_digits
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: a small CNN on MNIST digits."""
+  """Returns the default config: spectra of feature maps of a small CNN on MNIST digits."""
   return small_cnn_on_digits('feature_spectrum')
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of one network on 500 CIFAR-10 test images."""
+  """Returns the config of spectra of a ResNet-20's feature maps on 500 CIFAR-10 test images."""
   return resnet20_on_cifar10('feature_spectrum', num_images=500)
 
 

@@ -94,8 +94,8 @@ def deit3(config: ConfigDict) -> float:
 def efficientnetv2(config: ConfigDict) -> float:
   """Sets the recipe of EfficientNetV2 at 384 pixels.
 
-  Returns the learning rate of a batch of 512 images. A square of half the image's side is covered
-  in grey, the pixel value 191.
+  Returns the learning rate of a batch of 512 images. Training covers a square at a random place in
+  grey, the pixel value 191; its side is half the image's.
   """
   config.classifier.augment.policy = ('flip', 'cutout')
   config.data.update(resize=384, crop=384)

@@ -18,14 +18,17 @@ from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifa
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits, one trained with noise."""
+  """Returns the default config: flip rates of two small CNNs on MNIST digits.
+
+  One is trained with noise.
+  """
   config = plain_and_noisy_digits('flip_rate')
   config.data.num_images = 200
   return config
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of one network on 1000 CIFAR-10 test images."""
+  """Returns the config of the flip rate of a ResNet-20 on 1000 CIFAR-10 test images."""
   return resnet20_on_cifar10('flip_rate')
 
 

@@ -30,21 +30,30 @@ from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifa
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits, one trained with noise."""
+  """Returns the default config: attacks with Fourier basis images on two small CNNs on digits.
+
+  One is trained with noise.
+  """
   config = plain_and_noisy_digits('fourier_attack')
   config.study.norm = 8.0
   return config
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of one network on 1000 CIFAR-10 test images."""
+  """Returns the config of attacks with Fourier basis images on a ResNet-20.
+
+  It takes 1000 CIFAR-10 test images.
+  """
   config = resnet20_on_cifar10('fourier_attack')
   config.study.norm = 3.43  # as much a pixel as the paper's 24 at 224 × 224 pixels
   return config
 
 
 def imagenet() -> ConfigDict:
-  """Returns the config of EfficientNet-Lite0 on 20 ImageNet pictures."""
+  """Returns the config of attacks with Fourier basis images on EfficientNet-Lite0.
+
+  It takes 20 ImageNet pictures and the 15 × 15 lowest frequencies.
+  """
   config = default_config('fourier_attack')
   config.study.window = 15
   config.data.source = 'foolbox'

@@ -44,7 +44,10 @@ from robustness.config.trainings import plain_and_noisy_digits, use_cifar10
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits, one trained with noise."""
+  """Returns the default config: Fourier heat maps of two small CNNs on MNIST digits.
+
+  One is trained with noise.
+  """
   config = plain_and_noisy_digits('fourier_heatmap')
   config.study.norm = 8.0
   config.study.top_k = 2
@@ -52,7 +55,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
-  """Returns the config of networks on CIFAR-10, as in figure 3 of Yin et al. (2019).
+  """Returns the config of Fourier heat maps of networks on CIFAR-10 (Yin et al. 2019, figure 3).
 
   `labels` are the labels of the networks; () is one network without a label.
   """
@@ -74,7 +77,10 @@ def cifar10_pair() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """Returns the config of EfficientNet-Lite0 on 20 ImageNet pictures, low frequencies only."""
+  """Returns the config of the Fourier heat map of EfficientNet-Lite0 on 20 ImageNet pictures.
+
+  It has the 15 × 15 lowest frequencies.
+  """
   config = default_config('fourier_heatmap')
   config.study.norm = 15.7
   config.study.window = 15
@@ -84,9 +90,10 @@ def imagenet() -> ConfigDict:
 
 
 def imagenet_pair() -> ConfigDict:
-  """Returns the config of two ResNet-50 on ImageNet, as in Yin et al.'s figures 4 and 9.
+  """Returns the config of Fourier heat maps of two ResNet-50 on 1000 validation images of ImageNet.
 
-  It takes 1000 validation pictures. The weights of the second classifier must be set.
+  They are those of figures 4 and 9 of Yin et al. (2019). The weights of the second classifier must
+  be set.
   """
   config = default_config('fourier_heatmap', labels=('first', 'second'))
   config.study.norm = 15.7

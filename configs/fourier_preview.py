@@ -22,7 +22,10 @@ from robustness.config.trainings import resnet20_on_cifar10
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: the two small CNNs of configs/fourier_heatmap.py."""
+  """Returns the default config: previews of Fourier heat maps of two small CNNs on MNIST digits.
+
+  The user sets their weights, such as those of a run of configs/fourier_heatmap.py.
+  """
   config = default_config('fourier_preview', labels=('natural', 'gaussian'))
   for classifier in config.classifiers.values():
     classifier.name = 'small_cnn'
@@ -30,7 +33,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of one network on 1000 CIFAR-10 test images."""
+  """Returns the config of a preview of a ResNet-20's Fourier heat map on 1000 CIFAR-10 images."""
   return resnet20_on_cifar10('fourier_preview')
 
 

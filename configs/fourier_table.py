@@ -206,10 +206,10 @@ def _recipes(
 
   Args:
     network: name of the architecture.
-    labels: the recipes.
+    labels: the recipes, names in `CIFAR10_RECIPES`.
     sigma: standard deviation of the recipe 'gaussian', in units of pixel values in [0, 1].
-    low_pass: bandwidth of the filter of the recipe 'low_pass', in frequencies.
-    high_pass: bandwidth of the filter of the recipe 'high_pass'.
+    low_pass: bandwidth of the recipe 'low_pass': number of frequencies that it keeps on an axis.
+    high_pass: bandwidth of the recipe 'high_pass'.
   """
   config = default_battery(TASKS, labels, 'fourier_table')
   for task in ('errors', 'tradeoff'):

@@ -19,12 +19,15 @@ from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifa
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits, one trained with noise."""
+  """Returns the default config: frequencies that suffice two small CNNs to recognise a digit.
+
+  One is trained with noise.
+  """
   return plain_and_noisy_digits('frequency_shortcuts')
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of one network on CIFAR-10."""
+  """Returns the config of frequencies that suffice a ResNet-20 to recognise a CIFAR-10 class."""
   return resnet20_on_cifar10('frequency_shortcuts')
 
 

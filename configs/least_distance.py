@@ -21,7 +21,10 @@ from robustness.config.trainings import resnet20_on_cifar10, train_small_network
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits, one trained adversarially."""
+  """Returns the default config: least ℓ2 distance to errors of two small CNNs on MNIST digits.
+
+  One is trained adversarially.
+  """
   config = _in_l2(default_config('least_distance', labels=('natural', 'adversarial')), step=0.1)
   train_small_networks(config, epochs=6.0)
   attack = config.classifiers.adversarial.attack
@@ -31,12 +34,15 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of one network on 200 CIFAR-10 test images."""
+  """Returns the config of the least ℓ2 distance to errors of a ResNet-20 on 200 CIFAR-10 images."""
   return _in_l2(resnet20_on_cifar10('least_distance'), step=0.02)
 
 
 def _in_l2(config: ConfigDict, step: float) -> ConfigDict:
-  """Returns the config with FMN and DDN in ℓ2, 200 images, and the radii 0, step, …, 20·step."""
+  """Returns the config with FMN and DDN in ℓ2, 200 images, and the radii 0, step, …, 20·step.
+
+  A radius is the ℓ2 norm of the change of an image with pixels in [0, 1].
+  """
   config.study.attacks = ('fmn', 'ddn')
   config.study.norm = 'l2'
   config.study.epsilons = tuple(round(step * number, 3) for number in range(21))

@@ -32,12 +32,15 @@ from robustness.evaluation import study
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of one network on CIFAR-10 test images."""
+  """Returns the config that records a ResNet-20 on images of known classes.
+
+  They are 2000 CIFAR-10 test images.
+  """
   return resnet20_on_cifar10('ood_scores', num_images=2000)
 
 
 def unknown() -> ConfigDict:
-  """Returns the config of one network on images of unknown classes, from a folder."""
+  """Returns the config that records a ResNet-20 on a folder of images of no class that it knows."""
   config = default_config('ood_scores')
   config.data.source = 'folder'
   config.data.known_classes = False

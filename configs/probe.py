@@ -38,7 +38,10 @@ def digits() -> ConfigDict:
 
 
 def own() -> ConfigDict:
-  """Returns the config of a linear probe of a network and data that the user names."""
+  """Returns the config of the error of a linear probe under corruptions.
+
+  The user names the data and the network whose features the probe reads.
+  """
   config = default_config('corruption_error', ('linear',))
   config.classifiers.linear.probe.name = 'linear'
   return config

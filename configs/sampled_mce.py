@@ -18,10 +18,10 @@ from robustness.config.trainings import resnet20_on_cifar10
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of a ResNet-20 on CIFAR-10 test images that are corrupted here.
+  """Returns the config of mCE of a ResNet-20 on CIFAR-10 test images that are corrupted here.
 
-  Corruptions are computed as for the released CIFAR-10-C. 2457 images suffice for the default half
-  width of mCE, 0.1.
+  Corruptions are computed as for the released CIFAR-10-C. 2457 images suffice for mCE ± 0.1, the
+  default half width; mCE is a ratio, 1 for the published baseline.
   """
   config = resnet20_on_cifar10('sampled_mce', num_images=2457)
   config.study.protocol = 'as_released'
@@ -29,10 +29,10 @@ def cifar10() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """Returns the config of a ResNet-50 on ImageNet's validation images, which are corrupted here.
+  """Returns the config of mCE of a ResNet-50 on ImageNet's validation images, corrupted here.
 
   Images are resized, cropped and corrupted as for the released ImageNet-C. 2571 images suffice for
-  the half width of mCE.
+  mCE ± 0.025; mCE is a ratio, 1 for AlexNet.
   """
   config = default_config('sampled_mce')
   config.data.source = 'tfds'

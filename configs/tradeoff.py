@@ -24,16 +24,19 @@ from robustness.config.trainings import plain_and_noisy_digits, use_cifar10
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits, one trained with noise."""
+  """Returns the default config: accuracy gained and lost by training with noise, by frequency.
+
+  It compares two small CNNs on MNIST digits.
+  """
   config = plain_and_noisy_digits('tradeoff')
   config.data.num_images = 500
   return config
 
 
 def cifar10(labels: tuple[str, ...] = ('first', 'second')) -> ConfigDict:
-  """Returns the config of networks on CIFAR-10 under Yin et al.'s 15 corruptions.
+  """Returns the config of accuracy gained and lost by training, by frequency, on CIFAR-10.
 
-  It takes 1000 test images; `labels` are the labels of the networks.
+  It takes 1000 test images and Yin et al.'s 15 corruptions; `labels` are those of the networks.
   """
   config = default_config('tradeoff', labels)
   use_cifar10(config)

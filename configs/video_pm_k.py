@@ -36,7 +36,7 @@ from robustness.video.rescoring import Rescoring
 
 
 def made() -> ConfigDict:
-  """Returns the default config: a small CNN on rendered clips of moving digits."""
+  """Returns the default config: pm-k accuracy of a small CNN on rendered clips of moving digits."""
   config = default_config('video_pm_k')
   config.study.distances = True
   config.data.source = 'made_clips'
@@ -50,7 +50,7 @@ def made() -> ConfigDict:
 
 
 def frames() -> ConfigDict:
-  """Returns the config of published ImageNet weights on the frames of neighbor sets."""
+  """Returns the config of pm-k accuracy of published ImageNet weights on neighbor sets."""
   config = default_config('video_pm_k')
   config.data.source = 'video_neighbors'
   config.classifier.name = 'efficientnet_lite0'
@@ -59,7 +59,7 @@ def frames() -> ConfigDict:
 
 
 def predictions() -> ConfigDict:
-  """Returns the config that scores predictions in a file, or the records of an earlier run."""
+  """Returns the config of pm-k accuracy of predictions in a file or in an earlier run's records."""
   study = default_config('video_pm_k').study
   defaults = {field.name: field.default for field in dataclasses.fields(Rescoring)}
   return ConfigDict({'study': study, **defaults})

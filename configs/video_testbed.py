@@ -95,9 +95,9 @@ def get_config(variant: str = '') -> ConfigDict:
 
 
 def _architecture(name: str) -> str:
-  """Returns the architecture of the published row with a name.
+  """Returns the architecture of a network, from its name in the published table.
 
-  It is 'resnet50', for example, for 'resnet50_finetuned' and 'resnet50_augment_shot_noise'.
+  'resnet50_finetuned' and 'resnet50_augment_shot_noise', for example, are a 'resnet50'.
   """
   network, *corruption = name.removesuffix(FINETUNED).split('_augment_')
   # Only names that end in '_finetuned' may be spelt otherwise than the architecture.
