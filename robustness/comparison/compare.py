@@ -47,7 +47,8 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
   Args:
     entries: the classifiers, at least one.
     common: whether runs that share only a part of their images are compared on the images that all
-      of them share. A run that shares none with the first is measured on all its images.
+      of them share; otherwise an InputError refuses them. A run that shares none with the first is
+      measured on all its images.
     baseline: label of the classifier that is to be subtracted in all tasks of a battery. If the
       first of `entries` is another classifier, because this task cannot measure the baseline, that
       one is subtracted, and notes name it.
@@ -316,8 +317,10 @@ def _with_findings(
 
 
 def _described(entry: Entry) -> Facts:
-  """Returns the description of an entry's classifier, with its label in the comparison and its
-  workdir.
+  """Returns {key: value} of a classifier for `Results.classifiers`.
+
+  It is the description in the classifier's results, in which the value of 'label' is replaced by
+  the label in the comparison, and 'workdir' is added.
   """
   facts = next(c for c in entry.finished.results.classifiers if c['label'] == entry.recorded_label)
   return {**facts, 'label': entry.label, 'workdir': str(entry.finished.folder)}

@@ -54,7 +54,8 @@ def read_entries(
   Args:
     workdirs: {name: path of a workdir}; a name was typed as LABEL=PATH or is the folder's.
     study_file: the user's FILE.py:NAME for the study NAME; '' for none.
-    typed: the names that were typed.
+    typed: the names that were typed; each is the label of the workdir's classifier if it has only
+      one.
 
   Raises:
     InputError: there are fewer than two classifiers, the workdirs have different studies or show
@@ -73,7 +74,8 @@ def entries_of(
 
   Args:
     studies_by_workdir: {name of the workdir: {task: finished study}}.
-    typed: the names of workdirs that the user typed.
+    typed: the names of workdirs that the user typed; each is the label of the workdir's classifier
+      if it has only one.
 
   Raises:
     InputError: there are fewer than two classifiers, the studies differ or show images differently,

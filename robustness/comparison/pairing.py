@@ -131,7 +131,12 @@ class Answers:
 
   @classmethod
   def from_records(cls, entry: Entry, records: RecordsReader) -> Answers:
-    """Returns the answers in an entry's records, or in records of some of its rows."""
+    """Returns the answers that records hold.
+
+    Args:
+      entry: the classifier, with its study.
+      records: the classifier's records, or only some of their rows.
+    """
     study = entry.finished.study
     # Records with one row per image, also for a stored set of corrupted versions of images.
     by_image, table = study.by_image(records, entry.finished.image_shape)
@@ -140,8 +145,11 @@ class Answers:
     return cls(is_right, ids, table, entry.confidence, study.sequential_design)
 
   def on(self, entry: Entry, rows: np.ndarray) -> Answers:
-    """Returns only the answers on the rows with the indices `rows`, given by the classifier
-    `entry`.
+    """Returns the answers on a part of the images.
+
+    Args:
+      entry: the classifier that gave these answers.
+      rows: int [n], indices of the rows of its records that show these images.
     """
     records = selected(entry, rows)
     return self if records is entry.evaluation.records else Answers.from_records(entry, records)
@@ -223,7 +231,12 @@ def selected(entry: Entry, rows: np.ndarray) -> RecordsReader:
 
 
 class AnswerPair(NamedTuple):
-  """The answers of the first classifier and of another, on the images that both have answered."""
+  """The answers of two classifiers on the images that both have answered.
+
+  Attributes:
+    first: answers of the first classifier of the comparison.
+    this: answers of the classifier that is compared with it.
+  """
 
   first: Answers
   this: Answers
@@ -258,10 +271,10 @@ class Compared:
       first_answers: the first classifier's answers on all its images.
       entry: the classifier that is compared with it; may be the first itself.
       pairing: the images that both share.
-      note: follows the note of the pairing; '' for none.
+      note: a remark that is appended to the note of the pairing; '' for none.
 
     Raises:
-      InputError: a shared row is a version of different images in the two runs.
+      InputError: a stored version of an image is attributed to another image in the other run.
     """
     answers = first_answers
     if entry is not first:

@@ -26,16 +26,16 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
   Effective robustness is a classifier's accuracy minus the accuracy that a line through the other
   classifiers, or a plane for several references, predicts from the accuracies in the reference
   tasks. There is one estimate for each group of views, with the facet `reference` and without an
-  interval. A reference task is represented by its accuracy on clean images, or without clean images
-  by its mean accuracy over all views.
+  interval. A reference task is represented by its accuracy on clean images, else by its mean
+  accuracy over all views, else by the accuracy in its only group of views.
 
   Args:
     tasks: the comparison of each task, by name.
     references: names of tasks.
 
   Raises:
-    InputError: a reference is no task or has neither of the two accuracies, all tasks are
-      references, a task lacks a classifier, or there are too few classifiers.
+    InputError: a reference is no task or has none of these accuracies, all tasks are references, a
+      task lacks a classifier, or there are too few classifiers.
   """
   for name in references:
     choice('--reference', name, tasks)

@@ -203,12 +203,12 @@ def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 def calibration_error(bins: Bins) -> np.ndarray:
-  """Returns ECE, [...], without subtracting the bias that chance adds."""
+  """Returns the expected calibration error (ECE), [...], with the bias that chance adds."""
   return np.asarray((_share(bins) * np.abs(bins.accuracy - bins.confidence)).sum(-1))
 
 
 def debiased_calibration_error(bins: Bins) -> np.ndarray:
-  """Returns ECE minus its expected bias, at least 0, [...].
+  """Returns the expected calibration error (ECE) minus its expected bias, at least 0, [...].
 
   Let d be the gap between accuracy and confidence in a bin, and σ the standard error of the
   accuracy. A true gap d is measured as |N(d, σ²)|, so that the expected bias is E|N(d, σ²)| − d.
@@ -343,7 +343,7 @@ class Scores:
 
     Args:
       other: the scores that are subtracted, from the same `Draws`.
-      name: the measure.
+      name: the measure, one of `QUANTITIES` or `OVERCONFIDENCE`.
       confidence: confidence of the interval, in (0, 1).
     """
     by_chance = None
@@ -434,7 +434,7 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
   width_starts, mass_starts = predictions.equal_width(bins), predictions.equal_mass(bins)
 
   def binned(predictions: Predictions, weights: np.ndarray | None = None) -> tuple[Bins, Bins]:
-    """Returns predictions in the bins of equal width, and in those of equal mass."""
+    """Returns predictions in bins of equal width and of equal mass; see `Predictions.binned`."""
     return predictions.binned(width_starts, weights), predictions.binned(mass_starts, weights)
 
   width, mass = binned(predictions)

@@ -203,7 +203,8 @@ def _z(kappa: np.ndarray) -> np.ndarray:
 def _design_effects(cells: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, float]:
   """Returns the design effects d of the views, [V], and of the mean over views.
 
-  They are the variance of the cells' shares over units, relative to that of independent images.
+  d ≥ 1 is the variance of the shares of images in the four cells over the units, divided by their
+  variance over independent images.
 
   Args:
     cells: numbers of images, [4, K, V], see `_interval`.
@@ -221,13 +222,13 @@ def _design_effects(cells: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _agreements_by_chance(cells: np.ndarray) -> float:
-  """Returns the number of images on which both classifiers would be right, or both wrong, if they
-  were independent.
+  """Returns the number of images on which independent classifiers would agree, added over views.
 
-  In each view the smaller of the two numbers counts.
+  In each view it is the smaller of two expected numbers: of images that both would have right, and
+  of images that both would have wrong.
 
   Args:
-    cells: numbers of images, [4, V], see `_interval`.
+    cells: numbers of images, [4, V], see `_kappa_of_cells`.
   """
   n = cells.sum(0)
   both_right, only_one, both_wrong = cells[0], cells[1:3], cells[3]

@@ -25,7 +25,13 @@ logits in TensorFloat-32.
 
 
 class Recording(NamedTuple):
-  """Records of N images: logits [N, K], features [N, D], and labels [N], or [N, L] if several."""
+  """Records of N images.
+
+  Attributes:
+    logits: [N, K].
+    features: [N, D], the inputs of the last layer.
+    labels: int [N], or [N, L] if an image has several labels.
+  """
 
   logits: np.ndarray
   features: np.ndarray
@@ -187,14 +193,12 @@ def rectified(layer: LastLayer, held_out: Recording, percentile: float) -> Score
 def shaped(layer: LastLayer, percentile: float) -> Score:
   """Returns the score 'ash', a function of records of N images that returns [N].
 
-  It is the energy of the logits that the last layer returns for changed features: the largest
-  features of the image are all set to the sum of its features divided by their number, and all
-  others to 0.
+  It is the energy of the logits that the last layer returns for changed features: the n largest
+  features of the image are all set to (sum of all its features) / n, and the others to 0.
 
   Args:
     layer: the last layer of the network.
-    percentile: the largest features are those above this percentile of the image's features, in
-      [0, 100].
+    percentile: share of the image's features that are set to 0, in percent, from 0 to below 100.
   """
   size = len(layer.kernel)
   num_kept = size - round(size * percentile / 100)

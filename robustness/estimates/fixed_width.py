@@ -258,8 +258,9 @@ def fixed_size(half_width: float, confidence: float) -> int:
 def plan(half_width: float, confidence: float) -> FixedWidth:
   """Returns the design in which intervals cover every proportion with probability ≥ `confidence`.
 
-  Its level is the lowest that `ERROR_SHARES` offers with enough coverage at all proportions of
-  `FixedWidth.tested`. Planning takes two seconds for a half-width of .03 and thirty for .01.
+  The level of its finished intervals is the lowest 1 − s α that suffices, with s in `ERROR_SHARES`.
+  A design that needs fewer than 2 · `FEWEST_TRIALS` trials has a single look. Planning takes two
+  seconds for a half-width of .03 and thirty for .01.
 
   Args:
     half_width: w, as a fraction.
@@ -280,7 +281,9 @@ def plan(half_width: float, confidence: float) -> FixedWidth:
 
 
 def _with_error(half_width: float, confidence: float, share: float) -> FixedWidth:
-  """Returns the design with level 1 − s α and the most looks that `FEWEST_TRIALS` a round allow.
+  """Returns the design in which intervals of finished proportions have the confidence 1 − s α.
+
+  It has as many looks as rounds of at least `FEWEST_TRIALS` allow, and at most `MOST_LOOKS`.
 
   Args:
     half_width: largest half-width of a finished proportion's interval.

@@ -207,7 +207,10 @@ def _broadcast(*values: ArrayLike) -> tuple[np.ndarray, ...]:
 
 
 def _counts(values: ArrayLike, name: str) -> np.ndarray:
-  """Returns counts as floats; raises InputError for values that are negative or not whole."""
+  """Returns counts as floats; raises InputError if one is negative or not whole.
+
+  `name` is the name of the counts in the message, such as 'n'.
+  """
   counts = np.asarray(values, float)
   is_invalid = (counts < 0) | (counts != np.round(counts))
   if np.any(is_invalid):

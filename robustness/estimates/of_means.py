@@ -141,7 +141,8 @@ class MeanRatio:
   def groups(self, outcomes: Outcomes, where: np.ndarray | None) -> list[Group]:
     """Returns the groups of views in the order in which `__call__` takes their means.
 
-    There is a group for each value of the facet; if `is_excess`, the clean views are first.
+    There is a group for each value of the facet; if `is_excess`, the first group has the clean
+    views.
 
     Args:
       outcomes: outcomes with the facet.
@@ -250,7 +251,7 @@ def _ratios_to_first(
     if ratio.is_excess:  # its denominators may be near 0, where `log_ratio` has no valid interval
 
       def ratio_of_excesses(weights: np.ndarray, measured: Units = measured) -> np.ndarray:
-        """Returns the ratio in B bootstrap samples, [B], given the weights [B, K] of the units."""
+        """Returns the classifier's ratio to the first, [B], at weights [B, K] of the units."""
         return ratio(measured.means(weights), base.means(weights))
 
       (estimate,) = bootstrap(ratio_of_excesses, measured, confidence)
@@ -291,7 +292,7 @@ def _functions_of_means(
     measured = units_by_label[label]
 
     def difference(weights: np.ndarray, measured: Units = measured) -> np.ndarray:
-      """Returns f(means) minus the first classifier's f(means) at weights [B, K] of the units."""
+      """Returns f(means) minus that of the first classifier, [B] or [B, G], see `value`."""
       return np.asarray(value(measured, weights) - value(units_by_label[first], weights))
 
     estimates[label, first] = bootstrap(difference, measured, confidence)

@@ -123,15 +123,16 @@ def nearest_neighbours(features: np.ndarray, bank: np.ndarray, neighbours: int) 
 class Separation:
   """AUROC, AUPR and FPR95 of one out-of-distribution score, as a function of weights of the images.
 
-  Weights are, for example, how often each image is in a bootstrap sample. The images are sorted
-  once, so that the measures in many samples are cheap.
+  The score should be high for images in distribution (ID) and low for others (OOD). Weights are,
+  for example, how often each image is in a bootstrap sample. The images are sorted once, so that
+  the measures in many samples are cheap.
   """
 
   def __init__(self, of_id: np.ndarray, of_ood: np.ndarray, positives: str = 'ood'):
-    """Sorts the scores of N ID images and M OOD images.
+    """Sorts the scores of N images in distribution (ID) and M out of distribution (OOD).
 
     Args:
-      of_id: [N], scores of the ID images.
+      of_id: [N], scores of the ID images, which should be the higher ones.
       of_ood: [M], scores of the OOD images.
       positives: 'ood' or 'id', the positives of AUPR and FPR95.
 
@@ -247,18 +248,17 @@ def separations(
 
 
 def _weights(units: np.ndarray, seed: int, stream: int) -> Iterator[np.ndarray]:
-  """Yields the weights of N images and two added ones in batches of Bayesian bootstrap samples.
+  """Yields batches [samples, N + 2] of the weights of images in Bayesian bootstrap samples.
 
-  A batch has the shape [samples in a batch, N + 2]; its last two columns are the added images of
-  `separations`, each a unit. All images of a unit have the same weight, which is drawn from a gamma
-  distribution of shape 1. The weight of an added image is drawn with the shape ¼ and multiplied by
-  the average number of images in a unit, because it stands for a whole unit. `Separation` scales
-  the weights to the sum 1.
+  The first N columns are the images of a set. All images of a unit have the same weight, drawn from
+  a gamma distribution of shape 1. The last two columns are the images that `separations` adds, each
+  a unit. Their weights are drawn with the shape ¼ and multiplied by the average number of images in
+  a unit, because each stands for a whole unit. `Separation` scales the weights to the sum 1.
 
   Args:
     units: [N]; images with equal entries are one unit.
     seed: seed of resampling.
-    stream: number of the image set; different sets get independent weights.
+    stream: number of the set of images; other numbers draw independent weights.
   """
   _, unit, sizes = np.unique(units, return_inverse=True, return_counts=True)
   count, generator = len(sizes), np.random.default_rng((seed, stream))

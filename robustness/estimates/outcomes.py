@@ -181,9 +181,9 @@ class Outcomes:
     )
 
   def in_groups(self, counted: np.ndarray, groups: pd.DataFrame) -> Self:
-    """Returns these outcomes of a single view with one view for each group of rows in its place.
+    """Returns outcomes with a view for each group of rows, made from these of a single view.
 
-    A row has the same value in all new views, and counts in the views of its groups.
+    Every new view has the values of the single view; only the rows of its group count in it.
 
     Args:
       counted: bool [N, G], which rows are in each of G groups.
@@ -203,10 +203,10 @@ class Outcomes:
     )
 
   def counting_in(self, views: np.ndarray) -> Self:
-    """Returns the outcomes of the rows that count in at least one of `views` for any
-    classifier.
+    """Returns the outcomes of the rows that have a counted value in one of `views`.
 
-    If no row counts, the outcomes are returned unchanged.
+    The value of a single classifier is enough; `counted` marks those that count. If no row has any,
+    the outcomes are returned unchanged.
 
     Args:
       views: int [v], indices of views.
@@ -321,18 +321,26 @@ class Outcomes:
     return np.bincount(cluster, total, len(names)), np.bincount(cluster, weight, len(names))
 
   def observations(self, label: str, views: np.ndarray) -> int:
-    """Returns the number of rows that count in at least one of the views, int [v].
+    """Returns the number of rows that have a counted value in at least one of the views.
 
     If the rows are in clusters, it is the number of counted values instead.
+
+    Args:
+      label: label of the classifier, whose values in `counted` count.
+      views: int [v], indices of views.
     """
     is_counted = self._is_counted(label, views)
     return int(is_counted.any(1).sum() if self.clusters is None else is_counted.sum())
 
   def _is_counted(self, label: str, views: np.ndarray) -> np.ndarray:
-    """Returns whether each value of a classifier in the views with indices [v] counts, bool [N, v].
+    """Returns which values of a classifier enter its means and numbers, bool [N, v].
 
-    In a sequential design with more than one view, only rows that were shown in all views count.
-    NaN never counts.
+    These are the values marked in `counted` that are not NaN. For more than one view of a
+    sequential design, they are only in rows that were shown to all classifiers in all V views.
+
+    Args:
+      label: label of the classifier.
+      views: int [v], indices of views.
     """
     values = self.values[label]
     is_counted = np.ones((len(values), len(views)), bool)

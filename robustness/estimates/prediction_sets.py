@@ -110,9 +110,9 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
   ordered = np.sort(of_true_class)
 
   def score_at(rank: int) -> float:
-    """Returns the score with a rank, from 1 for the smallest score, which also has all lower ranks.
+    """Returns the score with a rank, counted from 1 for the smallest.
 
-    Ranks above the number of scores have the score ∞.
+    It is the smallest for a rank below 1, and ∞ for a rank above the number of scores.
     """
     return math.inf if rank > count else float(ordered[max(rank, 1) - 1])
 
@@ -176,12 +176,14 @@ def with_threshold_draw(
 def _squared_changes(
   changes: np.ndarray, opposite: np.ndarray, correlations: Sequence[float]
 ) -> np.ndarray:
-  """Returns the squared changes c² of L · G values and of (L − 1) · G differences, on one side.
+  """Returns the squares c² that `with_threshold_draw` adds on one side of the intervals.
+
+  The result is [(2 L − 1) · G]: first of the L · G values, then of the (L − 1) · G differences.
 
   Args:
-    changes: changes of the values on this side, below or above them, [L, G].
-    opposite: changes on the other side, to which the first classifier's value moves the difference
-      in the same direction, [L, G].
+    changes: changes of the values towards this side, at least 0, [L, G].
+    opposite: changes of the values towards the other side, [L, G]. That of the first classifier
+      moves a difference towards this side, because its value is subtracted.
     correlations: correlation of each classifier with the first, [L].
   """
   first, later = opposite[:1], changes[1:]

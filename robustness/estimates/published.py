@@ -76,7 +76,10 @@ class PublishedErrors:
 
   @property
   def means(self) -> dict[str, float]:
-    """The errors as the baseline of a `MeanRatio`: by corruption, and on clean images by ''."""
+    """The errors as the argument `baseline` of `of_means`, {corruption: error}.
+
+    The key '' has the error on clean images.
+    """
     return {'': self.clean, **self.corrupted}
 
 

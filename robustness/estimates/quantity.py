@@ -108,9 +108,9 @@ class Quantity:
 
   @property
   def end(self) -> str:
-    """The value that a sentence names if there are many, 'highest' or 'lowest'.
+    """The end of a set of values that a sentence names: 'highest', 'lowest', or '' for none.
 
-    It is `extreme`, or else the worst value; '' if neither direction is better.
+    It is `extreme` if that is not '', else the worst: 'highest' if lower values are better.
     """
     return self.extreme or {'lower': 'highest', 'higher': 'lowest'}.get(self.better, '')
 
@@ -133,23 +133,26 @@ class Right:
   largest logits, bool [N, V].
 
   Attributes:
-    k: the number of classes.
+    k: the number of classes; 1 for top-1.
   """
 
   k: int = 1
 
   def __call__(self, fields: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns whether the field `rank`, the rank of the true class from 0, is below k."""
+    """Returns whether `fields['rank']` is below k, bool of its shape.
+
+    The field is the rank of the true class: 0 if its logit is the largest.
+    """
     return np.asarray(fields['rank'] < self.k)
 
 
 class Wrong(Right):
   """The statistic of top-k errors: whether the true class is not among the k classes with the
-  largest logits, bool [N, V].
+  largest logits, bool [N, V]. For k see `Right`.
   """
 
   def __call__(self, fields: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns whether the field `rank`, the rank of the true class from 0, is at least k."""
+    """See `Right`; returns whether the rank is at least k."""
     return ~super().__call__(fields)
 
 

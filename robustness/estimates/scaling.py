@@ -163,7 +163,7 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   best_losses = min(candidates.values(), key=np.mean)
 
   def is_near_best(losses: np.ndarray) -> bool:
-    """Returns whether losses are not clearly above those of the best candidate."""
+    """Returns whether a candidate's `left_out_losses` are not clearly above those of the best."""
     excess = losses - best_losses
     standard_error = excess.std() / np.sqrt(len(excess))
     return bool(excess.mean() <= TOLERANCE * standard_error)
@@ -202,7 +202,7 @@ def _fitted(
     return Scaling(weight.reshape(classes, classes) if kind == MATRIX else weight, bias)
 
   def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-    """Returns the penalised loss at `parameters`, and its gradient of the same shape."""
+    """Returns the penalised loss and its gradient; for `parameters` see `scaling`."""
     current = scaling(parameters)
     log_p = special.log_softmax(current(z), 1)
     value = -(log_p * target).sum() / len(z)
@@ -225,7 +225,7 @@ def _fitted(
     unit = _search_units(identity > 0, z, penalty)
 
   def loss_in_units(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-    """Returns the loss and its gradient with respect to parameters divided by `unit`."""
+    """Returns the loss and its gradient at `parameters`, which are multiples of `unit`."""
     value, gradient = loss(parameters * unit)
     return value, gradient * unit
 
@@ -269,12 +269,12 @@ def _with_penalty(
 
 
 def _search_units(is_diagonal: np.ndarray, z: np.ndarray, penalty: float) -> np.ndarray:
-  """Returns the units in which the search measures the weights, and then the biases.
+  """Returns a unit for each parameter: the weights of W row by row, then the K biases.
 
-  They are about 1/√curvature, so that all parameters change equally fast.
+  The search measures a parameter in its unit, about 1/√curvature, so that all change equally fast.
 
   Args:
-    is_diagonal: which of the weights are in the diagonal of W, [K, K], or [K].
+    is_diagonal: bool [K, K], which elements of W are in its diagonal; [K] if W has no others.
     z: logits, [N, K].
     penalty: λ.
   """

@@ -87,10 +87,13 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
 
 
 def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray] | None:
-  """Returns the ends of an estimate's interval at another confidence, `joint`, in (0, 1).
+  """Returns the ends (low, high) of an estimate's interval, widened as `for_all` says.
 
-  `for_all` says how each kind of interval is widened. The ends are NaN if the estimate has no
-  interval. The result is None if its interval cannot be widened.
+  They are NaN if the estimate has no interval. The result is None if it cannot be widened.
+
+  Args:
+    row: row of the table of results.
+    joint: confidence of the widened interval, in (0, 1).
   """
   value, low, high, n = float(row.value), float(row.low), float(row.high), int(row.clusters)
   if np.isnan(low) or np.isnan(high):
@@ -190,11 +193,16 @@ def _quantile(n: int, confidence: float) -> float:
 
 
 def _effective_trials(value: float, low: float, high: float, n: int, confidence: float) -> float:
-  """Returns the number of independent trials for which a binomial interval is [`low`, `high`].
+  """Returns the number of independent trials that a Korn–Graubard interval was computed from.
 
-  It is the number of trials with which the Korn–Graubard interval of a share `value` in (0, 1) ends
-  at `high`; for a share of 0 or 1, the interval has the same width. It is the number `n` of
-  clusters if no number of trials has this end. The interval has the confidence `confidence`.
+  With this number, the interval of a share in (0, 1) ends at `high`, and that of 0 or 1 has the
+  width `high` − `low`. It is `n` if no number of trials gives this.
+
+  Args:
+    value: the share.
+    low, high: the ends of its interval.
+    n: the number of clusters.
+    confidence: confidence of the interval, in (0, 1).
   """
   tail = (1 - confidence) / 2
   if value <= 0 or value >= 1:
@@ -204,7 +212,7 @@ def _effective_trials(value: float, low: float, high: float, n: int, confidence:
     return float(np.log(tail) / np.log1p(-width)) if 0 < width < 1 else float(n)
 
   def excess(logarithm: float) -> float:
-    """Returns how far the upper end at exp(`logarithm`) trials is above `high`."""
+    """Returns the upper end of the interval of exp(`logarithm`) trials, minus `high`."""
     trials = np.exp(logarithm)
     return float(special.betaincinv(value * trials + 1, trials * (1 - value), 1 - tail) - high)
 

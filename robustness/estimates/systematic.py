@@ -443,8 +443,11 @@ class EnvironmentShares:
     num_kinds = len(accuracies.value) // len(environments)  # 2, or 5 with a baseline
 
     def arguments_of_rho(means: np.ndarray) -> np.ndarray:
-      """Returns the accuracies s and u and the baseline accuracies that are subtracted from s and
-      from u, [4, ..., E], given the means [..., E · num_kinds] of E environments.
+      """Returns s, u, b and b_unseen for `rho` in E environments, [4, ..., E].
+
+      Args:
+        means: [..., E · num_kinds], the accuracies of the first environment in the order of their
+          kinds `S`, `U`, … (2 kinds, or 5 with a baseline), then those of the second, and so on.
       """
       # [..., E · num_kinds] becomes [..., E, num_kinds], and then [num_kinds, ..., E].
       by_kind = np.moveaxis(means.reshape(*means.shape[:-1], -1, num_kinds), -1, 0)
@@ -455,7 +458,7 @@ class EnvironmentShares:
       return np.stack([s, u, b, b_unseen])
 
     def mean_rho(means: np.ndarray) -> np.ndarray:
-      """Returns ρ averaged over the environments, [...], from means [..., E · num_kinds]."""
+      """Returns ρ averaged over environments, [...]; `means` are as in `arguments_of_rho`."""
       s, u, b, b_unseen = arguments_of_rho(means)
       return known_mean(rho(s, u, b, formula, b_unseen))
 
@@ -546,7 +549,7 @@ def _notes_on_cases(cases: Sequence[str], can_leave_out: bool) -> list[str]:
   """Returns notes on the environments in which ρ is degenerate or undefined.
 
   Args:
-    cases: the case of each environment from `rho_case`; '' if its ρ is useful, a measurement.
+    cases: the case of each environment from `rho_case`: 'degenerate', 'undefined' or ''.
     can_leave_out: whether the mean over environments leaves out degenerate ones.
   """
   num_terms, num_useful = len(cases), cases.count('')

@@ -238,9 +238,9 @@ def _finished_study(
 def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathlib.Path:
   """Returns the folder `records/STUDY-DIGEST` that has the records of a task of a battery.
 
-  The records must be of the same study, and describe their data with the same values as the task's
-  results. Either description of the data may have keys that the other lacks. If several folders
-  match, the one with the fewest keys that only one description has is returned.
+  The records must be of the same study. Keys that describe the data both in the records and in the
+  task's results must have equal values; either may have further keys. If several folders match, the
+  one with the fewest further keys is returned.
 
   Args:
     path: the workdir, or its folder of a seed.
@@ -369,9 +369,9 @@ class WorkdirPredictions:
     """Returns the records of the workdir's classifiers, with the findings computed by `reduce`.
 
     Args:
-      reduce: returns the estimates; its arguments are the records of each classifier with a row per
+      reduce: returns the findings; its arguments are the records of each classifier with a row per
         image, the table of their views, and the seed.
-      described: the settings of `reduce` as plain values.
+      described: the settings of `reduce` as plain values, which become settings of the result.
 
     Raises:
       InputError: the workdir's study measures images alone, or its classes are unknown.

@@ -63,7 +63,7 @@ REWRITTEN = 'Delete it: the command of the run writes it again.'
 
 
 def seed_folder(seed: int | str) -> str:
-  """Returns the name of the folder in a workdir for the run of one of several seeds."""
+  """Returns the name of a seed's folder in a workdir, 'seed3' for 3; '*' gives a glob pattern."""
   return f'seed{seed}'
 
 
@@ -177,8 +177,9 @@ def _writable(path: pathlib.Path) -> Iterator[None]:
 
 
 def refuse_results(out: pathlib.Path) -> None:
-  """Raises InputError if an --out is a workdir or inside one, because results would be
-  overwritten.
+  """Raises InputError if `out`, the folder given as --out, is a workdir or inside one.
+
+  The results of the workdir would be overwritten.
   """
   path = out.resolve()
   workdirs = [f for f in path.parents if (f / CONFIG).is_file() and (f / ENVIRONMENT).is_file()]
@@ -267,10 +268,10 @@ def finished_files(directory: pathlib.Path) -> frozenset[tuple[str, int]]:
 
 
 def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
-  """Returns `config` with the sections `study` of `before` where both record the same.
+  """Returns `config`, each section `study` replaced by that of `before` if both record the same.
 
-  A setting of how estimates are computed from records may change without new records. After the
-  replacement the sections `study` differ only if their records do.
+  Studies with equal records may differ in settings of how estimates are computed from them. After
+  the replacement the sections `study` differ only if their records do.
 
   Args:
     before: the config of an earlier run, or a section of it.
@@ -289,9 +290,9 @@ def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
 
 
 def _recording(study: Section) -> Facts:
-  """Returns the values of a config's section `study` that decide what is recorded.
+  """Returns the settings in a config's section `study` that decide what is recorded.
 
-  A section that is not valid is returned unchanged.
+  Settings of estimates are left out. A section that is not valid is returned unchanged.
   """
   try:
     return studies.from_config(study).recording
@@ -399,11 +400,12 @@ class RunLog:
       write_json(self.path / ENVIRONMENT, self.environment)
 
   def current_environment(self) -> dict[str, Any]:
-    """Returns the environment in which the results were computed, with the seconds until now.
+    """Returns the environment in which the results were computed.
 
-    This is the environment of an earlier, finished run if this run has made no shard or checkpoint
-    since. It then has the key `reduced_by` with the versions of this run, if they differ, because
-    this run has computed results from the earlier records.
+    It is this run's, with the key `seconds` of the time since it began or resumed. If this run has
+    made no shard or checkpoint, it is the environment of the earlier, finished run, if any. It then
+    has the key `reduced_by` with the versions of this run, if they differ, because this run has
+    computed results from the earlier records.
     """
     has_new_files = finished_files(self.path) != self.files_before
     if has_new_files or not self.finished_environment:
