@@ -385,6 +385,10 @@ def variants(file: str) -> tuple[str, ...]:
 def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., object]:
   """Runs a config file and returns its function `get_config`, without calling it.
 
+  Args:
+    file: path of the Python file.
+    arguments: what `get_config` will be called with: [VARIANT], or [] without a variant.
+
   Raises:
     InputError: the file has no such function, or the function does not take `arguments`.
   """

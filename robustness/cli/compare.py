@@ -91,7 +91,10 @@ def run(
   results, tasks = compared(entries, common, references)
 
   def write(folder: pathlib.Path, results: Results, appended: Drawn = ()) -> Drawn:
-    """Writes results, figures and the report to a folder, and returns the figures."""
+    """Writes results, figures and the report to a folder, and returns its PNG files with captions.
+
+    `appended` are PNG files and captions of further figures, which the report shows last.
+    """
     assert isinstance(results.presentation, Presentation)
     return publish(folder, results, results.presentation, environment, config, appended, pdf)
 

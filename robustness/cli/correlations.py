@@ -74,9 +74,9 @@ def main(arguments: Sequence[str]) -> int:
 def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
   """Returns {quantity in words: its overall values, a row for each network} of finished runs.
 
-  A key is such as 'NAME: TASK: top-1 error', without what is not given. The tables are indexed by
-  network, and have the columns of results, `scale` (100 for percent, else 1) and `better` (1 if
-  higher values are better, else −1).
+  A key is 'top-1 error', after 'TASK: ' if the run is a battery, after 'NAME: ' if the path has a
+  name. The tables are indexed by network, and have the columns of results, `scale` (100 for
+  percent, else 1) and `better` (1 if higher values are better, else −1).
 
   Args:
     paths: workdirs or folders of workdirs, PATH or NAME=PATH.

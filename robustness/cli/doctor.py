@@ -105,7 +105,11 @@ def machine() -> Iterator[tuple[str, str]]:
 
 
 def data() -> Iterator[tuple[str, str]]:
-  """Yields (name, text) for each set of images that can be read without a download."""
+  """Yields (source, text) for each source of images that can be read without a download.
+
+  The text says whether the source's package is installed and what images it has; for 'tfds' it
+  lists the data sets that are prepared in the folder of TFDS.
+  """
   for source, (module, contents) in DATA.items():
     yield source, _state((module,), contents)
   folder = expanded(os.environ.get('TFDS_DATA_DIR', '~/tensorflow_datasets'))
@@ -121,7 +125,10 @@ def is_installed(module: str) -> bool:
 
 
 def _state(modules: tuple[str, ...], use: str) -> str:
-  """Returns a line that says whether `modules` are installed and what they are used for."""
+  """Returns 'yes      USE' if all `modules` are installed, else 'MISSING  would add: USE'.
+
+  Of the plugins `CUDA` one suffices. `use` says what the modules are used for.
+  """
   suffices = any if modules == CUDA else all  # one CUDA plugin is enough
   is_usable = suffices(map(is_installed, modules))
   return f'yes      {use}' if is_usable else f'MISSING  would add: {use}'

@@ -46,9 +46,13 @@ _ID = re.compile(r'\w(?:[\w.-]*\w)?(?:/\w(?:[\w.-]*\w)?)?')
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Prints a paragraph on the methods, writes files for a hub, or sends a log to a tracker.
+  """Runs `robustness export` and returns 0; `arguments` are the words after these two.
 
-  The flag --to decides which. Returns 0.
+  --to=methods prints a paragraph on the methods, --to=hub writes files for a model hub, and
+  --to=wandb or --to=mlflow sends the log to this tracker.
+
+  Raises:
+    InputError: a flag is wrong, or the workdir is unfinished or damaged.
   """
   options = _parser().parse_args(arguments)
   choice('--to', options.to, FORMATS)

@@ -551,9 +551,10 @@ def _paired_estimates(
 ) -> list[pd.DataFrame]:
   """Returns tables of paired differences from the first entry, in `quantities` and in accuracy.
 
-  The last table has the effective robustness. The result is [] if an entry has no records. An entry
-  is left out if its study is in a separate Python file, which is not run. If the records of the
-  remaining entries cannot be paired, the first entry without which they can is left out too.
+  The last table has the effective robustness. Entries whose study is in a separate Python file are
+  left out, because the file is not run. The result is [] if another entry has no records. If the
+  records cannot be paired, they are tried without the first entry, then without the second, and so
+  on; the result is [] if this fails too.
 
   Args:
     entries: the entries of a board.

@@ -92,9 +92,10 @@ def configs() -> Listing:
 
 
 def classifiers() -> Listing:
-  """Yields every architecture, and after it its published weights, without a name.
+  """Yields (name, 'input size; licence; source') for every architecture.
 
-  In the line of weights `*` marks the default.
+  ('', 'weights: resolution; licence') follows for each of its published weights; `*` after their
+  name marks the default.
   """
   for name, entry in catalog.ARCHITECTURES.items():
     yield name, f'{"×".join(map(str, entry.input_shape))}; {entry.licence}; {entry.source}'

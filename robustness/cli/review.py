@@ -36,7 +36,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def serve(flags: argparse.Namespace) -> None:
-  """Serves the page on which people review neighbor sets until it is interrupted."""
+  """Serves the page on which people review neighbor sets, until Ctrl-C or SIGTERM.
+
+  Args:
+    flags: flags of `robustness review serve`, such as `metadata`, `answers` (the file that answers
+      are added to), `frames`, `host` and `port`.
+  """
   annotator = None if flags.annotator is None else answers.check_name(flags.annotator)
   candidates = _candidates(flags)
   frames = ReviewFrames(flags.frames, candidates.sets.frames)

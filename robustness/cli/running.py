@@ -102,7 +102,7 @@ def _help_lines(
 
   Args:
     config: the config with the changes on the command line; None without one.
-    arguments: the other arguments, which name the config.
+    arguments: the command line without changes of the config; it has `--config=FILE`.
     word: shows only keys with this word; '' shows all.
   """
   if config is None:
@@ -342,9 +342,10 @@ def settings_by_section(values: Section, name: str = 'config') -> Iterator[str]:
 def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
   """Yields (label, amount in words, number of images) of each training and evaluation, in order.
 
-  The work is for one seed. Tasks of a battery that share records count once, under the name of the
-  first task. Classifiers that a task cannot measure are left out. First, studies of trainings log
-  tables that they can show before the training, such as which cells will be held out.
+  An example is ('net: fog', '1,000 rows × 5 views', '5,000'). The work is for one seed. Tasks of a
+  battery that share records count once, under the name of the first task. Classifiers that a task
+  cannot measure are left out. Before the first line, the log gets the tables that studies can show
+  before a training, such as which cells will be held out.
   """
   rows = launch.OpenedRows(experiment)
   builder = launch.builder_for(experiment, rows, pathlib.Path())

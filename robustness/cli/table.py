@@ -61,11 +61,15 @@ def main(arguments: Sequence[str]) -> int:
 def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
   """Returns {task: results of all finished workdirs}; a single study has the key `SINGLE`.
 
-  `workdirs` are PATH or LABEL=PATH, and `study_file` is the user's FILE.py:NAME for the study NAME.
   Classifiers of all workdirs get distinct labels; runs of several seeds contribute their means.
-  Tasks that some workdirs lack are left out, and ratios to the first classifier of a run if runs
-  differ in this classifier. Notes are printed about what is left out, about workdirs with other
-  images or settings than the first one, and about values that their records do not reproduce.
+  Tasks that some workdirs lack are left out. Ratios to the first classifier of a run, such as mCE,
+  are left out if the runs have different first classifiers. Notes are printed about what is left
+  out, about workdirs with other images or settings than the first one, and about values that their
+  records do not reproduce.
+
+  Args:
+    workdirs: finished workdirs, PATH or LABEL=PATH.
+    study_file: the user's FILE.py:NAME for the study NAME; '' for none.
 
   Raises:
     InputError: a workdir has no results, or its records lead to other results; or workdirs are of
@@ -166,9 +170,10 @@ def _check_comparable(
 
 
 def _ratios_to_different_baselines(results_by_run: Mapping[str, Results]) -> list[str]:
-  """Returns the quantities that are ratios to a run's first classifier, if runs differ in it.
+  """Returns the names of ratios to a run's first classifier, such as 'mCE', if runs differ in it.
 
-  First classifiers differ if the digests of their weights do. The result is [] if all are equal.
+  First classifiers differ if the SHA-256 of their weights do. The result is [] if all are equal.
+  `results_by_run` is {name of a run: its results}.
   """
   ratios, baselines = dict[str, None](), set[str]()
   for name, results in results_by_run.items():

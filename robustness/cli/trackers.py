@@ -174,7 +174,7 @@ def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) ->
 
 
 def _allowed(name: str) -> str:
-  """Returns a name in which characters that MLflow refuses are replaced."""
+  """Returns a name with spaces for the characters that MLflow refuses."""
   return re.sub(r'[^\w.\- /]', ' ', name)
 
 

@@ -113,10 +113,11 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
 
 
 def _of_seeds(path: pathlib.Path, seeds: Sequence[int], study_file: str) -> dict[pathlib.Path, str]:
-  """Returns {folder: text about values that its records do not reproduce} for a run of seeds.
+  """Returns {folder: why its results are not confirmed by its records} for a run of seeds.
 
-  The values of the workdir are checked to be means over the results of the seeds, and these results
-  to be what the records of each seed give.
+  The values of the workdir `path` have to be means over the results of the seeds, and these results
+  have to be what the records of each seed give. Folders are the workdir and those of seeds and
+  tasks, without folders whose results are confirmed.
   """
   folders = {seed: path / workdir.seed_folder(seed) for seed in seeds}
   by_seed = {seed: Results.read(folder) for seed, folder in folders.items()}
@@ -250,8 +251,15 @@ def _unlike_tasks(path: pathlib.Path, tasks: dict[str, FinishedStudy]) -> Iterat
 def _unexplained(path: pathlib.Path, results: Results, from_records: pd.DataFrame) -> str:
   """Returns in words how results differ from the table computed from records; '' if they do not.
 
+  Only results that another version or commit wrote may differ.
+
+  Args:
+    path: the folder of the results, for messages.
+    results: the results.
+    from_records: the table of estimates computed from the records.
+
   Raises:
-    InputError: they differ, and this version and commit wrote the results in the folder `path`.
+    InputError: they differ, and this version and commit wrote the results.
   """
   differences = _differences(results.table, from_records)
   if _is_of_this_code(results):

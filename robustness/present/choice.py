@@ -345,15 +345,14 @@ def difference_choices(table: pd.DataFrame, quantity: Quantity, rate: float) -> 
 def extreme_choices(
   table: pd.DataFrame, quantity: Quantity, quantities: Sequence[Quantity], task: str = ''
 ) -> Iterator[Choice]:
-  """Yields the values of a quantity with each classifier's extreme, one choice for each set of
-  facets.
+  """Yields a choice for each set of facets: values of a quantity, and each classifier's extreme.
 
-  `quantity.end` says whether the extreme is the highest or the lowest value; a quantity without an
-  end yields nothing. The intervals of extremes hold for all conditions together.
+  The extreme is the highest or the lowest value, as `quantity.end` says; a quantity without an end
+  yields nothing. The intervals of extremes hold for all conditions together.
 
   If `quantity.extreme` is set and `quantity.reference`, another quantity, has values by the same
-  facets, the extreme is the value furthest beyond the reference of the same condition. The choice
-  then has the reference's values too, and the intervals hold for both quantities.
+  facets, the extreme is where the value minus the reference in the same condition is highest or
+  lowest. The choice then has the reference's values too, and intervals hold for both quantities.
 
   Args:
     table: estimates of one task.
@@ -483,10 +482,10 @@ def headlines(tasks: Mapping[str, Results]) -> list[Choice]:
 
 
 def without_uninformative(table: pd.DataFrame) -> pd.DataFrame:
-  """Returns the table without all rows of a classifier and quantity if they say little together.
+  """Returns the table of results without the quantities that say little about a classifier.
 
-  A pair of classifier and quantity says little if the note of its estimate over all conditions
-  contains `SAYS_LITTLE`, such as for a network at chance, or begins with 'degenerate'.
+  All rows of a classifier and a quantity are left out if the note of their estimate over all
+  conditions begins with 'degenerate' or contains `SAYS_LITTLE`, as for a network at chance.
   """
   is_over_all = table[facets_of(table)].isna().all(axis=1)
   says_little = table.note.str.contains(SAYS_LITTLE, regex=False) | says_nothing(table)

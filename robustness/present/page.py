@@ -373,7 +373,10 @@ def _tasks(
 
 
 def _task(folder: pathlib.Path, path: pathlib.Path) -> str:
-  """Returns the name of the task that a figure belongs to; '' if it is of the whole run."""
+  """Returns the name of the task that a figure belongs to; '' if it is of the whole run.
+
+  The file `path` of the figure decides: FOLDER/tasks/TASK/figures/NAME.png belongs to TASK.
+  """
   # ('tasks', TASK, 'figures', 'error.png') or ('figures', 'error.png')
   parts = pathlib.Path(os.path.relpath(path, folder)).parts
   return parts[1] if parts[0] == TASKS and len(parts) > 2 else ''

@@ -32,8 +32,8 @@ def of_run(summary: str, studies: Mapping[str, Presented], has_seeds: bool = Fal
   """Returns title, figures and findings of the report on a run, or on one of its seeds.
 
   Args:
-    summary: one of `robustness.results.SUMMARIES`.
-    studies: the study of each task.
+    summary: which report a battery has, one of `robustness.results.SUMMARIES`.
+    studies: {task: study}; {SINGLE: study} for a run of one study.
     has_seeds: whether the report is on several seeds, with means over them.
   """
   if has_seeds:
@@ -175,7 +175,7 @@ def _panel(axes: Axes, results: Results, lines: list[Line], is_labelled: bool) -
   Args:
     axes: the plot.
     results: the results of all seeds.
-    lines: the headlines and the rows of their means.
+    lines: (headline, row of its mean) of each line, from top to bottom.
     is_labelled: whether the legend explains the marks of this plot.
   """
   for position, (choice, mean) in enumerate(lines):
