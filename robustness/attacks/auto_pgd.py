@@ -310,6 +310,7 @@ def _ascend_sparsely(
   first = math.ceil(round(FIRST_SHARE * steps, 9))  # rounded: .3 · 10 is slightly above 3 in floats
   # steps of the three ascents; 3, 3 and 4 of 10
   counts = np.diff([0, first, min(2 * first, steps), steps])
+  # of the balls of the ascents; only the last one, in the ball of radius ε, may end early
   radii = epsilon * jnp.asarray(RADII, jnp.float32)
   settings = radii, jnp.asarray(counts), jnp.asarray([False, False, can_stop])
   _, worst = jax.lax.scan(ascend, x, settings)  # of each ascent, [3, B, H, W, C]

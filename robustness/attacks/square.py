@@ -255,6 +255,7 @@ def _moved_mass(
     """Returns the norm of each channel of values [H, W, C], [1, 1, C]."""
     return jnp.linalg.norm(values.reshape(1, -1, values.shape[2]), order, 1, keepdims=True)
 
+  # the new change in the target: first its direction, then its length in each channel
   old = jnp.where(target, change, 0)
   new = pattern[..., None] * signs + old / (1e-12 + channel_norms(old))
   # In each channel, the p-th power of the target's new norm is the p-th power of the norm of both

@@ -84,7 +84,8 @@ def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array
   height, width = levels.shape[:2]
   by_severity = [glitches(level, height, width) for level in strength.constants['level']]
   shifts, moves = map(np.array, zip(*by_severity, strict=True))
-  shift, move = strength.select(shifts), strength.select(moves)  # [H] and [3]
+  # the shift of each row, and (channel, right, down)
+  shift, move = strength.select(shifts), strength.select(moves)
   source_column = (jnp.arange(width)[None] - shift[:, None]) % width  # [H, W]
   shifted = jnp.take_along_axis(levels, source_column[:, :, None], axis=1)
   channel, right, down = move
@@ -92,6 +93,7 @@ def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array
   row = jnp.arange(height)[:, None, None]
   # as released, only the first row of the channel, now at row `down`, moves to the right
   rolled = jnp.where(row == down % height, jnp.roll(rolled, right, axis=1), rolled)
+  # the moved channel and the two others
   mixed = jnp.where(jnp.arange(3)[None, None] == channel, rolled, shifted)
   return jnp.where(row % 2 == 0, 0, mixed)
 
@@ -146,7 +148,8 @@ def mosaic(
 
   def tiled(side: int, pictures: np.ndarray) -> jax.Array:
     """Returns the mosaic of tiles of `side` pixels from pictures [P, side, side, 3]."""
-    missing_height, missing_width = -height % side, -width % side  # up to whole tiles
+    # up to whole tiles: 2 for a height of 30 and a side of 8
+    missing_height, missing_width = -height % side, -width % side
     y0, x0 = missing_height // 2, missing_width // 2
     pads = (y0, missing_height - y0), (x0, missing_width - x0), (0, 0)
     padded = jnp.pad(levels, pads, mode='edge')

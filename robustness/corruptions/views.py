@@ -316,15 +316,16 @@ class CorruptionViews(Study):
 
   def table_of_views(self, image_shape: ImageShape, has_clean: bool) -> ViewTable:
     """Returns the table of `view_table`, with the clean view as the first if `has_clean`."""
-    # {name of a view or group: columns of its rows}, here of the views
+    # {name of a view or group: columns of its rows in results}; groups are added at the end
     facets: dict[str, Mapping[str, object]] = {
       f'{corruption} {severity}': {'corruption': corruption, 'severity': severity}
       for corruption in self.names
       for severity in self.levels
     }
-    # groups of views: {name: indices of the views}
+    # `clean`, `by_corruption`, `by_severity` and `sets` are groups: {name: indices of its views}
     clean = {'clean': [CLEAN]} if has_clean else {}
-    # the views by corruption and severity, without fractional severities
+    # The index of the view of each corruption and whole severity, [corruptions, severities]: with a
+    # clean view, [[1, 3], [4, 6]] for two corruptions at the levels 1, 1.5 and 2.
     columns = [self.levels.index(severity) for severity in self.severities]
     views = len(clean) + self.grid(np.arange(len(facets)))[:, columns]
     by_corruption = dict(zip(self.names, views.tolist(), strict=True))
@@ -334,7 +335,7 @@ class CorruptionViews(Study):
       label: [index for name in members for index in by_corruption[name]]
       for label, members in whole_sets(self.names, side=min(image_shape[:2])).items()
     }
-    names = [*clean, *facets]  # of the views
+    names = [*clean, *facets]  # of the views, before `facets` gets groups
     table = ViewTable.of(names, {**clean, **by_corruption, **by_severity, **sets})
     facets |= {name: {'corruption': name} for name in self.names}
     facets |= {f'severity {s}': {'severity': s} for s in self.severities}
@@ -488,7 +489,7 @@ class Provenance:
       differences |= settings.settings_differ(released, self.image_shape)
     elif source not in SOURCES:
       differences[f'the source {source} is no released set'] = True
-    elif not self._is_robustbench:
+    elif not self._is_robustbench:  # RobustBench's part of a set is complete
       differences |= number_differs
     differences[f'without {", ".join(missing)}'] = bool(missing)
     differences[f'without severity {", ".join(missing_severities)}'] = bool(missing_severities)

@@ -82,6 +82,7 @@ def coverage(height: int, width: int, font: str = '') -> np.ndarray:
   # means over the samples of each pixel
   pair = is_on_stroke.reshape(rows, SAMPLES, columns, SAMPLES).mean((1, 3))
   page = np.zeros((height, width), np.float32)
+  # the two characters side by side, three times, without the additional column between repeats
   row, first = int(corner_y), int(corner_x)
   for column in range(first, first + REPEATS * (columns - 1), columns - 1):
     page[row : row + rows, column : column + columns] += pair
