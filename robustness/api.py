@@ -113,7 +113,22 @@ def classifier(
 ) -> Model:
   """Returns a network together with what its input and output mean, such as the class names.
 
-  See `Model` for the arguments. `mean` and `std` may be sequences, arrays and single numbers.
+  Args:
+    module: a function of images, or of variables and images; a module of Linen, NNX, Equinox,
+      PyTorch or Keras; a model of MAITE; or the name of an architecture.
+    variables: the weights of a function of two arguments or of a Linen module; for a name, a file
+      or name of weights.
+    mean: numbers that are subtracted from images in [0, 1], one or one per channel; None is 0.
+    std: numbers that the difference is divided by, likewise; None is 1.
+    channels: 'first' for input [B, C, H, W], 'last' for [B, H, W, C]; None takes what the library
+      of the module uses.
+    outputs: 'logits' or 'probabilities'.
+    class_names: the names of the outputs, in order; None takes those of the data.
+    name: label in tables and figures; '' takes the name of the class or function.
+    label_space: the label space that predictions are projected onto, such as 'imagenet_vid', or
+      'data' for the classes of the data; '' keeps the classes.
+
+  `Model` has the same arguments as attributes, with more about their defaults.
 
   Raises:
     InputError: `module` is no network, or an argument is not valid.
@@ -142,9 +157,10 @@ def measure(
 
   Args:
     study: the name of a study (`robustness list studies`), `FILE.py:NAME`, or a `Study`.
-    model: what `classifier` takes or returns, a name of the catalogue ('resnet20') or `timm:NAME`,
-      a `Classifier`, or {label: one of these}, where the first is the baseline; None for a study of
-      images alone.
+    model: a function of images; a module of NNX, Equinox, PyTorch or Keras, or a model of MAITE;
+      the result of `classifier`, which also states the weights and the meaning of the output; a
+      name of the catalogue ('resnet20') or `timm:NAME`; a `Classifier`; or {label: one of these},
+      where the first is the baseline. None is for a study of images alone.
     data: images [N, H, W, C], uint8 or floats in [0, 1]; pairs (image, label) of a
       `tf.data.Dataset`, PyTorch or Grain; or a data set or loader of MAITE. These are read into
       memory. `Rows`, and a source or `DataSettings` of `input_pipeline`, are not.
@@ -275,7 +291,7 @@ def _rows_and_classifiers(
 def as_rows(
   data: Any, labels: Any, columns: Mapping[str, Any] | None, class_names: Sequence[str], seed: int
 ) -> Rows:
-  """Returns the images of any `data` that `measure` takes, with their labels and class groups.
+  """Returns the images of any `data` that `measure` takes, with their labels.
 
   Args:
     data: images in any form that `measure` takes.
@@ -399,7 +415,7 @@ def run(
     config: a name with its variant ('fourier_heatmap:cifar10'), a file, or a workdir's config.json.
     directory: the workdir: a new folder, or one with a run of the same config, which is resumed.
     overrides: {key: value}, such as {'study.norm': 4.0}.
-    progress: see `measure`.
+    progress: True draws bars, False shows nothing; None decides by the output, as in `measure`.
 
   Raises:
     InputError: the config, a key, the data or the workdir is not valid.
@@ -444,7 +460,7 @@ def train(
     workdir: folder of checkpoints. An interrupted call with the same folder resumes. None keeps
       none.
     class_names: the names of the labels, in order.
-    progress: see `measure`.
+    progress: True draws bars, False shows nothing; None decides by the output, as in `measure`.
     **settings: settings of `TrainingSettings`, such as `batch_size`, `learning_rate` and
       `validation`, but not `measure` and `split`; also `initial_weights` and `input_filter`, which
       are settings of a classifier.

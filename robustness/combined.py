@@ -157,7 +157,8 @@ def _intervals(
   """Returns Student's intervals for M means, cut to the ranges of their quantities, [2, M].
 
   Args:
-    firsts: an estimate of each mean, which has the mean's quantity and `versus`.
+    firsts: M rows, the first of the averaged estimates of each mean, with its `quantity` and
+      `versus`.
     quantities: the quantities by name.
     mean: the means, [M].
     std: standard deviations of the averaged values, [M].

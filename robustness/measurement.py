@@ -169,8 +169,8 @@ def _quantities(study: Study, table: pd.DataFrame) -> tuple[Quantity, ...]:
   """Returns the quantities of a table of results.
 
   Accuracies that the study does not declare are accuracies of single classes, from `_failures`;
-  their quantities follow those that the study declares. If both accuracies are among them, the
-  words of the first say that it is not the clean one.
+  their quantities follow those that the study declares. If `accuracy` and `clean_accuracy` are both
+  among them, the words of `accuracy` say that it is the mean over the other views.
   """
   declared, estimated = {quantity.name for quantity in study.quantities}, set(table.quantity)
   by_class = [q for q in (ACCURACY, CLEAN_ACCURACY) if q.name in estimated - declared]
@@ -209,9 +209,9 @@ def _in_order_of_layers(table: pd.DataFrame, layers: Sequence[Sequence[str]]) ->
 
 
 def _positions_in_rounds(records: SequentialRecords, num_rows: int, seed: int) -> np.ndarray:
-  """Returns the position in all `num_rows` images of each row that all views have, int [N].
+  """Returns the positions, in the data of `num_rows` images, of the rows that all views show.
 
-  Records of a sequential design have their rows in the order of the rounds, which `seed` decides.
+  They are int [N], in the order of the rounds of the sequential design, which `seed` decides.
   """
   rounds = range(records.common)
   return np.concatenate([indices_of_round(k, num_rows, seed, records.design) for k in rounds])
@@ -273,7 +273,8 @@ def evaluator_for(
     execution: the seed.
     study: the study.
     classifier: the classifier; None for a study of images alone. A classifier with test-time
-      adaptation takes the rows in order; it is reset before each part of a stored set.
+      adaptation takes the rows in order; it is reset before each corruption and severity of a
+      stored set such as CIFAR-10-C.
     rows: the images.
     parallel: the devices.
 

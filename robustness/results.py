@@ -146,7 +146,10 @@ class Value(NamedTuple):
   high: float
 
   def __repr__(self) -> str:
-    """Returns the numbers with the decimals that tables show, or six digits without an interval."""
+    """Returns 'Value(value=…, low=…, high=…)' with the decimals that tables show.
+
+    An estimate without an interval has six digits.
+    """
     width = self.high - self.low
     form = f'.{decimals(width)}f' if width > 1e-12 else '.6g'
     return f'Value(value={self.value:{form}}, low={self.low:{form}}, high={self.high:{form}})'
@@ -527,9 +530,10 @@ def _check_values(
 
 
 def summary_name(value: object) -> str:
-  """Returns the name of a summary from `config.battery.summary` in a workdir.
+  """Returns one of `SUMMARIES`, the reports on all tasks of a battery together.
 
-  Earlier versions wrote a section with the name. For an unknown name it returns the default, ''.
+  `value` is `config.battery.summary` in a workdir: the name, or a section with the name in the
+  workdirs of earlier versions. For an unknown name the result is the default, ''.
   """
   name = value.get('name', '') if isinstance(value, Mapping) else value
   return name if isinstance(name, str) and name in SUMMARIES else ''

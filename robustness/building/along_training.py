@@ -28,7 +28,9 @@ the name of a study, and the results of all steps in TASK/."""
 
 @dataclasses.dataclass(frozen=True)
 class AlongTraining:
-  """Measures studies with the weights of a training step, unless that step was measured before.
+  """The function `(step, variables)` that measures studies with the weights of a training step.
+
+  It does nothing for a step that was measured before.
 
   Attributes:
     classifier: the network that is trained; its variables are replaced by the step's variables.

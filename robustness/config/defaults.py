@@ -129,7 +129,8 @@ def default_battery(
   Args:
     tasks: the study of each task, by the task's name; all of them run, in this order.
     labels: labels of several classifiers; () for a single `config.classifier`.
-    summary: one of `robustness.results.SUMMARIES`.
+    summary: the report on all tasks together: 'fourier_table' for the tables of Yin et al. (2019),
+      '' for the headlines of each task.
   """
   sections = {
     name: {'study': study.default_section(study_name), 'data': inherited_data()}

@@ -52,10 +52,10 @@ def _section(values: Section, name: str) -> dict[str, Any]:
 
 
 def _words(value: object) -> list[str]:
-  """Returns the names of the parts that the value of a key chooses.
+  """Returns the names of the parts that the value of a config key chooses, such as `attacks`.
 
-  The value is one name or a tuple of names. A reference FILE.py:NAME becomes NAME, the key of its
-  settings; '' and values that are no text are left out.
+  The value is one name or a tuple of names. FILE.py:NAME becomes NAME, under which the config has
+  the settings of the part; '' and values that are no text are left out.
   """
   words = value if isinstance(value, tuple | list) else [value]
   return [part_name(word) for word in words if word and isinstance(word, str)]
@@ -130,9 +130,10 @@ def _keep_sources(parent: dict[str, Any], names: Sequence[object]) -> None:
 
 
 def _move_keys(data: dict[str, Any], source: type[Source]) -> None:
-  """Moves the keys of an earlier version in a section `data` that reads `source`.
+  """Renames, in place, the keys that the section `data` had in earlier versions of the config.
 
-  `KEY` becomes `SOURCE.SETTING`; a key that another source has now is removed.
+  A key that is now a setting of the section's `source` moves there: `KEY` becomes `SOURCE.SETTING`.
+  A key that is now a setting of another source is removed.
   """
   for key, new_key in moved_keys(source).items():
     section, _, setting = new_key.partition('.')

@@ -109,7 +109,8 @@ def train_airbench(config: ConfigDict, network: str = 'airbench94') -> None:
   """Sets every classifier to the recipe of airbench94 on CIFAR-10 (Jordan 2024).
 
   It sets `config.training`, and the network, augmentation and label smoothing of each classifier.
-  Jordan's learning rate is for the sum of the losses in a batch; the one here is for their mean.
+  `network` is an architecture of the catalogue, such as 'airbench94_half'. Jordan's learning rate
+  is for the sum of the losses in a batch; the one here is for their mean.
   """
   for classifier in sections_of_classifiers(config):
     classifier.name = network

@@ -169,7 +169,7 @@ def _check_shape(
 ) -> None:
   """Raises InputError unless values are one number or have the shape `batch`.
 
-  `kind` is the noun for one value in the message.
+  In the message `name` stands for the values, and `kind` for one value, such as 'label'.
   """
   if values.shape not in ((), batch):
     is_table = values.ndim == 2 and values.shape[:1] == batch  # perhaps one-hot, [B, classes]

@@ -78,7 +78,10 @@ def _configure(name: str, value: str | float | None) -> None:
 
 
 def _warn_once(folder: pathlib.Path) -> None:
-  """Logs only the first of JAX's warnings about entries that could not be written or read."""
+  """Makes only the first of JAX's warnings about unwritten or unread programs appear in the log.
+
+  `folder` is the cache of compiled programs, which the message names.
+  """
   show_other, is_logged = warnings.showwarning, False
 
   def show(message: Warning | str, *arguments: object, **options: object) -> None:

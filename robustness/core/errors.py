@@ -146,7 +146,10 @@ def exits_refused() -> Iterator[None]:
 
 
 def or_column(name: str) -> str:
-  """Returns the end of a fix for rows that lack a column, which callers in Python can pass."""
+  """Returns the end of a fix for rows that lack the column `name`.
+
+  In Python it tells the caller to pass `columns`; for the command line it is '.'.
+  """
   return for_caller('.', f', or give columns={{{name!r}: ...}} with a value for each image.')
 
 
@@ -169,7 +172,7 @@ class KeyName:
     return key_name(self._key)
 
   def __format__(self, dashes: str) -> str:
-    """Returns the name after `dashes`, which arguments of Python do not have."""
+    """Returns the name after `dashes`, such as '--'; the name alone for a caller in Python."""
     return for_caller(dashes, '') + str(self)
 
 

@@ -205,9 +205,10 @@ class Progress:
   def _show_waiting(self, seconds: float) -> None:
     """Shows that the work continues although no step has ended; it is called at intervals.
 
-    A bar redraws its time during the first step and other work. Lines state the time of the first
-    step, and the state of the work after `SLOW_BEAT_SECONDS` without a line; other work writes its
-    lines itself. `seconds` is the time since the start.
+    A bar redraws its time while the first step or work in `other_work` runs. Without a bar, lines
+    state the time of the first step, and later the state of the work after `SLOW_BEAT_SECONDS`
+    without a line; none are written during `other_work`, which writes its lines itself.
+    `seconds` is the time since the start.
     """
     if self._bar is not None:
       if self._end_of_first is None or self._other_work:

@@ -55,7 +55,7 @@ class RecordedReference(str):
 
   @classmethod
   def with_file(cls, reference: str, file: Mapping[str, str]) -> Self:
-    """Returns a reference FILE.py:NAME with name and digest of its file (the attribute `file`)."""
+    """Returns the text `reference`, FILE.py:NAME, with the attribute `file`."""
     recorded = cls(reference)
     recorded.file = file
     return recorded
@@ -86,7 +86,7 @@ class Part(abc.ABC):
       cls.name = cls.__module__.rpartition('.')[2]
 
   def __post_init__(self) -> None:
-    """Raises InputError for a value that the field's `setting` or `word` does not admit."""
+    """Raises InputError for a value out of the range, or not among the words, of its field."""
     check_fields(self, f'{self.section}.{self.name}')
 
   @property
@@ -301,7 +301,9 @@ class Registry(Generic[P]):
     return {name: dataclasses.asdict(part()) for name, part in self.classes().items()}
 
   def _from_file(self, reference: str, key: str) -> type[P]:
-    """Returns the class of a part in a user's code; sets its `name` and the digest in its `file`.
+    """Returns the class of a part in a user's code, after setting its `name` and `file`.
+
+    `file` becomes {'file': name of the file, 'file_sha256': its digest}.
 
     `reference` is FILE.py:NAME, and `key` the config key that holds it, for messages.
 

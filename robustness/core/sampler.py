@@ -47,7 +47,7 @@ def share_of_batch(step: int, batch_size: int, share: tuple[int, int] = (0, 1)) 
   Args:
     step: number of the step, from 0.
     batch_size: size of the global batch.
-    share: (k, n): the k-th of n contiguous shares.
+    share: (k, n): share number k, from 0, of n contiguous shares.
   """
   process, processes = share
   require(batch_size >= 1, 'batch_size', batch_size, 'at least 1')
@@ -129,10 +129,10 @@ class Balanced(Sampler):
     return np.random.default_rng((_BALANCED, self._seed, number)).permuted(ascending, axis=1)
 
   def _orders(self, first: int, last: int) -> np.ndarray:
-    """Returns the orders of the groups in blocks [first, last), int [last − first, G].
+    """Returns the numbers of the G groups in order, for blocks [first, last).
 
-    A draw makes the orders of `_BLOCKS_PER_DRAW` blocks, so all draws that overlap the range are
-    joined and cut to it.
+    A block is G consecutive positions of the sequence, with one row of each group. The result is
+    int [last − first, G]; `_draw_orders` draws it for `_BLOCKS_PER_DRAW` blocks at a time.
     """
     draws = range(first // _BLOCKS_PER_DRAW, -(-last // _BLOCKS_PER_DRAW))
     no_orders = np.zeros((0, len(self._groups)), int)  # the result if the range is empty
@@ -168,9 +168,11 @@ class Balanced(Sampler):
     return in_order.ravel()[within]
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
-    """Returns {name: group that the row at each position was drawn for, int32 [end − begin]}.
+    """Returns {name: number of the group of each row, int32 [end − begin]}.
 
-    The name is the `column` of the constructor; without one the result is {}.
+    They are the rows at positions [begin, end) of the sequence; a row that is in several groups has
+    the one that it was drawn for. The name is the `column` of the constructor; without one the
+    result is {}.
     """
     if not self._column:
       return {}

@@ -126,7 +126,7 @@ def in_use(cls: type, section: Section) -> dict[str, PlainValue]:
   fields = {field.name: field for field in dataclasses.fields(cls)}
 
   def is_needed(key: str, value: PlainValue) -> bool:
-    """Returns whether a setting differs from its default, or has an effect with its default."""
+    """Returns whether the setting `key` differs from its default or, if not, has an effect."""
     if key not in fields or _tupled(value) != fields[key].default:
       return True
     if not value:

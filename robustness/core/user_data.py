@@ -74,7 +74,7 @@ def with_class_names(rows: ArrayRows, class_names: Sequence[str]) -> ArrayRows:
 def _of_pairs(data: Any) -> tuple[np.ndarray, np.ndarray]:
   """Returns the images [N, H, W, C] and labels [N] of a data set of pairs (image, label).
 
-  `data` is a data set, loader or list, as `rows_of` takes it; a pair may also be a batch.
+  `data` is a data set or loader of any library, or a list; a pair may also be a batch.
   """
   images, labels = [], []
   for entry in _iterated(data):

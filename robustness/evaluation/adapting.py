@@ -136,11 +136,21 @@ class AdaptingEvaluator(Evaluator):
 
   @functools.cached_property
   def observation(self) -> Compiled:
-    """The compiled `_observe_stored`: (variables, state, batch, chunk of one view) -> state."""
+    """The compiled step that observes stored images, `_observe_stored`.
+
+    It is (variables, state, batch, chunk of one view) -> state.
+    """
     return self.parallel.compile(self._observe_stored, _KINDS, REPLICATED)
 
   def _observe_stored(self, variables: PyTree, state: PyTree, batch: Arrays, chunk: View) -> PyTree:
-    """Returns the adaptation's state after it has observed a batch of stored images."""
+    """Returns the adaptation's state after it has observed a batch of stored images.
+
+    Args:
+      variables: the classifier's weights.
+      state: the adaptation's state before.
+      batch: columns of the rows, with the stored images.
+      chunk: id and parameters of the only view, with a first axis of length 1.
+    """
     batch = with_scaled_image(batch)
     images = resized(batch['image'], self._network.input_shape)
     image_batch = self._image_batch(images, batch, chunk)
@@ -151,10 +161,10 @@ class AdaptingEvaluator(Evaluator):
     return self._network.apply(variables, images, self.outputs)
 
   def _image_batch(self, images: jax.Array, batch: Arrays, chunk: View) -> ImageBatch:
-    """Returns what the adaptation gets of a batch: images, mask and a random key for each row.
+    """Returns the input of the adaptation: images, their mask, and a random key for each row.
 
     Args:
-      images: [rows, H, W, C], the rows as the classifier sees them.
+      images: [rows, H, W, C], stored or shown in the view, in the classifier's input size.
       batch: columns of the rows.
       chunk: id and parameters of the only view, with a first axis of length 1.
     """
@@ -168,7 +178,10 @@ class AdaptingEvaluator(Evaluator):
 
   @functools.cached_property
   def adaptation_step(self) -> Compiled:
-    """The compiled `_adapt`: (variables, state, batch, chunk of one view) -> (fields, state)."""
+    """The compiled step that predicts a batch and adapts to it, `_adapt`.
+
+    It is (variables, state, batch, chunk of one view) -> (recorded fields, state).
+    """
     return self.parallel.compile(self._adapt, _KINDS, (BATCH, REPLICATED))
 
   def _adapt(
@@ -204,7 +217,7 @@ class AdaptingEvaluator(Evaluator):
     key = jax.random.fold_in(self.key, ORDER)
 
     def bits(key: jax.Array, numbers: np.ndarray) -> np.ndarray:
-      """Returns 32 random bits for each integer, uint32 [n]; padding is left out."""
+      """Returns 32 random bits for each of the n integers that belong to no padding, uint32 [n]."""
       keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.asarray(numbers[:num_rows]))
       return np.asarray(jax.vmap(jax.random.bits)(keys))
 
@@ -231,8 +244,15 @@ class AdaptingEvaluator(Evaluator):
   ) -> tuple[int, int, Shard]:
     """Returns the number of the block, the number of the chunk, and the shard of a stream.
 
-    The fields are in the order in which the rows were shown, and the shard in the order of the
-    data. `mistakes` is ignored, because pictures of mistakes are not stored.
+    A stream is the rows of a block in one view, in a random order (`_order`). The shard has them in
+    the order of the data again.
+
+    Args:
+      layout: the layout of the records.
+      mistakes: ignored, because pictures of mistakes are not stored.
+      batch: the columns of the block, in the order of the data.
+      chunk: number of the view chunk.
+      fields_by_step: recorded fields of each batch, in the order in which rows were shown.
     """
     order = self._order(layout, batch)
     # columns in the order of the fields, so that errors name the example

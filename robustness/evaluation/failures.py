@@ -191,12 +191,12 @@ def most_affected(
   """Returns lines {column: value} of the table of the most affected classes.
 
   These are the `MOST_CLASSES` classes that lose most accuracy relative to the clean view, or the
-  least accurate ones if there is no clean view. The view with the lowest accuracy of a class is
-  stated if several views count.
+  least accurate ones if there is no clean view. A line names the view in which the
+  class has the lowest accuracy, if there are several views besides the clean one.
 
   Args:
     label: label of the classifier.
-    tally: the sums over the views.
+    tally: the mistakes of the classifier, summed over the views.
     names: names of the classes.
     views: names of the views.
   """
@@ -228,7 +228,10 @@ def most_affected(
 
 
 def _least_accurate_view(tally: Tally, number: int, views: Sequence[str]) -> str:
-  """Returns the name of the view with the lowest accuracy of a class, or how many views have it."""
+  """Returns the name of the view with the lowest accuracy of a class.
+
+  If several views have it, their number is returned in words. `number` is that of the class.
+  """
   num_images = tally.class_shown[number]  # of the class in each view
   accuracies = tally.class_right[number] / np.maximum(num_images, 1)
   accuracies[num_images == 0] = np.inf  # views without images of the class are never the lowest
@@ -248,9 +251,9 @@ def _with_distinct_pairs(mistakes: np.ndarray) -> np.ndarray:
 
 
 def _members(tally: Tally) -> Iterator[tuple[int, np.ndarray]]:
-  """Yields (number of a class, positions of its images that count in some view, int [n]).
+  """Yields (number of a class, positions of its images, int [n]) for all classes with images.
 
-  Classes without such images are left out.
+  Images that the study excludes in every view (`ViewTable.counted_in`) are left out.
   """
   counted = tally.shown > 0
   for number in np.unique(tally.labels[counted]):

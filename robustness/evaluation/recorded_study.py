@@ -39,7 +39,8 @@ class RecordedStudy(Study):
     stated: name, settings and facts of the study in the results (`Study.describe`).
     recorded: the settings and facts that decide what records hold (`Study.recording`), as the
       records state them.
-    half_width: precision at which a view needed no more rows; 0 if all rows were shown.
+    half_width: half width of the interval of the error, as a fraction, at which a view needed no
+      more rows; 0 if all rows were shown.
     num_views: number of views in the records; the views are called 'view 0', 'view 1', ...
   """
 
@@ -69,7 +70,10 @@ class RecordedStudy(Study):
     return all(self.stated.get(key) == value for key, value in recorded.items())
 
   def of_records(self, identity: Facts, num_views: int) -> RecordedStudy:
-    """Returns the study with `recorded` and `num_views` of its records."""
+    """Returns a copy of the study for records with this identity and number of views.
+
+    `identity` is `RecordsReader.identity`; its value 'study' becomes `recorded`.
+    """
     return dataclasses.replace(self, recorded=identity.get('study', {}), num_views=num_views)
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
@@ -137,7 +141,10 @@ def _with_files(section: Facts, stated: Facts) -> Facts:
     return section
 
   def recorded(word: PlainValue) -> PlainValue:
-    """Returns a reference with its file if the results state one, and other words unchanged."""
+    """Returns a reference FILE.py:NAME with name and digest of the file, if the results have them.
+
+    Other words are unchanged.
+    """
     if not isinstance(word, str) or not registry.is_reference(word):
       return word
     file = files.get(registry.part_name(word))

@@ -149,7 +149,7 @@ class RecordsReader(abc.ABC):
     return self.values(operator.itemgetter(name))
 
   def total(self, name: str) -> np.ndarray:
-    """Returns `total/<name>` summed over all rows, float64 [V, ...]; the sums are exact."""
+    """Returns `total/<name>` summed exactly over all rows, float64 [V, ...] for V views."""
     totals = []
     for chunk in range(self.layout.num_chunks):
       blocks = [self.read(block, chunk) for block in range(self.layout.num_blocks)]
@@ -230,7 +230,14 @@ class Records(RecordsReader):
     return missing
 
   def write(self, block: int, chunk: int, arrays: Arrays, compress: bool = False) -> None:
-    """Writes a shard with its seal, so that the file exists only when it is complete."""
+    """Writes a shard in one file, which exists only when it is complete.
+
+    Args:
+      block: number of the row block.
+      chunk: number of the view chunk.
+      arrays: the fields of the shard by name, see `Shard.arrays`.
+      compress: whether the file is compressed.
+    """
     content = io.BytesIO()
     sealed = {**arrays, SEAL: _seal(block, chunk, self._header, arrays)}
     save = np.savez_compressed if compress else np.savez
@@ -241,7 +248,7 @@ class Records(RecordsReader):
     """Returns the records of the rows of block `block` in the views of chunk `chunk`, a shard.
 
     Raises:
-      InputError: its file is missing or damaged, or does not match its seal.
+      InputError: its file is missing, damaged, altered, or from another place or other records.
     """
     path = self.path(block, chunk)
     if not path.exists():

@@ -80,7 +80,10 @@ class SequentialRecords:
     return self.directory / f'{ROUND}{number:03d}'
 
   def identity_of_next(self, identity: Facts) -> Facts:
-    """Returns `identity` with the next round added: its rows, as [first, end], and its views."""
+    """Returns `identity` of all records with a further entry 'round', for those of the next round.
+
+    The entry has the range of the rows that the round shows, [first, end), and its views' indices.
+    """
     begin = len(self.rounds) * self.design.trials  # each round has this number of rows
     rows = [begin, begin + self.design.trials]
     return {**identity, 'round': {'rows': rows, 'views': self.next_views.tolist()}}

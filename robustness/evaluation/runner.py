@@ -378,7 +378,10 @@ class Evaluator:
 
   @functools.cached_property
   def prepared(self) -> Callable[[Arrays], Arrays]:
-    """The function `_prepare`, compiled if the views have a preparation."""
+    """The function from rows [B, ...] to the rows after the views' preparation, `Views.prepare`.
+
+    It is compiled if the views have one, and otherwise returns the rows unchanged.
+    """
     if self.views.prepare is None:
       return self._prepare
     return self.parallel.compile(self._prepare, (BATCH,), BATCH)
@@ -585,7 +588,10 @@ class Evaluator:
     return self._network.apply(variables, images, ())[0]
 
   def _show_row(self, logits_argument: tuple[Logits, ...], row: Arrays, view: View) -> jax.Array:
-    """Returns the image [H, W, C] of one row in one view, which is its id and its parameters."""
+    """Returns the image [H, W, C] of one row in one view, which is its id and its parameters.
+
+    `logits_argument` comes from `_logits_argument`: the function from images to logits, or ().
+    """
     view_id, parameters = view
     key = key_of(self.key, row, view_id, parameters)
     image: jax.Array = self.views.show(key, row, parameters, *logits_argument)

@@ -126,7 +126,10 @@ class StagedEvaluator(Evaluator):
     return self._programs[program]
 
   def _begin(self, variables: PyTree, batch: Arrays) -> Arrays:
-    """Returns the state of a batch before all steps, {name: [B, ...]}."""
+    """Returns the state before the first step of the views' `stages`, {name: [B, ...]}.
+
+    `variables` are the classifier's weights, and `batch` has the columns of B rows.
+    """
 
     def begin(rows: Arrays, variables: PyTree) -> Arrays:
       """Returns the state of the rows of one device."""

@@ -127,7 +127,7 @@ class Study(Part):
     self.require(is_valid, 'half_width', 'in (0, .5), or 0 to show every view to all images')
 
   def key(self, key: str) -> str:
-    """Returns the name of a setting in messages, `config.study.KEY` without the study's name."""
+    """Returns the name of the setting `key` for messages, such as 'config.study.norm'."""
     return key_name(f'{self.section}.{key}')
 
   def require_no_repeats(self, *keys: str) -> None:
@@ -167,7 +167,10 @@ class Study(Part):
 
   @classmethod
   def settings_of(cls, part: type[Part]) -> Facts:
-    """Returns {setting: default} of a part, such as an attack, without those in `set_by_study`."""
+    """Returns {setting: default} of a part, such as an attack.
+
+    Settings that the study itself sets, those in `set_by_study`, are left out.
+    """
     fields = dataclasses.fields(part)
     return {field.name: field.default for field in fields if field.name not in cls.set_by_study}
 
@@ -238,7 +241,10 @@ class Study(Part):
 
   @property
   def arrays(self) -> Callable[..., pd.DataFrame]:
-    """The function `robustness.estimates.means.arrays` with the confidence level of the study."""
+    """The function that makes rows of the table of results from values without intervals.
+
+    It is `robustness.estimates.means.arrays` with the confidence level of the study.
+    """
     return functools.partial(arrays, confidence=self.confidence)
 
   def needed_rows(self, rows: Rows) -> Rows:
@@ -310,9 +316,9 @@ class Study(Part):
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
     """Returns the table of views for records with the rows as they are stored.
 
-    By default it is `view_table`, with `units` that are equal for rows that are versions of the
-    same image. For images that are stored corrupted, such as ImageNet-C, the table also names the
-    corruption of each row.
+    By default it is `view_table`, in which `units` states the rows that are versions of the same
+    image, so that intervals do not treat them as independent. For images that are stored corrupted,
+    such as ImageNet-C, the table also names the corruption of each row.
     """
     return dataclasses.replace(self.view_table(image_shape), units=versions(records))
 
@@ -353,7 +359,10 @@ class Study(Part):
 
   @property
   def shown_as(self) -> dict[str, str]:
-    """Lines {line: text} of the table `which numbers these are` on how the study changes images."""
+    """Lines on how images are changed, such as {'noise': 'norm 4 in each channel, not clipped'}.
+
+    Reports have them in the table `which numbers these are`; {} by default.
+    """
     return {}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
@@ -481,7 +490,8 @@ class ScoresPredictions(Study):
   """Base class of studies that can also evaluate predictions made by other software.
 
   Attributes:
-    prediction_settings: dataclass with the keys of a config for such predictions, except `study`.
+    prediction_settings: dataclass of the keys that a config for such predictions has besides
+      `study`, such as the files.
   """
 
   prediction_settings: ClassVar[type]

@@ -53,7 +53,13 @@ class MaiteDataset:
 def as_maite_dataset(
   data: Any, labels: Any = None, *, class_names: Sequence[str] = (), seed: int = 0
 ) -> MaiteDataset:
-  """Returns data with MAITE's protocol `Dataset`; for the arguments see `robustness.measure`.
+  """Returns data with MAITE's protocol `Dataset`.
+
+  Args:
+    data: images in any form that `robustness.measure` takes, such as float [N, H, W, C] in [0, 1].
+    labels: integers [N]; None if `data` has them.
+    class_names: the names of the labels, in order; () for none.
+    seed: seed of a random choice of images, for a source that is drawn from.
 
   Raises:
     InputError: the data cannot be used, or an image has no label or several ones.

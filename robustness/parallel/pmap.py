@@ -34,7 +34,8 @@ class PmapParallel(MeshParallel):
     """Returns the step under `jax.pmap`; all inputs and outputs have a leading device axis.
 
     `donate` are indices of arguments; the outputs may reuse their memory. `inputs` and `outputs`
-    have no effect, because pmap splits every array. Calls are limited as in `MeshParallel.compile`.
+    have no effect, because pmap splits every array. On several CPU devices a call first waits until
+    fewer than `MAX_OUTSTANDING` calls are unfinished.
     """
     del inputs, outputs
     compiled = jax.pmap(

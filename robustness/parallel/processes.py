@@ -185,8 +185,8 @@ ALONE = Processes()
 def exchange(name: str, value: str) -> list[str]:
   """Returns the values of all processes, in the order of their indices.
 
-  All processes must call it, and in the same order if they call it several times. `name` says what
-  is waited for, as in `barrier`.
+  All processes must call it, and in the same order if they call it several times. `name` is the
+  same in all of them and appears in errors, such as 'the config'; `value` is this process's text.
 
   Raises:
     jax.errors.JaxRuntimeError: Another process ended meanwhile, see `peer_is_lost`.
@@ -205,8 +205,8 @@ def exchange(name: str, value: str) -> list[str]:
 def barrier(name: str) -> None:
   """Returns when all processes have called it with the same name, such as 'the checkpoints'.
 
-  It has no time-out, unlike collective operations of devices. For the order of calls and errors see
-  `exchange`.
+  It has no time-out, unlike collective operations of devices. Processes must call barriers in the
+  same order. If one of them ends meanwhile, JaxRuntimeError is raised (`peer_is_lost`).
   """
   if jax.process_count() > 1:
     # numbered, because JAX refuses a second barrier of the same name

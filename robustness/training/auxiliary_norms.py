@@ -52,7 +52,10 @@ def with_second(variables: Variables) -> Variables:
 
 
 def without_second(variables: Variables) -> Variables:
-  """Returns `params` and `batch_stats` without the second set of normalisation arrays."""
+  """Returns `params` and `batch_stats` without the second set of normalisation layers.
+
+  Variables without a second set (`with_second` adds it) are unchanged.
+  """
   return {
     name: {key: value for key, value in tree.items() if key != AUXILIARY}
     for name, tree in variables.items()

@@ -47,7 +47,10 @@ class TrainState(struct.PyTreeNode):
 
   @property
   def raw_variables(self) -> Variables:
-    """The variables after the last step for `model.apply`, not averaged, with one set of norms."""
+    """The variables after the last step for `model.apply`, not averaged.
+
+    They have only the first of two sets of normalisation layers.
+    """
     return auxiliary_norms.without_second(self.trained)
 
   @property

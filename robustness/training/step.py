@@ -34,7 +34,9 @@ Batch = dict[str, jax.Array]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrainStep:
-  """The function `(state, batch[, scalars]) -> (state, metrics)`.
+  """A training step, the function `(state, batch[, scalars]) -> (state, metrics)`.
+
+  `scalars` are numbers of the step, such as its learning rate (`StepScalars`).
 
   Attributes:
     training: the training that the step belongs to.
@@ -207,7 +209,10 @@ class TrainStep:
       )
 
   def _drop_factors(self, state: TrainState, batch: Batch, seed: jax.Array) -> Variables:
-    """Returns random factors of stochastic depth for every image; {} if the training has none."""
+    """Returns random factors of stochastic depth for every image, see `depth.drop_factors`.
+
+    It is {} for a training without stochastic depth.
+    """
     rate = self.training.settings.drop_path
     if not rate:
       return {}
@@ -223,7 +228,14 @@ class TrainStep:
 
     The last `auxiliary_norms` of the V images of each row use the network's second set of
     normalisation layers, and the images before them the first set: the network is applied twice,
-    and each time updates the statistics of one set. Arguments are as in `_forward`.
+    and each time updates the statistics of one set.
+
+    Args:
+      params: the weights, with both sets.
+      batch_stats: the statistics of batch normalisation, with both sets.
+      images: [B, V, H, W, C]; without `auxiliary_norms` also [B, H, W, C].
+      train: whether the network uses and updates batch statistics, dropout and the like.
+      factors: the factors of stochastic depth, with the images' leading axes; {} for none.
     """
     count = self.training.settings.auxiliary_norms
     if not count:
@@ -323,7 +335,7 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
   leading_axes = (1, size) if axis else (size,)
 
   def batch_shape(column: np.ndarray) -> jax.ShapeDtypeStruct:
-    """Returns the shape and type that a column of rows, here of one row, has in a batch."""
+    """Returns the shape and type in a batch of a column that is [1, ...] for the one row."""
     dtype = jax.dtypes.canonicalize_dtype(column.dtype)
     return jax.ShapeDtypeStruct((*leading_axes, *column.shape[1:]), dtype)
 
@@ -333,7 +345,10 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
 
 
 def _image_keys(batch: Batch, seed: jax.Array, name: str, step: jax.Array) -> jax.Array:
-  """Returns the random keys of a batch's images for the part `name`, [B] or [B, V]."""
+  """Returns the random keys of a batch's images for the part `name`.
+
+  They are [B], or [B, V] if the augmentation makes V images of each row.
+  """
   keys, images = row_keys(batch, seed, name, step), batch['image']
   if images.ndim == 4:
     return keys

@@ -163,7 +163,7 @@ class Training:
       initial = self.fit(self.inputs(jnp.asarray(with_scaled_image(batch)['image'])))
 
     def draw(key: jax.Array) -> Variables:
-      """Draws all variables; one program for all seeds, optimizers and objectives."""
+      """Draws the network's initial variables; trainings with other seeds share this program."""
       return dict(self.model.init(key, jnp.zeros((1, *self.rows.image_shape)), train=False))
 
     key = random_keys.stream(self.seed, 'initial parameters')
@@ -312,8 +312,8 @@ class Training:
   def check_groups(self, columns: Mapping[str, np.ndarray]) -> None:
     """Raises InputError if the rows have more groups than an objective of groups has weights.
 
-    The groups are the values 0, 1, … of the column that the objective names. `columns` may lack it;
-    then nothing is checked, unless its number of values is known without it.
+    The groups are the values 0, 1, … of the column that the objective names. If `columns` lacks it,
+    nothing is checked, except for labels and columns that augmentations add.
     """
     part = self.pipeline.objective
     if not isinstance(part, GroupObjective):

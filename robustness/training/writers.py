@@ -33,7 +33,10 @@ class JsonLinesWriter:
   """
 
   def __init__(self, path: str | os.PathLike[str], facts: Scalars | None = None):
-    """Prepares the file `path`; it is created with the first line, and kept if it exists."""
+    """Prepares the file `path`; it is created with the first line, and kept if it exists.
+
+    `facts` are added to every line, such as {'label': 'resnet20'}.
+    """
     self._path = pathlib.Path(path)
     self._facts = dict(facts or {})
     if self._path.exists():
