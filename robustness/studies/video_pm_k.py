@@ -627,9 +627,8 @@ class VideoPmK(ScoresPredictions):
         yield shares
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
-    """Returns {'failure_images': [E, 2, H, W, C]}; see `robustness.video.wrong_neighbors.images`."""
-    return wrong_neighbors.images(rows, findings.tables[wrong_neighbors.NAME])
     """Returns {'failure_images': [E, 2, H, W, C]}, see `wrong_neighbors.images`."""
+    return wrong_neighbors.images(rows, findings.tables[wrong_neighbors.NAME])
 
   def figures(self, results: Results) -> Figures:
     """Returns the default figures, the paper's figures, and images of the sets in the table
