@@ -17,17 +17,16 @@ BALANCED = 'config.training.balanced'
 
 
 def balanced(column: str, rows: Rows, transforms: Sequence[str], seed: int) -> Sampler | None:
-  """Returns a sampler in which each value of a column is equally frequent, or None for ''.
+  """Returns a sampler that draws each value of a column equally often, or None for no column.
 
-  If the column is 'environment' and there are `transforms`, the sampler chooses the environment of
-  a row, in place of the augmentation `environment`: rows for environment 0 are drawn from all rows
-  and rows for environment k from class group k. It writes the environment of a row to the column
-  'sampled_environment'.
+  With the column 'environment' and `transforms` T_1, ..., T_M, the sampler also decides the
+  environment in which a row is shown, k = 0..M, and writes k to the column 'sampled_environment'.
+  Rows for k = 0 are drawn from all rows, and rows for k ≥ 1 from class group k.
 
   Args:
-    column: A column of the rows, or ''.
-    rows: Rows of a training, with `without_images`.
-    transforms: Transforms of the training's augmentation `environment`, or ().
+    column: A column of whole numbers or booleans, 'environment', or '' for no sampler.
+    rows: Rows of a training.
+    transforms: Transforms of the training's augmentation `environment`, or () without it.
     seed: Seed of the training.
   """
   if not column:

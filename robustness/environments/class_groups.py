@@ -63,7 +63,7 @@ class ClassGroups:
 
   @functools.cached_property
   def of_label(self) -> np.ndarray:
-    """The group of each label, int32 [classes]: k for C_k, 0 if it is left over."""
+    """The group of each label, int32 [classes]: k in 1..M for C_k, and 0 for no group."""
     groups = np.full(len(self.class_names), LEFT_OVER, np.int32)
     for number, labels in enumerate(self.members, 1):
       groups[list(labels)] = number

@@ -103,7 +103,10 @@ def get(name: str) -> Transform:
 
 
 def check_names(key: str, names: Sequence[str]) -> None:
-  """Raises InputError if transforms are none, repeated or unknown; `key` is their setting."""
+  """Raises InputError if `names` is empty, has a name twice, or a name that is no transform.
+
+  `key` is the name of the setting that `names` comes from, for messages.
+  """
   catalog.check_names(key, names, NAMES)
   is_distinct = bool(names) and len(set(names)) == len(names)
   require(is_distinct, key, tuple(names), 'distinct and not empty')

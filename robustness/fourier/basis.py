@@ -94,7 +94,7 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
 def basis_image(
   fy: jax.Array, fx: jax.Array, height: int, width: int, phase: str = 'reference'
 ) -> jax.Array:
-  """Returns the basis image U of one frequency, float32 [height, width], with unit ℓ2 norm.
+  """Returns the basis image U of one frequency, float32 [height, width], a wave of ℓ2 norm 1.
 
   Args:
     fy: Integer, cycles per image down; may be traced.
@@ -103,7 +103,8 @@ def basis_image(
       uses the frequency of the two that `distinct_frequencies` has.
     height: Height of the image in pixels.
     width: Width of the image in pixels.
-    phase: 'reference' or 'cosine', the phase φ of the wave.
+    phase: Phase φ of the wave cos(2π (fy y / H + fx x / W) + φ): 'reference' is φ = π/4, as in the
+      paper, 'cosine' is φ = 0.
 
   Raises:
     InputError: A frequency is no integer or, unless traced, above half a side; or a phase is
@@ -130,7 +131,7 @@ def basis_image(
 def _check_frequency(
   fy: ArrayLike, fx: ArrayLike, height: int, width: int, batch: tuple[int, ...] = ()
 ) -> None:
-  """Raises InputError unless frequencies are integers that images of this size can show.
+  """Raises InputError unless |fy| ≤ height / 2 and |fx| ≤ width / 2, all of them integers.
 
   `batch` is (B,) if there may be one frequency for each of B images.
   """
@@ -225,7 +226,7 @@ def add_wave(
 
 
 def in_words(norm: float, clip: bool, phase: str = '') -> str:
-  """Returns a phrase for the norm, phase and clipping of a perturbation.
+  """Returns a phrase such as 'norm 4 in each channel, phase cosine, not clipped'.
 
   `phase` is '' for noise, which has none.
   """
@@ -240,11 +241,11 @@ def differing(
   phase: str = 'reference',
   clip: bool = False,
 ) -> list[str]:
-  """Returns phrases such as 'clipped' for the differences of a perturbation from the published one.
+  """Returns phrases, such as 'clipped', for what differs from the perturbation of a paper.
 
   Args:
     norm: ℓ2 norm of the change of one channel.
-    published: {side of the images in pixels: norms in the paper}.
+    published: {side of the images in pixels: norms that the paper uses}.
     side: Side of the images.
     phase: 'reference', as published, or 'cosine'.
     clip: Whether images are clipped to [0, 1].
@@ -283,7 +284,10 @@ def wave_views(
   height, width, _ = image_shape
 
   def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-    """Returns the image of a row plus the wave of a view, [H, W, C]."""
+    """Returns the image of a row plus the basis image of a view's frequency, [H, W, C].
+
+    `key` draws the sign in each channel; `view` has `fy`, `fx` and `norm`.
+    """
     return add_wave(key, row['image'], view['fy'], view['fx'], view['norm'], phase, clip)
 
   clean_id, ids = 0, 1 + (fy % height) * width + fx % width

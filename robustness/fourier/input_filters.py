@@ -44,10 +44,13 @@ class LowPass(_Square):
 
 @dataclasses.dataclass(frozen=True)
 class HighPass(_Square):
-  """Keeps the B × B square centred on the Nyquist frequency.
+  """Keeps the B × B square of the highest frequencies, centred on Nyquist's along both axes.
 
   Yin et al. (2019) have B = 31 for 32 pixels, which removes all frequencies with f_y = 0 or
-  f_x = 0. This is not the complement of a low pass.
+  f_x = 0. This is not the complement of a low pass. Results may leave [0, 1].
+
+  Attributes:
+    bandwidth: B.
   """
 
   name: ClassVar[str] = 'high_pass'

@@ -72,9 +72,10 @@ class Measures:
   radii: np.ndarray
 
   def energies(self, magnitude: jax.Array) -> dict[str, jax.Array]:
-    """Returns `energy`, Σ|F|² over all channels, and `high_energy`, the same after the high pass.
+    """Returns `energy`, Σ|F|² over frequencies and channels, and `high_energy`.
 
-    `magnitude` is |F|, [H, W // 2 + 1, channels]; see `half_magnitude`.
+    `high_energy` is the sum over the frequencies that the high pass keeps. `magnitude` is |F|,
+    [H, W // 2 + 1, channels], the absolute values of the `rfft2` of an image.
     """
     energy = (magnitude**2).sum(-1)
     return {'energy': (energy * self.weight).sum(), 'high_energy': (energy * self.high).sum()}

@@ -60,7 +60,10 @@ class JSD(Objective):
   label_smoothing: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
-    """Returns the loss CE + λ·JS of each row, equal weights, the unchanged state, and metrics.
+    """Returns the losses, equal weights, the unchanged state, and metrics.
+
+    The loss of a row is the cross-entropy of its first image, plus `weight` times the
+    Jensen-Shannon divergence of the predictions for its V images.
 
     Raises:
       InputError: rows have one image each, so that there are no predictions to compare.

@@ -96,7 +96,7 @@ class Coral(GroupObjective):
 
   @property
   def columns(self) -> tuple[str, ...]:
-    """The columns that the rows must have: `column`, and the class group if `pairs` needs it."""
+    """The columns that the rows must have: `column`; and 'class_group' for 'same_classes' pairs."""
     return (self.column, *((GROUP,) if self.pairs == SAME_CLASSES else ()))
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
@@ -133,6 +133,8 @@ class Coral(GroupObjective):
     self, features: jax.Array, sets: jax.Array, pairs: np.ndarray, total: Total
   ) -> jax.Array:
     """Returns the distance of the features of each pair of sets, [P].
+
+    It is the mean squared difference of the means plus the one of the covariances.
 
     Args:
       features: [B, F].
@@ -257,7 +259,8 @@ class IRM(GroupObjective):
     Args:
       slope: derivative of each row's loss by the factor w of its logits, [B].
       member: 1 if a row is in an environment, else 0, [B, E].
-      half: 0 or 1 for each row, [B]; 'unbiased' multiplies the means of both halves.
+      half: 0 or 1 for each row, [B], its random half. The estimate 'unbiased' multiplies the mean
+        slopes of the two halves; 'squared' ignores halves and squares the mean of all rows.
       total: function that sums an array over the devices that share the batch.
     """
     # the product of two mean slopes: of the two halves of an environment, or twice of all its rows

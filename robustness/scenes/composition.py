@@ -119,12 +119,14 @@ def paste_cutout(
     cutouts: [N, h, w, 4], premultiplied, float32 in [0, 1] or uint8.
     index: Index of the cutout.
     size: int32 [2], height and width of the cutout.
-    pixels: Number of pixels that count as the cutout's area, see `counted`; None counts all.
+    pixels: Number of pixels of the cutout that count as its area, such as the pixels of its mask;
+      None counts all, height · width.
     background: float32 [S, S, 3] in [0, 1].
     factors: Area > 0 of the resized cutout as a fraction of the canvas; angle in degrees
       counter-clockwise; x and y of the centre, fractions of the side from the left and the top.
     rotate: False skips the rotation for any angle, which is faster.
-    max_reduction: Largest reduction factor of the cutout (`resize.most_scale`).
+    max_reduction: Upper bound of size / resized size, static; infinity is always right, but slow on
+      a CPU.
 
   Returns:
     The scene, float32 [S, S, 3] in [0, 1], and the fraction of the rotated cutout's bounding
@@ -225,9 +227,9 @@ def paste_rotated(
   """Rotates a resized cutout, pastes it on a background and returns the scene, float32 [S, S, 3].
 
   Args:
-    packed: uint32 [A, D, E], windows of resized cutouts, 8 bits per channel.
-    index: Index of the window to paste.
-    offset: int32 [2], position of the window's first pixel in the resized cutout.
+    packed: uint32 [A, D, E], A windows of D × E pixels of resized cutouts, 8 bits per channel.
+    index: Index of the window to paste, in [0, A).
+    offset: int32 [2], row and column in the resized cutout of the window's first pixel.
     background: float32 [S, S, 3] in [0, 1].
     placement: Place of the cutout on the canvas.
     lines: Lines of the scene that are computed at once. If it is less than S, a loop computes only
@@ -263,7 +265,10 @@ def pack(pixels: jax.Array) -> jax.Array:
 
 
 def unpack(words: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns the colours and the alpha of packed pixels, float32 [..., 3] and [..., 1] in [0, 1]."""
+  """Returns the colours [..., 3] and the alpha [..., 1] that `pack` packed, float32 in [0, 1].
+
+  `words` are uint32 [...], one for each pixel.
+  """
   colours = _channel(words[..., None], _channels(words.shape))  # channels 0, 1 and 2
   return colours / 255, _channel(words[..., None], 3) / 255
 
@@ -301,9 +306,9 @@ def _sample(
   """
 
   def weights(d: jax.Array) -> jax.Array:
-    """Returns Keys's weights (a = −1) of the 4 neighbours in a direction, [4, ...].
+    """Returns Keys's weights (a = −1) of the 4 neighbours along one axis, in their order, [4, ...].
 
-    `d`, in [0, 1), is the distance of the position from the second neighbour.
+    `d` [...], in [0, 1), is how far the position is beyond the second neighbour, in pixels.
     """
     square, cube = d * d, d * d * d
     second, third = 1 - 2 * square + cube, d + square - cube
@@ -322,12 +327,12 @@ def _sample(
 
   # An iteration adds one row of neighbours; the unrolled loop is six times slower.
   def add_row(number: jax.Array, total: list[jax.Array]) -> list[jax.Array]:
-    """Adds the neighbours in row `number` of 4, weighted, to the sums of the 4 channels."""
+    """Returns `total`, a sum for each channel, plus the weighted pixels of row `number` of 4."""
     start = first + number * width
     words = [pixels.at[start + i].get(mode='promise_in_bounds') for i in range(4)]
 
     def row_sum(channel: int) -> jax.Array:
-      """Returns the sum of a channel over the row's 4 neighbours, weighted by `across`."""
+      """Returns the sum of a channel over the row's 4 neighbours, each times its weight."""
       terms = (across[column] * _channel(words[column], channel) for column in range(4))
       return functools.reduce(operator.add, terms)
 

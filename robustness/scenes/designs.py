@@ -186,7 +186,10 @@ def levels_of(design: Design) -> pd.DataFrame:
 
 
 def varying(levels: pd.DataFrame) -> dict[str, tuple[str, ...]]:
-  """Returns {factor: its columns}, such as {'size': ('area',)}, of factors with several values."""
+  """Returns {factor: its columns} of the factors that vary, such as {'size': ('area',)}.
+
+  `levels` has a row for each level and the columns `area`, `angle`, `x` and `y`.
+  """
   return {factor: keys for factor, keys in KEYS.items() if (levels[[*keys]].nunique() > 1).any()}
 
 
@@ -263,15 +266,15 @@ class SceneTable:
 
 
 def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTable:
-  """Returns the distinct pairs (object and background) and levels of N stored scenes.
+  """Arranges N stored scenes in a table [pairs, levels] and returns the place of each in it.
 
-  A level is a combination of x, y, area and angle. The result also has the positions of the scenes
-  in the table [pairs, levels].
+  A pair is an object and a background, a level a combination of x, y, area and angle.
 
   Args:
-    columns: `area`, `angle`, `x`, `y`, `object`, `background` and `fraction_inside` of the scenes,
-      [N] each.
-    name: name of the design.
+    columns: arrays [N] by name. `area` is a fraction of the canvas, `angle` in degrees, and `x` and
+      `y` are fractions of its side; `object` and `background` are numbers; `fraction_inside` is
+      the fraction of the object's rectangle that is on the canvas.
+    name: name of the design that the result has.
     side: side of the canvas in pixels.
 
   Raises:

@@ -106,10 +106,9 @@ def _resize_down(
   lines: tuple[jax.Array, jax.Array],
   max_reduction: float,
 ) -> jax.Array:
-  """Resizes the height of one image and returns some of the rows, transposed.
+  """Resizes the height of one image and returns some of its rows as the columns of [W, L, C].
 
-  The result is [W, L, C]. Its first R of L pixels along the second axis are the rows `positions`;
-  the rest is padding.
+  Column i < R is the row `positions[i]` of the resized image; the other L − R columns are padding.
 
   Args:
     images: [N, H, W, C].
@@ -117,8 +116,8 @@ def _resize_down(
     size: height of the image, which begins at the first row of [H, W].
     new_size: height after resizing.
     positions: ascending rows of the resized image, int32 [R].
-    lines: the first column that is needed, and the one after the last; columns far outside them may
-      be 0.
+    lines: the first column of the image that is needed, and the one after the last. Results of
+      columns far outside this range may be 0.
     max_reduction: static upper bound of size / new_size.
   """
   height, width, channels = images.shape[1:]
@@ -134,9 +133,9 @@ def _resize_down(
   padded = jnp.pad(positions, (0, count * TILE - len(positions)), mode='edge')  # fills up the last
 
   def add_tile(number: jax.Array, output: jax.Array) -> jax.Array:
-    """Writes tile `number`, `TILE` of the rows `positions`, to `output` [W, L, C].
+    """Returns `output` [W, L, C] with the pixels of tile `number`, in the columns `lines` only.
 
-    Only the needed columns (`lines`) are written.
+    Tile n has the rows `positions[n · TILE : (n + 1) · TILE]` of the resized image.
     """
     pixels = jax.lax.dynamic_slice(padded, (number * TILE,), (TILE,))
     lowest = jnp.where(_inside(pixels, new_size), pixels, new_size).min()

@@ -92,13 +92,15 @@ def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side:
 
 
 def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure: str) -> Shown:
-  """Returns `show` and `prepare`, see `shown`, that resize the cutout for every scene.
+  """Returns `show`, which resizes the cutout for every scene, and `prepare`, which does not.
+
+  `prepare(row)` is called once per row, `show(key, row, view)` once per scene.
 
   Args:
     areas: distinct areas of the design, fractions of the canvas.
     side: side of the canvas in pixels.
     turning: whether scenes rotate the cutout.
-    measure: what an area measures, see `composition.MEASURES`.
+    measure: what an area measures: 'rectangle', all pixels of the cutout, or 'mask'.
   """
   is_sequential = jax.default_backend() == 'cpu'
   # A CPU resizes faster if the compiler knows a bound of the reduction. Therefore a program is
@@ -110,7 +112,10 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
     steps = [min(areas) * (1 - 1e-5) * math.sqrt(2.0) ** step for step in range(count)]
 
   def prepare(row: Row) -> dict[str, jax.Array]:
-    """Returns a row with its cutout premultiplied, and its number of pixels if areas count them."""
+    """Returns a row with its cutout premultiplied, and with `cutout_pixels` if areas are of masks.
+
+    `cutout_pixels` is the number of pixels in the mask of the cutout.
+    """
     columns, cutout = _cutout(row)
     pixels = composition.counted(cutout, measure)
     counts = {} if pixels is None else {'cutout_pixels': pixels}
@@ -123,7 +128,7 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
     size, pixels, background = row['foreground_size'], row.get('cutout_pixels'), row['image']
 
     def composed(min_area: float) -> jax.Array:
-      """Returns the scene, computed with a bound of the reduction for areas above `min_area`."""
+      """Returns the scene by a program that is right if its area is at least `min_area`."""
       bound = most_scale(cutouts.shape[1:3], min_area, side) if is_sequential else math.inf
       scene, _ = composition.paste_cutout(
         cutouts, index, size, pixels, background, factors, rotate=turning, max_reduction=bound
@@ -138,9 +143,10 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
 
 
 def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
-  """Returns `show` and `prepare`, see `shown`, that resize the cutout only once for each area.
+  """Returns `show` and `prepare`; only `prepare` resizes the cutout, once for each area.
 
-  The resized cutouts are called sheets; a scene reads its pixels from one.
+  `prepare(row)` is called once per row and makes the resized cutouts, called sheets.
+  `show(key, row, view)` is called once per scene and reads its pixels from a sheet.
 
   Args:
     areas: distinct areas of the design, fractions of the canvas.
@@ -151,9 +157,14 @@ def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
   room = _sheet_side(max(areas), side, turning)
 
   def sheet(cutout: jax.Array, size: jax.Array, area: float) -> tuple[jax.Array, jax.Array]:
-    """Returns the cutout resized to an area, and the position of its first pixel in the cutout.
+    """Returns the sheet of one area, uint32 [D, D] with 8 bits per channel, and its offset.
 
-    Pixels are packed, uint32 [D, D], 8 bits per channel.
+    The offset, int32 [2], is the row and column in the resized cutout of the sheet's first pixel.
+
+    Args:
+      cutout: [h, w, 4], premultiplied.
+      size: int32 [2], height and width of the cutout in this array.
+      area: area of the resized cutout as a fraction of the canvas.
     """
     placement = place(size, area, angle=0.0, x=0.5, y=0.5, side=side)
     bound = most_scale(cutout.shape[:2], area, side) if is_sequential else math.inf
@@ -193,10 +204,15 @@ def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
 
 
 def _sheet_side(area: float, side: int, turning: bool) -> int:
-  """Returns the side in pixels of a sheet, the square that holds a cutout resized to an area.
+  """Returns the side in pixels of a sheet, a square image with a resized cutout in it.
 
-  An upright cutout is surrounded by empty canvas, so that a scene is a window of the sheet. `area`
-  is the cutout's area as a fraction of the canvas, and `turning` whether scenes rotate it.
+  If the cutout is not rotated, the sheet has a margin of `side` pixels on each side, so that every
+  scene is a window of the sheet.
+
+  Args:
+    area: largest area of a resized cutout, as a fraction of the canvas.
+    side: side of the canvas in pixels.
+    turning: whether scenes rotate the cutout.
   """
   if turning:
     return composition.window_side(side)

@@ -166,7 +166,8 @@ def check_name(name: object) -> str:
   """Returns an annotator's name, stripped and in Unicode's composed form (NFC).
 
   Raises:
-    InputError: it is no text, is empty or too long, or has other characters than the message names.
+    InputError: it is not a text of 1 to 40 letters, digits, spaces, '.', '-' and '_', or does not
+      start with a letter, a digit or '_'.
   """
   composed = unicodedata.normalize('NFC', name).strip() if isinstance(name, str) else ''
   if not re.fullmatch(r'\w[\w .-]{0,39}', composed):

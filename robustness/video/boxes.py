@@ -161,7 +161,10 @@ def _document_of_xml_files(
 
 
 def _check_once(document: Mapping[str, Sequence[Mapping[str, object]]], path: Path) -> None:
-  """Raises InputError if two images or two categories have the same number or path."""
+  """Raises InputError if two images or two categories of a COCO file have the same number or path.
+
+  `document` is {'images' or 'categories': [entry]}.
+  """
   for kind, key in (('images', 'id'), ('images', 'file_name'), ('categories', 'id')):
     counts = Counter(entry[key] for entry in document.get(kind, ()))
     for value, count in counts.most_common(1):

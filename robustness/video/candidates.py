@@ -116,7 +116,7 @@ class Candidates:
     return item if item.kind == ANCHOR else Item(ANCHOR, self.pairs[item.number].anchor)
 
   def paths(self, item: Item) -> tuple[str, str | None]:
-    """Returns the paths of an item's anchor and neighbor; the neighbor of an anchor is None."""
+    """Returns the paths of an item's anchor and neighbor; None for an item without neighbor."""
     anchor = self.sets.frames[self.anchor_frame(self.anchor_of(item).number)]
     if item.kind == ANCHOR:
       return anchor, None

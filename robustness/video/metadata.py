@@ -418,17 +418,16 @@ def _class_names(home: pathlib.Path) -> tuple[str, ...]:
 def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
   """Returns the class names, in label order, from the class indices of one folder.
 
-  ImageNet-Vid-Robust was released with two indices: of ImageNet's 1000 classes, and of the 30
-  coarse classes that its labels refer to. Therefore `imagenet_class_index.json` is ignored if
-  another index has the classes of a coarse label space, onto which ImageNet's classes are
-  projected.
+  ImageNet-Vid-Robust was released with an index of ImageNet's 1000 classes, and an index of the
+  30 coarse classes that its labels refer to. With an index of coarse classes,
+  `imagenet_class_index.json` is ignored.
 
   Args:
     indices: {file of a class index: {class number: [identifier, name] or name}}.
 
   Raises:
-    InputError: an index has other classes than its file's name says, only ImageNet's index is left
-      of ImageNet-Vid-Robust, or indices differ.
+    InputError: an index has other classes than its file's name says, ImageNet-Vid-Robust has only
+      ImageNet's index, or the indices differ.
   """
   names = {path: _names_in_index(path, index) for path, index in indices.items()}
   folder = next(iter(names)).parent

@@ -157,7 +157,7 @@ class ReviewRounds:
   def submit(
     self, answer: Answer, write: Callable[[Answer], None], replaces: object = UNCHECKED
   ) -> None:
-    """Adds a new answer, unless the annotator has given a newer answer than the page knew.
+    """Adds an answer from the page, unless the annotator has meanwhile answered elsewhere.
 
     Args:
       answer: the answer.
@@ -166,7 +166,8 @@ class ReviewRounds:
         showed; None if it showed none. `UNCHECKED` replaces any earlier answer.
 
     Raises:
-      OutdatedAnswerError: another window has answered, or the annotator has voted jointly.
+      OutdatedAnswerError: the annotator has answered the item in another window, or an individual
+        answer comes after the annotator's vote in the joint round.
     """
     item, name = self.candidates.items.get((answer.anchor, answer.neighbor)), answer.annotator
     with self._lock:

@@ -117,7 +117,7 @@ class ReviewServer(ThreadingHTTPServer):
     return self._turn(annotator, self.rounds.next(annotator))
 
   def earlier_turn(self, annotator: str, before: str, stage: str) -> Plain:
-    """Returns an item that an annotator has answered, to correct it, with the progress.
+    """Returns {'item': an item that an annotator has answered, 'progress': numbers of answers}.
 
     Args:
       annotator: name of the annotator.
