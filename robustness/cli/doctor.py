@@ -63,7 +63,14 @@ DATA = {
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Prints what the machine has; raises InputError if there are further words."""
+  """Runs `robustness doctor` and returns 0: prints what hardware and packages the machine has.
+
+  Args:
+    arguments: the words after these two, which have to be none.
+
+  Raises:
+    InputError: there are further words.
+  """
   if arguments:
     raise InputError(f'robustness doctor takes no further words; got {arguments[0]!r}.')
   lines = {

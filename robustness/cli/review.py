@@ -39,7 +39,7 @@ def serve(flags: argparse.Namespace) -> None:
   """Serves the page on which people review neighbor sets, until Ctrl-C or SIGTERM.
 
   Args:
-    flags: flags of `robustness review serve`, such as `metadata`, `answers` (the file that answers
+    flags: flags of `robustness review`, such as `metadata`, `answers` (the file that answers
       are added to), `frames`, `host` and `port`.
   """
   annotator = None if flags.annotator is None else answers.check_name(flags.annotator)
@@ -108,7 +108,10 @@ def export(flags: argparse.Namespace) -> None:
 
 
 def _candidates(flags: argparse.Namespace) -> Candidates:
-  """Returns the neighbor sets under review, with the names of their classes."""
+  """Returns the neighbor sets in the folder `flags.metadata`, with the names of their classes.
+
+  The label space `flags.classes` names the classes if the sets do not.
+  """
   sets = metadata.read(flags.metadata)
   names = sets.class_names
   if not names:
@@ -117,7 +120,12 @@ def _candidates(flags: argparse.Namespace) -> Candidates:
 
 
 def _common(description: str, command: str) -> argparse.ArgumentParser:
-  """Returns a parser with the flags that serving and exporting a review have in common."""
+  """Returns a parser with the flags that serving and exporting a review have in common.
+
+  Args:
+    description: the help of the command, which is printed above the flags.
+    command: the words of the command, such as 'robustness review'.
+  """
   parser = argparse.ArgumentParser(command, description=description, allow_abbrev=False)
   add = parser.add_argument
   add('--metadata', required=True, type=expanded, help='folder of the sets under review')

@@ -36,7 +36,13 @@ FORMATS = {'latex': tables.to_latex, 'markdown': tables.to_markdown, 'csv': tabl
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Prints the table and returns 0; notes on the runs are printed on stderr."""
+  """Runs `robustness table` and returns 0; `arguments` are the words after these two.
+
+  A table of estimates from finished workdirs is printed, and notes on the runs on stderr.
+
+  Raises:
+    InputError: a flag is wrong, or the workdirs cannot be in one table.
+  """
   options = _parser().parse_args(arguments)
   if not options.workdirs:
     raise InputError('robustness table needs the workdir of a finished run; none is given.')

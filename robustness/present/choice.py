@@ -116,10 +116,10 @@ class Choice:
   def words(self) -> str:
     """The reported value in words.
 
-    A single value is 'top-1 error under fog', and the worst of several is 'highest top-1 error of 8
-    corruptions'. A quantity without a worse end is stated in the conditions of another
-    quantity's extreme, as 'accuracy, there'. With a `reference`, the extreme is the value furthest
-    beyond it: 'ratio, clearest of 8 corruptions'.
+    * An overall value: 'top-1 error under fog'.
+    * The highest or lowest of several values: 'highest top-1 error of 8 corruptions'.
+    * The value furthest above or below its `reference`: 'ratio, clearest of 8 corruptions'.
+    * The values of such a reference in these conditions: 'accuracy, there'.
     """
     if self.extremes is None:
       return ' '.join(filter(None, (self.quantity.words, self.place)))

@@ -29,7 +29,10 @@ label in the paper.
 
 
 def published_table(results: Results) -> tuple[PublishedTable, str]:
-  """Returns Yin et al.'s table for the measured corruptions, and the name of the corruption set."""
+  """Returns (table 4 of Yin et al., 'fourier_imagenet') if its corruption set was measured.
+
+  Else the result is (table 3, 'fourier_cifar').
+  """
   is_imagenet = (results.table['corruption_set'] == 'fourier_imagenet').any()
   return (TABLE_4, 'fourier_imagenet') if is_imagenet else (TABLE_3, 'fourier_cifar')
 

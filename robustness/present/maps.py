@@ -201,9 +201,13 @@ def _mirrored(frequencies: pd.Series, other_axis: pd.Series) -> pd.Series:
 def limits_of(panels: Sequence[Panel]) -> tuple[float, float]:
   """Returns the smallest and largest value on the colour scale of heatmaps.
 
-  Scales of differences are symmetric about 0. If all values are equal, the range of the quantity is
-  used, or for an infinite range 1 above the value. Limits are in the unit of the text, such as
-  percent.
+  Scales of differences are symmetric about 0. Others begin at 0 if the smallest value is less than
+  half of the largest, and not negative. If all values v are equal, the limits are the range of the
+  quantity, or (v, v + 1) if this is infinite; without any value they are (0, 1). Limits are in the
+  unit of the text, such as percent.
+
+  Args:
+    panels: the heatmaps, all of values or all of differences.
   """
   values = np.concatenate([p.notation.scale * p.rows.value.to_numpy(float) for p in panels])
   values = values[np.isfinite(values)]

@@ -129,7 +129,12 @@ def _protocol(results: Results) -> str:
 
 
 def settings(results: Results, environment: Facts) -> list[str]:
-  """Returns a line per study with what the paragraph leaves out of it, and one with the command."""
+  """Returns lines with the settings that `paragraph` leaves out, one per task, and the command.
+
+  Args:
+    results: the results of a finished workdir.
+    environment: the contents of its `environment.json`, with the command.
+  """
   lines = []
   for task, results_of_task in results.by_task.items():
     stated = _stated(results, task)

@@ -107,9 +107,11 @@ class Notation:
   def plain_digits(self, largest: float) -> int:
     """Returns the number of decimals for values without intervals.
 
-    The decimals show two significant digits of the largest percentage (at least one decimal) or
-    three of another value (for ratios at least three decimals). Differences in percent have one
-    decimal, counts none.
+    * Counts have none.
+    * Percentages show two significant digits of the largest, with at least one decimal: 3 decimals
+      for 0.052 %. Their differences have one decimal.
+    * Other values show three significant digits of the largest: 2 decimals for 1.23. Ratios have
+      at least three decimals.
 
     Args:
       largest: the largest absolute value that is written, before `self.scale`.

@@ -50,7 +50,7 @@ def of_battery(summary: str, studies: Mapping[str, Presented]) -> Presentation:
 
   Args:
     summary: one of `robustness.results.SUMMARIES`.
-    studies: the study of each task.
+    studies: {task: study}, whose papers are cited.
   """
   papers = tuple(dict.fromkeys(key for study in studies.values() for key in study.papers))
   is_fourier_table = summary == FOURIER_TABLE
