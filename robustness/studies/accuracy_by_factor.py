@@ -73,17 +73,17 @@ class AccuracyByFactor(Study):
   """A study of accuracy by properties of images; attributes are its settings.
 
   Attributes:
-    factors: columns of the rows, 'class', 'brightness' or 'contrast'.
+    factors: names of columns of the rows; 'class', 'brightness' and 'contrast' need no column.
     pairs: whether accuracy is estimated for each pair of factors too.
-    bins: a factor with more different numbers than this is divided into so many bins, which have
-      equal numbers of images; 0 divides none.
+    bins: number of bins, with equally many images, that a factor with more different numbers than
+      this is divided into; 0 divides none.
     clusters: a column, such as 'object'. Images with the same value in it are one unit, which is
       resampled as a whole for intervals; an image without a value is a unit by itself. '' makes
       each image a unit.
     fewest: smallest number of images in a group; smaller groups are left out.
     strength: one of `factors`, a column with the strength of a shift. Versions of a picture, which
       have the same `base_id`, differ in it. It adds the drop of accuracy from the least strength,
-      and the failure point. '' adds neither.
+      and the failure point, the least strength at which a picture is wrong. '' adds neither.
   """
 
   title: ClassVar[str] = 'Accuracy by factor'
@@ -183,8 +183,8 @@ class AccuracyByFactor(Study):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns accuracy over all images, by factor and by pairs of factors.
 
-    Differences between classifiers are paired. With `strength`, the drop of accuracy and the
-    failure point of pictures are added.
+    Differences between classifiers are paired. With `strength`, the drop of accuracy from the least
+    strength is added, and the failure point: the least strength at which a picture is wrong.
     """
     records = evaluations[0].records
     classes = records.identity.get('classes', ())

@@ -116,7 +116,7 @@ class AllButOne(StoredOrMade):
     yield part(self._published(set(facets.corruption)))
 
   def _published(self, corruptions: set[str]) -> list[Row]:
-    """Returns the published errors on clean images and under these corruptions."""
+    """Returns the errors of Yin et al. (2019) on clean images and under the named corruptions."""
     rows, n = [], TABLE_3.images
     # Published errors are means over five severities, which other settings do not have.
     note = {} if {*self.severities} == {*SEVERITIES} else {'note': 'over five severities'}

@@ -305,7 +305,10 @@ class AttackError(AttackStudy):
     measures = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth))
 
     def magnitude(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
-      """Returns |F| of the change of an image; in the clean view, of the image itself."""
+      """Returns the Fourier amplitudes |F|, [H, W // 2 + 1, C], of what an attack changed.
+
+      That is `image` [H, W, C] minus the row's clean image; in the clean view, `image` itself.
+      """
       is_clean_view = view['epsilon'] == 0
       return spectrum.half_magnitude(image - jnp.where(is_clean_view, 0, row['image']))
 
@@ -382,8 +385,8 @@ class AttackError(AttackStudy):
     def steps(view: Facts, classes: int) -> list[tuple[str, tuple[int, int], int]]:
       """Returns the steps of an ensemble's view as (name, (index of attack, stage), run).
 
-      A stage is one member of the ensemble, a run one of its restarts or target classes. Views of
-      other attacks have no steps.
+      A stage is one member of the ensemble, a run one of its restarts or target classes, whose
+      number depends on `classes`, the number of classes. Views of other attacks have no steps.
       """
       index = int(view['attack'])  # −1 in the clean view
       attack = attacks[index] if index >= 0 else None
@@ -410,7 +413,17 @@ class AttackError(AttackStudy):
       state: State,
       run: jax.Array,
     ) -> State:
-      """Returns the state of a batch after one run of a stage; see `Stages`."""
+      """Returns the state of a batch of B rows after one run of a stage of an ensemble.
+
+      Args:
+        program: (index of the attack, index of the stage).
+        keys: random keys, [B].
+        rows: the rows, with `image` [B, H, W, C].
+        view: the view, with the radius `epsilon`.
+        logits: function from images to logits.
+        state: the state before the run.
+        run: number of the run: the restart, or the target class.
+      """
       index, stage = program
       attack, scale = attacks[index], view['epsilon'] / self.epsilon
       assert isinstance(attack, Ensemble)
@@ -626,7 +639,10 @@ class AttackError(AttackStudy):
 
 
 def _label_and_class(entry: str) -> tuple[str, type[Attack]]:
-  """Returns the label and the class for an entry of `attacks`, LABEL=NAME or NAME."""
+  """Returns the label and the class for an entry of `attacks`, LABEL=NAME or NAME.
+
+  The label of a plain NAME is this name; of `FILE.py:NAME` it is the NAME.
+  """
   label, _, name = entry.rpartition('=')
   return label or part_name(name), ATTACKS.find(name, f'{AttackError.section}.attacks')
 

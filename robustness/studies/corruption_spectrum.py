@@ -86,7 +86,8 @@ class CorruptionSpectrum(StoredOrMade):
   """A study of corruptions' spectra; attributes are its settings in addition to `StoredOrMade`'s.
 
   Attributes:
-    channels: 'each' averages |F| over the channels, 'grey' takes |F| of their weighted sum.
+    channels: with the Fourier amplitudes |F|, 'each' averages |F| over the channels, and 'grey'
+      takes |F| of .299 R + .587 G + .114 B.
     normalisation: scale of the discrete Fourier transform: 'orthonormal', or 'sum', which is √(HW)
       times as large (NumPy's default). Fractions of energy do not depend on it.
     severity: the severity in the figure of spectra, if it is among `severities`.
@@ -118,16 +119,21 @@ class CorruptionSpectrum(StoredOrMade):
     views = super().views(image_shape)
 
     def magnitude(row: Arrays, image: jax.Array, view: Arrays) -> jax.Array:
-      """Returns |F| of the change of an image; in the clean view, of the image itself."""
+      """Returns the Fourier amplitudes |F|, [H, W // 2 + 1, C], of what a corruption changed.
+
+      That is `image` [H, W, C] minus the row's clean image; in the clean view, `image` itself. With
+      the channels 'grey', C is 1.
+      """
       # A stored image has its clean image and its severity in columns of the row.
       clean = row[CLEAN_IMAGE if self.is_stored else 'image']
       severity = (row if self.is_stored else view)['severity']
       return spectrum.half_magnitude(change(image, clean, severity), self.channels)
 
     def total(row: Arrays, image: jax.Array, view: Arrays) -> dict[str, jax.Array]:
-      """Returns {'spectrum': |F| averaged over channels}, which is summed over the images.
+      """Returns {'spectrum': Fourier amplitudes averaged over channels, [H, W // 2 + 1]}.
 
-      Stored images have an axis of slots in front, on which |F| is 0 except in the row's slot.
+      The evaluator sums them over images. For stored images they are [slots, H, W // 2 + 1], with
+      the amplitudes in the row's slot, and 0 in the others.
       """
       mean = magnitude(row, image, view).mean(-1)
       return {'spectrum': jnp.multiply.outer(row[SLOTS], mean) if self.is_stored else mean}
@@ -321,11 +327,11 @@ def _high_in_words(results: Results) -> str:
 def _total_by_part(records: RecordsReader, parts: Sequence[StoredPart]) -> np.ndarray:
   """Returns the sums of the spectra of clean images and of P parts, float64 [1 + P, H, W // 2 + 1].
 
-  A part is the rows of one stored corruption and severity. A shard of records, a block of rows, has
-  a sum in each of its slots; the parts take the slots in turn, in the order of the rows.
+  A part is the rows of one stored corruption and severity. A shard of records, a block of rows,
+  has S sums, its slots. Part number p, in the order of the rows, is in slot p modulo S.
 
   Raises:
-    InputError: a shard has rows of more parts than the sums have slots (see `_with_slots`).
+    InputError: a shard has rows of more than S parts.
   """
   numbers: dict[tuple[int, int], int] = {}  # of each part, in the order of the rows
   totals: dict[tuple[int, int], np.ndarray] = {}

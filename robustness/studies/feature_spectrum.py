@@ -77,8 +77,12 @@ class FeatureSpectrum(Study):
   def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:
     """Returns log |F| of a layer's output at the diagonal frequencies (j, j), 0 ≤ j < J, [B, J].
 
-    It is the mean over channels. J is half the shorter side of the layer's map, rounded up, and 0
-    for outputs that are vectors.
+    F is the Fourier transform of the layer's map; log |F| is averaged over channels. J is half the
+    shorter side of the map, rounded up, and 0 for outputs that are vectors.
+
+    Args:
+      layer: name of the layer.
+      output: a map [B, h, w, channels], tokens [B, tokens, channels], or vectors [B, channels].
     """
     x = output.astype(jnp.float32)
     if x.ndim == 3:

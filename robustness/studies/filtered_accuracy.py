@@ -30,8 +30,9 @@ TRAINED = declare_accuracy(
 
 @dataclasses.dataclass(frozen=True)
 class FilteredAccuracy(BandStudy):
-  """A study of filtered images, with the settings of `BandStudy`; pixels are not clipped to
-  [0, 1].
+  """A study of images after a low or high pass, with the settings of `BandStudy`.
+
+  Pixels of filtered images are not clipped to [0, 1].
   """
 
   title: ClassVar[str] = 'Accuracy on low- and high-passed images'

@@ -54,11 +54,12 @@ class FlipRate(Study):
   """A study of predictions under increasing corruption; attributes are its settings.
 
   Attributes:
-    corruptions: names, or names of sets, as in `corruption_error`.
+    corruptions: names of corruptions such as 'fog', of sets such as 'official', or `FILE.py:NAME`.
     frames: number of frames of a sequence.
     lowest: severity of the first frame.
     highest: severity of the last frame.
-    constants: the table of constants: 32, 64, 224 or 299; 0 takes the nearest to the image size.
+    constants: image size, 32, 64, 224 or 299, whose published constants give a severity its
+      strength; 0 takes the nearest to the size of the images.
     confidence: confidence of intervals, in (0, 1).
   """
 

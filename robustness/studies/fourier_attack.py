@@ -99,7 +99,10 @@ class FourierAttack(BeginsWithMap):
     return basis.wave_views(*waves, image_shape, self.norm, self.phase, self.clip)
 
   def _waves(self, image_shape: ImageShape) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the frequencies fy and fx of all views except the clean one."""
+    """Returns the frequencies fy and fx, each int [V − 1], of all V views but the clean one.
+
+    They are in cycles per image, down and across.
+    """
     frequencies, candidates = self._frequencies(image_shape), self._candidates(image_shape)
     return frequencies.fy[candidates], frequencies.fx[candidates]
 

@@ -168,8 +168,8 @@ class FourierHeatmap(Study):
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Returns the table of views: one for clean images and one per frequency, and their groups.
 
-    Views are averaged in the groups 'clean', 'all frequencies' and 'low frequencies', 'mid
-    frequencies' and 'high frequencies', which are bands, see `robustness.fourier.maps.bands`.
+    Views are averaged in the groups 'clean', 'all frequencies', and 'low', 'mid' and 'high
+    frequencies'. With the shorter side s of the image, low is |f| < s/8, and high is |f| ≥ s/4.
     """
     f, band_of_cell = self.frequencies(image_shape), band_map(image_shape, self.window)
     # The view of each cell of the heatmap. `f.cell` has the index of the cell's frequency, which is
@@ -247,7 +247,7 @@ class FourierHeatmap(Study):
     return with_clean.reset_index(drop=True)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns errors and changes of layers by frequency, and errors by band and by ring.
+    """Returns errors and changes of layers by frequency, and errors by band and by radius |f|.
 
     A frequency and its mirror image through 0 are one row of the table;
     `robustness.fourier.maps.centred_map` makes the heatmap from the rows. In means over frequencies
@@ -415,6 +415,9 @@ def _side(window: int) -> str:
 
 
 def _class_numbers(names: Sequence[str]) -> dict[str, int]:
-  """Returns {name: label}, with two names of each class, such as 'sea_lion' and 'sea lion'."""
+  """Returns {name: index of the class}, with names of two spellings: 'sea_lion', 'sea lion'.
+
+  `names` has one name of each class, in the order of the indices.
+  """
   pairs = enumerate(zip(names, in_words(names), strict=True))
   return {name: label for label, both_names in pairs for name in both_names}

@@ -164,7 +164,10 @@ class FourierPreview(BeginsWithMap):
     """
 
     def sensitivity_in(window: int) -> tuple[Frequencies, np.ndarray]:
-      """Returns the distinct frequencies in a window (0 for all), and the sensitivity at each."""
+      """Returns F distinct frequencies, and the sensitivity of the loss at each, [F].
+
+      `window` is the side of the centred square that they are from; 0 takes all frequencies.
+      """
       height, width = sensitivity.shape
       f = distinct_frequencies(height, width, window)
       return f, sensitivity[f.fy + height // 2, f.fx + width // 2]

@@ -178,7 +178,8 @@ class LeastDistance(AttackStudy):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields median distances and accuracies by radius, of all attacks together and by attack.
 
-    With several attacks the optimality of each is added; see `_optimality`.
+    With several attacks the optimality of each is added: how much of the area under the accuracy by
+    radius it removes, as a share of what all attacks together remove.
     """
     distances = recorded.outcomes(MEDIAN)  # [N, attacks] of each classifier
     nearest = distances.combined((), lambda values: values.min(1))  # [N, 1], over all attacks

@@ -286,7 +286,10 @@ class OodScores(ScoresPredictions):
 
 
 def _recording(task: FinishedStudy, label: str) -> Recording:
-  """Returns the logits, features and labels that a run recorded of a classifier."""
+  """Returns the logits, features and class indices of all images that a run recorded.
+
+  `label` is the label of the classifier.
+  """
   column = _evaluation(task, label).records.column
   return Recording(column('output/logits'), column(f'output/{FEATURES}'), column('label'))
 

@@ -231,7 +231,10 @@ class Recalibration(StoredOrMade):
   def _coverage_gaps(
     self, fields: Fields, labels: Mapping[str, np.ndarray], views: pd.DataFrame
   ) -> Iterator[pd.DataFrame]:
-    """Yields how far coverage is from 1 − α in groups of images: by set size, and by class.
+    """Yields gaps of coverage: the largest over strata of set size, and the mean over classes.
+
+    Coverage is the share of prediction sets that have the true class. A gap is its distance from
+    1 − `alpha`.
 
     Args:
       fields: {classifier: {'covered' or 'size': values [N, V]}} at the threshold of a score.
@@ -427,11 +430,11 @@ class _Fitted:
     scalings: the scalings by name.
     can_predict: bool [K], whether the classifier can predict each class.
     absent: number of classes that can be predicted and have no image that scalings are fitted to.
-    uniform: the random number U of each image, [N]; see `prediction_sets.scores`.
+    uniform: the random number in [0, 1) of each image, for randomised scores, [N].
     labels: int [N], classes of the images.
-    thresholds: the threshold of each score.
-    decided: by score, whether the true class of each image that decides thresholds has a score of
-      at most q, bool [n].
+    thresholds: {score: its threshold q}; the prediction set has the classes that score at most q.
+    decided: {score: bool [n]}, whether the true class of each of n images scores at most q, for
+      the images that decide thresholds.
   """
 
   study: Recalibration

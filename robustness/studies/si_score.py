@@ -162,9 +162,9 @@ class SiScore(Study):
 
   @property
   def canvas(self) -> int:
-    """Side of composed scenes in pixels, which the source of the objects takes by default.
+    """Side in pixels of the square scenes that are composed; 0 for stored scenes.
 
-    It is 0 for stored scenes, which are not composed.
+    The data source that pastes objects on backgrounds uses it if its config does not set the side.
     """
     return 0 if self.stored else self.design.side
 
@@ -268,8 +268,8 @@ class SiScore(Study):
   def _are_counted(self, fraction: np.ndarray) -> np.ndarray:
     """Returns whether scenes count in estimates, bool [...]: enough of the object is in the image.
 
-    `fraction` [...] is the share of each object inside the image. It is compared with the limit in
-    single precision, in which it is computed and stored.
+    `fraction` [...] is the share of each object inside the image. It is enough from
+    `design.min_inside` on, compared in single precision, in which shares are stored.
     """
     return np.asarray(fraction, np.float32) >= np.float32(self.design.min_inside)
 
@@ -353,9 +353,10 @@ class SiScore(Study):
     """Returns accuracy over all scenes, by class, by level and by factor, with paired differences.
 
     Accuracy by one factor pools the levels that differ only in other factors. Objects are the units
-    of resampling. Each factor has a separate balanced mix of scenes, see `designs.balanced`.
-    Estimates are of scenes with enough of the object inside the image. Accuracy by location is also
-    estimated from all scenes with any of the object inside, if these are more.
+    of resampling. Each factor has a separate balanced mix: scenes whose pairs of object and
+    background count at every level of the factor. Scenes count with enough of the object inside the
+    image. Accuracy by location is also estimated from all scenes with any of the object inside, if
+    these are more.
     """
     pairs = {e.label: self._pairs(e.records, image_shape[0]) for e in evaluations}
     first = next(iter(pairs.values()))
@@ -390,10 +391,12 @@ class SiScore(Study):
   ) -> Iterator[pd.DataFrame]:
     """Yields accuracies over all scenes that count, by level, by factor and by class of object.
 
-    Accuracies on a balanced mix of scenes (see `_balanced`) and normalised accuracies are included.
+    The first two are also yielded for a balanced mix, scenes of the same objects at every level.
+    Normalised accuracies, as shares of the largest one, are included.
 
     Args:
-      published: whether each classifier is right, for P pairs at L levels, and which scenes count.
+      published: whether each classifier is right, for P pairs of object and background at L levels,
+        and which scenes count.
       classes: int [P], the class of each pair.
       class_names: names of the classes by number.
     """
@@ -468,7 +471,7 @@ class Pairs(NamedTuple):
   Attributes:
     records: records with a row for each pair and a view for each level.
     design: the levels.
-    table: the views, and which scenes count, bool [P, L].
+    table: the views; its `counted`, bool [P, L], says which scenes count in estimates.
     is_visible: bool [P, L], whether any part of the object is inside the image.
   """
 
@@ -514,9 +517,10 @@ def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float)
   balanced_units = units(balanced, label, levels)
 
   def gap(weights: np.ndarray) -> np.ndarray:
-    """Returns the mean difference of accuracies in each of B samples, [B].
+    """Returns accuracy on all scenes minus that on the balanced mix, in each of B samples, [B].
 
-    `weights` [B, K] says how often a bootstrap sample has each of the K objects.
+    It is averaged over levels. `weights` [B, K] says how often a bootstrap sample has each of the
+    K objects.
     """
     return known_mean(published_units.means(weights) - balanced_units.means(weights))
 

@@ -130,7 +130,7 @@ class Systematic(Study):
     self.require(bool(self.baseline) or not self.baseline_by_cell, 'baseline_by_cell', valid)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError if ρ cannot be computed from these rows and trainings.
+    """Raises InputError if ρ, the study's ratio, cannot be computed from the rows and trainings.
 
     The rows need one class group for each environment. Every training that shows environments must
     have the same environments and class groups as the evaluation.
@@ -480,15 +480,21 @@ class Systematic(Study):
   def _rho(
     self, shares: EnvironmentShares, columns: Sequence[int], baseline: EnvironmentShares | None
   ) -> Estimate:
-    """Returns ρ averaged over columns of `shares`, by the study's settings."""
+    """Returns ρ, the robustness that carries over to unseen classes, with its interval.
+
+    Args:
+      shares: shares of right answers of the classifier, by image (row) and environment (column).
+      columns: indices of the environments that ρ is averaged over.
+      baseline: the same shares of the baseline, whose accuracy ρ subtracts; None subtracts 0.
+    """
     return shares.rho(
       columns, baseline, self.formula, self.baseline_by_cell, self.degenerate, self.samples
     )
 
   def _baseline_of(self, label: str) -> str:
-    """Returns the label of the baseline for ρ of the classifier `label`; '' if there is none.
+    """Returns the label of the classifier whose accuracy is subtracted in ρ of `label`, or ''.
 
-    The baseline itself has none, and nor has any classifier if the study has no baseline.
+    It is the study's `baseline`, if it is set. For the baseline itself it is ''.
     """
     return self.baseline if self.baseline != label else ''
 
@@ -652,7 +658,10 @@ def _is_seen(group: int, environment: int) -> bool:
 def _is_trained_on(classifier: Facts, study: Systematic, names: Sequence[str]) -> bool:
   """Returns whether a classifier was trained in exactly these environments, in this order.
 
-  `classifier` has the facts about its training, and `names` are the environments E_1 to E_M.
+  Args:
+    classifier: the facts about the training of the classifier.
+    study: the study, which says whether environments are stored, and else which ones they are.
+    names: names of the stored environments E_1 to E_M, without the clean one.
   """
   if study.source == STORED:
     stored = classifier.get('training_environments', ())[1:]  # without E_0, the clean one

@@ -102,9 +102,15 @@ class Tradeoff(StoredOrMade):
 
 
 def _panel(table: pd.DataFrame, label: str, first: str, shares: pd.DataFrame) -> NamedPoints:
-  """Returns the changes of accuracy of a classifier from the first, over shares, by corruption.
+  """Returns a panel of points, one per corruption: change of accuracy over share.
 
   The titles are the label, and the slope and the residual of the fitted line.
+
+  Args:
+    table: the results.
+    label: label of the classifier.
+    first: label of the first classifier, from whose accuracy the change is taken.
+    shares: the share of high frequencies of each corruption.
   """
   of_label = table[table.classifier == label]
   changes = select(of_label, ACCURACY.name, first, corruption=...).set_index('corruption')
