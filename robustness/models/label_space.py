@@ -253,8 +253,7 @@ def project_scores(
   choice('merge', merge, MERGES)
   choice('scores', kind, SCORES)
   num_scores = scores.shape[-1]
-  fine_classes = [member for members in space.members for member in members]
-  num_needed = max(fine_classes, default=-1) + 1
+  num_needed = max((index for members in space.members for index in members), default=-1) + 1
   if not num_needed or num_scores < num_needed:
     raise InputError(
       f'{num_scores} scores a frame cannot be projected onto {space.name!r}: '

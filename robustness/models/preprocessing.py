@@ -64,7 +64,7 @@ def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
     if record := saved.get('preprocessing'):
       with _reading(f'the metadata of {path}: '):
         owner = saved.get('architecture', architecture.name)
-        fields = {**_checked_fields(_of_metadata, record), 'record': 'its metadata'}
+        fields = {**_checked(_of_metadata(record)), 'record': 'its metadata'}
         return Weights(path.name, owner, LOCAL, str(path.parent), path.name, **fields)
   folder = path if path.is_dir() else path.parent
   records = {name: _read(folder / name) for name in _READERS}
@@ -75,7 +75,7 @@ def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
       continue
     with _reading(f'{folder / name}: '):
       owner = _stated_owner(facts, architecture) if name == CONFIG_FILE else architecture.name
-      fields = {**_checked_fields(read, facts), 'class_names': class_names(records[CONFIG_FILE])}
+      fields = {**_checked(read(facts)), 'class_names': class_names(records[CONFIG_FILE])}
       _check_activation(architecture, records)
     file = path if path.is_file() else only_file(path)
     return Weights(file.name, owner, LOCAL, str(folder), file.name, record=name, **fields)
@@ -136,7 +136,7 @@ def of_timm(name: str, config: Facts) -> Weights:
       raise InputError(f'the architecture {config["architecture"]!r} is not among those here')
     if classes != 1000:
       raise InputError(f'it tells {classes} classes apart, not the 1000 of ImageNet')
-    fields = _checked_fields(_of_timm, config)
+    fields = _checked(_of_timm(config))
   return Weights(f'{TIMM}:{name}', architecture, TIMM, f'timm/{name}', WEIGHTS_FILE, **fields)
 
 
@@ -149,7 +149,8 @@ def fields_of_record(kind: str, record: Facts, prefix: str) -> Facts:
     prefix: the beginning of error messages.
   """
   with _reading(prefix):
-    return _checked_fields(_of_transformers if kind == HF else _of_timm, record or _DEFAULTS)
+    read = _of_transformers if kind == HF else _of_timm
+    return _checked(read(record or _DEFAULTS))
 
 
 def _read(file: pathlib.Path) -> Facts:
@@ -225,7 +226,7 @@ def _of_transformers(facts: Facts) -> Facts:
   elif shorter:
     raise InputError(f'it resizes the shorter side to {shorter} and crops nothing: not square')
   number = facts.get('resample', 2)  # Pillow's number of a filter
-  interpolation = _RESAMPLING.get(number, f'resample {number}')  # refused by `_checked_fields`
+  interpolation = _RESAMPLING.get(number, f'resample {number}')  # refused by `_checked`
   mean, std = facts['image_mean'], facts['image_std']
   return _fields(side, side / resize, interpolation, squash, mean, std)
 
@@ -275,12 +276,11 @@ def _reading(prefix: str) -> Iterator[None]:
     ) from error
 
 
-def _checked_fields(read: Callable[[Facts], Facts], record: Facts) -> Facts:
-  """Returns the fields of `Weights` that `read` takes from the JSON values of a record.
+def _checked(fields: Facts) -> Facts:
+  """Returns fields of `Weights` that were read from a record.
 
   InputError is raised if the values are invalid or the preprocessing does not exist here.
   """
-  fields = read(record)
   side, mean, std = fields['input_size'], fields['mean'], fields['std']
   if fields['interpolation'] not in _RESAMPLING.values():
     raise InputError(f'interpolation is {fields["interpolation"]!r}, neither bilinear nor bicubic')

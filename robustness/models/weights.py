@@ -205,15 +205,15 @@ def _fitted(
     return _resampled_windows(variables, windows, expected, positions)
   if position_embedding.PATH not in expected:  # nothing to resample
     return restore(architecture.name, expected, scheme, arrays), {}
+  # a position embedding, restored with the file's number of positions and then resampled
   patch, *_ = expected['params', 'embedding', 'patches', 'kernel']  # side of a patch in pixels
   rows, columns = height // patch, width // patch
   shape = expected[position_embedding.PATH]
   _, num_positions, token_size = shape
   num_prefix_tokens = num_positions - rows * columns  # such as the class token
-  # the embedding is restored with the file's number of positions, and then resampled
   num_stored = _num_stored_positions(scheme, arrays, shape)
   is_square = position_embedding.stored_side(num_stored, num_prefix_tokens) > 0
-  if stored_shape or is_square:
+  if stored_shape or is_square:  # `restore` refuses other numbers than the network's
     expected = {**expected, position_embedding.PATH: (1, num_stored, token_size)}
   variables = restore(architecture.name, expected, scheme, arrays)
   flat = flax.traverse_util.flatten_dict(variables)
@@ -226,7 +226,9 @@ def _fitted(
   if stored_grid == (rows, columns) or not all(stored_grid):
     return variables, {}
   old, new = f'{stored_grid[0]} × {stored_grid[1]}', f'{rows} × {columns}'
-  if scheme is _SAVED_HERE and not stored_shape and stored_positions.shape == shape:
+  # files of this project may have rectangular grids: equally many positions fit both grids
+  is_ambiguous = scheme is _SAVED_HERE and not stored_shape and stored_positions.shape == shape
+  if is_ambiguous:
     raise InputError(
       f'images of {height} × {width} pixels give {new} patches, as many as {old}, and the file '
       'does not say which of these its positions are for: give the folder of checkpoints, or '
