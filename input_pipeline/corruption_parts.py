@@ -79,13 +79,13 @@ def part_of_config(config: str) -> StoredPart | None:
 def check_names(
   names: Collection[str], folder: Path, valid: Sequence[str] = NAMES, kind: str = 'corruption'
 ) -> None:
-  """Raises InputError if a file or folder has a name that is no corruption, or if there is none.
+  """Raises InputError if a name in a folder is no corruption, or if the folder has no names.
 
   Args:
-    names: the names in the folder, without suffixes.
+    names: the names of files or folders in the folder, without suffixes.
     folder: the folder, for messages.
-    valid: the valid names.
-    kind: the noun for a valid name in messages.
+    valid: the valid names, by default of corruptions.
+    kind: what a valid name is called in messages.
   """
   for name in names:
     if name not in valid:

@@ -122,7 +122,10 @@ def read_segments(segments: Path, boxes: Path, names: Mapping[str, str]) -> list
 
 @contextlib.contextmanager
 def _refusals(path: Path) -> Iterator[None]:
-  """Raises InputError in place of errors while the table at a path is read."""
+  """A context for reading a table, which converts errors of an unreadable file to InputError.
+
+  `path` is the path of the table, for the message.
+  """
   if path.exists() and not path.is_file():  # reading a pipe would wait for its other end
     raise InputError(f'cannot read the table {path}: it is no regular file.')
   try:

@@ -210,7 +210,10 @@ def _is_grey(image: Image.Image) -> bool:
 
 
 def read_file(path: bytes, channels: int) -> np.ndarray:
-  """Returns the pixels of the image file at a path in bytes; see `read_image`."""
+  """Returns the pixels of the image file at a path in bytes, uint8 [H, W, channels].
+
+  `channels` is 1 or 3; see `read_image`.
+  """
   return read_image(path.decode(), channels)
 
 

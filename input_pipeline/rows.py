@@ -91,7 +91,10 @@ class TfRows:
     return rows
 
   def at(self, positions: np.ndarray) -> TfRows | ArrayRows:
-    """Returns the rows at ascending positions, as `ArrayRows` if rows are decoded in memory."""
+    """Returns the rows at `positions` in these rows, int [n], which must be ascending.
+
+    They are `ArrayRows` if the rows are decoded in memory.
+    """
     if self._arrays:
       return self._arrays.at(positions)
     rows = copy.copy(self)
@@ -193,7 +196,7 @@ class TfRows:
       return self._sequence(order, seed, step * batch_size, is_mine)
 
     def elements_of_batch(number: int) -> tf.data.Dataset:
-      """Returns the elements of batch `number` after `start_step` again, to find a damaged one."""
+      """Returns the elements of a batch; batch 0 is the first that was read, of `start_step`."""
       return elements(start_step + number).take(high - low)
 
     batches = enumerate(self._read(elements(start_step), high - low, elements_of_batch), start_step)
@@ -222,7 +225,10 @@ class TfRows:
     return {**columns, **self._columns(ids)}
 
   def _refuse_streamed(self, max_examples: int = 0) -> None:
-    """Raises InputError if more than `max_examples` rows can be read only from front to back."""
+    """Raises InputError if rows can be read only from front to back.
+
+    Up to `max_examples` such rows are permitted.
+    """
     if self.num_examples > max_examples and not isinstance(self._images.store, IndexedStore):
       raise InputError(
         f'{self._images.title} is too large for memory: it is read from front to back and in no '
@@ -288,7 +294,7 @@ class TfRows:
 
   @property
   def _by_pillow(self) -> bool:
-    """Whether image files are only decoded, and perhaps resized by Pillow, in evaluation."""
+    """Whether rows for evaluation need no TensorFlow: Pillow resizes them, or nothing does."""
     return self._settings.pillow_resizes or not (self._settings.resize or self._settings.crop)
 
   def _columns(self, example_ids: np.ndarray) -> Batch:
@@ -349,7 +355,10 @@ class TfRows:
     assert read is not None and isinstance(store, HostStore)
 
     def image(index: int, stored: bytes | np.ndarray) -> np.ndarray:
-      """Returns the decoded and resized image of an example, uint8 [H, W, C]."""
+      """Returns an image, uint8 [H, W, C], decoded from the bytes `stored` and resized.
+
+      `index` is the index of the example, for messages.
+      """
       assert isinstance(stored, bytes)
       try:
         levels = read(stored)

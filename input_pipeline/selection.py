@@ -106,7 +106,7 @@ def choose_groups(groups: np.ndarray, num_groups: int, seed: int, noun: str) -> 
   Args:
     groups: number of the group of each example, int [N] in 0..G − 1; every group has an example.
     num_groups: number of groups that are chosen; 0 takes all G groups.
-    seed: seed of the choice, as in `choose_subset`.
+    seed: seed of the choice; for one seed, a smaller choice is part of a larger one.
     noun: what a group is called in messages, in the plural.
   """
   subset = choose_subset(int(groups.max()) + 1, num_groups, seed, noun=noun)
@@ -354,7 +354,10 @@ def _needs_resize(images: Images, side: int) -> bool:
 
 
 def output_size(size: Size, settings: DataSettings) -> Size | None:
-  """Returns height and width after resize and crop, None if the crop does not fit."""
+  """Returns height and width of an image of a size after resize and crop.
+
+  It returns None if the crop is larger than the resized image.
+  """
   height, width = size
   if settings.resize and settings.squash:
     height = width = settings.resize

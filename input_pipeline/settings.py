@@ -192,7 +192,7 @@ class DataSettings:
 
   @property
   def is_permitted_cells(self) -> bool:
-    """Whether rows are training images of environments that have all classes or only one group."""
+    """Whether each environment but one shows training images of one class group alone."""
     has_groups = bool(self.class_groups or self.random_class_groups)
     return self.source.has_environments and self.split == 'train' and has_groups
 

@@ -151,7 +151,7 @@ def _first_line(error: Exception) -> str:
 
 
 def register_own(name: str) -> None:
-  """Imports this project's builders, which registers them with TFDS, if `name` is one of theirs."""
+  """Registers this project's builders with TFDS if `name`, a TFDS name, is of one of them."""
   if name.partition('/')[0] in OWN:
     importlib.import_module(BUILDERS)
 

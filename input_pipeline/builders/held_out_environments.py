@@ -219,7 +219,10 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     """
 
     def views(ids: np.ndarray, group: np.ndarray) -> Iterator[View]:
-      """Yields (number of the environment, level) of all images, then of each image."""
+      """Yields two ways to show a batch as (environment, level): clean, and in environments.
+
+      `ids` are the ids of the images and `group` their class groups, int [B] each.
+      """
       yield 0, 0  # clean
       pairs = zip(ids.tolist(), group.tolist(), strict=True)
       levels = [self._training_level(example_id, number) for example_id, number in pairs]

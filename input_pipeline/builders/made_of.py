@@ -162,7 +162,10 @@ class MadeOf(abc.ABC):
     """
 
   def note_inputs(self, manual_dir: str = '') -> None:
-    """Writes settings and digests of inputs into the metadata of the data being prepared."""
+    """Writes settings and digests of inputs into this data set's metadata, while it is prepared.
+
+    `manual_dir` is TFDS's folder for inputs that the config does not name.
+    """
     noted = {SETTINGS: self.settings(), INPUTS: self.input_digests(manual_dir)}
     # through JSON, so that values have the types with which they are read and compared later
     self.info.metadata.update(json.loads(json.dumps(noted)))

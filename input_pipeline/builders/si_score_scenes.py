@@ -230,7 +230,7 @@ class ScenePlan:
 
   @property
   def is_visible(self) -> np.ndarray:
-    """Whether a scene has enough of its object on the canvas and is therefore made, bool [P, L]."""
+    """Whether a scene has enough of its object on the canvas to be made, bool [pairs, levels]."""
     return self.inside >= np.float32(self.design.min_inside)
 
   def tables(self) -> dict[str, str]:
@@ -367,8 +367,9 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]
   prepared row at B levels, int [B], which are indices in 0..L − 1.
 
   Args:
-    factors: bytes of area, angle, x and y of the L levels, float64 [4, L]. The cache of this
-      function needs arguments with a hash, which arrays do not have.
+    factors: bytes of area, angle, x and y of the L levels, float64 [4, L], as in `Design`: the
+      angle is in degrees, the others are fractions of the canvas. (They are bytes since the cache
+      of this function needs arguments with a hash, which arrays do not have.)
     side: side of the canvas in pixels.
     measure: what areas measure: the bounding 'rectangle' of a cutout, or its 'mask'.
   """
@@ -379,7 +380,7 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]
 
   @jax.jit
   def prepare(row: Row) -> Row:
-    """Returns the row with its background as floats, and its cutout as `show` needs it."""
+    """Returns a row of `composer`, with `image` as floats and the cutout as `compose` needs it."""
     scaled = {**row, 'image': row['image'].astype(jnp.float32) / 255}
     return prepare_cutout(scaled)
 

@@ -46,7 +46,7 @@ class DrawnScenes(SceneParts):
   name = 'drawn_scenes'
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns a row for each object on each of its two backgrounds."""
+    """Returns two rows for each object, with two backgrounds drawn at random."""
     names = list(DRAWINGS)
     cutouts = [draw(name) for name in names]
     grounds = [ground(index, self.side) for index in range(NUM_GROUNDS)]

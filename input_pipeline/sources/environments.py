@@ -83,7 +83,8 @@ class Environments(Source):
   group; tests have all. The split 'clean' is training in the clean environment alone.
 
   Attributes:
-    path: a folder, a JSON file, or 'tfds:NAME'.
+    path: a folder of images <environment>/<class>/<image>, or a JSON file {environment: {class:
+      [paths]}}; or 'tfds:NAME', a TFDS data set with a config for each environment.
     clean_environment: the environment that all classes are trained in; '' takes the first.
     test_share: fraction of the images of every class in every environment that are tested on, if
       the files define no splits.

@@ -83,9 +83,9 @@ class Folder(Source):
   def find_root(self, split: str) -> Path:
     """Returns the folder that holds the class folders of a split.
 
-    It is PATH/split if this folder holds folders. For the split '' it is PATH itself; for 'test'
-    too, unless the folders in PATH are splits. They are taken as splits if at least two, or the
-    only one, have the name of a split; a single one among others may be a class called 'train'.
+    It is PATH/split if this folder holds folders. Otherwise it is PATH for the split '', and for
+    'test' if PATH holds classes. PATH holds splits if two of its folders, or the only one, have
+    names of splits: one of several may be a class called 'train'.
 
     Raises:
       InputError: there is no such folder.

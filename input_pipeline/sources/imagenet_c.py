@@ -84,7 +84,7 @@ class ImagenetC(Source):
     """Returns the images, RGB.
 
     Raises:
-      InputError: corruptions or severities have different images, or do not match the set.
+      InputError: corruptions or severities have different images, or are none of this data set.
     """
     layout = f'<corruption>/{self.severity_folder.format("<severity>")}/<class>/<image>.'
     root = self.folder(f'give the folder of {self.title}: {layout}')
@@ -112,7 +112,7 @@ class ImagenetC(Source):
       raise InputError(f'{first_file} has 64 × 64 pixels: it looks like Tiny-ImageNet-C; {fix}')
 
     def path(part: int, index: int) -> str:
-      """Returns the path of image `index` of the part (corruption and severity) `part`."""
+      """Returns the path of an image: number `index` of part number `part`, as in `PartsStore`."""
       return os.path.join(paths[part], files_of_part[part][index])
 
     return of_parts(

@@ -35,8 +35,8 @@ class Motion:
   """How N digits move.
 
   Attributes:
-    middle: [N, 4], angle in radians, scale, and shift down and to the right in pixels, at the
-      clip's middle.
+    middle: [N, 4], angle in radians (counter-clockwise), scale, and shift down and to the right
+      in pixels, at the clip's middle.
     change: [N, 4], the change of these four numbers per frame.
     contrast: [N], factor of the digit's brightness.
     fps: [N], frames per second.
@@ -103,7 +103,7 @@ def draw_motion(generator: np.random.Generator, count: int) -> Motion:
   share_of_frame = (np.mean(FPS) / fps) / LENGTH  # of the motion in the clip, [count]
 
   def uniform(largest: float, *shape: int) -> np.ndarray:
-    """Returns numbers uniform on [-largest, largest], [count, *shape]."""
+    """Returns random numbers, uniform on [-largest, largest], of shape [count digits, *shape]."""
     return generator.uniform(-largest, largest, (count, *shape))
 
   # the pose in the middle of the clip, and its change over the clip; radians, factors and pixels

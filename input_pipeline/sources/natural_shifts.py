@@ -271,10 +271,11 @@ def _positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _by_class(root: Path, left_out: Counter[str]) -> Listed:
-  """Returns the paths, labels in ImageNet's order, and no facts of the images root/<class>/<image>.
+  """Returns the paths and the labels in ImageNet's order of images root/<class>/<image>, and {}.
 
-  Class folders are named by WordNet identifiers, or all by numbers of classes. `left_out` counts
-  the files that are not read, by reason.
+  {} stands for facts, of which other sets have some. Class folders are named by WordNet
+  identifiers, or all by numbers of classes. `left_out` counts the files that are not read, by
+  reason.
   """
   count_outside_classes(root, left_out)
   folders = folders_in(root)

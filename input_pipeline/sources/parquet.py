@@ -190,7 +190,7 @@ class ParquetStore(StreamedStore):
     first_epoch, offset = divmod(start, len(indices))
 
     def windows() -> Iterator[np.ndarray]:
-      """Yields the indices of one window after another, from element `start` on."""
+      """Yields shuffled indices, a window at a time, from element `start` on without end."""
       num_skipped = offset  # indices of the first epoch that remain to be skipped
       for epoch in itertools.count(first_epoch):
         for window in self._epoch(indices, seed, epoch):

@@ -163,7 +163,10 @@ class Cifar10P(Source):
     )
 
   def _labels(self, folder: Path, label_file: Path | None) -> np.ndarray:
-    """Returns the labels in `label_file`, or in the TFDS set `label_dataset` if it is None."""
+    """Returns the labels in `label_file`, or in the TFDS set `label_dataset` if it is None.
+
+    `folder` is the folder of the release, for messages.
+    """
     key, dataset = self.key('label_dataset'), self.label_dataset
     name = dataset.partition(':')[0].partition('/')[0]  # without config and version
     valid = "'cifar10', or '' where the folder has labels.npy"
@@ -212,7 +215,10 @@ class ImagenetP(Source):
     height, width = next(iter(firsts.values())).shape[1:3]
 
     def fetch(name: str, image: int, frame: int) -> bytes:
-      """Returns what `_read_frame` needs: path of the video, frame, and number of frames."""
+      """Returns what `_read_frame` takes: path of the video, frame, and number of frames.
+
+      `name` is the perturbation, and `image` the number of the image.
+      """
       return f'{paths[name] / files[image]}\0{frame}\0{frames[name]}'.encode()
 
     return of_sequences(

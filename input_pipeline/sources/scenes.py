@@ -241,7 +241,10 @@ class SceneParts(Source, abc.ABC):
     }
 
     def read(pair: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.int32]:
-      """Returns background, padded cutout and the cutout's number of pixels with alpha ≥ 128."""
+      """Returns background, padded cutout and the cutout's number of pixels with alpha ≥ 128.
+
+      `pair` has the number of the object and the number of the background, int [2].
+      """
       object_number, background_number = pair.tolist()
       pixels = cutout(object_number)
       height, width = pixels.shape[:2]
@@ -249,7 +252,7 @@ class SceneParts(Source, abc.ABC):
       return background(background_number), padded, np.int32((pixels[..., 3] >= 128).sum())
 
     def decode(pair: tf.Tensor) -> dict[str, tf.Tensor]:
-      """Returns the background, the cutout and its number of pixels for a pair of numbers."""
+      """Returns what `read` returns for `pair`, as columns of a row."""
       import tensorflow as tf
 
       image, foreground, count = tf.numpy_function(read, [pair], (tf.uint8, tf.uint8, tf.int32))
@@ -297,7 +300,7 @@ class Scenes(SceneParts):
   backgrounds: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns a row for each cutout on each of its two backgrounds.
+    """Returns two rows for each cutout, with two backgrounds drawn at random.
 
     The headers of all files are checked, and up to `MAX_DECODED` files are decoded, so that bad
     files are reported before anything is computed.

@@ -95,7 +95,11 @@ class TfdsCorrupted(Source):
   data_dir: str = ''
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the images of all matching configs; raises InputError if they do not form one set."""
+    """Returns the images of all configs that match the pattern, ordered by part.
+
+    Raises:
+      InputError: the configs differ in images or classes, or state no corruption and severity.
+    """
     from input_pipeline.tfds_sets import SplitsStore
 
     parts = self._by_part(settings.split)
@@ -190,8 +194,8 @@ def _same_labels(splits: list[Split]) -> np.ndarray:
   Each split has the same images under another corruption or severity.
 
   Raises:
-    InputError: splits differ in the first `COMPARED` labels, or in the base data or settings that
-      their metadata state.
+    InputError: splits differ in one of the first 1000 labels (`COMPARED`), or in what their
+      metadata state of how they were made: the settings, and the digest of the clean images.
   """
   first, *later_parts = splits
   labels = first.numbers(['label'])['label']

@@ -285,7 +285,11 @@ def _assemble(
   max_sets = is_member.sum(1).max()
 
   def remaining(values: np.ndarray, padding: int) -> np.ndarray:
-    """Returns values of the remaining sets, [rows, max_sets]: [3, 7, 9] without 7 is [3, 9, −1]."""
+    """Returns the values of the sets in which a frame remains, [rows, max_sets], padded at the end.
+
+    `values`, [F, M], has a value for each set of each frame: [3, 7, 9] without the second set is
+    [3, 9, padding].
+    """
     return np.take_along_axis(np.where(is_member, values, padding), order, 1)[rows, :max_sets]
 
   group_id, offset = remaining(groups, -1), remaining(columns[OFFSET], 0)

@@ -177,7 +177,14 @@ def _samples(
 
 
 def _members(shard: Path, left_out: Counter[str]) -> Iterator[tuple[str, str, _Member]]:
-  """Yields (key, field, member) of the plain files in a shard, in order; see `_samples`."""
+  """Yields (key, field, member) of the plain files in a shard, in order.
+
+  The file a/cat.jpg has the key 'a/cat' and the field 'jpg'. `left_out` counts hidden and special
+  files, by reason.
+
+  Raises:
+    InputError: the shard is truncated or no tar file.
+  """
   try:
     with tarfile.open(shard, 'r:') as archive:
       for member in archive:
@@ -235,7 +242,10 @@ def _with_images(
 
 
 def _image(key: str, fields: dict[str, _Member]) -> _Member:
-  """Returns the image of a sample; raises InputError for several images."""
+  """Returns the position of the only image of a sample; raises InputError for several images.
+
+  `fields` is {field: position of its file}, and one or more fields must be of an image.
+  """
   images = [fields[name] for name in IMAGE_FIELDS if name in fields]
   if len(images) > 1:
     raise InputError(f'{images[0].shard}: the sample {key!r} has several images.')
