@@ -22,9 +22,10 @@ Listing = Iterable[tuple[str, str]]
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Prints the lists of `PARTS` that `arguments` name, such as 'studies'; returns 0.
+  """Runs `robustness list` and returns 0; `arguments` are the words after these two.
 
-  Without arguments all lists are printed.
+  The lists of `PARTS` that the arguments name, such as 'studies', are printed; without arguments
+  all lists.
 
   Raises:
     InputError: a word names no list.

@@ -137,7 +137,7 @@ def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) ->
     config: the config of the run, nested, which becomes the parameters 'data.split' and so on.
 
   Returns:
-    the server, the experiment and the id of the MLflow run, as text.
+    The server, the experiment and the id of the MLflow run, as text.
   """
   import mlflow
   from mlflow.entities import Metric, Param, RunTag

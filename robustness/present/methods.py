@@ -68,7 +68,10 @@ def paragraph(results: Results, environment: Facts, label: str = '') -> str:
 
 
 def _classifiers(results: Results, label: str) -> str:
-  """Returns 'net (small cnn, trained here, …)' for the classifier `label`; all if it is ''."""
+  """Returns 'net (small cnn, trained here, …)' for the classifier `label`.
+
+  With '' all classifiers are described, separated by semicolons.
+  """
   texts = []
   for facts in results.classifiers:
     if label in ('', facts['label']):

@@ -33,9 +33,9 @@ _DRAWN = 'drawn.json'
 
 
 class Presented(Protocol):
-  """The interface of what decides title, papers, figures and findings of a report.
+  """Interface of the objects that state title, papers, figures and findings of a report.
 
-  Studies have it, and so has `Presentation`, for a report on several tasks or seeds.
+  They are studies, and `Presentation` for a report on several tasks or seeds.
   """
 
   @property

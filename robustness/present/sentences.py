@@ -294,9 +294,6 @@ def _estimate(quantity: Quantity, row: pd.Series) -> str:
 
 
 def _joined(head: str, clauses: Sequence[str], limit: int = MAX_CLAUSES_IN_LINE) -> str:
-  """Returns the beginning of a sentence and its clauses, joined.
-
-  More clauses than `limit` have a line each.
-  """
+  """Returns 'HEAD clause; clause.'; more clauses than `limit` have a line each."""
   between, begin = ('; ', ' ') if len(clauses) <= limit else (';\n', '\n')
   return sentence(f'{head}{begin}{between.join(clauses)}')
