@@ -199,8 +199,8 @@ def _common_groups(entries: Sequence[Entry], classifiers: Sequence[Compared]) ->
 def _printed_facets(groups: Sequence[str], table: ViewTable) -> list[Facts]:
   """Returns the facets of the accuracies that the command prints.
 
-  These are the accuracy on clean images, and the accuracy in the first group that has all views but
-  the clean one, if `groups` has these groups.
+  For each accuracy the result has {facet: value} of its group of views. The groups are the clean
+  images, and the first that has all other views; either may be missing in `groups`.
 
   Args:
     groups: names of groups of views.
@@ -213,7 +213,7 @@ def _printed_facets(groups: Sequence[str], table: ViewTable) -> list[Facts]:
 
 
 def independent_difference(first: Estimate, second: Estimate) -> Estimate:
-  """Returns second − first for two independent proportions, with an interval.
+  """Returns second − first for two proportions of different images, with an interval.
 
   Its lower half-width is √(l² + u²), where l is the lower half-width of `second` and u the upper
   one of `first`. The upper half-width is computed from the upper half-width of `second` and the
@@ -226,10 +226,11 @@ def independent_difference(first: Estimate, second: Estimate) -> Estimate:
 
 
 def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[Estimate]:
-  """Returns each classifier's effective robustness in a group of views, relative to clean accuracy.
+  """Returns the effective robustness of each classifier in a group of views.
 
-  The interval is from a bootstrap over images, or clusters of images, if all classifiers share
-  their images; otherwise there is none.
+  It is the accuracy minus the accuracy that a line through the other classifiers predicts from the
+  clean accuracy, see `effective_robustness`. The interval is from a bootstrap over images, or
+  clusters of images, if all classifiers share their images; otherwise there is none.
 
   Args:
     classifiers: the answers of all classifiers, the baseline first.
@@ -251,8 +252,7 @@ def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[E
 
 
 def _robustness_on_shared_images(classifiers: Sequence[Answers], group: str) -> list[Estimate]:
-  """Returns the effective robustness of M classifiers in a group of views, with bootstrap
-  intervals.
+  """Returns `_effective_robustness` of M classifiers, with bootstrap intervals.
 
   Args:
     classifiers: the answers of all classifiers on the same images, the baseline first.

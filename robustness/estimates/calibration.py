@@ -306,14 +306,17 @@ class Scores:
   def estimate(self, name: str, confidence: float = 0.95) -> Estimate:
     """Returns a measure with its interval, which is within [0, 1], or [-1, 1] for overconfidence.
 
-    Let l and h be the low and the high percentile of the bootstrap samples, m their mean, and e the
-    error before debiasing. For Brier scores and areas the interval is [l, h]. For calibration
-    errors it is [2 e - h, e + h - m]. A bootstrap sample adds the same bias once more: the
-    difference h - e contains it, and is subtracted from e at the lower end. The difference h - m
-    does not contain it, and is added to e at the upper end, where no bias is subtracted because
-    most of a large error is real. The interval begins at 0 if a calibrated classifier would reach
-    the error e by chance. For overconfidence see `_around`. docs/calibration.md has the coverage in
-    simulations.
+    Let l and h be the low and the high percentile of the bootstrap samples, and m their mean.
+
+    * Brier scores and areas have the interval [l, h].
+    * Calibration errors have [2 e - h, e + h - m], where e is the error before debiasing. A
+      bootstrap sample adds the bias of e once more. h - e contains this bias, so that the lower end
+      e - (h - e) has none. h - m contains no bias: the upper end keeps that of e, because most of a
+      large error is real. The interval begins at 0 if a calibrated classifier would reach the error
+      e by chance.
+    * For overconfidence see `_around`.
+
+    docs/calibration.md has the coverage in simulations.
 
     Args:
       name: the measure, one of `QUANTITIES` or `OVERCONFIDENCE`.
@@ -469,6 +472,8 @@ def scores(predictions: Predictions, draws: Draws, bins: int = BINS) -> Scores:
 
 def _biased_measures(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
   """Returns {name: [...]} of the calibration errors before debiasing, and of the overconfidence.
+
+  The names are the keys of `BIASED`, and `OVERCONFIDENCE`.
 
   Args:
     width: the predictions in bins of equal width.

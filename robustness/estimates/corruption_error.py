@@ -68,10 +68,10 @@ def mean_corruption_error(error: ArrayLike, baseline: ArrayLike) -> float:
 def failure_severity(
   accuracy: np.ndarray, clean: np.ndarray | float, severities: ArrayLike, share: float
 ) -> np.ndarray:
-  """Returns the lowest severity at which accuracy falls below a share of clean accuracy, [...].
+  """Returns the severity at which accuracy falls below the limit `share` · `clean`, [...].
 
   Accuracy is interpolated linearly between severities. The result is the lowest severity if
-  accuracy is below the limit there, and ∞ if it never is.
+  accuracy is below the limit there already, and ∞ if it never is.
 
   Args:
     accuracy: accuracy at S severities, [..., S].
@@ -108,9 +108,9 @@ def failure_points(
 ) -> pd.DataFrame:
   """Returns the failure severity of each classifier under each corruption, as rows of the table.
 
-  Intervals are from a bootstrap over images. If accuracy never falls below the limit, the value is
-  NaN with a note. An interval that reaches beyond the highest severity ends at it, also with a
-  note.
+  It is the severity at which accuracy falls below `share` times the accuracy on clean images, see
+  `failure_severity`. If it never does, the value is NaN with a note. Intervals are from a bootstrap
+  over images. An interval that reaches beyond the highest severity ends at it, with a note.
 
   Args:
     quantity: the quantity of the rows.
@@ -136,9 +136,7 @@ def failure_points(
 def failure_point(
   measured: Units, severities: np.ndarray, share: float, confidence: float = 0.95
 ) -> Estimate:
-  """Returns the failure severity under one corruption, with an interval.
-
-  It is the lowest severity at which accuracy is below `share` of the clean accuracy.
+  """Returns the failure severity under one corruption, with an interval; see `failure_points`.
 
   Args:
     measured: the number of right images of each unit by group: clean, then S severities.

@@ -39,18 +39,19 @@ EARLY_SHARE = 0.02
 class FixedWidth:
   """A sequential design: measures proportions in rounds until their intervals are narrow enough.
 
-  After each round, called a look, a proportion is finished if the half-width of its interval is at
-  most w. The interval of a finished proportion is Clopper and Pearson's at `level`, from the trials
-  up to the look at which it was finished. At earlier looks it is Clopper and Pearson's at a higher
-  level, the property `early_level`. With probability ≥ `confidence` the intervals of all looks
-  contain the proportion, so that the interval is valid at whichever look a user stops (a confidence
-  sequence over the planned looks; repeated confidence intervals in the words of Jennison and
-  Turnbull).
+  A round is a number of trials; the check after it is called a look. A proportion is finished at
+  the first look at which the half-width of its interval is at most w, or at the last look. All
+  intervals are Clopper and Pearson's, from the trials up to the look. A finished proportion has the
+  confidence `level`, and an unfinished one the higher confidence `early_level`.
+
+  With probability ≥ `confidence` the intervals of all looks contain the proportion, so that the
+  interval is valid at whichever look a user stops. This is a confidence sequence over the planned
+  looks; Jennison and Turnbull call it repeated confidence intervals.
 
   Attributes:
     half_width: w, the largest half-width of a finished proportion's interval, as a fraction.
     confidence: 1 − α, in (0, 1).
-    level: confidence of finished intervals, at least `confidence`.
+    level: confidence of the interval of a finished proportion, at least `confidence`.
     trials: number n of trials in a round.
     looks: largest number of rounds; after the last one every proportion is finished.
 

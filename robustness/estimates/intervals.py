@@ -97,13 +97,13 @@ def effective_trials(
   With the variance v of a single independent trial, the variance V of the mean, and Student's
   quantile t_d at `confidence` with d degrees of freedom, n* = v / V · (t_{N−1} / t_{n−1})², cut to
   [n, N]. n* = n if all trials of a cluster agree, and if no variance can be estimated: v = 0, V =
-  NaN or a single cluster. See `korn_graubard`.
+  NaN or a single cluster. Arguments have any shapes that broadcast. See `korn_graubard`.
 
   Args:
     independent: v, at least 0.
     variance: V, estimated from the spread between the clusters.
-    clusters: n.
-    trials: N.
+    clusters: n, which need not be whole.
+    trials: N, which need not be whole.
     confidence: confidence of the interval, in (0, 1).
   """
   v, mean_variance, n, total = _broadcast(independent, variance, clusters, trials)
@@ -116,7 +116,7 @@ def effective_trials(
 
 
 def decimals(width: float) -> int:
-  """Returns the number of decimals of values with an interval of this width, at most 12.
+  """Returns the number of decimals of values with an interval of this width > 0, at most 12.
 
   The last decimal is at most a fifth of the width, so that the interval's ends stay distinct.
   """

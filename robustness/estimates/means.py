@@ -304,7 +304,10 @@ def share_difference(
 
 
 def _p_value(gained: Sums, lost: Sums) -> float:
-  """Returns the p-value of `share_difference`; NaN if neither test applies."""
+  """Returns the p-value of `share_difference`.
+
+  It is NaN if clusters have several trials and a sum is not a whole number.
+  """
   if gained.trials <= len(gained.weight):  # one trial in each cluster
     return float(mcnemar(gained.total.sum(), lost.total.sum()))
   difference = gained.total - lost.total

@@ -119,10 +119,9 @@ class MeanRatio:
   is_excess: bool = False
 
   def __call__(self, means: np.ndarray, baseline: np.ndarray) -> np.ndarray:
-    """Returns the mean over groups of m_k / b_k, or of (m_k − m₀) / (b_k − b₀) if `is_excess`,
-    [...].
+    """Returns the average [...] over groups of m_k / b_k.
 
-    It is NaN if an excess b_k − b₀ is not above 0.
+    If `is_excess`, it is of (m_k − m₀) / (b_k − b₀), and NaN if any b_k − b₀ is not above 0.
 
     Args:
       means: the classifier's means m by group, [..., G], in the order of `groups`; if `is_excess`,
@@ -235,7 +234,8 @@ def _ratios_to_first(
 ) -> _Estimates:
   """Returns the ratio of each classifier to the first, and the differences from the first.
 
-  The ratio of the first classifier is 1, so that a difference is the ratio minus 1.
+  Keys of the result are (label, '') for a ratio and (label, first label) for a difference, which is
+  the ratio minus 1, because the ratio of the first classifier is 1.
 
   Args:
     ratio: the function of means.
@@ -271,7 +271,8 @@ def _functions_of_means(
 ) -> _Estimates:
   """Returns estimates of f(means) of each classifier, where f is `function`, and of differences.
 
-  A difference is f of another classifier's means minus f of the first classifier's means.
+  Keys of the result are (label, '') for f, and (label, first label) for f of a later classifier
+  minus f of the first.
 
   Args:
     function: f.
@@ -407,7 +408,7 @@ def _percentile_estimate(
 
   Args:
     value: the value; NaN if it is undefined.
-    samples: [B], the values in bootstrap samples; NaN in which they are undefined.
+    samples: [B], the values in bootstrap samples; NaN if undefined.
     measured: the units that were resampled.
     confidence: confidence of the interval, in (0, 1).
   """

@@ -47,7 +47,7 @@ SIZES = (0, 2, 4, 11, 101)
 def scores(
   kind: str, probabilities: np.ndarray, uniform: np.ndarray, penalty: float = 0.01, rank: int = 5
 ) -> np.ndarray:
-  """Returns the scores s(x, y) of every class y, [..., K]; sets have the classes of low scores.
+  """Returns the scores s(x, y) of every class y, [..., K]; a set has the classes with low scores.
 
   Let p_(j) be the probabilities in descending order and r the rank of y in it, from 1. The score is
   1 − p_y for 'lac' and Σ_{j ≤ r} p_(j) − U p_y for 'aps'; 'raps' adds λ max(0, r − k₀) to 'aps'.
@@ -78,7 +78,7 @@ class Threshold(NamedTuple):
   """The threshold of prediction sets, with its interval over random draws of the held-out images.
 
   Attributes:
-    q: the threshold; ∞ makes every set contain all classes.
+    q: the threshold: a set has the classes with scores ≤ q; ∞ makes every set contain all classes.
     low, high: thresholds at the ends of the interval; they may be ∞ too.
   """
 
@@ -141,15 +141,16 @@ def with_threshold_draw(
   quantity: Quantity,
 ) -> pd.DataFrame:
   """Returns estimates of means with intervals that include the random draw of the held-out images,
-  from which the threshold of the prediction sets is computed.
+  from which the threshold q of the prediction sets is computed.
 
-  The change of a value is its distance from the value at an end of the interval of the threshold q.
-  The new distance from a value to an end of its interval is √(w² + c²), where w is the distance in
-  the interval over images and c the change on this side. For a difference between classifiers with
-  the correlation ρ between their decisions, c² is c₁² + c₂² − 2 ρ c₁ c₂. To the low end, c₂ is the
-  later classifier's change below its value and c₁ the first classifier's change above its value
-  (MOVER; Zou & Donner, Construction of confidence limits about effect measures, Statistics in
-  Medicine 27, 2008).
+  The distance from a value to an end of its interval becomes √(w² + c²). w is the distance in the
+  interval over images, and c the change of the value if q moves to the end of its interval on this
+  side (coverage and set sizes rise with q).
+
+  For a difference between two classifiers, c² = c₁² + c₂² − 2 ρ c₁ c₂ (MOVER; Zou & Donner,
+  Construction of confidence limits about effect measures, Statistics in Medicine 27, 2008). ρ is
+  the correlation of their decisions. For the low end, c₂ is the later classifier's change downwards
+  and c₁ the first classifier's change upwards; for the high end, the reverse.
 
   Args:
     estimates: rows that `means.means` returned for L classifiers and G groups of views: first L · G

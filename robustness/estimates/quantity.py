@@ -54,8 +54,7 @@ class Quantity:
     by: names of facets; a report begins with a sentence for each value of these facets. Facets that
       a table lacks are ignored. () states the value over all conditions.
     extreme: which value a sentence names if there are many: the 'highest' or the 'lowest'; '' names
-      the worst. If the reference has values by the same facets, it is the value farthest above
-      (for 'highest') or below its reference.
+      the worst. If the reference has values by the same facets, these are subtracted first.
     facets: declarations of the columns that group the estimates, such as `severity`, with their
       names in words; see `robustness.evaluation.study.Study`.
     statistic: function that returns the value of each row and view. None if the quantity is no

@@ -39,8 +39,8 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
 
   * The jackknife over the units estimates variances and correlations, with `ADDED` times the design
     effect d added to each count. d ≥ 1 is the variance of a share over the units divided by its
-    variance over independent images. The variance over independent images is also the smallest that
-    log odds can have here.
+    variance over independent images. The variance of log odds is at least that over independent
+    images.
   * Variances are multiplied by the squared ratio of Student's quantile to the normal one, at
     Satterthwaite's degrees of freedom of the ratio. If a group has nearly all images, all other
     images are in few units, which decide the variance.
@@ -52,9 +52,9 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
   `FEWEST` effective units. docs/intervals.md has the coverage in simulations.
 
   Args:
-    units: the numbers of wrong images (`total`) and of all images (`weight`) by group, [K, G]; the
-      last group has all images and no estimate. There is one entry for one classifier, or two for
-      the difference of the ratios of two classifiers, second minus first.
+    units: one entry for the ratio of a classifier, or two for the second classifier's ratio minus
+      the first's. `total` has the numbers of wrong images and `weight` those of all images in each
+      unit and group, [K, G]. The last group has all images and gets no estimate.
     confidence: confidence of each interval, in (0, 1).
   """
   weight = units[0].weight
@@ -139,7 +139,9 @@ def _interval(
 
 
 def _reduced_correlation(deviation: np.ndarray, images: np.ndarray) -> np.ndarray:
-  """Returns the correlations of S shares, [S, S], reduced a little, less for many images.
+  """Returns the correlations of S shares, [S, S], reduced a little.
+
+  Those of a share of n images are multiplied by √(1 − 2/(n + 1)).
 
   Args:
     deviation: deviations of the log odds of the shares without each of K units, [K, S].

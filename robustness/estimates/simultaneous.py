@@ -154,12 +154,12 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
   It is the value in the column `p` if there is one. Otherwise it is computed from the interval, as
   1 minus the confidence at which the interval would just reach 0, and NaN without an interval.
 
-  With d the estimated difference, h the distance from d to the end of the interval towards 0, F
-  Student's distribution with the number of clusters − 1 degrees of freedom, and q its quantile at
-  the interval's confidence, the standard error is h / q and the p-value 2 F(−|d| q / h). For Bonett
-  and Price's intervals, which are symmetric around their middle, d is this middle. The interval of
-  a ratio minus 1 is symmetric on the scale of logarithms: its ends are transformed to
-  ln(1 + difference) first, and d is the middle there.
+  Let d be the difference and h its distance from the end of the interval on the side of 0. F is
+  Student's distribution, with as many degrees of freedom as clusters − 1, and q its two-sided
+  quantile at the interval's confidence. The standard error is h / q, and the p-value 2 F(−|d| q/h).
+
+  * For Bonett and Price's intervals, d is the middle of the interval.
+  * For a ratio minus 1, the ends are transformed to ln(1 + difference), and d is their middle.
 
   Args:
     differences: rows of the table of results that are paired differences.

@@ -182,18 +182,18 @@ class StratifiedMeans:
     quantiles of the second upper ends. They differ only for means of 0 and 1.
 
     With n from `effective_trials`, a mean p is drawn from Beta(p n + ½, (1 − p) n + ½). Draws of
-    two means have the correlation that the images' contributions to these means have. If p is 0, it
-    is 0 in the first array and drawn from Beta(1, n) in the second; if p is 1, it is drawn from
-    Beta(n, 1) in the first array and 1 in the second. The quantiles are then Clopper and Pearson's
+    two means have the correlation that the images' contributions to these means have. A mean of 0
+    is 0 in the first array and drawn from Beta(1, n) in the second; a mean of 1 is drawn from
+    Beta(n, 1) in the first array and 1 in the second. Their quantiles are Clopper and Pearson's
     ends.
 
-    Means of one kind are averaged after they are drawn. The ½ would bias each of them, and the bias
-    does not average out as the errors of independent means do. It is therefore multiplied by the
-    mean correlation with the means of the same kind.
+    The caller averages the draws of means of one kind. The ½ biases each of them, and this bias
+    does not average out as errors do. Therefore the ½ is multiplied by the mean correlation with
+    the means of the same kind.
 
     Args:
       normals: standard normal numbers, [samples, Q].
-      kind: int [Q], the kind of each mean, such as `S` or `U`.
+      kind: int [Q], equal numbers for means that are averaged, such as `S` or `U`.
       confidence: confidence of the interval, in (0, 1).
 
     Reference:

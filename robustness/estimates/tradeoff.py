@@ -49,10 +49,10 @@ QUANTITIES = (*_SINGLE_VALUES, LINE)
 class Lines:
   """Lines of the change of accuracy against the share of high-frequency energy, by least squares.
 
-  Arrays have any shape [...].
+  A change is the accuracy of a classifier minus the baseline's. Arrays have any shape [...].
 
   Attributes:
-    slope: slope of the lines; 1 if accuracy rises from 0 to 1 while the share does.
+    slope: slope of the lines; 1 if the change rises by 1 while the share rises from 0 to 1.
     intercept: change of accuracy at share 0.
     residual: root mean square distance of the points from the line, in the unit of accuracy.
   """
@@ -67,11 +67,11 @@ class Lines:
 
 
 def fit_lines(share: ArrayLike, change: ArrayLike) -> Lines:
-  """Returns the least-squares lines, each through K ≥ 3 points.
+  """Returns the least-squares lines, each through K ≥ 3 points; NaN if all have the same share.
 
   Args:
-    share: shares of high-frequency energy of the points, [..., K].
-    change: changes of accuracy of the points, [..., K].
+    share: shares of high-frequency energy of the points, in [0, 1], [..., K].
+    change: changes of accuracy of the points, in [-1, 1], [..., K].
 
   Raises:
     InputError: there are fewer than three points.
@@ -215,7 +215,7 @@ def linear_fit(x: ArrayLike, y: ArrayLike, grid: ArrayLike, confidence: float = 
   half_of_slope = float(scipy.stats.t.ppf((1 + confidence) / 2, count - 2)) * fit.stderr
 
   def half_width(at: np.ndarray) -> np.ndarray:
-    """Returns t · (standard error of the line) at abscissas: half the width of its interval."""
+    """Returns half the width of the line's interval at abscissas, in an array of their shape."""
     return np.asarray(half_of_slope * np.sqrt(abscissas.var() + (at - abscissas.mean()) ** 2))
 
   def estimate(value: float, half: float) -> Estimate:

@@ -192,7 +192,10 @@ def read_task(directory: str | os.PathLike[str], name: str) -> FinishedStudy:
 
 
 def left_out(folder: pathlib.Path) -> set[str]:
-  """Returns the tasks of a finished battery or seed that could measure none of its classifiers."""
+  """Returns the names of a battery's tasks that could measure none of the classifiers.
+
+  `folder` is its workdir or the folder of a seed; the set is empty if it has no results.
+  """
   if not (folder / JSON_NAME).is_file():
     return set()
   table = Results.read(folder).tables.get(LEFT_OUT)

@@ -240,8 +240,8 @@ def _refused_differences(old: Facts, new: Facts, has_results: bool) -> list[str]
   'key: old value → new value'.
 
   Args:
-    old: `_keys_of_records` of the config in the workdir.
-    new: `_keys_of_records` of the config of this run.
+    old: {key: value} from `_keys_of_records` for the config in the workdir.
+    new: the same for the config of this run.
     has_results: whether the workdir holds results, else only checkpoints.
   """
   compared_keys = old.keys() | new.keys()
