@@ -316,8 +316,9 @@ class OpenedRows(dict[DataSettings, Rows]):
     self._training: dict[DataSettings, Rows] = {}
 
   def training(self, data: DataSettings) -> Rows:
-    """Returns the rows that a classifier is trained on, with the same number of channels as the
-    evaluated rows and with the groups of classes of its settings.
+    """Returns the rows of the settings `data`, on which a classifier is trained.
+
+    They have the same number of channels as the evaluated rows, and the class groups of `data`.
     """
     if data not in self._training:
       evaluated = self[self._experiment.data]

@@ -184,7 +184,7 @@ def _quantities(study: Study, table: pd.DataFrame) -> tuple[Quantity, ...]:
 
 
 def _check_same_images(evaluations: Sequence[Evaluation]) -> None:
-  """Raises InputError if records of the same data are of different images.
+  """Raises InputError if classifiers on the same data were shown different images.
 
   This happens if files were changed before a run was resumed.
   """
@@ -197,8 +197,9 @@ def _check_same_images(evaluations: Sequence[Evaluation]) -> None:
 
 
 def _in_order_of_layers(table: pd.DataFrame, layers: Sequence[Sequence[str]]) -> pd.DataFrame:
-  """Returns the estimates with layers in the order of the networks; estimates without a layer come
-  first.
+  """Returns the estimates in the order of their layers; those without a layer come first.
+
+  `layers` are the names of the layers of each network, from input to output.
   """
   if 'layer' not in table:
     return table

@@ -61,7 +61,7 @@ class AlongTraining:
 
 
 def _digest(folder: pathlib.Path) -> object:
-  """Returns the SHA-256 of the weights that the results in a folder were measured with."""
+  """Returns the SHA-256 of the weights behind the results in a folder; None if they state none."""
   return Results.read(folder).classifiers[0].get('sha256')
 
 

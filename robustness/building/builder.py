@@ -145,13 +145,14 @@ class ClassifierBuilder:
       check(training, next(self.open_rows(recipe).batches(1, [0], stored=True)))
 
   def _section(self, label: str) -> contextlib.AbstractContextManager[None]:
-    """Returns a context in which error messages name the classifier's section of the config."""
+    """Returns a context in which errors name the config's section of the classifier `label`."""
     return naming('config.classifier', self.experiment.section_of_classifier(label))
 
   def _planned(self, label: str, recipe: ClassifierKind) -> Classifier:
-    """Returns a classifier after checks that need no training; a trained one has shapes as weights.
+    """Returns the classifier of a recipe after checks that need no training.
 
-    This method checks that the classifier takes the images and classes of every task of the run.
+    It takes the images and classes of every task of the run. If it is to be trained, its weights
+    are shapes.
     """
     precision = self.experiment.execution.precision
     recipe.check(label, self.rows.image_shape, precision)
@@ -225,11 +226,11 @@ class ClassifierBuilder:
     return Images(self.rows.image_shape, tuple(rows.class_names), has_set_size)
 
   def train(self, label: str, recipe: TrainedHere, initial: NetworkWeights | None) -> Variables:
-    """Trains a network, or resumes its training, and returns the final variables.
+    """Trains the network of a recipe, or resumes its training, and returns the final variables.
 
-    Each process reads its share of every batch, and all return the same variables. `initial` are
-    the weights to begin with, or None for random ones. A finished training is not repeated: its
-    variables are read, and nothing is logged.
+    Its checkpoints are in the folder `label` of `directory`. Each process reads its share of every
+    batch, and all return the same variables. `initial` are the weights to begin with, or None for
+    random ones. A finished training is not repeated: its variables are read, and nothing is logged.
     """
     training = self.training(recipe, initial)
     is_finished = newest_step(self.directory / label) == training.total_steps
@@ -251,6 +252,8 @@ class ClassifierBuilder:
 
   def training(self, recipe: TrainedHere, initial: NetworkWeights | None) -> Training:
     """Returns the specification of a recipe's training, on the rows not held out for validation.
+
+    `initial` are the weights to begin with; None draws them at random.
 
     Raises:
       InputError: training images have another shape than the evaluated ones, or the rows have more
@@ -293,7 +296,10 @@ class ClassifierBuilder:
     return training
 
   def _along_training(self, label: str, recipe: TrainedHere) -> AlongTraining | None:
-    """Returns the function that measures the studies of `config.training.measure`, if any."""
+    """Returns the function that measures the studies of `training.measure` along a training.
+
+    It is None if the recipe names no studies there. `label` is the classifier's.
+    """
     if not recipe.training.measure:
       return None
     classifier = self._as_measured(self._load(label), recipe)
@@ -301,7 +307,7 @@ class ClassifierBuilder:
     return AlongTraining(classifier, self.along_tasks(recipe), execution, folder)
 
   def along_tasks(self, recipe: ClassifierKind) -> dict[str, tuple[Study, Rows]]:
-    """Returns {name: (study, rows)} of the studies in `config.training.measure`."""
+    """Returns {name: (study, rows)} of the studies that `training.measure` of the recipe names."""
     tasks, measurements = {}, self.experiment.measurements
     for name in recipe.training.measure:
       # a single study is the task `SINGLE`, whatever the name of the study

@@ -144,7 +144,8 @@ def default_battery(
 def _sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[str, Any]:
   """Returns the sections that are in both kinds of config, of one study and of a battery.
 
-  `labels` are the names of the classifiers; without names there is one section `classifier`.
+  `labels` are the names of the classifiers; without names there is one section `classifier`. If
+  `needs_classifier` is False, there are no sections of classifiers and of training.
   """
   sections: dict[str, Any] = {'data': data_section()}
   if needs_classifier:

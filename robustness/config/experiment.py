@@ -370,9 +370,9 @@ def _classifiers(
 def _check_adaptations(experiment: Experiment) -> None:
   """Raises InputError if a classifier adapts to the images it is shown, where this is not possible.
 
-  It is not possible if the study needs answers that depend on a single image, or if the study has
-  `layers` or `half_width`, or the config sets sizes of steps, which would cut the stream of images
-  that the classifier adapts to.
+  It is not possible if the study needs answers that depend on a single image or sets `layers` or
+  `half_width`. Nor is it if the config sets `batch_size` or `views_per_step`, which would cut the
+  sequence of images that the classifier adapts to.
   """
   adapting = [label for label, c in experiment.classifiers.items() if c.adaptation]
   if not adapting:

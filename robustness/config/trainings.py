@@ -47,7 +47,7 @@ def plain_and_noisy_digits(study_name: str) -> ConfigDict:
 
 
 def train_small_networks(config: ConfigDict, epochs: float = 12.0) -> None:
-  """Sets every classifier to a small CNN that is trained on randomly cropped digits."""
+  """Sets every classifier to a small CNN, trained for `epochs` on randomly cropped digits."""
   for classifier in sections_of_classifiers(config):
     classifier.name = 'small_cnn'
     classifier.train = True

@@ -599,7 +599,7 @@ class _ChangedRows:
     return dataclasses.replace(self, rows=self.rows.cached())
 
   def in_memory(self, max_bytes: int) -> ArrayRows | None:
-    """Returns the changed rows as arrays; None if the wrapped rows cannot be arrays."""
+    """Returns the changed rows as arrays; None if the wrapped rows return None."""
     arrays = self.rows.in_memory(max_bytes)
     if arrays is None:
       return None

@@ -95,7 +95,7 @@ class Epochs(Sampler):
     return np.concatenate(positions)
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
-    """Returns {'epoch': number of completed epochs at each position, int32}."""
+    """Returns {'epoch': number of completed epochs at positions [begin, end), int32}."""
     return {EPOCH: (np.arange(begin, end) // self.num_examples).astype(np.int32)}
 
 

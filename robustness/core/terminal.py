@@ -24,7 +24,9 @@ small buffer, and Matplotlib that its font lacks a character."""
 
 
 def set_up(folders: Sequence[str], is_excluded: Callable[[logging.LogRecord], bool]) -> None:
-  """Configures the logs of Python and absl, so that lines are printed as `is_shown` decides.
+  """Configures the logs of Python and absl, so that few lines of other packages are printed.
+
+  `is_shown` decides which: this project's from INFO on, others from WARNING or ERROR on.
 
   Args:
     folders: the folders of this project's packages.

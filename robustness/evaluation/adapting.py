@@ -124,6 +124,11 @@ class AdaptingEvaluator(Evaluator):
 
     An adaptation with `num_clean_images` first observes at least this number of stored images, in
     whole batches; they are the first of the stream.
+
+    Args:
+      variables: the classifier's trained weights.
+      step_batches: the batches of the stream.
+      views: id and parameters of the only view, with a first axis of length 1.
     """
     network, adaptation = self._network, self._adaptation
     state = adaptation.begin(network.variables, network.linen_layers(), network.num_classes)
@@ -157,7 +162,7 @@ class AdaptingEvaluator(Evaluator):
     return self._adaptation.observe(self._apply, variables, state, image_batch)
 
   def _apply(self, variables: PyTree, images: jax.Array) -> Outputs:
-    """Returns the logits and the recorded outputs of layers, with the given variables."""
+    """Returns the logits of images [rows, H, W, C] and the recorded outputs of layers."""
     return self._network.apply(variables, images, self.outputs)
 
   def _image_batch(self, images: jax.Array, batch: Arrays, chunk: View) -> ImageBatch:
@@ -217,7 +222,10 @@ class AdaptingEvaluator(Evaluator):
     key = jax.random.fold_in(self.key, ORDER)
 
     def bits(key: jax.Array, numbers: np.ndarray) -> np.ndarray:
-      """Returns 32 random bits for each of the n integers that belong to no padding, uint32 [n]."""
+      """Returns 32 random bits for each of the first n `numbers`, those of no padding, uint32 [n].
+
+      The bits depend on `key` and the number.
+      """
       keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.asarray(numbers[:num_rows]))
       return np.asarray(jax.vmap(jax.random.bits)(keys))
 

@@ -93,7 +93,7 @@ class Recorded:
     return versions(self.evaluations[0].records)
 
   def require_distinct(self) -> None:
-    """Raises InputError if some rows are versions of the same image."""
+    """Raises InputError if some rows are versions, such as corruptions, of the same image."""
     if self.clusters is not None:
       refuse_versions((BASE,))  # raises, since the records have this column
 
@@ -135,7 +135,7 @@ class Recorded:
 
   @functools.cached_property
   def _measured(self) -> dict[Statistic, Outcomes]:
-    """The outcomes that were read from records already, by statistic."""
+    """{statistic: its values for all classifiers}, for statistics that were computed already."""
     return {}
 
   def outcomes(self, quantity: Quantity) -> Outcomes:

@@ -82,7 +82,11 @@ def set_differences(description: Facts, num_images: int, sample_size: int = 0) -
 
 
 def comparable(differences: Sequence[str], otherwise: str = 'yes') -> str:
-  """Returns whether results are comparable: 'no: ' and the differences; `otherwise` if none."""
+  """Returns whether results are comparable with published ones, in words.
+
+  `differences` says how they differ, such as ['100 of 10000 images'], which gives 'no: 100 of 10000
+  images'. Without differences the words are `otherwise`.
+  """
   return f'no: {"; ".join(differences)}' if differences else otherwise
 
 
@@ -118,7 +122,8 @@ def _number_of_images(description: Facts, num_images: int) -> str:
 def _preprocessing(description: Facts, image_shape: tuple[int, int, int]) -> str:
   """Returns in words how images were resized and cropped, and their size.
 
-  An example is 'shorter side to 256 (bilinear), centre of 224; 224 × 224 pixels'.
+  An example is 'shorter side to 256 (bilinear), centre of 224; 224 × 224 pixels'. `description` is
+  `Rows.description`, with keys such as `resize` and `crop`.
   """
   size = f'{image_shape[0]} × {image_shape[1]} pixels'
   resize, crop = description.get('resize'), description.get('crop')

@@ -157,7 +157,9 @@ class RecordsReader(abc.ABC):
     return np.concatenate(totals)
 
   def column(self, name: str, view: int = 0) -> np.ndarray:
-    """Returns a column of the rows, or a field of rows and views in one view, [N, ...].
+    """Returns the column `name` of the rows, [N, ...].
+
+    For a name with a value for each row and view, these are the values in view number `view`.
 
     Raises:
       InputError: the records have no such column or field.
@@ -409,6 +411,8 @@ def _check_layout(path: pathlib.Path, layout: Mapping[str, int]) -> None:
 
 def _check_shapes(layout: Layout, block: int, chunk: int, arrays: Arrays) -> None:
   """Raises ValueError unless the arrays have the numbers of rows and views of their shard.
+
+  These are the rows of block number `block` and the views of chunk number `chunk`.
 
   Arrays of `total/` have the axis of views alone, and columns the axis of rows alone. All pictures
   have the same number of entries.

@@ -52,6 +52,7 @@ class SequentialRecords:
   def open(cls, directory: str | os.PathLike[str], design: FixedWidth) -> SequentialRecords:
     """Opens the records of a finished sequential evaluation for reading.
 
+    `directory` has the folders of the rounds, and `design` is the stopping rule of the evaluation.
     The rounds are read in order, because the records of a round decide whether another one follows.
 
     Raises:
@@ -72,7 +73,10 @@ class SequentialRecords:
 
   @property
   def identity(self) -> Facts:
-    """The values that fix the records' numbers, except the rows and views of each round."""
+    """The plain values that fix the records' numbers, such as classifier, data and seed.
+
+    The rows and views of each round, which the records of rounds have in addition, are left out.
+    """
     return {k: v for k, v in self.rounds[0].identity.items() if k != 'round'}
 
   def folder(self, number: int) -> pathlib.Path:

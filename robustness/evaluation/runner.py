@@ -432,7 +432,7 @@ class Evaluator:
       return images, measured
 
     def add_next_view(best: Best, view: View) -> tuple[Best, Fields]:
-      """Returns the worst mistake of each row after one more view, and the view's fields."""
+      """Returns each row's most confident mistake after one more view, and the view's fields."""
       images, measured = one_view(view)
       return add_view(best, images, measured), measured
 

@@ -24,7 +24,10 @@ there is none, and the image in that view, uint8 [B, H, W, C]."""
 
 
 def no_mistakes(images: jax.Array) -> Best:
-  """Returns the mistakes of B rows before the first view: confidence −1 and black images."""
+  """Returns the mistakes of B rows before the first view, in the form that `add_view` takes.
+
+  They are confidences of −1, float32 [B], and black images in the shape of `images`, uint8.
+  """
   return jnp.full(len(images), -1.0, jnp.float32), jnp.zeros(images.shape, jnp.uint8)
 
 

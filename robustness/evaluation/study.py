@@ -138,7 +138,7 @@ class Study(Part):
 
   @property
   def facts(self) -> dict[str, PlainValue]:
-    """JSON values about the study, in addition to its settings, for records and results."""
+    """JSON values about the study besides its settings, for records and results; {} by default."""
     return {}
 
   @classmethod
@@ -218,7 +218,7 @@ class Study(Part):
 
   @property
   def described_quantities(self) -> tuple[Quantity, ...]:
-    """The quantities with `described_facets`, which describe the columns of their results."""
+    """The `quantities`, each with `described_facets` as the description of its results' columns."""
     return tuple(dataclasses.replace(q, facets=self.described_facets) for q in self.quantities)
 
   def means(
@@ -528,7 +528,11 @@ STUDIES: Registry[Study] = Registry('robustness.studies', Study)
 
 
 def from_config(section: Facts) -> Study:
-  """Builds the study of `config.study`; raises InputError for an unknown name or key."""
+  """Returns the study of `config.study`, a section with the study's `name` and its settings.
+
+  Raises:
+    InputError: the name or a key is unknown, or a value is not valid.
+  """
   settings.check_sections({'study': section}, ('study',), 'config')
   values = dict(section)
   study = STUDIES.find(values.pop('name', ''), 'config.study.name')

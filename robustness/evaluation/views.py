@@ -130,11 +130,11 @@ class Views:
     return len(self.ids)
 
   def describe(self, index: int) -> str:
-    """Returns the name of a view for messages, for example `view 3 (fy=-2, fx=5)`."""
+    """Returns the name of view number `index` for messages, such as `view 3 (fy=-2, fx=5)`."""
     return f'view {index} ({self.values(index)})'
 
   def values(self, index: int) -> str:
-    """Returns the parameters of a view that are single numbers, for example `fy=-2, fx=5`."""
+    """Returns the single numbers among the parameters of view `index`, such as `fy=-2, fx=5`."""
     return ', '.join(f'{k}={v[index]!s}' for k, v in self.parameters.items() if v.ndim == 1)
 
 

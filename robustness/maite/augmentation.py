@@ -49,7 +49,7 @@ class MaiteAugmentation:
     return corrupted, targets, metadata
 
   def _corrupt(self, image: Any, datum_id: int | str) -> np.ndarray:
-    """Returns the image (C, H, W) corrupted by the random numbers of its id."""
+    """Returns the image (C, H, W) corrupted by the random numbers of its id `datum_id`."""
     [array] = user_data.stacked_images([image])  # (H, W, C)
     is_8_bit = array.dtype == np.uint8
     number = zlib.crc32(datum_id.encode()) if isinstance(datum_id, str) else int(datum_id)

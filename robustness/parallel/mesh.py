@@ -119,7 +119,10 @@ class MeshParallel:
     return sharded(dict(rows), *shared)
 
   def put_batch(self, tree: PyTree) -> PyTree:
-    """Splits the leading axis of every array, this process's rows, over the process's devices."""
+    """Returns the arrays on the devices, with their leading axis split over them.
+
+    `tree` has this process's rows of the batch, which go to the devices of this process.
+    """
     return self._on_devices(tree, self._shardings[BATCH])
 
   def replicate(self, tree: PyTree) -> PyTree:

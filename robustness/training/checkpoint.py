@@ -48,7 +48,7 @@ Path = str | os.PathLike[str]
 
 
 class Checkpoints:
-  """The checkpoints of one training; leaving it as a context waits for unfinished saves."""
+  """The checkpoints of one training, as a context; its end waits for unfinished saves."""
 
   def __init__(self, directory: Path, facts: Facts):
     """Opens or creates a directory; all processes of a run must call all methods.
@@ -169,13 +169,16 @@ def load_variables(directory: Path) -> tuple[Variables, dict[str, PlainValue]]:
 
 
 def progress(facts: Facts) -> dict[str, int]:
-  """Returns `step`, `total_steps` and, if present, `kept_step` of a checkpoint's facts."""
+  """Returns `step`, `total_steps` and, if present, `kept_step` of facts from `load_variables`."""
   steps = {**facts, 'total_steps': facts.get('training', {}).get('total_steps')}
   return {name: steps[name] for name in PROGRESS if steps.get(name) is not None}
 
 
 def unfinished(facts: Facts) -> str:
-  """Returns the progress of an unfinished training, such as 'step 100 of 188'; '' at the end."""
+  """Returns the progress of an unfinished training, such as 'step 100 of 188'.
+
+  It is '' for a finished one. `facts` come from `load_variables`.
+  """
   steps = progress(facts)
   step, total = steps['step'], steps.get('total_steps', 0)
   return f'step {step} of {total}' if step < total else ''

@@ -126,7 +126,7 @@ def open_feed(training: Training, parallel: Parallel, begin: int) -> Feed:
 
 
 def _streamed(training: Training, parallel: Parallel) -> Feed:
-  """Returns a feed that reads batches on the host and copies them `AHEAD` steps early."""
+  """Returns a feed that reads batches on the host, and copies each one `AHEAD` steps early."""
 
   def batches(begin: int) -> Iterator[Columns]:
     """Returns the batches from step `begin` to the last one, on the devices."""
@@ -301,7 +301,10 @@ class _Run:
     return state.replace(best=self.parallel.replicate(best))
 
   def _measure_if_due(self, step: int, state: TrainState, progress: Progress) -> None:
-    """Calls `measure` after the steps that `measure_at` selects and after the last step."""
+    """Calls `measure` after the steps that `measure_at` selects and after the last step.
+
+    `state` is the state after step `step`; `progress` shows that studies are measured.
+    """
     is_last, num_examples = step == self.training.total_steps, self.training.rows.num_examples
     if self.measure and (is_last or schedule.is_measured(step, self.settings, num_examples)):
       self.meter.flush()  # raises before weights that are not finite are measured

@@ -154,7 +154,10 @@ def create(
 
 
 def rate_factor(opt_state: optax.OptState) -> jax.Array:
-  """Returns the factor that multiplies the schedule's rate: 1, unless a plateau lowered it."""
+  """Returns the factor of the schedule's rate from the state of the optimizer of `create`.
+
+  It is 1 unless the schedule is 'plateau' and has lowered the rate.
+  """
   states = jax.tree.leaves(opt_state, is_leaf=_is_plateau)
   factors = [state.scale for state in states if _is_plateau(state)]
   return jnp.asarray(factors[0] if factors else 1.0, jnp.float32)

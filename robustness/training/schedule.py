@@ -108,7 +108,10 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
 
 
 def stem_steps(settings: TrainingSettings, num_examples: int) -> int:
-  """Returns the number of steps in `stem_epochs`, from 1 to all steps; 0 if `stem_epochs` is 0."""
+  """Returns the number of steps in `stem_epochs`, from 1 to all steps; 0 if `stem_epochs` is 0.
+
+  An epoch has `num_examples` rows.
+  """
   if not settings.stem_epochs:
     return 0
   steps = max(1, round(settings.stem_epochs * num_examples / settings.batch_size))
@@ -123,7 +126,8 @@ def epoch_steps(settings: TrainingSettings, num_examples: int) -> int:
 def is_due(step: int, settings: TrainingSettings, num_examples: int) -> bool:
   """Returns whether to evaluate after a step: whether it completes `evaluate_every_epochs` epochs.
 
-  If these are 2.5 steps, for example, steps 3, 5, 8, 10, … complete them.
+  If these are 2.5 steps, for example, steps 3, 5, 8, 10, … complete them. An epoch has
+  `num_examples` rows.
   """
   period = settings.evaluate_every_epochs * num_examples / settings.batch_size  # in steps
   # whether a multiple of the period is after the previous step, and not after this one
@@ -138,7 +142,8 @@ def is_saved(step: int, settings: TrainingSettings) -> bool:
 def is_measured(step: int, settings: TrainingSettings, num_examples: int) -> bool:
   """Returns whether the studies of `measure` are measured after a step.
 
-  `measure_at` decides whether this is after each evaluation or after each checkpoint.
+  `measure_at` decides whether this is after each evaluation or after each checkpoint. An epoch has
+  `num_examples` rows.
   """
   if settings.measure_at == CHECKPOINTS:
     return is_saved(step, settings)

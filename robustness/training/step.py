@@ -291,7 +291,11 @@ class TrainStep:
     return outputs, updated.get('batch_stats', batch_stats)
 
   def _attack(self, state: TrainState, batch_stats: PyTree, batch: Batch, seed: jax.Array) -> Batch:
-    """Returns the batch with adversarial examples in place of its images, if there is an attack."""
+    """Returns the batch with adversarial examples in place of its images.
+
+    It is unchanged if the training has no attack. `state` has the attacked weights; `seed` is that
+    of the random keys.
+    """
     attack, images = self.training.pipeline.attack, batch['image']
     if attack is None:
       return batch
@@ -347,7 +351,8 @@ def check(training: Training, row: Mapping[str, Any]) -> None:
 def _image_keys(batch: Batch, seed: jax.Array, name: str, step: jax.Array) -> jax.Array:
   """Returns the random keys of a batch's images for the part `name`.
 
-  They are [B], or [B, V] if the augmentation makes V images of each row.
+  They are [B], or [B, V] if the augmentation makes V images of each row, and differ between seeds
+  and steps.
   """
   keys, images = row_keys(batch, seed, name, step), batch['image']
   if images.ndim == 4:

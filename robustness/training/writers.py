@@ -46,7 +46,10 @@ class JsonLinesWriter:
         os.truncate(self._path, complete_bytes)
 
   def write_scalars(self, step: int, scalars: Scalars) -> None:
-    """Writes numbers; a number that is not finite becomes null, as JSON cannot express it."""
+    """Writes {name: number} of a step; a number that is not finite becomes null.
+
+    JSON cannot express such numbers.
+    """
     values = {name: _plain(value) for name, value in scalars.items()}
     line = {'step': int(step), 'time': round(time.time(), 3), **self._facts, **values}
     with open(self._path, 'a', encoding='utf-8') as file:
