@@ -189,7 +189,8 @@ def _below(
 def with_groups(rows: Rows, groups: ClassGroups) -> Rows:
   """Returns rows with a column `class_group`, int32: k for classes of C_k, 0 for classes left over.
 
-  Rows are unchanged if there are no groups. Labels must be single.
+  Rows are unchanged if there are no groups. The column raises InputError when it is read, if rows
+  have several labels.
   """
 
   def group(batch: Batch) -> np.ndarray:

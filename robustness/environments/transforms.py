@@ -39,7 +39,13 @@ class Transform:
   kind_of_level: ClassVar[str] = 'severity'
 
   def __call__(self, key: jax.Array, image: jax.Array, level: jax.Array) -> jax.Array:
-    """Returns the transformed image [H, W, C] in [0, 1] at a level; see `transform`."""
+    """Returns the transformed image [H, W, C] in [0, 1].
+
+    Args:
+      key: Random key of the transform.
+      image: [H, W, C] in [0, 1].
+      level: Severity, or degrees of a rotation.
+    """
     return apply(key, image, index=0, severity=jnp.asarray(level, jnp.int32), names=(self.name,))
 
   def levels(self, severities: Sequence[int], angles: Sequence[int]) -> tuple[int, ...]:
@@ -58,8 +64,8 @@ class Transform:
   def view_base(self) -> int:
     """The number that, plus a severity or angle, is the id of a view with this transform.
 
-    It is 5 n for the corruption with number n, as in studies of corruptions, and 1000 for a
-    rotation. The clean view has the id 0.
+    It is 5 n for a corruption, with n its `number_of`, so that a view has the same id in studies of
+    corruptions; it is 1000 for a rotation. The clean view has the id 0.
     """
     return 5 * number_of(part_name(self.name))
 
@@ -113,11 +119,15 @@ def check_names(key: str, names: Sequence[str]) -> None:
 
 
 def resembling(names: Sequence[str], resembles: Iterable[str], key: str) -> list[str]:
-  """Returns the transforms of `names` with a name or family, such as 'blur', in `resembles`.
+  """Returns those `names` of transforms that are in `resembles` themselves or by their family.
+
+  Args:
+    names: names of transforms.
+    resembles: names of transforms or of families, such as 'blur'.
+    key: name of the setting that `resembles` comes from, for messages.
 
   Raises:
-    InputError: a word in `resembles` is no transform and no family; the message names its setting,
-      `key`.
+    InputError: a word in `resembles` is no transform and no family.
   """
   words = {*resembles}
   for word in words:

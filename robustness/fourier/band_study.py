@@ -125,14 +125,17 @@ class BandStudy(Study):
     return arrays
 
   def estimates(self, recorded: Recorded) -> Iterable[pd.DataFrame]:
-    """Yields the estimates of the first two quantities: in the clean view, and for each band."""
+    """Yields the estimates of the second quantity in the clean view, and of the first by band."""
     in_bands, when_clean = self.quantities[:2]
     is_clean = recorded.views.band.isna().to_numpy()
     yield self.means(when_clean, recorded, where=is_clean, test=True)
     yield self.means(in_bands, recorded, ('band', 'bandwidth'), test=True)
 
   def figures(self, results: Results) -> Figures:
-    """Returns the default figures and the sample images; high-passed ones also normalised."""
+    """Returns the figures of the results, and the sample images of every kind of band.
+
+    Images of the kind 'high_pass' are shown a second time, normalised.
+    """
     rows = {}
     for kind in self.kinds:
       titles = [f'B = {b}' for b in results.arrays[f'sample_bandwidths/{kind}']]

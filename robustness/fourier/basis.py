@@ -79,7 +79,10 @@ def distinct_frequencies(height: int, width: int, window: int = 0) -> Frequencie
   axis_x = np.arange(columns, dtype=np.int32) - columns // 2
 
   def indices(y: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Returns the row-major index of each frequency in the whole spectrum, [rows, columns]."""
+    """Returns the row-major index of each frequency (y[i], x[j]), int [len(y), len(x)].
+
+    It counts through the H × W spectrum, which has zero frequency in the centre.
+    """
     row, column = (y + height // 2) % height, (x + width // 2) % width
     return row[:, None] * width + column
 
@@ -269,9 +272,10 @@ def wave_views(
   phase: str,
   clip: bool,
 ) -> Views:
-  """Returns the clean view, then the view x + r v U for each of V frequencies; see `add_wave`.
+  """Returns the clean view, then for each of V frequencies the view x + r v U of an image x.
 
-  The clean view has norm 0 and id 0. The id of a frequency is 1 + (fy mod H) W + (fx mod W).
+  U is the basis image of the frequency, and r = ±1 is drawn for each channel. The clean view has
+  norm 0 and id 0. The id of a frequency is 1 + (fy mod H) W + (fx mod W).
 
   Args:
     fy: Integers [V], cycles per image down.

@@ -52,7 +52,8 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
 def high_pass(height: int, width: int, bandwidth: int = 0) -> np.ndarray:
   """Returns the mask of a high pass, bool [H, W], true at the frequencies that it keeps.
 
-  Zero frequency is in the centre (`fftshift`); for the bandwidth see `lowest_kept`.
+  Zero frequency is in the centre (`fftshift`). `bandwidth` is the side, on the shorter axis, of the
+  square of the highest frequencies, which are kept; 0 keeps |f| ≥ 3/32 of the side on each axis.
   """
   lowest_y, lowest_x = lowest_kept(height, width, bandwidth)
   fy, fx = (np.abs(np.arange(n) - n // 2) for n in (height, width))

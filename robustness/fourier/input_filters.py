@@ -35,7 +35,7 @@ class _Square(InputFilter):
 
 @dataclasses.dataclass(frozen=True)
 class LowPass(_Square):
-  """Keeps the B × B square centred on zero; Yin et al. (2019) have B = 15 for 32 pixels."""
+  """Keeps the B × B square centred on zero frequency; B = 15 for 32 pixels in Yin et al. (2019)."""
 
   name: ClassVar[str] = 'low_pass'
   resembles = ('blur',)
@@ -44,7 +44,7 @@ class LowPass(_Square):
 
 @dataclasses.dataclass(frozen=True)
 class HighPass(_Square):
-  """Keeps the B × B square of the highest frequencies, centred on Nyquist's along both axes.
+  """Keeps the B × B square of the highest frequencies, centred on the Nyquist frequency.
 
   Yin et al. (2019) have B = 31 for 32 pixels, which removes all frequencies with f_y = 0 or
   f_x = 0. This is not the complement of a low pass. Results may leave [0, 1].

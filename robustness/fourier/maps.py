@@ -178,7 +178,7 @@ class FinishedMap:
     return self.classifier_rows(label).set_index(FREQUENCY).value.reindex(index).to_numpy()
 
   def check_shape(self, image_shape: ImageShape) -> None:
-    """Raises InputError unless images have the size of the map's images."""
+    """Raises InputError unless images have the height and width of those that the map is from."""
     height, width = self.results.data['image_shape'][:2]
     if (height, width) != tuple(image_shape[:2]):
       raise InputError(
@@ -187,7 +187,10 @@ class FinishedMap:
       )
 
   def shares_images(self, data: Mapping[str, object]) -> bool:
-    """Returns whether equal example ids in the data and in the map's run are the same image."""
+    """Returns whether an example id means the same image in `data` as in the map's run.
+
+    `data` is the description of a data set: source, name, path and split must agree.
+    """
     return all(self.results.data.get(key) == data.get(key) for key in SAME_IMAGES)
 
   @functools.cached_property
@@ -205,9 +208,9 @@ class FinishedMap:
   def records(self) -> list[Records]:
     """Opens all records of the images on which the map was measured.
 
-    In a run with rounds, these are the records of all rounds of all classifiers, because some
-    classifiers may have had more rounds and images. In a run without rounds, all classifiers saw
-    the same images, so that the records of the first classifier are enough.
+    A run that shows its images in rounds may stop earlier for some classifiers: the records are
+    those of all rounds and classifiers. Without rounds all classifiers saw the same images, and the
+    records are those of the first classifier.
 
     Raises:
       InputError: the records are missing.
@@ -221,8 +224,8 @@ class FinishedMap:
   def saw(self, records: RecordsReader) -> np.ndarray:
     """Returns which of N recorded rows are images on which the map was measured, bool [N].
 
-    Images are compared by digest, and also by example id if `shares_images` holds. The result is
-    False for all rows if the data differ and the records of the map's run are missing.
+    Images are compared by digest; if both runs have the same data (source, name, path and split),
+    also by example id. With other data, and without the records of the map's run, all are False.
     """
     is_seen = np.zeros(records.layout.num_rows, bool)
     has_same_ids = self.shares_images(records.identity.get('data') or {})

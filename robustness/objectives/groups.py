@@ -118,8 +118,8 @@ class Coral(GroupObjective):
 
     Entry [b, s] of the first array, [B, S], is 1 if row b is in set s, else 0. The second array,
     int [P, 2], has the indices of both sets of each pair. With `pairs` 'every' the sets are the E
-    environments. With 'same_classes' set k − 1 is environment k, and set E − 1 + k − 1 are the rows
-    of environment 0 that belong to class group k, for k in 1..E − 1.
+    environments. With 'same_classes' the first E − 1 sets are the environments k = 1, 2, ..., and
+    the next E − 1 sets are the rows of environment 0 in class group k = 1, 2, ....
     """
     count = self.environments
     if self.pairs == EVERY:

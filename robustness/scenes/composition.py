@@ -88,10 +88,12 @@ def _as_floats(name: str, pixels: jax.Array | np.ndarray) -> jax.Array:
 
 @jax.jit
 def _composed(colours: jax.Array, canvas: jax.Array, factors: Sequence[ArrayLike]) -> jax.Array:
-  """Returns the scene of `compose` for a cutout and a background of floats in [0, 1].
+  """Returns the cutout `colours` pasted on `canvas`, float32 [S, S, 3].
 
-  `colours` is the cutout, [h, w, 4], `canvas` the background, [S, S, 3], and `factors` are area,
-  angle, x and y.
+  Args:
+    colours: Cutout [h, w, 4], floats in [0, 1], not premultiplied.
+    canvas: Background [S, S, 3], floats in [0, 1].
+    factors: Area, angle, x and y of the cutout, as in `compose`.
   """
   # The only cutout, with index 0, in 8 bits.
   cutouts = jnp.round(255 * premultiplied(colours)).astype(jnp.uint8)[None]
@@ -198,7 +200,7 @@ def visible(
   """
 
   def bordered(positions: jax.Array, length: jax.Array) -> jax.Array:
-    """Moves positions up to `REACH` pixels outside [0, length) to the border; others stay."""
+    """Returns positions; those at most `REACH` outside [0, length) become its nearest position."""
     is_near = (positions >= -REACH) & (positions < length + REACH)
     return jnp.where(is_near, jnp.clip(positions, 0, length - 1), positions)
 
@@ -212,7 +214,10 @@ def visible(
 
 
 def window_side(side: int) -> int:
-  """Returns the side of the square with all pixels that a canvas can show at any angle."""
+  """Returns the side in pixels of the window of a cutout that a canvas can show at any angle.
+
+  `side` is the canvas's. The window is a square, a little larger than the canvas's diagonal.
+  """
   return math.ceil(math.sqrt(2) * side) + MARGIN
 
 
@@ -239,7 +244,10 @@ def paste_rotated(
   lines = min(lines, side)
 
   def add_band(number: ArrayLike, scene: jax.Array) -> jax.Array:
-    """Returns the scene with the cutout pasted on band `number`, which is `lines` lines high."""
+    """Returns the scene with the cutout pasted on lines number · `lines` and following.
+
+    The band is `lines` lines high; the last one ends with the scene, so it may overlap another.
+    """
     first = jnp.minimum(number * lines, side - lines)  # the last band may overlap the one before
     row, column = (jnp.arange(lines) + first + 0.5)[:, None], (jnp.arange(side) + 0.5)[None, :]
     # the vertical and horizontal position in the cutout of each pixel of the band, [lines, S]
@@ -279,7 +287,10 @@ def _channel(words: jax.Array, channel: ArrayLike) -> jax.Array:
 
 
 def _channels(shape: Sequence[int]) -> jax.Array:
-  """Returns the channel indices 0, 1, 2 at every pixel; stacking planes is ten times slower."""
+  """Returns the indices 0, 1 and 2 of the colour channels at every pixel, uint32 [*shape, 3].
+
+  Stacking three planes is ten times slower.
+  """
   return jax.lax.broadcasted_iota(jnp.uint32, (*shape, 3), len(shape))
 
 

@@ -106,13 +106,12 @@ def _rotation(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
   """Returns the size of a rotated cutout's bounding rectangle, and the map back to the cutout.
 
-  The map takes a position p in the bounding rectangle to linear · p + shift in the cutout. The
-  centres of both coincide. As in Pillow, corners are rotated by this inverse map; the extent is the
-  same, because the rectangle is symmetric.
+  The map takes a position p (vertical, horizontal) in the bounding rectangle, in pixels, to
+  linear · p + shift in the cutout. Both rectangles have the same centre.
 
   Args:
     size: height and width of the cutout in pixels, float64 [2].
-    cosine, sine: of the angle.
+    cosine, sine: of the angle, counter-clockwise.
 
   Returns:
     The height and width of the bounding rectangle [2], linear [2, 2] and shift [2], float64.

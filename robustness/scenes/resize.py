@@ -48,7 +48,9 @@ def triangle_weights(
 
 
 def most_scale(shape: Sequence[int], area: float, side: int) -> float:
-  """Returns an upper bound of (size / resized size) of a cutout in either direction.
+  """Returns an upper bound of the factor by which a cutout is reduced to an area, in any direction.
+
+  The factor is the cutout's side before resizing divided by the side after it.
 
   Args:
     shape: height and width in pixels of an array that the cutout fits.
@@ -146,7 +148,7 @@ def _resize_down(
     weights = triangle_weights(pixels, first + jnp.arange(window), size, new_size)
 
     def add_block(block_number: jax.Array, output: jax.Array) -> jax.Array:
-      """Writes the tile's rows at the next `block` columns to the output, transposed."""
+      """Returns `output` with the tile's pixels in the columns of block `block_number`."""
       line = jnp.minimum(lines[0] + block_number * block, width - block)
       start = index, first, line * channels
       source = jax.lax.dynamic_slice(flat, start, (1, window, block * channels))[0]
@@ -169,7 +171,10 @@ def _inside(positions: jax.Array, size: ArrayLike) -> jax.Array:
 
 
 def _bounds(flags: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Returns the first true index of `flags` and the last + 1; 0 and the length if none is true."""
+  """Returns the index of the first true of `flags`, and the index after the last true.
+
+  Without a true one the results are 0 and the length of `flags`.
+  """
   return flags.argmax(), len(flags) - flags[::-1].argmax()
 
 

@@ -43,17 +43,17 @@ def parameters(design: Design) -> dict[str, np.ndarray]:
 
 
 def shown(design: Design, side: int, measure: str) -> Shown:
-  """Returns the functions `show` and `prepare` of `robustness.evaluation.views.Views`.
+  """Returns the functions `show` and `prepare` that make the scenes of a design.
 
-  `prepare(row)` is called once for each row, an object and a background; `show(key, row, view)`
-  composes the scene at one level. If the design has few sizes, `prepare` resizes the cutout once
-  for each size. Otherwise `show` resizes it, and `prepare` only premultiplies it (in 8 bits per
-  channel, like Pillow).
+  `prepare(row)` is called once for each row, an object and a background, and returns the row that
+  `show` takes; `show(key, row, view)` returns the scene at one level, [S, S, 3]. If the design has
+  few sizes, `prepare` resizes the cutout once for each size. Otherwise `show` resizes it, and
+  `prepare` only premultiplies it (in 8 bits per channel, like Pillow).
 
   Args:
     design: the levels.
     side: side of the canvas in pixels.
-    measure: what an area measures, one of `robustness.scenes.composition.MEASURES`.
+    measure: what an area measures: 'rectangle', all pixels of the cutout, or 'mask'.
   """
   turning = bool(np.any(design.angle % 360))
   areas = np.unique(design.area).tolist()
@@ -81,7 +81,10 @@ def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side:
   levels = [parameters(design)[name] for name in LEVEL]  # in the order of the arguments below
 
   def of_pair(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
-    """Returns the share of one object on the canvas at every level, [L]."""
+    """Returns the fraction of one object that is on the canvas, at each of L levels, [L].
+
+    `pair` is the (height, width) of the object's cutout, and its number of pixels.
+    """
     size, pixels = pair
     return jax.vmap(
       lambda area, angle, x, y: place(size, area, angle, x, y, side, pixels).fraction
@@ -122,7 +125,10 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
     return {**columns, 'cutout': cutout, **counts}
 
   def show(key: jax.Array, row: Row, view: Row) -> jax.Array:
-    """Returns the scene of a row at the level of a view, [S, S, 3]."""
+    """Returns the scene of a row from `prepare` at the level of a view, [S, S, 3].
+
+    `view` has `area`, `angle`, `x` and `y`; `key` is not used.
+    """
     factors = (view['area'], view['angle'] if turning else 0.0, view['x'], view['y'])
     cutouts, index = located(row, 'cutout')
     size, pixels, background = row['foreground_size'], row.get('cutout_pixels'), row['image']
@@ -183,7 +189,10 @@ def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
     return {**columns, 'sheets': sheets, 'sheet_offsets': offsets}
 
   def look_up(key: jax.Array, row: Row, view: Row) -> jax.Array:
-    """Returns the scene of a row at the level of a view, [S, S, 3], read from a sheet."""
+    """Returns the scene of a row from `prepare` at the level of a view, [S, S, 3].
+
+    `view` has `area`, `angle`, `x`, `y` and `sheet`, the index of its area; `key` is not used.
+    """
     angle, background = view['angle'] if turning else 0.0, row['image']
     placement = place(row['foreground_size'], view['area'], angle, view['x'], view['y'], side)
     # [rows, areas, D, D], and the position of this row; the sheets are not copied.

@@ -146,7 +146,11 @@ class Answer:
 
   @classmethod
   def from_json(cls, entry: Mapping[str, object]) -> Answer:
-    """Returns the answer that one line of the file, or one request, states as {field: value}."""
+    """Returns the answer in `entry`, {field of this class: value}, where lists stand for tuples.
+
+    Raises:
+      InputError: a field is missing, unknown or invalid.
+    """
     names = {field.name for field in dataclasses.fields(cls)}
     for key in entry:
       if key not in names:
@@ -225,7 +229,11 @@ class AnswerLog:
     Args:
       header: first line of a new file.
       digest: digest of the sets under review, which the file must state.
-      settings: {field of `ReviewPlan`: value}, which the plan in the file must have.
+      settings: {field of `ReviewPlan`: value} that the user wants.
+
+    Raises:
+      InputError: the file is open in another server, is not of this review, or its plan has another
+        value of a setting.
     """
     if not lock(self._file):
       raise InputError(

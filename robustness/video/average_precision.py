@@ -124,10 +124,13 @@ def _grouped(boxes: Boxes, order: np.ndarray) -> dict[tuple[int, int], np.ndarra
 def _claims(detections: np.ndarray, truth: np.ndarray, threshold: float) -> np.ndarray:
   """Returns whether each detection claims a ground-truth box, bool [N].
 
+  In order of `detections`, each claims the unclaimed box with the largest intersection over union
+  (IoU), if that is at least `threshold`.
+
   Args:
     detections: corners of the detections of one image and class, sorted by falling score, [N, 4].
     truth: corners of the ground-truth boxes of this image and class, [M, 4].
-    threshold: least intersection over union of a claim.
+    threshold: least IoU of a claim.
   """
   ious = overlap(detections, truth)
   right = np.zeros(len(detections), bool)

@@ -252,7 +252,12 @@ class Boxes:
     return dataclasses.replace(self, corners=corners), distance
 
   def _check(self, sizes: np.ndarray, name: Callable[[int], str]) -> None:
-    """Raises InputError for a box that `clip`, whose arguments these are, cannot clip."""
+    """Raises InputError for a number that is not finite, or an empty or wholly outside box.
+
+    Args:
+      sizes: float [F, 2], width and height of the images in pixels; inf if unknown.
+      name: function from the index of a box to a description of it, for messages.
+    """
     x0, y0, x1, y1 = self.corners.T
     width, height = sizes[self.image].T
     scores = np.ones(len(self.image)) if self.score is None else self.score
@@ -435,7 +440,7 @@ def _boxes(
   )
 
   def name(box: int) -> str:
-    """Returns a description of a box, such as 'entry 7 of FILE on FRAME'."""
+    """Returns a description of the box with an index, 'entry 7 of boxes.json on clip/4.png'."""
     return f'entry {numbers[box]} of {path} on {frames[boxes.image[box]]!r}'
 
   inside, distance = boxes.clip(sizes, name)

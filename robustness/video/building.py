@@ -170,7 +170,11 @@ def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
   """Returns class names in label order, and {name or synonym: label}.
 
   Args:
-    classes: a label space such as 'imagenet_vid', or a text file with one class per line.
+    classes: a label space such as 'imagenet_vid', or a text file with one class per line. Synonyms,
+      such as WordNet identifiers, are known for the classes of a label space only.
+
+  Raises:
+    InputError: no class is named, or one is named twice.
   """
   path = expanded(classes)
   if path.is_file():

@@ -90,7 +90,7 @@ class Candidates:
 
   @functools.cached_property
   def pairs_of(self) -> tuple[tuple[int, ...], ...]:
-    """The numbers in `pairs` of the pairs of each anchor, ascending."""
+    """For each anchor, the indices of its pairs in `pairs`, ascending."""
     numbers: list[list[int]] = [[] for _ in self.sets.anchors]
     for number, pair in enumerate(self.pairs):
       numbers[pair.anchor].append(number)

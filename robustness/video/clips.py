@@ -64,7 +64,8 @@ RIFF_SLACK = 9
 def find(root: pathlib.Path) -> dict[str, Clip]:
   """Returns {name: clip} for every folder of images and every video file under `root`.
 
-  Folders and files are searched at any depth; images directly in `root` are ignored.
+  The name is the path under `root`, for a video file without its suffix. Folders and files are
+  searched at any depth; images directly in `root` are ignored.
 
   Raises:
     InputError: `root` is no folder or holds no clips, or two clips have the same name.
@@ -366,7 +367,7 @@ def _end_of_chunks(file: BinaryIO, size: int, length_of: Callable[[bytes], int])
 
 
 def _box_length(header: bytes) -> int:
-  """Returns the length in bytes of an MP4 box from its 16 first bytes, 0 if it is not known."""
+  """Returns the length in bytes of an MP4 box (a chunk) from its first 16 bytes, 0 if unknown."""
   length = int.from_bytes(header[:4], 'big')
   if length == 1:  # the length is in 64 bits after the type
     length = int.from_bytes(header[8:], 'big')

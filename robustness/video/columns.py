@@ -93,9 +93,9 @@ def component_numbers(group_id: np.ndarray, folders: np.ndarray | None = None) -
 def clip_numbers(columns: Mapping[str, np.ndarray]) -> np.ndarray | None:
   """Returns the number of the clip of each of N rows, int [N]; None without a column `group_id`.
 
-  Each row is a frame of neighbor sets. A clip is a folder of frames; clips of one YouTube video
-  count as one clip (see `source_of`), and so do clips that share a set. If the rows have no paths,
-  sets that share frames are one clip.
+  Each row is a frame of neighbor sets. A clip is a folder of frames. Clips of one YouTube video
+  (folders `<video id>_<milliseconds>`) count as one clip, and so do clips that share a set. If the
+  rows have no paths, sets that share frames are one clip.
   """
   if GROUP not in columns:
     return None

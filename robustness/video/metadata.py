@@ -137,11 +137,10 @@ class NeighborSets:
 
   @property
   def title(self) -> str:
-    """Title of the sets for reports, with their numbers of anchors and pairs.
+    """Title of the sets for reports, such as 'neighbor sets: 20 anchors, 100 pairs'.
 
-    If a published data set (`RELEASES`) has the same classes, the title begins with its name and
-    version if the numbers are equal too; otherwise the published numbers follow in brackets. If
-    none has, the title is 'neighbor sets: 20 anchors, 100 pairs'.
+    With the classes and the numbers of a published data set (`RELEASES`) it begins with its name
+    and version. With its classes only, the published numbers follow in brackets.
     """
     space = label_space.coarse_space(self.class_names)
     num_anchors, num_pairs = counts = len(self.anchors), len(self.pairs.frame)

@@ -300,8 +300,10 @@ def by_fps(outcomes: SetOutcomes, sets: NeighborSets) -> dict[int, SetOutcomes]:
 def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
   """Returns the index in `before.anchors` of each of the A' anchors of `after`, int [A'].
 
+  `before` are the neighbor sets before their review, `after` the accepted ones.
+
   Raises:
-    InputError: an anchor of `after` (the reviewed sets) is not an anchor of `before`.
+    InputError: an anchor of `after` is not an anchor of `before`.
   """
   index_of = {before.frames[anchor]: index for index, anchor in enumerate(before.anchors)}
   names = [after.frames[anchor] for anchor in after.anchors]

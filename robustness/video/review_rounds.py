@@ -259,7 +259,8 @@ class ReviewRounds:
     """Returns {name: number of answers} for the page.
 
     * `own`: answers of `annotator`.
-    * `individual`, `joint`: answers of all annotators in each round, without superfluous ones.
+    * `individual`, `joint`: answers of all annotators in each round, of each item at most as many
+      as it needs.
     * `individual_of`, `joint_of`: answers that each round needs in all.
     """
     with self._lock:

@@ -214,9 +214,10 @@ class ReviewServer(ThreadingHTTPServer):
     return {'item': page_item, 'progress': progress}
 
   def _pair_fields(self, annotator: str, pair: Pair, anchor: Item) -> Plain:
-    """Returns what the page shows only about a pair: its neighbor, and the item of its anchor.
+    """Returns {name: value} of what the page shows of a pair in addition to its anchor.
 
-    The page can also call the anchor of a pair bad; this is an answer in the anchor's round.
+    They describe the neighbor, and the item and round in which the annotator can call the anchor
+    bad from the page of the pair.
     """
     labels = self.candidates.labels[pair.frame]
     anchor_labels = self.candidates.labels[self.candidates.anchor_frame(pair.anchor)]

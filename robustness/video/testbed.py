@@ -63,7 +63,10 @@ class PublishedModel(NamedTuple):
 
   @classmethod
   def of_percent(cls, name: str, *values: str) -> PublishedModel:
-    """Returns a model from its name and the 7 percentages that the paper prints, as fractions."""
+    """Returns a model from its name and 7 percentages as text, which become fractions.
+
+    They are the fields after `name` in their order, `anchor` to `drop`.
+    """
     return cls(name, *(round(float(value) / 100, 4) for value in values))
 
   @property
@@ -96,10 +99,11 @@ results.
 
 
 def _measured(table: pd.DataFrame, setting: str) -> tuple[str, int, Measured]:
-  """Returns the name of the published testbed, the largest k, and the accuracies of classifiers.
+  """Returns the published testbed to compare with, the largest k, and the measured accuracies.
 
-  The name is '' if there is no testbed to compare with, because its number of anchors or the
-  published k, 10, differs. Without results the three are '', 0 and {}.
+  The testbed is '' if the largest k is not the published 10, or if 'auto' has no testbed with the
+  measured number of anchors. Accuracies are {classifier: (rows on anchors, rows at pm-k)} of the
+  table. If the table lacks one of the two kinds, the results are '', 0 and {}.
 
   Args:
     table: table of results.
