@@ -277,7 +277,15 @@ class AccuracyByFactor(Study):
   def _estimates(
     self, right: Outcomes, wrong: Outcomes, levels: dict[str, np.ndarray]
   ) -> Iterator[pd.DataFrame]:
-    """Yields accuracies and ratios of errors over all images, by factor and by pairs of factors."""
+    """Yields accuracy over all images, by factor and by pairs of factors, and error ratios.
+
+    The error ratio of a group is its error ÷ the error on all images.
+
+    Args:
+      right: whether each classifier is right on each image, [N, 1].
+      wrong: whether it is wrong, [N, 1].
+      levels: {factor: level of each image, [N]}.
+    """
     yield self.means(OVERALL, right, test=True)
     for name in self.factors:
       yield self.means(BY_FACTOR, self._grouped(right, levels, (name,)), by=(name,), test=True)
@@ -357,9 +365,10 @@ class AccuracyByFactor(Study):
   def _grouped(
     self, outcomes: Outcomes, levels: dict[str, np.ndarray], names: tuple[str, ...]
   ) -> Outcomes:
-    """Returns outcomes [N, 1] as outcomes [N, G], with a view for each of the G groups of `names`.
+    """Returns outcomes [N, 1] as outcomes [N, G], with a view for each of G groups of images.
 
-    In the view of a group only the images of this group count; see `_groups`.
+    In the view of a group only its images count. A group has equal levels of the factors `names`,
+    and at least `fewest` images; `levels` are {factor: level of each image, [N]}.
     """
     groups = self._groups(levels, names)
     counted = np.zeros((len(levels[names[0]]), len(groups)), bool)
@@ -372,8 +381,9 @@ class AccuracyByFactor(Study):
 
     Args:
       outcomes: whether each classifier is wrong on each image, [N, 1].
-      grouped: these outcomes [N, G], with a view for each of G groups; see `_grouped`.
-      name: the factor.
+      grouped: these outcomes [N, G], with a view for each of G groups, in which only the images of
+        the group count.
+      name: name of the factor, a column of `grouped.views` with the level of each group.
     """
     levels = grouped.views[name]
     assert grouped.counted is not None

@@ -185,7 +185,8 @@ class AttackError(AttackStudy):
     epsilon: ε, radius of the ball for pixels in [0, 1]; .03137 is 8/255.
     epsilons: further radii; step sizes of attacks are scaled in proportion to the radius.
     restarts: number of runs from random starts; an image counts as wrong if any run succeeds.
-    bandwidth: bandwidth of the high pass, see `robustness.fourier.filters.lowest_kept`.
+    bandwidth: side B of the square of frequencies, centred on the Nyquist frequency, that counts as
+      high in spectra; 0 scales the published 27 of 32 pixels.
   """
 
   title: ClassVar[str] = 'Error under attacks'
@@ -313,15 +314,19 @@ class AttackError(AttackStudy):
       return spectrum.half_magnitude(image - jnp.where(is_clean_view, 0, row['image']))
 
     def measure(row: Arrays, image: jax.Array, view: Arrays, _: Logits) -> Arrays:
-      """Returns energies of the spectrum (`measures`), and the largest change of a pixel value."""
+      """Returns {'energy', 'high_energy', 'rings', 'largest'} of what an attack changed.
+
+      They are Σ |F|² over all frequencies, over high frequencies, the mean |F| by |f|, and the
+      largest change of a pixel value.
+      """
       largest = jnp.abs(image - row['image']).max()
       return {**measures(magnitude(row, image, view)), 'largest': largest}
 
     def total(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> Arrays:
-      """Returns |F| of an image for the sum over images, and whether the image counts, as 0 or 1.
+      """Returns {'spectrum': |F| of the change of an image, 'counted': 0 or 1}, to sum over images.
 
-      Every image counts in the clean view, in other views an image that is changed and wrong. |F|
-      is 0 for an image that does not count.
+      |F| is [H, W // 2 + 1], the mean over channels. Every image counts in the clean view, in other
+      views an image that is changed and wrong. |F| is 0 for an image that does not count.
       """
       rank = summarise(logits(image[None]), row['label'][None])['rank'][0]
       is_changed = (image != row['image']).any()
@@ -346,8 +351,9 @@ class AttackError(AttackStudy):
   def _show(self, keys: jax.Array, rows: Arrays, view: Arrays, logits: Logits) -> Shown:
     """Returns the images [B, H, W, C] of a batch in a view, and observations {name: [B]}.
 
-    Observations are the stage and the flags that ensembles such as AutoAttack report, see
-    `Attack.observed`; for other attacks they are 0 or False. A study without ensembles has none.
+    Observations are `stage`, the number of the attack in an ensemble such as AutoAttack that
+    succeeded first, and its warnings `no_gradient` and `random`; for other attacks they are 0 or
+    False. A study without ensembles has none.
     """
     # The observations of the clean view and of attacks that are no ensembles: all branches of the
     # switch below must return arrays of the same names and shapes.
@@ -401,7 +407,7 @@ class AttackError(AttackStudy):
       ]
 
     def begin(rows: Arrays, logits: Logits) -> State:
-      """Returns the state of a batch before the first run; see `Stages`."""
+      """Returns the state of a batch before the first run of an ensemble, {name: [B, ...]}."""
       return Ensemble.begin(logits, rows['image'], _labels(rows))
 
     def advance(
@@ -676,7 +682,7 @@ def _is_wrong_after(number: int, shard: Shard) -> np.ndarray:
 
 
 def _raises(flag: Flag, shard: Shard) -> np.ndarray:
-  """Returns whether n images in v views raise a warning flag of AutoAttack, bool [n, v]."""
+  """Returns whether n images in v views of a shard raise a warning of AutoAttack, bool [n, v]."""
   return shard[f'measure/{flag.observed}'] == flag.value
 
 

@@ -42,7 +42,11 @@ class BandNoise(BandStudy):
   clip: bool = False
 
   def _show(self, key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-    """Returns x + v n/‖n‖, channel by channel, with filtered noise n; x in the clean view."""
+    """Returns x + v n/‖n‖ of an image x [H, W, C], or x in the clean view.
+
+    v is the setting `norm`, n is Gaussian noise in the band of the view, and ‖n‖ is its norm in
+    each channel.
+    """
     image = row['image']
     noise = filtered_by_half(jax.random.normal(key, image.shape), view['kept'])
     length = jnp.sqrt((noise**2).sum((0, 1), keepdims=True))

@@ -116,9 +116,9 @@ class Calibration(ScoresPredictions, StoredOrMade):
   def reduced(
     self, evaluations: Sequence[Evaluation], table: ViewTable, seed: int = SEED
   ) -> Findings:
-    """Returns every quantity by view, and its mean over the views of each group with an interval.
+    """Returns calibration errors, accuracy and confidence by view, and their means by group.
 
-    Groups also have differences from the first classifier.
+    A group is a set of views. Its means have intervals, and differences from the first classifier.
 
     Args:
       evaluations: records of classifiers on the same images.
@@ -184,6 +184,9 @@ class Calibration(ScoresPredictions, StoredOrMade):
     self, label: str, views: Sequence[Predictions], table: ViewTable
   ) -> Iterator[pd.DataFrame]:
     """Yields a classifier's selective risk by coverage, and accuracy and confidence in each bin.
+
+    At coverage c the risk is the top-1 error on the share c of images with the most confident
+    predictions. Bins divide confidence evenly.
 
     Args:
       label: label of the classifier.

@@ -90,7 +90,10 @@ class CorruptionError(StoredOrMade):
 
   @property
   def published(self) -> PublishedErrors | None:
-    """The published errors that mCE divides by; None if it divides by the first classifier's."""
+    """The published errors that mCE, the mean corruption error, divides by.
+
+    It is None if mCE divides by the errors of the first classifier.
+    """
     return BASELINES.get(self.baseline)
 
   def _check_published(self, published: PublishedErrors) -> None:
@@ -174,7 +177,9 @@ class CorruptionError(StoredOrMade):
     """Yields errors with paired tests, mCE, relative mCE and failure severities.
 
     Top-1 and top-k errors are by corruption and severity, by corruption, and by set of corruptions
-    (`whole_sets`). Only top-1 errors have mCE, relative mCE and failure severities.
+    such as ImageNet-C's. Only top-1 errors have the others: mCE, the mean of errors divided by the
+    baseline's; relative mCE, of errors minus the clean error; and the severity at which accuracy
+    falls below the share `failure_share` of the clean accuracy.
     """
     # `published` is None if mCE divides by the first classifier.
     views, published = recorded.views, self.published

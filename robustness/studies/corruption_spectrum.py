@@ -311,7 +311,10 @@ def _with_slots(rows: Rows) -> Rows:
   slots = np.eye(min(num_parts, most_parts), dtype=np.float32)
 
   def column(batch: Batch) -> np.ndarray:
-    """Returns the one-hot slots of the rows of a batch, float32 [B, slots]."""
+    """Returns the slot of each row of a batch, in which its spectrum is summed, as one-hot.
+
+    The result is float32 [B, slots]; rows of one stored corruption and severity share a slot.
+    """
     parts = parts_in(batch['corruption'], batch['severity'])  # of each row; padding has none
     return slots[[number.get(part, 0) % len(slots) for part in parts]]
 

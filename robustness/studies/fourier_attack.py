@@ -112,7 +112,10 @@ class FourierAttack(BeginsWithMap):
     return {'perturbation': basis.in_words(self.norm, self.clip, self.phase)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
-    """Returns why errors are not comparable with published ones: settings unlike the paper's."""
+    """Returns phrases for why errors are not comparable with published ones, such as 'clipped'.
+
+    They name a norm, phase or clipping unlike the paper's.
+    """
     side = image_shape[0]
     differing = basis.differing(self.norm, PUBLISHED_NORMS, side, self.phase, self.clip)
     return [*super().differences(records, image_shape), *differing]
@@ -165,7 +168,10 @@ class FourierAttack(BeginsWithMap):
 
   @property
   def quantities(self) -> tuple[Quantity, ...]:
-    """The errors after some queries, on clean images, and under one wave; words state the norm."""
+    """The top-1 errors after n queries, on clean images, and under the wave of one query alone.
+
+    The words of the first state the norm of the waves.
+    """
     words = f'{ERROR.words} under the worst waves of norm {self.norm:g}'
     error = dataclasses.replace(ERROR, words=words)
     return (error, CLEAN_ERROR, WAVE_ERROR)

@@ -75,7 +75,7 @@ class FourierHeatmap(Study):
 
   Attributes:
     norm: v > 0, L2 norm of one channel's perturbation (paper: 4 for CIFAR-10, 15.7 for ImageNet).
-    phase: 'reference' (the authors' release) or 'cosine'.
+    phase: of the waves: 'reference' is π/4, as in the authors' release, and 'cosine' is 0.
     clip: whether perturbed images are clipped to [0, 1] (paper: no).
     window: side of the centred square of frequencies; 0 for all (paper: 63 for ImageNet).
     layers: layers with a measured change of the output, or ('stages',) for stem, stages and logits,

@@ -97,9 +97,9 @@ class FourierPreview(BeginsWithMap):
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the view of unchanged images, in which sensitivities are measured.
 
-    S(f) is the sensitivity of the loss to a wave of frequency f, [H, W // 2 + 1], see the top of
-    this module. Recorded are its sum over images, and for each image the energy Σ S(f)² in each
-    band of frequencies, [bands].
+    S(f), [H, W // 2 + 1], is the sensitivity of the loss to a wave of frequency f: the root sum
+    over channels of |F(∂loss/∂x)|², with the Fourier transform F. Recorded are its sum over images,
+    and for each image the energy Σ S(f)² in each band of frequencies, [bands].
     """
     if self._map is not None:
       self._map.check_shape(image_shape)
@@ -125,6 +125,7 @@ class FourierPreview(BeginsWithMap):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the mean sensitivity S(f) by frequency and by band, and how well it fits a heatmap.
 
+    S(f) is the change of the loss, to first order and in root mean square, by a wave of norm 1.
     For `sensitivity_per_cell` of a band, the mean of S(f)² over the cells of the band is divided by
     the mean over all cells, for each image, and averaged over images; it is 1 if a band is as
     sensitive as the whole heatmap. A frequency and its mirror image are one row. With a measured
@@ -159,7 +160,8 @@ class FourierPreview(BeginsWithMap):
 
     Args:
       label: label of the classifier.
-      sensitivity: mean of S over images, [H, W], with the zero frequency in the centre.
+      sensitivity: sensitivity of the loss to a wave at each frequency, averaged over images,
+        [H, W], with the zero frequency in the centre.
       n: number of images.
     """
 

@@ -254,7 +254,8 @@ def _one_class() -> InputError:
 def _is_choosing(labels: np.ndarray, records: RecordsReader) -> np.ndarray:
   """Returns whether each row is among those that choose the set of its class, bool [N].
 
-  Of every class it is every second image, with all versions of the image.
+  Of every class it is every second image, with all corrupted versions of the image. `labels` has
+  the class of each row, [N].
   """
   image = image_numbers(records)
   is_choosing = np.zeros(len(labels), bool)

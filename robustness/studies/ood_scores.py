@@ -109,14 +109,15 @@ class OodScores(ScoresPredictions):
   """A study of scores for images of no known class; attributes are its settings.
 
   Attributes:
-    scores: names of scores, see `robustness.estimates.out_of_distribution`.
+    scores: names of scores: 'msp', 'max_logit', 'energy', 'gen', 'knn', 'mds', 'rmds', 'vim',
+      'react', 'ash', 'klm' (formulas in `robustness.estimates.out_of_distribution`).
     positives: the images that AUPR and FPR95 count as positive: 'ood', images of no known class, as
       in OpenOOD 1.5, or 'id', images of known classes.
     neighbours: K of 'knn', which scores by the distance to the K-th nearest training feature.
     directions: D of 'vim', the number of principal directions of the features, below the number of
       features.
-    percentile: percentile of 'react', over all features of the held-out images, and of 'ash', over
-      the features of each image.
+    percentile: in (0, 100). 'react' clips features at this percentile of all features of the
+      held-out images; 'ash' keeps the features of an image above this percentile of its own.
     exponent: γ of 'gen', the power in the generalised entropy.
     largest: M of 'gen', how many of the largest probabilities it sums over.
   """

@@ -261,8 +261,8 @@ class Recalibration(StoredOrMade):
       fields_at_ends: {classifier: {'covered' or 'size': values [N, V]}} at the threshold q, and at
         the low and high end of its interval.
       views: facets of the views.
-      decided: [M, n], for M classifiers, whether the true class of each of n held-out images has a
-        score of at most q.
+      decided: bool [M, n], for M classifiers, whether the true class of each of the n held-out
+        images that decide q has a score of at most q.
     """
     # Between the decisions of each classifier and of the first one, for intervals of differences.
     correlations = [_correlation(decided[0], of_classifier) for of_classifier in decided]
@@ -290,7 +290,10 @@ class Recalibration(StoredOrMade):
 
   @property
   def _fields(self) -> list[tuple[str, str]]:
-    """The F values measured for every image and view, as (field, name of scaling or score)."""
+    """The F values measured for every image and view, as (field, name of scaling or score).
+
+    An example is ('nll', 'temperature'). `_Fitted.measured` returns them in this order.
+    """
     set_fields = [field + end for end in ENDS for field in SET_FIELDS]
     fields = [(field, name) for name in (NONE, *self.scalings) for field in SCALING_FIELDS]
     return fields + [(field, name) for name in self.scores for field in set_fields]
@@ -447,7 +450,10 @@ class _Fitted:
   decided: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
   def note(self, name: str) -> str:
-    """Returns a note if a scaling has parameters for classes without an image to fit, else ''."""
+    """Returns a note if a scaling has parameters for classes without an image to fit, else ''.
+
+    Of the scalings by `name`, 'vector' and 'matrix' have parameters for each class.
+    """
     has_unfitted = self.absent and name in (VECTOR, MATRIX)
     return f'{self.absent} classes have no image that is fitted on' if has_unfitted else ''
 
@@ -475,7 +481,12 @@ class _Fitted:
     }
 
   def measured(self, shard: Shard) -> np.ndarray:
-    """Returns the F `_fields` of n images in v views of a shard, float32 [n, v, F]."""
+    """Returns F values of n images in v views of a shard, float32 [n, v, F].
+
+    They are −log p, the confidence and the correctness with each scaling, then whether the
+    prediction set holds the true class, and its size, for each score: at the threshold, and at both
+    ends of its interval.
+    """
     logits = shard[LOGITS]
     labels = np.broadcast_to(self.labels[shard.rows, None], logits.shape[:2])
     uniform = np.broadcast_to(self.uniform[shard.rows, None], logits.shape[:2])

@@ -102,7 +102,7 @@ class SampledMCE(CorruptionViews):
 
   @property
   def num_needed(self) -> int:
-    """Least number of images with which mCE's interval is at most ± h wide for any errors."""
+    """Least number of images for an mCE interval of at most ± `mce_half_width`, for any errors."""
     return stratified.trials_needed(self.weights, self.mce_half_width, self.confidence)
 
   def views(self, image_shape: ImageShape) -> Views:
@@ -121,7 +121,10 @@ class SampledMCE(CorruptionViews):
     all_views = super().views(image_shape)
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
-      """Returns the image [H, W, C] of a row in the view with the index in `drawn_view`."""
+      """Returns the image [H, W, C] of a row in the view that was drawn for it.
+
+      The row's column `drawn_view` has the index of this view; `view` is not used.
+      """
       del view  # the only view has no parameters
       drawn = {k: jax.numpy.asarray(v)[row[DRAWN]] for k, v in all_views.parameters.items()}
       image: jax.Array = all_views.show(key, row, drawn)
@@ -148,10 +151,10 @@ class SampledMCE(CorruptionViews):
     return pd.DataFrame(index=range(1))
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns mCE, errors, and the table `passes`.
+    """Returns mCE, errors, and the table `passes` with one row of four numbers.
 
-    Its row compares the number of images that each classifier was shown, once each, with showing
-    them in all corrupted views, and with the number that the half width asked for needs.
+    They are the passes through a classifier of this run, one per image; those of showing each image
+    in all corrupted views; the setting `mce_half_width`; and the images that it needs.
     """
     recorded = Recorded(evaluations)
     count = evaluations[0].records.layout.num_rows

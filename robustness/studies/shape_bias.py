@@ -35,9 +35,10 @@ PICTURES = 1200
 
 
 def _bias(shares: np.ndarray, baseline: np.ndarray) -> np.ndarray:
-  """Returns S / (S + T) of the shares S and T of answers by shape and by texture, [..., 2].
+  """Returns the bias S / (S + T), [...].
 
-  The second argument, which functions of means have, is not used.
+  `shares` [..., 2] has the share S of answers by shape, and the share T by texture.
+  `baseline`, which functions of means have, is not used.
   """
   with np.errstate(invalid='ignore'):
     return np.asarray(shares[..., 0] / shares.sum(-1))
@@ -106,9 +107,10 @@ class ShapeBias(Study):
   def _of_images(
     self, answered: Mapping[str, np.ndarray], mask: np.ndarray, facets: Mapping[str, str]
   ) -> Iterator[pd.DataFrame]:
-    """Yields both quantities over some images.
+    """Yields the share of decided answers, and the shape bias, over some images.
 
-    An answer is decided if it names the shape or the texture.
+    An answer is decided if it names the shape or the texture. The bias is the share of decided
+    answers that name the shape.
 
     Args:
       answered: {label: whether each image is answered by its shape, and by its texture, [N, 2]}.

@@ -91,7 +91,8 @@ class Systematic(Study):
     angles: angles of a rotation, over which accuracy is averaged: 90, 180, 270, or some of them.
     baseline: label of the baseline, with the accuracy b that is subtracted in ρ; '' for b = 0.
     baseline_by_cell: whether b is taken on the seen and on the unseen classes separately.
-    formula: formula of ρ: 'clipped' or 'printed', see `robustness.estimates.systematic.rho`.
+    formula: with the gain d on seen and g on unseen pairs, 'clipped' is ρ = min(1, g/d), or 1 for
+      d ≤ 0 and g > 0; 'printed' is g / min(1, d), at most 1 and negative for d < 0.
     degenerate: how means of ρ treat terms that are 1 by definition: 'left_out', or 'one' to count
       them as 1 as the paper does.
     balance: with 'class' all classes have equal weights, with 'image' all images.
@@ -351,7 +352,9 @@ class Systematic(Study):
     return findings
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields accuracies, and transfer ρ for classifiers that were trained on the environments.
+    """Yields accuracies, and ρ for classifiers that were trained on the environments.
+
+    ρ is the gain in accuracy on unseen classes relative to the gain on seen classes.
 
     Accuracies are clean, by environment, by environment and class group (a cell), and by
     environment and class. The note of a cell says whether training showed it.
@@ -393,9 +396,10 @@ class Systematic(Study):
       yield part([row(label, '', *arguments, self.confidence) for arguments in measured])
 
   def _level_terms(self, names: Sequence[str]) -> Terms:
-    """Returns a term for each level of each environment, such as {environment: fog, severity: 1}.
+    """Returns (facets, [column]) for each level of each environment.
 
-    Each has a single column, as `_shares` arranges them with `by_level`.
+    The facets are, for example, {environment: fog, severity: 1}, and the column is that of the
+    level in shares with a column per level. `names` are the M environments without the clean one.
     """
     return [
       ({ENVIRONMENT: names[k - 1], self._transforms[k - 1].kind_of_level: level}, [column])
@@ -471,7 +475,10 @@ class Systematic(Study):
   ) -> Iterator[Measured]:
     """Yields the mean of ρ over the levels of the environments of each term.
 
-    `shares` and `baseline` have a column for each level, see `_shares`.
+    Args:
+      shares: shares of right answers of the classifier, with a column for each level.
+      baseline: the same shares of the baseline; None if ρ subtracts no accuracy.
+      terms: (facets of an estimate, indices of the environments that it averages over).
     """
     for facets, environments in terms:
       columns = [column for column, (k, _) in enumerate(self._levels) if k in environments]
@@ -517,9 +524,9 @@ class Systematic(Study):
     return tuple(map(part_name, seen))
 
   def _notes(self, evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> dict[str, str]:
-    """Returns {environment: note}, for environments that may have been shown of unseen classes.
+    """Returns {environment: note} for environments in which training may have shown unseen classes.
 
-    They were shown if leaks were allowed in training, or if the initial weights were trained with
+    It did if leaks were allowed in training, or if the initial weights were trained with
     such a transform, for example with rotations. Initial weights matter less if the baseline began
     with the same ones, because ρ subtracts its accuracy; the note says so. The key '' has the note
     of the mean over all environments. The dict is empty if there is nothing to note.
