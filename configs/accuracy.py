@@ -48,7 +48,7 @@ def own() -> ConfigDict:
 
 
 def both_ways() -> ConfigDict:
-  """Returns the config of two CLIP classifiers, which choose among different classes.
+  """Returns the config of the accuracy of two CLIP classifiers that choose among different classes.
 
   One chooses among all classes that it has prompts for, the other only among the data's classes.
   """

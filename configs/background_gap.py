@@ -20,7 +20,10 @@ from robustness.config.defaults import ConfigDict, default_config, variants
 
 
 def imagenet_9() -> ConfigDict:
-  """Returns the config of the three variants of ImageNet-9 with the same foregrounds."""
+  """Returns the config of accuracy on ImageNet-9 by variant of the background.
+
+  It reads the three variants that have the same foregrounds.
+  """
   config = default_config('background_gap')
   config.data.source = 'imagenet_9'
   config.classifier.label_space = 'imagenet_9'
@@ -28,7 +31,7 @@ def imagenet_9() -> ConfigDict:
 
 
 def challenge() -> ConfigDict:
-  """Returns the config that shows every foreground on every background."""
+  """Returns the config of accuracy by foreground, each shown on every background."""
   config = default_config('background_challenge')
   config.data.source = 'imagenet_9'
   config.data.imagenet_9.masks = True

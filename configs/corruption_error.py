@@ -100,7 +100,7 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of one network on CIFAR-10 under Yin et al.'s 15 corruptions.
+  """Returns the config of the error of a ResNet-20 on CIFAR-10 under Yin et al.'s 15 corruptions.
 
   It takes 1000 test images.
   """
@@ -110,7 +110,7 @@ def cifar10() -> ConfigDict:
 
 
 def adapted() -> ConfigDict:
-  """Returns the config of one network on corrupted CIFAR-10 images: as trained, and adapted.
+  """Returns the config of the error of a ResNet-20 on corrupted CIFAR-10, as trained and adapted.
 
   `source` is the network as it was trained, `statistics` normalises with the statistics of the
   test images, and `tent` also minimises the entropy of its answers to them. Corruptions are the
@@ -127,7 +127,7 @@ def adapted() -> ConfigDict:
 
 
 def cifar10_c() -> ConfigDict:
-  """Returns the config of one network on the stored images of CIFAR-10-C.
+  """Returns the config of the error of a ResNet-20 on the stored images of CIFAR-10-C.
 
   Corruptions are the official 15.
   """
@@ -140,7 +140,7 @@ def cifar10_c() -> ConfigDict:
 
 
 def imagenet_c() -> ConfigDict:
-  """Returns the config of EfficientNet-Lite0 on the stored images of ImageNet-C.
+  """Returns the config of errors of EfficientNet-Lite0 on the stored images of ImageNet-C.
 
   Corruptions are the official 15; mCE divides by AlexNet's errors.
   """
@@ -153,7 +153,7 @@ def imagenet_c() -> ConfigDict:
 
 
 def imagenet_3dcc() -> ConfigDict:
-  """Returns the config of EfficientNet-Lite0 on the 12 corruptions of ImageNet-3DCC."""
+  """Returns the config of errors of EfficientNet-Lite0 on the 12 corruptions of ImageNet-3DCC."""
   config = imagenet_c()
   config.study.corruptions = ('imagenet_3dcc',)
   config.study.baseline = 'alexnet_3dcc'
@@ -162,7 +162,10 @@ def imagenet_3dcc() -> ConfigDict:
 
 
 def laion_c() -> ConfigDict:
-  """Returns the config of the 16 superclasses of LAION-C under its six distortions."""
+  """Returns the config of errors of EfficientNet-Lite0 under the six distortions of LAION-C.
+
+  Errors are of its 16 superclasses, whose scores are means over their ImageNet classes.
+  """
   config = imagenet_c()
   config.study.corruptions = ('laion_c',)
   config.study.baseline = 'first'
@@ -173,14 +176,14 @@ def laion_c() -> ConfigDict:
 
 
 def robustbench() -> ConfigDict:
-  """Returns the config of EfficientNet-Lite0 on RobustBench's 5,000 images of ImageNet-C."""
+  """Returns the config of errors of EfficientNet-Lite0 on RobustBench's 5,000 ImageNet-C images."""
   config = imagenet_c()
   config.data.image_list = 'robustbench'
   return config
 
 
 def imagenet() -> ConfigDict:
-  """Returns the config of EfficientNet-Lite0 on 20 ImageNet pictures, corrupted here.
+  """Returns the config of errors of EfficientNet-Lite0 on 20 ImageNet pictures, corrupted here.
 
   Corruptions are the official 15; mCE divides by AlexNet's errors.
   """

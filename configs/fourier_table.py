@@ -94,7 +94,7 @@ def get_config(variant: str = 'digits') -> ConfigDict:
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: a small CNN on MNIST digits, trained by each recipe.
+  """Returns the default config: a battery of studies of a small CNN on MNIST digits, by recipe.
 
   Digits are not flipped, and AutoAugment, which changes colours, is left out.
   """
@@ -118,9 +118,9 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of airbench94, trained on all CIFAR-10 training images.
+  """Returns the config of a battery of studies of airbench94 on CIFAR-10, trained by each recipe.
 
-  Tasks evaluate it on 500 to 2000 test images.
+  Training takes all training images, and tasks evaluate 500 to 2000 test images.
   """
   config = _recipes('airbench94', CIFAR10_RECIPES, sigma=0.1, low_pass=15, high_pass=31)
   train_airbench(config)
@@ -160,9 +160,10 @@ def cifar10_c() -> ConfigDict:
 
 
 def full() -> ConfigDict:
-  """Returns the config of WRN-28-10, trained for 200 epochs in bfloat16, on all test images.
+  """Returns the config of a battery of studies of WRN-28-10 on CIFAR-10, trained by each recipe.
 
-  The paper does not state a number of epochs.
+  It trains for 200 epochs in bfloat16 and takes all test images. The paper does not state a
+  number of epochs.
   """
   config = _recipes('wide_resnet_28_10', CIFAR10_RECIPES, sigma=0.1, low_pass=15, high_pass=31)
   use_cifar10(config, num_images=0)  # all
@@ -179,7 +180,10 @@ def full() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """Returns the config of ResNet-50 on ImageNet, without adversarial training (Yin, table 4)."""
+  """Returns the config of a battery of studies of ResNet-50 on ImageNet (Yin et al. 2019, table 4).
+
+  It is trained by each recipe but 'adversarial'.
+  """
   recipes = tuple(label for label in RECIPES if label != 'adversarial')
   config = _recipes('resnet50', recipes, sigma=0.4, low_pass=45, high_pass=223)
   config.battery.tasks = TABLES

@@ -22,7 +22,10 @@ from robustness.config.defaults import ConfigDict, default_config, variants
 
 
 def imagenet_p() -> ConfigDict:
-  """Returns the default config: EfficientNet-Lite0 on ImageNet-P, against AlexNet."""
+  """Returns the default config: changes of EfficientNet-Lite0's predictions on ImageNet-P.
+
+  They are divided by AlexNet's.
+  """
   config = default_config('perturbation_stability')
   config.study.baseline = 'alexnet'
   config.data.source = 'imagenet_p'
@@ -31,7 +34,7 @@ def imagenet_p() -> ConfigDict:
 
 
 def cifar10_p() -> ConfigDict:
-  """Returns the config of one network on CIFAR-10-P."""
+  """Returns the config of changes of a ResNet-20's predictions on CIFAR-10-P."""
   config = default_config('perturbation_stability')
   config.study.perturbations = ('cifar10_p',)
   config.data.source = 'cifar10_p'

@@ -26,7 +26,10 @@ PROBES = ('linear', 'knn', 'prototype')
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: three probes on random features of MNIST digits."""
+  """Returns the default config: error under corruptions of three probes on MNIST digits.
+
+  The probes read random features.
+  """
   config = default_config('corruption_error', PROBES)
   for name, classifier in config.classifiers.items():
     classifier.weights = 'random'

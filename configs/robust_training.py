@@ -59,7 +59,10 @@ FINE_TUNED = ('plain', 'gaussian', 'augmix')
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: a small CNN on MNIST digits, trained by each recipe."""
+  """Returns the default config: a battery of studies of small CNNs on MNIST digits.
+
+  There is one for each recipe, such as AugMix.
+  """
   config = default_battery(TASKS, RECIPES)
   train_small_networks(config, epochs=4.0)
   _add_recipes(config)
@@ -76,7 +79,10 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of airbench94 at half its width on CIFAR-10, trained by each recipe."""
+  """Returns the config of a battery of studies of airbench94 at half width on CIFAR-10.
+
+  There is one for each recipe, such as AugMix.
+  """
   config = default_battery(TASKS, (*RECIPES, 'afa', 'apr_s'))
   train_airbench(config, 'airbench94_half')
   _add_recipes(config)
@@ -96,10 +102,10 @@ def cifar10() -> ConfigDict:
 
 
 def fourier() -> ConfigDict:
-  """Returns the config of a small CNN on CIFAR-10, trained once with each augmentation.
+  """Returns the config of errors of a small CNN on CIFAR-10, trained once with each augmentation.
 
-  A classifier's label is its augmentation. Most augmentations change the Fourier spectrum of
-  images.
+  Errors are under corruptions and by frequency. A classifier's label is its augmentation; most
+  augmentations change the Fourier spectrum of images.
   """
   tasks = {'corruptions': 'corruption_error', 'heat_map': 'fourier_heatmap', 'bands': 'band_noise'}
   config = default_battery(tasks, IN_FOURIER)
@@ -123,9 +129,10 @@ def fourier() -> ConfigDict:
 
 
 def folder() -> ConfigDict:
-  """Returns the config that fine-tunes EfficientNet-Lite0 on a folder of pictures, three times.
+  """Returns the config of a battery of studies of EfficientNet-Lite0, fine-tuned on a folder.
 
-  It begins with the published weights and trains plainly, with Gaussian noise, and with AugMix.
+  It begins with the published weights and trains three times: plainly, with Gaussian noise, and
+  with AugMix.
   """
   tasks = {name: task for name, task in TASKS.items() if name != 'attack'}
   config = default_battery(tasks, FINE_TUNED)

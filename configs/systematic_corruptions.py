@@ -78,9 +78,10 @@ SEEDS = (0, 1, 2)
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits, one trained on clean digits.
+  """Returns the default config: robustness to corruptions of two small CNNs on MNIST digits.
 
-  The other also sees four corruptions, such as snow, each on one group of classes.
+  One network is trained on clean images. The other also sees four corruptions, such as snow, each
+  on one group of classes.
   """
   config = default_config('systematic', LABELS)
   train_small_networks(config)
@@ -89,11 +90,10 @@ def digits() -> ConfigDict:
 
 
 def methods() -> ConfigDict:
-  """Returns the config of several ways of training on MNIST digits in environments.
+  """Returns the config of robustness to corruptions by way of training, on MNIST digits.
 
-  Each environment, such as blur, is shown on one class group only. AugMix is an exception on
-  purpose (`allow_leaks`): its autocontrast, which resembles the environment contrast, is applied to
-  all classes.
+  Each corruption, such as contrast, is shown on one class group only. AugMix is an exception on
+  purpose (`allow_leaks`): its autocontrast, which resembles contrast, is applied to all classes.
   """
   config = digits()
   add_methods(config)
@@ -106,9 +106,10 @@ def methods() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of two airbench94 at half their width on CIFAR-10, one trained clean.
+  """Returns the config of robustness to corruptions of two airbench94 at half width on CIFAR-10.
 
-  The other also sees four corruptions, such as snow, each on one group of classes.
+  One network is trained on clean images. The other also sees four corruptions, such as snow, each
+  on one group of classes.
   """
   config = default_config('systematic', LABELS)
   use_cifar10(config)
@@ -118,7 +119,7 @@ def cifar10() -> ConfigDict:
 
 
 def cifar10_finetuned() -> ConfigDict:
-  """Returns the config of two airbench94, fine-tuned on CIFAR-10 from initial weights.
+  """Returns the config of robustness to corruptions of two airbench94, fine-tuned on CIFAR-10.
 
   The user sets the initial weights. One network is fine-tuned on clean images; its accuracy is the
   baseline b of the relative robustness ρ. The other also sees each corruption on one class group.
@@ -141,9 +142,10 @@ def cifar10_finetuned() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """Returns the config of two ResNet-50 on ImageNet, one trained on clean images.
+  """Returns the config of robustness to corruptions of two ResNet-50 on ImageNet.
 
-  The other also sees four corruptions, such as snow, each on one group of classes.
+  One network is trained on clean images. The other also sees four corruptions, such as snow, each
+  on one group of classes.
   """
   config = default_config('systematic', LABELS)
   train_on_imagenet(config)
@@ -152,7 +154,7 @@ def imagenet() -> ConfigDict:
 
 
 def imagenet_finetuned() -> ConfigDict:
-  """Returns the config of two ResNet-50, fine-tuned on ImageNet from torchvision's weights.
+  """Returns the config of `imagenet`, but fine-tuned from torchvision's weights.
 
   One is fine-tuned on clean images; its accuracy is the baseline b of the relative robustness ρ.
   The other also sees each corruption on one class group.

@@ -41,9 +41,9 @@ LABELS = 'upright', 'erm'
 
 
 def digits() -> ConfigDict:
-  """Returns the default config: two small CNNs on MNIST digits, one trained upright.
+  """Returns the default config: robustness to rotation of two small CNNs on MNIST digits.
 
-  The other sees five of the ten classes rotated too.
+  One network is trained upright. The other sees five of the ten classes rotated too.
   """
   config = default_config('systematic', LABELS)
   train_small_networks(config)
@@ -53,9 +53,9 @@ def digits() -> ConfigDict:
 
 
 def cifar10() -> ConfigDict:
-  """Returns the config of two airbench94 at half their width on CIFAR-10, one trained upright.
+  """Returns the config of robustness to rotation of two airbench94 at half width on CIFAR-10.
 
-  The other sees five of the ten classes rotated too.
+  One network is trained upright. The other sees five of the ten classes rotated too.
   """
   config = default_config('systematic', LABELS)
   use_cifar10(config)
@@ -65,9 +65,9 @@ def cifar10() -> ConfigDict:
 
 
 def imagenet() -> ConfigDict:
-  """Returns the config of two ResNet-50 on ImageNet, one trained upright.
+  """Returns the config of robustness to rotation of two ResNet-50 on ImageNet.
 
-  The other sees half of the classes rotated too.
+  One network is trained upright. The other sees half of the classes rotated too.
   """
   config = default_config('systematic', LABELS)
   train_on_imagenet(config)
@@ -77,9 +77,9 @@ def imagenet() -> ConfigDict:
 
 
 def imagenet_finetuned() -> ConfigDict:
-  """Returns the config of two ResNet-50, fine-tuned on ImageNet from torchvision's weights.
+  """Returns the config of `imagenet`, but fine-tuned from torchvision's weights.
 
-  One is fine-tuned on clean images; its accuracy is the baseline b of the relative robustness ρ.
+  One is fine-tuned on upright images; its accuracy is the baseline b of the relative robustness ρ.
   """
   config = imagenet()
   finetune_resnet50(config)

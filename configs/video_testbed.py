@@ -63,7 +63,7 @@ YTBB = 'ytbb'
 
 
 def get_config(variant: str = '') -> ConfigDict:
-  """Returns the config of the networks that the variant lists, such as 'resnet18,vgg16=FILE'.
+  """Returns the config of pm-k accuracy of the networks in a list, such as 'resnet18,vgg16=FILE'.
 
   FILE has the weights of a network, in place of its published weights. '' lists all networks that
   have published weights here. A list that begins with 'ytbb' is measured on YTBB-Robust, any other

@@ -130,10 +130,10 @@ class TfRows:
   def batches(
     self, batch_size: int, blocks: Sequence[int] | None = None, *, stored: bool = False
   ) -> Iterator[Batch]:
-    """Yields blocks of `batch_size` rows in order, padded and masked; see `Rows.batches`.
+    """Yields blocks of `batch_size` rows in order; see `Rows.batches`.
 
-    `blocks` are the numbers of the blocks that are read; None reads all. With `stored`, 8-bit
-    images stay uint8.
+    The last one is padded, and `mask` is False on the padding. `blocks` are the numbers of the
+    blocks that are read; None reads all. With `stored`, 8-bit images stay uint8.
     """
     num_blocks = len(chosen_blocks(self.num_examples, batch_size, blocks))
     reads_most_rows = 2 * num_blocks * batch_size > self.num_examples

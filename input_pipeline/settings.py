@@ -97,7 +97,7 @@ _MOVED = {
 def moved_keys(source: type[Source]) -> dict[str, str]:
   """Returns {key of `config.data` in earlier versions: its key now}, such as 'path': 'npz.path'.
 
-  If the source has no such setting, the key of another source is the example.
+  The new keys are settings of `source`, or of another source where `source` has no such setting.
   """
   settings = {field.name for field in dataclasses.fields(source)}
   names = {key: source.moved_keys.get(key, key) for key in _MOVED}  # the names in the source

@@ -472,7 +472,7 @@ class SplitsStore(StreamedStore):
     labels = None if self.labels is None else tf.constant(self.labels[first:end])
 
     def renumbered(element: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-      """Returns an element with its index over all splits as id, and with its label replaced."""
+      """Returns an element with its index over all splits as id and, if set, the store's label."""
       position = element['example_id']
       index = tf.searchsorted(known_positions, [position], out_type=tf.int64)[0]
       label = {} if labels is None else {'label': tf.gather(labels, index)}

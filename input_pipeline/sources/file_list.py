@@ -209,10 +209,9 @@ class _Files(Sequence[str]):
 
   @functools.cached_property
   def _anywhere(self) -> dict[str, list[Path]]:
-    """All files below the root by relative path, and also by name if they are in a subfolder.
+    """The files below the root, {relative path: files} and {name: files in subfolders} in one dict.
 
-    The dict is {path or name in composed Unicode: files}; two files may have paths that differ only
-    in their Unicode form.
+    Keys are in composed Unicode; two files may have paths that differ only in their Unicode form.
     """
     anywhere: dict[str, list[Path]] = {}
     for file in files_in(self._root):

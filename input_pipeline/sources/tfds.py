@@ -218,7 +218,7 @@ def _same_labels(splits: list[Split]) -> np.ndarray:
 
 
 def _made_of(split: Split) -> Facts:
-  """Returns what a corrupted set's metadata state of its making: settings and digest of the base.
+  """Returns how a corrupted set was made, from its metadata: settings, and digest of its base data.
 
   Corruption and severity, in which sets may differ, are left out. Only this project's builders
   write such metadata; for other sets the digest is None and there are no settings.

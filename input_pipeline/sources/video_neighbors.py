@@ -216,7 +216,10 @@ def frames_folder(path: str, first: str = '') -> Path:
 
 
 def _is_file(root: Path, path: str) -> bool:
-  """Returns whether a frame exists below the folder of frames; refuses paths that leave it."""
+  """Returns whether a frame exists at `path` below `root`, the folder of frames.
+
+  Raises InputError if the path is absolute or has '..'.
+  """
   if PurePosixPath(path).is_absolute() or '..' in PurePosixPath(path).parts:
     raise InputError(
       f'frame {path!r} does not lie under the folder of frames: paths are relative, without "..".'
