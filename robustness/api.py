@@ -113,6 +113,8 @@ def classifier(
 ) -> Model:
   """Returns a network together with what its input and output mean, such as the class names.
 
+  They are the attributes of `Model`, which says more about the defaults.
+
   Args:
     module: a function of images, or of variables and images; a module of Linen, NNX, Equinox,
       PyTorch or Keras; a model of MAITE; or the name of an architecture.
@@ -127,8 +129,6 @@ def classifier(
     name: label in tables and figures; '' takes the name of the class or function.
     label_space: the label space that predictions are projected onto, such as 'imagenet_vid', or
       'data' for the classes of the data; '' keeps the classes.
-
-  `Model` has the same arguments as attributes, with more about their defaults.
 
   Raises:
     InputError: `module` is no network, or an argument is not valid.

@@ -462,7 +462,10 @@ class Results:
 def _declared(
   entries: Iterable[Mapping[str, Any]], facet_entries: Iterable[Mapping[str, Any]]
 ) -> tuple[Quantity, ...]:
-  """Returns the quantities of a task, from entries of quantities and facets in `results.json`."""
+  """Returns the quantities of a task, from its entries in `results.json`.
+
+  `entries` has one for each quantity. `facet_entries` has one for each facet of all of them.
+  """
   facets = tuple(Facet(**entry) for entry in facet_entries)
   return tuple(_with_facets(_quantity(entry), facets) for entry in entries)
 

@@ -128,6 +128,8 @@ class ClassifierBuilder:
   def _check_training(self, label: str, recipe: TrainedHere, classifier: Classifier) -> None:
     """Checks that a training could begin, and warns if it has the images that are measured.
 
+    `label` names the training of `recipe`, and `classifier` has its shapes as weights.
+
     Raises:
       InputError: a training could not begin.
     """

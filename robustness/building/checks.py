@@ -45,7 +45,8 @@ def check_studies(builder: ClassifierBuilder, rows: Mapping[DataSettings, Rows])
 def check_study(study: Study, rows: Rows, recipes: Recipes, execution: Execution) -> None:
   """Checks that rows and trainings allow a study to be measured.
 
-  `recipes` is {label of a classifier: description of the images that it is trained on}.
+  `recipes` is {label of a classifier: description of the images that it is trained on}, and
+  `execution` has the precision, which may round away what the study measures.
 
   Raises:
     InputError: the rows or a training do not suit the study.
@@ -78,8 +79,9 @@ def check_step(
 ) -> None:
   """Checks that a study can be evaluated, by tracing one step of it on shapes.
 
-  One classifier stands for all. If there are classifiers that only the host can call, it is one of
-  these, because they have no gradient and thus most restrictions.
+  `execution` has the seed and the kind of parallelism. One classifier stands for all. If there are
+  classifiers that only the host can call, it is one of these, because they have no gradient and
+  thus most restrictions.
 
   Raises:
     InputError: the views do not fit the rows or the classifier, as in the evaluation.

@@ -398,6 +398,8 @@ def _read_header(directory: pathlib.Path) -> Facts:
 def _check_layout(path: pathlib.Path, layout: Mapping[str, int]) -> None:
   """Raises InputError if a header states more rows, views or shards than records may have.
 
+  `layout` has the attributes of `Layout` that the header at `path` states.
+
   The check comes before arrays of the stated sizes are allocated.
   """
   for name in LAYOUT_KEYS:

@@ -240,7 +240,9 @@ class Evaluator:
         bar.advance(layout.size(block, chunk))
 
   def _check_same_images(self, rows: Rows, records: Records, missing: dict[int, list[int]]) -> None:
-    """Raises InputError if the first existing shard was recorded from other images than `rows`.
+    """Raises InputError if existing shards were recorded from other images than `rows`.
+
+    Only the first of them is compared.
 
     `missing` is {number of the row block: numbers of its view chunks that do not exist yet}.
     """
