@@ -213,7 +213,7 @@ def _printed_facets(groups: Sequence[str], table: ViewTable) -> list[Facts]:
 
 
 def independent_difference(first: Estimate, second: Estimate) -> Estimate:
-  """Returns second − first for two proportions of different images, with an interval.
+  """Returns second − first for two independent proportions of different images, with an interval.
 
   Its lower half-width is √(l² + u²), where l is the lower half-width of `second` and u the upper
   one of `first`. The upper half-width is computed from the upper half-width of `second` and the
@@ -252,7 +252,10 @@ def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[E
 
 
 def _robustness_on_shared_images(classifiers: Sequence[Answers], group: str) -> list[Estimate]:
-  """Returns `_effective_robustness` of M classifiers, with bootstrap intervals.
+  """Returns the effective robustness of M classifiers on the same images, with bootstrap intervals.
+
+  It is the accuracy minus the accuracy that a line through the other classifiers predicts from the
+  clean accuracy.
 
   Args:
     classifiers: the answers of all classifiers on the same images, the baseline first.

@@ -136,7 +136,9 @@ def failure_points(
 def failure_point(
   measured: Units, severities: np.ndarray, share: float, confidence: float = 0.95
 ) -> Estimate:
-  """Returns the failure severity under one corruption, with an interval; see `failure_points`.
+  """Returns the severity at which accuracy falls below `share` times the clean accuracy.
+
+  It has the intervals and notes of `failure_points`.
 
   Args:
     measured: the number of right images of each unit by group: clean, then S severities.

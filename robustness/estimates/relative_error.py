@@ -101,11 +101,10 @@ def _interval(
   """Returns the interval (low, high) of the ratio e / (π e + (1 − π) r); see `relative_errors`.
 
   Args:
-    total: [K, 2C + 1], for K units and C classifiers: for each classifier the numbers of wrong
-      images inside and outside the group, then the number of images in the group. Divided by
-      `images`, their sums are the shares e and r of each classifier, and π.
-    images: [K, 2C + 1], the numbers of images inside and outside the group for each classifier,
-      then of all images.
+    total: [K, 2C + 1], counts of K units for C classifiers: each has two columns, wrong images
+      inside and outside the group; the last column has the images in the group.
+    images: [K, 2C + 1], what these are counted of: images inside and outside the group for each
+      classifier, then all images. Sums of `total` divided by sums of `images` are e, r and π.
     is_clustered: whether units hold several images.
     confidence: confidence of the interval, in (0, 1).
   """
@@ -141,7 +140,7 @@ def _interval(
 def _reduced_correlation(deviation: np.ndarray, images: np.ndarray) -> np.ndarray:
   """Returns the correlations of S shares, [S, S], reduced a little.
 
-  Those of a share of n images are multiplied by √(1 − 2/(n + 1)).
+  The correlation of two shares is multiplied by √(1 − 2/(n + 1)) for each, with its n images.
 
   Args:
     deviation: deviations of the log odds of the shares without each of K units, [K, S].

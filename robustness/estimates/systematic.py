@@ -137,11 +137,11 @@ class StratifiedMeans:
       confidence: confidence of the interval, in (0, 1). The number is multiplied by the squared
         ratio of Student's quantiles at this confidence with `views` − 1 and with `freedom` degrees
         of freedom, which makes intervals from few images wider.
-      joint: whether the number is for joint draws of the Q means (`drawn`). It may then exceed the
-        number of views, because strata that differ in accuracy vary less than independent trials at
-        their mean accuracy. Because few images may show a small variance by chance, the variance is
-        then at least (freedom · variance + 2 · within / views) / (freedom + 2): its average with
-        the variance of independent views, which counts as two degrees of freedom.
+      joint: whether the number is for joint draws of the Q means (`drawn`). Otherwise it is at most
+        the number of views. For joint draws it may exceed it, because strata that differ in
+        accuracy vary less than independent trials at their mean accuracy. As few images may show a
+        small variance by chance, the variance is then at least its average with the variance of
+        independent views: (freedom · variance + 2 · within / views) / (freedom + 2).
     """
     # The effective number of images by their weights (Kish), at least 1.
     images = 1 / np.maximum((self.weight**2).sum(0), _ROUNDING).clip(max=1)
