@@ -112,8 +112,9 @@ class AccuracyByFactor(Study):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError if a setting names no column, or a factor has under two groups of images.
 
-    `factors`, `clusters` and `strength` name the columns; see `_groups` for the groups. A factor
-    that is computed, from the label or from pixels, must not also be a column with other values.
+    `factors`, `clusters` and `strength` name the columns. A group has equal levels of a factor, and
+    at least `fewest` images. A factor that is computed, from the label or from pixels, must not be
+    a column with other values too.
     """
     batch = next(rows.batches(1, [0], stored=True))
     # Columns with one value for each row that describes the image.

@@ -44,7 +44,10 @@ class AllButOne(StoredOrMade):
   quantities = (ERROR, CLEAN_ERROR)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError if the networks are not trained as this study needs; see `networks`."""
+    """Raises InputError unless each network was trained without one corruption and severity.
+
+    No two may have left out the same pair, and the trainings must list the same corruptions.
+    """
     super().check(rows, recipes)
     self.networks(recipes)
 

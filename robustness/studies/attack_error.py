@@ -532,12 +532,11 @@ class AttackError(AttackStudy):
     yield from self._of_changes(recorded)
 
   def _of_changes(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
-    """Yields share of high frequency, norm and largest value of the changes that attacks make.
+    """Yields high-frequency share of energy, norm and largest value of the changes by attacks.
 
-    Shares and norms are means over the images that an attack changes and leaves wrong
-    (`_values_of_wrong_changes` has NaN for other images). PGD and FGSM also change images that were
-    wrong before the attack; AutoAttack, FAB and Square do not. The share of high frequency in clean
-    images is yielded for comparison. The largest value is over all images.
+    Shares and norms are means over the images that an attack changes and leaves wrong; the largest
+    value is over all images. PGD and FGSM also change images that were wrong before the attack;
+    AutoAttack, FAB and Square do not. The share in clean images is yielded for comparison.
     """
     views, clusters, by = recorded.views, recorded.clusters, ('attack', 'epsilon')
     is_clean = views.attack.isna().to_numpy()
@@ -613,9 +612,9 @@ class AttackError(AttackStudy):
   def figures(self, results: Results) -> Figures:
     """Returns the default figures, and two figures of the changes that attacks make.
 
-    'radial' has the amplitudes by |f|, and 'spectra' the mean spectrum |F(δ)| of each classifier
-    and attack. Both are at the radius `epsilon`, over images that are wrong under the attack, and
-    are left out if no image is.
+    'radial' has the amplitudes by |f|, and 'spectra' the mean spectrum |F(δ)| of the changes δ, for
+    each classifier and attack. Both are at the radius `epsilon`, over images that are wrong under
+    the attack, and are left out if no image is.
     """
     figures = charts.draw(results)
     # `...` selects any attack and any |f|.

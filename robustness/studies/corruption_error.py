@@ -127,8 +127,8 @@ class CorruptionError(StoredOrMade):
     """The settings that decide the records; studies with equal settings share records.
 
     For stored images they are the settings of the base class. For others, `between` is added if it
-    is not empty, and `half_width` and `confidence` if `half_width` ends the rounds; without these,
-    the records are shared with other studies of corruptions.
+    is not empty, and `half_width` and `confidence` if `half_width` is not 0. With neither, the
+    records are shared with other studies of corruptions.
     """
     if self.is_stored:
       return super().recording
@@ -214,8 +214,8 @@ class CorruptionError(StoredOrMade):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns the estimates, with a note on mCE if it is not comparable with published values.
 
-    Errors over a set of corruptions are left out if the set is published for images of another
-    size, see `whole_sets`.
+    The mean error over a set of corruptions, such as ImageNet-C's, is left out if the set is
+    published for images of another size.
     """
     sets = whole_sets(self.names, min(image_shape[:2]))
     estimates = [

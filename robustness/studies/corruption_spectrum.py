@@ -192,7 +192,7 @@ class CorruptionSpectrum(StoredOrMade):
     Args:
       records: the records, a row per image and a view per corruption and severity.
       image_shape: height, width and channels of the images.
-      scale: factor of the amplitudes |F|; see `normalisation`.
+      scale: factor of the amplitudes |F|: √(HW) for the normalisation 'sum', 1 for 'orthonormal'.
       radii: |f| of each ring of the spectrum, in cycles per image.
     """
     views = self.facets(image_shape)

@@ -52,7 +52,7 @@ class FourierAttack(BeginsWithMap):
       chooses, and the other half is measured.
     norm: v > 0, L2 norm of one channel's perturbation (paper: 24 for ImageNet).
     queries: n, how many of the worst frequencies are tried on an image.
-    phase: 'reference' (the authors' release) or 'cosine'.
+    phase: of the waves: 'reference' is π/4, as in the authors' release, and 'cosine' is 0.
     clip: whether perturbed images are clipped to [0, 1] (paper: no).
     window: side of the centred square of frequencies to choose from without a map; 0 for all.
   """
@@ -70,7 +70,10 @@ class FourierAttack(BeginsWithMap):
   false_discovery_rate: float = 0.05
 
   def _frequencies(self, image_shape: ImageShape) -> Frequencies:
-    """Returns the distinct frequencies in the heatmap's window; without a heatmap, in `window`."""
+    """Returns the distinct frequencies to choose from.
+
+    They are in the heatmap's window, or without a heatmap in the setting `window`.
+    """
     if self._map:
       return basis.distinct_frequencies(*image_shape[:2], self._map.window)
     with naming('window', self.key('window')):  # an error states 'config.study.window'
@@ -234,9 +237,9 @@ class FourierAttack(BeginsWithMap):
 
 
 def _worst_waves(table: pd.DataFrame) -> np.ndarray:
-  """Returns (fy, fx), int [S, 2], of the S ≤ 4 worst frequencies of the first classifier.
+  """Returns the S ≤ 4 worst frequencies of the first classifier, the worst first, int [S, 2].
 
-  The frequency that `table` lists for query 1 is the worst.
+  They are (fy, fx) in cycles per image, from the rows of `wave_error` in the results `table`.
   """
   # `...` selects any value of a facet.
   waves = select(table, WAVE_ERROR.name, queries=..., frequency_y=..., frequency_x=...)

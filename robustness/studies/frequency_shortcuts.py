@@ -122,7 +122,10 @@ class FrequencyShortcuts(Study):
     ordered = np.fft.ifftshift(masks, (1, 2))
 
     def mirrored(table: np.ndarray) -> np.ndarray:
-      """Returns an array [..., H, W] in which the value at each frequency f is that at −f."""
+      """Returns the `table` [..., H, W] with the values of the frequencies f and −f exchanged.
+
+      Frequency 0 is at index 0, as in `fft2`.
+      """
       # Reversed, index i has the value of n − 1 − i. The shift by one makes it n − i, that is −i:
       # values 0, 1, 2, 3 become 3, 2, 1, 0 and then 0, 3, 2, 1.
       return np.roll(table[..., ::-1, ::-1], 1, (-2, -1))
@@ -150,8 +153,10 @@ class FrequencyShortcuts(Study):
     return ViewTable.of(['clean', *(f'set {number}' for number in sets)], groups)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns accuracies and shares by class, and the set of frequencies of each of C classes.
+    """Returns estimates by class, and the set of frequencies of each of C classes.
 
+    The estimates are the accuracy on images through the set of their class, the accuracy on whole
+    images, and the share of images of other classes that are taken for the class through its set.
     The sets of a classifier are the array `sets/<label>`, bool [C, H, W // 2 + 1], true at the
     frequencies in the set.
     """
@@ -236,7 +241,10 @@ class FrequencyShortcuts(Study):
 
 
 def _classes(evaluation: Evaluation) -> dict[str, int]:
-  """Returns {class name: index in the classifier's outputs} of the classes that the labels have."""
+  """Returns {class name: index in the classifier's outputs} of the classes that rows have as label.
+
+  A class without a name is named by its index, such as '7'.
+  """
   names = evaluation.records.identity.get('classes', ())
   labels = np.unique(evaluation.records.column('label')).tolist()
   # A label without a name is named by its number.

@@ -99,7 +99,8 @@ class LeastDistance(AttackStudy):
     attack: the settings of each attack in a section of its name or label, such as
       `config.study.attack.fmn.steps`.
     norm: the norm of distances: 'linf', 'l2' or 'l1'.
-    epsilons: the radii ε of the curve; the same command with other radii uses its records again.
+    epsilons: the radii ε at which accuracy is reported. Records do not depend on them, so that the
+      same command with other radii runs no attack again.
   """
 
   title: ClassVar[str] = 'Least distance to a wrong image'

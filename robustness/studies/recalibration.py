@@ -117,8 +117,9 @@ class Recalibration(StoredOrMade):
       them for the scalings, half for the thresholds of prediction sets.
     scalings: names of scalings: 'temperature', 'vector' and 'matrix'.
     penalty: λ of vector and matrix scaling; 0 chooses it by cross-validation.
-    scores: scores of prediction sets, 'lac', 'aps' and 'raps'. They are computed from the
-      probabilities after temperature scaling, if `scalings` has it.
+    scores: scores of prediction sets, which hold the classes with a score up to a threshold: 'lac'
+      is 1 − p of a class; 'aps' sums the probabilities of all classes at least as probable; 'raps'
+      is 'aps' with a penalty. p is after temperature scaling, if `scalings` has it.
     alpha: α. Prediction sets hold the true class with probability 1 − α, for images that are drawn
       like the held-out ones.
     raps_penalty: λ of 'raps', the penalty on each class beyond `raps_rank`.
@@ -395,7 +396,7 @@ class Recalibration(StoredOrMade):
     They are of all corrupted views together, by severity, by corruption, and by both.
 
     Args:
-      fields: {classifier: {'confidence', for example: values [N, V]}} of one scaling.
+      fields: {classifier: {'nll', 'confidence' or 'right': values [N, V]}} of one scaling.
       views: facets of the views.
       draws: bootstrap samples of the images.
       facets: {facet: value} of the estimates.
@@ -466,7 +467,8 @@ class _Fitted:
   def prediction_set_scores(self, logits: np.ndarray, uniform: np.ndarray) -> dict[str, np.ndarray]:
     """Returns {kind of score: [..., K], the score of each class for prediction sets}.
 
-    Scores are computed from probabilities after temperature scaling, if it is fitted.
+    A prediction set holds the classes whose score is at most a threshold. Scores are computed from
+    probabilities after temperature scaling, if it is fitted.
 
     Args:
       logits: [..., K].

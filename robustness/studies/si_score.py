@@ -295,7 +295,7 @@ class SiScore(Study):
   def _check_stored(self, rows: Rows) -> None:
     """Raises InputError unless rows have the columns of stored scenes and several levels.
 
-    The levels are several values of the study's factor among 500 of the rows.
+    Levels are values of the study's factor. They are read from 500 of the rows.
     """
     sample = np.unique(np.linspace(0, rows.num_examples - 1, 500).astype(int))
     columns = rows.at(sample).without_images()

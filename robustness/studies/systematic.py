@@ -331,7 +331,7 @@ class Systematic(Study):
     """Returns the results, with the table `initial_weights` if any classifier began with weights.
 
     A row states a classifier's initial weights, the augmentations that they were trained with, the
-    environments that these may have shown, and the baseline with the same weights.
+    environments that these augmentations may have shown, and the baseline with the same weights.
     """
     findings = super().reduce(evaluations, image_shape)
     rows = []
