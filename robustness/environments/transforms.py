@@ -49,7 +49,7 @@ class Transform:
     return apply(key, image, index=0, severity=jnp.asarray(level, jnp.int32), names=(self.name,))
 
   def levels(self, severities: Sequence[int], angles: Sequence[int]) -> tuple[int, ...]:
-    """Returns the levels of the transform: angles for a rotation, else severities."""
+    """Returns the levels of the transform: the `angles` for a rotation, else the `severities`."""
     return tuple(severities)
 
   @property
@@ -70,7 +70,7 @@ class Transform:
     return 5 * number_of(part_name(self.name))
 
   def check_shape(self, image_shape: Sequence[int]) -> None:
-    """Raises InputError if images of a shape cannot be transformed."""
+    """Raises InputError if images of a height and width are too small for the corruption."""
     checked_table(image_shape[:2], [self.name], quantize=None, side=None, options={})
 
 
@@ -104,7 +104,7 @@ class Rotation(Transform):
 
 
 def get(name: str) -> Transform:
-  """Returns the transform with a name: 'rotation', or the name of a corruption."""
+  """Returns the transform with a name, 'rotation' or that of a corruption, which is not checked."""
   return Rotation() if name == ROTATION else Transform(name)
 
 

@@ -105,6 +105,9 @@ KINDS = {'low_pass': low_pass, 'high_pass': high_pass}
 def bandwidths(kind: str, side: int, max_count: int) -> list[int]:
   """Returns up to `max_count` valid bandwidths, evenly spaced from the smallest to the largest.
 
+  A bandwidth is the side of the square of frequencies that are kept. It is odd for a low pass, and
+  for a high pass on an even side; it is even for a high pass on an odd side.
+
   Args:
     kind: 'low_pass' or 'high_pass'.
     side: Shorter side of the images in pixels.

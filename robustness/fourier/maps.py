@@ -47,7 +47,7 @@ def bands(frequency_y: ArrayLike, frequency_x: ArrayLike, image_size: Sequence[i
 
 
 def band_map(image_size: Sequence[int], window: int = 0) -> np.ndarray:
-  """Returns the band of each frequency of an image, as strings [H, W] with zero in the centre.
+  """Returns the band of each frequency, 'low', 'mid' or 'high', [H, W] with zero in the centre.
 
   Args:
     image_size: Height and width of the image in pixels.

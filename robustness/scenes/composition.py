@@ -168,7 +168,10 @@ def premultiplied(foreground: jax.Array) -> jax.Array:
 
 
 def blend(colours: jax.Array, alpha: jax.Array, background: jax.Array) -> jax.Array:
-  """Blends premultiplied colours [S, S, 3] with alpha [S, S, 1] over a background [S, S, 3]."""
+  """Returns colours + (1 − alpha) · background, clipped to [0, 1], [S, S, 3].
+
+  The colours [S, S, 3] are premultiplied by the alpha [S, S, 1].
+  """
   return jnp.clip(colours + (1.0 - alpha) * background, 0.0, 1.0)
 
 

@@ -155,10 +155,11 @@ def is_centred(design: Design) -> bool:
 
 
 def draw_backgrounds(num_objects: int, num_backgrounds: int, seed: int = 0) -> np.ndarray:
-  """Draws the backgrounds of each object, int64 [num_objects, 2].
+  """Draws two backgrounds for each object: their numbers, int64 [num_objects, 2].
 
-  They are drawn object by object, without replacement, by `np.random.RandomState`, as in the
-  published code. Seed 0 and the same files in the same order lead to the published pairs.
+  Numbers are in [0, num_backgrounds), and the two of an object differ. They are drawn object by
+  object by `np.random.RandomState`, as in the published code. Seed 0 and the same files in the
+  same order lead to the published pairs.
   """
   count = BACKGROUNDS_PER_OBJECT
   fix = f'at least {count}, on which each object is shown'

@@ -196,10 +196,10 @@ class ReviewFrames:
       )
 
   def read(self, index: int) -> FrameFile:
-    """Reads the image file of the frame with an index.
+    """Reads the image file of the frame `paths[index]`.
 
     Raises:
-      InputError: there is no such frame.
+      InputError: the index is outside [0, number of paths).
     """
     if not 0 <= index < len(self._paths):
       raise InputError(f'there is no frame {index}: 0 to {len(self._paths) - 1} are under review.')

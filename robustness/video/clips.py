@@ -367,7 +367,7 @@ def _end_of_chunks(file: BinaryIO, size: int, length_of: Callable[[bytes], int])
 
 
 def _box_length(header: bytes) -> int:
-  """Returns the length in bytes of an MP4 box (a chunk) from its first 16 bytes, 0 if unknown."""
+  """Returns the length in bytes of an MP4 box, header included, from its header; 0 if unknown."""
   length = int.from_bytes(header[:4], 'big')
   if length == 1:  # the length is in 64 bits after the type
     length = int.from_bytes(header[8:], 'big')
@@ -376,7 +376,7 @@ def _box_length(header: bytes) -> int:
 
 
 def _riff_length(header: bytes) -> int:
-  """Returns the length in bytes of a RIFF chunk from its header, 0 if it is not known."""
+  """Returns the length in bytes of a RIFF chunk, header included, from its header; 0 if unknown."""
   length = int.from_bytes(header[4:8], 'little')
   is_known = header[:4] == b'RIFF' and 0 < length < 0xFFFFFFF0  # other lengths mean streaming
   return 8 + length + length % 2 if is_known else 0  # the header, and padding to an even length

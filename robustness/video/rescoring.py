@@ -190,8 +190,8 @@ class Rescoring:
 
     Args:
       study: the study.
-      review: function from the evaluations on the sets before the review and those on the reviewed
-        sets to estimates of the effect of the review; called if `unreviewed` is set.
+      review: function that yields estimates of the effect of a review. Its two arguments are the
+        evaluations on the sets before and after the review. It is called if `unreviewed` is set.
       directory: folder in which records are written.
     """
     evaluations = self.evaluations(directory)
@@ -226,7 +226,7 @@ def _column(records: RecordsReader, name: str) -> np.ndarray:
   """Returns a column of records in a form that can be compared between records.
 
   Records may number classes differently. The labels of a row are therefore returned as text with
-  the names of its classes.
+  the names of its classes; other columns are returned as they are.
   """
   values = records.column(name)
   if name != LABEL:

@@ -167,9 +167,13 @@ def _pair(key: str, path: pathlib.Path) -> tuple[str, str]:
 
 
 def _csv_classes(path: pathlib.Path, count: int) -> Mapping[str, int]:
-  """Returns {clip '<ytid>_<ms>': label in [0, `count`)} from the CSV file of the release.
+  """Returns {clip: label in [0, `count`)} from the CSV file of the release.
 
-  Labels are numbers in the class index, where two classes have swapped numbers (`SWAPPED`).
+  A clip is named '<YouTube id>_<milliseconds>'. Labels are numbers of the class index; the file has
+  the numbers of two classes the other way round (`SWAPPED`), which is corrected.
+
+  Raises:
+    InputError: the file has another header or a label outside the range.
   """
   rows = csv.DictReader(path.read_text('utf-8', errors='replace').splitlines())
   if rows.fieldnames != HEADER:
