@@ -199,9 +199,17 @@ def shaped(layer: LastLayer, percentile: float) -> Score:
   Args:
     layer: the last layer of the network.
     percentile: share of the image's features that are set to 0, in percent, from 0 to below 100.
+
+  Raises:
+    InputError: the share leaves no feature.
   """
   size = len(layer.kernel)
   num_kept = size - round(size * percentile / 100)
+  if not num_kept:
+    raise InputError(
+      f"the percentile {percentile:g} of 'ash' sets all {size} features to 0: give at most "
+      f'{100 * (size - 1) // size}.'
+    )
 
   def shape(features: np.ndarray) -> np.ndarray:
     """Returns features [N, D]: the largest of each image are equal, and all others are 0.

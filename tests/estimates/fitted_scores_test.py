@@ -88,6 +88,10 @@ def test_classes_that_are_not_predicted_or_have_no_images_are_left_out():
     '12 features and is solved for from 12 images',
   ),
   (
+    lambda: fitted_scores.shaped(LAYER, 96),
+    "percentile 96 of 'ash' sets all 12 features to 0: give at most 91",
+  ),
+  (
     lambda: fitted_scores.shaped(NOT_LINEAR, 90)(IMAGES),
     "differ by up to .*'vim', 'react' and 'ash' need a network with a linear last layer",
   ),
