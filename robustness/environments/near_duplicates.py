@@ -60,7 +60,8 @@ def check(max_bits: int) -> None:
   """Raises InputError if the setting `near_duplicates` is invalid or ImageHash is missing.
 
   `max_bits` is the setting: the number of bits in which the hashes of duplicates may differ. It is
-  valid up to a quarter of a hash's bits; unrelated photographs differ in about half.
+  valid up to a quarter of a hash's bits, since unrelated photographs differ in about half; `OFF`
+  looks for no duplicates.
   """
   fix = f'{OFF} (does not look for them) or a number of bits in 0..{BITS // 4}'
   require(OFF <= max_bits <= BITS // 4, 'config.study.near_duplicates', max_bits, fix)

@@ -118,8 +118,8 @@ def _resize_down(
     size: height of the image, which begins at the first row of [H, W].
     new_size: height after resizing.
     positions: ascending rows of the resized image, int32 [R].
-    lines: the first column of the image that is needed, and the one after the last. Results of
-      columns far outside this range may be 0.
+    lines: the first column of the image (row of the result) that is needed, and the one after the
+      last. Rows of the result far outside this range may be 0.
     max_reduction: static upper bound of size / new_size.
   """
   height, width, channels = images.shape[1:]
@@ -135,7 +135,7 @@ def _resize_down(
   padded = jnp.pad(positions, (0, count * TILE - len(positions)), mode='edge')  # fills up the last
 
   def add_tile(number: jax.Array, output: jax.Array) -> jax.Array:
-    """Returns `output` [W, L, C] with the pixels of tile `number`, in the columns `lines` only.
+    """Returns `output` [W, L, C] with tile `number` written to its columns, in rows `lines` only.
 
     Tile n has the rows `positions[n · TILE : (n + 1) · TILE]` of the resized image.
     """
@@ -148,7 +148,7 @@ def _resize_down(
     weights = triangle_weights(pixels, first + jnp.arange(window), size, new_size)
 
     def add_block(block_number: jax.Array, output: jax.Array) -> jax.Array:
-      """Returns `output` with the tile's pixels in the columns of block `block_number`."""
+      """Returns `output` with the tile's pixels in the rows of block `block_number`."""
       line = jnp.minimum(lines[0] + block_number * block, width - block)
       start = index, first, line * channels
       source = jax.lax.dynamic_slice(flat, start, (1, window, block * channels))[0]
