@@ -490,8 +490,8 @@ class Systematic(Study):
     """Returns ρ, the robustness that carries over to unseen classes, with its interval.
 
     Args:
-      shares: shares of right answers of the classifier, by image (row) and environment (column).
-      columns: indices of the environments that ρ is averaged over.
+      shares: shares of right answers of the classifier, by image, and by environment or level.
+      columns: indices of the environments, or levels, that ρ is averaged over.
       baseline: the same shares of the baseline, whose accuracy ρ subtracts; None subtracts 0.
     """
     return shares.rho(
