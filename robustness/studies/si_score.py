@@ -391,7 +391,7 @@ class SiScore(Study):
   ) -> Iterator[pd.DataFrame]:
     """Yields accuracies over all scenes that count, by level, by factor and by class of object.
 
-    The first two are also yielded for a balanced mix, scenes of the same objects at every level.
+    All but the last are also yielded for a balanced mix: scenes of the same pairs at every level.
     Normalised accuracies, as shares of the largest one, are included.
 
     Args:

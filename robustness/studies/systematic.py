@@ -91,8 +91,8 @@ class Systematic(Study):
     angles: angles of a rotation, over which accuracy is averaged: 90, 180, 270, or some of them.
     baseline: label of the baseline, with the accuracy b that is subtracted in ρ; '' for b = 0.
     baseline_by_cell: whether b is taken on the seen and on the unseen classes separately.
-    formula: with the gain d on seen and g on unseen pairs, 'clipped' is ρ = min(1, g/d), or 1 for
-      d ≤ 0 and g > 0; 'printed' is g / min(1, d), at most 1 and negative for d < 0.
+    formula: with the gains d on seen and g ≥ 0 on unseen pairs, 'clipped' is ρ = min(1, g/d), for
+      d ≤ 0 it is 1 if g > 0, else NaN; 'printed' is g / min(1, d), at most 1, negative for d < 0.
     degenerate: how means of ρ treat terms that are 1 by definition: 'left_out', or 'one' to count
       them as 1 as the paper does.
     balance: with 'class' all classes have equal weights, with 'image' all images.
@@ -131,8 +131,9 @@ class Systematic(Study):
     self.require(bool(self.baseline) or not self.baseline_by_cell, 'baseline_by_cell', valid)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError if ρ, the study's ratio, cannot be computed from the rows and trainings.
+    """Raises InputError if ρ cannot be computed from the rows and trainings.
 
+    ρ is the gain in accuracy on unseen classes relative to the gain on seen classes.
     The rows need one class group for each environment. Every training that shows environments must
     have the same environments and class groups as the evaluation.
     """
