@@ -192,7 +192,7 @@ class Attack(Part):
   def has_fixed_loss(self) -> bool:
     """Whether the attack ignores the setting `loss`, because it has a loss that cannot be changed.
 
-    By default this holds for attacks with `in_turn`: they all have such a loss.
+    By default this is so for attacks that leave out misclassified images (`in_turn`).
     """
     return self.in_turn
 
@@ -264,7 +264,7 @@ class Attack(Part):
       return first
 
     def restart(run: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-      """Returns the images of largest margin, and these margins, after run number `run`."""
+      """Returns the images of largest margin so far, and these margins, after run number `run`."""
       worst, largest = state
       run_keys = jax.vmap(lambda key: jax.random.fold_in(key, run))(keys)
       candidates = self(run_keys, logits, images, labels, scale)

@@ -122,8 +122,9 @@ class AutoAttack(Ensemble):
   def members(self, classes: int) -> list[tuple[Member, int]]:
     """Returns the attacks of this version in order, each with its number of runs.
 
-    A targeted attack runs once for each target class, at most `classes` − 1 times; untargeted
-    attacks except Square run `repeats` times. In ℓ1 Auto-PGD has other numbers.
+    A targeted attack runs once for each target class, at most nine and at most `classes` − 1.
+    Square runs once, and other untargeted attacks `RESTARTS[version]` times. In ℓ1 they run
+    `L1_RESTARTS` times, and targeted Auto-PGD has at most `L1_TARGETS` target classes.
     """
     is_l1 = self.norm == 'l1'
     targets = min(TARGETS, classes - 1)

@@ -35,7 +35,8 @@ Iterate = dict[str, Array]
 class AutoPGD(Attack):
   """Returns the iterate of largest margin in n steps from a random point at the ball's edge.
 
-  With `targets` above 0 it returns the clean image if no run succeeds.
+  The margin is the largest logit of another class minus the label's, above 0 if misclassified.
+  With `targets` above 0 the clean image is returned if no run succeeds.
 
   With z = Π(x_k + η·direction), a step is x_(k+1) = Π(x_k + α(z − x_k) + (1 − α)(x_k − x_(k−1))):
   Π projects onto the ball, and the direction is the gradient's sign (ℓ∞) or unit vector (ℓ2). η
@@ -75,7 +76,7 @@ class AutoPGD(Attack):
 
   @property
   def in_turn(self) -> bool:
-    """Whether runs have target classes; only then misclassified images are left out."""
+    """Whether misclassified images are left out, which holds for runs with target classes."""
     return self.targets > 0
 
   def __call__(
@@ -156,7 +157,7 @@ class AutoPGD(Attack):
       return state.after(iterate, spans[state.number], can_stop & (state.worst['margin'] > 0))
 
     def continues(state: _State) -> Array:
-      """Returns whether steps remain and, if the ascent can stop, an image is still right."""
+      """Returns whether steps remain and, if it can stop, an image is correctly classified."""
       return (state.number < self.steps) & ((not can_stop) | (state.worst['margin'] <= 0).any())
 
     start = evaluated(balls.edge(keys, images, self.norm, epsilon))
@@ -167,7 +168,7 @@ class AutoPGD(Attack):
     """Returns the points after a step with momentum, [B, H, W, C].
 
     They are Π(x + α(z − x) + (1 − α)(x − x_previous)), where z are the points after a step of η
-    without momentum, and Π projects onto the ball.
+    without momentum, and Π projects onto the ball. α is 1 in the first step, and then .75.
     """
     x, size = state.current['x'], balls.by_row(state.size)
     direction = jax.vmap(lambda g: balls.direction(g, self.norm))(state.current['gradient'])
@@ -180,7 +181,7 @@ class AutoPGD(Attack):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class _State:
-  """The state of the ascents of B images; arrays for which no shape is stated are [B]."""
+  """The state of the ascents of B images; arrays are [B] unless a comment states a shape."""
 
   number: Array  # completed steps, a scalar
   current: Iterate
@@ -208,7 +209,7 @@ class _State:
     Args:
       iterate: the points after the step.
       span: number of steps since the last checkpoint if the step ends at a checkpoint, else 0.
-      is_done: whether `worst` of an image is final, bool [B].
+      is_done: whether `worst`, the iterate of largest margin, is final, bool [B].
     """
     is_checkpoint = span > 0
     rises = self.rises + (iterate['loss'] > self.last_loss)
@@ -299,7 +300,7 @@ def _ascend_sparsely(
       )
 
     def continues(state: _SparseState) -> Array:
-      """Returns whether steps remain and, if the ascent may end early, an image is still right."""
+      """Returns whether steps remain and, if it may end early, an image is correctly classified."""
       return (state.number < count) & (~may_end | (state.worst['margin'] <= 0).any())
 
     size = jnp.full(len(x), radius, jnp.float32)
@@ -320,9 +321,9 @@ def _ascend_sparsely(
 def sparse_direction(gradient: Array, count: Array) -> Array:
   """Returns the direction of a step of ℓ1 length 1 that changes few values, [H, W, C].
 
-  The direction is sign / n at the n entries of the gradient [H, W, C] that have the largest
-  magnitude, and 0 at all other entries. n is `count`, a float, rounded up, at least 1. It is larger
-  if further entries have the least magnitude selected, and smaller if selected entries are 0.
+  `count`, a float, is rounded up, at least 1. The `count` entries of the gradient [H, W, C] of
+  largest magnitude are selected, and all entries with the magnitude of the least of them. Those
+  that are not 0 become sign / n, where n is their number, and all others 0.
   """
   magnitude = jnp.abs(gradient)
   # index of the least magnitude selected when sorted; rounding it down rounds `count` up

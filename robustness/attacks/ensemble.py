@@ -59,7 +59,7 @@ class Ensemble(Attack):
 
   @staticmethod
   def begin(logits: Logits, images: Array, labels: Array) -> State:
-    """Returns the state before the first run: images, whether they are right, and stages of 0."""
+    """Returns the state before the first run: the clean images, and no success of an attack."""
     is_right = logits(images).argmax(-1) == labels
     return {'adversarial': images, 'is_right': is_right, 'stage': jnp.zeros_like(labels)}
 
@@ -68,7 +68,8 @@ class Ensemble(Attack):
   ) -> State:
     """Returns the state after `count` runs of a stage, from run `first`, which may be traced.
 
-    `stage` is counted from 0 here, and from 1 in the state.
+    `state` is from `begin` or the previous call. `stage` is counted from 0 here, and from 1 in the
+    state.
     """
     keys, logits, images, labels, scale = arguments
     images, number, was_right = jax.lax.stop_gradient(images), stage + 1, state['is_right']

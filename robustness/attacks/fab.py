@@ -91,7 +91,7 @@ class FAB(Attack):
       )
 
     def continues(state: tuple[Array, Array, Array, Array]) -> Array:
-      """Returns whether steps remain and an image has no wrong image in its ball yet."""
+      """Returns whether steps remain and some ball has no misclassified image so far."""
       k, _, _, distance = state
       return (k < self.steps) & (distance > epsilon).any()
 
@@ -147,13 +147,13 @@ def _targeted(
   """
 
   def total(x: Array) -> tuple[Array, Array]:
-    """Returns the sum of z_t − z_y over the images, and its terms [B]."""
+    """Returns the sum over images of the target's logit minus the label's, and its terms [B]."""
     value = lead(logits(x), labels, targets)
     # each value depends on one image only, so the gradient of the sum has all their gradients
     return value.sum(), value
 
   def plane(x: Array) -> tuple[Array, Array]:
-    """Returns z_t − z_y [B] and its gradient at x, the normal of the tangent plane."""
+    """Returns the target's logit minus the label's [B], and its gradient, the plane's normal."""
     (_, value), normal = jax.value_and_grad(total, has_aux=True)(x)
     return value, normal
 

@@ -60,7 +60,10 @@ def in_turn(
     run_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
 
     def attack_tile(index: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-      """Returns the state (adversarial images, whether they are right) after the run on a tile."""
+      """Returns the state after the run on tile number `index` of the rows that are attacked.
+
+      The state is (adversarial images, whether they are classified correctly), of all rows.
+      """
       current, is_right = state
       entries = jax.lax.dynamic_slice(order, (index * tile,), (tile,))  # rows, then `no_row`
       rows = jnp.where(entries < num_rows, entries, entries[0])  # filled with the first row

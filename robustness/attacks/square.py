@@ -30,8 +30,9 @@ TILES = 5
 class Square(Attack):
   """Returns the image of largest margin after n random proposals if it is misclassified.
 
-  Otherwise it returns the clean image. A step proposes a change in a random window for each image,
-  and accepts it if the margin grows. The windows shrink in the course of the steps.
+  Otherwise it returns the clean image. The margin is the largest logit of another class minus the
+  label's. A step proposes a change in a random window for each image, and accepts it if the margin
+  grows. The windows shrink in the course of the steps.
 
   In ℓ∞ the first change is vertical stripes of ±ε. A proposal moves each channel of a window by
   ±2ε, clipped to the ball. In ℓ2 and ℓ1 the first change is a grid of tiles, and a proposal moves
@@ -67,9 +68,10 @@ class Square(Attack):
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
   ) -> Array:
-    """Returns the images of largest margin that the run finds, [B, H, W, C] (see `in_turn`).
+    """Returns the images of largest margin that the run finds, [B, H, W, C].
 
-    The run ends early when all images are misclassified.
+    `number`, the number of the run, is unused. The run ends early when all images are
+    misclassified. Runs are started by `in_turn`.
     """
     del number  # there is only one run
     epsilon, shape = scale * self.epsilon, images.shape[1:]
@@ -110,8 +112,8 @@ class Square(Attack):
 def sides(shape: Sequence[int], smallest: int) -> np.ndarray:
   """Returns the sides of square windows after 0 to 9 halvings of their area, in pixels, int32 [10].
 
-  `shape` is the height and width of the image. `smallest` is the least side: 1 in ℓ∞, or 3 in ℓ2
-  and ℓ1, where the patterns also need odd sides.
+  `shape` is the height and width of the image, of which the first window covers 80 %. `smallest`
+  is the least side: 1 in ℓ∞, or 3 in ℓ2 and ℓ1, where the patterns also need odd sides.
   """
   areas = AREA / 2.0 ** np.arange(len(HALVED_AFTER) + 1) * math.prod(shape)
   rounded = np.maximum(np.round(np.sqrt(areas)).astype(np.int32), smallest)
@@ -165,7 +167,7 @@ def halves(side: int, norm: str) -> np.ndarray:
     return pattern / np.linalg.norm(pattern.ravel(), balls.ORDERS[norm])
 
   def nested(height: int) -> np.ndarray:
-    """Returns the sum of the rectangles of a half, [height, side], divided by its norm."""
+    """Returns nested rectangles, [height, side], summed with their weights and scaled to norm 1."""
     # rows and columns from the middle
     down, right = (np.abs(np.arange(size) - size // 2) for size in (height, side))
     weights = 1.0 / np.arange(1, max(height, side) // 2 + 2) ** WEIGHTS[norm]
@@ -196,8 +198,9 @@ def _tiles(norm: str, key: Array, image: Array, epsilon: Scalar) -> Array:
   """Returns the image [H, W, C] with the first change of Square in ℓ2 or ℓ1: a grid of tiles.
 
   Each tile holds the pattern η, transposed at random, with a random sign for each channel. There
-  are 5 tiles from top to bottom. The grid begins at row `offset` and column `offset` even if the
-  image is not square, as in the authors' code; what exceeds the image is cut off.
+  are 5 tiles from top to bottom, or more in small images; rows that they leave are shared between
+  top and bottom. The grid begins at the same column as row even if the image is not square, as in
+  the authors' code; what exceeds the image is cut off.
   """
   height, width, channels = image.shape
   side = max(1, height // TILES)
@@ -234,7 +237,8 @@ def _moved_mass(
 
   Args:
     norm: 'l2' or 'l1'.
-    patterns: η by number of halvings, upright and transposed, [10, 2, 2M, 2M], see `_patterns`.
+    patterns: η by number of halvings, upright and transposed, in images of twice the longer side M
+      of `image`, [10, 2, 2M, 2M], see `_patterns`.
     key: random key.
     image: the clean image [H, W, C].
     x: the current image.
@@ -252,7 +256,7 @@ def _moved_mass(
   change, order = x - image, int(balls.ORDERS[norm])
 
   def channel_norms(values: Array) -> Array:
-    """Returns the norm of each channel of values [H, W, C], [1, 1, C]."""
+    """Returns the norm, ℓ2 or ℓ1 as the attack's, of each channel of [H, W, C], as [1, 1, C]."""
     return jnp.linalg.norm(values.reshape(1, -1, values.shape[2]), order, 1, keepdims=True)
 
   # the new change in the target: first its direction, then its length in each channel

@@ -79,15 +79,15 @@ class Augmentation(Part):
     return 0
 
   def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
-    """Draws the branch of an example, int32 [] in [0, `branches`).
+    """Draws the branch of an example, the number of a choice, int32 [] in [0, `branches`).
 
-    `columns` are the columns of the example without the image. If the augmentation adds a column,
-    it holds the branch.
+    A branch is for example one corruption at one severity. `columns` are the columns of the example
+    without the image. If the augmentation adds a column, it holds the branch.
     """
     raise NotImplementedError
 
   def apply_branch(self, branch: jax.Array, key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns the image [H, W, C] after the choice with the number `branch`."""
+    """Returns the image [H, W, C] after the choice with the number `branch` (`draw_branch`)."""
     raise NotImplementedError
 
 
@@ -96,6 +96,9 @@ AUGMENTATIONS = Registry('robustness.augment', Augmentation)  # type: ignore[typ
 
 
 def with_more_images() -> str:
-  """Returns the names of augmentations that return more than one image per row, for messages."""
+  """Returns a text for messages that lists the augmentations with several images per row.
+
+  An example is "'augmix' or 'prime'".
+  """
   names = [name for name, part in AUGMENTATIONS.classes().items() if part.gives_more_images]
   return f'{", ".join(map(repr, names[:-1]))} or {names[-1]!r}'

@@ -156,7 +156,10 @@ SubPolicy = tuple[Step, ...]
 
 
 def parsed(lines: Iterable[str], key: str) -> tuple[SubPolicy, ...]:
-  """Reads sub-policies 'NAME PROBABILITY LEVEL, NAME PROBABILITY LEVEL' of the setting `key`.
+  """Reads one sub-policy per line, such as 'Rotate .7 2, TranslateX .3 9'.
+
+  A sub-policy is two operations, each 'NAME PROBABILITY LEVEL'. `key` is the setting with the
+  lines, for messages.
 
   Raises:
     InputError: A line has another form, an operation is unknown, a probability is outside [0, 1],
@@ -330,8 +333,8 @@ class RandAugment(Augmentation):
     magnitudes: Implementation that defines operations and magnitudes. 'torchvision' has 13 and the
       identity; 'efficientnet' has 16, with a Solarize that weakens with the magnitude. Every drawn
       operation is applied; the code of 'efficientnet' draws a probability but does not use it. Its
-      translations and squares have fixed numbers of pixels, which fit images of 224 and more: they
-      vacate or cover all of an image of 32 pixels, a third of such images at the defaults.
+      translations and squares have fixed numbers of pixels, made for images of 224 and more. At
+      the defaults they leave nothing of a third of all images of 32 pixels.
     without: Operations that are left out.
     fill: Levels 0..255 of pixels that a warp vacates, one or one per channel; () takes the
       implementation's, black or grey.

@@ -81,8 +81,8 @@ class RandomCorruption(Augmentation):
   def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
     """Draws a corruption and a severity, as one number, int32 [] in [0, `branches`).
 
-    The last number, drawn with 1 − `probability`, leaves the image unchanged. `apply_branch` says
-    what the other numbers mean.
+    With S severities, number S·i + j is corruption i at the severity j, both counted from 0. The
+    last number, drawn with probability 1 − `probability`, leaves the image unchanged.
     """
     refuse_stored(columns)  # raises InputError for images that are corrupted already
     # 0 here and 1 in `apply_branch` make independent keys

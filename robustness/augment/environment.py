@@ -130,8 +130,9 @@ def selective(augmentations: Iterable[Augmentation]) -> Environment | None:
 def _leak(
   part: Augmentation | Attack | InputFilter, held_out: Sequence[str], has_environments: bool
 ) -> str:
-  """Returns in words how a part of a recipe leaks the transforms `held_out`, or '' if it does not.
+  """Returns in words how a part leaks the transforms `held_out`, or '' if it does not.
 
+  It leaks a transform that it shows to classes from which the transform is held out.
   `has_environments` is whether rows of different environments are in one batch.
   """
   leaked = transforms.resembling(held_out, part.resembles, f'{part.name}.resembles')

@@ -51,7 +51,10 @@ class FourierBasis(Augmentation):
   clean: bool = True
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with `image` [1 + waves, H, W, C] by default: clean, then with waves."""
+    """Returns the example with `image` [1 + waves, H, W, C]: the clean image, then `waves` others.
+
+    Without `clean` it is [waves, H, W, C], or [H, W, C] for a single image.
+    """
     image = example['image']
     height, width, channels = image.shape
     count = (self.waves, channels)

@@ -99,14 +99,14 @@ def bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
   packed = _packed(levels)  # one int32 for each pixel: one gather moves all its channels
 
   def neighbour(down: int, right: int) -> jax.Array:
-    """Returns the values of the neighbour below (`down` is 1) or to the `right`, [H, W, C]."""
+    """Returns the values of the pixel `down` rows below and `right` columns to the right."""
     i = jnp.clip(y0.astype(jnp.int32) + down, 0, height - 1)
     j = jnp.clip(x0.astype(jnp.int32) + right, 0, width - 1)
     values = packed.at[i * width + j].get(mode='promise_in_bounds')
     return _unpacked(values, channels).astype(jnp.float32)
 
   def interpolated(down: int) -> jax.Array:
-    """Returns the two upper neighbours, or the two lower ones (`down` is 1), interpolated."""
+    """Returns the row above (`down` is 0) or below (1), interpolated between its two pixels."""
     first, second = neighbour(down, 0), neighbour(down, 1)  # the left and the right one
     return first + (second - first) * right_share[..., None]
 
@@ -116,7 +116,7 @@ def bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _in_steps(value: jax.Array) -> jax.Array:
-  """Returns a coordinate as a multiple of 1 / `STEPS_PER_PIXEL` pixel, int32."""
+  """Returns a coordinate in pixels as a number of steps of 1 / `STEPS_PER_PIXEL` pixel, int32."""
   return jnp.floor(value * STEPS_PER_PIXEL + 0.5).astype(jnp.int32)
 
 

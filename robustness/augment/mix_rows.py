@@ -53,7 +53,7 @@ class Mixup(Mixing):
   name: ClassVar[str] = 'mixup'
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example mixed with the image and target of its partner."""
+    """Returns the example with its image and target mixed with those of `partner`, another row."""
     share, partner = self.share(*jax.random.split(key)), example['partner']  # weight of the row
     mixed = {n: share * example[n] + (1 - share) * partner[n] for n in ('image', 'target')}
     return {**example, **mixed}
@@ -74,7 +74,7 @@ class Cutmix(Mixing):
   name: ClassVar[str] = 'cutmix'
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with a box of its partner's image pasted and the targets mixed."""
+    """Returns the example with a box of the image of `partner`, another row, and mixed targets."""
     key_share, key_centre, key_choice = jax.random.split(key, 3)
     image, partner = example['image'], example['partner']
     height, width = image.shape[:2]
@@ -112,7 +112,7 @@ class MixupOrCutmix(Mixing):
   cutmix_share: float = setting(0.5, 'in [0, 1]', lambda x: 0 <= x <= 1)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example mixed with its partner by one of the two methods."""
+    """Returns the example mixed with `partner`, another row, by Mixup or CutMix at random."""
     key_method, key = jax.random.split(key)
     is_cutmix = jax.random.bernoulli(key_method, self.cutmix_share)
     cutmix = Cutmix(alpha=self.cutmix_alpha, probability=self.probability)(key, example)

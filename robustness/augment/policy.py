@@ -54,7 +54,7 @@ class Policy:
 
     Args:
       batch: Stacked examples (see `Augmentation`) with `image` [B, H, W, C]. Copies of a row draw
-        the same random numbers unless `OCCURRENCE` numbers them.
+        the same random numbers unless the column `OCCURRENCE` numbers them.
       seed: Seed of the training; may be traced.
       step: int32 scalar, the number of completed steps.
       parallel: The devices that share the batch, if called inside a parallel step; None on a single
@@ -113,7 +113,7 @@ def _in_sequence(augmentation: Augmentation, rows: Example) -> Example:
 
 
 def _by_branch(augmentation: Augmentation, rows: Example) -> Example:
-  """Returns rows after an augmentation with branches; each image draws one branch.
+  """Returns rows after an augmentation with branches, numbered choices; each image draws one.
 
   `sequential.by_branch` sorts the images by branch and computes only the drawn branch of each.
   `rows` are columns [B, ...], among them `KEY`, which the result lacks; their images are
@@ -177,7 +177,7 @@ def _augment(
 
 
 def _checked(augmentation: Augmentation, key: jax.Array, example: Example) -> Example:
-  """Returns the augmented example without its partner.
+  """Returns the augmented example, without the column `partner` (another row of the batch).
 
   Raises InputError if an augmentation of a user returns an example that lacks a column, or an image
   that has another height, width or channels or is not of floats.

@@ -161,7 +161,7 @@ def recoloured(image: jax.Array, first: jax.Array, amplitudes: jax.Array) -> jax
   def times_and_add(
     sums: tuple[jax.Array, jax.Array], amplitude: jax.Array
   ) -> tuple[tuple[jax.Array, jax.Array], None]:
-    """Returns (real part, imaginary part) of the sum so far times z plus an amplitude [C]."""
+    """Returns (real part, imaginary part) of the sum times z = exp(iπx) plus an amplitude [C]."""
     real, imaginary = sums
     real, imaginary = real * cos - imaginary * sin, real * sin + imaginary * cos
     return (real + amplitude[None, None], imaginary), None

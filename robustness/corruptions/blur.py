@@ -118,7 +118,8 @@ def motion_blur(
 ) -> jax.Array:
   """Blurs along one direction, then truncates to 8-bit levels.
 
-  `radius` and `sigma` of the kernel are in pixels, and `degrees` is the angle of the direction.
+  `radius` and `sigma` of the kernel are in pixels. A pixel takes a weighted mean of the pixels in
+  the direction `degrees`: 0 is to the right, and 90 is downwards.
   """
   del angle  # which `_draw_angle` takes
   radius, sigma = strength['radius'], strength['sigma']
@@ -254,8 +255,8 @@ def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
   The result holds flat indices. Pixels are visited once each, from the last to the first. A visited
   pixel takes the value of its partner: the final value if the partner comes later in the image and
   was therefore visited before, and else the old value. A pixel's source is therefore found by
-  following partners while they come later, then once more. Doubling the length of the jumps finds
-  the end of such a chain. For `moves` and `delta` see `_targets`.
+  following partners while they come later, then once more. `moves` [2, H, W] are the rows down and
+  columns right to each partner, at most `delta` pixels (`_targets`).
   """
   target = _targets(moves, delta)  # flat index of each pixel's partner
   index = jnp.arange(len(target))
@@ -263,7 +264,7 @@ def copy_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
   jump = jnp.where(target > index, target, index)
 
   def double(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """Returns the jumps of twice the length, and whether any of them differs."""
+    """Returns the index that two jumps lead to from each pixel, and whether any one has changed."""
     jump, _ = state
     doubled = jump[jump]
     return doubled, filters.any_of_batch(doubled != jump)
@@ -278,13 +279,14 @@ def swap_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
 
   The result holds flat indices. Pixels are visited once each, from the last to the first, and a
   visited pixel and its partner exchange their values. Every swap depends on the swaps before it, so
-  they run one after another. For `moves` and `delta` see `_targets`.
+  they run one after another. `moves` [2, H, W] are the rows down and columns right to each partner,
+  at most `delta` pixels (`_targets`).
   """
   target = _targets(moves, delta)
   size = len(target)
 
   def visit(i: jax.Array, source: jax.Array) -> jax.Array:
-    """Returns the sources after pixel number size − 1 − i was swapped with its partner."""
+    """Returns where each pixel's value is from after pixel size − 1 − i and its partner swapped."""
     pixel, partner = size - 1 - i, target[size - 1 - i]
     return source.at[pixel].set(source[partner]).at[partner].set(source[pixel])
 

@@ -102,7 +102,7 @@ def pixelate(key: jax.Array, image: jax.Array, strength: Strength) -> jax.Array:
 
 
 def _pixelate(image: jax.Array, scale: float) -> jax.Array:
-  """Returns an image [H, W, C] after its sides were shrunk by `scale` and enlarged again."""
+  """Returns an image [H, W, C] with sides shrunk to `scale` ≤ 1 times themselves, then enlarged."""
   height, width, channels = image.shape
   small_height, small_width = int(height * scale), int(width * scale)
   # The row and column of the shrunk image that each pixel shows, [height] and [width]: when a line

@@ -55,9 +55,10 @@ def elastic_transform(
 ) -> jax.Array:
   """Warps by a random affine map and displaces every pixel by a smooth random field.
 
-  `affine` is the largest shift of an anchor; the field has amplitude `alpha` and smoothness
-  `sigma`; all are in pixels. The variant 'imagecorruptions' follows that package: no affine map, a
-  sigma of 1 % of each side, and other amplitudes.
+  The affine map moves three anchor points by up to the constant `affine`. The field is noise of
+  amplitude `alpha`, smoothed by `sigma`. All three are in pixels. The variant
+  'imagecorruptions' follows that package: no affine map, a sigma of 1 % of each side, and other
+  amplitudes.
   """
   if variant != 'released':
     return _imagecorruptions(draws, image, strength)

@@ -243,5 +243,8 @@ def any_of_batch(mask: jax.Array) -> jax.Array:
 
 @any_of_batch.def_vmap
 def _any_of_batch(axis_size: int, in_batched: object, mask: jax.Array) -> tuple[jax.Array, bool]:
-  """Returns `any_of_batch` of a batch of masks, and False, as the result has no batch axis."""
+  """Returns whether any mask of a batch has a true element, and False, as it has no batch axis.
+
+  It is the vmap rule of `any_of_batch`; `axis_size` and `in_batched` are unused.
+  """
   return any_of_batch(mask), False

@@ -147,7 +147,7 @@ def mosaic(
   sides, (height, width) = tuple(strength.constants['tile']), levels.shape[:2]
 
   def tiled(side: int, pictures: np.ndarray) -> jax.Array:
-    """Returns the mosaic of tiles of `side` pixels from pictures [P, side, side, 3]."""
+    """Returns the mosaic [H, W, 3] of tiles that show pictures, [P, side, side, 3]."""
     # up to whole tiles: 2 for a height of 30 and a side of 8
     missing_height, missing_width = -height % side, -width % side
     y0, x0 = missing_height // 2, missing_width // 2
@@ -440,8 +440,8 @@ def bresenham(
 ) -> tuple[jax.Array, jax.Array]:
   """Returns the rows and the columns of the pixels of N lines, int32 [N, BEND + 2] each.
 
-  Lines run from (x0, y0) to (x1, y1), int32 [N] each. A line with fewer than BEND + 2 pixels, which
-  is the most that `vertical_lines` needs, repeats its last pixel.
+  Lines run from (x0, y0) to (x1, y1), int32 [N] each. They must have at most
+  BEND + 2 pixels, as those of `vertical_lines`; a shorter line repeats its last pixel.
   """
   dx, dy = x1 - x0, y1 - y0
   num_steps = jnp.maximum(jnp.abs(dx), jnp.abs(dy))[:, None]  # of one pixel along the longer axis

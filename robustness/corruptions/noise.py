@@ -159,9 +159,12 @@ def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
 def cumulative_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
   """Returns cumulative Poisson probabilities for `poisson_table`.
 
+  Args:
+    photons: λ, the expected count of white, for each of S severities.
+
   Returns:
-    The lowest count `start` of each table, int32 [S·256]; and 2³² times the probability of a count
-    of at most start + k, int64 [S·256, K].
+    The lowest count `start` for each severity and level, int32 [S·256]; and 2³² times the
+    probability of a count of at most start + k, int64 [S·256, K].
   """
   # λ k / 255 for each severity and level, [S·256, 1]
   rate = (np.asarray(photons)[:, None] * np.arange(LEVELS + 1) / LEVELS).reshape(-1, 1)
@@ -181,8 +184,8 @@ def _alias(mass: np.ndarray) -> np.ndarray:
 
   K is a power of two; `poisson_table` describes the packing. The table has K columns of equal
   capacity, 2³² / K. Each of K rounds completes one column: it takes the column of least mass
-  (`poor`), fills it up with mass of the column of greatest mass (`rich`), its alias, and sets both
-  copies of its mass so that no later round selects it.
+  (`poor`) and fills it up with mass of the column of greatest mass (`rich`), its alias. No later
+  round selects a completed column.
   """
   rows, width = np.arange(len(mass)), mass.shape[1]
   capacity = 2**32 // width

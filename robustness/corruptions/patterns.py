@@ -38,8 +38,9 @@ RAY_DEVIATION = 0.25  # relative standard deviation of a ray's length
 def _draw_wave(keys: jax.Array, side: int) -> Draws:
   """Returns random numbers of a wave: its `phase` in radians and `frequency` (fx, fy).
 
-  Frequencies are in radians per pixel. One component, fx or fy with equal probability, is uniform
-  on [−π, π]; the other one is uniform up to the same absolute value.
+  `keys` are four random keys; `side` is unused. Frequencies are in radians per pixel.
+  One component, fx or fy with equal probability, is uniform on [−π, π]; the other one is uniform
+  up to the same absolute value.
   """
   larger = uniform(keys[0], -jnp.pi, jnp.pi)
   pair = jnp.stack([larger, jnp.abs(larger) * uniform(keys[1], -1, 1)])
@@ -417,9 +418,15 @@ def inverse_sparkles(draws: Draws, image: jax.Array, strength: Strength) -> jax.
 def _ray(side: int, draws: Draws, star: int, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
   """Returns two factors of the brightness of each pixel near one star, l² / d² and 1 − (f − ½)².
 
-  Both are [N, N] for N = `side`. A pixel is d pixels from the centre of the star and at the
-  fraction f of the angle between two rays; l is interpolated between the `lengths` [199] of these
-  rays, in pixels.
+  Both are [N, N] for N = `side`. A pixel is d pixels from the centre of the star, at the fraction
+  f in [0, 1) of the angle from one ray to the next. l is the length at the pixel's angle,
+  interpolated between those of the two rays.
+
+  Args:
+    side: N.
+    draws: random numbers of stars, see `_stars`.
+    star: index of the star in `draws`.
+    lengths: lengths of the star's rays in pixels, [199]; the star uses the first `rays` of them.
   """
   r, c = grid(side)
   down, right = r - draws['centre'][star, 0], c - draws['centre'][star, 1]

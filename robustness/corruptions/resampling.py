@@ -87,7 +87,7 @@ def _resampling(
     require(quality in range(101), 'quality', quality, 'an integer in 1..100; 0 does not compress')
 
     def resample(image: jax.Array, scale: float) -> jax.Array:
-      """Returns the image after its sides were shrunk by `scale` and enlarged again."""
+      """Returns the image with sides shrunk to `scale` ≤ 1 times themselves, then enlarged."""
       height, width = image.shape[:2]
       small = resize(image, (int(height * scale), int(width * scale)), shrinking, antialias)
       small = jpeg.round_trip(small, quality) if quality else small

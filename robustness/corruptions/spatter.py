@@ -186,9 +186,10 @@ def _thin(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
 
 
 def _moves(stride: int) -> tuple[list[int], list[float]]:
-  """Returns the offset and the length of each move: each of `STEPS` repeated 1, 2, 4, … times.
+  """Returns the offset and the length of each move: a step of `STEPS` repeated 1, 2, 4, … times.
 
-  Offsets are in a line that holds a plane row by row, each row with `stride` pixels.
+  Lengths are in pixels. Offsets are in a line that holds a plane row by row, each row with `stride`
+  pixels.
   """
   moves = [
     (2**doubling * (down * stride + right), 2**doubling * length)
@@ -219,7 +220,7 @@ def distance_to(mask: jax.Array) -> jax.Array:
   stored = jax.lax.optimization_barrier  # slices in memory are five times as fast on a CPU
 
   def sweep(i: jax.Array, line: jax.Array) -> jax.Array:
-    """Returns the distances after move number i, forwards and backwards, from every pixel."""
+    """Returns the distance of every pixel in `line` after it tries move i in both directions."""
     padded = stored(jnp.concatenate([far, line, far]))
     ahead = stored(jax.lax.dynamic_slice(padded, (margin + offsets[i],), (size,)))
     behind = stored(jax.lax.dynamic_slice(padded, (margin - offsets[i],), (size,)))

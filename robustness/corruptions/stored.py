@@ -62,7 +62,7 @@ class StoredOrMade(CorruptionViews):
   source: str = word(GENERATED, (GENERATED, STORED))
 
   def __post_init__(self) -> None:
-    """Raises InputError if a setting that changes made images is set for stored ones."""
+    """Raises InputError if a setting that only concerns computed images is set for stored ones."""
     super().__post_init__()
     if not self.is_stored:
       return
@@ -122,7 +122,7 @@ class StoredOrMade(CorruptionViews):
       )
 
   def _check_corruptions(self, rows: Rows) -> None:
-    """Raises InputError, or logs a warning, if stored rows lack corruptions; see `check`."""
+    """Raises InputError if stored rows lack a corruption that `corruptions` names, else warns."""
     stored = _parts_of_rows(rows)  # [] if the rows are not described
     stored_names = self.of_stored(stored).names if stored else self.names
     missing = [name for name in self.names if name not in stored_names]
@@ -288,8 +288,8 @@ class StoredOrMade(CorruptionViews):
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
     """Returns the table of views of records that keep a row per stored image.
 
-    Stored images have the one view 'as stored', each row is named by its corruption and severity,
-    such as 'fog 3', and the rows of clean images do not count.
+    Stored images have the one view 'as stored'. Each row is named by its corruption and severity,
+    such as 'fog 3', and the rows of clean images are left out of means.
     """
     if not self.is_stored:
       return super().by_row(records, image_shape)

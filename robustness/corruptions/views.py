@@ -83,7 +83,7 @@ class CorruptionOptions:
   watermark: str = ''
 
   def __post_init__(self) -> None:
-    """Raises InputError for a value that the corruption's option does not have."""
+    """Raises InputError if a field has a value that the corruption of this name does not offer."""
     for name, value in dataclasses.asdict(self).items():
       (valid,) = catalog.CORRUPTIONS[name].options.values()  # each has a single option
       if valid:  # () accepts any value
@@ -247,7 +247,7 @@ class CorruptionViews(Study):
     ids, corruptions, severities = self._numbered_views().T
 
     def energies(row: Arrays, image: jax.Array, view: Arrays) -> Arrays:
-      """Returns `energy` and `high_energy` of the change of a row in a view."""
+      """Returns `energy` ‖·‖² of a row's change, and `high_energy`, of its high frequencies."""
       difference = change(image, row['image'], view['severity'])
       return measures.energies(spectrum.half_magnitude(difference))
 
@@ -576,10 +576,9 @@ def check_between(key: str, severities: Sequence[float]) -> None:
 
 
 def change(image: jax.Array, clean: jax.Array, severity: jax.Array) -> jax.Array:
-  """Returns the change of an image by a corruption, `image` − `clean`, float32 [H, W, C].
+  """Returns `image` − `clean`, float32 [H, W, C], or for severity 0 the `image` itself.
 
-  For severity 0 the image is the clean one and its change 0; the image itself is returned instead,
-  as the measure to which changes are compared.
+  Severity 0 is the clean image, with which changes are compared. `severity` may be traced.
   """
   return image - jnp.where(severity == 0, 0, clean)
 

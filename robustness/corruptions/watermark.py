@@ -75,7 +75,10 @@ def coverage(height: int, width: int, font: str = '') -> np.ndarray:
   rows, columns = size + 1, len(STROKES) * size + 1
 
   def samples(count: int, corner: float) -> np.ndarray:
-    """Returns positions of the samples of `count` pixels, in font sizes from the corner."""
+    """Returns positions of the samples of `count` pixels, in font sizes from the first character.
+
+    `corner` is the position in pixels of the character's upper or left edge.
+    """
     return (np.arange(SAMPLES * count) + 0.5) / SAMPLES / size - corner % 1 / size
 
   is_on_stroke = _is_on_stroke(samples(rows, corner_y), samples(columns, corner_x))
@@ -106,7 +109,7 @@ def _is_on_stroke(y: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _segments() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-  """Yields the ends (x, y) of each straight piece of the strokes, in units of the font size."""
+  """Yields the ends (x, y) of each straight piece of the characters' strokes, in font sizes."""
   for index, strokes in enumerate(STROKES.values()):
     for stroke in strokes.split(','):
       # corners (x, y) of the polyline: '0428' is (.04, .28); character `index` begins at x = index

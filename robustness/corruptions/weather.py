@@ -145,7 +145,7 @@ def frost_piece(
     return piece.astype(jnp.float32)
 
   def positions(first: jax.Array, count: int, size: int) -> jax.Array:
-    """Returns where in a picture of `size` lines the piece's lines are, pixel centres aligned."""
+    """Returns where the piece's `count` lines, from `first`, are in a picture of `size` lines."""
     return jnp.clip((first + jnp.arange(count) + 0.5) / factor - 0.5, 0, size - 1)
 
   y = positions(y0, height, picture.shape[0])
@@ -197,9 +197,10 @@ def fog(
 
 
 def plasma(draws: jax.Array, decay: jax.Array) -> jax.Array:
-  """Returns a fractal map by midpoint displacement on a torus, [side, side] in [0, 1].
+  """Returns a fractal map by midpoint displacement on a torus, [side, side], of range 0 to 1.
 
-  Each round doubles an n × n grid, n = 1, 2, 4, ..., side / 2, with opposite edges as neighbours.
+  `side` is a power of two. Each round doubles an n × n grid, n = 1, 2, 4, ..., side / 2, with
+  opposite edges as neighbours. The last grid is shifted and scaled to the range.
   A new point in the middle of four old ones is their mean plus w² u; a new point between two old
   ones is the mean of these and of the two middles next to it plus w² u. Rounds have w = 100,
   100 / decay, 100 / decay², ...
