@@ -221,7 +221,13 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
     return False
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
-    """Raises InputError for settings that have no effect on this kind or do not fit the images."""
+    """Raises InputError for settings that have no effect on this kind or do not fit the images.
+
+    Args:
+      label: the name of the classifier in messages.
+      image_shape: height, width and channels of the images.
+      precision: 'float32' or 'bfloat16', the arithmetic of the network.
+    """
     if self.input_filter:  # a filter raises InputError for images that it does not fit
       images = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
       jax.eval_shape(Inputs(input_filter=self.input_filter), images)

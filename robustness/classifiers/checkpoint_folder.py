@@ -32,7 +32,7 @@ class CheckpointFolder(StoredNetwork):
     return is_folder and section.architecture is not None and section.record is None
 
   def read(self, image_shape: tuple[int, int, int]) -> NetworkWeights:
-    """Returns the newest weights for images of shape [H, W, C].
+    """Returns the weights of the folder's newest checkpoint, for images of shape [H, W, C].
 
     Position embeddings that were trained on images of another shape are resampled.
     """

@@ -53,7 +53,7 @@ class FromFile(ClassifierKind):
     return made.input_shape[2] if isinstance(made, Classifier) else 1
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
-    """Raises InputError for settings that the file decides, such as weights and input filter."""
+    """See `ClassifierKind.check`; it also refuses an input filter, weights and a training."""
     if self.input_filter:
       raise InputError(
         f'{label} is a classifier of a file, which brings its own input filter: set '

@@ -202,7 +202,7 @@ class TorchLibrary(ClassifierKind):
     return _source(self.name, self.weights).entry
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
-    """Raises InputError for settings without effect, and for a training, which needs JAX."""
+    """See `ClassifierKind.check`; it also refuses a training, which needs JAX."""
     if self.is_trained_here:
       raise InputError(f'{self.name} runs in PyTorch and is not trained here: give its weights.')
     super().check(label, image_shape, precision)

@@ -64,9 +64,9 @@ class TrainedHere(Network):
     return self.start is not None and self.has_positions
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
-    """Raises InputError for settings that have no effect on this kind or do not fit the images.
+    """See `ClassifierKind.check`; it also refuses a config that does not set `train`.
 
-    This includes adversarial training in bfloat16 if ε is so small that rounding removes it.
+    Adversarial training in bfloat16 is refused if ε is so small that rounding removes it.
     """
     super().check(label, image_shape, precision)
     if not self.train:

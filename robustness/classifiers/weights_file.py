@@ -30,7 +30,7 @@ class WeightsFile(StoredNetwork):
 
   @property
   def needs_mean(self) -> bool:
-    """Whether no record describes the file, so that the config must state the normalisation."""
+    """See `ClassifierKind.needs_mean`; True if the weights have no `record`."""
     return self.record is None
 
   @property

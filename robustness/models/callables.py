@@ -55,7 +55,8 @@ class CheckedFunction:
     NaN is not refused here, because the evaluation can name the example and the view.
 
     Raises:
-      InputError: the result has another shape or type, or is not what `outputs` says.
+      InputError: the function returns another shape or type, or probabilities where `outputs` is
+        'logits', or no probabilities where it is 'probabilities'.
     """
     if not len(images):
       return np.zeros((0, self.num_classes), np.float32)

@@ -51,7 +51,8 @@ class Classifier:
     input_shape: height, width and channels of the images.
     class_names: the names of the outputs, in order.
     layers: the names of layers that `forward` can return, with `logits` last.
-    stages: the layers that 'stages' stands for: the stem, the residual stages and the logits.
+    stages: the layers that a study records for the name 'stages': the stem, the residual stages and
+      the logits.
     provenance: JSON values that identify the weights, for results and records.
     host_function: function on NumPy arrays that predicts on the host in place of `forward`, see
       `from_callable`; None for a network.
@@ -344,11 +345,14 @@ class Classifier:
     return linen_layers(apply, self.variables, images)
 
   def select_outputs(self, requested: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of the layers that a study records; for errors see `select_layers`.
+    """Returns the names of the layers that a study records, given the names that it requests.
 
-    The name 'unprojected_logits' means the logits of the weights' classes, before predictions are
-    projected onto a coarser label space. It is replaced by 'logits' in a classifier that projects
-    nothing. A callable has 'logits' only.
+    The name 'stages' is replaced by the names of all stages. 'unprojected_logits' are the logits of
+    the weights' classes, before predictions are projected onto a coarser label space; the name is
+    replaced by 'logits' in a classifier that projects nothing.
+
+    Raises:
+      InputError: a layer is unknown, or it is not 'logits' and the classifier is a callable.
     """
     projects_logits = UNPROJECTED in self.layers
     names = [LOGITS if x == UNPROJECTED and not projects_logits else x for x in requested]

@@ -95,7 +95,7 @@ class Bottleneck(layers.Layer):
 class AttentionPool(layers.Layer):
   """Attention pooling: the mean over positions attends to all positions and to itself.
 
-  `size` is the length of the embeddings.
+  It maps features [B, H, W, C] to embeddings [B, size], after a learned position embedding.
   """
 
   size: int
@@ -121,7 +121,7 @@ class AttentionPool(layers.Layer):
 
 
 class ClipResNet(layers.Network):
-  """The ResNet-50 tower with its head.
+  """The image tower of CLIP with a ResNet-50, and a linear head on embeddings of length 1.
 
   Layers: `stem`, `stage1` to `stage4` (each after its last ReLU), `attention_pool` (the embedding
   of the image, [B, 1024]), `unit` (the same at length 1) and `head`.

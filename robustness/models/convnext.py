@@ -31,10 +31,11 @@ class ResponseNorm(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H, W, C]; `share` is the n of the class, [B, 1, 1, C]."""
+    """Maps [B, H, W, C] to [B, H, W, C]."""
     scale = self.param('scale', nn.initializers.zeros_init(), x.shape[-1:])[None, None, None]
     bias = self.param('bias', nn.initializers.zeros_init(), x.shape[-1:])[None, None, None]
     length = jnp.sqrt((at_least_float32(x) ** 2).sum((1, 2), keepdims=True))
+    # n of the class's formula, [B, 1, 1, C]
     share = (length / (length.mean(-1, keepdims=True) + EPSILON)).astype(x.dtype)
     return x + bias.astype(x.dtype) + scale.astype(x.dtype) * x * share
 

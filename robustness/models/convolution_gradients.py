@@ -195,13 +195,16 @@ class _Convolution:
   ) -> jax.Array:
     """Returns the kernel's gradient, [3, 3, I, O], by Winograd's algorithm, a few images at a time.
 
-    `change` is the gradient by the output, [B, H, W, O]. Images are divided into shares, one for
-    each device.
+    `inputs` is [B, H, W, I], and `change`, the gradient by the output, [B, H, W, O]. Of `kernel`
+    only the shape and the type have an effect. Images are divided into shares, one for each device.
     """
     num_shares, chunk = _chunks_of_tiles(inputs, kernel)
 
     def add(total: jax.Array, x: jax.Array, dy: jax.Array) -> tuple[jax.Array, None]:
-      """Adds the products of the tiles of a chunk of images to the total, for each share."""
+      """Adds the products of the tiles of a chunk to the total, [36, shares, I, O].
+
+      `x` are the inputs and `dy` the gradients by the outputs, [shares, images, H, W, channels].
+      """
       return total + winograd.tile_products(x, dy, self.precision), None
 
     zeros = jnp.zeros((winograd.PRODUCTS, num_shares, *kernel.shape[2:]), kernel.dtype)
@@ -245,7 +248,10 @@ def _chunks(inputs: jax.Array, max_images: int) -> tuple[int, int]:
 
 
 def _chunks_of_tiles(inputs: jax.Array, kernel: jax.Array) -> tuple[int, int]:
-  """Returns `_chunks` for Winograd's tiles, with chunks that fit the caches of all cores."""
+  """Returns (number of shares of the images, number of images in a chunk of a share).
+
+  Unlike those of `_chunks`, chunks have tiles for Winograd's algorithm that fit the cores' caches.
+  """
   num_tiles = math.prod(-(-side // winograd.INNER) for side in inputs.shape[1:3])
   num_channels = sum(kernel.shape[2:])  # tiles of inputs and of outputs are stored
   bytes_per_image = num_tiles * winograd.PRODUCTS * num_channels * inputs.itemsize
@@ -283,7 +289,7 @@ def _scan(
   ]
 
   def scan_chunk(carried: Any, begin: jax.Array) -> tuple[Any, Any]:
-    """Returns the result of `step` for the chunk that begins at image `begin` of each share."""
+    """Returns (carried, output) of `step` for the chunk from image `begin` on of each share."""
     return step(carried, *(lax.dynamic_slice_in_dim(x, begin, chunk, axis=1) for x in in_shares))
 
   return lax.scan(scan_chunk, carried, jnp.arange(0, in_shares[0].shape[1], chunk))

@@ -57,7 +57,7 @@ class StageSize(NamedTuple):
     stride: stride of the first block; the later blocks have stride 1.
     expansion: channels in the spatial convolution divided by the block's input channels.
     features: number of output channels.
-    kind: the kind of the blocks, see `Block`.
+    kind: the kind of the blocks: 'inverted', 'squeezed', 'fused' or 'plain', see `Block`.
   """
 
   num_blocks: int

@@ -37,7 +37,7 @@ he_normal = nn.initializers.variance_scaling(2.0, 'fan_in', 'normal')
 
 
 class Common(TypedDict):
-  """The arguments that all layers of a network share: see `Layer`."""
+  """The arguments `dtype` and `axis_name`, which all layers of a network share, see `Layer`."""
 
   dtype: DTypeLike
   axis_name: str | None
@@ -63,8 +63,8 @@ class Layer(nn.Module, kw_only=True):
     """Returns a residual branch `x` [B, ...] of this block after stochastic depth.
 
     Each sample is multiplied by a factor, 0 or 1 / (probability of keeping the branch). A training
-    passes the factors; without them `x` is unchanged. `branch` is the number of the branch, 0 or 1
-    in blocks with two.
+    passes `factors` [B, branches] of each block in the collection `DROP_PATH`; without it `x` is
+    unchanged. `branch` is the number of the branch, 0 or 1 in blocks with two.
     """
     if not self.has_variable(DROP_PATH, 'factors'):
       return x
@@ -101,7 +101,10 @@ and updates them.
 
 
 def convolution(features: int, kernel: int, stride: int = 1, **options: Any) -> nn.Conv:
-  """Returns a square convolution without bias, padded by (kernel − 1) / 2 on every side."""
+  """Returns a square convolution without bias, padded by (kernel − 1) / 2 on every side.
+
+  `kernel` is the side of the kernel in pixels, and `options` are further arguments of `nn.Conv`.
+  """
   return nn.Conv(
     features,
     kernel_size=(kernel, kernel),

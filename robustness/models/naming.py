@@ -109,15 +109,16 @@ class Scheme:
 
   Attributes:
     name: the project, for messages.
-    table: templates of the project's names (`re.Match.expand`) by patterns of our names. A pattern
-      matches the complete path of a layer, such as r'stage(\d)/block(\d+)/conv1', or of an array,
-      such as r'embedding/position'; the first match counts. An entry `Stored` has another layout
-      than `kernel`; for a layer it is the layout of its kernel.
-    ignored: patterns of the project's names of arrays that the network lacks.
+    table: {regular expression of our names: template of the project's names}. An expression matches
+      the complete path of a layer, such as r'stage(\d)/block(\d+)/conv1', or of an array, such as
+      r'embedding/position'; the first match counts. A template, such as r'layer\1.\2.conv1', is
+      expanded by `re.Match.expand`. `Stored` in its place has several templates, or another layout
+      than `kernel`: of the array, or of the layer's kernel.
+    ignored: patterns for `fnmatch` of the project's names of arrays that the network lacks.
     headless: for projects with no last layer in their files, the beginning of a name that
       identifies such a file; '' if files have a last layer.
-    zeros: patterns of the project's names of arrays that the network lacks because they must be
-      zero, which is checked.
+    zeros: patterns for `fnmatch` of the project's names of arrays that the network lacks because
+      they must be zero, which is checked.
     suffixes: {Linen's name of an array: ending that follows the name of the layer}, such as
       {'kernel': '.weight'}.
     kernel: the layout of the kernels of layers.

@@ -48,8 +48,8 @@ _ACTIVATIONS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh':
 def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
   """Returns the description of a weights file from its record, or None without a record.
 
-  A record says how images are prepared: in the header of a file that was saved here, or in one of
-  the JSON files `_READERS` next to the weights. The first one in this order is read.
+  A record says how images are prepared: in the header of a file that was saved here, or in a JSON
+  file next to the weights, such as `config.json` (`_READERS`). The first one in this order is read.
 
   Args:
     path: a weights file, or a folder with a weights file and a record.
@@ -85,12 +85,12 @@ def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
 def _stated_owner(config: Facts, architecture: Architecture) -> str:
   """Returns this project's name of the network that timm's `config.json` names.
 
-  It is the name of `architecture` if the file names no network, or if this project lacks the
-  network and cannot tell whether it differs from `architecture`, which timm lacks.
+  It is the name of `architecture` if the file names no network. The same holds if this project
+  lacks the network and timm lacks `architecture`: they cannot be compared, and may be the same.
 
   Raises:
-    InputError: this project lacks the network, and `architecture` is another one of timm. Their
-      shapes may be equal although, for example, their padding differs.
+    InputError: this project lacks the network, and timm has `architecture` by another name. Arrays
+      of the two may have equal shapes although, for example, their padding differs.
   """
   timm_name = config.get('architecture', '')
   our_name = catalog.of_timm_name(timm_name)
@@ -296,10 +296,12 @@ def _checked(fields: Facts) -> Facts:
 def _check_activation(architecture: Architecture, records: dict[str, Facts]) -> None:
   """Raises InputError if the network has another activation than is stated for its weights.
 
-  `records` are {name of a JSON file: its content}, with {} for a file that is missing. The
-  activation is from open_clip's file if that states 'quick_gelu', otherwise from transformers'
-  'hidden_act', otherwise open_clip's default, 'gelu', which does not hold for networks that
-  open_clip takes from timm. Nothing is checked if it is not stated.
+  `records` are {name of a JSON file: its content}, with {} for a file that is missing. The first of
+  these states the activation, and without any of them nothing is checked:
+
+  * open_clip's file, if it sets `quick_gelu`;
+  * `hidden_act` in the file of transformers;
+  * open_clip's file, by its default 'gelu', unless it takes the network from timm.
   """
   activation = getattr(architecture.network, 'activation', '')
   open_clip, hub = records[OPEN_CLIP_FILE].get('model_cfg', {}), records[CONFIG_FILE]

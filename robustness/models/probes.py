@@ -39,8 +39,8 @@ class Probe(Part):
     layer: name of the layer with the features as its output, averaged over positions; 'features' is
       the input of the network's last linear map.
     rows_per_class: number of training rows per class, drawn at random; 0 takes all.
-    held_out: share of the rows on which candidates are compared, in (0, 1). The probe is then
-      fitted to all rows.
+    held_out: share of the rows, in (0, 1), on which the accuracy decides between the values
+      `candidates()` of the hyperparameter. The probe is then fitted to all rows.
   """
 
   section: ClassVar[str] = 'config.classifier.probe'
@@ -87,7 +87,7 @@ class Linear(Probe):
   row of W instead of two.
 
   Attributes:
-    penalties: the candidates for the penalty.
+    penalties: the values to try; the best on held-out rows becomes the penalty.
   """
 
   name = 'linear'
@@ -127,7 +127,7 @@ class Linear(Probe):
     return features @ arrays['kernel'] + arrays['bias'][None]
 
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
-    """Returns a kernel [features, classes] and a bias [classes] of zeros."""
+    """See `Probe.empty`; returns a kernel [features, classes] and a bias [classes]."""
     return _float32(kernel=np.zeros((features, classes)), bias=np.zeros(classes))
 
 
@@ -138,7 +138,7 @@ class Neighbors(Probe):
   Logits are the logarithms of the classes' shares of the votes.
 
   Attributes:
-    neighbors: the candidates for k.
+    neighbors: the values to try; the best on held-out rows becomes k.
     votes: 'softmax' weighs a vote by exp(cosine / temperature), as DINO's authors do; 'uniform'
       counts votes, which has no gradient, so that attacks refuse it.
     temperature: the temperature of 'softmax'.
@@ -222,7 +222,7 @@ class Prototype(Probe):
     return self.scale * _unit_on_device(features) @ arrays['means'].T
 
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
-    """Returns class means [classes, features] of zeros."""
+    """See `Probe.empty`; returns the means of classes, [classes, features]."""
     return _float32(means=np.zeros((classes, features)))
 
 

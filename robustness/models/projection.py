@@ -103,10 +103,15 @@ def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
 
 
 def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier:
-  """Returns the classifier with its logits projected onto the coarse label space `name`.
+  """Returns the classifier with its logits projected onto a coarse label space.
 
-  A classifier that has the classes of this space already is returned unchanged. For `merge` see
-  `project_logits`.
+  A classifier that has the classes of this space already is returned unchanged.
+
+  Args:
+    classifier: the classifier.
+    name: the name of the label space, such as 'imagenet_vid'.
+    merge: how the logits of a class's members are combined: 'max', 'sum' or 'mean', see
+      `project_logits`.
 
   Raises:
     InputError: the space or merge is unknown, or the classifier does not have the fine classes that
@@ -130,7 +135,10 @@ def _projected(classifier: Classifier, space: LabelSpace, merge: str) -> Classif
   """Returns the classifier with its logits merged to the classes of a coarser label space."""
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
-    """Returns the projected logits, and the outputs of layers, both kinds of logits among them."""
+    """Returns the projected logits, and the outputs of `layers`.
+
+    The layer 'logits' has the projected logits, and 'unprojected_logits' the logits before.
+    """
     inner_layers = tuple(name for name in layers if name not in (UNPROJECTED, LOGITS))
     logits, outputs = classifier.apply(variables, images, inner_layers)
     projected = project_logits(logits, space, merge)

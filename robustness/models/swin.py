@@ -109,7 +109,7 @@ class Block(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps patches [B, H, W, C] to [B, H, W, C]; below, N is the number of patches of a window."""
+    """Maps patches [B, H, W, C] to [B, H, W, C]."""
     _, rows, columns, _ = x.shape
     height, width = min(rows, self.window), min(columns, self.window)
     sides = height, width  # of a window
@@ -120,7 +120,7 @@ class Block(Layer):
     table = self.param(WINDOW_BIAS, nn.initializers.normal(0.02), (num_offsets, self.num_heads))
     num_below, num_beside = -rows % height, -columns % width  # patches that fill the last windows
     padded = rows + num_below, columns + num_beside
-    bias = jnp.moveaxis(table[offsets(sides)], -1, 0)[None, None]  # [1, 1, heads, N, N]
+    bias = jnp.moveaxis(table[offsets(sides)], -1, 0)[None, None]  # [1, 1, heads, N, N], N patches
     y = norm(dtype=self.dtype, name='norm1')(x)
     if down or right:  # the bias of −100 hides patches that only the cyclic shift makes neighbours
       y = jnp.roll(y, (-down, -right), (1, 2))

@@ -208,7 +208,11 @@ def wrap(
 
 
 def _checked(module: object, name: str, head: str) -> 'torch.nn.Module':
-  """Returns the module after the checks of `wrap` that need no call."""
+  """Returns the module after the checks of `wrap` that need no call.
+
+  They are of its class, mode, devices, float type, and that it has a submodule `head`, if that is
+  not ''. `name` is the classifier's name in messages.
+  """
   with importing(f"{name} needs PyTorch: pip install '.[torch]'"):
     import torch
   is_scripted = isinstance(module, torch.jit.ScriptModule)  # it has no hooks, which read layers
@@ -277,7 +281,10 @@ def facts(module: TorchModule) -> Facts:
 
 @contextlib.contextmanager
 def _errors_on(images: np.ndarray) -> Iterator[None]:
-  """Returns a context that turns errors of the module into InputError with a one-line message."""
+  """Returns a context that turns errors of the module into InputError with a one-line message.
+
+  The message has the shape of `images`, which the module is called with.
+  """
   try:
     yield
   except (Exception, SystemExit) as error:  # the module is the user's and may raise anything
@@ -311,6 +318,7 @@ def _check(logits: object, count: int, classes: int) -> None:
 def _joined(images: np.ndarray, pieces: Sequence[np.ndarray]) -> np.ndarray:
   """Returns the outputs for consecutive images, `pieces` [n, ...], joined to one array.
 
-  The images are `images` [..., H, W, C], and the array has their first axes.
+  For images [K, B, H, W, C] and pieces [n, ...] the result is [K, B, ...], where K and B stand for
+  any number of axes.
   """
   return np.concatenate(pieces).reshape(*np.shape(images)[:-3], *pieces[0].shape[1:])

@@ -141,8 +141,8 @@ class SelfAttention(Layer):
   ) -> jax.Array:
     """Maps N tokens [..., N, D] to the same shape.
 
-    `angles` rotate queries and keys (see `rotary_angles`); None does not. `bias` is added to the
-    scores, see `attend`; a causal layer ignores it.
+    `angles` [N, head's channels ÷ 2] rotate queries and keys; None does not. `bias`, which must
+    broadcast to [..., heads, N, N], is added to the scores; a causal layer ignores it.
     """
     width = x.shape[-1]
     shape = (*x.shape[:-1], 3, self.num_heads, width // self.num_heads)

@@ -102,7 +102,7 @@ def part_means(x: jax.Array, parts: int) -> jax.Array:
   cells = np.arange(parts)[:, None]
 
   def averages(side: int) -> jax.Array:
-    """Returns the matrix [parts, side] that averages the pixels of a side within each cell."""
+    """Returns the matrix [parts, side] that maps `side` pixels to the means of `parts` cells."""
     pixels = np.arange(side)[None, :]
     begin, end = cells * side // parts, -(-(cells + 1) * side // parts)
     is_inside = (pixels >= begin) & (pixels < end)

@@ -64,10 +64,12 @@ class VisionTransformer(Network):
       (scaled to length 1) compute before `head`; 0 for networks without one.
     layer_scale: whether blocks scale their residual branches by learned numbers, as in DeiT III.
     registers: number of additional learned tokens, as in DINOv2.
-    positions: which tokens have a position embedding, see `transformer.PatchEmbedding`.
-    rotary: how queries and keys are rotated by position, as in DINOv3 and EVA-02; '' does not
-      rotate them.
-    qkv_bias: which of queries, keys and values have a bias.
+    positions: which tokens have a learned position: 'all' (the class token and the patches),
+      'patches', 'none', or 'no_token' (the patches of a network without a class token).
+    rotary: pairs of channels in which queries and keys are rotated by position: 'halves' as in
+      DINOv3, 'pairs' (neighbours) as in EVA-02; '' does not rotate them.
+    qkv_bias: which of queries, keys and values have a bias: 'all', 'none', or 'no_key' for all but
+      the keys.
     gated: whether perceptrons are gated, as in EVA-02.
     gate_norm: whether gated perceptrons normalise their hidden channels.
     pool: what the head takes: the class 'token', 'token_and_mean' for this and the mean of the
@@ -235,7 +237,11 @@ _DEIT = Scheme('facebookresearch/deit', {**TIMM, **LAYER_SCALES})
 
 
 def stages(depth: int) -> tuple[str, ...]:
-  """Returns the layers that 'stages' means: the embedding and the last block of each quarter."""
+  """Returns the layers that a study records for the name 'stages', given the number of blocks.
+
+  They are 'embedding' and the last block of each quarter, of 12 blocks 'block2', 'block5', 'block8'
+  and 'block11'.
+  """
   return ('embedding', *(f'block{quarter * depth // 4 - 1}' for quarter in (1, 2, 3, 4)))
 
 
@@ -246,8 +252,8 @@ def _vit(size: str, patch: int, parameters: int, side: int = 224) -> Architectur
     size: a key of `SIZES`.
     patch: pixels on a side of a patch.
     parameters: number of parameters with 1000 classes.
-    side: pixels on a side of the images that the weights take; 224 pixels have weights trained
-      with augmentation and regularisation ('augreg'), others the first release's weights ('orig').
+    side: pixels on a side of the images that the weights take. The weights are timm's 'augreg'
+      (trained with augmentation and regularisation) for 224, else its 'orig' (first release).
   """
   name = f'vit_{size[0]}{patch}'  # such as vit_b16
   recipe, crop = ('augreg', 0.9) if side == 224 else ('orig', 1.0)

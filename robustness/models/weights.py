@@ -186,7 +186,7 @@ def _fitted(
     scheme: the file's naming scheme.
     num_classes: expected number of logits; None takes the file's number.
     input_shape: height, width and channels of the images; None takes the architecture's.
-    positions: method that resamples position embeddings.
+    positions: method that resamples position embeddings, one of `position_embedding.METHODS`.
     stored_shape: shape of the images that the arrays are for; None if it is not known.
   """
   scheme.check_zeros(arrays)

@@ -50,10 +50,10 @@ def transformed(kernel: jax.Array) -> jax.Array:
 def convolved(
   inputs: jax.Array, kernel: jax.Array, precision: lax.PrecisionLike, summed: int = 1
 ) -> jax.Array:
-  """Returns inputs [..., H, W, I] convolved with a `transformed` kernel, [..., H, W, O].
+  """Returns inputs [..., H, W, I] convolved with a 3×3 kernel, [..., H, W, O].
 
-  `summed` is the kernel's axis that is summed over: 1 for I; or 2 for O, where inputs are
-  [..., H, W, O] and the result is [..., H, W, I].
+  `kernel` is the result [36, I, O] of `transformed`. `summed` is its axis that is summed over: 1
+  for I; or 2 for O, where inputs are [..., H, W, O] and the result is [..., H, W, I].
   """
   tiles = _tiles(inputs, B.T, border=1)
   # a sum over channels for each of the 36 entries, which are axis 0 of tiles and kernel

@@ -123,8 +123,9 @@ def tokenize(texts: Sequence[str]) -> np.ndarray:
 def tokenize_by(file: str, architecture: Architecture, texts: Sequence[str]) -> np.ndarray:
   """Returns the token ids of texts for CLIP or SigLIP, int32 [len(texts), context].
 
-  CLIP has a fixed tokenizer. SigLIP's is in a `tokenizer.json`, `file`. Its texts are converted to
-  lower case without punctuation, and an end token and padding follow their tokens.
+  CLIP has a fixed tokenizer, and `file` is ''. For SigLIP `file` is the path of its
+  `tokenizer.json`. Its texts are converted to lower case without punctuation, and an end token and
+  padding follow their tokens.
 
   Raises:
     InputError: the file is missing or not for this architecture, or a package is not installed.
@@ -225,7 +226,8 @@ def _unit(x: np.ndarray) -> np.ndarray:
 def main(arguments: Sequence[str] | None = None) -> int:
   """Writes the weights of a zero-shot classifier, and returns the exit status.
 
-  For the `arguments` of the command line see the top of this file; None takes the process's.
+  `arguments` are those of the command line, such as '--architecture=clip_vit_b32', which the top of
+  this file explains; None takes the process's.
   """
   parser = argparse.ArgumentParser(prog='python -m robustness.models.zero_shot')
   for name in ('architecture', 'weights', 'classes', 'out'):

@@ -116,7 +116,10 @@ class Adaptation(Part):
     return ()
 
   def observe(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> PyTree:
-    """Returns the initial state after a batch of the first `num_clean_images` stored images."""
+    """Returns the state after a further batch of the `num_clean_images` stored images.
+
+    It is called after `begin` and before the images of a study. The arguments are those of a call.
+    """
     return state
 
   @abc.abstractmethod
@@ -142,7 +145,10 @@ class Adaptation(Part):
       return apply(variables, images)
 
     def normalise(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
-      """Runs a batch normalisation layer with mixed statistics, and any other layer unchanged."""
+      """Runs a batch normalisation layer with mixed statistics, and any other layer unchanged.
+
+      The arguments are those of an interceptor of `nn.intercept_methods`.
+      """
       layer = context.module
       # the clone applied below passes through here too; it has no path, and runs unchanged
       if not isinstance(layer, nn.BatchNorm) or not layer.path:
@@ -167,7 +173,10 @@ ADAPTATIONS = Registry('robustness.models.adaptation', Adaptation)  # type: igno
 
 
 def linen_layers(apply: Apply, variables: PyTree, image: jax.ShapeDtypeStruct) -> Layers:
-  """Returns the Linen layers that a network applies to images; nothing is computed."""
+  """Returns {path: class} of the Linen layers that a network applies; nothing is computed.
+
+  `image` has the shape and type of images [B, H, W, C].
+  """
   layers: dict[tuple[str, ...], type[nn.Module]] = {}
 
   def note(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:

@@ -18,9 +18,10 @@ class Cotta(Tent):
   """Learns all parameters from a teacher; the predictions of the teacher are the outputs.
 
   The teacher's logits are the logits of the images or, if the mean confidence of the trained
-  network is below a threshold, the mean over random views (see `view`). The student takes a step
-  along the gradient of the cross-entropy to the teacher. The teacher's weights follow as a moving
-  average, and each weight of the student returns to its trained value with a small probability.
+  network is below a threshold, the mean over random views, with other colours, position, sharpness
+  and noise (see `view`). The student takes a step along the gradient of the cross-entropy to the
+  teacher. The teacher's weights follow as a moving average, and each weight of the student returns
+  to its trained value with a small probability.
 
   The defaults are from the authors' code for CIFAR-10. Their code for ImageNet has
   `optimizer='sgd'` with a rate of .01, batches of 64, a threshold of .1, a probability of .001 and
@@ -134,7 +135,8 @@ def view(key: jax.Array, images: jax.Array) -> jax.Array:
 def _jittered(key: jax.Array, x: jax.Array, amounts: jax.Array) -> jax.Array:
   """Returns images with five changes of colours in a random order.
 
-  `amounts` are for brightness, contrast, saturation, hue and gamma.
+  `x` is [B, H, W, C] in [0, 1]. `amounts` [5] are the factors of brightness, contrast and
+  saturation, the turns of the hue (1 is 360°), and the exponent gamma.
   """
   has_colour = x.shape[-1] == 3
 

@@ -26,14 +26,15 @@ class Sar(SelectiveTent):
 
   Here g is the gradient at w of the mean entropy of the images with an entropy below E₀ at w, and
   E₀ is `margin` · ln C for C classes. An image is reliable if its entropy is below E₀ at w and at
-  w + ρ g / ‖g‖. The mean entropy at the latter has a moving average (.9); after each batch that
-  leaves it below `recovery`, the weights return to the trained ones. As in the authors' code the
-  average itself is not reset, so that the weights return after each further batch until it has
-  grown.
+  w + ρ g / ‖g‖. The mean entropy of reliable images at w + ρ g / ‖g‖ has a moving average, of which
+  .9 stays at each batch.
+  After each batch that leaves this average below `recovery`, the weights return to the trained
+  ones. As in the authors' code the average is not reset, so that this may follow several batches in
+  a row.
 
   Attributes:
     radius: ρ.
-    recovery: the mean entropy, in nats, below which the weights return to the trained ones.
+    recovery: the average in nats below which the weights return to the trained ones; 0 for never.
     fixed_layers: paths of layers, as 'block11' or 'norm', in which no parameters adapt.
 
   Reference:
@@ -45,7 +46,7 @@ class Sar(SelectiveTent):
   fixed_layers: tuple[str, ...] = ('stage4', 'block9', 'block10', 'block11', 'norm')
 
   def is_learnt(self, path: tuple[str, ...], layers: Layers) -> bool:
-    """Returns whether a layer adapts: `Tent` adapts it and it is not in `fixed_layers`."""
+    """See `Tent.is_learnt`; the layers of `fixed_layers`, and those inside, do not adapt."""
     # of 'stage4/block0/bn1': 'stage4', 'stage4/block0' and the path itself
     starts = {'/'.join(path[: count + 1]) for count in range(len(path))}
     return super().is_learnt(path, layers) and not starts & {*self.fixed_layers}
@@ -70,7 +71,7 @@ class Sar(SelectiveTent):
       """
 
       def loss(logits: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        """Returns the mean entropy of reliable rows; and these rows with this mean again."""
+        """Returns the mean entropy of the reliable rows, and (bool [B] of these, the same mean)."""
         entropies = entropy(log_probabilities(logits))
         reliable = rows & (entropies < self.max_entropy(logits))
         mean = jnp.where(reliable, entropies, 0).sum() / jnp.maximum(reliable.sum(), 1)

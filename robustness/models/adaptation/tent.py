@@ -40,8 +40,8 @@ NORMALISATIONS = (nn.BatchNorm, nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm, nn.
 class Tent(Adaptation):
   """Minimises the mean entropy of the predictions, −Σ_c p_c log p_c, by a step after each batch.
 
-  Here p_c is the predicted probability of class c. A step changes the scale and bias of batch,
-  layer and group normalisation. The predictions of a batch are from before its last step.
+  Here p_c is the predicted probability of class c. A step changes the scale and bias of
+  normalisation layers. The predictions of a batch are from before its last step.
 
   Attributes:
     optimizer: 'adam', or 'sgd' with a momentum of .9.
@@ -93,11 +93,14 @@ class Tent(Adaptation):
     return optax.adam(self.learning_rate)
 
   def is_learnt(self, path: tuple[str, ...], layers: Layers) -> bool:
-    """Returns whether the parameters of the layer at `path` are adapted."""
+    """Returns whether the parameters of the layer at `path` adapt; `layers` is {path: class}."""
     return issubclass(layers.get(path, object), NORMALISATIONS)
 
   def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
-    """Returns {'weights': {path: adapted parameter}, 'optimizer': the optimizer's state}."""
+    """See `Adaptation.begin`; returns {'weights': {path: parameter}, 'optimizer': its state}.
+
+    The weights are the parameters that adapt, see `is_learnt`.
+    """
     # paths are (..., 'params', *layer, name), with keys such as 'network' first if a probe is added
     weights = {
       path: jnp.asarray(x)
@@ -120,9 +123,11 @@ class Tent(Adaptation):
   def bound(
     self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch
   ) -> tuple[Predict, PyTree]:
-    """Returns the function (adapted weights, images) -> outputs, and {path: trained weight}.
+    """Returns the network as a function of the adapted weights, and {path: trained weight}.
 
-    Batch normalisation takes statistics of the images where the batch's mask is True.
+    The function maps ({path: adapted weight}, images) to outputs. Its batch normalisation takes
+    statistics of the images where the batch's mask is True. The paths are those in
+    state['weights']; `variables` are all trained variables.
     """
     flat = traverse_util.flatten_dict(variables)
 

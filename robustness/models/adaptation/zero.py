@@ -90,10 +90,12 @@ def crop(key: jax.Array, image: jax.Array) -> jax.Array:
 
 
 def votes(logits: jax.Array, count: int) -> jax.Array:
-  """Returns the logits [classes] of a vote, from `logits` [views, classes] of an image's views.
+  """Returns the logits [classes] of an image, by a vote of its views with logits [views, classes].
 
   The `count` views of lowest entropy vote, each for its best class. Between classes with equally
-  many votes, the first view of higher entropy that votes for one of them decides.
+  many votes, the first view of higher entropy that votes for one of them decides. A class with the
+  share s of the votes and the mean probability p in the views that vote has the logit
+  ln((1 − F) s + F p), with F = `FLOOR`.
   """
   size = logits.shape[-1]
   log_p = log_probabilities(logits)
