@@ -73,7 +73,7 @@ class AugMix(Augmentation):
     return resembled(self.names)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with its mixtures as `image`, [1 + mixtures, H, W, C] by default."""
+    """Returns the example with the clean image (if `clean`) and its mixtures, [V, H, W, C]."""
     image, count = example['image'], (self.mixtures, self.width)  # the number of chains
     key_weights, key_share, key_chains = jax.random.split(key, 3)
     chains = self.chains(key_chains, count, image.shape[:2])

@@ -68,7 +68,7 @@ class Environment(Augmentation):
     return {self.name: 1 + len(self.transforms)}
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example transformed, with the number of the transform as `environment`."""
+    """Returns the example transformed, and the transform's number in the column `environment`."""
     number = self.draw_branch(key, example)
     image = self.apply_branch(number, key, example['image'])
     return {**example, 'image': image, self.name: number}

@@ -130,7 +130,7 @@ class RandomResizedCrop(Augmentation):
     is_inside = ((y >= y0) & (y < y0 + rows))[:, None] & ((x >= x0) & (x < x0 + columns))[None]
 
     def resized(pixels: jax.Array) -> jax.Array:
-      """Returns the box of an array [H, W, ...], with zeros around it, resized to [H, W, ...]."""
+      """Returns the box of an array [H, W, ...], which is 0 elsewhere, resized to [H, W, ...]."""
       box = jnp.where(is_inside[..., None], pixels, 0)
       return jax.image.scale_and_translate(
         box, box.shape, (0, 1), scale, shift, 'linear', antialias=True

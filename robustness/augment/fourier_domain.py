@@ -123,7 +123,7 @@ class AmplitudesOfPairs(Augmentation):
   clean: bool = True
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with the clean and the recombined image, [2, H, W, C] by default."""
+    """Returns the example with the clean and the mixed image, or only this one without `clean`."""
     image = example['image']
     mixed = recombined(example['partner']['image'], image)
     mixed = jnp.where(jax.random.bernoulli(key, self.probability), mixed, image)

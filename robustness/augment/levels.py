@@ -199,8 +199,8 @@ def _mean_grey(levels: jax.Array) -> jax.Array:
 def _auto_contrast(levels: jax.Array, level: jax.Array) -> jax.Array:
   """Returns the table [256, C] that stretches each channel from its extreme levels to 0 and 255.
 
-  `levels` is the image [H, W, C], and `level` the levels 0..255 of each channel, [256, C]. Channels
-  of a single level are unchanged.
+  `levels` is the image [H, W, C], and `level` [256, C] holds the number k in row k. Channels of a
+  single level are unchanged.
   """
   values = levels.reshape(-1, levels.shape[-1]).astype(jnp.int32)
   low, high = values.min(0, keepdims=True), values.max(0, keepdims=True)

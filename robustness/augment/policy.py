@@ -101,7 +101,7 @@ def _in_sequence(augmentation: Augmentation, rows: Example) -> Example:
   Under `jax.vmap` every branch of a random choice would be computed for every row. A loop over the
   rows computes only the branch that each row needs.
 
-  `rows` are columns [B, ...], among them `KEY`, which the result lacks.
+  `rows` are columns [B, ...], among them the random keys `KEY`, which the result lacks.
   """
 
   def augmented(row: Mapping[str, jax.Array], _: None) -> Example:
@@ -116,7 +116,7 @@ def _by_branch(augmentation: Augmentation, rows: Example) -> Example:
   """Returns rows after an augmentation with branches, numbered choices; each image draws one.
 
   `sequential.by_branch` sorts the images by branch and computes only the drawn branch of each.
-  `rows` are columns [B, ...], among them `KEY`, which the result lacks; their images are
+  `rows` are columns [B, ...], among them the keys `KEY`, which the result lacks; images are
   [B, H, W, C] or [B, V, H, W, C].
   """
   rows = dict(rows)

@@ -63,7 +63,7 @@ class Prime(Augmentation):
   clean: bool = True
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with its mixtures as `image`, [1 + mixtures, H, W, C] by default."""
+    """Returns the example with the clean image (if `clean`) and its mixtures, [V, H, W, C]."""
     image, count = example['image'], (self.mixtures, WIDTH)  # the number of chains
     key_weights, key_share, key_depth, key_kind, key_steps = jax.random.split(key, 5)
     depth = jax.random.randint(key_depth, (*count, 1), 1, MAX_DEPTH + 1)
@@ -73,7 +73,7 @@ class Prime(Augmentation):
     keys = jax.random.split(key_steps, (*count, MAX_DEPTH))
 
     def step(image: jax.Array, draw: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-      """Returns the image after one step of a chain, in the form of a step of `lax.scan`."""
+      """Returns the image after a step of a chain for `lax.scan`; `draw` is (operation, key)."""
       step_kind, step_key = draw
       branches = [lambda key, image: image, self.filter, self.recolour, self.deform]
       return jax.lax.switch(step_kind, branches, step_key, image), None

@@ -17,7 +17,10 @@ _IMAGENET = '2 .7 .1, 2 .08 .2, .05 .01 .02, .07 .01 .02, .12 .01 .02'
 
 
 def _of_side(side: int, text: str) -> list[tuple[float, ...]]:
-  """Returns rows of constants in pixels, parsed from `text` with constants in units of `side`."""
+  """Returns the constants of each severity in pixels, from `text` in units of `side`.
+
+  `text` is such as '0 0 .08, .05 .2 .07': a comma between severities.
+  """
   return [tuple(side * float(value) for value in row) for row in rows(text)]
 
 

@@ -316,7 +316,7 @@ def shape_stamps() -> np.ndarray:
   stamps = []
 
   def draw(shape: str, points: Sequence[tuple[float, float]]) -> None:
-    """Appends the stamp of a shape of `ImageDraw` with these corners (x, y)."""
+    """Appends the stamp of a method of `ImageDraw` such as 'polygon', with the corners (x, y)."""
     stamp = Image.new('1', (STAMP, STAMP))
     getattr(ImageDraw.Draw(stamp), shape)([(REACH + x, REACH + y) for x, y in points], fill=1)
     stamps.append(np.asarray(stamp))
@@ -386,7 +386,7 @@ def vertical_lines(key: jax.Array, levels: jax.Array, strength: Strength) -> jax
     return total // jnp.maximum((y1 - y0) * (x1 - x0), 1)[..., None]
 
   def draw_line(line: jax.Array, drawn: jax.Array) -> jax.Array:
-    """Returns `drawn`, the number of the last drawn segment at each pixel, after one more line."""
+    """Returns `drawn` after line number `line`: the number of the last segment at each pixel."""
     block_grey = mean_levels(line, segments)[:, 3]
     x1 = end_of_segment[line, block_grey]
     x0 = jnp.roll(x1, 1).at[0].set(first[line])  # a segment starts where the previous one ends

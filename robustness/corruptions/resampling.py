@@ -83,7 +83,10 @@ def _resampling(
     up: str = enlarging,
     quality: int = jpeg_quality,
   ) -> jax.Array:
-    """Returns the image shrunk by the factor of its severity and enlarged to its size again."""
+    """Returns the image shrunk by the factor of its severity and enlarged to its size by `up`.
+
+    The shrunk image is stored as JPEG of `quality`, unless this is 0.
+    """
     require(quality in range(101), 'quality', quality, 'an integer in 1..100; 0 does not compress')
 
     def resample(image: jax.Array, scale: float) -> jax.Array:

@@ -140,7 +140,7 @@ def _texture(random: np.random.RandomState, colour: tuple[int, ...], contrast: i
 
 
 def _frequencies() -> tuple[np.ndarray, np.ndarray]:
-  """Returns fy [rows, 1] and fx [1, columns / 2 + 1], in cycles per pixel."""
+  """Returns the frequencies of `rfft2` of a texture, fy [336, 1] and fx [1, 241], in 1 / pixel."""
   return np.fft.fftfreq(SIDES[0])[:, None], np.fft.rfftfreq(SIDES[1])[None, :]
 
 
