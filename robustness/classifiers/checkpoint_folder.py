@@ -23,7 +23,7 @@ class CheckpointFolder(StoredNetwork):
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Returns whether `weights` is a folder of checkpoints from a training.
+    """Returns whether the section's `weights` are a folder of checkpoints from a training.
 
     A folder with published weights is excluded: these have a record, and a training needs an
     architecture of this project or a user's file.

@@ -39,15 +39,15 @@ class FromFile(ClassifierKind):
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Returns whether `name` is `FILE.py:NAME` and not the name of an architecture in a file."""
+    """Returns whether the section's name is `FILE.py:NAME`, and NAME is no architecture."""
     return registry.is_reference(section.name) and section.architecture is None
 
   @property
   def channels(self) -> int:
     """The number of channels of the images that the classifier takes.
 
-    The images get the largest number that a classifier asks for. A `Model` takes any number, and
-    therefore asks for 1.
+    Images are made with the largest of the numbers of all classifiers. A `Model` takes any number,
+    and has 1 here, so that the other classifiers decide.
     """
     made = _value_of(self.name, self._digest)
     return made.input_shape[2] if isinstance(made, Classifier) else 1

@@ -28,9 +28,9 @@ class PublishedWeights(WeightsFile):
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Returns whether `weights` names published weights; it does not contact a hub.
+    """Returns whether the section's `weights` are published ones; it does not contact a hub.
 
-    `weights` is then 'SOURCE:NAME', such as 'torchvision:resnet50.IMAGENET1K_V1', the name of the
+    They are then 'SOURCE:NAME', such as 'torchvision:resnet50.IMAGENET1K_V1', the name of the
     file of such weights, or '' for an architecture with default weights.
     """
     if section.weights.partition(':')[0] in SOURCES:

@@ -18,7 +18,7 @@ class RandomWeights(Network):
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Returns whether `weights` is 'random' and `name` is an architecture of this project."""
+    """Returns whether the section has `weights` 'random' and the name of an architecture."""
     return section.weights == RANDOM and section.architecture is not None
 
   def load(self, label: str, images: Images, precision: str) -> Classifier:

@@ -25,7 +25,7 @@ class WeightsFile(StoredNetwork):
 
   @classmethod
   def claims(cls, section: ClassifierSettings) -> bool:
-    """Returns whether `weights` is set; kinds that are no fallback are asked before this one."""
+    """Returns whether the section has `weights`; kinds that are no fallback are asked first."""
     return bool(section.weights)
 
   @property

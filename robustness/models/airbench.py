@@ -127,6 +127,8 @@ class Airbench(Network):
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Returns logits [B, num_classes] of normalised images [B, H, W, C].
 
+    With `train`, batch norm normalises by the batch and updates its running statistics.
+
     Raises:
       InputError: a side has fewer than 9 pixels, too few for three halvings.
     """

@@ -465,7 +465,7 @@ def _host_only(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) ->
 
 
 def _forward(network: Network, inputs: Inputs) -> Forward:
-  """Returns `Classifier.forward` for a network that takes normalised images.
+  """Returns (variables, images in [0, 1], layers) -> (logits, outputs), a `Classifier.forward`.
 
   It filters and normalises images by `inputs` before it applies the network.
   """

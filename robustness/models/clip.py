@@ -129,7 +129,10 @@ class ClipResNet(layers.Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns logits [B, num_classes] of normalised images [B, H, W, 3]."""
+    """Returns logits [B, num_classes] of normalised images [B, H, W, 3].
+
+    With `train`, batch norm normalises by the batch and updates its running statistics.
+    """
     x = Stem(**self.common, name='stem')(x.astype(self.dtype), train)
     x = layers.residual_stages(x, train, Bottleneck, STEM_FEATURES, BLOCKS_PER_STAGE, **self.common)
     x = AttentionPool(RESNET_SIZE, **self.common, name='attention_pool')(x)

@@ -228,7 +228,10 @@ class EfficientNet(layers.Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns logits [B, num_classes] of normalised images [B, H, W, C]."""
+    """Returns logits [B, num_classes] of normalised images [B, H, W, C].
+
+    With `train`, batch norm normalises by the batch and updates its running statistics.
+    """
     make = functools.partial(ConvNorm, self.style, **self.common)
     x = make(self.stem_features, kernel=3, stride=2, name='stem')(x.astype(self.dtype), train)
     for number, size in enumerate(self.sizes, start=1):

@@ -231,7 +231,9 @@ class Prototype(Probe):
 def _loss_and_gradient(
   map_and_bias: jax.Array, x: jax.Array, one_hot: jax.Array, penalty: float
 ) -> jax.Array:
-  """Returns mean cross-entropy + `penalty` / 2 · ‖W‖² and its gradient with respect to W and bias.
+  """Returns mean cross-entropy + `penalty` / 2 · ‖W‖², and by its decorator also the gradient.
+
+  The gradient is with respect to W and bias, [F + 1, classes].
 
   Args:
     map_and_bias: [F + 1, classes], W with the bias as its last row.

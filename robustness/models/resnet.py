@@ -82,7 +82,10 @@ class ResNet(layers.Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns logits [B, num_classes] of normalised images [B, H, W, C]."""
+    """Returns logits [B, num_classes] of normalised images [B, H, W, C].
+
+    With `train`, batch norm normalises by the batch and updates its running statistics.
+    """
     layer = functools.partial(ConvNorm, norm=self.norm, norm_name='norm', **self.common)
     stem = layer(STEM_FEATURES, kernel=7, stride=2, name='stem')
     x = layers.max_pool(stem(x.astype(self.dtype), train), padding=1)

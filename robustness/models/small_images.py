@@ -34,7 +34,10 @@ class SmallCNN(layers.Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns logits [B, num_classes] of normalised images [B, H, W, C]."""
+    """Returns logits [B, num_classes] of normalised images [B, H, W, C].
+
+    With `train`, batch norm normalises by the batch and updates its running statistics.
+    """
     x = x.astype(self.dtype)
     for index, features in enumerate(CNN_WIDTHS):
       kernel, name = 5 if index == 0 else 3, f'stage{index + 1}'
@@ -83,6 +86,8 @@ class CifarResNet(layers.Network):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Returns logits [B, num_classes] of normalised images [B, H, W, C].
+
+    With `train`, batch norm normalises by the batch and updates its running statistics.
 
     Raises:
       InputError: there is no n ≥ 1 with depth = 6n + 2.
@@ -144,6 +149,8 @@ class WideResNet(layers.Network):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Returns logits [B, num_classes] of normalised images [B, H, W, C].
+
+    With `train`, batch norm normalises by the batch and updates its running statistics.
 
     Raises:
       InputError: there is no n ≥ 1 with depth = 6n + 4, or the width is below 2.

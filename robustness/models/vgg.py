@@ -83,7 +83,10 @@ class VGG(layers.Network):
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns logits [B, num_classes] of images [B, H, W, C] with sides of at least 32 pixels."""
+    """Returns logits [B, num_classes] of images [B, H, W, C] with sides of at least 32 pixels.
+
+    With `train`, batch norm normalises by the batch and updates its running statistics.
+    """
     x = x.astype(self.dtype)
     sizes = zip(WIDTHS, CONVOLUTIONS_PER_STAGE[self.depth], strict=True)
     for number, (width, num_convolutions) in enumerate(sizes, start=1):
