@@ -257,7 +257,7 @@ class Architecture:
 
   @property
   def default_weights(self) -> Weights | None:
-    """The published weights that are used if a config names none; None if there are none."""
+    """The published weights for configs that name none; None if no weights are marked `default`."""
     return next((weights for weights in self.weights if weights.default), None)
 
 

@@ -317,7 +317,7 @@ class AttackError(AttackStudy):
       """Returns {'energy', 'high_energy', 'rings', 'largest'} of what an attack changed.
 
       They are Σ |F|² over all frequencies, over high frequencies, the mean |F| by |f|, and the
-      largest change of a pixel value.
+      largest change of a pixel value. In the clean view F is of the image itself.
       """
       largest = jnp.abs(image - row['image']).max()
       return {**measures(magnitude(row, image, view)), 'largest': largest}

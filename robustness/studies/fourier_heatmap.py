@@ -169,7 +169,8 @@ class FourierHeatmap(Study):
     """Returns the table of views: one for clean images and one per frequency, and their groups.
 
     Views are averaged in the groups 'clean', 'all frequencies', and 'low', 'mid' and 'high
-    frequencies'. With the shorter side s of the image, low is |f| < s/8, and high is |f| ≥ s/4.
+    frequencies'. With |f| = √(fy² + fx²) and the shorter side s of the image, low is |f| < s/8, and
+    high is |f| ≥ s/4.
     """
     f, band_of_cell = self.frequencies(image_shape), band_map(image_shape, self.window)
     # The view of each cell of the heatmap. `f.cell` has the index of the cell's frequency, which is

@@ -293,9 +293,10 @@ class SiScore(Study):
     raise self._no_scene()
 
   def _check_stored(self, rows: Rows) -> None:
-    """Raises InputError unless rows have the columns of stored scenes and several levels.
+    """Raises InputError unless rows have the columns of stored scenes, and the factor varies.
 
-    Levels are values of the study's factor. They are read from 500 of the rows.
+    500 of the rows are read. The factor must vary among them if another factor does, unless it is a
+    grid or a cross.
     """
     sample = np.unique(np.linspace(0, rows.num_examples - 1, 500).astype(int))
     columns = rows.at(sample).without_images()

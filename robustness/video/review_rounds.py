@@ -183,12 +183,18 @@ class ReviewRounds:
       self.add(answer, write)
 
   def answer_time(self, item: Item, stage: str, annotator: str) -> float | None:
-    """Returns the time of an annotator's answer about an item in a round; None if there is none."""
+    """Returns the time of an annotator's answer about an item in a round, in seconds since 1970.
+
+    It is None if there is no answer.
+    """
     answer = self.ballot(item).answers(stage).get(annotator)
     return answer.time if answer else None
 
   def next(self, annotator: str) -> tuple[Item, str] | None:
-    """Returns the next item of an annotator and its round; None at the end of the review.
+    """Returns the next item of an annotator and its round.
+
+    The result is None at the end of the review, and while all that is left is reserved by others or
+    waits for their answers.
 
     The individual round comes first, then the joint round, in which anchors come before pairs. The
     pairs of an anchor that somebody called bad wait for the joint vote on the anchor. An item of

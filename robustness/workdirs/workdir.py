@@ -225,7 +225,7 @@ def _refuse_other_config(path: pathlib.Path, config: Section) -> None:
 
 def _has_files(directory: pathlib.Path, patterns: Sequence[str]) -> bool:
   """Returns whether a workdir, or the folder of a seed in it, has a file that matches a glob
-  pattern.
+  pattern. Checkpoints that were not written to the end do not count.
   """
   for folder in (directory, *directory.glob(seed_folder('*'))):
     for pattern in patterns:
