@@ -569,7 +569,8 @@ def check_between(key: str, severities: Sequence[float]) -> None:
   for severity in severities:
     require(1 <= severity <= 5, key, severity, 'in [1, 5]')
     require(severity % 1 != 0, key, severity, 'no whole number: severities takes those')
-    is_multiple = round(FINEST * severity) == FINEST * severity
+    # divided again, because products such as 1000 · 1.001 are not whole after rounding
+    is_multiple = round(FINEST * severity) / FINEST == severity
     require(is_multiple, key, severity, f'a multiple of 1/{FINEST}')
   is_ascending = list(severities) == sorted(set(severities))
   require(is_ascending, key, tuple(severities), 'distinct and ascending')

@@ -84,6 +84,11 @@ def test_severities_between_the_five_are_views():
   assert SMALL.recording != study.recording
 
 
+def test_every_thousandth_of_a_severity_is_accepted():
+  thousandths = tuple(number / 1000 for number in range(1001, 5000) if number % 1000)
+  assert CorruptionError(between=thousandths).between == thousandths
+
+
 def test_options_of_corruptions_change_views():
   picture = jnp.asarray(np.random.default_rng(0).random(SHAPE, np.float32))
 
