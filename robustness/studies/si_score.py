@@ -417,7 +417,8 @@ class SiScore(Study):
         by_factor = self._balanced(published, factor)
         yield self.means(BALANCED_ACCURACY, by_factor, keys, paired=False)
       has_enough = _has_enough_scenes(published, keys) if factor == designs.LOCATION else None
-      yield self.means(NORMALISED_ACCURACY, published, keys, where=has_enough, by_group=True)
+      if has_enough is None or has_enough.any():
+        yield self.means(NORMALISED_ACCURACY, published, keys, where=has_enough, by_group=True)
     for index in np.unique(classes).tolist():
       facets = {'class': class_names[index]}
       yield self.means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets)

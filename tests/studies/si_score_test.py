@@ -144,6 +144,16 @@ def test_a_normalised_map_is_divided_by_the_best_place_that_most_pairs_reach(tmp
   np.testing.assert_allclose(rows.value[places], accuracies / accuracies.max())
 
 
+def test_there_is_no_normalised_map_if_no_place_is_reached_by_most_pairs(tmp_path):
+  study = SiScore(factor='cross', areas=(0.2,), xs=(0.1, 0.9), min_inside=0.69)
+  evaluation = made_records(tmp_path, study)
+  share = answers(evaluation, study)[1].mean(0)
+  assert ((share > 0) & (share < 0.9)).all(), 'the case does not occur'
+  table = table_of(study, evaluation)
+  assert len(by(table, 'accuracy', 'x', 'y')) == 2
+  assert not len(by(table, 'normalised_accuracy', 'x', 'y'))
+
+
 def test_classes_and_differences(tmp_path):
   first, second = (made_records(tmp_path, PLACES, k, seed) for seed, k in enumerate(('one', 'two')))
   table = table_of(PLACES, first, second)
