@@ -22,6 +22,8 @@ from robustness.estimates.means import Estimate
 
 Q_PROFILE = 'q-profile'
 """Name of the interval in the table of results."""
+LARGEST = 0.5
+"""Largest standard deviation of a population of accuracies, which are in [0, 1]."""
 
 
 def between(values: np.ndarray, variances: np.ndarray, confidence: float = 0.95) -> np.ndarray:
@@ -70,7 +72,7 @@ def class_spread(right: np.ndarray, labels: np.ndarray, confidence: float = 0.95
 
   The sampling variance of a class's measured accuracy is p (1 − p) / n for n images. For p, half a
   right and half a wrong answer are added, so that the variance is above 0 also for a class without
-  mistakes.
+  mistakes. The interval ends at `LARGEST`, or at the value if this exceeds it.
 
   Args:
     right: bool [N], whether each image is classified right.
@@ -81,5 +83,6 @@ def class_spread(right: np.ndarray, labels: np.ndarray, confidence: float = 0.95
   correct = np.bincount(class_index, right)
   smoothed = (correct + 0.5) / (count + 1)
   variance = between(correct / count, smoothed * (1 - smoothed) / count, confidence)
-  value, low, high = np.sqrt(variance).tolist()  # variances become standard deviations
-  return Estimate(value, low, high, len(labels), len(count), Q_PROFILE)
+  value, *ends = np.sqrt(variance).tolist()  # variances become standard deviations
+  low, high = np.minimum(ends, LARGEST).tolist()
+  return Estimate(value, low, max(high, value), len(labels), len(count), Q_PROFILE)

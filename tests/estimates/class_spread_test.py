@@ -46,3 +46,11 @@ def test_values_without_variance_and_a_single_class_are_refused():
   estimate = class_spread(np.arange(40) < 20, np.arange(40) // 20)
   assert (estimate.clusters, estimate.method) == (2, 'q-profile')
   assert estimate.value == pytest.approx(0.7, abs=0.05)
+
+
+def test_the_interval_of_two_classes_ends_at_the_largest_spread_of_a_population():
+  labels, number = np.arange(100) // 50, np.arange(100) % 50
+  differing = class_spread(number < np.where(labels, 30, 20), labels)
+  assert differing.low <= differing.value < differing.high == 0.5
+  opposite = class_spread(labels == 1, labels)
+  assert opposite.low <= 0.5 < opposite.value == opposite.high
