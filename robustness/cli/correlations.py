@@ -89,28 +89,28 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
   rows: dict[str, dict[str, pd.Series]] = {}  # {quantity in words: {network: row}}
   protocols: dict[str, Facts] = {}  # {quantity in words: settings and images}
   for path in paths:
-    label_of_path, location = label_and_path(path)
+    name_of_path, location = label_and_path(path)
     for folder in _folders(location):
       results = Results.read(folder).over_seeds
       network_by_label = _networks(results, folder, names)
       for task, of_task in results.by_task.items():
         same_for_all = {k: v for k, v in of_task.data.items() if k not in OF_NETWORKS}
         protocol: Facts = {'settings': of_task.protocol, 'data': same_for_all}
-        for quantity, name, measured in _comparable_values(of_task, network_by_label):
-          words = ': '.join(filter(None, (label_of_path, task, name)))
-          changes = differing_keys(protocols.setdefault(words, protocol), protocol)
-          networks = measured.classifier.map(network_by_label)
-          is_measured_before = bool(set(networks) & set(rows.get(words, {})))
+        for quantity, words, values in _comparable_values(of_task, network_by_label):
+          key = ': '.join(filter(None, (name_of_path, task, words)))  # 'NAME: TASK: top-1 error'
+          changes = differing_keys(protocols.setdefault(key, protocol), protocol)
+          networks = values.classifier.map(network_by_label)  # the network of each row of `values`
+          is_measured_before = bool(set(networks) & set(rows.get(key, {})))
           if changes or is_measured_before:
             raise InputError(
-              f'{folder} measures {words} again, {"; ".join(changes) or "for the same network"}: '
+              f'{folder} measures {key} again, {"; ".join(changes) or "for the same network"}: '
               f'give it another name, NAME={path}.'
             )
           better = 1 if quantity.better == 'higher' else -1
-          measured = measured.assign(scale=quantity.scale, better=better)
-          for network, (_, line) in zip(networks, measured.iterrows(), strict=True):
-            rows.setdefault(words, {})[network] = line
-  return {words: pd.DataFrame(by_network).T for words, by_network in rows.items()}
+          values = values.assign(scale=quantity.scale, better=better)
+          for network, (_, values_row) in zip(networks, values.iterrows(), strict=True):
+            rows.setdefault(key, {})[network] = values_row
+  return {key: pd.DataFrame(by_network).T for key, by_network in rows.items()}
 
 
 def _networks(results: Results, folder: Path, names: dict[str, str]) -> dict[str, str]:

@@ -282,13 +282,13 @@ def swap_moves(moves: jax.Array, delta: jax.Array) -> jax.Array:
   they run one after another. `moves` [2, H, W] are the rows down and columns right to each partner,
   at most `delta` pixels (`_targets`).
   """
-  target = _targets(moves, delta)
-  size = len(target)
+  target = _targets(moves, delta)  # flat index of each pixel's partner
+  num_pixels = len(target)
 
   def visit(i: jax.Array, source: jax.Array) -> jax.Array:
-    """Returns where each pixel's value is from after pixel size − 1 − i and its partner swapped."""
-    pixel, partner = size - 1 - i, target[size - 1 - i]
+    """Returns where each pixel's value is from after pixel H·W − 1 − i and its partner swapped."""
+    pixel, partner = num_pixels - 1 - i, target[num_pixels - 1 - i]
     return source.at[pixel].set(source[partner]).at[partner].set(source[pixel])
 
   # with 0 * target added, the state has a batch axis under vmap before the loop
-  return jax.lax.fori_loop(0, size, visit, jnp.arange(size) + 0 * target)
+  return jax.lax.fori_loop(0, num_pixels, visit, jnp.arange(num_pixels) + 0 * target)

@@ -306,9 +306,11 @@ def share_difference(
 def _p_value(gained: Sums, lost: Sums) -> float:
   """Returns the p-value of `share_difference`.
 
-  It is NaN if clusters have several trials and a sum is not a whole number.
+  `gained` and `lost` are the sums of the trials that succeed only with the second and only with the
+  first classifier. If clusters have several trials and a sum is not a whole number, it is NaN.
   """
-  if gained.trials <= len(gained.weight):  # one trial in each cluster
+  has_single_trials = gained.trials <= len(gained.weight)  # no more trials than clusters
+  if has_single_trials:
     return float(mcnemar(gained.total.sum(), lost.total.sum()))
   difference = gained.total - lost.total
   is_whole = np.array_equal(difference, np.round(difference))

@@ -84,7 +84,7 @@ class Units(NamedTuple):
 
 
 def units(outcomes: Outcomes, label: str, groups: Sequence[Group]) -> Units:
-  """Returns a classifier's `Units`: sums of each unit's values, and of their weights, [K, G] each.
+  """Returns a classifier's `Units`: sums of values of K units, and of their weights, [K, G] each.
 
   A unit is an image, or a cluster of images; the sums are over the views of each of G groups.
 
@@ -98,7 +98,8 @@ def units(outcomes: Outcomes, label: str, groups: Sequence[Group]) -> Units:
   weight = np.stack([group_weight for _, group_weight in columns], 1)
   names = tuple(' '.join(map(str, group.facets.values())) for group in groups)
   n = outcomes.observations(label, joined_views(groups))
-  return Units(total, weight, n, names, images=len(outcomes.values[label]) / len(total))
+  num_images, num_units = len(outcomes.values[label]), len(total)
+  return Units(total, weight, n, names, images=num_images / num_units)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -221,21 +221,25 @@ class FinishedMap:
       paths += sorted(rounds) or [folder / self.rows.classifier.iloc[0]]
     return [Records.open(path) for path in paths]
 
-  def saw(self, records: RecordsReader) -> np.ndarray:
+  def are_measured(self, records: RecordsReader) -> np.ndarray:
     """Returns which of N recorded rows are images on which the map was measured, bool [N].
 
     Images are compared by digest; if both runs have the same data (source, name, path and split),
-    also by example id. With other data, and without the records of the map's run, all are False.
+    also by example id. If the records of the map's run were deleted, nothing can be compared: rows
+    of other data count as images that the map was not measured on.
+
+    Raises:
+      InputError: the rows are of the same data, and the records of the map's run are missing.
     """
-    is_seen = np.zeros(records.layout.num_rows, bool)
+    is_measured = np.zeros(records.layout.num_rows, bool)
     has_same_ids = self.shares_images(records.identity.get('data') or {})
     if not has_same_ids and not self._folders:
-      return is_seen
-    measured = self.records()
+      return is_measured
+    readers = self.records()
     for name in ('example_id', IMAGE_DIGEST) if has_same_ids else (IMAGE_DIGEST,):
-      values = np.concatenate([reader.column(name) for reader in measured])
-      is_seen |= np.isin(records.column(name), values)
-    return is_seen
+      values = np.concatenate([reader.column(name) for reader in readers])
+      is_measured |= np.isin(records.column(name), values)
+    return is_measured
 
 
 class BeginsWithMap(Study):

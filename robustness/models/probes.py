@@ -61,6 +61,8 @@ class Probe(Part):
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
     """Returns the arrays of the fitted probe by name, which `__call__` takes.
 
+    A linear probe, for example, has a `kernel` [F, classes] and a `bias` [classes].
+
     Args:
       features: float32 [N, F].
       labels: int [N].
@@ -188,10 +190,12 @@ class Neighbors(Probe):
     return jnp.log(jnp.maximum(shares, _SMALL))
 
   def empty(self, rows: int, features: int, classes: int) -> Arrays:
-    """Returns zeros with the shapes of `fitted` for the largest k."""
-    # only the lengths of these arrays are used: k and the number of classes
-    ranks, no_classes = np.zeros(min(max(self.neighbors), rows)), np.zeros(classes)
-    arrays = _float32(rows=np.zeros((rows, features)), ranks=ranks, classes=no_classes)
+    """Returns zeros with the shapes of `fitted` for the largest k.
+
+    They are `rows` [N, F], `ranks` [k], `classes` [classes] and `labels` int32 [N].
+    """
+    k = min(max(self.neighbors), rows)
+    arrays = _float32(rows=np.zeros((rows, features)), ranks=np.zeros(k), classes=np.zeros(classes))
     return {**arrays, 'labels': np.zeros(rows, np.int32)}
 
 

@@ -29,18 +29,20 @@ def data_words(data: Facts) -> str:
   """Returns the images of a run in words: '100 images of digits, split test'.
 
   Different numbers of the same images in a battery's tasks are joined: '100 (clean) and 20 (attack)
-  images of digits'.
+  images of digits'. Of scenes, the pairs that they are composed of are counted: '20 pairs of an
+  object and a background, composed to scenes of 512 × 512 pixels'.
   """
   if 'num_examples' not in data:  # of a battery
     return _battery_data_words(data)
   split = f', split {data["split"]}' if data.get('split') else ''
   shape = list(data.get('image_shape') or [])
-  size = f', {shape[0]} × {shape[1]} pixels' if len(shape) > 1 else ''
+  size = f'{shape[0]} × {shape[1]} pixels' if len(shape) > 1 else ''
   unit, source = 'frame' if data.get('perturbations') else 'image', source_words(data)
-  if data.get('num_backgrounds'):  # each is a scene at every level of the study
+  if data.get('num_backgrounds'):  # each row is a pair, and is shown as a scene at every level
     unit, source = 'pair', 'an object and a background'
-    size = size.replace(', ', ', composed to scenes of ')
-  return f'{plural(int(data["num_examples"]), unit)} of {source}{split}{size}'
+    size = size and f'composed to scenes of {size}'
+  images = f'{plural(int(data["num_examples"]), unit)} of {source}{split}'
+  return f'{images}, {size}' if size else images
 
 
 def _battery_data_words(data: Facts) -> str:

@@ -169,7 +169,7 @@ def draw_backgrounds(num_objects: int, num_backgrounds: int, seed: int = 0) -> n
   return np.array(pairs, np.int64).reshape(-1, count)
 
 
-KEYS = {SIZE: ('area',), ROTATION: ('angle',), LOCATION: ('y', 'x')}
+FACTOR_COLUMNS = {SIZE: ('area',), ROTATION: ('angle',), LOCATION: ('y', 'x')}
 """{factor: its columns in the levels}."""
 LOOP_ORDER = ('x', 'y', 'area', 'angle')
 """Factors in the order of the released generator's loops, the last varying fastest."""
@@ -191,7 +191,9 @@ def varying(levels: pd.DataFrame) -> dict[str, tuple[str, ...]]:
 
   `levels` has a row for each level and the columns `area`, `angle`, `x` and `y`.
   """
-  return {factor: keys for factor, keys in KEYS.items() if (levels[[*keys]].nunique() > 1).any()}
+  return {
+    factor: keys for factor, keys in FACTOR_COLUMNS.items() if (levels[[*keys]].nunique() > 1).any()
+  }
 
 
 def group_levels(levels: pd.DataFrame, keys: Sequence[str]) -> np.ndarray:

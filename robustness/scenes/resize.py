@@ -90,12 +90,12 @@ def resize_pixels(
       products with the full matrices.
   """
   rows, columns = positions
-  line_range = jnp.int32(0), size[1]  # the columns of `images` that the image fills
+  filled_columns = jnp.int32(0), size[1]  # the first of the image, and the one after the last
   # Resizes the height. The result is transposed, [W, R, C], so that the same function then resizes
   # the width and transposes back.
-  turned = _resize_down(images, index, size[0], new_size[0], rows, line_range, max_reduction)
-  line_range = _bounds(_inside(rows, new_size[0]))  # rows outside the resized image stay 0
-  pixels = _resize_down(turned[None], 0, size[1], new_size[1], columns, line_range, max_reduction)
+  turned = _resize_down(images, index, size[0], new_size[0], rows, filled_columns, max_reduction)
+  filled_rows = _bounds(_inside(rows, new_size[0]))  # rows outside the resized image stay 0
+  pixels = _resize_down(turned[None], 0, size[1], new_size[1], columns, filled_rows, max_reduction)
   return pixels[: len(rows), : len(columns)]  # without the padding to whole tiles
 
 

@@ -161,7 +161,7 @@ class FourierAttack(BeginsWithMap):
       # A distinct random number for each image; all its versions have the same.
       random_number = np.random.default_rng(0).permutation(image.max() + 1)[image]
       return random_number % 2 == 1
-    is_unseen = ~self._map.saw(records)
+    is_unseen = ~self._map.are_measured(records)
     if not is_unseen.any():
       raise InputError(
         f'all {count} images of this run are among those of {KEYS.study.heat_map} '

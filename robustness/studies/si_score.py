@@ -276,7 +276,8 @@ class SiScore(Study):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError if no scene counts, or if stored scenes do not describe their levels.
 
-    Stored scenes need the columns of the levels and several values of the study's factor.
+    A scene counts if enough of its object is inside the image (`min_inside`); one such scene is
+    enough. Stored scenes need the columns of the levels and several values of the study's factor.
     """
     if self.stored:
       self._check_stored(rows)
@@ -289,7 +290,7 @@ class SiScore(Study):
         return  # the check of the views names the missing columns
       is_row = np.asarray(batch['mask'])  # False for rows that fill up the last batch
       if self._are_counted(fraction[is_row]).any():
-        return
+        return  # one scene that counts is enough
     raise self._no_scene()
 
   def _check_stored(self, rows: Rows) -> None:
@@ -305,10 +306,13 @@ class SiScore(Study):
         f'the rows have no column {missing[0]!r}, so they are no stored scenes; read them with '
         f'{KEYS.data.source:--}=si_score' + or_column(missing[0])
       )
-    # The factors with several values in the sample. `KEYS` is {factor: its columns}.
-    varied = {k for k, names in designs.KEYS.items() if any(np.ptp(columns[x]) for x in names)}
-    has_one_factor = self.factor in designs.KEYS  # it is not a grid or a cross
-    if has_one_factor and varied and self.factor not in varied:
+    varied = {  # the factors with several values in the sample
+      factor
+      for factor, names in designs.FACTOR_COLUMNS.items()
+      if any(np.ptp(columns[name]) for name in names)
+    }
+    is_one_factor = self.factor in designs.FACTOR_COLUMNS  # not a grid or a cross
+    if is_one_factor and varied and self.factor not in varied:
       equal = f'{KEYS.study.factor} is {self.factor!r}, of which all scenes have one'
       raise InputError(f'{equal}: they look like the set of {" and ".join(sorted(varied))}.')
 
@@ -379,7 +383,7 @@ class SiScore(Study):
       class_names = dict(enumerate(stored_names))
     classes = first.records.column('label' if self.stored else 'imagenet_class')
     estimates = list(self._estimates(published, classes, class_names))
-    keys = designs.KEYS[designs.LOCATION]  # the facets of a location, x and y
+    keys = designs.FACTOR_COLUMNS[designs.LOCATION]  # the facets of a location, x and y
     varies_place = designs.LOCATION in designs.varying(published.views)
     if varies_place and (first.is_visible & ~counted).any():
       visible = dataclasses.replace(published, counted=dict.fromkeys(ranks, first.is_visible))
@@ -436,7 +440,7 @@ class SiScore(Study):
     if not factor and designs.ROTATION in factors:
       factor = designs.ROTATION
     # The facets that are compared (all facets of a level without a factor), and all others.
-    compared_keys = designs.KEYS.get(factor, designs.LEVEL)
+    compared_keys = designs.FACTOR_COLUMNS.get(factor, designs.LEVEL)
     pooled_keys = [key for key in designs.LEVEL if key not in compared_keys]
     # Numbers of the levels, [L], equal where the facets have equal values.
     groups = designs.group_levels(levels, compared_keys)

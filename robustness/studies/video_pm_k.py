@@ -588,8 +588,9 @@ class VideoPmK(ScoresPredictions):
   ) -> Iterator[pd.DataFrame]:
     """Yields the share of pairs of anchor and neighbor within each pixel distance 0, .01, ..., 1.
 
-    Shares are of all pairs, of the reviewed pairs, and of the mistakes of each classifier. Frames
-    are read from the folder `frames`, or from `rows` if `frames` is '' and there are rows.
+    There are shares of three subsets: all pairs; the pairs that passed the review; and, for each
+    classifier, its mistakes. Frames are read from the folder `frames`, or from `rows` if `frames`
+    is '' and there are rows.
     """
     predictions = self._predictions(evaluations)
     sets = _sets_of(predictions)
@@ -617,14 +618,7 @@ class VideoPmK(ScoresPredictions):
       for quantity in (WITHIN, WITHIN_RMS):
         outcomes = Outcomes.from_fields(quantity, fields, views, clusters=clusters[is_in])
         shares = self.means(quantity, outcomes, ('distance',), facets={'pairs': name})
-        # Shares grow with the distance, and so must both ends of their intervals: no low end is
-        # under those of smaller distances, and no high end above those of larger ones.
-        shares['low'] = shares.low.cummax()
-        shares['high'] = shares.high[::-1].cummin()
-        # No pixels in [0, 1] are farther apart than 1.
-        is_certain = (shares.distance == 1) & (shares.n > 0)
-        shares.loc[is_certain, ['low', 'high', 'method']] = 1.0, 1.0, EXACT
-        yield shares
+        yield _with_ascending_ends(shares)
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
     """Returns {'failure_images': [E, 2, H, W, C]}, see `wrong_neighbors.images`."""
@@ -666,6 +660,20 @@ def _outcomes_of_quantity(
   fields = {label: (right.of_model(k), *arguments) for k, label in enumerate(right.models)}
   all_counted = None if counted is None else dict.fromkeys(right.models, counted)
   return Outcomes.from_fields(quantity, fields, views, counted=all_counted, clusters=right.videos)
+
+
+def _with_ascending_ends(shares: pd.DataFrame) -> pd.DataFrame:
+  """Narrows the intervals of shares by ascending distance, and returns the table.
+
+  Shares grow with the distance, and so must both ends of their intervals: no low end is under those
+  of smaller distances, and no high end above those of larger ones. The share within 1 is 1, because
+  no pixels in [0, 1] are farther apart.
+  """
+  shares['low'] = shares.low.cummax()
+  shares['high'] = shares.high[::-1].cummin()
+  is_certain = (shares.distance == 1) & (shares.n > 0)
+  shares.loc[is_certain, ['low', 'high', 'method']] = 1.0, 1.0, EXACT
+  return shares
 
 
 def _exact_at_anchor(shares: pd.DataFrame) -> pd.DataFrame:

@@ -405,7 +405,7 @@ def _class_names(home: pathlib.Path) -> tuple[str, ...]:
   Without any of these files the result is ().
   """
   advice = 'Give an object that has each class once.'
-  for read_names, pattern in ((_indexed, f'*{CLASS_INDEX}'), (_mapped, f'*{CLASS_MAP}')):
+  for read_names, pattern in ((_indexed, f'*{CLASS_INDEX}'), (_names_by_maps, f'*{CLASS_MAP}')):
     for folder in (home, home / 'misc', home.parent / 'misc'):
       files = {file: json_files.read(file, dict, advice) for file in sorted(folder.glob(pattern))}
       names = read_names(files) if files else ()
@@ -486,15 +486,18 @@ def _names_in_index(path: pathlib.Path, index: Mapping[str, object]) -> tuple[st
   return names
 
 
-def _mapped(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
-  """Returns the class names, in label order, of the label space that class maps project onto.
+def _names_by_maps(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
+  """Returns the class names, in label order, of the known label space that has these class maps.
+
+  The maps are compared with those of each of `label_space.coarse_spaces`.
 
   Args:
-    maps: {file: its content}. The content of `class_idx_map.json` is {class of ImageNet: class},
-      and the content of `rev_class_idx_map.json` is {class: [classes of ImageNet]}.
+    maps: {file: its content}. `class_idx_map.json` leads from ImageNet to the space, {class of
+      ImageNet: class of the space}; `rev_class_idx_map.json` leads back, {class of the space:
+      [classes of ImageNet]}.
 
   Raises:
-    InputError: the maps belong to no label space.
+    InputError: the maps are of no known label space.
   """
   spaces = label_space.coarse_spaces()
   for space in spaces:

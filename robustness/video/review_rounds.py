@@ -196,9 +196,14 @@ class ReviewRounds:
     The result is None at the end of the review, and while all that is left is reserved by others or
     waits for their answers.
 
-    The individual round comes first, then the joint round, in which anchors come before pairs. The
-    pairs of an anchor that somebody called bad wait for the joint vote on the anchor. An item of
-    the individual round is reserved for the annotator.
+    Items come in this order:
+
+    1. the items of the individual round that need an answer by this annotator. The item is
+       reserved: others get it only if it needs more answers.
+    2. the contested items whose individual answers are complete and that need a joint vote by this
+       annotator: first the anchors, then the pairs.
+
+    In both rounds, the pairs of an anchor that somebody called bad wait for the joint vote on it.
     """
     with self._lock:
       # skip the items at the beginning that the annotator need not answer, once for all
@@ -266,15 +271,16 @@ class ReviewRounds:
 
     * `own`: answers of `annotator`.
     * `individual`, `joint`: answers of all annotators in each round, of each item at most as many
-      as it needs.
+      as it needs. In the individual round each annotator answers alone; in the joint round all
+      vote on contested items, those that somebody rejected or labelled differently.
     * `individual_of`, `joint_of`: answers that each round needs in all.
     """
     with self._lock:
-      # answers still awaited for pairs of anchors that were called bad, which need none
-      anchors = [item for item in self._contested if item.kind == ANCHOR and self._blocks(item)]
-      pairs = [pair for anchor in anchors for pair in self.candidates.pairs_of[anchor.number]]
-      not_needed = sum(self._awaited(Item(PAIR, number)) for number in pairs)
-      # the joint votes of each contested item, at most the number it needs
+      # pairs of an anchor that somebody called bad need no further individual answers
+      bad = [item for item in self._contested if item.kind == ANCHOR and self._blocks(item)]
+      pairs = [pair for anchor in bad for pair in self.candidates.pairs_of[anchor.number]]
+      num_not_needed = sum(self._awaited(Item(PAIR, number)) for number in pairs)
+      # the number of joint votes on each contested item, at most the number it needs
       votes = [
         min(len(self.ballot(item).joint), self.plan.needed)
         for item in self._contested
@@ -283,7 +289,7 @@ class ReviewRounds:
       return {
         'own': len(self._history.get(annotator, {})),
         'individual': self._done,
-        'individual_of': len(self._order) * self.plan.annotators_per_pair - not_needed,
+        'individual_of': len(self._order) * self.plan.annotators_per_pair - num_not_needed,
         'joint': sum(votes),
         'joint_of': len(votes) * self.plan.needed,
       }

@@ -119,7 +119,7 @@ def test_heat_maps_of_the_same_images_or_of_another_size_are_refused(tmp_path):
     made(top / place, seen)
     heat_map = dataclasses.replace(STUDY, heat_map=directory)._map
     new_run = made(tmp_path / f'run of {name}'.replace('/', ' '), digests, data=data.description)
-    assert heat_map.saw(new_run.records).tolist() == [True, True, False]
+    assert heat_map.are_measured(new_run.records).tolist() == [True, True, False]
   Results('accuracy', [{'label': 'any'}], {}, {}).write(tmp_path / 'other')
   other_study = dataclasses.replace(STUDY, heat_map=str(tmp_path / 'other'))
   refused(bad_setting('config.study.heat_map'), other_study.views, SHAPE)
