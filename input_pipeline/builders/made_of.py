@@ -101,7 +101,8 @@ class MadeOf(abc.ABC):
   def __init__(self, **kwargs: object):
     super().__init__(**kwargs)
     config = kwargs.get('config')
-    # a config object may have other settings than the data that are prepared under its name
+    # TFDS finds prepared data by the name of the config, but a config object may have changed
+    # settings; a name alone (str) has none to compare
     if config is not None and not isinstance(config, str) and self.is_prepared():
       self._refuse_other_data()
 

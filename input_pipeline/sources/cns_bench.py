@@ -47,7 +47,10 @@ class CnsBench(Source):
   shifts: tuple[str, ...] = ()
 
   def open(self, settings: DataSettings) -> Images:
-    """Returns the pictures, RGB; a subset takes all versions of the same pictures.
+    """Returns the pictures, RGB.
+
+    A random subset is drawn from the pairs of class and seed. It has all pictures of each drawn
+    pair, which show it with every shift (such as snow) at every scale.
 
     Raises:
       InputError: a shift is missing, or the name of a class folder or file has another form.

@@ -251,7 +251,8 @@ class Attack(Part):
   ) -> Array:
     """Returns for each image the result with the largest margin over `restarts` runs.
 
-    A result is therefore misclassified if the result of any run is. The first run uses `keys`, and
+    A margin is above 0 if an image is misclassified (see `margin`), so that the returned image is
+    misclassified if the result of any run is. The first run uses `keys`, and
     run r uses fold_in(key, r), so that more restarts never weaken an attack. An attack that draws
     nothing runs once. For the arguments after `restarts` see `__call__`.
     """

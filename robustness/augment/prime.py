@@ -86,7 +86,10 @@ class Prime(Augmentation):
     return {**example, 'image': stacked(image, images, self.clean)}
 
   def filter(self, key: jax.Array, image: jax.Array) -> jax.Array:
-    """Returns the image [H, W, C] after a 3 × 3 filter of normal values of random deviation."""
+    """Returns the image [H, W, C] after a random 3 × 3 filter.
+
+    Its entries are normal, of mean 0 and one deviation that is uniform in [0, `filter_deviation`).
+    """
     key_deviation, key_values = jax.random.split(key)
     deviation = jax.random.uniform(key_deviation, maxval=self.filter_deviation)
     return filtered(image, deviation * jax.random.normal(key_values, (3, 3)))

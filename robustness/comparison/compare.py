@@ -279,8 +279,10 @@ def _with_findings(
 ) -> Results:
   """Returns a comparison to which the study's estimates on shared images are added.
 
-  Shared images are those that all classifiers were shown. Estimates and quantities that the
-  comparison has already are not repeated; the tables are replaced.
+  The study of the first run computes the estimates, tables and arrays from the records of the
+  shared images, those that all classifiers were shown. Estimates and quantities that the comparison
+  has already are kept; its tables are replaced. Facts of the data and arrays of the whole study are
+  those of the first run.
 
   Args:
     results: the comparison.
@@ -301,8 +303,7 @@ def _with_findings(
     for entry, pairing in zip(entries, pairings, strict=True)
   ]
   findings = first.study.reduce(evaluations, first.image_shape)
-  # Arrays of the first run are kept, but not those of its single classifiers, whose names begin
-  # with the prefix of a classifier.
+  # Without the arrays of single classifiers, whose names begin with the prefix of a classifier.
   prefixes = tuple(prefix for prefix in first.results.prefixes.values() if prefix)
   arrays_of_study = {k: v for k, v in first.results.arrays.items() if not k.startswith(prefixes)}
   table = pd.concat([rows.astype(object) for rows in (results.table, *findings.estimates)])

@@ -205,6 +205,9 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
 def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
   """Adds the settings of image sources in a user's files to every section `data` of a config.
 
+  Such a source is named by `data.source='FILE.py:NAME'`. `config.data` gets the default settings,
+  and the sections `data` of tasks and classifiers get keys that are None and inherit its values.
+
   Args:
     config: the config, which is changed.
     values: the sections with the user's changes, which name the sources.
@@ -222,7 +225,7 @@ def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
     source = SOURCES.find(name, 'config.data.source')
     for section in sections:
       if source.name not in section:
-        # `config.data`, the first section, gets the defaults; tasks and classifiers inherit them
+        # the first section is `config.data`
         keys = _defaults(source) if section is sections[0] else inherited(source)
         with section.unlocked():
           section[source.name] = nested(keys)

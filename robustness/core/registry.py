@@ -55,7 +55,7 @@ class RecordedReference(str):
 
   @classmethod
   def with_file(cls, reference: str, file: Mapping[str, str]) -> Self:
-    """Returns the text `reference`, FILE.py:NAME, with the attribute `file`."""
+    """Returns the text `reference`, FILE.py:NAME, with `file` as its attribute of this name."""
     recorded = cls(reference)
     recorded.file = file
     return recorded
@@ -286,6 +286,7 @@ class Registry(Generic[P]):
       InputError: a key of the section or of a subsection is unknown, or a value is invalid.
     """
     selected = [self.find(name, f'{path}.{key}') for name in names]
+    # the parts of the package, and selected parts of users' files (FILE.py:NAME)
     parts = {**self.classes(), **{part.name: part for part in selected}}
     keys = {key, *other_keys}
     for name, values in section.items():

@@ -129,12 +129,14 @@ class Balanced(Sampler):
     return np.random.default_rng((_BALANCED, self._seed, number)).permuted(ascending, axis=1)
 
   def _orders(self, first: int, last: int) -> np.ndarray:
-    """Returns the numbers of the G groups in order, for blocks [first, last).
+    """Returns the random order of the groups in each of the blocks [first, last).
 
-    A block is G consecutive positions of the sequence, with one row of each group. The result is
-    int [last − first, G]; `_draw_orders` draws it for `_BLOCKS_PER_DRAW` blocks at a time.
+    A block is G consecutive positions of the sequence, with one row of each group: an order
+    [2, 0, 1] says that the first row is of group 2. The result is int [last − first, G]. Draw d has
+    the orders of blocks d · B, ..., (d + 1) · B − 1 with B = `_BLOCKS_PER_DRAW`, so that all draws
+    that overlap [first, last) are joined and then cut.
     """
-    draws = range(first // _BLOCKS_PER_DRAW, -(-last // _BLOCKS_PER_DRAW))
+    draws = range(first // _BLOCKS_PER_DRAW, -(-last // _BLOCKS_PER_DRAW))  # end rounded up
     no_orders = np.zeros((0, len(self._groups)), int)  # the result if the range is empty
     orders = np.concatenate([no_orders, *map(self._cached_orders, draws)])
     first_drawn = draws.start * _BLOCKS_PER_DRAW  # the block that orders[0] is for

@@ -50,7 +50,7 @@ SAMPLES = 4
 
 @functools.lru_cache(maxsize=8)
 def coverage(height: int, width: int, font: str = '') -> np.ndarray:
-  """Returns the fraction of each pixel that the characters cover, float32 [height, width].
+  """Returns the fraction of each pixel that the text 捷径捷径捷径 covers, float32 [height, width].
 
   `font` is a font file from which Pillow draws the characters. '' draws the strokes of this
   project: the fraction of a pixel is the fraction of its 4 × 4 samples that are on a stroke.

@@ -116,7 +116,9 @@ class FixedWidth:
     return clopper_pearson(successes, n, 1 - (1 - self.confidence) / self.looks)
 
   def coverage(self, proportions: ArrayLike) -> np.ndarray:
-    """Returns the exact probability that the intervals of all looks contain a proportion, [P].
+    """Returns the exact probability that all intervals of a proportion contain it, [P].
+
+    A proportion has an interval at each look up to the one at which it is finished.
 
     Args:
       proportions: [P], the true proportions, in (0, 1).

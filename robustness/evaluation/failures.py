@@ -47,7 +47,7 @@ IMAGE_COLUMNS = (
 def findings(
   study: Study, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
 ) -> tuple[Findings, dict[str, np.ndarray]]:
-  """Returns the classes and the images on which views cost each classifier most accuracy.
+  """Returns, for each classifier, the classes and images whose accuracy drops most in the views.
 
   Classes are compared by image: rows that are stored versions of an image, such as its corruptions,
   count as one image in several views. Images are listed by row, as they are stored.

@@ -67,15 +67,16 @@ class Shard:
   Attributes:
     rows: positions of the rows in the table of all rows and views.
     views: positions of the views in this table.
-    arrays: the fields by name. Names of fields with a value for each row and view have a slash,
-      except `PREDICTIONS`; names of columns have none.
+    arrays: the fields by name. Columns of the rows and `PREDICTIONS` have names without a slash;
+      all other names have one.
 
       * Columns of the rows: `example_id` [n], `label` [n] or [n, L] (padded with -1),
         `image_digest` uint32 [n], and further columns of the data, such as `severity` [n].
-      * Predictions [n, v]: `prediction` int32; `rank` int32, the number of classes scored above the
-        true class, so that 0 is right; `rank/first` and `rank/last` int16, this number if the true
-        class came before, or after, all classes of equal score; `probability` float32 of the true
-        class; `confidence` float32, the probability of the predicted class.
+      * Predictions [n, v]: `prediction` int32; `probability` float32 of the true class;
+        `confidence` float32, the probability of the predicted class; and the number of classes
+        ranked before the true class, 0 if it is right, which differ for classes of equal score:
+        `rank` int32 as the prediction ranks them, `rank/first` int16 with the true class before
+        them, and `rank/last` int16 with the true class after them.
       * What the study requested, such as `layer_change/stage1` float32 [n, v] or `output/logits`
         float32 [n, v, classes].
       * `total/<name>` float64 [v, ...], sums over the n rows.

@@ -544,8 +544,9 @@ class Evaluator:
 
     Returns:
       The shown images, float32 [B, H, W, C], in the size that the classifier takes; and what the
-      view measures: `measure/<name>` [B, ...], and `total/<name>` [devices, 3, ...], the sums of
-      `split_sum` over the rows of each device.
+      view measures. `measure/<name>` [B, ...] is a value for each row, of `Views.measure` or, for
+      views shown `together`, of `Views.show`. `total/<name>` [devices, 3, ...] is a sum of
+      `Views.total` over the rows of each device, in the three integers of `split_sum`.
     """
     rows = with_scaled_image(batch)
     by_show: Fields = {}  # what `Views.show` itself measures

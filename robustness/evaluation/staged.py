@@ -110,10 +110,10 @@ class StagedEvaluator(Evaluator):
     return {}
 
   def _program(self, program: Hashable) -> Compiled:
-    """Returns a compiled program, which is stored: `_begin` for 'begin', or `_advance` otherwise.
+    """Returns the compiled function of a program; it is compiled once.
 
-    `program` is 'begin', or the first argument of `_advance`, which is constant in the compiled
-    function.
+    `program` is 'begin' for the function `_begin`. Every other value, such as one attack of
+    AutoAttack, is the argument `program` of `_advance`, which is constant in the compiled function.
     """
     if program not in self._programs:
       # which arguments all devices get whole (REPLICATED), and which they divide by rows (BATCH)

@@ -23,8 +23,9 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
   Args:
     height: Height of the image in pixels.
     width: Width of the image in pixels.
-    bandwidth: B on the shorter side; the longer side is in proportion. 0 scales the published 27 of
-      32 pixels, which keeps |f| ≥ 3, to the size and rounds (23 for 28 pixels, 183 for 224).
+    bandwidth: B on the shorter side of N pixels, where the result is (N − B + 1) / 2; on the longer
+      side it is in proportion. 0 gives 3/32 of each side, rounded, as the published B = 27 does on
+      32 pixels: 3 for 28 pixels (B = 23), 21 for 224 (B = 183).
 
   Raises:
     InputError: The square of frequencies of this bandwidth is not symmetric on this side.
@@ -44,7 +45,7 @@ def lowest_kept(height: int, width: int, bandwidth: int = 0) -> tuple[int, int]:
       f'number in 1..{side - 1}, so that the square of frequencies is symmetric.'
     )
   lowest = (removed + 1) // 2  # r + 1
-  # The limit is the highest frequency; on an odd side it is below half its pixels.
+  # Rounding may exceed the highest frequency, size // 2, on an odd side.
   lowest_y, lowest_x = (min(round(lowest * size / side), size // 2) for size in (height, width))
   return lowest_y, lowest_x
 

@@ -192,9 +192,10 @@ class TextTower(layers.Layer):
 
 
 def blocks(tower: str) -> Names:
-  """Returns open_clip's names of the arrays in the blocks of a tower.
+  """Returns {pattern of our names: template of open_clip's name} of the arrays in a tower's blocks.
 
-  `tower` is the prefix of its names: 'visual.' for images, '' or 'text.' for texts.
+  `tower` is the prefix of open_clip's names: 'visual.' for images, '' or 'text.' for texts. For
+  'visual.', 'block3/norm1' becomes 'visual.transformer.resblocks.3.ln_1'.
   """
   block = rf'{tower}transformer.resblocks.\1'
   return {

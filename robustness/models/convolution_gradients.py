@@ -289,7 +289,7 @@ def _scan(
   ]
 
   def scan_chunk(carried: Any, begin: jax.Array) -> tuple[Any, Any]:
-    """Returns (carried, output) of `step` for the chunk from image `begin` on of each share."""
+    """Returns (carried, output) of `step` for images begin, ..., begin + chunk − 1 of a share."""
     return step(carried, *(lax.dynamic_slice_in_dim(x, begin, chunk, axis=1) for x in in_shares))
 
   return lax.scan(scan_chunk, carried, jnp.arange(0, in_shares[0].shape[1], chunk))

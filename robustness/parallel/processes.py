@@ -106,7 +106,10 @@ class Processes:
       deadline.cancel()
 
   def _check(self) -> None:
-    """Raises InputError for options of processes that do not fit each other."""
+    """Raises InputError for command-line options that contradict each other or are incomplete.
+
+    For example, --num_processes=2 is incomplete without --coordinator.
+    """
     if self.detect and (self.coordinator or self.count > 1 or self.index):
       raise InputError(
         '--distributed asks the cluster for coordinator and numbers: leave out --coordinator, '

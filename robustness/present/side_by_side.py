@@ -325,12 +325,14 @@ def notes_of(choices: Sequence[tuple[str, Choice]]) -> list[str]:
 def _entries(
   words: str, choice: Choice, facets: Sequence[str], intervals: bool, by_task: bool
 ) -> Iterator[Entry]:
-  """Yields the value of each classifier in a choice; differences are left out.
+  """Yields an entry of the table for each classifier: its overall value, or its extreme one.
+
+  Rows with differences between two classifiers are left out.
 
   Args:
     words: the name of the quantity in the table. The unit follows, and an arrow that points to the
       better direction.
-    choice: the rows.
+    choice: the rows of one quantity in the table of results, such as the mCE of all classifiers.
     facets: facets that label the entries.
     intervals: whether intervals follow values.
     by_task: whether the task labels the entries.
@@ -373,7 +375,8 @@ def _ordered_keys(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[
   def ranks_of(key: tuple[str, ...]) -> list[int]:
     """Returns the ranks that a key is sorted by, one for each of `names`.
 
-    A rank is the position of the key's label among all labels that entries have for the name.
+    The key ('net', 'fog') of names ('classifier', 'corruption') has the position of 'net' among the
+    classifiers, then the position of 'fog' among the corruptions.
     """
     return [ranks[name][label] for name, label in zip(names, key, strict=True)]
 

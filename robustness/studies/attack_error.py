@@ -314,10 +314,11 @@ class AttackError(AttackStudy):
       return spectrum.half_magnitude(image - jnp.where(is_clean_view, 0, row['image']))
 
     def measure(row: Arrays, image: jax.Array, view: Arrays, _: Logits) -> Arrays:
-      """Returns {'energy', 'high_energy', 'rings', 'largest'} of what an attack changed.
+      """Returns {'energy', 'high_energy', 'rings', 'largest'} of an image in a view.
 
-      They are Σ |F|² over all frequencies, over high frequencies, the mean |F| by |f|, and the
-      largest change of a pixel value. In the clean view F is of the image itself.
+      With |F| of `magnitude`, thus of the attack's change, or in the clean view of the image
+      itself: Σ |F|² over all frequencies, Σ |F|² over high frequencies, and the mean |F| by |f|.
+      'largest' is the largest change of a pixel value.
       """
       largest = jnp.abs(image - row['image']).max()
       return {**measures(magnitude(row, image, view)), 'largest': largest}
@@ -442,8 +443,9 @@ class AttackError(AttackStudy):
   def shown_as(self) -> dict[str, str]:
     """The attacks in words, for example 'PGD (40 steps) in the ℓ∞ ball of 8/255'.
 
-    Losses other than the default and repeated random starts are stated too. It is a line of the
-    report's table `which numbers these are`.
+    Losses other than the default are stated too, and the number of random starts if there are
+    several. If some attacks have no random starts, those that have them are named: 'the worst of 5
+    random starts of PGD'. It is a line of the report's table `which numbers these are`.
     """
     attacks, restarted = [], []
     for label, attack in self.runs.items():
@@ -451,11 +453,11 @@ class AttackError(AttackStudy):
       loss = f'{attack.loss} loss' if attack.loss != Attack.loss else ''
       words = ', '.join(filter(None, (attack.words, loss)))
       attacks.append(f'{name} ({words})' if words else name)
-      if attack.draws and not attack.stages:  # stages have separate restarts
+      # an attack in stages, such as AutoAttack, has restarts of its stages instead
+      if attack.draws and not attack.stages:
         restarted.append(name)
     restarts = ''
     if self.restarts > 1:
-      # The names that the restarts are for are stated only if some attacks have no random starts.
       names = f' of {" and ".join(restarted)}' if len(restarted) < len(attacks) else ''
       restarts = f'; the worst of {self.restarts} random starts{names}'
     radii = ', '.join(value_text(EPSILON, epsilon) for epsilon in self.radii)

@@ -322,11 +322,11 @@ class FourierHeatmap(Study):
       yield shares
 
   def _by_class(self, recorded: Recorded, weight: np.ndarray) -> Iterator[pd.DataFrame]:
-    """Yields top-1 errors on the images of each class, by frequency and by band of frequencies.
+    """Yields two tables for each class: top-1 errors by frequency, and by band of frequencies.
 
-    The classes are in the setting `classes`; 'all' is every class with an image. `weight` [V] is
-    how many cells of the heatmap show the value of each view: 2 for a frequency and its mirror, 1
-    for a frequency without a mirror.
+    The classes are in the setting `classes`; 'all' is every class with an image. A band is the low,
+    mid or high frequencies. A mean over a band weights view v by `weight[v]`, the number of cells
+    that have its value in the heatmap: 2 for a frequency f with a mirror image −f, else 1.
     """
     if not self.classes:
       return
@@ -349,19 +349,26 @@ class FourierHeatmap(Study):
   def _of_layers(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields the mean over images x of ‖z_h(x) − z_h(x̃)‖₂, by classifier, layer h and frequency.
 
-    z_h is the output of layer h, and x̃ is x with the basis image of the frequency added.
+    z_h is the output of layer h, and x̃ is x with the basis image of the frequency added. The
+    distances are recorded, in a field such as 'layer_change/stage1' for each layer.
     """
     for evaluation in recorded.evaluations:
+      # all blocks have the same fields, so that the first one has the names of the layers
       for name in evaluation.records.read(block=0, chunk=0).arrays:
         prefix, _, layer = name.partition('/')
         if prefix == LAYER_CHANGE.name:
           alone = Recorded([evaluation], recorded.views)
+          # the statistic of one layer: the recorded field itself
           change = dataclasses.replace(LAYER_CHANGE, statistic=operator.itemgetter(name))
           yield self.means(change, alone, FREQUENCY, facets={'layer': layer})
 
   def _cells(self, image_shape: ImageShape) -> dict[str, tuple[int, int]]:
-    """Returns {'all' or a band: its number of frequencies in the window, and in the full map}."""
-    # The name of the band of each frequency; the side 0 selects all frequencies of the images.
+    """Returns {'all', 'low', 'mid' or 'high': (number of cells in the window, in the heatmap)}.
+
+    A cell is a frequency (f_y, f_x) of that band. The window, of side `window`, is the part of the
+    heatmap that is measured.
+    """
+    # The band of each cell, 'low', 'mid' or 'high'; the side 0 selects the whole heatmap.
     window, full = band_map(image_shape, self.window), band_map(image_shape, 0)
     by_band = {band: (int((window == band).sum()), int((full == band).sum())) for band in BANDS}
     return {'all': (window.size, full.size), **by_band}

@@ -41,17 +41,20 @@ def _distance(shard: Shard) -> np.ndarray:
 def _areas(distances: np.ndarray, nearest: np.ndarray) -> np.ndarray:
   """Returns values of each image, [N, A + 2]; their means are areas under curves of accuracy by ε.
 
-  An image is right for all ε below its distance, so that it adds this distance to the area. The
-  first A areas are of one attack each, the next takes the nearest wrong image of all attacks, and
-  the last is of a curve that stays at the clean accuracy. Curves end at the largest finite value of
-  `nearest`.
+  An image is right for all ε below its distance, so that it adds this distance to the area. Curves
+  end at the largest finite value of `nearest`. Columns are:
+
+  * 0, ..., A − 1: one attack each;
+  * A: all attacks together, by the nearest wrong image of any;
+  * A + 1: no attack. The curve stays at the clean accuracy, so that its area is the largest
+    possible: an image that is right at ε = 0 adds the whole length of the curve.
 
   Args:
     distances: [N, A], distance to the nearest wrong image of N images by A attacks.
     nearest: [N, 1], the least of these distances of each image.
   """
   end = np.max(nearest, where=np.isfinite(nearest), initial=0)
-  # Of an image that no attack changes: it is right to the end, or never if its distance is 0.
+  # Column A + 1: a wrong image has the distance 0.
   unchanged = np.where(nearest > 0, end, 0)
   return np.minimum(np.hstack([distances, nearest, unchanged]), end)
 

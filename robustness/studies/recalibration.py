@@ -179,7 +179,10 @@ class Recalibration(StoredOrMade):
 
   @property
   def recording(self) -> dict[str, Any]:
-    """The settings of the views, and that logits are recorded; equal values share records."""
+    """The settings of the views, and that logits are recorded.
+
+    Studies of one run whose `recording` is equal are measured once, and share the records.
+    """
     return {**super().recording, 'outputs': list(self.outputs)}
 
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
@@ -303,6 +306,9 @@ class Recalibration(StoredOrMade):
     self, measured: Mapping[str, np.ndarray], name: str, fields: Sequence[str], end: str = ''
   ) -> dict[str, dict[str, np.ndarray]]:
     """Returns {classifier: {field: values [N, V]}} of one scaling or score.
+
+    For the name 'aps', field 'covered' and end '_low' it has under 'covered' the values that
+    `_fields` lists as ('covered_low', 'aps').
 
     Args:
       measured: {classifier: values [N, V, F] in the order of `_fields`}.

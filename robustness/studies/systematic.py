@@ -255,9 +255,10 @@ class Systematic(Study):
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the clean view, then each environment at each level.
 
-    The id of a view decides its random numbers: 0 for the clean view, 5 n + severity for the
-    corruption with number n, as in the studies of corruptions, and 1000 + angle for rotations.
-    Stored images have one view, which shows them unchanged.
+    The id of a view decides its random numbers. It is 0 for the clean view, else `view_base` of the
+    environment + level: 5 n + severity for the corruption with number n, as in the studies of
+    corruptions, and 1000 + angle for rotations. Stored images have one view, which shows them
+    unchanged.
     """
     if self.source == STORED:
       return identity()
@@ -269,10 +270,10 @@ class Systematic(Study):
       environment, level = view[ENVIRONMENT], view['level']
       return transforms.transform(key, row['image'], environment, level, self.environments)
 
-    # Of each view, first the clean one, such as [0, 1, 1, 2] and [0, 1, 2, 1] for two levels of
-    # environment 1 and one of environment 2.
+    # Of each view. For two levels of environment 1 and one of environment 2, the pairs (0, 0),
+    # (1, 1), (1, 2), (2, 1) become the environments [0, 1, 1, 2] and the levels [0, 1, 2, 1].
     environment, level = np.array([(0, 0), *self._levels], np.int32).T
-    # The number that ids of an environment's views count from, by environment, 0 for clean images.
+    # `view_base` by number of the environment; 0 is the clean one.
     id_bases = np.array([0, *(transform.view_base for transform in self._transforms)], np.int32)
     ids = id_bases[environment] + level
     return Views(show, ids, {ENVIRONMENT: environment, 'level': level}, sequential=True)

@@ -241,9 +241,10 @@ def _finished_study(
 def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathlib.Path:
   """Returns the folder `records/STUDY-DIGEST` that has the records of a task of a battery.
 
-  The records must be of the same study. Keys that describe the data both in the records and in the
-  task's results must have equal values; either may have further keys. If several folders match, the
-  one with the fewest further keys is returned.
+  The records must be of the same study: with equal values of `Study.recording`, after the keys of
+  earlier versions are renamed. The descriptions of the data, in the records and in the task's
+  results, must agree in the keys that both have. If several folders match, the one with the fewest
+  keys that only one description has is returned.
 
   Args:
     path: the workdir, or its folder of a seed.
@@ -262,6 +263,7 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
     json_files.check(identity, f'{header}, identity', {'data': dict, 'study': dict})
     recorded = recorded_study.with_keys_of_today(type(study), identity['study'])
     is_same_study = recorded == expected_study
+    # a study without its code is read from the results, which may state more than the records
     if isinstance(study, RecordedStudy):
       is_same_study = is_same_study or study.is_recorded_as(recorded)
     described, recorded_data = results.data, identity['data']
@@ -273,7 +275,7 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
       matches.append((num_unshared, path / RECORDS / study_folder))
   if not matches:
     raise InputError(f'{path} has no records of the task with the study {study.name}. {_FINISH}')
-  return min(matches)[1]  # the folder with the fewest such keys
+  return min(matches)[1]  # the folder with the fewest unshared keys
 
 
 def find(directory: str) -> tuple[pathlib.Path, dict[str, Any], dict[str, Any]]:
