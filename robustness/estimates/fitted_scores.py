@@ -53,7 +53,7 @@ def mahalanobis(bank: Recording, is_relative: bool) -> Score:
     is_relative: whether the score is 'rmds'.
 
   Raises:
-    InputError: the images have several labels each.
+    InputError: the images have several labels each, or features are equal within each class.
   """
   if bank.labels.ndim > 1:
     raise InputError("'mds' and 'rmds' are fitted to classes, but images have several labels each.")
@@ -63,6 +63,11 @@ def mahalanobis(bank: Recording, is_relative: bool) -> Score:
   centre = features.mean(0)
   # The squared norm of a deviation times such a matrix is its squared Mahalanobis distance.
   whiten_within, whiten_overall = _whitening(features - means[label]), _whitening(features - centre)
+  if not whiten_within.size:
+    raise InputError(
+      f"'mds' and 'rmds' need classes whose features differ between images: {len(label)} images of "
+      f'config.bank are of {len(classes)} classes. Record more images.'
+    )
   white_means = (means - centre) @ whiten_within
 
   def score(images: Recording) -> np.ndarray:
@@ -159,7 +164,7 @@ def virtual_logit(layer: LastLayer, bank: Recording, directions: int) -> Score:
     directions: number D of principal directions.
 
   Raises:
-    InputError: D is not below the number of features.
+    InputError: D is not below the number of features, or of dimensions that they span.
   """
   size = bank.features.shape[1]
   if directions >= size:
@@ -167,7 +172,13 @@ def virtual_logit(layer: LastLayer, bank: Recording, directions: int) -> Score:
   # The origin of the features: its logits are 0, or as near as the layer allows.
   origin = -linalg.pinv(layer.kernel.T) @ layer.bias
   centred = bank.features - origin
-  _, eigenvectors = linalg.eigh(centred.T @ centred)  # in ascending order of eigenvalues
+  squares, eigenvectors = linalg.eigh(centred.T @ centred)  # in ascending order of eigenvalues
+  rank = int((squares > size * np.finfo(float).eps * squares[-1]).sum())  # others are rounding
+  if directions >= rank:
+    raise InputError(
+      f"D = {directions} of 'vim' for features that span {rank} dimensions leaves no residual: "
+      f'give 1 to {rank - 1}.'
+    )
   residual_directions = eigenvectors[:, : size - directions]  # all but the D principal ones
   scale = bank.logits.max(1).mean() / linalg.norm(centred @ residual_directions, axis=1).mean()
   return lambda images: (
@@ -236,8 +247,9 @@ def kl_matching(held_out: Recording) -> Score:
   logits = np.asarray(held_out.logits, float)
   classes, predicted = np.unique(logits.argmax(1), return_inverse=True)
   p = special.softmax(logits, 1)
-  # [classes that are predicted, K]
-  log_means = np.log([p[predicted == c].mean(0) for c in range(len(classes))])
+  # [classes that are predicted, K]; `tiny` keeps logarithms finite where probabilities round to 0
+  tiny = np.finfo(float).tiny
+  log_means = np.log([p[predicted == c].mean(0) + tiny for c in range(len(classes))])
 
   def score(images: Recording) -> np.ndarray:
     """Returns −min_q KL(p ‖ q) over the mean probabilities q, [N]."""

@@ -28,6 +28,8 @@ def made() -> tuple[np.ndarray, np.ndarray, Recording, Recording]:
 
 
 KERNEL, BIAS, BANK, IMAGES = made()
+UNUSED = BANK._replace(features=np.pad(BANK.features, ((0, 0), (0, 1))))
+"""Records of the same images with a further feature that is 0."""
 LAYER = LastLayer.solved(BANK)
 NOT_LINEAR = LastLayer.solved(BANK._replace(logits=np.tanh(BANK.logits)))
 SCORES = {
@@ -57,8 +59,7 @@ def test_scores_equal_those_of_openood(name, expected):
 
 
 def test_a_feature_that_is_never_active_has_no_weight_in_the_last_layer():
-  unused = BANK._replace(features=np.pad(BANK.features, ((0, 0), (0, 1))))
-  layer = LastLayer.solved(unused)
+  layer = LastLayer.solved(UNUSED)
   np.testing.assert_allclose(layer.kernel[:12], KERNEL, atol=1e-5)
   np.testing.assert_allclose(layer.bias, BIAS, atol=1e-5)
   assert np.abs(layer.kernel[12]).max() < 1e-9
@@ -77,11 +78,24 @@ def test_classes_that_are_not_predicted_or_have_no_images_are_left_out():
   assert np.isfinite(fitted_scores.kl_matching(two_predicted)(IMAGES)).all()
 
 
+def test_probabilities_that_round_to_zero_have_finite_divergences():
+  certain = Recording(900.0 * np.eye(3), BANK.features[:3], BANK.labels[:3])
+  np.testing.assert_allclose(fitted_scores.kl_matching(certain)(certain), 0, atol=1e-9)
+
+
 @cases(
   'fit, message',
   (
     lambda: fitted_scores.virtual_logit(LAYER, BANK, 12),
     "D = 12 of 'vim' for 12 features: give 1 to 11",
+  ),
+  (
+    lambda: fitted_scores.virtual_logit(LastLayer.solved(UNUSED), UNUSED, 12),
+    "D = 12 of 'vim' for features that span 12 dimensions leaves no residual: give 1 to 11",
+  ),
+  (
+    lambda: fitted_scores.mahalanobis(Recording(*(x[:5] for x in BANK)), False),
+    '5 images of .* are of 5 classes. Record more images',
   ),
   (
     lambda: LastLayer.solved(Recording(*(x[:12] for x in BANK))),
