@@ -289,10 +289,13 @@ class OodScores(ScoresPredictions):
 def _recording(task: FinishedStudy, label: str) -> Recording:
   """Returns the logits, features and class indices of all images that a run recorded.
 
-  `label` is the label of the classifier.
+  Logits are of the classes that the classifier can predict; those of others are −∞. `label` is the
+  label of the classifier.
   """
   column = _evaluation(task, label).records.column
-  return Recording(column('output/logits'), column(f'output/{FEATURES}'), column('label'))
+  logits = column('output/logits')
+  can_predict = ~np.isneginf(logits).all(0)
+  return Recording(logits[:, can_predict], column(f'output/{FEATURES}'), column('label'))
 
 
 def _values(task: FinishedStudy, label: str, scores: Mapping[str, Score]) -> Values:

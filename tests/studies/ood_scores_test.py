@@ -6,10 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from robustness.estimates.fitted_scores import LastLayer
 from robustness.estimates.out_of_distribution import SCORES
 from robustness.estimates.table import select
 from robustness.results import Results
 from robustness.studies import ood_scores
+from robustness.studies.ood_scores import OodScores
 from tests.cases import cases
 from tests.end_to_end import runs
 from tests.refusals import bad_setting, refused
@@ -118,6 +120,29 @@ def test_workdirs_and_settings_that_do_not_fit_are_refused(folders, tmp_path, ch
     changes['bank'] = str(shutil.copytree(folders / 'known', tmp_path / changes['bank']))
   refused(message, scored, folders, tmp_path / 'ood', **changes)
   assert not (tmp_path / 'ood/config.json').exists(), 'a refused run writes nothing'
+
+
+def test_classes_that_the_classifier_cannot_predict_do_not_change_scores():
+  generator = np.random.default_rng(0)
+  features, labels = generator.random((40, 6)), np.arange(40) % 3
+  logits = features @ generator.normal(size=(6, 3))
+  columns = {'output/features': features, 'label': labels}
+  without_last = np.pad(logits, ((0, 0), (0, 1)), constant_values=-np.inf)
+  study = OodScores(scores=SCORES, neighbours=3, directions=2)
+  of_all, of_three = (
+    _values_of(study, {**columns, 'output/logits': z}) for z in (without_last, logits)
+  )
+  for name in SCORES:
+    np.testing.assert_array_equal(of_all[name], of_three[name], name)
+
+
+def _values_of(study: OodScores, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+  """Returns the values of all scores of a run with these records, which are the bank too."""
+  records = SimpleNamespace(column=columns.__getitem__)
+  task = SimpleNamespace(evaluations=[SimpleNamespace(label='net', records=records)])
+  bank = ood_scores._recording(task, 'net')
+  last_layer = LastLayer.solved(bank)
+  return {name: study._score(name, bank, bank, lambda: last_layer)(bank) for name in SCORES}
 
 
 def data_set_of(key: str, source: str, name: str) -> object:
