@@ -24,6 +24,7 @@ from robustness.estimates.quantity import AMOUNT, Quantity
 
 _MAX_ABS_VALUE = 100.0
 """Bound of intercepts and lines, which may be far outside [−1, 1]."""
+_ROUNDING = 1e-9  # mean shares closer than this are equal
 SLOPE = Quantity('slope', 'slope of accuracy by share of high frequency', AMOUNT, headline=True)
 SLOPE_OVER_CORRUPTIONS = Quantity(
   'slope_over_corruptions',
@@ -114,7 +115,7 @@ def trade_off(
     the corruptions as a random sample with independent residuals.
 
   Corruptions that change no image are left out, with a note. If fewer than three corruptions
-  remain, all values are NaN.
+  remain, or all have the same mean share, all values are NaN.
 
   Args:
     label: label of the classifier.
@@ -130,7 +131,11 @@ def trade_off(
   is_used = is_changed.any(0)  # corruptions that change an image
   left_out = f'{(~is_used).sum()} of {len(is_used)} corruptions change no image and are left out'
   note = '' if is_used.all() else left_out
-  if is_used.sum() < 3:  # no line: four values that are NaN
+  x = np.nanmean(shares[:, is_used], 0)  # mean share of each corruption
+  has_one_share = len(x) >= 3 and np.ptp(x) < _ROUNDING
+  if has_one_share:
+    note = '; '.join(filter(None, (note, 'undefined: all corruptions have the same share')))
+  if len(x) < 3 or has_one_share:  # no line: four values that are NaN
     undefined = Estimate(np.nan, np.nan, np.nan, n, n, BOOTSTRAP, note=note)
     over_corruptions = dataclasses.replace(undefined, method=REGRESSION)
     pairs = zip(_SINGLE_VALUES, (undefined, over_corruptions, undefined, undefined), strict=True)
@@ -140,7 +145,7 @@ def trade_off(
   total = np.concatenate([np.where(is_changed, shares, 0)[:, is_used], changes[:, is_used]], 1)
   weight = np.concatenate([is_changed[:, is_used], np.ones((n, is_used.sum()))], 1)
   units = Units(total, weight, n)
-  x, y = np.split(units.means(np.full(n, 1 / n)), 2)  # mean shares and mean changes
+  y = changes[:, is_used].mean(0)  # mean changes
   grid = np.linspace(x.min(), x.max(), 25)
 
   def statistic(weights: np.ndarray) -> np.ndarray:

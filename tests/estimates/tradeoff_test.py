@@ -97,6 +97,15 @@ def test_corruptions_that_change_no_image_are_left_out_with_a_note():
   assert without_interval.note.str.contains('too many').all() and without_interval.low.isna().all()
 
 
+@pytest.mark.parametrize('rounding', [0, 1e-15])
+def test_corruptions_of_one_share_have_no_line(rounding):
+  rng = np.random.default_rng(0)
+  share = 0.25 + rounding * np.arange(4) + np.zeros((40, 1))
+  rows = assemble([trade_off('net', 'base', share, rng.random((40, 4)), rng.random((40, 4)))])
+  assert len(rows) == 4 and rows.value.isna().all()
+  assert set(rows.note) == {'undefined: all corruptions have the same share'}
+
+
 def test_intervals_equal_those_of_a_bootstrap_by_hand():
   shares, first, second = made(np.random.default_rng(3), 30, 0.4 * SHARE - 0.1)
   shares[3, 2] = np.nan
