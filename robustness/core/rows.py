@@ -389,7 +389,7 @@ class ArrayRows:
       )
     if not len(self.images):
       raise InputError('no images: the arrays are empty.')
-    if len(self.labels) != len(self.images):
+    if self.labels.ndim and len(self.labels) != len(self.images):
       raise InputError(f'{len(self.labels)} labels for {len(self.images)} images.')
     ids, int32_limits = self.example_ids, np.iinfo(np.int32)
     if ids is not None:

@@ -17,6 +17,8 @@ from robustness.core.rows import ArrayRows
 
 COLOURS = (1, 3, 4)
 """Numbers of channels that images have."""
+RESERVED = ('image', 'label', 'example_id', 'mask', 'block')
+"""Columns that every batch of rows has (`Rows.batches`), which no other column may replace."""
 
 
 def rows_of(
@@ -38,7 +40,8 @@ def rows_of(
       state, and leaves other rows without names.
 
   Raises:
-    InputError: no images; channels first; values outside [0, 1]; labels that are no integers [N].
+    InputError: no images; channels first; values outside [0, 1]; labels that are no integers [N]; a
+      column that has the name of another array of the rows, or that is no array [N, ...].
   """
   if labels is None:
     images, labels = _of_pairs(data)
@@ -50,7 +53,20 @@ def rows_of(
     )
   if images.dtype.kind == 'f':
     images = images.astype(np.float32, copy=False)
-  arrays = {name: np.asarray(column) for name, column in (columns or {}).items()}
+  arrays = {name: as_array(column) for name, column in (columns or {}).items()}
+  for name, array in arrays.items():
+    if not isinstance(name, str) or name.startswith('_') or name in RESERVED:
+      raise InputError(
+        f'a column is called {name!r}; a name is a text that begins without _ and is not one of '
+        f'{", ".join(RESERVED)}: rename it.'
+      )
+    if array.dtype == object and all(isinstance(value, str) for value in array.ravel()):
+      arrays[name] = array = array.astype(str)  # a column of texts in pandas
+    if not array.ndim or array.dtype == object:
+      raise InputError(
+        f'column {name!r} is {array.dtype} of shape {array.shape}; expected numbers or texts '
+        '[N, ...].'
+      )
   rows = ArrayRows(images, labels, (), columns=arrays)
   return with_class_names(rows, class_names or maite_class_names(data))
 
@@ -82,6 +98,11 @@ def _of_pairs(data: Any) -> tuple[np.ndarray, np.ndarray]:
     is_batch = image.ndim == 4
     images.append(image if is_batch else image[None])
     labels.append(label if is_batch else label[None])
+    if labels[-1].shape[:1] != images[-1].shape[:1] or labels[-1].shape[1:] != labels[0].shape[1:]:
+      raise InputError(
+        f'images of shape {image.shape} have labels of shape {label.shape}: give each image one '
+        'label, or all images equally many, padded with -1.'
+      )
   if not images:
     raise InputError('no images: the data are empty.')
   _check_sizes(image.shape[1:] for image in images)
@@ -194,12 +215,30 @@ def _image_array(image: Any) -> np.ndarray:
 
 
 def as_array(value: Any) -> np.ndarray:
-  """Returns a tensor of any library, an image of Pillow, or a list as an array."""
+  """Returns a tensor of any library, an image of Pillow, or a list as an array.
+
+  Raises:
+    InputError: NumPy cannot read the value, such as a list of lists of different lengths.
+  """
   if hasattr(value, 'detach'):  # PyTorch
     value = value.detach().cpu()
-  return np.asarray(value)
+  try:
+    return np.asarray(value)
+  except (TypeError, ValueError) as error:
+    raise InputError(
+      f'a {type(value).__name__} is no array ({error}): give numbers, or arrays of one shape.'
+    ) from error
 
 
 def as_numbers(value: Any) -> tuple[float, ...] | None:
-  """Returns one number, a sequence or an array of any library as a tuple; None is unchanged."""
-  return None if value is None else tuple(np.ravel(as_array(value)).astype(float).tolist())
+  """Returns one number, a sequence or an array of any library as a tuple; None is unchanged.
+
+  Raises:
+    InputError: the value holds something other than numbers.
+  """
+  if value is None:
+    return None
+  numbers = np.ravel(as_array(value))
+  if numbers.dtype.kind not in 'biuf':
+    raise InputError(f'{value!r} is no number, and no sequence or array of numbers.')
+  return tuple(numbers.astype(float).tolist())

@@ -73,6 +73,8 @@ def test_arrays_keep_their_type_columns_and_class_names():
   rows = rows_of((255 * IMAGES).astype(np.uint8), LABELS.tolist(), {'path': list('abcdef')}, NAMES)
   assert rows.images.dtype == np.uint8 and rows.class_names == NAMES
   assert rows.columns['path'].tolist() == list('abcdef')
+  objects = np.array([*'abcdef'], object)  # a column of texts in pandas
+  assert rows_of(IMAGES, LABELS, {'path': objects}).columns['path'].dtype.kind == 'U'
   assert rows_of(IMAGES.astype(float), LABELS).images.dtype == np.float32
 
 
@@ -89,6 +91,16 @@ def test_arrays_keep_their_type_columns_and_class_names():
   (([],), 'empty'),
   (([1, 2],), 'pairs'),
   ((object(),), 'without labels'),
+  ((IMAGES, (label for label in LABELS)), r'labels is object of shape \(\)'),
+  ((IMAGES, [[0], [1, 2]] * 3), 'a list is no array .*arrays of one shape'),
+  (([(IMAGES[:4], LABELS[:3]), (IMAGES[4:], LABELS[3:])],), r'shape \(3,\): give each image one'),
+  (([(IMAGES[0], [0]), (IMAGES[1], [1, 2])],), r'shape \(2,\): give each image one'),
+  *(
+    ((IMAGES, LABELS, {name: LABELS}), f'a column is called {name!r}; .*rename it')
+    for name in ('label', 'image', 'example_id', '_seal', 3)
+  ),
+  ((IMAGES, LABELS, {'pose': 1}), r"column 'pose' is int64 of shape \(\)"),
+  ((IMAGES, LABELS, {'pose': [None] * 6}), "column 'pose' is object"),
   (([{'image': IMAGES[0]}],), 'pairs'),
 )
 def test_bad_data_are_refused(arguments, message):
