@@ -13,7 +13,7 @@ import os
 import pathlib
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import jax
@@ -27,7 +27,7 @@ import input_pipeline
 from input_pipeline.settings import DataSettings, Source
 from robustness import launch
 from robustness.attacks import ATTACKS, Attack
-from robustness.augment import AUGMENTATIONS
+from robustness.augment import AUGMENTATIONS, Augmentation
 from robustness.augment.policy import Policy
 from robustness.building import checks
 from robustness.building.builder import ClassifierBuilder
@@ -51,6 +51,7 @@ from robustness.evaluation.study import Study
 from robustness.measurement import measure as measure_study
 from robustness.models import catalog
 from robustness.models.architecture import Architecture
+from robustness.models.callables import check_logits
 from robustness.models.classifier import Classifier, without_gradient
 from robustness.models.layers import Network
 from robustness.models.model import Model
@@ -134,7 +135,13 @@ def classifier(
     InputError: `module` is no network, or an argument is not valid.
   """
   mean_and_std = user_data.as_numbers(mean), user_data.as_numbers(std)
-  return Model(module, variables, *mean_and_std, channels, outputs, class_names, name, label_space)
+  names = _as_names(class_names) or None
+  return Model(module, variables, *mean_and_std, channels, outputs, names, name, label_space)
+
+
+def _as_names(class_names: Iterable[Any] | None) -> tuple[str, ...]:
+  """Returns names of classes in any sequence or array as a tuple of texts; () for None."""
+  return () if class_names is None else tuple(map(str, class_names))
 
 
 @naming_arguments()
@@ -186,13 +193,18 @@ def measure(
   Raises:
     InputError: an argument cannot be used; nothing is written.
   """
+  if devices is not None:
+    devices = [*devices] if isinstance(devices, Iterable) else [devices]
+    local = jax.local_devices()
+    if not devices or len({*devices}) < len(devices) or not {*devices} <= {*local}:
+      raise InputError(f'devices is {devices}; it must be some of {local}, each once, or None.')
   with progress_bars.showing(progress):
     study_object = _study(study, settings)
     execution = parse(Execution, {'seed': seed, 'batch_size': batch_size or 0}, 'config')
     name, seed = study_object.name, execution.seed
     with progress_bars.phase(f'{name}: checking images, classifiers and the compiled step', 0):
       rows, classifiers = _rows_and_classifiers(
-        model, data, labels, columns, class_names or (), seed
+        model, data, labels, dict(() if columns is None else columns), _as_names(class_names), seed
       )
       # The smallest number of classifiers; 0 for a study of images alone, which takes none.
       needed = study_object.fewest_classifiers if study_object.needs_classifier else 0
@@ -330,8 +342,18 @@ def as_classifier(
   model = model if isinstance(model, Model) else Model(model)
   model = dataclasses.replace(model, name=label) if label else model
   if isinstance(model.module, str):  # a name of the catalogue or timm:NAME
-    weights, mean, std = model.variables or '', tuple(model.mean or ()), tuple(model.std or ())
-    settings = {'weights': weights, 'mean': mean, 'std': std, 'label_space': model.label_space}
+    weights, mean, std = model.variables, tuple(model.mean or ()), tuple(model.std or ())
+    if not isinstance(weights, str | os.PathLike | None):
+      raise InputError(
+        f'variables of {model.module!r} is a {type(weights).__name__}; give a file or a name of '
+        'weights, or variables with the module itself.'
+      )
+    settings = {
+      'weights': os.fspath(weights or ''),
+      'mean': mean,
+      'std': std,
+      'label_space': model.label_space,
+    }
     recipe = resolved(ClassifierSettings(name=model.module, **settings))
     height, width, channels = images.shape[1:]
     input_images = Images((height, width, channels), tuple(class_names), has_set_size=True)
@@ -477,7 +499,7 @@ def train(
   rows = as_rows(images, labels, None, (), execution.seed)
   if isinstance(rows, ArrayRows) and not rows.class_names:
     count = int(rows.labels.max()) + 1
-    rows = user_data.with_class_names(rows, class_names or tuple(map(str, range(count))))
+    rows = user_data.with_class_names(rows, _as_names(class_names) or tuple(map(str, range(count))))
   is_named = isinstance(network, str)
   if is_named and catalog.find(network) is None:
     raise InputError(f'no architecture {network!r}; `robustness list classifiers` names them.')
@@ -528,15 +550,23 @@ def as_policy(policy: Any) -> Policy:
   Args:
     policy: a `Policy`; {name of an augmentation: its settings}; or one augmentation or a sequence
       of augmentations, each an object or the name of one, which has its default settings.
+
+  Raises:
+    InputError: a part is no augmentation.
   """
   if isinstance(policy, Mapping):
     return Policy.of(**policy)
   if isinstance(policy, Policy):
     return policy
-  parts: list[Any] = [policy] if isinstance(policy, (str, Part)) else list(policy)
-  return Policy(
-    tuple(AUGMENTATIONS.find(part, 'policy')() if isinstance(part, str) else part for part in parts)
-  )
+  is_single = isinstance(policy, str) or not isinstance(policy, Iterable)
+  parts: list[Any] = [policy] if is_single else [*policy]
+  parts = [
+    AUGMENTATIONS.find(part, 'policy')() if isinstance(part, str) else part for part in parts
+  ]
+  for part in parts:
+    if not isinstance(part, Augmentation):
+      raise InputError(f'policy has {part!r}; it takes names, such as "flip", and objects.')
+  return Policy(tuple(parts))
 
 
 @naming_arguments()
@@ -581,9 +611,11 @@ def attack(
   attack_class = ATTACKS.find(name, 'name')
   section = f'{attack_class.section}.{attack_class.name}'
   try:
-    num_classes = jax.eval_shape(logits, images).shape[1]
+    outputs = jax.eval_shape(logits, images)
   except jax.errors.JAXTypeError as error:  # a function of NumPy cannot be traced
     raise without_gradient(Model(model).label) from error
+  num_classes = max([1, *getattr(outputs, 'shape', ())[1:2]])
+  check_logits('the model', outputs, len(images), num_classes)
   check_integers('labels', labels, (len(images),), range(num_classes))
   keys = jax.vmap(jax.random.fold_in, (None, 0))(as_key(key), jnp.arange(len(images)))
   with naming(section, ''):  # errors name the settings as arguments, without the section

@@ -14,6 +14,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from flax import linen as nn
 from matplotlib.figure import Figure
@@ -22,6 +23,7 @@ import robustness
 from input_pipeline import DataSettings
 from robustness import launch
 from robustness.attacks.pgd import PGD
+from robustness.augment import AUGMENTATIONS
 from robustness.core.errors import InputError
 from robustness.evaluation.study import STUDIES
 from robustness.models import label_space
@@ -33,6 +35,9 @@ from tests.refusals import refused
 ROWS = tiny_rows()
 IMAGES, LABELS = ROWS.images, ROWS.labels
 WEIGHTS = np.random.default_rng(1).normal(size=(IMAGES[0].size, len(CLASSES))).astype(np.float32)
+
+
+BATCH, MISSING = (IMAGES, LABELS), pathlib.Path('missing.npz')
 
 
 def linear(images):
@@ -263,6 +268,8 @@ BAD_ARGUMENTS = {
   'no gradient': ('attack_error', lambda x: np.asarray(linear(np.asarray(x))), IMAGES, LABELS),
   'no study': ('acuracy', linear, IMAGES, LABELS),
   'no columns': ('video_pm_k', linear, IMAGES, LABELS),
+  'no file of weights': ('accuracy', robustness.classifier('resnet20', variables={}), *BATCH),
+  'path of weights': ('accuracy', robustness.classifier('resnet20', variables=MISSING), *BATCH),
 }
 """Arguments of `measure` by the mistake in them."""
 NOISE = itertools.count(1.0)
@@ -284,6 +291,20 @@ def test_bad_settings_are_refused(options, tmp_path):
       'fourier_heatmap', linear, IMAGES, LABELS, **options, workdir=tmp_path / 'run'
     )
   assert not (tmp_path / 'run').exists()
+
+
+def test_names_and_columns_are_arrays_of_any_library():
+  frame = pd.DataFrame({'site': np.arange(len(LABELS))})
+  for names in (np.array(CLASSES), pd.Series(CLASSES), iter(CLASSES)):
+    named = robustness.classifier(linear, class_names=np.array(CLASSES))
+    results = robustness.measure('accuracy', named, *BATCH, class_names=names, columns=frame)
+    assert {*results.table['class'].dropna()} <= {*CLASSES}
+  refused('is no number', robustness.classifier, linear, mean='imagenet')
+
+
+@pytest.mark.parametrize('devices', [[], 'cpu', jax.devices()[:1] * 2])
+def test_devices_that_no_run_can_use_are_refused(devices):
+  refused('devices is .*each once', robustness.measure, 'accuracy', linear, *BATCH, devices=devices)
 
 
 def test_a_config_runs_with_changes(tmp_path):
@@ -399,6 +420,14 @@ def test_adversarial_images_stay_in_the_ball_and_may_be_traced():
   for on_host in (in_numpy, robustness.classifier(in_numpy)):
     text = refused('no gradient', robustness.attack, key, on_host, images, labels, 'pgd', 0.1)
     assert text.startswith('in_numpy is') and 'robustness.classifier(module)' in text
+  for bad in (
+    lambda x: linear(x)[:, 0],
+    lambda x: (linear(x),),
+    lambda x: linear(x)[:1],
+    lambda x: linear(x).astype(int),
+    lambda x: linear(x)[:, :0],
+  ):
+    refused('^the model gives', robustness.attack, key, bad, images, labels, 'pgd', 0.1)
   by_seed = robustness.attack(0, linear, images, labels, 'pgd', 0.1, steps=3)
   np.testing.assert_array_equal(by_seed, adversarial)
   by_class = robustness.attack(0, linear, images, 2, 'pgd', 0.1, steps=3)
@@ -432,6 +461,8 @@ def test_a_policy_changes_images_and_mixes_targets():
   refused("'target': give targets", robustness.apply_policy, key, images, labels, ['mixup'])
   by_seed, _ = robustness.apply_policy(0, IMAGES, LABELS, ['flip'])
   np.testing.assert_array_equal(by_seed, flipped)
+  for policy in (None, [3], [AUGMENTATIONS.find('flip', 'policy')]):
+    refused('policy has', robustness.apply_policy, key, images, labels, policy)
   levels, channels_first = 255 * IMAGES, IMAGES.transpose(0, 3, 1, 2)
   for bad, words in (
     (levels, 'images have values from'),
