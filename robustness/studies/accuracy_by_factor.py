@@ -81,9 +81,10 @@ class AccuracyByFactor(Study):
       resampled as a whole for intervals; an image without a value is a unit by itself. '' makes
       each image a unit.
     fewest: smallest number of images in a group; smaller groups are left out.
-    strength: one of `factors`, a column with the strength of a shift. Versions of a picture, which
-      have the same `base_id`, differ in it. It adds the drop of accuracy from the least strength,
-      and the failure point, the least strength at which a picture is wrong. '' adds neither.
+    strength: one of `factors`, a column with the strength of a shift, NaN for images without one.
+      Versions of a picture, which have the same `base_id`, differ in it. It adds the drop of
+      accuracy from the least strength, and the failure point, the least strength at which a picture
+      is wrong. '' adds neither.
   """
 
   title: ClassVar[str] = 'Accuracy by factor'
@@ -200,8 +201,12 @@ class AccuracyByFactor(Study):
       right, wrong = (dataclasses.replace(x, clusters=clusters) for x in (right, wrong))
     estimates = list(self._estimates(right, wrong, levels))
     if self.strength:
-      levels[self.strength] = records.column(self.strength).astype(float)  # without bins
-      estimates += self._by_strength(right, levels, records.column(BASE))
+      strength = records.column(self.strength).astype(float)
+      levels[self.strength] = strength  # without bins
+      is_shifted = np.isfinite(strength)  # false for images without a strength
+      levels = {name: of_images[is_shifted] for name, of_images in levels.items()}
+      bases = records.column(BASE)[is_shifted]
+      estimates += self._by_strength(right.of_rows(is_shifted), levels, bases)
     return Findings(estimates=estimates)
 
   def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
@@ -225,7 +230,8 @@ class AccuracyByFactor(Study):
 
     Words are levels as they are, and '' is no level. Numbers are levels too, unless there are more
     than `self.bins` different ones: quantiles then divide them into that many bins, and a level is
-    the rounded median of a bin. Levels of the factor 'class' are names of classes.
+    the rounded median of a bin. NaN and infinite numbers are no levels. Levels of the factor
+    'class' are names of classes.
 
     Args:
       name: name of the factor.
@@ -238,9 +244,9 @@ class AccuracyByFactor(Study):
       words = values.astype(str).astype(object)
       words[words == ''] = None
       return words
-    is_present = ~np.isnan(values)
+    is_present = np.isfinite(values)
     if not self.bins or len(np.unique(values[is_present])) <= self.bins:
-      return values.astype(float)
+      return np.where(is_present, values.astype(float), np.nan)
     ends = _bin_ends(values[is_present], self.bins)
     # Bin k has the values in [ends[k], ends[k + 1]), and the last bin its upper end too.
     bin_numbers = np.clip(np.searchsorted(ends, values, side='right') - 1, 0, len(ends) - 2)

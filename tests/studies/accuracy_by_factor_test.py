@@ -15,8 +15,9 @@ from robustness.estimates.table import select
 from robustness.evaluation import failures
 from robustness.studies.accuracy_by_factor import AccuracyByFactor
 from tests.cases import cases
+from tests.made_records import made
 from tests.refusals import refused
-from tests.studies.conftest import classifier, measured, rows
+from tests.studies.conftest import classifier, measured, rows, table_of
 from tests.table_rows import estimate
 
 ROWS = rows()
@@ -162,6 +163,19 @@ def test_a_column_with_the_name_of_a_measure_or_of_the_label_is_refused():
 def test_the_class_as_factor_is_refused_for_multilabel_images():
   multilabel = dataclasses.replace(ROWS, labels=np.stack([ROWS.labels, -np.ones(COUNT, int)], 1))
   refused('several labels', AccuracyByFactor(factors=('class',)).check, multilabel, {})
+
+
+@pytest.mark.parametrize('absent', [np.nan, np.inf])
+def test_images_without_a_strength_have_no_level_and_no_failure_point(absent, tmp_path):
+  strength = np.append(np.arange(60) % 5, [absent, absent, absent])
+  columns = {'level': strength, 'base_id': np.arange(63) // 5, 'label': np.zeros(63, np.int32)}
+  rank = (np.arange(63) < 10).astype(np.int32)[:, None]  # two of twelve pictures are always wrong
+  evaluation = made(tmp_path / 'one', {'rank': rank, **columns}, 16, 1, label='one')
+  study = AccuracyByFactor(factors=('level',), strength='level', fewest=2)
+  estimates = table_of(study, [evaluation], (8, 8, 3))
+  point = estimate(estimates, 'one', 'failure_point')
+  assert (point.value, point.n) == (pytest.approx((2 * 0 + 10 * 5) / 12), 12)
+  assert {*select(estimates, 'accuracy', level=...).level} == {*range(5)}
 
 
 def test_drops_and_failure_points_are_counts_by_hand():
