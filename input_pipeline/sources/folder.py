@@ -37,7 +37,8 @@ class Folder(Source):
   Attributes:
     path: the folder that holds the class folders, or the folders of splits.
     label_space: a coarser space of ImageNet's classes, such as 'laion_c'. Each of its classes has
-      the images of its members; other folders are left out. '' keeps the classes.
+      the images of its members, in folders named by WordNet identifiers; other folders are left
+      out. '' keeps the classes.
   """
 
   path: str = ''

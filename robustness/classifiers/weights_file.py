@@ -44,9 +44,11 @@ class WeightsFile(StoredNetwork):
 
   @functools.cached_property
   def fetched(self) -> hub.Fetched:
-    """The file with the weights; InputError if `weights` is neither a file nor a published name.
+    """The file with the weights. That of a published name is downloaded.
 
-    A file of a published name, such as 'torchvision:resnet50.IMAGENET1K_V1', is downloaded.
+    Raises:
+      InputError: `weights` is written like 'torchvision:resnet50.IMAGENET1K_V1', but is neither a
+        published name nor a file. Other missing files raise when they are read.
     """
     path = expanded(self.weights)
     if self.record and not path.is_file():  # published weights, which the record describes

@@ -19,9 +19,10 @@ def use_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
 
 
 def resnet20_on_cifar10(study_name: str, num_images: int = 1000) -> ConfigDict:
-  """Returns the config of a study of a ResNet-20, which is not trained, on CIFAR-10 test images.
+  """Returns the config of a study of a ResNet-20 on CIFAR-10 test images.
 
-  The study shows `num_images` random test images; 0 takes all.
+  The study shows `num_images` random test images; 0 takes all. The network is not trained: the user
+  names its weights by `config.classifier.weights`.
   """
   config = default_config(study_name)
   use_cifar10(config, num_images)

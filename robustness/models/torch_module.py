@@ -140,6 +140,8 @@ class TorchModule:
   ) -> tuple['torch.Tensor', dict[str, 'torch.Tensor']]:
     """Returns the module's input [B, C, H, W], and {layer: output} with the logits as 'logits'.
 
+    Images are [B, H, W, C]. Outputs of layers have channels last too.
+
     `gradient` is whether PyTorch records the graph for a backward pass.
 
     Raises:

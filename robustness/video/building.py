@@ -219,7 +219,10 @@ def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> VideoLabels:
 def _from_annotations(
   folder: pathlib.Path, classes: Mapping[str, int]
 ) -> dict[str, dict[int, list[int]]]:
-  """Returns {video: {frame number: labels of its objects}} from a folder of ILSVRC annotations."""
+  """Returns {video: {frame number: labels of its objects}} from a folder of ILSVRC annotations.
+
+  `classes` is {WordNet identifier: label}; an object of another class raises InputError.
+  """
   files = [file.relative_to(folder).as_posix() for file in sorted(folder.rglob('*.xml'))]
   if not files:
     raise InputError(f'{folder} holds no ILSVRC annotations, <video>/<frame>.xml.')

@@ -70,7 +70,7 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
   The task of a single study is `SINGLE`. No Python file that the workdir names is run.
 
   Args:
-    directory: the workdir.
+    directory: the workdir; of a run with seeds the folder of one seed.
     study_file: the user's FILE.py:NAME for the study NAME; '' for none.
 
   Raises:
