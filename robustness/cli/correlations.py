@@ -116,11 +116,13 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
 def _networks(results: Results, folder: Path, names: dict[str, str]) -> dict[str, str]:
   """Returns {label of a classifier: name of its network}.
 
-  A network is the same in two runs if its description, apart from its label, is equal.
+  A network is the same in two runs if its description is equal. The label is a part of the
+  description only of a network without a digest of weights or file, such as a function.
 
   Args:
     results: the results of a run.
-    folder: the folder of the run, added to a network's name if another network has its label.
+    folder: the folder of the run; its name, or else its path, is added to a network's name if
+      another network has the same.
     names: {description of a network: its name} for all runs so far; new networks are added.
   """
   network_by_label = {}
@@ -128,8 +130,11 @@ def _networks(results: Results, folder: Path, names: dict[str, str]) -> dict[str
     label = str(classifier['label'])
     unlabelled = {key: value for key, value in classifier.items() if key != 'label'}
     description = json.dumps(unlabelled, sort_keys=True)
+    if 'sha256' not in description:
+      description = json.dumps(classifier, sort_keys=True)
     if description not in names:
-      names[description] = label if label not in names.values() else f'{folder.name}: {label}'
+      candidates = label, f'{folder.name}: {label}', f'{folder}: {label}'
+      names[description] = next(name for name in candidates if name not in names.values())
     network_by_label[label] = names[description]
   return network_by_label
 

@@ -73,6 +73,11 @@ class Execution:
 
 SETTINGS = tuple(field.name for field in dataclasses.fields(Execution))
 """Keys of a config that are values and not sections."""
+RESERVED = (
+  *SETTINGS,
+  *('baseline', 'confidence', 'false_discovery_rate', 'image_shape', 'num_examples'),
+)
+"""Names that no task has: results state tasks and facts of the whole run in one mapping."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -256,7 +261,7 @@ def _battery(section: Section, data: Section) -> dict[str, Measurement]:
   for name in sections:
     settings.check_name(BATTERY, name)
     # in results, tasks and settings of the run are keys of one mapping: their names must differ
-    if name in (*SETTINGS, 'baseline'):
+    if name in RESERVED:
       raise InputError(
         f'{BATTERY} names a task {name!r}, as results name a setting of the run: give it another '
         'name.'

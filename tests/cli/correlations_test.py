@@ -76,6 +76,22 @@ def test_a_label_of_another_network_gets_the_name_of_its_folder(tmp_path):
   assert [row[0] for row in rows] == [*NAMES, 'second: a']
 
 
+def test_networks_of_folders_with_one_name_stay_apart(tmp_path):
+  paths = [
+    write(tmp_path / parent / 'run', classifiers=[{'label': 'a', 'sha256': parent}])
+    for parent in ('x', 'y', 'z')
+  ]
+  correlated(tmp_path, *paths)
+  rows = Results.read(tmp_path / 'out').tables['values of the networks'].rows
+  assert [row[0] for row in rows] == ['a', 'run: a', f'{tmp_path}/z/run: a']
+
+
+def test_networks_without_a_digest_are_told_apart_by_their_labels(tmp_path):
+  functions = [{'label': name, 'kind': 'function'} for name in NAMES]
+  table = correlated(tmp_path, write(tmp_path / 'functions', classifiers=functions))
+  assert table.n.item() == 6
+
+
 def test_repeated_different_or_missing_quantities_are_refused(tmp_path, capsys):
   from robustness.cli.correlations import correlations, values_by_quantity
 

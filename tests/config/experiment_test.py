@@ -134,6 +134,8 @@ def test_rows_of_a_training_are_named_by_the_section_of_their_classifier(changes
   ({'../x': {}}, r"config\.battery names '\.\./x'; a folder is named so"),
   ({'seeds': {}}, r"config\.battery names a task 'seeds', as results name a setting"),
   ({'baseline': {}}, r"config\.battery names a task 'baseline'"),
+  ({'confidence': {}}, r"config\.battery names a task 'confidence'"),
+  ({'num_examples': {}}, r"config\.battery names a task 'num_examples'"),
   ({'maps': {'data': 3}}, bad_setting('config.battery.maps.data', 3)),
   ({'summary': []}, r'battery\.summary is \[\]; must be|battery\.summary is \[\]'),
   ({'maps': 3}, r'config\.battery\.maps must be a section with a study; got 3'),
