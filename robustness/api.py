@@ -256,10 +256,11 @@ def _study(study: str | Study, settings: Mapping[str, Any]) -> Study:
   # in the example `values` is now {'attacks': ('pgd',)}, and `objects` {'pgd': PGD(steps=20)}
   sections = study_class.chosen_parts(values) if objects else {}
   for section, classes in sections.items():  # such as 'attack' and {'pgd': PGD}
-    values[section] = {**values.get(section, {})}
-    for name in classes.keys() & objects.keys():
-      keys = study_class.settings_of(classes[name])
-      values[section][name] = {key: getattr(objects[name], key) for key in keys}
+    settings_of_objects = {
+      name: {key: getattr(objects[name], key) for key in study_class.settings_of(classes[name])}
+      for name in classes.keys() & objects.keys()
+    }
+    values[section] = {**values.get(section, {}), **settings_of_objects}
   return studies.from_config({'name': study, **values})
 
 

@@ -220,16 +220,16 @@ _BLOCK = {
 
 
 def _names(column: int) -> Names:
-  """Returns {pattern of our name: name in a project's files}.
+  r"""Returns {pattern of our name: name in a project's files}.
 
-  `column` is the project's index in `_PROJECTS`, and in the entries of the tables `_OUTSIDE` and
-  `_BLOCK`.
+  An entry is `{r'stage1/block(\d+)/mlp/fc1': r'layers.0.blocks.\1.mlp.fc1'}`, in which `\1` is the
+  number of the block. `column` is the project's index in `_PROJECTS`, and in the entries of the
+  tables `_OUTSIDE` and `_BLOCK`.
   """
   project = _PROJECTS[column]
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}
   layers = 'encoder.layers' if project == 'transformers' else 'layers'
   for stage in range(4):
-    # Our first stage joins no patches: its entries with `join`, such as layers.-1, match nothing.
     blocks = f'{layers}.{stage}.blocks'
     if project == 'torchvision':
       # features.0 is the stem; then stages and the joins between them alternate
@@ -239,8 +239,10 @@ def _names(column: int) -> Names:
     else:  # joins patches at the end of the stage before
       join = f'{layers}.{stage - 1}.downsample'
     ours = f'stage{stage + 1}'
-    table |= {f'{ours}/join': f'{join}.reduction', f'{ours}/join_norm': f'{join}.norm'}
-    # a project may store one of our layers as several, with names separated by spaces
+    if stage:  # the first stage joins no patches
+      table |= {f'{ours}/join': f'{join}.reduction', f'{ours}/join_norm': f'{join}.norm'}
+    # a project may store one of our layers as several, with names separated by spaces: `Stored`
+    # joins their arrays
     for part, names in _BLOCK.items():
       stored = tuple(rf'{blocks}.\1.{name}' for name in names[column].split())
       entry = stored[0] if len(stored) == 1 else Stored(stored, OUTPUT_FIRST)

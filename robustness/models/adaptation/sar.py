@@ -1,6 +1,7 @@
 """SAR: sharpness-aware entropy minimisation on reliable images, with recovery from collapse."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -58,8 +59,9 @@ class Sar(SelectiveTent):
   def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
     """Returns the outputs before the step, and the state after it.
 
-    Weights and optimizer return to the initial ones if the moving average of the mean entropy is
-    below `recovery`.
+    The state's `average` is the moving average of the mean entropy of reliable images. If it is
+    below `recovery` after the step, the predictions have collapsed: weights and optimizer return to
+    the initial ones, and the average stays.
     """
 
     def gradient(
@@ -91,11 +93,8 @@ class Sar(SelectiveTent):
     stepped = self.updated(state, second)
     initial_optimizer = self._optimizer.init(trained)
     has_collapsed = average < self.recovery
-
-    def unless_collapsed(tree: PyTree, initial: PyTree) -> PyTree:
-      """Returns `tree`, or `initial` after a collapse."""
-      return jax.tree.map(lambda x, y: jnp.where(has_collapsed, x, y), initial, tree)
-
-    weights = unless_collapsed(stepped['weights'], trained)
-    optimizer = unless_collapsed(stepped['optimizer'], initial_optimizer)
+    # chooses the initial array after a collapse, and otherwise the array after the step
+    choose = functools.partial(jnp.where, has_collapsed)
+    weights = jax.tree.map(choose, trained, stepped['weights'])
+    optimizer = jax.tree.map(choose, initial_optimizer, stepped['optimizer'])
     return outputs, {'weights': weights, 'optimizer': optimizer, 'average': average}
