@@ -121,8 +121,10 @@ def cifar10() -> ConfigDict:
 def cifar10_finetuned() -> ConfigDict:
   """Returns the config of robustness to corruptions of two airbench94, fine-tuned on CIFAR-10.
 
-  The user sets the initial weights. One network is fine-tuned on clean images; its accuracy is the
-  baseline b of the relative robustness ρ. The other also sees each corruption on one class group.
+  The user sets the initial weights of both networks. `clean` is fine-tuned on clean images; its
+  accuracy is the baseline b of the relative robustness ρ. `erm` also sees corruptions: the classes
+  are divided into four groups, one for each corruption of `ENVIRONMENTS`, which is shown on images
+  of its group only (`train_selectively`).
   """
   config = default_config('systematic', LABELS)
   use_cifar10(config, num_images=500)

@@ -318,7 +318,8 @@ class OpenedRows(dict[DataSettings, Rows]):
   def training(self, data: DataSettings) -> Rows:
     """Returns the rows of the settings `data`, on which a classifier is trained.
 
-    They have the same number of channels as the evaluated rows, and the class groups of `data`.
+    Grey images are repeated over as many channels as the evaluated images have. If `data` defines
+    class groups, the rows have the number of their group as the column `class_group`.
     """
     if data not in self._training:
       evaluated = self[self._experiment.data]

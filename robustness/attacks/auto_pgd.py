@@ -94,9 +94,10 @@ class AutoPGD(Attack):
   ) -> Array:
     """Returns the iterates of largest margin of run `number`, [B, H, W, C] (see `in_turn`).
 
-    With `targets`, the run maximises the loss for one target class of each image: the class with
-    the second largest logit in run 0, with the third largest in run 1, and so on. It ends early
-    when all images are misclassified.
+    The margin is the largest logit of another class minus the label's. With `targets`, the run
+    maximises the loss for one target class of each image: the class with the second largest logit
+    in run 0, with the third largest in run 1, and so on. Without, it maximises the setting `loss`.
+    It ends early when all images are misclassified.
     """
     targets = attacks.likeliest(logits(images), number) if self.targets else None
     return self._ascend(keys, logits, images, labels, scale, targets, can_stop=True)

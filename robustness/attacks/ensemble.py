@@ -36,7 +36,11 @@ class Member(Protocol):
   def run(
     self, number: Array, keys: Array, images: Array, labels: Array, logits: Logits, scale: Scalar
   ) -> Array:
-    """Returns the adversarial images [B, H, W, C] of run `number`, from 0, for clean images."""
+    """Returns the adversarial images [B, H, W, C] of one of several runs, for clean images.
+
+    `number`, from 0, tells the runs of the attack apart, which may be restarts or have different
+    target classes. The other arguments are those of `Attack.__call__`.
+    """
 
 
 class Ensemble(Attack):

@@ -106,11 +106,11 @@ class WeightsFile(StoredNetwork):
     return height, width, channels
 
   def _possible_classes(self, data_classes: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Returns the lists of class names that the outputs may have; their number decides.
+    """Returns lists of class names; `load` takes the first with as many names as there are outputs.
 
     It is the list that the file states; or ImageNet's classes, if they include the data's classes;
     or the data's classes. In the last case ImageNet's classes are a second candidate if predictions
-    are projected onto another label space (`label_space`).
+    are projected onto another label space, the setting `label_space` of the classifier.
     """
     imagenet = label_space.get(label_space.IMAGENET).class_names
     if self.class_names:

@@ -74,9 +74,9 @@ def main(arguments: Sequence[str]) -> int:
 def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
   """Returns {quantity in words: its overall values, a row for each network} of finished runs.
 
-  A key is 'top-1 error', after 'TASK: ' if the run is a battery, after 'NAME: ' if the path has a
-  name. The tables are indexed by network, and have the columns of results, `scale` (100 for
-  percent, else 1) and `better` (1 if higher values are better, else −1).
+  A key is 'NAME: TASK: top-1 error'. 'NAME: ' is left out if the path has no name, and 'TASK: ' if
+  the run is no battery. The tables are indexed by network, and have the columns of results, `scale`
+  (100 for percent, else 1) and `better` (1 if higher values are better, else −1).
 
   Args:
     paths: workdirs or folders of workdirs, PATH or NAME=PATH.
@@ -97,7 +97,7 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
         same_for_all = {k: v for k, v in of_task.data.items() if k not in OF_NETWORKS}
         protocol: Facts = {'settings': of_task.protocol, 'data': same_for_all}
         for quantity, words, values in _comparable_values(of_task, network_by_label):
-          key = ': '.join(filter(None, (name_of_path, task, words)))  # 'NAME: TASK: top-1 error'
+          key = ': '.join(filter(None, (name_of_path, task, words)))
           changes = differing_keys(protocols.setdefault(key, protocol), protocol)
           networks = values.classifier.map(network_by_label)  # the network of each row of `values`
           is_measured_before = bool(set(networks) & set(rows.get(key, {})))

@@ -205,10 +205,11 @@ class Progress:
   def _show_waiting(self, seconds: float) -> None:
     """Shows that the work continues although no step has ended; it is called at intervals.
 
-    A bar redraws its time while the first step or work in `other_work` runs. Without a bar, lines
-    state the time of the first step, and later the state of the work after `SLOW_BEAT_SECONDS`
-    without a line; none are written during `other_work`, which writes its lines itself.
-    `seconds` is the time since the start.
+    With a bar: during the first step and during `other_work` its time is redrawn. Without a bar:
+
+    * during `other_work` nothing is written, because `other_work` writes lines itself;
+    * during the first step, a line states its time, `seconds` since the start;
+    * later, a line states the progress after every `SLOW_BEAT_SECONDS` without a line.
     """
     if self._bar is not None:
       if self._end_of_first is None or self._other_work:

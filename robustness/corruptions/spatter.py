@@ -233,8 +233,8 @@ def distance_to(mask: jax.Array) -> jax.Array:
 def equalise(levels: jax.Array, count: int) -> jax.Array:
   """Returns a plane [H, W] of levels 0..count − 1 after OpenCV's histogram equalisation, in 0..255.
 
-  A level becomes 255 times the fraction of pixels up to this level, among the pixels above the
-  lowest level, which becomes 0. A plane of a single level is returned unchanged.
+  With c(l) pixels of levels up to l, and l₀ the lowest level of a pixel, level l becomes
+  255 (c(l) − c(l₀)) / (H·W − c(l₀)), rounded. A plane of a single level is returned unchanged.
   """
   histogram = (levels[None] == np.arange(count)[:, None, None]).sum((1, 2))
   up_to = jnp.cumsum(histogram)  # number of pixels up to each level

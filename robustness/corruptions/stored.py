@@ -237,7 +237,10 @@ class StoredOrMade(CorruptionViews):
     return study, Recorded(by_image, facets)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the study's estimates, after arranging stored images by image and view."""
+    """Returns the study's estimates.
+
+    They are made from a row per image and a view per corrupted version, see `joined`.
+    """
     study, recorded = self.joined(evaluations, image_shape)
     return Findings(estimates=list(study.estimates(recorded)))
 

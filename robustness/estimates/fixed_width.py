@@ -106,8 +106,10 @@ class FixedWidth:
   def other_interval(self, successes: ArrayLike, n: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Returns the intervals (low, high) of proportions that do not decide when to stop, [...] each.
 
-    They are Clopper and Pearson's at confidence 1 − α / looks with α = 1 − `confidence`, and by the
-    union bound valid at all looks together.
+    A look is one of the `looks` times at which the trials may stop. They stop when the interval of
+    one proportion, such as an error, is narrow enough; these proportions are others of the same
+    trials. The intervals are Clopper and Pearson's at confidence 1 − α / `looks` with
+    α = 1 − `confidence`, and by the union bound valid at all looks together.
 
     Args:
       successes: number of successes up to a look, [...].

@@ -133,7 +133,7 @@ class Outcomes:
     return cls(values, views, statistic=statistic, **attributes)
 
   def require(self, quantity: Quantity) -> None:
-    """Raises InputError unless the values were computed by the quantity's statistic."""
+    """Raises InputError if the values were computed by a statistic that is not the quantity's."""
     if self.statistic is not None and self.statistic != quantity.statistic:
       raise InputError(
         f'{quantity.name} is of the statistic {quantity.statistic}, and these outcomes are of '

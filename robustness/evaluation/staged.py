@@ -128,11 +128,12 @@ class StagedEvaluator(Evaluator):
   def _begin(self, variables: PyTree, batch: Arrays) -> Arrays:
     """Returns the state before the first step of the views' `stages`, {name: [B, ...]}.
 
+    For attacks it has the adversarial images and whether they are still classified correctly.
     `variables` are the classifier's weights, and `batch` has the columns of B rows.
     """
 
     def begin(rows: Arrays, variables: PyTree) -> Arrays:
-      """Returns the state of the rows of one device."""
+      """Returns the state of the rows of one device, which `by_device` passes first."""
       return self._stages.begin(rows, functools.partial(self._logits, variables))
 
     return self.parallel.by_device(begin, with_scaled_image(batch), variables)

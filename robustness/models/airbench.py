@@ -67,10 +67,14 @@ class Whitening(Layer):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Maps [B, H, W, C] to [B, H − 1, W − 1, 8·C]."""
+    """Returns the outputs of the fixed filters, plus the bias, for images [B, H, W, C].
+
+    Their shape is [B, H − 1, W − 1, 8·C], because there is no padding.
+    """
     channels = x.shape[-1]
     num_filters = 2 * PATCH * PATCH * channels
     shape = (PATCH, PATCH, channels, num_filters)
+    # 0 until a training sets it to `whitening_filters`; no parameter, so that it is not trained
     kernel = self.variable('batch_stats', 'kernel', lambda: jnp.zeros(shape)).value.astype(x.dtype)
     shift = self.param('shift', nn.initializers.zeros, (num_filters,))
     y = jax.lax.conv_general_dilated(x, kernel, (1, 1), 'VALID', dimension_numbers=DIMENSIONS)

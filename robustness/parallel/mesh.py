@@ -130,7 +130,7 @@ class MeshParallel:
     return self._on_devices(tree, self._shardings[REPLICATED])
 
   def gather(self, tree: PyTree) -> PyTree:
-    """Returns batched outputs of a single process as numpy arrays [B, ...]."""
+    """Returns batched outputs as numpy arrays [B, ...]; only for runs with a single process."""
     return jax.tree.map(np.asarray, tree)
 
   def unreplicate(self, tree: T) -> T:

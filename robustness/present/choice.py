@@ -329,12 +329,13 @@ def overall_choices(table: pd.DataFrame, quantity: Quantity, task: str = '') -> 
 
 
 def difference_choices(table: pd.DataFrame, quantity: Quantity, rate: float) -> Iterator[Choice]:
-  """Yields the paired differences of a quantity, one choice for each set of facets.
+  """Yields the paired differences of a quantity as choices, which are the rows of one figure each.
 
-  A `Choice` is the rows that one figure can show. Each of its rows has the boolean `marked`, true
-  if it is significant at the false-discovery rate `rate`. Its extremes are, for each pair of
-  classifiers, the row with the largest absolute difference, with intervals that hold for all rows
-  of the choice together.
+  There is one choice for each set of facets: that of ('corruption', 'severity') has a row for each
+  pair of classifiers, corruption and severity. Its rows have the boolean `marked`, true if the
+  difference is significant at the false-discovery rate `rate`. Its `extremes` are, for each pair
+  of classifiers, the row with the largest absolute difference, with intervals that hold for all
+  rows of the choice together.
   """
   for facets, rows in _groups(table, quantity, is_difference=True):
     rows = rows.assign(marked=significant(rows, quantity, rate))

@@ -227,8 +227,8 @@ def limits_of(panels: Sequence[Panel]) -> tuple[float, float]:
 def _colours(notation: Notation) -> Colormap:
   """Returns the colour map for values, or for differences the one from red to blue.
 
-  Blue stands for the better direction: positive differences if higher values are better, negative
-  ones if lower values are better or neither is.
+  Positive differences are blue if higher values are better. Negative differences are blue if lower
+  values are better, and also if no direction is better.
   """
   if not notation.difference:
     return colormaps[style.MAGNITUDE]

@@ -292,8 +292,8 @@ def _first_measured(
 
   Args:
     tasks: results by task.
-    names: names of quantities, the preferred one first; a task contributes the first one that it
-      has measured.
+    names: names of quantities, the preferred one first; a task contributes the first one that has
+      headlines, with `without_facets` headlines over all conditions.
     without_facets: whether only values over all conditions count, and not those in one condition,
       such as one view.
   """
@@ -310,8 +310,9 @@ def _first_measured(
 def notes_of(choices: Sequence[tuple[str, Choice]]) -> list[str]:
   """Returns notes on what a table shows, such as 'mCE, net: not comparable with papers'.
 
-  A note names the condition of a largest or smallest value over conditions, and repeats the note
-  of an estimate. `choices` has the name of each column and the estimates that it shows.
+  If a column shows the largest or smallest value over conditions, the note has the condition of
+  this value, such as 'under fog'. The note that an estimate has in the results follows. `choices`
+  has the name of each column and the estimates that it shows.
   """
   notes = []
   for head, choice in choices:

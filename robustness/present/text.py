@@ -27,7 +27,8 @@ def summary(results: Results) -> list[str]:
   rows, is_shortened = _without_many_classes(rows)
   notes = list(dict.fromkeys(note for row in rows for note in row.notes.values()))
   baselines = list(dict.fromkeys(versus for row in rows for _, versus in row.values if versus))
-  # A line is [headline, classifier, value, differences from baselines].
+  # A line is [headline, classifier, value, differences from baselines]. Their texts in `row.values`
+  # have the keys (classifier, '') and (classifier, baseline).
   heads = ['', '', 'value', *(f'minus {label}' for label in baselines)]
   table = []
   for row in rows:

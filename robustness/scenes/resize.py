@@ -91,8 +91,8 @@ def resize_pixels(
   """
   rows, columns = positions
   filled_columns = jnp.int32(0), size[1]  # the first of the image, and the one after the last
-  # Resizes the height. The result is transposed, [W, R, C], so that the same function then resizes
-  # the width and transposes back.
+  # `_resize_down` resizes the height and transposes. The first call makes [W, R, C] of [H, W, C];
+  # the second one resizes the width, which is the height now, and makes [R, K, C].
   turned = _resize_down(images, index, size[0], new_size[0], rows, filled_columns, max_reduction)
   filled_rows = _bounds(_inside(rows, new_size[0]))  # rows outside the resized image stay 0
   pixels = _resize_down(turned[None], 0, size[1], new_size[1], columns, filled_rows, max_reduction)

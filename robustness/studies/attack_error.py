@@ -210,11 +210,11 @@ class AttackError(AttackStudy):
     for epsilon in self.epsilons:
       balls.check(self.section, self.norm, epsilon, 'epsilons')
     runs = self.runs
-    # Restarts need an attack with random draws. Ensembles, which have stages, draw too, but set the
-    # restarts of their stages themselves.
-    can_restart = any(run.draws and not run.stages for run in runs.values())
-    valid = f'1, as {" and ".join(runs)} draws nothing or has its own restarts'
-    self.require(self.restarts == 1 or can_restart, 'restarts', valid)
+    # Attacks that draw at random can be restarted, except ensembles: these are the attacks with
+    # `stages`, and set the restarts of their stages themselves.
+    has_attacks_to_restart = any(run.draws and not run.stages for run in runs.values())
+    only_valid = f'1, as {" and ".join(runs)} draws nothing or has its own restarts'
+    self.require(self.restarts == 1 or has_attacks_to_restart, 'restarts', only_valid)
     distinct = len({f'{epsilon:.4g}' for epsilon in self.radii}) == len(self.radii)
     self.require(distinct, 'epsilons', 'radii that are distinct in four digits')
 
@@ -365,7 +365,9 @@ class AttackError(AttackStudy):
     def attacked(attack: Attack, scale: jax.Array) -> Shown:
       """Returns the images as an attack changes them, and its observations, {name: [B]}.
 
-      The radius of the ball is `scale` times the setting `epsilon`.
+      A single attack gives the worst images of its restarts, and `unobserved`. The stages of an
+      ensemble are run here, unless the host has run them all: the columns of `rows` then have the
+      state after them. The radius of the ball is `scale` times the setting `epsilon`.
       """
       images = rows['image']
       if not attack.stages:
@@ -373,7 +375,7 @@ class AttackError(AttackStudy):
         return worst, unobserved
       arguments = Arguments(keys, logits, images, _labels(rows), scale)
       if isinstance(attack, Ensemble) and (state := staged(rows, view)):
-        return attack.finish(arguments, state)  # the host has run all stages, see `_stages`
+        return attack.finish(arguments, state)  # see `_stages`
       return attack.observed(*arguments)
 
     # The clean view has the attack −1.

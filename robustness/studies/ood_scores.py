@@ -169,8 +169,14 @@ class OodScores(ScoresPredictions):
   def score_predictions(self, workdirs: Workdirs, folder: pathlib.Path) -> Scored:
     """Returns AUROC, AUPR and FPR95 of each score from the records of finished workdirs.
 
-    They measure how well a score separates the test images from images of no known class. `folder`
-    is unused, because no records are written.
+    They measure how well a score separates the test images from images of no known class. The
+    scores in `FITTED` are fitted to the bank, a run on training images; 'react' and 'klm' are
+    fitted to held-out images instead, if there are any. `folder` is unused, because no records are
+    written.
+
+    Raises:
+      InputError: there are no images of no known class, a bank is missing or unused, or workdirs
+        cannot be combined.
     """
     if not workdirs.unknown:
       raise InputError(
@@ -178,8 +184,8 @@ class OodScores(ScoresPredictions):
         'class, as in --config.out_of_distribution=WORKDIR,WORKDIR, or under near and far.'
       )
     needs_bank, has_bank = any(name in FITTED for name in self.scores), bool(workdirs.bank)
-    has_only_held_out = bool(workdirs.held_out) and not has_bank
-    if needs_bank != has_bank or has_only_held_out:
+    is_held_out_alone = bool(workdirs.held_out) and not has_bank
+    if needs_bank != has_bank or is_held_out_alone:
       raise InputError(
         f'config.bank is {workdirs.bank!r} and {KEYS.study.scores} {self.scores}: '
         f'{", ".join(map(repr, FITTED))} need the workdir of a run on training images, and nothing '

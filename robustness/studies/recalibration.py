@@ -435,16 +435,19 @@ class Recalibration(StoredOrMade):
 class _Fitted:
   """Scalings and thresholds of one classifier, fitted to held-out images.
 
+  N is the number of all images. Some are held out: scalings are fitted to one half of these, and
+  the other half, n images, decide the thresholds. The rest is measured.
+
   Attributes:
     study: the study with its settings.
     scalings: the scalings by name.
     can_predict: bool [K], whether the classifier can predict each class.
     absent: number of classes that can be predicted and have no image that scalings are fitted to.
-    uniform: the random number in [0, 1) of each image, for randomised scores, [N].
-    labels: int [N], classes of the images.
+    uniform: the random number in [0, 1) of every image, for randomised scores, [N].
+    labels: int [N], classes of all images.
     thresholds: {score: its threshold q}; the prediction set has the classes that score at most q.
-    decided: {score: bool [n]}, whether the true class of each of n images scores at most q, for
-      the images that decide thresholds.
+    decided: {score: bool [n]}, whether the true class scores at most q, for the images that decide
+      thresholds.
   """
 
   study: Recalibration

@@ -537,8 +537,12 @@ class VideoPmK(ScoresPredictions):
   ) -> Iterator[pd.DataFrame]:
     """Yields accuracies before and after people reviewed the sets, and their changes.
 
-    It is table 4 of the paper. Intervals resample videos, each with its sets before and after the
-    review.
+    It is table 4 of the paper. A set is an anchor, which is a labelled frame, with its neighbors.
+    Intervals resample videos, each with its sets before and after the review.
+
+    Args:
+      unreviewed: each classifier with its records for all sets, as they were before the review.
+      reviewed: the same classifiers with their records for the sets that the review left.
 
     Raises:
       InputError: a reviewed anchor is not among the unreviewed.

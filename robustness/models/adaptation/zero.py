@@ -50,7 +50,10 @@ class Zero(Adaptation):
     self.require(is_enough, 'voting_share', 'a share of the views that is at least one view')
 
   def __call__(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> Result:
-    """Returns ((logits from the votes [B, C], layer outputs for the images), unchanged state)."""
+    """Returns ((logits from the votes [B, C], layer outputs for the images), unchanged state).
+
+    The `num_voting` views of lowest entropy vote, the share `voting_share` of all views.
+    """
     logits_of_images, outputs = self.normalised(apply, variables, batch.images, batch.mask)
 
     def logits(number: jax.Array) -> jax.Array:
