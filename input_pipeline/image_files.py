@@ -1,8 +1,8 @@
 """Image files: finds them in folders, and reads their headers, and their pixels as grey or RGB.
 
 Pixels are what Pillow decodes, as in the pipelines with which published ImageNet accuracies were
-measured. EXIF orientation is not applied, an alpha channel is dropped, and only the first frame of
-an animation is read.
+measured. EXIF orientation is not applied, except in TIFF, where Pillow applies it. An alpha channel
+is dropped, and only the first frame of an animation is read.
 """
 
 import functools

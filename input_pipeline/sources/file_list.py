@@ -65,6 +65,13 @@ class FileList(Source):
     table_file = self._table_file()
     title = str(table_file)
     table = shards.read_table(table_file, text_columns=(*FILES, 'split'))
+    for usual in (FILES, () if self.label_column else shards.LABELS, ('split',)):
+      similar = next((name for name in table if name.strip().lower() in usual), '')
+      if similar and not any(name in table for name in usual):
+        raise InputError(
+          f'{title} has a column {similar!r}: call it {similar.strip().lower()!r}, in lower case '
+          'and without spaces.'
+        )
     has_splits = 'split' in table
     if has_splits and settings.split:
       splits = sorted(set(table['split'].astype(str)))

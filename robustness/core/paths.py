@@ -76,10 +76,18 @@ def files_in(
     folder: the folder.
     deep: whether to descend into the folders inside.
     left_out: counter to which the numbers of ignored files and folders are added by reason.
+
+  Raises:
+    InputError: a folder cannot be listed, such as that of another user.
   """
+
+  def refuse(error: OSError) -> None:
+    """Raises InputError for a folder that `os.walk` cannot list, which it would leave out."""
+    raise InputError(f'cannot list the folder {error.filename}: {error.strerror}.') from error
+
   paths, visited = list[pathlib.Path](), set[str]()
   left_out = Counter() if left_out is None else left_out
-  for parent, folders, names in os.walk(folder, followlinks=True):
+  for parent, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
     real_path = os.path.realpath(parent)
     if real_path in visited:
       folders[:] = []  # `os.walk` descends into the folders that this list has at the end

@@ -193,7 +193,13 @@ def check_fields(parsed: object, section: str) -> None:
   for field in dataclasses.fields(parsed):  # type: ignore[arg-type]
     key, value = f'{section}.{field.name}', vars(parsed)[field.name]
     if valid := field.metadata.get('valid'):
-      settings.require(field.metadata['holds'](value), key, value, valid)
+      if type(field.default) is int and isinstance(value, float):
+        raise SettingError(key, value, settings.type_name(int))
+      try:
+        is_valid = field.metadata['holds'](value)
+      except TypeError:  # a text or None, which cannot be compared with numbers
+        is_valid = False
+      settings.require(is_valid, key, value, valid)
     elif words := field.metadata.get('words'):
       settings.choice(key, value, words)
 

@@ -1,5 +1,6 @@
 """Tests paths that users write: home folders, invalid names, and ignored folders."""
 
+import errno
 import os
 import pathlib
 from collections import Counter
@@ -33,3 +34,17 @@ def test_system_folders_and_pipes_are_ignored_and_counted(tmp_path):
   assert [file.name for file in files] == ['a.png', 'b.png']
   assert left_out == {HIDDEN: 1, HIDDEN_FOLDERS: 1, SYSTEM: 2, NOT_REGULAR: 1}
   assert files_in(tmp_path, deep=False) == [tmp_path / 'a.png']
+
+
+def test_a_folder_that_cannot_be_listed_is_refused_and_not_left_out(tmp_path, monkeypatch):
+  listed = os.scandir
+  (tmp_path / 'private').mkdir()
+
+  def scandir(path):
+    """Lists a folder unless it is private; the superuser, who may run tests, can list all."""
+    if str(path).endswith('private'):
+      raise PermissionError(errno.EACCES, 'Permission denied', str(path))
+    return listed(path)
+
+  monkeypatch.setattr(os, 'scandir', scandir)
+  refused('cannot list the folder .*/private: Permission denied', files_in, tmp_path)

@@ -155,3 +155,11 @@ def test_every_source_has_a_name_and_a_sentence_and_needs_no_heavy_import():
     "sys.exit(bool({'tensorflow', 'tensorflow_datasets', 'jax'} & set(sys.modules)))"
   )
   subprocess.run([sys.executable, '-c', code], check=True)
+
+
+@cases(
+  'changes', {'num_images': '5'}, {'num_images': 3.5}, {'crop': None}, {'random_crop_area': 'all'}
+)
+def test_values_of_another_type_are_refused_in_python(changes):
+  (key,) = changes
+  refused(f'config.data.{key} is', DataSettings, **changes)

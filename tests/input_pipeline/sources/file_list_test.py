@@ -77,6 +77,8 @@ def test_names_without_a_folder_are_searched_for_and_folders_are_the_default_lab
 @cases(
   'change, message',
   (lambda t: t.drop(columns='file_name'), 'has no column of files .*only label, pose, angle, '),
+  (lambda t: t.rename(columns={'label': ' label'}), "has a column ' label': call it 'label'"),
+  (lambda t: t.assign(Split='test'), "has a column 'Split': call it 'split'"),
   (lambda t: t.assign(label=-1), r'row 0 has label -1; labels are numbers from 0'),
   (lambda t: t.assign(label=0.5), r'label is of float64; labels are integers'),
   (lambda t: t.assign(label=[None, *t.label[1:]]), 'row 0 has no label'),
