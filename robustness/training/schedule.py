@@ -1,6 +1,7 @@
 """Length of a training, and the learning rate of each step."""
 
 import dataclasses
+import math
 
 import jax
 import optax
@@ -130,8 +131,11 @@ def is_due(step: int, settings: TrainingSettings, num_examples: int) -> bool:
   `num_examples` rows.
   """
   period = settings.evaluate_every_epochs * num_examples / settings.batch_size  # in steps
-  # whether a multiple of the period is after the previous step, and not after this one
-  return period > 0 and step // period > (step - 1) // period
+  if period <= 0:
+    return False
+  # completed periods before and after this step; 1e-9 absorbs rounding, as of 2.2 · 50,000 / 500
+  before, after = (math.floor(count / period + 1e-9) for count in (step - 1, step))
+  return after > before
 
 
 def is_saved(step: int, settings: TrainingSettings) -> bool:
