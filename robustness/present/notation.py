@@ -202,13 +202,14 @@ def rounded(facet: Facet, value: float) -> str:
   """Returns a number of a facet as papers print it, such as '0.031' or '8/255'.
 
   With `facet.steps` 255, a multiple of 1/255 is written as a fraction, except if it has at most two
-  decimals (0.2). Other numbers have as few significant digits, at least two, as keep them within
-  1 % of the value; whole numbers have all digits.
+  decimals (0.2). Whole numbers have all digits, and so do numbers below 10 with at most three
+  decimals, so that severities 2.99 and 3 differ. Other numbers have as few significant digits, at
+  least two, as keep them within 1 % of the value.
   """
   steps = facet.steps * value
   if facet.steps and abs(steps - round(steps)) < 1e-6 and value != round(value, 2):
     return f'{round(steps)}/{facet.steps}'
-  if float(value).is_integer():
+  if float(value).is_integer() or (abs(value) < 10 and value == round(value, 3)):
     return number(value)
   digits_before_point = int(math.log10(abs(value))) + 1 if abs(value) >= 10 else 0
   for digits in range(max(2, digits_before_point), 10):  # significant digits

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from robustness.core.errors import InputError, nearest
+from robustness.estimates.facets import Facet
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, CLEAN_ERROR, Quantity
 from robustness.estimates.table import facets_of, select
 from robustness.present.choice import CLASS, Choice, headlines, headlines_of_quantity
@@ -345,6 +346,8 @@ def _entries(
   rows = choice.summary_rows[choice.summary_rows.versus == '']
   # Without intervals, all values have the same number of decimals.
   digits = notation.plain_digits(float(rows['value'].abs().max()))
+  # a task without any such estimate may lack the column of the facet
+  texts = {name: _texts(choice.quantity.facet(name), rows[name]) for name in facets if len(rows)}
   for _, row in rows.iterrows():
     if intervals:
       text = f'{notation.bare(row)} {choice.place_words(row)}'.rstrip()
@@ -352,12 +355,19 @@ def _entries(
       text = notation.number(row.value, digits)
     labels = {CLASSIFIER: row.classifier, QUANTITY: head}
     for name in facets:
-      labels[name] = value_text(choice.quantity.facet(name), row[name]).replace(MINUS, '-')
+      labels[name] = texts[name][row[name]]
     if by_task:
       labels[TASK] = choice.task.replace('_', ' ')
     numbers = {name: row[name] for name in facets if not isinstance(row[name], str)}
     counts = [] if pd.isna(row.n) else [int(row.n)]
     yield Entry(labels, choice.quantity, row.value, text, numbers, counts)
+
+
+def _texts(facet: Facet, values: pd.Series) -> dict[Any, str]:
+  """Returns {value of a facet: its text}; values with an equal text are written as stored."""
+  texts = {value: value_text(facet, value).replace(MINUS, '-') for value in values}
+  counts = collections.Counter(texts.values())
+  return {value: text if counts[text] == 1 else str(value) for value, text in texts.items()}
 
 
 def _ordered_keys(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[str, ...]]:

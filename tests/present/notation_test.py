@@ -89,6 +89,7 @@ def test_places_are_in_words():
   'name, value, text',
   ('severity', 0.0555556, 'at severity 0.056'),
   ('severity', 1.25, 'at severity 1.25'),
+  ('severity', 2.995, 'at severity 2.995'),
   ('area', 123.4, 'over 123 of the image'),
   ('year', 2023.0, 'at year 2023'),
   ('area', 1e-7, 'over 1e−07 of the image'),

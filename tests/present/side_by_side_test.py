@@ -42,6 +42,19 @@ def test_a_note_says_where_the_extreme_of_many_conditions_is():
   assert table.rows[0][1] == '80.0 at severity 8'
 
 
+@pytest.mark.parametrize(
+  'facet, values', [('class', ('sea_lion', 'sea lion')), ('epsilon', (0.03081, 0.03119))]
+)
+def test_values_of_a_facet_with_one_text_have_a_column_each(facet, values):
+  rows = [
+    row('net', '', ERROR, {facet: value}, Estimate(x, x, x, 9, 9, 'wald'), 0.95)
+    for value, x in zip(values, (0.25, 0.5), strict=True)
+  ]
+  results = Results('made', [], {}, {}, table=assemble([part(rows)]), quantities=(ERROR,))
+  table, _ = side_by_side.arranged({SINGLE: results}, columns=(facet,))
+  assert table.columns[1:] == tuple(map(str, values)) and table.rows == [['net', '25.0', '50.0']]
+
+
 def test_single_classes_follow_the_headlines_of_all_tasks():
   error = Estimate(0.5, 0.2, 0.8, 9, 9, 'wald')
   facets = {'clean': [{}, {'class': 'dog'}, {'class': 'cat'}], 'noisy': [{}]}
