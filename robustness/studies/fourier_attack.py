@@ -20,7 +20,7 @@ from robustness.estimates.facets import Facet
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity, declare_error
 from robustness.estimates.table import assemble, select
 from robustness.evaluation import one_view
-from robustness.evaluation.outcomes import Recorded, image_numbers
+from robustness.evaluation.outcomes import BASE, Recorded, image_numbers
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes
 from robustness.evaluation.views import Views, ViewTable
@@ -132,12 +132,15 @@ class FourierAttack(BeginsWithMap):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError if every image would also be used to choose the frequencies.
 
-    With a heatmap this is so if all rows are images on which it was measured; without one, if there
-    is only one row. If a heatmap of the same data set lacks records, it is refused too, because
-    the records identify its images.
+    With a heatmap this is so if all rows are images on which it was measured; without one, if all
+    rows are versions of one image. If a heatmap of the same data set lacks records, it is refused
+    too, because the records identify its images.
     """
     if self._map is None:
-      require(rows.num_examples >= 2, 'config.data.num_images', rows.num_examples, 'at least 2')
+      columns = rows.without_images()
+      images = np.unique(columns[BASE if BASE in columns else 'example_id'])
+      valid = 'at least 2, not versions of one image'
+      require(len(images) >= 2, 'config.data.num_images', rows.num_examples, valid)
     elif self._map.shares_images(rows.description):
       # With these keys equal, both runs chose the same images of the data set.
       measured_on, keys = self._map.results.data, ('num_examples', 'subset_seed')

@@ -28,6 +28,12 @@ def waves(results: pd.DataFrame, label: str) -> pd.DataFrame:
   return rates[rates.classifier == label].sort_values('queries')
 
 
+def test_versions_of_one_image_cannot_be_halved():
+  versions = dataclasses.replace(rows(), columns={'base_id': np.zeros(rows().num_examples, int)})
+  message = bad_setting('config.data.num_images', 40, 'not versions of one image')
+  refused(message, STUDY.check, versions, {})
+
+
 def test_frequencies_are_chosen_on_half_of_the_images_and_measured_on_the_rest():
   measurement, *evaluations = measured(STUDY)
   results = measurement.table
