@@ -315,12 +315,11 @@ def rho_case(
   """Returns why ρ, for the arguments of `rho`, does not measure a transfer of robustness.
 
   It is 'degenerate' if the classifier gains on unseen but not on seen classes, so that ρ is 1;
-  'undefined' if it gains on neither, or an accuracy on seen classes is NaN; and '' if ρ measures
-  the transfer.
+  'undefined' if it gains on neither, or an accuracy is NaN; and '' if ρ measures the transfer.
   """
   seen_gain, unseen_gain = _gains(seen, unseen, baseline, baseline_unseen)
   if seen_gain > 0:
-    return ''
+    return UNDEFINED if np.isnan(unseen_gain) else ''
   return DEGENERATE if seen_gain <= 0 < unseen_gain else UNDEFINED  # also if a gain is NaN
 
 

@@ -33,6 +33,7 @@ def test_rho_of_seen_unseen_and_baseline_accuracies():
     ((0.1 + 0.2, 0.1 + 0.2, 0.3), np.nan, UNDEFINED),  # equal up to rounding
     ((0.1 + 0.2, 0.3, 0.3), np.nan, UNDEFINED),
     ((np.nan, 0.5), np.nan, UNDEFINED),
+    ((0.5, np.nan), np.nan, UNDEFINED),
   ):
     np.testing.assert_allclose(rho(*accuracies), value, atol=1e-12)
     assert rho_case(*accuracies) == case
