@@ -94,7 +94,8 @@ def _error_clause(choice: Choice, row: pd.Series) -> str:
   """Returns an error with its name, 'fog: top-1 error, 31 %'; an accuracy is stated as an error."""
   name = choice.name
   if choice.quantity.better == 'higher':
-    name = name.replace('accuracy', 'error')
+    # the words end the name; the task before them may be called 'accuracy' too
+    name = name.removesuffix(choice.words) + choice.words.replace('accuracy', 'error')
     row = pd.Series({**row, 'value': 1 - row.value, 'low': 1 - row.high, 'high': 1 - row.low})
   return f'{name}, {Notation(choice.quantity).full(row)}'
 

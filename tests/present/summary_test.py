@@ -8,11 +8,18 @@ import pandas as pd
 import pytest
 
 from robustness.combined import joined, over_seeds
-from robustness.estimates.means import means
+from robustness.estimates.intervals import CLOPPER_PEARSON
+from robustness.estimates.means import Estimate, means, part, row
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble, facets_of
 from robustness.present import charts, style, tables
-from robustness.present.summary import _without_intervals, draw_seeds, most_changed, of_battery
+from robustness.present.summary import (
+  _without_intervals,
+  battery_findings,
+  draw_seeds,
+  most_changed,
+  of_battery,
+)
 from robustness.results import Results
 from tests import faults
 from tests.estimates.means_test import made
@@ -52,6 +59,15 @@ def test_the_table_of_a_battery_holds_the_rows_and_declarations_of_each_part(tmp
     read_part = read.by_task[name]
     assert read_part.quantities == part.quantities and read_part.study == 'made'
     pd.testing.assert_frame_equal(read_part.table, part.table)
+
+
+def test_a_task_that_is_called_accuracy_keeps_its_name_among_errors():
+  estimate = Estimate(0.75, 0.65, 0.85, 80, 80, CLOPPER_PEARSON)
+  rows = part([row('net', '', ACCURACY, {}, estimate, 0.95)])
+  results = Results('made', [], {}, {}, table=assemble([rows]), quantities=(ACCURACY,))
+  noisy = dataclasses.replace(results, table=results.table.assign(value=0.8))
+  first = battery_findings({'accuracy_clean': results, 'noise': noisy})[0].text
+  assert first.startswith('Of all tasks, net errs most in accuracy clean: top-1 error, 25 %')
 
 
 def test_sentences_of_parts_follow_their_names_and_their_figures_are_not_repeated():
