@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from robustness.combined import joined, over_seeds
+from robustness.estimates import means as rows_of_means
 from robustness.estimates.intervals import CLOPPER_PEARSON
-from robustness.estimates.means import Estimate, means, part, row
+from robustness.estimates.means import Estimate, means, row
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble, facets_of
 from robustness.present import charts, style, tables
@@ -63,11 +64,11 @@ def test_the_table_of_a_battery_holds_the_rows_and_declarations_of_each_part(tmp
 
 def test_a_task_that_is_called_accuracy_keeps_its_name_among_errors():
   estimate = Estimate(0.75, 0.65, 0.85, 80, 80, CLOPPER_PEARSON)
-  rows = part([row('net', '', ACCURACY, {}, estimate, 0.95)])
+  rows = rows_of_means.part([row('net', '', ACCURACY, {}, estimate, 0.95)])
   results = Results('made', [], {}, {}, table=assemble([rows]), quantities=(ACCURACY,))
   noisy = dataclasses.replace(results, table=results.table.assign(value=0.8))
   first = battery_findings({'accuracy_clean': results, 'noise': noisy})[0].text
-  assert first.startswith('Of all tasks, net errs most in accuracy clean: top-1 error, 25 %')
+  assert first.startswith('Of all tasks, net errs most in accuracy clean: top-1 error, 25\xa0%')
 
 
 def test_sentences_of_parts_follow_their_names_and_their_figures_are_not_repeated():
