@@ -232,7 +232,7 @@ def values_outside(images: np.ndarray) -> str:
     return ''
   if num_nan := int(np.isnan(images).sum()):
     return f'{num_nan} of {images.size} image values are NaN'
-  return f'image values lie in [{images.min():g}, {images.max():g}]'
+  return f'image values lie in [{images.min():.9g}, {images.max():.9g}]'
 
 
 def numeric_columns(batch: Batch) -> dict[str, np.ndarray]:

@@ -56,7 +56,7 @@ def check_images(batch: Batch) -> None:
   if is_invalid.any():
     row = int(is_invalid.argmax())
     raise InputError(
-      f'example {batch["example_id"][row]} has values in [{lowest[row]:g}, {highest[row]:g}]; '
+      f'example {batch["example_id"][row]} has values in [{lowest[row]:.9g}, {highest[row]:.9g}]; '
       'images lie in [0, 1]: divide 8-bit ones by 255.'
     )
 

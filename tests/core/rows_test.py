@@ -72,6 +72,7 @@ def test_bad_labels_are_refused(labels, message):
   (IMAGES[:0], LABELS[:0], 'the arrays are empty'),
   (IMAGES, LABELS[:3], '3 labels for 7 images'),
   (IMAGES * 2, LABELS, r'lie in \[0, 2\]'),
+  (np.nextafter(IMAGES.clip(1), np.float32(2)), LABELS, r'lie in \[1\.00000012, 1\.00000012\]'),
   (IMAGES * np.float32(np.nan), LABELS, r'image values are NaN; they must lie in \[0, 1\]'),
 )
 def test_bad_arrays_are_refused(images, labels, message):
