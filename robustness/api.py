@@ -41,6 +41,7 @@ from robustness.core import progress as progress_bars
 from robustness.core import user_data
 from robustness.core.arguments import as_array, as_images, as_key, check_integers
 from robustness.core.errors import InputError, naming, naming_arguments
+from robustness.core.paths import expanded
 from robustness.core.registry import Part
 from robustness.core.rows import ArrayRows, Rows, as_float32
 from robustness.core.settings import check_name, choice, parse
@@ -53,9 +54,11 @@ from robustness.models import catalog
 from robustness.models.architecture import Architecture
 from robustness.models.callables import check_logits
 from robustness.models.classifier import Classifier, without_gradient
+from robustness.models.inputs import InputFilter
 from robustness.models.layers import Network
 from robustness.models.model import Model
 from robustness.models.projection import in_label_space
+from robustness.models.weights import digest
 from robustness.objectives import OBJECTIVES, Objective
 from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.results import SINGLE, Results
@@ -382,6 +385,11 @@ def compare(*results: Results | str | os.PathLike[str], baseline: str | None = N
     InputError: there are fewer than two classifiers, labels of results are equal, studies or images
       differ, or a folder is no finished workdir.
   """
+  for entry in results:
+    if not isinstance(entry, Results | str | os.PathLike):
+      raise InputError(f'compare takes results and paths, each an argument, not {entry!r}.')
+  if not results:
+    raise InputError('compare needs at least two classifiers: give results, or paths of workdirs.')
   workdirs = [os.fspath(entry) for entry in results if not isinstance(entry, Results)]
   # (name, path) of each workdir, in the order of `results`; the loop takes the next one
   paths_by_name = iter(named_workdirs(workdirs).items())
@@ -501,13 +509,29 @@ def train(
   if isinstance(rows, ArrayRows) and not rows.class_names:
     count = int(rows.labels.max()) + 1
     rows = user_data.with_class_names(rows, _as_names(class_names) or tuple(map(str, range(count))))
+  if isinstance(rows, ArrayRows) and not rows.facts:
+    # A workdir has no other trace of arrays, and would resume a training on other ones.
+    arrays = {'images': rows.images, 'labels': rows.labels}
+    rows = dataclasses.replace(rows, facts={'sha256': digest(arrays)})
   is_named = isinstance(network, str)
+  if not is_named and not isinstance(network, nn.Module):
+    raise InputError(
+      f'network is a {type(network).__name__}; it must be a module of Linen or the name of an '
+      'architecture.'
+    )
   if is_named and catalog.find(network) is None:
     raise InputError(f'no architecture {network!r}; `robustness list classifiers` names them.')
   if isinstance(attack, str):
     attack = ATTACKS.find(attack, 'attack')()
   if isinstance(objective, str):
     objective = OBJECTIVES.find(objective, 'objective')()
+  for key, value, kind in (
+    ('attack', attack, Attack),
+    ('objective', objective, Objective),
+    ('input_filter', settings.get('input_filter'), InputFilter),
+  ):
+    if value is not None and not isinstance(value, kind):
+      raise InputError(f'{key} is {value!r}; it must be an object of a class of {kind.__name__}.')
   # The recipe states where the images are from, if they are of the input pipeline.
   data = DataSettings(source=images) if isinstance(images, Source) else images
   # Settings of the classifier, not of its training.
@@ -529,7 +553,9 @@ def train(
       **recipe_settings,
     )
     stack.enter_context(progress_bars.showing(progress))
-    folder = pathlib.Path(workdir or stack.enter_context(tempfile.TemporaryDirectory()))
+    folder = expanded(workdir or stack.enter_context(tempfile.TemporaryDirectory()))
+    if folder.exists() and not folder.is_dir():
+      raise InputError(f'workdir is {str(folder)!r}, which is no folder: give a new or empty one.')
     # The experiment measures nothing, and has no report.
     classifiers = {recipe.name: recipe}
     experiment = Experiment({}, '', recipe.data, classifiers, execution, has_labels=False)

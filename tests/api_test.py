@@ -29,6 +29,7 @@ from robustness.evaluation.study import STUDIES
 from robustness.models import label_space
 from robustness.models.projection import project
 from robustness.studies.accuracy import Accuracy
+from tests.cases import cases
 from tests.networks import CLASSES, tiny_classifier, tiny_rows
 from tests.refusals import refused
 
@@ -367,6 +368,33 @@ def test_settings_of_trainings_work_with_arrays_and_checkpoints_are_weights(tmp_
   tuned = robustness.train('small_cnn', images, labels, **options, initial_weights=folder)
   assert tuned.provenance['initial_weights'] == 'small_cnn'
   assert robustness.train(Mean(), images, labels, **options).predict(images).shape == (24, 2)
+
+
+def test_a_training_is_not_resumed_with_other_arrays(tmp_path):
+  options = {'epochs': 1, 'batch_size': len(LABELS), 'workdir': tmp_path / 'run'}
+  trained = robustness.train(Mean(), IMAGES, LABELS % 2, **options)
+  again = robustness.train(Mean(), IMAGES, LABELS % 2, **options)
+  np.testing.assert_array_equal(trained.predict(IMAGES), again.predict(IMAGES))
+  for images, labels in ((IMAGES[::-1], LABELS % 2), (IMAGES, 1 - LABELS % 2)):
+    refused('sha256', robustness.train, Mean(), images, labels, **options)
+
+
+@cases(
+  'options, message',
+  ({'network': linear}, 'network is a function; it must be a module of Linen'),
+  ({'attack': PGD}, 'attack is <class .*object of a class of Attack'),
+  ({'objective': 3}, 'objective is 3'),
+  ({'input_filter': {'low_pass': {'bandwidth': 3}}}, 'input_filter is {'),
+  ({'workdir': __file__}, 'workdir is .* no folder'),
+)
+def test_arguments_of_train_of_another_type_are_refused(options, message):
+  arguments = {'network': Mean(), 'images': IMAGES, 'labels': LABELS % 2, 'epochs': 1, **options}
+  refused(message, robustness.train, batch_size=2, **arguments)
+
+
+@pytest.mark.parametrize('results', [(), (['one', 'two'],), (3,)])
+def test_arguments_that_are_no_results_are_not_compared(results):
+  refused('^compare (takes|needs)', robustness.compare, *results)
 
 
 @pytest.mark.slow
