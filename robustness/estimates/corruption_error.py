@@ -110,7 +110,8 @@ def failure_points(
 
   It is the severity at which accuracy falls below `share` times the accuracy on clean images, see
   `failure_severity`. If it never does, the value is NaN with a note. Intervals are from a bootstrap
-  over images. An interval that reaches beyond the highest severity ends at it, with a note.
+  over images. An interval that reaches beyond the highest severity ends at it, with a note. There
+  is none if units hold several images and there are effectively fewer than `jackknife.FEWEST`.
 
   Args:
     quantity: the quantity of the rows.
@@ -167,9 +168,12 @@ def failure_point(
     note = f'{NEVER} by severity {highest:g}'
     note += f'; reached in {100 * reached:.0f} % of bootstrap samples' if reached else ''
     return Estimate(np.nan, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
+  notes = [BEFORE] if value == severities[0] else []
+  if measured.without_interval:
+    note = '; '.join([*notes, measured.without_interval])
+    return Estimate(value, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
   # Samples in which the classifier never fails count with the highest severity.
   low, high = percentile_interval(np.minimum(drawn, highest), measured.clusters, confidence)
-  notes = [BEFORE] if value == severities[0] else []
   if reached < 1:
     notes.append(f'{NEVER} by {highest:g} in {100 * (1 - reached):.1f} % of bootstrap samples')
   ends = min(float(low), value), max(float(high), value)

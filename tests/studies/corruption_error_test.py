@@ -135,6 +135,19 @@ def test_failure_points_use_severities_between_the_five_and_means_do_not(tmp_pat
   assert words.endswith('below 90 % of that on clean images')
 
 
+def test_a_failure_severity_of_few_clusters_has_no_interval():
+  right, images = np.array([[9, 8, 7, 2]] * 4), np.full((4, 4), 10.0)
+  few, enough = (Units(right[:k], images[:k], 10 * k, images=10) for k in (3, 4))
+  severities = np.array([1, 2, 3])
+  estimate_of_few = failure_point(few, severities, 0.5)
+  assert np.isnan([estimate_of_few.low, estimate_of_few.high]).all()
+  assert estimate_of_few.note == 'no interval: too few clusters, effectively 3.0'
+  at_lowest = failure_point(few, severities, 0.95)
+  assert at_lowest.note.startswith('at or before the lowest severity; no interval')
+  estimate_of_enough = failure_point(enough, severities, 0.5)
+  assert estimate_of_enough.value == estimate_of_few.value == estimate_of_enough.low
+
+
 def test_errors_means_and_mce_against_plain_numpy(tmp_path):
   evaluations = [made_records(tmp_path, SMALL, k, s) for s, k in enumerate(('first', 'second'))]
   table = table_of(SMALL, evaluations)
