@@ -166,7 +166,7 @@ def failure_point(
     if not measured.total[:, 0].any():
       return Estimate(np.nan, np.nan, np.nan, n, count, BOOTSTRAP, note=NO_CLEAN)
     note = f'{NEVER} by severity {highest:g}'
-    note += f'; reached in {100 * reached:.0f} % of bootstrap samples' if reached else ''
+    note += f'; reached in {100 * reached:.1f} % of bootstrap samples' if reached else ''
     return Estimate(np.nan, np.nan, np.nan, n, count, BOOTSTRAP, note=note)
   notes = [BEFORE] if value == severities[0] else []
   if measured.without_interval:

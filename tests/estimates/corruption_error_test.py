@@ -127,3 +127,5 @@ def test_failures_outside_the_severities_have_a_note():
   assert nearly.high == 5 and 'not reached by 5 in' in nearly.note
   seldom = failure_point(units_of(drawn((0.9, 0.8, 0.7, 0.6, 0.51))), SEVERITIES, 0.5)
   assert np.isnan(seldom.value) and 'reached in' in seldom.note
+  once = failure_point(units_of(drawn((0.9, 0.8, 0.75, 0.7, 0.57))), SEVERITIES, 0.5)
+  assert once.note.endswith('reached in 0.1 % of bootstrap samples')
