@@ -80,7 +80,8 @@ class FlipRate(Study):
     super().__post_init__()
     catalog.check_names(self.key('corruptions'), self.corruptions, (*SETS, *KNOWN))
     self.require(self.lowest < self.highest, 'lowest', f'below {self.highest}')
-    largest = int((self.highest - self.lowest) * FINEST) + 1  # severities are multiples of 1/FINEST
+    # Severities are multiples of 1/FINEST; 1e-6 is for rounding of the difference.
+    largest = int((self.highest - self.lowest) * FINEST + 1e-6) + 1
     self.require(2 <= self.frames <= largest, 'frames', f'in 2..{largest}')
 
   @property

@@ -136,7 +136,7 @@ class OodScores(ScoresPredictions):
   neighbours: int = setting(50, 'at least 1', lambda x: x >= 1)
   directions: int = setting(256, 'at least 1', lambda x: x >= 1)
   percentile: float = setting(90.0, 'above 0 and below 100', lambda x: 0 < x < 100)
-  exponent: float = setting(0.1, 'above 0', lambda x: x > 0)
+  exponent: float = setting(0.1, 'above 0 and finite', lambda x: 0 < x < np.inf)
   largest: int = setting(100, 'at least 1', lambda x: x >= 1)
 
   def __post_init__(self) -> None:

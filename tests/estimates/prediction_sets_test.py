@@ -29,6 +29,7 @@ def test_the_threshold_is_an_order_statistic():
   scores = np.arange(1, 20.0)[::-1]
   assert prediction_sets.threshold(scores, 0.1).q == 18, '⌈20 · 0.9⌉ of 19'
   assert prediction_sets.threshold(scores[:8], 0.1).q == np.inf, '⌈9 · 0.9⌉ = 9 of 8'
+  assert prediction_sets.threshold(scores, 1 - 1e-12).q == 1, 'the smallest for α near 1'
   refused('0 scores', prediction_sets.threshold, scores[:0], 0.1)
   refused('α = 1.0', prediction_sets.threshold, scores, 1.0)
 

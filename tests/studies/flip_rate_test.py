@@ -21,6 +21,11 @@ SHAPE = (8, 8, 3)
 STUDY = FlipRate(corruptions=('gaussian_noise', 'brightness'), frames=3, lowest=1.0, highest=2.0)
 
 
+def test_a_sequence_may_have_a_frame_at_every_thousandth_of_a_severity():
+  study = FlipRate(corruptions=('fog',), frames=201, lowest=1.0, highest=1.2)
+  assert len(set(study.severities)) == 201
+
+
 def test_frames_of_a_sequence_have_the_same_draws(tmp_path):
   image = np.full((1, *SHAPE), 0.5, np.float32)
   views = STUDY.views(SHAPE)

@@ -104,6 +104,7 @@ def test_all_scores_have_means_over_the_sets_of_a_battery(tmp_path):
   ({'study.neighbours': 7}, bad_setting('config.study.neighbours', 7)),
   ({'study.percentile': 70.0}, "left out without 'react' and 'ash'"),
   ({'study.exponent': 0.0}, bad_setting('config.study.exponent', 0.0)),
+  ({'study.exponent': np.inf}, bad_setting('config.study.exponent', np.inf, 'finite')),
   ({'far': ('unknown',)}, 'is given twice'),
   (
     {'study.scores': ('knn',), 'study.neighbours': 3, 'bank': 'known_copy'},
