@@ -157,12 +157,13 @@ class TorchModule:
         copy = value.clone()  # later modules may change it in place, as nn.ReLU(inplace=True)
         outputs[name] = copy.permute(0, 2, 3, 1) if copy.ndim == 4 else copy
 
-    x = torch.from_numpy(np.array(images.transpose(0, 3, 1, 2), order='C'))
-    x = x.to(next(self.module.parameters(), x).device)  # `x` for a module without parameters
-    version = x._version  # PyTorch's number of changes of the tensor
     modules, handles = dict(self.module.named_modules()), []  # handles remove the hooks
     deterministic = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
-    with _LOCK, torch.set_grad_enabled(gradient), deterministic:
+    # users may call under `torch.inference_mode`, whose tensors have no version
+    with _LOCK, torch.inference_mode(False), torch.set_grad_enabled(gradient), deterministic:
+      x = torch.from_numpy(np.array(images.transpose(0, 3, 1, 2), order='C'))
+      x = x.to(next(self.module.parameters(), x).device)  # `x` for a module without parameters
+      version = x._version  # PyTorch's number of changes of the tensor
       for name in layers:
         if name == FEATURES and self.head:
           hook = modules[self.head].register_forward_pre_hook

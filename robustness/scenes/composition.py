@@ -63,7 +63,7 @@ def compose(
   """
   cutout, background = as_array('cutout', cutout), as_array('background', background)
   is_square = background.shape[2:] == (3,) and background.shape[0] == background.shape[1]
-  if cutout.shape[2:] != (4,) or not is_square:
+  if cutout.shape[2:] != (4,) or not is_square or 0 in cutout.shape + background.shape:
     raise InputError(
       f'a cutout has shape {cutout.shape} and a background {background.shape}; give [h, w, 4] with '
       'alpha and a square [S, S, 3].'

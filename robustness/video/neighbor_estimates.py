@@ -171,8 +171,9 @@ def pm_k(
     confidence: Confidence level of the interval, in (0, 1).
 
   Raises:
-    InputError: the arrays differ in length, `correct` is not True or False everywhere, or a set has
-      no anchor or more than one.
+    InputError: the arrays differ in length, `correct` is not True or False everywhere, an offset or
+      k is no whole number, k is below 0, an identifier is missing or of another type than the
+      others, or a set has no anchor or more than one.
   """
   right, sets, distance = np.asarray(correct), np.asarray(anchor_id), np.asarray(offset)
   if not np.isin(right, (0, 1)).all():
@@ -183,7 +184,20 @@ def pm_k(
       f'correct, anchor_id and offset have shapes {right.shape}, {sets.shape} and '
       f'{distance.shape}: give one value per frame, [N].'
     )
-  names, group = np.unique(sets, return_inverse=True)
+  if not isinstance(k, int | np.integer) or k < 0:
+    raise InputError(f'k is {k!r}; it must be an integer, at least 0.')
+  if distance.dtype.kind not in 'iuf' or not (np.mod(distance, 1) == 0).all():
+    raise InputError('offset has values that are no whole numbers: give frames from the anchor.')
+  distance = distance.astype(np.int64)  # the absolute value of −128 exceeds int8
+  largest = min(int(k), int(np.abs(distance).max()))  # no neighbor is farther away
+  video_of_frame = sets if clusters is None else np.asarray(clusters)
+  if video_of_frame.shape != sets.shape:
+    raise InputError(f'clusters has the shape {video_of_frame.shape}; give a video per frame, [N].')
+  try:
+    names, group = np.unique(sets, return_inverse=True)
+    _, videos = np.unique(video_of_frame, return_inverse=True)
+  except TypeError as error:  # None, or numbers among texts, which have no order
+    raise InputError(f'anchor_id or clusters cannot be sorted: {error}.') from error
   count = np.bincount(group[distance == 0], minlength=len(names))  # anchors of each set
   if (count != 1).any():
     bad = int(np.argmax(count != 1))
@@ -192,11 +206,9 @@ def pm_k(
   is_anchor = distance[by_set] == 0
   anchors, neighbors = by_set[is_anchor], by_set[~is_anchor]
   frames = SetOutcomes(right[anchors], right[neighbors], group[neighbors], distance[neighbors])
-  video = None
-  if clusters is not None:
-    _, video = np.unique(np.asarray(clusters)[anchors], return_inverse=True)
+  video = None if clusters is None else np.unique(videos[anchors], return_inverse=True)[1]
   # whether each set is right within 0, 1, ..., k frames, [A, k + 1]; the last column, k, is kept
-  right_at_k = right_within(frames, k)[:, -1:]
+  right_at_k = right_within(frames, largest)[:, -1:]
   # one classifier, labelled '', and one view, which is also the only group of views
   outcomes_at_k = Outcomes({'': right_at_k}, pd.DataFrame(index=[0]), clusters=video)
   (view,) = outcomes_at_k.groups()
@@ -224,7 +236,7 @@ def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = Tru
     include_anchor: whether the prediction for the anchor must be right too. Otherwise only
       neighbors count, but a set without neighbors within k frames is judged by its anchor.
   """
-  k, distance = np.arange(largest + 1), np.abs(outcomes.offset).astype(np.int32)
+  k, distance = np.arange(largest + 1), np.abs(outcomes.offset.astype(np.int32))
   # Distances of the nearest wrong neighbor and of the nearest neighbor of each set, [..., A, 1].
   wrong_at = _least_in_group(np.where(outcomes.neighbor, _NEVER, distance), outcomes)[..., None]
   if include_anchor:

@@ -97,6 +97,13 @@ def test_the_layer_logits_is_the_output_also_if_a_submodule_has_that_name():
   assert_close(outputs['logits'], ours.predict(IMAGES))
 
 
+def test_modules_may_be_called_under_inference_mode():
+  network = module()
+  expected = wrapped(network).predict(IMAGES)
+  with torch.inference_mode():
+    np.testing.assert_array_equal(wrapped(network).predict(IMAGES), expected)
+
+
 @cases('layers', (), ('0', 'features'))
 def test_gradients_match_autograd_under_vmap_and_in_pieces(layers):
   network, weights = module(), torch.arange(28.0).reshape(7, 4)

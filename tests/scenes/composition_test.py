@@ -223,6 +223,7 @@ def test_the_scene_of_8_bit_images_equals_that_of_floats_and_agrees_with_pillow(
 def test_unusable_cutouts_backgrounds_and_factors_are_refused(parts):
   cutout, background = parts
   refused('square', scenes.compose, cutout, background[:32], **FACTORS)
+  refused('square', scenes.compose, cutout[:0], background, **FACTORS)
   refused(
     'background have values from 0 to 255', scenes.compose, cutout, 1.0 * background, **FACTORS
   )

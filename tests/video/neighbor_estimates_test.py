@@ -10,6 +10,7 @@ from robustness.video import metadata
 from robustness.video import neighbor_estimates as metrics
 from robustness.video.metadata import NeighborSets
 from robustness.video.neighbor_estimates import SetOutcomes, right_within
+from tests.cases import cases
 from tests.refusals import refused
 
 SETS = {'a/1.jpg': ['a/2.jpg', 'a/3.jpg'], 'b/5.jpg': ['b/6.jpg'], 'c/9.jpg': ['c/8.jpg']}
@@ -188,3 +189,33 @@ def test_pm_k_of_arrays_is_the_one_of_neighbor_sets_and_resamples_whole_clusters
   refused('2 frames of offset 0', video.pm_k, [True, True], [1, 1], [0, 0], 1)
   refused('0 frames of offset 0', video.pm_k, [True], [1], [3], 1)
   refused('one value per frame', video.pm_k, [True], [1, 2], [0, 0], 1)
+
+
+ARGUMENTS = {
+  'correct': [1, 1, 0, 1, 1, 1],
+  'anchor_id': [0, 0, 0, 1, 1, 1],
+  'offset': [-2, 0, 1] * 2,
+}
+"""Two sets of three frames, of which the first has a wrong neighbor at distance 1."""
+
+
+def test_distances_are_right_for_offsets_of_8_bits_and_any_k():
+  offsets = np.array([-1, 0, -128, -1, 0, 1], np.int8)
+  estimates = [
+    metrics.pm_k(**{**ARGUMENTS, 'offset': offsets}, k=k).value for k in (127, 128, 2**40)
+  ]
+  assert estimates == [1, 0.5, 0.5]
+
+
+@cases(
+  'changes, message',
+  ({'k': -1}, '^k is -1; it must be an integer'),
+  ({'k': None}, '^k is None; it must be an integer'),
+  ({'offset': [np.nan, 0, 1, -1, 0, 1]}, 'offset has values that are no whole numbers'),
+  ({'offset': ['-1', '0', '1'] * 2}, 'offset has values that are no whole numbers'),
+  ({'clusters': ['a', 'b']}, r'clusters has the shape \(2,\)'),
+  ({'clusters': ['a'] * 7}, r'clusters has the shape \(7,\)'),
+  ({'anchor_id': [None] * 3 + ['a'] * 3}, 'cannot be sorted'),
+)
+def test_unusable_arguments_of_pm_k_are_refused(changes, message):
+  refused(message, metrics.pm_k, **{**ARGUMENTS, 'k': 1, **changes})
