@@ -248,7 +248,7 @@ class OodScores(ScoresPredictions):
     # The runs of each set of known classes: test images, and test images with shifted ones.
     runs_by_set = {TEST: by_run[:1], SHIFTED: by_run} if has_shifted else {TEST: by_run}
     for id_set, runs in runs_by_set.items():
-      note = {'note': NOTE_ON_VERSIONS} if id_set == SHIFTED and has_several_data_sets else {}
+      note = NOTE_ON_VERSIONS if id_set == SHIFTED and has_several_data_sets else ''
       facet_of_set = {'id_set': id_set} if has_shifted else {}
       ids = np.concatenate([values[ID] for values in runs])
       for score in self.scores:
@@ -260,7 +260,9 @@ class OodScores(ScoresPredictions):
         for name, estimates in separations.items():
           facets = {'score': score, 'ood_set': name, **facet_of_set}
           for quantity, estimate in zip((AUROC, AUPR, FPR95), estimates, strict=True):
-            yield {**row(label, '', quantity, facets, estimate, self.confidence), **note}
+            notes = '; '.join(filter(None, (estimate.note, note)))
+            noted = dataclasses.replace(estimate, note=notes)
+            yield row(label, '', quantity, facets, noted, self.confidence)
 
   def _score(
     self, name: str, bank: Recording, held_out: Recording, last_layer: Callable[[], LastLayer]

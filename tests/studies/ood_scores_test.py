@@ -146,6 +146,27 @@ def _values_of(study: OodScores, columns: dict[str, np.ndarray]) -> dict[str, np
   return {name: study._score(name, bank, bank, lambda: last_layer)(bank) for name in SCORES}
 
 
+def test_the_note_on_versions_keeps_the_reason_for_a_missing_interval(monkeypatch):
+  monkeypatch.setattr(ood_scores, 'versions', lambda records: np.arange(12) // 4)
+  logits = np.random.default_rng(0).random((12, 3))
+  columns = {'output/features': logits, 'label': np.zeros(12, int), 'output/logits': logits}
+  columns[ood_scores.ID] = np.arange(12)
+
+  def task(name: str) -> SimpleNamespace:
+    records = SimpleNamespace(column=columns.__getitem__, identity={'data': {'name': name}})
+    return SimpleNamespace(evaluations=[SimpleNamespace(label='net', records=records)])
+
+  inside = {'test': task('one'), 'shifted': task('two')}
+  workdirs = ood_scores.Workdirs('test', out_of_distribution=('unknown',), shifted=('shifted',))
+  rows = [*OodScores()._separations('net', workdirs, inside, {'unknown': task('three')}, {})]
+  few = 'no interval: too few clusters, effectively 3.0'
+  notes = {str(row['id_set']): row['note'] for row in rows}
+  assert notes == {
+    'test images': few,
+    'test and shifted images': f'{few}; {ood_scores.NOTE_ON_VERSIONS}',
+  }
+
+
 def data_set_of(key: str, source: str, name: str) -> object:
   """Returns what identifies the data set of a run with this description of its data."""
   records = SimpleNamespace(identity={'data': {'source': source, key: name}})
