@@ -83,7 +83,7 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
     return optax.warmup_constant_schedule(first_rate, settings.learning_rate, warmup)
   if settings.schedule == TRIANGULAR:
     first_factor, share, last_factor = settings.triangle
-    rate, peak_step = settings.learning_rate, max(1, int(share * total))
+    rate, peak_step = settings.learning_rate, max(1, int(share * total + 1e-9))
     rise = optax.linear_schedule(first_factor * rate, rate, peak_step)
     fall = optax.linear_schedule(rate, last_factor * rate, total - peak_step)
     return optax.join_schedules([rise, fall], [peak_step])

@@ -76,3 +76,5 @@ def test_step_constant_and_triangular_schedules():
   rate = learning_rate(TrainingSettings(steps=steps, **settings), 100)
   corners = np.interp(np.arange(steps + 1), [0, int(0.23 * steps), steps], [0.2, 1, 0.07])
   np.testing.assert_allclose([rate(step) for step in range(steps + 1)], 0.3 * corners, rtol=1e-5)
+  peak_of = TrainingSettings(steps=100, triangle=(0.2, 0.29, 0.07), **settings)
+  assert float(learning_rate(peak_of, 100)(29)) == pytest.approx(0.3)  # .29 · 100 is below 29

@@ -46,8 +46,14 @@ class Zero(Adaptation):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    is_enough = int(self.num_views * self.voting_share) >= 1
+    is_enough = self.num_voting >= 1
     self.require(is_enough, 'voting_share', 'a share of the views that is at least one view')
+
+  @property
+  def num_voting(self) -> int:
+    """The number of views that vote, rounded down."""
+    # 1e-9 absorbs rounding: 100 · .29 is 28.999999999999996 in floats
+    return int(self.num_views * self.voting_share + 1e-9)
 
   def __call__(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> Result:
     """Returns ((logits from the votes [B, C], layer outputs for the images), unchanged state).
@@ -65,8 +71,7 @@ class Zero(Adaptation):
     logits_of_crops = jax.lax.map(logits, jnp.arange(1, self.num_views))
     logits_of_views = jnp.concatenate([logits_of_images[None], logits_of_crops])  # [views, B, C]
     # the image itself is view 0
-    num_voting = int(self.num_views * self.voting_share)
-    return (jax.vmap(votes, (1, None))(logits_of_views, num_voting), outputs), state
+    return (jax.vmap(votes, (1, None))(logits_of_views, self.num_voting), outputs), state
 
 
 def crop(key: jax.Array, image: jax.Array) -> jax.Array:

@@ -17,7 +17,7 @@ from robustness.models.adaptation.eata import Eata
 from robustness.models.adaptation.sar import Sar
 from robustness.models.adaptation.statistics import Statistics
 from robustness.models.adaptation.tent import Tent
-from robustness.models.adaptation.zero import votes
+from robustness.models.adaptation.zero import Zero, votes
 from robustness.models.classifier import Classifier, from_linen
 from robustness.models.small_images import CifarResNet
 from tests.cases import cases
@@ -327,6 +327,7 @@ def test_zero_takes_the_votes_of_confident_views_and_breaks_ties_by_the_next():
       expected = tied[0] if len(tied) == 1 else later[0]
       assert np.argmax(vote(jnp.asarray(logits), 4)) == expected
   assert num_ties > 20
+  assert Zero(num_views=100, voting_share=0.29).num_voting == 29  # a product below 29 in floats
 
 
 class Normalised(nn.Module):
