@@ -179,3 +179,13 @@ def test_views_are_combined_before_the_mean():
   under_any = outcomes.combined(('epsilon',), lambda values: values.any(1))
   assert under_any.views.epsilon.tolist() == [1, 2]
   assert means(ERROR, under_any, ('epsilon',)).value.tolist() == pytest.approx([2 / 3, 0])
+
+
+def test_an_interval_over_a_cluster_with_nearly_all_trials_covers_the_share():
+  generator, covered = np.random.default_rng(0), 0
+  sizes = np.append(200, np.ones(9, int))  # effectively 1.1 clusters
+  for _ in range(100):
+    right = generator.binomial(sizes, generator.beta(2.4, 0.6, 10)).astype(float)
+    measured = share(Sums(right, sizes.astype(float), n=209, trials=209.0))
+    covered += measured.low <= 0.8 <= measured.high
+  assert covered >= 95
