@@ -346,6 +346,9 @@ def as_classifier(
   model = model if isinstance(model, Model) else Model(model)
   model = dataclasses.replace(model, name=label) if label else model
   if isinstance(model.module, str):  # a name of the catalogue or timm:NAME
+    for key, default in (('channels', None), ('outputs', 'logits'), ('class_names', None)):
+      if getattr(model, key) != default:
+        raise InputError(f'{key} is for a module; {model.module!r} has its own: leave it out.')
     weights, mean, std = model.variables, tuple(model.mean or ()), tuple(model.std or ())
     if not isinstance(weights, str | os.PathLike | None):
       raise InputError(

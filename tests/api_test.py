@@ -301,6 +301,8 @@ def test_names_and_columns_are_arrays_of_any_library():
     results = robustness.measure('accuracy', named, *BATCH, class_names=names, columns=frame)
     assert {*results.table['class'].dropna()} <= {*CLASSES}
   refused('is no number', robustness.classifier, linear, mean='imagenet')
+  of_a_name = robustness.classifier('resnet20', class_names=CLASSES)
+  refused('^class_names is for a module', robustness.measure, 'accuracy', of_a_name, *BATCH)
 
 
 @pytest.mark.parametrize('devices', [[], 'cpu', jax.devices()[:1] * 2])
