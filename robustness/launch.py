@@ -227,7 +227,10 @@ def measure_in_workdir(
   Raises:
     InputError: the workdir has a run of another study, classifier, seed or images.
   """
-  config = {'study': study.describe(), 'seed': execution.seed, 'batch_size': execution.batch_size}
+  # facts follow from the settings, and are no keys that a config may have
+  facts = {**study.facts, **study.files}
+  section = {key: value for key, value in study.describe().items() if key not in facts}
+  config = {'study': section, 'seed': execution.seed, 'batch_size': execution.batch_size}
   config = json.loads(json.dumps(config))  # lists for tuples, as in a file
   with workdir.locked(directory):
     command = f'robustness.measure({study.name!r}, ..., workdir={os.fspath(directory)!r})'

@@ -181,6 +181,26 @@ def test_results_of_a_workdir_are_read_with_figures_and_compared(heat_map, tmp_p
   refused('opposit', robustness.compare, heat_map, read, baseline='opposit')
 
 
+def test_a_workdir_of_frost_and_of_a_corruption_of_mine_is_read(tmp_path):
+  file = tmp_path / 'mine.py'
+  file.write_text("""
+from robustness.corruptions.corruption import corruption
+
+
+@corruption('factor', {32: (0.9, 0.8, 0.7, 0.6, 0.5)}, family='alone')
+def darken(key, image, strength):
+  return image * strength['factor']
+""")
+  options = {
+    'corruptions': ['frost', f'{file}:darken'],
+    'severities': [1],
+    'workdir': tmp_path / 'a',
+  }
+  measured = robustness.measure('corruption_error', linear, IMAGES, LABELS, **options)
+  read = robustness.read(tmp_path / 'a')
+  assert read.table.equals(measured.table) and list(read.figures()) == list(measured.figures())
+
+
 def test_files_are_deleted_with_the_results_if_there_is_no_workdir(tmp_path, monkeypatch):
   monkeypatch.setattr('tempfile.tempdir', str(tmp_path))
   results = robustness.measure('accuracy', linear, IMAGES, LABELS)
