@@ -487,8 +487,13 @@ def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
     tables={PROVENANCE: Table(COLUMNS, provenance), WHICH_NUMBERS: first.tables[WHICH_NUMBERS]},
     arrays={},
     table=assemble([*parts, *_paired_estimates(entries, quantities, study_file)]),
-    quantities=(RANK, *dict.fromkeys([*quantities, ACCURACY, EFFECTIVE])),
+    quantities=(RANK, *_with_accuracy(quantities), EFFECTIVE),
   )
+
+
+def _with_accuracy(quantities: Sequence[Quantity]) -> list[Quantity]:
+  """Returns the quantities, and last the accuracy of a comparison unless one is called so."""
+  return [*quantities, *([] if ACCURACY.name in {q.name for q in quantities} else [ACCURACY])]
 
 
 def _relabelled_values(
@@ -579,7 +584,7 @@ def _paired_estimates(
     except InputError as error:  # the records of these entries cannot be paired
       print(f'note: {", ".join(folders)}: {error}', file=sys.stderr)
       continue
-    overall = [overall_rows(table, quantity) for quantity in dict.fromkeys([*quantities, ACCURACY])]
+    overall = [overall_rows(table, quantity) for quantity in _with_accuracy(quantities)]
     differences = [rows[rows.versus != ''] for rows in overall]
     return [*differences, table[table['quantity'] == EFFECTIVE.name]]
   return []

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import robustness
 from robustness.__main__ import main
 from robustness.estimates.corruption_error import MCE
 from robustness.estimates.table import select
@@ -190,3 +191,12 @@ def test_folders_without_entries_are_refused(tmp_path, capsys):
   assert 'holds no entry' in capsys.readouterr().err
   assert main(['leaderboard', str(tmp_path / 'none'), '--check']) == 2
   assert 'is no folder' in capsys.readouterr().err
+
+
+def test_a_study_with_a_quantity_that_is_called_accuracy_is_ranked(tmp_path):
+  generator = np.random.default_rng(0)
+  images = generator.random((8, 4, 4, 1), np.float32)
+  first, second = generator.normal(size=(2, 16, 2)).astype(np.float32)
+  models = {'a': lambda x: x.reshape(-1, 16) @ first, 'b': lambda x: x.reshape(-1, 16) @ second}
+  robustness.measure('class_balance', models, images, np.arange(8) % 2, workdir=tmp_path / 'run')
+  assert main(['leaderboard', str(tmp_path / 'board'), f'--add={tmp_path / "run"}']) == 0
