@@ -289,7 +289,7 @@ BAD_ARGUMENTS = {
   'no gradient': ('attack_error', lambda x: np.asarray(linear(np.asarray(x))), IMAGES, LABELS),
   'no study': ('acuracy', linear, IMAGES, LABELS),
   'no columns': ('video_pm_k', linear, IMAGES, LABELS),
-  'no file of weights': ('accuracy', robustness.classifier('resnet20', variables={}), *BATCH),
+  'no file of weights': ('accuracy', robustness.classifier('resnet20', variables={'a': 1}), *BATCH),
   'path of weights': ('accuracy', robustness.classifier('resnet20', variables=MISSING), *BATCH),
 }
 """Arguments of `measure` by the mistake in them."""
