@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import inspect
 import itertools
+import json
 import pathlib
 import pkgutil
 import re
@@ -199,6 +200,14 @@ def darken(key, image, strength):
   measured = robustness.measure('corruption_error', linear, IMAGES, LABELS, **options)
   read = robustness.read(tmp_path / 'a')
   assert read.table.equals(measured.table) and list(read.figures()) == list(measured.figures())
+  # earlier versions wrote facts among the settings
+  config = tmp_path / 'a/config.json'
+  old = json.loads(config.read_text())
+  old['study']['frost'] = {'source': 'procedural'}
+  config.write_text(json.dumps(old))
+  assert robustness.read(tmp_path / 'a').table.equals(measured.table)
+  again = robustness.measure('corruption_error', linear, IMAGES, LABELS, **options)
+  assert again.table.equals(measured.table)
 
 
 def test_files_are_deleted_with_the_results_if_there_is_no_workdir(tmp_path, monkeypatch):

@@ -118,7 +118,7 @@ def of_results(section: Facts, name: str, description: Any, user_reference: str 
   try:
     with registry.files_refused():
       study = studies.STUDIES.find(values.get('name', ''), 'config.study.name')
-      current_section = with_keys_of_today(study, section)
+      current_section = with_keys_of_today(study, without_facts(section))
       return studies.from_config(_with_files(current_section, facts))
   except registry.FileRefusedError:  # the study or one of its parts is in a file
     recorded_settings = {key: facts[key] for key in ('confidence', 'half_width') if key in facts}
@@ -152,6 +152,11 @@ def _with_files(section: Facts, stated: Facts) -> Facts:
 
   lists = {key: value for key, value in section.items() if isinstance(value, list)}
   return {**section, **{key: [recorded(word) for word in words] for key, words in lists.items()}}
+
+
+def without_facts(section: Facts) -> dict[str, PlainValue]:
+  """Returns `config.study` without the facts that workdirs of `measure` had in it in the past."""
+  return {key: value for key, value in section.items() if key not in ('frost', 'pictures', 'files')}
 
 
 def with_keys_of_today(study: type[Study], section: Facts) -> Facts:

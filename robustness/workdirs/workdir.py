@@ -33,6 +33,7 @@ from robustness.core.paths import expanded
 from robustness.core.settings import Section, differing_keys
 from robustness.core.typing import Facts
 from robustness.evaluation import study as studies
+from robustness.evaluation.recorded_study import without_facts
 from robustness.results import JSON_NAME, SINGLE
 
 CONFIG, ENVIRONMENT, LOCK = 'config.json', 'environment.json', '.lock'
@@ -295,7 +296,7 @@ def _recording(study: Section) -> Facts:
   Settings of estimates are left out. A section that is not valid is returned unchanged.
   """
   try:
-    return studies.from_config(study).recording
+    return studies.from_config(without_facts(study)).recording
   except InputError:
     return study
 
