@@ -67,7 +67,7 @@ def is_passed_over(name: str) -> bool:
 def files_in(
   folder: pathlib.Path, deep: bool = True, left_out: Counter[str] | None = None
 ) -> list[pathlib.Path]:
-  """Returns the regular files in a folder, sorted.
+  """Returns the regular files in a folder, sorted; none if there is no such folder.
 
   Hidden files and folders, such as `.ipynb_checkpoints`, and `SYSTEM_FOLDERS` are ignored. Links
   are followed; a folder that several links lead to is searched once.
@@ -82,8 +82,9 @@ def files_in(
   """
 
   def refuse(error: OSError) -> None:
-    """Raises InputError for a folder that `os.walk` cannot list, which it would leave out."""
-    raise InputError(f'cannot list the folder {error.filename}: {error.strerror}.') from error
+    """Raises InputError for a folder that exists and that `os.walk` would leave out."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+      raise InputError(f'cannot list the folder {error.filename}: {error.strerror}.') from error
 
   paths, visited = list[pathlib.Path](), set[str]()
   left_out = Counter() if left_out is None else left_out
