@@ -31,6 +31,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
+from robustness.core import decimals
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
 from robustness.estimates.intervals import THRESHOLD
@@ -106,7 +107,7 @@ def threshold(of_true_class: np.ndarray, alpha: float, confidence: float = 0.95)
   count = len(of_true_class)
   if not count or not 0 < alpha < 1:
     raise InputError(f'{count} scores and α = {alpha!r}: give at least one and α in (0, 1).')
-  rank = max(1, math.ceil((count + 1) * (1 - alpha) - 1e-9))  # a whole number is not rounded up
+  rank = max(1, decimals.ceil((count + 1) * (1 - alpha)))
   ordered = np.sort(of_true_class)
 
   def score_at(rank: int) -> float:

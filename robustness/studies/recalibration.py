@@ -9,7 +9,6 @@ scaling under shift).
 from __future__ import annotations
 
 import dataclasses
-import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -18,6 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
+from robustness.core import decimals
 from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import setting
 from robustness.core.rows import Rows
@@ -339,9 +339,8 @@ class Recalibration(StoredOrMade):
       )
     num_fitting = num_held_out // 2
     num_deciding = num_held_out - num_fitting
-    # With n < 1/α − 1 images, no score has a rank of (n + 1)(1 − α): the threshold is ∞. The small
-    # number absorbs the rounding of 1/α.
-    needed = math.ceil(1 / self.alpha - 1e-9) - 1
+    # With n < 1/α − 1 images, no score has a rank of (n + 1)(1 − α): the threshold is ∞.
+    needed = decimals.ceil(1 / self.alpha) - 1
     if self.scores and num_deciding < needed:
       raise self.refused(
         'alpha',

@@ -1,11 +1,11 @@
 """Length of a training, and the learning rate of each step."""
 
 import dataclasses
-import math
 
 import jax
 import optax
 
+from robustness.core import decimals
 from robustness.core.settings import require
 from robustness.training.settings import (
   CHECKPOINTS,
@@ -83,7 +83,7 @@ def learning_rate(settings: TrainingSettings, num_examples: int) -> optax.Schedu
     return optax.warmup_constant_schedule(first_rate, settings.learning_rate, warmup)
   if settings.schedule == TRIANGULAR:
     first_factor, share, last_factor = settings.triangle
-    rate, peak_step = settings.learning_rate, max(1, int(share * total + 1e-9))
+    rate, peak_step = settings.learning_rate, max(1, decimals.floor(share * total))
     rise = optax.linear_schedule(first_factor * rate, rate, peak_step)
     fall = optax.linear_schedule(rate, last_factor * rate, total - peak_step)
     return optax.join_schedules([rise, fall], [peak_step])
@@ -133,9 +133,8 @@ def is_due(step: int, settings: TrainingSettings, num_examples: int) -> bool:
   period = settings.evaluate_every_epochs * num_examples / settings.batch_size  # in steps
   if period <= 0:
     return False
-  # completed periods before and after this step; 1e-9 absorbs rounding, as of 2.2 · 50,000 / 500
-  before, after = (math.floor(count / period + 1e-9) for count in (step - 1, step))
-  return after > before
+  completed_before, completed = decimals.floor((step - 1) / period), decimals.floor(step / period)
+  return completed > completed_before
 
 
 def is_saved(step: int, settings: TrainingSettings) -> bool:

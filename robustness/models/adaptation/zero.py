@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
+from robustness.core import decimals
 from robustness.core.registry import setting
 from robustness.core.typing import PyTree
 from robustness.models.adaptation import (
@@ -52,8 +53,7 @@ class Zero(Adaptation):
   @property
   def num_voting(self) -> int:
     """The number of views that vote, rounded down."""
-    # 1e-9 absorbs rounding: 100 · .29 is 28.999999999999996 in floats
-    return int(self.num_views * self.voting_share + 1e-9)
+    return decimals.floor(self.num_views * self.voting_share)
 
   def __call__(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> Result:
     """Returns ((logits from the votes [B, C], layer outputs for the images), unchanged state).
