@@ -92,7 +92,7 @@ def imagenet() -> ConfigDict:
 def imagenet_pair() -> ConfigDict:
   """Returns the config of Fourier heat maps of two ResNet-50 on 1000 validation images of ImageNet.
 
-  They are those of figures 4 and 9 of Yin et al. (2019). The weights of the second classifier must
+  Figures 4 and 9 of Yin et al. (2019) show them. The weights of the second classifier must
   be set.
   """
   config = default_config('fourier_heatmap', labels=('first', 'second'))

@@ -24,7 +24,7 @@ from robustness.config.trainings import resnet20_on_cifar10
 def digits() -> ConfigDict:
   """Returns the default config: previews of Fourier heat maps of two small CNNs on MNIST digits.
 
-  The user sets their weights, such as those of a run of configs/fourier_heatmap.py.
+  The user sets their weights, for example to a run of configs/fourier_heatmap.py.
   """
   config = default_config('fourier_preview', labels=('natural', 'gaussian'))
   for classifier in config.classifiers.values():

@@ -129,7 +129,7 @@ def classifier(
     channels: 'first' for input [B, C, H, W], 'last' for [B, H, W, C]; None takes what the library
       of the module uses.
     outputs: 'logits' or 'probabilities'.
-    class_names: the names of the outputs, in order; None takes those of the data.
+    class_names: the names of the outputs, in order; None takes the names of the data's classes.
     name: label in tables and figures; '' takes the name of the class or function.
     label_space: the label space that predictions are projected onto, such as 'imagenet_vid', or
       'data' for the classes of the data; '' keeps the classes.

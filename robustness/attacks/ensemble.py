@@ -39,7 +39,7 @@ class Member(Protocol):
     """Returns the adversarial images [B, H, W, C] of one of several runs, for clean images.
 
     `number`, from 0, tells the runs of the attack apart, which may be restarts or have different
-    target classes. The other arguments are those of `Attack.__call__`.
+    target classes. The other arguments are as in `Attack.__call__`.
     """
 
 

@@ -53,7 +53,7 @@ class Mixup(Mixing):
   name: ClassVar[str] = 'mixup'
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
-    """Returns the example with its image and target mixed with those of `partner`, another row."""
+    """Returns the example, its image and target mixed with the ones of `partner`, another row."""
     share, partner = self.share(*jax.random.split(key)), example['partner']  # weight of the row
     mixed = {n: share * example[n] + (1 - share) * partner[n] for n in ('image', 'target')}
     return {**example, **mixed}

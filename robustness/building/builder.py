@@ -60,7 +60,7 @@ class ClassifierBuilder:
   Attributes:
     experiment: the checked config.
     rows: the rows that are evaluated; they determine the image shape.
-    open_rows: function from a recipe to its training rows, whose classes are the network's outputs.
+    open_rows: function from a recipe to its training rows; their classes are the network's outputs.
     directory: the folder for trained weights, which are saved in `<directory>/<label>`.
     writer: function from a label to the writer of the metrics of its training.
     opened: {settings of data: rows} for tasks that are measured on other data than `rows`.

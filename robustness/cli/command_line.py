@@ -87,8 +87,8 @@ def training_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
 def data_hint(config: ConfigDict, arguments: Sequence[str]) -> str:
   """Returns a hint that the images are the default ones and how to choose others, or ''.
 
-  It is for users who chose a network or data by a flag, but whose config has the default source of
-  images without a flag for it.
+  It is for users who chose a network or data by a flag if the config has the default source of
+  images and no flag chose that.
 
   Args:
     config: the config with the changes of the command line.
@@ -323,7 +323,7 @@ def _refuse_moved(section: Section, values: Section, path: str) -> None:
   """Raises SettingError for keys that a section `study` or `data` had in an earlier version.
 
   Args:
-    section: the section, whose `name` or `source` selects the study or the source of images.
+    section: the section; its `name` or `source` selects the study or the source of images.
     values: {key: value} that may have such keys.
     path: name of the section, such as 'config.study'; other sections than these are not checked.
   """

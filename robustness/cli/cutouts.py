@@ -25,8 +25,8 @@ from robustness.core.settings import choice
 def main(arguments: list[str]) -> int:
   """Runs `robustness cutouts` and returns 0; `arguments` are the words after these two.
 
-  `extract` cuts objects out of images and writes them to a folder. `prune` moves those whose line
-  the user deleted from its `cutouts.csv` to its folder `removed`.
+  `extract` cuts objects out of images and writes them to a folder. `prune` moves each cutout
+  without a line in the folder's `cutouts.csv` to its folder `removed`.
   """
   options = _parser().parse_args(arguments)
   if options.command == 'extract':

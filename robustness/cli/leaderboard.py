@@ -556,7 +556,7 @@ def _paired_estimates(
 ) -> list[pd.DataFrame]:
   """Returns tables of paired differences from the first entry, in `quantities` and in accuracy.
 
-  The last table has the effective robustness. Entries whose study is in a separate Python file are
+  The last table has the effective robustness. Entries with a study in a separate Python file are
   left out, because the file is not run. The result is [] if another entry has no records. If the
   records cannot be paired, they are tried without the first entry, then without the second, and so
   on; the result is [] if this fails too.

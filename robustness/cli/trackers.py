@@ -133,7 +133,7 @@ def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) ->
   Args:
     log: the log of one classifier.
     project: name of the MLflow experiment, which is created if it does not exist.
-    folder: the workdir, whose path becomes a tag of the run.
+    folder: the workdir; its path becomes a tag of the run.
     config: the config of the run, nested, which becomes the parameters 'data.split' and so on.
 
   Returns:
@@ -150,7 +150,7 @@ def to_mlflow(log: Logged, project: str, folder: pathlib.Path, config: Facts) ->
   tags = {'robustness_id': log.identity, 'mlflow.runName': log.name, 'workdir': str(folder)}
   run = runs[0] if runs else client.create_run(experiment.experiment_id, tags=tags)
   sent = int(run.data.tags.get('robustness_step', -1))
-  step, when = 0, 0.0  # after the loop those of the last step, which the results belong to
+  step, when = 0, 0.0  # after the loop the last step's, which the results belong to
   metrics, params = [], []
   for step, when, values in log.steps:
     if step > sent:

@@ -116,8 +116,8 @@ def _of_seeds(path: pathlib.Path, seeds: Sequence[int], study_file: str) -> dict
   """Returns {folder: why its results are not confirmed by its records} for a run of seeds.
 
   The values of the workdir `path` have to be means over the results of the seeds, and these results
-  have to be what the records of each seed give. Folders are the workdir and those of seeds and
-  tasks, without folders whose results are confirmed.
+  have to be what the records of each seed give. Folders are the workdir and the folders of
+  seeds and tasks, without folders with confirmed results.
   """
   folders = {seed: path / workdir.seed_folder(seed) for seed in seeds}
   by_seed = {seed: Results.read(folder) for seed, folder in folders.items()}
@@ -225,7 +225,7 @@ def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
 
 
 def _unlike_tasks(path: pathlib.Path, tasks: dict[str, FinishedStudy]) -> Iterator[str]:
-  """Yields in words how the results of a battery differ from those of its tasks, which they repeat.
+  """Yields in words how a battery's results differ from its tasks' results, which they repeat.
 
   Only results that another version or commit wrote may differ.
 

@@ -102,7 +102,7 @@ def _on_shared_images(
   Raises:
     InputError: no image is shared by all of the entries that share any with the first.
   """
-  # The rows of the first entry whose images all others have too.
+  # The rows of the first entry with images that all others have too.
   rows_in_all = functools.reduce(np.intersect1d, [p.first_rows for p in pairings if p.has_images])
   if not len(rows_in_all):
     labels = [e.label for e, p in zip(entries, pairings, strict=True) if p.has_images]
@@ -281,8 +281,8 @@ def _with_findings(
 
   The study of the first run computes the estimates, tables and arrays from the records of the
   shared images, those that all classifiers were shown. Estimates and quantities that the comparison
-  has already are kept; its tables are replaced. Facts of the data and arrays of the whole study are
-  those of the first run.
+  has already are kept; its tables are replaced. Facts of the data and arrays of the whole study
+  come from the first run.
 
   Args:
     results: the comparison.
@@ -303,7 +303,7 @@ def _with_findings(
     for entry, pairing in zip(entries, pairings, strict=True)
   ]
   findings = first.study.reduce(evaluations, first.image_shape)
-  # Without the arrays of single classifiers, whose names begin with the prefix of a classifier.
+  # Without the arrays of single classifiers: their names begin with the prefix of a classifier.
   prefixes = tuple(prefix for prefix in first.results.prefixes.values() if prefix)
   arrays_of_study = {k: v for k, v in first.results.arrays.items() if not k.startswith(prefixes)}
   table = pd.concat([rows.astype(object) for rows in (results.table, *findings.estimates)])

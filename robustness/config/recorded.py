@@ -95,7 +95,7 @@ def _keep_used_sources(config: dict[str, Any], inheriting: Sequence[dict[str, An
   """Removes image sources that nothing reads from every section `data`.
 
   Args:
-    config: the config, whose section `data` keeps the sources of all sections.
+    config: the config; its section `data` keeps the sources of all sections.
     inheriting: the sections of tasks and classifiers. Their sections `data` inherit the source of
       `config.data` unless they name another.
   """

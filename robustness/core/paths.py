@@ -78,7 +78,7 @@ def files_in(
     left_out: counter to which the numbers of ignored files and folders are added by reason.
 
   Raises:
-    InputError: a folder cannot be listed, such as that of another user.
+    InputError: a folder cannot be listed, for example because another user owns it.
   """
 
   def refuse(error: OSError) -> None:

@@ -99,7 +99,7 @@ def by_branch(
     *trees: trees of arrays [N, ...].
   """
   # Example: members [3, 0, 5] and TILE = 4 give tiles [1, 0, 2], ends [1, 1, 3], and the slots
-  # 0, 1, 2 for the rows of branch 0 and 4, 5, 6, 7, 8 for those of branch 2.
+  # 0, 1, 2 for the rows of branch 0 and 4, 5, 6, 7, 8 for the rows of branch 2.
   count = len(branch)
   order = jnp.argsort(branch, stable=True)
   members = jnp.zeros((branches,), jnp.int32).at[branch].add(1)  # rows of each branch

@@ -420,7 +420,7 @@ def _ray(side: int, draws: Draws, star: int, lengths: jax.Array) -> tuple[jax.Ar
 
   Both are [N, N] for N = `side`. A pixel is d pixels from the centre of the star, at the fraction
   f in [0, 1) of the angle from one ray to the next. l is the length at the pixel's angle,
-  interpolated between those of the two rays.
+  interpolated between the values of the two rays.
 
   Args:
     side: N.

@@ -104,7 +104,7 @@ class Rotation(Transform):
 
 
 def get(name: str) -> Transform:
-  """Returns the transform with a name, 'rotation' or that of a corruption, which is not checked."""
+  """Returns the transform with a name, 'rotation' or a corruption; the name is not checked."""
   return Rotation() if name == ROTATION else Transform(name)
 
 

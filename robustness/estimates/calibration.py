@@ -311,9 +311,9 @@ class Scores:
     * Brier scores and areas have the interval [l, h].
     * Calibration errors have [2 e - h, e + h - m], where e is the error before debiasing. A
       bootstrap sample adds the bias of e once more. h - e contains this bias, so that the lower end
-      e - (h - e) has none. h - m contains no bias: the upper end keeps that of e, because most of a
-      large error is real. The interval begins at 0 if a calibrated classifier would reach the error
-      e by chance.
+      e - (h - e) has none. h - m contains no bias: the upper end keeps the bias of e, because most
+      of a large error is real. The interval begins at 0 if a calibrated classifier would reach the
+      error e by chance.
     * For overconfidence see `_around`.
 
     docs/calibration.md has the coverage in simulations.

@@ -294,7 +294,7 @@ def _functions_of_means(
     measured = units_by_label[label]
 
     def difference(weights: np.ndarray, measured: Units = measured) -> np.ndarray:
-      """Returns f(means) minus that of the first classifier, [B] or [B, G], see `value`."""
+      """Returns f(means) minus f(means) of the first classifier, [B] or [B, G], see `value`."""
       return np.asarray(value(measured, weights) - value(units_by_label[first], weights))
 
     estimates[label, first] = bootstrap(difference, measured, confidence)

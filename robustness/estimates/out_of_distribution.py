@@ -218,7 +218,7 @@ def separations(
     confidence: confidence of each interval, in (0, 1).
     seed: seed of resampling.
   """
-  # The three measures of each set, [3], and those of its bootstrap samples, [B, 3]; the scores of
+  # The three measures of each set, [3], and of its bootstrap samples, [B, 3]; the scores of
   # the added units.
   values, drawn, extremes = {}, {}, [-np.inf, np.inf]
   for number, (name, (of_ood, ood_units)) in enumerate(sets.items(), 1):

@@ -326,7 +326,7 @@ class Outcomes:
     If the rows are in clusters, it is the number of counted values instead.
 
     Args:
-      label: label of the classifier, whose values in `counted` count.
+      label: label of the classifier; its values in `counted` count.
       views: int [v], indices of views.
     """
     is_counted = self._is_counted(label, views)

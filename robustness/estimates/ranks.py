@@ -66,7 +66,7 @@ def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed
   difference = values[:, None] - values
   standard_error = np.hypot(errors[:, None], errors)
   # Whether i is significantly better than j, and whether that is still open. It is no longer open
-  # for (i, j) if i is better; it stays open for (j, i), whose difference is below 0.
+  # for (i, j) if i is better; it stays open for (j, i), where the difference is below 0.
   is_better, is_open = np.zeros((p, p), bool), ~np.eye(p, dtype=bool)
   draws = np.random.default_rng(seed).standard_normal((DRAWS, p)) * errors
   while is_open.any():

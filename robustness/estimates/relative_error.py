@@ -53,8 +53,8 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
 
   Args:
     units: one entry for the ratio of a classifier, or two for the second classifier's ratio minus
-      the first's. `total` has the numbers of wrong images and `weight` those of all images in each
-      unit and group, [K, G]. The last group has all images and gets no estimate.
+      the first's. `total` has the numbers of wrong images and `weight` the numbers of all images in
+      each unit and group, [K, G]. The last group has all images and gets no estimate.
     confidence: confidence of each interval, in (0, 1).
   """
   weight = units[0].weight
@@ -64,7 +64,7 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
   estimates = []
   for group in range(groups - 1):
     images_by_side = _sides(weight, group)
-    # The sums of the columns of `total`, divided by those of `images`, are the shares: for each
+    # The sums of the columns of `total`, divided by the sums of `images`, are shares: for each
     # classifier e (wrong images inside the group) and r (outside), then π (images in the group).
     total = np.column_stack([*(_sides(wrong.total, group) for wrong in units), weight[:, group]])
     images = np.column_stack([*[images_by_side] * len(units), weight[:, -1]])

@@ -163,7 +163,7 @@ def best_candidate(kind: str, logits: np.ndarray, labels: np.ndarray) -> tuple[s
   best_losses = min(candidates.values(), key=np.mean)
 
   def is_near_best(losses: np.ndarray) -> bool:
-    """Returns whether a candidate's `left_out_losses` are not clearly above those of the best."""
+    """Returns whether a candidate's `left_out_losses` are not clearly above the best's."""
     excess = losses - best_losses
     standard_error = excess.std() / np.sqrt(len(excess))
     return bool(excess.mean() <= TOLERANCE * standard_error)
@@ -241,7 +241,7 @@ def _fitted(
 def _with_penalty(
   loss: float, by_weight: np.ndarray, by_bias: np.ndarray, scaling: Scaling, penalty: float
 ) -> tuple[float, np.ndarray, np.ndarray]:
-  """Returns a loss and its derivatives by W and b, with those of the penalty of `fit` added.
+  """Returns a loss and its derivatives by W and b after adding the penalty of `fit`.
 
   Args:
     loss: the loss without the penalty.

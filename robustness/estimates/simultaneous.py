@@ -195,8 +195,8 @@ def _quantile(n: int, confidence: float) -> float:
 def _effective_trials(value: float, low: float, high: float, n: int, confidence: float) -> float:
   """Returns the number of independent trials that a Korn–Graubard interval was computed from.
 
-  With this number, the interval of a share in (0, 1) ends at `high`, and that of 0 or 1 has the
-  width `high` − `low`. It is `n` if no number of trials gives this.
+  With this number, the interval of a share in (0, 1) ends at `high`, and the interval of 0 or 1
+  has the width `high` − `low`. It is `n` if no number of trials gives this.
 
   Args:
     value: the share.

@@ -446,7 +446,7 @@ class EnvironmentShares:
 
       Args:
         means: [..., E · num_kinds], the accuracies of the first environment in the order of their
-          kinds `S`, `U`, … (2 kinds, or 5 with a baseline), then those of the second, and so on.
+          kinds `S`, `U`, … (2 kinds, or 5 with a baseline), then of the second, and so on.
       """
       # [..., E · num_kinds] becomes [..., E, num_kinds], and then [num_kinds, ..., E].
       by_kind = np.moveaxis(means.reshape(*means.shape[:-1], -1, num_kinds), -1, 0)

@@ -222,7 +222,7 @@ class AdaptingEvaluator(Evaluator):
     key = jax.random.fold_in(self.key, ORDER)
 
     def bits(key: jax.Array, numbers: np.ndarray) -> np.ndarray:
-      """Returns 32 random bits for each of the first n `numbers`, those of no padding, uint32 [n].
+      """Returns 32 random bits for each of the first n `numbers`, uint32 [n]; the rest are padding.
 
       The bits depend on `key` and the number.
       """

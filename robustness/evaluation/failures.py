@@ -47,7 +47,7 @@ IMAGE_COLUMNS = (
 def findings(
   study: Study, evaluations: Sequence[Evaluation], image_shape: tuple[int, int, int]
 ) -> tuple[Findings, dict[str, np.ndarray]]:
-  """Returns, for each classifier, the classes and images whose accuracy drops most in the views.
+  """Returns, for each classifier, the classes and images with the largest drops of accuracy.
 
   Classes are compared by image: rows that are stored versions of an image, such as its corruptions,
   count as one image in several views. Images are listed by row, as they are stored.
@@ -230,7 +230,7 @@ def most_affected(
 def _least_accurate_view(tally: Tally, number: int, views: Sequence[str]) -> str:
   """Returns the name of the view with the lowest accuracy of a class.
 
-  If several views have it, their number is returned in words. `number` is that of the class.
+  If several views have it, their number is returned in words. `number` is the number of the class.
   """
   num_images = tally.class_shown[number]  # of the class in each view
   accuracies = tally.class_right[number] / np.maximum(num_images, 1)

@@ -84,7 +84,7 @@ class SequentialRecords:
     return self.directory / f'{ROUND}{number:03d}'
 
   def identity_of_next(self, identity: Facts) -> Facts:
-    """Returns `identity` of all records with a further entry 'round', for those of the next round.
+    """Returns `identity` of all records with a further entry 'round', for the next round.
 
     The entry has the range of the rows that the round shows, [first, end), and its views' indices.
     """

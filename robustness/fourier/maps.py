@@ -208,9 +208,9 @@ class FinishedMap:
   def records(self) -> list[Records]:
     """Opens all records of the images on which the map was measured.
 
-    A run that shows its images in rounds may stop earlier for some classifiers: the records are
-    those of all rounds and classifiers. Without rounds all classifiers saw the same images, and the
-    records are those of the first classifier.
+    A run that shows its images in rounds may stop earlier for some classifiers: the records then
+    hold all rounds and classifiers. Without rounds all classifiers saw the same images, and
+    the records are those of the first classifier.
 
     Raises:
       InputError: the records are missing.

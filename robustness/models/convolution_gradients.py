@@ -250,7 +250,7 @@ def _chunks(inputs: jax.Array, max_images: int) -> tuple[int, int]:
 def _chunks_of_tiles(inputs: jax.Array, kernel: jax.Array) -> tuple[int, int]:
   """Returns (number of shares of the images, number of images in a chunk of a share).
 
-  Unlike those of `_chunks`, chunks have tiles for Winograd's algorithm that fit the cores' caches.
+  Unlike in `_chunks`, chunks have tiles for Winograd's algorithm that fit the cores' caches.
   """
   num_tiles = math.prod(-(-side // winograd.INNER) for side in inputs.shape[1:3])
   num_channels = sum(kernel.shape[2:])  # tiles of inputs and of outputs are stored

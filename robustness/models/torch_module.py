@@ -159,7 +159,7 @@ class TorchModule:
 
     modules, handles = dict(self.module.named_modules()), []  # handles remove the hooks
     deterministic = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
-    # users may call under `torch.inference_mode`, whose tensors have no version
+    # users may call under `torch.inference_mode`, where tensors have no version
     with _LOCK, torch.inference_mode(False), torch.set_grad_enabled(gradient), deterministic:
       x = torch.from_numpy(np.array(images.transpose(0, 3, 1, 2), order='C'))
       x = x.to(next(self.module.parameters(), x).device)  # `x` for a module without parameters
@@ -246,7 +246,7 @@ def _checked(module: object, name: str, head: str) -> 'torch.nn.Module':
 def _shapes_of_layers(made: TorchModule, images: np.ndarray) -> dict[str, Shape]:
   """Returns {layer: shape of its output for one image}, after the checks of `wrap` by calls.
 
-  Layers are the submodules, and 'features', whose outputs are float arrays with an axis for the
+  Layers are 'features' and the submodules with float arrays as outputs, with an axis for the
   images. The calls are for all images, for all but the first, without layers, and with a gradient.
   """
   import torch

@@ -206,7 +206,7 @@ def _class_embeddings(tower: TextTower, variables: Variables, tokens: np.ndarray
   """Returns the embeddings of classes, [classes, E], of length 1.
 
   `tokens` are the token ids of each class's prompts, int [classes, prompts, context]. The embedding
-  of a class is the mean over its prompts, whose embeddings have length 1 too.
+  of a class is the mean over the embeddings, also of length 1, of its prompts.
   """
   num_classes, num_prompts, context = tokens.shape
   flat = tokens.reshape(-1, context).astype(np.int32)
@@ -226,8 +226,8 @@ def _unit(x: np.ndarray) -> np.ndarray:
 def main(arguments: Sequence[str] | None = None) -> int:
   """Writes the weights of a zero-shot classifier, and returns the exit status.
 
-  `arguments` are those of the command line, such as '--architecture=clip_vit_b32', which the top of
-  this file explains; None takes the process's.
+  `arguments` are words of the command line, such as '--architecture=clip_vit_b32', which the top
+  of this file explains; None takes the process's.
   """
   parser = argparse.ArgumentParser(prog='python -m robustness.models.zero_shot')
   for name in ('architecture', 'weights', 'classes', 'out'):

@@ -134,7 +134,7 @@ class Coral(GroupObjective):
   ) -> jax.Array:
     """Returns the distance of the features of each pair of sets, [P].
 
-    It is the mean squared difference of their means plus that of their covariances.
+    It is the mean squared difference of their means plus the one of their covariances.
 
     Args:
       features: [B, F].

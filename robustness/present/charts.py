@@ -208,7 +208,7 @@ def of_rows(
   columns = columns_of(rows, quantity, rate)
 
   def caption(columns: Sequence[Column]) -> str:
-    """Returns the caption of a figure whose columns of plots are `columns`."""
+    """Returns the caption of a figure with the columns of plots `columns`."""
     return _caption(columns, facets, varying, rate)
 
   reference_values: dict[tuple[str, str], float] = {}

@@ -331,11 +331,11 @@ def overall_choices(table: pd.DataFrame, quantity: Quantity, task: str = '') -> 
 def difference_choices(table: pd.DataFrame, quantity: Quantity, rate: float) -> Iterator[Choice]:
   """Yields the paired differences of a quantity as choices, which are the rows of one figure each.
 
-  There is one choice for each set of facets: that of ('corruption', 'severity') has a row for each
-  pair of classifiers, corruption and severity. Its rows have the boolean `marked`, true if the
-  difference is significant at the false-discovery rate `rate`. Its `extremes` are, for each pair
-  of classifiers, the row with the largest absolute difference, with intervals that hold for all
-  rows of the choice together.
+  There is one choice for each set of facets: the one for ('corruption', 'severity') has a row for
+  each pair of classifiers, corruption and severity. Its rows have the boolean `marked`, true if the
+  difference is significant at the false-discovery rate `rate`. Its `extremes` are, for each pair of
+  classifiers, the row with the largest absolute difference, with intervals that hold for all rows
+  of the choice together.
   """
   for facets, rows in _groups(table, quantity, is_difference=True):
     rows = rows.assign(marked=significant(rows, quantity, rate))

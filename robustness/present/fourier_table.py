@@ -147,7 +147,7 @@ def changes(results: Results) -> pd.DataFrame:
 
 
 def _errors(tasks: Mapping[str, Results]) -> Results | None:
-  """Returns the results of the first task whose study is `STUDY`; None if there is none.
+  """Returns the results of the first task with the study `STUDY`; None if there is none.
 
   Its estimates are errors by corruption. `tasks` is {task: its results}.
   """

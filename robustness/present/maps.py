@@ -60,7 +60,7 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
   than one line, differences begin a new line, so that each scale is next to its maps.
 
   Args:
-    parts: the heatmaps, of values or of differences; those of values are drawn first.
+    parts: the heatmaps, of values or of differences; maps of values are drawn first.
     y: facet of the vertical axis, which grows downwards.
     x: facet of the horizontal axis.
     scaled: further heatmaps, not drawn; the colour scales include their values.

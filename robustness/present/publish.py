@@ -218,7 +218,7 @@ def _digest(folder: pathlib.Path, names: Iterable[str], presented: Presented) ->
   """Returns a SHA-256 that stays equal as long as figures need not be drawn again.
 
   It is of this package's code and of the results and figures in a folder. The result is '' if code
-  outside this package draws the figures, whose changes would not be noticed.
+  outside this package draws the figures, because its changes would not be noticed.
 
   Args:
     folder: folder with results.json, results.npz, results.csv and `figures/`.

@@ -129,7 +129,7 @@ def _level_clauses(
   Args:
     rows: the values, a row per classifier.
     differences: {label: row of the difference} for classifiers but the first: the value of the
-      classifier minus that of the first one.
+      classifier minus the value of the first one.
     quantity: the quantity of all rows.
   """
   values = {row.classifier: f' {_estimate(quantity, row)}' for row in _rows(rows)}

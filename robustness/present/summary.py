@@ -50,7 +50,7 @@ def of_battery(summary: str, studies: Mapping[str, Presented]) -> Presentation:
 
   Args:
     summary: one of `robustness.results.SUMMARIES`.
-    studies: {task: study}, whose papers are cited.
+    studies: {task: study}; their papers are cited.
   """
   papers = tuple(dict.fromkeys(key for study in studies.values() for key in study.papers))
   is_fourier_table = summary == FOURIER_TABLE
@@ -122,7 +122,7 @@ def of_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentation:
   def find(results: Results) -> list[Finding]:
     """Returns the findings about means over the seeds, and on the share that varies most by seed.
 
-    `results` are those of a run with several seeds.
+    `results` come from a run with several seeds.
     """
     means = results.over_seeds
     find_in_means = battery.findings if means.tasks else findings

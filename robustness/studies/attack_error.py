@@ -394,7 +394,7 @@ class AttackError(AttackStudy):
     def steps(view: Facts, classes: int) -> list[tuple[str, tuple[int, int], int]]:
       """Returns the steps of an ensemble's view as (name, (index of attack, stage), run).
 
-      A stage is one member of the ensemble, a run one of its restarts or target classes, whose
+      A stage is one member of the ensemble, a run one of its restarts or target classes; their
       number depends on `classes`, the number of classes. Views of other attacks have no steps.
       """
       index = int(view['attack'])  # −1 in the clean view

@@ -58,7 +58,7 @@ class FlipRate(Study):
     frames: number of frames of a sequence.
     lowest: severity of the first frame.
     highest: severity of the last frame.
-    constants: image size, 32, 64, 224 or 299, whose published constants give a severity its
+    constants: image size, 32, 64, 224 or 299; its published constants give a severity its
       strength; 0 takes the nearest to the size of the images.
     confidence: confidence of intervals, in (0, 1).
   """

@@ -209,7 +209,7 @@ class FrequencyShortcuts(Study):
       through, whole, predictions = {}, {}, {}
       for evaluation in recorded.evaluations:
         label, records = evaluation.label, evaluation.records
-        # View 0 shows whole images, view 1 + k those of set k. Lists keep the axis of views.
+        # View 0 shows whole images, view 1 + k the images of set k. Lists keep the axis of views.
         view = [1 + best_sets[label][number]]
         through[label] = right.values[label][:, view]
         whole[label] = right.values[label][:, [0]]

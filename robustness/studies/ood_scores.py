@@ -297,7 +297,7 @@ class OodScores(ScoresPredictions):
 def _recording(task: FinishedStudy, label: str) -> Recording:
   """Returns the logits, features and class indices of all images that a run recorded.
 
-  Logits are of the classes that the classifier can predict; those of others are −∞. `label` is the
+  Logits are of the classes that the classifier can predict; the others are −∞. `label` is the
   label of the classifier.
   """
   column = _evaluation(task, label).records.column

@@ -202,7 +202,7 @@ class PerturbationStability(Study):
       predictions[label] = prediction[reference], prediction[frame]
       if best.shape[-1] == 5:  # a classifier of fewer classes has no five best
         best_classes[label] = best[reference], best[frame]
-    # Of each perturbation; the pairs of the last classifier are as many as those of every other.
+    # Of each perturbation; every classifier has the same number of pairs.
     num_frames = [pairs_of_name.shape[-1] for pairs_of_name in pairs]
     numbers = np.concatenate([np.arange(1, count + 1) for count in num_frames])
     names = np.repeat(self.names, num_frames)

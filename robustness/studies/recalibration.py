@@ -181,7 +181,7 @@ class Recalibration(StoredOrMade):
   def recording(self) -> dict[str, Any]:
     """The settings of the views, and that logits are recorded.
 
-    Studies of one run whose `recording` is equal are measured once, and share the records.
+    Studies of one run with equal `recording` are measured once and share the records.
     """
     return {**super().recording, 'outputs': list(self.outputs)}
 
@@ -475,7 +475,7 @@ class _Fitted:
   def prediction_set_scores(self, logits: np.ndarray, uniform: np.ndarray) -> dict[str, np.ndarray]:
     """Returns {kind of score: [..., K], the score of each class for prediction sets}.
 
-    A prediction set holds the classes whose score is at most a threshold. Scores are computed from
+    A prediction set holds the classes with a score of at most a threshold. Scores are computed from
     probabilities after temperature scaling, if it is fitted.
 
     Args:

@@ -153,8 +153,8 @@ class SampledMCE(CorruptionViews):
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns mCE, errors, and the table `passes` with one row of four numbers.
 
-    They are the passes through a classifier of this run, one per image; those of showing each image
-    in all corrupted views; the setting `mce_half_width`; and the images that it needs.
+    They are the passes through a classifier of this run, one per image; the passes for showing each
+    image in all corrupted views; the setting `mce_half_width`; and the images that it needs.
     """
     recorded = Recorded(evaluations)
     count = evaluations[0].records.layout.num_rows

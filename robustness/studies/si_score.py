@@ -358,10 +358,10 @@ class SiScore(Study):
     """Returns accuracy over all scenes, by class, by level and by factor, with paired differences.
 
     Accuracy by one factor pools the levels that differ only in other factors. Objects are the units
-    of resampling. Each factor has a separate balanced mix: scenes whose pairs of object and
-    background count at every level of the factor. Scenes count with enough of the object inside the
-    image. Accuracy by location is also estimated from all scenes with any of the object inside, if
-    these are more.
+    of resampling. Each factor has a separate balanced mix: scenes with pairs of object and
+    background that count at every level of the factor. Scenes count with enough of the object
+    inside the image. Accuracy by location is also estimated from all scenes with any of the object
+    inside, if these are more.
     """
     pairs = {e.label: self._pairs(e.records, image_shape[0]) for e in evaluations}
     first = next(iter(pairs.values()))

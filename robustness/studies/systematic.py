@@ -400,8 +400,8 @@ class Systematic(Study):
   def _level_terms(self, names: Sequence[str]) -> Terms:
     """Returns (facets, [column]) for each level of each environment.
 
-    The facets are, for example, {environment: fog, severity: 1}, and the column is that of the
-    level in shares with a column per level. `names` are the M environments without the clean one.
+    The facets are, for example, {environment: fog, severity: 1}, and the column is the
+    level's in shares with a column per level. `names` are the M environments without the clean one.
     """
     return [
       ({ENVIRONMENT: names[k - 1], self._transforms[k - 1].kind_of_level: level}, [column])
@@ -494,14 +494,14 @@ class Systematic(Study):
     Args:
       shares: shares of right answers of the classifier, by image, and by environment or level.
       columns: indices of the environments, or levels, that ρ is averaged over.
-      baseline: the same shares of the baseline, whose accuracy ρ subtracts; None subtracts 0.
+      baseline: the same shares of the baseline; ρ subtracts its accuracy, or 0 for None.
     """
     return shares.rho(
       columns, baseline, self.formula, self.baseline_by_cell, self.degenerate, self.samples
     )
 
   def _baseline_of(self, label: str) -> str:
-    """Returns the label of the classifier whose accuracy is subtracted in ρ of `label`, or ''.
+    """Returns the label of the classifier that ρ of `label` is measured against, or ''.
 
     It is the study's `baseline`, if it is set. For the baseline itself it is ''.
     """

@@ -109,7 +109,7 @@ def _panel(table: pd.DataFrame, label: str, first: str, shares: pd.DataFrame) ->
   Args:
     table: the results.
     label: label of the classifier.
-    first: label of the first classifier, from whose accuracy the change is taken.
+    first: label of the first classifier; changes are from its accuracy.
     shares: the share of high frequencies of each corruption.
   """
   of_label = table[table.classifier == label]

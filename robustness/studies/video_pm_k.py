@@ -669,9 +669,9 @@ def _outcomes_of_quantity(
 def _with_ascending_ends(shares: pd.DataFrame) -> pd.DataFrame:
   """Narrows the intervals of shares by ascending distance, and returns the table.
 
-  Shares grow with the distance, and so must both ends of their intervals: no low end is under those
-  of smaller distances, and no high end above those of larger ones. The share within 1 is 1, because
-  no pixels in [0, 1] are farther apart.
+  Shares grow with the distance, and so must both ends of their intervals: no low end is under a low
+  end of smaller distances, and no high end above a high end of larger ones. The share within 1 is
+  1, because no pixels in [0, 1] are farther apart.
   """
   shares['low'] = shares.low.cummax()
   shares['high'] = shares.high[::-1].cummin()

@@ -489,7 +489,7 @@ def _names_in_index(path: pathlib.Path, index: Mapping[str, object]) -> tuple[st
 def _names_by_maps(maps: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
   """Returns the class names, in label order, of the known label space that has these class maps.
 
-  The maps are compared with those of each of `label_space.coarse_spaces`.
+  The maps are compared with the maps of each of `label_space.coarse_spaces`.
 
   Args:
     maps: {file: its content}. `class_idx_map.json` leads from ImageNet to the space, {class of

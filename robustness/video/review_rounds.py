@@ -200,7 +200,7 @@ class ReviewRounds:
 
     1. the items of the individual round that need an answer by this annotator. The item is
        reserved: others get it only if it needs more answers.
-    2. the contested items whose individual answers are complete and that need a joint vote by this
+    2. the contested items that have all individual answers and need a joint vote by this
        annotator: first the anchors, then the pairs.
 
     In both rounds, the pairs of an anchor that somebody called bad wait for the joint vote on it.

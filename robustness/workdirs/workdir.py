@@ -269,7 +269,7 @@ def finished_files(directory: pathlib.Path) -> frozenset[tuple[str, int]]:
 
 
 def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
-  """Returns `config`, each section `study` replaced by that of `before` if both record the same.
+  """Returns `config` with each section `study` taken from `before` if both record the same.
 
   Studies with equal records may differ in settings of how estimates are computed from them. After
   the replacement the sections `study` differ only if their records do.

@@ -118,7 +118,7 @@ class Adaptation(Part):
   def observe(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> PyTree:
     """Returns the state after a further batch of the `num_clean_images` stored images.
 
-    It is called after `begin` and before the images of a study. The arguments are those of a call.
+    It is called after `begin` and before the images of a study. It takes the arguments of a call.
     """
     return state
 
@@ -147,7 +147,7 @@ class Adaptation(Part):
     def normalise(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
       """Runs a batch normalisation layer with mixed statistics, and any other layer unchanged.
 
-      The arguments are those of an interceptor of `nn.intercept_methods`.
+      It takes the arguments of an interceptor of `nn.intercept_methods`.
       """
       layer = context.module
       # the clone applied below passes through here too; it has no path, and runs unchanged
