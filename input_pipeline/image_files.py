@@ -17,7 +17,7 @@ from PIL import Image, TiffImagePlugin
 
 from input_pipeline.images import Images, MemoryStore, Size
 from robustness.core.errors import KEYS, InputError, SettingError
-from robustness.core.paths import SYSTEM, expanded, files_in, is_passed_over
+from robustness.core.paths import SYSTEM, access_refused, expanded, files_in, is_passed_over
 from robustness.core.pictures import SUFFIXES, opened
 from robustness.core.rows import in_class_order
 from robustness.core.typing import Facts
@@ -45,8 +45,10 @@ _RELEASES = {
 """{title of a published data set: (source that reads it or '', pattern of its files and
 folders)}.
 """
-_BITS, _SAMPLE_FORMAT = 258, 339
-"""Tags of TIFF: bits per sample, and the number format of samples."""
+_BITS, _PHOTOMETRIC, _SAMPLE_FORMAT = 258, 262, 339
+"""Tags of TIFF: bits per sample, the meaning of levels, and the number format of samples."""
+_WHITE_IS_ZERO = 0
+"""Value of the tag of the meaning, which Pillow observes only in pictures of up to 8 bits."""
 _UNSIGNED, _SIGNED = 1, 2
 """Values of the tag of the number format."""
 _WORD = re.compile(r'\.\w{1,12}', re.ASCII)
@@ -55,6 +57,7 @@ _GREY_MODES = ('1', 'L', 'LA', 'La', 'I')
 """Pillow's modes of pictures with one channel."""
 
 
+@access_refused()
 def existing_folder(path: str, advice: str, key: str) -> Path:
   """Returns the folder at a path.
 
@@ -72,6 +75,7 @@ def existing_folder(path: str, advice: str, key: str) -> Path:
   return expanded(path)
 
 
+@access_refused()
 def looks_like(folder: Path) -> str:
   """Returns a hint, for messages, about the published data set that a folder seems to hold.
 
@@ -86,6 +90,7 @@ def looks_like(folder: Path) -> str:
   return ''
 
 
+@access_refused()
 def folders_in(root: Path) -> dict[str, Path]:
   """Returns {name: path} of the folders in a folder, by number if all names are numbers, else A–Z.
 
@@ -134,6 +139,7 @@ def skip_reason(name: str) -> str:
   return f'files {suffix}' if re.fullmatch(_WORD, suffix) else 'files of other suffixes'
 
 
+@access_refused()
 def count_outside_classes(root: Path, left_out: Counter[str]) -> None:
   """Adds what is in `root` outside class folders to the counter `left_out`.
 
@@ -173,6 +179,8 @@ def read_image(file: str | bytes, channels: int) -> np.ndarray:
     is_grey, white = _is_grey(image), _largest_level(image)
     if image.mode.startswith('I'):  # 16 bits, which Pillow would clip to 255 and not scale
       scaled = np.rint(np.asarray(image, np.float64) * 255 / white)
+      if getattr(image, 'tag_v2', {}).get(_PHOTOMETRIC) == _WHITE_IS_ZERO:
+        scaled = 255 - scaled
       pixels = scaled.clip(0, 255).astype(np.uint8)[..., None]
     elif is_grey:
       pixels = np.asarray(image.convert('L'))[..., None]

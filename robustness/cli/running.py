@@ -280,6 +280,8 @@ def dry_run(config: Section) -> int:
   except Exception as error:
     if advice := process.memory_advice(error) or environment_variables.advice(error):
       return exit_with(BAD_INPUT, advice)
+    if advice := disk.advice(error, ''):
+      return exit_with(BAD_INPUT, advice)
     raise
   return 0
 

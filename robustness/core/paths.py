@@ -1,8 +1,10 @@
 """Paths that users write, and the files in folders."""
 
+import contextlib
 import os
 import pathlib
 from collections import Counter
+from collections.abc import Iterator
 
 from robustness.core.errors import InputError
 
@@ -64,6 +66,16 @@ def is_passed_over(name: str) -> bool:
   return name.startswith('.') or name in SYSTEM_FOLDERS
 
 
+@contextlib.contextmanager
+def access_refused() -> Iterator[None]:
+  """A context, or decorator, that turns a file or folder without access into an InputError."""
+  try:
+    yield
+  except PermissionError as error:
+    raise InputError(f'{error.filename} cannot be read: {error.strerror}.') from error
+
+
+@access_refused()
 def files_in(
   folder: pathlib.Path, deep: bool = True, left_out: Counter[str] | None = None
 ) -> list[pathlib.Path]:
@@ -78,7 +90,7 @@ def files_in(
     left_out: counter to which the numbers of ignored files and folders are added by reason.
 
   Raises:
-    InputError: a folder cannot be listed, for example because another user owns it.
+    InputError: a folder cannot be listed or searched, for example because another user owns it.
   """
 
   def refuse(error: OSError) -> None:

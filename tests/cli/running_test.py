@@ -1,5 +1,6 @@
 """`--dry_run` prints the work of a run, refuses what the run would refuse, and writes nothing."""
 
+import errno
 import logging
 import os
 
@@ -99,3 +100,13 @@ def test_a_dry_run_refuses_a_network_without_weights(empty, capsys, monkeypatch)
   config = runs.shrunk('accuracy', 'own', changes={'classifier.name': 'small_cnn'})
   assert running.dry_run(config.to_dict()) == 2
   assert f'error: {NO_WEIGHTS}' in capsys.readouterr().err
+
+
+def test_a_dry_run_refuses_files_without_access(capsys, monkeypatch):
+  def no_access(config):
+    raise PermissionError(errno.EACCES, 'Permission denied', 'pictures')
+
+  monkeypatch.setattr(running.process, 'set_devices', lambda processes: None)
+  monkeypatch.setattr(running, 'show_plan', no_access)
+  assert running.dry_run({}) == 2
+  assert 'error: pictures: permission denied.' in capsys.readouterr().err

@@ -1,15 +1,17 @@
 """Tests reading image files of all kinds as grey or RGB pixels, and listing those of a folder."""
 
+import errno
 import os
 import struct
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from input_pipeline.image_files import images_in, read_header, read_image
+from input_pipeline.image_files import folders_in, images_in, looks_like, read_header, read_image
 from robustness.core.pictures import SUFFIXES
 from tests.refusals import refused
 
@@ -110,6 +112,12 @@ def test_grey_of_16_bits_is_scaled_to_8_bits_in_every_format(tmp_path, suffix):
   assert read_image(path, 1)[0, :, 0].tolist() == [0, 1, 128, 255]
 
 
+def test_grey_tiffs_of_16_bits_may_store_white_as_zero(tmp_path):
+  picture = Image.fromarray(np.array([[0, 257, 32896, 65535]], np.uint16))
+  picture.save(tmp_path / 'a.tif', tiffinfo={262: 0})
+  assert read_image(str(tmp_path / 'a.tif'), 1)[0, :, 0].tolist() == [255, 254, 127, 0]
+
+
 def test_levels_are_scaled_by_the_number_of_bits_in_the_file(tmp_path):
   """A TIFF stores two levels of 12 bits in three bytes; Pillow reads them without scaling."""
   offset = 8 + 2 + 8 * 12 + 4  # header, number of tags, eight tags of 12 bytes, next directory
@@ -120,6 +128,18 @@ def test_levels_are_scaled_by_the_number_of_bits_in_the_file(tmp_path):
   header = b'II' + struct.pack('<HIH', 42, 8, len(entries))
   (tmp_path / 'a.tif').write_bytes(header + tags + bytes(4) + strip)
   assert read_image(str(tmp_path / 'a.tif'), 1)[0, :, 0].tolist() == [255, 0, 128, 128]
+
+
+@pytest.mark.parametrize('search', [folders_in, looks_like, images_in])
+def test_a_folder_without_access_is_refused(tmp_path, monkeypatch, search):
+  """The superuser, who may run tests, has access to all folders."""
+
+  def no_access(path, *arguments, **options):
+    raise PermissionError(errno.EACCES, 'Permission denied', str(path))
+
+  (tmp_path / 'a.png').touch()
+  monkeypatch.setattr(Path, 'iterdir' if search != images_in else 'is_file', no_access)
+  refused(f'{tmp_path}.* cannot be read: Permission denied', search, tmp_path)
 
 
 def test_files_of_a_folder_that_are_no_images_are_counted_by_reason(tmp_path, pixels):
