@@ -34,7 +34,7 @@ python main.py --config=configs/attack_error.py:autoattack_cifar10 --workdir=/tm
 """
 
 from robustness.config.defaults import ConfigDict, default_config, sections_of_classifiers, variants
-from robustness.config.trainings import train_small_networks, use_cifar10
+from robustness.config.trainings import resnet20_on_cifar10, train_small_networks
 
 
 def digits() -> ConfigDict:
@@ -62,10 +62,8 @@ def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
   the networks; () is one network without a label. A network with the label 'adversarial' is
   trained by PGD too.
   """
-  config = default_config('attack_error', labels)
-  use_cifar10(config)
+  config = resnet20_on_cifar10('attack_error', labels=labels)
   for classifier in sections_of_classifiers(config):
-    classifier.name = 'resnet20'
     classifier.augment.policy = ('flip', 'crop')
   if 'adversarial' in labels:
     config.classifiers.adversarial.attack.name = 'pgd'

@@ -17,8 +17,8 @@ python main.py --config=configs/band_noise.py:cifar10 --workdir=/tmp/band_noise_
   bandwidths (odd ones, for sides of an even number of pixels).
 """
 
-from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import plain_and_noisy_digits, use_cifar10
+from robustness.config.defaults import ConfigDict, variants
+from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifar10
 
 
 def digits() -> ConfigDict:
@@ -35,10 +35,8 @@ def cifar10(labels: tuple[str, ...] = ('natural', 'gaussian')) -> ConfigDict:
   `labels` are the labels of the networks. 'gaussian' is trained with noise and 'adversarial' by
   PGD; all others are trained with flips and crops alone.
   """
-  config = default_config('band_noise', labels)
-  use_cifar10(config)
+  config = resnet20_on_cifar10('band_noise', labels=labels)
   for classifier in config.classifiers.values():
-    classifier.name = 'resnet20'
     classifier.augment.policy = ('flip', 'crop')
     classifier.augment.gaussian.sigma = 0.1
   if 'gaussian' in labels:

@@ -33,7 +33,12 @@ robustness battery:imagenet_paper --workdir=/tmp/paper --config.classifier.name=
 """
 
 from robustness.config.defaults import ConfigDict, default_battery, variants
-from robustness.config.trainings import add_gaussian_noise, train_small_networks, use_cifar10
+from robustness.config.trainings import (
+  add_gaussian_noise,
+  train_small_networks,
+  use_cifar10,
+  use_imagenet,
+)
 
 TASKS = {
   'clean': 'accuracy',
@@ -121,10 +126,8 @@ def imagenet_paper() -> ConfigDict:
   It takes all validation images, and 5000 of them for AutoAttack.
   """
   config = imagenet()
-  config.data.source = 'tfds'
-  config.data.tfds.dataset = 'imagenet2012'
-  config.data.split = 'validation'
-  config.data.resize, config.data.crop = 256, 224  # as the images of ImageNet-C were prepared
+  use_imagenet(config)
+  # with the size and crop of `use_imagenet`, as the images of ImageNet-C were prepared
   config.data.interpolation, config.data.resized_by = 'bilinear', 'pillow'
   config.battery.attack.data.num_images = 5000
   return _paper(config)

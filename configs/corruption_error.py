@@ -86,7 +86,7 @@ python main.py --config=configs/corruption_error.py:imagenet --workdir=/tmp/corr
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifar10, use_cifar10
+from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifar10
 
 
 def digits() -> ConfigDict:
@@ -116,11 +116,9 @@ def adapted() -> ConfigDict:
   test images, and `tent` also minimises the entropy of its answers to them. Corruptions are the
   official 15 at severity 5.
   """
-  config = default_config('corruption_error', labels=('source', 'statistics', 'tent'))
-  use_cifar10(config, num_images=2000)
+  labels = ('source', 'statistics', 'tent')
+  config = resnet20_on_cifar10('corruption_error', num_images=2000, labels=labels)
   config.study.severities = (5,)
-  for classifier in config.classifiers.values():
-    classifier.name = 'resnet20'
   config.classifiers.statistics.adaptation.name = 'statistics'
   config.classifiers.tent.adaptation.name = 'tent'
   return config

@@ -66,7 +66,6 @@ def imagenet_trained() -> ConfigDict:
   """Returns the config of ResNet-50 trained behind filters on ImageNet."""
   config = _behind_filters(low_pass=(7, 23, 45), high_pass=(223, 209, 179))
   train_on_imagenet(config)
-  config.data.num_images = 0  # all
   return config
 
 

@@ -40,7 +40,7 @@ python main.py --config=configs/fourier_heatmap.py:imagenet_pair --workdir=/tmp/
 """
 
 from robustness.config.defaults import ConfigDict, default_config, sections_of_classifiers, variants
-from robustness.config.trainings import plain_and_noisy_digits, use_cifar10
+from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifar10, use_imagenet
 
 
 def digits() -> ConfigDict:
@@ -59,11 +59,9 @@ def cifar10(labels: tuple[str, ...] = ()) -> ConfigDict:
 
   `labels` are the labels of the networks; () is one network without a label.
   """
-  config = default_config('fourier_heatmap', labels)
-  use_cifar10(config)
+  config = resnet20_on_cifar10('fourier_heatmap', labels=labels)
   config.study.norm = 4.0
   for classifier in sections_of_classifiers(config):
-    classifier.name = 'resnet20'
     classifier.augment.policy = ('flip', 'crop')
   config.training.epochs = 200.0
   config.training.batch_size = 128
@@ -98,12 +96,7 @@ def imagenet_pair() -> ConfigDict:
   config = default_config('fourier_heatmap', labels=('first', 'second'))
   config.study.norm = 15.7
   config.study.window = 63
-  config.data.source = 'tfds'
-  config.data.tfds.dataset = 'imagenet2012'
-  config.data.split = 'validation'
-  config.data.num_images = 1000
-  config.data.resize = 256
-  config.data.crop = 224
+  use_imagenet(config, num_images=1000)
   config.data.interpolation = 'bilinear'
   for classifier in config.classifiers.values():
     classifier.name = 'resnet50'

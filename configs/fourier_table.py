@@ -190,7 +190,6 @@ def imagenet() -> ConfigDict:
   config.classifiers.auto_augment.augment.policy = ('flip', 'auto_augment')
   config.classifiers.auto_augment.augment.auto_augment.policy = 'imagenet'
   train_on_imagenet(config)
-  config.data.num_images = 0  # all
   for task in ('errors', 'tradeoff'):
     config.battery[task].study.corruptions = ('fourier_imagenet',)
   config.battery.heat_maps.study.norm = 15.7

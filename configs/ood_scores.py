@@ -25,10 +25,15 @@ python main.py --config=configs/ood_scores.py:openood --workdir=/tmp/openood \
   command with --config.data.split=train.
 """
 
-from robustness.config.defaults import ConfigDict, default_battery, default_config, nested, variants
+from robustness.config.defaults import (
+  ConfigDict,
+  default_battery,
+  default_config,
+  predictions_config,
+  variants,
+)
 from robustness.config.trainings import resnet20_on_cifar10, use_cifar10
 from robustness.estimates.out_of_distribution import SCORES
-from robustness.evaluation import study
 
 
 def cifar10() -> ConfigDict:
@@ -52,20 +57,7 @@ def unknown() -> ConfigDict:
 
 def workdirs() -> ConfigDict:
   """Returns the config that compares finished runs on known and on unknown classes."""
-  return nested(
-    {
-      'study': study.default_section('ood_scores'),
-      'predictions': '',
-      'out_of_distribution': (),
-      'near': (),
-      'far': (),
-      'shifted': (),
-      'bank': '',
-      'held_out': '',
-      'task': '',
-      'seed': 0,
-    }
-  )
+  return predictions_config('ood_scores')
 
 
 def openood() -> ConfigDict:

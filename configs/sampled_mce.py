@@ -14,7 +14,7 @@ python main.py --config=configs/sampled_mce.py:imagenet --workdir=/tmp/sampled_m
 """
 
 from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import resnet20_on_cifar10
+from robustness.config.trainings import resnet20_on_cifar10, use_imagenet
 
 
 def cifar10() -> ConfigDict:
@@ -35,12 +35,7 @@ def imagenet() -> ConfigDict:
   mCE ± 0.025; mCE is a ratio, 1 for AlexNet.
   """
   config = default_config('sampled_mce')
-  config.data.source = 'tfds'
-  config.data.tfds.dataset = 'imagenet2012'
-  config.data.split = 'validation'
-  config.data.num_images = 2571
-  config.data.resize = 256
-  config.data.crop = 224
+  use_imagenet(config, num_images=2571)
   config.data.interpolation = 'bilinear'
   config.data.resized_by = 'pillow'
   config.study.protocol = 'as_released'

@@ -19,8 +19,8 @@ python main.py --config=configs/tradeoff.py:cifar10 --workdir=/tmp/tradeoff_cifa
   figure: configs/fourier_table.py.
 """
 
-from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.config.trainings import plain_and_noisy_digits, use_cifar10
+from robustness.config.defaults import ConfigDict, variants
+from robustness.config.trainings import plain_and_noisy_digits, resnet20_on_cifar10
 
 
 def digits() -> ConfigDict:
@@ -38,10 +38,7 @@ def cifar10(labels: tuple[str, ...] = ('first', 'second')) -> ConfigDict:
 
   It takes 1000 test images and Yin et al.'s 15 corruptions; `labels` are those of the networks.
   """
-  config = default_config('tradeoff', labels)
-  use_cifar10(config)
-  for classifier in config.classifiers.values():
-    classifier.name = 'resnet20'
+  config = resnet20_on_cifar10('tradeoff', labels=labels)
   config.study.corruptions = ('fourier_cifar',)
   return config
 

@@ -29,10 +29,7 @@ python main.py --config=configs/video_pm_k.py:predictions --workdir=/tmp/pm_k_sc
   `accuracy_pm_k` at k = 10 equal the released scorer to the last digit.
 """
 
-import dataclasses
-
-from robustness.config.defaults import ConfigDict, default_config, variants
-from robustness.video.rescoring import Rescoring
+from robustness.config.defaults import ConfigDict, default_config, predictions_config, variants
 
 
 def made() -> ConfigDict:
@@ -60,9 +57,7 @@ def frames() -> ConfigDict:
 
 def predictions() -> ConfigDict:
   """Returns the config of pm-k accuracy of predictions in a file or in an earlier run's records."""
-  study = default_config('video_pm_k').study
-  defaults = {field.name: field.default for field in dataclasses.fields(Rescoring)}
-  return ConfigDict({'study': study, **defaults})
+  return predictions_config('video_pm_k')
 
 
 get_config = variants(made, frames, predictions)

@@ -15,7 +15,7 @@ from robustness.classifiers import ClassifierSettings
 from robustness.config.experiment import Execution
 from robustness.config.recipe import KINDS, SECTIONS
 from robustness.core.errors import nearest
-from robustness.core.registry import Part, is_reference, part_name
+from robustness.core.registry import is_reference, part_name
 from robustness.core.settings import field_types
 from robustness.core.typing import Facts
 from robustness.evaluation import study
@@ -103,6 +103,17 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
   study_class = study.STUDIES.find(study_name, 'config.study.name')
   shared = _sections(labels, study_class.needs_classifier)
   return nested({'study': study.default_section(study_name), **shared})
+
+
+def predictions_config(study_name: str) -> ConfigDict:
+  """Returns the config of a study of predictions that were made before, every key at its default.
+
+  It has no classifiers and no data; the study's `prediction_settings` have the other keys.
+  """
+  study_class = study.STUDIES.find(study_name, 'config.study.name')
+  assert issubclass(study_class, study.ScoresPredictions)
+  section = study.default_section(study_name)
+  return nested({'study': section, **_defaults(study_class.prediction_settings)})
 
 
 def with_study(config: ConfigDict, name: str) -> ConfigDict:
@@ -231,11 +242,14 @@ def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
           section[source.name] = nested(keys)
 
 
-def _defaults(part: type[Part]) -> Facts:
-  """Returns the default settings of a named part; a setting without a default has a placeholder."""
+def _defaults(settings: type) -> Facts:
+  """Returns the default values of a dataclass, such as a named part.
+
+  A field without a default has a placeholder.
+  """
   return {
     field.name: placeholder(object) if field.default is dataclasses.MISSING else field.default
-    for field in dataclasses.fields(part)
+    for field in dataclasses.fields(settings)
   }
 
 

@@ -18,15 +18,28 @@ def use_cifar10(config: ConfigDict, num_images: int = 1000) -> None:
   config.data.num_images = num_images
 
 
-def resnet20_on_cifar10(study_name: str, num_images: int = 1000) -> ConfigDict:
-  """Returns the config of a study of a ResNet-20 on CIFAR-10 test images.
+def use_imagenet(config: ConfigDict, num_images: int = 0) -> None:
+  """Sets `config.data` to ImageNet's validation images from TFDS, cropped to 224 of 256 pixels.
 
-  The study shows `num_images` random test images; 0 takes all. The network is not trained: the user
-  names its weights by `config.classifier.weights`.
+  They are `num_images` random ones; 0 uses all 50,000.
   """
-  config = default_config(study_name)
+  config.data.update(source='tfds', split='validation', resize=256, crop=224)
+  config.data.tfds.dataset = 'imagenet2012'
+  config.data.num_images = num_images
+
+
+def resnet20_on_cifar10(
+  study_name: str, num_images: int = 1000, labels: tuple[str, ...] = ()
+) -> ConfigDict:
+  """Returns the config of a study of one or several ResNet-20 on CIFAR-10 test images.
+
+  The study shows `num_images` random test images; 0 takes all. The networks are not trained: the
+  user names their weights. `labels` are their labels; () is one network without a label.
+  """
+  config = default_config(study_name, labels)
   use_cifar10(config, num_images)
-  config.classifier.name = 'resnet20'
+  for classifier in sections_of_classifiers(config):
+    classifier.name = 'resnet20'
   return config
 
 
@@ -71,8 +84,7 @@ def train_on_imagenet(config: ConfigDict) -> None:
   per 256 images, reached after 5 epochs, and then falls as a cosine; weight decay is 1e-4.
   Validation images are resized to 256 and cropped to 224 pixels, and are measured in float32.
   """
-  config.data.update(source='tfds', split='validation', resize=256, crop=224)
-  config.data.tfds.dataset = 'imagenet2012'
+  use_imagenet(config)
   for classifier in config.classifiers.values():
     classifier.train = True
     classifier.name = 'resnet50'
