@@ -99,11 +99,12 @@ def read(
     sets[anchor], labels[anchor] = [], sorted(marked_classes | {classes[video]})
   dropped = set()  # anchors that somebody called bad when marking one of their pairs
   for (anchor, frame), pair_marks in pairs.items():
-    is_neighbor = anchor in sets and frame != anchor  # some pairs are an anchor with itself
+    if anchor not in sets:
+      continue
     is_accepted = SIMILAR in pair_marks and not pair_marks & PROBLEMS
-    if is_neighbor and (is_accepted or not reviewed):
+    if frame != anchor and (is_accepted or not reviewed):  # some pairs are an anchor with itself
       sets[anchor].append(frame)
-    if reviewed and is_neighbor and BAD_ANCHOR in pair_marks:
+    if reviewed and BAD_ANCHOR in pair_marks:
       dropped.add(anchor)
   for anchor in dropped:
     del sets[anchor], labels[anchor]

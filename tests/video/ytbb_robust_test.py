@@ -13,8 +13,15 @@ from tests.refusals import refused
 
 MARKS = ['good', 'unsure', 'bad', 'dog', 'car', 'none']
 PAIR_MARKS = ['similar', 'dissimilar', 'blur-increase', 'bad-anchor']
-A, B, C, D, E = (f'{v}_{n}000/frame-{15 * n}.jpg' for n, v in enumerate('abcde', 1))
-ANCHORS = {A: ['good'], B: ['good', 'dog', 'car'], C: ['good', 'unsure'], D: ['good'], E: []}
+A, B, C, D, E, F = (f'{v}_{n}000/frame-{15 * n}.jpg' for n, v in enumerate('abcdef', 1))
+ANCHORS = {
+  A: ['good'],
+  B: ['good', 'dog', 'car'],
+  C: ['good', 'unsure'],
+  D: ['good'],
+  E: [],
+  F: ['good'],
+}
 PAIRS = {  # The keys are an anchor and the number of a neighbor's frame.
   (A, 14): ['similar'],
   (A, 16): ['similar', 'blur-increase'],
@@ -22,6 +29,8 @@ PAIRS = {  # The keys are an anchor and the number of a neighbor's frame.
   (C, 46): ['similar'],
   (D, 59): ['similar'],
   (D, 61): ['similar', 'bad-anchor'],
+  (F, 90): ['bad-anchor'],  # with itself
+  (F, 91): ['similar'],
 }
 CLASSES = label_space.get('youtube_bb').class_names
 
@@ -62,7 +71,7 @@ def test_the_authors_rules_keep_good_anchors_and_unproblematic_pairs(release):
   assert sets == {A: [neighbor(A, 14)], B: []}
   assert labels == {A: [0], B: [0, 19, 23]} and names == CLASSES
   sets, _, _ = ytbb_robust.read(release, reviewed=False)  # all anchors and pairs
-  assert {a: len(members) for a, members in sets.items()} == {A: 3, B: 0, C: 1, D: 2, E: 0}
+  assert {a: len(members) for a, members in sets.items()} == {A: 3, B: 0, C: 1, D: 2, E: 0, F: 1}
 
 
 def test_the_folder_is_read_as_neighbor_sets(release):
@@ -70,7 +79,7 @@ def test_the_folder_is_read_as_neighbor_sets(release):
   assert len(sets.anchors) == 2 and len(sets.pairs.frame) == 1
   assert sets.class_names == CLASSES
   assert sets.pair_labels().tolist() == [[0, -1, -1]], 'those of its anchor'
-  assert len(metadata.read(release, reviewed=False).anchors) == 5
+  assert len(metadata.read(release, reviewed=False).anchors) == 6
 
 
 @cases(
