@@ -198,7 +198,7 @@ def measure(args: Any) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
   """Compares AutoAttack here with the package of its authors."""
-  parser = subject.options(__doc__, networks=(NETWORK,), images=100, clock=True, choices=(NETWORK,))
+  parser = subject.options(__doc__, networks=(), images=100, clock=True)
   parser.add_argument('--norm', default='linf', choices=NORMS)
   parser.add_argument('--epsilon', type=float, default=8 / 255)
   parser.add_argument('--version', default='standard', choices=tuple(VERSIONS))

@@ -20,6 +20,7 @@ import copy
 import dataclasses
 import pathlib
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,27 +45,16 @@ SIZES = (16, 32, 64, 128)
 BATTERY, ONE_BY_ONE, FORWARD, GRADIENT = 'battery', 'one by one', 'forward', 'gradient'
 
 
-@dataclasses.dataclass(frozen=True)
-class Work:
-  """The computations of the network that an evaluation needs.
+Work = Counter[str]
+"""The number of forward passes (`FORWARD`) and of gradients of a loss (`GRADIENT`), of one image
+each, that an evaluation needs.
+"""
 
-  Attributes:
-    forwards: number of forward passes, of one image each.
-    gradients: number of gradients of a loss by one image.
-  """
 
-  forwards: int
-  gradients: int
-
-  def __add__(self, other: Work) -> Work:
-    return Work(self.forwards + other.forwards, self.gradients + other.gradients)
-
-  def ratio(self, timings: timing.Timings, name: str) -> timing.Ratio:
-    """Returns the seconds of plain passes ÷ the seconds of a candidate, within each round."""
-    plain_seconds = self.forwards / timings.rates(FORWARD)
-    if self.gradients:
-      plain_seconds = plain_seconds + self.gradients / timings.rates(GRADIENT)
-    return timing.spread(plain_seconds / np.asarray(timings.seconds[name]))
+def ratio_to_plain(work: Work, timings: timing.Timings, name: str) -> timing.Ratio:
+  """Returns the seconds of plain passes ÷ the seconds of a candidate, within each round."""
+  plain_seconds = sum(count / timings.rates(kind) for kind, count in work.items() if count)
+  return timing.spread(plain_seconds / np.asarray(timings.seconds[name]))
 
 
 def work_of(study: Study, rows: Rows) -> Work:
@@ -74,7 +64,7 @@ def work_of(study: Study, rows: Rows) -> Work:
   runs = study.runs.values() if isinstance(study, attack_error.AttackError) else ()
   # an attack takes one gradient per step, for each restart and radius
   steps = sum(vars(run)['steps'] * study.restarts * len(study.radii) for run in runs)
-  return Work(rows.num_examples * views, rows.num_examples * steps)
+  return Work({FORWARD: rows.num_examples * views, GRADIENT: rows.num_examples * steps})
 
 
 def config_of(folder: pathlib.Path, args: Any, changes: Sequence[str]) -> dict[str, Any]:
@@ -152,7 +142,7 @@ def candidates(
   classifier = builder_for(experiment, rows, folder).build()[0]
   recorded = recordings(experiment, rows)
   works = {name: work_of(*recording) for name, recording in recorded.items()}
-  total = sum(works.values(), Work(0, 0))
+  total = sum(works.values(), Work())
   devices = parallel.create(experiment.execution.parallel)
   evaluators = {
     name: measurement.evaluator_for(experiment.execution, study, classifier, task_rows, devices)
@@ -162,17 +152,17 @@ def candidates(
   assert isinstance(images, ArrayRows)
   images = dataclasses.replace(images, images=images.images.astype(np.float32) / 255)
   runner = next(iter(evaluators.values()))  # any: only its network and devices are used
-  passes = max(1, min(4096, total.forwards))
-  # the fastest of 'forward, 16 a device', 'forward, 32 a device', ...
-  best = int(timing.fastest(subject.forwards(runner, images, sizes, passes)).split()[1])
-  plain = {FORWARD: subject.forward(runner, images, best, passes)}
-  if total.gradients:
-    plain[GRADIENT] = subject.gradient(runner, images, best, max(1, min(1024, total.gradients)))
+  passes = max(1, min(4096, total[FORWARD]))
+  by_size = {str(size): subject.forward(runner, images, size, passes) for size in sizes}
+  best = int(timing.fastest(by_size))
+  plain = {FORWARD: by_size[str(best)]}
+  if total[GRADIENT]:
+    plain[GRADIENT] = subject.gradient(runner, images, best, max(1, min(1024, total[GRADIENT])))
   evaluated = {
     name: subject.written(evaluators[name], task_rows) for name, (_, task_rows) in recorded.items()
   }
   tasks = [alone(config, name) for name in config['battery']['tasks']]
-  runs = {BATTERY: run([config], total.forwards), ONE_BY_ONE: run(tasks, total.forwards)}
+  runs = {BATTERY: run([config], total[FORWARD]), ONE_BY_ONE: run(tasks, total[FORWARD])}
   return {**plain, **evaluated, **runs}, {**works, BATTERY: total}
 
 
@@ -192,10 +182,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     [
       [
         name,
-        work.forwards,
-        work.gradients,
+        work[FORWARD],
+        work[GRADIENT],
         f'{np.median(timings.seconds[name]):.1f}',
-        timing.describe_ratio(work.ratio(timings, name)),
+        timing.describe_ratio(ratio_to_plain(work, timings, name)),
       ]
       for name, work in works.items()
     ],

@@ -130,7 +130,13 @@ def evaluation(
   rows_at_once, views, at_once = step
   evaluator = dataclasses.replace(evaluator, rows_at_once=rows_at_once, views_at_once=at_once)
   block = min(rows.num_examples, rows_at_once * evaluator.parallel.num_devices)
-  return subject.discarded(evaluator, rows, block, views)
+  layout = evaluator.layout(rows.num_examples, block, views)
+
+  def call() -> None:
+    for _ in evaluator.shards(rows, layout):
+      pass
+
+  return call, layout.num_rows * layout.num_views
 
 
 def steps(evaluator: Evaluator, args: argparse.Namespace) -> dict[str, tuple[int, int, int]]:

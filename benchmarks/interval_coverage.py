@@ -13,7 +13,6 @@ docs/intervals.md holds the output.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -34,6 +33,7 @@ from robustness.estimates.outcomes import Outcomes as Answers
 from robustness.estimates.published import BASELINES
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.relative_error import relative_errors
+from robustness.estimates.simultaneous import RATE
 from robustness.estimates.tradeoff import linear_fit
 from robustness.results import Results
 from robustness.video.neighbor_estimates import SetOutcomes, right_within
@@ -73,51 +73,29 @@ class Coverage(NamedTuple):
   undefined: float
 
 
-class Errors(NamedTuple):
-  """Whether a classifier is wrong: bool [N, 15, 5] for corrupted images, [N] for clean ones."""
-
-  corrupted: np.ndarray
-  clean: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
   """The simulated answers of two classifiers to N images and their 15 · 5 corrupted views.
 
   Attributes:
-    first, second: the images and views that each classifier got wrong.
+    first, second: whether each classifier is wrong, bool [N, 1 + 75], with the clean view first.
     change: a positive number without an upper bound for each image, [N].
     scenes: bool [N, 75], the views that count where an image stands for an object and each view for
       a scene with it.
   """
 
-  first: Errors
-  second: Errors
+  first: np.ndarray
+  second: np.ndarray
   change: np.ndarray
   scenes: np.ndarray
 
   def subset(self, indices: np.ndarray) -> Sample:
     """Returns the images at these indices."""
-    first, second = (Errors(e.corrupted[indices], e.clean[indices]) for e in self.errors)
-    return Sample(first, second, self.change[indices], self.scenes[indices])
-
-  @property
-  def errors(self) -> tuple[Errors, Errors]:
-    """The errors of the first and of the second classifier."""
-    return self.first, self.second
+    return Sample(*(array[indices] for array in self))
 
   @property
   def wrong(self) -> Answers:
-    """The errors as studies store them: 'first' and 'second', [N, 1 + 75], the clean view first."""
-    values = (
-      np.column_stack([e.clean, e.corrupted.reshape(len(e.clean), -1)]) for e in self.errors
-    )
-    return Answers(dict(zip(('first', 'second'), values, strict=True)), VIEWS)
-
-  @property
-  def changes(self) -> Answers:
-    """`change` as an outcome of one view."""
-    return Answers({'second': self.change[:, None]}, ONE_VIEW)
+    """The errors of both classifiers as studies store them."""
+    return Answers({'first': self.first, 'second': self.second}, VIEWS)
 
 
 def population(level: float, seed: int = 0, size: int = POPULATION, shift: float = 0.3) -> Sample:
@@ -144,9 +122,9 @@ def population(level: float, seed: int = 0, size: int = POPULATION, shift: float
     view = 0.5 * generator.normal(size=(size, CORRUPTIONS, 1))
     view = view + 0.6 * generator.normal(size=(size, CORRUPTIONS, SEVERITIES))
     clean = image[:, 0, 0] + 0.6 * generator.normal(size=size) + is_second * shift / 2
-    errors.append(  # of corrupted views and of clean images, which are easier by 1
-      Errors(level + harder + is_second * worse + image + view > 0, level - 1 + clean > 0)
-    )
+    corrupted = level + harder + is_second * worse + image + view > 0  # [size, 15, 5]
+    # clean images are easier by 1
+    errors.append(np.column_stack([level - 1 + clean > 0, corrupted.reshape(size, -1)]))
   change = np.exp(0.5 * shared[:, 0, 0] + 0.3 * generator.normal(size=size))
   # each image has a share of the views between .1 and 1 as its scenes
   scenes = generator.random((size, CORRUPTIONS * SEVERITIES)) < generator.uniform(
@@ -161,12 +139,12 @@ def pm_k_drop(sample: Sample) -> Any:
   The clean image is the anchor and its views under the first corruption, at severities 1 to 5, are
   its neighbors. The drop is the share of images that are right when clean and wrong in a neighbor.
   """
-  right = ~sample.second.corrupted[:, 0]  # [N, 5]
+  right = ~sample.second[:, 1 : 1 + SEVERITIES]  # under the first corruption
   group = np.repeat(np.arange(len(right)), SEVERITIES)
   offset = np.tile(np.arange(1, SEVERITIES + 1), len(right))
-  outcomes = SetOutcomes(~sample.second.clean, right.ravel(), group, offset)
+  outcomes = SetOutcomes(~sample.second[:, 0], right.ravel(), group, offset)
   fallen = outcomes.anchor & ~right_within(outcomes, SEVERITIES)[:, SEVERITIES]
-  return second(means(ACCURACY, Answers({'second': fallen[:, None]}, ONE_VIEW)))
+  return mean(ACCURACY, fallen)
 
 
 def over_objects(sample: Sample) -> Any:
@@ -174,10 +152,15 @@ def over_objects(sample: Sample) -> Any:
 
   Its views are the scenes; `sample.scenes` [N, 75] is True for those that the object has.
   """
-  right = ~sample.second.corrupted.reshape(len(sample.change), -1)
+  right = ~sample.second[:, CORRUPTED]
   views, objects = pd.DataFrame(index=range(right.shape[1])), np.arange(len(right))
   scenes = Answers({'second': right}, views, {'second': sample.scenes}, objects)
   return second(means(ACCURACY, scenes))
+
+
+def mean(quantity: Quantity, values: np.ndarray) -> Any:
+  """Returns the estimate of a quantity of the second classifier from one value for each image."""
+  return second(means(quantity, Answers({'second': values[:, None]}, ONE_VIEW)))
 
 
 def second(table: pd.DataFrame, versus: str = '') -> Any:
@@ -186,9 +169,7 @@ def second(table: pd.DataFrame, versus: str = '') -> Any:
 
 
 QUANTITIES: Mapping[str, Callable[[Sample], Any]] = {
-  'accuracy': lambda s: second(
-    means(ACCURACY, Answers({'second': ~s.second.clean[:, None]}, ONE_VIEW))
-  ),
+  'accuracy': lambda s: mean(ACCURACY, ~s.second[:, 0]),
   'mean error': lambda s: second(means(ERROR, s.wrong, where=CORRUPTED, paired=False)),
   'mean error, second - first': lambda s: second(means(ERROR, s.wrong, where=CORRUPTED), 'first'),
   'mCE against AlexNet': lambda s: second(of_means(MCE, s.wrong, baseline=ALEXNET.means)),
@@ -202,7 +183,7 @@ QUANTITIES: Mapping[str, Callable[[Sample], Any]] = {
   'relative mCE against the first': lambda s: second(of_means(RELATIVE_MCE, s.wrong)),
   'drop to pm-k': pm_k_drop,
   'accuracy over objects': over_objects,
-  'mean of a skewed quantity': lambda s: second(means(CHANGE, s.changes)),
+  'mean of a skewed quantity': lambda s: mean(CHANGE, s.change),
 }
 SLOW, WITHOUT_LEVEL = 'relative mCE against the first', 'mean of a skewed quantity'
 
@@ -227,28 +208,26 @@ def coverage(
   return _held(drawn, truth)
 
 
-def false_discoveries(
-  images: Sample, n: int, samples: int, rate: float = 0.05
-) -> tuple[float, float]:
+def false_discoveries(images: Sample, n: int, samples: int) -> tuple[float, float]:
   """Returns the mean fraction of false discoveries, and the mean number of discoveries.
 
   McNemar's test compares two classifiers in each of 15 · 5 views. The first ten corruptions are
-  equally hard for both, so that each discovery among their 50 tests is false.
+  equally hard for both, so that each discovery among their 50 tests is false. The procedure
+  controls the rate of studies without another one, `RATE`.
 
   Args:
     images: the population of images.
     n: number of images in a sample.
     samples: number of samples.
-    rate: the false-discovery rate that Benjamini and Hochberg's procedure controls.
   """
   generator = np.random.default_rng(2)
   false, count = [], []
   for _ in range(samples):
     sample = images.subset(generator.integers(0, len(images.change), n))
-    first, second = sample.first.corrupted, sample.second.corrupted
-    p_value = mcnemar((~first & second).sum(0), (first & ~second).sum(0))  # [15, 5]
-    significant = benjamini_hochberg(p_value, rate)
-    false.append(significant[:10].sum() / max(significant.sum(), 1))
+    first, second = sample.first[:, CORRUPTED], sample.second[:, CORRUPTED]
+    p_value = mcnemar((~first & second).sum(0), (first & ~second).sum(0))  # [75]
+    significant = benjamini_hochberg(p_value, RATE)
+    false.append(significant[: 10 * SEVERITIES].sum() / max(significant.sum(), 1))
     count.append(significant.sum())
   return float(np.mean(false)), float(np.mean(count))
 

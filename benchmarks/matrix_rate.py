@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,24 +14,15 @@ from robustness.models.classifier import Classifier
 CHAIN = 8
 
 
-class Precision(NamedTuple):
-  """A precision of a network's computation.
-
-  Attributes:
-    dtype: type of the arithmetic, 'float32' or 'bfloat16', as in `config.precision`.
-    products: rounding of products of float32 matrices, a value of `jax_default_matmul_precision`.
-  """
-
-  dtype: str
-  products: str
-
-
-PRECISIONS: Mapping[str, Precision] = {
-  'float32': Precision('float32', 'highest'),
-  'tf32': Precision('float32', 'tensorfloat32'),
-  'bfloat16': Precision('bfloat16', 'default'),
+PRECISIONS: Mapping[str, tuple[str, str]] = {
+  'float32': ('float32', 'highest'),
+  'tf32': ('float32', 'tensorfloat32'),
+  'bfloat16': ('bfloat16', 'default'),
 }
-"""float32 excludes TF32; tf32 is what JAX uses for float32 on a GPU with TF32."""
+"""{name: (type of the arithmetic, as in `config.precision`; rounding of products of float32
+matrices, as in `jax_default_matmul_precision`)}. float32 excludes TF32; tf32 is what JAX uses for
+float32 on a GPU with TF32.
+"""
 
 
 @contextlib.contextmanager
@@ -41,9 +31,9 @@ def computing_in(precision: str) -> Iterator[str]:
 
   Matrix products of functions that are traced inside the context are rounded as the precision says.
   """
-  settings = PRECISIONS[precision]
-  with jax.default_matmul_precision(settings.products):
-    yield settings.dtype
+  dtype, products = PRECISIONS[precision]
+  with jax.default_matmul_precision(products):
+    yield dtype
 
 
 def product(size: int, dtype: str) -> subject.Candidate:

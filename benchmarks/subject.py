@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import pathlib
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -56,28 +55,21 @@ def one_device_and_thread_a_core() -> None:
 
 
 def options(
-  doc: str,
-  *,
-  networks: Sequence[str],
-  images: int,
-  rounds: int = 0,
-  clock: bool = False,
-  choices: Sequence[str] | None = None,
+  doc: str, *, networks: Sequence[str], images: int, rounds: int = 0, clock: bool = False
 ) -> argparse.ArgumentParser:
   """Returns `timing.options` with the options of networks and images.
 
   Args:
     doc: the benchmark's docstring.
-    networks: default of `--networks`.
+    networks: default of `--networks`; () leaves the option out.
     images: default of `--images`.
     rounds: see `timing.options`.
     clock: see `timing.options`.
-    choices: the allowed networks; all by default.
   """
   parser = timing.options(doc, rounds, clock)
-  parser.add_argument(
-    '--networks', nargs='+', default=list(networks), choices=choices, help='names of the catalog'
-  )
+  if networks:
+    default = list(networks)
+    parser.add_argument('--networks', nargs='+', default=default, help='names of the catalog')
   parser.add_argument('--weights', default='', help='file with weights; random ones by default')
   parser.add_argument('--data', default='', help='.npz with image and label; random by default')
   parser.add_argument('--images', type=int, default=images)
@@ -85,25 +77,21 @@ def options(
 
 
 def classifier(
-  name: str,
-  file: str = '',
-  variables: Any = None,
-  precision: str = 'float32',
-  classes: Sequence[str] = CLASSES,
+  name: str, file: str = '', variables: Any = None, precision: str = 'float32'
 ) -> Classifier:
   """Returns a network of the catalog with the weights of a file, `variables`, or random ones."""
   architecture = catalog.get(name)
-  module = architecture.build(len(classes), jnp.dtype(precision))
+  module = architecture.build(len(CLASSES), jnp.dtype(precision))
   if file:
-    variables = weights.load(file, architecture, len(classes))
+    variables = weights.load(file, architecture, len(CLASSES))
   elif variables is None:
-    variables = random_variables(name, len(classes))
+    variables = random_variables(name, len(CLASSES))
   return from_linen(
     module,
     jax.tree.map(jnp.asarray, variables),
     name=name,
     input_shape=architecture.input_shape,
-    class_names=classes,
+    class_names=CLASSES,
     mean=architecture.mean,
     std=architecture.std,
   )
@@ -140,23 +128,9 @@ def evaluator(network: Classifier, study: Study, count: int = 0) -> Evaluator:
   return Evaluator(network, views, key, parallel.create('jit')).with_views(indices)
 
 
-def discarded(runner: Evaluator, data: Rows, batch_size: int = 0, views: int = 0) -> Candidate:
-  """Returns (function that evaluates a study and keeps no records, its number of forward passes).
-
-  `batch_size` and `views` are the rows and views of a step; 0 takes the numbers of a run.
-  """
-  layout = runner.layout(data.num_examples, batch_size, views)
-
-  def call() -> None:
-    for _ in runner.shards(data, layout):
-      pass
-
-  return call, layout.num_rows * layout.num_views
-
-
-def written(runner: Evaluator, data: Rows, batch_size: int = 0) -> Candidate:
+def written(runner: Evaluator, data: Rows) -> Candidate:
   """Returns (function that evaluates as a run does, writing records, number of forward passes)."""
-  layout = runner.layout(data.num_examples, batch_size)
+  layout = runner.layout(data.num_examples)
 
   def call() -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -230,31 +204,18 @@ def plain(
   return call, repeats * len(images) * total
 
 
-def forwards(
-  runner: Evaluator, data: ArrayRows, sizes: Iterable[int], passes: int
-) -> dict[str, Candidate]:
-  """Returns {'forward, 64 a device': forward passes with this batch size}, for all `sizes`."""
-  return {f'forward, {size} a device': forward(runner, data, size, passes) for size in sizes}
-
-
-def stored_rows(shape: tuple[int, int, int], count: int, **columns: np.ndarray) -> ArrayRows:
-  """Returns `count` uint8 images of noise with random labels; `columns` are added to the rows."""
+def stored_rows(shape: tuple[int, int, int], count: int) -> ArrayRows:
+  """Returns `count` uint8 images of noise with random labels."""
   generator = np.random.default_rng(0)
   images = generator.integers(0, 256, (count, *shape), np.uint8)
   labels = generator.integers(0, 10, count, np.int32)
-  return ArrayRows(images, labels, CLASSES, columns=columns)
+  return ArrayRows(images, labels, CLASSES)
 
 
 def training(
-  name: str,
-  rows: Any,
-  batch: int,
-  steps: int,
-  precision: str = 'float32',
-  pipeline: Pipeline | None = None,
-  **settings: Any,
+  name: str, rows: Any, batch: int, steps: int, precision: str = 'float32', **settings: Any
 ) -> Training:
-  """Returns a training of the network `name` of the catalog, by default with flips and crops.
+  """Returns a training of the network `name` of the catalog with flips and crops.
 
   `settings` are further fields of `TrainingSettings`.
   """
@@ -268,15 +229,15 @@ def training(
     settings=TrainingSettings(
       steps=steps, batch_size=batch, log_every_steps=steps, checkpoint_every_steps=0, **settings
     ),
-    pipeline=pipeline or Pipeline(Policy.of(flip={}, crop={})),
+    pipeline=Pipeline(Policy.of(flip={}, crop={})),
   )
 
 
-def bare_steps(task: Training, count: int, batches: Iterator[Any] | None = None) -> Candidate:
+def bare_steps(task: Training, count: int) -> Candidate:
   """Returns (a function that runs `count` compiled training steps, their number of images).
 
-  Each call of the function continues from the state of the call before. The steps take batches on
-  the devices from `batches`, by default the first batch of the rows every time.
+  Each call of the function continues from the state of the call before. Every step takes the first
+  batch of the rows, which is on the devices before.
   """
   size = task.settings.batch_size
   devices = parallel.create('jit', size)
@@ -285,12 +246,11 @@ def bare_steps(task: Training, count: int, batches: Iterator[Any] | None = None)
   )
   # a list, so that `call` can replace the state
   state = [devices.replicate(task.initial_state())]
-  if batches is None:
-    batches = itertools.repeat(devices.put_batch(next(task.rows.training_batches(size, 0))))
+  batch = devices.put_batch(next(task.rows.training_batches(size, 0)))
 
   def call() -> None:
     for _ in range(count):
-      state[0], metrics = step(state[0], next(batches))
+      state[0], metrics = step(state[0], batch)
     jax.block_until_ready(metrics)
 
   return call, count * size
