@@ -9,9 +9,9 @@ imported on first use, so that reading the names does not import JAX.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from robustness.core import lazy
 from robustness.corruptions.names import C_BAR, NAMES, SETS, SEVERITIES
 
 if TYPE_CHECKING:
@@ -19,10 +19,4 @@ if TYPE_CHECKING:
 
 __all__ = ['C_BAR', 'NAMES', 'SETS', 'SEVERITIES']
 __all__ += ['TABLES', 'apply', 'corrupt', 'corrupt_each', 'table_for']
-
-
-def __getattr__(name: str) -> object:
-  """Returns a function of `robustness.corruptions.catalog`, which is imported at first use."""
-  if name not in __all__:
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-  return vars(importlib.import_module(f'{__name__}.catalog'))[name]
+__getattr__ = lazy.attributes(__name__, dict.fromkeys(__all__[4:], 'catalog'))

@@ -56,7 +56,7 @@ class StoredOrMade(CorruptionViews):
     needs_clean: Whether a stored set must hold the clean images.
   """
 
-  allows_adaptation: ClassVar[bool] = True
+  allows_adaptation = True
   not_stored: ClassVar[tuple[str, ...]] = ()
   needs_clean: ClassVar[bool] = False
   source: str = word(GENERATED, (GENERATED, STORED))
@@ -266,19 +266,13 @@ class StoredOrMade(CorruptionViews):
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
     """Returns the table that states the origin of the corrupted images."""
-    records = evaluations[0].records
-    origin = Provenance.of_made(self, records, image_shape)
+    settings, records = self, evaluations[0].records
+    fields: dict[str, Any] = {'denominator': self.denominator(evaluations[0].label)}
     if self.is_stored:
       parts = parts_of(records)  # the stored pairs of corruption and severity
-      origin = dataclasses.replace(
-        origin,
-        settings=self.of_stored(parts),
-        stored=True,
-        num_images=num_images(records),
-        clean=CLEAN_PART in parts,
-      )
-    denominator = self.denominator(evaluations[0].label)
-    return dataclasses.replace(origin, denominator=denominator).table()
+      settings = self.of_stored(parts)
+      fields |= {'num_images': num_images(records), 'clean': CLEAN_PART in parts}
+    return Provenance.of(settings, records, image_shape, **fields).table()
 
   def denominator(self, first: str) -> str:
     """Returns in words which errors mCE divides by; here '', because the study has no mCE.

@@ -344,7 +344,7 @@ class CorruptionViews(Study):
 
   def provenance(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:
     """Returns the table that states how and from what images the corrupted images were made."""
-    return Provenance.of_made(self, evaluations[0].records, image_shape).table()
+    return Provenance.of(self, evaluations[0].records, image_shape).table()
 
   def constants_of(self, image_shape: ImageShape) -> int:
     """Returns the image side, in pixels, for which the constants that are used were published."""
@@ -431,7 +431,6 @@ class Provenance:
 
   Attributes:
     settings: The study, with the corruptions and severities that were measured.
-    stored: Whether corrupted images were read from a stored set instead of computed.
     description: Description of the data in results, with the keys 'source', 'name' and 'split'
       among others.
     digest: Digest of the images.
@@ -442,7 +441,6 @@ class Provenance:
   """
 
   settings: CorruptionViews
-  stored: bool
   description: Mapping[str, object]
   digest: str
   num_images: int
@@ -451,13 +449,16 @@ class Provenance:
   clean: bool = True
 
   @classmethod
-  def of_made(
-    cls, settings: CorruptionViews, records: RecordsReader, image_shape: tuple[int, int, int]
+  def of(
+    cls, settings: CorruptionViews, records: RecordsReader, image_shape: ImageShape, **fields: Any
   ) -> Self:
-    """Returns the origin of images that this project corrupted, from the records of a run."""
-    description, digest = records.identity.get('data', {}), provenance.data_digest(records)
-    origin = {'description': description, 'digest': digest, 'num_images': records.layout.num_rows}
-    return cls(settings, stored=False, image_shape=image_shape, **origin)
+    """Returns the origin of the images in the records of a run.
+
+    Other `fields` are not read from records; without `num_images` each row is an image.
+    """
+    fields = {'num_images': records.layout.num_rows, **fields}
+    data, digest = records.identity.get('data', {}), provenance.data_digest(records)
+    return cls(settings, data, digest, image_shape=image_shape, **fields)
 
   @property
   def released(self) -> ReleasedSet:
@@ -467,7 +468,7 @@ class Provenance:
     side = min(catalog.table_for(*self.image_shape[:2]).side, max(RELEASED))
     if source in BY_SOURCE:
       return BY_SOURCE[source]
-    return RELEASED[side] if self.stored else matching_set(self.settings.names, side)
+    return RELEASED[side] if self.settings.is_stored else matching_set(self.settings.names, side)
 
   @property
   def differences(self) -> list[str]:
@@ -484,7 +485,7 @@ class Provenance:
     total = released.num_images or self.num_images  # an unknown number counts as equal
     number_differs = {f'{self.num_images} of {total} images': self.num_images != total}
     differences = released.size_differs(self.image_shape)
-    if not self.stored:
+    if not settings.is_stored:
       differences |= self._data_differs() | number_differs
       differences |= settings.settings_differ(released, self.image_shape)
     elif source not in SOURCES:
@@ -521,7 +522,7 @@ class Provenance:
     has_list = self.description.get('image_list') == provenance.ROBUSTBENCH
     has_all_images = has_list and self.num_images == provenance.ROBUSTBENCH_IMAGES
     has_source = self.description.get('source') in ('imagenet_c', 'imagenet_3dcc')
-    return self.stored and has_source and has_all_images
+    return self.settings.is_stored and has_source and has_all_images
 
   def table(self) -> Table:
     """Returns a table with the columns 'what' and 'value' that states the origin of the images.
@@ -534,8 +535,8 @@ class Provenance:
       lines['clean images'] = 'none are stored, hence no clean error and nothing relative to it'
     lines['corruptions'] = ', '.join(settings.names)
     lines['severities'] = ', '.join(f'{severity:g}' for severity in settings.levels)
-    lines['corrupted images'] = 'read as they are stored' if self.stored else 'made here'
-    if not self.stored:
+    lines['corrupted images'] = 'read as they are stored' if settings.is_stored else 'made here'
+    if not settings.is_stored:
       storage = f'8 bits, {settings.rounding}' if settings.rounding else 'none: floats'
       lines |= {
         'protocol': settings.protocol,
@@ -554,7 +555,8 @@ class Provenance:
     """The answer to whether errors are comparable with published ones, without `differences`."""
     if self._is_robustbench:
       return "yes, with RobustBench's accuracies; other tables are of all 50000 images"
-    answer = 'yes' if self.stored else 'yes, but for the random draws: images were made anew'
+    is_made = not self.settings.is_stored
+    answer = 'yes, but for the random draws: images were made anew' if is_made else 'yes'
     # without `differences`, only the 15 of Yin et al. are less than the released set
     if not set(self.released.corruptions) <= set(self.settings.names):
       answer += '; with tables 2 and 3 of Yin et al. (2019), as others are of the official 15'

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from robustness.corruptions.names import SEVERITIES
+from robustness.corruptions.stored import StoredOrMade
 from robustness.corruptions.views import CorruptionViews, Provenance
 from robustness.evaluation.layout import Layout
 from robustness.evaluation.provenance import data_digest
@@ -80,10 +81,10 @@ def test_a_protocol_that_the_data_cannot_follow_is_refused():
 
 MADE = CorruptionViews(protocol='as_released', photographs='imagecorruptions')
 TFDS = {'source': 'tfds', 'name': 'cifar10:3.0.2', 'split': 'test'}
-FOLLOWED = Provenance(MADE, False, TFDS, 'ab12', 10_000, (32, 32, 3), "RobustBench's Standard")
+FOLLOWED = Provenance(MADE, TFDS, 'ab12', 10_000, (32, 32, 3), "RobustBench's Standard")
 """CIFAR-10-C made by the protocol of the released set."""
 STORED = dataclasses.replace(
-  FOLLOWED, stored=True, settings=CorruptionViews(), description={'source': 'cifar10_c'}
+  FOLLOWED, settings=StoredOrMade(source='stored'), description={'source': 'cifar10_c'}
 )
 """CIFAR-10-C as it was released."""
 COMPARABLE = 'comparable with published tables'
@@ -133,8 +134,8 @@ def test_tiny_imagenet_c_is_comparable_as_released_and_not_as_made_here():
   described = {'source': 'folder', 'name': 'tiny_imagenet', 'split': 'val'}
   made = dataclasses.replace(FOLLOWED, description=described, image_shape=(64, 64, 3))
   assert value(made) == 'no: the clean images of Tiny-ImageNet-C were not released'
-  stored = dataclasses.replace(made, stored=True, description={'source': 'tiny_imagenet_c'})
-  assert value(stored) == 'yes'
+  stored = {'settings': STORED.settings, 'description': {'source': 'tiny_imagenet_c'}}
+  assert value(dataclasses.replace(made, **stored)) == 'yes'
 
 
 PREPARED = {'name': 'imagenet2012:5.1.0', 'split': 'validation', 'resize': 256, 'crop': 224}
@@ -158,7 +159,7 @@ UNKNOWN = 'the data are not known to be those of CIFAR-10-C and CIFAR-100-C'
     {'settings': CorruptionViews(), 'image_shape': (28, 28, 1)},
     ['images are 28 × 28, not 32 × 32', DRAWN, FLOATS],
   ),
-  ({'stored': True}, ['the source tfds is no released set']),
+  ({'settings': STORED.settings}, ['the source tfds is no released set']),
   (
     IMAGENET | {'settings': CorruptionViews()},
     [DRAWN, FLOATS, 'images are not stored as JPEG, quality 85'],
