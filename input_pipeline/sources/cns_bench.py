@@ -15,6 +15,7 @@ import re
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 
 from input_pipeline.image_files import file_images, folders_in, images_in
 from input_pipeline.images import Images
@@ -61,8 +62,7 @@ class CnsBench(Source):
     for shift in self.shifts:
       choice(f'a shift in {self.key("shifts")}', shift, sorted(folders))
     left_out = Counter[str]()
-    paths, shifts, labels = list[str](), list[str](), list[int]()
-    scales, seeds = list[float](), list[int]()
+    pictures = []
     for shift in self.shifts or folders:
       for folder, place in folders_in(folders[shift]).items():
         match = _CLASS.fullmatch(folder)
@@ -71,27 +71,25 @@ class CnsBench(Source):
         for file in images_in(place, left_out=left_out):
           if not (picture := _PICTURE.fullmatch(file.name)):
             raise InputError(f'{file} has no scale: expected a name as seed_0003_scale_1500.jpg.')
-          paths.append(str(file))
-          shifts.append(shift)
-          labels.append(int(match[1]))
-          seeds.append(int(picture[1]))
-          scales.append(int(picture[2]) / 1000)
-    if not paths:
+          class_and_seed = int(match[1]), int(picture[1])
+          pictures.append((str(file), shift, *class_and_seed, int(picture[2]) / 1000))
+    if not pictures:
       raise InputError(f'{root} holds no pictures <shift>/<index>_<class>/<picture>.jpg.')
+    table = pd.DataFrame(pictures, columns=['path', 'shift', 'label', 'seed', 'scale'])
     # the classes with pictures, by their index in ImageNet, and the label of each picture
-    present, targets = np.unique(labels, return_inverse=True)
+    present, targets = np.unique(table.label, return_inverse=True)
     # pictures of the same class and seed have the same number; seeds have four digits
-    _, bases = np.unique(10_000 * np.array(labels) + seeds, return_inverse=True)
+    _, bases = np.unique(10_000 * table.label + table.seed, return_inverse=True)
     return file_images(
-      paths,
+      table.path.tolist(),
       targets.astype(np.int32),
       [WNIDS[index] for index in present],
       title=f'CNS-Bench in {self.path}',
       description={'path': self.path, 'shifts': list(self.shifts or folders)},
       channels=3,
       columns={
-        'shift': np.array(shifts),
-        'scale': np.array(scales, np.float32),
+        'shift': np.array(table['shift'].tolist()),
+        'scale': table.scale.to_numpy(np.float32),
         'base_id': bases.astype(np.int32),
       },
       choose=functools.partial(choose_groups, bases, noun='pictures'),
