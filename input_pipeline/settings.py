@@ -46,7 +46,7 @@ class Source(Part, abc.ABC):
     moved_keys: {key of `config.data` in earlier versions: the setting that replaces it}.
   """
 
-  section: ClassVar[str] = 'config.data'
+  section = 'config.data'
   splits: ClassVar[tuple[str, ...]] = ()
   resized_on_device: ClassVar[bool] = False
   has_environments: ClassVar[bool] = False

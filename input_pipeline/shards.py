@@ -11,9 +11,9 @@ import io
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -55,7 +55,7 @@ class Shards(Source, abc.ABC):
     allow_missing: whether numbered shards may be missing.
   """
 
-  moved_keys: ClassVar[Mapping[str, str]] = {'name': 'label_column'}
+  moved_keys = {'name': 'label_column'}
 
   path: str = ''
   label_column: str = ''

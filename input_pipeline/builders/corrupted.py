@@ -16,7 +16,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -206,7 +206,7 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
 
   CONFIG = CorruptedConfig
   PARSE_NAME = staticmethod(parse_name)
-  BUILDER_CONFIGS: ClassVar[list[CorruptedConfig]] = [
+  BUILDER_CONFIGS = [
     # the configs that TFDS lists; configs of other bases are found by names of the same form
     parse_name(f'{base}_{name}')
     for base in LISTED_BASES

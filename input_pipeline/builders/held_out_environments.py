@@ -16,7 +16,6 @@ bits.
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -163,7 +162,7 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
 
   CONFIG = HeldOutConfig
   PARSE_NAME = staticmethod(parse_name)
-  BUILDER_CONFIGS: ClassVar[list[HeldOutConfig]] = [parse_name(f'cifar10_{i}') for i in INSTANCES]
+  BUILDER_CONFIGS = [parse_name(f'cifar10_{i}') for i in INSTANCES]
   DESCRIPTION, PAPER = DESCRIPTION, 'omran2022towards'
 
   def features(self) -> dict[str, Feature]:

@@ -17,7 +17,6 @@ import io
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from pathlib import Path
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -125,7 +124,7 @@ class SiScoreScenes(MadeOf, tfds.core.GeneratorBasedBuilder):
   )
   CONFIG = ScenesConfig
   PARSE_NAME = staticmethod(_parse_name)
-  BUILDER_CONFIGS: ClassVar[list[ScenesConfig]] = [*map(_parse_name, designs.FACTORS)]
+  BUILDER_CONFIGS = [*map(_parse_name, designs.FACTORS)]
   DESCRIPTION, PAPER = DESCRIPTION, 'yung2021si'
   HOMEPAGE = 'https://arxiv.org/abs/2104.04191'
 

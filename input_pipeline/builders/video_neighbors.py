@@ -12,7 +12,6 @@ Other folders, made by `robustness neighbor_sets build` for example:
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -79,7 +78,7 @@ Unpack the released archive in manual_dir, so that it holds imagenet-vid-robust 
 frames in it; and ytbb-robust with its four files of annotations and ytbb_videos.
 """
   CONFIG = VideoNeighborsConfig
-  BUILDER_CONFIGS: ClassVar[list[VideoNeighborsConfig]] = [
+  BUILDER_CONFIGS = [
     VideoNeighborsConfig(
       name='imagenet_vid_robust',
       description='ImageNet-Vid-Robust: 1109 anchors of ImageNet-VID, 30 classes.',

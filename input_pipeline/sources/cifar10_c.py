@@ -15,7 +15,6 @@ classes (Recht et al. 2018): v4 has 2021 images, v6 2000. `example_id` is the in
 """
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -64,7 +63,7 @@ class Cifar10C(Source):
     data_dir: where TFDS keeps its data; '' is TFDS's default.
   """
 
-  moved_keys: ClassVar[Mapping[str, str]] = {'name': 'clean_dataset'}
+  moved_keys = {'name': 'clean_dataset'}
   splits = ('test',)
   title: ClassVar[str] = 'CIFAR-10-C'
   classes: ClassVar[tuple[str, ...]] = CLASS_NAMES
@@ -146,7 +145,7 @@ class Cifar101(Source):
 
   name = 'cifar10_1'
   splits = ('test',)
-  moved_keys: ClassVar[Mapping[str, str]] = {'name': 'version'}
+  moved_keys = {'name': 'version'}
 
   path: str = ''
   version: str = ''

@@ -38,7 +38,7 @@ import pathlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from absl import logging
@@ -94,7 +94,7 @@ class Environments(Source):
 
   splits = (TRAIN, 'clean', TEST)
   has_environments = True
-  moved_keys: ClassVar[Mapping[str, str]] = {'name': 'clean_environment'}
+  moved_keys = {'name': 'clean_environment'}
 
   path: str = ''
   clean_environment: str = ''

@@ -17,9 +17,9 @@ import dataclasses
 import functools
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, overload
+from typing import overload
 
 import numpy as np
 import pandas as pd
@@ -53,7 +53,7 @@ class FileList(Source):
   """
 
   name = 'file_list'
-  moved_keys: ClassVar[Mapping[str, str]] = {'metadata': 'table', 'name': 'label_column'}
+  moved_keys = {'metadata': 'table', 'name': 'label_column'}
 
   path: str = ''
   table: str = ''

@@ -27,9 +27,9 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -95,7 +95,7 @@ class NaturalShifts(Source):
     allow_missing: whether classes and images may be missing.
   """
 
-  moved_keys: ClassVar[Mapping[str, str]] = {'name': 'dataset', 'metadata': 'real_labels'}
+  moved_keys = {'name': 'dataset', 'metadata': 'real_labels'}
 
   dataset: str = ''
   path: str = ''

@@ -18,7 +18,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -119,7 +119,7 @@ class Cifar10P(Source):
 
   name = 'cifar10_p'
   splits = ('test',)
-  moved_keys: ClassVar[Mapping[str, str]] = {'name': 'label_dataset'}
+  moved_keys = {'name': 'label_dataset'}
 
   path: str = ''
   label_dataset: str = ''

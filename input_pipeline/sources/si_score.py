@@ -25,7 +25,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -81,7 +80,7 @@ class SiScore(Source):
   """
 
   resized_on_device = True
-  moved_keys: ClassVar[Mapping[str, str]] = {'name': 'dataset'}
+  moved_keys = {'name': 'dataset'}
 
   path: str = ''
   dataset: str = ''

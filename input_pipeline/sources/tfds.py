@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -51,7 +50,7 @@ class Tfds(Source):
     data_dir: where TFDS keeps its data; '' is TFDS's default.
   """
 
-  moved_keys: ClassVar[Mapping[str, str]] = {'name': 'dataset'}
+  moved_keys = {'name': 'dataset'}
 
   dataset: str = ''
   data_dir: str = ''
@@ -89,7 +88,7 @@ class TfdsCorrupted(Source):
   """
 
   name = 'tfds_corrupted'
-  moved_keys: ClassVar[Mapping[str, str]] = {'name': 'pattern'}
+  moved_keys = {'name': 'pattern'}
 
   pattern: str = ''
   data_dir: str = ''

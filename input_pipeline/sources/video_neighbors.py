@@ -13,7 +13,6 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import ClassVar
 
 import numpy as np
 from absl import logging
@@ -58,7 +57,7 @@ class VideoNeighbors(Source):
     allow_missing: whether images of frames may be missing; sets without their anchor are left out.
   """
 
-  moved_keys: ClassVar[Mapping[str, str]] = {'path': 'frames', 'name': 'label_space'}
+  moved_keys = {'path': 'frames', 'name': 'label_space'}
 
   metadata: str = ''
   frames: str = ''

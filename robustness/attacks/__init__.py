@@ -136,7 +136,7 @@ class Attack(Part):
     loss: The loss to maximise, 'cross_entropy' or 'dlr' (`LOSSES`).
   """
 
-  section: ClassVar[str] = 'config.classifier.attack'
+  section = 'config.classifier.attack'
   norms: ClassVar[tuple[str, ...]] = ('linf', 'l2')
   norm: str = 'linf'
   epsilon: float = 8 / 255

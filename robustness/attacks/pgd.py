@@ -1,7 +1,6 @@
 """Gradient ascent on a loss in an ℓ∞ or ℓ2 ball: projected, and the fast gradient sign method."""
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 
@@ -27,7 +26,7 @@ class PGD(Attack):
     Madry et al. (2018), Towards Deep Learning Models Resistant to Adversarial Attacks, section 2.1.
   """
 
-  name: ClassVar[str] = 'pgd'
+  name = 'pgd'
   resembles = (NOISE,)
   steps: int = setting(10, 'at least 1', lambda x: x >= 1)
   step_size: float = setting(0.0, 'at least 0; 0 is ε/4', lambda x: 0 <= x < float('inf'))
@@ -72,7 +71,7 @@ class FGSM(Attack):
     Goodfellow et al. (2015), Explaining and Harnessing Adversarial Examples, section 4.
   """
 
-  name: ClassVar[str] = 'fgsm'
+  name = 'fgsm'
   resembles = (NOISE,)
   draws = False
 

@@ -34,7 +34,7 @@ class Augmentation(Part):
     one_key_a_row: Whether a row has the same random key in every step, and so in every epoch.
   """
 
-  section: ClassVar[str] = 'config.classifier.augment'
+  section = 'config.classifier.augment'
   needs_partner: ClassVar[bool] = False
   sequential: ClassVar[bool] = False
   gives_more_images: ClassVar[bool] = False

@@ -1,7 +1,6 @@
 """AugMix: chains of operations, mixed with each other and with the image."""
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -52,8 +51,8 @@ class AugMix(Augmentation):
     Uncertainty, section 3; constants follow the released code.
   """
 
-  sequential: ClassVar[bool] = True
-  gives_more_images: ClassVar[bool] = True
+  sequential = True
+  gives_more_images = True
   severity: float = setting(3.0, 'in (0.1, 10]', lambda x: 0.1 < x <= 10)
   width: int = setting(3, 'at least 1', lambda x: x >= 1)
   depth: int = setting(0, 'at least 1, or 0 to draw 1, 2 or 3', lambda x: x >= 0)

@@ -11,7 +11,6 @@ import functools
 import pathlib
 import tomllib
 from collections.abc import Callable, Iterable
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -225,7 +224,7 @@ class AutoAugment(Augmentation):
     Cubuk et al. (2019), AutoAugment: Learning Augmentation Policies from Data, section 3.
   """
 
-  sequential: ClassVar[bool] = True
+  sequential = True
   policy: str = word('cifar10', LISTS)
   without: tuple[str, ...] = ()
   magnitudes: str = word('', ('', *FULL_RANGE))
@@ -344,8 +343,8 @@ class RandAugment(Augmentation):
     Space, section 3.
   """
 
-  name: ClassVar[str] = 'rand_augment'
-  sequential: ClassVar[bool] = True
+  name = 'rand_augment'
+  sequential = True
   operations: int = setting(2, 'at least 1', lambda x: x >= 1)
   magnitude: int = 9
   magnitudes: str = word('torchvision', RAND_FULL_RANGE)

@@ -1,7 +1,6 @@
 """Training on common corruptions, for example on all except the measured one."""
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +32,7 @@ class RandomCorruption(Augmentation):
     one severity on all corruptions except one, and measured on the corruption that is left out.
   """
 
-  sequential: ClassVar[bool] = True
+  sequential = True
   corruptions: tuple[str, ...] = ('official',)
   left_out: tuple[str, ...] = ()
   severities: tuple[int, ...] = SEVERITIES

@@ -1,7 +1,6 @@
 """Cutout, Gaussian noise, and Patch Gaussian: noise inside a square."""
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +31,7 @@ class Cutout(Augmentation):
     section 3.2.
   """
 
-  name: ClassVar[str] = 'cutout'
+  name = 'cutout'
   resembles = ('checkerboard_cutout',)
   size: int = setting(16, PIXELS, lambda x: x >= 1)
   fill: tuple[int, ...] = ()
@@ -66,7 +65,7 @@ class Gaussian(Augmentation):
     and .4 for ImageNet.
   """
 
-  name: ClassVar[str] = 'gaussian'
+  name = 'gaussian'
   resembles = (NOISE,)
   sigma: float = setting(0.1, f'in (0, 1], {DEVIATION} (.1 for CIFAR-10)', lambda x: 0 < x <= 1)
 
@@ -93,7 +92,7 @@ class PatchGaussian(Augmentation):
     Augmentation, section 3.
   """
 
-  name: ClassVar[str] = 'patch_gaussian'
+  name = 'patch_gaussian'
   resembles = (NOISE,)
   size: int = setting(25, PIXELS, lambda x: x >= 1)
   random_size: bool = False

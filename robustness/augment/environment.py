@@ -6,7 +6,6 @@ which it is held out.
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +43,7 @@ class Environment(Augmentation):
     Omran & Schiele (2022), section 2: one of five severities is sampled for each image.
   """
 
-  sequential: ClassVar[bool] = True
+  sequential = True
   resembles = ()
   transforms: tuple[str, ...] = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')
   severities: tuple[int, ...] = (1, 2, 3, 4, 5)

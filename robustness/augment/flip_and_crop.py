@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +26,7 @@ class Flip(Augmentation):
     probability: Probability of mirroring an image.
   """
 
-  name: ClassVar[str] = 'flip'
+  name = 'flip'
   resembles = ()
   probability: float = setting(0.5, 'in [0, 1]', lambda x: 0 <= x <= 1)
 
@@ -47,7 +46,7 @@ class AlternatingFlip(Augmentation):
     Jordan (2024), 94% on CIFAR-10 in 3.29 Seconds on a Single GPU, section 3.6.
   """
 
-  name: ClassVar[str] = 'alternating_flip'
+  name = 'alternating_flip'
   resembles = ()
   one_key_a_row = True
 
@@ -78,7 +77,7 @@ class Crop(Augmentation):
     He et al. (2016), Deep Residual Learning, section 4.2 (padding 4 for 32 × 32 pixels).
   """
 
-  name: ClassVar[str] = 'crop'
+  name = 'crop'
   resembles = ()
   padding: int = setting(4, 'a number of pixels, at least 1', lambda x: x >= 1)
   border: str = word(BLACK, BORDERS)
@@ -114,7 +113,7 @@ class RandomResizedCrop(Augmentation):
     torchvision's RandomResizedCrop.
   """
 
-  name: ClassVar[str] = 'random_resized_crop'
+  name = 'random_resized_crop'
   resembles = ()
   smallest_area: float = setting(0.08, 'in (0, 1]', lambda x: 0 < x <= 1)
 
@@ -176,8 +175,8 @@ class Repeat(Augmentation):
     Hoffer et al. (2020), Augment Your Batch: Improving Generalization Through Instance Repetition.
   """
 
-  name: ClassVar[str] = 'repeat'
-  gives_more_images: ClassVar[bool] = True
+  name = 'repeat'
+  gives_more_images = True
   resembles = ()
   copies: int = setting(2, 'at least 2', lambda x: x >= 2)
 

@@ -16,7 +16,6 @@ import hashlib
 import json
 import math
 import pathlib
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -60,7 +59,7 @@ class FogNoise(Augmentation):
     Yin et al. (2019), A Fourier Perspective on Model Robustness, section 4.2.
   """
 
-  name: ClassVar[str] = 'fog_noise'
+  name = 'fog_noise'
   resembles = (HAZE, 'brownish_noise')
   severity: int = setting(3, 'in 1..5', lambda x: x in range(1, 6))
   spectrum: str = ''

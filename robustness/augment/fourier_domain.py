@@ -1,7 +1,6 @@
 """Augmentations in the Fourier domain: added plane waves, and recombined amplitudes and phases."""
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -42,8 +41,8 @@ class FourierBasis(Augmentation):
     Vaish et al. (2024), Fourier-basis Functions to Bridge Augmentation Gap, section 3.
   """
 
-  name: ClassVar[str] = 'afa'
-  gives_more_images: ClassVar[bool] = True
+  name = 'afa'
+  gives_more_images = True
   resembles = ('single_frequency_greyscale',)
   smallest: float = setting(0.0, 'at least 0', lambda x: x >= 0)
   mean: float = setting(10.0, 'above 0', lambda x: x > 0)
@@ -115,9 +114,9 @@ class AmplitudesOfPairs(Augmentation):
     Networks in Frequency Domain, section 3.2.
   """
 
-  name: ClassVar[str] = 'apr_p'
-  gives_more_images: ClassVar[bool] = True
-  needs_partner: ClassVar[bool] = True
+  name = 'apr_p'
+  gives_more_images = True
+  needs_partner = True
   resembles = ()
   probability: float = setting(0.6, 'in [0, 1]', lambda x: 0 <= x <= 1)
   clean: bool = True
@@ -149,8 +148,8 @@ class AmplitudesOfOne(Augmentation):
     See `AmplitudesOfPairs`.
   """
 
-  name: ClassVar[str] = 'apr_s'
-  sequential: ClassVar[bool] = True
+  name = 'apr_s'
+  sequential = True
   severity: float = setting(3.0, 'in (0.1, 10]', lambda x: 0.1 < x <= 10)
   probability: float = setting(0.5, 'in [0, 1]', lambda x: 0 <= x <= 1)
   overflow: str = word('wrap', ('wrap', 'clip'))

@@ -1,7 +1,6 @@
 """Mixup, CutMix, or one of both: a row and its target are mixed with another row of the batch."""
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +22,7 @@ class Mixing(Augmentation):
       these rows with the i-th from the end. '' mixes any two rows.
   """
 
-  needs_partner: ClassVar[bool] = True
+  needs_partner = True
   resembles = ()
   alpha: float = setting(1.0, 'above 0', lambda x: x > 0)
   probability: float = setting(1.0, 'in [0, 1]', lambda x: 0 <= x <= 1)
@@ -50,7 +49,7 @@ class Mixup(Mixing):
     Zhang et al. (2018), mixup: Beyond Empirical Risk Minimization, equation 1.
   """
 
-  name: ClassVar[str] = 'mixup'
+  name = 'mixup'
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     """Returns the example, its image and target mixed with the ones of `partner`, another row."""
@@ -71,7 +70,7 @@ class Cutmix(Mixing):
     Yun et al. (2019), CutMix: Regularization Strategy to Train Strong Classifiers, section 3.1.
   """
 
-  name: ClassVar[str] = 'cutmix'
+  name = 'cutmix'
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     """Returns the example with a box of the image of `partner`, another row, and mixed targets."""
@@ -106,7 +105,7 @@ class MixupOrCutmix(Mixing):
     cutmix_share: Probability in [0, 1] of CutMix for a row that is mixed.
   """
 
-  name: ClassVar[str] = 'mixup_or_cutmix'
+  name = 'mixup_or_cutmix'
   alpha: float = setting(0.8, 'above 0', lambda x: x > 0)
   cutmix_alpha: float = setting(1.0, 'above 0', lambda x: x > 0)
   cutmix_share: float = setting(0.5, 'in [0, 1]', lambda x: 0 <= x <= 1)

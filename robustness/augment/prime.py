@@ -1,7 +1,6 @@
 """PRIME: random filters, colour curves and deformations, mixed like AugMix's operations."""
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -52,8 +51,8 @@ class Prime(Augmentation):
   """
 
   resembles = (BLUR, HAZE, 'brightness', 'elastic_transform', 'saturate')
-  sequential: ClassVar[bool] = True
-  gives_more_images: ClassVar[bool] = True
+  sequential = True
+  gives_more_images = True
   filter_deviation: float = setting(4.0, 'at least 0', lambda x: x >= 0)
   colour_variance: float = setting(0.01, 'at least 0', lambda x: x >= 0)
   colour_waves: int = setting(100, 'at least 1', lambda x: x >= 1)

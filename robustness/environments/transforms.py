@@ -82,7 +82,7 @@ class Rotation(Transform):
   """
 
   name: str = ROTATION
-  kind_of_level: ClassVar[str] = 'angle'
+  kind_of_level = 'angle'
   family = ALONE
   view_base = 1000
 

@@ -96,7 +96,7 @@ class Study(Part):
       among the k best; only studies with one have this field.
   """
 
-  section: ClassVar[str] = 'config.study'
+  section = 'config.study'
   title: ClassVar[str] = ''
   papers: ClassVar[tuple[str, ...]] = ()
   moved_keys: ClassVar[Mapping[str, str]] = {}

@@ -1,7 +1,6 @@
 """Low-pass and high-pass filters applied to a network's input (Yin et al. 2019, section 2)."""
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +36,7 @@ class _Square(InputFilter):
 class LowPass(_Square):
   """Keeps the B × B square centred on zero frequency; B = 15 for 32 pixels in Yin et al. (2019)."""
 
-  name: ClassVar[str] = 'low_pass'
+  name = 'low_pass'
   resembles = ('blur',)
   bandwidth: int = 15
 
@@ -53,7 +52,7 @@ class HighPass(_Square):
     bandwidth: B.
   """
 
-  name: ClassVar[str] = 'high_pass'
+  name = 'high_pass'
   resembles = ()
   bandwidth: int = 31
 

@@ -3,7 +3,6 @@
 import abc
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +19,7 @@ class InputFilter(Part):
   attacks pass through it. The filters are in `robustness.fourier.input_filters`.
   """
 
-  section: ClassVar[str] = 'config.classifier.input_filter'
+  section = 'config.classifier.input_filter'
 
   @abc.abstractmethod
   def __call__(self, images: jax.Array) -> jax.Array:

@@ -8,7 +8,6 @@ rows. The network with its probe is then used like any other classifier.
 import abc
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +42,7 @@ class Probe(Part):
       `candidates()` of the hyperparameter. The probe is then fitted to all rows.
   """
 
-  section: ClassVar[str] = 'config.classifier.probe'
+  section = 'config.classifier.probe'
 
   layer: str = FEATURES
   rows_per_class: int = setting(0, 'at least 1, or 0 for all', lambda x: x >= 0)

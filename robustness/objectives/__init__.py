@@ -28,7 +28,7 @@ class Objective(Part):
       map, [B, F] or [B, V, F] (`robustness.models.layers.FEATURES`).
   """
 
-  section: ClassVar[str] = 'config.classifier.objective'
+  section = 'config.classifier.objective'
   needs_features: ClassVar[bool] = False
 
   @abc.abstractmethod

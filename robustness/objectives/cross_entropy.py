@@ -1,7 +1,6 @@
 """Cross-entropy with label smoothing, and AugMix's objective for several images per row."""
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +27,7 @@ class CrossEntropy(Objective):
     Szegedy et al. (2016), Rethinking the Inception Architecture, section 7.
   """
 
-  name: ClassVar[str] = 'cross_entropy'
+  name = 'cross_entropy'
   label_smoothing: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
 
   def __call__(self, outputs: Arrays, batch: Arrays, state: State, total: Total) -> Minimised:
@@ -55,7 +54,7 @@ class JSD(Objective):
     Hendrycks et al. (2020), AugMix, section 3: λ = 12 and V = 3.
   """
 
-  name: ClassVar[str] = 'jsd'
+  name = 'jsd'
   weight: float = setting(12.0, 'at least 0', lambda x: 0 <= x < float('inf'))
   label_smoothing: float = setting(0.0, 'in [0, 1)', lambda x: 0 <= x < 1)
 

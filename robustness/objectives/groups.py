@@ -88,8 +88,8 @@ class Coral(GroupObjective):
     Domain Generalization.
   """
 
-  name: ClassVar[str] = 'coral'
-  needs_features: ClassVar[bool] = True
+  name = 'coral'
+  needs_features = True
   environments: int = setting(2, 'at least 2', lambda x: x >= 2)
   penalty: float = setting(1.0, '0 or more', lambda x: 0 <= x < float('inf'))
   pairs: str = word(EVERY, PAIRS)
@@ -170,8 +170,8 @@ class GroupDRO(GroupObjective):
     Sagawa et al. (2020), Distributionally Robust Neural Networks for Group Shifts, algorithm 1.
   """
 
-  name: ClassVar[str] = 'group_dro'
-  count_key: ClassVar[str] = 'groups'
+  name = 'group_dro'
+  count_key = 'groups'
   column: str = setting('label', 'the name of a column', bool)
   groups: int = setting(0, '0 (the classes) or more', lambda x: x >= 0)
   step_size: float = setting(0.01, 'above 0', lambda x: 0 < x < float('inf'))
@@ -222,7 +222,7 @@ class IRM(GroupObjective):
     Arjovsky et al. (2019), Invariant Risk Minimization, equation IRMv1 and appendix D.
   """
 
-  name: ClassVar[str] = 'irm'
+  name = 'irm'
   environments: int = setting(2, 'at least 1', lambda x: x >= 1)
   penalty: float = setting(100.0, '0 or more', lambda x: 0 <= x < float('inf'))
   anneal_steps: int = setting(500, '0 or more', lambda x: x >= 0)

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import ClassVar
 
 import pandas as pd
 
@@ -26,9 +25,9 @@ class Accuracy(Study):
     top_k: k of the second accuracy, such as `top5_accuracy`, if there are more classes than that.
   """
 
-  title: ClassVar[str] = 'Accuracy'
-  allows_adaptation: ClassVar[bool] = True
-  not_recorded: ClassVar[tuple[str, ...]] = ('top_k',)
+  title = 'Accuracy'
+  allows_adaptation = True
+  not_recorded = ('top_k',)
 
   top_k: int = setting(5, 'at least 1', lambda x: x >= 1)
 

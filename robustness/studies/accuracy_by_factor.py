@@ -17,7 +17,6 @@ with factor of variation annotations, section 3.
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -87,7 +86,7 @@ class AccuracyByFactor(Study):
       is wrong. '' adds neither.
   """
 
-  title: ClassVar[str] = 'Accuracy by factor'
+  title = 'Accuracy by factor'
 
   factors: tuple[str, ...] = setting((CLASS, 'brightness'), 'not empty', bool)
   pairs: bool = False

@@ -7,7 +7,6 @@ corruption come from the network that was not trained on it.
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -38,9 +37,9 @@ class AllButOne(StoredOrMade):
   settings do not have the five severities of the paper.
   """
 
-  title: ClassVar[str] = 'Error under the corruption that training left out'
-  papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
-  lists_failures: ClassVar[bool] = False
+  title = 'Error under the corruption that training left out'
+  papers = ('yin2019fourier',)
+  lists_failures = False
   quantities = (ERROR, CLEAN_ERROR)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:

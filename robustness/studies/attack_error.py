@@ -7,8 +7,7 @@ Each image is shown clean and as changed by every attack at every radius ε (Yin
 import abc
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -102,7 +101,7 @@ class AttackStudy(Study):
   """
 
   # Settings of attacks that a user cannot set, because the study decides them.
-  set_by_study: ClassVar[tuple[str, ...]] = ('norm', 'epsilon', 'statistics')
+  set_by_study = ('norm', 'epsilon', 'statistics')
 
   attacks: tuple[str, ...] = setting(('pgd',), 'not empty', bool)
   attack: Facts = dataclasses.field(default_factory=dict, hash=False)
@@ -189,13 +188,13 @@ class AttackError(AttackStudy):
       high in spectra; 0 scales the published 27 of 32 pixels.
   """
 
-  title: ClassVar[str] = 'Error under attacks'
+  title = 'Error under attacks'
   described_facets = (STAGE,)
   # {former key of `config.study`: where its value is now, for messages}
-  moved_keys: ClassVar[Mapping[str, str]] = {
+  moved_keys = {
     key: f'attack.ATTACK.{new}, of each ATTACK that has it' for key, new in EARLIER.items()
   }
-  papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'madry2018towards')
+  papers = ('yin2019fourier', 'madry2018towards')
 
   half_width: float = 0.0
   epsilon: float = 8 / 255

@@ -11,7 +11,6 @@ import dataclasses
 import functools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -52,9 +51,9 @@ class BackgroundChallenge(Study):
     num_backgrounds: number of backgrounds, evenly spaced in the order of their paths; 0 takes all.
   """
 
-  title: ClassVar[str] = 'Foregrounds on all backgrounds'
-  papers: ClassVar[tuple[str, ...]] = ('xiao2021noise',)
-  lists_failures: ClassVar[bool] = False
+  title = 'Foregrounds on all backgrounds'
+  papers = ('xiao2021noise',)
+  lists_failures = False
   quantities = (SURVIVING, OVERALL)
 
   backgrounds: str = ''

@@ -12,7 +12,6 @@ Reference: Xiao et al., Noise or signal: the role of image backgrounds in object
 
 import dataclasses
 from collections.abc import Iterator
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -49,9 +48,9 @@ class BackgroundGap(Study):
   The column `variant` of the rows names the variant of the data set that an image is from.
   """
 
-  title: ClassVar[str] = 'Backgrounds'
-  lists_failures: ClassVar[bool] = False
-  papers: ClassVar[tuple[str, ...]] = ('xiao2021noise',)
+  title = 'Backgrounds'
+  lists_failures = False
+  papers = ('xiao2021noise',)
   quantities = (ACCURACY, GAP)
   described_facets = (Facet(VARIANT, 'variant', place='on {}'),)
 

@@ -5,7 +5,6 @@ figure 5).
 """
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -34,8 +33,8 @@ class BandNoise(BandStudy):
     clip: whether noisy images are clipped to [0, 1] (paper: no).
   """
 
-  title: ClassVar[str] = 'Error under noise by band of frequencies'
-  papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
+  title = 'Error under noise by band of frequencies'
+  papers = ('yin2019fourier',)
   quantities = (ERROR, CLEAN_ERROR)
 
   norm: float = setting(8.0, 'a finite number above 0', lambda x: 0 < x < float('inf'))

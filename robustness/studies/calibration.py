@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -86,9 +85,9 @@ class Calibration(ScoresPredictions, StoredOrMade):
     resamples: number of bootstrap samples of the images.
   """
 
-  title: ClassVar[str] = 'Confidence against accuracy'
-  papers: ClassVar[tuple[str, ...]] = ('ovadia2019can',)
-  prediction_settings: ClassVar[type] = WorkdirPredictions
+  title = 'Confidence against accuracy'
+  papers = ('ovadia2019can',)
+  prediction_settings = WorkdirPredictions
   described_facets = (COVERAGE, BIN)
   quantities = QUANTITIES
 

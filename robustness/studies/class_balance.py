@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -25,7 +24,7 @@ SPREAD = Quantity(
 class ClassBalance(Study):
   """A study of the spread of accuracy over classes, with the settings of `Study`."""
 
-  title: ClassVar[str] = 'Balance of classes'
+  title = 'Balance of classes'
   quantities = (OVERALL, SPREAD, dataclasses.replace(ACCURACY, reference=OVERALL.name))
 
   def check(self, rows: Rows, recipes: Recipes) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -69,10 +69,10 @@ class CorruptionError(StoredOrMade):
       failure severity.
   """
 
-  title: ClassVar[str] = 'Error under common corruptions'
-  papers: ClassVar[tuple[str, ...]] = ('hendrycks2019benchmarking', 'yin2019fourier')
+  title = 'Error under common corruptions'
+  papers = ('hendrycks2019benchmarking', 'yin2019fourier')
 
-  not_stored: ClassVar[tuple[str, ...]] = ('between', 'half_width')
+  not_stored = ('between', 'half_width')
 
   half_width: float = 0.0
   baseline: str = word(FIRST, (FIRST, *BASELINES))

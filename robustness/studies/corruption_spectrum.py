@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -93,11 +93,11 @@ class CorruptionSpectrum(StoredOrMade):
     severity: the severity in the figure of spectra, if it is among `severities`.
   """
 
-  title: ClassVar[str] = 'Spectra of common corruptions'
-  needs_labels: ClassVar[bool] = False
-  papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'hendrycks2019benchmarking')
-  needs_classifier: ClassVar[bool] = False
-  needs_clean: ClassVar[bool] = True
+  title = 'Spectra of common corruptions'
+  needs_labels = False
+  papers = ('yin2019fourier', 'hendrycks2019benchmarking')
+  needs_classifier = False
+  needs_clean = True
   quantities = (SHARE_OF_HIGH, RMS, RADIAL, CLEAN_SHARE, CLEAN_RMS, CLEAN_RADIAL)
 
   channels: str = word('each', spectrum.CHANNELS)

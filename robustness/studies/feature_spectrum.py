@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -54,10 +53,10 @@ class FeatureSpectrum(Study):
       class token, and are dropped; −1 drops the fewest that leave a square number.
   """
 
-  title: ClassVar[str] = 'Spectra of feature maps'
-  needs_labels: ClassVar[bool] = False
-  papers: ClassVar[tuple[str, ...]] = ('park2022how',)
-  lists_failures: ClassVar[bool] = False
+  title = 'Spectra of feature maps'
+  needs_labels = False
+  papers = ('park2022how',)
+  lists_failures = False
   described_facets = (FREQUENCY,)
   quantities = (RELATIVE, HIGHEST)
 

@@ -6,7 +6,6 @@ input is also drawn at the bandwidth of this filter, as the paper's networks are
 
 import dataclasses
 from collections.abc import Iterator
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -35,8 +34,8 @@ class FilteredAccuracy(BandStudy):
   Pixels of filtered images are not clipped to [0, 1].
   """
 
-  title: ClassVar[str] = 'Accuracy on low- and high-passed images'
-  papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
+  title = 'Accuracy on low- and high-passed images'
+  papers = ('yin2019fourier',)
   quantities = (ACCURACY, CLEAN_ACCURACY, TRAINED)
 
   def _show(self, key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:

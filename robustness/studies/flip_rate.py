@@ -13,7 +13,6 @@ Reference:
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import ClassVar
 
 import jax
 import numpy as np
@@ -63,9 +62,9 @@ class FlipRate(Study):
     confidence: confidence of intervals, in (0, 1).
   """
 
-  title: ClassVar[str] = 'How often predictions flip as a corruption grows'
-  needs_labels: ClassVar[bool] = False
-  papers: ClassVar[tuple[str, ...]] = ('hendrycks2019benchmarking',)
+  title = 'How often predictions flip as a corruption grows'
+  needs_labels = False
+  papers = ('hendrycks2019benchmarking',)
   quantities = (FLIP_RATE, FLIP_RATIO)
   stream = STREAM
 

@@ -6,7 +6,6 @@ section 4.4, figure 7 c and d). Error is not measured on the images that choose 
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar
 
 import jax
 import numpy as np
@@ -57,8 +56,8 @@ class FourierAttack(BeginsWithMap):
     window: side of the centred square of frequencies to choose from without a map; 0 for all.
   """
 
-  title: ClassVar[str] = 'Attack with single Fourier basis images'
-  papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
+  title = 'Attack with single Fourier basis images'
+  papers = ('yin2019fourier',)
   described_facets = (QUERIES,)
 
   heat_map: str = ''

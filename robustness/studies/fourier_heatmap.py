@@ -10,7 +10,6 @@ import functools
 import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
 
 import jax
 import numpy as np
@@ -84,9 +83,9 @@ class FourierHeatmap(Study):
     classes: names of classes with separate maps, or ('all',).
   """
 
-  title: ClassVar[str] = 'Fourier heat maps'
-  papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
-  not_recorded: ClassVar[tuple[str, ...]] = ('classes', 'top_k')
+  title = 'Fourier heat maps'
+  papers = ('yin2019fourier',)
+  not_recorded = ('classes', 'top_k')
 
   half_width: float = 0.0
   norm: float = setting(4.0, 'a finite number above 0', lambda x: 0 < x < float('inf'))

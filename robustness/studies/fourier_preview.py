@@ -10,7 +10,6 @@ there is one.
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -87,9 +86,9 @@ class FourierPreview(BeginsWithMap):
       preview alone.
   """
 
-  title: ClassVar[str] = 'Preview of a Fourier heat map'
-  papers: ClassVar[tuple[str, ...]] = ('yin2019fourier',)
-  lists_failures: ClassVar[bool] = False
+  title = 'Preview of a Fourier heat map'
+  papers = ('yin2019fourier',)
+  lists_failures = False
   quantities = (SENSITIVITY_PER_CELL, CLEAN_ERROR, SENSITIVITY, MEASURED_ERROR, RANK_CORRELATION)
 
   heat_map: str = ''

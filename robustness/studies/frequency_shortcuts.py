@@ -6,7 +6,6 @@ class's images choose its set; on the other half, and on other classes, the set 
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -73,7 +72,7 @@ class FrequencyShortcuts(Study):
     Shortcuts?
   """
 
-  title: ClassVar[str] = 'Frequencies that suffice, by class'
+  title = 'Frequencies that suffice, by class'
   quantities = (THROUGH, WHOLE, TAKEN)
 
   sets: int = setting(200, 'at least 1', lambda x: x >= 1)

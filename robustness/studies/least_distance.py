@@ -8,7 +8,6 @@ over all ε (Pintor et al. 2021; Cinà et al. 2025, AttackBench).
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import ClassVar
 
 import jax
 import numpy as np
@@ -106,10 +105,10 @@ class LeastDistance(AttackStudy):
       same command with other radii runs no attack again.
   """
 
-  title: ClassVar[str] = 'Least distance to a wrong image'
-  papers: ClassVar[tuple[str, ...]] = ()
-  lists_failures: ClassVar[bool] = False
-  not_recorded: ClassVar[tuple[str, ...]] = ('epsilons',)
+  title = 'Least distance to a wrong image'
+  papers = ()
+  lists_failures = False
+  not_recorded = ('epsilons',)
 
   attacks: tuple[str, ...] = setting(('fmn',), 'not empty', bool)
   epsilons: tuple[float, ...] = setting(

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -122,12 +122,12 @@ class OodScores(ScoresPredictions):
     largest: M of 'gen', how many of the largest probabilities it sums over.
   """
 
-  title: ClassVar[str] = 'Images of no known class'
-  needs_labels: ClassVar[bool] = False
-  papers: ClassVar[tuple[str, ...]] = ('zhang2023openood',)
-  outputs: ClassVar[tuple[str, ...]] = ('logits', FEATURES)
-  lists_failures: ClassVar[bool] = False
-  prediction_settings: ClassVar[type] = Workdirs
+  title = 'Images of no known class'
+  needs_labels = False
+  papers = ('zhang2023openood',)
+  outputs = ('logits', FEATURES)
+  lists_failures = False
+  prediction_settings = Workdirs
   described_facets = (OOD_SET, ID_SET)
   quantities = (AUROC, AUPR, FPR95, dataclasses.replace(ACCURACY, headline=True), CONFIDENCE)
 

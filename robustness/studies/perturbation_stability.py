@@ -22,7 +22,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -95,12 +94,12 @@ class PerturbationStability(Study):
     confidence: confidence of intervals, in (0, 1).
   """
 
-  title: ClassVar[str] = 'How often predictions change along sequences of perturbed images'
-  needs_labels: ClassVar[bool] = False
-  papers: ClassVar[tuple[str, ...]] = ('hendrycks2019benchmarking',)
+  title = 'How often predictions change along sequences of perturbed images'
+  needs_labels = False
+  papers = ('hendrycks2019benchmarking',)
   quantities = (FLIP_PROBABILITY, MFR, TOP5_DISTANCE, MT5D)
-  outputs: ClassVar[tuple[str, ...]] = ('logits',)
-  lists_failures: ClassVar[bool] = False
+  outputs = ('logits',)
+  lists_failures = False
 
   perturbations: tuple[str, ...] = setting(('imagenet_p',), 'not empty', bool)
   baseline: str = word(FIRST, (FIRST, ALEXNET))

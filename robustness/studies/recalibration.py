@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -128,15 +128,11 @@ class Recalibration(StoredOrMade):
     resamples: bootstrap samples of the images, for calibration errors.
   """
 
-  title: ClassVar[str] = 'Rescaled confidence and prediction sets'
-  papers: ClassVar[tuple[str, ...]] = (
-    'guo2017calibration',
-    'ovadia2019can',
-    'angelopoulos2021uncertainty',
-  )
-  outputs: ClassVar[tuple[str, ...]] = ('logits',)
+  title = 'Rescaled confidence and prediction sets'
+  papers = ('guo2017calibration', 'ovadia2019can', 'angelopoulos2021uncertainty')
+  outputs = ('logits',)
   described_facets = (SCALING,)
-  needs_clean: ClassVar[bool] = True
+  needs_clean = True
   held_out: float = setting(0.5, 'in (0, 1)', lambda x: 0 < x < 1)
   scalings: tuple[str, ...] = KINDS
   penalty: float = setting(0.0, 'at least 0 and finite', lambda x: 0 <= x < np.inf)

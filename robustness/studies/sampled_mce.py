@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -54,9 +54,9 @@ class SampledMCE(CorruptionViews):
       be wider than ± h.
   """
 
-  title: ClassVar[str] = 'mCE from one corruption an image'
-  papers: ClassVar[tuple[str, ...]] = ('hendrycks2019benchmarking',)
-  lists_failures: ClassVar[bool] = False
+  title = 'mCE from one corruption an image'
+  papers = ('hendrycks2019benchmarking',)
+  lists_failures = False
   quantities = (MCE, ERRORS)
 
   baseline: str = word('cifar10_standard', ('alexnet', 'cifar10_standard'))

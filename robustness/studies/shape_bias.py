@@ -12,7 +12,6 @@ al., Partial success in closing the gap between human and machine vision, NeurIP
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -58,9 +57,9 @@ class ShapeBias(Study):
   `texture`.
   """
 
-  title: ClassVar[str] = 'Shape or texture'
-  papers: ClassVar[tuple[str, ...]] = ('geirhos2019texture', 'geirhos2021partial')
-  lists_failures: ClassVar[bool] = False
+  title = 'Shape or texture'
+  papers = ('geirhos2019texture', 'geirhos2021partial')
+  lists_failures = False
   quantities = (BIAS, DECIDED)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:

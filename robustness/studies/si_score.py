@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -101,8 +101,8 @@ class SiScore(Study):
     stored: whether rows are scenes already (`config.data.source='si_score'`).
   """
 
-  title: ClassVar[str] = 'Accuracy by the size, place and angle of an object'
-  papers: ClassVar[tuple[str, ...]] = ('yung2021si', 'djolonga2021robustness')
+  title = 'Accuracy by the size, place and angle of an object'
+  papers = ('yung2021si', 'djolonga2021robustness')
   described_facets = (AREA, X, Y)
   quantities = (
     *(SCENE_ACCURACY, BALANCED_ACCURACY, GAP, NORMALISED_ACCURACY),

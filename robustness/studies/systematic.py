@@ -12,7 +12,6 @@ paintings and sketches, are shown as they are stored.
 import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar
 
 import jax
 import numpy as np
@@ -101,9 +100,9 @@ class Systematic(Study):
       hashes differ in at most this number of bits, of 64; -1 does not look for any.
   """
 
-  title: ClassVar[str] = 'Robustness to environments that some classes were trained in'
-  papers: ClassVar[tuple[str, ...]] = ('omran2022towards',)
-  not_recorded: ClassVar[tuple[str, ...]] = ('near_duplicates',)
+  title = 'Robustness to environments that some classes were trained in'
+  papers = ('omran2022towards',)
+  not_recorded = ('near_duplicates',)
 
   source: str = word(GENERATED, (GENERATED, STORED))
   environments: tuple[str, ...] = ('gaussian_noise', 'gaussian_blur', 'contrast', 'snow')

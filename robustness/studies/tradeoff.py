@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import ClassVar
 
 import pandas as pd
 
@@ -43,10 +42,10 @@ class Tradeoff(StoredOrMade):
   The study has the settings of `StoredOrMade`.
   """
 
-  title: ClassVar[str] = 'Robustness by frequency: the trade-off'
-  papers: ClassVar[tuple[str, ...]] = ('yin2019fourier', 'hendrycks2019benchmarking')
-  fewest_classifiers: ClassVar[int] = 2
-  needs_clean: ClassVar[bool] = True
+  title = 'Robustness by frequency: the trade-off'
+  papers = ('yin2019fourier', 'hendrycks2019benchmarking')
+  fewest_classifiers = 2
+  needs_clean = True
   quantities = (*QUANTITIES, ACCURACY, CLEAN_ACCURACY, HIGH_FREQUENCY_FRACTION)
 
   def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ import functools
 import operator
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -242,11 +242,11 @@ class VideoPmK(ScoresPredictions):
       none. Distances are then of all pairs, of the reviewed ones, and of mistakes on these.
   """
 
-  title: ClassVar[str] = 'Accuracy on the worst of neighboring video frames'
-  papers: ClassVar[tuple[str, ...]] = ('shankar2021image',)
-  lists_failures: ClassVar[bool] = False  # its own table and gallery show anchors with neighbors
-  outputs: ClassVar[tuple[str, ...]] = ('unprojected_logits',)
-  prediction_settings: ClassVar[type] = Rescoring
+  title = 'Accuracy on the worst of neighboring video frames'
+  papers = ('shankar2021image',)
+  lists_failures = False  # its own table and gallery show anchors with neighbors
+  outputs = ('unprojected_logits',)
+  prediction_settings = Rescoring
   described_facets = (OFFSET, DISTANCE, FPS, WITHOUT_FRAME_TYPE, FRAMES)
   quantities = (
     *(PM_K, ANCHOR, DROP, NEIGHBORS_ONLY, OFFSET_ERROR, TURNED, CONDITIONAL),

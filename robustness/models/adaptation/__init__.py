@@ -81,7 +81,7 @@ class Adaptation(Part):
     adaptation, section 3. Their pseudo sample size N corresponds to λ = N / (N + n).
   """
 
-  section: ClassVar[str] = 'config.classifier.adaptation'
+  section = 'config.classifier.adaptation'
   unbiased: ClassVar[bool] = False
   kinds: ClassVar[tuple[type[nn.Module], ...]] = ()
   adapts: ClassVar[str] = ''
