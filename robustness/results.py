@@ -363,9 +363,7 @@ class Results:
     """All labels in the column `classifier` of the table, in the order of the config, baseline
     first.
     """
-    measured = dict.fromkeys(self.table['classifier'])
-    labels = [label for c in self.classifiers if (label := c.get('label')) in measured]
-    return list(dict.fromkeys([*labels, *measured]))
+    return labels_of({SINGLE: self})
 
   def write(self, directory: str | os.PathLike[str]) -> None:
     """Writes `results.npz`, `results.csv` and then `results.json` to a folder, each atomically.
@@ -412,7 +410,8 @@ class Results:
     Files of earlier versions do not declare facets.
     """
     return dataclasses.replace(
-      self, quantities=tuple(_with_facets(q, q.facets or facets) for q in self.quantities)
+      self,
+      quantities=tuple(dataclasses.replace(q, facets=q.facets or facets) for q in self.quantities),
     )
 
   @classmethod
@@ -467,7 +466,7 @@ def _declared(
   `entries` has one for each quantity. `facet_entries` has one for each facet of all of them.
   """
   facets = tuple(Facet(**entry) for entry in facet_entries)
-  return tuple(_with_facets(_quantity(entry), facets) for entry in entries)
+  return tuple(dataclasses.replace(_quantity(entry), facets=facets) for entry in entries)
 
 
 def _check_names(path: pathlib.Path, document: Facts, quantities: Section) -> None:
@@ -530,6 +529,17 @@ def _check_values(
     raise InputError(
       f'{path}: {name} is {value:g}, outside [{low:g}, {high:g}]: damaged. {_REBUILD}'
     )
+
+
+def labels_of(tasks: Mapping[str, Results]) -> list[str]:
+  """Returns all labels in the tables of several tasks, in the order of the config.
+
+  A classifier is included if at least one task measured it.
+  """
+  measured = dict.fromkeys(label for task in tasks.values() for label in task.table['classifier'])
+  listed = [entry.get('label') for task in tasks.values() for entry in task.classifiers]
+  in_config_order = [label for label in listed if label in measured]
+  return list(dict.fromkeys([*in_config_order, *measured]))
 
 
 def summary_name(value: object) -> str:
@@ -604,8 +614,3 @@ def _stated(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:
   fields = [field.name for field in dataclasses.fields(Quantity) if field.compare]
   entries = ({name: getattr(quantity, name) for name in fields} for quantity in quantities)
   return [{key: value for key, value in entry.items() if value is not None} for entry in entries]
-
-
-def _with_facets(quantity: Quantity, facets: tuple[Facet, ...]) -> Quantity:
-  """Returns the quantity with `facets` as its declarations of facets."""
-  return dataclasses.replace(quantity, facets=facets)

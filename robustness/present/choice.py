@@ -556,17 +556,6 @@ def first_headlines(choices: Sequence[Choice], limit: int) -> list[Choice]:
   return [candidates[index] for index in sorted(selected)]
 
 
-def labels_of(tasks: Mapping[str, Results]) -> list[str]:
-  """Returns the labels of all measured classifiers, in the order of the config.
-
-  A classifier is included if at least one task measured it.
-  """
-  measured = dict.fromkeys(label for task in tasks.values() for label in task.table.classifier)
-  listed = [entry.get('label') for task in tasks.values() for entry in task.classifiers]
-  in_config_order = [label for label in listed if label in measured]
-  return list(dict.fromkeys([*in_config_order, *measured]))
-
-
 def worst_tasks(choices: list[Choice], label: str) -> list[tuple[Choice, pd.Series]]:
   """Returns (choice, row) of a classifier's largest error in each task, largest error first.
 

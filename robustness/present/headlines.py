@@ -12,9 +12,9 @@ import pandas as pd
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
 from robustness.present import charts, forms
-from robustness.present.choice import CLASS, first_headlines, headlines, labels_of, short_names
+from robustness.present.choice import CLASS, first_headlines, headlines, short_names
 from robustness.present.notation import Notation, column_name
-from robustness.results import Results, Table
+from robustness.results import Results, Table, labels_of
 
 
 class HeadlineText(NamedTuple):

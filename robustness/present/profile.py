@@ -16,9 +16,9 @@ from robustness.estimates.facets import EPSILON
 from robustness.estimates.quantity import SHARE, Quantity
 from robustness.estimates.table import select
 from robustness.present import charts, maps, style
-from robustness.present.choice import labels_of
+from robustness.present.choice import Choice
 from robustness.present.notation import FREQUENCIES, Notation, value_text
-from robustness.results import Results
+from robustness.results import Results, labels_of
 
 MAX_CLASSIFIERS = 3
 """Most classifiers in a profile, which then fits on a page."""
@@ -133,11 +133,10 @@ def _attack(tasks: Mapping[str, Results]) -> _Column | None:
     if len(attacked):
       clean = select(results.table, 'clean_error', '').assign(epsilon=0.0)
       quantity = next(q for q in results.quantities if q.name == 'attack_error')
-      errors = pd.concat([clean, attacked]).dropna(subset=['value'])
-      rows = errors.assign(value=1 - errors.value, low=1 - errors.high, high=1 - errors.low)
-      words = quantity.words.replace('error', 'accuracy')
-      accuracy = Quantity('accuracy', words, better='higher')
-      return _Column(f'{words} by ε', accuracy, rows, _draw_curve)
+      errors = Choice(quantity, pd.concat([clean, attacked]).dropna(subset=['value']))
+      accuracies = errors.as_accuracy
+      caption = f'{accuracies.quantity.words} by ε'
+      return _Column(caption, accuracies.quantity, accuracies.rows, _draw_curve)
   return None
 
 

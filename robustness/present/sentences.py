@@ -61,11 +61,6 @@ class Finding(NamedTuple):
     return name_of(self.rows['quantity'].iloc[0], self.facets)
 
 
-def sentences(results: Results) -> list[str]:
-  """Returns the text of `findings`."""
-  return [finding.text for finding in findings(results)]
-
-
 def findings(results: Results) -> list[Finding]:
   """Returns the findings, sentences about results, on the headline quantities.
 

@@ -15,12 +15,12 @@ from robustness.estimates.jackknife import FEWEST_SEEDS
 from robustness.estimates.quantity import SHARE
 from robustness.estimates.table import OVER_SEEDS, facets_of, select
 from robustness.present import charts, fourier_table, headlines, profile, style
-from robustness.present.choice import CLASS, Choice, labels_of, worst_tasks
+from robustness.present.choice import CLASS, Choice, worst_tasks
 from robustness.present.choice import headlines as headline_choices
 from robustness.present.notation import Notation, place_of
 from robustness.present.publish import Presentation, Presented
 from robustness.present.sentences import Finding, findings
-from robustness.results import FOURIER_TABLE, SEED, SINGLE, Results
+from robustness.results import FOURIER_TABLE, SEED, SINGLE, Results, labels_of
 
 Line = tuple[Choice, pd.Series]
 """A headline, and the row of its mean over seeds."""

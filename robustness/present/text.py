@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from robustness.present import headlines
-from robustness.present.choice import labels_of
-from robustness.results import Results, Table
+from robustness.results import Results, Table, labels_of
 
 MAX_SENTENCES, MAX_CLASS_LINES, WIDTH = 4, 3, 100
 """Most findings and lines about single classes that are printed, and letters in a line."""

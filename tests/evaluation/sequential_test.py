@@ -16,13 +16,13 @@ from robustness.estimates.table import select
 from robustness.evaluation.rounds import SequentialRecords
 from robustness.measurement import evaluator_for, measure
 from robustness.present.notation import Notation
-from robustness.present.sentences import sentences
 from robustness.studies.attack_error import AttackError
 from robustness.studies.band_noise import BandNoise
 from robustness.studies.corruption_error import CorruptionError
 from robustness.studies.fourier_heatmap import FourierHeatmap
 from tests.cases import cases
 from tests.networks import CLASSES, SHAPE, tiny_rows
+from tests.present.made_results import sentences_of
 from tests.refusals import bad_setting, refused
 from tests.studies.conftest import classifier
 from tests.table_rows import estimate
@@ -158,7 +158,7 @@ def test_the_sentence_on_the_worst_cell_counts_the_images_of_the_cell(results):
   adjusted = worst.copy()
   ends = clopper_pearson(round(worst.value * worst.n), worst.n, level)
   adjusted[['low', 'high', 'family']] = *ends, 2 * len(errors)
-  (largest,) = [text for text in sentences(results) if f'of {len(errors)} frequencies: ' in text]
+  (largest,) = [text for text in sentences_of(results) if f'of {len(errors)} frequencies: ' in text]
   assert Notation(STUDY.quantities[0]).full(adjusted) in largest
 
 

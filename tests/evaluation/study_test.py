@@ -9,10 +9,11 @@ import numpy as np
 from robustness.estimates.table import assemble
 from robustness.evaluation import study
 from robustness.evaluation.views import Views
-from robustness.present import charts, sentences, tables
+from robustness.present import charts, tables
 from robustness.results import Results
 from robustness.studies import accuracy, fourier_heatmap
 from tests.made_records import made
+from tests.present.made_results import sentences_of
 from tests.refusals import bad_setting, refused
 
 
@@ -117,7 +118,7 @@ def test_words_of_a_facet_of_a_users_study_are_read_without_the_file_of_the_stud
   figure, caption = charts.draw(read)['error_glare']
   assert figure.get_supxlabel() == 'strength of the glare (lux)'
   assert 'by strength of the glare' in caption
-  (text,) = sentences.sentences(read)
+  (text,) = sentences_of(read)
   assert 'in glare of 400 lux' in text and 'of 4 strengths' in text
   document = json.loads((tmp_path / 'results.json').read_text())
   (words,) = document['facet_words']['']

@@ -13,6 +13,7 @@ from robustness.estimates.table import assemble, select, with_facet
 from robustness.present import charts, sentences, style, tables
 from robustness.results import NO_SPREAD, Results
 from tests import faults
+from tests.present.made_results import sentences_of
 
 CHANGE = Quantity('change', 'change', 'amount')
 
@@ -273,7 +274,7 @@ def test_a_facet_may_have_any_name(name):
   [titled] = tables.tables(results)
   assert [row[0] for row in titled.table.rows] == ['b', 'a', 'c']
   assert set(charts.draw(results)) == {f'error_{name}'}
-  texts = sentences.sentences(results)
+  texts = sentences_of(results)
   assert all(f'in {name.replace("_", " ")} ' in text for text in texts) and texts
 
 

@@ -10,11 +10,11 @@ from robustness.estimates.of_means import MeanRatio, of_means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble
-from robustness.present import sentences, style, tables
+from robustness.present import style, tables
 from robustness.present.publish import Presentation, publish
 from robustness.results import Results
 from tests import faults
-from tests.present.made_results import made_results
+from tests.present.made_results import made_results, sentences_of
 
 CHANGE = Quantity('change', 'relative change', 'amount', 'lower', low=0, headline=True)
 RATIO = Quantity(
@@ -64,7 +64,7 @@ def of_many_kinds(seed: int, n: int = 60) -> Results:
 )
 def test_sentences_about_results_of_many_kinds_follow_from_their_rows(seed):
   results = of_many_kinds(seed)
-  assert len(sentences.sentences(results)) >= 8
+  assert len(sentences_of(results)) >= 8
   assert faults.in_results(results) == []
 
 

@@ -3,6 +3,7 @@
 from robustness.estimates.means import means
 from robustness.estimates.quantity import ERROR
 from robustness.estimates.table import assemble
+from robustness.present.sentences import findings
 from robustness.results import Results
 from tests.estimates.means_test import made
 
@@ -17,3 +18,8 @@ def made_results() -> Results:
   parts.append(means(ERROR, outcomes, ('severity',), where=corrupted, paired=False))
   classifiers = [{'label': label} for label in outcomes.labels]
   return Results('made', classifiers, {}, {}, table=assemble(parts), quantities=(ERROR,))
+
+
+def sentences_of(results: Results) -> list[str]:
+  """Returns the text of the findings on results."""
+  return [finding.text for finding in findings(results)]

@@ -15,14 +15,14 @@ from robustness.present import sentences
 from robustness.present.notation import Notation
 from robustness.results import NO_SPREAD, Results
 from tests import faults
-from tests.present.made_results import made_results
+from tests.present.made_results import made_results, sentences_of
 
 SPACE = '\N{NO-BREAK SPACE}'
 
 
 def starting(results: Results, start: str) -> list[str]:
   """Returns the sentences about results that begin with these words."""
-  return [text for text in sentences.sentences(results) if text.startswith(start)]
+  return [text for text in sentences_of(results) if text.startswith(start)]
 
 
 def test_the_level_and_its_difference_are_one_sentence(results):
@@ -46,12 +46,12 @@ def test_a_significant_difference_says_which_is_better_and_by_how_much(better, c
   wrong = {'first': np.arange(90)[:, None] % 5 < 1, 'second': np.arange(90)[:, None] % 2 < 1}
   table = assemble([means(quantity, Outcomes(wrong, pd.DataFrame(index=range(1))))])
   results = Results('made', [], {}, {}, table=table, quantities=(quantity,))
-  [text] = sentences.sentences(results)
+  [text] = sentences_of(results)
   row = table[table.versus == 'first'].iloc[0]
   low, high = (f'{100 * end:.0f}' for end in (row.low, row.high))
   assert text.endswith(f', {comparative} than first by 30{SPACE}points ({low} to {high}).')
   table['method'] = OVER_SEEDS
-  [text] = sentences.sentences(results)
+  [text] = sentences_of(results)
   assert text.endswith(', which seeds alone do not test.') and 'minus first +30' in text
 
 
@@ -133,7 +133,7 @@ def test_many_of_few_places_are_a_number_and_not_a_share():
   views = pd.DataFrame({'corruption': [f'c{k}' for k in range(9)]})
   outcomes = Outcomes({'first': first, 'second': second}, views)
   table = assemble([means(ERROR, outcomes, ('corruption',), test=True)])
-  differ, highest = sentences.sentences(Results('', [], {}, {}, table=table, quantities=(ERROR,)))
+  differ, highest = sentences_of(Results('', [], {}, {}, table=table, quantities=(ERROR,)))
   compared = 'Of 9 corruptions, second errs less than first under 7 and more under c8'
   assert differ.startswith(f'{compared}; the largest difference, −37')
   assert differ.endswith('Intervals are simultaneous over 9 corruptions.')
@@ -162,7 +162,7 @@ def test_a_value_that_is_undefined_in_some_views_or_draws_has_a_note():
   results = made_results()
   levels = select(results.table, 'error').index
   results.table.loc[levels, 'note'] = ['undefined in 1 of 4 views; few', 'all are']
-  [text, *_] = sentences.sentences(results)
+  [text, *_] = sentences_of(results)
   first, second = text.split('; second ')
   assert first.endswith('), undefined in 1 of 4 views, few') and 'all are' not in second
   corrupted = select(results.table, 'error', corruption=...)
@@ -228,7 +228,7 @@ def test_many_names_have_one_sentence_even_where_few_have_an_interval(results):
   low = {k: np.nan if k < 4 else row.low for k in range(10)}
   rows = [{**row, 'corruption': f'c{k}', 'value': row.value + k / 1000, 'low': low[k]} for k in low]
   by_corruption = dataclasses.replace(results, table=assemble([pd.DataFrame(rows)]))
-  [text] = sentences.sentences(by_corruption)
+  [text] = sentences_of(by_corruption)
   assert text.startswith('Highest top-1 error of 6 corruptions: first')
 
 
@@ -240,7 +240,7 @@ def test_a_quantity_without_an_overall_value_has_a_sentence_per_name_and_none_pe
   seeded = with_facet(results.table, 'seed', 3)
   with_seed = assemble([seeded, results.table])
   again = Results('made', results.classifiers, {}, {}, table=with_seed, quantities=(ERROR,))
-  assert sentences.sentences(again) == sentences.sentences(results)
+  assert sentences_of(again) == sentences_of(results)
 
 
 def test_a_lowest_value_that_equals_the_level_is_not_repeated():
@@ -251,7 +251,7 @@ def test_a_lowest_value_that_equals_the_level_is_not_repeated():
   over_all = by_k[by_k.k == 2].assign(k=None)
   labels = [{'label': 'net'}, {'label': 'other'}]
   table = assemble([over_all, by_k])
-  texts = sentences.sentences(Results('made', labels, {}, {}, table=table, quantities=(ACCURACY,)))
+  texts = sentences_of(Results('made', labels, {}, {}, table=table, quantities=(ACCURACY,)))
   assert texts[0].startswith('Top-1 accuracy: net ')
   assert not any('owest' in text for text in texts)
 
@@ -267,7 +267,7 @@ def test_an_error_and_its_accuracy_have_one_set_of_sentences():
     for by in ((), ('corruption',))
   ]
   results = Results('made', [], {}, {}, table=assemble(parts), quantities=(ACCURACY, ERROR))
-  texts = sentences.sentences(results)
+  texts = sentences_of(results)
   assert len(texts) == 3 and not any('error' in text or 'errs' in text for text in texts)
 
 
@@ -288,7 +288,7 @@ def test_the_highest_of_corruptions_is_stated_beside_the_values_of_few_classes()
   views = pd.DataFrame(pairs, columns=['corruption', 'class'])
   wrong = Outcomes({'net': np.random.default_rng(0).random((60, 24)) < 0.4}, views)
   table = assemble([means(ERROR, wrong, facets) for facets in (('class',), ('corruption',))])
-  texts = sentences.sentences(Results('made', [], {}, {}, table=table, quantities=(ERROR,)))
+  texts = sentences_of(Results('made', [], {}, {}, table=table, quantities=(ERROR,)))
   assert [text.partition(':')[0] for text in texts] == [
     'Top-1 error, net',
     'Highest top-1 error of 8 corruptions',
