@@ -21,7 +21,8 @@ from robustness.core.typing import PyTree
 from robustness.evaluation.fit import resized
 from robustness.evaluation.layout import Layout
 from robustness.evaluation.records import TOTAL, Shard
-from robustness.evaluation.runner import Evaluator, View
+from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.step import View
 from robustness.evaluation.stored_pictures import MistakesOfBlock
 from robustness.evaluation.views import Arrays, key_of
 from robustness.models.adaptation import Adaptation, ImageBatch, Outputs

@@ -12,9 +12,10 @@ from scipy import special
 from robustness.core import random_keys
 from robustness.core.rows import ArrayRows
 from robustness.evaluation.layout import Layout
+from robustness.evaluation.measurements import summarise
 from robustness.evaluation.provenance import image_digests
 from robustness.evaluation.records import Records
-from robustness.evaluation.runner import Evaluator, summarise
+from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.views import Views, identity
 from robustness.models.classifier import Classifier
 from robustness.parallel import MeshParallel, PmapParallel
