@@ -113,6 +113,7 @@ def test_results_have_values_figures_a_report_and_a_table_for_a_paper(heat_map, 
   assert isinstance(heat_map.figure('error'), Figure) and isinstance(heat_map.figure(), Figure)
   page = heat_map.report(tmp_path / 'page.html').read_text()
   assert page.startswith('<!DOCTYPE html>') and 'linear' in page
+  assert not re.findall(r'href="(?!#|https://)[^"]*"', page), 'no file lies next to the report'
   assert 'linear &' in heat_map.to_latex()
   assert '<img' in heat_map._repr_html_() and len(repr(heat_map)) < 100
   picture, size = heat_map.figure('error')._repr_png_()

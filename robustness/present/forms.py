@@ -57,9 +57,11 @@ def rows_of_points(
   margin = style.LETTER * max(len(line) for text in ticks for line in text.split('\n'))
   letters = max(15, int((width - margin) / len(columns) / style.LETTER))
   heads = [style.wrapped(notation.head, letters) for notation, _ in columns]
-  height = 0.75 + _LINE * max(head.count('\n') for head in heads)
-  height += len(names) * max(_GROUP, _LINE * len(drawn), _LINE * lines_per_tick)
-  figure = Figure(figsize=(width, min(height, style.PAGE_HEIGHT)), layout='constrained')
+  height_of_heads = 0.75 + _LINE * max(head.count('\n') for head in heads)
+  height = height_of_heads + len(names) * max(_GROUP, _LINE * len(drawn), _LINE * lines_per_tick)
+  height = min(height, style.PAGE_HEIGHT)
+  pitch = (height - height_of_heads) / len(names)
+  figure = Figure(figsize=(width, height), layout='constrained')
   plots = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
   # Names are at 0, 1, … on the vertical axis; the classifiers' points share 0.75 around each.
   offsets = (np.arange(len(drawn)) - (len(drawn) - 1) / 2) * 0.75 / len(drawn)
@@ -89,7 +91,7 @@ def rows_of_points(
     axes.spines[['top', 'right']].set_visible(False)
     axes.grid(axis='y', color='0.92', linewidth=0.5)
     axes.set_axisbelow(True)
-  plots[0].set_yticks(range(len(names)), ticks)
+  plots[0].set_yticks(range(len(names)), ticks, fontsize=style.tick_size(ticks, pitch))
   plots[0].set_ylim(len(names) - 0.4, -0.6)  # downwards
   style.legend_above(figure)
   return figure

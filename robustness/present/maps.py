@@ -334,7 +334,7 @@ def grids(parts: Sequence[Panel], y: str, x: str) -> Figure:
     _write_numbers(axes, image, values, panel.rows, cells, font_size)
     axes.set_title(title, fontsize=7)
     axes.set_xticks(range(len(x_values)), x_names, **slant)
-    axes.set_yticks(range(len(y_values)), y_names, fontsize=min(7.0, max_font_size))
+    axes.set_yticks(range(len(y_values)), y_names, fontsize=style.tick_size(y_names, cell_height))
   figure.supxlabel(quantity.facet(x).axis)
   figure.supylabel(quantity.facet(y).axis)
   bar = figure.colorbar(image, ax=grid, aspect=30)

@@ -88,7 +88,8 @@ class Presentation:
       folder = pathlib.Path(name)
       illustrate(folder, results, self, {}, results.settings)
       text = (folder / NAME).read_text('utf-8')
-    return re.sub('<span class="links">.*?</span>', '', text).encode()
+    links = r'<span class="links">.*?</span>| ?<a href="(results\.csv|figures/)">.*?</a>\.?'
+    return re.sub(links, '', text).encode()
 
   def latex(self, results: Results) -> str:
     """Returns the headlines as a LaTeX table."""

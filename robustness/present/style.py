@@ -2,6 +2,7 @@
 
 import functools
 import io
+import itertools
 import math
 import os
 import pathlib
@@ -271,6 +272,19 @@ def wrapped(text: str, letters: int) -> str:
       line = lines.pop()
       lines += [line[:letters], line[letters:]]
   return '\n'.join(line.rstrip() for line in lines)
+
+
+def tick_size(labels: Sequence[str], pitch: float) -> float:
+  """Returns the font size in points at which labels one below another do not overlap, at most 7.
+
+  Args:
+    labels: the labels, of one or more lines each, in order.
+    pitch: inches from one label to the next.
+  """
+  numbers_of_lines = [label.count('\n') + 1 for label in labels]
+  # of two neighbours, half of each must fit between their centres
+  lines_per_pitch = max(map(sum, itertools.pairwise(numbers_of_lines)), default=2) / 2
+  return max(1.0, min(7.0, 60 * pitch / lines_per_pitch))  # an inch has 72 points, and a line is 1.2 high
 
 
 def percent(fraction: float) -> str:

@@ -48,6 +48,14 @@ def drawn(table: pd.DataFrame, *quantities: Quantity) -> dict[str, charts.Pictur
   return charts.draw(results)
 
 
+@pytest.mark.parametrize('attacks', [('pgd',), ('pgd', 'fgsm')])
+def test_names_of_two_lines_do_not_overlap_in_the_highest_figures(attacks):
+  names = [f'a long name of the corruption number {number}' for number in range(38)]
+  results = made(product(corruption=names, attack=attacks))
+  ((figure, _caption),) = charts.draw(results).values()
+  assert figure.get_figheight() > 8 and not [*faults.overlaps(figure)]
+
+
 def test_every_set_of_facets_is_a_picture_with_a_caption_and_names_have_points(results):
   figures = charts.draw(results)
   curve_names = 'error_corruption_severity', 'error_corruption_severity_difference'
