@@ -282,9 +282,10 @@ def tick_size(labels: Sequence[str], pitch: float) -> float:
     pitch: inches from one label to the next.
   """
   numbers_of_lines = [label.count('\n') + 1 for label in labels]
-  # of two neighbours, half of each must fit between their centres
+  # Half of each of two neighbours fits between their centres. An inch has 72 points, and a line is
+  # 1.2 font sizes high.
   lines_per_pitch = max(map(sum, itertools.pairwise(numbers_of_lines)), default=2) / 2
-  return max(1.0, min(7.0, 60 * pitch / lines_per_pitch))  # an inch has 72 points, and a line is 1.2 high
+  return max(1.0, min(7.0, 60 * pitch / lines_per_pitch))
 
 
 def percent(fraction: float) -> str:
