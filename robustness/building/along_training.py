@@ -20,6 +20,7 @@ from robustness.measurement import measure
 from robustness.models import weights
 from robustness.models.classifier import Classifier
 from robustness.results import JSON_NAME, Results
+from robustness.workdirs.workdir import RECORDS
 
 FOLDER = 'along_training'
 """The folder of a workdir with the results of each step in TASK/CLASSIFIER/step<n>/, where TASK is
@@ -30,7 +31,8 @@ the name of a study, and the results of all steps in TASK/."""
 class AlongTraining:
   """The function `(step, variables)` that measures studies with the weights of a training step.
 
-  It does nothing for a step that was measured before.
+  It does nothing for a step that was measured with the same weights before. Weights differ if a
+  training that had no checkpoint yet begins again with other settings or devices.
 
   Attributes:
     classifier: the network that is trained; its variables are replaced by the step's variables.
@@ -55,7 +57,8 @@ class AlongTraining:
       if (folder / JSON_NAME).is_file() and _digest(folder) == digest:
         continue
       logging.info('%s: %s after step %d', classifier.name, study.name, step)
-      results = measure(study, self.execution, [classifier], rows, folder / 'records')
+      records_folder = folder / RECORDS / digest[:8]  # other weights have other records
+      results = measure(study, self.execution, [classifier], rows, records_folder)
       if jax.process_index() == 0:
         results.write(folder)
 
@@ -65,7 +68,7 @@ def _digest(folder: pathlib.Path) -> object:
   return Results.read(folder).classifiers[0].get('sha256')
 
 
-def joined(folder: pathlib.Path, labels: Sequence[str]) -> Results:
+def joined(folder: pathlib.Path, steps_by_label: Mapping[str, Sequence[int]]) -> Results:
   """Returns the results of a task at all measured steps as one, with `step` as a facet.
 
   Estimates that have two or more other facets are left out: a curve for each of their values would
@@ -73,18 +76,20 @@ def joined(folder: pathlib.Path, labels: Sequence[str]) -> Results:
 
   Args:
     folder: the folder with the results of each step, in CLASSIFIER/step<n>/.
-    labels: the classifiers that were measured.
+    steps_by_label: the steps at which the training of each classifier measures. Results of other
+      steps are of an earlier training with other settings and are not read.
 
   Raises:
     InputError: no step was measured.
   """
   results_by_step = []
-  for label in labels:
-    folders = {int(path.name.removeprefix('step')): path for path in (folder / label).glob('step*')}
-    results_by_step += [(step, Results.read(folders[step])) for step in sorted(folders)]
+  for label, steps in steps_by_label.items():
+    folders = {step: folder / label / f'step{step}' for step in steps}
+    measured = {step: path for step, path in folders.items() if (path / JSON_NAME).is_file()}
+    results_by_step += [(step, Results.read(path)) for step, path in measured.items()]
   if not results_by_step:
     raise InputError(
-      f'no step of {", ".join(labels)} was measured: the training had ended before '
+      f'no step of {", ".join(steps_by_label)} was measured: the training had ended before '
       f'{KEYS.training.measure} was set. Give another {WORKDIR:--}.'
     )
   tables = []

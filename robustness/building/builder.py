@@ -319,12 +319,14 @@ class ClassifierBuilder:
 
   def along_training(self) -> dict[str, Results]:
     """Returns {task: results} of the studies that were measured at steps of the trainings."""
-    labels: dict[str, list[str]] = {}
+    steps_by_task: dict[str, dict[str, list[int]]] = {}
     for label, recipe in self.to_train().items():
+      fitted, _ = split_validation(self.open_rows(recipe), recipe.training.validation)
       for name in recipe.training.measure:
-        labels.setdefault(name, []).append(label)
+        steps = schedule.measured_steps(recipe.training, len(fitted))
+        steps_by_task.setdefault(name, {})[label] = steps
     folder = self.directory.parent / along_training.FOLDER
-    return {name: along_training.joined(folder / name, labels[name]) for name in labels}
+    return {name: along_training.joined(folder / name, s) for name, s in steps_by_task.items()}
 
   def accuracy(self, label: str, recipe: TrainedHere) -> AccuracyOnRows | None:
     """Returns the function that measures the accuracy of the weights during a training.

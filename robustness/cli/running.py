@@ -416,10 +416,10 @@ def _planned_training(
   fitted, held_out = split_validation(rows, settings.validation)
   steps, size = schedule.total_steps(settings, len(fitted)), settings.batch_size
   yield f'{label}: training', f'{steps:,} steps × {size:,} images', f'{steps * size:,}'
-  # Besides the steps at which they are due, evaluations and studies follow the last step.
+  # Besides the steps at which they are due, evaluations follow the last step.
   count, earlier_steps = len(fitted), range(1, steps)
   num_evaluations = 1 + sum(schedule.is_due(step, settings, count) for step in earlier_steps)
-  num_studies = 1 + sum(schedule.is_measured(step, settings, count) for step in earlier_steps)
+  num_studies = len(schedule.measured_steps(settings, count))
   num_rows = len(held_out) or evaluated.num_examples
   amount = f'{num_evaluations:,} × {num_rows:,} rows'
   yield f'{label}: evaluations in between', amount, f'{num_evaluations * num_rows:,}'

@@ -153,6 +153,12 @@ def is_measured(step: int, settings: TrainingSettings, num_examples: int) -> boo
   return is_due(step, settings, num_examples)
 
 
+def measured_steps(settings: TrainingSettings, num_examples: int) -> list[int]:
+  """Returns the steps after which the studies of `measure` are measured: those due and the last."""
+  last = total_steps(settings, num_examples)
+  return [step for step in range(1, last) if is_measured(step, settings, num_examples)] + [last]
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class StepScalars:

@@ -55,7 +55,7 @@ def test_a_stopped_training_measures_the_same_and_no_step_twice(finished, tmp_pa
   measure, measured = along_training.measure, []
 
   def counted(study, execution, classifiers, rows, folder):
-    measured.append(folder.parent.name)
+    measured.append(folder.parents[1].name)
     if len(measured) == 2:
       raise KeyboardInterrupt
     return measure(study, execution, classifiers, rows, folder)
@@ -93,6 +93,30 @@ def interrupted_at(step, save):
     if int(state.step) == step:
       raise KeyboardInterrupt
     save(self, state)
+
+  return interrupted
+
+
+def test_a_training_that_begins_again_replaces_the_steps_of_the_one_before(tmp_path, monkeypatch):
+  """Without a checkpoint a training may begin again with other settings."""
+  without_checkpoint = {'checkpoint_every_steps': 3}
+  measure = along_training.measure
+  with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    patched.setattr(along_training, 'measure', interrupted_in('step3', measure))
+    launch.run(config(**without_checkpoint), tmp_path / 'changed')
+  changes = {'learning_rate': 0.01, 'evaluate_every_epochs': 0.5, **without_checkpoint}  # 2, 3
+  for name in ('changed', 'new'):
+    launch.run(config(**changes), tmp_path / name)
+  tables = [(folder_of(tmp_path / name) / 'results.csv').read_bytes() for name in ('changed', 'new')]
+  assert tables[0] == tables[1]
+
+
+def interrupted_in(step, measure):
+  def interrupted(study, execution, classifiers, rows, folder):
+    results = measure(study, execution, classifiers, rows, folder)
+    if step in folder.parts:
+      raise KeyboardInterrupt
+    return results
 
   return interrupted
 
