@@ -67,6 +67,7 @@ from robustness.training.writers import NO_WRITER, training_writer
 from robustness.video.columns import with_numbered_sets
 from robustness.workdirs import finished_workdir
 from robustness.workdirs.finished_workdir import FinishedStudy
+from robustness.workdirs.workdir import locked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -571,6 +572,7 @@ def train(
     )
     with progress_bars.phase(f'{recipe.name}: checking images and the training step', 0):
       assert builder.planned  # computing this property makes the checks
+    stack.enter_context(locked(folder))
     return builder.build()[0]
 
 

@@ -24,7 +24,7 @@ from robustness.combined import joined, over_seeds
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Execution, Experiment
 from robustness.config.recorded import recorded
-from robustness.core.errors import InputError, naming
+from robustness.core.errors import WORKDIR, InputError, naming
 from robustness.core.precision import in_32_bits
 from robustness.core.progress import phase
 from robustness.core.rows import Rows
@@ -235,8 +235,15 @@ def measure_in_workdir(
   with workdir.locked(directory):
     command = f'robustness.measure({study.name!r}, ..., workdir={os.fspath(directory)!r})'
     log = workdir.RunLog.begin(directory, config, execution.seed, command)
-    log.write_config_and_environment()
     folder = log.path / workdir.RECORDS
+    labels = [classifier.name for classifier in classifiers] or [IMAGES]
+    recorded_labels = {path.relative_to(folder).parts[0] for path in folder.glob('**/*.npz')}
+    if unmeasured := sorted(recorded_labels.difference(labels)):
+      raise InputError(
+        f'workdir {log.path} holds records of {", ".join(unmeasured)}, and the models are '
+        f'called {", ".join(labels)}: give another {WORKDIR:--}, or these models too.'
+      )
+    log.write_config_and_environment()
     results = measure(study, execution, classifiers, rows, folder, devices=devices)
     write_results(log, log.path, results, study)
   return results

@@ -30,6 +30,7 @@ from robustness.evaluation.study import STUDIES
 from robustness.models import label_space
 from robustness.models.projection import project
 from robustness.studies.accuracy import Accuracy
+from robustness.workdirs import workdir
 from tests.cases import cases
 from tests.networks import CLASSES, tiny_classifier, tiny_rows
 from tests.refusals import refused
@@ -438,6 +439,33 @@ def test_records_of_one_training_are_not_resumed_with_another(tmp_path):
     robustness.measure('accuracy', trained, images, labels, workdir=tmp_path)
   other = robustness.train(Mean(), images, labels, **options, seed=1)
   refused('sha256', robustness.measure, 'accuracy', other, images, labels, workdir=tmp_path)
+
+
+@pytest.mark.parametrize('changed', ['images', 'labels', 'column', 'model'])
+def test_other_rows_in_any_block_and_other_models_are_refused_in_a_workdir(changed, tmp_path):
+  rows = {'images': np.zeros((600, *IMAGES.shape[1:]), np.uint8), 'labels': np.arange(600) % 2}
+  rows['column'] = np.linspace(0, 1, 600)
+
+  def measure(model, images, labels, column):
+    columns, options = {'size': column}, {'workdir': tmp_path, 'progress': False}
+    return robustness.measure('accuracy', model, images, labels, columns=columns, **options)
+
+  first = measure({'one': linear}, **rows)
+  assert len([*(tmp_path / 'records/one').glob('*.npz')]) == 2
+  if changed in rows:
+    rows[changed][-1] += 1
+    refused('on other images', measure, {'one': linear}, **rows)
+  else:
+    refused('holds records of one', measure, {'two': linear}, **rows)
+  assert robustness.read(tmp_path).table.equals(first.table)
+
+
+def test_a_second_training_in_a_folder_in_use_is_refused(tmp_path):
+  images, labels = np.zeros((8, 4, 4, 3), np.float32), np.arange(8) % 2
+  with workdir.locked(tmp_path):
+    refused(
+      'another run works', robustness.train, Mean(), images, labels, epochs=16, workdir=tmp_path
+    )
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from robustness.core.rows import ArrayRows
 from robustness.estimates.means import means
 from robustness.estimates.quantity import ACCURACY
 from robustness.estimates.table import select
-from robustness.evaluation import one_view
+from robustness.evaluation import one_view, runner
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.provenance import COMPARABLE
 from robustness.evaluation.stored_pictures import MistakesOfBlock
@@ -155,9 +155,15 @@ def test_accuracies_by_class_of_a_study_are_not_replaced(tmp_path):
   assert list(select(results.table, 'accuracy', **{'class': ...})['class']) == ['mine']
 
 
-@cases('holder, changed', ('first', 0), ('second', -1))
-def test_records_of_other_images_are_neither_read_nor_compared(tmp_path, holder, changed):
-  """A resumed run compares the first block with the rows, and all blocks of two classifiers."""
+@cases('holder, changed', ('first', 0), ('first', -1), ('second', -1))
+def test_records_of_other_images_are_neither_read_nor_compared(
+  tmp_path, monkeypatch, holder, changed
+):
+  """A resumed run compares all blocks of arrays with the rows.
+
+  It compares the first block of other images, and all blocks of two classifiers.
+  """
+  monkeypatch.setattr(runner, 'are_arrays', lambda rows: holder == 'first')
   classifiers = [classifier(name, seed) for seed, name in enumerate(('first', 'second'))]
   setup = accuracy.Accuracy(), Execution(batch_size=8), classifiers
   measure(*setup, rows(), tmp_path)

@@ -561,6 +561,13 @@ def with_labels(rows: Rows, positions: np.ndarray, class_names: tuple[str, ...])
   return _ChangedRows(rows, change, class_names, facts)
 
 
+def are_arrays(rows: Rows) -> bool:
+  """Returns whether rows are `ArrayRows`, possibly with changed columns, which take no decoding."""
+  while isinstance(rows, _ChangedRows):
+    rows = rows.rows
+  return isinstance(rows, ArrayRows)
+
+
 @dataclasses.dataclass(frozen=True)
 class _ChangedRows:
   """Rows with other labels or further columns than the rows that they wrap; images are the same.

@@ -169,7 +169,7 @@ def require_same_images(
     folder: the folder of the records, for the message.
   """
   for name, values in read.items():
-    if not np.array_equal(recorded[name], values):
+    if not np.array_equal(recorded[name], values, equal_nan=values.dtype.kind == 'f'):
       raise InputError(
         f'{folder} holds answers on other images ({name} differs): the files of {KEYS.data} were '
         f'changed since. Restore them, or give another {WORKDIR:--}.'

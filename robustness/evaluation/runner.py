@@ -18,7 +18,7 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.precision import in_32_bits
 from robustness.core.progress import Progress
-from robustness.core.rows import Batch, Rows, numeric_columns, padded
+from robustness.core.rows import Batch, Rows, are_arrays, numeric_columns, padded
 from robustness.core.typing import PyTree
 from robustness.evaluation.fit import check_fit, check_images, check_labels
 from robustness.evaluation.layout import LARGE_IMAGE_PIXELS, Layout, default_layout, even_part_size
@@ -166,9 +166,10 @@ class Evaluator(Step):
         bar.advance(layout.size(block, chunk))
 
   def _check_same_images(self, rows: Rows, records: Records, missing: dict[int, list[int]]) -> None:
-    """Raises InputError if existing shards were recorded from other images than `rows`.
+    """Raises InputError if existing shards were recorded from other rows than `rows`.
 
-    Only the first of them is compared.
+    Images, labels and further columns of numbers are compared: of the first block that has a shard,
+    and of all of them if the rows are arrays, which take no decoding.
 
     `missing` is {number of the row block: numbers of its view chunks that do not exist yet}.
     """
@@ -177,11 +178,12 @@ class Evaluator(Step):
       present = layout.first_present(missing.get(block, ()))
       if present is not None:
         recorded = records.read(block, present).arrays
-        batch = next(self._with_columns(rows).batches(layout.block_rows, [block], stored=True))
+        batch = next(rows.batches(layout.block_rows, [block], stored=True))
         columns, num_rows = _host_columns(batch), layout.num_rows_of(batch['block'])
-        read = {name: columns[name][:num_rows] for name in ROW_IDENTITY}  # without padding
-        require_same_images(recorded, read, records.directory)
-        return
+        numeric = {k: x[:num_rows] for k, x in numeric_columns(columns).items() if k in recorded}
+        require_same_images(recorded, numeric, records.directory)
+        if not are_arrays(rows):
+          return
 
   def shards(
     self, rows: Rows, layout: Layout, table: Mapping[int, list[int]] | None = None

@@ -107,7 +107,9 @@ def test_a_training_that_begins_again_replaces_the_steps_of_the_one_before(tmp_p
   changes = {'learning_rate': 0.01, 'evaluate_every_epochs': 0.5, **without_checkpoint}  # 2, 3
   for name in ('changed', 'new'):
     launch.run(config(**changes), tmp_path / name)
-  tables = [(folder_of(tmp_path / name) / 'results.csv').read_bytes() for name in ('changed', 'new')]
+  tables = [
+    (folder_of(tmp_path / name) / 'results.csv').read_bytes() for name in ('changed', 'new')
+  ]
   assert tables[0] == tables[1]
 
 
