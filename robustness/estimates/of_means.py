@@ -380,8 +380,9 @@ def bootstrap(
   The units are resampled. The value is the statistic at equal weights of the units. A note states
   in how many bootstrap samples the statistic was undefined (NaN); these are left out. There is no
   interval if the value is undefined, if the statistic is undefined in more than a share 1 −
-  confidence of the samples, or if units hold several images and there are effectively fewer than
-  `FEWEST` units, because the percentiles would then rest on a handful of distinct samples.
+  confidence of the samples, if so many samples are infinite that an end is, or if units hold
+  several images and there are effectively fewer than `FEWEST` units, because the percentiles would
+  then rest on a handful of distinct samples.
 
   Args:
     statistic: a function of weights [B, K] of the units, which sum to 1, that returns [B], or [B,
@@ -417,16 +418,20 @@ def _percentile_estimate(
   estimate = functools.partial(Estimate, n=measured.n, clusters=count, method=BOOTSTRAP)
   if not np.isfinite(value):
     return estimate(np.nan, np.nan, np.nan, note='undefined: a denominator is not above 0')
-  finite = samples[np.isfinite(samples)]
-  num_undefined = len(samples) - len(finite)
+  defined = samples[~np.isnan(samples)]
+  num_undefined = len(samples) - len(defined)
   how_many = f'undefined in {num_undefined} of {len(samples)} resamples'
   if num_undefined > (1 - confidence) * len(samples):
     return estimate(value, np.nan, np.nan, note=f'{how_many}: too many for an interval')
   if measured.without_interval:
     return estimate(value, np.nan, np.nan, note=measured.without_interval)
-  low, high = percentile_interval(finite, measured.clusters, confidence)
+  with np.errstate(invalid='ignore'):  # between an infinite sample and another, the end is NaN
+    low, high = map(float, percentile_interval(defined, measured.clusters, confidence))
+  if not np.isfinite(high - low):
+    how_many = f'infinite in {np.isinf(samples).sum()} of {len(samples)} resamples'
+    return estimate(value, np.nan, np.nan, note=f'{how_many}: an end of the interval is infinite')
   note = f'{how_many}, which are left out' if num_undefined else ''
-  return estimate(value, float(low), float(high), note=note)
+  return estimate(value, low, high, note=note)
 
 
 def resampled(statistic: Statistic, count: int, resamples: int = RESAMPLES) -> np.ndarray:

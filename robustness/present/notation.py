@@ -285,17 +285,20 @@ def places_of(quantity: Quantity, rows: pd.DataFrame, facets: Sequence[str]) -> 
   values of the other facets are stated once: 'at severities 1 and 2 under fog'.
   """
   named = rows if len(rows) == MAX_NAMED + 1 else rows.head(MAX_NAMED)
-  varying = [name for name in facets if rows[name].nunique() > 1]
+  varying, noun = [name for name in facets if rows[name].nunique() > 1], 'others'
   if len(varying) == 1:
     # Such as 'at severities {} under fog'.
     form = _plural_form(quantity, rows.iloc[0], facets, varying[0])
-    texts = [value_text(quantity.facet(varying[0]), value) for value in named[varying[0]]]
+    facet, values = quantity.facet(varying[0]), named[varying[0]]
+    texts = [value_text(facet, value) for value in values]
+    if not _place_form(facet, values.iloc[0]).endswith('{}'):
+      noun = 'other'  # a noun follows: 'after 1, 2, 3 and 6 other queries'
   else:
     form = '{}'
     first, *later = [place_of(quantity, row, facets) for _, row in named.iterrows()]
     texts = [first, *(text.removeprefix('at frequency ') for text in later)]
   if len(rows) > len(named):
-    texts.append(f'{len(rows) - len(named)} others')
+    texts.append(f'{len(rows) - len(named)} {noun}')
   *before, last = texts
   return form.replace('{}', f'{", ".join(before)} and {last}' if before else last)
 

@@ -39,6 +39,17 @@ def test_an_infinite_median_is_missing_with_a_note():
   assert np.isnan(row.value) and row.note == INFINITE
 
 
+def test_infinite_resamples_count_as_larger_than_all_others():
+  def row(num_infinite):
+    values = np.r_[np.arange(100.0 - num_infinite), np.full(num_infinite, np.inf)]
+    return estimate(table_of({'net': values[:, None]}), 'net', 'distance')
+
+  few, finite = row(38), row(0)
+  assert (few.value, few.low, few.high) == (finite.value, finite.low, finite.high)
+  many = row(41)  # between 2.5 and 5 % of the resamples have an infinite median
+  assert many.value == 49.5 and np.isnan(many.high) and 'an end of the interval' in many.note
+
+
 def test_rows_of_one_cluster_are_resampled_together():
   values, clusters = GENERATOR.normal(size=(60, 1)).repeat(4, 0), np.arange(60).repeat(4)
   single = estimate(table_of({'net': values[::4]}), 'net', 'distance')

@@ -18,6 +18,7 @@ from robustness.present.notation import (
   plural,
   value_words,
 )
+from robustness.studies.fourier_attack import QUERIES
 from tests.cases import cases
 from tests.estimates.means_test import CHANGE
 
@@ -125,6 +126,9 @@ def test_up_to_four_places_are_named_and_the_others_are_counted():
   assert places('fog', 'snow') == 'under fog and snow at severity 3'
   assert places(*'abcd') == 'under a, b, c and d at severity 3'
   assert places(*'abcde') == 'under a, b, c and 2 others at severity 3'
+  queries = pd.DataFrame({'queries': range(1, 10)})
+  quantity = dataclasses.replace(ERROR, facets=(QUERIES,))
+  assert places_of(quantity, queries, ('queries',)) == 'after 1, 2, 3 and 6 other queries'
   assert places('1', '2', by='class') == 'in classes 1 and 2 at severity 3'
   pairs = pd.DataFrame({'frequency_y': [3, 4], 'frequency_x': [1, 0]})
   assert places_of(ERROR, pairs, tuple(pairs)) == 'at frequency ±(3, 1) and ±(4, 0)'
