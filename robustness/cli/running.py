@@ -9,7 +9,7 @@ import pathlib
 import shlex
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
 import jax
@@ -189,50 +189,46 @@ def run_command(
     another process ended; 130 after Ctrl-C. A run that ended with 75 or 130 can be resumed by the
     same command.
   """
-  process.set_logging()
-  return processes.end_together(lambda: _status(config, directory, command, processes, compiled))
 
-
-def _status(
-  config: command_line.ConfigDict,
-  directory: str,
-  command: str,
-  processes: peers.Processes,
-  compiled: str | None,
-) -> int:
-  """Runs a config and returns the exit status; raises only errors that no user can correct.
-
-  Args:
-    config: the config.
-    directory: the workdir.
-    command: the command line, which is recorded.
-    processes: how this process takes part in a run on several machines.
-    compiled: folder of compiled programs; '' stores none, None takes the default.
-  """
-  try:
+  def run() -> None:
+    """Runs the config; process 0 logs the summary."""
     compilation_cache.use(compiled)
     process.set_devices(processes)
     peers.check_config(config.to_dict())
     peers.check_workdir(expanded(directory).absolute())
     with exits_refused():
       results = launch.run(config.to_dict(), directory, command)
+    if jax.process_index() == 0:
+      log_summary(results, expanded(directory).absolute())
+
+  process.set_logging()
+  return processes.end_together(lambda: _status(run, directory))
+
+
+def _status(work: Callable[[], None], directory: str = '') -> int:
+  """Does the work of a command and returns the exit status.
+
+  Errors that a user can correct, and what stops a run, are printed as one message; other errors are
+  raised. `directory` is the workdir of the work; '' if it writes nothing.
+  """
+  try:
+    work()
   except InputError as error:
     return exit_with(BAD_INPUT, str(error))
   except Preempted as stop:
     return exit_with(PREEMPTED, str(stop))
   except (Exception, KeyboardInterrupt) as error:
-    if any(isinstance(cause, KeyboardInterrupt) for cause in causes(error)):
-      saved = f'Finished work is saved in {directory}. Run the same command to resume.'
-      return exit_with(INTERRUPTED, f'interrupted. {saved}')
+    saved = f' Finished work is saved in {directory}.' if directory else ''
+    is_interrupted = any(isinstance(cause, KeyboardInterrupt) for cause in causes(error))
+    if is_interrupted and saved:
+      return exit_with(INTERRUPTED, f'interrupted.{saved} Run the same command to resume.')
     if peers.peer_is_lost(error):
       raise
     if advice := process.memory_advice(error):
-      return exit_with(BAD_INPUT, f'{advice} Finished work is saved in {directory}.')
+      return exit_with(BAD_INPUT, f'{advice}{saved}')
     if advice := environment_variables.advice(error) or disk.advice(error, directory):
       return exit_with(BAD_INPUT, advice)
     raise
-  if jax.process_index() == 0:
-    log_summary(results, expanded(directory).absolute())
   return 0
 
 
@@ -270,20 +266,15 @@ def _end(status: int) -> NoReturn:
 
 def dry_run(config: Section) -> int:
   """Prints what a config would train and measure; returns the exit status, 0 or 2 for bad input."""
-  process.set_logging()
-  try:
+
+  def show() -> None:
+    """Logs the plan of the config."""
     process.set_devices(peers.ALONE)
     with exits_refused():  # a `sys.exit` in the user's files is an error
       show_plan(config)
-  except InputError as error:
-    return exit_with(BAD_INPUT, str(error))
-  except Exception as error:
-    if advice := process.memory_advice(error) or environment_variables.advice(error):
-      return exit_with(BAD_INPUT, advice)
-    if advice := disk.advice(error, ''):
-      return exit_with(BAD_INPUT, advice)
-    raise
-  return 0
+
+  process.set_logging()
+  return _status(show)
 
 
 @in_32_bits()
