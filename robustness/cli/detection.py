@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
   config['sha256'] = inputs.digest
   predictions = inputs.predictions() if options.predictions else {}
   with naming('workdir', 'out'), workdir.locked(options.out):
-    workdir.prepare(options.out, config)
+    workdir.write_config(workdir.continued(options.out, config), config)
     if options.predictions:
       workdir.write_json(options.predictions, predictions)
     results = detection.score(inputs, scoring, options.frames, options.shown)

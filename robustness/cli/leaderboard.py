@@ -217,15 +217,13 @@ class BoardEntry:
     name: name of the folder.
     folder: path of the folder.
     results: results in the folder.
-    has_records: whether the folder has records of every answer.
     unverified: values that the records do not reproduce, in words; '' for none.
-    study: study of the records; None without records.
+    study: study of the records; None if the folder has no records.
   """
 
   name: str
   folder: pathlib.Path
   results: Results
-  has_records: bool
   unverified: str
   study: Study | None
 
@@ -370,14 +368,11 @@ def _entry(path: pathlib.Path, study_file: str) -> BoardEntry:
   if not results.classifiers:
     raise InputError('its results are of no classifier.')
   # An entry without records is on the board too, but without paired differences.
-  has_records = (path / workdir.RECORDS).is_dir()
-  # [the study], because the results are of a single one; [] without records
-  tasks = list(finished_workdir.read(path, study_file).values()) if has_records else []
-  unverified = verification.NO_RECORDS  # or '' if the records reproduce all values
-  if tasks:
-    unverified = '; '.join(filter(None, map(verification.of_study, tasks)))
-  study = tasks[0].study if tasks else None
-  entry = BoardEntry(path.name, path, results, bool(tasks), unverified, study)
+  study, unverified = None, verification.NO_RECORDS
+  if (path / workdir.RECORDS).is_dir():
+    [finished] = finished_workdir.read(path, study_file).values()  # the results are of a single one
+    study, unverified = finished.study, verification.of_study(finished)  # '' if all are reproduced
+  entry = BoardEntry(path.name, path, results, unverified, study)
   if not entry.digest:
     raise InputError('its results do not say which images it saw: run it with this version.')
   _check_intervals(results)
@@ -567,7 +562,7 @@ def _paired_estimates(
     study_file: the user's FILE.py:NAME for the study NAME; '' for none.
   """
   paired = [entry for entry in entries if not isinstance(entry.study, RecordedStudy)]
-  if not all(entry.has_records for entry in paired):
+  if not all(entry.study for entry in paired):
     return []
   # A user's file that no study needs would be refused.
   needs_file = any(entry.study and entry.study.file for entry in paired)

@@ -76,23 +76,6 @@ def task_folder(folder: pathlib.Path, task: str) -> pathlib.Path:
   return folder if task == SINGLE else folder / TASKS / task
 
 
-def prepare(directory: str | os.PathLike[str], config: Section) -> pathlib.Path:
-  """Creates a workdir or resumes one with the same config, writes the config, and returns the path.
-
-  The path is absolute.
-
-  Args:
-    directory: the workdir.
-    config: the config of the run, nested plain values.
-
-  Raises:
-    InputError: the workdir belongs to another config, or cannot be created or written to.
-  """
-  path = continued(directory, config)
-  write_config(path, config)
-  return path
-
-
 def write_config(path: pathlib.Path, config: Section) -> None:
   """Writes a run's config into its workdir, which exists."""
   with _writable(path):

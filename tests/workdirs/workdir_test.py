@@ -16,11 +16,18 @@ from tests.refusals import refused
 CONFIG = {'seed': 0, 'study': {'name': 'accuracy', 'layers': ('a', 'b')}}
 
 
+def prepare(directory, config):
+  """Creates or resumes a workdir as a run does, writes the config, and returns the path."""
+  path = workdir.continued(directory, config)
+  workdir.write_config(path, config)
+  return path
+
+
 def test_config_is_written_and_accepted_again(tmp_path):
-  path = workdir.prepare(tmp_path / 'new/deep', CONFIG)
+  path = prepare(tmp_path / 'new/deep', CONFIG)
   assert json.loads((path / 'config.json').read_text())['study']['layers'] == ['a', 'b']
   (path / 'records').mkdir()
-  assert workdir.prepare(tmp_path / 'new/deep', CONFIG) == path
+  assert prepare(tmp_path / 'new/deep', CONFIG) == path
 
 
 WORK = (
@@ -32,28 +39,28 @@ WORK = (
 
 @pytest.mark.parametrize('work', WORK)
 def test_another_config_is_refused_by_key(tmp_path, work):
-  workdir.prepare(tmp_path, CONFIG)
+  prepare(tmp_path, CONFIG)
   (tmp_path / work).parent.mkdir(parents=True, exist_ok=True)
   (tmp_path / work).touch()
   content = (tmp_path / 'config.json').read_bytes()
   other = {'seed': 1, 'study': {'name': 'accuracy', 'layers': ('a',), 'norm': 4.0}}
   layers = r"config\.study\.layers: \['a', 'b'\] → \['a'\]"
   for line in (r'config\.seed: 0 → 1', layers, r'config\.study\.norm: None → 4\.0'):
-    refused(line, workdir.prepare, tmp_path, other)
+    refused(line, prepare, tmp_path, other)
   assert (tmp_path / 'config.json').read_bytes() == content
 
 
 def test_settings_of_a_source_that_were_keys_of_data_are_compared_under_their_new_names(tmp_path):
   keys = {'name': 'cifar10', 'data_dir': '', 'path': '', 'test_share': 0.25}
-  workdir.prepare(tmp_path, {**CONFIG, 'data': {'source': 'tfds', **keys}})
+  prepare(tmp_path, {**CONFIG, 'data': {'source': 'tfds', **keys}})
   (tmp_path / 'results.json').touch()
 
   def config(name):
     return {**CONFIG, 'data': {'source': 'tfds', 'tfds': {'dataset': name, 'data_dir': ''}}}
 
   changed = r"data\.tfds\.dataset: 'cifar10' → 'cifar100'\nUse another --workdir"
-  refused(changed, workdir.prepare, tmp_path, config('cifar100'))
-  workdir.prepare(tmp_path, config('cifar10'))
+  refused(changed, prepare, tmp_path, config('cifar100'))
+  prepare(tmp_path, config('cifar10'))
 
 
 WITHOUT_EFFECT_ON_RECORDS = (
@@ -72,44 +79,44 @@ def test_settings_that_change_no_record_may_change(tmp_path, name, changed, in_b
     section = {'study': {'name': name, **study}}
     return {'battery': {'tasks': ('one',), 'one': section}} if in_battery else section
 
-  workdir.prepare(tmp_path, config())
+  prepare(tmp_path, config())
   (tmp_path / 'results.json').touch()
-  workdir.prepare(tmp_path, config(**changed))
-  workdir.prepare(tmp_path, config())
-  refused('layers: ', workdir.prepare, tmp_path, config(**changed, layers=('stages',)))
+  prepare(tmp_path, config(**changed))
+  prepare(tmp_path, config())
+  refused('layers: ', prepare, tmp_path, config(**changed, layers=('stages',)))
 
 
 def test_a_run_in_rounds_keeps_its_confidence_which_decides_when_rounds_end(tmp_path):
   def config(**study):
     return {'study': {'name': 'fourier_heatmap', **study}}
 
-  workdir.prepare(tmp_path, config())
+  prepare(tmp_path, config())
   (tmp_path / 'results.json').touch()
-  refused(r'half_width: None → 0.1', workdir.prepare, tmp_path, config(half_width=0.1))
+  refused(r'half_width: None → 0.1', prepare, tmp_path, config(half_width=0.1))
   rounds = tmp_path / 'rounds'
-  workdir.prepare(rounds, config(half_width=0.1))
+  prepare(rounds, config(half_width=0.1))
   (rounds / 'results.json').touch()
-  refused('confidence: ', workdir.prepare, rounds, config(half_width=0.1, confidence=0.9))
+  refused('confidence: ', prepare, rounds, config(half_width=0.1, confidence=0.9))
 
 
 def test_a_workdir_with_checkpoints_alone_belongs_to_their_trainings(tmp_path):
   first = {'name': 'small_cnn', 'train': True}
   before = {'seed': 0, 'study': {'norm': 4.0}, 'classifiers': {'first': first, 'second': first}}
-  workdir.prepare(tmp_path, before)
+  prepare(tmp_path, before)
   (tmp_path / 'checkpoints/first/checkpoints/100').mkdir(parents=True)
   after = {'seed': 0, 'batch_size': 8, 'study': {'norm': 5.0}, 'classifiers': {'first': first}}
-  workdir.prepare(tmp_path, {**after, 'classifiers': {'first': first, 'third': first}})
+  prepare(tmp_path, {**after, 'classifiers': {'first': first, 'third': first}})
   fix = r'LABEL\.weights=.*/checkpoints/LABEL$'
-  refused(f'seed: 0 → 1\n.*{fix}', workdir.prepare, tmp_path, {**after, 'seed': 1})
+  refused(f'seed: 0 → 1\n.*{fix}', prepare, tmp_path, {**after, 'seed': 1})
   changed = {'classifiers': {'first': {**first, 'seed': 2}}}
-  refused('classifiers.first.seed: None → 2', workdir.prepare, tmp_path, {**after, **changed})
+  refused('classifiers.first.seed: None → 2', prepare, tmp_path, {**after, **changed})
   (tmp_path / 'results.json').touch()
   message = r'batch_size: 8 → None\n.*classifiers\.second: a new classifier\n.*third: left out\n'
-  refused(message, workdir.prepare, tmp_path, {**before, 'study': {'norm': 5.0}})
+  refused(message, prepare, tmp_path, {**before, 'study': {'norm': 5.0}})
 
 
 def test_a_config_without_finished_work_is_replaced(tmp_path):
-  workdir.prepare(tmp_path, CONFIG)
+  prepare(tmp_path, CONFIG)
   for name in (
     'checkpoints/net/classifier.json',
     'seed1/checkpoints/net/checkpoints/100.orbax-checkpoint-tmp',
@@ -118,17 +125,17 @@ def test_a_config_without_finished_work_is_replaced(tmp_path):
   ):
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).touch()
-  workdir.prepare(tmp_path, {**CONFIG, 'seed': 1})
+  prepare(tmp_path, {**CONFIG, 'seed': 1})
   assert json.loads((tmp_path / 'config.json').read_text())['seed'] == 1
 
 
 def test_a_classifier_may_have_the_name_of_a_setting_that_chooses_parts(tmp_path):
   network = {'name': 'small_cnn', 'train': True, 'training': {'learning_rate': 0.1}}
   config = {'classifiers': {'probe': network}}
-  workdir.prepare(tmp_path, config)
+  prepare(tmp_path, config)
   (tmp_path / 'results.json').touch()
   config['classifiers']['probe']['training']['learning_rate'] = 0.5
-  refused('learning_rate: 0.1 → 0.5', workdir.prepare, tmp_path, config)
+  refused('learning_rate: 0.1 → 0.5', prepare, tmp_path, config)
 
 
 def test_settings_of_a_part_that_no_recipe_uses_may_change(tmp_path):
@@ -137,15 +144,15 @@ def test_settings_of_a_part_that_no_recipe_uses_may_change(tmp_path):
     attacks = {'name': attack, 'pgd': {'steps': 7}, **sections}
     return {'classifiers': {'net': {'train': True, 'augment': augment, 'attack': attacks}}}
 
-  workdir.prepare(tmp_path, config(('crop',), 'auto_pgd'))
+  prepare(tmp_path, config(('crop',), 'auto_pgd'))
   (tmp_path / 'results.json').touch()
   later = config(('crop',), 'auto_pgd', cutout={'size': 16})
   later['classifiers']['net']['attack']['pgd'] = {'steps': 8}
-  workdir.prepare(tmp_path, later)
+  prepare(tmp_path, later)
   later['classifiers']['net']['augment']['crop'] = {'padding': 2}
-  refused(r'net\.augment\.crop\.padding: 4 → 2\nUse', workdir.prepare, tmp_path, later)
+  refused(r'net\.augment\.crop\.padding: 4 → 2\nUse', prepare, tmp_path, later)
   with_cutout = config(('crop', 'cutout'), 'auto_pgd', cutout={'size': 16})
-  refused(r'augment\.policy: ', workdir.prepare, tmp_path, with_cutout)
+  refused(r'augment\.policy: ', prepare, tmp_path, with_cutout)
 
 
 DAMAGED = r'config\.json is truncated or no JSON'
@@ -161,7 +168,7 @@ NO_SECTION = r'config\.json: battery is 5; expected an object'
 def test_damaged_config_is_named(tmp_path, content, message):
   (tmp_path / 'results.json').touch()
   (tmp_path / 'config.json').write_bytes(content)
-  refused(message, workdir.prepare, tmp_path, CONFIG)
+  refused(message, prepare, tmp_path, CONFIG)
 
 
 def test_a_workdir_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
@@ -169,9 +176,9 @@ def test_a_workdir_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
     raise OSError(errno.EROFS, 'Read-only file system', 'somewhere')
 
   monkeypatch.setattr('robustness.workdirs.workdir.write_atomically', read_only)
-  refused(r'cannot be written to \(Read-only file system\)', workdir.prepare, tmp_path, CONFIG)
+  refused(r'cannot be written to \(Read-only file system\)', prepare, tmp_path, CONFIG)
   (tmp_path / 'file').write_text('')
-  refused('file cannot be made', workdir.prepare, tmp_path / 'file', CONFIG)
+  refused('file cannot be made', prepare, tmp_path / 'file', CONFIG)
 
 
 def test_environment_tells_versions_devices_and_seed(monkeypatch):
@@ -235,4 +242,4 @@ with workdir.locked({str(tmp_path)!r}):
 
 @pytest.mark.parametrize('path', ['', '~nosuchuser/run', 'a\0b'])
 def test_an_invalid_path_of_a_workdir_is_refused(path):
-  refused('--workdir is|unknown user|is no path', workdir.prepare, path, CONFIG)
+  refused('--workdir is|unknown user|is no path', prepare, path, CONFIG)
