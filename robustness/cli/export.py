@@ -16,7 +16,6 @@ import dataclasses
 import json
 import pathlib
 import re
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,12 +62,13 @@ def main(arguments: Sequence[str]) -> int:
   if options.to == 'methods':
     if options.classifier:
       choice('--classifier', options.classifier, results.labels)
-    _unverified(path)
+    verification.noted(path, str(path))
     print(methods.paragraph(results, environment, options.classifier))
     print('\nSettings:', *methods.settings(results, environment), sep='\n')
     return 0
   label = _check_hub_options(options, results.labels)
-  reasons = _unverified(path)
+  # The first text is about the workdir as a whole, others are about folders in it.
+  reasons = [*verification.noted(path, str(path)).values()][:1]
   files = {CARD: card(results, label, environment, reasons)}
   if options.dataset:
     quantity, row = estimate(results, label, options.quantity, options.at)
@@ -104,18 +104,6 @@ def _check_hub_options(options: argparse.Namespace, labels: Sequence[str]) -> st
   if label not in labels:
     raise InputError(f'--classifier is {label!r}: a hub has one model; {nearest(label, labels)}.')
   return label
-
-
-def _unverified(path: pathlib.Path) -> list[str]:
-  """Returns [text on values of a workdir that its records do not reproduce], and prints the text.
-
-  The list is empty if the records reproduce all values.
-  """
-  # The first text is about the workdir as a whole, others are about folders in it.
-  reason = next(iter(verification.unverifiable(path).values()), '')
-  if reason:
-    print(f'note: {reason}', file=sys.stderr)
-  return [reason] if reason else []
 
 
 def track(path: pathlib.Path, to: str, project: str, config: Facts) -> int:

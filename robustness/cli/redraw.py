@@ -9,7 +9,6 @@ robustness report WORKDIR [--study=FILE.py:NAME] [--pdf]
 
 import itertools
 import pathlib
-import sys
 from collections.abc import Iterable, Sequence
 
 from robustness.cli import new_parser, verification
@@ -67,9 +66,7 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
   # Nothing is written if any results are missing, altered, or fewer than a report shows.
   finished_workdir.refuse_unfinished(path, all_folders, environment['command'])
   # {folder: text about values that its records do not reproduce}; `path` is first
-  unverified = verification.unverifiable(path, study_file)
-  if unverified:
-    print(f'note: {path}: {next(iter(unverified.values()))}', file=sys.stderr)
+  unverified = verification.noted(path, str(path), study_file)
   _refuse_less(all_folders)
   settings = recorded(config)
 

@@ -90,10 +90,7 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
       task: dataclasses.replace(of_task, study=of_task.study or results.study)
       for task, of_task in results.over_seeds.by_task.items()
     }
-    # The reason for the workdir as a whole comes before those for its tasks.
-    reason = next(iter(verification.unverifiable(path, study_file).values()), '')
-    if reason:
-      print(f'note: {name}: {reason}', file=sys.stderr)
+    verification.noted(path, name, study_file)
   labels = distinct_labels(labels_by_run, typed_labels(workdirs))
   study_names = {
     name: {task: of_task.study for task, of_task in tasks.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import pathlib
+import sys
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -110,6 +111,17 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
   if seeds := finished_workdir.seeds_of(config, path):
     return _of_seeds(path, seeds, study_file)
   return _of_folder(path, study_file)
+
+
+def noted(path: pathlib.Path, name: str, study_file: str = '') -> dict[pathlib.Path, str]:
+  """Returns what `unverifiable` returns, and prints its first text as a note on stderr.
+
+  The first text is about the folder as a whole; `name` is the name of the folder in the note.
+  """
+  reasons = unverifiable(path, study_file)
+  if reasons:
+    print(f'note: {name}: {next(iter(reasons.values()))}', file=sys.stderr)
+  return reasons
 
 
 def _of_seeds(path: pathlib.Path, seeds: Sequence[int], study_file: str) -> dict[pathlib.Path, str]:
