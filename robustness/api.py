@@ -325,7 +325,7 @@ def as_rows(
     data = class_groups.with_groups(loaded, groups)
   is_rows = hasattr(data, 'training_batches')  # an object with the methods of `Rows`
   if is_rows and (labels is not None or columns or class_names):
-    raise InputError('data has labels, columns and class names: leave these arguments out.')
+    raise InputError('these images have labels, columns and class names: leave such arguments out.')
   if is_rows:
     return data
   return user_data.rows_of(data, labels, with_numbered_sets(columns or {}), class_names)
@@ -509,10 +509,10 @@ def train(
         f"train does not take {key!r}: call robustness.run(CONFIG, DIR, {{'training.{key}': ...}})."
       )
   execution = parse(Execution, {'seed': seed}, 'config')
-  rows = as_rows(images, labels, None, (), execution.seed)
+  rows = as_rows(images, labels, None, _as_names(class_names), execution.seed)
   if isinstance(rows, ArrayRows) and not rows.class_names:
     count = int(rows.labels.max()) + 1
-    rows = user_data.with_class_names(rows, _as_names(class_names) or tuple(map(str, range(count))))
+    rows = user_data.with_class_names(rows, tuple(map(str, range(count))))
   if isinstance(rows, ArrayRows) and not rows.facts:
     # A workdir has no other trace of arrays, and would resume a training on other ones.
     arrays = {'images': rows.images, 'labels': rows.labels}

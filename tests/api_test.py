@@ -368,6 +368,7 @@ def test_a_network_is_trained_resumed_and_measured(tmp_path):
   other = robustness.train('small_cnn', images, labels, **options, seed=1)
   assert (other.predict(images) != first.predict(images)).any()
   assert robustness.measure('accuracy', first, images, labels).value('top1_accuracy').value <= 1
+  assert first.predict(images[:0]).shape == (0, 2)
   refused('small_cn', robustness.train, 'small_cn', images, labels, epochs=1)
   refused(
     'key learning_rat:', robustness.train, 'small_cnn', images, labels, epochs=1, learning_rat=1
@@ -419,8 +420,9 @@ def test_a_training_is_not_resumed_with_other_arrays(tmp_path):
   ({'objective': 3}, 'objective is 3'),
   ({'input_filter': {'low_pass': {'bandwidth': 3}}}, 'input_filter is {'),
   ({'workdir': __file__}, 'workdir is .* no folder'),
+  ({'images': ROWS, 'labels': None, 'class_names': CLASSES}, 'have .* class names'),
 )
-def test_arguments_of_train_of_another_type_are_refused(options, message):
+def test_arguments_of_train_that_cannot_be_used_are_refused(options, message):
   arguments = {'network': Mean(), 'images': IMAGES, 'labels': LABELS % 2, 'epochs': 1, **options}
   refused(message, robustness.train, batch_size=2, **arguments)
 

@@ -229,12 +229,14 @@ class Classifier:
         f'{outside}; they must lie in [0, 1]: divide 8-bit images by 255 and leave normalisation '
         'out.'
       )
+    if not len(images):  # networks may divide by the number of images
+      return np.zeros((0, self.num_classes), np.float32)
     if self.host_function:
       return self.host_function(images)
     with self.host_errors():
       on_device, _ = self.apply(self.variables, jnp.asarray(images), layers=())
       logits = np.asarray(on_device)
-    if self.num_classes > 1 and len(logits) and are_distributions(logits).all():
+    if self.num_classes > 1 and are_distributions(logits).all():
       raise InputError(f'{self.name} {NO_LOGITS}')
     return logits
 
