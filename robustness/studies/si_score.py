@@ -501,10 +501,11 @@ def _has_enough_scenes(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
   the largest accuracy by chance.
   """
   group = designs.group_levels(outcomes.views, keys)
-  share_by_level = _counted(outcomes).mean(0)
-  num_levels = np.bincount(group)
-  # The condition is by group; the index `group` repeats it for the levels of each group.
-  return (np.bincount(group, share_by_level) >= MIN_SHARE_OF_PAIRS * num_levels)[group]
+  counted = _counted(outcomes)
+  # Whole numbers are divided once, so that a share of exactly 90 % is not rounded to less.
+  share = np.bincount(group, counted.sum(0)) / (len(counted) * np.bincount(group))
+  # The share is by group; the index `group` repeats it for the levels of each group.
+  return (share >= MIN_SHARE_OF_PAIRS)[group]
 
 
 def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Row:

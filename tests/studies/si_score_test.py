@@ -7,10 +7,12 @@ import pandas as pd
 import pytest
 
 from robustness.core.rows import ArrayRows
+from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.table import select
 from robustness.evaluation.study import Evaluation
 from robustness.scenes import designs, views
 from robustness.scenes.geometry import place
+from robustness.studies import si_score
 from robustness.studies.si_score import SiScore
 from tests.made_records import made
 from tests.refusals import refused
@@ -142,6 +144,13 @@ def test_a_normalised_map_is_divided_by_the_best_place_that_most_pairs_reach(tmp
   assert set(rows.index) == set(places)
   accuracies = levels.value[places]
   np.testing.assert_allclose(rows.value[places], accuracies / accuracies.max())
+
+
+def test_a_place_that_exactly_the_smallest_share_of_pairs_reach_is_on_the_map():
+  levels = pd.DataFrame({'y': 0.5, 'x': np.repeat([0.2, 0.5], 21)})  # 21 angles at each place
+  counted = np.arange(10)[:, None] < np.repeat([9, 8], 21)  # 10 pairs
+  outcomes = Outcomes({'one': counted}, levels, {'one': counted})
+  assert si_score._has_enough_scenes(outcomes, ('y', 'x')).tolist() == [True] * 21 + [False] * 21
 
 
 def test_there_is_no_normalised_map_if_no_place_is_reached_by_most_pairs(tmp_path):
