@@ -23,15 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 import tensorflow_datasets as tfds
 
-from input_pipeline.builders.made_of import (
-  BLOCK,
-  SETTINGS,
-  BaseConfig,
-  Feature,
-  MadeOfBase,
-  compiled,
-  open_base,
-)
+from input_pipeline.builders import made_of
 from input_pipeline.tfds_sets import prepared_builder
 from robustness import corruptions
 from robustness.core import random_keys
@@ -69,7 +61,7 @@ ImageNet-C was made from such crops.
 
 
 @dataclasses.dataclass(eq=False)
-class CorruptedConfig(BaseConfig):
+class CorruptedConfig(made_of.BaseConfig):
   """A data set of corrupted images: its base, corruption and severity.
 
   Attributes:
@@ -201,7 +193,7 @@ def default_split(base: tfds.core.DatasetBuilder) -> str:
   )
 
 
-class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
+class Corrupted(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
   """Images of a base data set under one common corruption (Hendrycks and Dietterich 2019)."""
 
   CONFIG = CorruptedConfig
@@ -235,7 +227,7 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
       )
     super().download_and_prepare(**kwargs)
 
-  def features(self) -> dict[str, Feature]:
+  def features(self) -> dict[str, made_of.Feature]:
     """Returns the features of the base, and `example_id`."""
     return {**self.base_features(), 'example_id': tfds.features.Scalar(dtype=np.int64)}
 
@@ -252,10 +244,10 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     self.note_inputs()
     generators = {}
     for split in config.splits or (default_split(base),):
-      rows = open_base(config, self.base_dir, split)
+      rows = made_of.open_base(config, self.base_dir, split)
       self.info.metadata.update(
         {
-          **self.info.metadata[SETTINGS],
+          **self.info.metadata[made_of.SETTINGS],
           'base': base.info.full_name,
           'corruption_number': CLEAN if config.is_clean else NUMBERS[config.corruption],
           'constants': table_for(*rows.image_shape[:2], config.constants or None).side,
@@ -264,7 +256,7 @@ class Corrupted(MadeOfBase, tfds.core.GeneratorBasedBuilder):
           'resized_by': config.resized_by if config.resize else '',
         }
       )
-      blocks = range(num_blocks(rows.num_examples, BLOCK))
+      blocks = range(num_blocks(rows.num_examples, made_of.BLOCK))
       examples = functools.partial(block_examples, config, self.base_dir, split)
       generators[split.partition('[')[0]] = self._generate_examples(blocks, examples)
     return generators
@@ -291,8 +283,8 @@ def block_examples(
     split: split of the base.
     block: number of the block.
   """
-  rows = open_base(config, base_dir, split)
-  [batch] = rows.batches(BLOCK, [block])
+  rows = made_of.open_base(config, base_dir, split)
+  [batch] = rows.batches(made_of.BLOCK, [block])
   images = corruptor(config, rows.image_shape)(batch['image'], batch['example_id'])
   for index in np.flatnonzero(batch['mask']):
     key = int(batch['example_id'][index])
@@ -328,4 +320,6 @@ def corruptor(
     return apply(random_keys.for_example(root, example_id, number), image, index, severity)
 
   # `index` is the corruption's index in `names`, which has only one
-  return functools.partial(compiled(show), index=np.int32(0), severity=np.int32(config.severity))
+  return functools.partial(
+    made_of.compiled(show), index=np.int32(0), severity=np.int32(config.severity)
+  )

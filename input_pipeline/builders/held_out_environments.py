@@ -23,14 +23,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 from numpy.typing import ArrayLike
 
-from input_pipeline.builders.made_of import (
-  BLOCK,
-  BaseConfig,
-  Feature,
-  MadeOfBase,
-  compiled,
-  open_base,
-)
+from input_pipeline.builders import made_of
 from input_pipeline.settings import DataSettings
 from input_pipeline.tfds_sets import prepared_builder
 from robustness.core import random_keys
@@ -66,7 +59,7 @@ Example = tuple[str, dict[str, np.ndarray | int | bool]]
 
 
 @dataclasses.dataclass(eq=False)
-class HeldOutConfig(BaseConfig):
+class HeldOutConfig(made_of.BaseConfig):
   """Config of a data set that trains on some cells of class × environment and tests on all.
 
   A cell is the images of a class in an environment. Environment 0 has the images as stored,
@@ -153,7 +146,7 @@ def parse_name(name: str) -> HeldOutConfig:
   return HeldOutConfig(name=name, base=base, environments=INSTANCES[instance])
 
 
-class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
+class HeldOutEnvironments(made_of.MadeOfBase, tfds.core.GeneratorBasedBuilder):
   """A base data set in several environments, such as corruptions, for systematic robustness.
 
   The training split shows each group of classes in one environment only, and clean; test splits
@@ -165,7 +158,7 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
   BUILDER_CONFIGS = [parse_name(f'cifar10_{i}') for i in INSTANCES]
   DESCRIPTION, PAPER = DESCRIPTION, 'omran2022towards'
 
-  def features(self) -> dict[str, Feature]:
+  def features(self) -> dict[str, made_of.Feature]:
     """Returns the features of the base, and features for the environment of an image.
 
     `class_group` is the number of the group of its class, `seen` whether training shows classes of
@@ -188,14 +181,14 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
     del dl_manager
     config = self.builder_config
     base = prepared_builder(config.base, self.base_dir)
-    train = open_base(config, self.base_dir, config.train_split)
-    test = open_base(config, self.base_dir, config.test_split)
+    train = made_of.open_base(config, self.base_dir, config.train_split)
+    test = made_of.open_base(config, self.base_dir, config.test_split)
     groups = config.groups(train.class_names)
     for name in config.environments:
       transforms.get(name).check_shape(train.image_shape)
     self.info.metadata.update({'base': base.info.full_name, 'class_groups': groups.describe()})
     self.note_inputs()
-    test_labels = [batch['label'][batch['mask']] for batch in test.batches(BLOCK)]
+    test_labels = [batch['label'][batch['mask']] for batch in test.batches(made_of.BLOCK)]
     group_of_row = groups.of_label[np.concatenate(test_labels)]  # of each test image
     without_images = np.setdiff1d(groups.of_label, group_of_row)
     if len(without_images):
@@ -271,7 +264,7 @@ class HeldOutEnvironments(MadeOfBase, tfds.core.GeneratorBasedBuilder):
         environment leaves out an image.
     """
     show = transformer(self.builder_config.environments, self.builder_config.seed, stream)
-    for batch in rows.batches(BLOCK):
+    for batch in rows.batches(made_of.BLOCK):
       ids, group = batch['example_id'], groups.of_label[batch['label']]
       for view in views(ids, group):
         # arrays [B], also where one number stands for all images of the batch
@@ -320,4 +313,4 @@ def transformer(
     key = random_keys.for_example(root, example_id, view_bases[environment] + level)
     return transforms.transform(key, image, environment, level, environments)
 
-  return compiled(show)
+  return made_of.compiled(show)

@@ -18,13 +18,7 @@ import tensorflow_datasets as tfds
 from absl import logging
 
 from input_pipeline.builders.made_of import ENDS, Feature, MadeOf, digest_of_files
-from input_pipeline.sources.video_neighbors import (
-  SPACES,
-  NeighborFrames,
-  class_names,
-  frames_folder,
-  load,
-)
+from input_pipeline.sources import video_neighbors
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
 from robustness.models import label_space
@@ -105,9 +99,9 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     """
     config = self.builder_config
     if expanded(config.metadata).is_dir():
-      names = class_names(metadata.read(expanded(config.metadata)), config.classes)
+      names = video_neighbors.class_names(metadata.read(expanded(config.metadata)), config.classes)
     else:
-      names = label_space.get(config.classes or SPACES[0]).class_names
+      names = label_space.get(config.classes or video_neighbors.SPACES[0]).class_names
     label = tfds.features.ClassLabel(names=list(names))
     return {
       'image': tfds.features.Image(shape=(None, None, 3)),
@@ -186,7 +180,10 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
     }
 
   def _examples(
-    self, loaded: NeighborFrames, frames_root: pathlib.Path, boxes_of: Mapping[str, list[Box]]
+    self,
+    loaded: video_neighbors.NeighborFrames,
+    frames_root: pathlib.Path,
+    boxes_of: Mapping[str, list[Box]],
   ) -> Iterator[tuple[int, dict[str, object]]]:
     """Yields (0, example), (1, example), … of the frames in the order of their paths.
 
@@ -226,12 +223,12 @@ frames in it; and ytbb-robust with its four files of annotations and ytbb_videos
 
 def _load(
   config: VideoNeighborsConfig, manual_dir: str
-) -> tuple[pathlib.Path, pathlib.Path, NeighborFrames]:
+) -> tuple[pathlib.Path, pathlib.Path, video_neighbors.NeighborFrames]:
   """Returns the folder of the metadata, the folder of the frames, and the frames that exist."""
   metadata_folder = _existing(config.metadata, manual_dir)
   frames = str(_existing(config.frames or config.metadata, manual_dir))
-  loaded = load(metadata_folder, frames, config.classes, config.allow_missing)
-  return metadata_folder, frames_folder(frames), loaded
+  loaded = video_neighbors.load(metadata_folder, frames, config.classes, config.allow_missing)
+  return metadata_folder, video_neighbors.frames_folder(frames), loaded
 
 
 def _existing(path: str, manual_dir: str) -> pathlib.Path:

@@ -43,13 +43,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from absl import logging
 
-from input_pipeline.image_files import (
-  count_outside_classes,
-  file_images,
-  folders_in,
-  images_in,
-  looks_like,
-)
+from input_pipeline import image_files
 from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
@@ -134,7 +128,7 @@ class Environments(Source):
         labels += [label] * len(cell)
         environment_numbers += [number] * len(cell)
     counts = np.bincount(environment_numbers, minlength=len(environments))
-    return file_images(
+    return image_files.file_images(
       paths,
       np.array(labels, np.int32),
       classes,
@@ -269,7 +263,7 @@ class Environments(Source):
       _log_choice(first, environments)
     if first not in environments:
       folder = expanded(self.path)
-      release = looks_like(folder) if folder.is_dir() else ''
+      release = image_files.looks_like(folder) if folder.is_dir() else ''
       fix = f'{nearest(first, environments)}{release}.'
       raise self.refused('clean_environment', 'the environment of all classes', fix)
     return (first, *(name for name in environments if name != first))
@@ -281,14 +275,14 @@ def _read_folders(path: pathlib.Path, left_out: Counter[str]) -> CellFiles:
   `left_out` counts the files that are not read, by reason.
   """
   cells: CellFiles = {}
-  for environment, folder in folders_in(path).items():
-    count_outside_classes(folder, left_out)
+  for environment, folder in image_files.folders_in(path).items():
+    image_files.count_outside_classes(folder, left_out)
     cells[environment] = {
-      name: [*map(str, images_in(class_folder, left_out=left_out))]
-      for name, class_folder in folders_in(folder).items()
+      name: [*map(str, image_files.images_in(class_folder, left_out=left_out))]
+      for name, class_folder in image_files.folders_in(folder).items()
     }
   if not any(cells.values()):
-    release, layout = looks_like(path), '<environment>/<class>/<image>'
+    release, layout = image_files.looks_like(path), '<environment>/<class>/<image>'
     raise InputError(f'{path} holds no images{release}; expected {path}/{layout}.')
   # refuses PATH/train/… and PATH/<environment>/train/…, where splits are in place of environments
   # or classes
@@ -300,7 +294,7 @@ def _read_folders(path: pathlib.Path, left_out: Counter[str]) -> CellFiles:
         '<class>/<image>. To keep the splits, give a JSON file {"train": {environment: {class: '
         '[files]}}, "test": …}.'
       )
-  if 'DomainNet' in looks_like(path):
+  if 'DomainNet' in image_files.looks_like(path):
     logging.warning('%s has no lists: DomainNet is split here, and not as released', path)
   return cells
 
@@ -330,7 +324,7 @@ def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
     if not files_of_class:
       raise InputError(f'{file} lists no images: fetch the list again.')
     splits[split] |= _absolute_paths({name: files_of_class}, file)
-  if unlisted := [name for name in folders_in(path) if name not in names]:
+  if unlisted := [name for name in image_files.folders_in(path) if name not in names]:
     lists = f'{unlisted[0]}_train.txt and {unlisted[0]}_test.txt'
     raise InputError(f'{path} has no {lists}: fetch these lists of DomainNet, or move the folder.')
   _check_once(splits, path)

@@ -33,14 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from input_pipeline.image_files import (
-  count_outside_classes,
-  file_images,
-  folders_in,
-  images_in,
-  read_file,
-  read_size,
-)
+from input_pipeline import image_files
 from input_pipeline.images import Images, Size
 from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
@@ -133,9 +126,9 @@ class NaturalShifts(Source):
     if self.dataset == OBJECTNET:
       readers['read'] = _without_frame
       readers['sizes'] = lambda indices: (
-        _size_without_frame(read_size(paths[index]), paths[index]) for index in indices
+        _size_without_frame(image_files.read_size(paths[index]), paths[index]) for index in indices
       )
-    return file_images(
+    return image_files.file_images(
       paths,
       _positions(classes, labels),
       [WNIDS[label] for label in classes],
@@ -234,7 +227,7 @@ class NaturalShifts(Source):
         'imagenet_real.',
       )
     table = json_files.read(file, [[int]], f'It belongs to {self.key("real_labels")}.')
-    files = images_in(root, left_out=left_out)
+    files = image_files.images_in(root, left_out=left_out)
     path_of: dict[int, str] = {}  # {number of the image: path}
     for path in files:
       match = _VALIDATION.search(path.name)
@@ -277,8 +270,8 @@ def _by_class(root: Path, left_out: Counter[str]) -> Listed:
   identifiers, or all by numbers of classes. `left_out` counts the files that are not read, by
   reason.
   """
-  count_outside_classes(root, left_out)
-  folders = folders_in(root)
+  image_files.count_outside_classes(root, left_out)
+  folders = image_files.folders_in(root)
   has_numbers = all(name.isdecimal() and int(name) < len(WNIDS) for name in folders)
   by_wnid: dict[str, Path] = {} if has_numbers else folders
   if has_numbers:
@@ -291,7 +284,7 @@ def _by_class(root: Path, left_out: Counter[str]) -> Listed:
   paths, labels = list[str](), list[int]()
   for label, wnid in enumerate(WNIDS):
     if wnid in by_wnid:
-      images = images_in(by_wnid[wnid], left_out=left_out)
+      images = image_files.images_in(by_wnid[wnid], left_out=left_out)
       paths += map(str, images)
       labels += [label] * len(images)
   if not paths:
@@ -326,7 +319,7 @@ def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
   fix = f'It belongs to {root}.'
   object_of_folder = json_files.read(mappings / 'folder_to_objectnet_label.json', {str: str}, fix)
   classes_of_object = json_files.read(mappings / 'objectnet_to_imagenet_1k.json', {str: str}, fix)
-  folders = folders_in(root / 'images')
+  folders = image_files.folders_in(root / 'images')
   unknown = sorted(set(folders) - set(object_of_folder))
   if unknown:
     listed = ', '.join(unknown[:_MAX_LISTED])
@@ -340,7 +333,7 @@ def _objectnet(root: Path, left_out: Counter[str]) -> Listed:
       continue
     num_objects += 1
     object_labels = [*map(_label_of, classes.split('; '))]
-    for path in images_in(folder, left_out=left_out):
+    for path in image_files.images_in(folder, left_out=left_out):
       paths.append(str(path))
       labels.append(object_labels)
   if not paths:
@@ -360,7 +353,7 @@ def _size_without_frame(size: Size, path: object) -> Size:
 
 def _without_frame(path: bytes) -> np.ndarray:
   """Returns a picture of ObjectNet without its frame of two pixels, uint8 [H, W, 3]."""
-  image = read_file(path, channels=3)
+  image = image_files.read_file(path, channels=3)
   _size_without_frame(image.shape[:2], path.decode())  # raises an error if the frame is all
   return image[FRAME:-FRAME, FRAME:-FRAME]
 

@@ -29,13 +29,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from input_pipeline.image_files import (
-  count_outside_classes,
-  file_images,
-  folders_in,
-  images_in,
-  looks_like,
-)
+from input_pipeline import image_files
 from input_pipeline.images import Images
 from input_pipeline.selection import choose_groups
 from input_pipeline.settings import DataSettings, Source
@@ -158,21 +152,23 @@ class SiScore(Source):
     dataset = f'{self.key("dataset")}=siscore/FACTOR'
     advice = f'give a folder of scenes, <class>/<image id>.jpg, or {dataset}.'
     root = self.folder(advice)
-    folders = folders_in(root)
+    folders = image_files.folders_in(root)
     if sets := [name for name in folders if re.match('(area|rotation|location.*)$', name)]:
       raise InputError(f'{root} holds the sets {", ".join(sets)}: give the folder of one of them.')
     file_of_id: dict[int, Path] = {}
     label_of_id: dict[int, int] = {}
     left_out = Counter[str]()
-    count_outside_classes(root, left_out)
+    image_files.count_outside_classes(root, left_out)
     for name, folder in folders.items():
       label = imagenet_index(name, f'{root}: folder')
-      for file in images_in(folder, left_out=left_out):
+      for file in image_files.images_in(folder, left_out=left_out):
         if not file.stem.isdecimal() or int(file.stem) in file_of_id:
           raise InputError(f'{file} is not called after the number of an image, or another one is.')
         file_of_id[int(file.stem)], label_of_id[int(file.stem)] = file, label
     if not file_of_id:
-      raise InputError(f'{root} holds no <class>/<image id>.jpg{looks_like(root)}: {advice}')
+      raise InputError(
+        f'{root} holds no <class>/<image id>.jpg{image_files.looks_like(root)}: {advice}'
+      )
     candidates = [root / 'metadata.csv', root.parent / 'metadata.csv']
     tables = [file for file in candidates if file.is_file()]
     if not self.metadata and not tables:
@@ -185,7 +181,7 @@ class SiScore(Source):
     files = [file_of_id[image_id] for image_id in ids]
     labels = np.array([label_of_id[image_id] for image_id in ids], np.int32)
     class_folders = [file.relative_to(root).parts[0] for file in files]
-    images = file_images(
+    images = image_files.file_images(
       [str(file) for file in files],
       labels,
       WNIDS,

@@ -22,15 +22,9 @@ from robustness.core.array_files import digest_of
 from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import KEYS, InputError
 from robustness.core.typing import Facts, PyTree, Variables
-from robustness.models import catalog, position_embedding
+from robustness.models import catalog, position_embedding, state_dict
 from robustness.models.architecture import Architecture
 from robustness.models.naming import HEAD_BIAS, Path, Scheme, Shape, Stored
-from robustness.models.state_dict import (
-  SAFETENSORS_SUFFIX,
-  check_weights_path,
-  read_safetensors,
-  read_with_notes,
-)
 
 FORMAT = 'linen-variables'
 """Value of 'format' in the header of files that `save_variables` wrote."""
@@ -98,7 +92,7 @@ def load_with_notes(
   Raises:
     InputError: the file cannot be read, or does not fit the network.
   """
-  file = check_weights_path(path)
+  file = state_dict.check_weights_path(path)
   notes: dict[str, str] = {}
   try:
     if _saved_header(file):
@@ -112,7 +106,7 @@ def load_with_notes(
           f'{KEYS.classifier.name:--}={saved}'
         )
     else:
-      arrays, notes = read_with_notes(file)
+      arrays, notes = state_dict.read_with_notes(file)
       scheme = _scheme(architecture, arrays)
     variables, changes = _fitted(architecture, arrays, scheme, num_classes, input_shape, positions)
     normalised = {'normalised_as': scheme.name} if scheme.mean else {}
@@ -155,8 +149,8 @@ def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Sch
   """
   if not architecture.schemes:
     raise InputError(
-      f'no PyTorch names are known for {architecture.name}: give a {SAFETENSORS_SUFFIX} file'
-      ' that was saved here, or train it'
+      f'no PyTorch names are known for {architecture.name}: give a '
+      f'{state_dict.SAFETENSORS_SUFFIX} file that was saved here, or train it'
     )
   shapes = architecture.shapes(1)  # names do not depend on the number of classes
 
@@ -476,8 +470,8 @@ def save_variables(path: str | os.PathLike[str], variables: Variables, metadata:
     InputError: the path has another suffix.
     OSError: the file could not be written; an older file is unchanged.
   """
-  if not str(path).endswith(SAFETENSORS_SUFFIX):
-    raise InputError(f'variables are saved as {SAFETENSORS_SUFFIX}, not as {path}')
+  if not str(path).endswith(state_dict.SAFETENSORS_SUFFIX):
+    raise InputError(f'variables are saved as {state_dict.SAFETENSORS_SUFFIX}, not as {path}')
   flat = flax.traverse_util.flatten_dict(variables, sep='/')
   arrays = {name: np.ascontiguousarray(value) for name, value in flat.items()}
   header = {'format': FORMAT, 'metadata': json.dumps(dict(metadata), sort_keys=True)}
@@ -493,7 +487,7 @@ def load_variables(path: str | os.PathLike[str]) -> tuple[Variables, Facts]:
   Raises:
     InputError: the file is missing, damaged or altered, or was written by something else.
   """
-  flat, metadata = _read_saved(check_weights_path(path))
+  flat, metadata = _read_saved(state_dict.check_weights_path(path))
   return flax.traverse_util.unflatten_dict(flat, sep='/'), metadata
 
 
@@ -505,7 +499,7 @@ def _read_saved(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], Facts]:
   """
   if not _saved_header(file):
     raise InputError(f'{file} does not hold variables that were saved here: import it instead')
-  flat, header = read_safetensors(file)
+  flat, header = state_dict.read_safetensors(file)
   if header.get(DIGEST) != _digest(flat, header):
     raise InputError(
       f'{file} was altered: its weights had another digest when they were saved. Save them again.'
@@ -529,7 +523,7 @@ def saved_facts(path: str | os.PathLike[str]) -> Facts:
 
   Only the header is read. `load_variables` also checks whether metadata or weights were altered.
   """
-  file = check_weights_path(path)
+  file = state_dict.check_weights_path(path)
   return _facts(file, _saved_header(file))
 
 
@@ -558,7 +552,7 @@ def digest(variables: PyTree) -> str:
 
 def _saved_header(file: os.PathLike[str]) -> dict[str, str]:
   """Returns the strings in the header of a file that `save_variables` wrote; {} for others."""
-  if not str(file).endswith(SAFETENSORS_SUFFIX):
+  if not str(file).endswith(state_dict.SAFETENSORS_SUFFIX):
     return {}
-  _, header = read_safetensors(file, tensors=False)
+  _, header = state_dict.read_safetensors(file, tensors=False)
   return header if header.get('format') == FORMAT else {}

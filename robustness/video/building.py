@@ -25,15 +25,7 @@ from robustness.core.errors import InputError, nearest
 from robustness.core.paths import expanded
 from robustness.core.settings import require
 from robustness.models import label_space
-from robustness.video import boxes, clips
-from robustness.video.metadata import (
-  FRAMES,
-  FrameFacts,
-  NeighborSets,
-  frame_number,
-  from_mappings,
-  video_of,
-)
+from robustness.video import boxes, clips, metadata
 
 HEADER = ['video', 'class']
 """First line of a CSV file of classes."""
@@ -51,7 +43,7 @@ class Built:
     left_out: names of the videos without labels.
   """
 
-  sets: NeighborSets
+  sets: metadata.NeighborSets
   frames: pathlib.Path
   left_out: tuple[str, ...]
 
@@ -100,10 +92,10 @@ def build(
   if facts and are_folders:
     raise InputError(
       f'{videos} holds folders of frames, which do not state types and rates: leave --facts out, '
-      f'or write {{frame: {{"frame_type": "i", "fps": 29.97}}}} to metadata/{FRAMES}.'
+      f'or write {{frame: {{"frame_type": "i", "fps": 29.97}}}} to metadata/{metadata.FRAMES}.'
     )
   sets: dict[str, list[str]] = {}
-  frame_facts: dict[str, FrameFacts] = {}
+  frame_facts: dict[str, metadata.FrameFacts] = {}
   frame_labels: dict[str, Sequence[int]] = {}
   left_out = [name for name in clip_of if name not in labels]
   for name in sorted(labels):
@@ -125,7 +117,7 @@ def build(
     anchor_path = path_of.pop(anchor)
     sets[anchor_path] = list(path_of.values())
   return Built(
-    sets=from_mappings(sets, frame_labels, class_names, frame_facts if facts else None),
+    sets=metadata.from_mappings(sets, frame_labels, class_names, frame_facts if facts else None),
     frames=videos if are_folders else frames,
     left_out=tuple(left_out),
   )
@@ -229,8 +221,8 @@ def _from_annotations(
   labels: dict[str, dict[int, list[int]]] = {}
   boxes_by_file, _ = boxes.read(folder, files, classes)
   for file, objects in boxes_by_file.items():
-    classes_of_video = labels.setdefault(video_of(file), {})
-    classes_of_video[frame_number(file)] = sorted({box.label for box in objects})
+    classes_of_video = labels.setdefault(metadata.video_of(file), {})
+    classes_of_video[metadata.frame_number(file)] = sorted({box.label for box in objects})
   return labels
 
 
