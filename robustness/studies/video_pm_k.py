@@ -36,17 +36,10 @@ from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
 from robustness.estimates.tradeoff import linear_fit
+from robustness.evaluation import study
 from robustness.evaluation.failures import class_name
 from robustness.evaluation.outcomes import ONE_VIEW, Evaluation
 from robustness.evaluation.records import RecordsReader
-from robustness.evaluation.study import (
-  IMAGES,
-  Figures,
-  ImageShape,
-  Recipes,
-  Scored,
-  ScoresPredictions,
-)
 from robustness.evaluation.views import ViewTable
 from robustness.models.label_space import MERGES
 from robustness.present import charts
@@ -217,7 +210,7 @@ AUTO = 'auto'
 
 
 @dataclasses.dataclass(frozen=True)
-class VideoPmK(ScoresPredictions):
+class VideoPmK(study.ScoresPredictions):
   """A study of accuracy on neighboring video frames; attributes are its settings.
 
   Attributes:
@@ -292,7 +285,7 @@ class VideoPmK(ScoresPredictions):
     """`testbed`, or '' if this study counts other answers as right than the published models do."""
     return self.testbed if self.include_anchor and self.label_rule == metadata.FRAME else ''
 
-  def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
+  def differences(self, records: RecordsReader, image_shape: study.ImageShape) -> list[str]:
     """Returns why accuracies are not comparable with published ones, as a list of phrases.
 
     Reasons are sets that people did not review, and settings other than the paper's.
@@ -305,14 +298,14 @@ class VideoPmK(ScoresPredictions):
         differences.append(f'{key} {getattr(self, key)}')
     return differences
 
-  def by_row(self, records: RecordsReader, image_shape: ImageShape) -> ViewTable:
+  def by_row(self, records: RecordsReader, image_shape: study.ImageShape) -> ViewTable:
     """Returns the names of the views, with frames of one clip as one unit of resampling."""
     # The columns that distinguish clips, as far as the records have them.
     names = {columns.GROUP, columns.PATH} & records.read(block=0, chunk=0).arrays.keys()
     units = columns.clip_numbers({name: records.column(name) for name in names})
     return dataclasses.replace(super().by_row(records, image_shape), units=units)
 
-  def check(self, rows: Rows, recipes: Recipes) -> None:
+  def check(self, rows: Rows, recipes: study.Recipes) -> None:
     """Raises InputError for rows without the columns of neighbor sets, or a folder that is wrong.
 
     The folder `reviewed` must have neighbor sets, and `frames` must be a folder.
@@ -322,7 +315,7 @@ class VideoPmK(ScoresPredictions):
       metadata.read(self.reviewed)
     self.require(not self.frames or expanded(self.frames).is_dir(), 'frames', 'a folder')
 
-  def score_predictions(self, settings: Rescoring, folder: pathlib.Path) -> Scored:
+  def score_predictions(self, settings: Rescoring, folder: pathlib.Path) -> study.Scored:
     """Returns the estimates from files of predictions, which `settings` name.
 
     With `distances` they include distances of frames as they are stored in the folder `frames`.
@@ -333,7 +326,7 @@ class VideoPmK(ScoresPredictions):
       scored.findings.estimates.extend(self._distances(scored.evaluations, rows=None))
     return scored
 
-  def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
+  def reduce(self, evaluations: Sequence[Evaluation], image_shape: study.ImageShape) -> Findings:
     """Returns the estimates, the published models, and tables of sets.
 
     The table `neighbor sets` has their numbers, and `failures` the sets with most wrong neighbors.
@@ -607,11 +600,11 @@ class VideoPmK(ScoresPredictions):
       image_of, anchor_row=sets.anchors, pair_row=pairs.frame, pair_group=pairs.group
     )
     every_pair = np.ones(len(pair_distances), bool)
-    subsets = {(IMAGES, 'all pairs'): every_pair}  # {(label, name of the subset): bool [P]}
+    subsets = {(study.IMAGES, 'all pairs'): every_pair}  # {(label, name of the subset): bool [P]}
     # Mistakes in pairs that people rejected do not count.
     has_passed = are_reviewed(sets, metadata.read(self.reviewed)) if self.reviewed else every_pair
     if self.reviewed:
-      subsets[IMAGES, 'reviewed pairs'] = has_passed
+      subsets[study.IMAGES, 'reviewed pairs'] = has_passed
     outcomes_of_sets = self._outcomes(predictions)
     for label, mistakes in zip(outcomes_of_sets.models, outcomes_of_sets.mistakes, strict=True):
       subsets[label, 'mistakes'] = mistakes & has_passed
@@ -628,7 +621,7 @@ class VideoPmK(ScoresPredictions):
     """Returns {'failure_images': [E, 2, H, W, C]}, see `wrong_neighbors.images`."""
     return wrong_neighbors.images(rows, findings.tables[wrong_neighbors.NAME])
 
-  def figures(self, results: Results) -> Figures:
+  def figures(self, results: Results) -> study.Figures:
     """Returns the default figures, the paper's figures, and images of the sets in the table
     `failures`.
     """

@@ -10,14 +10,7 @@ import optax
 
 from robustness.core.registry import setting
 from robustness.core.typing import PyTree
-from robustness.models.adaptation import (
-  ImageBatch,
-  Layers,
-  Outputs,
-  Result,
-  entropy,
-  log_probabilities,
-)
+from robustness.models import adaptation
 from robustness.models.adaptation.tent import Predict, SelectiveTent
 
 
@@ -46,17 +39,19 @@ class Sar(SelectiveTent):
   recovery: float = setting(0.2, 'at least 0', lambda x: 0 <= x < np.inf)
   fixed_layers: tuple[str, ...] = ('stage4', 'block9', 'block10', 'block11', 'norm')
 
-  def is_learnt(self, path: tuple[str, ...], layers: Layers) -> bool:
+  def is_learnt(self, path: tuple[str, ...], layers: adaptation.Layers) -> bool:
     """See `Tent.is_learnt`; the layers of `fixed_layers`, and those inside, do not adapt."""
     # of 'stage4/block0/bn1': 'stage4', 'stage4/block0' and the path itself
     starts = {'/'.join(path[: count + 1]) for count in range(len(path))}
     return super().is_learnt(path, layers) and not starts & {*self.fixed_layers}
 
-  def begin(self, variables: PyTree, layers: Layers, num_classes: int) -> PyTree:
+  def begin(self, variables: PyTree, layers: adaptation.Layers, num_classes: int) -> PyTree:
     """Returns the state of `Tent` with the moving average, which is ∞ before the first value."""
     return {**super().begin(variables, layers, num_classes), 'average': jnp.inf * jnp.ones(())}
 
-  def step(self, predict: Predict, trained: PyTree, state: PyTree, batch: ImageBatch) -> Result:
+  def step(
+    self, predict: Predict, trained: PyTree, state: PyTree, batch: adaptation.ImageBatch
+  ) -> adaptation.Result:
     """Returns the outputs before the step, and the state after it.
 
     The state's `average` is the moving average of the mean entropy of reliable images. If it is
@@ -66,7 +61,7 @@ class Sar(SelectiveTent):
 
     def gradient(
       weights: PyTree, rows: jax.Array
-    ) -> tuple[PyTree, Outputs, tuple[jax.Array, jax.Array]]:
+    ) -> tuple[PyTree, adaptation.Outputs, tuple[jax.Array, jax.Array]]:
       """Returns the gradient of the mean entropy of the reliable images among `rows`, bool [B].
 
       It also returns the outputs at `weights`, and (bool [B] of reliable rows, the mean entropy).
@@ -74,7 +69,7 @@ class Sar(SelectiveTent):
 
       def loss(logits: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         """Returns the mean entropy of the reliable rows, and (bool [B] of these, the same mean)."""
-        entropies = entropy(log_probabilities(logits))
+        entropies = adaptation.entropy(adaptation.log_probabilities(logits))
         reliable = rows & (entropies < self.max_entropy(logits))
         mean = jnp.where(reliable, entropies, 0).sum() / jnp.maximum(reliable.sum(), 1)
         return mean, (reliable, mean)

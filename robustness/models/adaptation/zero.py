@@ -8,21 +8,14 @@ import jax.numpy as jnp
 from robustness.core import decimals
 from robustness.core.registry import setting
 from robustness.core.typing import PyTree
-from robustness.models.adaptation import (
-  Adaptation,
-  Apply,
-  ImageBatch,
-  Result,
-  entropy,
-  log_probabilities,
-)
+from robustness.models import adaptation
 
 FLOOR = 1e-4
 """Weight of the mean probabilities, which order classes with equally many votes."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Zero(Adaptation):
+class Zero(adaptation.Adaptation):
   """Predicts each image by the votes of its views with the lowest entropy.
 
   Views are the image, and random resized crops that are mirrored with probability ½. In a tie,
@@ -55,7 +48,9 @@ class Zero(Adaptation):
     """The number of views that vote, rounded down."""
     return decimals.floor(self.num_views * self.voting_share)
 
-  def __call__(self, apply: Apply, variables: PyTree, state: PyTree, batch: ImageBatch) -> Result:
+  def __call__(
+    self, apply: adaptation.Apply, variables: PyTree, state: PyTree, batch: adaptation.ImageBatch
+  ) -> adaptation.Result:
     """Returns ((logits from the votes [B, C], layer outputs for the images), unchanged state).
 
     The `num_voting` views of lowest entropy vote, the share `voting_share` of all views.
@@ -106,8 +101,8 @@ def votes(logits: jax.Array, count: int) -> jax.Array:
   ln((1 − F) s + F p), with F = `FLOOR`.
   """
   size = logits.shape[-1]
-  log_p = log_probabilities(logits)
-  order = jnp.argsort(entropy(log_p))  # indices of views, the lowest entropy first
+  log_p = adaptation.log_probabilities(logits)
+  order = jnp.argsort(adaptation.entropy(log_p))  # indices of views, the lowest entropy first
   choice = log_p.argmax(-1)[order]  # the class that each view votes for, in this order
   shares = jax.nn.one_hot(choice[:count], size, dtype=log_p.dtype).mean(0)
   has_most_votes = shares == shares.max()
