@@ -14,6 +14,7 @@ import numpy as np
 
 from robustness import attacks
 from robustness.attacks import Array, Attack, Logits, Scalar, balls
+from robustness.attacks.ensemble import Arguments
 from robustness.attacks.in_turn import attack_in_turn
 from robustness.core.registry import setting
 from robustness.corruptions.names import NOISE
@@ -84,7 +85,8 @@ class AutoPGD(Attack):
   ) -> Array:
     """Returns the adversarial images, [B, H, W, C]; for the arguments see `Attack.__call__`."""
     if not self.targets:
-      return self._ascend(keys, logits, images, labels, scale, targets=None, can_stop=False)
+      arguments = Arguments(keys, logits, images, labels, scale)
+      return self._ascend(arguments, targets=None, can_stop=False)
     run = functools.partial(self.run, logits=logits, scale=scale)
     count = min(self.targets, attacks.wrong_classes(logits, images))
     return attack_in_turn(run, count, logits, keys, images, labels)
@@ -100,29 +102,17 @@ class AutoPGD(Attack):
     It ends early when all images are misclassified.
     """
     targets = attacks.likeliest(logits(images), number) if self.targets else None
-    return self._ascend(keys, logits, images, labels, scale, targets, can_stop=True)
+    return self._ascend(Arguments(keys, logits, images, labels, scale), targets, can_stop=True)
 
-  def _ascend(
-    self,
-    keys: Array,
-    logits: Logits,
-    images: Array,
-    labels: Array,
-    scale: Scalar,
-    targets: Array | None,
-    can_stop: bool,
-  ) -> Array:
+  def _ascend(self, arguments: Arguments, targets: Array | None, can_stop: bool) -> Array:
     """Returns the iterates of largest margin, [B, H, W, C].
 
     Args:
-      keys: random keys [B].
-      logits: the logits function of the classifier.
-      images: clean images [B, H, W, C].
-      labels: int32 [B].
-      scale: factor of ε and the step size.
+      arguments: the arguments of the attack.
       targets: target classes, int32 [B]; None maximises `loss`.
       can_stop: whether the ascent of an image ends as soon as its prediction is wrong.
     """
+    keys, logits, images, labels, scale = arguments
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
     spans = jnp.asarray(checkpoints(self.steps))
 
