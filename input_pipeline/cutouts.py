@@ -27,7 +27,8 @@ from PIL import Image, ImageDraw, ImageFont
 from tqdm import tqdm
 
 from input_pipeline.image_files import folders_in, opened, read_image
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import InputError
+from robustness.core.settings import choice
 from robustness.scenes.classes import IMAGENET_INDEX, imagenet_index
 
 FLAGS = ('IsOccluded', 'IsTruncated', 'IsGroupOf', 'IsDepiction', 'IsInside')
@@ -90,8 +91,7 @@ def read_class_names(path: Path, only: Collection[str] = ()) -> dict[str, str]:
       "lines such as '/m/01fb_0,Bagel' (class-descriptions-boxable.csv)."
     )
   for name in only:
-    if name not in name_of_label.values():
-      raise InputError(f'no class {name!r}: {nearest(name, name_of_label.values())}.')
+    choice('class', name, name_of_label.values())
   return {label: name for label, name in name_of_label.items() if not only or name in only}
 
 

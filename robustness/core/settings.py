@@ -240,7 +240,7 @@ def require(condition: bool, key: str, value: object, valid: str) -> None:
     raise SettingError(key, value, valid)
 
 
-def choice(key: str, value: str, valid: Iterable[str]) -> None:
+def choice(key: str, value: object, valid: Iterable[str]) -> None:
   """Raises SettingError for the value of a key unless it is one of the valid words."""
   words = tuple(valid)
   if value not in words:

@@ -23,7 +23,7 @@ import numpy as np
 from absl import logging
 from scipy import special
 
-from robustness.core.errors import KEYS, InputError, for_caller, nearest
+from robustness.core.errors import KEYS, InputError, for_caller
 from robustness.core.rows import Rows, composed, with_labels
 from robustness.core.settings import choice
 from robustness.models import imagenet_names
@@ -73,8 +73,7 @@ def get(name: str) -> LabelSpace:
   if name == IMAGENET:
     wnids = {wnid: index for index, wnid in enumerate(imagenet_names.WNIDS)}
     return LabelSpace(name, imagenet_names.NAMES, aliases=wnids)
-  if name not in _COARSE:
-    raise InputError(f'unknown label space {name!r}: {nearest(name, (IMAGENET, *_COARSE))}')
+  choice('label space', name, (IMAGENET, *_COARSE))
   entries = coarse_entries(name)
   members = tuple(parse_ranges(ranges) for _, _, ranges in entries)
   # WordNet identifiers of members, then of the classes themselves, which win

@@ -11,13 +11,14 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from robustness.core import json_files
 from robustness.core.atomic_files import flush_directory, lock
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import InputError
+from robustness.core.settings import choice
 
 FORMAT, VERSION = 'neighbor-set review', 1
 """Name and version of the file format, which the first line of a file of answers states."""
@@ -115,17 +116,17 @@ class Answer:
   def __post_init__(self) -> None:
     """Raises InputError for an invalid value, or for values that contradict each other."""
     check_name(self.annotator)
-    _choice('round', self.round, STAGES)
-    _choice('label', self.label, LABEL_ANSWERS)
+    choice('round', self.round, STAGES)
+    choice('label', self.label, LABEL_ANSWERS)
     # dissimilar pairs, and only they, have an explanation
     is_explained = bool(self.reasons) or self.feature
     if self.neighbor is None:
       if self.similar is not None or is_explained:
         raise InputError('similar, reasons and feature are about a pair: name the neighbor.')
       return
-    _choice('similar', self.similar, SIMILAR_ANSWERS)
+    choice('similar', self.similar, SIMILAR_ANSWERS)
     for reason in self.reasons:
-      _choice('reason', reason, REASONS)
+      choice('reason', reason, REASONS)
     if self.added:
       raise InputError('classes are added to an anchor: leave the neighbor out.')
     if is_explained and self.similar != DISSIMILAR:
@@ -153,8 +154,7 @@ class Answer:
     """
     names = {field.name for field in dataclasses.fields(cls)}
     for key in entry:
-      if key not in names:
-        raise InputError(f'unknown key {key!r} of an answer: {nearest(key, names)}.')
+      choice('a key of an answer', key, names)
     json_files.check(entry, 'an answer', ANSWER)
     fields = {key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()}
     return cls(**{**fields, 'annotator': check_name(entry['annotator'])})  # type: ignore[arg-type]
@@ -180,12 +180,6 @@ def check_name(name: object) -> str:
       'dots, hyphens or underscores, the first a letter or a digit.'
     )
   return composed
-
-
-def _choice(key: str, value: object, valid: Collection[str]) -> None:
-  """Raises InputError unless the value of an answer's key is one of the valid values."""
-  if value not in valid:
-    raise InputError(f'{key} = {value!r} is not an answer: {nearest(str(value), valid)}.')
 
 
 class AnswerLog:

@@ -19,7 +19,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from robustness.core import json_files
-from robustness.core.errors import InputError, nearest
+from robustness.core.errors import InputError
+from robustness.core.settings import choice
 from robustness.video import answers
 from robustness.video.answers import INDIVIDUAL, JOINT, Answer, AnswerLog, check_name
 from robustness.video.candidates import ANCHOR, PAIR, Item, Pair, ReviewFrames
@@ -125,8 +126,7 @@ class ReviewServer(ThreadingHTTPServer):
         '' returns the item that was answered last.
       stage: the round of the answers, 'individual' or 'joint'.
     """
-    if stage not in answers.STAGES:
-      raise InputError(f'unknown round {stage!r}: {nearest(stage, answers.STAGES)}.')
+    choice('round', stage, answers.STAGES)
     item = self.candidates.item(before) if before else None
     turn = self.rounds.previous(annotator, item, stage)
     if turn is None:

@@ -20,7 +20,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from robustness.core.errors import InputError, nearest
+from robustness.core.settings import choice
 from robustness.estimates.table import select
 from robustness.estimates.tradeoff import linear_fit
 from robustness.present import style
@@ -85,8 +85,7 @@ def entries(name: str) -> tuple[PublishedModel, ...]:
 
   Names are as printed, but the misprint 'compressioon' and repeated underscores are corrected.
   """
-  if name not in ANCHORS:
-    raise InputError(f'no published testbed {name!r}; {nearest(name, ANCHORS)}.')
+  choice('testbed', name, ANCHORS)
   text = importlib.resources.files(__package__).joinpath('testbed.csv').read_text('utf-8')
   lines = csv.reader(text.splitlines())
   return tuple(PublishedModel.of_percent(*line) for testbed, *line in lines if testbed == name)

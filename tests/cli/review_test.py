@@ -104,7 +104,7 @@ def test_an_unfinished_review_can_be_exported_in_part(flags, tmp_path, capsys):
   ({'answers': '{tmp}/sets'}, 'cannot be written'),
   ({'annotators_per_pair': '0'}, 'give at least 1'),
   ({'classes': 'imagenet_vidd'}, "did you mean 'imagenet_vid'"),
-  ({'classes': '{tmp}/none.txt'}, 'unknown label space'),
+  ({'classes': '{tmp}/none.txt'}, 'label space is'),
   ({'classes': '{tmp}/short.txt'}, 'none of the 1 classes'),
   ({'port': '70000'}, 'cannot serve on .*port 70000'),
   ({'host': 'no.such.host.invalid'}, 'cannot serve on no.such.host.invalid.*another --port'),

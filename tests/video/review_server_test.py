@@ -168,9 +168,9 @@ def test_bad_answers_are_refused_and_not_written(client, tmp_path):
     ({'annotator': '<script>'}, 'is not a name'),
     ({'item': 'pair:99'}, 'pair:0 to pair:5'),
     ({'item': None}, "no 'None' under review"),
-    ({'similar': 'very'}, 'is not an answer'),
+    ({'similar': 'very'}, "similar is 'very'; valid"),
     ({'round': 'joint'}, 'not in the joint round'),
-    ({'colour': 'red'}, 'unknown key'),
+    ({'colour': 'red'}, "key of an answer is 'colour'"),
   ):
     client.refused(message, {**PAIR, **change})
   for added in ([0], [7], [2, -1]):
