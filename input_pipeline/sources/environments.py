@@ -156,6 +156,7 @@ class Environments(Source):
       if any(path.glob('*_train.txt')) or any(path.glob('*_test.txt')):
         return _read_lists(path)
       cells = _read_folders(path, Counter() if left_out is None else left_out)
+      _check_once({'': cells}, path)
       return _split(cells, self.test_share)
     if not self.path or not path.is_file():
       raise InputError(
@@ -387,10 +388,10 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _check_once(splits: Mapping[str, CellFiles], path: pathlib.Path) -> None:
-  """Raises InputError if an image file is listed twice, be it by different paths or links.
+  """Raises InputError if an image file is read twice, be it by different paths or links.
 
-  `splits` is the content of the lists at `path`, {split: {environment: {class: paths}}}; the split
-  is '' for a list without splits.
+  `splits` is the content of the lists or folders at `path`, {split: {environment: {class: paths}}};
+  the split is '' for images without splits.
   """
   cells_of_file: dict[str, list[str]] = {}
   for split, cells in splits.items():
@@ -404,7 +405,7 @@ def _check_once(splits: Mapping[str, CellFiles], path: pathlib.Path) -> None:
     file, (first, second, *_) = next(iter(repeated.items()))
     unlisted = f' (and {len(repeated) - 1} more files twice)' if len(repeated) > 1 else ''
     raise InputError(
-      f'{path} lists {file} in {first} and {second}{unlisted}: an image is of one class in one '
+      f'{path} has {file} in {first} and {second}{unlisted}: an image is of one class in one '
       'environment, for training or for the test.'
     )
 

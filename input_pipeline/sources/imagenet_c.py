@@ -31,7 +31,7 @@ from input_pipeline.image_files import folders_in, has_suffix, read_file, read_h
 from input_pipeline.images import Images, PartsStore
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import KEYS, InputError
-from robustness.core.paths import HIDDEN, is_passed_over
+from robustness.core.paths import HIDDEN, access_refused, is_passed_over
 from robustness.core.pictures import SUFFIXES
 from robustness.core.rows import in_class_order
 from robustness.corruptions.names import (
@@ -241,6 +241,7 @@ def same_files(
   return files_of_folder
 
 
+@access_refused()
 def _listed(
   folder: Path, classes: set[str] | None, extensions: Sequence[str], left_out: Counter[str]
 ) -> list[str]:

@@ -192,7 +192,14 @@ def test_a_file_that_is_listed_twice_is_refused(styles, tmp_path):
     ),
   ):
     listed.write_text(json.dumps(document))
-    refused(f'lists {first} in {places}: an image', load, settings(listed))
+    refused(f'has {first} in {places}: an image', load, settings(listed))
+
+
+def test_a_file_of_a_folder_that_a_link_repeats_is_refused(styles, tmp_path):
+  """Otherwise it could be trained on in one environment and tested in another."""
+  folder = shutil.copytree(styles, tmp_path / 'styles')
+  (folder / 'sketch/dog/link.png').symlink_to(folder / 'photo/dog/0.png')
+  refused('0.png in photo/dog and sketch/dog: an image is of one', load, settings(folder))
 
 
 def test_which_environment_is_clean_is_logged_once(styles, caplog):
