@@ -53,7 +53,7 @@ from robustness.measurement import measure as measure_study
 from robustness.models import catalog
 from robustness.models.architecture import Architecture
 from robustness.models.callables import check_logits
-from robustness.models.classifier import Classifier, without_gradient
+from robustness.models.classifier import Classifier, without_finite_gradient, without_gradient
 from robustness.models.inputs import InputFilter
 from robustness.models.layers import Network
 from robustness.models.model import Model
@@ -630,7 +630,7 @@ def attack(
 
   Raises:
     InputError: an unknown attack or setting, or a model without gradient; images or labels that
-      are not traced are out of range.
+      are not traced are out of range, or get a gradient of NaN. Traced images are then NaN.
   """
   images = as_images(images, (4,), 'attacks')
   logits = model  # a function of images, unless it has to be made from a network
@@ -652,7 +652,12 @@ def attack(
   keys = jax.vmap(jax.random.fold_in, (None, 0))(as_key(key), jnp.arange(len(images)))
   with naming(section, ''):  # errors name the settings as arguments, without the section
     parsed = parse(attack_class, {'norm': norm, 'epsilon': epsilon, **settings}, section)
-    return parsed(keys, logits, images, jnp.broadcast_to(jnp.asarray(labels), len(images)))
+    attacked = parsed(keys, logits, images, jnp.broadcast_to(jnp.asarray(labels), len(images)))
+  if not isinstance(attacked, jax.core.Tracer):
+    invalid = np.flatnonzero(~np.isfinite(attacked).all((1, 2, 3)))
+    if len(invalid):
+      raise without_finite_gradient('the model', f'image {invalid[0]}')
+  return attacked
 
 
 def apply_policy(

@@ -36,6 +36,7 @@ from robustness.evaluation.step import (
 from robustness.evaluation.stored_pictures import MistakesOfBlock
 from robustness.evaluation.views import Arrays
 from robustness.models.callables import NO_LOGITS
+from robustness.models.classifier import without_finite_gradient
 
 NOT_RECORDED = ('image', 'mask')
 """Columns of a batch that records do not store: images, and which rows are no padding."""
@@ -381,12 +382,7 @@ class Evaluator(Step):
           f'{self.name} gives logits that are not finite for {place}. Check the weights, the '
           'normalisation and the precision.'
         )
-      raise InputError(
-        f'{self.name} has a gradient that is not finite for {place}, so an attack makes no '
-        'image. The logarithm of a probability of exactly 0 is a frequent cause: give the '
-        'logits before the softmax, or jnp.log(jnp.maximum(probabilities, '
-        'jnp.finfo(jnp.float32).tiny)); see docs/your_model.md.'
-      )
+      raise without_finite_gradient(self.name, place)
     # functions on the host are checked where they are called and have no field `DISTRIBUTION`
     is_distribution = fields.pop(DISTRIBUTION, np.zeros(1))
     if is_distribution.all() and self._network.num_classes > 1:

@@ -461,6 +461,19 @@ def without_gradient(name: str) -> InputError:
   )
 
 
+def without_finite_gradient(name: str, place: str) -> InputError:
+  """Returns the error for an attack that NaN gradients stop; `name` is the classifier's label.
+
+  `place` says for which images, such as 'example 3, clean'.
+  """
+  return InputError(
+    f'{name} has a gradient that is not finite for {place}, so an attack makes no image. The '
+    'logarithm of a probability of exactly 0 is a frequent cause: give the logits before the '
+    'softmax, or jnp.log(jnp.maximum(probabilities, jnp.finfo(jnp.float32).tiny)); see '
+    'docs/your_model.md.'
+  )
+
+
 def _host_only(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:
   """Raises InputError: it is the `forward` of classifiers that are functions on the host."""
   raise without_gradient('it')
