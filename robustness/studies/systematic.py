@@ -23,6 +23,7 @@ from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import part_name, setting, word
 from robustness.core.rows import Rows
 from robustness.core.typing import Facts
+from robustness.corruptions.catalog import refuse_stored
 from robustness.environments import near_duplicates, transforms
 from robustness.environments.class_groups import COLUMN, TITLE_LEFT_OVER
 from robustness.environments.transforms import CLEAN
@@ -266,6 +267,7 @@ class Systematic(Study):
 
     def show(key: jax.Array, row: Arrays, view: Arrays) -> jax.Array:
       """Returns the image [H, W, C] of a row in the environment and at the level of a view."""
+      refuse_stored(row)
       environment, level = view[ENVIRONMENT], view['level']
       return transforms.transform(key, row['image'], environment, level, self.environments)
 

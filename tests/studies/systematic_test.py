@@ -54,6 +54,12 @@ def test_views_are_the_environments_at_every_level():
   assert len(set(ids.tolist())) == 5
 
 
+def test_stored_images_that_are_corrupted_already_are_refused():
+  views = STUDY.views((8, 8, 3))
+  row = {'image': rows().rows.images[0], 'corruption': 1}
+  refused('stored corrupted ones', views.show, None, row, {'environment': 0, 'level': 0})
+
+
 def records(directory, rank, augment, data=None, environment=None, **classifier) -> Evaluation:
   """Writes records of ranks [images, views] of a classifier trained with the recipe `augment`."""
   label = np.arange(len(rank)) % 3
