@@ -306,11 +306,11 @@ class VideoPmK(study.ScoresPredictions):
     return dataclasses.replace(super().by_row(records, image_shape), units=units)
 
   def check(self, rows: Rows, recipes: study.Recipes) -> None:
-    """Raises InputError for rows without the columns of neighbor sets, or a folder that is wrong.
+    """Raises InputError for rows that are no frames of neighbor sets, or a folder that is wrong.
 
     The folder `reviewed` must have neighbor sets, and `frames` must be a folder.
     """
-    columns.check_names(next(rows.batches(1, [0])))
+    columns.from_columns(rows.without_images())
     if self.reviewed:
       metadata.read(self.reviewed)
     self.require(not self.frames or expanded(self.frames).is_dir(), 'frames', 'a folder')

@@ -57,11 +57,19 @@ def with_numbered_sets(columns: Mapping[str, Any]) -> dict[str, Any]:
 
   Names are numbered 0, 1, … in sorted order. All other columns are unchanged, and so is `group_id`
   if it holds numbers already.
+
+  Raises:
+    InputError: the names are not all texts.
   """
   names = np.asarray(columns.get(GROUP, 0))  # any number if there is no such column
   if names.dtype.kind not in 'OSTU':  # objects, bytes and the two kinds of text
     return dict(columns)
-  _, numbers = np.unique(names, return_inverse=True)
+  try:
+    _, numbers = np.unique(names, return_inverse=True)
+  except TypeError as error:  # None, or numbers among texts, which have no order
+    raise InputError(
+      f'the names in the column {GROUP!r} cannot be sorted ({error}): give texts.'
+    ) from error
   return {**columns, GROUP: numbers.reshape(names.shape).astype(np.int32)}
 
 
@@ -117,11 +125,17 @@ def from_columns(
     class_names: names of the classes in label order.
 
   Raises:
-    InputError: a column is missing, no row is in a set, or a set has not exactly one anchor.
+    InputError: a column is missing or has values that are no whole numbers, no row is in a set, or
+      a set has not exactly one anchor or two frames of one offset.
   """
   check_names(columns)
   # [N, L], [N, M] and [N, M]; a column [N] becomes [N, 1]
-  label, group_id, offset = (np.column_stack([columns[key]]) for key in (LABEL, GROUP, OFFSET))
+  label, group_id, offset = (_whole_numbers(columns, key) for key in (LABEL, GROUP, OFFSET))
+  if group_id.shape != offset.shape:
+    raise InputError(
+      f'{GROUP} has the shape {group_id.shape}, and {OFFSET} {offset.shape}: give an offset for '
+      'each set of a row.'
+    )
   # each membership of a frame in a set: row and column in `group_id`
   frame, slot = np.nonzero(group_id >= 0)
   distance = offset[frame, slot]
@@ -136,11 +150,21 @@ def from_columns(
   anchors = np.zeros(len(ids), np.int32)
   anchors[set_number[is_anchor]] = frame[is_anchor]
   order = np.lexsort((distance, set_number))  # by set, then by distance
+  is_repeated = (np.diff(set_number[order]) == 0) & (np.diff(distance[order]) == 0)
+  if is_repeated.any():
+    bad = order[int(np.argmax(is_repeated))]
+    raise InputError(
+      f'set {ids[set_number[bad]]} has two rows with offset {distance[bad]}: give one.'
+    )
   neighbors = order[distance[order] != 0]
   # `neighbors` is split where each set but the first begins
   starts_of_sets = np.searchsorted(set_number[neighbors], np.arange(1, len(ids)))
   types, fps = columns.get(FRAME_TYPE), columns.get(FPS)
   if types is not None:  # type −1, unknown, is the last entry, ''
+    types = _whole_numbers(columns, FRAME_TYPE)[:, 0]
+    if types.min() < -1 or types.max() >= len(FRAME_TYPES):
+      valid = f'0 to {len(FRAME_TYPES) - 1} for {", ".join(FRAME_TYPES)}, or -1 if unknown'
+      raise InputError(f'{FRAME_TYPE} goes from {types.min()} to {types.max()}: give {valid}.')
     types = None if (types < 0).all() else np.array([*FRAME_TYPES, ''])[types]
   if fps is not None:
     fps = None if np.isnan(fps).all() else fps.astype(float)
@@ -154,6 +178,14 @@ def from_columns(
     frame_types=types,
     fps=fps,
   )
+
+
+def _whole_numbers(columns: Mapping[str, np.ndarray], key: str) -> np.ndarray:
+  """Returns a column, [N] or [N, M], as integers [N, M]; raises InputError for other values."""
+  values = np.column_stack([columns[key]])
+  if values.dtype.kind not in 'iuf' or not (np.mod(values, 1) == 0).all():
+    raise InputError(f'the column {key!r} has values that are no whole numbers: give integers.')
+  return values.astype(np.int64)
 
 
 def check_names(columns: Container[str]) -> None:
