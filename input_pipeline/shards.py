@@ -414,24 +414,19 @@ def columns_of(
 
 
 def encoded_images(
-  store: Store,
-  class_names: Sequence[str],
-  title: str,
-  description: Facts,
-  num_examples: int,
-  **fields: Any,
+  store: Store, class_names: Sequence[str], title: str, description: Facts, **fields: Any
 ) -> Images:
   """Returns the `Images` of a store of encoded files, grey if every readable file is grey.
 
   Args:
-    store: the store; `stored` of its elements are the bytes of an image file.
+    store: the store, with labels; `stored` of its elements are the bytes of an image file.
     class_names: names of the classes in label order.
     title: names the images in messages.
     description: JSON values that identify the images in results.json.
-    num_examples: number of images.
     fields: other fields of `Images`.
   """
-  elements = store.elements(np.arange(num_examples)).as_numpy_iterator()
+  assert store.labels is not None
+  elements = store.elements(np.arange(len(store.labels))).as_numpy_iterator()
   channels = 1 if all(image_files.may_be_grey(element['stored']) for element in elements) else 3
   fields = {
     'read': functools.partial(image_files.read_image, channels=channels),
@@ -445,7 +440,7 @@ def encoded_images(
     description=description,
     class_names=tuple(class_names),
     channels=channels,
-    num_examples=num_examples,
+    num_examples=len(store.labels),
     store=store,
     **fields,
   )

@@ -68,7 +68,6 @@ class ArrayRecord(Source):
       names,
       title,
       {'path': self.path, 'split': settings.split, 'name': builder.info.full_name},
-      num_examples=num_examples,
       columns=shards.columns_of(table, (), left_out),
       left_out=left_out,
     )

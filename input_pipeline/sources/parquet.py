@@ -83,7 +83,6 @@ class Parquet(shards.Shards):
       class_names,
       title,
       self.description(settings.split, len(files)),
-      num_examples=len(table),
       columns=shards.columns_of(table, (self.label_column, 'label'), left_out),
       left_out=left_out,
     )

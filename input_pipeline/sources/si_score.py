@@ -139,7 +139,7 @@ class SiScore(Source):
       )
     stored = split.numbers(('image_id', 'label'))
     # scenes may be missing: the split may be a slice
-    columns, missing = _joined(path, stored['image_id'], stored['label'], allow_missing=True)
+    columns, missing = _joined(path, stored['image_id'], stored['label'], True, folders=())
     return images, columns, path, missing
 
   def _from_folder(self) -> tuple[Images, dict[str, np.ndarray], str, int]:
@@ -205,11 +205,7 @@ def _numbered(*columns: np.ndarray) -> np.ndarray:
 
 
 def _joined(
-  path: str,
-  image_ids: np.ndarray,
-  labels: np.ndarray,
-  allow_missing: bool,
-  folders: Sequence[str] = (),
+  path: str, image_ids: np.ndarray, labels: np.ndarray, allow_missing: bool, folders: Sequence[str]
 ) -> tuple[dict[str, np.ndarray], int]:
   """Returns the columns `COLUMNS` of images from metadata.csv, after checks of its classes.
 

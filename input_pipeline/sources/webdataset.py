@@ -111,7 +111,6 @@ class WebDataset(shards.Shards):
       class_names,
       title,
       self.description(settings.split, len(files)),
-      num_examples=len(samples),
       columns=shards.columns_of(table, (self.label_column,), left_out),
       where=lambda index: f'{images[index].shard}, sample {samples[index][0]!r}',
       left_out=left_out,

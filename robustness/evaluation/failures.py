@@ -150,11 +150,7 @@ def _listed(
 
 
 def class_accuracies(
-  label: str,
-  tally: Tally,
-  names: Sequence[str],
-  confidence: float = 0.95,
-  units: np.ndarray | None = None,
+  label: str, tally: Tally, names: Sequence[str], confidence: float, units: np.ndarray | None
 ) -> Iterator[Row]:
   """Yields the accuracy of every class that has images, as rows of the table of results.
 

@@ -12,7 +12,7 @@ import numpy as np
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.typing import PyTree
 from robustness.evaluation.study import Study
-from robustness.evaluation.views import Views, key_of
+from robustness.evaluation.views import Arrays, Views, key_of
 
 if TYPE_CHECKING:  # studies see records, never a classifier
   from robustness.models.classifier import Classifier, Forward
@@ -103,11 +103,7 @@ def _compiled(
   views = study.views(image_shape)
 
   def show_row(
-    variables: PyTree,
-    root: jax.Array,
-    row: dict[str, jax.Array],
-    view_id: jax.Array,
-    parameters: dict[str, jax.Array],
+    variables: PyTree, root: jax.Array, row: Arrays, view_id: jax.Array, parameters: Arrays
   ) -> jax.Array:
     """Returns one row in one view, [H, W, C]."""
     key = key_of(root, row, view_id, parameters)

@@ -12,6 +12,7 @@ from robustness.core.pixels import with_scaled_image
 from robustness.core.progress import part_of_step
 from robustness.core.typing import PyTree
 from robustness.evaluation.runner import Evaluator
+from robustness.evaluation.step import View
 from robustness.evaluation.views import STAGED, Arrays, Stages, key_of
 from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
 
@@ -144,7 +145,7 @@ class StagedEvaluator(Evaluator):
     variables: PyTree,
     batch: Arrays,
     state: Arrays,
-    view: tuple[jax.Array, Arrays],
+    view: View,
     run: jax.Array,
   ) -> Arrays:
     """Returns the state of a batch in a view after one more step.
@@ -159,10 +160,7 @@ class StagedEvaluator(Evaluator):
     """
 
     def advance(
-      rows_and_state: Mapping[str, Arrays],
-      variables: PyTree,
-      view: tuple[jax.Array, Arrays],
-      run: jax.Array,
+      rows_and_state: Mapping[str, Arrays], variables: PyTree, view: View, run: jax.Array
     ) -> Arrays:
       """Returns the new state of the rows of one device."""
       rows, state = rows_and_state['rows'], rows_and_state['state']

@@ -596,9 +596,7 @@ class VideoPmK(study.ScoresPredictions):
       image_of = metrics.stored_images(self.frames, sets.frames)
     else:
       image_of = metrics.row_images(rows)
-    pair_distances = metrics.distances(  # [P, 2], ℓ∞ and root mean square
-      image_of, anchor_row=sets.anchors, pair_row=pairs.frame, pair_group=pairs.group
-    )
+    pair_distances = metrics.distances(image_of, sets)  # [P, 2], ℓ∞ and root mean square
     every_pair = np.ones(len(pair_distances), bool)
     subsets = {(study.IMAGES, 'all pairs'): every_pair}  # {(label, name of the subset): bool [P]}
     # Mistakes in pairs that people rejected do not count.

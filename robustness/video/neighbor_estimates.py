@@ -360,33 +360,27 @@ def static_right(outcomes: SetOutcomes, pairs: np.ndarray) -> np.ndarray:
   return right
 
 
-def distances(
-  image_of: Callable[[int], np.ndarray],
-  anchor_row: np.ndarray,
-  pair_row: np.ndarray,
-  pair_group: np.ndarray,
-) -> np.ndarray:
+def distances(image_of: Callable[[int], np.ndarray], sets: NeighborSets) -> np.ndarray:
   """Returns two distances between the anchor and the neighbor of each of P pairs, float32 [P, 2].
 
   The first is the largest absolute difference of any pixel value (ℓ∞), the second the root mean
   squared difference (ℓ2 divided by the square root of the number of values).
 
   Args:
-    image_of: function from the index of a row to its image, float [H, W, C] in [0, 1]; for example
-      from `row_images` or `stored_images`.
-    anchor_row: int [A], index of the row of each anchor.
-    pair_row: int [P], index of the row of each pair's neighbor.
-    pair_group: int [P], index of each pair's anchor.
+    image_of: function from the index of a frame to its image, float [H, W, C] in [0, 1]; for
+      example from `row_images` or `stored_images`.
+    sets: the neighbor sets.
 
   Raises:
     InputError: the two images of a pair differ in shape.
   """
-  distance = np.zeros((len(pair_row), 2), np.float32)
-  for pair, (group, row) in enumerate(zip(pair_group, pair_row.tolist(), strict=True)):
-    anchor, neighbor = image_of(int(anchor_row[group])), image_of(row)
+  pairs = zip(sets.anchors[sets.pairs.group].tolist(), sets.pairs.frame.tolist(), strict=True)
+  distance = np.zeros((len(sets.pairs.frame), 2), np.float32)
+  for pair, (anchor_row, row) in enumerate(pairs):
+    anchor, neighbor = image_of(anchor_row), image_of(row)
     if anchor.shape != neighbor.shape:
       raise InputError(
-        f'the frames {anchor_row[group]} and {row} of one set have the shapes {anchor.shape} and '
+        f'the frames {anchor_row} and {row} of one set have the shapes {anchor.shape} and '
         f'{neighbor.shape}: give all frames of a video at one size.'
       )
     change = anchor - neighbor
