@@ -281,8 +281,15 @@ def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTa
     side: side of the canvas in pixels.
 
   Raises:
-    InputError: a scene is stored twice.
+    InputError: a scene is stored twice, or a number is invalid.
   """
+  for key in (*LOOP_ORDER, 'fraction_inside'):
+    values = columns[key]
+    is_valid = values.ndim == 1 and values.dtype.kind in 'iuf' and np.isfinite(values).all()
+    require(bool(is_valid), key, values.tolist()[:3], 'a finite number for each scene')
+  inside = columns['fraction_inside']
+  for share in (float(inside.min()), float(inside.max())):
+    require(0 <= share <= 1, 'fraction_inside', share, 'a fraction in [0, 1]')
   # Stored factors in single precision, such as 0.2, become the decimals that they stand for.
   factors = np.round(np.stack([columns[factor] for factor in LOOP_ORDER]).astype(np.float64), 7)
   levels, level_of_scene = np.unique(factors, axis=1, return_inverse=True)
@@ -300,6 +307,5 @@ def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTa
       + f'is stored more than once at {place}; are several sets mixed?'
     )
   x, y, area, angle = levels  # the order of LOOP_ORDER
-  least_inside = float(columns['fraction_inside'].min())
-  design = Design(name, side, least_inside, area=area, angle=angle, x=x, y=y)
+  design = Design(name, side, float(inside.min()), area=area, angle=angle, x=x, y=y)
   return SceneTable(design, objects=pairs[0], pair=pair, level=level)

@@ -306,6 +306,7 @@ class SiScore(Study):
         f'the rows have no column {missing[0]!r}, so they are no stored scenes; read them with '
         f'{KEYS.data.source:--}=si_score' + or_column(missing[0])
       )
+    tabulate(columns, self.design.name, self.design.side)  # refuses invalid numbers
     varied = {  # the factors with several values in the sample
       factor
       for factor, names in designs.FACTOR_COLUMNS.items()

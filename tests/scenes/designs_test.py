@@ -163,3 +163,18 @@ def test_a_scene_that_is_stored_twice_is_refused():
   refused(
     'object 0 on background 2 is stored more than once', designs.tabulate, doubled, 'places', 64
   )
+
+
+@cases(
+  'key, value, message',
+  ('fraction_inside', 95.0, r'fraction_inside is 95.0; it must be a fraction in \[0, 1\]'),
+  ('fraction_inside', -1.0, 'a fraction in'),
+  ('area', np.nan, 'area is .*; it must be a finite number for each scene'),
+  ('angle', '20', 'a finite number'),
+  ('x', [0.5], 'a finite number'),
+  ('area', 20.0, 'a fraction, not percent'),
+)
+def test_numbers_of_stored_scenes_that_are_invalid_are_refused(key, value, message):
+  columns = columns_of(np.ones((3, len(DESIGN)), bool), np.arange(3 * len(DESIGN)))
+  columns[key] = np.array([value] * len(columns[key]))
+  refused(message, designs.tabulate, columns, 'places', 64)

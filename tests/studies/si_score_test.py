@@ -205,6 +205,8 @@ def test_stored_and_composed_scenes_have_the_same_table(tmp_path):
   scenes = ArrayRows(images, rows['label'], (), columns={k: rows[k] for k in designs.COLUMNS})
   message = "factor is 'size', of which all scenes have one: they look like the set of location"
   refused(message, SiScore(stored=True).check, scenes, {})
+  percent = {**scenes.columns, 'area': 100 * rows['area']}
+  refused('not percent', study.check, dataclasses.replace(scenes, columns=percent), {})
   no_scenes = "no column 'x', so they are no stored scenes"
   refused(no_scenes, study.check, ArrayRows(images, rows['label'], ()), {})
   from_stored, from_composed = table_of(study, stored), table_of(PLACES, composed)
