@@ -373,7 +373,10 @@ def as_classifier(
   return in_label_space(classifier, model.label_space, 'max', class_names)
 
 
-def compare(*results: Results | str | os.PathLike[str], baseline: str | None = None) -> Results:
+@naming_arguments()
+def compare(
+  *results: Results | str | os.PathLike[str], baseline: str | None = None, common: bool = False
+) -> Results:
   """Compares the classifiers of several results of one study, paired by image.
 
   Args:
@@ -381,6 +384,7 @@ def compare(*results: Results | str | os.PathLike[str], baseline: str | None = N
       With LABEL=PATH the classifier of the workdir is called LABEL. Without LABEL, classifiers that
       have the same label in two workdirs are called by the names of the folders.
     baseline: label of the classifier that is subtracted; None takes the first.
+    common: whether results that share only a part of their images are compared on that part.
 
   Returns:
     Accuracies by view, differences from the baseline, and the study's estimates of all classifiers.
@@ -419,7 +423,7 @@ def compare(*results: Results | str | os.PathLike[str], baseline: str | None = N
     for entries in entries_by_task.values():
       # the baseline moves to the front, as False sorts before True; the others keep their order
       entries.sort(key=lambda entry: entry.label != baseline)
-  return comparing.compared(entries_by_task)[0]
+  return comparing.compared(entries_by_task, common)[0]
 
 
 def read(directory: str | os.PathLike[str]) -> Results:

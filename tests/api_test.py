@@ -184,6 +184,17 @@ def test_results_of_a_workdir_are_read_with_figures_and_compared(heat_map, tmp_p
   refused('opposit', robustness.compare, heat_map, read, baseline='opposit')
 
 
+def test_results_of_overlapping_images_are_compared_if_asked():
+  first = robustness.measure('accuracy', {'linear': linear}, IMAGES, LABELS)
+  second = robustness.measure('accuracy', {'opposite': opposite}, IMAGES[:-1], LABELS[:-1])
+  models = {'linear': linear, 'opposite': opposite}
+  expected = robustness.measure('accuracy', models, IMAGES[:-1], LABELS[:-1])
+  refused('set common=True', robustness.compare, first, second)
+  common = robustness.compare(first, second, common=True)
+  for facets in ({}, {'classifier': 'opposite', 'versus': 'linear'}):
+    assert common.value('accuracy', view='as stored', **facets) == expected.value('top1_accuracy', **facets)
+
+
 def test_a_workdir_of_frost_and_of_a_corruption_of_mine_is_read(tmp_path):
   file = tmp_path / 'mine.py'
   file.write_text("""

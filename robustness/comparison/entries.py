@@ -9,7 +9,7 @@ import pathlib
 import sys
 from collections.abc import Collection, Mapping, Sequence
 
-from robustness.core.errors import KEYS, InputError
+from robustness.core.errors import InputError
 from robustness.core.paths import label_and_path
 from robustness.core.rows import refuse_unknown_classes
 from robustness.core.settings import check_name, differing_keys
@@ -105,7 +105,7 @@ def entries_of(
   for task, entries in entries_by_task.items():
     for entry in entries:
       data = entry.evaluation.records.identity['data']
-      refuse_unknown_classes(data, f'{entry.finished.folder}: a comparison')
+      refuse_unknown_classes(data, f'{entry.label}: a comparison')
     _check_same_views(task, entries)
   return entries_by_task
 
@@ -256,21 +256,22 @@ def _check_same_views(task: str, entries: Sequence[Entry]) -> None:
   `task` is the name of the entries' task, for the message.
   """
   prefix = '' if task == SINGLE else f'in the task {task}, '
-  first = entries[0].finished
+  label, first = entries[0].label, entries[0].finished
   expected_settings, expected_views = _settings_and_names_of_views(first)
-  for finished in (entry.finished for entry in entries[1:]):
+  for entry in entries[1:]:
+    finished = entry.finished
     if finished.study.name != first.study.name:
       raise InputError(
-        f'{prefix}{first.folder} is of the study {first.study.name} and {finished.folder} of '
-        f'{finished.study.name}: give workdirs of the same study.'
+        f'{prefix}{label} has results of {first.study.name} and {entry.label} of '
+        f'{finished.study.name}: compare results of the same study.'
       )
     settings, views = _settings_and_names_of_views(finished)
     lines = differing_keys(expected_settings, settings)  # 'key: value → value'
     if lines or views != expected_views:
       lines = lines or [f'image_shape: {first.image_shape} → {finished.image_shape}']
       raise InputError(
-        f'{prefix}{first.folder} and {finished.folder} show their images differently; keys of '
-        f'{KEYS.study} that differ: {"; ".join(lines)}. Run one again with the same.'
+        f'{prefix}{label} and {entry.label} were shown their images differently; settings of the '
+        f'study that differ: {"; ".join(lines)}. Run one again with the same.'
       )
 
 

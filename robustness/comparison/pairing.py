@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.comparison.entries import Entry
-from robustness.core.errors import InputError
+from robustness.core.errors import InputError, for_caller
 from robustness.core.settings import differing_keys
 from robustness.estimates import consistency
 from robustness.estimates.fixed_width import FixedWidth
@@ -91,9 +91,10 @@ def pair(
     )
   has_unshared = num_shared < max(len(first_ids), len(second_ids))
   if has_unshared and not common:
+    on_shared = for_caller('give --common', 'set common=True')
     raise InputError(
       f'{names[0]} and {names[1]} share {num_shared} of {len(first_ids)} and {len(second_ids)} '
-      'images: run both on the same images, or give --common to compare them on those alone.'
+      f'images: run both on the same images, or {on_shared} to compare them on those alone.'
     )
   # What is drawn for an image may depend on the other images of its run.
   if DRAWS in first.read(0, 0).arrays and not is_equal(DRAWS):

@@ -456,8 +456,8 @@ def test_different_studies_and_unfinished_ones_are_refused(workdirs, tmp_path):
   finished_runs.write_corrupted(tmp_path / 'five', clean, clean, severity=5)
   next(pathlib.Path(workdirs[1]).glob('records/*/*.npz')).unlink()
   for names, message in (
-    (('one', 'fog'), 'of the study accuracy and .* of corruption_error'),
-    (('fog', 'five'), r'show their images differently.*severities: \(1,\)'),
+    (('one', 'fog'), 'one has results of accuracy and fog of corruption_error'),
+    (('fog', 'five'), r'fog and five were shown .* differently.*severities: \(1,\)'),
     (('one', 'other'), 'not finished'),
     (('one',), 'at least two classifiers'),
   ):
