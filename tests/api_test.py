@@ -192,7 +192,8 @@ def test_results_of_overlapping_images_are_compared_if_asked():
   refused('set common=True', robustness.compare, first, second)
   common = robustness.compare(first, second, common=True)
   for facets in ({}, {'classifier': 'opposite', 'versus': 'linear'}):
-    assert common.value('accuracy', view='as stored', **facets) == expected.value('top1_accuracy', **facets)
+    paired = common.value('accuracy', view='as stored', **facets)
+    assert paired == expected.value('top1_accuracy', **facets)
 
 
 def test_a_workdir_of_frost_and_of_a_corruption_of_mine_is_read(tmp_path):
