@@ -284,9 +284,9 @@ def tabulate(columns: Mapping[str, np.ndarray], name: str, side: int) -> SceneTa
     InputError: a scene is stored twice, or a number is invalid.
   """
   for key in (*LOOP_ORDER, 'fraction_inside'):
-    values = columns[key]
-    is_valid = values.ndim == 1 and values.dtype.kind in 'iuf' and np.isfinite(values).all()
-    require(bool(is_valid), key, values.tolist()[:3], 'a finite number for each scene')
+    numbers = columns[key]
+    is_valid = numbers.ndim == 1 and numbers.dtype.kind in 'iuf' and np.isfinite(numbers).all()
+    require(bool(is_valid), key, numbers.tolist()[:3], 'a finite number for each scene')
   inside = columns['fraction_inside']
   for share in (float(inside.min()), float(inside.max())):
     require(0 <= share <= 1, 'fraction_inside', share, 'a fraction in [0, 1]')

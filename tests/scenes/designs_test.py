@@ -172,7 +172,6 @@ def test_a_scene_that_is_stored_twice_is_refused():
   ('area', np.nan, 'area is .*; it must be a finite number for each scene'),
   ('angle', '20', 'a finite number'),
   ('x', [0.5], 'a finite number'),
-  ('area', 20.0, 'a fraction, not percent'),
 )
 def test_numbers_of_stored_scenes_that_are_invalid_are_refused(key, value, message):
   columns = columns_of(np.ones((3, len(DESIGN)), bool), np.arange(3 * len(DESIGN)))
