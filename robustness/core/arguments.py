@@ -17,19 +17,22 @@ ROUNDING = 1e-3
 
 
 def as_array(name: str, value: object) -> jax.Array | np.ndarray:
-  """Returns a value as an array: anything that NumPy reads, also a PyTorch tensor on the CPU.
+  """Returns a tensor of any library, an image of Pillow, or a list as an array.
 
   Raises:
-    InputError: NumPy cannot read the value; the message has its `name` and the reason.
+    InputError: NumPy cannot read the value, such as a list of lists of different lengths; the
+      message has its `name`.
   """
   if isinstance(value, jax.Array):
     return value
+  if hasattr(value, 'detach'):  # PyTorch
+    value = value.detach().cpu()
   try:
     return np.asarray(value)
-  except (TypeError, ValueError, RuntimeError) as error:
+  except (TypeError, ValueError) as error:
     raise InputError(
-      f'{name} is a {type(value).__name__} that NumPy cannot read ({error}). Of a PyTorch tensor, '
-      'pass tensor.detach().cpu().'
+      f'{name} is a {type(value).__name__} and no array ({error}): give numbers, or arrays of one '
+      'shape.'
     ) from error
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from robustness.core import arguments
 from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 
@@ -215,19 +216,12 @@ def _image_array(image: Any) -> np.ndarray:
 
 
 def as_array(value: Any) -> np.ndarray:
-  """Returns a tensor of any library, an image of Pillow, or a list as an array.
+  """Returns a tensor of any library, an image of Pillow, or a list as an array of NumPy.
 
   Raises:
     InputError: NumPy cannot read the value, such as a list of lists of different lengths.
   """
-  if hasattr(value, 'detach'):  # PyTorch
-    value = value.detach().cpu()
-  try:
-    return np.asarray(value)
-  except (TypeError, ValueError) as error:
-    raise InputError(
-      f'a {type(value).__name__} is no array ({error}): give numbers, or arrays of one shape.'
-    ) from error
+  return np.asarray(arguments.as_array('a value', value))
 
 
 def as_numbers(value: Any) -> tuple[float, ...] | None:

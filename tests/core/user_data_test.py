@@ -92,7 +92,7 @@ def test_arrays_keep_their_type_columns_and_class_names():
   (([1, 2],), 'pairs'),
   ((object(),), 'without labels'),
   ((IMAGES, (label for label in LABELS)), r'labels is object of shape \(\)'),
-  ((IMAGES, [[0], [1, 2]] * 3), 'a list is no array .*arrays of one shape'),
+  ((IMAGES, [[0], [1, 2]] * 3), 'a list and no array .*arrays of one shape'),
   (([(IMAGES[:4], LABELS[:3]), (IMAGES[4:], LABELS[3:])],), r'shape \(3,\): give each image one'),
   (([(IMAGES[0], [0]), (IMAGES[1], [1, 2])],), r'shape \(2,\): give each image one'),
   *(
