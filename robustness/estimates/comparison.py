@@ -5,6 +5,7 @@ robustness: accuracy relative to a line through other classifiers.
 """
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 from scipy import special
 
@@ -98,10 +99,8 @@ def benjamini_hochberg(p: ArrayLike, rate: float) -> np.ndarray:
     raise InputError(f'rate = {rate!r} is not in (0, 1): give for example 0.05.')
   if not np.all((values >= 0) & (values <= 1)):
     raise InputError('a p-value is NaN or outside [0, 1]: give probabilities.')
-  ordered = np.sort(values, axis=None)
-  discoveries = ordered[ordered * (values.size / np.arange(1, values.size + 1)) <= rate]
-  # Significant are the largest discovery and all smaller values; −1 makes none significant.
-  return np.asarray(values <= discoveries.max(initial=-1))
+  adjusted = scipy.stats.false_discovery_control(values, axis=None)
+  return np.asarray(adjusted.reshape(values.shape) <= rate)
 
 
 def paired_difference(

@@ -80,43 +80,30 @@ def draw(results: Results) -> dict[str, Picture]:
   return figures or levels(results, rate)
 
 
-def scatter(results: Results, across: Quantity, up: Quantity, by: str = '') -> dict[str, Picture]:
-  """Returns a scatter plot of one share against another, a point per classifier.
+def scatter(results: Results, across: Quantity, up: Quantity, by: str) -> dict[str, Picture]:
+  """Returns scatter plots of one share against another, a point per classifier.
 
   The result is {'<up>_against_<across>': (figure, caption)}, or {} if the table lacks a quantity.
 
   Args:
     results: the results with both quantities.
-    across: quantity of the horizontal axis. If it has no values by the facet `by`, its values over
-      all conditions are used.
+    across: quantity of the horizontal axis, in all plots with its values over all conditions.
     up: quantity of the vertical axis.
-    by: facet; each of its values gets a plot; '' draws a single plot.
+    by: facet of `up`; each of its values gets a plot.
   """
-  # `...` selects all values of the facet. The '' below leaves out differences of classifiers.
-  facets: dict[str, Any] = {by: ...} if by else {}
-  x, y = (
-    select(results.table, quantity.name, '', **facets).dropna(subset=['value'])
-    for quantity in (across, up)
-  )
-  x = select(results.table, across.name) if x.empty else x
+  any_value: dict[str, Any] = {by: ...}  # `...` selects all values; '' leaves out differences
+  x = select(results.table, across.name).set_index('classifier')
+  y = select(results.table, up.name, '', **any_value).dropna(subset=['value'])
   if x.empty or y.empty:
     return {}
-
-  def at(rows: pd.DataFrame, value: Any) -> pd.DataFrame:
-    """Returns the rows at a value of the facet `by`, indexed by classifier.
-
-    All rows are returned if none of them has a value of `by`.
-    """
-    has_values = by in rows and rows[by].notna().any()
-    return (rows[rows[by] == value] if has_values else rows).set_index('classifier')
-
-  panels = []
-  for value in y[by].unique() if by else ['']:
-    title = value_text(up.facet(by), value) if by else ''
-    panels.append(forms.NamedPoints((title,), at(x, value), at(y, value)))
+  facet = up.facet(by)
+  panels = [
+    forms.NamedPoints((value_text(facet, value),), x, rows.set_index('classifier'))
+    for value, rows in y.groupby(by, sort=False)
+  ]
   heads = Notation(across).head, Notation(up).head
   figure = forms.named_points(panels, *heads, results.labels)
-  words = f'{up.words} against {across.words}{f" by {up.facet(by).words}" if by else ""}'
+  words = f'{up.words} against {across.words} by {facet.words}'
   return {f'{up.name}_against_{across.name}': (figure, sentence(f'{words}{sample(y)}'))}
 
 

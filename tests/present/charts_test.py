@@ -201,7 +201,7 @@ def test_the_clean_error_is_drawn_as_level_lines_and_against_the_error():
   point = figure.axes[0].containers[0].lines[0]
   expected = 100 * wrong[:, :2].mean(0)
   assert (point.get_xdata()[0], point.get_ydata()[0]) == pytest.approx(tuple(expected))
-  assert not charts.scatter(results, CLEAN_ERROR, Quantity('none', 'none'))
+  assert not charts.scatter(results, CLEAN_ERROR, Quantity('none', 'none'), 'severity')
 
 
 def test_the_axis_of_values_that_are_all_equal_is_the_range_of_the_quantity():
@@ -311,7 +311,8 @@ def test_long_names_and_words_leave_room_and_stay_within_the_picture():
     assert list(faults.overlaps(figure)) == []
   words = 'accuracy on classes that were not seen in this environment'
   quantity = Quantity('unseen', words)
-  results = made({'environment': ['a rather long name', 'fog']}, quantity=quantity)
+  environments, by = {'environment': ['a rather long name', 'fog']}, ((), ('environment',))
+  results = made(environments, *by, quantity=quantity)
   scatter = charts.scatter(results, quantity, quantity, 'environment')
   for figure, _ in {**charts.draw(results), **scatter}.values():
     figure.draw_without_rendering()
