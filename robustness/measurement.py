@@ -5,6 +5,7 @@ In a sequential design views are shown in rounds until their intervals are narro
 """
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -109,7 +110,8 @@ def measure(
     _check_same_images(evaluations)
     results = _results(study, execution, evaluated, evaluations, training)
   finished = FinishedStudy(folder, study, results, evaluations)
-  results.studies = lambda: {SINGLE: finished}
+  # a lambda could not be pickled with the results
+  results.studies = functools.partial(dict, {SINGLE: finished})
   return results
 
 

@@ -6,6 +6,7 @@ import inspect
 import itertools
 import json
 import pathlib
+import pickle
 import pkgutil
 import re
 import shutil
@@ -117,6 +118,8 @@ def test_results_have_values_figures_a_report_and_a_table_for_a_paper(heat_map, 
   assert not re.findall(r'href="(?!#|https://)[^"]*"', page), 'no file lies next to the report'
   assert 'linear &' in heat_map.to_latex()
   assert '<img' in heat_map._repr_html_() and len(repr(heat_map)) < 100
+  copied = pickle.loads(pickle.dumps(heat_map))
+  assert copied.value('error', band='low') == estimate and copied.to_latex() == heat_map.to_latex()
   picture, size = heat_map.figure('error')._repr_png_()
   assert picture.startswith(b'\x89PNG') and size['width'] > 300, 'a notebook shows the figure'
   assert [path.name for path in tmp_path.iterdir()] == ['page.html']
