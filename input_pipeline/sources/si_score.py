@@ -15,8 +15,6 @@ sorted class names of the set, `foreground_instance` the index of the object in 
 `background` the index of the file in backgrounds.csv.
 """
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import functools

@@ -7,8 +7,6 @@ frame is one row, even if it belongs to several sets. `config.data.num_images` c
 are taken with all of their neighbors. `NeighborFrames` describes the columns.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """AutoAttack: a sequence of parameter-free attacks, each on the images that remain correct."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """DDN, decoupled direction and norm: the nearest misclassified image in ℓ2."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import jax.numpy as jnp

@@ -1,7 +1,5 @@
 """Ensembles: attacks that run one after another, each on the images that remain correct."""
 
-from __future__ import annotations
-
 import abc
 import functools
 from collections.abc import Mapping, Sequence

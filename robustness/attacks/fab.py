@@ -1,7 +1,5 @@
 """FAB, the fast adaptive boundary attack: a minimal perturbation by steps onto tangent planes."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """FMN, the fast minimum-norm attack: the nearest misclassified image in ℓ∞, ℓ2 or ℓ1."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import jax.numpy as jnp

@@ -1,7 +1,5 @@
 """Runs attacks one after another, each on the images that are still classified correctly."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax

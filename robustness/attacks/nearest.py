@@ -1,7 +1,5 @@
 """The base class of attacks that search for the nearest misclassified image."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 

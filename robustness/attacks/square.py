@@ -1,7 +1,5 @@
 """Square Attack: a random search over square windows that uses logits but no gradient."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

@@ -4,8 +4,6 @@
 inside a compiled step.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib

@@ -6,8 +6,6 @@ the set is one corruption at one severity. The change by a corruption is measure
 from the clean image of the same base_id, if the set has clean images.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence

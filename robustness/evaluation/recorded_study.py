@@ -4,12 +4,10 @@ Results may come from someone else. If their study, or a part of it, is in a Pyt
 the results does not run that file. The user can allow it with `--study=FILE.py:NAME`.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from robustness.core import registry, settings
 from robustness.core.errors import InputError
@@ -69,7 +67,7 @@ class RecordedStudy(Study):
     """
     return all(self.stated.get(key) == value for key, value in recorded.items())
 
-  def of_records(self, identity: Facts, num_views: int) -> RecordedStudy:
+  def of_records(self, identity: Facts, num_views: int) -> Self:
     """Returns a copy of the study for records with this identity and number of views.
 
     `identity` is `RecordsReader.identity`; its value 'study' becomes `recorded`.

@@ -5,8 +5,6 @@ view of its most confident mistake. Reports then take their pictures from the re
 runs a second time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import jax

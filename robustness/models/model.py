@@ -4,8 +4,6 @@ It becomes a `Classifier` when images are given, because a call on one image sho
 classes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -6,8 +6,6 @@ battery shares the records of both. With `config.predictions` they are the views
 workdir of any study except `si_score`, and only its records are read.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence

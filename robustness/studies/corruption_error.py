@@ -6,8 +6,6 @@ on the device. Alternatively each row is a stored corrupted image, with corrupti
 number of its clean image as columns.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any

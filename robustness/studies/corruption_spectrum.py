@@ -4,8 +4,6 @@ Each image x is shown clean and under every corruption C and severity, generated
 change is measured; no classifier is used (Yin et al. 2019, sections 3 and 4.2, figure 2).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence

@@ -6,8 +6,6 @@ class (out of distribution, OOD). It measures how well each score of
 `robustness.estimates.out_of_distribution` separates the two, from the records alone.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import pathlib

@@ -17,8 +17,6 @@ Reference:
   Perturbations, section 4.2, and their released evaluation of ImageNet-P and CIFAR-10-P.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Iterator

@@ -7,8 +7,6 @@ proportional to its weight. The number of images for a half-width is known befor
 depend only on data, images and seed, so that others can repeat the measurement.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any

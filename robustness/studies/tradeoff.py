@@ -5,8 +5,6 @@ change is measured (Yin et al. 2019, section 4.2, figure 6). Changes of accuracy
 first classifier.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 

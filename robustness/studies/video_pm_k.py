@@ -10,14 +10,12 @@ Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021; G
 Videos to Evaluate Image Model Robustness, 2019, for `conditional_accuracy`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import operator
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -357,7 +355,7 @@ class VideoPmK(study.ScoresPredictions):
     """Returns the predictions of each classifier for all frames, by label."""
     return {e.label: read_predictions(e.records, self.merge) for e in evaluations}
 
-  def _with_reachable_k(self, sets: NeighborSets) -> VideoPmK:
+  def _with_reachable_k(self, sets: NeighborSets) -> Self:
     """Returns the study with `k` reduced to the largest distance of a neighbor in the sets."""
     return dataclasses.replace(self, k=metrics.effective_k(sets, self.k))
 

@@ -6,8 +6,6 @@ items of an anchor as one cluster. The argument `groups`, int [N], has the numbe
 each item; if it is None, every item is a cluster.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -16,8 +16,6 @@ Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, s
 appendix L.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import NamedTuple
 

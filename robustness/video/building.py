@@ -9,8 +9,6 @@ left out.
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.1.
 """
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import hashlib

@@ -1,7 +1,5 @@
 """The neighbor sets under review, pair by pair, and the image files of their frames."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """Conversion of neighbor sets to columns of rows, a row per frame, and back."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 The paper is Shankar et al., Do Image Classifiers Generalize Across Time?, 2021.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence

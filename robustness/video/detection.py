@@ -5,8 +5,6 @@ The scores are computed from files of boxes, for `robustness detection`.
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, table 3.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

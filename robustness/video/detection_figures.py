@@ -1,7 +1,5 @@
 """Pictures of anchors and of the frames on which a detector is worst, with boxes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -15,8 +15,6 @@ as in YTBB-Robust, have the labels of their anchors. Optional are `frames.json` 
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, section 2.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

@@ -6,8 +6,6 @@ probabilities p, so that probabilities mistaken for logits make every class near
 without a prediction, such as a frame without detections, has the scores [].
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ files, and `config.metadata` the folder of the neighbor sets. Files are converte
 which the study `video_pm_k` computes its estimates.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The two rounds of a review: each annotator alone, then jointly on contested items."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 import time

@@ -4,8 +4,6 @@ The standard library's server is sufficient for a few annotators, requests of so
 one process that writes the file of answers; a framework would be a dependency for five routes.
 """
 
-from __future__ import annotations
-
 import importlib.resources
 import ipaddress
 import json

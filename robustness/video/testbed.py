@@ -7,13 +7,11 @@ other.
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 import importlib.resources
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -62,7 +60,7 @@ class PublishedModel(NamedTuple):
   drop: float
 
   @classmethod
-  def of_percent(cls, name: str, *values: str) -> PublishedModel:
+  def of_percent(cls, name: str, *values: str) -> Self:
     """Returns a model from its name and 7 percentages as text, which become fractions.
 
     They are the fields after `name` in their order, `anchor` to `drop`.

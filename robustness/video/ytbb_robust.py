@@ -18,8 +18,6 @@ Rules of the authors' loader:
 Reference: Shankar et al., Do Image Classifiers Generalize Across Time?, 2021, appendix B.
 """
 
-from __future__ import annotations
-
 import csv
 import pathlib
 from collections.abc import Callable, Hashable, Mapping
