@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from optax import projections
 
 from robustness.attacks import Array, Attack, Logits, Scalar, balls
-from robustness.attacks.balls import by_row
 from robustness.core.registry import setting
 from robustness.corruptions.names import NOISE
 
@@ -39,7 +38,7 @@ class NearestAttack(Attack):
   ) -> Array:
     """Returns the nearest wrong images if they are at most `epsilon` away, else `images`."""
     distance, nearest = self.nearest(keys, logits, images, labels)
-    return jnp.where(by_row(distance > scale * self.epsilon), images, nearest)
+    return jnp.where(balls.by_row(distance > scale * self.epsilon), images, nearest)
 
   @property
   @abc.abstractmethod
@@ -94,7 +93,7 @@ class NearestAttack(Attack):
       gradient, (losses, is_wrong) = jax.grad(value, has_aux=True)(x)
       length = balls.length(x - images, self.norm)
       is_nearer = is_wrong & (length < distance)
-      nearest = jnp.where(by_row(is_nearer), x, nearest)
+      nearest = jnp.where(balls.by_row(is_nearer), x, nearest)
       distance = jnp.where(is_nearer, length, distance)
       share = (1 + jnp.cos(jnp.pi * number / self.steps)) / 2  # falls from 1 to 0
       # ‖δ‖ plus the distance at which the linearised loss is 0
@@ -114,7 +113,7 @@ class NearestAttack(Attack):
     distance = jnp.where(distance > balls.MIN_LENGTH, distance, 0)
     # a NaN gradient leaves NaN points for the rest of the steps
     is_nan = jnp.isnan(x).any((1, 2, 3)) & jnp.isinf(distance)
-    return jnp.where(is_nan, jnp.nan, distance), jnp.where(by_row(is_nan), jnp.nan, nearest)
+    return jnp.where(is_nan, jnp.nan, distance), jnp.where(balls.by_row(is_nan), jnp.nan, nearest)
 
   def _projected(self, change: Array, radius: Array) -> Array:
     """Returns Π_ε(δ) for changes δ [B, H, W, C] and radii ε [B].
@@ -123,7 +122,7 @@ class NearestAttack(Attack):
     length ε, also if δ is shorter.
     """
     if self.norm == 'l2':
-      return change * by_row(radius / balls.length(change, 'l2'))
+      return change * balls.by_row(radius / balls.length(change, 'l2'))
     is_linf = self.norm == 'linf'
     project = projections.projection_linf_ball if is_linf else projections.projection_l1_ball
     return jax.vmap(project)(change, radius)

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.attacks import Array, Attack, Logits, Scalar, balls, margin
-from robustness.attacks.balls import by_row
 from robustness.attacks.in_turn import attack_in_turn
 from robustness.core.registry import setting
 from robustness.corruptions.names import NOISE
@@ -94,7 +93,7 @@ class Square(Attack):
       margins = margin(logits(new), labels)
       is_better = (margins > best) | (margins >= 0)
       is_better &= best < 0  # a wrong image, of margin 0 or above, is final
-      return k + 1, jnp.where(by_row(is_better), new, x), jnp.where(is_better, margins, best)
+      return k + 1, jnp.where(balls.by_row(is_better), new, x), jnp.where(is_better, margins, best)
 
     def continues(state: tuple[Array, Array, Array]) -> Array:
       """Returns whether steps remain and an image is still right, with a margin below 0."""

@@ -19,7 +19,6 @@ from robustness.core.typing import Variables
 from robustness.models import layers
 from robustness.models.architecture import CIFAR10, STEM_AND_STAGES, Architecture
 from robustness.models.convolution_gradients import DIMENSIONS
-from robustness.models.layers import FEATURES, Layer, Network, at_least_float32
 
 PATCH = 2
 """The side of a whitening filter in pixels."""
@@ -58,7 +57,7 @@ def identity_start(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.floa
   return kernel.at[..., : len(index)].set(identity)
 
 
-class Whitening(Layer):
+class Whitening(layers.Layer):
   """Convolution with fixed 2 × 2 filters, without padding, plus a trained bias.
 
   The filters are computed from training images, see `whitening_filters`. They are stored in the
@@ -81,7 +80,7 @@ class Whitening(Layer):
     return y + shift.astype(x.dtype)[None, None, None]
 
 
-class Group(Layer):
+class Group(layers.Layer):
   """Convolution, 2 × 2 maximum, normalisation, GELU; convolution, normalisation, GELU.
 
   Attributes:
@@ -116,7 +115,7 @@ def halved(x: jax.Array) -> jax.Array:
   return jnp.maximum(upper, lower)
 
 
-class Airbench(Network):
+class Airbench(layers.Network):
   """Whitening, three groups, the maximum over all positions, and a linear map times 1/9.
 
   Layers: `stem` (whitening and GELU), `stage1` to `stage3`, and `head`.
@@ -147,7 +146,7 @@ class Airbench(Network):
     return Head(self.num_classes, name='head')(x)
 
 
-class Stem(Layer):
+class Stem(layers.Layer):
   """Whitening and GELU; filters come in pairs of opposite sign, so that GELU loses nothing."""
 
   @nn.compact
@@ -164,9 +163,9 @@ class Head(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Maps features [B, H, W, C] to logits [B, num_classes]."""
-    x = at_least_float32(x).max((1, 2))
+    x = layers.at_least_float32(x).max((1, 2))
     # the features are kept as the output of a layer, for studies that record them
-    self.sow('intermediates', FEATURES, x)
+    self.sow('intermediates', layers.FEATURES, x)
     dense = nn.Dense(
       self.num_classes, use_bias=False, dtype=x.dtype, kernel_init=uniform_fan_in, name='dense'
     )

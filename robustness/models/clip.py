@@ -30,7 +30,6 @@ from robustness.models import layers, transformer
 from robustness.models.architecture import CLIP, HALF, STEM_AND_FOUR_STAGES, Architecture
 from robustness.models.naming import OUTPUT_FIRST, Names, Scheme, Stored, reshaped
 from robustness.models.resnet import EXPANSION
-from robustness.models.transformer import Activation, attend, attention_names
 from robustness.models.vit import SIZES, TIMM, Size, VisionTransformer, stages
 
 EPSILON = 1e-5
@@ -116,7 +115,7 @@ class AttentionPool(layers.Layer):
       return y.reshape(*y.shape[:2], self.num_heads, -1)
 
     mean_token = x[:, :1]
-    pooled = attend(heads('query', mean_token), heads('key', x), heads('value', x))
+    pooled = transformer.attend(heads('query', mean_token), heads('key', x), heads('value', x))
     return nn.Dense(self.size, dtype=self.dtype, name='out')(pooled.reshape(-1, width))
 
 
@@ -161,7 +160,7 @@ class TextTower(layers.Layer):
   """
 
   size: int = 512
-  activation: Activation = 'gelu'
+  activation: transformer.Activation = 'gelu'
   width: int = 512
   depth: int = 12
   num_heads: int = 8
@@ -200,7 +199,7 @@ def blocks(tower: str) -> Names:
   block = rf'{tower}transformer.resblocks.\1'
   return {
     r'block(\d+)/norm(\d)': rf'{block}.ln_\2',
-    **attention_names(r'block(\d+)/attention/qkv', f'{block}.attn.in_proj'),
+    **transformer.attention_names(r'block(\d+)/attention/qkv', f'{block}.attn.in_proj'),
     r'block(\d+)/attention/out': f'{block}.attn.out_proj',
     r'block(\d+)/mlp/fc1': f'{block}.mlp.c_fc',
     r'block(\d+)/mlp/fc2': f'{block}.mlp.c_proj',
@@ -301,7 +300,7 @@ SIGLIP_SIZES = {
 """{name: (side of a patch in pixels, size of both towers, hidden channels of perceptrons)}."""
 
 
-def _clip(name: str, activation: Activation) -> Clip:
+def _clip(name: str, activation: transformer.Activation) -> Clip:
   """Describes the image tower of a CLIP: `name` is a key of `CLIP_SIZES`, or 'rn50' for ResNet-50.
 
   Arrays have open_clip's names. The head, which open_clip's files lack, has a name of this project;
@@ -386,7 +385,7 @@ def _siglip(
   )
 
 
-_ACTIVATIONS: tuple[Activation, ...] = ('gelu', 'quick_gelu')
+_ACTIVATIONS: tuple[transformer.Activation, ...] = ('gelu', 'quick_gelu')
 ARCHITECTURES = (
   *(_clip(name, activation) for name in ('rn50', *CLIP_SIZES) for activation in _ACTIVATIONS),
   _siglip(1, 'b16'),

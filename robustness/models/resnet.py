@@ -15,7 +15,6 @@ import jax
 
 from robustness.models import layers
 from robustness.models.architecture import STEM_AND_FOUR_STAGES, Architecture, timm, torchvision
-from robustness.models.layers import ConvNorm, Norm
 from robustness.models.naming import Scheme
 
 BLOCKS_PER_STAGE = {
@@ -43,7 +42,7 @@ class Block(layers.Layer):
 
   features: int
   bottleneck: bool
-  norm: Norm = 'batch'
+  norm: layers.Norm = 'batch'
   stride: int = 1
 
   @nn.compact
@@ -51,7 +50,7 @@ class Block(layers.Layer):
     """Maps [B, H, W, C] to [B, ceil(H / stride), ceil(W / stride), outputs], after the ReLU."""
     outputs = self.features * (EXPANSION if self.bottleneck else 1)
     layer = functools.partial(
-      ConvNorm, rectified=False, norm=self.norm, norm_name='norm', **self.common
+      layers.ConvNorm, rectified=False, norm=self.norm, norm_name='norm', **self.common
     )
     y = x
     kernels = (1, 3, 1) if self.bottleneck else (3, 3)
@@ -78,7 +77,7 @@ class ResNet(layers.Network):
   """
 
   depth: int = 50
-  norm: Norm = 'batch'
+  norm: layers.Norm = 'batch'
 
   @nn.compact
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
@@ -86,7 +85,7 @@ class ResNet(layers.Network):
 
     With `train`, batch norm normalises by the batch and updates its running statistics.
     """
-    layer = functools.partial(ConvNorm, norm=self.norm, norm_name='norm', **self.common)
+    layer = functools.partial(layers.ConvNorm, norm=self.norm, norm_name='norm', **self.common)
     stem = layer(STEM_FEATURES, kernel=7, stride=2, name='stem')
     x = layers.max_pool(stem(x.astype(self.dtype), train), padding=1)
     block = functools.partial(Block, bottleneck=self.depth >= 50, norm=self.norm)
@@ -121,7 +120,7 @@ _TORCHVISION = {
 }
 
 
-def _architecture(depth: int, norm: Norm) -> Architecture:
+def _architecture(depth: int, norm: layers.Norm) -> Architecture:
   """Describes the ResNet of a depth, a key of `_PARAMETERS`, with its published weights.
 
   A network with group norm has weights for a depth of 50 only.
@@ -145,5 +144,5 @@ def _architecture(depth: int, norm: Norm) -> Architecture:
   )
 
 
-_NORMS: tuple[Norm, ...] = ('batch', 'group')
+_NORMS: tuple[layers.Norm, ...] = ('batch', 'group')
 ARCHITECTURES = tuple(_architecture(depth, norm) for norm in _NORMS for depth in _PARAMETERS)

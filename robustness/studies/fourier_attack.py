@@ -24,7 +24,6 @@ from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes
 from robustness.evaluation.views import Views, ViewTable
 from robustness.fourier import basis
-from robustness.fourier.basis import CLEAN, Frequencies
 from robustness.fourier.maps import BeginsWithMap
 from robustness.present import charts
 from robustness.results import Results
@@ -68,7 +67,7 @@ class FourierAttack(BeginsWithMap):
   window: int = 0
   false_discovery_rate: float = 0.05
 
-  def _frequencies(self, image_shape: ImageShape) -> Frequencies:
+  def _frequencies(self, image_shape: ImageShape) -> basis.Frequencies:
     """Returns the distinct frequencies to choose from.
 
     They are in the heatmap's window, or without a heatmap in the setting `window`.
@@ -125,8 +124,8 @@ class FourierAttack(BeginsWithMap):
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Returns the names of the views, in the groups 'clean' and 'all frequencies'."""
     names = basis.wave_names(*self._waves(image_shape))
-    waves = list(range(CLEAN + 1, len(names)))
-    return ViewTable.of(names, {'clean': [CLEAN], 'all frequencies': waves})
+    waves = list(range(basis.CLEAN + 1, len(names)))
+    return ViewTable.of(names, {'clean': [basis.CLEAN], 'all frequencies': waves})
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError if every image would also be used to choose the frequencies.
@@ -197,18 +196,18 @@ class FourierAttack(BeginsWithMap):
     for label, wrong in outcomes.values.items():
       # `worst` has indices of frequencies, the worst first. Views show only the candidates.
       if self._map is None:
-        error_by_candidate = wrong[~is_measured, CLEAN + 1 :].mean(0)
+        error_by_candidate = wrong[~is_measured, basis.CLEAN + 1 :].mean(0)
         worst = candidates[_worst(error_by_candidate, self.queries)]
       else:
         worst = _worst(self._map.error(label, frequencies), self.queries)
       fy, fx = frequencies.fy[worst], frequencies.fx[worst]
       waves = pd.DataFrame({'queries': numbers, 'frequency_y': fy, 'frequency_x': fx})
-      views_of_worst = CLEAN + 1 + np.searchsorted(candidates, worst)
+      views_of_worst = basis.CLEAN + 1 + np.searchsorted(candidates, worst)
       wrong_under_each = wrong[:, views_of_worst]  # [N, queries]
       under_each = dataclasses.replace(outcomes, values={label: wrong_under_each}, views=waves)
       wave_errors.append(self.means(WAVE_ERROR, under_each.of_rows(is_measured), tuple(waves)))
       wrong_under_any = np.logical_or.accumulate(wrong_under_each, 1)  # of the first n, for all n
-      wrong_after[label] = np.concatenate([wrong[:, CLEAN, None], wrong_under_any], 1)
+      wrong_after[label] = np.concatenate([wrong[:, basis.CLEAN, None], wrong_under_any], 1)
     views = pd.DataFrame({'queries': [None, *numbers]})  # None for the clean view
     attacked = dataclasses.replace(outcomes, values=wrong_after, views=views).of_rows(is_measured)
     is_clean = views.queries.isna().to_numpy()
@@ -226,7 +225,7 @@ class FourierAttack(BeginsWithMap):
     worst = _worst_waves(assemble(findings.estimates))
     # The index in `waves` of each worst frequency.
     indices = [int(np.argmax((waves == wave).all(1))) for wave in worst]
-    views = [CLEAN, *(CLEAN + 1 + index for index in indices)]
+    views = [basis.CLEAN, *(basis.CLEAN + 1 + index for index in indices)]
     return {'sample_images': np.stack([one_view.show(self, row, view, key) for view in views])}
 
   def figures(self, results: Results) -> Figures:

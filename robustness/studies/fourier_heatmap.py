@@ -29,7 +29,6 @@ from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
 from robustness.evaluation.views import Views, ViewTable
 from robustness.fourier import basis
-from robustness.fourier.basis import CLEAN, Frequencies
 from robustness.fourier.maps import BANDS, band_map, bands
 from robustness.models.imagenet_names import in_words
 from robustness.present import charts, images
@@ -121,7 +120,7 @@ class FourierHeatmap(Study):
           f'{rows.num_examples}: give more ({KEYS.data.num_images}; 0 takes all).'
         )
 
-  def frequencies(self, image_shape: ImageShape) -> Frequencies:
+  def frequencies(self, image_shape: ImageShape) -> basis.Frequencies:
     """Returns the distinct frequencies in the window of the settings."""
     with naming('window', self.key('window')):
       return basis.distinct_frequencies(image_shape[0], image_shape[1], self.window)
@@ -178,7 +177,7 @@ class FourierHeatmap(Study):
     by_band = {band: view_of_cell[band_of_cell == band].tolist() for band in BANDS}
     bands_with_cells = {f'{band} frequencies': views for band, views in by_band.items() if views}
     all_views = view_of_cell.ravel().tolist()
-    groups = {'clean': [CLEAN], 'all frequencies': all_views, **bands_with_cells}
+    groups = {'clean': [basis.CLEAN], 'all frequencies': all_views, **bands_with_cells}
     return ViewTable.of(basis.wave_names(f.fy, f.fx), groups)
 
   def sample_arrays(self, rows: Rows, key: jax.Array, findings: Findings) -> dict[str, np.ndarray]:
@@ -196,7 +195,7 @@ class FourierHeatmap(Study):
     largest_step = min(y, x)
     shares = (0, 0.25, 0.5, 0.75, 1) if largest_step else ()
     steps = sorted({max(1, round(largest_step * share)) for share in shares})
-    views = [CLEAN, *(1 + f.cell[y - step, x - step] for step in steps)]
+    views = [basis.CLEAN, *(1 + f.cell[y - step, x - step] for step in steps)]
     reach = min(3, (min(f.cell.shape) - 1) // 2)  # r of `basis_images`
     # Indices of the frequencies in the square around zero.
     around = f.cell[y - reach : y + reach + 1, x - reach : x + reach + 1]
@@ -283,7 +282,7 @@ class FourierHeatmap(Study):
       cells: for 'all' and each band, its numbers of cells in the window and in the whole heatmap.
     """
     error, clean_error = self._errors(k)
-    is_perturbed = np.arange(len(missed.views)) != CLEAN
+    is_perturbed = np.arange(len(missed.views)) != basis.CLEAN
     # Top-1 errors alone are tested, and decide with `half_width` when a view is finished.
     yield self.means(clean_error, missed, where=~is_perturbed, test=k == 1, decides=k == 1)
     by_frequency = self.means(error, missed, FREQUENCY, test=k == 1, decides=k == 1)
@@ -331,7 +330,7 @@ class FourierHeatmap(Study):
       return
     missed = dataclasses.replace(recorded.outcomes(CLASS_ERROR), weight=weight)
     records = recorded.evaluations[0].records
-    is_perturbed = np.arange(len(missed.views)) != CLEAN
+    is_perturbed = np.arange(len(missed.views)) != basis.CLEAN
     names = list(records.identity['classes'])
     labels = records.column('label').reshape(records.layout.num_rows, -1)
     present = [names[k] for k in np.unique(labels[labels >= 0])]  # labels are padded with −1

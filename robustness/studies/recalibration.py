@@ -27,9 +27,7 @@ from robustness.estimates.calibration import BINS, Draws, Predictions, Scores
 from robustness.estimates.facets import Facet
 from robustness.estimates.means import Estimate, Row, part, row
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.prediction_sets import SCORES
 from robustness.estimates.quantity import ACCURACY, AMOUNT, Quantity
-from robustness.estimates.scaling import KINDS, MATRIX, NONE, TEMPERATURE, VECTOR, Scaling
 from robustness.evaluation.outcomes import Evaluation, Recorded, refuse_versions
 from robustness.evaluation.records import Shard
 from robustness.evaluation.study import Figures, Recipes
@@ -134,9 +132,9 @@ class Recalibration(StoredOrMade):
   described_facets = (SCALING,)
   needs_clean = True
   held_out: float = setting(0.5, 'in (0, 1)', lambda x: 0 < x < 1)
-  scalings: tuple[str, ...] = KINDS
+  scalings: tuple[str, ...] = scaling.KINDS
   penalty: float = setting(0.0, 'at least 0 and finite', lambda x: 0 <= x < np.inf)
-  scores: tuple[str, ...] = SCORES
+  scores: tuple[str, ...] = prediction_sets.SCORES
   alpha: float = setting(0.1, 'in (0, 1)', lambda x: 0 < x < 1)
   raps_penalty: float = setting(0.01, 'at least 0 and finite', lambda x: 0 <= x < np.inf)
   raps_rank: int = setting(5, 'at least 0', lambda x: x >= 0)
@@ -146,8 +144,8 @@ class Recalibration(StoredOrMade):
   def __post_init__(self) -> None:
     """Raises InputError for a setting that is not valid."""
     super().__post_init__()
-    self.choose('scalings', KINDS)
-    self.choose('scores', SCORES)
+    self.choose('scalings', scaling.KINDS)
+    self.choose('scores', prediction_sets.SCORES)
     self.require_no_repeats('scalings', 'scores')
     self.require(bool(self.scalings or self.scores), 'scalings', 'not empty without scores')
 
@@ -204,12 +202,12 @@ class Recalibration(StoredOrMade):
       values[label] = records.values(fits[label].measured)[measured]
       labels[label] = _single_labels(records.column('label'))[measured]
     for label, fitted in fits.items():
-      if TEMPERATURE in fitted.scalings:
-        temperature = 1 / float(fitted.scalings[TEMPERATURE].weight)
+      if scaling.TEMPERATURE in fitted.scalings:
+        temperature = 1 / float(fitted.scalings[scaling.TEMPERATURE].weight)
         estimate = Estimate.without_interval(temperature, n=len(fitting))
         yield part([row(label, '', FITTED, {}, estimate, self.confidence)])
     draws = Draws.generate(len(measured), self.resamples, SEED)
-    for name in (NONE, *self.scalings):
+    for name in (scaling.NONE, *self.scalings):
       fields = self._fields_of(values, name, SCALING_FIELDS)
       facets = {'scaling': name}
       losses = Outcomes.from_fields(LIKELIHOOD, fields, views)
@@ -295,7 +293,7 @@ class Recalibration(StoredOrMade):
     An example is ('nll', 'temperature'). `_Fitted.measured` returns them in this order.
     """
     set_fields = [field + end for end in ENDS for field in SET_FIELDS]
-    fields = [(field, name) for name in (NONE, *self.scalings) for field in SCALING_FIELDS]
+    fields = [(field, name) for name in (scaling.NONE, *self.scalings) for field in SCALING_FIELDS]
     return fields + [(field, name) for name in self.scores for field in set_fields]
 
   def _fields_of(
@@ -375,7 +373,7 @@ class Recalibration(StoredOrMade):
     # 2 if class 2 is.
     index_among_predictable = can_predict.cumsum() - 1
     fitting_labels = index_among_predictable[labels[fitting]]
-    scalings = {NONE: Scaling()}
+    scalings = {scaling.NONE: scaling.Scaling()}
     for kind in self.scalings:
       scalings[kind] = scaling.fit(kind, fitting_logits, fitting_labels, self.penalty)
     absent = int(can_predict.sum()) - len(np.unique(labels[fitting]))  # classes without an image
@@ -446,7 +444,7 @@ class _Fitted:
   """
 
   study: Recalibration
-  scalings: Mapping[str, Scaling]
+  scalings: Mapping[str, scaling.Scaling]
   can_predict: np.ndarray
   absent: int
   uniform: np.ndarray
@@ -459,7 +457,7 @@ class _Fitted:
 
     Of the scalings by `name`, 'vector' and 'matrix' have parameters for each class.
     """
-    has_unfitted = self.absent and name in (VECTOR, MATRIX)
+    has_unfitted = self.absent and name in (scaling.VECTOR, scaling.MATRIX)
     return f'{self.absent} classes have no image that is fitted on' if has_unfitted else ''
 
   def rescaled(self, name: str, logits: np.ndarray) -> np.ndarray:
@@ -478,7 +476,7 @@ class _Fitted:
       logits: [..., K].
       uniform: random numbers in [0, 1), [...], of the randomised scores 'aps' and 'raps'.
     """
-    name = TEMPERATURE if TEMPERATURE in self.scalings else NONE
+    name = scaling.TEMPERATURE if scaling.TEMPERATURE in self.scalings else scaling.NONE
     probabilities = special.softmax(self.rescaled(name, logits), -1)
     penalty, rank = self.study.raps_penalty, self.study.raps_rank  # only 'raps' uses them
     return {

@@ -42,7 +42,6 @@ from robustness.scenes import designs
 from robustness.scenes import views as scene_views
 from robustness.scenes.classes import IMAGENET_INDEX
 from robustness.scenes.composition import MEASURES
-from robustness.scenes.designs import COLUMNS, FACTORS, Design, tabulate
 
 GRID, CROSS = 'grid', 'cross'
 """Values of the setting `factor` that are not in the paper."""
@@ -109,7 +108,7 @@ class SiScore(Study):
     *(ACCURACY_OF_ALL, NORMALISED_OF_ALL),
   )
 
-  factor: str = word('size', (*FACTORS, GRID, CROSS))
+  factor: str = word('size', (*designs.FACTORS, GRID, CROSS))
   areas: tuple[float, ...] = (0.2,)
   angles: tuple[float, ...] = (0.0,)
   xs: tuple[float, ...] = (0.5,)
@@ -143,7 +142,7 @@ class SiScore(Study):
     _check_reach(self.design)
 
   @property
-  def design(self) -> Design:
+  def design(self) -> designs.Design:
     """The levels (areas, angles and places), and the share of an object that must be visible.
 
     Scenes with less of the object inside the image do not count.
@@ -252,8 +251,8 @@ class SiScore(Study):
     """
     by_pair: RecordsReader = records
     if self.stored:
-      columns = {name: records.column(name) for name in COLUMNS}
-      scenes = tabulate(columns, self.design.name, self.design.side)
+      columns = {name: records.column(name) for name in designs.COLUMNS}
+      scenes = designs.tabulate(columns, self.design.name, self.design.side)
       design, objects = scenes.design, scenes.objects
       # A pair that is not stored at a level has the row −1. Its share inside the image is −1, which
       # is below every limit.
@@ -301,12 +300,12 @@ class SiScore(Study):
     """
     sample = np.unique(np.linspace(0, rows.num_examples - 1, 500).astype(int))
     columns = rows.at(sample).without_images()
-    if missing := [name for name in COLUMNS if name not in columns]:
+    if missing := [name for name in designs.COLUMNS if name not in columns]:
       raise InputError(
         f'the rows have no column {missing[0]!r}, so they are no stored scenes; read them with '
         f'{KEYS.data.source:--}=si_score' + or_column(missing[0])
       )
-    tabulate(columns, self.design.name, self.design.side)  # refuses invalid numbers
+    designs.tabulate(columns, self.design.name, self.design.side)  # refuses invalid numbers
     varied = {  # the factors with several values in the sample
       factor
       for factor, names in designs.FACTOR_COLUMNS.items()
@@ -483,7 +482,7 @@ class Pairs(NamedTuple):
   """
 
   records: RecordsReader
-  design: Design
+  design: designs.Design
   table: ViewTable
   is_visible: np.ndarray
 
@@ -536,7 +535,7 @@ def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float)
   return row(label, '', GAP, {}, estimate, confidence)
 
 
-def _level_names(design: Design) -> list[str]:
+def _level_names(design: designs.Design) -> list[str]:
   """Returns names of the levels, such as 'area 0.2, 90°, at 0.5, 0.5'."""
   return [
     f'area {area:.4g}, {angle:g}°, at {x:.4g}, {y:.4g}'
@@ -551,7 +550,7 @@ def _span_words(values: np.ndarray) -> str:
   return many if len(texts) >= 10 else ', '.join(texts)
 
 
-def _check_reach(design: Design) -> None:
+def _check_reach(design: designs.Design) -> None:
   """Raises InputError if a design shows no part of an object at any level.
 
   The reach is an upper estimate of how far an object extends from its centre along an axis, as a

@@ -26,7 +26,6 @@ from robustness.core.typing import Facts
 from robustness.corruptions.catalog import refuse_stored
 from robustness.environments import near_duplicates, transforms
 from robustness.environments.class_groups import COLUMN, TITLE_LEFT_OVER
-from robustness.environments.transforms import CLEAN
 from robustness.estimates import systematic
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.quantity import ACCURACY, AMOUNT, CLEAN_ACCURACY, Quantity
@@ -235,8 +234,8 @@ class Systematic(Study):
     'clean (photo)'. `data` is the description of the rows.
     """
     if self.source == GENERATED:
-      return [CLEAN, *self._names(data)]
-    return [f'{CLEAN} ({data["environments"][0]})', *self._names(data)]
+      return [transforms.CLEAN, *self._names(data)]
+    return [f'{transforms.CLEAN} ({data["environments"][0]})', *self._names(data)]
 
   @property
   def _transforms(self) -> list[transforms.Transform]:

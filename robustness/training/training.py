@@ -27,7 +27,6 @@ from robustness.objectives.cross_entropy import CrossEntropy
 from robustness.objectives.groups import IRM, GroupObjective
 from robustness.parallel import Parallel
 from robustness.training import auxiliary_norms, depth, optimizer, schedule
-from robustness.training.schedule import StepScalars
 from robustness.training.settings import BEST, SECTION, TrainingSettings
 from robustness.training.state import TrainState, with_initial
 
@@ -131,7 +130,7 @@ class Training:
     """The function from the step, counted from 0, to the learning rate."""
     return schedule.learning_rate(self.settings, self.rows.num_examples)
 
-  def scalars(self, step: int | jax.Array) -> StepScalars:
+  def scalars(self, step: int | jax.Array) -> schedule.StepScalars:
     """Returns learning rate, seed and other numbers of a step.
 
     `step` counts from 0 and may be traced.
@@ -139,7 +138,7 @@ class Training:
     settings, examples = self.settings, self.rows.num_examples
     stem_steps = schedule.stem_steps(settings, examples)
     is_stem_trained = jnp.asarray(step) < stem_steps if stem_steps else jnp.asarray(True)
-    return StepScalars(
+    return schedule.StepScalars(
       seed=jnp.asarray(np.uint32(self.seed)),
       learning_rate=jnp.asarray(self.learning_rate(step), jnp.float32),
       stem_rate=is_stem_trained.astype(jnp.float32),
