@@ -67,6 +67,14 @@ class Source(Part, abc.ABC):
     """
     return existing_folder(getattr(self, key), advice, self.key(key))
 
+  def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
+    """Returns whether images of a split may be in a split of another source, whatever their size.
+
+    By default the splits of a source have no images in common, and sources with other settings
+    neither.
+    """
+    return (self, split) == (other, split_of_other)
+
   def for_study(self, study: Facts) -> Self:
     """Returns the source with settings that a study chooses; by default it is unchanged.
 

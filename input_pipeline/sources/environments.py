@@ -96,6 +96,16 @@ class Environments(Source):
   allow_missing: bool = False
   data_dir: str = ''
 
+  def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
+    """Returns whether images of a split may be in a split of another source.
+
+    The splits 'train' and 'clean' have common images. Splits of other shares have them too, for the
+    test images of one share are trained on with another.
+    """
+    if not isinstance(other, Environments) or self.path != other.path:
+      return False
+    return (split == TEST) == (split_of_other == TEST) or self.test_share != other.test_share
+
   def open(self, settings: DataSettings) -> Images:
     """Returns the images, ordered by environment, class and path, or by index in TFDS's files."""
     if self.path.startswith(PREFIX):

@@ -21,7 +21,6 @@ from robustness.classifiers.network import Network, NetworkWeights
 from robustness.classifiers.published_weights import PublishedWeights
 from robustness.classifiers.trained_here import TrainedHere
 from robustness.config.experiment import Experiment
-from robustness.config.recipe import CHOOSE_ROWS
 from robustness.core import random_keys
 from robustness.core.errors import KEYS, InputError, SettingError, naming
 from robustness.core.rows import Rows, identity_of
@@ -134,9 +133,8 @@ class ClassifierBuilder:
       InputError: a training could not begin.
     """
     for task in self.experiment.measurements.values():
-      # The images come from the same set if the settings differ only in which rows they choose.
-      selection = {name: getattr(task.data, name) for name in CHOOSE_ROWS}
-      if dataclasses.replace(recipe.data, **selection) == task.data:
+      trained_on, measured = recipe.data, task.data
+      if trained_on.source.shares_images(trained_on.split, measured.source, measured.split):
         logging.warning('%s is measured on the images that it is trained on', label)
     if not recipe.training.validation:
       # The training will measure accuracy on these rows; their classes are checked now.

@@ -366,3 +366,20 @@ def test_an_indivisible_batch_names_the_valid_sizes(monkeypatch, tmp_path):
   message = 'batch_size is 20; .* multiple of 2 processes × 4 micro-batches = 8, and of that × 8'
   refused(message, built.parallel, settings)
   assert built.parallel(settings, all_processes=False).num_devices == 5
+
+
+@cases(
+  'changes, expected',
+  ({}, []),
+  ({'split': 'test'}, ['net']),
+  ({'split': 'test', 'random_class_groups': 2}, ['net']),
+  ({'environments': {'path': 'a', 'test_share': 0.5}, 'split': 'clean'}, ['net']),
+)
+def test_trainings_on_measured_images_are_logged(tmp_path, caplog, changes, expected):
+  """Other class groups or sizes of the same images, and shares of the test, are no other images."""
+  data = {'source': 'environments', 'environments': {'path': 'a'}}
+  sections = {'net': {'train': True, 'data': changes}}
+  with caplog.at_level('WARNING', 'absl'):
+    assert builder(tmp_path, sections, data=data).planned
+  messages = [message for message in caplog.messages if 'that it is trained on' in message]
+  assert [message.partition(' is measured')[0] for message in messages] == expected
