@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from robustness.core.errors import InputError
 from robustness.estimates.intervals import z_value
 from robustness.estimates.means import Estimate
 
@@ -48,20 +47,12 @@ def ranks(values: np.ndarray, errors: np.ndarray, confidence: float = 0.95, seed
   computed again for the remaining pairs, until no further pair differs (step-down).
 
   Args:
-    values: [p], finite.
+    values: [p], two or more, finite.
     errors: [p], standard errors of the values, which are independent.
     confidence: probability that all true ranks are in their intervals, in (0, 1).
     seed: seed of the 20,000 normal draws that c is computed from.
-
-  Raises:
-    InputError: there are fewer than two values, one is not finite, or `errors` has another length.
   """
   p = len(values)
-  if p < 2 or not np.isfinite(values).all() or errors.shape != (p,):
-    raise InputError(
-      f'ranks of {p} values with errors of shape {errors.shape}: give at least two finite values '
-      'and an error of each.'
-    )
   # [p, p], for each ordered pair (i, j): value i minus value j, and its standard error.
   difference = values[:, None] - values
   standard_error = np.hypot(errors[:, None], errors)
@@ -92,23 +83,15 @@ def rank_correlation(x: np.ndarray, y: np.ndarray, confidence: float = 0.95) -> 
   ties, 1 − 12/(n³ − n). Fewer than `FEWEST_NETWORKS` networks have no interval.
 
   Args:
-    x: [n], the first quantity.
-    y: [n], the second quantity.
+    x: [n], the first quantity of two or more networks, finite.
+    y: [n], the second quantity of the same networks, finite.
     confidence: confidence of the interval, in (0, 1).
-
-  Raises:
-    InputError: there are fewer than two networks, a value is not finite, or the lengths differ.
 
   Reference:
     Bonett and Wright, Sample size requirements for estimating Pearson, Kendall and Spearman
     correlations, Psychometrika 65 (2000).
   """
   n = len(x)
-  if n < 2 or x.shape != y.shape or not np.isfinite([x, y]).all():
-    raise InputError(
-      f'a rank correlation of values {x.shape} and {y.shape}: give two quantities of the same '
-      'networks, two or more, all finite.'
-    )
   if min(np.ptp(x), np.ptp(y)) == 0:
     note = 'undefined: all networks have the same value'
     return Estimate(np.nan, np.nan, np.nan, n, n, BONETT_WRIGHT, note=note)

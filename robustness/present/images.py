@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
-from robustness.core.errors import InputError
 from robustness.estimates.facets import FREQUENCY_X, FREQUENCY_Y
 from robustness.present import style
 from robustness.present.notation import number
@@ -31,16 +30,8 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
       are drawn above the first only.
     label: text below all rows.
   """
-  pictures = [np.asarray(image, float) for line in rows.values() for image in line.values()]
-  if not pictures:
-    raise InputError('no pictures to draw: give at least one row with one picture.')
-  height, width = pictures[0].shape[:2]
-  for image in pictures:
-    if image.ndim != 3 or image.shape[-1] not in (1, 3) or image.shape[:2] != (height, width):
-      raise InputError(
-        f'a picture has shape {image.shape}: give [height, width, channels], 1 or 3 channels, with '
-        f'height and width of the first picture, {height} × {width}.'
-      )
+  first_picture, *_ = (image for line in rows.values() for image in line.values())
+  height, width = np.shape(first_picture)[:2]
   columns = max(map(len, rows.values()))  # rows may have different numbers of pictures
   is_shared = len({tuple(line) for line in rows.values()}) == 1
   margin = _NAME_WIDTH if any(rows) else 0.1  # any row has a name other than ''

@@ -20,7 +20,6 @@ from urllib.parse import quote, unquote
 from robustness import __version__
 from robustness.core.atomic_files import write_atomically
 from robustness.core.bounded_files import read_bounded
-from robustness.core.errors import InputError
 from robustness.core.limits import MAX_BYTES_OF_TEXT
 from robustness.core.typing import Facts
 from robustness.estimates.intervals import REGRESSION
@@ -415,15 +414,8 @@ def _figure(folder: pathlib.Path, file: pathlib.Path, caption: str, task: str = 
     file: the PNG file.
     caption: its caption.
     task: the task of a battery that it belongs to; '' for none.
-
-  Raises:
-    InputError: the file does not exist or is not a PNG file.
   """
-  if not file.is_file():
-    raise InputError(f'figure {file} does not exist: write it before the report.')
   content = file.read_bytes()
-  if not content.startswith(b'\x89PNG\r\n\x1a\n'):
-    raise InputError(f'figure {file} is not a PNG file: write it with figures.save.')
   data = base64.b64encode(content).decode()
   width_in_pixels = int.from_bytes(content[16:20], 'big')  # where the header of a PNG file has it
   width = round(_WIDTH_PER_PIXEL * width_in_pixels)

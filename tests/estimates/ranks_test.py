@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 
 from robustness.estimates.ranks import rank_correlation, ranks
-from tests.refusals import refused
 
 
 def test_values_far_apart_have_single_ranks_and_equal_values_all_ranks():
@@ -48,12 +47,6 @@ def test_intervals_cover_all_true_ranks_together(monkeypatch, spread):
   assert covered / 300 > 0.9 - 3 * np.sqrt(0.9 * 0.1 / 300)
 
 
-def test_values_without_ranks_are_refused():
-  refused('ranks of 1 values', ranks, np.ones(1), np.ones(1))
-  refused('finite', ranks, np.array([1, np.nan]), np.ones(2))
-  refused(r'shape \(3,\)', ranks, np.ones(2), np.ones(3))
-
-
 def test_rank_correlations_equal_those_of_scipy_and_their_intervals_cover():
   generator, covered = np.random.default_rng(0), 0
   true = 6 / np.pi * np.arcsin(0.7 / 2)  # Spearman's ρ of normal values with the correlation 0.7
@@ -74,5 +67,3 @@ def test_few_or_equal_networks_have_no_interval_and_equal_ranks_have_one():
   of_four = rank_correlation(x[:4], x[:4])
   assert of_four.value == 1 and np.isnan(of_four.low) and 'fewer than 5' in of_four.note
   assert 'same value' in rank_correlation(x, 0 * x).note
-  refused('all finite', rank_correlation, x, x * np.nan)
-  refused('same networks', rank_correlation, x, x[:3])

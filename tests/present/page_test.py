@@ -21,7 +21,6 @@ from robustness.present.style import save
 from robustness.results import Results, Table
 from tests.cases import cases
 from tests.present.made_results import made_results
-from tests.refusals import refused
 
 VOID = {'meta', 'img', 'wbr'}
 SPACE = '\N{NO-BREAK SPACE}'
@@ -173,13 +172,6 @@ def test_a_report_of_a_study_without_a_title_figures_and_estimates(tmp_path):
   for title in ('Findings', 'Figures', 'Tables'):
     assert f'<h2>{title}' not in page
   assert '<h2>How to cite' in page
-
-
-def test_a_missing_figure_and_one_that_is_no_png_are_named(tmp_path):
-  for name, message in (('gone', r'gone\.png does not exist'), ('bad', r'bad\.png is not a PNG')):
-    (tmp_path / 'bad.png').write_bytes(b'GIF89a')
-    refused(message, write_report, tmp_path, EMPTY, [(tmp_path / f'{name}.png', '')], Context())
-    assert not (tmp_path / 'report.html').exists()
 
 
 def test_rows_that_no_table_holds_are_named(tmp_path):
