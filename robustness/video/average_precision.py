@@ -31,6 +31,8 @@ from robustness.video.metadata import NeighborSets
 
 RESAMPLES = 500
 """Resamples of the bootstrap."""
+EQUAL = 'no interval: all resamples are equal'
+"""The note of a value that is the same in all resamples."""
 MAX_DETECTIONS = 100
 """Detections of one image and class that are scored; the highest scores are taken."""
 
@@ -338,5 +340,12 @@ def detection_pm_k(
   images_per_video = len(frames) / len(sets_per_video)
   # videos are resampled; `bootstrap` reads only the number of videos and their numbers of sets
   units = Units(sets_per_video, sets_per_video, len(frames), images=images_per_video)
-  anchor, worst, drop = bootstrap(statistic, units, scoring.confidence, resamples=RESAMPLES)
+  estimates = bootstrap(statistic, units, scoring.confidence, resamples=RESAMPLES)
+  # Equal resamples, as of a detector without errors, do not show how sure the value is.
+  anchor, worst, drop = (
+    dataclasses.replace(estimate, low=np.nan, high=np.nan, note=EQUAL)
+    if estimate.low == estimate.high
+    else estimate
+    for estimate in estimates
+  )
   return DetectionScores(anchor, worst, drop, frames, precision)

@@ -173,7 +173,8 @@ def test_pm_k_of_a_detector_that_loses_an_object_on_one_neighbor():
     scores = detection_pm_k(SETS, *pair, Scoring(k))
     assert scores.worst.value == expected and scores.anchor.value == 1
     assert scores.drop.value == 1 - expected and scores.drop.n == 2
-    assert scores.worst.low <= expected <= scores.worst.high
+    interval = scores.worst.low, scores.worst.high
+    assert interval == pytest.approx((0, 1) if expected < 1 else (np.nan, np.nan), nan_ok=True)
 
 
 def test_precision_falls_as_k_grows():
@@ -202,13 +203,22 @@ def test_resamples_without_ground_truth_are_counted():
   sets = metadata.from_mappings(anchors, dict.fromkeys(anchors, [0]))
   for count, has_interval in ((3, True), (1, False)):
     truth = boxes([(frame, 1, *SQUARE) for frame in range(count)])
-    detections = boxes([(frame, 1, *SQUARE, 0.9) for frame in range(count)])
+    detections = boxes([(0, 1, *SQUARE, 0.9)])
     number = detection_pm_k(sets, truth, detections, Scoring(1)).anchor
     undefined = int(number.note.split()[2])
     share_without_truth = (1 - count / 20) ** 20  # 20 videos are drawn, `count` have a box
     assert undefined / detection.RESAMPLES == pytest.approx(share_without_truth, abs=0.06)
-    ends = (1, 1) if has_interval else (np.nan, np.nan)
-    assert (number.value, number.low, number.high) == pytest.approx((1, *ends), nan_ok=True)
+    ends = (0, 1) if has_interval else (np.nan, np.nan)
+    estimate = number.value, number.low, number.high
+    assert estimate == pytest.approx((1 / count, *ends), nan_ok=True)
+
+
+def test_a_value_without_spread_in_the_resamples_has_no_interval():
+  frames = [(frame, 1, *SQUARE) for frame in range(6)]
+  perfect = detection_pm_k(SETS, boxes(frames), boxes([(*f, 0.9) for f in frames]), Scoring(1))
+  for estimate, value in ((perfect.anchor, 1), (perfect.worst, 1), (perfect.drop, 0)):
+    assert estimate.value == value and np.isnan([estimate.low, estimate.high]).all()
+    assert estimate.note == 'no interval: all resamples are equal'
 
 
 def test_sets_of_one_video_are_drawn_together():

@@ -44,7 +44,9 @@ def test_detection_and_localisation(tmp_path, capsys, flags):
     for name, value in (('mAP_anchor', 1), ('mAP_pm_k', worst), ('drop_pm_k', 1 - worst)):
       at_k = {} if name == 'mAP_anchor' else {'k': 1}
       row = estimate(results.table, 'detector', name, kind=kind, **at_k)
-      assert row.value == pytest.approx(value) and row.low <= row.value <= row.high and row.n == 3
+      assert row.value == pytest.approx(value) and row.n == 3
+      if value < 1:  # else all resamples are equal
+        assert row.low <= row.value <= row.high
   worst_frames = [['v0/5.jpg', 'v0/6.jpg', 1], ['v1/5.jpg', 'v1/4.jpg', -1]]
   worst_frames.append(['v2/5.jpg', 'v2/5.jpg', 0])
   assert results.tables['detection/worst_frames'].rows == worst_frames
