@@ -121,7 +121,7 @@ class FAB(Attack):
     z are the logits of x and y the labels. The distance of a class t is the distance of x from the
     tangent plane of its boundary to y: |z_t − z_y| / ‖∇(z_t − z_y)‖ in the dual norm.
     """
-    scores, backward = jax.vjp(logits, x)
+    scores, backward = jax.vjp(lambda x: logits(x).astype(jnp.float32), x)
     count, rows = scores.shape[1], jnp.arange(len(x))
     # the gradient of z_t − z_y for every class t, in z: [classes, B, classes]
     cotangents = jnp.eye(count)[:, None] - jax.nn.one_hot(labels, count)[None]

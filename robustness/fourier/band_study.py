@@ -55,8 +55,13 @@ class BandStudy(Study):
     """Returns (kind, bandwidth) of every band, ordered by kind, then ascending bandwidth.
 
     If the setting `bandwidths` is empty, each kind has up to 16 bandwidths, evenly spaced.
+
+    Raises:
+      InputError: images of one pixel a side, of which a high pass keeps nothing.
     """
     side, listed = min(image_shape[:2]), sorted(self.bandwidths)
+    has_bands = side > 1 or 'high_pass' not in self.kinds
+    self.require(has_bands, 'kinds', "('low_pass',) for images of one pixel a side")
     by_kind = [(kind, listed or bandwidths(kind, side, MAX_BANDWIDTHS)) for kind in self.kinds]
     return [(kind, bandwidth) for kind, values in by_kind for bandwidth in values]
 

@@ -161,6 +161,12 @@ def test_a_gradient_of_nan_gives_images_of_nan(attack):
   assert np.isnan(made[labels > 0]).any((1, 2, 3)).all()
 
 
+def test_fab_attacks_logits_of_half_precision():
+  half = lambda images: logits(images).astype(jnp.bfloat16)  # noqa: E731
+  made = FAB(steps=3, targets=0, epsilon=0.1)(KEYS, half, IMAGES, half(IMAGES).argmax(-1))
+  assert made.dtype == jnp.float32 and (made != IMAGES).any()
+
+
 def test_scale_multiplies_epsilon_and_step_size_without_another_compilation():
   attack = PGD('linf', 0.02, steps=3, step_size=0.01)
   scaled = jax.jit(lambda scale: attack(KEYS, logits, IMAGES, LABELS, scale))

@@ -10,6 +10,7 @@ from robustness.fourier.filters import KINDS
 from robustness.studies import band_noise, filtered_accuracy
 from tests.end_to_end import runs
 from tests.networks import SHAPE
+from tests.refusals import bad_setting, refused
 from tests.studies.conftest import COUNT, classifier, measured, rows, show_image, table_of
 from tests.table_rows import estimate
 
@@ -99,6 +100,12 @@ def test_each_kind_has_at_most_sixteen_bandwidths_by_default():
 
 
 @pytest.mark.slow
+def test_a_high_pass_of_a_single_pixel_is_refused():
+  message = bad_setting('config.study.kinds', words='one pixel')
+  refused(message, band_noise.BandNoise().views, (1, 1, 3))
+  assert len(band_noise.BandNoise(kinds=('low_pass',)).views((1, 1, 3))) == 2
+
+
 def test_the_filter_config_of_digits_runs_end_to_end(tmp_path):
   config = runs.shrunk('filtered_accuracy', 'digits', {'study.bandwidths': (3, 7, 21, 25)})
   for label in ('low_pass_7', 'high_pass_25'):  # one network of each kind of filter is enough
