@@ -27,7 +27,7 @@ from input_pipeline.images import Images
 from input_pipeline.selection import choose_groups
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError
-from robustness.core.registry import setting
+from robustness.core.registry import setting, some_distinct
 from robustness.models import label_space
 
 if TYPE_CHECKING:
@@ -64,12 +64,11 @@ class Imagenet9(Source):
 
   path: str = ''
   masks: bool = False
-  variants: tuple[str, ...] = setting(VARIANTS[:3], 'not empty', bool)
+  variants: tuple[str, ...] = setting(VARIANTS[:3], 'not empty, distinct', some_distinct)
 
   def open(self, settings: DataSettings) -> Images:
     """Returns the pictures, RGB; a subset takes all variants of the same foregrounds."""
     self.choose('variants', VARIANTS)
-    self.require(len({*self.variants}) == len(self.variants), 'variants', 'distinct')
     root = self.folder('give the folder that holds original, mixed_same, mixed_rand, ....')
     *names, _ = label_space.get(self.name).class_names  # the last: other classes of ImageNet
     left_out = Counter[str]()

@@ -20,7 +20,7 @@ import pathlib
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import ClassVar, Generic, Self, TypeVar
 
@@ -166,6 +166,16 @@ def setting(
   """
   checks = {'valid': valid, 'holds': holds, 'large': large, 'only_with': only_with}
   return dataclasses.field(default=default, metadata=checks)
+
+
+def distinct(values: Sequence[object]) -> bool:
+  """Returns whether no value is listed twice, a condition of settings."""
+  return len({*values}) == len(values)
+
+
+def some_distinct(values: Sequence[object]) -> bool:
+  """Returns whether a value is listed, and none twice."""
+  return bool(values) and distinct(values)
 
 
 def word(default: str, words: Iterable[str], only_with: tuple[str, ...] = ()) -> str:

@@ -130,12 +130,6 @@ class Study(Part):
     """Returns the name of the setting `key` for messages, such as 'config.study.norm'."""
     return key_name(f'{self.section}.{key}')
 
-  def require_no_repeats(self, *keys: str) -> None:
-    """Raises InputError if one of the settings `keys`, each a tuple, has a value twice."""
-    for key in keys:
-      values = getattr(self, key)
-      self.require(len({*values}) == len(values), key, 'distinct')
-
   @property
   def facts(self) -> dict[str, PlainValue]:
     """JSON values about the study besides its settings, for records and results; {} by default."""

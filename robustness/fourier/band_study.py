@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from robustness.core.registry import setting
+from robustness.core.registry import distinct, setting, some_distinct
 from robustness.core.rows import Rows
 from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded
@@ -41,15 +41,16 @@ class BandStudy(Study):
   """
 
   half_width: float = 0.0
-  kinds: tuple[str, ...] = setting(tuple(KINDS), 'not empty', bool)
-  bandwidths: tuple[int, ...] = setting((), 'at least 1', lambda bs: all(b >= 1 for b in bs))
+  kinds: tuple[str, ...] = setting(tuple(KINDS), 'not empty, distinct', some_distinct)
+  bandwidths: tuple[int, ...] = setting(
+    (), 'distinct, at least 1', lambda x: min(x, default=1) >= 1 and distinct(x)
+  )
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
     """Raises InputError for a setting that is not valid."""
     super().__post_init__()
     self.choose('kinds', KINDS)
-    self.require_no_repeats('kinds', 'bandwidths')
 
   def bands(self, image_shape: ImageShape) -> list[tuple[str, int]]:
     """Returns (kind, bandwidth) of every band, ordered by kind, then ascending bandwidth.

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import KEYS, InputError, for_caller
-from robustness.core.registry import setting
+from robustness.core.registry import setting, some_distinct
 from robustness.core.rows import Batch, Rows, as_float32, with_column
 from robustness.core.settings import choice, require
 from robustness.estimates.means import Row, part, row, share_difference
@@ -88,7 +88,7 @@ class AccuracyByFactor(Study):
 
   title = 'Accuracy by factor'
 
-  factors: tuple[str, ...] = setting((CLASS, 'brightness'), 'not empty', bool)
+  factors: tuple[str, ...] = setting((CLASS, 'brightness'), 'not empty, distinct', some_distinct)
   pairs: bool = False
   bins: int = setting(5, '0, or at least 2', lambda x: x == 0 or x > 1)
   clusters: str = ''
@@ -97,9 +97,8 @@ class AccuracyByFactor(Study):
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
-    """Raises InputError for a setting that is not valid or a factor that is listed twice."""
+    """Raises InputError for a setting that is not valid, such as a strength that is no factor."""
     super().__post_init__()
-    self.require_no_repeats('factors')
     if self.strength:
       choice(self.key('strength'), self.strength, self.factors)
 

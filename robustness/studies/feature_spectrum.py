@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from robustness.core.registry import setting
+from robustness.core.registry import setting, some_distinct
 from robustness.core.typing import PlainValue
 from robustness.estimates.facets import Facet
 from robustness.estimates.outcomes import Outcomes
@@ -60,13 +60,8 @@ class FeatureSpectrum(Study):
   described_facets = (FREQUENCY,)
   quantities = (RELATIVE, HIGHEST)
 
-  of_layers: tuple[str, ...] = setting(('stages',), 'not empty', bool)
+  of_layers: tuple[str, ...] = setting(('stages',), 'not empty, distinct', some_distinct)
   first_tokens: int = setting(-1, 'at least 0, or -1', lambda x: x >= -1)
-
-  def __post_init__(self) -> None:
-    """Raises InputError for a setting that is not valid or a layer that is listed twice."""
-    super().__post_init__()
-    self.require_no_repeats('of_layers')
 
   @property
   def outputs(self) -> tuple[str, ...]:  # type: ignore[override]

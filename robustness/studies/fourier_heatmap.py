@@ -17,7 +17,7 @@ import pandas as pd
 
 from robustness.core import settings
 from robustness.core.errors import KEYS, InputError, naming
-from robustness.core.registry import setting, word
+from robustness.core.registry import distinct, setting, word
 from robustness.core.rows import Rows
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, declare_error, errors_at
@@ -93,13 +93,12 @@ class FourierHeatmap(Study):
   window: int = 0
   layers: tuple[str, ...] = ()
   top_k: int = setting(5, 'at least 1', lambda x: x >= 1)
-  classes: tuple[str, ...] = ()
+  classes: tuple[str, ...] = setting((), 'distinct', distinct)
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
     """Raises InputError for a setting that is not valid."""
     super().__post_init__()
-    self.require_no_repeats('classes')
     is_valid = ALL not in self.classes or len(self.classes) == 1
     self.require(is_valid, 'classes', f'names of classes, or {ALL!r} alone')
     # A map of a class needs all its images in every view, which rounds do not show.

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import KEYS, InputError
-from robustness.core.registry import setting
+from robustness.core.registry import distinct, setting
 from robustness.core.rows import Rows
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, Right, declare_accuracy
@@ -77,14 +77,11 @@ class FrequencyShortcuts(Study):
 
   sets: int = setting(200, 'at least 1', lambda x: x >= 1)
   grids: tuple[int, ...] = setting(
-    (4, 8, 16), 'not empty, all at least 2', lambda x: min(x, default=0) >= 2
+    (4, 8, 16),
+    'not empty, distinct, all at least 2',
+    lambda x: min(x, default=0) >= 2 and distinct(x),
   )
   kept: float = setting(0.8, 'in (0, 1)', lambda x: 0 < x < 1)
-
-  def __post_init__(self) -> None:
-    """Raises InputError for a setting that is not valid or a grid that is listed twice."""
-    super().__post_init__()
-    self.require_no_repeats('grids')
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError for rows with several labels, a single class, or a class with one image.

@@ -15,7 +15,7 @@ import pandas as pd
 
 from robustness.attacks import Logits
 from robustness.attacks.nearest import NearestAttack
-from robustness.core.registry import setting
+from robustness.core.registry import distinct, setting
 from robustness.core.typing import Facts
 from robustness.estimates.facets import ATTACK
 from robustness.estimates.medians import medians
@@ -113,14 +113,13 @@ class LeastDistance(AttackStudy):
   attacks: tuple[str, ...] = setting(('fmn',), 'not empty', bool)
   epsilons: tuple[float, ...] = setting(
     tuple(number / 510 for number in range(17)),  # 0, ½/255, 1/255, …, 8/255
-    'not empty, finite and at least 0',
-    lambda radii: bool(radii) and all(0 <= radius < float('inf') for radius in radii),
+    'not empty, distinct, finite and at least 0',
+    lambda radii: bool(radii) and distinct(radii) and all(0 <= x < float('inf') for x in radii),
   )
 
   def __post_init__(self) -> None:
     """Raises InputError for a setting that is not valid."""
     super().__post_init__()
-    self.require_no_repeats('epsilons')
     are_nearest = all(isinstance(attack, NearestAttack) for attack in self.runs.values())
     self.require(are_nearest, 'attacks', 'attacks that find the nearest wrong image: fmn, ddn')
 

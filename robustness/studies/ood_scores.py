@@ -17,7 +17,7 @@ import pandas as pd
 
 from robustness.core.errors import KEYS, InputError
 from robustness.core.paths import expanded
-from robustness.core.registry import setting, word
+from robustness.core.registry import setting, some_distinct, word
 from robustness.core.rows import UNKNOWN_CLASSES
 from robustness.core.settings import differing_keys
 from robustness.estimates import fitted_scores
@@ -129,7 +129,9 @@ class OodScores(ScoresPredictions):
   described_facets = (OOD_SET, ID_SET)
   quantities = (AUROC, AUPR, FPR95, dataclasses.replace(ACCURACY, headline=True), CONFIDENCE)
 
-  scores: tuple[str, ...] = setting((MSP, 'max_logit', 'energy'), 'not empty', bool)
+  scores: tuple[str, ...] = setting(
+    (MSP, 'max_logit', 'energy'), 'not empty, distinct', some_distinct
+  )
   positives: str = word('ood', POSITIVES)
   neighbours: int = setting(50, 'at least 1', lambda x: x >= 1)
   directions: int = setting(256, 'at least 1', lambda x: x >= 1)
@@ -145,7 +147,6 @@ class OodScores(ScoresPredictions):
     """
     super().__post_init__()
     self.choose('scores', SCORES)
-    self.require_no_repeats('scores')
     for key, scores_with_it in SCORES_BY_SETTING.items():
       is_used = any(score in self.scores for score in scores_with_it)
       default = getattr(type(self), key)

@@ -19,7 +19,7 @@ from scipy import special
 
 from robustness.core import decimals
 from robustness.core.errors import KEYS, InputError
-from robustness.core.registry import setting
+from robustness.core.registry import distinct, setting
 from robustness.core.rows import Rows
 from robustness.corruptions.stored import StoredOrMade
 from robustness.estimates import calibration, prediction_sets, scaling
@@ -132,9 +132,9 @@ class Recalibration(StoredOrMade):
   described_facets = (SCALING,)
   needs_clean = True
   held_out: float = setting(0.5, 'in (0, 1)', lambda x: 0 < x < 1)
-  scalings: tuple[str, ...] = scaling.KINDS
+  scalings: tuple[str, ...] = setting(scaling.KINDS, 'distinct', distinct)
   penalty: float = setting(0.0, 'at least 0 and finite', lambda x: 0 <= x < np.inf)
-  scores: tuple[str, ...] = prediction_sets.SCORES
+  scores: tuple[str, ...] = setting(prediction_sets.SCORES, 'distinct', distinct)
   alpha: float = setting(0.1, 'in (0, 1)', lambda x: 0 < x < 1)
   raps_penalty: float = setting(0.01, 'at least 0 and finite', lambda x: 0 <= x < np.inf)
   raps_rank: int = setting(5, 'at least 0', lambda x: x >= 0)
@@ -146,7 +146,6 @@ class Recalibration(StoredOrMade):
     super().__post_init__()
     self.choose('scalings', scaling.KINDS)
     self.choose('scores', prediction_sets.SCORES)
-    self.require_no_repeats('scalings', 'scores')
     self.require(bool(self.scalings or self.scores), 'scalings', 'not empty without scores')
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
