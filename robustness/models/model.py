@@ -1,7 +1,6 @@
 """A network that a user passes from Python, as `robustness.classifier` returns it.
 
-It becomes a `Classifier` when images are given, because a call on one image shows the number of
-classes.
+It becomes a `Classifier` when images are given, because a call shows the number of classes.
 """
 
 import dataclasses
@@ -111,15 +110,19 @@ class Model:
     return 'classifier' if name == '<lambda>' else name
 
   def classifier(self, images: np.ndarray, class_names: Sequence[str] = ()) -> Classifier:
-    """Returns the classifier for images of a shape, after checks by calls on the first image.
+    """Returns the classifier for images of a shape, after checks by calls on two images.
+
+    They are the first image and its negative, then the first image twice. The first row of the
+    outputs must be the same, so that batch normalisation by the images of a batch is refused.
 
     Args:
       images: float32 [N, H, W, C] in [0, 1], with N at least 1.
       class_names: names of the data's classes; () numbers the outputs from 0.
 
     Raises:
-      InputError: the module is in training mode, fails, returns NaN or differs in a second call; or
-        its outputs do not agree with `outputs` or with the number of class names.
+      InputError: the module is in training mode, fails, returns NaN, differs in a second call or
+        depends on the other images of a batch; or its outputs do not agree with `outputs` or with
+        the number of class names.
     """
     height, width, channels = images.shape[1:]
     inputs = Inputs(tuple(self.mean or (0.0,)), tuple(self.std or (1.0,)))
@@ -137,8 +140,9 @@ class Model:
       return function(variables, normalised)
 
     image = images[:1]
-    first, second = self._outputs(call, image), self._outputs(call, image)
-    num_outputs = first.shape[1]
+    pair = np.concatenate([image, 1 - image])
+    outputs = self._outputs(call, pair)
+    num_outputs = outputs.shape[1]
     names_of_model = self.class_names or user_data.maite_class_names(self.module)
     names = tuple(names_of_model or class_names or map(str, range(num_outputs)))
     if len(names) != num_outputs:
@@ -146,9 +150,18 @@ class Model:
         f'{self.label} gives {num_outputs} outputs, and there are {len(names)} class names: '
         'give class_names with a name for each output.'
       )
-    self._check(first, second)
+    self._check(outputs)
     made = self._wrapped(call, inputs, (height, width, channels), names)
-    self._check(first, self._as_announced(made.predict(image)))  # equal to the module's outputs
+    if _differ(outputs, self._as_announced(made.predict(pair))):
+      raise InputError(
+        f'{self.label} gives other outputs when it is called again: switch off dropout.'
+      )
+    beside_itself = self._outputs(call, np.concatenate([image, image]))
+    if _differ(outputs[:1], beside_itself[:1]):
+      raise InputError(
+        f'{self.label} gives an image other outputs beside other images: have normalisation use '
+        'running statistics, as in evaluation mode.'
+      )
     if self.mean is None and self.std is None:
       return made
     scaling = {'mean': [*map(float, inputs.mean)], 'std': [*map(float, inputs.std)]}
@@ -165,14 +178,21 @@ class Model:
     if self.library == 'torch':
       import torch
 
-      if module.training:
-        raise InputError(f'{self.label} is in training mode: call its method eval().')
+      from robustness.models import torch_module
+
+      torch_module.checked(module, self.label)
 
       def run(_: PyTree, batch: np.ndarray) -> np.ndarray:
         """Returns the outputs, computed on the module's device; the variables are not used."""
         device = next((parameter.device for parameter in module.parameters()), 'cpu')
         with torch.no_grad():
-          return module(torch.from_numpy(batch.copy()).to(device)).cpu().numpy()
+          outputs = module(torch.from_numpy(batch.copy()).to(device))
+        if not isinstance(outputs, torch.Tensor):
+          raise InputError(
+            f'{self.label} gives {type(outputs).__name__}, not a tensor: give a module that '
+            'returns the logits alone.'
+          )
+        return outputs.cpu().numpy()
 
       return run
     if self.library == 'keras':
@@ -195,10 +215,10 @@ class Model:
     # a function of images alone, or of variables and images
     return (lambda _, batch: module(batch)) if self.variables is None else module
 
-  def _outputs(self, call: Callable[[PyTree, Any], Any], image: np.ndarray) -> np.ndarray:
-    """Returns the module's outputs [1, classes] for one image [1, H, W, C]."""
+  def _outputs(self, call: Callable[[PyTree, Any], Any], images: np.ndarray) -> np.ndarray:
+    """Returns the module's outputs [B, classes] for images [B, H, W, C]."""
     try:
-      outputs = np.asarray(call(self.variables, image))
+      outputs = np.asarray(call(self.variables, images))
     except InputError:
       raise
     except Exception as error:  # the module is the user's and may raise anything
@@ -206,38 +226,34 @@ class Model:
       layouts = {FIRST: '[B, C, H, W]', LAST: '[B, H, W, C]'}
       current, other = (FIRST, LAST) if self.takes_channels_first else (LAST, FIRST)
       raise InputError(
-        f'{self.label} failed on one image {list(image.shape[1:])}: {type(error).__name__}: '
+        f'{self.label} failed on images {list(images.shape)}: {type(error).__name__}: '
         f'{reason} (It got {layouts[current]}; robustness.classifier(..., channels={other!r}) '
         f'gives it {layouts[other]}.)'
       ) from error
-    if outputs.ndim != 2 or len(outputs) != 1:
-      raise InputError(f'{self.label} gives {outputs.shape} for one image, not (1, classes).')
+    if outputs.ndim != 2 or len(outputs) != len(images):
+      count = len(images)
+      raise InputError(
+        f'{self.label} gives {outputs.shape} for {count} images, not ({count}, classes).'
+      )
     return outputs
 
-  def _check(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Raises InputError unless the outputs [1, classes] of two calls on one image are usable.
+  def _check(self, outputs: np.ndarray) -> None:
+    """Raises InputError if outputs [B, classes] have NaN, or are no logits or no probabilities.
 
-    They must be equal up to `TOLERANCE` and have no NaN. They must be probabilities if
-    `self.outputs` is 'probabilities', and must not if it is 'logits'.
+    They must be probabilities if `self.outputs` is 'probabilities', and must not if it is 'logits'.
     """
-    if np.isnan(first).any():
+    if np.isnan(outputs).any():
       raise InputError(f'{self.label} gives NaN for an image in [0, 1]: check its weights.')
-    is_finite = np.isfinite(first) & np.isfinite(second)  # a log probability may be −∞
-    tolerance = TOLERANCE * np.abs(first[is_finite]).max(initial=0)
-    if (np.abs(first - second)[is_finite] > tolerance).any():
-      raise InputError(
-        f'{self.label} gives other outputs when it is called again: switch off dropout.'
-      )
-    has_probabilities = first.shape[1] > 1 and bool(are_distributions(first).all())
+    has_probabilities = outputs.shape[1] > 1 and bool(are_distributions(outputs).all())
     if has_probabilities != (self.outputs == 'probabilities'):
       other = next(name for name in OUTPUTS if name != self.outputs)
       raise InputError(
-        f'{self.label} gives a row with minimum {first.min():g} and sum {first.sum():g}, which is '
-        f'not what outputs={self.outputs!r} says: give outputs={other!r}.'
+        f'{self.label} gives a row with minimum {outputs[0].min():g} and sum {outputs[0].sum():g}, '
+        f'which is not what outputs={self.outputs!r} says: give outputs={other!r}.'
       )
 
   def _as_announced(self, logits: np.ndarray) -> np.ndarray:
-    """Returns logits [1, classes] as what the module returns: unchanged, or as probabilities."""
+    """Returns logits [B, classes] as what the module returns: unchanged, or as probabilities."""
     return np.exp(logits) if self.outputs == 'probabilities' else logits
 
   def _wrapped(
@@ -282,6 +298,13 @@ class Model:
         outputs=self.outputs, provenance=facts,
       )  # fmt: skip
     return _with_log_outputs(made) if self.outputs == 'probabilities' else made
+
+
+def _differ(first: np.ndarray, second: np.ndarray) -> bool:
+  """Returns whether outputs [B, classes] differ by more than `TOLERANCE` where both are finite."""
+  is_finite = np.isfinite(first) & np.isfinite(second)  # a log probability may be −∞
+  tolerance = TOLERANCE * np.abs(first[is_finite]).max(initial=0)
+  return bool((np.abs(first - second)[is_finite] > tolerance).any())
 
 
 def _is_traceable(

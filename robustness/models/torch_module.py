@@ -203,14 +203,14 @@ def wrap(
   """
   if batch_size < 1:
     raise InputError(f'batch_size of {name} is {batch_size}; it must be at least 1.')
-  made = TorchModule(_checked(module, name, head), {}, classes, batch_size, head)
+  made = TorchModule(checked(module, name, head), {}, classes, batch_size, head)
   try:
     return dataclasses.replace(made, shapes=_shapes_of_layers(made, images))
   except InputError as error:
     raise InputError(f'{name}: {error}') from error
 
 
-def _checked(module: object, name: str, head: str) -> 'torch.nn.Module':
+def checked(module: object, name: str, head: str = '') -> 'torch.nn.Module':
   """Returns the module after the checks of `wrap` that need no call.
 
   They are of its class, mode, devices, float type, and that it has a submodule `head`, if that is

@@ -1,5 +1,7 @@
 """Tests that a user's network of each library becomes a classifier."""
 
+import copy
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -103,6 +105,10 @@ def test_modules_of_pytorch_take_channels_first_and_keep_their_layers():
   layers = torch.nn.Conv2d(3, 2, 3), torch.nn.Dropout(), torch.nn.Flatten(), torch.nn.Linear(72, 4)
   module = torch.nn.Sequential(*layers)
   refused('training mode', Model(module).classifier, IMAGES)
+  half = copy.deepcopy(module).eval().half()
+  refused('float16: call module.float', Model(half).classifier, IMAGES)
+  pair = type('Pair', (torch.nn.Module,), {'forward': lambda self, x: (x, x)})()
+  refused('gives tuple, not a tensor', Model(pair.eval()).classifier, IMAGES)
   made = Model(module.eval(), mean=(0.5,)).classifier(IMAGES)
   tensor = torch.from_numpy(IMAGES.transpose(0, 3, 1, 2) - 0.5)
   expected = module(tensor).detach().numpy()
@@ -138,8 +144,10 @@ def test_modules_of_equinox_take_one_image_with_channels_first():
 @cases(
   'module, message',
   (lambda x: linear(x) * jnp.nan, 'NaN'),
-  (lambda x: x, r'\(1, 8, 8, 3\) for one image'),
-  (lambda x: x.missing, 'failed on one image .8, 8, 3.: AttributeError'),
+  (lambda x: linear(x - x.mean(0)), 'beside other images'),
+  (lambda x: linear(x) + np.random.default_rng().normal(), 'called again: switch off dropout'),
+  (lambda x: x, r'\(2, 8, 8, 3\) for 2 images'),
+  (lambda x: x.missing, 'failed on images .2, 8, 8, 3.: AttributeError'),
   (linen.Dense(4), 'variables'),
   (7, 'no function'),
 )
