@@ -15,7 +15,6 @@ import re
 from collections import Counter
 
 import numpy as np
-import pandas as pd
 
 from input_pipeline.image_files import file_images, folders_in, images_in
 from input_pipeline.images import Images
@@ -75,21 +74,21 @@ class CnsBench(Source):
           pictures.append((str(file), shift, *class_and_seed, int(picture[2]) / 1000))
     if not pictures:
       raise InputError(f'{root} holds no pictures <shift>/<index>_<class>/<picture>.jpg.')
-    table = pd.DataFrame(pictures, columns=['path', 'shift', 'label', 'seed', 'scale'])
+    paths, shifts, labels, seeds, scales = zip(*pictures, strict=True)
     # the classes with pictures, by their index in ImageNet, and the label of each picture
-    present, targets = np.unique(table.label, return_inverse=True)
+    present, targets = np.unique(labels, return_inverse=True)
     # pictures of the same class and seed have the same number; seeds have four digits
-    _, bases = np.unique(10_000 * table.label + table.seed, return_inverse=True)
+    _, bases = np.unique(10_000 * np.array(labels) + seeds, return_inverse=True)
     return file_images(
-      table.path.tolist(),
+      paths,
       targets.astype(np.int32),
       [WNIDS[index] for index in present],
       title=f'CNS-Bench in {self.path}',
       description={'path': self.path, 'shifts': list(self.shifts or folders)},
       channels=3,
       columns={
-        'shift': np.array(table['shift'].tolist()),
-        'scale': table.scale.to_numpy(np.float32),
+        'shift': np.array(shifts),
+        'scale': np.array(scales, np.float32),
         'base_id': bases.astype(np.int32),
       },
       choose=functools.partial(choose_groups, bases, noun='pictures'),

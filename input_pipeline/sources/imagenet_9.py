@@ -72,8 +72,7 @@ class Imagenet9(Source):
     root = self.folder('give the folder that holds original, mixed_same, mixed_rand, ....')
     *names, _ = label_space.get(self.name).class_names  # the last: other classes of ImageNet
     left_out = Counter[str]()
-    paths, variants, foregrounds = list[str](), list[str](), list[str]()
-    labels = list[int]()
+    pictures = []
     for variant in ('original',) if self.masks else self.variants:
       place = root / variant / 'val'
       folders = folders_in(place) if place.is_dir() else {}
@@ -87,15 +86,14 @@ class Imagenet9(Source):
         files = images_in(folders[folder], left_out=left_out)
         if self.masks:
           files = [file for file in files if _mask_of(file).is_file()]
-        paths += map(str, files)
-        labels += [names.index(name)] * len(files)
-        variants += [variant] * len(files)
-        # 'dog/<name of the original picture>', the same in all variants with this foreground
         for file in files:
           mixed = _FOREGROUND.fullmatch(file.stem)
-          foregrounds.append(f'{name}/{mixed[1] if mixed else file.stem}')
-    if not paths:
+          # 'dog/<name of the original picture>', the same in all variants with this foreground
+          foreground = f'{name}/{mixed[1] if mixed else file.stem}'
+          pictures.append((str(file), variant, names.index(name), foreground))
+    if not pictures:
       raise InputError(f'{root} holds no images of {", ".join(self.variants)}.')
+    paths, variants, labels, foregrounds = zip(*pictures, strict=True)
     _, bases = np.unique(foregrounds, return_inverse=True)  # number of each picture's foreground
     return file_images(
       paths,

@@ -153,17 +153,16 @@ class SiScore(Source):
     folders = image_files.folders_in(root)
     if sets := [name for name in folders if re.match('(area|rotation|location.*)$', name)]:
       raise InputError(f'{root} holds the sets {", ".join(sets)}: give the folder of one of them.')
-    file_of_id: dict[int, Path] = {}
-    label_of_id: dict[int, int] = {}
+    scenes: dict[int, tuple[Path, int]] = {}  # {number of an image: its file and label}
     left_out = Counter[str]()
     image_files.count_outside_classes(root, left_out)
     for name, folder in folders.items():
       label = imagenet_index(name, f'{root}: folder')
       for file in image_files.images_in(folder, left_out=left_out):
-        if not file.stem.isdecimal() or int(file.stem) in file_of_id:
+        if not file.stem.isdecimal() or int(file.stem) in scenes:
           raise InputError(f'{file} is not called after the number of an image, or another one is.')
-        file_of_id[int(file.stem)], label_of_id[int(file.stem)] = file, label
-    if not file_of_id:
+        scenes[int(file.stem)] = file, label
+    if not scenes:
       raise InputError(
         f'{root} holds no <class>/<image id>.jpg{image_files.looks_like(root)}: {advice}'
       )
@@ -175,9 +174,9 @@ class SiScore(Source):
         'of the set, of the folder object_size, object_location or object_rotation.'
       )
     metadata = self.metadata or str(tables[0])
-    ids = sorted(file_of_id)
-    files = [file_of_id[image_id] for image_id in ids]
-    labels = np.array([label_of_id[image_id] for image_id in ids], np.int32)
+    ids = sorted(scenes)
+    files, numbers = zip(*(scenes[image_id] for image_id in ids), strict=True)
+    labels = np.array(numbers, np.int32)
     class_folders = [file.relative_to(root).parts[0] for file in files]
     images = image_files.file_images(
       [str(file) for file in files],
