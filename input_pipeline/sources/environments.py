@@ -48,7 +48,7 @@ from input_pipeline.images import Images
 from input_pipeline.settings import DataSettings, Source
 from robustness.core import json_files
 from robustness.core.errors import KEYS, InputError, nearest
-from robustness.core.paths import expanded
+from robustness.core.paths import expanded, files_in
 from robustness.core.registry import setting
 from robustness.core.rows import in_class_order
 from robustness.core.typing import Facts
@@ -64,6 +64,8 @@ _SPLIT_SEED = 0x5B117
 """Seed of the split into training and test images."""
 _MAX_LISTED = 8
 """Most files or cells that a message lists."""
+_LIST = re.compile(r'(.+)_(train|test)\.txt')
+"""Name of a list of images; its groups are the environment and the split."""
 _FORM = 'It must hold {environment: {class: [files]}}.'
 CellFiles = dict[str, dict[str, list[str]]]
 """{environment: {class: paths of images}}."""
@@ -163,7 +165,7 @@ class Environments(Source):
     """
     path = expanded(self.path)
     if self.path and path.is_dir():
-      if any(path.glob('*_train.txt')) or any(path.glob('*_test.txt')):
+      if any(_LIST.fullmatch(file.name) for file in files_in(path, deep=False)):
         return _read_lists(path)
       cells = _read_folders(path, Counter() if left_out is None else left_out)
       _check_once({'': cells}, path)
@@ -316,7 +318,7 @@ def _read_lists(path: pathlib.Path) -> dict[str, CellFiles]:
   A line of <environment>_train.txt or <environment>_test.txt is a path and the number of the class,
   such as 'sketch/dog/sketch_091_000001.jpg 90'.
   """
-  matches = (re.fullmatch('(.+)_(train|test).txt', file.name) for file in path.iterdir())
+  matches = (_LIST.fullmatch(file.name) for file in files_in(path, deep=False))
   names = sorted({match[1] for match in matches if match})  # of environments
   splits: dict[str, CellFiles] = {TRAIN: {}, TEST: {}}
   number_of_class: dict[str, str] = {}  # {class: its number in the first line that has it}

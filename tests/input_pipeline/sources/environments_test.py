@@ -107,6 +107,7 @@ def listed_files(styles, tmp_path):
 
 
 def test_lists_as_domainnet_releases_them_define_the_splits(listed_files, tmp_path):
+  (tmp_path / '._sketch_test.txt').write_bytes(b'written by macOS')
   for split, expected in listed_files.items():
     cells = settings(tmp_path).source.read()[split].values()
     assert {file for classes in cells for files in classes.values() for file in files} == expected
