@@ -91,10 +91,11 @@ def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
   indices = {**classifier.aliases, **{name: index for index, name in enumerate(names)}}
   unknown = [name for name in class_names if composed(name) not in indices]
   if unknown or not class_names:
-    raise InputError(
-      f"{KEYS.classifier.label_space} is 'data', but {len(unknown)} of {len(class_names)} classes "
-      f'of the data are none of {classifier.name}, first {unknown[0] if unknown else ""!r}.'
-    )
+    reason = 'the data have no class names'
+    if unknown:
+      count = f'{len(unknown)} of {len(class_names)} classes of the data'
+      reason = f'{count} are none of {classifier.name}, first {unknown[0]!r}'
+    raise InputError(f"{KEYS.classifier.label_space} is 'data', but {reason}.")
   members = tuple((indices[composed(name)],) for name in class_names)
   if len(set(members)) < len(members):
     raise InputError(f'two classes of the data are one class of {classifier.name}.')
