@@ -173,7 +173,7 @@ def pm_k(
   Raises:
     InputError: the arrays differ in length, `correct` is not True or False everywhere, an offset or
       k is no whole number, k is below 0, an identifier is missing or of another type than the
-      others, or a set has no anchor or more than one.
+      others, or a set has no anchor, several anchors or several videos.
   """
   right, sets, distance = np.asarray(correct), np.asarray(anchor_id), np.asarray(offset)
   if not np.isin(right, (0, 1)).all():
@@ -205,6 +205,10 @@ def pm_k(
   by_set = np.argsort(group, kind='stable')  # indices of the frames, set by set
   is_anchor = distance[by_set] == 0
   anchors, neighbors = by_set[is_anchor], by_set[~is_anchor]
+  has_other_video = videos != videos[anchors][group]  # than the anchor of the frame's set
+  if has_other_video.any():
+    name = names[group[has_other_video.argmax()]]
+    raise InputError(f'clusters has several videos for the set {name}; all its frames are of one.')
   frames = SetOutcomes(right[anchors], right[neighbors], group[neighbors], distance[neighbors])
   video = None if clusters is None else np.unique(videos[anchors], return_inverse=True)[1]
   # whether each set is right within 0, 1, ..., k frames, [A, k + 1]; the last column, k, is kept

@@ -215,6 +215,7 @@ def test_distances_are_right_for_offsets_of_8_bits_and_any_k():
   ({'offset': ['-1', '0', '1'] * 2}, 'offset has values that are no whole numbers'),
   ({'clusters': ['a', 'b']}, r'clusters has the shape \(2,\)'),
   ({'clusters': ['a'] * 7}, r'clusters has the shape \(7,\)'),
+  ({'clusters': range(6)}, 'several videos for the set'),
   ({'anchor_id': [None] * 3 + ['a'] * 3}, 'cannot be sorted'),
 )
 def test_unusable_arguments_of_pm_k_are_refused(changes, message):
