@@ -365,6 +365,7 @@ class EnvironmentShares:
     trials: [E], the number of views of an image in each environment.
     balance: 'class' weighs all classes equally, 'image' all images.
     confidence: confidence of intervals, in (0, 1).
+    noun: what the columns of `share` are called in notes, 'environments' or 'levels' of them.
   """
 
   share: np.ndarray
@@ -374,6 +375,7 @@ class EnvironmentShares:
   trials: Sequence[int]
   balance: str = 'class'
   confidence: float = 0.95
+  noun: str = 'environments'
 
   def __post_init__(self) -> None:
     """Raises InputError if `balance` is not valid."""
@@ -463,7 +465,7 @@ class EnvironmentShares:
 
     cases = [rho_case(*arguments) for arguments in arguments_of_rho(accuracies.value).T]
     can_leave_out = degenerate == 'left_out' and formula == 'clipped' and len(cases) > 1
-    notes = _notes_on_cases(cases, can_leave_out)
+    notes = _notes_on_cases(cases, can_leave_out, self.noun)
     leaves_out = can_leave_out and DEGENERATE in cases
     useful = [e for e, case in zip(environments, cases, strict=True) if not case]
     if leaves_out and useful:  # the same estimate over only the useful environments
@@ -544,16 +546,17 @@ def _quantile_of_defined(drawn: np.ndarray, probability: float, value: float) ->
   return float(np.quantile(defined, probability)) if len(defined) else value
 
 
-def _notes_on_cases(cases: Sequence[str], can_leave_out: bool) -> list[str]:
+def _notes_on_cases(cases: Sequence[str], can_leave_out: bool, noun: str) -> list[str]:
   """Returns notes on the environments in which ρ is degenerate or undefined.
 
   Args:
     cases: the case of each environment from `rho_case`: 'degenerate', 'undefined' or ''.
     can_leave_out: whether the mean over environments leaves out degenerate ones.
+    noun: 'environments', or 'levels' if the cases are of the levels of environments.
   """
   num_terms, num_useful = len(cases), cases.count('')
   notes = [
-    f'{case} in {cases.count(case)} of {num_terms} environments' if num_terms > 1 else case
+    f'{case} in {cases.count(case)} of {num_terms} {noun}' if num_terms > 1 else case
     for case in (DEGENERATE, UNDEFINED)
     if case in cases
   ]

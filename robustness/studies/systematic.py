@@ -578,7 +578,10 @@ class Systematic(Study):
       columns = list(range(len(trials)))
       share = np.stack([right[:, environment_of_view == k].mean(1) for k in columns], 1)
     label, group = records.column('label'), records.column(COLUMN)
-    return EnvironmentShares(share, label, group, columns, trials, self.balance, self.confidence)
+    return EnvironmentShares(
+      *(share, label, group, columns, trials, self.balance, self.confidence),
+      noun='levels' if by_level else 'environments',
+    )
 
   @property
   def compares_training_rows(self) -> bool:

@@ -115,7 +115,7 @@ def test_numbers_by_hand(tmp_path):
   assert means == pytest.approx([0, 0.25]), 'at severity 5 none of the seen are right'
   assert value('mean_rho') == pytest.approx((0 + 0 + 0.25) / 3)
   note = estimate(table, 'net', 'mean_rho').note
-  assert note.startswith('degenerate in 1 of 4 environments; mean over 3 of them')
+  assert note.startswith('degenerate in 1 of 4 levels; mean over 3 of them')
   paper = Systematic(**{**vars(STUDY), 'degenerate': 'one'})
   table = table_of(paper, records(tmp_path / 'paper' / 'net', wrong, RECIPE))
   assert value('mean_rho') == pytest.approx((0 + 0 + 0.25 + 1) / 4)
