@@ -97,9 +97,7 @@ def training_rates(
     'training, from arrays': of_rows(rows, resident_bytes=0),
   }
   if through_tf:
-    trainings['training, tf.data'] = subject.training(
-      name, through_tf, batch, steps, resident_bytes=0
-    )
+    trainings['training, tf.data'] = of_rows(through_tf, resident_bytes=0)
   step, images = subject.bare_steps(trainings['training, resident'], steps)
   step()
   seconds: dict[str, list[float]] = {}

@@ -3,7 +3,6 @@ mistakes.
 """
 
 import ast
-import importlib.util
 import inspect
 import os
 import pathlib
@@ -22,6 +21,7 @@ from robustness.config.recipe import KINDS, default_label
 from robustness.config.recorded import SUMMARY, TASKS, recorded
 from robustness.core import json_files, settings
 from robustness.core.errors import KEYS, InputError, SettingError, naming, nearest
+from robustness.core.registry import run_file
 from robustness.core.settings import Section
 from robustness.evaluation.study import STUDIES, default_section
 from robustness.results import summary_name
@@ -392,13 +392,9 @@ def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., object]:
   Raises:
     InputError: the file has no such function, or the function does not take `arguments`.
   """
-  spec = importlib.util.spec_from_file_location('config_of_a_run', file)
-  if spec is None or spec.loader is None:
+  if not file.endswith('.py'):
     raise InputError(f'config file {file} is no Python file: its name must end in .py.')
-  module = importlib.util.module_from_spec(spec)
-  sys.modules[spec.name] = module  # where dataclasses look up the names in annotations
-  spec.loader.exec_module(module)
-  get_config = getattr(module, 'get_config', None)
+  get_config = getattr(run_file(pathlib.Path(file), 'config_of_a_run'), 'get_config', None)
   if not callable(get_config):
     raise InputError(
       f'config file {file} has no function get_config that returns the config; see '

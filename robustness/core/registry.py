@@ -505,10 +505,15 @@ def forget() -> None:
 @functools.lru_cache(maxsize=8)
 def _run(file: pathlib.Path, digest: str) -> ModuleType:
   """Returns the module of a Python file, which is run; `digest` is the SHA-256 of its content."""
-  spec = importlib.util.spec_from_file_location(f'{file.stem}_{digest[:8]}', file)
-  assert spec is not None and spec.loader is not None
   if str(file.parent) not in sys.path:
     sys.path.append(str(file.parent))  # modules in its folder can be imported, as in a script
+  return run_file(file, f'{file.stem}_{digest[:8]}')
+
+
+def run_file(file: pathlib.Path, name: str) -> ModuleType:
+  """Runs a Python file and returns its module, which is called `name`."""
+  spec = importlib.util.spec_from_file_location(name, file)
+  assert spec is not None and spec.loader is not None
   module = importlib.util.module_from_spec(spec)
   sys.modules[spec.name] = module  # dataclasses look up the names in annotations there
   spec.loader.exec_module(module)

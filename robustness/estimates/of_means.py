@@ -158,11 +158,9 @@ class MeanRatio:
   def why_undefined(self, baseline: Units) -> str:
     """Returns a note that names the groups in which the baseline has no excess over its clean mean.
 
-    The ratio is undefined if there is such a group. The note is '' if there is none, or if no clean
-    means are subtracted.
+    The ratio, from which clean means are subtracted (`is_excess`), is undefined if there is such a
+    group. The note is '' if there is none.
     """
-    if not self.is_excess:
-      return ''
     clean, *means = baseline.means(np.ones(len(baseline.weight)))
     _, *names = baseline.names  # the first group has the clean views
     undefined = [name for name, mean in zip(names, means, strict=True) if mean - clean <= _ROUNDING]

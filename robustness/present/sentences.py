@@ -263,10 +263,9 @@ def _rows(table: pd.DataFrame) -> list[pd.Series]:
 def _extreme_of(choice: Choice, rows: pd.DataFrame) -> pd.Series | None:
   """Returns the row with a classifier's extreme, the first of a tie; None if it has no interval.
 
-  `rows` are the rows of the classifier in `choice`.
+  `rows` are the rows of the classifier in `choice`, a choice of extremes.
   """
-  if choice.extremes is None:
-    return None
+  assert choice.extremes is not None
   row = choice.extremes[choice.extremes.index.isin(rows.index)].iloc[0]
   return None if pd.isna(row.low) else row
 
