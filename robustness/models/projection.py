@@ -12,12 +12,11 @@ import numpy as np
 
 from robustness.core.errors import KEYS, InputError
 from robustness.core.rows import Rows, composed
-from robustness.core.settings import choice
 from robustness.core.typing import PyTree
 from robustness.models import imagenet_names, label_space
 from robustness.models.callables import CheckedFunction
 from robustness.models.classifier import LOGITS, UNPROJECTED, Classifier, Outputs
-from robustness.models.label_space import MERGES, LabelSpace
+from robustness.models.label_space import LabelSpace
 
 
 def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> jax.Array:
@@ -26,20 +25,7 @@ def project_logits(logits: jax.Array, space: LabelSpace, merge: str = 'max') -> 
   For logits z [B, classes] and the members M_c of class c they are max_{m ∈ M_c} z_m,
   log Σ_{m ∈ M_c} exp(z_m), or the latter minus log |M_c|, for a `merge` of 'max', 'sum' or 'mean'.
   Their softmax is proportional to the merged probabilities. A class without members has −∞.
-
-  Raises:
-    InputError: `merge` is unknown, the space is not coarse, or it has members beyond the classes
-      of `logits`.
   """
-  choice('merge', merge, MERGES)
-  fine_classes = [member for members in space.members for member in members]
-  if not fine_classes:
-    raise InputError(f'label space {space.name!r} has no members to merge: it is no coarser space.')
-  if (largest := max(fine_classes)) >= logits.shape[-1]:
-    raise InputError(
-      f'label space {space.name!r} is made of class {largest} among others; there '
-      f'are {logits.shape[-1]} classes, 0..{logits.shape[-1] - 1}.'
-    )
   count = np.array([len(members) for members in space.members])
   # [coarse classes, most members]; a class with fewer members takes a further logit, −∞
   index = np.full((len(count), count.max()), logits.shape[-1])
@@ -115,11 +101,10 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
       `project_logits`.
 
   Raises:
-    InputError: the space or merge is unknown, or the classifier does not have the fine classes that
-      the space is made from.
+    InputError: the space is unknown, or the classifier does not have the fine classes that it is
+      made from.
   """
   space = label_space.get(name)
-  choice('merge', merge, MERGES)
   if tuple(classifier.class_names) == tuple(space.class_names):
     return classifier
   # classes may be called by their names or by their WordNet identifiers

@@ -84,8 +84,6 @@ def train(
   training.check_layout(parallel)
   if training.settings.keep == BEST and evaluate is None:
     raise InputError("keep is 'best', and nothing evaluates the weights: give evaluate.")
-  if parallel.num_processes != jax.process_count():
-    raise InputError('a training takes the devices of all processes of the run.')
   with Checkpoints(directory, training.facts(facts or {})) as checkpoints:
     state = checkpoints.restore(training.state_shapes()) or training.initial_state()
     if int(state.step) < training.total_steps:

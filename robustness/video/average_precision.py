@@ -22,7 +22,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import InputError
 from robustness.core.settings import require
 from robustness.estimates.means import Estimate
 from robustness.estimates.of_means import Units, bootstrap
@@ -81,12 +80,8 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
     detections: detected boxes, with scores.
     num_images: number F of images.
     threshold: least IoU of a true positive, in (0, 1].
-
-  Raises:
-    InputError: the detections have no scores.
   """
-  if detections.score is None:
-    raise InputError('the detections have no scores: average precision needs them.')
+  assert detections.score is not None
   categories, column = np.unique(truth.category, return_inverse=True)
   truths = np.zeros((num_images, len(categories)), int)
   np.add.at(truths, (truth.image, column), 1)  # counts the boxes of each image and class

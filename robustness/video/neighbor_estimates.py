@@ -133,12 +133,7 @@ def outcomes(sets: NeighborSets, predictions: np.ndarray, rule: str = FRAME) -> 
     sets: the neighbor sets.
     predictions: class indices [..., F], in the order of `sets.frames`.
     rule: labels to judge a neighbor with: its own ('frame') or its anchor's ('anchor').
-
-  Raises:
-    InputError: `predictions` are not of F frames.
   """
-  if predictions.shape[-1] != len(sets.frames):
-    raise InputError(f'{predictions.shape[-1]} predictions for {len(sets.frames)} frames.')
   pairs = sets.pairs
   anchor = is_right(predictions[..., sets.anchors], sets.labels[sets.anchors])
   neighbor = is_right(predictions[..., pairs.frame], sets.pair_labels(rule))

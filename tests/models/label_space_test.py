@@ -146,26 +146,19 @@ def test_projected_scores_match_values_by_hand():
   assert project_scores(np.full((1, 4), -50.0), COARSE).argmax() != 1, 'it has no members'
 
 
-SCORES, LOGITS = np.zeros((1, 4)), jnp.zeros((2, 4))
+SCORES = np.zeros((1, 4))
 
 
 @cases(
-  'project, arguments, message',
-  (
-    project_scores,
-    (SCORES, COARSE, 'maximum'),
-    bad_setting('merge', 'maximum', words="did you mean 'max'"),
-  ),
-  (project_scores, (SCORES, COARSE, 'max', 'logit'), bad_setting('scores', 'logit')),
-  (project_scores, (SCORES[:, :3], COARSE), '3 scores a frame cannot be projected'),
-  (project_scores, (SCORES, IMAGENET), 'no other space'),
-  (project_scores, (SCORES - 1, COARSE, 'max', 'probabilities'), "set scores to 'logits'"),
-  (project_logits, (LOGITS, COARSE, 'median'), bad_setting('merge', 'median')),
-  (project_logits, (LOGITS[:, :2], COARSE), 'class 3 among others; there are 2 classes'),
-  (project_logits, (LOGITS, LabelSpace('flat', ('a',))), "'flat' has no members"),
+  'arguments, message',
+  ((SCORES, COARSE, 'maximum'), bad_setting('merge', 'maximum', words="did you mean 'max'")),
+  ((SCORES, COARSE, 'max', 'logit'), bad_setting('scores', 'logit')),
+  ((SCORES[:, :3], COARSE), '3 scores a frame cannot be projected'),
+  ((SCORES, IMAGENET), 'no other space'),
+  ((SCORES - 1, COARSE, 'max', 'probabilities'), "set scores to 'logits'"),
 )
-def test_scores_that_cannot_be_projected_are_refused(project, arguments, message):
-  refused(message, project, *arguments)
+def test_scores_that_cannot_be_projected_are_refused(arguments, message):
+  refused(message, project_scores, *arguments)
 
 
 def network(names=NAMES):

@@ -241,7 +241,5 @@ def test_sets_of_one_video_are_drawn_together():
 
 
 def test_bad_settings():
-  truth = boxes([(0, 1, *SQUARE)])
-  refused('no scores', detection.match, truth, truth, 1)
   refused(bad_setting('threshold', 0), Scoring, threshold=0)
   refused(bad_setting('recall_points', 1), Scoring, recall_points=1)
