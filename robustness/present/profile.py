@@ -24,6 +24,12 @@ MAX_CLASSIFIERS = 3
 """Most classifiers in a profile, which then fits on a page."""
 _HEIGHT = 2.4
 """Height in inches of a row."""
+_LETTERS = 30
+"""Most letters in a line of a title or of the name of a corruption."""
+_TICK_SIZE = 6.0
+"""Largest font size of numbers and names at axes, in points."""
+_DISTANCE = 0.2
+"""Least distance of two radii with a number each, as a share of the largest radius."""
 
 
 class _Column(NamedTuple):
@@ -73,10 +79,10 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
       if rows.empty:  # a task may leave out a classifier
         axes.set_axis_off()
         continue
+      axes.tick_params(labelsize=_TICK_SIZE)
       column.draw(axes, rows, column.quantity, limits)
-      axes.tick_params(labelsize=6)
       if len(labels) > 1:
-        axes.set_title(label, fontsize=7)
+        axes.set_title(style.wrapped(label, _LETTERS), fontsize=7)
   captions = '; '.join(f'{column.caption}{charts.sample(column.rows)}' for column in columns)
   excerpt = f' The first {len(labels)} classifiers.' if len(labels_of(tasks)) > len(labels) else ''
   return {'profile': (figure, f'Profile: {captions}.{excerpt}')}
@@ -112,7 +118,9 @@ def _draw_map(
   table = maps.cells_of(numbered, y, x)
   image = maps.cell_image(axes, table, Notation(quantity), limits)
   if names:
-    axes.set_yticks(range(len(names)), [value_text(quantity.facet(y), name) for name in names])
+    texts = [style.wrapped(value_text(quantity.facet(y), name), _LETTERS) for name in names]
+    font_size = min(_TICK_SIZE, style.tick_size(texts, 0.7 * _HEIGHT / len(names)))
+    axes.set_yticks(range(len(names)), texts, fontsize=font_size)
     axes.set_xticks(list(table.columns))
     _name_axes(axes, quantity.facet(x).axis, '')
   else:
@@ -153,7 +161,12 @@ def _draw_curve(
   axes.errorbar(
     rows.epsilon, scale * rows.value, errors, fmt='o-', color=style.colour(0), markersize=3
   )
-  axes.set_xticks(list(rows.epsilon), [value_text(EPSILON, value) for value in rows.epsilon])
+  radii, numbered = rows.epsilon.tolist(), rows.epsilon.tolist()[-1:]
+  for radius in reversed(radii):  # the largest radius has a number, and others where it has room
+    if numbered[-1] - radius >= _DISTANCE * radii[-1]:
+      numbered.append(radius)
+  texts = [value_text(EPSILON, radius) if radius in numbered else '' for radius in radii]
+  axes.set_xticks(radii, texts)
   axes.set_ylim(-3, 103)
   axes.spines[['top', 'right']].set_visible(False)
   _name_axes(axes, 'radius ε', 'accuracy under attack (%)')

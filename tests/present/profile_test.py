@@ -1,5 +1,7 @@
 """The first screen of a battery's report: its title, its table with short names and its profile."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from robustness.present import headlines, page, profile
 from robustness.present.summary import of_battery
 from robustness.results import Results
 from robustness.studies.attack_error import AttackError
+from tests import faults
 
 LABELS = 'plain', 'robust'
 DATA = {'source': 'tfds', 'name': 'cifar10/3.0.2', 'num_examples': 40, 'image_shape': [32, 32, 3]}
@@ -110,3 +113,22 @@ def test_the_name_of_a_battery_has_classifiers_and_images_and_its_table_short_na
 def test_an_axis_of_headlines_says_which_end_is_better_once(battery):
   figure, _ = headlines.draw(battery.by_task)['overview_share_lower']
   assert figure.axes[0].get_xlabel().replace('\n', ' ') == 'value, lower is better (%)'
+
+
+def test_texts_of_a_profile_do_not_overlap(monkeypatch):
+  labels = 'timm:convnext_base.fb_in22k_ft_in1k_augmix', 'robust_resnet50_linf_eps8_pgd_of_another'
+  monkeypatch.setattr(sys.modules[__name__], 'LABELS', labels)
+  radii = [numerator / 255 for numerator in (0.5, 1, 2, 4, 8)]
+  corruptions = [f'corruption_number_{number}' for number in range(40)]
+  corrupted = [
+    (ERROR, {'corruption': c, 'severity': s}, 0.2, '') for c in corruptions for s in (1, 2)
+  ]
+  attacked = [(ATTACKED, {'epsilon': radius}, 0.3, '') for radius in radii]
+  tasks = {
+    'corruptions': task(*corrupted, classifiers=labels),
+    'attack': task((CLEAN_ERROR, {}, 0.2, ''), *attacked, classifiers=labels),
+  }
+  figure, _caption = profile.draw(tasks)['profile']
+  assert not [*faults.overlaps(figure)]
+  texts = [text.get_text() for text in figure.axes[1].get_xticklabels()]
+  assert texts == ['0', '', '', '2/255', '4/255', '8/255']
