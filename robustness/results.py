@@ -32,6 +32,7 @@ from robustness.estimates import table as estimates
 from robustness.estimates.facets import Facet
 from robustness.estimates.intervals import decimals
 from robustness.estimates.quantity import Quantity
+from robustness.estimates.simultaneous import RATE
 
 if TYPE_CHECKING:
   from matplotlib.figure import Figure
@@ -317,6 +318,11 @@ class Results:
     """The results without the estimates of single seeds; unchanged if the run has one seed."""
     means = dataclasses.replace(self, table=estimates.without_facet(self.table, SEED))
     return means if SEED in self.table.columns else self
+
+  @property
+  def false_discovery_rate(self) -> float:
+    """The false-discovery rate of tests of differences."""
+    return float(self.settings.get('false_discovery_rate', RATE))
 
   @property
   def prefixes(self) -> dict[str, str]:

@@ -59,12 +59,8 @@ def draw(results: Results) -> dict[str, Picture]:
   `error_corruption`. If a quantity has estimates by one or two facets, those by more facets are not
   drawn. If no quantity has facets, the figures of overall values are returned.
   """
-  rate = float(results.settings.get('false_discovery_rate', RATE))
   figures: dict[str, Picture] = {}
-  declared = {quantity.name: quantity for quantity in results.quantities}
   for quantity in results.drawn:
-    reference = declared.get(quantity.reference)
-    reference_and_table = (reference, results.table) if reference else None
     estimates = results.table[results.table['quantity'] == quantity.name].dropna(subset=['value'])
     # (facets, rows) for each set of facets; single seeds have a separate figure
     groups = [
@@ -74,10 +70,10 @@ def draw(results: Results) -> dict[str, Picture]:
     max_facets = max(2, min((len(facets) for facets, _ in groups), default=0))
     for facets, rows in groups:
       if len(facets) <= max_facets:
-        pictures = of_rows(rows, quantity, facets, results.labels, rate, reference_and_table)
+        pictures = of_rows(rows, quantity, facets, results)
         name = name_of(quantity.name, facets)
         figures |= {f'{name}{suffix}': picture for suffix, picture in pictures.items()}
-  return figures or levels(results, rate)
+  return figures or levels(results)
 
 
 def scatter(results: Results, across: Quantity, up: Quantity, by: str) -> dict[str, Picture]:
@@ -125,18 +121,15 @@ def with_line(figures: dict[str, Picture], name: str, level: float, words: str) 
     figures[name] = figure, f'{caption} Broken grey line: {words}.'
 
 
-def levels(results: Results, rate: float = RATE) -> dict[str, Picture]:
+def levels(results: Results) -> dict[str, Picture]:
   """Returns {file name: (figure, caption)} of the shares that have one value per classifier.
 
   A share is a quantity between 0 and 1, such as an accuracy. It has one value per classifier if it
   is over all conditions, or by facets with only one value each. All are in the figure `levels`. If
   only some of them have paired differences, those without are in a second figure,
   `levels_without_differences`, which lacks the column of differences.
-
-  Args:
-    results: the results.
-    rate: false-discovery rate of the differences that are marked as significant.
   """
+  rate = results.false_discovery_rate
   # {whether there are paired differences: rows of the shares}, in the order of the figures
   parts: dict[bool, list[pd.DataFrame]] = {True: [], False: []}
   for quantity, facets, estimates in results.by_facets():
@@ -160,12 +153,7 @@ def levels(results: Results, rate: float = RATE) -> dict[str, Picture]:
 
 
 def of_rows(
-  rows: pd.DataFrame,
-  quantity: Quantity,
-  facets: Sequence[str],
-  labels: Sequence[str],
-  rate: float = RATE,
-  reference: tuple[Quantity, pd.DataFrame] | None = None,
+  rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str], results: Results
 ) -> dict[str, Picture]:
   """Returns the figures of a quantity's estimates by one set of facets.
 
@@ -173,16 +161,17 @@ def of_rows(
   file name. It is empty if the module has no figure for this combination of facets, or if there are
   too many values for one figure.
 
+  Values of the quantity's `reference` are marked. Curves are compared with its values over all
+  conditions; points with its values by the same facets, if there are any.
+
   Args:
     rows: the estimates, values and paired differences.
     quantity: their quantity.
     facets: the facets that all rows have values of.
-    labels: all classifiers, in the order that decides their colours.
-    rate: false-discovery rate of the differences that are marked as significant.
-    reference: (quantity, table of results) of a quantity to compare with; its values are marked.
-      Curves are compared with its values over all conditions; points with its values by the same
-      facets, if there are any.
+    results: the results that the rows are from.
   """
+  labels, rate = results.labels, results.false_discovery_rate
+  reference = {declared.name: declared for declared in results.quantities}.get(quantity.reference)
   varying = [name for name in facets if rows[name].nunique() > 1]
   # Facets with ordered numbers, such as severity, and those with names, such as corruption.
   axes = [name for name in varying if is_axis(quantity, rows, name)]
@@ -201,12 +190,12 @@ def of_rows(
   reference_values: dict[tuple[str, str], float] = {}
   reference_words = ''
   if reference and varying:
-    reference_values = _reference(reference, '' if axes else names[0], facets)
+    reference_values = _reference(reference, results.table, '' if axes else names[0], facets)
     first_notation, _ = columns[0]
     if reference_values and not first_notation.difference:
       marks_of_points = 'Bars' if any(name for _, name in reference_values) else 'Broken lines'
       marks = 'Dotted level lines' if axes else marks_of_points
-      reference_words = f' {marks}: {reference[0].words}.'
+      reference_words = f' {marks}: {reference.words}.'
   match len(names), len(axes):
     case 1, 0:  # a point for each name
       figure = _points_by_name(rows, columns, labels, names[0], reference_values)
@@ -235,7 +224,7 @@ def of_rows(
 
 
 def _reference(
-  reference: tuple[Quantity, pd.DataFrame], name: str, facets: Sequence[str]
+  quantity: Quantity, table: pd.DataFrame, name: str, facets: Sequence[str]
 ) -> dict[tuple[str, str], float]:
   """Returns the values of a reference quantity, by (classifier, value of the facet `name`).
 
@@ -243,11 +232,11 @@ def _reference(
   conditions, by (classifier, '').
 
   Args:
-    reference: the quantity and the table of results.
+    quantity: the reference.
+    table: the table of results.
     name: the facet that varies; '' for none.
     facets: all facets of the rows that are drawn.
   """
-  quantity, table = reference
   any_condition: dict[str, Any] = dict.fromkeys(facets, ...)  # `...` selects all values
   rows = select(table, quantity.name, '', **any_condition) if name else pd.DataFrame()
   if rows.empty:

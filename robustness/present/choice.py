@@ -27,7 +27,7 @@ import pandas as pd
 from robustness.estimates.facets import EPSILON
 from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import SHARE, Quantity
-from robustness.estimates.simultaneous import RATE, for_all, significant
+from robustness.estimates.simultaneous import for_all, significant
 from robustness.estimates.systematic import SAYS_LITTLE
 from robustness.estimates.table import by_facets, facets_of, select, without_repeats
 from robustness.present.notation import (
@@ -243,7 +243,7 @@ def choices(results: Results) -> list[Choice]:
   """
   quantities = [q for q in results.presented if q.headline] or list(results.presented)
   table = results.over_seeds.table
-  rate = float(results.settings.get('false_discovery_rate', RATE))
+  rate = results.false_discovery_rate
   candidates = [choice for quantity in quantities for choice in overall_choices(table, quantity)]
   for quantity in quantities:
     candidates += difference_choices(table, quantity, rate)

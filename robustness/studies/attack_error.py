@@ -625,7 +625,7 @@ class AttackError(AttackStudy):
     if rows['value'].isna().all():  # no image is wrong
       return figures
     facets = ('attack', 'epsilon', 'radius')
-    radial = charts.of_rows(rows, RADIAL, facets, results.labels)['']  # '' for values
+    radial = charts.of_rows(rows, RADIAL, facets, results)['']  # '' for values
     for axes in radial[0].axes:
       style.log_scale(axes)
     norms = select(results.table, CHANGE_NORM.name, attack=..., epsilon=self.epsilon)
