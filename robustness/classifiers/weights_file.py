@@ -62,7 +62,7 @@ class WeightsFile(StoredNetwork):
   def class_names(self) -> tuple[str, ...]:
     """The class names that the file, or the description next to it, states; () if neither does."""
     recorded = self.record.class_names if self.record else ()
-    return weights.saved_class_names(self.fetched.path) or recorded
+    return tuple(weights.saved_facts(self.fetched.path).get('class_names', ())) or recorded
 
   def read(self, image_shape: tuple[int, int, int]) -> NetworkWeights:
     """Returns the weights of the file for images of shape [H, W, C], to begin a training with."""

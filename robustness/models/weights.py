@@ -532,11 +532,6 @@ def _digest(arrays: Mapping[str, np.ndarray], header: Mapping[str, str]) -> str:
   return digest_of({**arrays, 'metadata': np.array(header.get('metadata', '{}'))})
 
 
-def saved_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
-  """Returns the class names that were saved with a file's variables; () if there are none."""
-  return tuple(saved_facts(path).get('class_names', ()))
-
-
 def digest(variables: PyTree) -> str:
   """Returns the SHA-256 of the paths, dtypes, shapes and values of all leaves, as hexadecimal.
 

@@ -39,8 +39,9 @@ def _error(name: str, words: str, headline: bool = False) -> Quantity:
   return Quantity(name, words, 'amount', 'lower', low=0, high=1, headline=headline, biased=True)
 
 
+EXPECTED = _error('ece', 'debiased expected calibration error', headline=True)
 ERRORS = (
-  _error('ece', 'debiased expected calibration error', headline=True),
+  EXPECTED,
   _error('brier', 'Brier score of the predicted class'),
   _error('aurc', 'area under the risk-coverage curve'),
   _error('excess_aurc', 'excess area under the risk-coverage curve'),

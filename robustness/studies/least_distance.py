@@ -7,6 +7,7 @@ over all ε (Pintor et al. 2021; Cinà et al. 2025, AttackBench).
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Iterator
 
 import jax
@@ -22,7 +23,6 @@ from robustness.estimates.medians import medians
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import AMOUNT, Quantity, declare_accuracy
 from robustness.evaluation.outcomes import Recorded
-from robustness.evaluation.records import Shard
 from robustness.evaluation.study import ImageShape
 from robustness.evaluation.views import Arrays, Views, ViewTable, id_of
 from robustness.present.notation import value_text
@@ -30,11 +30,6 @@ from robustness.studies.attack_error import AttackStudy, Shown
 
 BEST, UNCHANGED = 'nearest of all', 'none'
 """Values of the facet `attack` that `OPTIMALITY` is computed with."""
-
-
-def _distance(shard: Shard) -> np.ndarray:
-  """Returns the distance to the nearest wrong image, of n images by v attacks; inf if none."""
-  return shard['measure/distance']
 
 
 def _areas(distances: np.ndarray, nearest: np.ndarray) -> np.ndarray:
@@ -77,7 +72,7 @@ MEDIAN = Quantity(
   better='higher',
   low=0,
   headline=True,
-  statistic=_distance,
+  statistic=operator.itemgetter('measure/distance'),  # inf for an image without a wrong one
 )
 ACCURACY = declare_accuracy(
   'robust_accuracy', 'accuracy under attacks of a radius', drawn=True, statistic=np.greater.outer

@@ -33,6 +33,7 @@ from robustness.evaluation.records import Shard
 from robustness.evaluation.study import Figures, Recipes
 from robustness.present import charts
 from robustness.results import Results
+from robustness.studies.calibration import EXPECTED
 
 LOGITS = 'output/logits'
 """Name of the recorded logits."""
@@ -40,17 +41,7 @@ SEED = 0
 """Seed of the split, of the random numbers U of prediction sets, and of the bootstrap."""
 FEWEST = 20
 """Fewest images that are held out, and fewest that are measured."""
-ECE = Quantity(
-  'ece',
-  'debiased expected calibration error',
-  AMOUNT,
-  better='lower',
-  low=0,
-  high=1,
-  headline=True,
-  biased=True,
-  by=('view', 'scaling'),
-)
+ECE = dataclasses.replace(EXPECTED, by=('view', 'scaling'))
 LIKELIHOOD = Quantity(
   'nll',
   'negative log-likelihood',

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pandas as pd
 
 from robustness.corruptions.stored import StoredOrMade
-from robustness.estimates.means import energy_fraction, known_mean
+from robustness.estimates.means import known_mean
 from robustness.estimates.outcomes import Outcomes
-from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY, Quantity
+from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY
 from robustness.estimates.table import select
 from robustness.estimates.tradeoff import LINE, QUANTITIES, RESIDUAL, SLOPE, trade_off
 from robustness.evaluation.outcomes import Recorded
@@ -23,12 +23,9 @@ from robustness.present import charts
 from robustness.present.forms import NamedPoints, named_points
 from robustness.present.notation import Notation
 from robustness.results import Results
+from robustness.studies.corruption_spectrum import SHARE_OF_HIGH
 
-HIGH_FREQUENCY_FRACTION = Quantity(
-  'high_frequency_fraction',
-  'share of high frequency in the energy that a corruption adds',
-  statistic=energy_fraction,
-)
+HIGH_FREQUENCY_FRACTION = dataclasses.replace(SHARE_OF_HIGH, headline=False, reference='')
 
 
 @dataclasses.dataclass(frozen=True)
