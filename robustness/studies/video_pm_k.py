@@ -290,11 +290,12 @@ class VideoPmK(study.ScoresPredictions):
     """
     title = read_sets(records).title
     differences = [] if ', reviewed: ' in title else [title]  # reviewed sets say so in their title
-    paper = {'k': testbed.K, 'include_anchor': True, 'label_rule': metadata.FRAME, 'merge': ''}
-    for key, value in paper.items():
-      if getattr(self, key) != value:
-        differences.append(f'{key} {getattr(self, key)}')
-    return differences
+    paper = {'k': testbed.K, 'include_anchor': True, 'label_rule': metadata.FRAME, 'merge': 'max'}
+    # the projection of the run counts too, unless the study computes another one
+    merge = self.merge or records.identity['classifier'].get('merge', 'max')
+    settings = {**vars(self), 'merge': merge}
+    changed = [key for key in paper if settings[key] != paper[key]]
+    return differences + [f'{key} {settings[key]}' for key in changed]
 
   def by_row(self, records: RecordsReader, image_shape: study.ImageShape) -> ViewTable:
     """Returns the names of the views, with frames of one clip as one unit of resampling."""

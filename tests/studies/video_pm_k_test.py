@@ -1,5 +1,6 @@
 """Tests the study `video_pm_k` against counts frame by frame, its failures and reviews."""
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -370,3 +371,19 @@ def test_changes_by_a_review_equal_counts(evaluations, monkeypatch):
 def test_a_rule_that_merges_scores_is_refused_for_records_without_scores(evaluations):
   study = VideoPmK(merge='sum')
   refused(bad_setting('config.study.merge', 'sum'), study.reduce, evaluations, SHAPE)
+
+
+def test_differences_from_the_paper_name_the_rule_that_merged_scores(evaluations):
+  as_in_paper = evaluations[0].records
+  summed = copy.copy(as_in_paper)
+  identity = as_in_paper.identity
+  summed.identity = {**identity, 'classifier': {**identity['classifier'], 'merge': 'sum'}}
+  for records, merge, expected in (
+    (as_in_paper, '', []),
+    (as_in_paper, 'max', []),
+    (as_in_paper, 'mean', ['merge mean']),
+    (summed, '', ['merge sum']),
+    (summed, 'max', []),
+  ):
+    title, *differing = VideoPmK(merge=merge).differences(records, SHAPE)
+    assert title.startswith('neighbor sets') and differing == expected
