@@ -15,6 +15,7 @@ from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.step import View
 from robustness.evaluation.views import STAGED, Arrays, Stages, key_of
 from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
+from robustness.present.phrases import plural
 
 HostView = tuple[np.ndarray, Mapping[str, np.ndarray]]
 """Id and parameters of a view, or of the views of a chunk, on the host."""
@@ -95,7 +96,7 @@ class StagedEvaluator(Evaluator):
     for name, program, run in steps:
       if not num_right:
         break
-      with part_of_step(f'{name}, {num_right} images still right'):
+      with part_of_step(f'{name}, {plural(num_right, "image")} still right'):
         number = self.parallel.replicate(np.int32(run))
         state = self._program(program)(variables, batch, state, on_devices, number)
         num_right = self._num_right(state)

@@ -187,7 +187,8 @@ def perturb(
     return add_wave(key, images, frequency[0], frequency[1], norm, phase, clip)
   count = len(images)
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(count))
-  per_image = jnp.broadcast_to(frequency, (count, 2)), jnp.broadcast_to(norm, (count,))
+  norms = jnp.broadcast_to(jnp.asarray(norm), (count,))
+  per_image = jnp.broadcast_to(frequency, (count, 2)), norms
 
   def perturbed(key: jax.Array, image: jax.Array, pair: jax.Array, v: jax.Array) -> jax.Array:
     """Returns `image` plus the wave of the frequency `pair` = (fy, fx), with norm `v`.

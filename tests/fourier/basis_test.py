@@ -193,6 +193,8 @@ def test_a_batch_is_perturbed_with_one_frequency_for_each_image():
   batch = fourier.perturb(KEY, IMAGES, pairs, 1.5)
   np.testing.assert_array_equal(fourier.perturb(3, IMAGES, pairs, 1.5), batch, 'a seed is a key')
   np.testing.assert_array_equal(batch[0], fourier.perturb(KEY, IMAGES, (2, -1), 1.5)[0])
+  norms = [1.5] * len(IMAGES)
+  np.testing.assert_array_equal(fourier.perturb(KEY, IMAGES, pairs, norms), batch)
   single = fourier.perturb(jax.random.fold_in(KEY, 3), IMAGES[3], (-4, 2), 1.5)
   np.testing.assert_allclose(batch[3], single, atol=1e-6)
   np.testing.assert_allclose(jax.jit(fourier.perturb)(KEY, IMAGES, pairs, 1.5), batch, atol=1e-6)
