@@ -15,12 +15,8 @@ from robustness.models import layers
 from robustness.models.architecture import HALF, STEM_AND_FOUR_STAGES, Architecture, timm
 from robustness.models.convolution_gradients import DIMENSIONS
 from robustness.models.naming import AS_IS, OUTPUT_FIRST_POINTWISE, POINTWISE, Names, Scheme, Stored
+from robustness.models.resnet import BLOCKS_PER_STAGE, EXPANSION, STEM_FEATURES
 
-BLOCKS_PER_STAGE = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
-"""{depth: numbers of blocks of the four stages}."""
-STEM_FEATURES = 64
-EXPANSION = 4
-"""Output channels divided by input channels of the last convolution of a bottleneck."""
 STANDARDISATION_EPSILON = 1e-10
 """The number that is added to the variance of a kernel, as in the authors' code."""
 
