@@ -24,6 +24,10 @@ from robustness.core.settings import require
 
 SIZE, LOCATION, ROTATION = FACTORS = ('size', 'location', 'rotation')
 """The published factors; each varies in one design."""
+PUBLISHED_SCENES = {SIZE: (92_884,), LOCATION: (479_184, 541_548), ROTATION: (39_540,)}
+"""{factor: numbers of scenes of the published set}; a location set may hold the filtered scenes
+too.
+"""
 LEVEL = ('area', 'angle', 'x', 'y')
 """The factors of a level; see `Design`."""
 BACKGROUNDS_PER_OBJECT = 2

@@ -210,9 +210,16 @@ class SiScore(Study):
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     """Returns why accuracies are not comparable with published ones, as a list of phrases.
 
-    Scenes that are composed here have other objects and backgrounds than the published ones.
+    Scenes that are composed here have other objects and backgrounds than the published ones. Stored
+    scenes are the published ones if there are as many.
     """
-    return [] if self.stored else ['scenes are composed here of other objects and backgrounds']
+    if not self.stored:
+      return ['scenes are composed here of other objects and backgrounds']
+    count, published = records.layout.num_rows, designs.PUBLISHED_SCENES.get(self.factor, ())
+    if count in published:
+      return []
+    expected = ' or '.join(map(str, published))
+    return [f'{count} of {expected} scenes' if published else f'scenes by {self.factor}']
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:
     """Returns the names of the levels as names of the views; stored scenes have a single view."""

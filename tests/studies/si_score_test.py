@@ -14,6 +14,7 @@ from robustness.scenes import designs, views
 from robustness.scenes.geometry import place
 from robustness.studies import si_score
 from robustness.studies.si_score import SiScore
+from tests.cases import cases
 from tests.made_records import made
 from tests.refusals import refused
 from tests.studies import conftest
@@ -294,3 +295,20 @@ def test_designs_follow_the_settings_and_a_design_without_scenes_is_refused(tmp_
   refused(message, table_of, study, made_records(tmp_path, study))
   images, columns = np.zeros((3, SIDE, SIDE, 3), np.uint8), {'foreground_size': sizes}
   refused(message, study.check, ArrayRows(images, np.zeros(3, int), (), columns=columns), {})
+
+
+@cases(
+  'factor, stored, count, expected',
+  ('size', True, 92_884, ''),
+  ('location', True, 541_548, ''),
+  ('location', True, 882, '882 of 479184 or 541548 scenes'),
+  ('grid', True, 92_884, 'scenes by grid'),
+  ('size', False, 92_884, 'scenes are composed here of other objects and backgrounds'),
+)
+def test_stored_scenes_are_comparable_if_there_are_as_many_as_published(
+  tmp_path, factor, stored, count, expected
+):
+  records = made_records(tmp_path, SMALL).records
+  records.layout = dataclasses.replace(records.layout, num_rows=count)
+  differences = SiScore(factor, stored=stored).differences(records, (SIDE, SIDE, 3))
+  assert '; '.join(differences) == expected
