@@ -24,12 +24,11 @@ from robustness.core.settings import differing_keys
 from robustness.core.typing import Facts
 from robustness.estimates.facets import Facet
 from robustness.estimates.means import part, row
-from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import AMOUNT, Quantity
 from robustness.estimates.ranks import rank_correlation
 from robustness.estimates.table import assemble
 from robustness.present import charts, forms, text
-from robustness.present.choice import overall_choices
+from robustness.present.choice import overall_choices, values_that_rank
 from robustness.present.publish import Presentation, publish
 from robustness.results import JSON_NAME, Results, Table
 from robustness.workdirs import workdir
@@ -144,16 +143,13 @@ def _comparable_values(
 ) -> Iterator[tuple[Quantity, str, pd.DataFrame]]:
   """Yields (quantity, words, rows) of each overall value that runs can be compared by.
 
-  Only headlines with a better direction are yielded. The rows, one for each classifier, are of the
-  classifiers in `labels`. Ratios to a classifier of the same run are left out.
+  Only values that can rank classifiers are yielded (`values_that_rank`). The rows, one for each
+  classifier, are of the classifiers in `labels`.
   """
   for quantity in results.quantities:
-    if quantity.headline and quantity.better:
-      for choice in overall_choices(results.table, quantity):
-        rows = choice.rows[(choice.rows.versus == '') & choice.rows['value'].notna()]
-        rows = rows[rows.classifier.isin(list(labels))]
-        if len(rows) and not rows.note.str.contains(ITSELF, regex=False).any():
-          yield quantity, choice.words, rows
+    rows = values_that_rank(results, quantity)
+    for choice in overall_choices(rows[rows.classifier.isin(list(labels))], quantity):
+      yield quantity, choice.words, choice.rows
 
 
 def _folders(path: Path) -> list[Path]:

@@ -39,7 +39,6 @@ from robustness.core.settings import check_name
 from robustness.core.typing import Facts
 from robustness.estimates.intervals import BAYESIAN, BOOTSTRAP, z_value
 from robustness.estimates.means import Estimate, Row, part, row
-from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import ACCURACY, COUNT, Quantity
 from robustness.estimates.ranks import METHOD, ranks
 from robustness.estimates.systematic import JOINT
@@ -50,7 +49,7 @@ from robustness.evaluation.recorded_study import RecordedStudy
 from robustness.evaluation.records import TIE_RANKS, Records, RecordsReader, is_per_view
 from robustness.evaluation.study import Study
 from robustness.present import tables, text
-from robustness.present.choice import overall_choices, overall_rows
+from robustness.present.choice import overall_choices, overall_rows, values_that_rank
 from robustness.present.phrases import classifier_words
 from robustness.present.publish import Drawn, Presentation, captioned, publish
 from robustness.results import JSON_NAME, SINGLE, WHICH_NUMBERS, Results, Table
@@ -376,7 +375,7 @@ def _entry(path: pathlib.Path, study_file: str) -> BoardEntry:
   if not entry.digest:
     raise InputError('its results do not say which images it saw: run it with this version.')
   _check_intervals(results)
-  if all(_values_that_rank(results, quantity).empty for quantity in results.quantities):
+  if all(values_that_rank(results, quantity).empty for quantity in results.quantities):
     raise InputError(f'no headline of the study {results.study} ranks classifiers.')
   return entry
 
@@ -501,22 +500,10 @@ def _relabelled_values(
   """
   relabelled = []
   for entry in entries:
-    rows = _values_that_rank(entry.results, quantity)
+    rows = values_that_rank(entry.results, quantity)
     board_labels = [labels[entry.name, label] for label in rows.classifier]
     relabelled.append(rows.assign(classifier=board_labels))
   return pd.concat(relabelled)
-
-
-def _values_that_rank(results: Results, quantity: Quantity) -> pd.DataFrame:
-  """Returns the overall values of a quantity, a row per classifier, if they can rank classifiers.
-
-  No row is returned if the quantity is not one of the study's main results (`headline`), if neither
-  high nor low values are better, or if the quantity is a ratio to a baseline of the same run.
-  """
-  rows = overall_rows(results.over_seeds.table, quantity)
-  is_ratio_in_run = rows.note.str.contains(ITSELF, regex=False).any()
-  can_rank = bool(quantity.headline and quantity.better and not is_ratio_in_run)
-  return rows[(rows.versus == '') & rows.value.notna() & can_rank]
 
 
 def _ranks(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]) -> Iterator[Row]:

@@ -328,6 +328,18 @@ def overall_choices(table: pd.DataFrame, quantity: Quantity, task: str = '') -> 
   return choices
 
 
+def values_that_rank(results: Results, quantity: Quantity) -> pd.DataFrame:
+  """Returns the overall values of a quantity, means over seeds, if they can rank classifiers.
+
+  No row is returned if the quantity is not one of the study's main results (`headline`), if neither
+  high nor low values are better, or if the quantity is a ratio to a baseline of the same run.
+  """
+  rows = overall_rows(results.over_seeds.table, quantity)
+  is_ratio_in_run = rows.note.str.contains(ITSELF, regex=False).any()
+  can_rank = bool(quantity.headline and quantity.better and not is_ratio_in_run)
+  return rows[(rows.versus == '') & rows.value.notna() & can_rank]
+
+
 def difference_choices(table: pd.DataFrame, quantity: Quantity, rate: float) -> Iterator[Choice]:
   """Yields the paired differences of a quantity as choices, which are the rows of one figure each.
 
