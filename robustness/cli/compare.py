@@ -142,8 +142,8 @@ def _printed(results: Results) -> Results:
   """Returns a comparison with only the estimates that the command prints.
 
   The estimates of the study itself come first, then the accuracies on clean images and over all
-  other views, or every accuracy if both are missing. Accuracies that equal the values of one of the
-  study's main quantities (headlines) are left out.
+  other views, or every accuracy if both are missing. The accuracies in a view are left out if they
+  are all values of the study's main quantities (headlines).
   """
   is_accuracy = results.table['quantity'] == ACCURACY.name
   other_estimates, accuracies = results.table[~is_accuracy], results.table[is_accuracy]
@@ -152,7 +152,10 @@ def _printed(results: Results) -> Results:
   # The headlines that may be accuracies under another name.
   shares = [q.name for q in quantities if q.headline and q.kind == SHARE and q.better == 'higher']
   values_of_headlines = set(_values(other_estimates[other_estimates['quantity'].isin(shares)]))
-  accuracies = accuracies[[values not in values_of_headlines for values in _values(accuracies)]]
+  index = accuracies.index
+  is_new = pd.Series([v not in values_of_headlines for v in _values(accuracies)], index, bool)
+  views = [accuracies[name].astype(str) for name in facets_of(accuracies)]
+  accuracies = accuracies[is_new.groupby(views or [pd.Series(0, index)]).transform('any')]
   table = assemble([part.astype(object) for part in (other_estimates, accuracies)])
   return dataclasses.replace(results, table=table, quantities=(*quantities, ACCURACY))
 

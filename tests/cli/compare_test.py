@@ -22,7 +22,7 @@ from robustness.estimates.fixed_width import plan
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.means import Estimate, part
 from robustness.estimates.means import row as table_row
-from robustness.estimates.quantity import ACCURACY, ERROR
+from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.records import Records
 from robustness.evaluation.study import IMAGES, ViewTable
@@ -378,6 +378,24 @@ def test_the_printed_summary_begins_with_the_mce_where_a_study_has_one():
   names = [row.name for row in headlines.cells(program._printed(results).by_task)]
   clean_words = 'top-1 accuracy on clean images (%)'
   assert names == ['mean corruption error (%)', 'top-1 error (%)', clean_words]
+
+
+def test_an_accuracy_that_equals_a_headline_by_chance_is_printed_with_the_others():
+  share = Quantity('share', 'share', headline=True, better='higher')
+  measured = ((share, {}, (0.5, 0.3)), (ACCURACY, {'view': 'clean'}, (0.5, 0.4)))
+  measured += ((ACCURACY, {'view': 'shown'}, (0.5, 0.3)),)
+  rows = [
+    table_row(label, '', quantity, facets, Estimate(value, 0, 1, 10, 10, 'exact'), 0.95)
+    for quantity, facets, values in measured
+    for label, value in zip('ab', values, strict=True)
+  ]
+  views = [facets for quantity, facets, _ in measured if quantity is ACCURACY]
+  table = assemble([part(rows)])
+  settings = {PRINTED_FACETS: views}
+  results = Results('comparison', [], {}, settings, table=table, quantities=(share, ACCURACY))
+  printed = program._printed(results).table
+  accuracies = printed[printed['quantity'] == ACCURACY.name]
+  assert accuracies[['classifier', 'view']].to_numpy().tolist() == [['a', 'clean'], ['b', 'clean']]
 
 
 @pytest.mark.slow
