@@ -86,7 +86,7 @@ def read(directory: str | os.PathLike[str], study_file: str = '') -> dict[str, F
       f'{path} is no workdir: it has no {CONFIG}. Give the workdir of a finished run.'
     )
   config = without_inherited(json_files.read(file, advice=REWRITTEN))
-  if 'predictions' in config:
+  if 'predictions' in config or 'detections' in config:
     raise InputError(
       f'{path} holds numbers of predictions that were made elsewhere, and no run of a study: give '
       'the workdir of a run with classifiers.'

@@ -118,6 +118,7 @@ def test_several_seeds_are_read_one_by_one(workdir):
   assert read_task(folder, '').results.study == 'accuracy'
 
 
-def test_predictions_made_elsewhere_are_no_run(workdir):
-  rewrite(workdir, predictions='scores.json')
+@pytest.mark.parametrize('key', ['predictions', 'detections'])
+def test_predictions_made_elsewhere_are_no_run(workdir, key):
+  rewrite(workdir, **{key: 'scores.json'})
   refused('made elsewhere', read, workdir)
