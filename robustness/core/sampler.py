@@ -6,7 +6,7 @@ therefore be computed directly, and tf.data, arrays and devices read the same or
 
 import abc
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -59,6 +59,17 @@ def share_of_batch(step: int, batch_size: int, share: tuple[int, int] = (0, 1)) 
   return begin, begin + size
 
 
+def _from_pieces(piece: Callable[[int], np.ndarray], size: int, begin: int, end: int) -> np.ndarray:
+  """Returns the elements [begin, end) of an endless sequence that consists of pieces of a size.
+
+  `piece` returns the `size` elements of the piece of a number, from 0.
+  """
+  # the pieces that overlap [begin, end); one for an empty range, which gives the type and shape
+  numbers = range(begin // size, max(begin, end - 1) // size + 1)
+  parts = [piece(k)[max(begin - k * size, 0) : end - k * size] for k in numbers]
+  return np.concatenate(parts)
+
+
 class Epochs(Sampler):
   """A sequence of epochs; every epoch is a random permutation of all rows.
 
@@ -88,11 +99,7 @@ class Epochs(Sampler):
 
   def positions(self, begin: int, end: int) -> np.ndarray:
     """Returns the rows at positions [begin, end) of the sequence, int64 in [0, N)."""
-    size, positions = self.num_examples, [np.zeros(0, np.int64)]
-    for epoch in range(begin // size, -(-end // size)):  # epochs that overlap [begin, end)
-      first = epoch * size  # position of the epoch's first row in the sequence
-      positions.append(self._order(epoch)[max(begin - first, 0) : end - first])
-    return np.concatenate(positions)
+    return _from_pieces(self._order, self.num_examples, begin, end)
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
     """Returns {'epoch': number of completed epochs at positions [begin, end), int32}."""
@@ -132,15 +139,9 @@ class Balanced(Sampler):
     """Returns the random order of the groups in each of the blocks [first, last).
 
     A block is G consecutive positions of the sequence, with one row of each group: an order
-    [2, 0, 1] says that the first row is of group 2. The result is int [last − first, G]. Draw d has
-    the orders of blocks d · B, ..., (d + 1) · B − 1 with B = `_BLOCKS_PER_DRAW`, so that all draws
-    that overlap [first, last) are joined and then cut.
+    [2, 0, 1] says that the first row is of group 2. The result is int [last − first, G].
     """
-    draws = range(first // _BLOCKS_PER_DRAW, -(-last // _BLOCKS_PER_DRAW))  # end rounded up
-    no_orders = np.zeros((0, len(self._groups)), int)  # the result if the range is empty
-    orders = np.concatenate([no_orders, *map(self._cached_orders, draws)])
-    first_drawn = draws.start * _BLOCKS_PER_DRAW  # the block that orders[0] is for
-    return orders[first - first_drawn : last - first_drawn]
+    return _from_pieces(self._cached_orders, _BLOCKS_PER_DRAW, first, last)
 
   def _blocks(self, begin: int, end: int) -> tuple[int, int, slice]:
     """Returns the blocks that contain the positions [begin, end) of the sequence.
@@ -158,8 +159,6 @@ class Balanced(Sampler):
   def positions(self, begin: int, end: int) -> np.ndarray:
     """Returns the rows at positions [begin, end) of the sequence, int64."""
     first, last, within = self._blocks(begin, end)
-    if first == last:
-      return np.zeros(0, np.int64)
     # block k has the k-th row of the sequence of each group
     rows = [
       group[epochs.positions(first, last)]
