@@ -458,6 +458,32 @@ def test_records_of_one_training_are_not_resumed_with_another(tmp_path):
   refused('sha256', robustness.measure, 'accuracy', other, images, labels, workdir=tmp_path)
 
 
+class Curved(nn.Module):
+  """Two logits, a function of the mean colour of 3 channels with the variables of any other."""
+
+  activation: str
+
+  @nn.compact
+  def __call__(self, images, train):
+    return getattr(nn, self.activation)(nn.Dense(2)(images.mean((1, 2))))
+
+
+class CurvedByDefault(Curved):
+  @nn.compact
+  def __call__(self, images, train=False):
+    return getattr(nn, self.activation)(nn.Dense(2)(images.mean((1, 2))))
+
+
+def test_weights_of_a_module_are_not_those_of_another_one_of_equal_shapes(tmp_path):
+  data = np.random.default_rng(0).random((8, 4, 4, 3), np.float32), np.arange(8) % 2
+  options = {'epochs': 1, 'batch_size': 8, 'workdir': tmp_path}
+  for _ in range(2):  # the second training is resumed
+    robustness.train(CurvedByDefault('relu'), *data, **options)
+  other = CurvedByDefault('tanh')
+  refused('another training.*outputs_on_fixed_images', robustness.train, other, *data, **options)
+  refused('train=False by default', robustness.train, Curved('relu'), *data, epochs=1, batch_size=8)
+
+
 @pytest.mark.parametrize('changed', ['images', 'labels', 'column', 'model'])
 def test_other_rows_in_any_block_and_other_models_are_refused_in_a_workdir(changed, tmp_path):
   rows = {'images': np.zeros((600, *IMAGES.shape[1:]), np.uint8), 'labels': np.arange(600) % 2}

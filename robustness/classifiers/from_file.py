@@ -141,10 +141,9 @@ def _made_by(
 
 
 def probe(classifier: Classifier, title: str = '') -> list[float] | str:
-  """Returns 16 numbers that identify a classifier, from its logits on four fixed images.
+  """Returns 16 numbers that identify a classifier, its logits on four fixed images as `projected`.
 
-  For each image, its logits z are projected onto four random directions u: Σ_c u_c z_c / √classes,
-  rounded to six digits. If a second call has other numbers, the result is the text `RANDOM`.
+  If a second call has other numbers, the result is the text `RANDOM`.
 
   Args:
     classifier: the classifier.
@@ -155,7 +154,7 @@ def probe(classifier: Classifier, title: str = '') -> list[float] | str:
   """
   images = fixed_images(classifier.input_shape)
   try:
-    first, again = (_projected(classifier.predict(images)) for _ in range(2))
+    first, again = (projected(classifier.predict(images)) for _ in range(2))
   except (Exception, SystemExit) as error:  # the classifier is the user's and may raise anything
     reason = str(error) if isinstance(error, InputError) else f'{type(error).__name__}: {error}'
     if classifier.host_function:
@@ -165,7 +164,7 @@ def probe(classifier: Classifier, title: str = '') -> list[float] | str:
     ) from error
   if np.abs(first - again).max() > TOLERANCE * np.abs(first).max():
     return RANDOM
-  return [float(f'{value:.6g}') for value in first]
+  return first.tolist()
 
 
 def fixed_images(shape: tuple[int, int, int]) -> np.ndarray:
@@ -179,13 +178,15 @@ def fixed_images(shape: tuple[int, int, int]) -> np.ndarray:
   return np.stack([ramp, wave, noise, grey]).astype(np.float32)
 
 
-def _projected(logits: np.ndarray) -> np.ndarray:
+def projected(logits: np.ndarray) -> np.ndarray:
   """Returns projections of the logits of N images onto fixed random directions, float64 [N · P].
 
-  P is `PROJECTIONS`. Of each image the P projections follow one another.
+  For each image, its logits z are projected onto P = `PROJECTIONS` directions u: Σ_c u_c z_c /
+  √classes, rounded to six digits. Of each image the projections follow one another.
   """
   # logits far below the largest, such as −∞ for a class that is never predicted, are raised
   logits = np.maximum(logits.astype(np.float64), logits.max(1, keepdims=True) - _MAX_DEPTH)
   num_classes = logits.shape[1]
   directions = np.random.default_rng(1).normal(size=(num_classes, PROJECTIONS))
-  return (np.nan_to_num(logits) @ directions / np.sqrt(num_classes)).ravel()
+  values = (np.nan_to_num(logits) @ directions / np.sqrt(num_classes)).ravel()
+  return np.array([float(f'{value:.6g}') for value in values])

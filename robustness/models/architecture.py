@@ -265,5 +265,6 @@ class Architecture:
 def _variables(architecture: Architecture, num_classes: int, input_shape: Shape) -> Variables:
   """Returns the shapes of the variables of an architecture, computed once and cached."""
   image = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
-  shapes: Variables = jax.eval_shape(architecture.build(num_classes).init, jax.random.key(0), image)
+  init = functools.partial(architecture.build(num_classes).init, train=False)
+  shapes: Variables = jax.eval_shape(init, jax.random.key(0), image)
   return shapes

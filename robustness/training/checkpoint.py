@@ -24,6 +24,7 @@ from robustness.core.atomic_files import write_atomically
 from robustness.core.errors import InputError
 from robustness.core.settings import differing_keys
 from robustness.core.typing import Facts, PlainValue, PyTree, Variables
+from robustness.evaluation.records import TOLERANCES
 from robustness.parallel.mesh import own_copy
 from robustness.parallel.processes import barrier, exchange
 from robustness.training.preemption import interrupt_deferred
@@ -280,7 +281,7 @@ def _check_same(new: Facts, stored: Facts, problem: str) -> None:
 
   The message is `problem` with the first differences, '{key}: {stored value} → {new value}'.
   """
-  if lines := differing_keys(stored, new):
+  if lines := differing_keys(stored, new, tolerances=TOLERANCES):
     omitted = f' and {len(lines) - MAX_LISTED} more' if len(lines) > MAX_LISTED else ''
     raise InputError(
       f'{problem} (there → here; None where it is absent): {"; ".join(lines[:MAX_LISTED])}'
