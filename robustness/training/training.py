@@ -342,7 +342,12 @@ class Training:
       )
 
   def check_layout(self, parallel: Parallel) -> None:
-    """Raises InputError if a micro-batch cannot be split evenly over the devices."""
+    """Checks that the batch size and the model fit the devices.
+
+    Raises:
+      InputError: a micro-batch cannot be split evenly over the devices, or the model has batch
+        normalisation without the axis name of `parallel`.
+    """
     size, num_micro_batches = self.settings.batch_size, self.settings.accumulate
     num_processes, divisor = parallel.num_processes, num_micro_batches * parallel.num_devices
     if size % divisor:
@@ -351,6 +356,13 @@ class Training:
         size,
         valid=f'a multiple of {num_micro_batches} micro-batches × {num_processes} processes × '
         f'{parallel.num_devices // num_processes} devices each = {divisor}',
+      )
+    # a model without the attribute has no batch normalisation and fits every layout
+    axis_name = getattr(self.model, 'axis_name', parallel.axis_name)
+    if axis_name != parallel.axis_name:
+      raise InputError(
+        f'the model was built with axis_name={axis_name!r}; this way of running '
+        f'needs {parallel.axis_name!r}.'
       )
 
 

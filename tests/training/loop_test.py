@@ -157,9 +157,11 @@ def test_a_diverging_training_stops_and_saves_no_state_that_is_not_finite(make_t
   assert set(saved) == {'params', 'batch_stats'}
 
 
-def test_indivisible_batches_are_refused(make_task, run, tmp_path):
+def test_indivisible_batches_and_models_of_another_axis_are_refused(make_task, run, tmp_path):
   divisors = '1 micro-batches × 1 processes × 2 devices'
   refused(f'batch_size is 33; .*{divisors}', run, make_task(batch_size=33), tmp_path)
+  other = make_task(TinyNet('data'))
+  refused("built with axis_name='data'; .*needs None", run, other, tmp_path)
   assert not list(tmp_path.iterdir())
 
 
