@@ -98,22 +98,17 @@ def classifier(
 
 
 def rows(image_shape: tuple[int, int, int], count: int, file: str = '') -> ArrayRows:
-  """Returns the first `count` rows of an .npz file, or of noise if `file` is ''.
+  """Returns the first `count` rows of an .npz file, or of noise if `file` is '', as float32.
 
   The file has the arrays `image` [N, H, W, C], uint8 or in [0, 1], and `label` [N].
   """
-  if not file:
-    generator = np.random.default_rng(0)
-    return ArrayRows(
-      generator.random((count, *image_shape), np.float32),
-      generator.integers(0, len(CLASSES), count),
-      CLASSES,
-    )
-  with np.load(file, allow_pickle=False) as data:
-    images, labels = data['image'][:count], data['label'][:count]
-  if images.dtype == np.uint8:
-    images = images.astype(np.float32) / 255
-  return ArrayRows(images.astype(np.float32), labels.astype(np.int32), CLASSES)
+  if file:
+    with np.load(file, allow_pickle=False) as data:
+      images, labels = data['image'][:count], data['label'][:count]
+  else:
+    noise = stored_rows(image_shape, count)
+    images, labels = noise.images, noise.labels
+  return ArrayRows(as_float32(images).astype(np.float32), labels.astype(np.int32), CLASSES)
 
 
 def evaluator(network: Classifier, study: Study, count: int = 0) -> Evaluator:
