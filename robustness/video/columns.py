@@ -165,6 +165,8 @@ def from_columns(
       raise InputError(f'{FRAME_TYPE} goes from {types.min()} to {types.max()}: give {valid}.')
     types = None if (types < 0).all() else np.array([*FRAME_TYPES, ''])[types]
   if fps is not None:
+    if (fps <= 0).any():
+      raise InputError(f'{FPS} is {fps.min():g}: give frames a second above 0, or NaN if unknown.')
     fps = None if np.isnan(fps).all() else fps.astype(float)
   return NeighborSets(
     frames=tuple(names) or tuple(f'row {index}' for index in range(len(label))),

@@ -76,4 +76,5 @@ def test_invalid_columns_are_refused():
   refused('set 5 has two rows with offset 1', from_columns, three)
   refused('no whole numbers', from_columns, {**GOOD, 'frame_type': np.array(['i', 'p'])})
   refused('0 to 2 for i, p, b', from_columns, {**GOOD, 'frame_type': np.array([0, 7])})
+  refused('fps is -1', from_columns, {**GOOD, 'fps': np.array([25, -1])})
   refused('cannot be sorted', with_numbered_sets, {**GOOD, 'group_id': ['walk', None]})
