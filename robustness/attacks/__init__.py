@@ -22,6 +22,11 @@ Logits = Callable[[Array], Array]
 """A pure function from images [B, H, W, C] to logits [B, classes]."""
 
 
+MIN_LOGIT = -1e9
+"""The logit that replaces −∞ in the DLR losses, which have no finite gradient there. −∞ stands for
+a class of the data that the classifier does not have."""
+
+
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
   """Returns the cross-entropy −log softmax(z)_y of logits z and labels y in nats, float32 [B]."""
   return optax.softmax_cross_entropy_with_integer_labels(logits.astype(jnp.float32), labels)
@@ -54,8 +59,9 @@ def dlr(logits: jax.Array, labels: jax.Array) -> jax.Array:
       f"the loss 'dlr' compares the first with the third logit, and this classifier has "
       f"{logits.shape[-1]} classes: take 'auto_pgd' or 'pgd' with the loss 'cross_entropy'."
     )
-  ranked, _ = jax.lax.top_k(logits.astype(jnp.float32), 3)  # z_(1), z_(2), z_(3)
-  return margin(logits, labels) / (ranked[:, 0] - ranked[:, 2] + 1e-12)
+  scores = jnp.maximum(logits.astype(jnp.float32), MIN_LOGIT)
+  ranked, _ = jax.lax.top_k(scores, 3)  # z_(1), z_(2), z_(3)
+  return margin(scores, labels) / (ranked[:, 0] - ranked[:, 2] + 1e-12)
 
 
 def lead(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> jax.Array:
@@ -82,8 +88,9 @@ def targeted_dlr(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> ja
       f'the targeted loss compares the first with the third and fourth logit, and this classifier '
       f"has {logits.shape[-1]} classes: take 'auto_pgd' with the loss 'cross_entropy'."
     )
-  ranked, _ = jax.lax.top_k(logits.astype(jnp.float32), 4)  # z_(1), ..., z_(4)
-  gain = lead(logits, labels, targets)
+  scores = jnp.maximum(logits.astype(jnp.float32), MIN_LOGIT)
+  ranked, _ = jax.lax.top_k(scores, 4)  # z_(1), ..., z_(4)
+  gain = lead(scores, labels, targets)
   return gain / (ranked[:, 0] - (ranked[:, 2] + ranked[:, 3]) / 2 + 1e-12)
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from robustness.attacks import Attack, auto_pgd, balls, cross_entropy, dlr, margin
+from robustness.attacks import Attack, auto_pgd, balls, cross_entropy, dlr, margin, targeted_dlr
 from robustness.attacks.auto_pgd import AutoPGD
 from robustness.attacks.fab import FAB
 from robustness.attacks.pgd import FGSM, PGD
@@ -159,6 +159,21 @@ def test_a_gradient_of_nan_gives_images_of_nan(attack):
   labels = logits(IMAGES).argmax(-1)
   made = np.asarray(attack(KEYS, confident, IMAGES, labels))
   assert np.isnan(made[labels > 0]).any((1, 2, 3)).all()
+
+
+@pytest.mark.parametrize('loss', [dlr, lambda z, y: targeted_dlr(z, y, (y + 1) % 5)])
+@pytest.mark.parametrize('num_finite', [1, 2, 3, 4])
+def test_dlr_has_a_gradient_beside_classes_that_the_classifier_lacks(loss, num_finite):
+  scores = jax.random.normal(jax.random.key(0), (6, 5))
+  lacks = jnp.arange(5) >= num_finite
+  gradient = jax.grad(lambda z: loss(jnp.where(lacks, -jnp.inf, z), z.argmax(1)).sum())(scores)
+  assert np.isfinite(gradient).all()
+
+
+def test_targets_that_the_classifier_lacks_leave_images_finite():
+  partial = lambda x: jnp.where(jnp.arange(4) < 3, logits(x), -jnp.inf)  # noqa: E731
+  made = AutoPGD('linf', 1e-4, steps=3, targets=3)(KEYS, partial, IMAGES, partial(IMAGES).argmax(1))
+  assert np.isfinite(made).all()
 
 
 def test_fab_attacks_logits_of_half_precision():
