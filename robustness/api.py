@@ -542,10 +542,10 @@ def train(
   if isinstance(rows, ArrayRows) and not rows.class_names:
     count = int(rows.labels.max()) + 1
     rows = user_data.with_class_names(rows, tuple(map(str, range(count))))
-  if isinstance(rows, ArrayRows) and not rows.facts:
+  if isinstance(rows, ArrayRows):
     # A workdir has no other trace of arrays, and would resume a training on other ones.
-    arrays = {'images': rows.images, 'labels': rows.labels}
-    rows = dataclasses.replace(rows, facts={'sha256': digest(arrays)})
+    arrays = {'images': rows.images, 'labels': rows.labels, **rows.columns}
+    rows = dataclasses.replace(rows, facts={**rows.facts, 'sha256': digest(arrays)})
   is_named = isinstance(network, str)
   if not is_named and not isinstance(network, nn.Module):
     raise InputError(

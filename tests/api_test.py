@@ -27,6 +27,7 @@ from robustness import launch
 from robustness.attacks.pgd import PGD
 from robustness.augment import AUGMENTATIONS
 from robustness.core.errors import InputError
+from robustness.core.rows import ArrayRows
 from robustness.evaluation.study import STUDIES
 from robustness.models import label_space
 from robustness.models.projection import project
@@ -482,6 +483,16 @@ def test_weights_of_a_module_are_not_those_of_another_one_of_equal_shapes(tmp_pa
   other = CurvedByDefault('tanh')
   refused('another training.*outputs_on_fixed_images', robustness.train, other, *data, **options)
   refused('train=False by default', robustness.train, Curved('relu'), *data, epochs=1, batch_size=8)
+
+
+@pytest.mark.parametrize('changed', ['images', 'site'])
+def test_a_training_on_rows_with_facts_is_not_resumed_with_other_rows(changed, tmp_path):
+  images, site = np.random.default_rng(0).random((8, 4, 4, 3), np.float32), np.arange(8) // 4
+  rows = ArrayRows(images, np.arange(8) % 2, ('a', 'b'), columns={'site': site}, facts={'set': 1})
+  other = {'images': {'images': images[::-1]}, 'site': {'columns': {'site': 1 - site}}}[changed]
+  options = {'epochs': 1, 'batch_size': 8, 'balanced': 'site', 'workdir': tmp_path}
+  robustness.train(Mean(), rows, **options)
+  refused('sha256', robustness.train, Mean(), dataclasses.replace(rows, **other), **options)
 
 
 @pytest.mark.parametrize('changed', ['images', 'labels', 'column', 'model'])

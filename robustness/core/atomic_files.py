@@ -22,7 +22,7 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     os.replace(temporary, target)
   except BaseException as error:
     temporary.unlink(missing_ok=True)
-    if isinstance(error, OSError) and error.filename is None:  # errors of writing and flushing
+    if isinstance(error, OSError):  # name the file, and not the temporary one
       error.filename = os.fspath(target)
     raise
   flush_directory(target.parent)

@@ -20,3 +20,9 @@ def test_a_file_is_replaced_or_unchanged_and_no_other_file_stays(tmp_path, monke
   assert raised.value.filename == str(path)
   assert path.read_bytes() == b'old'
   assert os.listdir(path.parent) == ['file.bin']
+
+
+def test_an_error_names_the_file_and_not_the_temporary_one(tmp_path):
+  with pytest.raises(IsADirectoryError) as raised:
+    write_atomically(tmp_path, b'')  # renamed to the name of a folder
+  assert raised.value.filename == str(tmp_path)
