@@ -146,7 +146,8 @@ class AutoAttack(Ensemble):
 def _differs(logits: Logits, images: Array) -> Array:
   """Returns whether repeated passes return different logits or classes, bool [B]."""
   scores = jax.lax.map(lambda _: logits(images), jnp.arange(REPEATS))  # [passes, B, classes]
-  unit = scores / (jnp.linalg.norm(scores, axis=-1, keepdims=True) + 1e-10)
+  present = jnp.where(jnp.isneginf(scores), 0, scores)  # −∞: a class that the classifier lacks
+  unit = present / (jnp.linalg.norm(present, axis=-1, keepdims=True) + 1e-10)
   # the largest difference of two passes, of logits that are scaled to length 1
   change = jnp.linalg.norm(unit[:, None] - unit[None], axis=-1).max((0, 1))
   classes = scores.argmax(-1)
