@@ -202,6 +202,15 @@ def check_fields(parsed: object, section: str) -> None:
   """
   for field in dataclasses.fields(parsed):  # type: ignore[arg-type]
     key, value = f'{section}.{field.name}', vars(parsed)[field.name]
+    default = getattr(type(parsed), field.name, field.default)
+    if default is not field.default:  # a class without the annotation, which leaves the field alone
+      raise InputError(
+        f'{type(parsed).__name__} sets {field.name} = {default!r} without a type, which does not '
+        f'change the default of {key_name(key)}: write {field.name}: TYPE = {default!r} and '
+        '@dataclasses.dataclass(frozen=True) above the class.'
+      )
+    if value.__hash__ is None and not isinstance(value, Mapping):
+      raise SettingError(key, value, 'a tuple, or another value that never changes')
     if valid := field.metadata.get('valid'):
       if type(field.default) is int and isinstance(value, float):
         raise SettingError(key, value, settings.type_name(int))
@@ -497,6 +506,17 @@ def _defined_names(file: pathlib.Path) -> list[str]:
   return [name for name in names if not name.startswith('_')]
 
 
+def _imported_names(file: pathlib.Path) -> set[str]:
+  """Returns the first parts of the names of all modules that a Python file imports."""
+  names = []
+  for node in ast.walk(ast.parse(file.read_bytes())):
+    if isinstance(node, ast.Import):
+      names += [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+      names.append(node.module)
+  return {name.partition('.')[0] for name in names}
+
+
 def forget() -> None:
   """Makes `load` run every file again, because files that it reads may have changed."""
   _run.cache_clear()
@@ -507,6 +527,20 @@ def _run(file: pathlib.Path, digest: str) -> ModuleType:
   """Returns the module of a Python file, which is run; `digest` is the SHA-256 of its content."""
   if str(file.parent) not in sys.path:
     sys.path.append(str(file.parent))  # modules in its folder can be imported, as in a script
+  for name in _imported_names(file):
+    is_beside = any(
+      (file.parent / path).is_file() for path in (f'{name}.py', f'{name}/__init__.py')
+    )
+    spec = importlib.util.find_spec(name) if is_beside else None
+    if (
+      spec
+      and spec.origin
+      and file.parent.resolve() not in pathlib.Path(spec.origin).resolve().parents
+    ):
+      raise InputError(
+        f'{file} imports {name}, which is {spec.origin} in this run and not the file beside it: '
+        'rename the one beside it, because a run has one module of a name.'
+      )
   return run_file(file, f'{file.stem}_{digest[:8]}')
 
 

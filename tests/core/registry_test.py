@@ -24,10 +24,19 @@ class Invert(Part):
   strength: float = 1.0
 
   def __post_init__(self):
+    super().__post_init__()
     self.require(0 <= self.strength <= 1, 'strength', 'in [0, 1]')
 
 class Bare(Part):
   strength: float = 1.0
+
+@dataclasses.dataclass(frozen=True)
+class Weaker(Invert):
+  strength = 0.5
+
+@dataclasses.dataclass(frozen=True)
+class Listed(Part):
+  levels: list = dataclasses.field(default_factory=list)
 
 class Unfinished(Part):
   @abc.abstractmethod
@@ -52,10 +61,12 @@ def file(tmp_path):
   ('{file}:Invert', {'Invert': {'strenght': 1.0}}, 'unknown key'),
   ('{file}:Invert', {'invert': {}}, 'unknown key config.classifier.augment.invert'),
   ('{file}:Inver', {}, "has no 'Inver': did you mean 'Invert'? defined: "),
-  ('{file}:none', {}, "defined: 'Bare', 'Invert', 'Unfinished', 'other'"),
+  ('{file}:none', {}, "defined: 'Bare', 'Invert', 'Listed', 'Unfinished', 'Weaker', 'other'"),
   ('{file}:other', {}, 'is no subclass of robustness.core.registry.Part'),
   ('{file}', {}, 'say which name in it is meant, as mine.py:NAME'),
   ('{file}:Bare', {'Bare': {'strength': 2.0}}, 'its strength is no setting: write @dataclasses'),
+  ('{file}:Weaker', {}, 'sets strength = 0.5 without a type, which does not change the default'),
+  ('{file}:Listed', {}, 'levels is []; it must be a tuple'),
   ('{file}:Unfinished', {}, 'does not define strength_of: see robustness.core.registry.Part'),
   ('none.py:Invert', {}, 'there is no file'),
   ('invert', {}, 'FILE.py:NAME or package.module:NAME takes one of your own'),
@@ -130,3 +141,17 @@ def test_a_file_may_import_modules_beside_it(tmp_path, monkeypatch):
   (tmp_path / 'constants_beside.py').write_text('SIDE = 7\n')
   (tmp_path / 'importing.py').write_text('from constants_beside import SIDE\n')
   assert registry.load(f'{tmp_path}/importing.py:SIDE', WHERE).value == 7
+
+
+def test_a_module_beside_a_file_is_not_taken_from_another_folder(tmp_path, monkeypatch):
+  monkeypatch.setattr(sys, 'path', [*sys.path])
+  for folder in ('first', 'second'):
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / 'beside_both.py').write_text(f'FOLDER = {folder!r}')
+    (tmp_path / folder / 'net.py').write_text(
+      'def net():\n  from beside_both import FOLDER\n  return FOLDER'
+    )
+  first, second = (f'{tmp_path}/{folder}/net.py:net' for folder in ('first', 'second'))
+  assert registry.load(first, WHERE).value() == 'first'
+  refused('second/net.py imports beside_both, which is .*first', registry.load, second, WHERE)
+  sys.modules.pop('beside_both')
