@@ -371,7 +371,6 @@ class Evaluator(Step):
         and the view), or all outputs are probabilities in place of logits.
     """
     has_finite_logits = fields.pop(FINITE)
-    # an image is not finite if the gradient that an attack followed is not
     has_finite_image = fields.pop(FINITE_IMAGE, np.ones_like(has_finite_logits))
     is_finite = has_finite_logits & has_finite_image
     if not is_finite.all():
@@ -382,7 +381,11 @@ class Evaluator(Step):
           f'{self.name} gives logits that are not finite for {place}. Check the weights, the '
           'normalisation and the precision.'
         )
-      raise without_finite_gradient(self.name, place)
+      if self.views.uses_classifier:  # the gradient that an attack followed was not finite
+        raise without_finite_gradient(self.name, place)
+      raise InputError(
+        f'the image shown is not finite for {place}: the study, or a part of it, makes NaN or ∞.'
+      )
     # functions on the host are checked where they are called and have no field `DISTRIBUTION`
     is_distribution = fields.pop(DISTRIBUTION, np.zeros(1))
     if is_distribution.all() and self._network.num_classes > 1:

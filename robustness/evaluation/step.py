@@ -176,8 +176,6 @@ class Step:
       if self.classifier:
         logits, outputs = self._network.apply(variables, images, (*self.layers, *self.outputs))
         measured |= self._predictions(batch, logits, outputs, clean)
-      if self.views.uses_classifier:
-        measured[FINITE_IMAGE] = jnp.isfinite(images).all((1, 2, 3))
       return images, measured
 
     def add_next_view(best: Best, view: View) -> tuple[Best, Fields]:
@@ -308,7 +306,14 @@ class Step:
       _, parameters = view
       rows_and_images = {'rows': rows, 'images': images}
       fields = self.parallel.by_device(self._observe, rows_and_images, variables, parameters)
+    shape = self.views.image_shape or batch['image'].shape[1:]
+    if images.shape[1:] != shape or not jnp.issubdtype(images.dtype, jnp.floating):
+      raise InputError(
+        f'the views show images {images.dtype} {list(images.shape[1:])}: give floats in [0, 1] of '
+        f'the shape {list(shape)}, or state another one as Views(..., image_shape=...).'
+      )
     if self.classifier:
+      fields[FINITE_IMAGE] = jnp.isfinite(images).all((1, 2, 3))
       images = resized(images, self.classifier.input_shape)
     return images, {**fields, **by_show}
 

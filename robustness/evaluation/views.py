@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core import random_keys
+from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.evaluation.records import Shard
 
@@ -124,6 +125,21 @@ class Views:
   add_columns: Callable[[Rows], Rows] | None = None
   composes: bool = False
   sequential: bool = False
+
+  def __post_init__(self) -> None:
+    """Raises InputError unless ids are distinct integers, and each view has all parameters."""
+    ids = np.asarray(self.ids)
+    if ids.ndim != 1 or ids.dtype.kind not in 'iu' or len(np.unique(ids)) < len(ids):
+      raise InputError(
+        f'ids of views are {self.ids!r}: give an array [V] of distinct integers, because views '
+        f'with equal ids draw equal random numbers (which a parameter {DRAWS!r} is for).'
+      )
+    for name, values in self.parameters.items():
+      if np.shape(values)[:1] != ids.shape:
+        raise InputError(
+          f'the parameter {name!r} of views has shape {np.shape(values)}: give an array with a '
+          f'value for each of the {len(ids)} views.'
+        )
 
   def __len__(self) -> int:
     """Returns V, the number of views."""

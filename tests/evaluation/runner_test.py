@@ -444,6 +444,35 @@ def test_non_finite_logits_name_example_and_view(native):
   refused(r'not finite for example \d+, view \d+ \(fy=', table, runner, rows, 8, 5)
 
 
+@cases(
+  'show, message',
+  (
+    lambda key, row, view: jnp.log(row['image'] - 2),
+    r'image shown is not finite for example \d+, v',
+  ),
+  (lambda key, row, view: row['image'][:3], r'show images float32 \[3, 5, 3\]: .* \[6, 5, 3\]'),
+  (
+    lambda key, row, view: jnp.uint8(255 * row['image']),
+    r'show images uint8 \[6, 5, 3\]: give floats',
+  ),
+)
+def test_shown_images_that_are_no_images_are_refused(show, message):
+  views = dataclasses.replace(identity(), show=show)
+  # its logits are finite for NaN too
+  runner = answering(lambda _, x, layers: (jnp.nan_to_num(x[:, 0, :4, 0]), {}), views=views)
+  refused(message, table, runner, tiny_rows(), 8, 5)
+
+
+@cases(
+  'changes, message',
+  ({'ids': np.zeros(2, np.int32)}, 'distinct integers'),
+  ({'ids': np.arange(3)}, r"'identity' of views has shape \(2,\): .* each of the 3 views"),
+)
+def test_views_without_distinct_ids_or_with_too_few_parameters_are_refused(changes, message):
+  views = {'ids': np.arange(2), 'parameters': {'identity': np.zeros(2)}, **changes}
+  refused(message, dataclasses.replace, identity(), **views)
+
+
 def test_an_attack_of_a_network_without_a_finite_gradient_names_the_cause():
   def saturated(_, images, layers):
     scores = 1e4 * images.reshape(len(images), -1)[:, :4]
