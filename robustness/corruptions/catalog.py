@@ -355,9 +355,19 @@ def apply(
     """Returns the image corrupted by the corruption `name`, rounded as `quantize` says."""
     corruption = find(name)
     corrupted = corruption(key, image, severity, table[name], **options.get(name, {}))
+    shape, dtype = (getattr(corrupted, attribute, None) for attribute in ('shape', 'dtype'))
+    if (shape, dtype) != (image.shape, image.dtype):
+      raise InputError(
+        f'{name} returns {dtype} of shape {shape}: it must return {image.dtype} of the shape of '
+        f'its image, {image.shape}.'
+      )
     # 'floor' means as released, and a few released corruptions are rounded instead
     rounding = 'round' if corruption.rounded and quantize == 'floor' else quantize
-    return to_levels(corrupted, rounding) if rounding else corrupted
+    levels = to_levels(corrupted, rounding) if rounding else corrupted
+    if not is_reference(name):
+      return levels
+    # a user's corruption may leave [0, 1], and NaN must not become a level
+    return jnp.where(jnp.isfinite(corrupted), jnp.clip(levels, 0, 1), jnp.nan)
 
   # A single name gets branches too: without them XLA fuses the corruption with the operations
   # around it, and results differ in their last digits.

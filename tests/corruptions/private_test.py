@@ -29,6 +29,14 @@ from robustness.corruptions.corruption import corruption
 def darken(key, image, strength):
   return strength['factor'] * image
 
+@corruption('factor', {32: (2, 2, 2, 2, 2)}, family='alone')
+def lighten(key, image, strength):
+  return strength['factor'] * image / (image != image[:1])
+
+@corruption('factor', {32: (1, 1, 1, 1, 1)}, family='alone')
+def cropped(key, image, strength):
+  return image[2:]
+
 def brightness(key, image, strength):
   return image
 
@@ -65,6 +73,16 @@ def test_functions_of_arrays_and_studies_accept_a_private_corruption(code):
   assert 'files' not in CorruptionError(corruptions=('fog',)).recording
   flips = FlipRate(corruptions=(name,), frames=3).view_table((32, 32, 3)).names
   assert flips == ['darken 1', 'darken 3', 'darken 5']
+
+
+def test_values_of_a_private_corruption_are_clipped_and_checked(code):
+  for quantize in (None, 'floor'):
+    lighter = np.asarray(corruptions.corrupt(0, IMAGES, f'{code}:lighten', 1, quantize))
+    assert np.isnan(lighter[:, 0]).all()  # 0 / 0 has no level
+    np.testing.assert_allclose(lighter[:, 1:], np.minimum(2 * IMAGES, 1)[:, 1:], atol=1 / 255)
+  refused(
+    'returns float32 of shape .30, 32, 3.', corruptions.corrupt, 0, IMAGES, f'{code}:cropped', 1
+  )
 
 
 def test_trainings_and_environments_accept_a_private_corruption(code):
