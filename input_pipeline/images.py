@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 
 from robustness.core.errors import InputError
+from robustness.core.rows import check_label_array
 from robustness.core.typing import Facts
 
 if TYPE_CHECKING:  # rows of arrays are read without it
@@ -244,7 +245,18 @@ def array_images(
     class_names: names of the classes in label order.
     title: names the images in messages.
     description: JSON values that identify the images in results.json.
+
+  Raises:
+    InputError: images have another shape, or labels another shape, type or range.
   """
+  shape: tuple[int, ...] = getattr(images, 'shape', ())
+  if len(shape) != 4 or shape[3] not in (1, 3):
+    raise InputError(
+      f'images of {title} are a {type(images).__name__} of shape {shape}; expected an array '
+      '[N, H, W, 1 or 3].'
+    )
+  images, labels = np.asarray(images), np.asarray(labels)
+  check_label_array(labels, f'labels of {title}')
   size = (images.shape[1], images.shape[2])
   return Images(
     title=title,

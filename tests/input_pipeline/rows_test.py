@@ -78,6 +78,20 @@ def test_images_of_more_than_8_bits_are_not_resized_by_pillow():
   refused(message, TfRows, selection)
 
 
+@cases(
+  'images, labels, message',
+  (
+    np.zeros((4, 5, 5)),
+    np.arange(4),
+    r'deep are a ndarray of shape \(4, 5, 5\); expected an array',
+  ),
+  ([np.zeros((5, 5, 1))], [0], 'images of deep are a list'),
+  (np.zeros((4, 5, 5, 1)), np.eye(2, dtype=int)[[0, 1, 1, 0]], 'labels of deep has .* not one-hot'),
+)
+def test_arrays_that_are_no_images_with_labels_are_refused(images, labels, message):
+  refused(message, array_images, images, labels, ('a', 'b'), 'deep', {})
+
+
 def test_the_description_states_source_subset_and_sizes(make_rows):
   sizes = {'image_shape': [8, 12, 3], 'resize': 8, 'crop': 0, 'interpolation': 'bicubic'}
   counts = {'num_examples': 3, 'available_examples': 23, 'num_classes': 5}
