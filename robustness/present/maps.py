@@ -34,6 +34,7 @@ _LEFT, _BAR, _TITLE, _BELOW = 0.65, 0.75, 0.35, 0.45
 """Sizes in inches: the vertical axis, a colour bar with its name, a title, the horizontal axis."""
 
 _LINE = 0.13  # inches, the height of a line of a title or name
+_MIN_CELL = 0.1  # inches, the least height of a cell with a number
 DECADES = 4  # maps show |F| down to 10^-4 of the largest value
 _MIN_MAGNITUDE = 1e-12  # stands for zero on a logarithmic scale
 
@@ -81,7 +82,7 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
   map_height = map_width * ratio
   titles = [style.wrapped(panel.title, int(map_width / style.LETTER)) for panel in parts]
   above = _TITLE + _LINE * max(title.count('\n') for title in titles)
-  height = min(style.PAGE_HEIGHT, _BELOW + lines * (map_height + above))
+  height = _BELOW + lines * (map_height + above)
   figure, grid = panels(lines * columns, columns, (width, height), 'compressed')
   for place in set(range(len(grid))) - set(places):
     grid[place].set_axis_off()
@@ -310,12 +311,14 @@ def grids(parts: Sequence[Panel], y: str, x: str) -> Figure:
   # Sizes in inches: 0.35 for a title, 0.9 for the axes and their names.
   is_wide = columns > 1 or len(x_values) > 5 or _longest(y_names) > 20
   width = style.PAGE_WIDTH if is_wide else style.COLUMN_WIDTH
-  line_height = 0.35 + _LINE * max(title.count('\n') for title in titles)
-  line_height += sum(max(0.2, _LINE * (name.count('\n') + 1)) for name in y_names)
+  above = 0.35 + _LINE * max(title.count('\n') for title in titles)
+  grid_height = sum(max(0.2, _LINE * (name.count('\n') + 1)) for name in y_names)
   slanted = 0.03 * max(0, _longest(x_names) - 12)  # inches of long names below the grid
-  height = min(style.PAGE_HEIGHT, max(1.9, 0.9 + slanted + lines * line_height))
+  # of one page, or of as many as cells of the least height need
+  room = max(style.PAGE_HEIGHT - 0.9 - slanted, lines * (above + _MIN_CELL * len(y_values)))
+  height = max(1.9, 0.9 + slanted + min(room, lines * (above + grid_height)))
   figure, grid = panels(len(parts), columns, (width, height))
-  cell_height = (height - 0.9 - slanted - 0.35 * lines) / (lines * len(y_values))
+  cell_height = (height - 0.9 - slanted - above * lines) / (lines * len(y_values))
   max_font_size = max(1.0, 0.8 * 72 * cell_height)  # in points; an inch has 72
   is_small = len(x_values) <= 6 and len(y_values) <= 20
   font_size = min(7.0 if is_small else MIN_FONT_SIZE, max_font_size)

@@ -56,6 +56,19 @@ def test_names_of_two_lines_do_not_overlap_in_the_highest_figures(attacks):
   assert figure.get_figheight() > 8 and not [*faults.overlaps(figure)]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('across', ['attack', 'severity'])
+def test_heat_maps_of_many_classifiers_are_legible(across):
+  labels = [f'network {number}' for number in range(30)]
+  down = {'attack': 'corruption', 'severity': 'epsilon'}[across]
+  values = {'attack': 'ab', 'corruption': 'abcdefgh', 'severity': range(3), 'epsilon': range(3)}
+  figures = charts.draw(made(product(**{f: values[f] for f in (down, across)}), labels=labels))
+  for figure, _caption in figures.values():
+    assert not [*faults.overlaps(figure)]
+    heights = [axes.get_position().height * figure.get_figheight() for axes in figure.axes]
+    assert min(heights) > 0.7, 'inches'
+
+
 def test_every_set_of_facets_is_a_picture_with_a_caption_and_names_have_points(results):
   figures = charts.draw(results)
   curve_names = 'error_corruption_severity', 'error_corruption_severity_difference'
