@@ -24,7 +24,7 @@ from robustness.core.atomic_files import write_atomically
 
 COLUMN_WIDTH = 3.4  # inches: one column of a two-column paper
 PAGE_WIDTH = 7.0  # inches: both columns
-PAGE_HEIGHT = 8.5  # inches: largest height of figures with many parts, without their legends
+PAGE_HEIGHT = 8.5  # inches: largest height of figures, except many heatmaps, without legends
 MAGNITUDE = 'viridis'  # for quantities from zero up
 DIFFERENCE = 'RdBu'  # for differences; blue is better
 MISSING = '0.85'  # grey of a cell without a value
