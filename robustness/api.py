@@ -685,7 +685,8 @@ def attack(
   keys = jax.vmap(jax.random.fold_in, (None, 0))(as_key(key), jnp.arange(len(images)))
   with naming(section, ''):  # errors name the settings as arguments, without the section
     parsed = parse(attack_class, {'norm': norm, 'epsilon': epsilon, **settings}, section)
-    attacked = parsed(keys, logits, images, jnp.broadcast_to(jnp.asarray(labels), len(images)))
+    labels = jnp.broadcast_to(jnp.asarray(labels), len(images))
+    attacked = parsed.worst(1, keys, logits, images, labels)
   if not isinstance(attacked, jax.core.Tracer):
     invalid = np.flatnonzero(~np.isfinite(attacked).all((1, 2, 3)))
     if len(invalid):

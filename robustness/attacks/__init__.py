@@ -263,11 +263,22 @@ class Attack(Part):
     run r uses fold_in(key, r), so that more restarts never weaken an attack. An attack that draws
     nothing runs once. For the arguments after `restarts` see `__call__`.
     """
-    first = self(keys, logits, images, labels, scale)
-    if first.shape != images.shape:
-      raise InputError(
-        f'the attack {self.name!r} gives images of {list(first.shape)} for {list(images.shape)}.'
-      )
+
+    def attacked(run_keys: Array) -> Array:
+      """Returns the images of one run; those of a user's attack are projected into the ball."""
+      results = self(run_keys, logits, images, labels, scale)
+      shape = getattr(results, 'shape', ())
+      if shape != images.shape or not jnp.issubdtype(results.dtype, jnp.floating):
+        raise InputError(
+          f'the attack {self.name!r} gives images of {list(shape)} for {list(images.shape)}: give '
+          'floats of the shape that it gets.'
+        )
+      if not self.file:
+        return results
+      projected = balls.clipped(images, results - images, self.norm, scale * self.epsilon)
+      return jnp.where(jnp.isfinite(results), projected, jnp.nan)
+
+    first = attacked(keys)
     if restarts == 1 or not self.draws:
       return first
 
@@ -275,7 +286,7 @@ class Attack(Part):
       """Returns the images of largest margin so far, and these margins, after run number `run`."""
       worst, largest = state
       run_keys = jax.vmap(lambda key: jax.random.fold_in(key, run))(keys)
-      candidates = self(run_keys, logits, images, labels, scale)
+      candidates = attacked(run_keys)
       margins = margin(logits(candidates), labels)
       is_worse = balls.by_row(margins > largest)
       return jnp.where(is_worse, candidates, worst), jnp.maximum(margins, largest)

@@ -204,6 +204,22 @@ def test_an_attack_that_changes_the_shape_of_images_is_refused():
   refused(message, Cut().worst, 1, KEYS, logits, IMAGES, LABELS)
 
 
+def test_images_of_a_users_attack_are_projected_into_the_ball():
+  @dataclasses.dataclass(frozen=True)
+  class Inverse(Attack):
+    name, file = 'inverse', {'file': 'mine.py'}
+    resembles = ()
+
+    def __call__(self, keys, logits, images, labels, scale=1.0):
+      return jnp.where(images > 0, 1 - images, jnp.nan)
+
+  images = IMAGES.at[0, 0, 0, 0].set(0.0)
+  worst = Inverse('linf', 0.02).worst(1, KEYS, logits, images, LABELS, 2.0)
+  assert np.isnan(worst[0, 0, 0, 0]) and np.isnan(worst).sum() == (np.asarray(images) == 0).sum()
+  inside = np.clip(images + np.clip(1 - 2 * images, -0.04, 0.04), 0, 1)
+  np.testing.assert_allclose(np.nan_to_num(worst), np.where(images > 0, inside, 0), atol=1e-6)
+
+
 @pytest.mark.slow
 def test_restarts_keep_the_image_of_largest_margin():
   attack = PGD('l2', 0.5, steps=1, step_size=0.05)
