@@ -14,12 +14,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from robustness.core.errors import InputError
 from robustness.estimates import intervals
 from robustness.estimates.comparison import mcnemar, paired_difference, sign_flip
 from robustness.estimates.outcomes import Group, Outcomes, Sums
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
 
+RANGE_TOLERANCE = 1e-5
+"""Rounding of float32 by which a mean may leave the range of its quantity, relative to the end."""
 Row = dict[str, object]
 """A row of the table of results, {column: value}."""
 
@@ -202,7 +205,14 @@ def mean(
   """
   sums = outcomes.sums(label, group)
   if not outcomes.is_share:
-    return amount(sums, quantity.range, confidence)
+    estimate = amount(sums, quantity.range, confidence)
+    nearest = np.clip(estimate.value, *quantity.range)
+    if abs(estimate.value - nearest) > RANGE_TOLERANCE * max(1, abs(nearest)):
+      raise InputError(
+        f'{quantity.name} of {label} is {estimate.value:.6g}, outside its range {quantity.range}: '
+        f'it is declared with kind={quantity.kind!r}; give the kind, low or high of its statistic.'
+      )
+    return estimate
   if outcomes.design is not None and len(group.views) == 1:
     successes, n = int(sums.total.sum()), sums.n
     interval = outcomes.design.interval if decides else outcomes.design.other_interval

@@ -241,7 +241,10 @@ class Outcomes:
     """
     common = self.common
     a, b = common.values[first], common.values[second]
-    values = {'gained': b & ~a, 'lost': a & ~b} if self.is_share else {'gained': b - a}
+    if self.is_share:
+      values = {'gained': b & ~a, 'lost': a & ~b}
+    else:  # in floats, because a difference of unsigned integers would wrap around
+      values = {'gained': np.subtract(b, a, dtype=np.result_type(a, b, np.float32))}
     if common.counted is None:
       return dataclasses.replace(common, values=values)
     if not np.array_equal(common.counted[first], common.counted[second]):

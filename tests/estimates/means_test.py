@@ -146,6 +146,18 @@ def test_an_amount_has_students_interval_within_its_range():
   assert row.n == row.clusters == 11 and row.method == 'student'
 
 
+def test_a_mean_outside_the_range_of_its_quantity_is_refused():
+  outcomes = Outcomes({'first': np.full((3, 7), 1.5)}, VIEWS)
+  message = r"error of first is 1.5, outside its range \(0.0, 1.0\): .*kind='share'"
+  refused(message, means, ERROR, outcomes)
+  refused('is -1.5, outside', means, CHANGE, Outcomes({'first': np.full((3, 7), -1.5)}, VIEWS))
+
+
+def test_a_difference_of_unsigned_integers_is_signed():
+  ranks = {'first': np.full((3, 7), 2, np.uint8), 'second': np.full((3, 7), 1, np.uint8)}
+  assert means(CHANGE, Outcomes(ranks, VIEWS)).value.tolist() == [2, 1, -1]
+
+
 def test_an_unknown_facet_and_a_facet_named_like_a_column_of_the_table_are_refused():
   for name in ('value', 'n', 'p', 'note', 'classifier', 'task', 'seed', 'marked'):
     outcomes = Outcomes({'net': np.eye(2, dtype=bool)}, pd.DataFrame({name: [1, 2]}))
