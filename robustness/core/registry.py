@@ -311,8 +311,14 @@ class Registry(Generic[P]):
       InputError: a key of the section or of a subsection is unknown, or a value is invalid.
     """
     selected = [self.find(name, f'{path}.{key}') for name in names]
+    by_name = {part.name: part for part in selected}
+    if any(by_name[part.name] is not part for part in selected):
+      raise InputError(
+        f'{key_name(f"{path}.{key}")} is {names}: two of these have the same NAME, and with it the '
+        'same settings; rename one.'
+      )
     # the parts of the package, and selected parts of users' files (FILE.py:NAME)
-    parts = {**self.classes(), **{part.name: part for part in selected}}
+    parts = {**self.classes(), **by_name}
     keys = {key, *other_keys}
     for name, values in section.items():
       if name in keys:
@@ -509,7 +515,7 @@ def _defined_names(file: pathlib.Path) -> list[str]:
 def _imported_names(file: pathlib.Path) -> set[str]:
   """Returns the first parts of the names of all modules that a Python file imports."""
   names = []
-  for node in ast.walk(ast.parse(file.read_bytes())):
+  for node in ast.walk(ast.parse(file.read_bytes(), str(file))):
     if isinstance(node, ast.Import):
       names += [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

@@ -85,6 +85,14 @@ def test_an_empty_name_selects_no_part_and_bad_files_are_refused(tmp_path):
   refused("'crop' is a part that is here already", AUGMENTATIONS.find, f'{user_file}:crop', WHERE)
 
 
+def test_parts_of_two_files_with_one_name_are_refused(file, tmp_path):
+  other = tmp_path / 'other.py'
+  other.write_text(FILE.replace('1.0', '0.2'))
+  names = (f'{file}:Invert', f'{other}:Invert')
+  refused('two of these have the same NAME', PARTS.check_sections, {}, WHERE, 'policy', names)
+  PARTS.check_sections({}, WHERE, 'policy', (names[0], names[0]))
+
+
 def test_a_part_in_a_file_is_described_with_the_digest_of_the_file(file):
   part = PARTS.optional({'name': f'{file}:Invert', 'Invert': {'strength': 0.5}}, WHERE)
   described = part.describe()
