@@ -218,16 +218,14 @@ def test_values_beyond_the_range_by_rounding_are_clipped():
   refused(r'values from 1\.00999999 to 1\.00999999', corrupt, KEY, beyond, 'contrast', 3)
 
 
-def test_pytorch_tensors_are_read_and_refused_with_gradients_or_channels_first():
+def test_pytorch_tensors_are_read_and_refused_with_channels_first():
   torch = pytest.importorskip('torch', reason='needs torch')
   ours = corrupt(KEY, batch(), 'shot_noise', np.array([1, 2, 3, 4]))
-  theirs = corrupt(KEY, torch.from_numpy(batch()), 'shot_noise', torch.tensor([1, 2, 3, 4]))
+  images = torch.from_numpy(batch()).requires_grad_()
+  theirs = corrupt(KEY, images, 'shot_noise', torch.tensor([1, 2, 3, 4]))
   np.testing.assert_array_equal(theirs, ours)
-  for message, tensor in (
-    (r'images is a Tensor .*tensor\.detach\(\)\.cpu\(\)', torch.ones(8, 8, 3, requires_grad=True)),
-    (r'Move the channels last: np\.moveaxis\(images, -3, -1\)', torch.ones(2, 3, 8, 8)),
-  ):
-    refused(message, corrupt, KEY, tensor, 'contrast', 1)
+  message = r'Move the channels last: np\.moveaxis\(images, -3, -1\)'
+  refused(message, corrupt, KEY, torch.ones(2, 3, 8, 8), 'contrast', 1)
 
 
 def test_a_key_may_be_a_seed():
