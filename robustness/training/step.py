@@ -176,9 +176,9 @@ class TrainStep:
       """
       images = batch['image']
       outputs, new_stats = self._with_auxiliary(params, batch_stats, images, train, factors)
-      losses, weights, new_objective, metrics = losses_and_weights(
-        outputs, batch, objective, self.total
-      )
+      minimised = losses_and_weights(outputs, batch, objective, self.total)
+      self._check_minimised(minimised, len(images))
+      losses, weights, new_objective, metrics = minimised
       weights = jax.lax.stop_gradient(weights)
       auxiliary = (outputs['logits'], new_stats, weights.mean(), new_objective, metrics)
       return (losses * weights).mean(), auxiliary
@@ -190,6 +190,25 @@ class TrainStep:
     metrics = {**metrics, **self.training.pipeline.policy.metrics(batch)}
     means = (gradients, mean_weight, {'loss': loss, 'accuracy': accuracy, **metrics})
     return means, new_stats, new_objective
+
+  def _check_minimised(self, minimised: object, num_rows: int) -> None:
+    """Raises InputError unless an objective returns float losses and weights of all rows.
+
+    Losses [B, 1] with weights [B] would be multiplied to [B, B], and integers have no gradient.
+    """
+    name = self.training.pipeline.objective.name
+    expected = f'(losses, weights, state, metrics), with floats [{num_rows}] as losses and weights'
+    if not isinstance(minimised, tuple) or len(minimised) != 4:
+      raise InputError(
+        f'the objective {name!r} returns {type(minimised).__name__}, not {expected}.'
+      )
+    losses, weights = (jnp.asarray(values) for values in minimised[:2])
+    is_of_rows = losses.shape[:1] == (num_rows,) and losses.shape == weights.shape
+    if not is_of_rows or not jnp.issubdtype(losses.dtype, jnp.floating):
+      raise InputError(
+        f'the objective {name!r} returns losses {losses.dtype} {list(losses.shape)} and weights '
+        f'{list(weights.shape)}, not {expected}.'
+      )
 
   def _check_auxiliary(self, shape: tuple[int, ...]) -> None:
     """Raises SettingError unless `auxiliary_norms` leaves an image of each row to the main layers.

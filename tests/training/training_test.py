@@ -7,6 +7,7 @@ from flax import linen as nn
 from robustness.attacks.pgd import PGD
 from robustness.attacks.square import Square
 from robustness.augment.policy import Policy
+from robustness.objectives import Objective
 from robustness.objectives.groups import IRM, Coral, GroupDRO
 from robustness.training.step import check
 from robustness.training.training import Pipeline
@@ -71,6 +72,25 @@ def test_a_network_without_features_is_refused_if_the_objective_needs_them(make_
   objective = Coral(column='label', environments=3)
   task = make_task(Silent(), task={'pipeline': Pipeline(objective=objective)})
   refused(r'self\.sow', check, task, next(rows.batches(32)))
+
+
+@cases(
+  'minimise, message',
+  (lambda losses: losses, r'returns LinearizeTracer, not \(losses, weights, state'),
+  (
+    lambda losses: (losses[:, None], losses, {}, {}),
+    r'losses float32 \[\d+, 1\] and weights \[\d+\]',
+  ),
+  (lambda losses: (losses.mean(), losses.mean(), {}, {}), r'losses float32 \[\] and weights \[\]'),
+  (lambda losses: (losses > 1, losses, {}, {}), r'losses bool'),
+)
+def test_losses_that_are_not_of_the_rows_are_refused(make_task, rows, minimise, message):
+  class Odd(Objective):
+    def __call__(self, outputs, batch, state, total):
+      return minimise(outputs['logits'].mean(-1))
+
+  task = make_task(task={'pipeline': Pipeline(objective=Odd())})
+  refused(message, check, task, next(rows.batches(32)))
 
 
 def test_initial_weights_of_another_shape_are_refused_before_the_training(make_task, rows):
