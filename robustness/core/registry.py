@@ -34,6 +34,8 @@ SEPARATOR = '.py:'
 """Text that marks a name in a config as a reference FILE.py:NAME to a user's code."""
 _IN_MODULE = re.compile(r'([^\W\d]\w*)(\.[^\W\d]\w*)+:[^\W\d]\w*')
 """Pattern of references package.module:NAME to an installed package."""
+PACKAGES = ('robustness', 'input_pipeline', 'configs')
+"""The packages of this project. A user's file may be in a clone and use the installed ones."""
 V = TypeVar('V')
 """Any type."""
 _RUNS_FILES = contextvars.ContextVar('runs_files', default=True)
@@ -533,7 +535,7 @@ def _run(file: pathlib.Path, digest: str) -> ModuleType:
   """Returns the module of a Python file, which is run; `digest` is the SHA-256 of its content."""
   if str(file.parent) not in sys.path:
     sys.path.append(str(file.parent))  # modules in its folder can be imported, as in a script
-  for name in _imported_names(file):
+  for name in _imported_names(file).difference(PACKAGES):
     is_beside = any(
       (file.parent / path).is_file() for path in (f'{name}.py', f'{name}/__init__.py')
     )

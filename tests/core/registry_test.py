@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from robustness import core
 from robustness.augment import AUGMENTATIONS
 from robustness.core import registry
 from robustness.core.registry import Part, Registry
@@ -163,3 +164,11 @@ def test_a_module_beside_a_file_is_not_taken_from_another_folder(tmp_path, monke
   assert registry.load(first, WHERE).value() == 'first'
   refused('second/net.py imports beside_both, which is .*first', registry.load, second, WHERE)
   sys.modules.pop('beside_both')
+
+
+def test_a_file_in_a_clone_may_use_the_installed_packages(tmp_path, monkeypatch):
+  monkeypatch.setattr(sys, 'path', [*sys.path])
+  (tmp_path / 'robustness').mkdir()
+  (tmp_path / 'robustness' / '__init__.py').touch()
+  (tmp_path / 'net.py').write_text('import robustness.core\n\nnet = robustness.core')
+  assert registry.load(f'{tmp_path}/net.py:net', WHERE).value is core
