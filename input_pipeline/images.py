@@ -255,7 +255,7 @@ def array_images(
       f'images of {title} are a {type(images).__name__} of shape {shape}; expected an array '
       '[N, H, W, 1 or 3].'
     )
-  images, labels = np.asarray(images), np.asarray(labels)
+  images, labels = np.asanyarray(images), np.asarray(labels)  # a memory map stays one
   check_label_array(labels, f'labels of {title}')
   size = (images.shape[1], images.shape[2])
   return Images(
