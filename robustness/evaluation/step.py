@@ -306,7 +306,8 @@ class Step:
       _, parameters = view
       rows_and_images = {'rows': rows, 'images': images}
       fields = self.parallel.by_device(self._observe, rows_and_images, variables, parameters)
-    shape = self.views.image_shape or batch['image'].shape[1:]
+    stored = batch.get('image', images)  # `Views.prepare` may have replaced the stored image
+    shape = self.views.image_shape or stored.shape[1:]
     if images.shape[1:] != shape or not jnp.issubdtype(images.dtype, jnp.floating):
       raise InputError(
         f'the views show images {images.dtype} {list(images.shape[1:])}: give floats in [0, 1] of '
