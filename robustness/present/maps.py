@@ -363,7 +363,7 @@ def _write_numbers(
     values: [Y, X], the values of the cells; NaN gets no number.
     rows: the rows of the table of results, with the columns `marked` and `note`.
     cells: (index along Y, index along X) of each row's cell.
-    font_size: points; below `MIN_FONT_SIZE` no number is written.
+    font_size: points.
   """
   low, high = image.get_clim()
   digits = max(0, math.ceil(-math.log10((high - low) / 30)))  # shows a thirtieth of the scale
@@ -371,7 +371,7 @@ def _write_numbers(
     if np.isnan(values[y, x]):
       continue
     rounded = round(values[y, x], digits) + 0.0  # a rounded zero has no sign
-    number = f'{rounded:.{digits}f}'.replace('-', '−') if font_size >= MIN_FONT_SIZE else ''
+    number = f'{rounded:.{digits}f}'.replace('-', '−')
     red, green, blue, _ = image.to_rgba(values[y, x])
     luma = 0.3 * red + 0.59 * green + 0.11 * blue  # brightness of the cell, in [0, 1]
     colour = 'w' if luma < 0.5 else 'k'
