@@ -14,13 +14,12 @@ import pathlib
 import tempfile
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from jax.typing import DTypeLike
 from numpy.typing import ArrayLike
 
 import input_pipeline
@@ -31,7 +30,8 @@ from robustness.augment import AUGMENTATIONS, Augmentation
 from robustness.augment.policy import Policy
 from robustness.building import checks
 from robustness.building.builder import ClassifierBuilder
-from robustness.classifiers import ClassifierSettings, Images, from_file, resolved
+from robustness.building.trained_module import TrainedModule
+from robustness.classifiers import ClassifierSettings, Images, resolved
 from robustness.classifiers.trained_here import TrainedHere
 from robustness.cli import command_line
 from robustness.cli import compare as comparing
@@ -45,17 +45,15 @@ from robustness.core.paths import expanded
 from robustness.core.registry import Part
 from robustness.core.rows import ArrayRows, Rows, as_float32
 from robustness.core.settings import check_name, choice, parse
-from robustness.core.typing import Facts, PyTree
+from robustness.core.typing import PyTree
 from robustness.environments import class_groups
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study
 from robustness.measurement import measure as measure_study
 from robustness.models import catalog
-from robustness.models.architecture import Architecture
 from robustness.models.callables import check_logits
 from robustness.models.classifier import Classifier, without_finite_gradient, without_gradient
 from robustness.models.inputs import InputFilter
-from robustness.models.layers import Network
 from robustness.models.model import Model
 from robustness.models.projection import in_label_space
 from robustness.models.weights import digest
@@ -68,65 +66,6 @@ from robustness.video.columns import with_numbered_sets
 from robustness.workdirs import finished_workdir
 from robustness.workdirs.finished_workdir import FinishedStudy
 from robustness.workdirs.workdir import locked
-
-
-@dataclasses.dataclass(frozen=True)
-class _ModuleArchitecture(Architecture):
-  """An architecture that is one Linen module of a user, with the number of classes that it has.
-
-  Images are not normalised: `mean` and `std` are 0 and 1, so that the module gets images in [0, 1].
-  """
-
-  mean: tuple[float, ...] = (0.0,)
-  std: tuple[float, ...] = (1.0,)
-
-  def build(
-    self, num_classes: int, dtype: DTypeLike = jnp.float32, axis_name: str | None = None
-  ) -> nn.Module:
-    """Returns the module as it was given; no argument is used."""
-    return self.network
-
-
-@dataclasses.dataclass(frozen=True)
-class _TrainedModule(TrainedHere):
-  """A user's Linen module that is trained.
-
-  Attributes:
-    module: the module, which is always given; None because earlier fields have defaults too.
-    image_shape: height, width and channels of the images.
-  """
-
-  module: nn.Module | None = None
-  image_shape: tuple[int, int, int] = (0, 0, 0)
-
-  @property
-  def architecture(self) -> Architecture:
-    """The module as an architecture without published weights."""
-    network = cast('Network', self.module)  # any Linen module is called like a `Network`
-    return _ModuleArchitecture(self.name, network, stages=(), source='', licence='')
-
-  @functools.cached_property
-  def architecture_facts(self) -> Facts:
-    """The name of the network, and numbers that identify what the module computes.
-
-    They are logits of fixed images with fixed weights. Another module may have variables of the
-    same shapes, and would take over the weights of its checkpoints.
-    """
-    assert self.module is not None
-    random, images = np.random.default_rng(0), from_file.fixed_images(self.image_shape)
-
-    def draw(collection: str, shape: jax.ShapeDtypeStruct) -> np.ndarray:
-      """Returns weights that keep the scale of their inputs; running averages are positive."""
-      values = random.normal(size=shape.shape) / np.sqrt(max(1, np.prod(shape.shape[:-1])))
-      return (values if collection == 'params' else 0.5 + abs(values)).astype(shape.dtype)
-
-    init = functools.partial(self.module.init, train=False)
-    variables = {
-      collection: jax.tree.map(functools.partial(draw, collection), shapes)
-      for collection, shapes in jax.eval_shape(init, jax.random.key(0), images).items()
-    }
-    logits = np.asarray(jax.jit(self.module.apply)(variables, images))
-    return {**super().architecture_facts, from_file.KEY: from_file.projected(logits).tolist()}
 
 
 def classifier(
@@ -576,7 +515,7 @@ def train(
     recipe_class = (
       TrainedHere
       if is_named
-      else functools.partial(_TrainedModule, module=network, image_shape=rows.image_shape)
+      else functools.partial(TrainedModule, module=network, image_shape=rows.image_shape)
     )
     recipe = recipe_class(
       name=network if is_named else 'network',

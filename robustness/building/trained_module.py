@@ -1,0 +1,76 @@
+"""A Linen module of a user that is trained, for `robustness.train`."""
+
+import dataclasses
+import functools
+from typing import cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from jax.typing import DTypeLike
+
+from robustness.classifiers import from_file
+from robustness.classifiers.trained_here import TrainedHere
+from robustness.core.typing import Facts
+from robustness.models.architecture import Architecture
+from robustness.models.layers import Network
+
+
+@dataclasses.dataclass(frozen=True)
+class ModuleArchitecture(Architecture):
+  """An architecture that is one Linen module of a user, with the number of classes that it has.
+
+  Images are not normalised: `mean` and `std` are 0 and 1, so that the module gets images in [0, 1].
+  """
+
+  mean: tuple[float, ...] = (0.0,)
+  std: tuple[float, ...] = (1.0,)
+
+  def build(
+    self, num_classes: int, dtype: DTypeLike = jnp.float32, axis_name: str | None = None
+  ) -> nn.Module:
+    """Returns the module as it was given; no argument is used."""
+    return self.network
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedModule(TrainedHere):
+  """A user's Linen module that is trained.
+
+  Attributes:
+    module: the module, which is always given; None because earlier fields have defaults too.
+    image_shape: height, width and channels of the images.
+  """
+
+  module: nn.Module | None = None
+  image_shape: tuple[int, int, int] = (0, 0, 0)
+
+  @property
+  def architecture(self) -> Architecture:
+    """The module as an architecture without published weights."""
+    network = cast('Network', self.module)  # any Linen module is called like a `Network`
+    return ModuleArchitecture(self.name, network, stages=(), source='', licence='')
+
+  @functools.cached_property
+  def architecture_facts(self) -> Facts:
+    """The name of the network, and numbers that identify what the module computes.
+
+    They are logits of fixed images with fixed weights. Another module may have variables of the
+    same shapes, and would take over the weights of its checkpoints.
+    """
+    assert self.module is not None
+    random, images = np.random.default_rng(0), from_file.fixed_images(self.image_shape)
+
+    def draw(collection: str, shape: jax.ShapeDtypeStruct) -> np.ndarray:
+      """Returns weights that keep the scale of their inputs; running averages are positive."""
+      values = random.normal(size=shape.shape) / np.sqrt(max(1, np.prod(shape.shape[:-1])))
+      return (values if collection == 'params' else 0.5 + abs(values)).astype(shape.dtype)
+
+    init = functools.partial(self.module.init, train=False)
+    variables = {
+      collection: jax.tree.map(functools.partial(draw, collection), shapes)
+      for collection, shapes in jax.eval_shape(init, jax.random.key(0), images).items()
+    }
+    logits = np.asarray(jax.jit(self.module.apply)(variables, images))
+    return {**super().architecture_facts, from_file.KEY: from_file.projected(logits).tolist()}
