@@ -62,12 +62,7 @@ def with_numbered_sets(columns: Mapping[str, Any]) -> dict[str, Any]:
   names = np.asarray(columns.get(GROUP, 0))  # any number if there is no such column
   if names.dtype.kind not in 'OSTU':  # objects, bytes and the two kinds of text
     return dict(columns)
-  try:
-    _, numbers = np.unique(names, return_inverse=True)
-  except TypeError as error:  # None, or numbers among texts, which have no order
-    raise InputError(
-      f'the names in the column {GROUP!r} cannot be sorted ({error}): give texts.'
-    ) from error
+  _, numbers = sorted_names(f'the column {GROUP!r}', names)
   return {**columns, GROUP: numbers.reshape(names.shape).astype(np.int32)}
 
 
@@ -182,10 +177,33 @@ def from_columns(
 
 def _whole_numbers(columns: Mapping[str, np.ndarray], key: str) -> np.ndarray:
   """Returns a column, [N] or [N, M], as integers [N, M]; raises InputError for other values."""
-  values = np.column_stack([columns[key]])
+  return whole_numbers(f'the column {key!r}', np.column_stack([columns[key]]))
+
+
+def whole_numbers(name: str, values: np.ndarray) -> np.ndarray:
+  """Returns integers, or floats that are whole numbers, as int64; `name` is for the message.
+
+  Raises:
+    InputError: a value is no whole number.
+  """
   if values.dtype.kind not in 'iuf' or not (np.mod(values, 1) == 0).all():
-    raise InputError(f'the column {key!r} has values that are no whole numbers: give integers.')
+    raise InputError(f'{name} has values that are no whole numbers: give integers.')
   return values.astype(np.int64)
+
+
+def sorted_names(name: str, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the distinct names, sorted, and the index of each of `names` among them.
+
+  Raises:
+    InputError: names have no order, such as None, or numbers among texts.
+  """
+  try:
+    distinct, indices = np.unique(names, return_inverse=True)
+  except TypeError as error:
+    raise InputError(
+      f'{name} cannot be sorted ({error}): give texts alone, or numbers alone.'
+    ) from error
+  return distinct, indices
 
 
 def check_names(columns: Container[str]) -> None:

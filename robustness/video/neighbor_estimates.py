@@ -30,6 +30,7 @@ from robustness.core.rows import Rows, as_float32
 from robustness.estimates.means import Estimate, mean
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY
+from robustness.video.columns import sorted_names, whole_numbers
 from robustness.video.metadata import FRAME, FRAME_TYPES, NeighborSets
 from robustness.video.ytbb_robust import VIDEOS
 
@@ -181,18 +182,13 @@ def pm_k(
     )
   if not isinstance(k, int | np.integer) or k < 0:
     raise InputError(f'k is {k!r}; it must be an integer, at least 0.')
-  if distance.dtype.kind not in 'iuf' or not (np.mod(distance, 1) == 0).all():
-    raise InputError('offset has values that are no whole numbers: give frames from the anchor.')
-  distance = distance.astype(np.int64)  # the absolute value of −128 exceeds int8
+  distance = whole_numbers('offset', distance)
   largest = min(int(k), int(np.abs(distance).max()))  # no neighbor is farther away
   video_of_frame = sets if clusters is None else np.asarray(clusters)
   if video_of_frame.shape != sets.shape:
     raise InputError(f'clusters has the shape {video_of_frame.shape}; give a video per frame, [N].')
-  try:
-    names, group = np.unique(sets, return_inverse=True)
-    _, videos = np.unique(video_of_frame, return_inverse=True)
-  except TypeError as error:  # None, or numbers among texts, which have no order
-    raise InputError(f'anchor_id or clusters cannot be sorted: {error}.') from error
+  names, group = sorted_names('anchor_id', sets)
+  _, videos = sorted_names('clusters', video_of_frame)
   count = np.bincount(group[distance == 0], minlength=len(names))  # anchors of each set
   if (count != 1).any():
     bad = int(np.argmax(count != 1))
