@@ -525,6 +525,20 @@ def _imported_names(file: pathlib.Path) -> set[str]:
   return {name.partition('.')[0] for name in names}
 
 
+def _check_imports(file: pathlib.Path) -> None:
+  """Raises InputError if a file would import another module in place of one in its folder."""
+  for name in _imported_names(file).difference(PACKAGES):
+    paths = file.parent / f'{name}.py', file.parent / name / '__init__.py'
+    spec = importlib.util.find_spec(name) if any(path.is_file() for path in paths) else None
+    if spec is None or spec.origin is None:
+      continue
+    if file.parent.resolve() not in pathlib.Path(spec.origin).resolve().parents:
+      raise InputError(
+        f'{file} imports {name}, which is {spec.origin} in this run and not the file beside it: '
+        'rename the one beside it, because a run has one module of a name.'
+      )
+
+
 def forget() -> None:
   """Makes `load` run every file again, because files that it reads may have changed."""
   _run.cache_clear()
@@ -535,20 +549,7 @@ def _run(file: pathlib.Path, digest: str) -> ModuleType:
   """Returns the module of a Python file, which is run; `digest` is the SHA-256 of its content."""
   if str(file.parent) not in sys.path:
     sys.path.append(str(file.parent))  # modules in its folder can be imported, as in a script
-  for name in _imported_names(file).difference(PACKAGES):
-    is_beside = any(
-      (file.parent / path).is_file() for path in (f'{name}.py', f'{name}/__init__.py')
-    )
-    spec = importlib.util.find_spec(name) if is_beside else None
-    if (
-      spec
-      and spec.origin
-      and file.parent.resolve() not in pathlib.Path(spec.origin).resolve().parents
-    ):
-      raise InputError(
-        f'{file} imports {name}, which is {spec.origin} in this run and not the file beside it: '
-        'rename the one beside it, because a run has one module of a name.'
-      )
+  _check_imports(file)
   return run_file(file, f'{file.stem}_{digest[:8]}')
 
 
