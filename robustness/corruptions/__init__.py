@@ -19,4 +19,5 @@ if TYPE_CHECKING:
 
 __all__ = ['C_BAR', 'NAMES', 'SETS', 'SEVERITIES']
 __all__ += ['TABLES', 'apply', 'corrupt', 'corrupt_each', 'table_for']
-__getattr__ = lazy.attributes(__name__, dict.fromkeys(__all__[4:], 'catalog'))
+_IN_CATALOG = [name for name in __all__ if name not in globals()]
+__getattr__ = lazy.attributes(__name__, dict.fromkeys(_IN_CATALOG, 'catalog'))
