@@ -2,6 +2,7 @@
 
 import builtins
 import json
+import time
 from unittest import mock
 
 import jax.numpy as jnp
@@ -47,6 +48,7 @@ def test_tensorboard_reads_the_events_of_a_run_and_of_its_continuation(tmp_path)
     for step in steps:
       writer.write_scalars(step, {'loss': np.float32(1 / (1 + step)), 'nan': float('nan')})
     writer.flush()
+    time.sleep(1 - time.time() % 1)  # TensorBoard orders files by the second in their names
   events = EventAccumulator(str(tmp_path / 'tensorboard/natural'))
   events.Reload()
   losses = events.Tensors('loss')
