@@ -11,6 +11,7 @@ import difflib
 import functools
 import hashlib
 import importlib
+import itertools
 import operator
 import os
 import pathlib
@@ -218,22 +219,44 @@ class Split:
   @functools.cached_property
   def num_examples(self) -> int:
     """Number of examples in the split, which may be a slice such as 'train[:10]'."""
+    return sum(last - first for _, first, last in self._slices)
+
+  @functools.cached_property
+  def _slices(self) -> list[tuple[str, int, int]]:
+    """The slices that the split is a sum of, in order, as (stored split, first, last + 1).
+
+    Raises:
+      InputError: there is no such split, it is empty, or two of its slices share examples.
+    """
     splits, data_set = self.builder.info.splits, self.builder.info.full_name
     valid = sorted(splits)
     try:
-      number = splits[self.name].num_examples
+      pieces = tfds.core.ReadInstruction.from_spec(self.name).to_absolute(splits)
     except (KeyError, ValueError) as error:
       base = re.split(r'[\[+]', self.name)[0]  # 'train' of 'train[:10]' or 'train+test'
       raise InputError(
         f'{KEYS.data.split} is {self.name!r}; data set {data_set!r}: '
-        f"{nearest(base, valid)}, or a slice such as '{valid[0]}[:1000]'."
+        f'{_first_line(error).rstrip(".") if base in splits else nearest(base, valid)}, '
+        f"or a slice such as '{valid[0]}[:1000]'."
       ) from error
-    if not number:
+    slices = []
+    for piece in pieces:
+      first, last = piece.from_ or 0, piece.to
+      last = splits[piece.splitname].num_examples if last is None else last
+      if first < last:  # otherwise it is empty, as is 'train[5:3]'
+        slices.append((piece.splitname, first, last))
+    if not slices:
       raise InputError(
         f'split {self.name!r} of {data_set!r} is empty; its splits: '
         f'{", ".join(f"{s} ({splits[s].num_examples})" for s in valid)}.'
       )
-    return number
+    for (name, _, last), (next_name, next_first, _) in itertools.pairwise(sorted(slices)):
+      if name == next_name and next_first < last:
+        raise InputError(
+          f'{KEYS.data.split} is {self.name!r}, which reads images of {name!r} twice; each image '
+          'counts once: give slices that do not overlap.'
+        )
+    return slices
 
   def in_memory(self) -> MemoryStore:
     """Returns all encoded images and labels of the split in memory."""
@@ -287,17 +310,14 @@ class Split:
     The split may be a sum of slices, such as 'train[:10]+test'; each is read from TFDS's files only
     as far as it overlaps the positions.
     """
-    splits, instructions = self.builder.info.splits, []
+    instructions = []
     num_before = 0  # examples in the slices before the current one
-    for piece in tfds.core.ReadInstruction.from_spec(self.name).to_absolute(splits):
-      # the slice is the examples [first, last) of a stored split
-      first = piece.from_ or 0
-      last = splits[piece.splitname].num_examples if piece.to is None else piece.to
+    for name, first, last in self._slices:
       # [low, high), counted from the slice's first example, is the part of the slice that is read
       low, high = max(begin - num_before, 0), min(end - num_before, last - first)
       if low < high:
         span = {'from_': first + low, 'to': first + high, 'unit': 'abs'}
-        instructions.append(tfds.core.ReadInstruction(piece.splitname, **span))
+        instructions.append(tfds.core.ReadInstruction(name, **span))
       num_before += last - first
     instruction = functools.reduce(operator.add, instructions)
     data = self._as_dataset(instruction, {'image': tfds.decode.SkipDecoding()})

@@ -99,7 +99,7 @@ def test_a_slice_of_a_split_is_read(tiny_tfds):
   'positions, expected_levels', ([18, 19, 20, 21], [23, 24, 0, 1]), ([3, 21], [8, 1]), ([20], [0])
 )
 def test_examples_of_a_sum_of_slices_are_read_by_position(tiny_tfds, positions, expected_levels):
-  split = Split(tfds.builder('tiny_set', data_dir=tiny_tfds), 'test[5:25]+train')
+  split = Split(tfds.builder('tiny_set', data_dir=tiny_tfds), 'test[5:25]+test[9:7]+train')
   assert split.num_examples == 20 + 2
   elements = [*split.elements(np.array(positions)).as_numpy_iterator()]
   assert [element['example_id'] for element in elements] == positions
@@ -131,6 +131,9 @@ def test_examples_of_other_sizes_or_without_labels_are_refused_by_index(tiny_tfd
   ({'split': 'tset'}, "split is 'tset'.* did you mean 'test'.* valid: 'test', 'train'"),
   ({'split': 'test[:abc]'}, r"config.data.split is 'test\[:abc\]'"),
   ({'split': 'test[:0]'}, r"split 'test\[:0\]' .* is empty; its splits: test \(30\)"),
+  ({'split': 'test[3:2]'}, r"split 'test\[3:2\]' .* is empty"),
+  ({'split': 'test[:9]+train+test[8:]'}, r"which reads images of 'test' twice"),
+  ({'split': 'test[31:]'}, r'\[31:30\] incompatible with 30 examples'),
   ({'name': 'squad'}, "lacks the feature 'image' or 'label'; it has: "),
 )
 def test_unusable_names_and_splits_are_refused(tiny_tfds, settings, message):
