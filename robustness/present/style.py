@@ -3,20 +3,25 @@
 import functools
 import io
 import itertools
+import logging
 import math
 import os
 import pathlib
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import Collection
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.text import Text
 from matplotlib.ticker import LogFormatter
 from numpy.typing import ArrayLike
 
@@ -48,8 +53,19 @@ PIXELS_PER_INCH = 110.0
 VECTOR_FORMATS = ('svg',)
 """Formats that are written with every PNG. PDF takes half of the total time, so it is optional."""
 
+_FONT = 'DejaVu Sans'
+"""The font of figures. It comes with Matplotlib, so that pictures are equal everywhere."""
+_FURTHER_FONTS = {
+  'NotoSansCJK-Regular.ttc': 'Noto Sans CJK JP',
+  'DroidSansFallbackFull.ttf': 'Droid Sans Fallback',
+  'wqy-zenhei.ttc': 'WenQuanYi Zen Hei',
+  'PingFang.ttc': 'PingFang HK',
+  'Hiragino Sans GB.ttc': 'Hiragino Sans GB',
+  'msyh.ttc': 'Microsoft YaHei',
+  'NotoEmoji-Regular.ttf': 'Noto Emoji',
+}
+"""{file: font} with characters that `_FONT` lacks, such as Chinese ones, where it is installed."""
 _SETTINGS: Any = {
-  'font.family': 'DejaVu Sans',  # comes with Matplotlib, so pictures are equal everywhere
   'font.size': 8.0,
   'axes.titlesize': 8.0,
   'axes.labelsize': 8.0,
@@ -90,12 +106,48 @@ def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
   @functools.wraps(draw)
   def draw_in_style(*args: _P.args, **kwargs: _P.kwargs) -> _R:
     """Calls the drawing function with this package's settings of Matplotlib."""
-    with matplotlib.rc_context():
+    with matplotlib.rc_context(), warnings.catch_warnings():
+      warnings.filterwarnings('ignore', r'Glyph \d+ .*missing from')  # see `_note_missing`
       matplotlib.rcParams.update(_DEFAULTS)  # undoes settings of the user
-      matplotlib.rcParams.update(_SETTINGS)
+      matplotlib.rcParams.update({**_SETTINGS, 'font.family': _fonts()})
       return draw(*args, **kwargs)
 
   return draw_in_style
+
+
+@functools.cache
+def _fonts() -> list[str]:
+  """Returns the names of the fonts that text is drawn in: a character has the first that has it."""
+  installed = {pathlib.Path(path).name: path for path in font_manager.findSystemFonts()}
+  fonts = [_FONT]
+  for file, name in _FURTHER_FONTS.items():
+    if file in installed:
+      font_manager.fontManager.addfont(installed[file])
+      fonts.append(name)
+  return fonts
+
+
+@functools.cache
+def _is_drawn(character: str) -> bool:
+  """Returns whether one of the fonts has a character."""
+  files = [font_manager.findfont(FontProperties(family=[font])) for font in _fonts()]
+  return any(font_manager.get_font(file).get_char_index(ord(character)) for file in files)
+
+
+_noted: set[str] = set()
+"""Missing characters that the user was told of."""
+
+
+def _note_missing(figure: Figure) -> None:
+  """Logs the characters of a figure that no font has, each once; figures have boxes for them."""
+  texts = ''.join(text.get_text() for text in figure.findobj(Text))
+  missing = {c for c in texts if not c.isascii() and not _is_drawn(c)} - _noted
+  if missing:
+    _noted.update(missing)
+    logging.getLogger(__name__).warning(
+      'figures have boxes for %s: install for example Noto Sans CJK or Noto Emoji.',
+      ' '.join(sorted(missing)),
+    )
 
 
 @styled
@@ -246,12 +298,14 @@ def _lay_out(figure: Figure, dpi: float) -> None:
   """Computes the layout of a figure at `dpi` pixels per inch and fixes it.
 
   Files of all formats then have the same layout, and legends outside the axes stay in place.
+  Characters that no font has are logged.
   """
   original = figure.dpi
   engine = figure.get_layout_engine()
   figure.dpi = dpi
   if engine is not None:
     engine.execute(figure)
+  _note_missing(figure)
   figure.dpi = original
   figure.set_layout_engine(None)  # 'none' would have each format drawn twice
   for legend in figure.legends:

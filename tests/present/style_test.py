@@ -72,6 +72,58 @@ def test_settings_of_a_user_and_of_the_house_do_not_change_each_other_nor_after_
   assert matplotlib.rcParams['font.size'] == before
 
 
+@pytest.fixture
+def fonts(monkeypatch):
+  """Returns a function that makes the files of fonts given to it the only ones installed."""
+  cached = (style._fonts, style._is_drawn)
+
+  def install(**names: str) -> None:
+    for function in cached:
+      function.cache_clear()
+    folder = f'{matplotlib.get_data_path()}/fonts/ttf'
+    files = {f'{file}.ttf': name for file, name in names.items()}
+    monkeypatch.setattr(style, '_FURTHER_FONTS', files)
+    monkeypatch.setattr(style, '_noted', set())
+    paths = [f'{folder}/{file}' for file in files]
+    monkeypatch.setattr(style.font_manager, 'findSystemFonts', lambda: paths)
+
+  yield install
+  for function in cached:
+    function.cache_clear()
+
+
+@styled
+def _titled(title: str) -> Figure:
+  figure = Figure(figsize=(2, 1), layout='constrained')
+  figure.subplots().set_title(title)
+  return figure
+
+
+@pytest.mark.figures_as_saved
+def test_characters_that_no_font_has_are_logged_once_and_not_warned_of(tmp_path, fonts, caplog):
+  fonts()
+  for name in 'ab':
+    save(_titled('模型 − ρ'), tmp_path / f'{name}.png')
+  (record,) = caplog.records
+  assert '型 模' in record.getMessage() and 'ρ' not in record.getMessage()
+
+
+@pytest.mark.figures_as_saved
+def test_installed_fonts_draw_what_the_usual_one_lacks_and_change_nothing_else(
+  tmp_path, fonts, caplog
+):
+  files: dict[str, list[bytes]] = {'ℊ ⌖': [], 'plain − ρ': []}
+  for installed in ({}, {'STIXGeneral': 'STIXGeneral'}):
+    fonts(**installed)
+    caplog.clear()
+    for title, written in files.items():
+      save(_titled(title), tmp_path / 'figure.png')
+      written.append((tmp_path / 'figure.png').read_bytes())
+  assert not caplog.records
+  assert files['ℊ ⌖'][0] != files['ℊ ⌖'][1]
+  assert files['plain − ρ'][0] == files['plain − ρ'][1]
+
+
 @pytest.mark.parametrize('count', [1, 4, 7])
 @pytest.mark.parametrize('name', ['net', 'efficientnet_lite0_fine_tuned', 50 * 'long '])
 def test_a_legend_lies_within_its_figure_and_above_the_axes(count, name):
