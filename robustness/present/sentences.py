@@ -153,7 +153,7 @@ def _differences(choice: Choice) -> tuple[str, list[str]]:
   """Returns the beginning of a sentence and a clause for each classifier about its differences.
 
   A clause names the conditions in which the classifier differs significantly from the first one,
-  and its largest difference.
+  and its largest difference, which may be in another condition and not significant.
   """
   quantity, clauses = choice.quantity, []
   at = preposition(quantity, choice.rows, choice.varying)
@@ -167,8 +167,10 @@ def _differences(choice: Choice) -> tuple[str, list[str]]:
       clause = f'{label} {_significant_differences(choice, rows, versus, at)}'
     else:
       clause = f'{label} is not shown to differ from {versus} {at} any'
-    place = _shortened(choice.place_words(largest))
-    clauses.append(f'{clause}; the largest difference, {_estimate(quantity, largest)}, is {place}')
+    estimate, place = _estimate(quantity, largest), _shortened(choice.place_words(largest))
+    if rows.marked.any() and not _extremes_of(choice, rows).marked.any():
+      estimate = f'{estimate}, not significant'
+    clauses.append(f'{clause}; the largest difference, {estimate}, is {place}')
   answers = _ANSWERS.match(quantity.words)
   if answers:  # the verbs say what is measured, so that 'top-1 error' is left out
     rest_of_words = quantity.words[answers.end() :]
@@ -260,13 +262,18 @@ def _rows(table: pd.DataFrame) -> list[pd.Series]:
   return [row for _, row in table.iterrows()]
 
 
-def _extreme_of(choice: Choice, rows: pd.DataFrame) -> pd.Series | None:
-  """Returns the row with a classifier's extreme, the first of a tie; None if it has no interval.
+def _extremes_of(choice: Choice, rows: pd.DataFrame) -> pd.DataFrame:
+  """Returns the rows with a classifier's extreme, several for a tie.
 
   `rows` are the rows of the classifier in `choice`, a choice of extremes.
   """
   assert choice.extremes is not None
-  row = choice.extremes[choice.extremes.index.isin(rows.index)].iloc[0]
+  return choice.extremes[choice.extremes.index.isin(rows.index)]
+
+
+def _extreme_of(choice: Choice, rows: pd.DataFrame) -> pd.Series | None:
+  """Returns the first of `_extremes_of`; None if it has no interval."""
+  row = _extremes_of(choice, rows).iloc[0]
   return None if pd.isna(row.low) else row
 
 

@@ -109,6 +109,20 @@ def test_places_of_difference_match_the_figure_and_the_largest_has_a_simultaneou
   assert text.startswith('Of 8 corruptions, b is not shown to differ from a under any; the largest')
 
 
+def test_a_largest_difference_that_is_not_significant_is_called_so():
+  subject = {'classifier': 'b', 'versus': 'a', 'quantity': 'error'}
+  estimate = {'n': 90, 'clusters': 90, 'method': 'bonett-price', 'confidence': 0.95, 'family': 1}
+  values = [(0.02, 1e-4, 0.01), (0.3, 0.2, 0.5), *[(0.0, 1.0, 0.01)] * 6]
+  rows = pd.DataFrame(
+    {**subject, **estimate, 'value': value, 'low': value - half, 'high': value + half, 'p': p}
+    for value, p, half in values
+  ).assign(corruption=['fog', 'snow', *'abcdef'], note='')
+  results = Results('made', [], {}, {}, table=assemble([rows]), quantities=(ERROR,))
+  [text] = starting(results, 'Of 8 corruptions')
+  assert 'b errs more than a under fog; the largest difference, +30' in text
+  assert ', not significant, is under snow.' in text
+
+
 def test_many_frequencies_are_a_share_and_the_few_exceptions_are_named():
   pairs = [(y, x) for y in range(10) for x in range(12)]
   views = pd.DataFrame(pairs, columns=['frequency_y', 'frequency_x'])
