@@ -17,6 +17,7 @@ from pathlib import Path
 import pandas as pd
 
 from robustness.cli import new_parser
+from robustness.comparison.entries import network_of
 from robustness.comparison.pairing import PREPARATION_KEYS, SELECTION_KEYS
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded, label_and_path
@@ -127,10 +128,7 @@ def _networks(results: Results, folder: Path, names: dict[str, str]) -> dict[str
   network_by_label = {}
   for classifier in results.classifiers:
     label = str(classifier['label'])
-    unlabelled = {key: value for key, value in classifier.items() if key != 'label'}
-    description = json.dumps(unlabelled, sort_keys=True)
-    if 'sha256' not in description:
-      description = json.dumps(classifier, sort_keys=True)
+    description = network_of(classifier) or json.dumps(classifier, sort_keys=True)
     if description not in names:
       candidates = label, f'{folder.name}: {label}', f'{folder}: {label}'
       names[description] = next(name for name in candidates if name not in names.values())

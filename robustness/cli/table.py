@@ -21,6 +21,7 @@ from robustness.comparison.entries import (
   common_tasks,
   distinct_labels,
   named_workdirs,
+  network_of,
   typed_labels,
 )
 from robustness.core.errors import InputError
@@ -175,16 +176,16 @@ def _check_comparable(
 def _ratios_to_different_baselines(results_by_run: Mapping[str, Results]) -> list[str]:
   """Returns the names of ratios to a run's first classifier, such as 'mCE', if runs differ in it.
 
-  First classifiers differ if the SHA-256 of their weights do. The result is [] if all are equal.
-  `results_by_run` is {name of a run: its results}.
+  First classifiers are equal if they are the same network, measured the same way. The result is []
+  if all are equal. `results_by_run` is {name of a run: its results}.
   """
   ratios, baselines = dict[str, None](), set[str]()
   for name, results in results_by_run.items():
     # A ratio of the baseline to itself has this note.
     of_baseline = results.table[results.table.note.str.contains(ITSELF, regex=False)]
     ratios |= dict.fromkeys(of_baseline['quantity'])
-    # The digest of the baseline's weights, or else the run's name; '' for a run without ratios.
-    baselines.add(results.classifiers[0].get('sha256', name) if len(of_baseline) else '')
+    # The baseline's network, or else the run's name; '' for a run without ratios.
+    baselines.add(network_of(results.classifiers[0]) or name if len(of_baseline) else '')
   return list(ratios) if len(baselines) > 1 else []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
+import json
 import pathlib
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -181,6 +182,17 @@ def named_workdirs(workdirs: Sequence[str]) -> dict[str, pathlib.Path]:
       f'first={next(iter(paths.values()))}.'
     )
   return paths
+
+
+def network_of(classifier: Facts) -> str:
+  """Returns a text that is equal for two classifiers of the same network, measured the same way.
+
+  It is the description of the classifier without its label, with its normalisation, input filter
+  and adaptation. It is '' if the description has no digest of weights or of a file.
+  """
+  facts = {key: value for key, value in classifier.items() if key != 'label'}
+  description = json.dumps(facts, sort_keys=True)
+  return description if 'sha256' in description else ''
 
 
 def typed_labels(workdirs: Sequence[str]) -> set[str]:

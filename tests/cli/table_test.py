@@ -141,6 +141,11 @@ def test_ratios_to_different_classifiers_are_in_no_table(runs, capsys):
   capsys.readouterr()
   assert main(['table', *folders, '--quantity=mCE']) == 0
   assert 'mean corruption error' in capsys.readouterr().out
+  adapted = '"sha256": "a", "adaptation": {"name": "statistics"}'
+  file.write_text(file.read_text().replace('"sha256": "a"', adapted))  # equal weights
+  assert main(['table', *folders]) == 0
+  printed = capsys.readouterr()
+  assert 'mean corruption error' not in printed.out and printed.err == LEFT_OUT
 
 
 def test_other_images_are_noted_and_other_studies_refused(runs, capsys):
