@@ -29,6 +29,13 @@ MOST_ROWS = 60
 """Most rows of a table in a report; results.csv alone has the estimates of longer ones."""
 CELL = ('value', 'low', 'high', 'family', 'note')
 """Columns of the table of results that the text of a cell is made from."""
+_GREEK = dict(
+  zip(
+    'αβγδκλμπρστ',
+    ('alpha', 'beta', 'gamma', 'delta', 'kappa', 'lambda', 'mu', 'pi', 'rho', 'sigma', 'tau'),
+    strict=True,
+  )
+)
 _LATEX = str.maketrans(
   {c: f'\\{c}' for c in '&%$#_{}'}
   | {c: f'{{{c}}}' for c in '[]*'}  # which belong to the end of the line above
@@ -38,12 +45,13 @@ _LATEX = str.maketrans(
   | {
     '↓': '$\\downarrow$',
     '↑': '$\\uparrow$',
-    'κ': '$\\kappa$',
-    'ρ': '$\\rho$',
     'ε': '$\\varepsilon$',
     'ℓ': '$\\ell$',
     '∞': '$\\infty$',
+    '≤': '$\\le$',
+    '≥': '$\\ge$',
   }
+  | {letter: f'$\\{name}$' for letter, name in _GREEK.items()}
 )
 _MARKDOWN = str.maketrans({c: f'\\{c}' for c in '\\|<*`'} | dict.fromkeys('\n\r', ' '))
 

@@ -83,6 +83,7 @@ def test_a_table_is_copied_as_csv_markdown_and_latex():
   ('x^~y', 'x^~y', 'x\\textasciicircum{}\\textasciitilde{}y'),
   ('two\nlines', 'two lines', 'two lines'),
   ('ℓ∞ 4×5°', 'ℓ∞ 4×5°', '$\\ell$$\\infty$ 4$\\times$5$^\\circ$'),
+  ('π ≥ σ', 'π ≥ σ', '$\\pi$ $\\ge$ $\\sigma$'),
 )
 def test_odd_text_stays_in_its_cell(cell, markdown, latex):
   table = Table((cell, ''), [[cell, 1]])
