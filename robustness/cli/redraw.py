@@ -52,7 +52,8 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
 
   Raises:
     InputError: the run is unfinished (the error names what is missing and how to finish it), its
-      results were altered, or they have fewer rows than the report they would replace.
+      results were altered, or they have fewer rows than the report they would replace; or a run
+      works in the workdir.
   """
   path, config, environment = finished_workdir.find(directory)
   sections = finished_workdir.study_sections(config, path)
@@ -65,48 +66,51 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
   all_folders = [*folders_of_tasks, *folders, path]
   # Nothing is written if any results are missing, altered, or fewer than a report shows.
   finished_workdir.refuse_unfinished(path, all_folders, environment['command'])
-  # {folder: text about values that its records do not reproduce}; `path` is first
-  unverified = verification.noted(path, str(path), study_file)
-  _refuse_less(all_folders)
-  settings = recorded(config)
+  with workdir.held(path):
+    # {folder: text about values that its records do not reproduce}; `path` is first
+    unverified = verification.noted(path, str(path), study_file)
+    _refuse_less(all_folders)
+    settings = recorded(config)
 
-  def draw(folder: pathlib.Path, presented: Presented, figures_of_tasks: Drawn = ()) -> Drawn:
-    """Writes the figures and the report of the results in a folder, and returns the figures.
+    def draw(folder: pathlib.Path, presented: Presented, figures_of_tasks: Drawn = ()) -> Drawn:
+      """Writes the figures and the report of the results in a folder, and returns the figures.
 
-    Args:
-      folder: folder with results.json.
-      presented: the study or presentation with the title, figures and findings.
-      figures_of_tasks: figures of single tasks, which the report of a battery shows too.
+      Args:
+        folder: folder with results.json.
+        presented: the study or presentation with the title, figures and findings.
+        figures_of_tasks: figures of single tasks, which the report of a battery shows too.
 
-    Raises:
-      InputError: the results cannot be drawn.
-    """
-    reason, results = unverified.get(folder, ''), Results.read(folder)
-    if isinstance(presented, Study):
-      results = results.with_facets(presented.described_facets)
-    try:
-      return illustrate(
-        folder, results, presented, environment, settings, figures_of_tasks, reason, pdf
+      Raises:
+        InputError: the results cannot be drawn.
+      """
+      reason, results = unverified.get(folder, ''), Results.read(folder)
+      if isinstance(presented, Study):
+        results = results.with_facets(presented.described_facets)
+      try:
+        return illustrate(
+          folder, results, presented, environment, settings, figures_of_tasks, reason, pdf
+        )
+      except (AttributeError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+          raise
+        raise InputError(
+          f'{folder}: these results cannot be drawn ({error!r}): results.json or results.npz was '
+          'altered, or is of another version. Run the same command again: results are rebuilt from '
+          'the records.'
+        ) from error
+
+    for folder, folders_by_task in task_folders.items():
+      studies, whole_run = finished_workdir.presented(
+        path, Results.read(folder), config, study_file
       )
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-      if isinstance(error, InputError):
-        raise
-      raise InputError(
-        f'{folder}: these results cannot be drawn ({error!r}): results.json or results.npz was '
-        'altered, or is of another version. Run the same command again: results are rebuilt from '
-        'the records.'
-      ) from error
-
-  for folder, folders_by_task in task_folders.items():
-    studies, whole_run = finished_workdir.presented(path, Results.read(folder), config, study_file)
-    # The report of a battery shows the figures of its tasks too.
-    drawn = {task: draw(subfolder, studies[task]) for task, subfolder in folders_by_task.items()}
-    if SINGLE not in sections:  # a battery
-      draw(folder, whole_run, captioned(drawn))
-  if seeds:  # the workdir has the report of the means over seeds
-    _, whole_run = finished_workdir.presented(path, Results.read(path), config, study_file)
-    draw(path, whole_run)
-  return path / page.NAME
+      # The report of a battery shows the figures of its tasks too.
+      drawn = {task: draw(subfolder, studies[task]) for task, subfolder in folders_by_task.items()}
+      if SINGLE not in sections:  # a battery
+        draw(folder, whole_run, captioned(drawn))
+    if seeds:  # the workdir has the report of the means over seeds
+      _, whole_run = finished_workdir.presented(path, Results.read(path), config, study_file)
+      draw(path, whole_run)
+    return path / page.NAME
 
 
 def _task_folders(folder: pathlib.Path, tasks: Iterable[str]) -> dict[str, pathlib.Path]:

@@ -114,6 +114,17 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
   if jax.process_index():
     yield
     return
+  with held(path):
+    yield
+
+
+@contextlib.contextmanager
+def held(path: pathlib.Path) -> Iterator[None]:
+  """A context in which no other process works in an existing workdir; the accelerator is not used.
+
+  Raises:
+    InputError: another process holds the lock, or the workdir cannot be written to.
+  """
   with _writable(path):
     file = open(path / LOCK, 'a+', encoding='utf-8')  # noqa: SIM115 (closed below)
   with file:
@@ -122,7 +133,7 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
       holder = file.read(200).strip()
       raise InputError(
         f'another run works in the workdir {path}{f" ({holder})" if holder else ""}: let it end, '
-        f'or give another {WORKDIR:--}.'
+        'or give another workdir.'
       )
     file.truncate(0)
     file.write(f'process {os.getpid()} on {platform.node()}\n')

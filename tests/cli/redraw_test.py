@@ -1,5 +1,6 @@
 """`robustness report` draws figures and reports again, byte for byte, from results alone."""
 
+import json
 import re
 import shutil
 
@@ -10,6 +11,7 @@ from configs import video_pm_k
 from robustness.__main__ import main
 from robustness.cli.redraw import redraw
 from robustness.config.defaults import default_battery
+from robustness.workdirs import workdir as workdirs
 from tests import finished_runs
 from tests.end_to_end import runs
 from tests.refusals import refused
@@ -110,3 +112,13 @@ def test_a_folder_that_is_no_workdir_is_refused_with_the_reason(tmp_path):
     (tmp_path / 'workdirs', 'which every run writes; workdirs inside it: run.'),
   ):
     refused(message, redraw, str(path))
+
+
+def test_nothing_is_drawn_while_a_run_works_in_the_workdir(tmp_path):
+  folder = finished_runs.write(tmp_path / 'run', {'net': [True, False]})
+  (folder / 'environment.json').write_text(json.dumps(workdirs.environment('a command')))
+  with workdirs.locked(folder):
+    refused('another run works in the workdir', redraw, str(folder))
+  assert not (folder / 'report.html').exists()
+  redraw(str(folder))
+  assert (folder / 'report.html').exists()
