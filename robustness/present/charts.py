@@ -253,7 +253,8 @@ def _grids(
   """Returns heatmaps over two facets as {suffix of the file name: (figure, caption)}.
 
   The suffix is '' for values and '_difference' for differences. A figure has a grid per classifier.
-  It is left out if a facet has more values than fit.
+  It is left out if a facet has more values than fit. Grids of many classifiers are continued in
+  figures with the suffixes '_2', '_3', …, on the same colour scale.
 
   Args:
     columns: the values, and the differences if there are any.
@@ -265,8 +266,11 @@ def _grids(
   for notation, rows in columns:
     if rows[down].nunique() <= 2 * MAX_POINTS and rows[across].nunique() <= MAX_PANELS:
       column = [(notation, rows)]
-      figure = maps.grids(_classifier_panels(column), down, across)
-      figures['_difference' if notation.difference else ''] = (figure, caption(column))
+      suffix = '_difference' if notation.difference else ''
+      panels = _classifier_panels(column)
+      for page, part in enumerate(maps.pages(panels, down, across), 1):
+        figure = maps.grids(part, down, across, scaled=panels)
+        figures[f'{suffix}_{page}' if page > 1 else suffix] = (figure, caption(column))
   return figures
 
 

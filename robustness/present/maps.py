@@ -35,6 +35,7 @@ _LEFT, _BAR, _TITLE, _BELOW = 0.65, 0.75, 0.35, 0.45
 
 _LINE = 0.13  # inches, the height of a line of a title or name
 _MIN_CELL = 0.1  # inches, the least height of a cell with a number
+_MAX_PAGES = 2  # height of a figure of several lines of grids, in pages
 DECADES = 4  # maps show |F| down to 10^-4 of the largest value
 _MIN_MAGNITUDE = 1e-12  # stands for zero on a logarithmic scale
 
@@ -285,27 +286,46 @@ def _edges(values: pd.Index) -> np.ndarray:
   return np.array([first, *middles, last])
 
 
+def pages(parts: Sequence[Panel], y: str, x: str) -> list[Sequence[Panel]]:
+  """Returns the grids of each figure, of as many as fit on `_MAX_PAGES` pages with legible numbers.
+
+  A figure has at least one line of grids. For the arguments see `grids`.
+  """
+  num_lines, num_columns = (
+    len({value for panel in parts for value in panel.rows[name]}) for name in (y, x)
+  )
+  line_height = 2 * _TITLE + _MIN_CELL * num_lines  # inches
+  lines = max(1, int(_MAX_PAGES * style.PAGE_HEIGHT / line_height))
+  size = lines * _side_by_side(len(parts), num_columns)
+  return [parts[start : start + size] for start in range(0, len(parts), size)]
+
+
+def _side_by_side(count: int, num_columns: int) -> int:
+  """Returns how many of `count` grids are side by side: several only if they have few columns."""
+  if num_columns > 6 or count == 1:
+    return 1
+  return 2 if count <= MAX_MAPS else 3
+
+
 @style.styled
-def grids(parts: Sequence[Panel], y: str, x: str) -> Figure:
+def grids(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -> Figure:
   """Draws heatmaps over two facets with names, with the number in each cell.
 
   A dot after a number marks a significant difference; a dash stands for a missing value. Cells with
-  a note are outlined. Numbers are left out if cells are too low for them to be legible.
+  a note are outlined.
 
   Args:
     parts: the heatmaps, all of values or all of differences.
     y: facet of the lines.
     x: facet of the columns.
+    scaled: further heatmaps, not drawn; the colour scale includes their values.
   """
   notation, quantity = parts[0].notation, parts[0].notation.quantity
   facets = pd.concat([panel.rows[[y, x]] for panel in parts])
   y_values, x_values = list(dict.fromkeys(facets[y])), list(dict.fromkeys(facets[x]))
   y_names = [style.wrapped(value_text(quantity.facet(y), value), 30) for value in y_values]
   x_names = [style.wrapped(value_text(quantity.facet(x), value), 30) for value in x_values]
-  # Grids side by side: several only if they have few columns.
-  columns = 1
-  if len(x_values) <= 6 and len(parts) > 1:
-    columns = 2 if len(parts) <= MAX_MAPS else 3
+  columns = _side_by_side(len(parts), len(x_values))
   lines = math.ceil(len(parts) / columns)
   titles = [style.wrapped(panel.title, 80 // max(columns, 2)) for panel in parts]
   # Sizes in inches: 0.35 for a title, 0.9 for the axes and their names.
@@ -324,7 +344,7 @@ def grids(parts: Sequence[Panel], y: str, x: str) -> Figure:
   font_size = min(7.0 if is_small else MIN_FONT_SIZE, max_font_size)
   has_names = any(isinstance(value, str) for value in x_values)
   slant: dict[str, Any] = {'rotation': 35, 'ha': 'right'} if has_names else {}
-  low, high = limits_of(parts)
+  low, high = limits_of([*parts, *scaled])
   for axes, panel, title in zip(grid, parts, titles, strict=True):
     lines_of_rows = [y_values.index(value) for value in panel.rows[y]]
     columns_of_rows = [x_values.index(value) for value in panel.rows[x]]

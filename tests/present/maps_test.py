@@ -92,18 +92,41 @@ def test_the_ticks_of_spectra_are_round(least, decades, ticks):
   assert set(ticks) <= set(labels), 'and others beyond its ends'
 
 
+def _constant_grid(value: float, down: int, across: int) -> maps.Panel:
+  y, x = np.meshgrid(range(down), range(across), indexing='ij')
+  rows = pd.DataFrame({'row': y.ravel(), 'column': x.ravel(), 'value': value, 'marked': False})
+  notation = Notation(Quantity('error', 'error', better='lower'))
+  return maps.Panel('', rows.assign(note='', low=np.nan, high=np.nan), notation)
+
+
 @pytest.mark.slow
 @cases('count, down, across', (9, 15, 5), (24, 2, 7))
 def test_numbers_of_many_grids_are_legible(count, down, across):
-  y, x = np.meshgrid(range(down), range(across), indexing='ij')
-  rows = pd.DataFrame({'row': y.ravel(), 'column': x.ravel(), 'value': 0.5, 'marked': False})
-  notation = Notation(Quantity('error', 'error', better='lower'))
-  panel = maps.Panel('', rows.assign(note='', low=np.nan, high=np.nan), notation)
+  panel = _constant_grid(0.5, down, across)
   texts = [
     text for axes in maps.grids([panel] * count, 'row', 'column').axes for text in axes.texts
   ]
   assert {text.get_text() for text in texts} == {'50'}
   assert min(text.get_fontsize() for text in texts) >= maps.MIN_FONT_SIZE
+
+
+@cases(
+  'count, down, across, sizes',
+  (43, 60, 7, [2] * 21 + [1]),
+  (43, 60, 6, [6] * 7 + [1]),
+  (9, 15, 5, [9]),
+)
+def test_many_grids_are_in_figures_of_at_most_two_pages(count, down, across, sizes):
+  panels = [_constant_grid(0.5, down, across)] * count
+  pages = maps.pages(panels, 'row', 'column')
+  assert [len(page) for page in pages] == sizes
+
+
+def test_grids_of_several_figures_have_one_colour_scale():
+  panels = [_constant_grid(value, 2, 2) for value in (0.25, 0.75)]
+  for panel in panels:
+    bar = maps.grids([panel], 'row', 'column', scaled=panels).axes[-1]
+    assert bar.get_ylim() == (0, 75)
 
 
 def test_a_unit_has_a_separate_line_only_where_it_does_not_fit():
