@@ -74,12 +74,11 @@ class FileList(Source):
         )
     has_splits = 'split' in table
     if has_splits and settings.split:
-      splits = sorted(set(table['split'].astype(str)))
-      table = table[table['split'].astype(str) == settings.split].reset_index(drop=True)
+      splits = table['split'].map(str, na_action='ignore').fillna('').str.strip()
+      table = table[splits == settings.split].reset_index(drop=True)
       if table.empty:
-        raise InputError(
-          f'{KEYS.data.split} is {settings.split!r}: {title} has {nearest(settings.split, splits)}.'
-        )
+        stated = nearest(settings.split, sorted({*splits} - {''}))
+        raise InputError(f'{KEYS.data.split} is {settings.split!r}: {title} has {stated}.')
     valid = "'' or 'test': the table has no column split"
     is_valid = has_splits or settings.split in ('', 'test')
     require(is_valid, 'config.data.split', settings.split, valid)

@@ -74,6 +74,13 @@ def test_names_without_a_folder_are_searched_for_and_folders_are_the_default_lab
   assert by_pose.description['label_column'] == 'pose', 'other labels are other data'
 
 
+def test_rows_of_no_split_are_not_read_and_spaces_around_a_split_do_not_count(folder):
+  listing = folder / 'with_splits.csv'
+  TABLE.assign(split=['train', ' test', ''] * 10).to_csv(listing, index=False)
+  assert read('file_list', folder, table=str(listing)).num_examples == 10
+  refused("'test', 'train'", read, 'file_list', folder, table=str(listing), split='val')
+
+
 @cases(
   'change, message',
   (lambda t: t.drop(columns='file_name'), 'has no column of files .*only label, pose, angle, '),
