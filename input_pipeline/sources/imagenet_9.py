@@ -73,7 +73,8 @@ class Imagenet9(Source):
     *names, _ = label_space.get(self.name).class_names  # the last: other classes of ImageNet
     left_out = Counter[str]()
     pictures = []
-    for variant in ('original',) if self.masks else self.variants:
+    variants_read = ('original',) if self.masks else self.variants
+    for variant in variants_read:
       place = root / variant / 'val'
       folders = folders_in(place) if place.is_dir() else {}
       # {name of a folder, such as '00_dog': its class, 'dog'}
@@ -85,14 +86,17 @@ class Imagenet9(Source):
       for folder, name in classes.items():
         files = images_in(folders[folder], left_out=left_out)
         if self.masks:
-          files = [file for file in files if _mask_of(file).is_file()]
+          with_mask = [file for file in files if _mask_of(file).is_file()]
+          left_out['pictures without a mask'] += len(files) - len(with_mask)
+          files = with_mask
         for file in files:
           mixed = _FOREGROUND.fullmatch(file.stem)
           # 'dog/<name of the original picture>', the same in all variants with this foreground
           foreground = f'{name}/{mixed[1] if mixed else file.stem}'
           pictures.append((str(file), variant, names.index(name), foreground))
     if not pictures:
-      raise InputError(f'{root} holds no images of {", ".join(self.variants)}.')
+      place_of_masks = ' with masks in fg_mask/val' if self.masks else ''
+      raise InputError(f'{root} holds no images of {", ".join(variants_read)}{place_of_masks}.')
     paths, variants, labels, foregrounds = zip(*pictures, strict=True)
     _, bases = np.unique(foregrounds, return_inverse=True)  # number of each picture's foreground
     return file_images(
@@ -100,7 +104,7 @@ class Imagenet9(Source):
       np.array(labels, np.int32),
       names,
       title=f'ImageNet-9 in {self.path}',
-      description={'path': self.path, 'variants': list(self.variants)},
+      description={'path': self.path, 'variants': list(variants_read)},
       channels=3,
       columns={VARIANT: np.array(variants), BASE: bases.astype(np.int32)},
       choose=functools.partial(choose_groups, bases, noun='foregrounds'),

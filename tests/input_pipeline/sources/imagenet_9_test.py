@@ -66,11 +66,19 @@ def test_other_class_folders_and_no_images_are_refused(folder):
   refused('holds no images of only_fg', read, 'imagenet_9', folder, variants=('only_fg',))
 
 
+def test_a_folder_without_masks_is_refused(folder):
+  message = 'holds no images of original with masks in fg_mask/val'
+  refused(message, read, 'imagenet_9', folder, masks=True)
+
+
 def test_masks_are_read_with_the_originals_that_have_one(folder):
   path = folder / 'fg_mask/val/01_bird/n1_5.npy'
   path.parent.mkdir(parents=True)
   np.save(path, np.eye(8))
-  batch = full_batch(read('imagenet_9', folder, masks=True))
+  rows = read('imagenet_9', folder, masks=True)
+  assert rows.description['left_out'] == {'pictures without a mask': 17}
+  assert rows.description['variants'] == ['original']
+  batch = full_batch(rows)
   np.testing.assert_array_equal(batch['foreground'], np.eye(8, dtype=bool)[None])
   assert batch['label'].tolist() == [1] and batch['variant'].astype(str).tolist() == ['original']
   np.save(path, np.eye(7))
