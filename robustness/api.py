@@ -38,7 +38,7 @@ from robustness.cli import compare as comparing
 from robustness.comparison.entries import entries_of, named_workdirs, typed_labels
 from robustness.config.experiment import Execution, Experiment
 from robustness.core import progress as progress_bars
-from robustness.core import user_data
+from robustness.core import random_keys, user_data
 from robustness.core.arguments import as_array, as_images, as_key, check_integers
 from robustness.core.errors import InputError, naming, naming_arguments
 from robustness.core.paths import expanded
@@ -574,6 +574,7 @@ def as_policy(policy: Any) -> Policy:
 
 
 @naming_arguments()
+@random_keys.pinned()
 def attack(
   key: jax.Array | int,
   model: Any,
@@ -633,6 +634,7 @@ def attack(
   return attacked
 
 
+@random_keys.pinned()
 def apply_policy(
   key: jax.Array | int, images: jax.Array, labels: jax.Array, policy: Any
 ) -> tuple[jax.Array, jax.Array]:
@@ -657,7 +659,7 @@ def apply_policy(
       f'labels have the shape {labels.shape}; give a class, or a row of targets, for each of '
       f'{len(images)} images.'
     )
-  name = 'target' if labels.ndim == 2 else 'label'
+  name, labels = ('target', labels.astype(jnp.float32)) if labels.ndim == 2 else ('label', labels)
   batch = {'image': images, name: labels, 'example_id': jnp.arange(len(images))}
   try:
     augmented = as_policy(policy)(batch, jax.random.bits(as_key(key)), jnp.int32(0))

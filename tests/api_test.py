@@ -620,6 +620,20 @@ def test_a_policy_changes_images_and_mixes_targets():
   )
 
 
+def test_policies_and_attacks_give_the_same_images_where_jax_has_64_bits():
+  changed = {}
+  for bits in (32, 64):
+    with jax.enable_x64(bits == 64):
+      targets = jax.nn.one_hot(jnp.asarray(LABELS), len(CLASSES))
+      policy = ['flip', 'gaussian', 'mixup']
+      augmented = robustness.apply_policy(0, jnp.asarray(IMAGES, float), targets, policy)
+      attacked = robustness.attack(0, linear, IMAGES, LABELS, 'pgd', 0.1, steps=3)
+      changed[bits] = *augmented, attacked
+  for narrow, wide in zip(changed[32], changed[64], strict=True):
+    assert wide.dtype == np.float32
+    np.testing.assert_array_equal(wide, narrow)
+
+
 def test_every_module_with_a_lazy_attribute_defines_it():
   for package, name in (('fourier', 'perturb'), ('scenes', 'compose'), ('video', 'pm_k')):
     assert callable(getattr(importlib.import_module(f'robustness.{package}'), name))

@@ -106,19 +106,19 @@ def as_pixels(
   if not jnp.issubdtype(array.dtype, jnp.floating):
     fix = 'Divide 8-bit images by 255.'
     raise InputError(f'{name} are {array.dtype}; {taker} take floats in [0, 1]. {fix}')
-  array = jnp.asarray(array)
+  array = jnp.asarray(array, jnp.float32)
   minimum, maximum = array.min(), array.max()
   # `minimum` is tested and not `array`: in a branch of `lax.cond`, the minimum is traced although
   # the array may be a constant
   if isinstance(minimum, jax.core.Tracer):
-    return array.astype(jnp.float32)
+    return array
   low, high = float(minimum), float(maximum)
   if not (low >= -rounding and high <= 1 + rounding):
     raise InputError(
       f'{name} have values from {low:.9g} to {high:.9g}; {taker} take values in '
       '[0, 1]. Normalise afterwards; divide 8-bit values by 255.'
     )
-  return jnp.clip(array.astype(jnp.float32), 0, 1)
+  return jnp.clip(array, 0, 1)
 
 
 def check_integers(name: str, value: object, batch: tuple[int, ...], valid: Sequence[int]) -> None:

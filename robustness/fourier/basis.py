@@ -23,6 +23,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from matplotlib.figure import Figure
 
+from robustness.core import random_keys
 from robustness.core.arguments import as_array, as_images, as_key, check_integers, check_within
 from robustness.core.errors import InputError, SettingError
 from robustness.core.settings import choice
@@ -143,6 +144,7 @@ def _check_frequency(
     check_integers(f'the number of cycles per image {name}', cycles, batch, valid)
 
 
+@random_keys.pinned()
 def perturb(
   key: jax.Array | int,
   images: jax.Array,
@@ -182,13 +184,12 @@ def perturb(
     )
   _check_frequency(pairs[..., 0], pairs[..., 1], height, width, batch)
   check_within('norm', norm, 'of at least 0, and finite', 0, float(np.finfo(np.float32).max), batch)
-  key, frequency = as_key(key), jnp.asarray(pairs, jnp.int32)
+  key, frequency, norm = as_key(key), jnp.asarray(pairs, jnp.int32), jnp.asarray(norm, jnp.float32)
   if images.ndim == 3:
     return add_wave(key, images, frequency[0], frequency[1], norm, phase, clip)
   count = len(images)
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(count))
-  norms = jnp.broadcast_to(jnp.asarray(norm), (count,))
-  per_image = jnp.broadcast_to(frequency, (count, 2)), norms
+  per_image = jnp.broadcast_to(frequency, (count, 2)), jnp.broadcast_to(norm, (count,))
 
   def perturbed(key: jax.Array, image: jax.Array, pair: jax.Array, v: jax.Array) -> jax.Array:
     """Returns `image` plus the wave of the frequency `pair` = (fy, fx), with norm `v`.

@@ -202,6 +202,15 @@ def test_a_batch_is_perturbed_with_one_frequency_for_each_image():
   np.testing.assert_allclose(by_vmap[0, 0], batch[0], atol=1e-6)
 
 
+def test_perturbed_images_do_not_depend_on_64_bits_in_jax():
+  expected = fourier.perturb(KEY, IMAGES, (2, -1), [1.0, 2.0, 3.0, 4.0])
+  with jax.enable_x64(True):
+    norms = jnp.array([1.0, 2.0, 3.0, 4.0])
+    perturbed = fourier.perturb(KEY, jnp.float64(IMAGES), jnp.array([2, -1]), norms)
+  assert norms.dtype == np.float64 and perturbed.dtype == np.float32
+  np.testing.assert_array_equal(perturbed, expected)
+
+
 @cases(
   'images, frequency, norm, message',
   (np.zeros((8, 8, 3), np.uint8), (1, 2), 1.0, 'uint8'),
