@@ -111,9 +111,10 @@ class AccuracyByFactor(Study):
   def check(self, rows: Rows, recipes: Recipes) -> None:
     """Raises InputError if a setting names no column, or a factor has under two groups of images.
 
-    `factors`, `clusters` and `strength` name the columns. A group has equal levels of a factor, and
-    at least `fewest` images. A factor that is computed, from the label or from pixels, must not be
-    a column with other values too.
+    With `strength` it is also raised for a picture with several images of equal strength and equal
+    other factors. `factors`, `clusters` and `strength` name the columns. A group has equal levels
+    of a factor, and at least `fewest` images. A factor that is computed, from the label or from
+    pixels, must not be a column with other values too.
     """
     batch = next(rows.batches(1, [0], stored=True))
     # Columns with one value for each row that describes the image.
@@ -151,6 +152,20 @@ class AccuracyByFactor(Study):
         f'{KEYS.study.strength} is {self.strength!r}, which needs numbers and a column {BASE}, the '
         'picture that an image is a version of: leave it empty.'
       )
+    if self.strength:
+      # An image is a version of a picture under these conditions; factors of pixels are none.
+      version = pd.DataFrame(
+        {BASE: values[BASE], **levels} | {self.strength: values[self.strength]}
+      )
+      version = version[np.isfinite(version[self.strength])]
+      repeated = version[version.duplicated()]
+      if len(repeated):
+        base, strength = repeated.iloc[0][[BASE, self.strength]]
+        raise self.refused(
+          'strength',
+          f'and picture {base:g} has several images of strength {strength:g}',
+          f'Add the column in which they differ to {KEYS.study.factors}, or leave it empty.',
+        )
 
   def _check_columns(self, columns: set[str], has_several_labels: bool) -> None:
     """Raises InputError for a factor or `clusters` that is not among the columns of the rows.

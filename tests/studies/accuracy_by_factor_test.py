@@ -206,3 +206,13 @@ def test_drops_and_failure_points_are_counts_by_hand():
 def test_strengths_need_numbers_and_pictures(settings, message):
   study = AccuracyByFactor(**{'factors': ('hour',), 'fewest': 2, **settings})
   refused(message, study.check, WITH_COLUMNS, {})
+
+
+def test_several_images_of_a_picture_at_one_strength_are_refused():
+  scale, picture, shift = (x.ravel() for x in np.indices((2, COUNT // 4, 2)))
+  columns = {'scale': scale / 2, 'base_id': picture, 'shift': np.array(['fog', 'snow'])[shift]}
+  versions = dataclasses.replace(ROWS, columns=columns)
+  study = AccuracyByFactor(factors=('shift', 'scale'), fewest=2, strength='scale')
+  study.check(versions, {})
+  alone = dataclasses.replace(study, factors=('scale',))
+  refused('picture 0 has several images of strength 0. Add', alone.check, versions, {})
