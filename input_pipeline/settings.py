@@ -70,10 +70,10 @@ class Source(Part, abc.ABC):
   def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
     """Returns whether images of a split may be in a split of another source, whatever their size.
 
-    By default the splits of a source have no images in common, and sources with other settings
-    neither.
+    By default the splits of a source have no images in common, except that the split '' has all
+    images. Sources with other settings have none in common.
     """
-    return (self, split) == (other, split_of_other)
+    return self == other and (split == split_of_other or '' in (split, split_of_other))
 
   def for_study(self, study: Facts) -> Self:
     """Returns the source with settings that a study chooses; by default it is unchanged.

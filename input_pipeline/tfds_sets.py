@@ -219,10 +219,10 @@ class Split:
   @functools.cached_property
   def num_examples(self) -> int:
     """Number of examples in the split, which may be a slice such as 'train[:10]'."""
-    return sum(last - first for _, first, last in self._slices)
+    return sum(last - first for _, first, last in self.slices)
 
   @functools.cached_property
-  def _slices(self) -> list[tuple[str, int, int]]:
+  def slices(self) -> list[tuple[str, int, int]]:
     """The slices that the split is a sum of, in order, as (stored split, first, last + 1).
 
     Raises:
@@ -250,12 +250,11 @@ class Split:
         f'split {self.name!r} of {data_set!r} is empty; its splits: '
         f'{", ".join(f"{s} ({splits[s].num_examples})" for s in valid)}.'
       )
-    for (name, _, last), (next_name, next_first, _) in itertools.pairwise(sorted(slices)):
-      if name == next_name and next_first < last:
-        raise InputError(
-          f'{KEYS.data.split} is {self.name!r}, which reads images of {name!r} twice; each image '
-          'counts once: give slices that do not overlap.'
-        )
+    if _overlap(slices):
+      raise InputError(
+        f'{KEYS.data.split} is {self.name!r}, which reads images of {data_set!r} twice; each image '
+        'counts once: give slices that do not overlap.'
+      )
     return slices
 
   def in_memory(self) -> MemoryStore:
@@ -312,7 +311,7 @@ class Split:
     """
     instructions = []
     num_before = 0  # examples in the slices before the current one
-    for name, first, last in self._slices:
+    for name, first, last in self.slices:
       # [low, high), counted from the slice's first example, is the part of the slice that is read
       low, high = max(begin - num_before, 0), min(end - num_before, last - first)
       if low < high:
@@ -324,6 +323,19 @@ class Split:
     return data.enumerate(begin).map(
       lambda i, e: {'example_id': i, 'label': e[self.label], 'stored': e['image']}
     )
+
+
+def overlap(first: Split, second: Split) -> bool:
+  """Returns whether two splits of a data set, which may be slices, have an example in common."""
+  return _overlap(first.slices + second.slices)
+
+
+def _overlap(slices: Sequence[tuple[str, int, int]]) -> bool:
+  """Returns whether any two slices, (stored split, first, last + 1) each, have a common example."""
+  return any(
+    name == next_name and next_first < last
+    for (name, _, last), (next_name, next_first, _) in itertools.pairwise(sorted(slices))
+  )
 
 
 @functools.lru_cache

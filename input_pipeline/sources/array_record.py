@@ -15,6 +15,7 @@ from input_pipeline import image_files, shards
 from input_pipeline.images import Images, PartsStore
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import KEYS, InputError
+from robustness.core.paths import expanded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +29,17 @@ class ArrayRecord(Source):
   name = 'array_record'
 
   path: str = ''
+
+  def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
+    """Returns whether two splits, which may be slices, have an example in common."""
+    from input_pipeline import tfds_sets
+
+    if self != other:
+      return False
+    builder = tfds_sets.builder_in(expanded(self.path))
+    return tfds_sets.overlap(
+      tfds_sets.Split(builder, split), tfds_sets.Split(builder, split_of_other)
+    )
 
   def open(self, settings: DataSettings) -> Images:
     """Returns the images of the split, which are read one by one when they are needed.

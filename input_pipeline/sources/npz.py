@@ -48,6 +48,15 @@ class Npz(Source):
     description = {'path': self.path, 'split': settings.split}
     return array_images(images, labels, _class_names(arrays, labels, title), title, description)
 
+  def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
+    """Returns whether two splits are read from the same array of images."""
+    if self != other or split == split_of_other:
+      return self == other
+    arrays = self.arrays()
+    return _find(arrays, _IMAGES, split, self.path) == _find(
+      arrays, _IMAGES, split_of_other, self.path
+    )
+
   def arrays(self) -> Mapping[str, np.ndarray]:
     """Returns {name: array} of the file, which is read whole; pickled objects are refused."""
     if not self.path or not expanded(self.path).is_file():

@@ -55,6 +55,17 @@ class Tfds(Source):
   dataset: str = ''
   data_dir: str = ''
 
+  def shares_images(self, split: str, other: Source, split_of_other: str) -> bool:
+    """Returns whether two splits, which may be slices, have an example in common."""
+    from input_pipeline import tfds_sets
+
+    if self != other:
+      return False
+    builder = tfds_sets.find_builder(self.dataset, self.data_dir, self.key('dataset'))
+    return tfds_sets.overlap(
+      tfds_sets.Split(builder, split), tfds_sets.Split(builder, split_of_other)
+    )
+
   def open(self, settings: DataSettings) -> Images:
     """Returns the images of the split, which is downloaded and prepared if necessary."""
     from input_pipeline import tfds_sets

@@ -11,6 +11,7 @@ import pytest
 import input_pipeline
 from input_pipeline import DataSettings, sources
 from input_pipeline.settings import SOURCES
+from input_pipeline.sources.folder import Folder
 from robustness.cli import command_line, overview
 from robustness.config import experiment
 from robustness.config.recorded import recorded
@@ -163,3 +164,10 @@ def test_every_source_has_a_name_and_a_sentence_and_needs_no_heavy_import():
 def test_values_of_another_type_are_refused_in_python(changes):
   (key,) = changes
   refused(f'config.data.{key} is', DataSettings, **changes)
+
+
+def test_splits_of_one_source_differ_except_the_one_without_a_name():
+  folder = Folder('a')
+  assert folder.shares_images('', folder, 'test') and folder.shares_images('test', folder, 'test')
+  assert not folder.shares_images('train', folder, 'test')
+  assert not folder.shares_images('test', Folder('b'), 'test')

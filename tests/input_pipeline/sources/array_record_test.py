@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
+from input_pipeline.sources.array_record import ArrayRecord
 from tests.input_pipeline.domains import CLASSES, NUMBER, PIXELS, assert_reads_pixels, read, store
 from tests.json_faults import DAMAGE
 from tests.refusals import refused
@@ -47,6 +48,9 @@ def test_rows_columns_and_slices_of_array_records_are_read(tmp_path):
   assert_reads_pixels(rows)
   assert read('array_record', folder, split='test[:7]').num_examples == 7
   refused("config.data.split is 'dev'", read, 'array_record', folder, split='dev')
+  source = ArrayRecord(str(folder))
+  assert source.shares_images('test[:7]', source, 'test[6:]')
+  assert not source.shares_images('test[:7]', source, 'test[7:]')
 
 
 @pytest.fixture

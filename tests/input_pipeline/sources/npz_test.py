@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from input_pipeline.sources.npz import Npz
 from tests.cases import cases
 from tests.input_pipeline.domains import read
 from tests.refusals import refused
@@ -112,3 +113,11 @@ def test_npy_files_that_are_truncated_or_hold_objects_and_missing_folders_are_re
   refused(message, open_npy, tmp_path, images=IMAGES, labels=np.array([{}] * 6))
   message = r"config\.data\.npy\.path is '.*gone', which is not a folder"
   refused(message, read, 'npy', tmp_path / 'gone')
+
+
+def test_splits_share_images_if_they_are_read_from_one_array(tmp_path):
+  open_npz(tmp_path, images=IMAGES, labels=LABELS, x_train=IMAGES)
+  source = Npz(str(tmp_path / 'data.npz'))
+  assert source.shares_images('', source, 'test'), 'both read the array without a split'
+  assert not source.shares_images('train', source, 'test')
+  assert not source.shares_images('test', Npz('other.npz'), 'test')

@@ -13,6 +13,7 @@ from input_pipeline import Preparation, image_files, load, tfds_sets
 from input_pipeline import rows as pipeline_rows
 from input_pipeline.corruption_parts import part_of_config
 from input_pipeline.sources import tfds as tfds_source
+from input_pipeline.sources.tfds import Tfds
 from input_pipeline.tfds_sets import Split
 from robustness.core.sampler import Epochs
 from robustness.corruptions.names import NAMES, StoredPart
@@ -109,6 +110,19 @@ def test_examples_of_a_sum_of_slices_are_read_by_position(tiny_tfds, positions, 
   assert np.array(image_levels).tolist() == expected_levels
 
 
+@cases(
+  'split, other_split, is_shared',
+  ('train', 'test', False),
+  ('test[:20]', 'test[20:]', False),
+  ('train+test[:20]', 'test[19:]', True),
+  ('test', 'test[90%:]', True),
+)
+def test_splits_share_images_if_their_slices_overlap(tiny_tfds, split, other_split, is_shared):
+  source = Tfds('tiny_set', str(tiny_tfds))
+  assert source.shares_images(split, source, other_split) == is_shared
+  assert not source.shares_images(split, Tfds('uneven_set', str(tiny_tfds)), other_split)
+
+
 @pytest.mark.slow
 def test_examples_of_other_sizes_or_without_labels_are_refused_by_index(tiny_tfds, storage):
   rows = open_tfds(tiny_tfds, 'uneven_set')
@@ -132,7 +146,7 @@ def test_examples_of_other_sizes_or_without_labels_are_refused_by_index(tiny_tfd
   ({'split': 'test[:abc]'}, r"config.data.split is 'test\[:abc\]'"),
   ({'split': 'test[:0]'}, r"split 'test\[:0\]' .* is empty; its splits: test \(30\)"),
   ({'split': 'test[3:2]'}, r"split 'test\[3:2\]' .* is empty"),
-  ({'split': 'test[:9]+train+test[8:]'}, r"which reads images of 'test' twice"),
+  ({'split': 'test[:9]+train+test[8:]'}, r"which reads images of 'tiny_set.*' twice"),
   ({'split': 'test[31:]'}, r'\[31:30\] incompatible with 30 examples'),
   ({'name': 'squad'}, "lacks the feature 'image' or 'label'; it has: "),
 )
