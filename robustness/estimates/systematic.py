@@ -458,10 +458,14 @@ class EnvironmentShares:
       b, b_unseen = by_kind[[B_SEEN, B_UNSEEN] if by_cell else [B, B]]
       return np.stack([s, u, b, b_unseen])
 
+    def rho_by_environment(means: np.ndarray) -> np.ndarray:
+      """Returns ρ in each environment, [..., E]; `means` are as in `arguments_of_rho`."""
+      s, u, b, b_unseen = arguments_of_rho(means)
+      return np.asarray(rho(s, u, b, formula, b_unseen))
+
     def mean_rho(means: np.ndarray) -> np.ndarray:
       """Returns ρ averaged over environments, [...]; `means` are as in `arguments_of_rho`."""
-      s, u, b, b_unseen = arguments_of_rho(means)
-      return known_mean(rho(s, u, b, formula, b_unseen))
+      return known_mean(rho_by_environment(means))
 
     cases = [rho_case(*arguments) for arguments in arguments_of_rho(accuracies.value).T]
     can_leave_out = degenerate == 'left_out' and formula == 'clipped' and len(cases) > 1
@@ -473,7 +477,10 @@ class EnvironmentShares:
       return dataclasses.replace(selected, note='; '.join(filter(None, (*notes, selected.note))))
     # If degenerate environments are left out here, no environment remains.
     value = np.nan if leaves_out else float(mean_rho(accuracies.value))
-    n, method = int(accuracies.weight.any(1).sum()), JOINT[self.balance]
+    # The images of the environments in the mean; of all if ρ is undefined.
+    is_averaged = ~np.isnan(rho_by_environment(accuracies.value)) | np.isnan(value)
+    weight = accuracies.weight[:, np.repeat(is_averaged, num_kinds)]
+    n, method = int(weight.any(1).sum()), JOINT[self.balance]
     if np.isnan(value):
       return Estimate(value, np.nan, np.nan, n, n, method, note='; '.join(notes))
     kind = np.tile(np.arange(num_kinds), len(environments))  # of each mean in `accuracies`

@@ -54,6 +54,11 @@ def test_an_undefined_rho_has_a_note_in_place_of_an_interval_and_is_left_out_of_
   assert note.startswith('undefined in 1 of 2 environments; mean over 1 of them')
   assert cells.accuracy([1, 2], SEEN).value == pytest.approx(0.5)
   assert cells.accuracy([1, 2], UNSEEN).value == pytest.approx(0.25)
+  apart = [[1, 1, np.nan], [1, 1, np.nan], [1, 0, np.nan], [1, np.nan, 0], [1, np.nan, 0]]
+  cells = _cells(apart, [0, 1, 1, 0, 1], [1, 2, 2, 1, 2])  # each image in one environment
+  number = cells.rho([1, 2])
+  assert number.value == cells.rho([1]).value and number.n == number.clusters == 3
+  assert cells.rho([2]).n == 2
 
 
 def test_rho_by_the_printed_formula_of_arrays_and_with_baselines_by_cell():
