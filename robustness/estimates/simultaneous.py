@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import scipy
+from numpy.typing import ArrayLike
 from scipy import special
 
 from robustness.core.errors import InputError
@@ -114,10 +115,10 @@ def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray
     return intervals.proportion_interval(value * trials, trials, joint)
   if row.method.startswith(intervals.LOG_RATIO):
     shift = 1.0 if row.versus else 0.0  # a difference of ratios is the ratio minus 1
-    # The interval of the ratio is [middle / factor, middle · factor]: symmetric in the logarithm.
-    middle = np.sqrt((low + shift) * (high + shift))
-    factor = ((high + shift) / middle) ** widening
-    return min(middle / factor - shift, value), max(middle * factor - shift, value)
+    # The interval of the ratio is symmetric in the logarithm.
+    ends = _log_ends(low + shift, high + shift, _quantile(n, row.confidence))
+    low, high = np.exp(ends.mean() + widening * (ends - ends.mean())) - shift
+    return min(low, value), max(high, value)
   if intervals.BONETT_PRICE in row.method:
     value = (low + high) / 2  # the centre of this interval, which is not the estimate
   elif not row.method.startswith(_AROUND_THE_VALUE):
@@ -167,20 +168,38 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
   value, low, high = (differences[end].to_numpy(float) for end in ('value', 'low', 'high'))
   method, clusters = differences['method'].astype(str), differences['clusters'].to_numpy(float)
   is_ratio = method.str.startswith(intervals.LOG_RATIO).to_numpy()
-  # ln(1 + end) for ratios; other ends are unchanged
-  low, high = (np.log1p(end, out=end.copy(), where=is_ratio) for end in (low, high))
+  freedom = np.where(clusters > 1, clusters - 1, np.inf)  # ∞ is the normal distribution
+  quantile = special.stdtrit(freedom, (1 + differences['confidence'].to_numpy(float)) / 2)
+  ratio_low, ratio_high = (np.where(is_ratio, 1 + end, 1.0) for end in (low, high))
+  log_ends = _log_ends(ratio_low, ratio_high, quantile)
+  low, high = np.where(is_ratio, log_ends, np.stack([low, high]))
   # Intervals that are symmetric around their middle instead of the value.
   is_symmetric = is_ratio | method.str.contains(intervals.BONETT_PRICE, regex=False).to_numpy()
   centre = np.where(is_symmetric, (low + high) / 2, value)
   half_width = np.where(centre > 0, centre - low, high - centre)  # on the side of 0
-  freedom = np.where(clusters > 1, clusters - 1, np.inf)  # ∞ is the normal distribution
-  quantile = special.stdtrit(freedom, (1 + differences['confidence'].to_numpy(float)) / 2)
   with np.errstate(divide='ignore', invalid='ignore'):
     p_from_interval = 2 * special.stdtr(freedom, -np.abs(centre) / half_width * quantile)
   is_exactly_zero = (centre == 0) & (half_width == 0)  # 0/0 above
   p_from_interval = np.where(is_exactly_zero, 1.0, p_from_interval)
   p_from_test = differences['p'].to_numpy(float)
   return np.where(np.isnan(p_from_test), p_from_interval, p_from_test)
+
+
+def _log_ends(low: ArrayLike, high: ArrayLike, quantile: ArrayLike) -> np.ndarray:
+  """Returns the logarithms of both ends of the interval of a ratio by `of_means.log_ratio`, [2, …].
+
+  The interval of the ratio 0 begins at 0, to which it was extended. For it, the end without the
+  extension is returned: the half image that is added to no wrong answers gives the logarithm a
+  standard error of √2, and that of the baseline is small beside it.
+
+  Args:
+    low, high: ends of the intervals, at least 0.
+    quantile: Student's quantile at the confidence of the interval.
+  """
+  log_high = np.log(high)
+  with np.errstate(divide='ignore'):
+    log_low = np.where(np.equal(low, 0), log_high - 2**1.5 * np.asarray(quantile), np.log(low))
+  return np.stack([log_low, log_high])
 
 
 def _quantile(n: int, confidence: float) -> float:

@@ -12,6 +12,7 @@ from robustness.estimates.comparison import paired_difference
 from robustness.estimates.fixed_width import MOST_LOOKS
 from robustness.estimates.intervals import clopper_pearson, student_interval, t_value
 from robustness.estimates.means import Estimate, means, row, share, share_difference
+from robustness.estimates.of_means import MeanRatio, Units, log_ratio
 from robustness.estimates.outcomes import Outcomes, Sums
 from robustness.estimates.quantity import AMOUNT, ERROR, RATIO, Quantity
 from robustness.estimates.simultaneous import for_all, p_values, significant
@@ -142,6 +143,23 @@ def test_a_log_ratio_is_widened_on_its_scale_and_a_difference_from_1_likewise():
   assert ends(for_all(ratio, 8, mce)) == pytest.approx(expected)
   less = made(-0.2, 0.8 / 1.2 - 1, 0.8 * 1.2 - 1, 10**6, 'log-ratio', versus='first')
   assert ends(for_all(less, 8, mce)) == pytest.approx(expected - 1)
+
+
+@cases('n, groups', (100, 1), (1000, 4))
+def test_the_ratio_of_a_classifier_without_errors_is_widened_and_tested(n, groups):
+  errors = (np.random.default_rng(0).random((n, groups)) < 0.3).astype(float)
+  units = Units(errors, np.ones_like(errors), n), Units(0 * errors, np.ones_like(errors), n)
+  mce = Quantity('mCE', 'mCE', RATIO, function=MeanRatio('corruption'))
+  levels = 0.95, 1 - 0.05 / 8
+  single, joint = (log_ratio(mce.function, *reversed(units), level) for level in levels)
+  assert single.low == single.value == 0
+  assert ends(for_all(stated(single), 8, mce)) == pytest.approx((0, joint.high), rel=0.05)
+  less = made(-1, -1, single.high - 1, n, 'log-ratio', versus='first')
+  low, high = ends(for_all(less, 8, mce))
+  assert (low, 1 + high) == (-1, pytest.approx(joint.high, rel=0.05))
+  [p] = p_values(less.to_frame().T)
+  reaching_1 = log_ratio(mce.function, *reversed(units), 1 - p)
+  assert reaching_1.high == pytest.approx(1, abs=0.15) and p < 0.01
 
 
 @pytest.mark.parametrize(
