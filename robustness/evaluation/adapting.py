@@ -9,6 +9,7 @@ usual order.
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import jax
@@ -102,7 +103,7 @@ class AdaptingEvaluator(Evaluator):
 
     Args:
       variables: the classifier's weights on the devices.
-      step_batches: the batches of the stream.
+      step_batches: the batches of the stream, after those of mixed classes, see `_step_batches`.
       views: id and parameters of the view, with an axis of length 1.
       state: (initial state, state after the previous stream); None before the first stream.
 
@@ -110,9 +111,11 @@ class AdaptingEvaluator(Evaluator):
       The recorded fields of each batch, {field: [rows, 1, ...]}, and the pair for the next stream.
     """
     views = self.parallel.replicate(views)
-    initial, state = state or (self._initial(variables, step_batches, views), None)
+    num_mixed = min(self._num_mixed(step_batches[0]['mask'].size), len(step_batches) // 2)
+    mixed, stream = step_batches[:num_mixed], step_batches[num_mixed:]
+    initial, state = state or (self._initial(variables, mixed or stream, views), None)
     outputs, adaptation = [], self._adaptation
-    for number, batch in enumerate(step_batches):
+    for number, batch in enumerate(stream):
       is_new_stream = number == 0 and not adaptation.is_continual
       if state is None or adaptation.is_episodic or is_new_stream:
         state = initial
@@ -120,21 +123,21 @@ class AdaptingEvaluator(Evaluator):
       outputs.append(fields)
     return outputs, (initial, state)
 
-  def _initial(self, variables: PyTree, step_batches: Sequence[Arrays], views: PyTree) -> PyTree:
+  def _initial(self, variables: PyTree, batches: Sequence[Arrays], views: PyTree) -> PyTree:
     """Returns the state of the adaptation before the first batch, on the device.
 
     An adaptation with `num_clean_images` first observes at least this number of stored images, in
-    whole batches; they are the first of the stream.
+    whole batches.
 
     Args:
       variables: the classifier's trained weights.
-      step_batches: the batches of the stream.
+      batches: batches with classes mixed, as many as there are or as it observes.
       views: id and parameters of the only view, with a first axis of length 1.
     """
     network, adaptation = self._network, self._adaptation
     state = adaptation.begin(network.variables, network.linen_layers(), network.num_classes)
     state, num_observed = self.parallel.replicate(state), 0
-    for batch in step_batches:
+    for batch in batches:
       if num_observed < adaptation.num_clean_images:
         state = self.observation(variables, state, batch, views)
         num_observed += batch['mask'].size
@@ -212,11 +215,19 @@ class AdaptingEvaluator(Evaluator):
     fields = {**measured, **self._predictions(batch, logits, outputs, clean={})}
     return {name: values[:, None] for name, values in fields.items()}, state  # axis 1: one view
 
-  def _order(self, layout: Layout, batch: Batch) -> np.ndarray:
+  def _num_mixed(self, batch_rows: int) -> int:
+    """Returns how many batches of mixed classes precede a stream, for batches of `batch_rows` rows.
+
+    They are those that the adaptation observes if the stream itself shows class after class.
+    """
+    is_mixed = self._adaptation.order == 'random'
+    return 0 if is_mixed else -(-self._adaptation.num_clean_images // batch_rows)  # rounded up
+
+  def _order(self, layout: Layout, batch: Batch, order: str) -> np.ndarray:
     """Returns positions of a block's n rows in the order in which they are shown, int [n].
 
-    The order is random. For an adaptation with the order 'label_shift', rows of the same class (the
-    first label of a row) follow one another, and the order of the classes is random.
+    The order is random. With `order` 'label_shift', rows of the same class (the first label of a
+    row) follow one another, and the order of the classes is random.
     """
     rows = layout.rows(batch['block'])
     num_rows = rows.stop - rows.start
@@ -231,7 +242,7 @@ class AdaptingEvaluator(Evaluator):
       return np.asarray(jax.vmap(jax.random.bits)(keys))
 
     sort_keys = [bits(key, batch['example_id'])]
-    if self._adaptation.order == 'label_shift':
+    if order == 'label_shift':
       first_label = batch['label'].reshape(len(batch['label']), -1)[:, 0]
       class_bits = bits(jax.random.fold_in(key, CLASSES), first_label)  # equal within a class
       sort_keys += [first_label[:num_rows], class_bits]
@@ -240,8 +251,16 @@ class AdaptingEvaluator(Evaluator):
     return np.lexsort(sort_keys)
 
   def _step_batches(self, layout: Layout, batch: Batch) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the batches of a stream, with rows in the order in which they are shown."""
-    yield from super()._step_batches(layout, _reordered(batch, self._order(layout, batch)))
+    """Yields the batches of a stream, with rows in the order in which they are shown.
+
+    If this is class after class, batches in a random order precede them: at most those that the
+    adaptation observes before the first batch, see `_num_mixed`.
+    """
+    in_order = functools.partial(super()._step_batches, layout)
+    if num_mixed := self._num_mixed(self.step_rows(layout)):
+      mixed = _reordered(batch, self._order(layout, batch, 'random'))
+      yield from itertools.islice(in_order(mixed), num_mixed)
+    yield from in_order(_reordered(batch, self._order(layout, batch, self._adaptation.order)))
 
   def _collect(
     self,
@@ -263,7 +282,7 @@ class AdaptingEvaluator(Evaluator):
       chunk: number of the view chunk.
       fields_by_step: recorded fields of each batch, in the order in which rows were shown.
     """
-    order = self._order(layout, batch)
+    order = self._order(layout, batch, self._adaptation.order)
     # columns in the order of the fields, so that errors name the example
     reordered = _reordered(batch, order)
     block, chunk, shard = super()._collect(layout, None, reordered, chunk, fields_by_step)

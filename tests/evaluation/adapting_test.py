@@ -137,6 +137,23 @@ def test_rows_are_shown_in_random_order_and_recorded_by_example(adaptation, tmp_
   np.testing.assert_array_equal(Records.open(tmp_path).column('example_id'), np.arange(21))
 
 
+@cases('fisher_images', 8, 100)
+def test_eata_observes_mixed_classes_where_the_stream_shows_class_after_class(fisher_images):
+  eata = Eata(batch_size=8, margin=1.0, redundancy=2.0, fisher_images=fisher_images)
+  sorted_rows = dataclasses.replace(ROWS, labels=np.sort(ROWS.labels))
+  fisher = {}
+  for order in ('random', 'label_shift'):
+    runner = evaluator(dataclasses.replace(eata, order=order), stream_rows=21)
+    layout = runner.layout(21)
+    (block,) = runner.blocks_on_devices(sorted_rows, layout)
+    views = runner._chunk_of_views(layout, 0)
+    variables = runner.classifier.variables
+    outputs, (initial, _) = runner.run_chunk(variables, block.step_batches, views, None)
+    assert len(outputs) == 3, 'batches that were only observed are not predicted'
+    fisher[order] = initial['fisher']
+  jax.tree.map(np.testing.assert_array_equal, fisher['label_shift'], fisher['random'])
+
+
 def test_an_adaptation_with_the_statistics_of_training_alone_changes_nothing(tmp_path):
   adapted = recorded(Statistics(batch_size=8, source_weight=1.0), tmp_path / 'adapting')
   runner = evaluator(None, kind=Evaluator)
