@@ -443,6 +443,35 @@ def test_arguments_of_train_that_cannot_be_used_are_refused(options, message):
   refused(message, robustness.train, batch_size=2, **arguments)
 
 
+class Dropped(Mean):
+  @nn.compact
+  def __call__(self, images, train=False):
+    return nn.Dense(2)(nn.Dropout(0.5, deterministic=not train)(images.mean((1, 2))))
+
+
+class Counting(Mean):
+  @nn.compact
+  def __call__(self, images, train=False):
+    count = self.variable('counts', 'calls', jnp.zeros, ())
+    return nn.Dense(2)(images.mean((1, 2))) + count.value
+
+
+class WithoutMode(Mean):
+  @nn.compact
+  def __call__(self, images):
+    return nn.Dense(2)(images.mean((1, 2)))
+
+
+@cases(
+  'module, message',
+  (Dropped(), 'cannot be trained: .*no random keys, which dropout needs'),
+  (Counting(), "cannot be trained: .*no collections but 'params' and 'batch_stats'"),
+  (WithoutMode(), r'cannot be called as module\(images, train=False\)'),
+)
+def test_modules_that_a_step_cannot_call_are_refused(module, message):
+  refused(message, robustness.train, module, IMAGES, LABELS % 2, epochs=1, batch_size=2)
+
+
 @pytest.mark.parametrize('results', [(), (['one', 'two'],), (3,)])
 def test_arguments_that_are_no_results_are_not_compared(results):
   refused('^compare (takes|needs)', robustness.compare, *results)

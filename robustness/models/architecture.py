@@ -10,6 +10,7 @@ import flax.linen as nn
 import flax.traverse_util
 import jax
 import jax.numpy as jnp
+from flax.errors import FlaxError
 from jax.typing import DTypeLike
 
 from robustness.core.errors import InputError
@@ -263,8 +264,18 @@ class Architecture:
 
 @functools.lru_cache(maxsize=256)  # more than the number of architectures
 def _variables(architecture: Architecture, num_classes: int, input_shape: Shape) -> Variables:
-  """Returns the shapes of the variables of an architecture, computed once and cached."""
+  """Returns the shapes of the variables of an architecture, computed once and cached.
+
+  InputError is raised if the network of a user cannot be called as `module(images, train=False)`.
+  """
   image = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
   init = functools.partial(architecture.build(num_classes).init, train=False)
-  shapes: Variables = jax.eval_shape(init, jax.random.key(0), image)
+  try:
+    shapes: Variables = jax.eval_shape(init, jax.random.key(0), image)
+  except (TypeError, ValueError, FlaxError) as error:
+    raise InputError(
+      f'{architecture.name} cannot be called as module(images, train=False) with images '
+      f'{image.shape}: {type(error).__name__}: {error} Give a module whose __call__ takes images '
+      '[B, H, W, C] and the argument train.'
+    ) from error
   return shapes

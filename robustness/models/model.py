@@ -133,8 +133,8 @@ class Model:
 
     def call(variables: PyTree, batch: Any) -> Any:
       """Returns the module's outputs for images [B, H, W, C] in [0, 1]."""
-      # modules of other libraries than JAX take NumPy arrays
-      normalised = inputs(batch) if isinstance(batch, jax.Array) else np.asarray(inputs(batch))
+      # modules of other libraries than JAX take NumPy arrays, here a copy that they may change
+      normalised = inputs(batch) if isinstance(batch, jax.Array) else np.array(inputs(batch))
       if self.takes_channels_first:
         normalised = normalised.transpose(0, 3, 1, 2)
       return function(variables, normalised)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax.errors import FlaxError
 
 from robustness.augment import with_more_images
 from robustness.augment.policy import OCCURRENCE, row_keys
@@ -253,7 +254,7 @@ class TrainStep:
       params: the weights, with both sets.
       batch_stats: the statistics of batch normalisation, with both sets.
       images: [B, V, H, W, C]; without `auxiliary_norms` also [B, H, W, C].
-      train: whether the network uses and updates batch statistics, dropout and the like.
+      train: whether the network uses and updates batch statistics.
       factors: the factors of stochastic depth, with the images' leading axes; {} for none.
     """
     count = self.training.settings.auxiliary_norms
@@ -280,22 +281,32 @@ class TrainStep:
       params: the weights.
       batch_stats: the statistics of batch normalisation.
       images: [B, H, W, C] or [B, V, H, W, C].
-      train: whether the network uses and updates batch statistics, dropout and the like.
+      train: whether the network uses and updates batch statistics.
       factors: the factors of stochastic depth, with the images' leading axes; {} for none.
 
     Returns:
       The outputs, `logits` [B, classes] or [B, V, classes] and, if the objective needs it,
       `FEATURES`; and the new batch statistics.
+
+    Raises:
+      InputError: the network needs random keys or other collections, or does not expose features.
     """
     needs_features = self.training.pipeline.objective.needs_features
     flat = images.reshape(-1, *images.shape[-3:])
     flat_factors = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), factors)
-    logits, updated = self.training.model.apply(
-      {'params': params, 'batch_stats': batch_stats, **flat_factors},
-      self.training.inputs(flat),
-      train=train,
-      mutable=['batch_stats', *(['intermediates'] if needs_features else [])],
-    )
+    try:
+      logits, updated = self.training.model.apply(
+        {'params': params, 'batch_stats': batch_stats, **flat_factors},
+        self.training.inputs(flat),
+        train=train,
+        mutable=['batch_stats', *(['intermediates'] if needs_features else [])],
+      )
+    except FlaxError as error:  # of a user's module
+      raise InputError(
+        f'the network cannot be trained: {type(error).__name__}: {error} A step gives it no random '
+        "keys, which dropout needs, and no collections but 'params' and 'batch_stats': leave out "
+        'layers that need others.'
+      ) from error
     outputs = {'logits': logits}
     if needs_features:
       sown = sown_features(updated.get('intermediates', {}))

@@ -55,6 +55,18 @@ def test_functions_that_jax_traces_have_a_gradient_and_others_run_on_the_host():
     np.testing.assert_allclose(made.predict(IMAGES), linear(IMAGES), rtol=1e-5, atol=1e-5)
 
 
+def test_a_function_may_change_its_images_in_place():
+  def darker(images):
+    images = np.asarray(images)
+    images -= 0.5
+    return linear(images)
+
+  images = IMAGES.copy()
+  made = Model(darker).classifier(images)
+  np.testing.assert_allclose(made.predict(images), linear(IMAGES - 0.5), rtol=1e-5, atol=1e-5)
+  np.testing.assert_array_equal(images, IMAGES)
+
+
 def test_probabilities_become_logarithms():
   def probabilities(images):
     return jax.nn.softmax(linear(images))
