@@ -60,16 +60,25 @@ class NetworkWeights:
     """Returns the weights as initial variables of a training for these classes.
 
     If the classes or their order differ, the last layer is left out, and the training draws it at
-    random. Synonyms count as equal: a file of ImageNet may have 'tench' for 'n01440764'.
+    random. Synonyms count as equal: a file of ImageNet may have 'tench' for 'n01440764'. Outputs
+    without names are ImageNet's classes if these include the given ones, and else the given ones in
+    their order, as in an evaluation.
     """
-    index_by_name = label_space.index_by_name(self.class_names)  # also by synonyms
-    indices = [index_by_name.get(name) for name in class_names]
-    if indices == [*range(len(self.class_names))]:
-      return dict(self.variables)
     flat = traverse_util.flatten_dict(dict(self.variables))  # {(collection, layer, ...): array}
-    return traverse_util.unflatten_dict(
-      {path: value for path, value in flat.items() if path[: len(LAST_LAYER)] != LAST_LAYER}
-    )
+    last_layer = {path: x for path, x in flat.items() if path[: len(LAST_LAYER)] == LAST_LAYER}
+    names = self.class_names
+    if not names:
+      imagenet = label_space.get(label_space.IMAGENET).class_names
+      possible = imagenet if label_space.is_imagenet(class_names) else tuple(class_names)
+      # the last axis of every array of the last layer is the axis of the outputs
+      num_outputs = {np.shape(x)[-1] for x in last_layer.values()}
+      names = possible if num_outputs == {len(possible)} else ()
+    index_by_name = label_space.index_by_name(names)  # also by synonyms
+    indices = [index_by_name.get(name) for name in class_names]
+    if indices == [*range(len(names))]:
+      return dict(self.variables)
+    other_layers = {path: value for path, value in flat.items() if path not in last_layer}
+    return traverse_util.unflatten_dict(other_layers)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -377,7 +377,7 @@ def restore(
   if any(misfits.values()):
     listed = '; '.join(f'{len(x)} {kind}: {first_names(x)}' for kind, x in misfits.items() if x)
     raise InputError(
-      f'the weights do not fit {owner}: {listed} (names of {scheme.name}){_nearest(arrays)}'
+      f'the weights do not fit {owner}: {listed} (names of {scheme.name}){_nearest(arrays, owner)}'
     )
   converted = _as_float32(arrays)
   flat = {path: scheme.locate(path).restore(converted, shape) for path, shape in expected.items()}
@@ -426,8 +426,10 @@ def _as_float32(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   return floats
 
 
-def _nearest(arrays: Mapping[str, np.ndarray]) -> str:
-  """Returns a sentence on the architecture that the arrays fit best, or '' if none fits well.
+def _nearest(arrays: Mapping[str, np.ndarray], owner: str) -> str:
+  """Returns a sentence on the architecture that the arrays fit best.
+
+  It is '' if none fits well, or none better than the network `owner`, which they do not fit.
 
   The fit is the number of (name, shape) pairs that the arrays and the architecture have in common,
   divided by the number of pairs that either has; it must exceed one half. Building a network takes
@@ -452,7 +454,7 @@ def _nearest(arrays: Mapping[str, np.ndarray]) -> str:
   best = max(shares, key=lambda name: shares[name])
   if shares[best] == 1:
     return f'. The names and shapes are those of {best!r}'
-  if shares[best] > 0.5:
+  if shares[best] > 0.5 and best != owner:
     return f'. The nearest architecture is {best!r}, with {int(100 * shares[best])}% in common'
   return ''
 

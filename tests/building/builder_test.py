@@ -256,9 +256,13 @@ def test_files_with_another_order_of_classes_or_without_a_head(tmp_path):
   assert labels_of(rows(), network) == [1, 2]
   start = initial_weights('small_cnn', str(file), (28, 28, 1))
   assert 'head' not in start.for_classes(CLASSES)['params']
+  (tmp_path / 'config.json').unlink()
+  start = initial_weights('small_cnn', str(file), (28, 28, 1))  # the file names no classes
+  assert 'dense' in start.for_classes(CLASSES)['params']['head']
+  assert 'head' not in start.for_classes(CLASSES[:2])['params']
+  assert 'head' not in start.for_classes(WNIDS[:3])['params']
   bare = {k: v for k, v in random_variables('small_cnn', 3)['params'].items() if k != 'head'}
   weights.save_variables(file, {**random_variables('small_cnn', 3), 'params': bare}, {})
-  (tmp_path / 'config.json').unlink()
   nameless = dataclasses.replace(rows(), class_names=())
   network = builder(tmp_path, {'net': {'weights': str(file)}}, nameless)
   refused('no last linear map.*probe', network.build)

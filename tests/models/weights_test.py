@@ -104,6 +104,8 @@ def test_the_nearest_architecture_is_named_if_none_fits(monkeypatch):
   state = {**zeros('resnet34'), 'extra.weight': np.zeros(3, np.float32)}
   message = "nearest architecture is 'resnet34', with 99% in common"
   refused(message, imported, catalog.get('resnet18'), state)
+  text = refused('1 unexpected: extra.weight', imported, catalog.get('resnet34'), state)
+  assert 'nearest' not in text, 'a network is not the nearest to itself'
   assert 'resnet34' in traced
   assert not {'resnet20', 'resnet32', 'vgg16_bn'} & traced, 'networks of other sizes take time'
 
