@@ -218,7 +218,7 @@ class Model:
   def _outputs(self, call: Callable[[PyTree, Any], Any], images: np.ndarray) -> np.ndarray:
     """Returns the module's outputs [B, classes] for images [B, H, W, C]."""
     try:
-      outputs = np.asarray(call(self.variables, images))
+      returned = call(self.variables, images)
     except InputError:
       raise
     except Exception as error:  # the module is the user's and may raise anything
@@ -230,10 +230,18 @@ class Model:
         f'{reason} (It got {layouts[current]}; robustness.classifier(..., channels={other!r}) '
         f'gives it {layouts[other]}.)'
       ) from error
-    if outputs.ndim != 2 or len(outputs) != len(images):
-      count = len(images)
+    count, kind = len(images), type(returned).__name__
+    try:
+      outputs = np.asarray(returned)
+    except Exception as error:  # a tuple of arrays, or a tensor with a gradient
       raise InputError(
-        f'{self.label} gives {outputs.shape} for {count} images, not ({count}, classes).'
+        f'{self.label} gives a {kind} for {count} images, which is no array ({count}, classes): '
+        f'{error} Give a function that returns the outputs alone.'
+      ) from error
+    if outputs.ndim != 2 or len(outputs) != count:
+      raise InputError(
+        f'{self.label} gives {outputs.shape or f"a {kind}"} for {count} images, not '
+        f'({count}, classes).'
       )
     return outputs
 
@@ -304,7 +312,7 @@ def _differ(first: np.ndarray, second: np.ndarray) -> bool:
   """Returns whether outputs [B, classes] differ by more than `TOLERANCE` where both are finite."""
   is_finite = np.isfinite(first) & np.isfinite(second)  # a log probability may be −∞
   tolerance = TOLERANCE * np.abs(first[is_finite]).max(initial=0)
-  return bool((np.abs(first - second)[is_finite] > tolerance).any())
+  return bool((np.abs(first[is_finite] - second[is_finite]) > tolerance).any())
 
 
 def _is_traceable(

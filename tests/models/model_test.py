@@ -159,6 +159,8 @@ def test_modules_of_equinox_take_one_image_with_channels_first():
   (lambda x: linear(x - x.mean(0)), 'beside other images'),
   (lambda x: linear(x) + np.random.default_rng().normal(), 'called again: switch off dropout'),
   (lambda x: x, r'\(2, 8, 8, 3\) for 2 images'),
+  (lambda x: (linear(x), None), 'gives a tuple .* returns the outputs alone'),
+  (lambda x: {'logits': linear(x)}, 'gives a dict for 2 images'),
   (lambda x: x.missing, 'failed on images .2, 8, 8, 3.: AttributeError'),
   (linen.Dense(4), 'variables'),
   (7, 'no function'),
