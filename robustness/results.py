@@ -41,6 +41,8 @@ JSON_NAME = 'results.json'
 ARRAYS_NAME = 'results.npz'
 WHICH_NUMBERS = 'which numbers these are'
 """Name of the table in which every study states what its numbers measure."""
+DIGEST_OF_IMAGES = 'digest of the images'
+"""The row of the table `WHICH_NUMBERS` that has the digest of the images."""
 DAMAGED_IMAGES, FAILURE_IMAGES = 'most damaged images', 'failure_images'
 """Names of the table of the most damaged images and of the array of their pictures."""
 TASK, SEED = 'task', 'seed'
@@ -307,6 +309,12 @@ class Results:
       )
       for name, quantities in self.tasks.items()
     }
+
+  def image_digest(self, task: str = SINGLE) -> str:
+    """Returns the digest of the images of a task; '' if the results do not state it."""
+    table = self.tables.get(f'{task}: {WHICH_NUMBERS}' if task else WHICH_NUMBERS, Table((), ()))
+    pairs = [row for row in table.rows if len(row) == 2]  # (fact, value), unless it is damaged
+    return next((str(value) for fact, value in pairs if fact == DIGEST_OF_IMAGES), '')
 
   @property
   def protocol(self) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from robustness.estimates.table import assemble
 from robustness.present import charts, forms, text
 from robustness.present.choice import overall_choices, values_that_rank
 from robustness.present.publish import Presentation, publish
-from robustness.results import JSON_NAME, Results, Table
+from robustness.results import DIGEST_OF_IMAGES, JSON_NAME, Results, Table
 from robustness.workdirs import workdir
 
 FACETS = Facet('first', 'quantity', place='of {}'), Facet('second', 'other', place='and {}')
@@ -88,6 +88,7 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
   names: dict[str, str] = {}  # {description of a network: its name}
   rows: dict[str, dict[str, pd.Series]] = {}  # {quantity in words: {network: row}}
   protocols: dict[str, Facts] = {}  # {quantity in words: settings and images}
+  digests: dict[str, str] = {}  # {quantity in words and description of the images: their digest}
   for path in paths:
     name_of_path, location = label_and_path(path)
     for folder in _folders(location):
@@ -96,9 +97,13 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
       for task, of_task in results.by_task.items():
         same_for_all = {k: v for k, v in of_task.data.items() if k not in OF_NETWORKS}
         protocol: Facts = {'settings': of_task.protocol, 'data': same_for_all}
+        digest = results.image_digest(task)
         for quantity, words, values in _comparable_values(of_task, network_by_label):
           key = ': '.join(filter(None, (name_of_path, task, words)))
           changes = differing_keys(protocols.setdefault(key, protocol), protocol)
+          images = f'{key} {json.dumps(of_task.data, sort_keys=True)}'
+          if digest:
+            changes += differing_keys(digests.setdefault(images, digest), digest, DIGEST_OF_IMAGES)
           networks = values.classifier.map(network_by_label)  # the network of each row of `values`
           is_measured_before = bool(set(networks) & set(rows.get(key, {})))
           if changes or is_measured_before:

@@ -57,8 +57,6 @@ from robustness.workdirs import finished_workdir, workdir
 
 PRESENTED = Presentation('Leaderboard')
 RANK = Quantity('rank', 'rank', kind=COUNT, better='lower', low=1, headline=True)
-DIGEST = 'digest of the images'
-"""The row of the table `WHICH_NUMBERS` that has the digest of the images."""
 PROVENANCE = 'where every number comes from'
 """Name of the table with the origin of every classifier's numbers."""
 COLUMNS = (
@@ -227,19 +225,12 @@ class BoardEntry:
   study: Study | None
 
   @property
-  def digest(self) -> str:
-    """The digest of the images; '' if the results do not state it."""
-    # A table of (fact, value) with the row (DIGEST, digest), unless it is damaged.
-    table = self.results.tables.get(WHICH_NUMBERS, Table((), ()))
-    return next((str(row[1]) for row in table.rows if row[0] == DIGEST and len(row) == 2), '')
-
-  @property
   def protocol(self) -> str:
     """The study, settings and images as JSON text; entries of equal text share a board.
 
     Images are identified by their digest, or by their description if there is no digest.
     """
-    images = self.digest or self.results.data
+    images = self.results.image_digest() or self.results.data
     return json.dumps([self.results.study, self.results.protocol, images], sort_keys=True)
 
 
@@ -372,7 +363,7 @@ def _entry(path: pathlib.Path, study_file: str) -> BoardEntry:
     [finished] = finished_workdir.read(path, study_file).values()  # the results are of a single one
     study, unverified = finished.study, verification.of_study(finished)  # '' if all are reproduced
   entry = BoardEntry(path.name, path, results, unverified, study)
-  if not entry.digest:
+  if not entry.results.image_digest():
     raise InputError('its results do not say which images it saw: run it with this version.')
   _check_intervals(results)
   if all(values_that_rank(results, quantity).empty for quantity in results.quantities):
@@ -580,7 +571,7 @@ def _provenance(entry: BoardEntry, classifier: Facts) -> list[str]:
     entry.name,
     classifier_words(classifier),
     str(classifier.get('sha256', ''))[:12],
-    entry.digest,
+    entry.results.image_digest(),
     str(environment.get('robustness', '')),
     str(environment.get('git_commit') or '')[:12],
     entry.unverified or FROM_RECORDS,

@@ -31,7 +31,7 @@ from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
 from robustness.evaluation import recorded_study
 from robustness.present import side_by_side, tables
-from robustness.results import Results
+from robustness.results import DIGEST_OF_IMAGES, Results
 
 FORMATS = {'latex': tables.to_latex, 'markdown': tables.to_markdown, 'csv': tables.to_csv}
 
@@ -84,6 +84,7 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
   """
   tasks_by_run: dict[str, dict[str, Results]] = {}
   labels_by_run: dict[str, set[str]] = {}
+  digests_by_run: dict[str, dict[str, str]] = {}  # of the images of each task
   for name, path in named_workdirs(workdirs).items():
     results = Results.read(path)
     labels_by_run[name] = set(results.labels)
@@ -91,20 +92,26 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
       task: dataclasses.replace(of_task, study=of_task.study or results.study)
       for task, of_task in results.over_seeds.by_task.items()
     }
+    digests_by_run[name] = {task: results.image_digest(task) for task in tasks_by_run[name]}
     verification.noted(path, name, study_file)
   labels = distinct_labels(labels_by_run, typed_labels(workdirs))
   study_names = {
     name: {task: of_task.study for task, of_task in tasks.items()}
     for name, tasks in tasks_by_run.items()
   }
-  return {
-    task: _joined(task, {name: tasks[task] for name, tasks in tasks_by_run.items()}, labels)
-    for task in common_tasks(study_names)
-  }
+  results_by_task = {}
+  for task in common_tasks(study_names):
+    results_by_run = {name: tasks[task] for name, tasks in tasks_by_run.items()}
+    digests = {name: by_task[task] for name, by_task in digests_by_run.items()}
+    results_by_task[task] = _joined(task, results_by_run, labels, digests)
+  return results_by_task
 
 
 def _joined(
-  task: str, results_by_run: Mapping[str, Results], labels: Mapping[tuple[str, str], str]
+  task: str,
+  results_by_run: Mapping[str, Results],
+  labels: Mapping[tuple[str, str], str],
+  digests: Mapping[str, str],
 ) -> Results:
   """Returns the results of a task of several runs as one, with distinct classifier labels.
 
@@ -112,6 +119,7 @@ def _joined(
     task: name of the task.
     results_by_run: {name of a run: its results}.
     labels: {(name of a run, label of a classifier in it): distinct label}.
+    digests: {name of a run: digest of its images, or ''}.
 
   Raises:
     InputError: the runs are of different studies, or measure different quantities of the same name.
@@ -121,7 +129,7 @@ def _joined(
   declared: dict[str, Quantity] = {}  # by the first run that has the quantity
   for quantity in itertools.chain(*(results.quantities for results in results_by_run.values())):
     declared.setdefault(quantity.name, quantity)
-  _check_comparable(prefix, results_by_run, declared)
+  _check_comparable(prefix, results_by_run, declared, digests)
   ratios = _ratios_to_different_baselines(results_by_run)
   if ratios:
     note = f'each run divides {" and ".join(ratios)} by its own first classifier: left out'
@@ -140,7 +148,10 @@ def _joined(
 
 
 def _check_comparable(
-  prefix: str, results_by_run: Mapping[str, Results], declared: Mapping[str, Quantity]
+  prefix: str,
+  results_by_run: Mapping[str, Results],
+  declared: Mapping[str, Quantity],
+  digests: Mapping[str, str],
 ) -> None:
   """Prints a note for each run with other images or settings than the first run.
 
@@ -148,6 +159,7 @@ def _check_comparable(
     prefix: text that notes begin with, such as 'noise: ' for the task; '' for a single study.
     results_by_run: {name of a run: its results}.
     declared: {name: quantity} as the first run that has the quantity declares it.
+    digests: {name of a run: digest of its images, or ''}.
 
   Raises:
     InputError: a run is of another study; or its settings differ, and change what quantities of the
@@ -164,6 +176,9 @@ def _check_comparable(
       'images': differing_keys(first.data, other.data),
       'settings': differing_keys(first.protocol, other.protocol),
     }
+    digest, other_digest = digests[first_name], digests[name]
+    if not differing['images'] and digest and other_digest:  # the data are described as equal
+      differing['images'] = differing_keys(digest, other_digest, DIGEST_OF_IMAGES)
     for subject, lines in differing.items():
       if lines:
         first_lines = '; '.join(lines[:3])

@@ -13,7 +13,7 @@ import numpy as np
 from robustness.core.errors import KEYS, WORKDIR, InputError
 from robustness.core.typing import Facts
 from robustness.evaluation.records import RecordsReader
-from robustness.results import Table
+from robustness.results import DIGEST_OF_IMAGES, Table
 
 IMAGE_DIGEST = 'image_digest'
 """Column of records with the digest of each image, see `image_digests`."""
@@ -50,7 +50,7 @@ def data_lines(
   return {
     'images': _number_of_images(description, num_images),
     'data': named(description, ('source', 'name', 'path', 'foregrounds', 'backgrounds', 'split')),
-    'digest of the images': digest,
+    DIGEST_OF_IMAGES: digest,
     'preprocessing': _preprocessing(description, image_shape),
     **grouped,
   }

@@ -11,7 +11,7 @@ from robustness import __main__
 from robustness.estimates.means import Estimate, part, row
 from robustness.estimates.quantity import declare_accuracy, declare_error
 from robustness.estimates.table import assemble
-from robustness.results import Results
+from robustness.results import DIGEST_OF_IMAGES, WHICH_NUMBERS, Results, Table
 from tests.refusals import refused
 
 CLEAN = declare_accuracy('clean_accuracy', 'accuracy on clean images', headline=True)
@@ -103,6 +103,14 @@ def test_repeated_different_or_missing_quantities_are_refused(tmp_path, capsys):
   )
   other = write(tmp_path / 'other', (CLEAN,), settings={'name': 'made', 'severity': 3})
   refused('severity.*give it another name, NAME=', values_by_quantity, [first, other])
+  stated = [
+    {WHICH_NUMBERS: Table(('what', 'value'), [[DIGEST_OF_IMAGES, digest]])} for digest in 'xy'
+  ]
+  renewed = [
+    write(tmp_path / f'renewed {index}', (CLEAN,), NAMES[index : index + 1], tables=tables)
+    for index, tables in enumerate(stated)
+  ]
+  refused("images: 'x' → 'y': give it another name", values_by_quantity, renewed)
   (tmp_path / 'empty').mkdir()
   refused('holds no results.json', values_by_quantity, [str(tmp_path / 'empty')])
   single = write(tmp_path / 'single', (CLEAN,))

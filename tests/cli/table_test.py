@@ -154,6 +154,14 @@ def test_other_images_are_noted_and_other_studies_refused(runs, capsys):
   table.read([str(few), str(runs / 'many')])
   notes = capsys.readouterr().err
   assert notes == "note: few and many have other images (name: 'few' → 'many')\n"
+  finished_runs.state_images(few, 2, '0ff6')
+  finished_runs.write(runs / 'renewed', {'half': HALF}, data={'name': 'few'})
+  finished_runs.state_images(runs / 'renewed', 2, '1ff6')
+  table.read([str(few), str(runs / 'renewed')])
+  notes = capsys.readouterr().err
+  assert notes == (
+    "note: few and renewed have other images (digest of the images: '0ff6' → '1ff6')\n"
+  )
   file = runs / 'two/results.json'
   file.write_text(file.read_text().replace('"baseline": "first"', '"baseline": "alexnet"'))
   table.read([str(runs / 'one'), str(runs / 'two')])
