@@ -132,7 +132,9 @@ class Notation:
     """
     if math.isnan(value):
       return 'unknown'
-    text = f'{abs(self.scale * value):.{digits}f}'
+    # 12 digits leave out rounding errors of floats: .075 and 1 − .925 are both 8 %.
+    magnitude = float(f'{abs(self.scale * value):.12g}')
+    text = f'{magnitude:.{digits}f}'
     if not float(text):  # a value that rounds to zero
       return text
     plus = '+' if self.signed else ''

@@ -29,6 +29,8 @@ MCE = Quantity('mCE', 'mCE', 'ratio', unit='%')
 @cases(
   'quantity, difference, ends, text',
   (ERROR, False, (0.312, 0.301, 0.324), f'31.2{SPACE}% (30.1 to 32.4)'),
+  (ERROR, False, (0.075, 0.016, 0.204), f'8{SPACE}% (2 to 20)'),
+  (ERROR, False, (1 - 0.925, 0.016, 0.204), f'8{SPACE}% (2 to 20)'),
   (ERROR, True, (-0.21, -0.24, 0.001), f'{MINUS}21{SPACE}points ({MINUS}24 to 0)'),
   (Quantity('gain', 'gain', low=-1), False, (0.2, 0.1, 0.3), f'+20{SPACE}points (+10 to +30)'),
   (CHANGE, False, (1.5, 1.25, 1.75), '1.5 (1.2 to 1.8)'),
