@@ -33,7 +33,7 @@ from robustness.config import experiment as experiments
 from robustness.config.experiment import Experiment
 from robustness.core import compilation_cache
 from robustness.core.rows import ArrayRows, Rows
-from robustness.core.settings import merged, without_inherited
+from robustness.core.settings import merge_changes, without_inherited
 from robustness.evaluation.study import Study
 from robustness.launch import OpenedRows, builder_for
 from robustness.launch import run as run_config
@@ -103,7 +103,11 @@ def alone(config: dict[str, Any], name: str) -> dict[str, Any]:
   """Returns the config that runs the task `name` of a battery's config as a single study."""
   single = copy.deepcopy(config)
   task = single.pop('battery')[name]
-  return {**single, 'study': task['study'], 'data': merged(single['data'], task.get('data', {}))}
+  return {
+    **single,
+    'study': task['study'],
+    'data': merge_changes(single['data'], task.get('data', {})),
+  }
 
 
 def recordings(experiment: Experiment, rows: OpenedRows) -> dict[str, tuple[Study, Rows]]:

@@ -21,14 +21,14 @@ import pandas as pd
 from scipy.special import betaincinv
 
 from benchmarks import timing
-from robustness.combined import over_seeds
+from robustness.combined import mean_over_seeds
 from robustness.estimates import calibration, consistency
 from robustness.estimates.calibration import Draws, Predictions, Scores
 from robustness.estimates.comparison import benjamini_hochberg, mcnemar
 from robustness.estimates.consistency import error_consistency
 from robustness.estimates.corruption_error import MCE, RELATIVE_MCE
 from robustness.estimates.means import arrays, means
-from robustness.estimates.of_means import Units, of_means
+from robustness.estimates.of_means import Units, function_of_means
 from robustness.estimates.outcomes import Outcomes as Answers
 from robustness.estimates.published import BASELINES
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
@@ -172,15 +172,15 @@ QUANTITIES: Mapping[str, Callable[[Sample], Any]] = {
   'accuracy': lambda s: mean(ACCURACY, ~s.second[:, 0]),
   'mean error': lambda s: second(means(ERROR, s.wrong, where=CORRUPTED, paired=False)),
   'mean error, second - first': lambda s: second(means(ERROR, s.wrong, where=CORRUPTED), 'first'),
-  'mCE against AlexNet': lambda s: second(of_means(MCE, s.wrong, baseline=ALEXNET.means)),
+  'mCE against AlexNet': lambda s: second(function_of_means(MCE, s.wrong, baseline=ALEXNET.means)),
   'the same, second - first': lambda s: second(
-    of_means(MCE, s.wrong, baseline=ALEXNET.means), 'first'
+    function_of_means(MCE, s.wrong, baseline=ALEXNET.means), 'first'
   ),
-  'mCE against the first': lambda s: second(of_means(MCE, s.wrong)),
+  'mCE against the first': lambda s: second(function_of_means(MCE, s.wrong)),
   'relative mCE against AlexNet': lambda s: second(
-    of_means(RELATIVE_MCE, s.wrong, baseline=ALEXNET.means)
+    function_of_means(RELATIVE_MCE, s.wrong, baseline=ALEXNET.means)
   ),
-  'relative mCE against the first': lambda s: second(of_means(RELATIVE_MCE, s.wrong)),
+  'relative mCE against the first': lambda s: second(function_of_means(RELATIVE_MCE, s.wrong)),
   'drop to pm-k': pm_k_drop,
   'accuracy over objects': over_objects,
   'mean of a skewed quantity': lambda s: mean(CHANGE, s.change),
@@ -302,7 +302,7 @@ def seed_coverage(seeds: int, mean: float, samples: int, seed: int = 5) -> tuple
     )
     for k, column in enumerate(values.T)
   }
-  means = over_seeds(by_seed).over_seeds.table
+  means = mean_over_seeds(by_seed).over_seeds.table
   held = (means.low <= mean) & (mean <= means.high)
   return float(held.mean()), float((means.high - means.low).median())
 

@@ -84,7 +84,7 @@ def watched(start: float, workdir: str, cache: str, changes: Sequence[str]) -> d
   Meter.add = first_step  # type: ignore[method-assign]
   build = watch.timed('training', ClassifierBuilder.build)
   ClassifierBuilder.build = build  # type: ignore[method-assign]
-  measurement._recorded = watch.timed('evaluation', measurement._recorded)
+  measurement._record_answers = watch.timed('evaluation', measurement._record_answers)
   launch.write_results = watch.timed('report', launch.write_results)
   config, _ = command_line.read(['', f'--config={CONFIG}', *changes])
   assert running.run_command(config, workdir, 'benchmark', compiled=cache) == 0

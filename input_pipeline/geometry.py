@@ -62,10 +62,10 @@ def resized_by_pillow(levels: np.ndarray, settings: DataSettings) -> np.ndarray:
   # `settings.resize` is the new length of the shorter side, or with `squash` of each side
   target = [side * settings.resize // (side if settings.squash else min(sides)) for side in sides]
   size = [settings.crop or side for side in target]
-  return _by_pillow(levels, target, size, settings)
+  return _resize_by_pillow(levels, target, size, settings)
 
 
-def _by_pillow(
+def _resize_by_pillow(
   levels: np.ndarray, target: Sequence[int], size: Sequence[int], settings: DataSettings
 ) -> np.ndarray:
   """Resizes an image to `target` and returns its centre of `size`, both (height, width).
@@ -106,16 +106,18 @@ def random_resized_crop(
   Reference: Szegedy et al. (2015), Going Deeper with Convolutions, section 6.
   """
   shape = tf.shape(image)[:2]
-  y, x, rows, columns = tf.unstack(_box(shape, settings.random_crop_area, seed))
+  y, x, rows, columns = tf.unstack(_random_box(shape, settings.random_crop_area, seed))
   box = image[y : y + rows, x : x + columns]
   if settings.resized_by == 'pillow':
-    levels = tf.numpy_function(lambda x: _by_pillow(x, size, size, settings), [box], tf.uint8)
+    levels = tf.numpy_function(
+      lambda x: _resize_by_pillow(x, size, size, settings), [box], tf.uint8
+    )
     return tf.ensure_shape(levels, [*size, image.shape[-1]])
   resized = tf.image.resize(box, size, method=settings.interpolation, antialias=True)
   return tf.clip_by_value(resized, 0.0, 1.0)
 
 
-def _box(shape: tf.Tensor, smallest_area: float, seed: tf.Tensor) -> tf.Tensor:
+def _random_box(shape: tf.Tensor, smallest_area: float, seed: tf.Tensor) -> tf.Tensor:
   """Returns the top, left, height and width of a random box in an image, int32 [4].
 
   The box is the first of `TRIES` drawn boxes that fits in the image. If none fits, it is the

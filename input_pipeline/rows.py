@@ -159,7 +159,7 @@ class TfRows:
     has_image_files = self._images.read is not None and isinstance(store, HostStore)
     batches: Iterator[Batch]
     if has_image_files and self._by_pillow:
-      batches = map(self._checked, self._file_batches(indices_of_blocks))
+      batches = map(self._check_labels, self._file_batches(indices_of_blocks))
     else:  # tf.data reads all blocks, and after an error one of them again, to find the image
       examples = store.elements(np.concatenate(indices_of_blocks))
       batches = self._read(examples, size, lambda number: store.elements(indices_of_blocks[number]))
@@ -327,7 +327,7 @@ class TfRows:
         raise self._error_of_batch(elements_of(number), error) from error
       if batch is None:
         return
-      yield self._checked(batch)
+      yield self._check_labels(batch)
 
   def _error_of_batch(self, elements: tf.data.Dataset, error: tf.errors.OpError) -> InputError:
     """Returns an error that names the first element of a batch that cannot be read, and the reason.
@@ -403,7 +403,7 @@ class TfRows:
     """
     columns = self._images.decoded(element['stored'])
     draw = element.get(DRAW) if self._settings.random_crop_area else None
-    image = self._prepared(columns['image'], draw)
+    image = self._prepare_image(columns['image'], draw)
     if self.image_shape[-1] != self._images.channels:  # grey images for a network of 3 channels
       image = tf.repeat(image, self.image_shape[-1], axis=-1)
     return {
@@ -413,7 +413,7 @@ class TfRows:
       'example_id': tf.cast(element['example_id'], tf.int32),
     }
 
-  def _prepared(self, image: tf.Tensor, draw: Sequence[tf.Tensor] | None) -> tf.Tensor:
+  def _prepare_image(self, image: tf.Tensor, draw: Sequence[tf.Tensor] | None) -> tf.Tensor:
     """Returns a decoded image, resized and cropped as the settings say.
 
     `draw` is the (seed, position of the element) that determines a random crop; None crops the
@@ -431,7 +431,7 @@ class TfRows:
     seed = tf.stack([tf.cast(number, tf.int64) for number in draw])
     return geometry.random_resized_crop(image, self.image_shape[:2], seed, settings)
 
-  def _checked(self, batch: Batch) -> Batch:
+  def _check_labels(self, batch: Batch) -> Batch:
     """Returns a batch; raises InputError for an image with label −1 (no label)."""
     label = batch['label']  # [B]; in [B, L], several labels per image, −1 is padding
     if label.ndim == 1 and label.min() < 0:

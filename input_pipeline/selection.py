@@ -17,7 +17,7 @@ from robustness.core.host import usable_cores
 from robustness.core.limits import MAX_BYTES_OF_TEXT
 from robustness.core.paths import expanded
 from robustness.core.pictures import reason_of
-from robustness.core.rows import ArrayRows, composed, random_order
+from robustness.core.rows import ArrayRows, composed_unicode, random_order
 from robustness.core.settings import require
 from robustness.core.typing import Facts
 
@@ -127,10 +127,10 @@ def check_pictures(images: Images, indices: np.ndarray) -> None:
   if header is None or read is None or not isinstance(store, HostStore):  # no image files
     return
   if isinstance(store, StreamedStore):
-    checked = decoded = {*evenly(indices, MAX_STREAMED)}
+    checked = decoded = {*evenly_spaced(indices, MAX_STREAMED)}
   else:
-    decoded = {*evenly(indices, MAX_DECODED)}
-    checked = decoded.union(evenly(indices, MAX_HEADERS))
+    decoded = {*evenly_spaced(indices, MAX_DECODED)}
+    checked = decoded.union(evenly_spaced(indices, MAX_HEADERS))
 
   def damage(index: int) -> str:
     """Returns why an image, or at least its header, cannot be read; '' if it can be."""
@@ -188,7 +188,7 @@ def refuse_damaged(
   )
 
 
-def evenly(indices: np.ndarray, max_count: int) -> list[int]:
+def evenly_spaced(indices: np.ndarray, max_count: int) -> list[int]:
   """Returns at most `max_count` of the indices, evenly spaced, with the first and the last."""
   if len(indices) > max_count:
     indices = indices[np.linspace(0, len(indices) - 1, max_count).astype(np.int64)]
@@ -238,8 +238,8 @@ def _listed_indices(images: Images, image_list: str) -> np.ndarray:
   Raises:
     InputError: an image in the list does not exist, or two images have its name.
   """
-  listed = [*map(composed, read_names(image_list))]
-  names = [*map(composed, images.names)]
+  listed = [*map(composed_unicode, read_names(image_list))]
+  names = [*map(composed_unicode, images.names)]
   index_of, count = {name: index for index, name in enumerate(names)}, Counter(names)
   for name in listed:
     advice = 'a name that one image alone has: rename the files'

@@ -13,9 +13,9 @@ from absl import logging
 
 from input_pipeline.image_files import existing_folder
 from input_pipeline.images import Images
-from robustness.core.errors import KEYS, naming
+from robustness.core.errors import KEYS, renaming_section
 from robustness.core.registry import Part, Registry, check_fields, setting, word
-from robustness.core.rows import LEFT_OUT, composed
+from robustness.core.rows import LEFT_OUT, composed_unicode
 from robustness.core.settings import Section, choice, parse, refuse_moved, require
 from robustness.core.typing import Facts
 
@@ -190,7 +190,7 @@ class DataSettings:
     """
     keys = [field.name for field in dataclasses.fields(cls)]
     name = section.get('source', DEFAULT)
-    with naming('config.data', key):
+    with renaming_section('config.data', key):
       # raises errors for keys of earlier versions, and for sections of other sources
       refuse_moved(moved_keys(SOURCES.find(name, f'{key}.source')), section, key)
       SOURCES.check_sections(section, key, 'source', (name,), keys)
@@ -257,7 +257,7 @@ def open_images(settings: DataSettings) -> Images:
   if source.splits:
     choice('config.data.split', settings.split, source.splits)
   images = source.open(settings)
-  names = tuple(map(composed, images.class_names))
+  names = tuple(map(composed_unicode, images.class_names))
   # the source's name is the first key, and replaces a key 'source' of the description
   named = {'source': source.name}
   facts: dict[str, Any] = {**named, **images.description, **named, **source.file}

@@ -26,7 +26,7 @@ from robustness.core.bounded_files import open_regular, read_bounded
 from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.limits import MAX_BYTES_OF_TEXT, MAX_BYTES_PER_ARRAY, MAX_ROWS
 from robustness.core.paths import expanded
-from robustness.core.rows import composed, in_class_order, numbered_classes
+from robustness.core.rows import composed_unicode, in_class_order, numbered_classes
 from robustness.core.settings import require
 from robustness.core.typing import Facts
 from robustness.models import label_space
@@ -251,10 +251,12 @@ def _read_csv(file: Path, text_columns: Collection[str]) -> pd.DataFrame:
   refuse_repeated_columns([name for name in header.iloc[0] if name], 'it')
   content.seek(0)
   table = pd.read_csv(content, index_col=False, dtype=str, keep_default_na=False, na_values=[''])
-  return table.apply(lambda values: values if values.name in text_columns else _as_numbers(values))
+  return table.apply(
+    lambda values: values if values.name in text_columns else _numbers_if_all(values)
+  )
 
 
-def _as_numbers(values: pd.Series) -> pd.Series:
+def _numbers_if_all(values: pd.Series) -> pd.Series:
   """Returns the fields of a column as numbers if all are written as numbers, else unchanged.
 
   Empty fields, which are NaN, do not count.
@@ -336,7 +338,7 @@ def labels_of(
   if not all(isinstance(value, str) for value in values):
     valid = 'labels are integers from 0 or names of classes'
     raise InputError(f'{title}: {label} is of {values.dtype}; {valid}.')
-  return _labels_of_names([composed(value) for value in values], title, label)
+  return _labels_of_names([composed_unicode(value) for value in values], title, label)
 
 
 def _labels_of_numbers(

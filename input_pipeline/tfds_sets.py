@@ -292,7 +292,7 @@ class Split:
 
   def labels_and_digests(self) -> tuple[np.ndarray, tuple[bytes, ...]]:
     """Returns the label and the digest of the image's bytes of every example; cached."""
-    return _scan(str(self.builder.data_path), self.name)
+    return _scan_labels(str(self.builder.data_path), self.name)
 
   def _as_dataset(
     self, split: object, decoders: Mapping[str, object] | tfds.decode.PartialDecoding
@@ -339,7 +339,7 @@ def _overlap(slices: Sequence[tuple[str, int, int]]) -> bool:
 
 
 @functools.lru_cache
-def _scan(folder: str, split_name: str) -> tuple[np.ndarray, tuple[bytes, ...]]:
+def _scan_labels(folder: str, split_name: str) -> tuple[np.ndarray, tuple[bytes, ...]]:
   """Returns the label, int32 [n], and the digest of the encoded image of every example; cached.
 
   `folder` holds the prepared data set, and `split_name` is one of its splits or a slice.
@@ -355,7 +355,7 @@ def _scan(folder: str, split_name: str) -> tuple[np.ndarray, tuple[bytes, ...]]:
   return np.array(labels, np.int32), tuple(digests)
 
 
-def _decoded(image: tfds.features.Image, stored: tf.Tensor, channels: int) -> tf.Tensor:
+def _decode_channels(image: tfds.features.Image, stored: tf.Tensor, channels: int) -> tf.Tensor:
   """Returns the pixels of one encoded image, `stored`, as [H, W, channels].
 
   The data set's feature `image` defines their type and decodes images other than JPEG. JPEG is
@@ -468,7 +468,7 @@ class SplitsStore(StreamedStore):
       channels=channels,
       store=self,
       where=self.describe,
-      decode=lambda stored: _decoded(image, stored, channels),
+      decode=lambda stored: _decode_channels(image, stored, channels),
       sizes=lambda indices: [(height, width)] * len(indices) if height and width else None,
     )
 

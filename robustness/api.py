@@ -31,7 +31,7 @@ from robustness.augment.policy import Policy
 from robustness.building import checks
 from robustness.building.builder import ClassifierBuilder
 from robustness.building.trained_module import TrainedModule
-from robustness.classifiers import ClassifierSettings, Images, resolved
+from robustness.classifiers import ClassifierSettings, Images, resolve_section
 from robustness.classifiers.trained_here import TrainedHere
 from robustness.cli import command_line
 from robustness.cli import compare as comparing
@@ -40,7 +40,7 @@ from robustness.config.experiment import Execution, Experiment
 from robustness.core import progress as progress_bars
 from robustness.core import random_keys, user_data
 from robustness.core.arguments import as_array, as_images, as_key, check_integers
-from robustness.core.errors import InputError, naming, naming_arguments
+from robustness.core.errors import InputError, naming_arguments, renaming_section
 from robustness.core.paths import expanded
 from robustness.core.registry import Part
 from robustness.core.rows import ArrayRows, Rows, as_float32
@@ -326,7 +326,7 @@ def as_classifier(
       'std': std,
       'label_space': model.label_space,
     }
-    recipe = resolved(ClassifierSettings(name=model.module, **settings))
+    recipe = resolve_section(ClassifierSettings(name=model.module, **settings))
     height, width, channels = images.shape[1:]
     input_images = Images((height, width, channels), tuple(class_names), has_set_size=True)
     recipe.check(model.label, input_images.shape, 'float32')
@@ -387,7 +387,7 @@ def compare(
     for entries in entries_by_task.values():
       # the baseline moves to the front, as False sorts before True; the others keep their order
       entries.sort(key=lambda entry: entry.label != baseline)
-  return comparing.compared(entries_by_task, common)[0]
+  return comparing.compare_tasks(entries_by_task, common)[0]
 
 
 def read(directory: str | os.PathLike[str]) -> Results:
@@ -398,7 +398,9 @@ def read(directory: str | os.PathLike[str]) -> Results:
   """
   path, config, _ = finished_workdir.find(os.fspath(directory))
   results = Results.read(path)
-  studies_by_task, results.presentation = finished_workdir.presented(path, results, config)
+  studies_by_task, results.presentation = finished_workdir.studies_and_presentation(
+    path, results, config
+  )
   if SINGLE in studies_by_task:  # files of earlier versions lack the declarations of facets
     results = results.with_facets(studies_by_task[SINGLE].described_facets)
   results.studies = functools.partial(finished_workdir.read, path)
@@ -543,7 +545,7 @@ def train(
       writer=lambda name: training_writer(folder, name) if workdir else NO_WRITER,
     )
     with progress_bars.phase(f'{recipe.name}: checking images and the training step', 0):
-      assert builder.planned  # computing this property makes the checks
+      assert builder.checked_classifiers  # computing this property makes the checks
     stack.enter_context(locked(folder))
     return builder.build()[0]
 
@@ -623,7 +625,7 @@ def attack(
   check_logits('the model', outputs, len(images), num_classes)
   check_integers('labels', labels, (len(images),), range(num_classes))
   keys = jax.vmap(jax.random.fold_in, (None, 0))(as_key(key), jnp.arange(len(images)))
-  with naming(section, ''):  # errors name the settings as arguments, without the section
+  with renaming_section(section, ''):  # errors name the settings as arguments, without the section
     parsed = parse(attack_class, {'norm': norm, 'epsilon': epsilon, **settings}, section)
     labels = jnp.broadcast_to(jnp.asarray(labels), len(images))
     attacked = parsed.worst(1, keys, logits, images, labels)

@@ -14,7 +14,7 @@ from robustness.estimates.quantity import AMOUNT, Quantity
 from robustness.results import NO_SPREAD, SEED, TASK, Findings, Results, Table
 
 
-def joined(
+def join_tasks(
   tasks: Mapping[str, Results],
   settings: Section,
   study: str = 'battery',
@@ -52,7 +52,7 @@ def joined(
   )
 
 
-def over_seeds(by_seed: Mapping[int, Results]) -> Results:
+def mean_over_seeds(by_seed: Mapping[int, Results]) -> Results:
   """Returns the estimates of every seed by the facet `seed`, and their means without this facet.
 
   A table that is no estimates is included if it is equal in all seeds; arrays are not. A mean has
@@ -140,7 +140,10 @@ def _means_over(
     method=estimates.OVER_SEEDS,
     confidence=confidence,
     p=np.nan,
-    note=[_note(of_mean, seeds, equal) for of_mean, equal in zip(notes, is_constant, strict=True)],
+    note=[
+      _note_of_mean(of_mean, seeds, equal)
+      for of_mean, equal in zip(notes, is_constant, strict=True)
+    ],
   )
   means[is_repeated] = firsts.assign(**{SEED: None})[is_repeated]
   return means[count > 1]
@@ -177,7 +180,7 @@ def _intervals(
   return np.clip(intervals, least, greatest)
 
 
-def _note(notes: Mapping[int, str], seeds: Sequence[int], is_constant: bool) -> str:
+def _note_of_mean(notes: Mapping[int, str], seeds: Sequence[int], is_constant: bool) -> str:
   """Returns the note of a mean over seeds: the seeds' notes, and which seeds have no value.
 
   Args:

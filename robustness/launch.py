@@ -20,11 +20,11 @@ from robustness.building import along_training
 from robustness.building.builder import ClassifierBuilder
 from robustness.building.checks import check_measurable, check_studies, split_supported
 from robustness.classifiers import from_file, network
-from robustness.combined import joined, over_seeds
+from robustness.combined import join_tasks, mean_over_seeds
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Execution, Experiment
 from robustness.config.recorded import recorded
-from robustness.core.errors import WORKDIR, InputError, naming
+from robustness.core.errors import WORKDIR, InputError, renaming_section
 from robustness.core.precision import in_32_bits
 from robustness.core.progress import phase
 from robustness.core.rows import Rows
@@ -37,7 +37,7 @@ from robustness.measurement import measure, recording_name
 from robustness.models.classifier import Classifier
 from robustness.parallel.processes import restore_sigterm
 from robustness.present import fourier_table, page, style, summary, text
-from robustness.present.publish import Drawn, Presentation, Presented, captioned, publish
+from robustness.present.publish import Drawn, Presentation, Presented, publish, with_task_captions
 from robustness.results import FOURIER_TABLE, SINGLE, Results, Table
 from robustness.training.writers import NO_WRITER, JsonLinesWriter, ScalarWriter, training_writer
 from robustness.workdirs import workdir
@@ -85,7 +85,7 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
       first = next(iter(builders.values()))
       recipes = check_studies(first, rows)
       if first.needs_training:
-        check_measurable(experiment, list(first.planned.values()), rows)
+        check_measurable(experiment, list(first.checked_classifiers.values()), rows)
     log.write_config_and_environment()
     if jax.process_index() == 0:
       preview(experiment, rows, recipes, folders=list(builders))
@@ -104,8 +104,10 @@ def run(config: Section, directory: str | os.PathLike[str], command: str = '') -
       results_of_seeds.append(_measure_tasks(builder, classifiers, rows, folder, log))
     if not seeds:
       return results_of_seeds[0]
-    results = over_seeds(dict(zip(seeds, results_of_seeds, strict=True)))
-    write_results(log, log.path, results, summary.of_seeds(experiment.summary, experiment.studies))
+    results = mean_over_seeds(dict(zip(seeds, results_of_seeds, strict=True)))
+    write_results(
+      log, log.path, results, summary.present_seeds(experiment.summary, experiment.studies)
+    )
     return results
 
 
@@ -161,7 +163,7 @@ def _measure_tasks(
   has_fourier_table = experiment.summary == FOURIER_TABLE
   findings = fourier_table.summarise(results_by_task) if has_fourier_table else None
   settings = dataclasses.asdict(experiment.execution)
-  results = joined(results_by_task, settings, experiment.summary or 'battery', findings)
+  results = join_tasks(results_by_task, settings, experiment.summary or 'battery', findings)
   if left_out:
     results.tables[workdir.LEFT_OUT] = Table(('task', 'classifier', 'why'), left_out)
   for title, table in results.tables.items():
@@ -169,8 +171,8 @@ def _measure_tasks(
     if task_of_table not in results_by_task:  # a table of the battery as a whole
       for line in (title, *text.lines(table)):
         logging.info('%s', line)
-  presented = summary.of_battery(experiment.summary, experiment.studies)
-  write_results(log, folder, results, presented, captioned(figures_by_task))
+  presented = summary.present_battery(experiment.summary, experiment.studies)
+  write_results(log, folder, results, presented, with_task_captions(figures_by_task))
   return results
 
 
@@ -359,7 +361,7 @@ class OpenedRows(dict[DataSettings, Rows]):
 
     An InputError of a setting names it by its section of the config, such as 'config.data'.
     """
-    with naming('config.data', self._experiment.section_of(data)):
+    with renaming_section('config.data', self._experiment.section_of(data)):
       return input_pipeline.load(data, self._experiment.execution.seed, self._preparation)
 
 
@@ -378,7 +380,7 @@ def builder_for(
       folder `features` in `path`.
   """
   for label, recipe in experiment.classifiers.items():
-    with naming('config.classifier', experiment.section_of_classifier(label)):
+    with renaming_section('config.classifier', experiment.section_of_classifier(label)):
       recipe.fetch()
 
   def writer(label: str) -> ScalarWriter:

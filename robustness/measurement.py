@@ -32,7 +32,7 @@ from robustness.estimates.table import assemble
 from robustness.evaluation import failures, one_view
 from robustness.evaluation.adapting import AdaptingEvaluator
 from robustness.evaluation.layout import even_part_size
-from robustness.evaluation.outcomes import Evaluation, of_recorded
+from robustness.evaluation.outcomes import Evaluation, as_evaluations
 from robustness.evaluation.provenance import IMAGE_DIGEST, require_same_images
 from robustness.evaluation.records import Records
 from robustness.evaluation.rounds import SequentialRecords
@@ -104,8 +104,10 @@ def measure(
   records_by_label = {}
   for classifier, matched in evaluated:
     label = classifier.name if classifier else IMAGES
-    records_by_label[label] = _recorded(execution, study, classifier, matched, parallel, folder)
-  evaluations = of_recorded(records_by_label)
+    records_by_label[label] = _record_answers(
+      execution, study, classifier, matched, parallel, folder
+    )
+  evaluations = as_evaluations(records_by_label)
   with phase(f'{study.name}: estimates and pictures'):
     _check_same_images(evaluations)
     results = _results(study, execution, evaluated, evaluations, training)
@@ -148,7 +150,7 @@ def _results(
   table = failures.with_classes(assemble(estimates), failed.estimates)
   layers = [(*c.select_layers(study.layers), *c.select_outputs(study.outputs)) for c in classifiers]
   table = _in_order_of_layers(table, layers)
-  tables = findings.tables | passes(evaluations) | compared.tables | failed.tables
+  tables = findings.tables | passes_table(evaluations) | compared.tables | failed.tables
   tables[WHICH_NUMBERS] = study.which_numbers(evaluations, shape)
   described = [
     {'label': c.name, 'layers': list(c.select_layers(study.layers)), **c.provenance}
@@ -252,7 +254,7 @@ def _failures(
       positions = _positions_in_rounds(evaluation.rounds, rows.num_examples, seed)
       damaged[:, 0] = positions[damaged[:, 0]]  # rows of the records → of `rows`
     prefix = '' if len(evaluations) == 1 else f'{evaluation.label}/'
-    pictures = one_view.damaged(study, rows, damaged, key, classifier, stored)
+    pictures = one_view.damaged_pictures(study, rows, damaged, key, classifier, stored)
     findings.arrays[prefix + FAILURE_IMAGES] = pictures
   return findings
 
@@ -316,7 +318,7 @@ def evaluator_for(
   )
 
 
-def _recorded(
+def _record_answers(
   execution: Execution,
   study: Study,
   classifier: Classifier | None,
@@ -336,7 +338,7 @@ def _recorded(
   """
   evaluator = evaluator_for(execution, study, classifier, rows, parallel)
   identity = {
-    'classifier': _identified(classifier) if classifier else None,
+    'classifier': _identifying_facts(classifier) if classifier else None,
     'data': identity_of(rows),
     'study': study.recording,
     'seed': execution.seed,
@@ -355,7 +357,7 @@ def _recorded(
   return records
 
 
-def _identified(classifier: Classifier) -> Facts:
+def _identifying_facts(classifier: Classifier) -> Facts:
   """Returns the facts that identify a classifier in records.
 
   They are its provenance, which has a digest of its weights; if it has none, outputs for fixed
@@ -437,7 +439,7 @@ def indices_of_round(number: int, num_examples: int, seed: int, design: FixedWid
   return np.sort(random_order(num_examples, seed)[in_round])
 
 
-def passes(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
+def passes_table(evaluations: Sequence[Evaluation]) -> dict[str, Table]:
   """Returns the table `passes` with a row per classifier; {} if no design is sequential.
 
   A pass is one image in one view. The table compares the passes of the sequential design with those

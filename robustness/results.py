@@ -390,7 +390,7 @@ class Results:
     folder = pathlib.Path(directory)
     # {task: its quantities}, also for a single study
     by_task = self.tasks or {SINGLE: self.quantities}
-    stated = {task: _stated(quantities) for task, quantities in by_task.items()}
+    stated = {task: _quantities_as_json(quantities) for task, quantities in by_task.items()}
     document = {
       'study': self.study,
       'classifiers': self.classifiers,
@@ -404,7 +404,7 @@ class Results:
       # {task: entries} for a battery, a list of entries for a single study.
       'quantities': stated if self.tasks else stated[SINGLE],
     }
-    text = json.dumps(_plain(document, 'results'), indent=2, allow_nan=False, ensure_ascii=False)
+    text = json.dumps(_as_json(document, 'results'), indent=2, allow_nan=False, ensure_ascii=False)
     write_atomically(folder / ARRAYS_NAME, _npz_bytes(self.arrays))
     write_atomically(folder / estimates.FILE_NAME, estimates.to_csv(self.table))
     write_atomically(folder / JSON_NAME, (text + '\n').encode())
@@ -449,7 +449,8 @@ class Results:
       json_files.check(entries_by_task, f'{path}: quantities', {str: [_QUANTITY]}, _REBUILD)
       words = document.get('facet_words', {})  # the facets of each task; not in earlier versions
       tasks = {
-        task: _declared(entries, words.get(task, ())) for task, entries in entries_by_task.items()
+        task: _read_quantities(entries, words.get(task, ()))
+        for task, entries in entries_by_task.items()
       }
       quantities = tuple(dict.fromkeys(itertools.chain(*tasks.values())))
     except (InputError, TypeError) as error:
@@ -472,7 +473,7 @@ class Results:
     return results
 
 
-def _declared(
+def _read_quantities(
   entries: Iterable[Mapping[str, Any]], facet_entries: Iterable[Mapping[str, Any]]
 ) -> tuple[Quantity, ...]:
   """Returns the quantities of a task, from its entries in `results.json`.
@@ -575,14 +576,14 @@ def read(workdir: str | os.PathLike[str]) -> Results:
   return Results.read(workdir)
 
 
-def _plain(value: Any, key: str) -> Any:
+def _as_json(value: Any, key: str) -> Any:
   """Returns a value in JSON's types; `key` names it in an error."""
   if isinstance(value, (np.generic, np.ndarray)):
     value = value.tolist()
   if isinstance(value, Mapping):
-    return {str(k): _plain(v, f'{key}.{k}') for k, v in value.items()}
+    return {str(k): _as_json(v, f'{key}.{k}') for k, v in value.items()}
   if isinstance(value, (list, tuple)):
-    return [_plain(v, f'{key}[{i}]') for i, v in enumerate(value)]
+    return [_as_json(v, f'{key}[{i}]') for i, v in enumerate(value)]
   if isinstance(value, os.PathLike):
     return os.fspath(value)
   if value is None or isinstance(value, (str, bool, int)):
@@ -619,7 +620,7 @@ def _quantity(entry: Mapping[str, Any]) -> Quantity:
   return Quantity(**{**fields, 'by': tuple(fields.get('by', ()))})
 
 
-def _stated(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:
+def _quantities_as_json(quantities: Sequence[Quantity]) -> list[dict[str, Any]]:
   """Returns quantities as plain values for `results.json`.
 
   Functions are left out, and so are ends of the range that are not declared.

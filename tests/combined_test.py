@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from robustness.combined import over_seeds
-from robustness.estimates.means import Estimate, part, row
+from robustness.combined import mean_over_seeds
+from robustness.estimates.means import Estimate, estimate_row, table_of_rows
 from robustness.estimates.means import means as means_of
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR, Quantity
@@ -35,15 +35,15 @@ def made(values: Mapping[Quantity, float], notes: Mapping = {}, versus: str = ''
   for quantity, value in values.items():
     ends, note = (value - 0.1, value + 0.1), notes.get(quantity, '')
     seed_mean = Estimate(value, *ends, 50, 50, 'made', note=note)
-    rows.append(row('net', versus, quantity, {}, seed_mean, 0.95))
-  table = assemble([part(rows)])
+    rows.append(estimate_row('net', versus, quantity, {}, seed_mean, 0.95))
+  table = assemble([table_of_rows(rows)])
   return Results('made', [{'label': 'net'}], {}, {'k': 1}, table=table, quantities=QUANTITIES)
 
 
 def mean_of(quantity: Quantity, values: Sequence[float], versus: str = '') -> Any:
   """Returns the mean over seeds that have these values."""
   by_seed = {seed: made({quantity: value}, versus=versus) for seed, value in enumerate(values)}
-  return estimate(over_seeds(by_seed).over_seeds.table, 'net', quantity.name, versus)
+  return estimate(mean_over_seeds(by_seed).over_seeds.table, 'net', quantity.name, versus)
 
 
 def test_the_interval_is_students():
@@ -53,11 +53,11 @@ def test_the_interval_is_students():
   assert (mean.value, mean.low, mean.high) == pytest.approx((np.mean(values), low, high))
   assert (mean.n, mean.clusters, mean.method, mean.confidence) == (4, 4, 'student over seeds', 0.95)
   assert math.isnan(mean_of(SLOPE, [0.1, float('nan')]).low)
-  refused('at least two seeds', over_seeds, {0: made({SLOPE: 0.5})})
+  refused('at least two seeds', mean_over_seeds, {0: made({SLOPE: 0.5})})
   narrow = {seed: made({SLOPE: value}) for seed, value in enumerate(values)}
   for results in narrow.values():
     results.table['confidence'] = 0.8
-  mean = estimate(over_seeds(narrow).over_seeds.table, 'net', 'slope')
+  mean = estimate(mean_over_seeds(narrow).over_seeds.table, 'net', 'slope')
   low, high = stats.t.interval(0.8, 3, np.mean(values), stats.sem(values))
   assert (mean.low, mean.high, mean.confidence) == pytest.approx((low, high, 0.8))
 
@@ -71,12 +71,12 @@ def test_equal_values_have_no_interval():
 def test_published_values_and_equal_tables_of_all_seeds_stay_as_they_are():
   stated = made({SLOPE: 0.5})
   stated.table[['low', 'high', 'confidence']], stated.table['method'] = np.nan, ''
-  mean = estimate(over_seeds({0: stated, 1: stated}).over_seeds.table, 'net', 'slope')
+  mean = estimate(mean_over_seeds({0: stated, 1: stated}).over_seeds.table, 'net', 'slope')
   assert (mean.value, mean.n, mean.method, mean.note) == (0.5, 50, '', ''), 'published'
   equal_table, other = Table(('what',), [['same']]), Table(('what',), [['other']])
   tables = [{'a': equal_table, 'b': table} for table in (equal_table, other)]
   facts = [dataclasses.replace(stated, tables=named) for named in tables]
-  assert over_seeds(dict(enumerate(facts))).tables == {'a': equal_table}
+  assert mean_over_seeds(dict(enumerate(facts))).tables == {'a': equal_table}
 
 
 def test_a_number_that_a_seed_lacks_is_the_mean_of_at_least_two_others():
@@ -85,7 +85,7 @@ def test_a_number_that_a_seed_lacks_is_the_mean_of_at_least_two_others():
     1: made({ECE: 0.9, SLOPE: 2}, {ECE: 'few'}),
     2: made({ECE: 0.7, RHO: 0.7}, {ECE: 'few', RHO: 'undefined in 3'}),
   }
-  table = over_seeds(by_seed).over_seeds.table
+  table = mean_over_seeds(by_seed).over_seeds.table
   assert estimate(table, 'net', 'ece').note == 'few'
   mean = estimate(table, 'net', 'rho')
   assert (mean.value, mean.n) == (pytest.approx(0.6), 2)
@@ -97,7 +97,7 @@ def test_a_number_that_a_seed_lacks_is_the_mean_of_at_least_two_others():
   by_seed = {seed: with_views(seed, 0.3) for seed in (0, 1)}
   by_seed[1].table.loc[0, ['value', 'low', 'high']] = np.nan
   first = by_seed[0].table.loc[0]
-  over = over_seeds(by_seed).over_seeds.table
+  over = mean_over_seeds(by_seed).over_seeds.table
   mean = estimate(over, first.classifier, 'error', corruption=first.corruption)
   assert np.isnan(mean.value) and np.isnan(mean.low)
 
@@ -138,7 +138,7 @@ def with_views(seed: int, share: float, corruptions: tuple[str, ...] = ('fog', '
 
 def test_the_table_has_each_seed_and_the_mean_of_every_estimate():
   by_seed = {0: with_views(0, 0.05), 3: with_views(3, 0.9, ('fog',)), 7: with_views(7, 0.4)}
-  joined = over_seeds(by_seed)
+  joined = mean_over_seeds(by_seed)
   for seed, results in by_seed.items():
     mean = joined.table[joined.table.seed == seed].drop(columns='seed').reset_index(drop=True)
     pd.testing.assert_frame_equal(

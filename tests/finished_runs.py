@@ -15,7 +15,7 @@ from robustness.evaluation import study as studies
 from robustness.evaluation.study import Study
 from robustness.results import WHICH_NUMBERS, Results
 from robustness.studies import accuracy, corruption_error, si_score
-from robustness.workdirs.workdir import code
+from robustness.workdirs.workdir import code_version
 from tests.made_records import made
 
 SHAPE = (28, 28, 1)
@@ -179,7 +179,7 @@ def _written(
     arrays={**findings.arrays, **({} if composed else picture)},
     table=assemble(findings.estimates),
     quantities=study.quantities,
-    environment=code(),
+    environment=code_version(),
   ).write(workdir)
   return _with_config(workdir, study={'name': study.name, **section})
 

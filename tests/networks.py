@@ -13,7 +13,7 @@ import numpy as np
 from flax import linen as nn
 from flax import traverse_util
 
-from robustness.classifiers import ClassifierSettings, resolved
+from robustness.classifiers import ClassifierSettings, resolve_section
 from robustness.classifiers.network import NetworkWeights
 from robustness.classifiers.trained_here import TrainedHere
 from robustness.core.rows import ArrayRows
@@ -58,7 +58,7 @@ def tiny_rows(count: int = 21, seed: int = 0) -> ArrayRows:
 
 def initial_weights(name: str, weights: str, shape: tuple[int, int, int]) -> NetworkWeights:
   """Returns what `config.classifier.initial_weights` loads for a training."""
-  kind = resolved(ClassifierSettings(name=name, train=True, initial_weights=weights))
+  kind = resolve_section(ClassifierSettings(name=name, train=True, initial_weights=weights))
   assert isinstance(kind, TrainedHere)
   read = kind.initial(shape)
   assert read is not None

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from robustness.classifiers import ClassifierSettings, Images, from_file, resolved
+from robustness.classifiers import ClassifierSettings, Images, from_file, resolve_section
 from robustness.models.classifier import Classifier
 from tests import commands
 from tests.cases import cases
@@ -33,7 +33,7 @@ def in_a_folder(tmp_path, monkeypatch):
 def load(source: str) -> Classifier:
   """Returns the classifier of a user's file, as a run loads it."""
   pathlib.Path('mine.py').write_text(source)
-  kind = resolved(ClassifierSettings(name='mine.py:network'))
+  kind = resolve_section(ClassifierSettings(name='mine.py:network'))
   classifier = kind.load('mine', Images((32, 32, 3), ()), 'float32')
   assert classifier.num_classes == len(set(classifier.class_names))
   return classifier

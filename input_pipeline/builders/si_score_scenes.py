@@ -374,8 +374,10 @@ def composer(factors: bytes, side: int, measure: str) -> tuple[Prepare, Compose]
   """
   area, angle, x, y = np.frombuffer(factors).reshape(4, -1)
   design = Design(name='', side=side, min_inside=0.0, area=area, angle=angle, x=x, y=y)
-  show, prepare_cutout = scene_views.shown(design, side, measure)
-  views = {name: jnp.asarray(values) for name, values in scene_views.parameters(design).items()}
+  show, prepare_cutout = scene_views.scene_functions(design, side, measure)
+  views = {
+    name: jnp.asarray(values) for name, values in scene_views.level_parameters(design).items()
+  }
 
   @jax.jit
   def prepare(row: Row) -> Row:

@@ -388,12 +388,12 @@ def _absolute_paths(document: Facts, path: pathlib.Path) -> CellFiles:
   if missing:
     is_of_domainnet = path.suffix != '.json'  # released lists are text files
     released = '; of DomainNet, list and zip are of one release, cleaned or not'
-    listed, advice = _listed(missing), released if is_of_domainnet else ''
+    listed, advice = _first_names(missing), released if is_of_domainnet else ''
     raise InputError(f'{path} names {len(missing)} files that do not exist: {listed}{advice}.')
   return cells
 
 
-def _listed(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
   """Returns the first names as a phrase, such as 'cat, dog and 3 more'."""
   unlisted = f' and {len(names) - _MAX_LISTED} more' if len(names) > _MAX_LISTED else ''
   return ', '.join(names[:_MAX_LISTED]) + unlisted
@@ -506,7 +506,7 @@ def _check_cells(
   missing = [f'{environments[number]}/{names[label]}' for number, label in np.argwhere(~present)]
   if missing and not allow_missing:
     raise InputError(
-      f'{len(missing)} of {present.size} cells have no images: {_listed(missing)}. '
+      f'{len(missing)} of {present.size} cells have no images: {_first_names(missing)}. '
       f'Add images, leave these classes out, or set {KEYS.data.environments.allow_missing}=True.'
     )
   # group k is trained in environment k and, like all classes, in environment 0

@@ -29,7 +29,7 @@ from input_pipeline.images import Images, PartsStore
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import KEYS, InputError, nearest
 from robustness.core.paths import expanded, files_in
-from robustness.core.rows import composed
+from robustness.core.rows import composed_unicode
 from robustness.core.settings import require
 from robustness.models import label_space
 
@@ -203,7 +203,7 @@ class _Files(Sequence[str]):
     """
     path = self._root / self._names[row]
     if not os.path.isfile(path):
-      matches = self._anywhere.get(composed(self._names[row]), [])
+      matches = self._files_by_path.get(composed_unicode(self._names[row]), [])
       if len(matches) != 1:
         count = f'{len(matches)} files are so called' if matches else 'there is no such file'
         raise InputError(
@@ -214,16 +214,16 @@ class _Files(Sequence[str]):
     return str(path)
 
   @functools.cached_property
-  def _anywhere(self) -> dict[str, list[Path]]:
+  def _files_by_path(self) -> dict[str, list[Path]]:
     """The files below the root, {relative path: files} and {name: files in subfolders} in one dict.
 
     Keys are in composed Unicode; two files may have paths that differ only in their Unicode form.
     """
     anywhere: dict[str, list[Path]] = {}
     for file in files_in(self._root):
-      anywhere.setdefault(composed(str(file.relative_to(self._root))), []).append(file)
+      anywhere.setdefault(composed_unicode(str(file.relative_to(self._root))), []).append(file)
       if file.parent != self._root:
-        anywhere.setdefault(composed(file.name), []).append(file)
+        anywhere.setdefault(composed_unicode(file.name), []).append(file)
     return anywhere
 
   def _refuse_repeated(self, paths: Sequence[str], rows: Sequence[int] | np.ndarray) -> None:

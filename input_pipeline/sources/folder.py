@@ -59,7 +59,7 @@ class Folder(Source):
       files_of_class[name] = image_files.images_in(folder, left_out=left_out)
       names |= {file: f'{name}/{file.name}' for file in files_of_class[name]}
     if self.label_space:  # joins class folders to coarser classes
-      files_of_class = merged(files_of_class, label_space.get(self.label_space), root)
+      files_of_class = merge_classes(files_of_class, label_space.get(self.label_space), root)
     paths = [*itertools.chain.from_iterable(files_of_class.values())]
     num_unjoined = len(names) - len(paths)  # files of folders that are of no coarser class
     if num_unjoined:
@@ -110,7 +110,9 @@ class Folder(Source):
     return root
 
 
-def merged(files: Mapping[str, list[Path]], space: LabelSpace, root: Path) -> dict[str, list[Path]]:
+def merge_classes(
+  files: Mapping[str, list[Path]], space: LabelSpace, root: Path
+) -> dict[str, list[Path]]:
   """Joins the files of ImageNet's classes to the coarser classes of a label space.
 
   Returns {coarser class: files}, in label order.

@@ -27,7 +27,7 @@ from input_pipeline.images import Images
 from input_pipeline.selection import choose_groups
 from input_pipeline.settings import DataSettings, Source
 from robustness.core.errors import InputError
-from robustness.core.registry import setting, some_distinct
+from robustness.core.registry import are_distinct_and_some, setting
 from robustness.models import label_space
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Imagenet9(Source):
 
   path: str = ''
   masks: bool = False
-  variants: tuple[str, ...] = setting(VARIANTS[:3], 'not empty, distinct', some_distinct)
+  variants: tuple[str, ...] = setting(VARIANTS[:3], 'not empty, distinct', are_distinct_and_some)
 
   def open(self, settings: DataSettings) -> Images:
     """Returns the pictures, RGB; a subset takes all variants of the same foregrounds."""

@@ -66,7 +66,7 @@ class MadeClips(Source):
     # the clip of each returned image, and its time since the middle of the clip, in frames
     if is_test:  # the frames around one random anchor in each clip
       anchors = generator.integers(0, LENGTH, CLIPS)
-      clip, offset = members(anchors)
+      clip, offset = frames_around_anchors(anchors)
       frame = anchors[clip] + offset
       times = frame - LENGTH / 2
     else:  # one frame at a random time in each clip
@@ -115,7 +115,7 @@ def draw_motion(generator: np.random.Generator, count: int) -> Motion:
   return Motion(np.column_stack([angle, scale, place]), change, contrast, fps)
 
 
-def members(anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def frames_around_anchors(anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """Lists the frames around one anchor in each clip: up to `K` before and `K` after it.
 
   `anchors` are the numbers of the anchors in their clips, int [clips], in 0..LENGTH − 1. Returns

@@ -112,7 +112,9 @@ class NaturalShifts(Source):
     advice = f'give that of {self.dataset} as released.'
     root = self.folder(advice)
     # reads the paths, the labels in ImageNet's order [N] or [N, L], and counts as facts
-    read_release = {REAL: self._real, OBJECTNET: _objectnet}.get(self.dataset, _by_class)
+    read_release = {REAL: self._labels_of_real_set, OBJECTNET: _objectnet}.get(
+      self.dataset, _by_class
+    )
     left_out = Counter[str]()
     paths, labels, facts = read_release(root, left_out)
     classes = np.unique(labels[labels >= 0])
@@ -130,7 +132,7 @@ class NaturalShifts(Source):
       )
     return image_files.file_images(
       paths,
-      _positions(classes, labels),
+      _class_positions(classes, labels),
       [WNIDS[label] for label in classes],
       title=f'{self.dataset} in {self.path}',
       description={'name': self.dataset, 'path': self.path, 'classes': len(classes), **facts},
@@ -163,7 +165,7 @@ class NaturalShifts(Source):
     title = f'tfds {examples.builder.name!r}, split {examples.name!r}'
     name = examples.builder.info.full_name
     description = {'name': name, 'split': examples.name, 'classes': len(classes), **facts}
-    store = tfds_sets.SplitsStore([examples], [positions], _positions(classes, labels))
+    store = tfds_sets.SplitsStore([examples], [positions], _class_positions(classes, labels))
     return store.images([WNIDS[label] for label in classes], title, description)
 
   def _labels_of_tfds(self, split: str) -> Labelled:
@@ -211,7 +213,7 @@ class NaturalShifts(Source):
     labels = _padded([imagenet_labels[label_lists[position]].tolist() for position in positions])
     return examples, labels, positions, {'images_without_label': len(label_lists) - len(positions)}
 
-  def _real(self, root: Path, left_out: Counter[str]) -> Listed:
+  def _labels_of_real_set(self, root: Path, left_out: Counter[str]) -> Listed:
     """Returns paths, labels and facts of ImageNet's validation images with the labels of ReaL.
 
     real.json lists the labels of images 1, 2, …; an image may have none or several. Images
@@ -254,7 +256,7 @@ class NaturalShifts(Source):
     return [path_of[n] for n in labelled], _padded([labels_of[n] for n in labelled]), facts
 
 
-def _positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def _class_positions(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
   """Returns each label's position among the `classes` of a data set, int32 of the same shape.
 
   For classes [3, 8, 20], labels [20, 3] become [2, 0]. `classes` are the distinct labels, in
@@ -365,7 +367,7 @@ def _label_of(synonyms: str) -> int:
   """
   # 'maillot, tank suit' is another class than 'maillot', and only 'tank suit' names it.
   for name in synonyms.removeprefix('maillot, ').split(', '):
-    label = label_space.position(name, NAMES)
+    label = label_space.index_of_class(name, NAMES)
     if label is not None:
       return label
   raise InputError(

@@ -26,7 +26,7 @@ from PIL import Image
 
 from input_pipeline import image_files
 from input_pipeline.images import Images, MemoryStore, Size
-from input_pipeline.selection import MAX_DECODED, evenly, refuse_damaged
+from input_pipeline.selection import MAX_DECODED, evenly_spaced, refuse_damaged
 from input_pipeline.settings import COUNT, DataSettings, Source, is_count
 from robustness.core.errors import InputError, SettingError
 from robustness.core.pictures import SUFFIXES, damage
@@ -313,7 +313,7 @@ class Scenes(SceneParts):
       check_background(path, side)
     sizes = [check_cutout(cutout.path) for cutout in cutouts]
     files = [*(cutout.path for cutout in cutouts), *backgrounds]
-    decoded = evenly(np.arange(len(files)), MAX_DECODED)
+    decoded = evenly_spaced(np.arange(len(files)), MAX_DECODED)
     refuse_damaged(
       lambda index: damage(files[index]),
       checked=decoded,

@@ -95,7 +95,7 @@ class SiScore(Source):
       name: values.astype(np.float32 if values.dtype.kind == 'f' else np.int32)
       for name, values in factors.items()
     }
-    pairs = _numbered(columns['object'], columns['background'])
+    pairs = _number_rows(columns['object'], columns['background'])
     num_pairs = int(pairs.max()) + 1
     facts: dict[str, object] = {'stored': True, 'pairs': num_pairs, 'metadata': metadata}
     if self.allow_missing and metadata:
@@ -137,7 +137,7 @@ class SiScore(Source):
       )
     stored = split.numbers(('image_id', 'label'))
     # scenes may be missing: the split may be a slice
-    columns, missing = _joined(path, stored['image_id'], stored['label'], True, folders=())
+    columns, missing = _match_metadata(path, stored['image_id'], stored['label'], True, folders=())
     return images, columns, path, missing
 
   def _from_folder(self) -> tuple[Images, dict[str, np.ndarray], str, int]:
@@ -187,11 +187,13 @@ class SiScore(Source):
       channels=3,
       left_out=left_out,
     )
-    columns, missing = _joined(metadata, np.array(ids), labels, self.allow_missing, class_folders)
+    columns, missing = _match_metadata(
+      metadata, np.array(ids), labels, self.allow_missing, class_folders
+    )
     return images, columns, metadata, missing
 
 
-def _numbered(*columns: np.ndarray) -> np.ndarray:
+def _number_rows(*columns: np.ndarray) -> np.ndarray:
   """Numbers the rows of a table with columns [N]: equal rows have the same number, int [N].
 
   Numbers begin with 0 in the order of the sorted rows; columns [7, 2, 7] and [1, 1, 1] have
@@ -201,7 +203,7 @@ def _numbered(*columns: np.ndarray) -> np.ndarray:
   return numbers.ravel()
 
 
-def _joined(
+def _match_metadata(
   path: str, image_ids: np.ndarray, labels: np.ndarray, allow_missing: bool, folders: Sequence[str]
 ) -> tuple[dict[str, np.ndarray], int]:
   """Returns the columns `COLUMNS` of images from metadata.csv, after checks of its classes.
@@ -242,7 +244,7 @@ def _joined(
       f'{", ".join(wrong)} are not in. Was a class folder renamed?'
     )
   columns = {name: factors[column] for name, column in FACTORS.items()}
-  columns['object'] = _numbered(*(factors[column] for column in _OBJECT))
+  columns['object'] = _number_rows(*(factors[column] for column in _OBJECT))
   return {name: columns[name] for name in COLUMNS}, missing
 
 

@@ -38,7 +38,7 @@ from robustness.core.errors import InputError
 from robustness.core.limits import MAX_BYTES_OF_TEXT, MAX_SHARDS
 from robustness.core.paths import expanded
 from robustness.core.pictures import SUFFIXES
-from robustness.core.rows import composed
+from robustness.core.rows import composed_unicode
 from robustness.core.settings import require
 
 IMAGE_FIELDS = tuple(suffix.removeprefix('.') for suffix in SUFFIXES)
@@ -99,11 +99,11 @@ class WebDataset(shards.Shards):
     title = f'webdataset {self.path!r}'
     if not samples:
       raise InputError(f'{title}: its {len(files)} shards hold no sample with an image.')
-    images = [_image(key, fields) for key, fields in samples]
+    images = [_image_position(key, fields) for key, fields in samples]
     names_file = files[0].parent / 'classnames.txt'
-    listed = [*map(composed, _lines(names_file))] if names_file.is_file() else []
+    listed = [*map(composed_unicode, _lines(names_file))] if names_file.is_file() else []
     require('' not in listed, f'a name in {names_file}', '', 'a word: each line names a class')
-    table = pd.DataFrame([_stated(key, fields, listed) for key, fields in samples])
+    table = pd.DataFrame([_sample_columns(key, fields, listed) for key, fields in samples])
     names, setting = self.names_of_space(listed, title), self.key('label_column')
     labels, class_names = shards.labels_of(table, self.label_column, names, title, setting)
     return shards.encoded_images(
@@ -240,7 +240,7 @@ def _with_images(
     yield name, members
 
 
-def _image(key: str, fields: dict[str, _Member]) -> _Member:
+def _image_position(key: str, fields: dict[str, _Member]) -> _Member:
   """Returns the position of the only image of a sample; raises InputError for several images.
 
   `fields` is {field: position of its file}, and one or more fields must be of an image.
@@ -251,7 +251,9 @@ def _image(key: str, fields: dict[str, _Member]) -> _Member:
   return images[0]
 
 
-def _stated(key: str, fields: Mapping[str, _Member], names: Sequence[str]) -> dict[str, Any]:
+def _sample_columns(
+  key: str, fields: Mapping[str, _Member], names: Sequence[str]
+) -> dict[str, Any]:
   """Returns the columns of a sample: the entries of its `json`, with the number in `cls` as label.
 
   For json {"label": 3, "lens": "wide"} and cls "3" it returns {'label': 3, 'lens': 'wide'}. A
@@ -290,9 +292,9 @@ def _contradicts(label: object, number: int, names: Sequence[str]) -> bool:
   The label may be a number, digits, or one of `names`, the class names in label order. Any other
   value, such as a caption, contradicts nothing.
   """
-  if isinstance(label, str) and composed(label) in names:
+  if isinstance(label, str) and composed_unicode(label) in names:
     has_name = 0 <= number < len(names)
-    return not has_name or names[number] != composed(label)
+    return not has_name or names[number] != composed_unicode(label)
   if isinstance(label, str):
     return label.isdecimal() and int(label) != number
   return isinstance(label, int | float) and label != number

@@ -64,7 +64,7 @@ def dlr(logits: jax.Array, labels: jax.Array) -> jax.Array:
   return margin(scores, labels) / (ranked[:, 0] - ranked[:, 2] + 1e-12)
 
 
-def lead(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> jax.Array:
+def target_margin(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> jax.Array:
   """Returns z_t − z_y for logits z, labels y and target classes t, int32 [B], as float32 [B]."""
   scores = logits.astype(jnp.float32)
   label_score, target_score = (
@@ -90,11 +90,11 @@ def targeted_dlr(logits: jax.Array, labels: jax.Array, targets: jax.Array) -> ja
     )
   scores = jnp.maximum(logits.astype(jnp.float32), MIN_LOGIT)
   ranked, _ = jax.lax.top_k(scores, 4)  # z_(1), ..., z_(4)
-  gain = lead(scores, labels, targets)
+  gain = target_margin(scores, labels, targets)
   return gain / (ranked[:, 0] - (ranked[:, 2] + ranked[:, 3]) / 2 + 1e-12)
 
 
-def likeliest(logits: jax.Array, number: Array | int) -> jax.Array:
+def likely_wrong_class(logits: jax.Array, number: Array | int) -> jax.Array:
   """Returns a class that each image is not predicted as, by the order of its logits, int32 [B].
 
   `number` 0 selects the class with the second largest logit, 1 that with the third largest, and so
@@ -104,7 +104,7 @@ def likeliest(logits: jax.Array, number: Array | int) -> jax.Array:
   return descending[:, number + 1].astype(jnp.int32)
 
 
-def wrong_classes(logits: Logits, images: Array) -> int:
+def num_wrong_classes(logits: Logits, images: Array) -> int:
   """Returns the number of wrong classes of an image: all classes of the classifier but one."""
   return jax.eval_shape(logits, images).shape[1] - 1
 
@@ -288,7 +288,7 @@ class Attack(Part):
       run_keys = jax.vmap(lambda key: jax.random.fold_in(key, run))(keys)
       candidates = attacked(run_keys)
       margins = margin(logits(candidates), labels)
-      is_worse = balls.by_row(margins > largest)
+      is_worse = balls.as_image_factors(margins > largest)
       return jnp.where(is_worse, candidates, worst), jnp.maximum(margins, largest)
 
     after_first = first, margin(logits(first), labels)

@@ -107,14 +107,14 @@ class AutoAttack(Ensemble):
     `Attack.observed` describes the observations.
     """
     keys, logits, images, labels, scale = arguments
-    start = balls.edge(keys, images, self.norm, scale * self.epsilon)  # as Auto-PGD starts
+    start = balls.random_shift(keys, images, self.norm, scale * self.epsilon)  # as Auto-PGD starts
     gradient = jax.grad(lambda x: dlr(logits(x), labels).sum())(start)
     # the number of the attack that succeeded, or one more than the last number
     stage = jnp.where(state['is_right'], len(self.stages) + 1, state['stage'])
     return state['adversarial'], {
       'stage': stage,
       'no_gradient': (stage > 0) & (gradient == 0).all((1, 2, 3)),
-      'random': _differs(logits, images),
+      'random': _repeats_differ(logits, images),
     }
 
   def members(self, classes: int) -> list[tuple[Member, int]]:
@@ -143,7 +143,7 @@ class AutoAttack(Ensemble):
     return [members[name] for name in self.stages]
 
 
-def _differs(logits: Logits, images: Array) -> Array:
+def _repeats_differ(logits: Logits, images: Array) -> Array:
   """Returns whether repeated passes return different logits or classes, bool [B]."""
   scores = jax.lax.map(lambda _: logits(images), jnp.arange(REPEATS))  # [passes, B, classes]
   present = jnp.where(jnp.isneginf(scores), 0, scores)  # −∞: a class that the classifier lacks

@@ -88,7 +88,7 @@ class AutoPGD(Attack):
       arguments = Arguments(keys, logits, images, labels, scale)
       return self._ascend(arguments, targets=None, can_stop=False)
     run = functools.partial(self.run, logits=logits, scale=scale)
-    count = min(self.targets, attacks.wrong_classes(logits, images))
+    count = min(self.targets, attacks.num_wrong_classes(logits, images))
     return attack_in_turn(run, count, logits, keys, images, labels)
 
   def run(
@@ -101,7 +101,7 @@ class AutoPGD(Attack):
     in run 0, with the third largest in run 1, and so on. Without, it maximises the setting `loss`.
     It ends early when all images are misclassified.
     """
-    targets = attacks.likeliest(logits(images), number) if self.targets else None
+    targets = attacks.likely_wrong_class(logits(images), number) if self.targets else None
     return self._ascend(Arguments(keys, logits, images, labels, scale), targets, can_stop=True)
 
   def _ascend(self, arguments: Arguments, targets: Array | None, can_stop: bool) -> Array:
@@ -132,37 +132,39 @@ class AutoPGD(Attack):
       # the result, which the study refuses.
       is_nan = jnp.isnan(gradient).any((1, 2, 3))
       return {
-        'x': jnp.where(balls.by_row(is_nan), jnp.nan, x),
+        'x': jnp.where(balls.as_image_factors(is_nan), jnp.nan, x),
         'gradient': gradient,
         'loss': loss,
         'margin': jnp.where(is_nan, jnp.inf, margins),
       }
 
     if self.norm == 'l1':
-      x = balls.edge(keys, images, self.norm, RADII[0] * epsilon)
+      x = balls.random_shift(keys, images, self.norm, RADII[0] * epsilon)
       return _ascend_sparsely(evaluated, images, x, epsilon, self.steps, can_stop)
 
     def step(state: _State) -> _State:
       """Returns the state after a step; a final `worst` is kept."""
-      iterate = evaluated(self._moved(state, images, epsilon))
+      iterate = evaluated(self._step_with_momentum(state, images, epsilon))
       return state.after(iterate, spans[state.number], can_stop & (state.worst['margin'] > 0))
 
     def continues(state: _State) -> Array:
       """Returns whether steps remain and, if it can stop, an image is correctly classified."""
       return (state.number < self.steps) & ((not can_stop) | (state.worst['margin'] <= 0).any())
 
-    start = evaluated(balls.edge(keys, images, self.norm, epsilon))
+    start = evaluated(balls.random_shift(keys, images, self.norm, epsilon))
     state = jax.lax.while_loop(continues, step, _State.first(start, epsilon))
     return jax.lax.stop_gradient(state.worst['x'])
 
-  def _moved(self, state: _State, images: Array, epsilon: Scalar) -> Array:
+  def _step_with_momentum(self, state: _State, images: Array, epsilon: Scalar) -> Array:
     """Returns the points after a step with momentum, [B, H, W, C].
 
     They are Π(x + α(z − x) + (1 − α)(x − x_previous)), where z are the points after a step of η
     without momentum, and Π projects onto the ball. α is 1 in the first step, and then .75.
     """
-    x, size = state.current['x'], balls.by_row(state.size)
-    direction = jax.vmap(lambda g: balls.direction(g, self.norm))(state.current['gradient'])
+    x, size = state.current['x'], balls.as_image_factors(state.size)
+    direction = jax.vmap(lambda g: balls.steepest_direction(g, self.norm))(
+      state.current['gradient']
+    )
     z = balls.clipped(images, x + size * direction - images, self.norm, epsilon)
     alpha = jnp.where(state.number == 0, 1.0, MOMENTUM)  # the first step has no momentum
     moved = x + alpha * (z - x) + (1 - alpha) * (x - state.previous)
@@ -271,7 +273,7 @@ def _ascend_sparsely(
     def step(state: _SparseState) -> _SparseState:
       """Returns the state after a step."""
       direction = jax.vmap(sparse_direction)(state.current['gradient'], state.support / DIVISOR)
-      change = state.current['x'] + balls.by_row(state.size) * direction - images
+      change = state.current['x'] + balls.as_image_factors(state.size) * direction - images
       iterate = evaluated(balls.clipped(images, change, 'l1', radius))
       best = _select(iterate['loss'] > state.best['loss'], iterate, state.best)
       is_done = may_end & (state.worst['margin'] > 0)

@@ -44,7 +44,7 @@ def mean_change(norm: str, epsilon: float, image_shape: tuple[int, ...]) -> floa
   return epsilon / math.prod(image_shape) ** (1 / ORDERS[norm])
 
 
-def direction(gradient: jax.Array, norm: str) -> jax.Array:
+def steepest_direction(gradient: jax.Array, norm: str) -> jax.Array:
   """Returns the direction of steepest ascent of one image, of length 1 in 'linf' or 'l2'.
 
   It is sign(∇) for ℓ∞ and ∇/‖∇‖₂ for ℓ2, and 0 where the gradient ∇ is 0. The float32 gradient
@@ -77,7 +77,9 @@ def start(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | fl
   return jnp.clip(images + jax.vmap(point)(keys), 0, 1)
 
 
-def edge(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | float) -> jax.Array:
+def random_shift(
+  keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | float
+) -> jax.Array:
   """Returns images [B, H, W, C] moved by ε in a random direction, clipped to [0, 1].
 
   The change is uniform noise scaled to the largest value ε ('linf'), has a direction that is
@@ -94,16 +96,16 @@ def edge(keys: jax.Array, images: jax.Array, norm: str, epsilon: jax.Array | flo
   noise = jax.vmap(draw)(keys)
   if norm == 'l1':
     return clipped(images, noise, norm, epsilon)
-  return jnp.clip(images + epsilon * noise / by_row(length(noise, norm)), 0, 1)
+  return jnp.clip(images + epsilon * noise / as_image_factors(change_norms(noise, norm)), 0, 1)
 
 
-def length(change: jax.Array, norm: str) -> jax.Array:
+def change_norms(change: jax.Array, norm: str) -> jax.Array:
   """Returns the norms [B] of changes [B, H, W, C], at least `MIN_LENGTH`."""
   flat = change.reshape(len(change), -1)
   return jnp.maximum(jnp.linalg.norm(flat, ORDERS[norm], axis=1), MIN_LENGTH)
 
 
-def by_row(values: jax.Array) -> jax.Array:
+def as_image_factors(values: jax.Array) -> jax.Array:
   """Reshapes values [B] to [B, 1, 1, 1], to broadcast over images."""
   return values.reshape(-1, 1, 1, 1)
 

@@ -76,7 +76,7 @@ class Ensemble(Attack):
     keys, logits, images, labels, scale = arguments
     images, number, was_right = jax.lax.stop_gradient(images), stage + 1, state['is_right']
     stage_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
-    member, _ = self.members(attacks.wrong_classes(logits, images) + 1)[stage]
+    member, _ = self.members(attacks.num_wrong_classes(logits, images) + 1)[stage]
     run = functools.partial(member.run, logits=logits, scale=scale)
     adversarial, is_right = in_turn(
       run, count, logits, stage_keys, images, labels, state['adversarial'], was_right, first=first
@@ -90,7 +90,7 @@ class Ensemble(Attack):
     """Returns the adversarial images and observations, see `Attack.observed`."""
     arguments = Arguments(keys, logits, jax.lax.stop_gradient(images), labels, scale)
     state = self.begin(logits, arguments.images, labels)
-    members = self.members(attacks.wrong_classes(logits, images) + 1)
+    members = self.members(attacks.num_wrong_classes(logits, images) + 1)
     for stage, (_, num_runs) in enumerate(members):
       state = self.advance(stage, 0, num_runs, arguments, state)
     return self.finish(arguments, state)

@@ -7,8 +7,17 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from robustness.attacks import Array, Attack, Logits, Scalar, balls, lead, likeliest, wrong_classes
-from robustness.attacks.balls import by_row
+from robustness.attacks import (
+  Array,
+  Attack,
+  Logits,
+  Scalar,
+  balls,
+  likely_wrong_class,
+  num_wrong_classes,
+  target_margin,
+)
+from robustness.attacks.balls import as_image_factors
 from robustness.attacks.in_turn import attack_in_turn
 from robustness.core.registry import setting
 from robustness.corruptions.names import NOISE
@@ -50,7 +59,9 @@ class FAB(Attack):
   ) -> Array:
     """Returns the adversarial images, [B, H, W, C]; for the arguments see `Attack.__call__`."""
     run = functools.partial(self.run, logits=logits, scale=scale)
-    num_runs = max(1, min(self.targets, wrong_classes(logits, images)))  # one run without targets
+    num_runs = max(
+      1, min(self.targets, num_wrong_classes(logits, images))
+    )  # one run without targets
     return attack_in_turn(run, num_runs, logits, keys, images, labels)
 
   def run(
@@ -64,27 +75,29 @@ class FAB(Attack):
     """
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
     if self.targets:
-      plane = _targeted(logits, labels, likeliest(logits(images), number))
+      plane = _target_boundary(logits, labels, likely_wrong_class(logits(images), number))
       x = images
     else:
-      plane = functools.partial(self._nearest, logits, labels)
-      x = jnp.where(number > 0, balls.edge(keys, images, self.norm, epsilon / 2), images)
+      plane = functools.partial(self._nearest_boundary, logits, labels)
+      x = jnp.where(number > 0, balls.random_shift(keys, images, self.norm, epsilon / 2), images)
 
     def step(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
       """Returns the state (step, iterate, nearest wrong image, its distance) after a step."""
       k, x, nearest, distance = state
       value, normal = plane(x)
-      x = self._moved(x, images, value, normal)
+      x = self._next_iterate(x, images, value, normal)
       # an image of NaN counts as wrong at distance 0: it is returned, and the study refuses it
       is_nan = jnp.isnan(x).any((1, 2, 3))
       is_wrong = (logits(x).argmax(-1) != labels) | is_nan
-      length = jnp.where(is_nan, 0, balls.length(x - images, self.norm))
+      length = jnp.where(is_nan, 0, balls.change_norms(x - images, self.norm))
       is_nearer = is_wrong & (length < distance)
       is_nearer &= distance > epsilon  # the nearest wrong image is final once it is in the ball
       return (
         k + 1,
-        jnp.where(by_row(is_wrong), images + BACKWARD * (x - images), x),  # wrong ones move back
-        jnp.where(by_row(is_nearer), x, nearest),
+        jnp.where(
+          as_image_factors(is_wrong), images + BACKWARD * (x - images), x
+        ),  # wrong ones move back
+        jnp.where(as_image_factors(is_nearer), x, nearest),
         jnp.where(is_nearer, length, distance),
       )
 
@@ -95,9 +108,9 @@ class FAB(Attack):
 
     start = jnp.int32(0), x, images, jnp.full(len(images), jnp.inf)
     _, _, nearest, distance = jax.lax.while_loop(continues, step, start)
-    return jnp.where(by_row(distance <= epsilon), nearest, images)
+    return jnp.where(as_image_factors(distance <= epsilon), nearest, images)
 
-  def _moved(self, x: Array, images: Array, value: Array, normal: Array) -> Array:
+  def _next_iterate(self, x: Array, images: Array, value: Array, normal: Array) -> Array:
     """Returns the next iterate, (1 − α)(x + ηd_1) + α(x_0 + ηd_2) of `FAB`, [B, H, W, C].
 
     Args:
@@ -109,13 +122,13 @@ class FAB(Attack):
     offset = value - (normal * x).sum((1, 2, 3))  # the plane is normal · p + offset = 0
     d_1 = onto_plane(x, normal, offset, self.norm)
     d_2 = onto_plane(images, normal, offset, self.norm)
-    length_1 = jnp.maximum(balls.length(d_1, self.norm), 1e-8)
-    length_2 = jnp.maximum(balls.length(d_2, self.norm), 1e-8)
-    alpha = by_row(jnp.minimum(length_1 / (length_1 + length_2), MAX_BIAS))
+    length_1 = jnp.maximum(balls.change_norms(d_1, self.norm), 1e-8)
+    length_2 = jnp.maximum(balls.change_norms(d_2, self.norm), 1e-8)
+    alpha = as_image_factors(jnp.minimum(length_1 / (length_1 + length_2), MAX_BIAS))
     moved = (1 - alpha) * (x + OVERSHOOT * d_1) + alpha * (images + OVERSHOOT * d_2)
     return jnp.clip(moved, 0, 1)
 
-  def _nearest(self, logits: Logits, labels: Array, x: Array) -> tuple[Array, Array]:
+  def _nearest_boundary(self, logits: Logits, labels: Array, x: Array) -> tuple[Array, Array]:
     """Returns z_t − z_y [B] and its gradient [B, H, W, C] at x, with each row's nearest class t.
 
     z are the logits of x and y the labels. The distance of a class t is the distance of x from the
@@ -136,7 +149,7 @@ class FAB(Attack):
     return differences[rows, classes], normals[classes, rows]
 
 
-def _targeted(
+def _target_boundary(
   logits: Logits, labels: Array, targets: Array
 ) -> Callable[[Array], tuple[Array, Array]]:
   """Returns the function from images x to z_t − z_y, float32 [B], and its gradient [B, H, W, C].
@@ -146,7 +159,7 @@ def _targeted(
 
   def total(x: Array) -> tuple[Array, Array]:
     """Returns the sum over images of the target's logit minus the label's, and its terms [B]."""
-    value = lead(logits(x), labels, targets)
+    value = target_margin(logits(x), labels, targets)
     # each value depends on one image only, so the gradient of the sum has all their gradients
     return value.sum(), value
 
@@ -174,10 +187,12 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
     norm: 'linf', 'l2' or 'l1'.
   """
   # divided by the largest |w_i|, so that small gradients do not underflow
-  largest = by_row(jnp.maximum(jnp.abs(normals).max((1, 2, 3)), 1e-30))
+  largest = as_image_factors(jnp.maximum(jnp.abs(normals).max((1, 2, 3)), 1e-30))
   offsets, normals = offsets / largest[:, 0, 0, 0], normals / largest
   gap = -offsets - (normals * points).sum((1, 2, 3))  # w · d of every change d onto the plane
-  towards = jnp.sign(normals) * by_row(jnp.where(gap < 0, -1.0, 1.0))  # the sign of each d_i
+  towards = jnp.sign(normals) * as_image_factors(
+    jnp.where(gap < 0, -1.0, 1.0)
+  )  # the sign of each d_i
   room = jnp.where(towards > 0, 1 - points, jnp.where(towards < 0, points, 0))  # largest |d_i|
   weight = jnp.abs(normals)
   if norm == 'l1':
@@ -187,7 +202,7 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
   def newton(state: tuple[Array, Array]) -> tuple[Array, Array]:
     """Returns λ [B] after a step of Newton's method, and whether it grew, bool [B]."""
     scale, _ = state
-    is_full = by_row(scale) * rate >= room
+    is_full = as_image_factors(scale) * rate >= room
     # |w · d| is `reached` of full values plus λ · `slope` of all others, near this λ
     reached = jnp.where(is_full, weight * room, 0).sum((1, 2, 3))
     slope = jnp.where(is_full, 0, weight * rate).sum((1, 2, 3))
@@ -197,7 +212,7 @@ def onto_plane(points: Array, normals: Array, offsets: Array, norm: str) -> Arra
   start = jnp.zeros(len(points)), jnp.ones(len(points), bool)
   scale, _ = jax.lax.while_loop(lambda state: state[1].any(), newton, start)
   # an infinite λ where there is no room would result in NaN
-  return towards * jnp.minimum(jnp.where(room > 0, by_row(scale) * rate, 0), room)
+  return towards * jnp.minimum(jnp.where(room > 0, as_image_factors(scale) * rate, 0), room)
 
 
 def _largest_weights_first(weight: Array, room: Array, gap: Array) -> Array:
@@ -215,5 +230,5 @@ def _largest_weights_first(weight: Array, room: Array, gap: Array) -> Array:
   reached_before = reach.cumsum(1) - reach  # the sum over the values of larger weight
   # the same sum at the values' places in the image, and what it leaves of the gap
   before = jnp.take_along_axis(reached_before, jnp.argsort(order, axis=1), 1)
-  missing = by_row(gap) - before.reshape(weight.shape)
+  missing = as_image_factors(gap) - before.reshape(weight.shape)
   return jnp.clip(missing / jnp.maximum(weight, 1e-30), 0, room)

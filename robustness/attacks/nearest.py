@@ -38,7 +38,7 @@ class NearestAttack(Attack):
   ) -> Array:
     """Returns the nearest wrong images if they are at most `epsilon` away, else `images`."""
     distance, nearest = self.nearest(keys, logits, images, labels)
-    return jnp.where(balls.by_row(distance > scale * self.epsilon), images, nearest)
+    return jnp.where(balls.as_image_factors(distance > scale * self.epsilon), images, nearest)
 
   @property
   @abc.abstractmethod
@@ -74,7 +74,7 @@ class NearestAttack(Attack):
     """
     images = jax.lax.stop_gradient(images)
     # the largest distance [B] of an image in [0, 1] from each clean image
-    farthest = balls.length(jnp.maximum(images, 1 - images), self.norm)
+    farthest = balls.change_norms(jnp.maximum(images, 1 - images), self.norm)
 
     def value(x: Array) -> tuple[Array, tuple[Array, Array]]:
       """Returns the sum of the losses, and (losses [B], whether the images are wrong [B])."""
@@ -85,19 +85,19 @@ class NearestAttack(Attack):
     def direction(key: Array, gradient: Array) -> Array:
       """Returns the direction of a gradient, ℓ2 length 1; a random one if the gradient is 0."""
       noise = jax.random.normal(key, gradient.shape)
-      return balls.direction(jnp.where((gradient == 0).all(), noise, gradient), 'l2')
+      return balls.steepest_direction(jnp.where((gradient == 0).all(), noise, gradient), 'l2')
 
     def step(number: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
       """Returns (points, radii, nearest wrong images, their distances) after step `number`."""
       x, radius, nearest, distance = state
       gradient, (losses, is_wrong) = jax.grad(value, has_aux=True)(x)
-      length = balls.length(x - images, self.norm)
+      length = balls.change_norms(x - images, self.norm)
       is_nearer = is_wrong & (length < distance)
-      nearest = jnp.where(balls.by_row(is_nearer), x, nearest)
+      nearest = jnp.where(balls.as_image_factors(is_nearer), x, nearest)
       distance = jnp.where(is_nearer, length, distance)
       share = (1 + jnp.cos(jnp.pi * number / self.steps)) / 2  # falls from 1 to 0
       # ‖δ‖ plus the distance at which the linearised loss is 0
-      boundary = length + jnp.abs(losses) / balls.length(gradient, balls.DUALS[self.norm])
+      boundary = length + jnp.abs(losses) / balls.change_norms(gradient, balls.DUALS[self.norm])
       radius = self.radius_after(radius, is_wrong, distance, boundary, share)
       radius = jnp.minimum(radius, farthest)
       size = self.step_size * (0.01 + 0.99 * share)  # from α to α/100
@@ -109,11 +109,13 @@ class NearestAttack(Attack):
     infinite = jnp.full(len(images), jnp.inf)
     state = images, jnp.full(len(images), self.first_radius), images, infinite
     x, _, nearest, distance = jax.lax.fori_loop(0, self.steps, step, state)
-    # `balls.length` returns MIN_LENGTH for a change of 0
+    # `balls.change_norms` returns MIN_LENGTH for a change of 0
     distance = jnp.where(distance > balls.MIN_LENGTH, distance, 0)
     # a NaN gradient leaves NaN points for the rest of the steps
     is_nan = jnp.isnan(x).any((1, 2, 3)) & jnp.isinf(distance)
-    return jnp.where(is_nan, jnp.nan, distance), jnp.where(balls.by_row(is_nan), jnp.nan, nearest)
+    return jnp.where(is_nan, jnp.nan, distance), jnp.where(
+      balls.as_image_factors(is_nan), jnp.nan, nearest
+    )
 
   def _projected(self, change: Array, radius: Array) -> Array:
     """Returns Π_ε(δ) for changes δ [B, H, W, C] and radii ε [B].
@@ -122,7 +124,7 @@ class NearestAttack(Attack):
     length ε, also if δ is shorter.
     """
     if self.norm == 'l2':
-      return change * balls.by_row(radius / balls.length(change, 'l2'))
+      return change * balls.as_image_factors(radius / balls.change_norms(change, 'l2'))
     is_linf = self.norm == 'linf'
     project = projections.projection_linf_ball if is_linf else projections.projection_l1_ball
     return jax.vmap(project)(change, radius)

@@ -53,7 +53,7 @@ class PGD(Attack):
 
     def step(_: Array, perturbed: Array) -> Array:
       """Returns the images after one more step."""
-      direction = jax.vmap(lambda g: balls.direction(g, self.norm))(gradient(perturbed))
+      direction = jax.vmap(lambda g: balls.steepest_direction(g, self.norm))(gradient(perturbed))
       change = perturbed + size * direction - images
       return balls.clipped(images, change, self.norm, epsilon)
 

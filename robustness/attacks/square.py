@@ -18,7 +18,7 @@ AREA = 0.8  # p of the paper, the share of the image that the first windows cove
 HALVED_AFTER = np.array([10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000])
 """Numbers of steps after which the area of windows is halved."""
 WEIGHTS = {'l2': 2, 'l1': 4}
-"""Exponents p in the weight 1/k^p of the k-th rectangle of the pattern η, see `halves`."""
+"""Exponents p in the weight 1/k^p of rectangle k of the pattern η, see `two_halves_pattern`."""
 TILES = 5
 """Number of tiles along a side in the first change in ℓ2 and ℓ1."""
 
@@ -73,9 +73,9 @@ class Square(Attack):
     del number  # there is only one run
     epsilon, shape = scale * self.epsilon, images.shape[1:]
     # the functions that make the first change and propose a further one, and the least side
-    start, propose, smallest = _stripes, _windows, 1
+    start, propose, smallest = _stripes, _linf_proposal, 1
     if self.norm != 'linf':
-      start = functools.partial(_tiles, self.norm)
+      start = functools.partial(_initial_tiles, self.norm)
       propose = functools.partial(_moved_mass, self.norm, _patterns(shape, self.norm))
       smallest = 3
     window_sides = jnp.asarray(sides(shape[:2], smallest))  # by number of halvings
@@ -93,7 +93,11 @@ class Square(Attack):
       margins = margin(logits(new), labels)
       is_better = (margins > best) | (margins >= 0)
       is_better &= best < 0  # a wrong image, of margin 0 or above, is final
-      return k + 1, jnp.where(balls.by_row(is_better), new, x), jnp.where(is_better, margins, best)
+      return (
+        k + 1,
+        jnp.where(balls.as_image_factors(is_better), new, x),
+        jnp.where(is_better, margins, best),
+      )
 
     def continues(state: tuple[Array, Array, Array]) -> Array:
       """Returns whether steps remain and an image is still right, with a margin below 0."""
@@ -124,7 +128,7 @@ def _stripes(key: Array, image: Array, epsilon: Scalar) -> Array:
   return jnp.clip(image + epsilon * signs, 0, 1)
 
 
-def _window(key: Array, shape: Sequence[int], side: Array) -> tuple[Array, Array]:
+def _draw_window(key: Array, shape: Sequence[int], side: Array) -> tuple[Array, Array]:
   """Draws a square window of side `side` in an image of `shape` [H, W, C].
 
   Returns its first row and column, int32 [2], and the mask of its pixels, bool [H, W, 1]. It never
@@ -136,7 +140,7 @@ def _window(key: Array, shape: Sequence[int], side: Array) -> tuple[Array, Array
   return corner, (is_row[:, None] & is_column[None])[:, :, None]
 
 
-def _windows(
+def _linf_proposal(
   key: Array, image: Array, x: Array, size: tuple[Array, Array], epsilon: Scalar
 ) -> Array:
   """Returns the proposal in ℓ∞: the image `x` with a window in which each channel moves by ±2ε.
@@ -146,13 +150,13 @@ def _windows(
   """
   key_window, key_signs = jax.random.split(key)
   _, side = size
-  _, mask = _window(key_window, image.shape, side)
+  _, mask = _draw_window(key_window, image.shape, side)
   change = 2 * epsilon * jax.random.rademacher(key_signs, (1, 1, image.shape[2]), image.dtype)
   moved = jnp.clip(x + jnp.where(mask, change, 0), image - epsilon, image + epsilon)
   return jnp.clip(moved, 0, 1)
 
 
-def halves(side: int, norm: str) -> np.ndarray:
+def two_halves_pattern(side: int, norm: str) -> np.ndarray:
   """Returns the pattern η of the paper, [side, side] of length 1 in the norm 'l2' or 'l1'.
 
   It has two halves of opposite sign, one above the other. Each is a sum of nested rectangles around
@@ -186,12 +190,12 @@ def _patterns(shape: Sequence[int], norm: str) -> Array:
   middle, all_sides = max(shape[:2]), sides(shape[:2], smallest=3)  # `middle` is M
   table = np.zeros((len(all_sides), 2, 2 * middle, 2 * middle), np.float32)
   for pattern, side in zip(table, all_sides, strict=True):
-    eta = halves(int(side), norm)
+    eta = two_halves_pattern(int(side), norm)
     pattern[:, middle : middle + side, middle : middle + side] = eta, eta.T
   return jnp.asarray(table)
 
 
-def _tiles(norm: str, key: Array, image: Array, epsilon: Scalar) -> Array:
+def _initial_tiles(norm: str, key: Array, image: Array, epsilon: Scalar) -> Array:
   """Returns the image [H, W, C] with the first change of Square in ℓ2 or ℓ1: a grid of tiles.
 
   Each tile holds the pattern η, transposed at random, with a random sign for each channel. There
@@ -206,7 +210,7 @@ def _tiles(norm: str, key: Array, image: Array, epsilon: Scalar) -> Array:
   key_signs, key_transposed = jax.random.split(key)
   signs = jax.random.rademacher(key_signs, (num_down, num_across, 1, 1, channels), image.dtype)
   is_transposed = jax.random.bernoulli(key_transposed, shape=(num_down, num_across, 1, 1, 1))
-  eta = jnp.asarray(halves(side, norm))[None, None, :, :, None]
+  eta = jnp.asarray(two_halves_pattern(side, norm))[None, None, :, :, None]
   # [tiles down, tiles across, side, side, channels], then joined to [rows, columns, channels]
   tiles = signs * jnp.where(is_transposed, eta.swapaxes(2, 3), eta)
   rows, columns = num_down * side, num_across * side
@@ -244,8 +248,8 @@ def _moved_mass(
   """
   key_target, key_source, key_transposed, key_signs = jax.random.split(key, 4)
   (halvings, side), channels = size, image.shape[2]
-  corner, target = _window(key_target, image.shape, side)
-  _, source = _window(key_source, image.shape, side)
+  corner, target = _draw_window(key_target, image.shape, side)
+  _, source = _draw_window(key_source, image.shape, side)
   is_transposed = jax.random.bernoulli(key_transposed).astype(jnp.int32)
   signs = jax.random.rademacher(key_signs, (1, 1, channels), image.dtype)
   start = patterns.shape[-1] // 2 - corner  # the slice from here has the pattern at `corner`

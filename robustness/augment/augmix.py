@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.augment import Augmentation, Example
-from robustness.augment.operations import Drawn, Operations, resembled
+from robustness.augment.operations import Drawn, Operations, resembled_transforms
 from robustness.core.registry import setting
 from robustness.core.sequential import map_entries
 
@@ -69,7 +69,7 @@ class AugMix(Augmentation):
   @property
   def resembles(self) -> tuple[str, ...]:
     """The transforms that the operations of chains resemble."""
-    return resembled(self.names)
+    return resembled_transforms(self.names)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     """Returns the example with the clean image (if `clean`) and its mixtures, [V, H, W, C]."""
@@ -81,7 +81,7 @@ class AugMix(Augmentation):
     ends = map_entries(lambda chain: operations.in_sequence(image, chain), flat)
     ends = ends.reshape(*count, *image.shape)
     images = mixture(key_weights, key_share, image, ends, self.alpha)
-    return {**example, 'image': stacked(image, images, self.clean)}
+    return {**example, 'image': stack_variants(image, images, self.clean)}
 
   def chains(self, key: jax.Array, count: tuple[int, ...], shape: tuple[int, ...]) -> Drawn:
     """Returns random chains of operations.
@@ -135,7 +135,7 @@ def mixture(
   return (1 - share) * image[None] + share * (weights[..., None, None, None] * ends).sum(1)
 
 
-def stacked(image: jax.Array, variants: jax.Array, has_clean: bool) -> jax.Array:
+def stack_variants(image: jax.Array, variants: jax.Array, has_clean: bool) -> jax.Array:
   """Returns the variants [V, H, W, C] of an image, preceded by the image itself if `has_clean`.
 
   If the result would be one image, it is [H, W, C] instead of [1, H, W, C].

@@ -268,7 +268,7 @@ class AutoAugment(Augmentation):
   @property
   def resembles(self) -> tuple[str, ...]:
     """The transforms that the operations of the sub-policies resemble."""
-    return operations.resembled(step.name for policy in self.policies for step in policy)
+    return operations.resembled_transforms(step.name for policy in self.policies for step in policy)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     """Returns the example with its image [H, W, C] after a random sub-policy."""
@@ -279,14 +279,14 @@ class AutoAugment(Augmentation):
     # the sub-policy, u[1:3] whether each of its two operations is applied, u[3:5] which of two
     # magnitudes each operation has, and u[5:] row and column of the centre of Cutout for each.
     u = jax.random.uniform(key, (9,))
-    policy = operations.below(u[0], len(tables[0]))
+    policy = operations.uniform_integer(u[0], len(tables[0]))
     # [2] each: entry 0 is of the first operation of the sub-policy, entry 1 of the second. The
     # magnitude is `value` or `mirrored`, such as a rotation by the same angle the other way.
     index, probability, value, mirrored = (jnp.asarray(table)[policy] for table in tables)
     drawn = operations.Drawn(
       index=jnp.where(u[1:3] < probability, index, -1),
       magnitude=jnp.where(u[3:5] < 0.5, value, mirrored),
-      centre=operations.below(u[5:].reshape(2, 2), jnp.array([[height, width]])),
+      centre=operations.uniform_integer(u[5:].reshape(2, 2), jnp.array([[height, width]])),
     )
     # `fill` has an effect only in 'tensorflow_models', where pixels are transparent until the end
     return {**example, 'image': compiled.in_sequence(image, drawn, fill=self.vacated)}
@@ -368,7 +368,7 @@ class RandAugment(Augmentation):
   @property
   def resembles(self) -> tuple[str, ...]:
     """The transforms that the operations resemble."""
-    return operations.resembled(self.names)
+    return operations.resembled_transforms(self.names)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:
     """Returns the example with its image [H, W, C] after N random operations."""
@@ -383,9 +383,9 @@ class RandAugment(Augmentation):
     # the centre of Cutout.
     u = jax.random.uniform(key, (4, self.operations))
     has_identity = int(self.magnitudes == 'torchvision')  # 1 or 0; the identity has the index −1
-    index = operations.below(u[0], len(names) + has_identity) - has_identity
-    magnitude_index = operations.below(u[1], 2)  # 1 is the mirrored magnitude
-    centres = operations.below(u[2:].T, jnp.array([[height, width]]))
+    index = operations.uniform_integer(u[0], len(names) + has_identity) - has_identity
+    magnitude_index = operations.uniform_integer(u[1], 2)  # 1 is the mirrored magnitude
+    centres = operations.uniform_integer(u[2:].T, jnp.array([[height, width]]))
     # values[−1] is the magnitude of another operation: the identity ignores it
     drawn = operations.Drawn(index=index, magnitude=values[index, magnitude_index], centre=centres)
     compiled = operations.Operations(names, 'nearest', warp_fill=fill, cutout_fill=fill)

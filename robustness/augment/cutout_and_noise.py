@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.augment import Augmentation, Example
-from robustness.augment.operations import MEAN_COLOUR, check_colour, colour, square
+from robustness.augment.operations import MEAN_COLOUR, check_colour, fill_levels, square_mask
 from robustness.core import random_images
 from robustness.core.registry import setting
 from robustness.corruptions.names import NOISE
@@ -45,8 +45,8 @@ class Cutout(Augmentation):
     """Returns the example with a random square of its image covered."""
     image = example['image']
     centre = jax.random.randint(key, (2,), 0, jnp.array(image.shape[:2]))
-    is_covered = square(image.shape[:2], centre, self.size)[..., None]
-    fill = colour(self.fill or MEAN_COLOUR, image.shape[-1])
+    is_covered = square_mask(image.shape[:2], centre, self.size)[..., None]
+    fill = fill_levels(self.fill or MEAN_COLOUR, image.shape[-1])
     return {**example, 'image': jnp.where(is_covered, fill.astype(image.dtype) / 255, image)}
 
 
@@ -107,7 +107,7 @@ class PatchGaussian(Augmentation):
     size: int | jax.Array = self.size
     if self.random_size:
       size = jax.random.randint(key_size, (), 1, self.size + 1)
-    is_inside = square(image.shape[:2], centre, size)[..., None]
+    is_inside = square_mask(image.shape[:2], centre, size)[..., None]
     return {**example, 'image': jnp.where(is_inside, noisy(key, image, self.sigma), image)}
 
 

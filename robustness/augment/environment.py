@@ -121,12 +121,12 @@ class Environment(Augmentation):
     return jnp.where(is_rotation[environment], angle, severity)
 
 
-def selective(augmentations: Iterable[Augmentation]) -> Environment | None:
+def find_environment(augmentations: Iterable[Augmentation]) -> Environment | None:
   """Returns the augmentation `environment` of a policy, or None if there is none."""
   return next((a for a in augmentations if isinstance(a, Environment)), None)
 
 
-def _leak(
+def _leak_in_words(
   part: Augmentation | Attack | InputFilter, held_out: Sequence[str], has_environments: bool
 ) -> str:
   """Returns in words how a part leaks the transforms `held_out`, or '' if it does not.
@@ -134,7 +134,7 @@ def _leak(
   It leaks a transform that it shows to classes from which the transform is held out.
   `has_environments` is whether rows of different environments are in one batch.
   """
-  leaked = transforms.resembling(held_out, part.resembles, f'{part.name}.resembles')
+  leaked = transforms.names_that_resemble(held_out, part.resembles, f'{part.name}.resembles')
   if leaked:
     return (
       f'on all classes, which resembles {leaked[0]!r}: that is held out for the classes of other '
@@ -169,14 +169,14 @@ def refuse_leaks(
     stored: Whether the rows are stored in environments, in which some classes lack some transforms.
   """
   augmentations = list(augmentations)
-  environment = selective(augmentations)
+  environment = find_environment(augmentations)
   if environment and environment.allow_leaks:
     return
   held_out = environment.transforms if environment else ()
   for part in (*augmentations, *other_parts):
     if part is None:
       continue
-    reason = _leak(part, held_out, has_environments=bool(environment) or stored)
+    reason = _leak_in_words(part, held_out, has_environments=bool(environment) or stored)
     if not reason:
       continue
     within = f'set {section}.augment.{part.name}.within={Environment.name!r}, '

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.augment import Augmentation, Example
-from robustness.augment.operations import MEAN_COLOUR, colour
+from robustness.augment.operations import MEAN_COLOUR, fill_levels
 from robustness.core.errors import KEYS, InputError
 from robustness.core.registry import setting, word
 from robustness.core.sampler import EPOCH
@@ -89,7 +89,7 @@ class Crop(Augmentation):
     padded = jnp.pad(image, margins, mode='reflect' if self.border == REFLECT else 'constant')
     if self.border == MEAN:
       is_inside = jnp.pad(jnp.ones((*image.shape[:2], 1), bool), margins)
-      mean_colour = colour(MEAN_COLOUR, image.shape[-1]) / 255  # from levels to [0, 1]
+      mean_colour = fill_levels(MEAN_COLOUR, image.shape[-1]) / 255  # from levels to [0, 1]
       padded = jnp.where(is_inside, padded, mean_colour)
     # the first row and column of the window
     y0, x0 = jax.random.randint(key, (2,), 0, 2 * padding + 1)

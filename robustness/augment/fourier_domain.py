@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from robustness.augment import Augmentation, Example
-from robustness.augment.augmix import AugMix, stacked
+from robustness.augment.augmix import AugMix, stack_variants
 from robustness.augment.operations import Operations
 from robustness.core.registry import setting, word
 
@@ -63,7 +63,7 @@ class FourierBasis(Augmentation):
     direction = -jnp.linspace(0, jnp.pi, DIRECTIONS)[index]
     strength = self.smallest + self.mean * jax.random.exponential(key_strength, count)
     images = with_waves(image, frequency, direction, strength)
-    return {**example, 'image': stacked(image, images, self.clean)}
+    return {**example, 'image': stack_variants(image, images, self.clean)}
 
 
 def with_waves(
@@ -126,7 +126,7 @@ class AmplitudesOfPairs(Augmentation):
     image = example['image']
     mixed = recombined(example['partner']['image'], image)
     mixed = jnp.where(jax.random.bernoulli(key, self.probability), mixed, image)
-    return {**example, 'image': stacked(image, mixed[None], self.clean)}
+    return {**example, 'image': stack_variants(image, mixed[None], self.clean)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ TABULATED = (
 """Operations that map each level of a channel to another one, whatever its place."""
 
 
-def matrix(
+def warp_matrix(
   index: jax.Array, names: tuple[str, ...], magnitude: jax.Array, height: int, width: int
 ) -> jax.Array:
   """Returns the matrix (a, b, c, d, e, f), float32 [6], of the warp `names[index]`.
@@ -48,7 +48,7 @@ def matrix(
   return jnp.stack(stacked)[index]
 
 
-def nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
+def warp_nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
   """Warps an image with nearest-neighbour interpolation.
 
   Args:
@@ -65,15 +65,15 @@ def nearest(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
   x, y = jnp.arange(width)[None, :], jnp.arange(height)[:, None]
   # As in Pillow, the source point of pixel (0, 0) and the way from pixel to pixel are rounded to
   # steps of 1 / 2**16 pixel. Their sum is rounded down to a pixel: >> 16 divides by 2**16.
-  column = (_in_steps(c + (a + b) / 2) + _in_steps(a) * x + _in_steps(b) * y) >> 16
-  row = (_in_steps(f + (d + e) / 2) + _in_steps(d) * x + _in_steps(e) * y) >> 16
+  column = (_to_steps(c + (a + b) / 2) + _to_steps(a) * x + _to_steps(b) * y) >> 16
+  row = (_to_steps(f + (d + e) / 2) + _to_steps(d) * x + _to_steps(e) * y) >> 16
   is_inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
   index = jnp.where(is_inside, row * width + column, 0)  # of the packed pixel
   warped = jnp.where(is_inside, _packed(levels).at[index].get(mode='promise_in_bounds'), 0)
   return _unpacked(warped, channels).astype(levels.dtype), is_inside
 
 
-def bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
+def warp_bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
   """Warps an image with bilinear interpolation; results are truncated to integers from 0 to 255.
 
   Neighbours just beyond the border repeat the edge pixels. Coordinates are float32 and Pillow's are
@@ -115,7 +115,7 @@ def bilinear(levels: jax.Array, data: jax.Array) -> tuple[jax.Array, jax.Array]:
   return jnp.where(is_inside[..., None], warped, 0), is_inside
 
 
-def _in_steps(value: jax.Array) -> jax.Array:
+def _to_steps(value: jax.Array) -> jax.Array:
   """Returns a coordinate in pixels as a number of steps of 1 / `STEPS_PER_PIXEL` pixel, int32."""
   return jnp.floor(value * STEPS_PER_PIXEL + 0.5).astype(jnp.int32)
 
@@ -134,7 +134,7 @@ def _unpacked(packed: jax.Array, channels: int) -> jax.Array:
   return (packed[..., None] >> (8 * jnp.arange(channels))[None, None, :]) & 255
 
 
-def table(
+def level_table(
   index: jax.Array, names: tuple[str, ...], levels: jax.Array, magnitude: jax.Array
 ) -> jax.Array:
   """Returns an operation's new level for each level 0..255 and channel, uint8 [256, C].

@@ -79,8 +79,8 @@ class Cutmix(Mixing):
     height, width = image.shape[:2]
     share = self.share(key_share, key_choice)  # λ
     centre = jax.random.randint(key_centre, (2,), 0, jnp.array([height, width]))
-    rows = _inside(height, centre[0], jnp.sqrt(1 - share))
-    columns = _inside(width, centre[1], jnp.sqrt(1 - share))
+    rows = _is_in_box(height, centre[0], jnp.sqrt(1 - share))
+    columns = _is_in_box(width, centre[1], jnp.sqrt(1 - share))
     box = rows[:, None] & columns[None, :]
     weight = 1 - box.mean(dtype=jnp.float32)  # the share of pixels outside of the box
     return {
@@ -120,7 +120,7 @@ class MixupOrCutmix(Mixing):
     return {**example, **{n: jnp.where(is_cutmix, cutmix[n], mixup[n]) for n in names}}
 
 
-def _inside(size: int, centre: jax.Array, share: jax.Array) -> jax.Array:
+def _is_in_box(size: int, centre: jax.Array, share: jax.Array) -> jax.Array:
   """Returns which of `size` pixels of an axis are in a box, bool [size].
 
   With c = centre and s = ⌊size·share⌋, these are the pixels in [c − ⌊s/2⌋, c + ⌊s/2⌋).

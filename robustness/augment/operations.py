@@ -53,7 +53,7 @@ UNITS: dict[str, tuple[str, float, float]] = {
 
 MEAN_COLOUR = (125, 123, 114)
 """Mean colour of CIFAR-10's training images, in levels."""
-INTERPOLATIONS = {'nearest': pillow.nearest, 'bilinear': pillow.bilinear}
+INTERPOLATIONS = {'nearest': pillow.warp_nearest, 'bilinear': pillow.warp_bilinear}
 Image = tuple[jax.Array, jax.Array]
 """Levels, uint8 [H, W, C], and a mask of pixels that show the image, bool [H, W]."""
 
@@ -149,8 +149,17 @@ class Operations:
 
     If `transparent`, the mask excludes vacated and covered pixels; otherwise it is unchanged.
     """
-    color, sharpness = functools.partial(_blended, grey), functools.partial(_blended, smoothed)
-    functions: tuple[Family, ...] = (self._warped, _tabulated, color, sharpness, self._covered)
+    color, sharpness = (
+      functools.partial(_apply_blend, grey),
+      functools.partial(_apply_blend, smoothed),
+    )
+    functions: tuple[Family, ...] = (
+      self._apply_warp,
+      _apply_table,
+      color,
+      sharpness,
+      self._apply_cutout,
+    )
     # Branch 0 is the identity; each family with an operation in `names` has a further branch. For
     # the names ShearX, Invert and Rotate, branch 1 has the warps ShearX and Rotate, and 2 Invert.
     branches: list[Callable[[Drawn, Image], Image]] = [lambda drawn, image: image]
@@ -188,46 +197,48 @@ class Operations:
     start = to_levels(image), jnp.ones(image.shape[:2], bool)  # all pixels show the image
     (levels, mask), _ = jax.lax.scan(step, start, drawn)
     if self.transparent:
-      levels = filled(levels, mask, fill)
+      levels = fill_outside_mask(levels, mask, fill)
     is_changed = (drawn.index >= 0).any()
     return jax.lax.cond(is_changed, lambda: from_levels(levels), lambda: image)
 
-  def _warped(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
+  def _apply_warp(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
     """Returns the image (levels, mask) after the warp `names[drawn.index]`.
 
     Pixels that the warp vacates have the colour `warp_fill`.
     """
     levels, mask = image
     # the six numbers of the affine map; `mask.shape` is the image's height and width
-    data = pillow.matrix(drawn.index, names, drawn.magnitude, *mask.shape)
+    data = pillow.warp_matrix(drawn.index, names, drawn.magnitude, *mask.shape)
     warp = INTERPOLATIONS[self.interpolation]
     if not self.transparent:
       warped, is_inside = warp(levels, data)
-      return filled(warped, is_inside, self.warp_fill), mask
+      return fill_outside_mask(warped, is_inside, self.warp_fill), mask
     # The mask is warped as a further channel: 255, or 0 at pixels that show nothing of the image.
     # Of the warped mask all pixels above 0 count as showing the image.
     with_mask = jnp.concatenate([levels, 255 * mask[..., None].astype(levels.dtype)], -1)
     warped, _ = warp(with_mask, data)
     warped_mask = warped[..., -1] > 0
-    return filled(warped[..., :-1], warped_mask, self.warp_fill), warped_mask
+    return fill_outside_mask(warped[..., :-1], warped_mask, self.warp_fill), warped_mask
 
-  def _covered(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
+  def _apply_cutout(self, names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
     """Returns the image (levels, mask) after Cutout, the only operation in `names`.
 
     A square of side `drawn.magnitude` has the colour `cutout_fill`.
     """
     levels, mask = image
-    is_free = ~square(mask.shape, drawn.centre, drawn.magnitude)  # outside of the square
-    return filled(levels, is_free, self.cutout_fill), mask & is_free if self.transparent else mask
+    is_free = ~square_mask(mask.shape, drawn.centre, drawn.magnitude)  # outside of the square
+    return fill_outside_mask(
+      levels, is_free, self.cutout_fill
+    ), mask & is_free if self.transparent else mask
 
 
-def below(uniform: jax.Array, count: ArrayLike) -> jax.Array:
+def uniform_integer(uniform: jax.Array, count: ArrayLike) -> jax.Array:
   """Returns ⌊uniform · count⌋, int32: uniform over 0..count − 1 for uniform numbers in [0, 1)."""
   count = jnp.asarray(count)
   return jnp.minimum((uniform * count).astype(jnp.int32), count - 1)  # a product may round to count
 
 
-def square(shape: tuple[int, ...], centre: jax.Array, side: ArrayLike) -> jax.Array:
+def square_mask(shape: tuple[int, ...], centre: jax.Array, side: ArrayLike) -> jax.Array:
   """Returns a mask, bool [H, W], which is true at the pixels of a square.
 
   With centre c and side s, these are the pixels in [c − ⌊s/2⌋, c − ⌊s/2⌋ + s) on both axes.
@@ -243,17 +254,17 @@ def square(shape: tuple[int, ...], centre: jax.Array, side: ArrayLike) -> jax.Ar
   return ((y >= top) & (y < top + size))[:, None] & ((x >= left) & (x < left + size))[None, :]
 
 
-def _tabulated(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
+def _apply_table(names: tuple[str, ...], drawn: Drawn, image: Image) -> Image:
   """Returns the image (levels, mask) after `names[drawn.index]`, an operation of `TABULATED`.
 
   Its table maps each level 0..255 of a channel to another level. The mask is unchanged.
   """
   levels, mask = image
-  table = pillow.table(drawn.index, names, levels, drawn.magnitude)
+  table = pillow.level_table(drawn.index, names, levels, drawn.magnitude)
   return pillow.look_up(levels, table), mask
 
 
-def _blended(
+def _apply_blend(
   degenerate: Callable[[jax.Array], jax.Array], names: tuple[str, ...], drawn: Drawn, image: Image
 ) -> Image:
   """Returns a blend of the image and its `degenerate` version, by the magnitude of `drawn`.
@@ -294,12 +305,14 @@ def from_levels(levels: jax.Array) -> jax.Array:
   return levels.astype(jnp.float32) / 255
 
 
-def filled(levels: jax.Array, mask: jax.Array, fill: tuple[int, ...]) -> jax.Array:
+def fill_outside_mask(levels: jax.Array, mask: jax.Array, fill: tuple[int, ...]) -> jax.Array:
   """Returns levels [H, W, C] with the colour `fill` where the mask, bool [H, W], is false."""
-  return jnp.where(mask[..., None], levels, colour(fill, levels.shape[-1]).astype(levels.dtype))
+  return jnp.where(
+    mask[..., None], levels, fill_levels(fill, levels.shape[-1]).astype(levels.dtype)
+  )
 
 
-def colour(fill: tuple[int, ...], channels: int) -> jax.Array:
+def fill_levels(fill: tuple[int, ...], channels: int) -> jax.Array:
   """Returns the levels of a colour, int32 [1, 1, C], from one level or red, green and blue.
 
   For one channel it is the mean of the levels.
@@ -319,6 +332,6 @@ def check_colour(colour: tuple[int, ...], key: str) -> None:
   require(is_colour, key, colour, fix)
 
 
-def resembled(names: Iterable[str]) -> tuple[str, ...]:
+def resembled_transforms(names: Iterable[str]) -> tuple[str, ...]:
   """Returns the transforms that one or more of the named operations resemble, sorted."""
   return tuple(sorted({transform for name in names for transform in RESEMBLED.get(name, ())}))

@@ -86,16 +86,18 @@ def _augment_batch(
   """
   is_sequential = augmentation.sequential and jax.default_backend() == 'cpu'
   if is_sequential or augmentation.branches:
-    on_device = functools.partial(_in_sequence if is_sequential else _by_branch, augmentation)
+    on_device = functools.partial(
+      _apply_to_rows if is_sequential else _apply_branches, augmentation
+    )
     rows = {**batch, KEY: keys}
     return parallel.by_device(on_device, rows) if parallel else on_device(rows)
   if augmentation.needs_partner:
     axis_name = parallel.axis_name if parallel else None
-    batch = {**batch, 'partner': _partners(augmentation, batch, axis_name)}
+    batch = {**batch, 'partner': _partner_rows(augmentation, batch, axis_name)}
   return jax.vmap(functools.partial(_augment, augmentation))(keys, batch)
 
 
-def _in_sequence(augmentation: Augmentation, rows: Example) -> Example:
+def _apply_to_rows(augmentation: Augmentation, rows: Example) -> Example:
   """Returns rows after an augmentation, which is applied to one row after another.
 
   Under `jax.vmap` every branch of a random choice would be computed for every row. A loop over the
@@ -112,7 +114,7 @@ def _in_sequence(augmentation: Augmentation, rows: Example) -> Example:
   return map_rows(augmented, rows, None)
 
 
-def _by_branch(augmentation: Augmentation, rows: Example) -> Example:
+def _apply_branches(augmentation: Augmentation, rows: Example) -> Example:
   """Returns rows after an augmentation with branches, numbered choices; each image draws one.
 
   `sequential.by_branch` sorts the images by branch and computes only the drawn branch of each.
@@ -154,7 +156,7 @@ def _augment(
     map_images: applies a function to each of the numbers 0..V − 1 of images and stacks the results.
   """
   if example['image'].ndim == 3:
-    return _checked(augmentation, key, example)
+    return _augment_and_check(augmentation, key, example)
 
   def augment_image(number: jax.Array) -> Example:
     """Returns the row with image `number` alone, augmented; its partner has that image too."""
@@ -163,7 +165,7 @@ def _augment(
       partner = example['partner']
       view['partner'] = {**partner, 'image': partner['image'][number]}
     image_key = key if 'partner' in example else jax.random.fold_in(key, number)
-    augmented = _checked(augmentation, image_key, view)
+    augmented = _augment_and_check(augmentation, image_key, view)
     if augmented['image'].ndim != 3:
       raise InputError(
         f'the augmentation {augmentation.name!r} gives several images of a row, and so does one '
@@ -176,7 +178,7 @@ def _augment(
   return {name: value if name == 'image' else value[0] for name, value in views.items()}
 
 
-def _checked(augmentation: Augmentation, key: jax.Array, example: Example) -> Example:
+def _augment_and_check(augmentation: Augmentation, key: jax.Array, example: Example) -> Example:
   """Returns the augmented example, without the column `partner` (another row of the batch).
 
   Raises InputError if an augmentation of a user returns an example that lacks a column, or an image
@@ -228,7 +230,7 @@ def row_keys(batch: Example, seed: int | jax.Array, name: str, step: jax.Array) 
   return jax.vmap(key_of_row, (0, None, 0))(ids, step, occurrences)
 
 
-def _partners(augmentation: Augmentation, batch: Example, axis_name: str | None) -> Example:
+def _partner_rows(augmentation: Augmentation, batch: Example, axis_name: str | None) -> Example:
   """Returns the partner of each row: for row i of the B rows of all devices, row B − 1 − i.
 
   With `augmentation.within`, the name of a column, the rows with equal values in that column are a

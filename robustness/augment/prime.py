@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.augment import Augmentation, Example
-from robustness.augment.augmix import MAX_DEPTH, mixture, stacked
+from robustness.augment.augmix import MAX_DEPTH, mixture, stack_variants
 from robustness.core.registry import setting
 from robustness.core.sequential import map_entries
 from robustness.corruptions.filters import correlate, sample_bilinear
@@ -82,7 +82,7 @@ class Prime(Augmentation):
     ends = map_entries(lambda *chain: jax.lax.scan(step, image, chain)[0], *flat)
     ends = ends.reshape(*count, *image.shape)
     images = mixture(key_weights, key_share, image, ends, alpha=1.0)
-    return {**example, 'image': stacked(image, images, self.clean)}
+    return {**example, 'image': stack_variants(image, images, self.clean)}
 
   def filter(self, key: jax.Array, image: jax.Array) -> jax.Array:
     """Returns the image [H, W, C] after a random 3 × 3 filter.

@@ -54,7 +54,7 @@ class AlongTraining:
     for name, (study, rows) in self.tasks.items():
       folder = self.folder / name / classifier.name / f'step{step}'
       # results of an earlier, other training have another digest than results of these weights
-      if (folder / JSON_NAME).is_file() and _digest(folder) == digest:
+      if (folder / JSON_NAME).is_file() and _digest_of_weights(folder) == digest:
         continue
       logging.info('%s: %s after step %d', classifier.name, study.name, step)
       records_folder = folder / RECORDS / digest[:8]  # other weights have other records
@@ -63,12 +63,12 @@ class AlongTraining:
         results.write(folder)
 
 
-def _digest(folder: pathlib.Path) -> object:
+def _digest_of_weights(folder: pathlib.Path) -> object:
   """Returns the SHA-256 of the weights behind the results in a folder; None if they state none."""
   return Results.read(folder).classifiers[0].get('sha256')
 
 
-def joined(folder: pathlib.Path, steps_by_label: Mapping[str, Sequence[int]]) -> Results:
+def join_steps(folder: pathlib.Path, steps_by_label: Mapping[str, Sequence[int]]) -> Results:
   """Returns the results of a task at all measured steps as one, with `step` as a facet.
 
   Estimates that have two or more other facets are left out: a curve for each of their values would

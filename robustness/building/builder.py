@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from absl import logging
 
 from input_pipeline.settings import DataSettings
-from robustness.augment.environment import selective
+from robustness.augment.environment import find_environment
 from robustness.building import along_training
 from robustness.building.along_training import AlongTraining
 from robustness.classifiers import ClassifierKind, Images
@@ -22,15 +22,15 @@ from robustness.classifiers.published_weights import PublishedWeights
 from robustness.classifiers.trained_here import TrainedHere
 from robustness.config.experiment import Experiment
 from robustness.core import random_keys
-from robustness.core.errors import KEYS, InputError, SettingError, naming
+from robustness.core.errors import KEYS, InputError, SettingError, renaming_section
 from robustness.core.rows import Rows, identity_of
 from robustness.core.typing import Facts, Variables
-from robustness.environments.balance import balanced
+from robustness.environments.balance import balanced_sampler
 from robustness.evaluation.fit import check_fit
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.study import Study
-from robustness.evaluation.views import identity
+from robustness.evaluation.views import stored_view
 from robustness.models import probes, weights
 from robustness.models.classifier import Classifier
 from robustness.models.inputs import Inputs
@@ -80,15 +80,17 @@ class ClassifierBuilder:
 
     Errors that can be found without training are raised before the first training begins.
     """
-    built = dict(self.planned)
+    built = dict(self.checked_classifiers)
     for label, trained in self.to_train().items():
       initial = trained.initial(self.rows.image_shape)
       variables = self.train(label, trained, initial)
-      built[label] = self._trained(label, trained, variables, initial)
+      built[label] = self._with_trained_weights(label, trained, variables, initial)
     for label, recipe in self.experiment.classifiers.items():
       if recipe.probe:
         network = built[label] if recipe.is_trained_here else self._load(label)
-        built[label] = self._as_measured(self._fitted(label, recipe, network), recipe)
+        built[label] = self._prepare_for_measurement(
+          self._with_fitted_probe(label, recipe, network), recipe
+        )
     return list(built.values())
 
   def to_train(self) -> dict[str, TrainedHere]:
@@ -106,7 +108,7 @@ class ClassifierBuilder:
     return not all(map(self._is_begun, self.to_train()))
 
   @functools.cached_property
-  def planned(self) -> dict[str, Classifier]:
+  def checked_classifiers(self) -> dict[str, Classifier]:
     """All classifiers by label, after all checks that need no training.
 
     Classifiers with weights are loaded; classifiers to be trained have the shapes of arrays only.
@@ -117,10 +119,10 @@ class ClassifierBuilder:
     """
     planned = {}
     for label, recipe in self.experiment.classifiers.items():
-      with self._section(label):
-        planned[label] = self._planned(label, recipe)
+      with self._naming_section(label):
+        planned[label] = self._checked_classifier(label, recipe)
     for label, recipe in self.to_train().items():
-      with self._section(label):
+      with self._naming_section(label):
         self._check_training(label, recipe, planned[label])
     return planned
 
@@ -144,11 +146,11 @@ class ClassifierBuilder:
       training.check_layout(self.parallel(recipe.training))
       check(training, next(self.open_rows(recipe).batches(1, [0], stored=True)))
 
-  def _section(self, label: str) -> contextlib.AbstractContextManager[None]:
+  def _naming_section(self, label: str) -> contextlib.AbstractContextManager[None]:
     """Returns a context in which errors name the config's section of the classifier `label`."""
-    return naming('config.classifier', self.experiment.section_of_classifier(label))
+    return renaming_section('config.classifier', self.experiment.section_of_classifier(label))
 
-  def _planned(self, label: str, recipe: ClassifierKind) -> Classifier:
+  def _checked_classifier(self, label: str, recipe: ClassifierKind) -> Classifier:
     """Returns the classifier of a recipe after checks that need no training.
 
     It takes the images and classes of every task of the run. If it is to be trained, its weights
@@ -171,14 +173,14 @@ class ClassifierBuilder:
     network = self._load(label)
     if recipe.probe:
       network = self._with_zero_probe(label, recipe, network)
-    classifier = self._as_measured(network, recipe)
+    classifier = self._prepare_for_measurement(network, recipe)
     for study, rows in studies_and_rows:
       if study.needs_classifier:
         check_fit(classifier, match_labels(rows, classifier), study.views(rows.image_shape))
         classifier.select_layers(study.layers)
     if recipe.probe:
-      with naming('config.data', self.experiment.section_of(recipe.data)):
-        check_fit(network, self.open_rows(recipe), identity())
+      with renaming_section('config.data', self.experiment.section_of(recipe.data)):
+        check_fit(network, self.open_rows(recipe), stored_view())
     return classifier
 
   def class_names(self, recipe: ClassifierKind) -> tuple[str, ...]:
@@ -202,21 +204,21 @@ class ClassifierBuilder:
   # Networks that are trained here.
 
   @functools.cached_property
-  def _loaded(self) -> dict[str, Classifier]:
+  def _loaded_classifiers(self) -> dict[str, Classifier]:
     """Cache of `_load` for networks that are trained here, since tracing one takes a second."""
     return {}
 
   def _load(self, label: str) -> Classifier:
     """Returns the classifier with a label; if it is trained here, its weights are shapes only."""
-    if label in self._loaded:
-      return self._loaded[label]
+    if label in self._loaded_classifiers:
+      return self._loaded_classifiers[label]
     recipe, precision = self.experiment.classifiers[label], self.experiment.execution.precision
-    classifier = recipe.load(label, self._images(recipe), precision)
+    classifier = recipe.load(label, self._expected_images(recipe), precision)
     if recipe.is_trained_here:
-      self._loaded[label] = classifier
+      self._loaded_classifiers[label] = classifier
     return classifier
 
-  def _images(self, recipe: ClassifierKind) -> Images:
+  def _expected_images(self, recipe: ClassifierKind) -> Images:
     """Returns shape and classes of the images that a classifier is loaded for.
 
     The classes come from the training rows if it is trained here, else from the evaluated rows.
@@ -271,10 +273,10 @@ class ClassifierBuilder:
     architecture = recipe.architecture
     normalisation = initial or architecture  # each has the mean and std that its weights expect
     parallel = self.parallel(recipe.training)
-    environment = selective(recipe.augment.augmentations)
+    environment = find_environment(recipe.augment.augmentations)
     transforms = environment.transforms if environment else ()
     # draws the values of the column `balanced` equally often; None if there is no such column
-    sampler = balanced(recipe.training.balanced, rows, transforms, recipe.seed)
+    sampler = balanced_sampler(recipe.training.balanced, rows, transforms, recipe.seed)
     training = Training(
       model=architecture.build(
         len(rows.class_names), jnp.dtype(self._training_precision(recipe)), parallel.axis_name
@@ -302,7 +304,7 @@ class ClassifierBuilder:
     """
     if not recipe.training.measure:
       return None
-    classifier = self._as_measured(self._load(label), recipe)
+    classifier = self._prepare_for_measurement(self._load(label), recipe)
     folder, execution = self.directory.parent / along_training.FOLDER, self.experiment.execution
     return AlongTraining(classifier, self.along_tasks(recipe), execution, folder)
 
@@ -324,7 +326,7 @@ class ClassifierBuilder:
         steps = schedule.measured_steps(recipe.training, len(fitted))
         steps_by_task.setdefault(name, {})[label] = steps
     folder = self.directory.parent / along_training.FOLDER
-    return {name: along_training.joined(folder / name, s) for name, s in steps_by_task.items()}
+    return {name: along_training.join_steps(folder / name, s) for name, s in steps_by_task.items()}
 
   def accuracy(self, label: str, recipe: TrainedHere) -> AccuracyOnRows | None:
     """Returns the function that measures the accuracy of the weights during a training.
@@ -341,7 +343,7 @@ class ClassifierBuilder:
     if len(held_out):
       rows = rows.at(held_out)
     else:
-      classifier = self._as_measured(classifier, recipe)
+      classifier = self._prepare_for_measurement(classifier, recipe)
       rows = match_labels(self.rows, classifier)
     parallel = self.parallel(settings, all_processes=False)
     seed = self.experiment.execution.seed
@@ -368,7 +370,7 @@ class ClassifierBuilder:
     micro_batch = training.batch_size // training.accumulate
     return create(self.experiment.execution.parallel, micro_batch, all_processes)
 
-  def _trained(
+  def _with_trained_weights(
     self, label: str, recipe: TrainedHere, variables: Variables, initial: NetworkWeights | None
   ) -> Classifier:
     """Returns the classifier with the trained `variables`, and facts of the training for results.
@@ -387,10 +389,10 @@ class ClassifierBuilder:
       **self.shown_in_training(recipe),
       **{name: value for name, value in optional.items() if value},
     }
-    trained_weights = recipe.trained(variables, self._images(recipe), initial, facts)
+    trained_weights = recipe.trained(variables, self._expected_images(recipe), initial, facts)
     precision = self.experiment.execution.precision
     network = recipe.with_weights(self._load(label), trained_weights, precision)
-    return network if recipe.probe else self._as_measured(network, recipe)
+    return network if recipe.probe else self._prepare_for_measurement(network, recipe)
 
   # Probes on the features of a network.
 
@@ -414,14 +416,16 @@ class ClassifierBuilder:
     zeros = probe.empty(len(drawn), num_features, len(names))
     return probes.with_probe(network, probe, zeros, names, facts={})
 
-  def _fitted(self, label: str, recipe: ClassifierKind, network: Classifier) -> Classifier:
+  def _with_fitted_probe(
+    self, label: str, recipe: ClassifierKind, network: Classifier
+  ) -> Classifier:
     """Returns a network with a probe that predicts its classes, fitted to its features here.
 
-    The features of all training rows are computed once and recorded (`_features`).
+    The features of all training rows are computed once and recorded (`_record_features`).
     """
     probe, rows, names = recipe.probe, self.open_rows(recipe), self.class_names(recipe)
     assert probe is not None
-    records = self._features(probe, rows, names, network)
+    records = self._record_features(probe, rows, names, network)
     barrier(f'the features of {label}')
     features, labels = records.column(f'output/{probes.FEATURES}'), records.column('label')
     arrays, fit = probes.fit(probe, features, labels, names, recipe.seed)
@@ -430,7 +434,7 @@ class ClassifierBuilder:
     logging.info('%s: %s probe of %d features, %s', label, probe.name, features.shape[1], fit)
     return probes.with_probe(network, probe, arrays, names, fit)
 
-  def _features(
+  def _record_features(
     self, probe: probes.Probe, rows: Rows, class_names: tuple[str, ...], network: Classifier
   ) -> Records:
     """Returns records of the features that a probe of a network takes, for all rows.
@@ -440,7 +444,7 @@ class ClassifierBuilder:
     """
     runner = Evaluator(
       probes.features_of(network, probe.layer, class_names),
-      identity(),
+      stored_view(),
       random_keys.stream(0, probes.FEATURES),
       create(self.experiment.execution.parallel),
       outputs=(probes.FEATURES,),
@@ -463,7 +467,7 @@ class ClassifierBuilder:
     """Returns whether the training of a classifier has a checkpoint."""
     return newest_step(self.directory / label) is not None
 
-  def _as_measured(self, classifier: Classifier, recipe: ClassifierKind) -> Classifier:
+  def _prepare_for_measurement(self, classifier: Classifier, recipe: ClassifierKind) -> Classifier:
     """Returns a classifier mapped to the recipe's label space, with its test-time adaptation."""
     names = self.rows.class_names
     projected = in_label_space(classifier, recipe.label_space, recipe.merge, names)

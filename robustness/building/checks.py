@@ -9,7 +9,7 @@ from robustness import parallel
 from robustness.building.builder import ClassifierBuilder
 from robustness.config import experiment as experiments
 from robustness.config.experiment import Execution, Experiment
-from robustness.core.errors import naming
+from robustness.core.errors import renaming_section
 from robustness.core.rows import Rows, refuse_unknown_classes
 from robustness.evaluation.study import Recipes, Study
 from robustness.measurement import evaluator_for
@@ -37,7 +37,7 @@ def check_studies(builder: ClassifierBuilder, rows: Mapping[DataSettings, Rows])
   }
   for name, task in experiment.measurements.items():
     section = 'config' if experiment.is_single else f'{experiments.BATTERY}.{name}'
-    with naming('config.study', f'{section}.study'):
+    with renaming_section('config.study', f'{section}.study'):
       check_study(task.study, rows[task.data], recipes, experiment.execution)
   return recipes
 

@@ -18,7 +18,7 @@ from input_pipeline.settings import DataSettings
 from robustness.attacks import Attack
 from robustness.augment.policy import Policy
 from robustness.core.errors import KEYS, SettingError
-from robustness.core.registry import check_fields, defined_in, setting, word
+from robustness.core.registry import check_fields, setting, subclasses_in_package, word
 from robustness.core.settings import require
 from robustness.core.typing import Facts
 from robustness.models import catalog, hub
@@ -250,7 +250,7 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
       )
 
 
-def resolved(section: ClassifierSettings, **changes: object) -> ClassifierKind:
+def resolve_section(section: ClassifierSettings, **changes: object) -> ClassifierKind:
   """Returns a classifier's section as the dataclass of its kind, such as `TrainedHere`.
 
   The kind is the first that claims the section; kinds with `is_fallback` are asked last. Fields in
@@ -259,6 +259,6 @@ def resolved(section: ClassifierSettings, **changes: object) -> ClassifierKind:
   names = [field.name for field in dataclasses.fields(ClassifierSettings)]
   values = {**{name: getattr(section, name) for name in names}, **changes}
   changed_section = ClassifierSettings(**values)
-  kinds = sorted(defined_in(__name__, ClassifierKind), key=lambda kind: kind.is_fallback)
+  kinds = sorted(subclasses_in_package(__name__, ClassifierKind), key=lambda kind: kind.is_fallback)
   kind = next(kind for kind in kinds if kind.claims(changed_section))
   return kind(**values)

@@ -36,7 +36,7 @@ class CheckpointFolder(StoredNetwork):
 
     Position embeddings that were trained on images of another shape are resampled.
     """
-    loaded, _ = self._newest()
+    loaded, _ = self._read_newest()
     if loaded.input_shape == tuple(image_shape):
       return loaded
     variables = weights.for_images(
@@ -51,7 +51,7 @@ class CheckpointFolder(StoredNetwork):
       InputError: the folder has no readable checkpoint, or it was trained with another architecture
         or input filter than the config has.
     """
-    loaded, facts = self._newest()
+    loaded, facts = self._read_newest()
     configured = self.input_filter.describe() if self.input_filter else None
     if configured != (trained_with := facts.get('input_filter')):
       raise InputError(
@@ -62,7 +62,7 @@ class CheckpointFolder(StoredNetwork):
     self.warn(label, loaded)
     return self.classifier(label, loaded, precision)
 
-  def _newest(self) -> tuple[NetworkWeights, Facts]:
+  def _read_newest(self) -> tuple[NetworkWeights, Facts]:
     """Returns the weights of the newest checkpoint, and the content of `classifier.json`.
 
     This file of the folder describes the network and how far its training came.

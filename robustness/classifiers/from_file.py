@@ -49,7 +49,7 @@ class FromFile(ClassifierKind):
     Images are made with the largest of the numbers of all classifiers. A `Model` takes any number,
     and has 1 here, so that the other classifiers decide.
     """
-    made = _value_of(self.name, self._digest)
+    made = _classifier_in_file(self.name, self._digest)
     return made.input_shape[2] if isinstance(made, Classifier) else 1
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
@@ -77,7 +77,7 @@ class FromFile(ClassifierKind):
       InputError: the file or NAME does not exist, the file or the classifier raises an error, or
         NAME is neither a `Classifier` nor a `Model`.
     """
-    made = _made_by(self.name, self._digest, images.shape, images.class_names)
+    made = _call_factory(self.name, self._digest, images.shape, images.class_names)
     return dataclasses.replace(made, name=label)
 
   @property
@@ -89,12 +89,12 @@ class FromFile(ClassifierKind):
 def forget() -> None:
   """Clears the caches of loaded files, because files that they read may have changed."""
   registry.forget()
-  _value_of.cache_clear()
-  _made_by.cache_clear()
+  _classifier_in_file.cache_clear()
+  _call_factory.cache_clear()
 
 
 @functools.lru_cache(maxsize=8)
-def _value_of(reference: str, digest: str) -> Classifier | Model:
+def _classifier_in_file(reference: str, digest: str) -> Classifier | Model:
   """Returns the object NAME of a file FILE.py, or, if NAME is a function, what a call returns.
 
   The function is called without arguments. `reference` is 'FILE.py:NAME', and `digest` the SHA-256
@@ -116,7 +116,7 @@ def _value_of(reference: str, digest: str) -> Classifier | Model:
 
 
 @functools.lru_cache(maxsize=8)
-def _made_by(
+def _call_factory(
   reference: str, digest: str, shape: tuple[int, int, int], class_names: tuple[str, ...]
 ) -> Classifier:
   """Returns the classifier that a file defines, with a provenance that identifies it.
@@ -129,7 +129,7 @@ def _made_by(
     shape: shape of the images that a `Model` classifies, (H, W, C).
     class_names: names of the classes of a `Model`.
   """
-  loaded, made = registry.load(reference, WHERE), _value_of(reference, digest)
+  loaded, made = registry.load(reference, WHERE), _classifier_in_file(reference, digest)
   title = f'{loaded.name} in {loaded.path}'
   if isinstance(made, Model):  # it becomes a classifier of images like these examples
     made = made.classifier(fixed_images(shape), class_names)
@@ -141,7 +141,7 @@ def _made_by(
 
 
 def probe(classifier: Classifier, title: str = '') -> list[float] | str:
-  """Returns 16 numbers that identify a classifier, its logits on four fixed images as `projected`.
+  """Returns 16 numbers that identify a classifier: `random_projections` of logits on four images.
 
   If a second call has other numbers, the result is the text `RANDOM`.
 
@@ -154,7 +154,7 @@ def probe(classifier: Classifier, title: str = '') -> list[float] | str:
   """
   images = fixed_images(classifier.input_shape)
   try:
-    first, again = (projected(classifier.predict(images)) for _ in range(2))
+    first, again = (random_projections(classifier.predict(images)) for _ in range(2))
   except (Exception, SystemExit) as error:  # the classifier is the user's and may raise anything
     reason = str(error) if isinstance(error, InputError) else f'{type(error).__name__}: {error}'
     if classifier.host_function:
@@ -178,7 +178,7 @@ def fixed_images(shape: tuple[int, int, int]) -> np.ndarray:
   return np.stack([ramp, wave, noise, grey]).astype(np.float32)
 
 
-def projected(logits: np.ndarray) -> np.ndarray:
+def random_projections(logits: np.ndarray) -> np.ndarray:
   """Returns projections of the logits of N images onto fixed random directions, float64 [N · P].
 
   For each image, its logits z are projected onto P = `PROJECTIONS` directions u: Σ_c u_c z_c /

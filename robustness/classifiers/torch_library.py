@@ -74,17 +74,17 @@ class _Built:
 
 
 @functools.lru_cache(maxsize=8)
-def _source(name: str, weights: str) -> _Source:
+def _read_source(name: str, weights: str) -> _Source:
   """Returns the files and descriptions of a network, which are read once and cached.
 
   `name` and `weights` are the values of the classifier's keys, such as 'timm:resnet50' and ''.
   """
   library, _, identity = name.partition(':')
-  read = _of_timm if library == TIMM else _of_transformers
+  read = _timm_source if library == TIMM else _transformers_source
   return read(name, identity, weights)
 
 
-def _of_timm(name: str, identity: str, weights: str) -> _Source:
+def _timm_source(name: str, identity: str, weights: str) -> _Source:
   """Returns the files and descriptions of a network of timm, such as 'convnext_tiny.fb_in1k'.
 
   Its description is timm's own `pretrained_cfg`, updated by a `config.json` next to the weights.
@@ -98,7 +98,7 @@ def _of_timm(name: str, identity: str, weights: str) -> _Source:
     InputError: timm is not installed or has no such model or tag, the weights do not exist or
       cannot be downloaded, or their `config.json` describes another model.
   """
-  timm = _package('timm', name)
+  timm = _import_with_torch('timm', name)
   base, _, tag = identity.partition('.')
   if not timm.is_model(base):
     raise InputError(f'{name} is no model of timm: {nearest(base, timm.list_models())}')
@@ -128,7 +128,7 @@ def _of_timm(name: str, identity: str, weights: str) -> _Source:
   return _stored_source(name, path, record, preparation, facts)
 
 
-def _of_transformers(name: str, identity: str, weights: str) -> _Source:
+def _transformers_source(name: str, identity: str, weights: str) -> _Source:
   """Returns the files and descriptions of a network in a repository or folder of transformers.
 
   Args:
@@ -140,7 +140,7 @@ def _of_transformers(name: str, identity: str, weights: str) -> _Source:
   Raises:
     InputError: transformers is not installed, or files are missing or cannot be downloaded.
   """
-  _package('transformers', name)
+  _import_with_torch('transformers', name)
   folder = expanded(identity)
   if not folder.is_dir():
     is_repository = not identity.startswith(('/', '~', '.')) and identity.count('/') == 1
@@ -199,7 +199,7 @@ class TorchLibrary(ClassifierKind):
       InputError: the name is unknown (the nearest are listed), a package is not installed, files
         are missing, or their preparation of images cannot be reproduced.
     """
-    return _source(self.name, self.weights).entry
+    return _read_source(self.name, self.weights).entry
 
   def check(self, label: str, image_shape: tuple[int, int, int], precision: str) -> None:
     """See `ClassifierKind.check`; it also refuses a training, which needs JAX."""
@@ -217,14 +217,14 @@ class TorchLibrary(ClassifierKind):
       InputError: the library cannot build the network, its outputs have no names, or it has no last
         linear map and the config has no probe.
     """
-    source, data_classes = _source(self.name, self.weights), images.class_names
+    source, data_classes = _read_source(self.name, self.weights), images.class_names
     entry, side = source.entry, source.entry.input_size
     shape = images.shape if images.has_set_size else (side, side, 3)
     is_imagenet = label_space.is_imagenet(data_classes) or not data_classes
     imagenet_classes = label_space.get(label_space.IMAGENET).class_names
     classes_if_random = imagenet_classes if is_imagenet else data_classes
     build = _build_timm if self.name.startswith(TIMM) else _build_transformers
-    with _seeded(self.seed):  # random weights are drawn from the seed
+    with _seeded_torch(self.seed):  # random weights are drawn from the seed
       try:
         built = build(source, shape, len(classes_if_random))
       except InputError as error:
@@ -241,7 +241,7 @@ class TorchLibrary(ClassifierKind):
         f"and no classes: set {KEYS.classifier.probe.name} to 'linear', 'knn' or 'prototype'."
       )
     names, aliases = self._class_names(built, data_classes)
-    package = _package(_PACKAGES[self.name.partition(':')[0]], self.name)
+    package = _import_with_torch(_PACKAGES[self.name.partition(':')[0]], self.name)
     facts = {
       'architecture': self.name,
       'library': f'{package.__name__} {package.__version__}',
@@ -301,7 +301,7 @@ def _build_timm(source: _Source, input_shape: tuple[int, int, int], classes: int
     input_shape: height, width and channels of the images.
     classes: the number of outputs if weights are random; otherwise the file decides.
   """
-  timm = _package('timm', source.entry.name)
+  timm = _import_with_torch('timm', source.entry.name)
   facts, file = source.facts, source.file
   base, _, _ = source.entry.name.removeprefix(f'{TIMM}:').partition('.')  # without the tag
   heads = facts.get('classifier') or ''  # timm's name of the last linear map, or several names
@@ -343,7 +343,7 @@ def _build_transformers(source: _Source, input_shape: tuple[int, int, int], clas
   """
   import torch
 
-  transformers = _package('transformers', source.entry.name)
+  transformers = _import_with_torch('transformers', source.entry.name)
 
   class Logits(torch.nn.Module):
     """A model of transformers that returns only the tensor of logits."""
@@ -398,7 +398,7 @@ def _with_stored_weights(model: Any, config: Any, file: pathlib.Path) -> tuple[A
 
 
 @contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def _seeded_torch(seed: int) -> Iterator[None]:
   """Seeds PyTorch's random generator within a context, and restores its state afterwards."""
   import torch
 
@@ -407,7 +407,7 @@ def _seeded(seed: int) -> Iterator[None]:
     yield
 
 
-def _package(package: str, name: str) -> ModuleType:
+def _import_with_torch(package: str, name: str) -> ModuleType:
   """Returns the imported package, with PyTorch imported too.
 
   `name` is the classifier that needs it, for the InputError if either is not installed.

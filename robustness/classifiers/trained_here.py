@@ -5,7 +5,7 @@ import functools
 
 from robustness.attacks import balls
 from robustness.augment.policy import Policy
-from robustness.classifiers import ClassifierSettings, Images, resolved
+from robustness.classifiers import ClassifierSettings, Images, resolve_section
 from robustness.classifiers.network import Network, NetworkWeights, StoredNetwork
 from robustness.core.errors import KEYS, InputError, SettingError, for_caller
 from robustness.core.pixels import BFLOAT16_STEP
@@ -38,7 +38,7 @@ class TrainedHere(Network):
     if not self.initial_weights:
       return None
     # the kind of a classifier with these weights that is not trained
-    start = resolved(self, weights=self.initial_weights, initial_weights='', train=False)
+    start = resolve_section(self, weights=self.initial_weights, initial_weights='', train=False)
     if not isinstance(start, StoredNetwork):
       raise SettingError(
         KEYS.classifier.initial_weights,

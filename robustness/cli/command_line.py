@@ -20,7 +20,7 @@ from robustness.config import defaults, packaged
 from robustness.config.recipe import KINDS, default_label
 from robustness.config.recorded import SUMMARY, TASKS, recorded
 from robustness.core import json_files, settings
-from robustness.core.errors import KEYS, InputError, SettingError, naming, nearest
+from robustness.core.errors import KEYS, InputError, SettingError, nearest, renaming_section
 from robustness.core.registry import run_file
 from robustness.core.settings import Section
 from robustness.evaluation.study import STUDIES, default_section
@@ -53,9 +53,9 @@ def read(arguments: Sequence[str]) -> tuple[ConfigDict | None, list[str]]:
   # Changes that name a part, such as an attack, come first: the others may set keys of the part.
   names_of_parts = [change for change in changes if _names_parts(change)]
   other_changes = [change for change in changes if change not in names_of_parts]
-  _apply(config, names_of_parts)
+  _apply_changes(config, names_of_parts)
   defaults.add_sections(config)  # sections with the keys of the named parts
-  _apply(config, other_changes)
+  _apply_changes(config, other_changes)
   defaults.add_sections(config)
   note_unchosen(config, changes)
   return config.lock(), other_arguments
@@ -143,7 +143,7 @@ def choose_studies(config: ConfigDict, changes: Sequence[str]) -> tuple[ConfigDi
     section_key, task, name = match.groups()
     _check_key(config, f'{section_key}.name', f'={name}')
     if task:
-      with naming('config.study', f'config.{section_key}'):
+      with renaming_section('config.study', f'config.{section_key}'):
         section = defaults.nested(default_section(name))
       if config.battery[task].study.name != name:
         config.battery[task].study = section
@@ -235,7 +235,7 @@ def _names_parts(change: str) -> bool:
   return names_part or _STUDY_KEY.fullmatch(key) is not None
 
 
-def _apply(config: ConfigDict, changes: Sequence[str]) -> None:
+def _apply_changes(config: ConfigDict, changes: Sequence[str]) -> None:
   """Sets keys to the values on the command line, which ml_collections reads by the key's type.
 
   ml_collections evaluates a key's name as Python, which fails for labels of classifiers such as
@@ -249,7 +249,7 @@ def _apply(config: ConfigDict, changes: Sequence[str]) -> None:
     if not equals and kind is not bool:
       raise InputError(f'{name} has no value: give --config.{path}=VALUE.')
     # For a tuple, a,b is typed without quotes and becomes ('a', 'b').
-    arguments = ['', f'{flag}.value{equals}{_quoted(text) if kind is tuple else text}']
+    arguments = ['', f'{flag}.value{equals}{_as_python_tuple(text) if kind is tuple else text}']
     parsed, single_key = flags.FlagValues(), ConfigDict({'value': section.get_ref(last_word)})
     try:
       config_flags.DEFINE_config_dict('config', single_key, flag_values=parsed, sys_argv=arguments)
@@ -279,7 +279,7 @@ def note_unchosen(config: ConfigDict, changes: Sequence[str]) -> None:
         break
 
 
-def _quoted(value: str) -> str:
+def _as_python_tuple(value: str) -> str:
   """Returns the text `a,b` as a tuple of strings in Python, and other text unchanged.
 
   Text that is Python already, such as `(1, 2)`, is unchanged; empty text becomes `()`.
@@ -352,10 +352,10 @@ def load_config(reference: str) -> ConfigDict:
   except InputError:
     raise
   except ValueError as error:  # how a config refuses a variant
-    raise InputError(f'{error} (config file {file}{_place(error, file)})') from error
+    raise InputError(f'{error} (config file {file}{_line_of_error(error, file)})') from error
   except Exception as error:  # the file is the user's and may raise anything
     raise InputError(
-      f'config file {file}{_place(error, file)} raised {type(error).__name__}: {error}'
+      f'config file {file}{_line_of_error(error, file)} raised {type(error).__name__}: {error}'
     ) from error
   if not isinstance(config, ConfigDict):
     raise InputError(
@@ -410,7 +410,7 @@ def _get_config(file: str, arguments: Sequence[str]) -> Callable[..., object]:
   return get_config
 
 
-def _place(error: Exception, file: str) -> str:
+def _line_of_error(error: Exception, file: str) -> str:
   """Returns ', line N', the last line of `file` in an error's traceback; '' if it has none."""
   path = os.path.abspath(file)
   frames = traceback.extract_tb(error.__traceback__)
@@ -431,7 +431,7 @@ def from_json(path: pathlib.Path) -> ConfigDict:
     values['battery'] = {**battery, SUMMARY: summary_name(battery[SUMMARY])}
   config = _defaults(values, path)
   defaults.add_sections(config, values)
-  _fill(config, values, 'config')
+  _fill_section(config, values, 'config')
   return config
 
 
@@ -471,7 +471,7 @@ def _study_name(section: object, key: str, path: pathlib.Path) -> str:
   return study['name']
 
 
-def _fill(config: ConfigDict, values: Mapping[str, object], path: str) -> None:
+def _fill_section(config: ConfigDict, values: Mapping[str, object], path: str) -> None:
   """Sets the keys of a section to values that were read from JSON, in which tuples are lists.
 
   Args:
@@ -488,7 +488,7 @@ def _fill(config: ConfigDict, values: Mapping[str, object], path: str) -> None:
   settings.refuse_unknown(values, config, path)
   for key, value in values.items():
     if isinstance(config[key], ConfigDict) and isinstance(value, Mapping):
-      _fill(config[key], value, f'{path}.{key}')
+      _fill_section(config[key], value, f'{path}.{key}')
       continue
     try:
       config[key] = tuple(value) if isinstance(value, list) else value

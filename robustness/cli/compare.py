@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from robustness.combined import joined
+from robustness.combined import join_tasks
 from robustness.comparison.compare import EFFECTIVE, PRINTED_FACETS, WHY_NOT, compare
 from robustness.comparison.entries import Entry, named_workdirs, read_entries, typed_labels
 from robustness.comparison.references import with_references
@@ -27,7 +27,7 @@ from robustness.estimates.table import assemble, facets_of, with_facet
 from robustness.evaluation import recorded_study
 from robustness.evaluation.study import Study
 from robustness.present import charts, summary, text
-from robustness.present.publish import Drawn, Presentation, captioned, publish
+from robustness.present.publish import Drawn, Presentation, publish, with_task_captions
 from robustness.results import SINGLE, Results
 from robustness.workdirs import workdir
 
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
   for task, results_of_task in results.by_task.items():
     if task:
       print(f'{task}:')
-    print(*text.summary(_printed(results_of_task)), '', sep='\n')
+    print(*text.summary(_keep_printed(results_of_task)), '', sep='\n')
   print(f'accuracies in every view, and figures: {options.out}/report.html')
   return 0
 
@@ -88,7 +88,7 @@ def run(
   entries = read_entries(paths, study_file, typed_labels(workdirs))
   environment = workdir.environment(command)
   config = {'workdirs': list(workdirs), 'common': common}
-  results, tasks = compared(entries, common, references)
+  results, tasks = compare_tasks(entries, common, references)
 
   def write(folder: pathlib.Path, results: Results, appended: Drawn = ()) -> Drawn:
     """Writes results, figures and the report to a folder, and returns its PNG files with captions.
@@ -101,11 +101,11 @@ def run(
   figures = {
     task: write(workdir.task_folder(out, task), of_task) for task, of_task in tasks.items()
   }
-  write(out, results, captioned(figures))
+  write(out, results, with_task_captions(figures))
   return results
 
 
-def compared(
+def compare_tasks(
   entries: Mapping[str, Sequence[Entry]], common: bool = False, references: Sequence[str] = ()
 ) -> tuple[Results, dict[str, Results]]:
   """Returns the results of comparing classifiers over all tasks, and {task: its results}.
@@ -128,17 +128,17 @@ def compared(
       raise InputError('--reference names tasks of batteries, and these workdirs hold one study.')
     tasks = with_references(tasks, references)
   for task, results in tasks.items():
-    results.presentation = _presented(entries[task][0].finished.study)
+    results.presentation = _presentation(entries[task][0].finished.study)
   if SINGLE in tasks:
     settings = {**tasks[SINGLE].settings, 'baseline': baseline}
     return dataclasses.replace(tasks[SINGLE], study=COMPARISON, settings=settings), {}
-  results = joined(tasks, {'tasks': list(tasks), 'baseline': baseline}, COMPARISON)
+  results = join_tasks(tasks, {'tasks': list(tasks), 'baseline': baseline}, COMPARISON)
   studies = {task: entries_of_task[0].finished.study for task, entries_of_task in entries.items()}
-  results.presentation = summary.of_battery('', studies)
+  results.presentation = summary.present_battery('', studies)
   return results, tasks
 
 
-def _printed(results: Results) -> Results:
+def _keep_printed(results: Results) -> Results:
   """Returns a comparison with only the estimates that the command prints.
 
   The estimates of the study itself come first, then the accuracies on clean images and over all
@@ -147,20 +147,24 @@ def _printed(results: Results) -> Results:
   """
   is_accuracy = results.table['quantity'] == ACCURACY.name
   other_estimates, accuracies = results.table[~is_accuracy], results.table[is_accuracy]
-  accuracies = _of_views(accuracies, results.settings[PRINTED_FACETS])
+  accuracies = _by_view(accuracies, results.settings[PRINTED_FACETS])
   quantities = [q for q in results.quantities if q != ACCURACY]
   # The headlines that may be accuracies under another name.
   shares = [q.name for q in quantities if q.headline and q.kind == SHARE and q.better == 'higher']
-  values_of_headlines = set(_values(other_estimates[other_estimates['quantity'].isin(shares)]))
+  values_of_headlines = set(
+    _comparable_values(other_estimates[other_estimates['quantity'].isin(shares)])
+  )
   index = accuracies.index
-  is_new = pd.Series([v not in values_of_headlines for v in _values(accuracies)], index, bool)
+  is_new = pd.Series(
+    [v not in values_of_headlines for v in _comparable_values(accuracies)], index, bool
+  )
   views = [accuracies[name].astype(str) for name in facets_of(accuracies)]
   accuracies = accuracies[is_new.groupby(views or [pd.Series(0, index)]).transform('any')]
   table = assemble([part.astype(object) for part in (other_estimates, accuracies)])
   return dataclasses.replace(results, table=table, quantities=(*quantities, ACCURACY))
 
 
-def _of_views(accuracies: pd.DataFrame, views: Sequence[Facts]) -> pd.DataFrame:
+def _by_view(accuracies: pd.DataFrame, views: Sequence[Facts]) -> pd.DataFrame:
   """Returns the accuracies in some views, with all their facets as one facet, `view`: 'fog 3'.
 
   If there is no accuracy in these views, all accuracies are returned unchanged.
@@ -178,13 +182,13 @@ def _of_views(accuracies: pd.DataFrame, views: Sequence[Facts]) -> pd.DataFrame:
   return assemble([with_facet(accuracies[is_selected].drop(columns=names), 'view', words)])
 
 
-def _values(table: pd.DataFrame) -> Iterator[tuple[object, ...]]:
+def _comparable_values(table: pd.DataFrame) -> Iterator[tuple[object, ...]]:
   """Yields (classifier, versus, value, number of images) of each row; the value has 9 decimals."""
   rounded = table[['classifier', 'versus', 'value', 'n']].round({'value': 9})
   return rounded.itertuples(index=False, name=None)
 
 
-def _presented(study: Study) -> Presentation:
+def _presentation(study: Study) -> Presentation:
   """Returns title and figures of a comparison: the study's figures, then accuracies by view."""
 
   def draw(results: Results) -> Mapping[str, charts.Picture]:

@@ -24,7 +24,7 @@ from robustness.core.paths import expanded, label_and_path
 from robustness.core.settings import differing_keys
 from robustness.core.typing import Facts
 from robustness.estimates.facets import Facet
-from robustness.estimates.means import part, row
+from robustness.estimates.means import estimate_row, table_of_rows
 from robustness.estimates.quantity import AMOUNT, Quantity
 from robustness.estimates.ranks import rank_correlation
 from robustness.estimates.table import assemble
@@ -91,9 +91,9 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
   digests: dict[str, str] = {}  # {quantity in words and description of the images: their digest}
   for path in paths:
     name_of_path, location = label_and_path(path)
-    for folder in _folders(location):
+    for folder in _folders_with_results(location):
       results = Results.read(folder).over_seeds
-      network_by_label = _networks(results, folder, names)
+      network_by_label = _networks_of_labels(results, folder, names)
       for task, of_task in results.by_task.items():
         same_for_all = {k: v for k, v in of_task.data.items() if k not in OF_NETWORKS}
         protocol: Facts = {'settings': of_task.protocol, 'data': same_for_all}
@@ -118,7 +118,7 @@ def values_by_quantity(paths: Sequence[str]) -> dict[str, pd.DataFrame]:
   return {key: pd.DataFrame(by_network).T for key, by_network in rows.items()}
 
 
-def _networks(results: Results, folder: Path, names: dict[str, str]) -> dict[str, str]:
+def _networks_of_labels(results: Results, folder: Path, names: dict[str, str]) -> dict[str, str]:
   """Returns {label of a classifier: name of its network}.
 
   A network is the same in two runs if its description is equal. The label is a part of the
@@ -155,7 +155,7 @@ def _comparable_values(
       yield quantity, choice.words, choice.rows
 
 
-def _folders(path: Path) -> list[Path]:
+def _folders_with_results(path: Path) -> list[Path]:
   """Returns [`path`] if this folder has results, or else all folders directly in it that do."""
   folders = [path] if (path / JSON_NAME).is_file() else []
   folders = folders or sorted(file.parent for file in path.glob(f'*/{JSON_NAME}'))
@@ -187,7 +187,7 @@ def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -
       across, up = ((t.value * t.better).loc[shared].to_numpy(float) for t in (x, y))
       estimate = rank_correlation(across, up, confidence)
       facets = {'first': first, 'second': second}
-      rows.append(row(NETWORKS, '', RANK_CORRELATION, facets, estimate, confidence))
+      rows.append(estimate_row(NETWORKS, '', RANK_CORRELATION, facets, estimate, confidence))
   if not rows:
     raise InputError(
       f'{len(networks)} networks have no two quantities in common: give workdirs that measure the '
@@ -203,7 +203,7 @@ def correlations(values: Mapping[str, pd.DataFrame], confidence: float = 0.95) -
     data={},
     settings={'confidence': confidence},
     tables={VALUES: Table(('network', *values), cells)},
-    table=assemble([part(rows)]),
+    table=assemble([table_of_rows(rows)]),
     quantities=(RANK_CORRELATION,),
   )
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from robustness.cli import new_parser
-from robustness.core.errors import naming
+from robustness.core.errors import renaming_section
 from robustness.core.paths import expanded
 from robustness.present.notation import Notation, value_words
 from robustness.present.publish import Presentation, publish
@@ -42,8 +42,8 @@ def main(arguments: Sequence[str]) -> int:
   config = {name: str(value) for name, value in vars(options).items() if name not in RESULTS}
   config['sha256'] = inputs.digest
   predictions = inputs.predictions() if options.predictions else {}
-  with naming('workdir', 'out'), workdir.locked(options.out):
-    workdir.write_config(workdir.continued(options.out, config), config)
+  with renaming_section('workdir', 'out'), workdir.locked(options.out):
+    workdir.write_config(workdir.open_or_create(options.out, config), config)
     if options.predictions:
       workdir.write_json(options.predictions, predictions)
     results = detection.score(inputs, scoring, options.frames, options.shown)

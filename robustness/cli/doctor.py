@@ -81,10 +81,10 @@ def main(arguments: Sequence[str]) -> int:
       *workdir.versions().items(),
     ],
     'packages a run can do without': (
-      (name, _state((name,), use)) for name, use in PACKAGES.items()
+      (name, _installation_state((name,), use)) for name, use in PACKAGES.items()
     ),
     "extras (pip install '.[NAME]' in the checkout)": (
-      (name, _state(modules, use)) for name, (modules, use) in EXTRAS.items()
+      (name, _installation_state(modules, use)) for name, (modules, use) in EXTRAS.items()
     ),
     'data at hand': data(),
   }
@@ -118,7 +118,7 @@ def data() -> Iterator[tuple[str, str]]:
   lists the data sets that are prepared in the folder of TFDS.
   """
   for source, (module, contents) in DATA.items():
-    yield source, _state((module,), contents)
+    yield source, _installation_state((module,), contents)
   folder = expanded(os.environ.get('TFDS_DATA_DIR', '~/tensorflow_datasets'))
   prepared = sorted(
     {str(file.parent.relative_to(folder)) for file in folder.glob('*/**/dataset_info.json')}
@@ -131,7 +131,7 @@ def is_installed(module: str) -> bool:
   return importlib.util.find_spec(module) is not None
 
 
-def _state(modules: tuple[str, ...], use: str) -> str:
+def _installation_state(modules: tuple[str, ...], use: str) -> str:
   """Returns 'yes      USE' if all `modules` are installed, else 'MISSING  would add: USE'.
 
   Of the plugins `CUDA` one suffices. `use` says what the modules are used for.

@@ -66,7 +66,7 @@ def explain(
   """
   name, _, variant = reference.partition(':')
   if word:
-    yield from _matching(list(_keys(config)), word)
+    yield from _matching_keys(list(_keys(config)), word)
     return
   file = packaged.find(name)
   if file.suffix == '.py':
@@ -76,17 +76,17 @@ def explain(
     yield f'shown below: {variant or variants[0]}'
   yield '\nflags'
   for flag in run_flags:
-    yield from _entry(f'--{flag.name}', flag.help)
+    yield from _wrapped_entry(f'--{flag.name}', flag.help)
   yield '\nkeys, as --config.KEY=VALUE, with their values here (--help=WORD shows those that match)'
   section = ''
   for key in _keys(config):
     if key.section != section:
       section = key.section
       yield f'\n{section}{key.note}'
-    yield from _entry(f'{key.name} = {key.value}', key.meaning)
+    yield from _wrapped_entry(f'{key.name} = {key.value}', key.meaning)
 
 
-def _matching(keys: Sequence[Key], word: str) -> Iterator[str]:
+def _matching_keys(keys: Sequence[Key], word: str) -> Iterator[str]:
   """Yields help lines of the keys with `word` in their name, then of keys with it in the meaning.
 
   The lines of a key are '--config.data.source = VALUE' and its meaning.
@@ -95,7 +95,7 @@ def _matching(keys: Sequence[Key], word: str) -> Iterator[str]:
   in_name = [key for key in keys if lower in f'{key.section}.{key.name}'.lower()]
   matching = [*in_name, *(key for key in keys if lower in key.meaning.lower())]
   for key in dict.fromkeys(matching):  # each key once
-    yield from _entry(f'--{key.section}.{key.name} = {key.value}', key.meaning)
+    yield from _wrapped_entry(f'--{key.section}.{key.name} = {key.value}', key.meaning)
   if not matching:
     hint = nearest(word, {key.name for key in keys})
     yield f'no key has {word!r}; {hint}; --help without a word lists the keys'
@@ -121,14 +121,16 @@ def _keys(config: ConfigDict) -> Iterator[Key]:
   if 'battery' in config:
     summary = "what the report begins with: '' for the headlines of all tasks, or 'fourier_table'"
     meaning = {'tasks': 'the tasks that run, in order', 'summary': summary}
-    yield from _section('config.battery', [config.battery], meaning)
-  for path, section in _studies(config).items():
+    yield from _keys_of_section('config.battery', [config.battery], meaning)
+  for path, section in _studies_by_path(config).items():
     study = STUDIES.find(section.name, path)
-    yield from _section(path, [section], {**meanings(study), 'name': f'the study: {_CHOICE}'})
+    yield from _keys_of_section(
+      path, [section], {**meanings(study), 'name': f'the study: {_CHOICE}'}
+    )
     # Exchangeable parts of the study, such as attacks, have sections with their settings.
     for key, parts in study.chosen_parts(section).items():
       for label, part in parts.items():
-        yield from _section(f'{path}.{key}.{label}', [section[key][label]], meanings(part))
+        yield from _keys_of_section(f'{path}.{key}.{label}', [section[key][label]], meanings(part))
     if 'predictions' in config and issubclass(study, ScoresPredictions):
       run |= meanings(study.prediction_settings)
   if 'classifier' in config:
@@ -138,20 +140,24 @@ def _keys(config: ConfigDict) -> Iterator[Key]:
     recipes = [*classifiers.values()]
     path_of_recipes = f'config.classifiers.{{{",".join(classifiers)}}}'
   if recipes:
-    yield from _section(path_of_recipes, recipes, meanings(ClassifierSettings))
+    yield from _keys_of_section(path_of_recipes, recipes, meanings(ClassifierSettings))
     for kind, (key, registry) in KINDS.items():
-      yield from _parts(f'{path_of_recipes}.{kind}', [r[kind] for r in recipes], key, registry)
+      yield from _keys_of_parts(
+        f'{path_of_recipes}.{kind}', [r[kind] for r in recipes], key, registry
+      )
   for name, settings in (('data', DataSettings), ('training', TrainingSettings)):
     if name in config:
       note = f'; for one classifier: {path_of_recipes}.{name}' if recipes else ''
-      yield from _section(f'config.{name}', [config[name]], meanings(settings), note)
+      yield from _keys_of_section(f'config.{name}', [config[name]], meanings(settings), note)
   if 'data' in config:
     source = SOURCES.find(config.data.source, 'config.data.source')
-    yield from _section(f'config.data.{source.name}', [config.data[source.name]], meanings(source))
-  yield from _section('config', [config], run)
+    yield from _keys_of_section(
+      f'config.data.{source.name}', [config.data[source.name]], meanings(source)
+    )
+  yield from _keys_of_section('config', [config], run)
 
 
-def _studies(config: ConfigDict) -> dict[str, ConfigDict]:
+def _studies_by_path(config: ConfigDict) -> dict[str, ConfigDict]:
   """Returns {path: section} of the study of a config, or of each task's study of its battery."""
   if 'battery' in config:
     tasks = {name: entry for name, entry in config.battery.items() if 'study' in entry}
@@ -159,7 +165,7 @@ def _studies(config: ConfigDict) -> dict[str, ConfigDict]:
   return {'config.study': config.study} if 'study' in config else {}
 
 
-def _section(
+def _keys_of_section(
   section: str, values: Sequence[ConfigDict], meaning: Mapping[str, str], note: str = ''
 ) -> Iterator[Key]:
   """Yields the keys of one section, or of several sections with the same keys, such as classifiers.
@@ -180,7 +186,7 @@ def _section(
       yield Key(section, name, printed, meaning.get(name, ''), note)
 
 
-def _parts(
+def _keys_of_parts(
   section: str, values: Sequence[ConfigDict], key: str, registry: Registry[P]
 ) -> Iterator[Key]:
   """Yields the key that selects components, such as attacks, and the selected components' keys.
@@ -196,14 +202,16 @@ def _parts(
   selected = [single[key] for single in values]  # for each section a name or a list of names
   names = [[name] if isinstance(name, str) else name for name in selected]
   distinct_names = dict.fromkeys(name for listed in names for name in listed if name)
-  yield from _section(section, values, {key: f'{_CHOICE}: {", ".join(registry.classes())}'})
+  yield from _keys_of_section(section, values, {key: f'{_CHOICE}: {", ".join(registry.classes())}'})
   for name in distinct_names:
     part = part_name(name)  # NAME of FILE.py:NAME, which is the section with its settings
     settings = [single[part] for single in values if part in single]
-    yield from _section(f'{section}.{part}', settings, meanings(registry.find(name, section)))
+    yield from _keys_of_section(
+      f'{section}.{part}', settings, meanings(registry.find(name, section))
+    )
 
 
-def _entry(head: str, text: str) -> Iterator[str]:
+def _wrapped_entry(head: str, text: str) -> Iterator[str]:
   """Yields a heading and its text, wrapped and indented."""
   yield f'  {head}'
   indent = ' ' * 6

@@ -62,13 +62,13 @@ def main(arguments: Sequence[str]) -> int:
   if options.to == 'methods':
     if options.classifier:
       choice('--classifier', options.classifier, results.labels)
-    verification.noted(path, str(path))
+    verification.note_unverifiable(path, str(path))
     print(methods.paragraph(results, environment, options.classifier))
     print('\nSettings:', *methods.settings(results, environment), sep='\n')
     return 0
   label = _check_hub_options(options, results.labels)
   # The first text is about the workdir as a whole, others are about folders in it.
-  reasons = [*verification.noted(path, str(path)).values()][:1]
+  reasons = [*verification.note_unverifiable(path, str(path)).values()][:1]
   files = {CARD: card(results, label, environment, reasons)}
   if options.dataset:
     quantity, row = estimate(results, label, options.quantity, options.at)
@@ -155,7 +155,7 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
     raise InputError(f'{name!r} is no quantity of these results; {nearest(name, declared)}.')
   table = results.over_seeds.table
   table = table[table.classifier == label]
-  condition = _condition(table, declared[name], at)
+  condition = _parse_condition(table, declared[name], at)
   rows = choices.overall_rows(table, declared[name])
   if condition:
     rows = select(table, name, '', **condition)
@@ -174,7 +174,7 @@ def estimate(results: Results, label: str, name: str, at: str) -> tuple[Quantity
   return next(quantity for quantity in results_of_task.quantities if quantity.name == name), row
 
 
-def _condition(table: pd.DataFrame, quantity: Quantity, at: str) -> dict[str, Any]:
+def _parse_condition(table: pd.DataFrame, quantity: Quantity, at: str) -> dict[str, Any]:
   """Returns {facet: value} for the text of a condition, such as 'corruption=fog,epsilon=8/255'.
 
   A number may be written as reports print it, '8/255', or in full.
@@ -253,7 +253,7 @@ def card(results: Results, label: str, environment: Facts, unverified: Sequence[
   """
   rows = results.table[results.table.classifier == label]
   tasks = dataclasses.replace(results, table=rows).over_seeds.by_task
-  table, _ = side_by_side.arranged(tasks, rows=['quantity'], columns=['classifier'], intervals=True)
+  table, _ = side_by_side.arrange(tasks, rows=['quantity'], columns=['classifier'], intervals=True)
   paragraph = tables.markdown_text(methods.paragraph(results, environment, label))
   lines = [f'* {tables.markdown_text(line)}' for line in methods.settings(results, environment)]
   settings = '\n'.join(['Settings:', '', *lines])

@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.cli import new_parser, verification
-from robustness.combined import joined
+from robustness.combined import join_tasks
 from robustness.comparison.compare import EFFECTIVE, compare
 from robustness.comparison.entries import distinct_labels, named_workdirs, read_entries
 from robustness.core.bounded_files import refuse_special
@@ -38,7 +38,7 @@ from robustness.core.paths import expanded
 from robustness.core.settings import check_name
 from robustness.core.typing import Facts
 from robustness.estimates.intervals import BAYESIAN, BOOTSTRAP, z_value
-from robustness.estimates.means import Estimate, Row, part, row
+from robustness.estimates.means import Estimate, Row, estimate_row, table_of_rows
 from robustness.estimates.quantity import ACCURACY, COUNT, Quantity
 from robustness.estimates.ranks import METHOD, ranks
 from robustness.estimates.systematic import JOINT
@@ -51,7 +51,7 @@ from robustness.evaluation.study import Study
 from robustness.present import tables, text
 from robustness.present.choice import overall_choices, overall_rows, values_that_rank
 from robustness.present.phrases import classifier_words
-from robustness.present.publish import Drawn, Presentation, captioned, publish
+from robustness.present.publish import Drawn, Presentation, publish, with_task_captions
 from robustness.results import JSON_NAME, SINGLE, WHICH_NUMBERS, Results, Table
 from robustness.workdirs import finished_workdir, workdir
 
@@ -199,11 +199,11 @@ def _publish(
     for name, board in boards.items():
       folder = workdir.task_folder(out, name)
       figures[name] = publish(folder, board, PRESENTED, environment, config)
-    results = joined(boards, {'tasks': list(boards)}, 'leaderboard')
+    results = join_tasks(boards, {'tasks': list(boards)}, 'leaderboard')
   if rejected:
     table = Table(('entry', 'why'), [[*pair] for pair in rejected.items()])
     results = dataclasses.replace(results, tables={LEFT_OUT: table, **results.tables})
-  publish(out, results, PRESENTED, environment, config, captioned(figures))
+  publish(out, results, PRESENTED, environment, config, with_task_captions(figures))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,7 +259,7 @@ def read(folder: pathlib.Path, study_file: str = '') -> tuple[list[BoardEntry], 
   entries, rejected = list[BoardEntry](), dict[str, str]()
   for path in paths:
     try:
-      entries.append(_entry(path, study_file))
+      entries.append(_read_entry(path, study_file))
     except Exception as error:  # the entry is somebody else's, and may be damaged in any way
       name = path.name if path.name.isprintable() else ascii(path.name)
       rejected[name] = _error_text(error)
@@ -293,7 +293,7 @@ def add(folder: pathlib.Path, reference: str, study_file: str = '') -> Iterator[
     dataclasses.replace(finished.results, arrays={}).write(entry)
     written = _add_records(entry, finished)
     try:
-      _entry(entry, study_file)
+      _read_entry(entry, study_file)
     except InputError as error:
       shutil.rmtree(entry)
       written = f'left out: {error}'
@@ -319,7 +319,7 @@ def _add_records(entry: pathlib.Path, finished: finished_workdir.FinishedStudy) 
   section = {key: value for key, value in study.describe().items() if key not in study.facts}
   workdir.write_json(entry / workdir.CONFIG, {'study': section})
   try:
-    verification.of_study(finished_workdir.read(entry)[SINGLE], is_strict=True)
+    verification.differences_of_study(finished_workdir.read(entry)[SINGLE], is_strict=True)
   except InputError as error:
     shutil.rmtree(entry / workdir.RECORDS)
     (entry / workdir.CONFIG).unlink()
@@ -343,7 +343,7 @@ def _write_ranks(folder: pathlib.Path, records: RecordsReader) -> None:
   Records(folder, one_shard, records.identity).write(0, 0, arrays, compress=True)
 
 
-def _entry(path: pathlib.Path, study_file: str) -> BoardEntry:
+def _read_entry(path: pathlib.Path, study_file: str) -> BoardEntry:
   """Returns the entry in a folder after checking it.
 
   Raises:
@@ -361,7 +361,10 @@ def _entry(path: pathlib.Path, study_file: str) -> BoardEntry:
   study, unverified = None, verification.NO_RECORDS
   if (path / workdir.RECORDS).is_dir():
     [finished] = finished_workdir.read(path, study_file).values()  # the results are of a single one
-    study, unverified = finished.study, verification.of_study(finished)  # '' if all are reproduced
+    study, unverified = (
+      finished.study,
+      verification.differences_of_study(finished),
+    )  # '' if all are reproduced
   entry = BoardEntry(path.name, path, results, unverified, study)
   if not entry.results.image_digest():
     raise InputError('its results do not say which images it saw: run it with this version.')
@@ -426,11 +429,11 @@ def boards_of(entries: Sequence[BoardEntry], study_file: str = '') -> dict[str, 
     study = group[0].results.study
     counts[study] += 1
     name = study if counts[study] == 1 else f'{study} {counts[study]}'
-    boards[name] = _board(group, study_file)
+    boards[name] = _make_board(group, study_file)
   return boards
 
 
-def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
+def _make_board(entries: Sequence[BoardEntry], study_file: str) -> Results:
   """Returns the board of entries of equal study, settings and images.
 
   It has the overall values of all classifiers for each quantity that can rank them, a ranking by
@@ -459,7 +462,7 @@ def _board(entries: Sequence[BoardEntry], study_file: str) -> Results:
   # A ranking by each value; with several rankings the facet `ranked_by` distinguishes them.
   for words, (quantity, rows) in values_by_words.items():
     facets = {'ranked_by': words} if len(values_by_words) > 1 else {}
-    parts.append(part(list(_ranks(quantity, rows, facets))))
+    parts.append(table_of_rows(list(_rank_rows(quantity, rows, facets))))
   classifiers, provenance = list[Facts](), list[list[str]]()
   for entry in entries:
     for classifier in entry.results.classifiers:
@@ -497,7 +500,7 @@ def _relabelled_values(
   return pd.concat(relabelled)
 
 
-def _ranks(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]) -> Iterator[Row]:
+def _rank_rows(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]) -> Iterator[Row]:
   """Yields the rank of each classifier with an interval, as rows of the table of results.
 
   A rank is 1 + the number of classifiers that are significantly better. The standard error of a
@@ -521,7 +524,7 @@ def _ranks(quantity: Quantity, rows: pd.DataFrame, facets: Mapping[str, str]) ->
   for label, n, low, high in zip(*columns, strict=True):
     rank = float(low)  # the lower end of the interval counts who is significantly better
     estimate = Estimate(rank, low=rank, high=float(high), n=int(n), clusters=int(n), method=METHOD)
-    yield row(label, '', RANK, facets, estimate, confidence)
+    yield estimate_row(label, '', RANK, facets, estimate, confidence)
 
 
 def _paired_estimates(

@@ -17,7 +17,7 @@ from robustness.core.errors import InputError
 from robustness.evaluation import recorded_study
 from robustness.evaluation.study import Study
 from robustness.present import page
-from robustness.present.publish import Drawn, Presented, captioned, illustrate
+from robustness.present.publish import Drawn, Presented, illustrate, with_task_captions
 from robustness.results import SINGLE, Results
 from robustness.workdirs import finished_workdir, workdir
 
@@ -68,7 +68,7 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
   finished_workdir.refuse_unfinished(path, all_folders, environment['command'])
   with workdir.held(path):
     # {folder: text about values that its records do not reproduce}; `path` is first
-    unverified = verification.noted(path, str(path), study_file)
+    unverified = verification.note_unverifiable(path, str(path), study_file)
     _refuse_less(all_folders)
     settings = recorded(config)
 
@@ -100,15 +100,17 @@ def redraw(directory: str, study_file: str = '', pdf: bool = False) -> pathlib.P
         ) from error
 
     for folder, folders_by_task in task_folders.items():
-      studies, whole_run = finished_workdir.presented(
+      studies, whole_run = finished_workdir.studies_and_presentation(
         path, Results.read(folder), config, study_file
       )
       # The report of a battery shows the figures of its tasks too.
       drawn = {task: draw(subfolder, studies[task]) for task, subfolder in folders_by_task.items()}
       if SINGLE not in sections:  # a battery
-        draw(folder, whole_run, captioned(drawn))
+        draw(folder, whole_run, with_task_captions(drawn))
     if seeds:  # the workdir has the report of the means over seeds
-      _, whole_run = finished_workdir.presented(path, Results.read(path), config, study_file)
+      _, whole_run = finished_workdir.studies_and_presentation(
+        path, Results.read(path), config, study_file
+      )
       draw(path, whole_run)
     return path / page.NAME
 

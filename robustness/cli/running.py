@@ -91,7 +91,7 @@ def begin(arguments: Sequence[str], typed: Sequence[str]) -> NoReturn:
   except command_line.InputError as error:
     sys.exit(exit_with(BAD_INPUT, str(error)))
   except KeyboardInterrupt:
-    _end(exit_with(INTERRUPTED, NOT_BEGUN))
+    _end_process(exit_with(INTERRUPTED, NOT_BEGUN))
   raise AssertionError('app.run ends the process')
 
 
@@ -164,7 +164,7 @@ def _run_here(config: command_line.ConfigDict, command: str) -> int:
   cache = COMPILATION_CACHE.value
   status = run_command(config, str(WORKDIR.value), command, processes, compiled=cache)
   if status == INTERRUPTED:
-    _end(status)
+    _end_process(status)
   return status
 
 
@@ -202,10 +202,10 @@ def run_command(
       log_summary(results, expanded(directory).absolute())
 
   process.set_logging()
-  return processes.end_together(lambda: _status(run, directory))
+  return processes.end_together(lambda: _exit_status(run, directory))
 
 
-def _status(work: Callable[[], None], directory: str = '') -> int:
+def _exit_status(work: Callable[[], None], directory: str = '') -> int:
   """Does the work of a command and returns the exit status.
 
   Errors that a user can correct, and what stops a run, are printed as one message; other errors are
@@ -254,7 +254,7 @@ def raise_interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
     sys.__unraisablehook__(unraisable)
 
 
-def _end(status: int) -> NoReturn:
+def _end_process(status: int) -> NoReturn:
   """Ends the process at once with an exit status.
 
   A normal end would wait for XLA's threads, which may still work and fail while Python ends.
@@ -274,7 +274,7 @@ def dry_run(config: Section) -> int:
       show_plan(config)
 
   process.set_logging()
-  return _status(show)
+  return _exit_status(show)
 
 
 @in_32_bits()
@@ -344,7 +344,7 @@ def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
   builder = launch.builder_for(experiment, rows, pathlib.Path())
   recipes = checks.check_studies(builder, rows)
   launch.preview(experiment, rows, recipes, folders=())
-  classifiers = [*builder.planned.values()]
+  classifiers = [*builder.checked_classifiers.values()]
   checks.check_measurable(experiment, classifiers, rows)
   for label, recipe in builder.to_train().items():
     # Studies that are measured along the training.

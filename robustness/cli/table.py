@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
   if short_columns and (quantities or rows or columns):
     raise InputError('--show names all columns: leave out --quantity, --rows and --columns.')
   tasks = read(options.workdirs, options.study)
-  table, best = side_by_side.arranged(
+  table, best = side_by_side.arrange(
     tasks, quantities, rows, columns, intervals=options.intervals, short_columns=short_columns
   )
   print(FORMATS[options.format](table, best), end='')
@@ -93,7 +93,7 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
       for task, of_task in results.over_seeds.by_task.items()
     }
     digests_by_run[name] = {task: results.image_digest(task) for task in tasks_by_run[name]}
-    verification.noted(path, name, study_file)
+    verification.note_unverifiable(path, name, study_file)
   labels = distinct_labels(labels_by_run, typed_labels(workdirs))
   study_names = {
     name: {task: of_task.study for task, of_task in tasks.items()}

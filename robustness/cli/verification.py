@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from robustness.combined import over_seeds
+from robustness.combined import mean_over_seeds
 from robustness.core import json_files
 from robustness.core.errors import InputError
 from robustness.core.paths import expanded
@@ -109,11 +109,13 @@ def unverifiable(directory: str | pathlib.Path, study_file: str = '') -> dict[pa
   if 'predictions' in config:
     return {path: f'all values are {NOT_VERIFIABLE}: predictions were made elsewhere'}
   if seeds := finished_workdir.seeds_of(config, path):
-    return _of_seeds(path, seeds, study_file)
-  return _of_folder(path, study_file)
+    return _unverified_in_seeds(path, seeds, study_file)
+  return _unverified_in_folder(path, study_file)
 
 
-def noted(path: pathlib.Path, name: str, study_file: str = '') -> dict[pathlib.Path, str]:
+def note_unverifiable(
+  path: pathlib.Path, name: str, study_file: str = ''
+) -> dict[pathlib.Path, str]:
   """Returns what `unverifiable` returns, and prints its first text as a note on stderr.
 
   The first text is about the folder as a whole; `name` is the name of the folder in the note.
@@ -124,7 +126,9 @@ def noted(path: pathlib.Path, name: str, study_file: str = '') -> dict[pathlib.P
   return reasons
 
 
-def _of_seeds(path: pathlib.Path, seeds: Sequence[int], study_file: str) -> dict[pathlib.Path, str]:
+def _unverified_in_seeds(
+  path: pathlib.Path, seeds: Sequence[int], study_file: str
+) -> dict[pathlib.Path, str]:
   """Returns {folder: why its results are not confirmed by its records} for a run of seeds.
 
   The values of the workdir `path` have to be means over the results of the seeds, and these results
@@ -133,17 +137,17 @@ def _of_seeds(path: pathlib.Path, seeds: Sequence[int], study_file: str) -> dict
   """
   folders = {seed: path / workdir.seed_folder(seed) for seed in seeds}
   by_seed = {seed: Results.read(folder) for seed, folder in folders.items()}
-  reason = _unexplained(path, Results.read(path), over_seeds(by_seed).table)
+  reason = _difference_in_words(path, Results.read(path), mean_over_seeds(by_seed).table)
   reasons = [reason] if reason else []
   reasons_by_folder: dict[pathlib.Path, str] = {}
   for seed, folder in folders.items():
-    reasons_by_folder |= _of_folder(folder, study_file)
+    reasons_by_folder |= _unverified_in_folder(folder, study_file)
     if folder in reasons_by_folder:
       reasons.append(f'seed {seed}: {reasons_by_folder[folder]}')
   return {path: '; '.join(reasons), **reasons_by_folder} if reasons else {}
 
 
-def of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
+def differences_of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
   """Returns text about values of a study that its records do not reproduce; '' if all are.
 
   Differences in results of this version and commit raise an InputError; with `is_strict`, those in
@@ -160,7 +164,7 @@ def of_study(finished: FinishedStudy, is_strict: bool = False) -> str:
   except _FAILURES as error:
     if is_refused:
       raise
-    return _failed(error)
+    return _failure_in_words(error)
   # Some estimates cannot be computed from records: estimates by class, all estimates of some
   # quantities, and estimates of studies that also need images or trainings.
   unrecorded = differences.unrecorded
@@ -195,10 +199,10 @@ def _estimates(finished: FinishedStudy) -> pd.DataFrame:
 
 def _is_of_this_code(results: Results) -> bool:
   """Returns whether this version and commit wrote the results."""
-  return all(results.environment.get(key) == value for key, value in workdir.code().items())
+  return all(results.environment.get(key) == value for key, value in workdir.code_version().items())
 
 
-def _failed(error: Exception) -> str:
+def _failure_in_words(error: Exception) -> str:
   """Returns in words why no value can be computed from the records."""
   reason = repr(error)
   if isinstance(error, InputError):
@@ -212,7 +216,7 @@ def _has_run(path: pathlib.Path) -> bool:
   return any((folder / workdir.RECORDS).is_dir() for folder in folders)
 
 
-def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
+def _unverified_in_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
   """Returns {folder: why its results are not confirmed by its records} for a run of one seed.
 
   The folders are the workdir `path` and, for a battery, the folders of its tasks. Folders with
@@ -226,17 +230,17 @@ def _of_folder(path: pathlib.Path, study_file: str) -> dict[pathlib.Path, str]:
   except _FAILURES as error:
     if _is_of_this_code(Results.read(path)):
       raise
-    return dict.fromkeys(folders, _failed(error))
-  reasons = {task: of_study(finished) for task, finished in tasks.items()}
+    return dict.fromkeys(folders, _failure_in_words(error))
+  reasons = {task: differences_of_study(finished) for task, finished in tasks.items()}
   if SINGLE in tasks:
     return {path: reasons[SINGLE]} if reasons[SINGLE] else {}
   words = [f'{task}: {reason}' for task, reason in reasons.items() if reason]
-  words += _unlike_tasks(path, tasks)
+  words += _tasks_that_differ(path, tasks)
   reasons_by_folder = {tasks[task].folder: reason for task, reason in reasons.items() if reason}
   return {path: '; '.join(words), **reasons_by_folder} if words else {}
 
 
-def _unlike_tasks(path: pathlib.Path, tasks: dict[str, FinishedStudy]) -> Iterator[str]:
+def _tasks_that_differ(path: pathlib.Path, tasks: dict[str, FinishedStudy]) -> Iterator[str]:
   """Yields in words how a battery's results differ from its tasks' results, which they repeat.
 
   Only results that another version or commit wrote may differ.
@@ -256,11 +260,11 @@ def _unlike_tasks(path: pathlib.Path, tasks: dict[str, FinishedStudy]) -> Iterat
       yield f'{task}: no values above all tasks'
       continue
     task_results = dataclasses.replace(joined.by_task[task], environment=joined.environment)
-    if reason := _unexplained(path, task_results, finished.results.table):
+    if reason := _difference_in_words(path, task_results, finished.results.table):
       yield f'{task}, joined: {reason}'
 
 
-def _unexplained(path: pathlib.Path, results: Results, from_records: pd.DataFrame) -> str:
+def _difference_in_words(path: pathlib.Path, results: Results, from_records: pd.DataFrame) -> str:
   """Returns in words how results differ from the table computed from records; '' if they do not.
 
   Only results that another version or commit wrote may differ.
@@ -285,8 +289,8 @@ def _differences(stated: pd.DataFrame, from_records: pd.DataFrame) -> _Differenc
   keys = [*SUBJECT, *facets, 'family']
   # Columns of numbers get the suffix _x (stated) or _y (from records). The column `found_in` says
   # whether an estimate is in both tables or only in one.
-  rows = _keyed(stated, facets).merge(
-    _keyed(from_records, facets), 'outer', keys, indicator='found_in'
+  rows = _with_text_facets(stated, facets).merge(
+    _with_text_facets(from_records, facets), 'outer', keys, indicator='found_in'
   )
   differs = np.zeros(len(rows), bool)
   for name in _COMPARED:
@@ -304,7 +308,7 @@ def _is_close(stated: np.ndarray, from_records: np.ndarray) -> np.ndarray:
   return np.isclose(stated, from_records, rtol=TOLERANCE, atol=1e-9, equal_nan=True)
 
 
-def _keyed(table: pd.DataFrame, facets: list[str]) -> pd.DataFrame:
+def _with_text_facets(table: pd.DataFrame, facets: list[str]) -> pd.DataFrame:
   """Returns estimates with the columns `facets` as text, so that two tables can be merged on them.
 
   Numbers are written with 12 digits, because two computations may differ in the last ones. Missing

@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 
 from robustness.comparison.entries import Entry
-from robustness.comparison.pairing import Answers, Compared, Pairing, pair, selected
+from robustness.comparison.pairing import Answers, Compared, Pairing, pair, select_records
 from robustness.core.errors import InputError
 from robustness.core.typing import Facts
 from robustness.estimates.comparison import effective_robustness, fewest_models
 from robustness.estimates.intervals import NEWCOMBE
-from robustness.estimates.means import Estimate, Row, part, row
-from robustness.estimates.of_means import bootstrap, units
+from robustness.estimates.means import Estimate, Row, estimate_row, table_of_rows
+from robustness.estimates.of_means import bootstrap, units_of_classifier
 from robustness.estimates.quantity import ACCURACY, AMOUNT, Quantity
 from robustness.estimates.table import SUBJECT, assemble, facets_of
 from robustness.evaluation.study import Evaluation
@@ -64,7 +64,7 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
     for e in entries
   ]
   if common:
-    entries, pairings = _on_shared_images(entries, pairings)
+    entries, pairings = _restrict_to_shared_images(entries, pairings)
     first = entries[0]  # with the records of only the shared images
   note = '' if first.label == baseline else f'minus {first.label}: {baseline} is not in this task'
   first_answers = Answers.from_records(first, first.evaluation.records)
@@ -76,10 +76,10 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
   printed = _printed_facets(groups, first_answers.table)
   results = Results(
     first.finished.study.name,
-    classifiers=[_described(entry) for entry in entries],
+    classifiers=[_classifier_facts(entry) for entry in entries],
     data=first.finished.results.data,
     settings={**first.finished.results.settings, PRINTED_FACETS: printed},
-    table=assemble([part(_estimates(groups, compared))]),
+    table=assemble([table_of_rows(_estimates(groups, compared))]),
     quantities=(ACCURACY, EFFECTIVE, CONSISTENCY),
   )
   try:
@@ -88,7 +88,7 @@ def compare(entries: Sequence[Entry], common: bool, baseline: str) -> Results:
     return dataclasses.replace(results, tables={WHY_NOT: Table(('why',), [[str(error)]])})
 
 
-def _on_shared_images(
+def _restrict_to_shared_images(
   entries: Sequence[Entry], pairings: Sequence[Pairing]
 ) -> tuple[list[Entry], list[Pairing]]:
   """Returns entries and pairings restricted to the images that all entries share with the first.
@@ -113,7 +113,7 @@ def _on_shared_images(
   for index, (entry, pairing) in enumerate(zip(entries, pairings, strict=True)):
     if pairing.has_images:
       is_in_all = np.isin(pairing.first_rows, rows_in_all)
-      evaluation = Evaluation(entry.label, selected(entry, pairing.second_rows[is_in_all]))
+      evaluation = Evaluation(entry.label, select_records(entry, pairing.second_rows[is_in_all]))
       reduced_entries[index] = dataclasses.replace(entry, evaluation=evaluation)
       reduced_pairings[index] = Pairing(all_rows, all_rows, pairing.note)
   return reduced_entries, reduced_pairings
@@ -138,22 +138,24 @@ def _estimates(groups: Sequence[str], classifiers: Sequence[Compared]) -> list[R
   for group, facets in facets_by_group.items():
     for compared in classifiers:
       accuracy = compared.answers.accuracy(group)
-      rows.append(row(compared.label, '', ACCURACY, facets, accuracy, confidence))
+      rows.append(estimate_row(compared.label, '', ACCURACY, facets, accuracy, confidence))
       if compared is not first:
         difference = _difference(first, compared, group)
-        rows.append(row(compared.label, first.label, ACCURACY, facets, difference, confidence))
+        rows.append(
+          estimate_row(compared.label, first.label, ACCURACY, facets, difference, confidence)
+        )
     if has_line and group != CLEAN:
       robustness = _effective_robustness(classifiers, group)
       for compared, estimate in zip(classifiers, robustness, strict=True):
         if not np.isnan(estimate.value):
-          rows.append(row(compared.label, '', EFFECTIVE, facets, estimate, confidence))
+          rows.append(estimate_row(compared.label, '', EFFECTIVE, facets, estimate, confidence))
   for compared in classifiers[1:]:
     if compared.pair:
       kappas = compared.pair.this.consistency(compared.pair.first, groups)
       for facets, kappa in zip(facets_by_group.values(), kappas, strict=True):
         note = '; '.join(filter(None, (kappa.note, compared.note)))
         kappa = dataclasses.replace(kappa, note=note)
-        rows.append(row(compared.label, '', CONSISTENCY, facets, kappa, confidence))
+        rows.append(estimate_row(compared.label, '', CONSISTENCY, facets, kappa, confidence))
   return rows
 
 
@@ -264,7 +266,9 @@ def _robustness_on_shared_images(classifiers: Sequence[Answers], group: str) -> 
   first = classifiers[0]
   both_groups = [first.group(CLEAN), first.group(group)]
   outcomes = first.outcomes(**{str(k): answers.right for k, answers in enumerate(classifiers)})
-  units_by_classifier = [units(outcomes, label, both_groups) for label in outcomes.labels]
+  units_by_classifier = [
+    units_of_classifier(outcomes, label, both_groups) for label in outcomes.labels
+  ]
 
   def robustness_of_resample(weights: np.ndarray) -> np.ndarray:
     """Returns the effective robustness [B, M] of M classifiers at weights [B, K] of the units."""
@@ -299,7 +303,7 @@ def _with_findings(
   if not all(pairing.has_images for pairing in pairings):
     raise InputError('not all classifiers were shown the same images')
   evaluations = [
-    Evaluation(entry.label, selected(entry, pairing.second_rows))
+    Evaluation(entry.label, select_records(entry, pairing.second_rows))
     for entry, pairing in zip(entries, pairings, strict=True)
   ]
   findings = first.study.reduce(evaluations, first.image_shape)
@@ -320,7 +324,7 @@ def _with_findings(
   )
 
 
-def _described(entry: Entry) -> Facts:
+def _classifier_facts(entry: Entry) -> Facts:
   """Returns {key: value} of a classifier for `Results.classifiers`.
 
   It is the description in the classifier's results, in which the value of 'label' is replaced by

@@ -94,7 +94,9 @@ def entries_of(
     confidence = next(iter(finished_studies.values())).study.confidence  # of the first workdir
     entries_by_task[task] = []
     for name, finished in finished_studies.items():
-      restricted, positions = _on_common_views(name, finished, [*finished_studies.values()])
+      restricted, positions = _restrict_to_common_views(
+        name, finished, [*finished_studies.values()]
+      )
       for e in finished.evaluations:
         # The positions are None if all views are common.
         records = e.records if positions is None else SelectedViews(e.records, positions)
@@ -231,7 +233,7 @@ def distinct_labels(
   return distinct
 
 
-def _on_common_views(
+def _restrict_to_common_views(
   name: str, finished: FinishedStudy, all_finished: Sequence[FinishedStudy]
 ) -> tuple[FinishedStudy, list[int] | None]:
   """Returns a finished study with only the views that all finished studies have, and the positions

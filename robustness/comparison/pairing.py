@@ -15,7 +15,7 @@ from robustness.core.settings import differing_keys
 from robustness.estimates import consistency
 from robustness.estimates.fixed_width import FixedWidth
 from robustness.estimates.means import Estimate, mean, share_difference
-from robustness.estimates.of_means import Units, units
+from robustness.estimates.of_means import Units, units_of_classifier
 from robustness.estimates.outcomes import Group, Outcomes
 from robustness.estimates.quantity import ACCURACY
 from robustness.evaluation.provenance import IMAGE_DIGEST
@@ -152,7 +152,7 @@ class Answers:
       entry: the classifier that gave these answers.
       rows: int [n], indices of the rows of its records that show these images.
     """
-    records = selected(entry, rows)
+    records = select_records(entry, rows)
     return self if records is entry.evaluation.records else Answers.from_records(entry, records)
 
   @property
@@ -209,7 +209,9 @@ class Answers:
     members = [self.group(name) for name in groups]
     views = np.unique(np.concatenate([group.views for group in members]))
     one_view_groups = [Group({}, np.array([view]), np.ones(1)) for view in views]
-    measured = [units(outcomes, name, one_view_groups) for name in right]  # [K, V] each
+    measured = [
+      units_of_classifier(outcomes, name, one_view_groups) for name in right
+    ]  # [K, V] each
     # [K, 3 V] for K images (or clusters) and V views: the columns 'other' of all views, then
     # 'this', then 'agree'.
     total = np.concatenate([column.total for column in measured], 1)
@@ -224,7 +226,7 @@ class Answers:
     return [dataclasses.replace(kappa, n=count) for kappa, count in zip(kappas, n, strict=True)]
 
 
-def selected(entry: Entry, rows: np.ndarray) -> RecordsReader:
+def select_records(entry: Entry, rows: np.ndarray) -> RecordsReader:
   """Returns the records of an entry's rows with the indices `rows`, or of all rows unchanged."""
   records = entry.evaluation.records
   is_complete = np.array_equal(rows, np.arange(records.layout.num_rows))

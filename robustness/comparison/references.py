@@ -13,7 +13,7 @@ from robustness.comparison.compare import CLEAN, EFFECTIVE
 from robustness.core.errors import InputError
 from robustness.core.settings import choice
 from robustness.estimates.comparison import effective_robustness
-from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.means import Estimate, estimate_row, table_of_rows
 from robustness.estimates.quantity import ACCURACY
 from robustness.estimates.table import assemble, facets_of
 from robustness.evaluation.views import ALL_VIEWS
@@ -56,8 +56,10 @@ def with_references(tasks: Mapping[str, Results], references: Sequence[str]) -> 
       values = effective_robustness(predictors, group.in_order(labels), n)
       for label, value in zip(labels, values, strict=True):
         estimate = Estimate.without_interval(float(value), n)
-        rows.append(row(label, '', EFFECTIVE, facets, estimate, results.settings['confidence']))
-    parts = [results.table, part(rows)] if rows else [results.table]
+        rows.append(
+          estimate_row(label, '', EFFECTIVE, facets, estimate, results.settings['confidence'])
+        )
+    parts = [results.table, table_of_rows(rows)] if rows else [results.table]
     # `object` joins columns that have different types in the two parts.
     table = assemble([estimates.astype(object) for estimates in parts])
     tasks_with_references[task] = dataclasses.replace(results, table=table)

@@ -101,7 +101,7 @@ def default_config(study_name: str, labels: tuple[str, ...] = ()) -> ConfigDict:
     labels: labels of several classifiers; () for a single `config.classifier`.
   """
   study_class = study.STUDIES.find(study_name, 'config.study.name')
-  shared = _sections(labels, study_class.needs_classifier)
+  shared = _common_sections(labels, study_class.needs_classifier)
   return nested({'study': study.default_section(study_name), **shared})
 
 
@@ -113,7 +113,7 @@ def predictions_config(study_name: str) -> ConfigDict:
   study_class = study.STUDIES.find(study_name, 'config.study.name')
   assert issubclass(study_class, study.ScoresPredictions)
   section = study.default_section(study_name)
-  return nested({'study': section, **_defaults(study_class.prediction_settings)})
+  return nested({'study': section, **_field_defaults(study_class.prediction_settings)})
 
 
 def with_study(config: ConfigDict, name: str) -> ConfigDict:
@@ -148,11 +148,11 @@ def default_battery(
     for name, study_name in tasks.items()
   }
   studies = [study.STUDIES.find(name, 'config.battery') for name in tasks.values()]
-  shared = _sections(labels, any(study_class.needs_classifier for study_class in studies))
+  shared = _common_sections(labels, any(study_class.needs_classifier for study_class in studies))
   return nested({'battery': {'tasks': tuple(tasks), 'summary': summary, **sections}, **shared})
 
 
-def _sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[str, Any]:
+def _common_sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[str, Any]:
   """Returns the sections that are in both kinds of config, of one study and of a battery.
 
   `labels` are the names of the classifiers; without names there is one section `classifier`. If
@@ -177,7 +177,7 @@ def classifier() -> dict[str, Any]:
   default_names = {'augment': (), 'objective': settings.objective.name}
   for kind, (key, registry) in KINDS.items():
     section[kind] = {key: default_names.get(kind, ''), **registry.default_sections()}
-  section |= {'training': inherited(TrainingSettings), 'data': inherited_data()}
+  section |= {'training': inherited_section(TrainingSettings), 'data': inherited_data()}
   return {**section, 'seed': placeholder(int)}
 
 
@@ -192,7 +192,7 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
       takes the names from the config itself.
   """
   values = config if values is None else values
-  for section, keys in _studies(config, values):
+  for section, keys in _study_sections(config, values):
     study_class = study.STUDIES.find(section.name, 'config.study.name')
     for key, parts in study_class.sections_of_parts(keys).items():
       with section.unlocked():
@@ -200,7 +200,7 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
   paths = [('classifier',), *(('classifiers', label) for label in config.get('classifiers') or ())]
   for path in paths:
     for kind, (key, registry) in KINDS.items():
-      section, value = _at(config, *path, kind), _at(values, *path, kind, key)
+      section, value = _value_at(config, *path, kind), _value_at(values, *path, kind, key)
       if not isinstance(section, ConfigDict):
         continue
       names = value if isinstance(value, tuple | list) else [value]
@@ -209,7 +209,7 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
         if part_name(name) not in section:
           part = registry.find(name, '.'.join(('config', *path, kind, key)))
           with section.unlocked():
-            section[part.name] = nested(_defaults(part))
+            section[part.name] = nested(_field_defaults(part))
   _add_sources(config, values)
 
 
@@ -228,8 +228,8 @@ def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
   for key in ('battery', 'classifiers'):
     paths += [(key, name) for name in config.get(key, ())]
   paths.append(('classifier',))
-  sections = list(filter(None, (_at(config, *path, 'data') for path in paths)))
-  names = dict.fromkeys(_at(values, *path, 'data', 'source') for path in paths)
+  sections = list(filter(None, (_value_at(config, *path, 'data') for path in paths)))
+  names = dict.fromkeys(_value_at(values, *path, 'data', 'source') for path in paths)
   for name in names:
     if not isinstance(name, str) or not is_reference(name):
       continue
@@ -237,12 +237,12 @@ def _add_sources(config: ConfigDict, values: Mapping[str, Any]) -> None:
     for section in sections:
       if source.name not in section:
         # the first section is `config.data`
-        keys = _defaults(source) if section is sections[0] else inherited(source)
+        keys = _field_defaults(source) if section is sections[0] else inherited_section(source)
         with section.unlocked():
           section[source.name] = nested(keys)
 
 
-def _defaults(settings: type) -> Facts:
+def _field_defaults(settings: type) -> Facts:
   """Returns the default values of a dataclass, such as a named part.
 
   A field without a default has a placeholder.
@@ -253,21 +253,25 @@ def _defaults(settings: type) -> Facts:
   }
 
 
-def _studies(config: ConfigDict, values: Mapping[str, Any]) -> Iterator[tuple[ConfigDict, Facts]]:
+def _study_sections(
+  config: ConfigDict, values: Mapping[str, Any]
+) -> Iterator[tuple[ConfigDict, Facts]]:
   """Yields each section `study` of a config, and the section with the user's changes.
 
   Args:
     config: the config; a battery has a section `study` in each task.
     values: the sections with the user's changes, which replace values of the config.
   """
-  tasks = [(task, _at(values, 'battery', name)) for name, task in config.get('battery', {}).items()]
+  tasks = [
+    (task, _value_at(values, 'battery', name)) for name, task in config.get('battery', {}).items()
+  ]
   for parent, new_values in [(config, values), *tasks]:
-    section = _at(parent, 'study')
+    section = _value_at(parent, 'study')
     if isinstance(section, ConfigDict) and 'name' in section:
-      yield section, {**section, **(_at(new_values, 'study') or {})}
+      yield section, {**section, **(_value_at(new_values, 'study') or {})}
 
 
-def _at(values: Any, *path: str) -> Any:
+def _value_at(values: Any, *path: str) -> Any:
   """Returns the value at a path of keys in nested values; None if there is none."""
   for name in path:
     values = values.get(name) if isinstance(values, Mapping | ConfigDict) else None
@@ -283,11 +287,11 @@ def inherited_data() -> dict[str, Any]:
   """Returns a section `data` in which every key is None, which stands for the value in
   `config.data`.
   """
-  sources = {name: inherited(source) for name, source in SOURCES.classes().items()}
-  return {**inherited(DataSettings), 'source': placeholder(str), **sources}
+  sources = {name: inherited_section(source) for name, source in SOURCES.classes().items()}
+  return {**inherited_section(DataSettings), 'source': placeholder(str), **sources}
 
 
-def inherited(settings: type) -> dict[str, Any]:
+def inherited_section(settings: type) -> dict[str, Any]:
   """Returns a section in which every key is None, which stands for the run's value of the key.
 
   A key is a placeholder of its type, so that the config refuses values of other types. `settings`

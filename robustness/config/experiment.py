@@ -22,9 +22,9 @@ from robustness.classifiers import ClassifierKind, ClassifierSettings
 from robustness.config.recipe import default_label, parse_classifier
 from robustness.config.recorded import SUMMARY, TASKS
 from robustness.core import settings
-from robustness.core.errors import KEYS, InputError, naming, nearest
+from robustness.core.errors import KEYS, InputError, nearest, renaming_section
 from robustness.core.registry import check_fields, setting, word
-from robustness.core.settings import Section, merged, require
+from robustness.core.settings import Section, merge_changes, require
 from robustness.evaluation import study as studies
 from robustness.evaluation.study import HasSmallChanges, Study
 from robustness.parallel import KINDS
@@ -208,7 +208,7 @@ def from_config(config: Section) -> Experiment:
   parsed_data = DataSettings.from_section(data)
   summary = ''
   if 'battery' not in sections:
-    single = _measurement(sections.get('study', {}), data, 'config.data')
+    single = _parse_measurement(sections.get('study', {}), data, 'config.data')
     # the study may have changed settings of the source
     measurements, parsed_data = {SINGLE: single}, single.data
   elif 'study' in sections:
@@ -216,10 +216,10 @@ def from_config(config: Section) -> Experiment:
   else:
     summary = sections['battery'].get(SUMMARY, '')
     settings.choice(f'{BATTERY}.{SUMMARY}', summary, SUMMARIES)
-    measurements = _battery(sections['battery'], data)
+    measurements = _parse_battery(sections['battery'], data)
   execution = settings.parse(Execution, values, 'config')
   all_studies = [task.study for task in measurements.values()]
-  classifiers = _classifiers(sections, all_studies, execution)
+  classifiers = _parse_classifiers(sections, all_studies, execution)
   has_labels = 'classifiers' in sections
   experiment = Experiment(measurements, summary, parsed_data, classifiers, execution, has_labels)
   _check_seeds(sections, experiment)
@@ -236,7 +236,7 @@ def from_config(config: Section) -> Experiment:
   return experiment
 
 
-def _measurement(section: Section, data: Section, path: str) -> Measurement:
+def _parse_measurement(section: Section, data: Section, path: str) -> Measurement:
   """Returns a checked study with its rows.
 
   Args:
@@ -250,7 +250,7 @@ def _measurement(section: Section, data: Section, path: str) -> Measurement:
   return Measurement(study, dataclasses.replace(rows, source=source))
 
 
-def _battery(section: Section, data: Section) -> dict[str, Measurement]:
+def _parse_battery(section: Section, data: Section) -> dict[str, Measurement]:
   """Returns the tasks of `config.battery` that run; its other tasks are only checked.
 
   Args:
@@ -275,11 +275,13 @@ def _battery(section: Section, data: Section) -> dict[str, Measurement]:
   for name in names:
     if name not in sections:
       raise InputError(f'{BATTERY}.{TASKS} names {name!r}; {nearest(str(name), sections)}.')
-  measurements = {name: _task(f'{BATTERY}.{name}', task, data) for name, task in sections.items()}
+  measurements = {
+    name: _parse_task(f'{BATTERY}.{name}', task, data) for name, task in sections.items()
+  }
   return {name: measurements[name] for name in names}
 
 
-def _task(path: str, section: Any, data: Section) -> Measurement:
+def _parse_task(path: str, section: Any, data: Section) -> Measurement:
   """Returns a task of a battery.
 
   Its section `data` may replace values of `config.data`. With another `source` it inherits no
@@ -297,8 +299,10 @@ def _task(path: str, section: Any, data: Section) -> Measurement:
   changes, source = section.get('data', {}), data.get('source', DEFAULT)
   has_same_source = changes.get('source', source) == source
   inherited = data if has_same_source else {}
-  with naming('config.study', f'{path}.study'):
-    return _measurement(section.get('study', {}), merged(inherited, changes), f'{path}.data')
+  with renaming_section('config.study', f'{path}.study'):
+    return _parse_measurement(
+      section.get('study', {}), merge_changes(inherited, changes), f'{path}.data'
+    )
 
 
 def refuse_what_is_lost(
@@ -319,7 +323,7 @@ def refuse_what_is_lost(
     )
 
 
-def _classifiers(
+def _parse_classifiers(
   sections: Section, studies: Sequence[Study], execution: Execution
 ) -> dict[str, ClassifierKind]:
   """Returns the recipes of a config's classifiers by label; {} if no study needs one.

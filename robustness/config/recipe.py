@@ -6,9 +6,9 @@ from input_pipeline.settings import DataSettings
 from robustness.attacks import ATTACKS
 from robustness.augment import AUGMENTATIONS, policy
 from robustness.augment.environment import Environment, refuse_leaks
-from robustness.classifiers import ClassifierKind, ClassifierSettings, resolved
+from robustness.classifiers import ClassifierKind, ClassifierSettings, resolve_section
 from robustness.core import settings
-from robustness.core.errors import naming
+from robustness.core.errors import renaming_section
 from robustness.core.registry import Registry
 from robustness.core.typing import Facts
 from robustness.fourier.input_filters import INPUT_FILTERS
@@ -76,15 +76,15 @@ def parse_classifier(
   settings.check_sections(section, SECTIONS, path)
   sections = {name: section.get(name, {}) for name in SECTIONS}
   with (
-    naming('config.classifier', path),
-    naming('config.training', f'{path}.training'),
-    naming('config.data', f'{path}.data'),
+    renaming_section('config.classifier', path),
+    renaming_section('config.training', f'{path}.training'),
+    renaming_section('config.data', f'{path}.data'),
   ):
     training_settings = settings.parse(
       TrainingSettings, {**training, **sections['training']}, f'{path}.training'
     )
     inherited = {**data, 'split': training_settings.split, **CHOOSE_ROWS}
-    rows = settings.merged(inherited, sections['data'])
+    rows = settings.merge_changes(inherited, sections['data'])
     data_settings = DataSettings.from_section(rows, f'{path}.data')
     augment = policy.from_section(sections['augment'], f'{path}.augment')
     parts = {  # the single parts, by kind; `augment` is the kind with a list of parts
@@ -98,4 +98,6 @@ def parse_classifier(
     refuse_leaks(augment.augmentations, other_parts, path, may_not_leak)
     parts['objective'] = parts['objective'] or CrossEntropy()
     parsed = {'training': training_settings, 'data': data_settings, 'augment': augment, **parts}
-    return resolved(settings.parse(ClassifierSettings, {'seed': seed, **section, **parsed}, path))
+    return resolve_section(
+      settings.parse(ClassifierSettings, {'seed': seed, **section, **parsed}, path)
+    )

@@ -9,7 +9,7 @@ from robustness.classifiers import ClassifierSettings
 from robustness.config.recipe import INHERITING, KINDS, SECTIONS, TRAINED_WITH
 from robustness.core.errors import InputError
 from robustness.core.registry import is_reference, part_name
-from robustness.core.settings import Section, in_use, without_inherited
+from robustness.core.settings import Section, settings_in_use, without_inherited
 from robustness.training.settings import TrainingSettings
 
 SUMMARY, TASKS = 'summary', 'tasks'
@@ -21,8 +21,8 @@ def recorded(config: Section) -> dict[str, Any]:
 
   It leaves out: named parts and image sources that no key chooses, tasks that do not run, trainings
   of classifiers that are not trained, and settings of `config.data`, `config.training` and of
-  classifiers that have no effect (see `in_use`). A recorded config is returned unchanged. A value
-  in the place of a section stays, so that the check of the config can report it.
+  classifiers that have no effect (see `settings_in_use`). A recorded config is returned unchanged.
+  A value in the place of a section stays, so that the check of the config can report it.
   """
   values: dict[str, Any] = without_inherited(config)
   if 'predictions' in values:  # a study of files with predictions has no other sections
@@ -35,13 +35,13 @@ def recorded(config: Section) -> dict[str, Any]:
   for parent, key in parents_and_keys:
     if section := _section(parent, key):
       parent[key] = _classifier(section)
-  for name in set(battery) - {TASKS, SUMMARY, *_words(battery.get(TASKS))}:
+  for name in set(battery) - {TASKS, SUMMARY, *_part_names(battery.get(TASKS))}:
     del battery[name]
   tasks = [_section(battery, name) for name in battery]
   _keep_used_sources(values, [*tasks, *(_section(parent, key) for parent, key in parents_and_keys)])
   for name, settings in (('data', DataSettings), ('training', TrainingSettings)):
     if section := _section(values, name):
-      values[name] = in_use(settings, section)
+      values[name] = settings_in_use(settings, section)
   return values
 
 
@@ -51,7 +51,7 @@ def _section(values: Section, name: str) -> dict[str, Any]:
   return section if isinstance(section, dict) else {}
 
 
-def _words(value: object) -> list[str]:
+def _part_names(value: object) -> list[str]:
   """Returns the names of the parts that the value of a config key chooses, such as `attacks`.
 
   The value is one name or a tuple of names. FILE.py:NAME becomes NAME, under which the config has
@@ -80,10 +80,12 @@ def _classifier(section: Section) -> dict[str, Any]:
   parts. Parts of a training and the sections `training` and `data` stay only if it needs them.
   """
   # values that are no sections
-  values = in_use(ClassifierSettings, {k: v for k, v in section.items() if k not in SECTIONS})
+  values = settings_in_use(
+    ClassifierSettings, {k: v for k, v in section.items() if k not in SECTIONS}
+  )
   for kind, (key, _) in KINDS.items():  # such as 'attack', with the key 'name'
     parts = _section(section, kind)
-    names = _words(parts.get(key))
+    names = _part_names(parts.get(key))
     if names and (kind not in TRAINED_WITH or _is_trained(section)):
       values[kind] = {name: value for name, value in parts.items() if name in (key, *names)}
   if _needs_rows(section):
@@ -123,7 +125,7 @@ def _keep_sources(parent: dict[str, Any], names: Sequence[object]) -> None:
       _move_keys(data, SOURCES.find(name, 'config.data.source'))
   sections_of_sources = [key for key, value in data.items() if isinstance(value, Mapping)]
   for key in sections_of_sources:
-    if key not in _words(names) or not data[key]:
+    if key not in _part_names(names) or not data[key]:
       del data[key]
   if parent.get('data') == {}:
     del parent['data']

@@ -3,8 +3,9 @@
 An error about a key of the config carries the key, its value, the valid values and the fix as data;
 only `SettingError` writes the sentence. A part does not know the section of the config that it is
 in: it names its keys as in a config with one study and one classifier, and the reader of the config
-states the actual name of the section with `naming`. A function that users call states with
-`naming_arguments` that its keys are arguments; fixes then have the form of `for_caller` in Python.
+states the actual name of the section with `renaming_section`. A function that users call states
+with `naming_arguments` that its keys are arguments; fixes then have the form of `for_caller` in
+Python.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping
 
 _sections: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar('sections')
-"""{section in errors: name of the section in the user's config}, see `naming`."""
+"""{section in errors: name of the section in the user's config}, see `renaming_section`."""
 
 
 MAX_VALUE_LENGTH = 300
@@ -70,10 +71,10 @@ class SettingError(InputError):
 
 
 @contextlib.contextmanager
-def naming(section: str, actual: str) -> Iterator[None]:
+def renaming_section(section: str, actual: str) -> Iterator[None]:
   """A context in which errors call a section of the config `actual` instead of `section`.
 
-  For example, within `naming('config.study', 'config.battery.noise.study')` errors about
+  For example, within `renaming_section('config.study', 'config.battery.noise.study')` errors about
   'config.study.norm' name 'config.battery.noise.study.norm'. The innermost such context decides.
   """
   token = _sections.set({**_sections.get({}), section: key_name(actual)})
@@ -84,7 +85,7 @@ def naming(section: str, actual: str) -> Iterator[None]:
 
 
 def key_name(key: str) -> str:
-  """Returns the name of a key in the user's config, with sections renamed by `naming`.
+  """Returns the name of a key in the user's config, with sections renamed by `renaming_section`.
 
   'config.study.norm' is 'config.battery.noise.study.norm' if 'config.study' is renamed to
   'config.battery.noise.study', and 'norm' if it is renamed to ''.

@@ -64,7 +64,7 @@ def parse(content: bytes, title: str, form: Form = dict, advice: str = '') -> Pl
       of a surrogate pair, or the value has another form.
   """
   try:
-    value = json.loads(content.decode('utf-8-sig'), object_pairs_hook=_object)
+    value = json.loads(content.decode('utf-8-sig'), object_pairs_hook=_without_repeated_keys)
     _check_depth(value)
     if b'\\ud' in content or b'\\uD' in content:  # half of a surrogate pair cannot be encoded
       json.dumps(value, ensure_ascii=False).encode()
@@ -78,7 +78,7 @@ def parse(content: bytes, title: str, form: Form = dict, advice: str = '') -> Pl
 
 def check(value: object, title: str, form: Form, advice: str = '') -> None:
   """Raises InputError unless a value, which messages call `title`, has the types of `form`."""
-  misfit = _misfit(value, form, '')
+  misfit = _first_mismatch(value, form, '')
   if misfit:
     place, expected, actual = misfit
     subject = f'{title}: {place} is' if place else f'{title} holds'
@@ -98,7 +98,7 @@ def _check_depth(value: object) -> None:
     raise RecursionError
 
 
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _without_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
   """Returns the entries of a JSON object as a dict; raises ValueError for a repeated key."""
   entries = dict(pairs)
   if len(entries) < len(pairs):
@@ -108,7 +108,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
   return entries
 
 
-def _misfit(value: object, form: Form, path: str) -> tuple[str, str, str] | None:
+def _first_mismatch(value: object, form: Form, path: str) -> tuple[str, str, str] | None:
   """Returns the first difference between a value and the types that `form` states, or None.
 
   For {'size': [1, 'a']} and the form {'size': [int]} it is ('size[1]', 'a whole number', "'a'").
@@ -123,59 +123,61 @@ def _misfit(value: object, form: Form, path: str) -> tuple[str, str, str] | None
     None without a difference.
   """
   if isinstance(form, dict):
-    return _misfit_of_object(value, form, path)
+    return _first_mismatch_of_object(value, form, path)
   if isinstance(form, list):
     if not isinstance(value, Sequence) or isinstance(value, str):
-      return path, _NAMES[list], _described(value)
+      return path, _NAMES[list], _value_in_words(value)
     (entry_form,) = form
-    misfits = (_misfit(entry, entry_form, f'{path}[{i}]') for i, entry in enumerate(value))
+    misfits = (_first_mismatch(entry, entry_form, f'{path}[{i}]') for i, entry in enumerate(value))
     return next(filter(None, misfits), None)
   # the form is a type or a tuple of alternatives with at most one object or list
   alternatives = form if isinstance(form, tuple) else (form,)
   for kind in alternatives:
     if isinstance(kind, dict | list) and isinstance(value, dict | list):
-      return _misfit(value, kind, path)
+      return _first_mismatch(value, kind, path)
   types = {kind for kind in alternatives if not isinstance(kind, dict | list)}
   accepted = {*types, int} if float in types else types  # 1 is a number as 1.0 is
   if type(value) in accepted or (dict in types and isinstance(value, Mapping)):
     return None
-  return path, _expected(form), _described(value)
+  return path, _form_in_words(form), _value_in_words(value)
 
 
-def _misfit_of_object(
+def _first_mismatch_of_object(
   value: object, form: dict[Any, Form], path: str
 ) -> tuple[str, str, str] | None:
-  """Returns the first difference between a value and the form of an object, as `_misfit` does."""
+  """Returns the first difference between a value and the form of an object, or None."""
   if not isinstance(value, Mapping):
-    return path, _NAMES[dict], _described(value)
+    return path, _NAMES[dict], _value_in_words(value)
   prefix = f'{path}.' if path else ''
   if str in form:  # {str: form}: the members have any keys, and all have this form
-    misfits = (_misfit(member, form[str], f'{prefix}{key}') for key, member in value.items())
+    misfits = (
+      _first_mismatch(member, form[str], f'{prefix}{key}') for key, member in value.items()
+    )
     return next(filter(None, misfits), None)
   for name, member_form in form.items():
     key = name.removesuffix('?')
     is_optional = key != name
     misfit = None
     if key in value:
-      misfit = _misfit(value[key], member_form, f'{prefix}{key}')
+      misfit = _first_mismatch(value[key], member_form, f'{prefix}{key}')
     elif not is_optional:
-      misfit = f'{prefix}{key}', _expected(member_form), 'missing'
+      misfit = f'{prefix}{key}', _form_in_words(member_form), 'missing'
     if misfit:
       return misfit
   return None
 
 
-def _expected(form: Form) -> str:
+def _form_in_words(form: Form) -> str:
   """Returns the type that a form states, or its alternatives, in words."""
   alternatives = form if isinstance(form, tuple) else (form,)
-  return ' or '.join(map(_named, alternatives))
+  return ' or '.join(map(_form_name, alternatives))
 
 
-def _named(form: object) -> str:
+def _form_name(form: object) -> str:
   """Returns the name of a type or form, for messages."""
   return _NAMES[type(form) if isinstance(form, dict | list) else form]  # type: ignore[index]
 
 
-def _described(value: object) -> str:
+def _value_in_words(value: object) -> str:
   """Returns 'an object' or 'a list' for these, and a shortened `repr` for other values of JSON."""
   return _NAMES[type(value)] if isinstance(value, dict | list) else reprlib.repr(value)

@@ -39,7 +39,7 @@ def use() -> None:
 
   Control characters are escaped, and characters that the encoding of a stream lacks are replaced.
   """
-  codecs.register_error(HANDLER, _replaced)
+  codecs.register_error(HANDLER, _replace_unencodable)
   for stream, escape in ((sys.stdout, escaped), (sys.stderr, _escaped_unless_bar)):
     if not isinstance(stream, io.TextIOWrapper):
       continue
@@ -78,10 +78,10 @@ def _escaped_unless_bar(text: str) -> str:
 
 def plain(text: str) -> str:
   """Returns a text in ASCII; a character without a plain form is escaped, as '\\u6f22'."""
-  return ''.join(map(_plain, text))
+  return ''.join(map(_ascii_form, text))
 
 
-def _plain(character: str) -> str:
+def _ascii_form(character: str) -> str:
   """Returns a character in ASCII.
 
   It is the form in `PLAIN`, the name of a Greek letter, the base letter without its accents, or an
@@ -104,7 +104,7 @@ def _plain(character: str) -> str:
   return ('^' if is_superscript else '') + plain(decomposed)  # '²' becomes '^2'
 
 
-def _replaced(error: UnicodeError) -> tuple[str, int]:
+def _replace_unencodable(error: UnicodeError) -> tuple[str, int]:
   """Returns (replacement, end of the replaced part) for characters that an encoding lacks.
 
   It is an error handler of `codecs`.

@@ -170,14 +170,14 @@ def setting(
   return dataclasses.field(default=default, metadata=checks)
 
 
-def distinct(values: Sequence[object]) -> bool:
+def are_distinct(values: Sequence[object]) -> bool:
   """Returns whether no value is listed twice, a condition of settings."""
   return len({*values}) == len(values)
 
 
-def some_distinct(values: Sequence[object]) -> bool:
+def are_distinct_and_some(values: Sequence[object]) -> bool:
   """Returns whether a value is listed, and none twice."""
-  return bool(values) and distinct(values)
+  return bool(values) and are_distinct(values)
 
 
 def word(default: str, words: Iterable[str], only_with: tuple[str, ...] = ()) -> str:
@@ -258,7 +258,7 @@ class Registry(Generic[P]):
     is_text = isinstance(name, str)  # a config may hold a number by mistake
     if is_text and is_reference(name):
       return self._from_file(name, key)
-    if is_text and (part := _of_module(self.package, name, self.base)):
+    if is_text and (part := _part_in_module(self.package, name, self.base)):
       return part
     parts = self.classes()
     if not is_text or name not in parts:
@@ -373,7 +373,7 @@ class Registry(Generic[P]):
 
 
 @functools.cache
-def _of_module(package: str, name: str, base: type[P]) -> type[P] | None:
+def _part_in_module(package: str, name: str, base: type[P]) -> type[P] | None:
   """Returns the class of the part `name` if a module of the same name defines it, else None.
 
   No other module of the package is imported, which is faster than a search in all modules.
@@ -388,28 +388,31 @@ def _of_module(package: str, name: str, base: type[P]) -> type[P] | None:
     return None
   if importlib.util.find_spec(f'{package}.{name}') is None:
     return None
-  defined = _defined(importlib.import_module(f'{package}.{name}'), base)
+  defined = _subclasses_in_module(importlib.import_module(f'{package}.{name}'), base)
   return next((part for part in defined if part.name == name), None)
 
 
 @functools.cache
 def _classes(package: str, base: type[P]) -> Mapping[str, type[P]]:
   """Returns {name: class} of the parts, subclasses of `base`, in a package, sorted by name."""
-  return {part.name: part for part in sorted(defined_in(package, base), key=lambda part: part.name)}
+  return {
+    part.name: part
+    for part in sorted(subclasses_in_package(package, base), key=lambda part: part.name)
+  }
 
 
 @functools.cache
-def defined_in(package: str, base: type[V]) -> tuple[type[V], ...]:
+def subclasses_in_package(package: str, base: type[V]) -> tuple[type[V], ...]:
   """Returns the concrete subclasses of `base` in the modules of a package, or in one module."""
   parent = importlib.import_module(package)
   folders = vars(parent).get('__path__', ())  # () for a single module
   modules = [
     importlib.import_module(f'{package}.{entry.name}') for entry in pkgutil.iter_modules(folders)
   ] or [parent]
-  return tuple(part for module in modules for part in _defined(module, base))
+  return tuple(part for module in modules for part in _subclasses_in_module(module, base))
 
 
-def _defined(module: ModuleType, base: type[V]) -> Iterator[type[V]]:
+def _subclasses_in_module(module: ModuleType, base: type[V]) -> Iterator[type[V]]:
   """Yields the concrete subclasses of `base` that a module defines, without those it imports."""
   for value in vars(module).values():
     is_defined_here = inspect.isclass(value) and value.__module__ == module.__name__

@@ -200,7 +200,7 @@ def chosen_blocks(num_examples: int, batch_size: int, blocks: Sequence[int] | No
   return numbers
 
 
-def padded(values: np.ndarray, num_rows: int) -> np.ndarray:
+def pad_rows(values: np.ndarray, num_rows: int) -> np.ndarray:
   """Returns a copy of an array [n, ...] padded with zeros to [num_rows, ...]."""
   return np.pad(values, [(0, num_rows - len(values))] + [(0, 0)] * (values.ndim - 1))
 
@@ -211,7 +211,7 @@ def pad_batch(batch: Batch, batch_size: int) -> Batch:
   if not mask.all():
     # all columns, but not `block`, the number of the block
     arrays = {name: x for name, x in batch.items() if isinstance(x, np.ndarray)}
-    batch = {**batch, **{name: padded(x, batch_size) for name, x in arrays.items()}}
+    batch = {**batch, **{name: pad_rows(x, batch_size) for name, x in arrays.items()}}
   return {**batch, 'mask': mask}
 
 
@@ -338,7 +338,7 @@ def in_class_order(names: Iterable[str]) -> list[str]:
   return sorted(ascending, key=int) if are_numbers else ascending
 
 
-def composed(name: str) -> str:
+def composed_unicode(name: str) -> str:
   """Returns a name in Unicode's composed form (NFC), for comparisons.
 
   File systems and archives of a Mac decompose é into e and a combining accent.

@@ -59,7 +59,9 @@ def share_of_batch(step: int, batch_size: int, share: tuple[int, int] = (0, 1)) 
   return begin, begin + size
 
 
-def _from_pieces(piece: Callable[[int], np.ndarray], size: int, begin: int, end: int) -> np.ndarray:
+def _elements_of_pieces(
+  piece: Callable[[int], np.ndarray], size: int, begin: int, end: int
+) -> np.ndarray:
   """Returns the elements [begin, end) of an endless sequence that consists of pieces of a size.
 
   `piece` returns the `size` elements of the piece of a number, from 0.
@@ -99,7 +101,7 @@ class Epochs(Sampler):
 
   def positions(self, begin: int, end: int) -> np.ndarray:
     """Returns the rows at positions [begin, end) of the sequence, int64 in [0, N)."""
-    return _from_pieces(self._order, self.num_examples, begin, end)
+    return _elements_of_pieces(self._order, self.num_examples, begin, end)
 
   def columns(self, begin: int, end: int) -> dict[str, np.ndarray]:
     """Returns {'epoch': number of completed epochs at positions [begin, end), int32}."""
@@ -141,7 +143,7 @@ class Balanced(Sampler):
     A block is G consecutive positions of the sequence, with one row of each group: an order
     [2, 0, 1] says that the first row is of group 2. The result is int [last − first, G].
     """
-    return _from_pieces(self._cached_orders, _BLOCKS_PER_DRAW, first, last)
+    return _elements_of_pieces(self._cached_orders, _BLOCKS_PER_DRAW, first, last)
 
   def _blocks(self, begin: int, end: int) -> tuple[int, int, slice]:
     """Returns the blocks that contain the positions [begin, end) of the sequence.

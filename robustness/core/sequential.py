@@ -22,8 +22,8 @@ class SequentialRow(Mapping[str, jax.Array]):
   """One row in a loop over N rows: a mapping {column name: value of the row}.
 
   A value is copied out of its column when it is accessed. A function that needs only a small part
-  of a large value should call `located(row, name)`, which returns the whole column and the row's
-  position in it without a copy.
+  of a large value should call `column_and_position(row, name)`, which returns the whole column and
+  the row's position in it without a copy.
 
   Attributes:
     columns: {name: values of all N rows, [N, ...]}.
@@ -45,7 +45,7 @@ class SequentialRow(Mapping[str, jax.Array]):
     return len(self.columns)
 
 
-def located(row: Mapping[str, jax.Array], name: str) -> tuple[jax.Array, ArrayLike]:
+def column_and_position(row: Mapping[str, jax.Array], name: str) -> tuple[jax.Array, ArrayLike]:
   """Returns the column `name` of all N rows, [N, ...], and the position of `row` among them.
 
   Nothing is copied. For a row that is no `SequentialRow`, N is 1.

@@ -86,7 +86,7 @@ def refuse_moved(moved_keys: Mapping[str, str], section: Section, path: str) -> 
       raise SettingError(f'{path}.{key}', value, fix=fix, problem='a key of an earlier version')
 
 
-def merged(section: Section, changes: Section) -> dict[str, PlainValue]:
+def merge_changes(section: Section, changes: Section) -> dict[str, PlainValue]:
   """Returns a copy of a section in which the values of `changes` are added or replace others.
 
   A section inside a section is changed in the same way: {'a': {'b': 1, 'c': 2}} with the changes
@@ -96,7 +96,7 @@ def merged(section: Section, changes: Section) -> dict[str, PlainValue]:
   for key, value in changes.items():
     old = values.get(key)
     are_sections = isinstance(old, Mapping) and isinstance(value, Mapping)
-    values[key] = merged(old or {}, value) if are_sections else value
+    values[key] = merge_changes(old or {}, value) if are_sections else value
   return values
 
 
@@ -112,7 +112,7 @@ def without_inherited(section: Section) -> dict[str, PlainValue]:
   }
 
 
-def in_use(cls: type, section: Section) -> dict[str, PlainValue]:
+def settings_in_use(cls: type, section: Section) -> dict[str, PlainValue]:
   """Returns a section without the settings at their default that have no effect.
 
   A setting has no effect if it is off (0, '', (), False), or if it belongs to a value of another
@@ -269,12 +269,12 @@ def differing_keys(
       for line in differing_keys(old.get(key), new.get(key), f'{path}{key}', tolerances)
     ]
   tolerance = (tolerances or {}).get(prefix.rpartition('.')[2])  # by the key without its path
-  if old == new or (tolerance is not None and _close(old, new, tolerance)):
+  if old == new or (tolerance is not None and _is_close(old, new, tolerance)):
     return []
   return [f'{prefix}: {old!r} → {new!r}']
 
 
-def _close(old: object, new: object, tolerance: float) -> bool:
+def _is_close(old: object, new: object, tolerance: float) -> bool:
   """Returns whether two values are lists of numbers that differ little at every position.
 
   Differences are at most `tolerance` times the largest magnitude in both lists.

@@ -45,7 +45,7 @@ def rows_of(
       column that has the name of another array of the rows, or that is no array [N, ...].
   """
   if labels is None:
-    images, labels = _of_pairs(data)
+    images, labels = _stack_pairs(data)
   else:
     images, labels = _image_array(data), as_array(labels)
   if images.ndim == 4 and images.shape[3] not in COLOURS and images.shape[1] in COLOURS:
@@ -88,14 +88,14 @@ def with_class_names(rows: ArrayRows, class_names: Sequence[str]) -> ArrayRows:
   return dataclasses.replace(rows, class_names=tuple(class_names))
 
 
-def _of_pairs(data: Any) -> tuple[np.ndarray, np.ndarray]:
+def _stack_pairs(data: Any) -> tuple[np.ndarray, np.ndarray]:
   """Returns the images [N, H, W, C] and labels [N] of a data set of pairs (image, label).
 
   `data` is a data set or loader of any library, or a list; a pair may also be a batch.
   """
   images, labels = [], []
-  for entry in _iterated(data):
-    image, label = _pair(entry)
+  for entry in _iterate(data):
+    image, label = _split_pair(entry)
     is_batch = image.ndim == 4
     images.append(image if is_batch else image[None])
     labels.append(label if is_batch else label[None])
@@ -110,7 +110,7 @@ def _of_pairs(data: Any) -> tuple[np.ndarray, np.ndarray]:
   return np.concatenate(images), np.concatenate(labels)
 
 
-def _pair(entry: Any) -> tuple[np.ndarray, np.ndarray]:
+def _split_pair(entry: Any) -> tuple[np.ndarray, np.ndarray]:
   """Returns the image and the label, or images and labels, of an entry of a data set or loader.
 
   The entry is (image, label), {'image': ..., 'label': ...}, or (image, target, metadata) of MAITE;
@@ -184,7 +184,7 @@ def _check_sizes(sizes: Iterable[tuple[int, ...]]) -> None:
     raise InputError(f'images have the sizes {distinct[0]} and {distinct[1]}: resize them to one.')
 
 
-def _iterated(data: Any) -> Iterator[Any]:
+def _iterate(data: Any) -> Iterator[Any]:
   """Returns an iterator over a data set, which is read by index if it has no `__iter__`.
 
   Raises:

@@ -244,7 +244,7 @@ def _checked_and_corrupted(
   """
   batch = images.shape[:-3]  # (B,), or () for one image
   # fractional severities, listed in `between`, are numbered 6, 7, ... after the published 1 to 5
-  severity_numbers, between = numbered(severity)
+  severity_numbers, between = number_severities(severity)
   table = checked_table(images.shape[-3:-1], names, quantize, side, options, between)
   check_integers('index', index, batch, range(len(names)))
   num_severities = len(SEVERITIES) + len(between)
@@ -423,7 +423,7 @@ def checked_table(
   return dataclasses.replace(table, between=tuple(between))
 
 
-def numbered(severity: Numbers) -> tuple[jax.Array | np.ndarray, tuple[float, ...]]:
+def number_severities(severity: Numbers) -> tuple[jax.Array | np.ndarray, tuple[float, ...]]:
   """Returns severities as integers for `apply`, and the distinct fractional severities, ascending.
 
   The integers are 1..5 for whole severities, and 6, 7, ... for fractional ones in ascending order.

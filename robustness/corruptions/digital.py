@@ -107,13 +107,16 @@ def _pixelate(image: jax.Array, scale: float) -> jax.Array:
   small_height, small_width = int(height * scale), int(width * scale)
   # The row and column of the shrunk image that each pixel shows, [height] and [width]: when a line
   # is enlarged, every box holds a single old pixel, which `argmax` finds.
-  rows, columns = boxes(small_height, height).argmax(1), boxes(small_width, width).argmax(1)
+  rows, columns = (
+    box_membership(small_height, height).argmax(1),
+    box_membership(small_width, width).argmax(1),
+  )
   levels = jnp.round(jnp.clip(image, 0, 1) * 255).reshape(height, width * channels)
   # `levels` has C columns for each column of pixels; `kron` makes C boxes of every box, so that the
   # channels stay separate: [small_width · C, width · C]
-  columns_of_box = np.kron(boxes(width, small_width), np.eye(channels, dtype=int))
+  columns_of_box = np.kron(box_membership(width, small_width), np.eye(channels, dtype=int))
   levels = _rounded_means(levels, columns_of_box, axis=1)
-  levels = _rounded_means(levels, boxes(height, small_height), axis=0)
+  levels = _rounded_means(levels, box_membership(height, small_height), axis=0)
   small = from_levels(levels.astype(jnp.int32)).reshape(len(levels), -1, channels)
   wide = small.at[:, columns].get(mode='promise_in_bounds')
   return wide.at[rows].get(mode='promise_in_bounds')
@@ -146,7 +149,7 @@ def _rounded_means(levels: jax.Array, members: np.ndarray, axis: int) -> jax.Arr
   return ((joined * shares + half) >> FRACTION).astype(jnp.float32)
 
 
-def boxes(old: int, new: int) -> np.ndarray:
+def box_membership(old: int, new: int) -> np.ndarray:
   """Returns which of `old` lines of pixels each of `new` lines averages, 0 or 1, int64 [new, old].
 
   The boxes are as in Pillow's box filter, also where a line is on the boundary of two boxes, which

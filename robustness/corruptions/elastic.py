@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.corruptions.corruption import Constants, Draws, Strength, corruption, rows
-from robustness.corruptions.filters import gaussian_matrix, sample_bilinear, separable
+from robustness.corruptions.filters import apply_separable, gaussian_matrix, sample_bilinear
 from robustness.corruptions.names import ALONE
 
 TRUNCATE = 3.0  # radius of the smoothing kernel in units of sigma
@@ -16,7 +16,7 @@ _IMAGENET = '2 .7 .1, 2 .08 .2, .05 .01 .02, .07 .01 .02, .12 .01 .02'
 """alpha, sigma and affine of each severity, in units of a side, for ImageNet-C and Inception."""
 
 
-def _of_side(side: int, text: str) -> list[tuple[float, ...]]:
+def _scale_constants(side: int, text: str) -> list[tuple[float, ...]]:
   """Returns the constants of each severity in pixels, from `text` in units of `side`.
 
   `text` is such as '0 0 .08, .05 .2 .07': a comma between severities.
@@ -42,10 +42,10 @@ def _draw(
 @corruption(
   'alpha sigma affine',
   {
-    32: _of_side(32, '0 0 .08, .05 .2 .07, .08 .06 .06, .1 .04 .05, .1 .03 .03'),
-    64: _of_side(64, '0 0 .08, .05 .3 .06, .1 .08 .06, .1 .03 .03, .16 .03 .02'),
-    224: _of_side(244, _IMAGENET),  # what the released generator has, for 224
-    299: _of_side(360, _IMAGENET),
+    32: _scale_constants(32, '0 0 .08, .05 .2 .07, .08 .06 .06, .1 .04 .05, .1 .03 .03'),
+    64: _scale_constants(64, '0 0 .08, .05 .3 .06, .1 .08 .06, .1 .03 .03, .16 .03 .02'),
+    224: _scale_constants(244, _IMAGENET),  # what the released generator has, for 224
+    299: _scale_constants(360, _IMAGENET),
   },
   draw=_draw,
   options={'variant': ('released', 'imagecorruptions')},
@@ -71,12 +71,12 @@ def elastic_transform(
     gaussian_matrix(size, sigma, strength.maximum('sigma'), 'reflect', TRUNCATE)
     for size in image.shape[:2]
   ]
-  affine_y, affine_x = affine_positions(*_pixels(image), affine * draws['jitter'])
-  moved_y, moved_x = _displaced(image, alpha * separable(draws['noise'], *smoothing))
+  affine_y, affine_x = affine_positions(*_pixel_positions(image), affine * draws['jitter'])
+  moved_y, moved_x = _source_positions(image, alpha * apply_separable(draws['noise'], *smoothing))
   # Rows y and columns x of both warps, [2, H, W]. In the released generator, OpenCV's affine warp
   # mirrors at the centre of the edge pixels, and SciPy's displacement at their outer side.
-  y = jnp.stack([_fold(affine_y, image.shape[0], mirror=True), moved_y])
-  x = jnp.stack([_fold(affine_x, image.shape[1], mirror=True), moved_x])
+  y = jnp.stack([_reflect(affine_y, image.shape[0], mirror=True), moved_y])
+  x = jnp.stack([_reflect(affine_x, image.shape[1], mirror=True), moved_x])
   # Two rounds of a loop instead of two calls, because the loop stores the result of the first warp.
   # XLA would fuse it into the second warp and compute it again for every pixel that is read.
   warped = jax.lax.fori_loop(0, 2, lambda i, image: sample_bilinear(image, y[i], x[i]), image)
@@ -90,28 +90,28 @@ def _imagecorruptions(draws: Draws, image: jax.Array, strength: Strength) -> jax
     gaussian_matrix(size, 0.01 * size, 0.01 * size, 'reflect', TRUNCATE) for size in image.shape[:2]
   ]
   alpha = strength.select(IMAGECORRUPTIONS_ALPHA) * image.shape[0]
-  moved = _displaced(image, alpha * separable(draws['noise'], *smoothing))
+  moved = _source_positions(image, alpha * apply_separable(draws['noise'], *smoothing))
   return jnp.clip(sample_bilinear(image, *moved), 0, 1)
 
 
-def _pixels(image: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _pixel_positions(image: jax.Array) -> tuple[jax.Array, jax.Array]:
   """Returns the row and the column of every pixel, float32 [H, W] each."""
   y, x = np.mgrid[: image.shape[0], : image.shape[1]]
   return jnp.asarray(y, jnp.float32), jnp.asarray(x, jnp.float32)
 
 
-def _displaced(image: jax.Array, field: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _source_positions(image: jax.Array, field: jax.Array) -> tuple[jax.Array, jax.Array]:
   """Returns the rows and columns, [H, W] each, from which displaced pixels take their values.
 
   `field` [H, W, 2] holds the displacement (x, y) of each pixel.
   """
-  y, x = _pixels(image)
+  y, x = _pixel_positions(image)
   height, width = image.shape[:2]
-  rows = _fold(y + field[..., 1], height, mirror=False)
-  return rows, _fold(x + field[..., 0], width, mirror=False)
+  rows = _reflect(y + field[..., 1], height, mirror=False)
+  return rows, _reflect(x + field[..., 0], width, mirror=False)
 
 
-def _fold(position: jax.Array, size: int, mirror: bool) -> jax.Array:
+def _reflect(position: jax.Array, size: int, mirror: bool) -> jax.Array:
   """Returns positions on a line of `size` pixels, reflected at its ends into [0, size - 1].
 
   With `mirror` they are reflected at the centre of the last pixel, otherwise at its outer side.

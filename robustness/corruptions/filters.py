@@ -106,10 +106,10 @@ def gaussian_filter(
   height, width = image.shape[:2]
   rows = gaussian_matrix(height, sigma, max_sigma, border)
   columns = rows if width == height else gaussian_matrix(width, sigma, max_sigma, border)
-  return separable(image, rows, columns)
+  return apply_separable(image, rows, columns)
 
 
-def separable(image: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Array:
+def apply_separable(image: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Array:
   """Returns rows · image · columnsᵀ for each channel of an image [H, W, C], as [H', W', C].
 
   The matrices `rows` [H', H] and `columns` [W', W] act on each axis.
@@ -225,7 +225,7 @@ def motion_blur(
   return jax.lax.fori_loop(1, 2 * jnp.asarray(radius, jnp.int32) + 1, add, first)
 
 
-def grid(side: int) -> tuple[jax.Array, jax.Array]:
+def pixel_grid(side: int) -> tuple[jax.Array, jax.Array]:
   """Returns the rows, float32 [N, 1], and the columns, [1, N], of the pixels of N × N images."""
   line = jnp.arange(side, dtype=jnp.float32)
   return line[:, None], line[None, :]

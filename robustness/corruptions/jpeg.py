@@ -72,13 +72,13 @@ def round_trip(image: jax.Array, quality: jax.Array | int) -> jax.Array:
   levels = jnp.round(jnp.clip(image, 0, 1) * 255)
   luminance = quantisation(LUMINANCE, quality)
   if image.shape[-1] == 1:
-    return code(levels[..., 0].astype(jnp.int32), luminance)[..., None] / 255
+    return code_and_decode(levels[..., 0].astype(jnp.int32), luminance)[..., None] / 255
   y, cb, cr = to_ycbcr(levels)
   chrominance = quantisation(CHROMINANCE, quality)
   size = image.shape[:2]
-  decoded_cb = enlarge(code(halve(cb), chrominance), size)
-  decoded_cr = enlarge(code(halve(cr), chrominance), size)
-  return to_rgb(code(y, luminance), decoded_cb, decoded_cr) / 255
+  decoded_cb = enlarge(code_and_decode(halve(cb), chrominance), size)
+  decoded_cr = enlarge(code_and_decode(halve(cr), chrominance), size)
+  return to_rgb(code_and_decode(y, luminance), decoded_cb, decoded_cr) / 255
 
 
 def quantisation(table: np.ndarray, quality: jax.Array | int) -> jax.Array:
@@ -135,7 +135,7 @@ def halve(plane: jax.Array) -> jax.Array:
   return (total + bias[None, :]) >> 2
 
 
-def code(plane: jax.Array, steps: jax.Array) -> jax.Array:
+def code_and_decode(plane: jax.Array, steps: jax.Array) -> jax.Array:
   """Returns a plane of levels, int32 [H, W], as it is after JPEG's lossy coding and decoding.
 
   The DCT coefficients of its 8 × 8 blocks are rounded to multiples of the quantisation steps

@@ -82,7 +82,7 @@ def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array
   """
   del key
   height, width = levels.shape[:2]
-  by_severity = [glitches(level, height, width) for level in strength.constants['level']]
+  by_severity = [draw_glitches(level, height, width) for level in strength.constants['level']]
   shifts, moves = map(np.array, zip(*by_severity, strict=True))
   # the shift of each row, and (channel, right, down)
   shift, move = strength.select(shifts), strength.select(moves)
@@ -99,7 +99,7 @@ def glitched(key: jax.Array, levels: jax.Array, strength: Strength) -> jax.Array
 
 
 @functools.lru_cache
-def glitches(level: float, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+def draw_glitches(level: float, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
   """Returns the random shifts of `glitched`, as the package glitch_this draws them with seed 1.
 
   Args:
@@ -155,7 +155,7 @@ def mosaic(
     padded = jnp.pad(levels, pads, mode='edge')
     means = pictures.mean((1, 2), np.float32)
     # squared distance of colours, [rows of tiles, columns of tiles, P]
-    distance = jnp.square(shrunk(padded, side)[:, :, None] - means[None, None]).sum(-1)
+    distance = jnp.square(shrink(padded, side)[:, :, None] - means[None, None]).sum(-1)
     tiles = jnp.asarray(pictures)[distance.argmin(-1)].astype(jnp.int32)
     # from [rows of tiles, columns of tiles, side, side, 3] to [rows of pixels, columns, 3]
     joined = tiles.transpose(0, 2, 1, 3, 4).reshape(padded.shape)
@@ -167,7 +167,7 @@ def mosaic(
   return jax.lax.switch(strength.index, branches)
 
 
-def shrunk(levels: jax.Array, factor: int) -> jax.Array:
+def shrink(levels: jax.Array, factor: int) -> jax.Array:
   """Returns levels [H, W, 3] shrunk by a factor that divides H and W, float32.
 
   As in Pillow, the width is shrunk and rounded to whole levels before the height.

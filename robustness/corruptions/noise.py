@@ -152,7 +152,7 @@ def poisson_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
       other column.
   """
   start, edges = cumulative_table(photons)
-  return start, _alias(np.diff(edges, axis=1, prepend=0))
+  return start, _alias_tables(np.diff(edges, axis=1, prepend=0))
 
 
 @functools.lru_cache
@@ -179,7 +179,7 @@ def cumulative_table(photons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray
   return start[:, 0].astype(np.int32), edges
 
 
-def _alias(mass: np.ndarray) -> np.ndarray:
+def _alias_tables(mass: np.ndarray) -> np.ndarray:
   """Returns Walker's alias tables, uint32 [N, K], of integer masses [N, K] with row sums 2³².
 
   K is a power of two; `poisson_table` describes the packing. The table has K columns of equal

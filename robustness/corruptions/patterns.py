@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.corruptions.corruption import Draws, Strength, c_bar, uniform
-from robustness.corruptions.filters import grid
+from robustness.corruptions.filters import pixel_grid
 from robustness.corruptions.names import ALONE, NOISE
 from robustness.corruptions.pixels import GUARD, from_levels
 
@@ -21,7 +21,7 @@ CELLS = 7  # cells of Perlin's lattice along a side, in the lowest octave
 OCTAVES = (1, 2, 4, 8, 16)
 """Factors of the frequency of the five layers of Perlin noise."""
 GAIN = 1.5
-"""Factor of the gradient noise that `noise` returns."""
+"""Factor of the gradient noise that `gradient_noise` returns."""
 GREY = 128 / 255
 """Grey value of lines and of checkerboard cells."""
 MAX_CELLS = 40  # cells of the checkerboard along a side
@@ -56,7 +56,7 @@ def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strengt
   The argument of the sine is c fx + r fy + φ at row r and column c, with the drawn frequency
   (fx, fy) in radians per pixel and the phase φ. The amplitude is A = 19.6 m / 255.
   """
-  row, column = grid(image.shape[0])
+  row, column = pixel_grid(image.shape[0])
   amplitude = 19.6 / 255 * strength['magnitude']
   wave = jnp.sin(column * draws['frequency'][0] + row * draws['frequency'][1] + draws['phase'])
   return jnp.clip(image + amplitude * wave[..., None], 0, 1)
@@ -81,7 +81,7 @@ def cocentric_sine_waves(draws: Draws, image: jax.Array, strength: Strength) -> 
   a = `wobble` and w = `width` in pixels. k = `frequency` is a real number, so that the rings have a
   seam. The released set spells the name so.
   """
-  r, c = grid(image.shape[0])
+  r, c = pixel_grid(image.shape[0])
   down, right = r - draws['centre'][0], c - draws['centre'][1]
   radius, angle = jnp.hypot(down, right), jnp.arctan2(right, down)
   width = jnp.maximum(draws['width'], 1e-6)  # no division by 0
@@ -110,7 +110,7 @@ def plasma_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
   """
   time = draws['time']
   # row and column of each pixel in units of the drawn `scale`
-  y, x = (jnp.broadcast_to(v, image.shape[:2]) / draws['scale'] for v in grid(image.shape[0]))
+  y, x = (jnp.broadcast_to(v, image.shape[:2]) / draws['scale'] for v in pixel_grid(image.shape[0]))
   # each step bends the coordinates by waves of a higher frequency and a smaller amplitude; the
   # constants are from the released generator
   fine, slow, divisor = 1.0, 1.0, jnp.float32(1)
@@ -150,20 +150,24 @@ def perlin_noise(draws: Draws, image: jax.Array, strength: Strength) -> jax.Arra
 
   The weight is α = .05 m with the magnitude m. g = clip(½ t + ½, 0, 1) and t = Σ_f |noise(f p)| / f
   over the octaves f = 1, 2, 4, 8, 16, with p = 7 (r, c) / N at row r and column c of an image of
-  N × N pixels. `noise` interpolates between random gradients at the points with integer
+  N × N pixels. `gradient_noise` interpolates between random gradients at the points with integer
   coordinates.
   """
   # row and column of the pixels in cells of the lattice; the image has 7 × 7 cells
-  r, c = (CELLS / image.shape[0] * line for line in grid(image.shape[0]))
+  r, c = (CELLS / image.shape[0] * line for line in pixel_grid(image.shape[0]))
   total = jnp.zeros(image.shape[:2])
   for f in OCTAVES:
-    total = total + jnp.abs(noise(f * r, f * c, draws['gradients'], draws['permutation'])) / f
+    total = (
+      total + jnp.abs(gradient_noise(f * r, f * c, draws['gradients'], draws['permutation'])) / f
+    )
   weight = 0.05 * strength['magnitude']
   grey = jnp.clip(0.5 * total + 0.5, 0, 1)[..., None]
   return (1 - weight) * image + weight * grey
 
 
-def noise(r: jax.Array, c: jax.Array, gradients: jax.Array, permutation: jax.Array) -> jax.Array:
+def gradient_noise(
+  r: jax.Array, c: jax.Array, gradients: jax.Array, permutation: jax.Array
+) -> jax.Array:
   """Returns 1.5 times gradient noise on a grid of points, [N, M].
 
   Each lattice point, a point of integer row and column, has a gradient, and the noise is 0 there.
@@ -276,7 +280,7 @@ def checkerboard_cutout(draws: Draws, image: jax.Array, strength: Strength) -> j
 
   Only cells of one of the two colours of the checkerboard can become grey.
   """
-  r, c = grid(image.shape[0])
+  r, c = pixel_grid(image.shape[0])
   cos, sin = jnp.cos(draws['angle']), jnp.sin(draws['angle'])
   # position of each pixel on the checkerboard, in cells
   u, v = (r * cos + c * sin) / draws['cell'], (c * cos - r * sin) / draws['cell']
@@ -344,7 +348,7 @@ def line_weight(side: int, start: jax.Array, end: jax.Array) -> jax.Array:
   It is max(0, 1 - distance from the line in pixels). Along the longer axis of the line it is 0
   beyond its two ends, `start` and `end`, (row, column) in pixels.
   """
-  r, c = grid(side)
+  r, c = pixel_grid(side)
   down, right = end - start
   length = jnp.maximum(jnp.hypot(down, right), 1e-6)  # no division by 0
   distance = jnp.abs((r - start[0]) * right - (c - start[1]) * down) / length
@@ -428,7 +432,7 @@ def _ray(side: int, draws: Draws, star: int, lengths: jax.Array) -> tuple[jax.Ar
     star: index of the star in `draws`.
     lengths: lengths of the star's rays in pixels, [199]; the star uses the first `rays` of them.
   """
-  r, c = grid(side)
+  r, c = pixel_grid(side)
   down, right = r - draws['centre'][star, 0], c - draws['centre'][star, 1]
   num_rays = draws['rays'][star]
   # direction from the centre to the pixel, in [0, num_rays]; whole numbers are the rays

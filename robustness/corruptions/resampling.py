@@ -16,7 +16,7 @@ import numpy as np
 from robustness.core.settings import require
 from robustness.corruptions import jpeg
 from robustness.corruptions.corruption import Corruption, Strength, corruption
-from robustness.corruptions.digital import boxes
+from robustness.corruptions.digital import box_membership
 from robustness.corruptions.filters import HIGHEST
 from robustness.corruptions.names import BLUR
 
@@ -39,7 +39,7 @@ def resize(
   old_shape = image.shape[:2]
   if kernel == 'box':
     # which old pixels are in the box of each new one, 0 or 1, [new size, old size]
-    rows, columns = (boxes(old, new) for old, new in zip(old_shape, shape, strict=True))
+    rows, columns = (box_membership(old, new) for old, new in zip(old_shape, shape, strict=True))
     weights = [matrix / matrix.sum(1, keepdims=True) for matrix in (rows, columns)]
     return jnp.einsum('yi,xj,ijc->yxc', *weights, image, precision=HIGHEST)
   if kernel == 'nearest':

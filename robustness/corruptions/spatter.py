@@ -130,7 +130,7 @@ def canny(levels: jax.Array) -> jax.Array:
   edge. It is an edge if candidates connect it to a candidate above the high threshold.
   """
   size, down, right = _gradient(levels)
-  candidates = _thin(size, down, right) & (size > LOW)
+  candidates = _is_local_maximum(size, down, right) & (size > LOW)
 
   def grow(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
     """Returns the edges with their neighbouring candidates added, and the edges without them.
@@ -161,7 +161,7 @@ def _gradient(levels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
   return jnp.abs(right) + jnp.abs(down), down, right
 
 
-def _thin(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
+def _is_local_maximum(size: jax.Array, down: jax.Array, right: jax.Array) -> jax.Array:
   """Returns whether each pixel's gradient is larger than at both neighbours in its direction.
 
   `size` is the gradient's magnitude, and `down` and `right` are its components, int32 [H, W] each;

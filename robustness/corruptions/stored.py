@@ -25,7 +25,7 @@ from robustness.corruptions.views import EXACT, CorruptionViews, Provenance, cha
 from robustness.evaluation.outcomes import Recorded, num_images
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipes
-from robustness.evaluation.views import Arrays, Views, ViewTable, identity
+from robustness.evaluation.views import Arrays, Views, ViewTable, stored_view
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
 from robustness.results import Table
@@ -122,7 +122,7 @@ class StoredOrMade(CorruptionViews):
   def _check_corruptions(self, rows: Rows) -> None:
     """Raises InputError if stored rows lack a corruption that `corruptions` names, else warns."""
     stored = _parts_of_rows(rows)  # [] if the rows are not described
-    stored_names = self.of_stored(stored).names if stored else self.names
+    stored_names = self.restricted_to_stored(stored).names if stored else self.names
     missing = [name for name in self.names if name not in stored_names]
     if not missing:
       return
@@ -140,7 +140,7 @@ class StoredOrMade(CorruptionViews):
     stored = _parts_of_rows(rows) if self.is_stored else []
     if not stored:
       return rows
-    needed = {CLEAN_PART, *self.of_stored(stored).parts}
+    needed = {CLEAN_PART, *self.restricted_to_stored(stored).parts}
     indices = [index for index, part in enumerate(stored) if part in needed]
     if len(indices) == len(stored):
       return rows
@@ -173,7 +173,7 @@ class StoredOrMade(CorruptionViews):
       changes = change(image, row[CLEAN_IMAGE], row['severity'])
       return measures.energies(spectrum.half_magnitude(changes))
 
-    views = dataclasses.replace(identity(), measure=measure, add_columns=with_clean_images)
+    views = dataclasses.replace(stored_view(), measure=measure, add_columns=with_clean_images)
     # one image at a time, because XLA's sums over a batch depend on its size
     return dataclasses.replace(views, sequential=True)
 
@@ -183,7 +183,7 @@ class StoredOrMade(CorruptionViews):
       return ViewTable.of(['as stored'], {'as stored': [0]})
     return super().view_table(image_shape)
 
-  def of_stored(self, parts: Sequence[tuple[int, int]]) -> Self:
+  def restricted_to_stored(self, parts: Sequence[tuple[int, int]]) -> Self:
     """Returns the study restricted to the corruptions and severities that are stored.
 
     `parts` are the stored pairs (number of the corruption, severity).
@@ -207,10 +207,10 @@ class StoredOrMade(CorruptionViews):
     if not self.is_stored:
       return super().by_image(records, image_shape)
     stored = parts_of(records)
-    study = self.of_stored(stored)
+    study = self.restricted_to_stored(stored)
     clean = [CLEAN_PART] if CLEAN_PART in stored else []
     # indices of the stored rows, [images, views]
-    rows = by_part([*map(records.column, COLUMNS)], [*clean, *study.parts])
+    rows = rows_by_part([*map(records.column, COLUMNS)], [*clean, *study.parts])
     return SelectedRows(records, rows), study.table_of_views(image_shape, bool(clean))
 
   def joined(
@@ -225,7 +225,7 @@ class StoredOrMade(CorruptionViews):
     if not self.is_stored:
       return self, Recorded(evaluations, self.facets(image_shape))
     parts = parts_of(evaluations[0].records)
-    study = self.of_stored(parts)
+    study = self.restricted_to_stored(parts)
     facets = study.facets(image_shape)
     if CLEAN_PART not in parts:
       facets = facets[1:].reset_index(drop=True)  # the first row describes the clean view
@@ -257,7 +257,7 @@ class StoredOrMade(CorruptionViews):
       (int(batch['corruption'][0]), int(batch['severity'][0])): batch['image'][0]
       for batch in rows.batches(1, list(first_rows))
     }
-    study = self.of_stored(list(images))
+    study = self.restricted_to_stored(list(images))
     gallery = np.stack([images[part] for part in study.parts])
     clean = {'gallery_clean': images[CLEAN_PART]} if CLEAN_PART in images else {}
     return {'gallery': study.grid(gallery), **clean}
@@ -268,7 +268,7 @@ class StoredOrMade(CorruptionViews):
     fields: dict[str, Any] = {'denominator': self.denominator(evaluations[0].label)}
     if self.is_stored:
       parts = parts_of(records)  # the stored pairs of corruption and severity
-      settings = self.of_stored(parts)
+      settings = self.restricted_to_stored(parts)
       fields |= {'num_images': num_images(records), 'clean': CLEAN_PART in parts}
     return Provenance.of(settings, records, image_shape, **fields).table()
 
@@ -354,7 +354,7 @@ def stored_settings(
   return stored_names, stored_severities
 
 
-def by_part(columns: Sequence[np.ndarray], parts: Sequence[StoredPart]) -> np.ndarray:
+def rows_by_part(columns: Sequence[np.ndarray], parts: Sequence[StoredPart]) -> np.ndarray:
   """Returns the indices of stored rows by image and part, int [images, parts].
 
   Args:

@@ -69,7 +69,7 @@ def pictures(source: str | os.PathLike[str] | Sequence[Any] | None) -> tuple[Any
   if source is None or (isinstance(source, str) and source in ('', PROCEDURAL)):
     return procedural_textures()
   if isinstance(source, (str, os.PathLike)):
-    return _loaded(os.fspath(source))
+    return _loaded_pictures(os.fspath(source))
   try:
     textures = tuple(source)
   except TypeError:
@@ -90,7 +90,7 @@ def pictures(source: str | os.PathLike[str] | Sequence[Any] | None) -> tuple[Any
   return textures
 
 
-_loaded = functools.lru_cache(maxsize=4)(load_photographs)
+_loaded_pictures = functools.lru_cache(maxsize=4)(load_photographs)
 
 
 def describe(source: str) -> dict[str, str]:

@@ -544,10 +544,12 @@ class Provenance:
         'storage': self.released.storage if settings.protocol == AS_RELEASED else storage,
       }
       if frost:
-        lines['frost'] = provenance.named(frost, ('source', 'from'))
+        lines['frost'] = provenance.values_in_words(frost, ('source', 'from'))
     if self.denominator:
       lines['mCE divides by'] = self.denominator
-    lines[provenance.COMPARABLE] = provenance.comparable(self.differences, self._comparable)
+    lines[provenance.COMPARABLE] = provenance.comparability_in_words(
+      self.differences, self._comparable
+    )
     return provenance.table(lines)
 
   @property

@@ -51,7 +51,7 @@ def ripple(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
   amplitude = 0.0025 * image.shape[0] * strength['magnitude']
   rows, columns = (
     line + amplitude * jnp.sin(2 * np.pi * line / draws['length'][k] + draws['phase'][k])
-    for k, line in enumerate(filters.grid(image.shape[0]))
+    for k, line in enumerate(filters.pixel_grid(image.shape[0]))
   )
   y, x = (jnp.broadcast_to(line, image.shape[:2]) for line in (rows, columns))
   return sample_or_black(image, y, x)
@@ -79,7 +79,7 @@ def pinch_and_twirl(draws: Draws, image: jax.Array, strength: Strength) -> jax.A
   cells = draws['sign'].shape[0]
   width = image.shape[0] // cells
   radius = width // 2
-  r, c = filters.grid(image.shape[0])
+  r, c = filters.pixel_grid(image.shape[0])
   cell_r = jnp.minimum(r // width, cells - 1)
   cell_c = jnp.minimum(c // width, cells - 1)
   # from the centre of the cell, in pixels
@@ -129,7 +129,7 @@ def caustic_refraction(draws: Draws, image: jax.Array, strength: Strength) -> ja
   shift = 0.05 * magnitude * side * sin * (jnp.sqrt(1 - sin**2 / 16) - cos / 4)
   # nearly level water bends no ray; 1e-12 keeps the division finite there
   bent = jnp.where(cos >= 0.999, 0, shift / jnp.maximum(slope, 1e-12))
-  r, c = filters.grid(side)
+  r, c = filters.pixel_grid(side)
   # where the bent rays meet the ground, rounded as in the released generator
   y, x = r + _to_thousandths(bent * down), c + _to_thousandths(bent * right)
   light = 0.2 * magnitude * (down - right)
@@ -148,7 +148,7 @@ def caustic(side: int, draws: Draws) -> jax.Array:
   """
   start = [
     jnp.mod(jnp.broadcast_to(line, (side, side)) / draws['size'], 1) * 6.28318530718 - 250
-    for line in filters.grid(side)
+    for line in filters.pixel_grid(side)
   ]
   (first, second), total = start, jnp.float32(1)
   for n in range(1, 6):
@@ -176,9 +176,9 @@ def circular_motion_blur(key: jax.Array, image: jax.Array, strength: Strength) -
   """
   side, middle = image.shape[0], (image.shape[0] - 1) / 2
   to_coefficients = jnp.asarray(prefilter(side), jnp.float32)
-  coefficients = filters.separable(image, to_coefficients, to_coefficients)
+  coefficients = filters.apply_separable(image, to_coefficients, to_coefficients)
   coefficients = coefficients.reshape(side * side, -1)
-  row, column = (line - middle for line in filters.grid(side))  # offsets from the centre
+  row, column = (line - middle for line in filters.pixel_grid(side))  # offsets from the centre
   angles = jnp.deg2rad(1.5 * strength['magnitude']) * jnp.asarray(TURNS, jnp.float32)
 
   def add(number: jax.Array, total: jax.Array) -> jax.Array:
@@ -259,7 +259,7 @@ def transverse_chromatic_abberation(
     """Returns a channel of the result, [N, N, 1]."""
     # the order is 0, 1 or 2, for 0, ½ or all of the largest enlargement
     matrix = zoom_matrix(image.shape[0], 1 + max_enlargement * draws['order'][channel] / 2)
-    return filters.separable(planes[..., channel : channel + 1], matrix, matrix)
+    return filters.apply_separable(planes[..., channel : channel + 1], matrix, matrix)
 
   colour = jnp.concatenate([enlarged(channel) for channel in range(3)], -1)
   return jnp.clip(colour if image.shape[-1] == 3 else colour.mean(-1, keepdims=True), 0, 1)

@@ -106,7 +106,7 @@ def frost(
 
   def piece_of(picture: jax.Array | np.ndarray) -> jax.Array:
     """Returns the piece of a picture at the drawn corner, in levels, [height, width, 3]."""
-    rows, columns = resized(picture.shape, resize, height, width)
+    rows, columns = resized_shape(picture.shape, resize, height, width)
     y = start(corner[0], rows - height)
     x = start(corner[1], columns - width)
     return frost_piece(jnp.asarray(picture), y, x, resize, height, width)
@@ -121,7 +121,7 @@ def add_frost(image: jax.Array, piece: jax.Array, strength: Strength) -> jax.Arr
   return jnp.clip(image_weight * image + frost_weight * like_channels(piece / 255, image), 0, 1)
 
 
-def resized(shape: Sequence[int], resize: float, height: int, width: int) -> tuple[int, int]:
+def resized_shape(shape: Sequence[int], resize: float, height: int, width: int) -> tuple[int, int]:
   """Returns the numbers of rows and columns of a picture that is scaled by the factor `resize`.
 
   The factor is larger if the picture would not cover the image of `height` × `width` pixels.

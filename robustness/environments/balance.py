@@ -16,7 +16,9 @@ BALANCED = 'config.training.balanced'
 """Name of the setting with the column that is balanced, for messages."""
 
 
-def balanced(column: str, rows: Rows, transforms: Sequence[str], seed: int) -> Sampler | None:
+def balanced_sampler(
+  column: str, rows: Rows, transforms: Sequence[str], seed: int
+) -> Sampler | None:
   """Returns a sampler that draws each value of a column equally often, or None for no column.
 
   With the column 'environment' and `transforms` T_1, ..., T_M, the sampler also decides the
@@ -33,7 +35,7 @@ def balanced(column: str, rows: Rows, transforms: Sequence[str], seed: int) -> S
     return None
   columns = rows.without_images()
   if column == ENVIRONMENT and transforms:
-    return Balanced(_generated(columns, transforms), seed, SAMPLED)
+    return Balanced(_rows_by_environment(columns, transforms), seed, SAMPLED)
   values = columns.get(column)
   # Columns with a whole number or a boolean for each row.
   valid = [name for name, array in columns.items() if array.ndim == 1 and array.dtype.kind in 'biu']
@@ -43,7 +45,9 @@ def balanced(column: str, rows: Rows, transforms: Sequence[str], seed: int) -> S
   return Balanced([np.flatnonzero(values == value) for value in np.unique(values)], seed)
 
 
-def _generated(columns: dict[str, np.ndarray], transforms: Sequence[str]) -> list[np.ndarray]:
+def _rows_by_environment(
+  columns: dict[str, np.ndarray], transforms: Sequence[str]
+) -> list[np.ndarray]:
   """Returns the indices of the rows that may be shown in each environment, E_0 first.
 
   Args:

@@ -14,7 +14,7 @@ import numpy as np
 
 from robustness.core.errors import KEYS, InputError, SettingError, nearest
 from robustness.core.paths import expanded
-from robustness.core.rows import Batch, Rows, composed, with_column
+from robustness.core.rows import Batch, Rows, composed_unicode, with_column
 from robustness.core.settings import require
 
 LEFT_OVER, TITLE_LEFT_OVER = 0, 'left over'
@@ -26,7 +26,7 @@ SAMPLED = 'sampled_environment'
 SUBTREE = 'wordnet:'
 """Beginning of a name that stands for all classes below a WordNet synset."""
 _STREAM = 0xC1A55
-"""Number that is combined with the seed in `balanced`, so that other draws with it differ."""
+"""Number that is combined with the seed in `balanced_groups`, so that other draws differ."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,11 +84,13 @@ def from_settings(settings: Any, class_names: Sequence[str]) -> ClassGroups:
   By default there are no groups, and all classes are left over.
   """
   if count := settings.random_class_groups:
-    return balanced(count, class_names, settings.class_group_seed, settings.classes_per_group)
-  return by_name(settings.class_groups, class_names, settings.hierarchy)
+    return balanced_groups(
+      count, class_names, settings.class_group_seed, settings.classes_per_group
+    )
+  return groups_by_name(settings.class_groups, class_names, settings.hierarchy)
 
 
-def by_name(
+def groups_by_name(
   groups: Sequence[Sequence[str]], class_names: Sequence[str], hierarchy: str = ''
 ) -> ClassGroups:
   """Returns groups of named classes.
@@ -100,24 +102,26 @@ def by_name(
     hierarchy: For synsets, a text file with lines `parent child` of WordNet identifiers, such as
       ImageNet's `wordnet.is_a.txt`.
   """
-  # `composed` writes accented letters in one Unicode form, so that names compare equal.
-  labels = {composed(name): label for label, name in enumerate(class_names)}
+  # `composed_unicode` writes accented letters in one Unicode form, so that names compare equal.
+  labels = {composed_unicode(name): label for label, name in enumerate(class_names)}
   has_synsets = any(name.startswith(SUBTREE) for group in groups for name in group)
   children = _children(hierarchy) if has_synsets else {}
 
   def labels_of(name: str) -> list[int]:
     """Returns the label of a class, or the labels of all classes below a synset."""
     if name.startswith(SUBTREE):
-      return _below(name.removeprefix(SUBTREE), children, labels)
-    if composed(name) not in labels:
+      return _labels_below(name.removeprefix(SUBTREE), children, labels)
+    if composed_unicode(name) not in labels:
       raise InputError(f'{KEYS.data.class_groups} names {name!r}; {nearest(name, labels)}.')
-    return [labels[composed(name)]]
+    return [labels[composed_unicode(name)]]
 
   members = tuple(tuple(sorted(itertools.chain(*map(labels_of, group)))) for group in groups)
   return ClassGroups(members, tuple(class_names))
 
 
-def balanced(count: int, class_names: Sequence[str], seed: int = 0, size: int = 0) -> ClassGroups:
+def balanced_groups(
+  count: int, class_names: Sequence[str], seed: int = 0, size: int = 0
+) -> ClassGroups:
   """Returns random class groups of equal size.
 
   Args:
@@ -162,7 +166,7 @@ def _children(path: str) -> dict[str, list[str]]:
   return children
 
 
-def _below(
+def _labels_below(
   root: str, children: Mapping[str, Sequence[str]], labels: Mapping[str, int]
 ) -> list[int]:
   """Returns the labels of the classes at or below a synset.

@@ -66,10 +66,10 @@ def check(max_bits: int) -> None:
   fix = f'{OFF} (does not look for them) or a number of bits in 0..{BITS // 4}'
   require(OFF <= max_bits <= BITS // 4, 'config.study.near_duplicates', max_bits, fix)
   if max_bits != OFF:
-    _package()  # imports ImageHash
+    _import_imagehash()  # imports ImageHash
 
 
-def _package() -> ModuleType:
+def _import_imagehash() -> ModuleType:
   """Imports the package ImageHash; raises InputError with the install command if it is missing."""
   try:
     return importlib.import_module('imagehash')
@@ -87,7 +87,7 @@ def hashes(images: np.ndarray) -> np.ndarray:
   """
   from PIL import Image
 
-  package = _package()
+  package = _import_imagehash()
   in_8_bits = images if images.dtype == np.uint8 else np.rint(images * 255).astype(np.uint8)
   pictures = in_8_bits[..., 0] if in_8_bits.shape[-1] == 1 else in_8_bits
   bits = [package.phash(Image.fromarray(picture)).hash.ravel() for picture in pictures]
@@ -95,7 +95,7 @@ def hashes(images: np.ndarray) -> np.ndarray:
   return packed.view(np.dtype('>u8')).astype(np.uint64)[:, 0]  # 8 bytes, the first bit highest
 
 
-def hashed(rows: Rows) -> Hashed:
+def hash_rows(rows: Rows) -> Hashed:
   """Returns the hashes of the clean images of all rows."""
   columns: list[tuple[np.ndarray, ...]] = []  # of each batch: hashes, ids, labels, environments
   environment_names = rows.description.get('environments', ())
@@ -112,7 +112,7 @@ def hashed(rows: Rows) -> Hashed:
   return Hashed(values, ids, np.array(rows.class_names)[labels], names[environments])
 
 
-def pairs(first: np.ndarray, second: np.ndarray, max_bits: int) -> np.ndarray:
+def similar_pairs(first: np.ndarray, second: np.ndarray, max_bits: int) -> np.ndarray:
   """Returns the pairs of similar hashes, int [pairs, 3]: i, j and the number of differing bits.
 
   Hash i of `first` [N] and hash j of `second` [M] differ in at most `max_bits` bits. Pairs are
@@ -130,7 +130,7 @@ def pairs(first: np.ndarray, second: np.ndarray, max_bits: int) -> np.ndarray:
   return table[np.lexsort((j, i, bits))]  # by the last key first
 
 
-def between(
+def compare_hashes(
   test: Hashed, training: Mapping[str, Hashed], max_bits: int, confidence: float = 0.95
 ) -> tuple[dict[str, Estimate], Table]:
   """Compares the test images with the training images of each classifier.
@@ -147,7 +147,7 @@ def between(
   """
   shares, rows = {}, []
   for label, trained in training.items():
-    table = pairs(test.hashes, trained.hashes, max_bits)  # [pairs, 3]
+    table = similar_pairs(test.hashes, trained.hashes, max_bits)  # [pairs, 3]
     test_images = table[:, 0]
     count, n = len(np.unique(test_images)), len(test.hashes)
     low, high = clopper_pearson(count, n, confidence)

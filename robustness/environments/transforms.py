@@ -17,7 +17,7 @@ from robustness.core.registry import is_reference, part_name
 from robustness.core.settings import choice, require
 from robustness.corruptions import catalog
 from robustness.corruptions.catalog import apply, checked_table, find
-from robustness.corruptions.filters import grid
+from robustness.corruptions.filters import pixel_grid
 from robustness.corruptions.names import ALONE, FAMILIES, KNOWN, SEVERITIES, number_of
 from robustness.corruptions.warps import sample_or_black
 
@@ -118,7 +118,7 @@ def check_names(key: str, names: Sequence[str]) -> None:
   require(is_distinct, key, tuple(names), 'distinct and not empty')
 
 
-def resembling(names: Sequence[str], resembles: Iterable[str], key: str) -> list[str]:
+def names_that_resemble(names: Sequence[str], resembles: Iterable[str], key: str) -> list[str]:
   """Returns those `names` of transforms that are in `resembles` themselves or by their family.
 
   Args:
@@ -185,7 +185,7 @@ def rotate(image: jax.Array, degrees: jax.Array | float) -> jax.Array:
   moved = jax.lax.switch(turns.astype(jnp.int32) % 4, branches, image)
   angle = jnp.deg2rad(jnp.asarray(degrees, jnp.float32))
   centre = (image.shape[0] - 1) / 2
-  row, column = (index - centre for index in grid(image.shape[0]))  # [N, 1] and [1, N]
+  row, column = (index - centre for index in pixel_grid(image.shape[0]))  # [N, 1] and [1, N]
   cos, sin = jnp.cos(angle), jnp.sin(angle)
   # The position in the image that each pixel of the rotated image is read from.
   y, x = cos * row + sin * column + centre, cos * column - sin * row + centre

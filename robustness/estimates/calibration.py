@@ -140,7 +140,7 @@ class Predictions:
     w = np.ones(len(self.order)) if weights is None else weights
     # The sums in each bin, [..., M], of the weights and of the weighted confidences and outcomes.
     summed = 1, self.confidence, self.correct
-    size, confidence, correct = (_sums(w * values, starts) for values in summed)
+    size, confidence, correct = (_sums_by_bin(w * values, starts) for values in summed)
     divisor = np.maximum(size, 1)  # not 0 in an empty bin
     return Bins(size, confidence / divisor, correct / divisor)
 
@@ -164,7 +164,7 @@ class Predictions:
     """
     w = np.ones(len(self.order), int) if weights is None else weights
     # m, e, K and E of each run of equal confidences.
-    size, wrong = (_sums(w * values, self._ties) for values in (1, ~self.correct))
+    size, wrong = (_sums_by_bin(w * values, self._ties) for values in (1, ~self.correct))
     size_before, wrong_before = (np.cumsum(x, -1) - x for x in (size, wrong))
     # H_k minus Euler's constant, which the difference of two of these numbers does not contain.
     harmonic = special.digamma(np.arange(int(size.sum(-1).max()) + 1) + 1.0)
@@ -183,14 +183,14 @@ class Predictions:
     Args:
       coverages: [C], the shares of the predictions that are answered, in (0, 1].
     """
-    wrong_in_run = _sums((~self.correct).astype(int), self._ties)
+    wrong_in_run = _sums_by_bin((~self.correct).astype(int), self._ties)
     wrong_before = np.concatenate([[0], np.cumsum(wrong_in_run)])  # at each entry of `_ties`
     answered = coverages * len(self.order)
     # Within a run of equal confidences the number of errors grows linearly.
     return np.asarray(np.interp(answered, self._ties, wrong_before) / answered)
 
 
-def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+def _sums_by_bin(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
   """Returns the sum of the values in each of M bins, [..., M].
 
   Args:
@@ -204,7 +204,7 @@ def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 def calibration_error(bins: Bins) -> np.ndarray:
   """Returns the expected calibration error (ECE), [...], with the bias that chance adds."""
-  return np.asarray((_share(bins) * np.abs(bins.accuracy - bins.confidence)).sum(-1))
+  return np.asarray((_bin_shares(bins) * np.abs(bins.accuracy - bins.confidence)).sum(-1))
 
 
 def debiased_calibration_error(bins: Bins) -> np.ndarray:
@@ -223,7 +223,7 @@ def debiased_calibration_error(bins: Bins) -> np.ndarray:
   at_no_gap = deviation * np.sqrt(2 / np.pi) * np.exp(-(ratio**2) / 2)
   expected_gap = at_no_gap + gap * special.erf(ratio / np.sqrt(2))
   # The bias is expected_gap - gap; without it gap becomes 2 gap - expected_gap.
-  return np.asarray(np.maximum((_share(bins) * (2 * gap - expected_gap)).sum(-1), 0))
+  return np.asarray(np.maximum((_bin_shares(bins) * (2 * gap - expected_gap)).sum(-1), 0))
 
 
 def squared_calibration_error(bins: Bins) -> np.ndarray:
@@ -235,10 +235,10 @@ def squared_calibration_error(bins: Bins) -> np.ndarray:
   """
   variance = bins.accuracy * (1 - bins.accuracy) / np.maximum(bins.size - 1, 1)
   squared = (bins.accuracy - bins.confidence) ** 2 - variance
-  return np.asarray((_share(bins) * np.where(bins.size > 1, squared, 0)).sum(-1))
+  return np.asarray((_bin_shares(bins) * np.where(bins.size > 1, squared, 0)).sum(-1))
 
 
-def _share(bins: Bins) -> np.ndarray:
+def _bin_shares(bins: Bins) -> np.ndarray:
   """Returns the share of the predictions in each bin, [..., M]."""
   return np.asarray(bins.size / bins.size.sum(-1, keepdims=True))
 
@@ -314,7 +314,7 @@ class Scores:
       e - (h - e) has none. h - m contains no bias: the upper end keeps the bias of e, because most
       of a large error is real. The interval begins at 0 if a calibrated classifier would reach the
       error e by chance.
-    * For overconfidence see `_around`.
+    * For overconfidence see `_difference_estimate`.
 
     docs/calibration.md has the coverage in simulations.
 
@@ -325,7 +325,7 @@ class Scores:
     value, biased, drawn = self.values[name], self._biased(name), self.drawn[name]
     calibrated = self.calibrated.get(name)
     if name == OVERCONFIDENCE:
-      return _around(value, drawn, self.n, confidence, biased, calibrated)
+      return _difference_estimate(value, drawn, self.n, confidence, biased, calibrated)
     low, high = (float(end) for end in percentile_interval(drawn, self.n, confidence))
     if calibrated is not None:
       low, high = 2 * biased - high, biased + high - float(drawn.mean())
@@ -357,14 +357,14 @@ class Scores:
       by_chance = self.calibrated[name] - np.roll(other.calibrated[name], 1)
     value, drawn = self.values[name] - other.values[name], self.drawn[name] - other.drawn[name]
     biased = self._biased(name) - other._biased(name)
-    return _around(value, drawn, self.n, confidence, biased, by_chance)
+    return _difference_estimate(value, drawn, self.n, confidence, biased, by_chance)
 
   def _biased(self, name: str) -> float:
     """Returns a measure as it is before debiasing; only calibration errors are debiased."""
     return self.values[BIASED.get(name, name)]
 
 
-def _around(
+def _difference_estimate(
   value: float,
   drawn: np.ndarray,
   n: int,
@@ -479,12 +479,12 @@ def _biased_measures(width: Bins, mass: Bins) -> dict[str, np.ndarray]:
     width: the predictions in bins of equal width.
     mass: the same predictions in bins of equal mass.
   """
-  squared = (_share(mass) * (mass.accuracy - mass.confidence) ** 2).sum(-1)
+  squared = (_bin_shares(mass) * (mass.accuracy - mass.confidence) ** 2).sum(-1)
   return {
     'ece': calibration_error(width),
     'ece_equal_mass': calibration_error(mass),
     'rms_calibration_error': np.sqrt(squared),
-    OVERCONFIDENCE: (_share(width) * (width.confidence - width.accuracy)).sum(-1),
+    OVERCONFIDENCE: (_bin_shares(width) * (width.confidence - width.accuracy)).sum(-1),
   }
 
 

@@ -26,7 +26,9 @@ LARGEST = 0.5
 """Largest standard deviation of a population of accuracies, which are in [0, 1]."""
 
 
-def between(values: np.ndarray, variances: np.ndarray, confidence: float = 0.95) -> np.ndarray:
+def variance_between_classes(
+  values: np.ndarray, variances: np.ndarray, confidence: float = 0.95
+) -> np.ndarray:
   """Returns the variance τ² of true values, given K measured values, and its interval.
 
   The result is an array [3]: τ², and the low and the high end of its interval. Measured values p_c
@@ -82,7 +84,9 @@ def class_spread(right: np.ndarray, labels: np.ndarray, confidence: float = 0.95
   _, class_index, count = np.unique(labels, return_inverse=True, return_counts=True)
   correct = np.bincount(class_index, right)
   smoothed = (correct + 0.5) / (count + 1)
-  variance = between(correct / count, smoothed * (1 - smoothed) / count, confidence)
+  variance = variance_between_classes(
+    correct / count, smoothed * (1 - smoothed) / count, confidence
+  )
   value, *ends = np.sqrt(variance).tolist()  # variances become standard deviations
   low, high = np.minimum(ends, LARGEST).tolist()
   return Estimate(value, low, max(high, value), len(labels), len(count), Q_PROFILE)

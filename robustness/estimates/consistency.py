@@ -152,7 +152,7 @@ def _interval(
   filled = total + effect / 2  # half an image, times d, is added to each cell, [4, V]
   centre = _z(_kappa_of_cells(filled) @ weight)
   # The jackknife: z of the mean κ without each unit.
-  deviation = jackknife.deviations(_z(_kappa_of_cells(filled[:, None] - cells) @ weight))
+  deviation = jackknife.jackknife_deviations(_z(_kappa_of_cells(filled[:, None] - cells) @ weight))
   independent_variance = _independent_variance(filled, weight)  # V₀
   by_chance = _agreements_by_chance(total) / joint_effect  # m
   # (3 + m) V' = 3 d V₀ + m V; then V' − V₀.

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import BOOTSTRAP, percentile_interval
-from robustness.estimates.means import Estimate, part, row
-from robustness.estimates.of_means import MeanRatio, Units, resampled, units
+from robustness.estimates.means import Estimate, estimate_row, table_of_rows
+from robustness.estimates.of_means import MeanRatio, Units, bootstrap_samples, units_of_classifier
 from robustness.estimates.outcomes import Group, Outcomes
 from robustness.estimates.quantity import AMOUNT, RATIO, Quantity, declare_error
 
@@ -129,9 +129,9 @@ def failure_points(
       corrupted = corrupted.sort_values('severity')
       groups = [Group({}, np.array([view]), np.ones(1)) for view in (clean, *corrupted.index)]
       levels = corrupted.severity.to_numpy(float)
-      estimate = failure_point(units(right, label, groups), levels, share, confidence)
-      rows.append(row(label, '', quantity, {'corruption': name}, estimate, confidence))
-  return part(rows)
+      estimate = failure_point(units_of_classifier(right, label, groups), levels, share, confidence)
+      rows.append(estimate_row(label, '', quantity, {'corruption': name}, estimate, confidence))
+  return table_of_rows(rows)
 
 
 def failure_point(
@@ -160,7 +160,7 @@ def failure_point(
     return failure_severity(accuracy[:, 1:], accuracy[:, 0], severities, share)
 
   value = float(severity_at(np.full((1, count), 1 / count))[0])
-  drawn = resampled(severity_at, count)
+  drawn = bootstrap_samples(severity_at, count)
   reached = np.isfinite(drawn).mean()  # share of the samples in which the classifier fails
   if not np.isfinite(value):
     if not measured.total[:, 0].any():

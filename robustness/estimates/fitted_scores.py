@@ -12,7 +12,7 @@ import numpy as np
 from scipy import linalg, special
 
 from robustness.core.errors import InputError
-from robustness.estimates.out_of_distribution import ENERGY, of_logits
+from robustness.estimates.out_of_distribution import ENERGY, score_of_logits
 
 _IMAGES_PER_FEATURE = 8
 """Images per feature that the last layer is solved from; few suffice, as it is exact up to
@@ -42,7 +42,7 @@ Score = Callable[[Recording], np.ndarray]
 """Returns the scores [N] of recorded images."""
 
 
-def mahalanobis(bank: Recording, is_relative: bool) -> Score:
+def mahalanobis_score(bank: Recording, is_relative: bool) -> Score:
   """Returns the score 'mds' or 'rmds', a function of records of N images that returns [N].
 
   'mds' is minus the squared Mahalanobis distance to the nearest class mean. 'rmds' adds the squared
@@ -146,10 +146,10 @@ class LastLayer:
         f'recorded logits differ by up to {difference:.3g} from a linear map of the features: '
         "'vim', 'react' and 'ash' need a network with a linear last layer."
       )
-    return of_logits(ENERGY, self(change(features)))
+    return score_of_logits(ENERGY, self(change(features)))
 
 
-def virtual_logit(layer: LastLayer, bank: Recording, directions: int) -> Score:
+def vim_score(layer: LastLayer, bank: Recording, directions: int) -> Score:
   """Returns the score 'vim', a function of records of N images that returns [N].
 
   It is the energy of the logits minus the scaled norm of the features' residual.
@@ -187,7 +187,7 @@ def virtual_logit(layer: LastLayer, bank: Recording, directions: int) -> Score:
   )
 
 
-def rectified(layer: LastLayer, held_out: Recording, percentile: float) -> Score:
+def react_score(layer: LastLayer, held_out: Recording, percentile: float) -> Score:
   """Returns the score 'react', a function of records of N images that returns [N].
 
   It is the energy of the logits that the last layer returns for min(feature, limit).
@@ -201,7 +201,7 @@ def rectified(layer: LastLayer, held_out: Recording, percentile: float) -> Score
   return lambda images: layer.energy(images, lambda features: np.minimum(features, limit))
 
 
-def shaped(layer: LastLayer, percentile: float) -> Score:
+def ash_score(layer: LastLayer, percentile: float) -> Score:
   """Returns the score 'ash', a function of records of N images that returns [N].
 
   It is the energy of the logits that the last layer returns for changed features: the n largest

@@ -129,8 +129,11 @@ class FixedWidth:
 
     def contains_p(successes: np.ndarray, n: int) -> np.ndarray:
       """Returns whether the interval of each count [P, K] in n trials contains p, bool [P, K]."""
-      low_by_count, high_by_count, _ = _outcomes(self, n)
-      low, high = _at(low_by_count, successes), _at(high_by_count, successes)
+      low_by_count, high_by_count, _ = _intervals_by_count(self, n)
+      low, high = (
+        _entries_at_counts(low_by_count, successes),
+        _entries_at_counts(high_by_count, successes),
+      )
       return (low <= p[:, None]) & (p[:, None] <= high)
 
     paths = self._paths(p, contains_p)
@@ -154,7 +157,7 @@ class FixedWidth:
     all intervals of all looks. Coverage is equal at p and 1 − p, so that p < ½ is enough.
     """
     # The ends of the intervals of each count of successes, at each look.
-    looks = [_outcomes(self, self.trials * look) for look in range(1, self.looks + 1)]
+    looks = [_intervals_by_count(self, self.trials * look) for look in range(1, self.looks + 1)]
     low = np.concatenate([low_by_count for low_by_count, _, _ in looks])
     high = np.concatenate([high_by_count for _, high_by_count, _ in looks])
     outside = np.unique([np.nextafter(low, 0), np.nextafter(high, 1)])  # next below and above
@@ -196,8 +199,8 @@ class FixedWidth:
       probability = np.where(has_column, np.take_along_axis(sums, column * has_column, 1), 0)
       if holds is not None:
         probability = probability * holds(successes, n)
-      _, _, finished_by_count = _outcomes(self, n)
-      finished = _at(finished_by_count, successes)
+      _, _, finished_by_count = _intervals_by_count(self, n)
+      finished = _entries_at_counts(finished_by_count, successes)
       yield n, probability, finished
       unfinished, first = probability * ~finished, successes[:, :1]
 
@@ -208,13 +211,13 @@ def _distances_from_mean(trials: int) -> np.ndarray:
   return np.arange(-reach, reach + 1)
 
 
-def _at(by_count: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _entries_at_counts(by_count: np.ndarray, counts: np.ndarray) -> np.ndarray:
   """Returns the entries of `by_count`, [n + 1], at counts [...], which are clipped to 0..n."""
   return np.asarray(by_count[np.clip(counts, 0, len(by_count) - 1)])
 
 
 @functools.lru_cache(MOST_LOOKS)
-def _outcomes(design: FixedWidth, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _intervals_by_count(design: FixedWidth, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns three arrays [n + 1] by the number of successes in n trials, 0 to n.
 
   They are the low and the high end of the interval, and whether the proportion is finished, which
@@ -282,7 +285,7 @@ def plan(half_width: float, confidence: float) -> FixedWidth:
     return FixedWidth(half_width, confidence, level=confidence, trials=once, looks=1)
   # `ERROR_SHARES` descend, so that levels ascend: the first design that holds has the lowest level.
   designs = (_with_error(half_width, confidence, share) for share in ERROR_SHARES)
-  return next(design for design in designs if _holds(design))
+  return next(design for design in designs if _has_coverage(design))
 
 
 def _with_error(half_width: float, confidence: float, share: float) -> FixedWidth:
@@ -302,7 +305,7 @@ def _with_error(half_width: float, confidence: float, share: float) -> FixedWidt
   return FixedWidth(half_width, confidence, level=level, trials=trials, looks=looks)
 
 
-def _holds(design: FixedWidth) -> bool:
+def _has_coverage(design: FixedWidth) -> bool:
   """Returns whether the intervals cover every proportion with at least the design's confidence."""
   tested = design.tested()
   # Every 64th proportion first, which refuses most designs soon; then all, 128 at a time.

@@ -44,7 +44,7 @@ def clopper_pearson(
     Clopper & Pearson, The use of confidence or fiducial limits illustrated in the case of the
     binomial, Biometrika 26 (1934).
   """
-  k, trials = np.broadcast_arrays(_counts(successes, 'successes'), _counts(n, 'n'))
+  k, trials = np.broadcast_arrays(_check_counts(successes, 'successes'), _check_counts(n, 'n'))
   if np.any(k > trials):
     worst = int(np.argmax(k - trials))
     raise InputError(
@@ -187,15 +187,15 @@ def t_value(n: ArrayLike, confidence: float = 0.95) -> np.ndarray:
     confidence: the probability between minus the quantile and the quantile, in (0, 1).
   """
   freedom = np.maximum(np.asarray(n, float) - 1, 1)
-  return np.asarray(special.stdtrit(freedom, 1 - _tail(confidence)))[()]
+  return np.asarray(special.stdtrit(freedom, 1 - _tail_probability(confidence)))[()]
 
 
 def z_value(confidence: float) -> float:
   """Returns the two-sided quantile of the standard normal distribution: 1.96 for confidence .95."""
-  return float(special.ndtri(1 - _tail(confidence)))
+  return float(special.ndtri(1 - _tail_probability(confidence)))
 
 
-def _tail(confidence: float) -> float:
+def _tail_probability(confidence: float) -> float:
   """Returns (1 − confidence)/2; raises InputError for a confidence outside (0, 1)."""
   if not 0 < confidence < 1:
     raise InputError(f'confidence = {confidence!r} is not in (0, 1): give for example 0.95.')
@@ -207,7 +207,7 @@ def _broadcast(*values: ArrayLike) -> tuple[np.ndarray, ...]:
   return np.broadcast_arrays(*(np.asarray(value, float) for value in values))
 
 
-def _counts(values: ArrayLike, name: str) -> np.ndarray:
+def _check_counts(values: ArrayLike, name: str) -> np.ndarray:
   """Returns counts as floats; raises InputError if one is negative or not whole.
 
   `name` is the name of the counts in the message, such as 'n'.
@@ -230,7 +230,7 @@ def proportion_interval(
     n: number of trials; both ends are NaN if it is 0.
     confidence: confidence of the interval, in (0, 1).
   """
-  tail = _tail(confidence)
+  tail = _tail_probability(confidence)
   # The quantiles need parameters above 0; for k = 0 and k = n the ends are set below.
   low = special.betaincinv(np.where(k > 0, k, 1), n - k + 1, tail)
   high = special.betaincinv(k + 1, np.where(k < n, n - k, 1), 1 - tail)

@@ -33,7 +33,7 @@ def too_few(units: float) -> str:
   return f'{TOO_FEW}, effectively {units:.1f}'
 
 
-def deviations(without: np.ndarray) -> np.ndarray:
+def jackknife_deviations(without: np.ndarray) -> np.ndarray:
   """Returns √((K − 1)/K) (θ₍ₖ₎ − mean of θ₍ₖ₎), [K, ...], where θ₍ₖ₎ is a statistic without unit k.
 
   The sum of their squares over the units is the jackknife's variance of the statistic. The sum of
@@ -53,7 +53,8 @@ def degrees_of_freedom(deviation: np.ndarray) -> float:
   if the statistic does not vary.
 
   Args:
-    deviation: d [K], each unit's contribution to the error of the statistic, from `deviations`.
+    deviation: d [K], each unit's contribution to the error of the statistic, from
+    `jackknife_deviations`.
   """
   squares = deviation**2
   total = (squares**2).sum()

@@ -73,7 +73,7 @@ def means(
     for group in groups:
       estimate = mean(quantity, outcomes, label, group, confidence, decides)
       row_facets = {**common_facets, **group.facets}
-      rows.append(row(label, '', quantity, row_facets, estimate, confidence, scale))
+      rows.append(estimate_row(label, '', quantity, row_facets, estimate, confidence, scale))
   for label in labels[1:] if paired else ():
     pair = outcomes.pair(labels[0], label)
     for group in groups:
@@ -81,15 +81,15 @@ def means(
       if 'lost' in pair.values:  # of shares; the pair of amounts has only 'gained'
         estimate = share_difference(gained, pair.sums('lost', group), confidence, test)
       else:
-        estimate = amount(gained, quantity.difference_range, confidence)
+        estimate = mean_in_clusters(gained, quantity.difference_range, confidence)
       row_facets = {**common_facets, **group.facets}
-      rows.append(row(label, labels[0], quantity, row_facets, estimate, confidence, scale))
-  return part(rows)
+      rows.append(estimate_row(label, labels[0], quantity, row_facets, estimate, confidence, scale))
+  return table_of_rows(rows)
 
 
 def published_row(label: str, quantity: Quantity, value: float, n: int, **facets: object) -> Row:
   """Returns a value of n images that was published without an interval as a row of the table."""
-  return row(label, '', quantity, facets, Estimate.without_interval(value, n), np.nan)
+  return estimate_row(label, '', quantity, facets, Estimate.without_interval(value, n), np.nan)
 
 
 def arrays(
@@ -118,7 +118,7 @@ def arrays(
   return facets.reset_index(drop=True).assign(**texts, **numbers, **missing)
 
 
-def part(rows: Sequence[Row]) -> pd.DataFrame:
+def table_of_rows(rows: Sequence[Row]) -> pd.DataFrame:
   """Returns rows as a table, which `table.assemble` joins with other parts of the results."""
   return pd.DataFrame(rows, columns=None if rows else [*SUBJECT, *ESTIMATE])
 
@@ -152,7 +152,7 @@ class Estimate:
     return cls(value, np.nan, np.nan, n, n, '')
 
 
-def row(
+def estimate_row(
   label: str,
   versus: str,
   quantity: Quantity,
@@ -205,7 +205,7 @@ def mean(
   """
   sums = outcomes.sums(label, group)
   if not outcomes.is_share:
-    estimate = amount(sums, quantity.range, confidence)
+    estimate = mean_in_clusters(sums, quantity.range, confidence)
     nearest = np.clip(estimate.value, *quantity.range)
     if abs(estimate.value - nearest) > RANGE_TOLERANCE * max(1, abs(nearest)):
       raise InputError(
@@ -218,10 +218,10 @@ def mean(
     interval = outcomes.design.interval if decides else outcomes.design.other_interval
     low, high = interval(successes, n)
     return Estimate(successes / n, float(low), float(high), n, n, intervals.SEQUENTIAL)
-  return share(sums, confidence)
+  return share_in_clusters(sums, confidence)
 
 
-def share(sums: Sums, confidence: float = 0.95) -> Estimate:
+def share_in_clusters(sums: Sums, confidence: float = 0.95) -> Estimate:
   """Returns the share of successes among trials that come in K clusters, with its interval.
 
   Let m_k be the weight of cluster k, and y_k the weight of its successful trials. The share is p =
@@ -247,7 +247,7 @@ def share(sums: Sums, confidence: float = 0.95) -> Estimate:
   return Estimate(mean, float(low), float(high), sums.n, count, method)
 
 
-def amount(sums: Sums, bounds: tuple[float, float], confidence: float = 0.95) -> Estimate:
+def mean_in_clusters(sums: Sums, bounds: tuple[float, float], confidence: float = 0.95) -> Estimate:
   """Returns a mean over K clusters with Student's interval, cut to the range `bounds`.
 
   For clusters of unequal weight, K is their effective number.

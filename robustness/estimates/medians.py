@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from robustness.estimates.means import Row, part, row
-from robustness.estimates.of_means import bootstrap, units
+from robustness.estimates.means import Row, estimate_row, table_of_rows
+from robustness.estimates.of_means import bootstrap, units_of_classifier
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 
@@ -44,11 +44,11 @@ def medians(
       (view,) = group.views  # `by` has the facets that distinguish all views
       columns = [outcomes.values[name][:, view] for name in (label, versus) if name]
       statistic = functools.partial(_median_or_difference, columns, unit_of_row)
-      (estimate,) = bootstrap(statistic, units(outcomes, label, [group]), confidence)
+      (estimate,) = bootstrap(statistic, units_of_classifier(outcomes, label, [group]), confidence)
       if np.isnan(estimate.value):
         estimate = dataclasses.replace(estimate, note=INFINITE)
-      rows.append(row(label, versus, quantity, group.facets, estimate, confidence))
-  return part(rows)
+      rows.append(estimate_row(label, versus, quantity, group.facets, estimate, confidence))
+  return table_of_rows(rows)
 
 
 def _median_or_difference(

@@ -17,7 +17,14 @@ import pandas as pd
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import BOOTSTRAP, EXACT, LOG_RATIO, percentile_interval, t_value
 from robustness.estimates.jackknife import FEWEST, effective_units, too_few
-from robustness.estimates.means import Estimate, Row, means, part, row, share_difference
+from robustness.estimates.means import (
+  Estimate,
+  Row,
+  estimate_row,
+  means,
+  share_difference,
+  table_of_rows,
+)
 from robustness.estimates.outcomes import Group, Outcomes, joined_views
 from robustness.estimates.quantity import Function, Quantity
 
@@ -83,7 +90,7 @@ class Units(NamedTuple):
       return np.asarray((weights @ self.total) / (weights @ self.weight))
 
 
-def units(outcomes: Outcomes, label: str, groups: Sequence[Group]) -> Units:
+def units_of_classifier(outcomes: Outcomes, label: str, groups: Sequence[Group]) -> Units:
   """Returns a classifier's `Units`: sums of values of K units, and of their weights, [K, G] each.
 
   A unit is an image, or a cluster of images; the sums are over the views of each of G groups.
@@ -168,7 +175,7 @@ class MeanRatio:
     return f'{reason} {", ".join(undefined)}' if undefined else ''
 
 
-def of_means(
+def function_of_means(
   quantity: Quantity,
   outcomes: Outcomes,
   by: Sequence[str] = (),
@@ -213,7 +220,7 @@ def of_means(
       quantity, ratio, outcomes, groups, baseline, confidence=confidence, facets=facets
     )
   common = outcomes.common.counting_in(joined_views(groups))
-  units_by_label = {label: units(common, label, groups) for label in outcomes.labels}
+  units_by_label = {label: units_of_classifier(common, label, groups) for label in outcomes.labels}
   if ratio:
     estimates = _ratios_to_first(ratio, units_by_label, confidence)
   else:
@@ -224,8 +231,8 @@ def of_means(
   for label, versus in sorted(estimates, key=lambda labels: labels[1] != ''):
     for group_facets, estimate in zip(facets_of_groups, estimates[label, versus], strict=True):
       all_facets = {**(facets or {}), **group_facets}
-      rows.append(row(label, versus, quantity, all_facets, estimate, confidence))
-  return part(rows)
+      rows.append(estimate_row(label, versus, quantity, all_facets, estimate, confidence))
+  return table_of_rows(rows)
 
 
 def _ratios_to_first(
@@ -350,8 +357,8 @@ def _relative_to_published(
   (divided,) = common.groups(where=is_divided)
   for label in common.labels:
     estimate = _mean_change(common, label, groups[0], divided, confidence)
-    rows.append(row(label, '', quantity, facets or {}, estimate, confidence, scale))
-  return part(rows)
+    rows.append(estimate_row(label, '', quantity, facets or {}, estimate, confidence, scale))
+  return table_of_rows(rows)
 
 
 def _mean_change(
@@ -392,7 +399,7 @@ def bootstrap(
   count = len(measured.weight)
   equal_weights = np.full((1, count), 1 / count)
   values = np.atleast_1d(statistic(equal_weights)[0])  # [1], or [G] with a value per group
-  samples = resampled(statistic, count, resamples).reshape(-1, len(values))
+  samples = bootstrap_samples(statistic, count, resamples).reshape(-1, len(values))
   return [
     _percentile_estimate(float(value), column, measured, confidence)
     for value, column in zip(values, samples.T, strict=True)
@@ -432,7 +439,7 @@ def _percentile_estimate(
   return estimate(value, low, high, note=note)
 
 
-def resampled(statistic: Statistic, count: int, resamples: int = RESAMPLES) -> np.ndarray:
+def bootstrap_samples(statistic: Statistic, count: int, resamples: int = RESAMPLES) -> np.ndarray:
   """Returns a statistic in bootstrap samples of units, [resamples, ...].
 
   Every call for the same number of units draws the same samples, so that results can be paired.

@@ -59,7 +59,7 @@ _RESAMPLES, _RESAMPLES_PER_BATCH = 1000, 100
 """Numbers of bootstrap samples of an interval, and of samples that are computed at once."""
 
 
-def of_logits(name: str, logits: np.ndarray) -> np.ndarray:
+def score_of_logits(name: str, logits: np.ndarray) -> np.ndarray:
   """Returns the scores of N images, [N], that need no other numbers than logits.
 
   Args:

@@ -63,10 +63,12 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
   is_clustered = bool((weight[:, -1] > 1).any())
   estimates = []
   for group in range(groups - 1):
-    images_by_side = _sides(weight, group)
+    images_by_side = _counts_inside_and_outside(weight, group)
     # The sums of the columns of `total`, divided by the sums of `images`, are shares: for each
     # classifier e (wrong images inside the group) and r (outside), then π (images in the group).
-    total = np.column_stack([*(_sides(wrong.total, group) for wrong in units), weight[:, group]])
+    total = np.column_stack(
+      [*(_counts_inside_and_outside(wrong.total, group) for wrong in units), weight[:, group]]
+    )
     images = np.column_stack([*[images_by_side] * len(units), weight[:, -1]])
     value = float(_ratio(total.sum(0) / np.maximum(images.sum(0), 1)))
     note = ''
@@ -83,7 +85,7 @@ def relative_errors(units: Sequence[Units], confidence: float = 0.95) -> list[Es
   return estimates
 
 
-def _sides(columns: np.ndarray, group: int) -> np.ndarray:
+def _counts_inside_and_outside(columns: np.ndarray, group: int) -> np.ndarray:
   """Returns the counts of each unit inside and outside a group of images, [K, 2].
 
   Args:
@@ -120,13 +122,13 @@ def _interval(
   yes, no = total.sum(0) + added, (images - total).sum(0) + added
   # Log odds of the shares without each unit, [K, 2C + 1].
   log_odds_without = np.log((yes - total) / (no - images + total))
-  deviation = jackknife.deviations(log_odds_without)
+  deviation = jackknife.jackknife_deviations(log_odds_without)
   variance = (deviation**2).sum(0)
   correlation = _reduced_correlation(deviation, yes + no)
   normal = correlated(np.random.default_rng(0).standard_normal((DRAWS, len(yes))), correlation)
   if is_clustered:  # normal draws of the log odds
     ratio_without = _ratio(special.expit(log_odds_without))
-    freedom = jackknife.degrees_of_freedom(jackknife.deviations(ratio_without))
+    freedom = jackknife.degrees_of_freedom(jackknife.jackknife_deviations(ratio_without))
     student = special.stdtrit(np.nan_to_num(freedom, nan=count - 1), (1 + confidence) / 2)
     error = np.sqrt(np.maximum(variance, 1 / yes + 1 / no)) * student / z_value(confidence)
     shares = special.expit(np.log(yes / no) + normal * error)

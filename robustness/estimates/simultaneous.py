@@ -41,7 +41,7 @@ _MAX_TRIALS = 1e12
 """Upper limit of the search in `_effective_trials`; no test set is that large."""
 
 
-def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None:
+def widen_for_family(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None:
   """Returns an estimate with its interval widened so that it holds for a family of estimates.
 
   The largest of many estimates is too large by chance. With the confidence 1 − α of the row, and
@@ -79,7 +79,7 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
   )
   if is_from_counts and quantity.kind != SHARE:
     return None
-  ends = _ends(row, 1 - (1 - row.confidence) / family)
+  ends = _widened_ends(row, 1 - (1 - row.confidence) / family)
   if ends is None:
     return None
   bounds = quantity.difference_range if row.versus else quantity.range
@@ -87,8 +87,8 @@ def for_all(row: pd.Series, family: int, quantity: Quantity) -> pd.Series | None
   return pd.Series({**row, 'low': float(low), 'high': float(high), 'family': family})
 
 
-def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray] | None:
-  """Returns the ends (low, high) of an estimate's interval, widened as `for_all` says.
+def _widened_ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray] | None:
+  """Returns the ends (low, high) of an estimate's interval, widened as `widen_for_family` says.
 
   They are NaN if the estimate has no interval. The result is None if it cannot be widened.
 
@@ -104,7 +104,7 @@ def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray
   if row.method.startswith(intervals.SEQUENTIAL):
     # The union bound over all looks at which the measurement may have stopped.
     return intervals.clopper_pearson(round(value * n), n, 1 - (1 - joint) / MOST_LOOKS)
-  widening = _quantile(n, joint) / _quantile(n, row.confidence)  # of half-widths
+  widening = _t_quantile(n, joint) / _t_quantile(n, row.confidence)  # of half-widths
   if row.method.startswith(intervals.KORN_GRAUBARD):
     trials = _effective_trials(value, low, high, n, row.confidence)
     if n > 1:
@@ -116,7 +116,7 @@ def _ends(row: pd.Series, joint: float) -> Sequence[float] | Sequence[np.ndarray
   if row.method.startswith(intervals.LOG_RATIO):
     shift = 1.0 if row.versus else 0.0  # a difference of ratios is the ratio minus 1
     # The interval of the ratio is symmetric in the logarithm.
-    ends = _log_ends(low + shift, high + shift, _quantile(n, row.confidence))
+    ends = _log_ends(low + shift, high + shift, _t_quantile(n, row.confidence))
     low, high = np.exp(ends.mean() + widening * (ends - ends.mean())) - shift
     return min(low, value), max(high, value)
   if intervals.BONETT_PRICE in row.method:
@@ -202,7 +202,7 @@ def _log_ends(low: ArrayLike, high: ArrayLike, quantile: ArrayLike) -> np.ndarra
   return np.stack([log_low, log_high])
 
 
-def _quantile(n: int, confidence: float) -> float:
+def _t_quantile(n: int, confidence: float) -> float:
   """Returns the two-sided quantile of Student's distribution with n − 1 degrees of freedom.
 
   n is the number of clusters. For n < 2, for which Student's distribution is not defined, the

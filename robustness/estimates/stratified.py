@@ -35,7 +35,10 @@ def estimate(
     weights: w [V]; every stratum with a weight above 0 has a trial.
     confidence: confidence of the interval, in (0, 1).
   """
-  n, k = _counts(strata, len(weights)), _counts(strata[succeeds], len(weights))
+  n, k = (
+    _trials_per_stratum(strata, len(weights)),
+    _trials_per_stratum(strata[succeeds], len(weights)),
+  )
   shrunk = (k + 1) / (n + 2)  # not 0 or 1, so that no stratum has the variance 0
   return _with_interval(weights, k, shrunk * (1 - shrunk), n, confidence)
 
@@ -58,9 +61,9 @@ def difference(
     weights: w [V]; every stratum with a weight above 0 has a trial.
     confidence: confidence of the interval, in (0, 1).
   """
-  n = _counts(strata, len(weights))
-  gained = _counts(strata[second & ~first], len(weights))
-  lost = _counts(strata[first & ~second], len(weights))
+  n = _trials_per_stratum(strata, len(weights))
+  gained = _trials_per_stratum(strata[second & ~first], len(weights))
+  lost = _trials_per_stratum(strata[first & ~second], len(weights))
   p, q = (gained + 1) / (n + 2), (lost + 1) / (n + 2)  # neither is 0
   variance = p + q - (p - q) ** 2  # of a trial, which adds 1, −1 or 0
   return _with_interval(weights, gained - lost, variance, n, confidence)
@@ -101,7 +104,7 @@ def trials_needed(weights: np.ndarray, half_width: float, confidence: float = 0.
     total += 1
 
 
-def _counts(strata: np.ndarray, num_strata: int) -> np.ndarray:
+def _trials_per_stratum(strata: np.ndarray, num_strata: int) -> np.ndarray:
   """Returns the number of trials in each of V strata, float [V].
 
   Args:

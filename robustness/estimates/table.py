@@ -50,7 +50,7 @@ def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
   `ESTIMATE` (value, low, high and further ones).
 
   The facets of the tables may differ. They keep the order in which they first occur, and are
-  missing in rows of tables that lack them. For the types of columns see `canonical`.
+  missing in rows of tables that lack them. For the types of columns see `with_column_types`.
 
   Args:
     parts: the tables.
@@ -66,19 +66,19 @@ def assemble(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     if missing:
       raise InputError(f'a part of the table lacks the columns {", ".join(missing)}.')
   if not parts:
-    return canonical(pd.DataFrame(columns=columns))
+    return with_column_types(pd.DataFrame(columns=columns))
 
   def values(part: pd.DataFrame, name: str) -> np.ndarray:
     """Returns a column of a table as an array of objects, NaN if the table lacks the column."""
     return part[name].to_numpy(object) if name in part else np.full(len(part), np.nan, object)
 
   joined = {name: np.concatenate([values(part, name) for part in parts]) for name in columns}
-  table = canonical(pd.DataFrame(joined))
+  table = with_column_types(pd.DataFrame(joined))
   _check(table, facets)
   return table
 
 
-def canonical(table: pd.DataFrame) -> pd.DataFrame:
+def with_column_types(table: pd.DataFrame) -> pd.DataFrame:
   """Returns a table with the type that belongs to each column, so that equal tables compare as
   equal.
 
@@ -96,7 +96,7 @@ def canonical(table: pd.DataFrame) -> pd.DataFrame:
       # 'str' is pandas' type of text.
       typed[name] = column.astype(object).where(column.notna(), '').astype(str).astype('str')
     else:  # a facet
-      typed[name] = _facet(column)
+      typed[name] = _typed_facet(column)
   return pd.DataFrame(typed, columns=table.columns)
 
 
@@ -105,7 +105,7 @@ def facets_of(table: pd.DataFrame) -> list[str]:
   return [name for name in table.columns if name not in (*SUBJECT, *ESTIMATE)]
 
 
-def _facet(column: pd.Series) -> pd.Series:
+def _typed_facet(column: pd.Series) -> pd.Series:
   """Returns the column of a facet as strings, integers or floats, with missing values.
 
   Numbers become integers if all numbers in the column are whole.
@@ -238,7 +238,7 @@ def from_csv(path: pathlib.Path, types: Mapping[str, str]) -> pd.DataFrame:
         table[name] = [float(value) if value else None for value in table[name]]
     for name in types:
       table[name] = table[name].where(table[name] != '', None)
-    table = canonical(table)
+    table = with_column_types(table)
     _check_values(table)
     return table
   except (OSError, ValueError, TypeError) as error:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from robustness.core.errors import InputError
 from robustness.estimates.intervals import BOOTSTRAP, REGRESSION
-from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.means import Estimate, estimate_row, table_of_rows
 from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.quantity import AMOUNT, Quantity
 
@@ -139,7 +139,9 @@ def trade_off(
     undefined = Estimate(np.nan, np.nan, np.nan, n, n, BOOTSTRAP, note=note)
     over_corruptions = dataclasses.replace(undefined, method=REGRESSION)
     pairs = zip(_SINGLE_VALUES, (undefined, over_corruptions, undefined, undefined), strict=True)
-    return part([row(label, versus, quantity, {}, e, confidence) for quantity, e in pairs])
+    return table_of_rows(
+      [estimate_row(label, versus, quantity, {}, e, confidence) for quantity, e in pairs]
+    )
   # Both arrays have a column for the share under each corruption, and then for each change.
   # `weight` counts an image in a mean share only if the corruption changes it.
   total = np.concatenate([np.where(is_changed, shares, 0)[:, is_used], changes[:, is_used]], 1)
@@ -163,11 +165,11 @@ def trade_off(
   rows = []
   for quantity, estimate in zip(_SINGLE_VALUES, estimates, strict=True):
     noted = dataclasses.replace(estimate, note='; '.join(filter(None, (note, estimate.note))))
-    rows.append(row(label, versus, quantity, {}, noted, confidence))
+    rows.append(estimate_row(label, versus, quantity, {}, noted, confidence))
   for grid_share, estimate in zip(grid, line, strict=True):
     at_share = {'high_frequency_share': grid_share}
-    rows.append(row(label, versus, LINE, at_share, estimate, confidence))
-  return part(rows)
+    rows.append(estimate_row(label, versus, LINE, at_share, estimate, confidence))
+  return table_of_rows(rows)
 
 
 def _basic_of_squares(percentile: Estimate) -> Estimate:

@@ -19,13 +19,13 @@ import numpy as np
 from robustness.core.pixels import with_scaled_image
 from robustness.core.rows import Batch, Rows
 from robustness.core.typing import PyTree
-from robustness.evaluation.fit import resized
+from robustness.evaluation.fit import resize_to_input
 from robustness.evaluation.layout import Layout
 from robustness.evaluation.records import TOTAL, Shard
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.step import View
 from robustness.evaluation.stored_pictures import MistakesOfBlock
-from robustness.evaluation.views import Arrays, key_of
+from robustness.evaluation.views import Arrays, view_key
 from robustness.models.adaptation import Adaptation, ImageBatch, Outputs
 from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
 
@@ -161,7 +161,7 @@ class AdaptingEvaluator(Evaluator):
       chunk: id and parameters of the only view, with a first axis of length 1.
     """
     batch = with_scaled_image(batch)
-    images = resized(batch['image'], self._network.input_shape)
+    images = resize_to_input(batch['image'], self._network.input_shape)
     image_batch = self._image_batch(images, batch, chunk)
     return self._adaptation.observe(self._apply, variables, state, image_batch)
 
@@ -181,7 +181,7 @@ class AdaptingEvaluator(Evaluator):
 
     def key_of_row(row: Arrays) -> jax.Array:
       """Returns a key for the adaptation, independent of the key that shows the row in the view."""
-      return jax.random.fold_in(key_of(self.key, row, view_id, parameters), ORDER)
+      return jax.random.fold_in(view_key(self.key, row, view_id, parameters), ORDER)
 
     return ImageBatch(images, batch['mask'], jax.vmap(key_of_row)(dict(batch)))
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from robustness.estimates.means import Row, part, row, share
+from robustness.estimates.means import Row, estimate_row, share_in_clusters, table_of_rows
 from robustness.estimates.outcomes import Sums
 from robustness.estimates.quantity import ACCURACY, CLEAN_ACCURACY
 from robustness.estimates.table import assemble, select
@@ -71,14 +71,16 @@ def findings(
     accuracies += class_accuracies(label, image_tally, names, study.confidence, views.units)
     class_lines += most_affected(label, image_tally, names, views.names)
     damaged = most_damaged(row_tally)
-    image_lines += [[label, *line] for line in _listed(records, table, row_tally, damaged, names)]
+    image_lines += [
+      [label, *line] for line in _image_lines(records, table, row_tally, damaged, names)
+    ]
     rows_and_views[label] = np.stack([damaged, row_tally.view[damaged]], 1).astype(np.int32)
   columns = [*next(iter(class_lines), ())]  # the keys of a line
   tables = {
     AFFECTED_CLASSES: Table(columns, [[*line.values()] for line in class_lines]),
     DAMAGED_IMAGES: Table(IMAGE_COLUMNS, image_lines),
   }
-  return Findings(tables=tables, estimates=[part(accuracies)]), rows_and_views
+  return Findings(tables=tables, estimates=[table_of_rows(accuracies)]), rows_and_views
 
 
 def with_classes(table: pd.DataFrame, by_class: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -110,7 +112,7 @@ def most_damaged(tally: Tally) -> np.ndarray:
   return candidates[order][:MOST_IMAGES]
 
 
-def _listed(
+def _image_lines(
   records: RecordsReader, table: ViewTable, tally: Tally, images: np.ndarray, names: Sequence[str]
 ) -> list[list[object]]:
   """Returns the lines of the table of damaged images: `IMAGE_COLUMNS` without the classifier.
@@ -166,7 +168,7 @@ def class_accuracies(
     confidence: confidence level of the intervals.
     units: int [N], equal for images that depend on one another; None if all are independent.
   """
-  for number, members in _members(tally):
+  for number, members in _images_by_class(tally):
     facets, num_views = {'class': class_name(number, names)}, tally.shown[members]
     # each is (quantity, share of right views of each image, number of these views of each image)
     accuracies = [(ACCURACY, 1 - tally.wrong[members] / num_views, num_views)]
@@ -178,7 +180,9 @@ def class_accuracies(
     for quantity, shares, num_trials in accuracies:
       total, weight = np.bincount(unit, shares), np.bincount(unit).astype(float)  # of each unit
       sums = Sums(total, weight, n=len(members), trials=float(num_trials.sum()))
-      yield row(label, '', quantity, facets, share(sums, confidence), confidence)
+      yield estimate_row(
+        label, '', quantity, facets, share_in_clusters(sums, confidence), confidence
+      )
 
 
 def most_affected(
@@ -198,7 +202,7 @@ def most_affected(
   """
   lines, sort_values = [], []
   num_counted_views = len(views) - (tally.clean is not None)
-  for number, members in _members(tally):
+  for number, members in _images_by_class(tally):
     accuracy = float((1 - tally.wrong[members] / tally.shown[members]).mean())
     line: dict[str, object] = {'classifier': label, 'class': class_name(number, names)}
     line['images'] = len(members)
@@ -246,7 +250,7 @@ def _with_distinct_pairs(mistakes: np.ndarray) -> np.ndarray:
   return np.concatenate([distinct, total[:, None]], 1)
 
 
-def _members(tally: Tally) -> Iterator[tuple[int, np.ndarray]]:
+def _images_by_class(tally: Tally) -> Iterator[tuple[int, np.ndarray]]:
   """Yields (number of a class, positions of its images, int [n]) for all classes with images.
 
   Images that the study excludes in every view (`ViewTable.counted_in`) are left out.

@@ -82,7 +82,7 @@ def check_labels(batch: Batch, classifier: Classifier) -> None:
     )
 
 
-def resized(images: jax.Array, shape: tuple[int, int, int]) -> jax.Array:
+def resize_to_input(images: jax.Array, shape: tuple[int, int, int]) -> jax.Array:
   """Returns images [B, H, W, C] in a classifier's input shape (height, width, channels).
 
   Images are scaled until they cover the shape (linear, antialiased, sides rounded), and their

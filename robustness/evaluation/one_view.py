@@ -12,7 +12,7 @@ import numpy as np
 from robustness.core.rows import Rows, numeric_columns
 from robustness.core.typing import PyTree
 from robustness.evaluation.study import Study
-from robustness.evaluation.views import Arrays, Views, key_of
+from robustness.evaluation.views import Arrays, Views, view_key
 
 if TYPE_CHECKING:  # studies see records, never a classifier
   from robustness.models.classifier import Classifier, Forward
@@ -40,13 +40,15 @@ def show(
     key: root key of the study's random numbers.
     classifier: the classifier for views that use it (attacks).
   """
-  views, show_row = _compiled(study, row['image'].shape, classifier.forward if classifier else None)
+  views, show_row = _compile_view(
+    study, row['image'].shape, classifier.forward if classifier else None
+  )
   parameters = {name: values[view] for name, values in views.parameters.items()}
   variables = classifier.variables if classifier and views.uses_classifier else None
   return np.asarray(show_row(variables, key, dict(row), views.ids[view], parameters))
 
 
-def damaged(
+def damaged_pictures(
   study: Study,
   rows: Rows,
   rows_and_views: np.ndarray,
@@ -92,7 +94,7 @@ def _in_8_bits(image: np.ndarray) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=4)
-def _compiled(
+def _compile_view(
   study: Study, image_shape: tuple[int, int, int], forward: Forward | None
 ) -> tuple[Views, Callable[..., jax.Array]]:
   """Returns the views of a study, and the compiled function that shows one row in one of them.
@@ -106,7 +108,7 @@ def _compiled(
     variables: PyTree, root: jax.Array, row: Arrays, view_id: jax.Array, parameters: Arrays
   ) -> jax.Array:
     """Returns one row in one view, [H, W, C]."""
-    key = key_of(root, row, view_id, parameters)
+    key = view_key(root, row, view_id, parameters)
     prepared = views.prepare(row) if views.prepare else row
     arguments: list[Any] = [parameters]
     if forward is not None:  # the views use logits: `show` takes a function from images to logits

@@ -34,7 +34,7 @@ class Evaluation:
   rounds: SequentialRecords | None = None
 
 
-def of_recorded(recorded: Mapping[str, Records | SequentialRecords]) -> list[Evaluation]:
+def as_evaluations(recorded: Mapping[str, Records | SequentialRecords]) -> list[Evaluation]:
   """Returns the evaluations of classifiers, given {label of the classifier: its records}.
 
   A sequential evaluation has rounds, and only the first ones show their rows in all views. Its

@@ -49,7 +49,9 @@ def data_lines(
   grouped = {'class groups': ', '.join(texts)} if groups else {}
   return {
     'images': _number_of_images(description, num_images),
-    'data': named(description, ('source', 'name', 'path', 'foregrounds', 'backgrounds', 'split')),
+    'data': values_in_words(
+      description, ('source', 'name', 'path', 'foregrounds', 'backgrounds', 'split')
+    ),
     DIGEST_OF_IMAGES: digest,
     'preprocessing': _preprocessing(description, image_shape),
     **grouped,
@@ -81,7 +83,7 @@ def set_differences(description: Facts, num_images: int, sample_size: int = 0) -
   return differences
 
 
-def comparable(differences: Sequence[str], otherwise: str = 'yes') -> str:
+def comparability_in_words(differences: Sequence[str], otherwise: str = 'yes') -> str:
   """Returns whether results are comparable with published ones, in words.
 
   `differences` says how they differ, such as ['100 of 10000 images'], which gives 'no: 100 of 10000
@@ -95,7 +97,7 @@ def table(lines: Mapping[str, str]) -> Table:
   return Table(('what', 'value'), [[*line] for line in lines.items()])
 
 
-def named(values: Facts, keys: Sequence[str]) -> str:
+def values_in_words(values: Facts, keys: Sequence[str]) -> str:
   """Returns the values of the keys that have one, joined by commas; 'not recorded' if none has."""
   return ', '.join(str(values[key]) for key in keys if values.get(key)) or 'not recorded'
 
@@ -144,10 +146,10 @@ def image_digests(images: np.ndarray) -> np.ndarray:
 
   Equal images have equal digests, whether they are stored as uint8 or as floats in [0, 1].
   """
-  return np.array([zlib.crc32(_canonical(image).tobytes()) for image in images], np.uint32)
+  return np.array([zlib.crc32(_as_stored_levels(image).tobytes()) for image in images], np.uint32)
 
 
-def _canonical(image: np.ndarray) -> np.ndarray:
+def _as_stored_levels(image: np.ndarray) -> np.ndarray:
   """Returns an image as uint8 if each value is the float32 of k / 255, and otherwise unchanged.
 
   An image then has the same bytes whether it was stored as uint8 or as floats.

@@ -88,7 +88,9 @@ class RecordedStudy(Study):
     raise InputError(f'{WHY_NOT}.')
 
 
-def of_results(section: Facts, name: str, description: Any, user_reference: str = '') -> Study:
+def study_of_results(
+  section: Facts, name: str, description: Any, user_reference: str = ''
+) -> Study:
   """Returns the study of finished results; only a Python file that the user names is run.
 
   It is one of three: the study in the user's file, if the user names it; a study of this project,

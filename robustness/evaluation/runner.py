@@ -18,7 +18,7 @@ import numpy as np
 from robustness.core.errors import InputError
 from robustness.core.precision import in_32_bits
 from robustness.core.progress import Progress
-from robustness.core.rows import Batch, Rows, are_arrays, numeric_columns, padded
+from robustness.core.rows import Batch, Rows, are_arrays, numeric_columns, pad_rows
 from robustness.core.typing import PyTree
 from robustness.evaluation.fit import check_fit, check_images, check_labels
 from robustness.evaluation.layout import LARGE_IMAGE_PIXELS, Layout, default_layout, even_part_size
@@ -298,7 +298,7 @@ class Evaluator(Step):
     """Yields the rows of a block in batches of `step_rows` rows, the last one padded with zeros."""
     size, columns = self.step_rows(layout), numeric_columns(batch)
     for begin in range(0, layout.num_rows_of(batch['block']), size):
-      yield {name: padded(x[begin : begin + size], size) for name, x in columns.items()}
+      yield {name: pad_rows(x[begin : begin + size], size) for name, x in columns.items()}
 
   def _chunk_of_views(self, layout: Layout, chunk: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Returns ids [v] and parameters {name: [v, ...]} of the views in chunk number `chunk`.

@@ -13,7 +13,7 @@ from robustness.core.progress import part_of_step
 from robustness.core.typing import PyTree
 from robustness.evaluation.runner import Evaluator
 from robustness.evaluation.step import View
-from robustness.evaluation.views import STAGED, Arrays, Stages, key_of
+from robustness.evaluation.views import STAGED, Arrays, Stages, view_key
 from robustness.parallel.mesh import BATCH, REPLICATED, Compiled
 from robustness.present.phrases import plural
 
@@ -166,7 +166,7 @@ class StagedEvaluator(Evaluator):
       """Returns the new state of the rows of one device."""
       rows, state = rows_and_state['rows'], rows_and_state['state']
       view_id, parameters = view
-      keys = jax.vmap(lambda row: key_of(self.key, row, view_id, parameters))(dict(rows))
+      keys = jax.vmap(lambda row: view_key(self.key, row, view_id, parameters))(dict(rows))
       logits = functools.partial(self._logits, variables)
       return self._stages.advance(program, keys, rows, parameters, logits, state, run)
 

@@ -19,11 +19,11 @@ from robustness.core.errors import InputError
 from robustness.core.pixels import with_scaled_image
 from robustness.core.sequential import map_rows
 from robustness.core.typing import PyTree
-from robustness.evaluation.fit import resized
+from robustness.evaluation.fit import resize_to_input
 from robustness.evaluation.measurements import MEASURE, observe, summarise
 from robustness.evaluation.stored_pictures import Best, add_view, no_mistakes
 from robustness.evaluation.study import IMAGES
-from robustness.evaluation.views import Arrays, Views, ViewTable, key_of
+from robustness.evaluation.views import Arrays, Views, ViewTable, view_key
 from robustness.models.callables import are_distributions
 from robustness.models.classifier import Classifier
 from robustness.parallel import Parallel
@@ -315,7 +315,7 @@ class Step:
       )
     if self.classifier:
       fields[FINITE_IMAGE] = jnp.isfinite(images).all((1, 2, 3))
-      images = resized(images, self.classifier.input_shape)
+      images = resize_to_input(images, self.classifier.input_shape)
     return images, {**fields, **by_show}
 
   def _observe(
@@ -349,7 +349,7 @@ class Step:
     `logits_argument` comes from `_logits_argument`: the function from images to logits, or ().
     """
     view_id, parameters = view
-    key = key_of(self.key, row, view_id, parameters)
+    key = view_key(self.key, row, view_id, parameters)
     image: jax.Array = self.views.show(key, row, parameters, *logits_argument)
     return image
 
@@ -360,7 +360,7 @@ class Step:
     `Views.show` shows all rows.
     """
     view_id, parameters = view
-    keys = jax.vmap(lambda row: key_of(self.key, row, view_id, parameters))(dict(rows))
+    keys = jax.vmap(lambda row: view_key(self.key, row, view_id, parameters))(dict(rows))
     logits = functools.partial(self._logits, variables)
     result: Shown = self.views.show(keys, rows, parameters, logits)
     return result

@@ -30,15 +30,14 @@ from robustness.core.typing import Facts, PlainValue
 from robustness.estimates.facets import Facet
 from robustness.estimates.fixed_width import FixedWidth, plan, wald_lower_bound
 from robustness.estimates.means import arrays, means
-from robustness.estimates.of_means import of_means
+from robustness.estimates.of_means import function_of_means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from robustness.evaluation import provenance
 from robustness.evaluation.outcomes import BASE, Recorded, num_images, versions
 from robustness.evaluation.outcomes import Evaluation as Evaluation
-from robustness.evaluation.outcomes import of_recorded as of_recorded
 from robustness.evaluation.records import RecordsReader
-from robustness.evaluation.views import DRAWS, ONLY, Views, ViewTable, identity
+from robustness.evaluation.views import DRAWS, ONLY, Views, ViewTable, stored_view
 from robustness.present import charts
 from robustness.present.sentences import Finding, findings
 from robustness.results import Findings as Findings
@@ -226,11 +225,11 @@ class Study(Part):
       source: the records that the statistic is computed from, or its values.
       by: facets of the views, such as 'corruption'. There is an estimate for each combination of
         their values, and a single one over all views for ().
-      **options: see `robustness.estimates.means.means`, or `of_means` if the quantity has a
-        function.
+      **options: see `robustness.estimates.means.means`, or `function_of_means` if the quantity
+        has a function.
     """
     outcomes = source.outcomes(quantity) if isinstance(source, Recorded) else source
-    estimate = of_means if quantity.function else means
+    estimate = function_of_means if quantity.function else means
     return estimate(quantity, outcomes, by, confidence=self.confidence, **options)
 
   @property
@@ -268,7 +267,7 @@ class Study(Part):
       base_ids = rows.without_images()[BASE]
       valid = '0 where images are versions of one another (base_id), which are dependent trials'
       self.require(len(np.unique(base_ids)) == len(base_ids), 'half_width', valid)
-    needed = self._images_lacking(rows.num_examples)
+    needed = self._too_few_images_in_words(rows.num_examples)
     if needed:
       raise self.refused(
         'half_width',
@@ -277,7 +276,7 @@ class Study(Part):
         'all), a larger half width, or 0 to show every view to all images.',
       )
 
-  def _images_lacking(self, num_images: int) -> str:
+  def _too_few_images_in_words(self, num_images: int) -> str:
     """Returns how many images `half_width` needs, in words; '' if `num_images` are enough."""
     # A simple lower bound comes first, because the exact number needs the plan of the design, which
     # takes hours if the half width is very small.
@@ -289,7 +288,7 @@ class Study(Part):
 
   def views(self, image_shape: ImageShape) -> Views:
     """Returns the views for images of this shape; InputError is raised if settings do not fit."""
-    return identity()
+    return stored_view()
 
   def summarise_output(self, layer: str, output: jax.Array) -> jax.Array:
     """Returns the values [B, ...] to record of a layer's output [B, ...]; a pure function.
@@ -375,7 +374,7 @@ class Study(Part):
     records = evaluations[0].records
     data, digest = records.identity.get('data', {}), provenance.data_digest(records)
     lines = provenance.data_lines(data, digest, num_images(records), image_shape)
-    compared = provenance.comparable(self.differences(records, image_shape))
+    compared = provenance.comparability_in_words(self.differences(records, image_shape))
     return provenance.table({**lines, **self.shown_as, provenance.COMPARABLE: compared})
 
   def which_numbers(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Table:

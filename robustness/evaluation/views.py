@@ -58,7 +58,7 @@ class Stages:
   advance: Callable[..., Mapping[str, jax.Array]]
 
 
-def staged(rows: Arrays, view: Arrays) -> dict[str, jax.Array]:
+def state_after_stages(rows: Arrays, view: Arrays) -> dict[str, jax.Array]:
   """Returns the state of B rows after the stages of a view, {name: [B, ...]}; {} without stages.
 
   The evaluator passes the states of all views with stages as columns 'staged/0/NAME',
@@ -93,8 +93,9 @@ class Views:
       [B, H, W, C] and {name: [B, ...]}, which are recorded as `measure/<name>`. It requires
       `uses_classifier`.
     stages: long computations before `show`, which the host takes step by step; it requires
-      `together`. `show` gets their results by calling `staged(rows, view)`. If that is {}, as for a
-      single image in a report, `show` does all work itself. None for views without steps.
+      `together`. `show` gets their results by calling `state_after_stages(rows, view)`. If that is
+      {}, as for a single image in a report, `show` does all work itself. None for views without
+      steps.
     image_shape: height, width and channels of shown images if they differ from the rows'; the
       runner then resizes them to the classifier's input. A study without a classifier always sets
       it.
@@ -155,7 +156,7 @@ class Views:
 
 
 ONLY = 'identity'
-"""Name of the parameter, always 0, of the view in `identity`."""
+"""Name of the parameter, always 0, of the view in `stored_view`."""
 
 
 def id_of(words: str) -> int:
@@ -166,7 +167,7 @@ def id_of(words: str) -> int:
   return zlib.crc32(words.encode()) % (2**31 - 1)
 
 
-def key_of(root: jax.Array, row: Arrays, view_id: jax.Array, view: Arrays) -> jax.Array:
+def view_key(root: jax.Array, row: Arrays, view_id: jax.Array, view: Arrays) -> jax.Array:
   """Returns the random key of one row in one view.
 
   It depends on `root`, the row's example id and the id of the view. A value 'draws' (`DRAWS`) of
@@ -183,7 +184,7 @@ def key_of(root: jax.Array, row: Arrays, view_id: jax.Array, view: Arrays) -> ja
   return random_keys.for_example(root, row['example_id'], draws)
 
 
-def identity() -> Views:
+def stored_view() -> Views:
   """Returns the single view that shows every row as it is stored."""
   return Views(
     show=lambda key, row, view: row['image'],

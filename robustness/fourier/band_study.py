@@ -8,13 +8,13 @@ import jax
 import numpy as np
 import pandas as pd
 
-from robustness.core.registry import distinct, setting, some_distinct
+from robustness.core.registry import are_distinct, are_distinct_and_some, setting
 from robustness.core.rows import Rows
 from robustness.evaluation import one_view
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import Figures, Findings, ImageShape, Study
 from robustness.evaluation.views import Arrays, Views, ViewTable
-from robustness.fourier.filters import KINDS, bandwidths, half
+from robustness.fourier.filters import KINDS, bandwidths, half_spectrum
 from robustness.present import charts, images
 from robustness.results import Results
 
@@ -41,9 +41,9 @@ class BandStudy(Study):
   """
 
   half_width: float = 0.0
-  kinds: tuple[str, ...] = setting(tuple(KINDS), 'not empty, distinct', some_distinct)
+  kinds: tuple[str, ...] = setting(tuple(KINDS), 'not empty, distinct', are_distinct_and_some)
   bandwidths: tuple[int, ...] = setting(
-    (), 'distinct, at least 1', lambda x: min(x, default=1) >= 1 and distinct(x)
+    (), 'distinct, at least 1', lambda x: min(x, default=1) >= 1 and are_distinct(x)
   )
   false_discovery_rate: float = 0.05
 
@@ -80,7 +80,7 @@ class BandStudy(Study):
     height, width, _ = image_shape
     bands = self.bands(image_shape)
     all_frequencies = np.ones((height, width // 2 + 1), bool)
-    masks = [half(KINDS[kind](height, width, bandwidth)) for kind, bandwidth in bands]
+    masks = [half_spectrum(KINDS[kind](height, width, bandwidth)) for kind, bandwidth in bands]
     # twice the bandwidth, plus 1 for a high pass
     ids = [2 * bandwidth + int(kind == 'high_pass') for kind, bandwidth in bands]
     return Views(

@@ -230,7 +230,7 @@ def add_wave(
   return jnp.clip(perturbed, 0, 1) if clip else perturbed
 
 
-def in_words(norm: float, clip: bool, phase: str = '') -> str:
+def wave_in_words(norm: float, clip: bool, phase: str = '') -> str:
   """Returns a phrase such as 'norm 4 in each channel, phase cosine, not clipped'.
 
   `phase` is '' for noise, which has none.
@@ -239,7 +239,7 @@ def in_words(norm: float, clip: bool, phase: str = '') -> str:
   return f'norm {norm:g} in each channel{phase}, {"clipped to [0, 1]" if clip else "not clipped"}'
 
 
-def differing(
+def differences_from_paper(
   norm: float,
   published: Mapping[int, tuple[float, ...]],
   side: int,

@@ -82,7 +82,7 @@ def low_pass(height: int, width: int, bandwidth: int) -> np.ndarray:
   return (fy <= round(highest * height / side))[:, None] & (fx <= round(highest * width / side))
 
 
-def half(mask: np.ndarray) -> np.ndarray:
+def half_spectrum(mask: np.ndarray) -> np.ndarray:
   """Returns the half spectrum [H, W // 2 + 1] of a mask [H, W] that is equal at f and −f.
 
   The mask has zero frequency in the centre, the half the order of `rfft2`.

@@ -28,7 +28,7 @@ class _Square(InputFilter):
   def __call__(self, images: jax.Array) -> jax.Array:
     """Returns the filtered images, float32 [N, H, W, C]."""
     height, width = images.shape[1:3]
-    mask = filters.half(filters.KINDS[self.name](height, width, self.bandwidth))
+    mask = filters.half_spectrum(filters.KINDS[self.name](height, width, self.bandwidth))
     return jax.vmap(filters.filtered_by_half, (0, None))(images, jnp.asarray(mask))
 
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.settings import choice
-from robustness.fourier.filters import half
+from robustness.fourier.filters import half_spectrum
 
 CHANNELS = ('each', 'grey')
 """Whether spectra are computed of each channel or of the grey image."""
@@ -117,4 +117,6 @@ def measures(keep: np.ndarray) -> Measures:
   numbers = np.unique(ring)
   rings = (ring == numbers[:, None, None]) * weight
   rings /= rings.sum((1, 2), keepdims=True)  # the weights of each ring sum to 1
-  return Measures(weight, weight * half(keep), rings.astype(np.float32), radii=numbers * step)
+  return Measures(
+    weight, weight * half_spectrum(keep), rings.astype(np.float32), radii=numbers * step
+  )

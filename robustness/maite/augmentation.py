@@ -83,5 +83,5 @@ def as_maite_augmentation(
   """
   # raise InputError for a name and a severity that are not valid
   catalog.find(name)
-  catalog.numbered(float(severity))
+  catalog.number_severities(float(severity))
   return MaiteAugmentation({'id': f'{name} {severity:g}'}, name, severity, seed, options)

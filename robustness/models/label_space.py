@@ -24,7 +24,7 @@ from absl import logging
 from scipy import special
 
 from robustness.core.errors import KEYS, InputError, for_caller
-from robustness.core.rows import Rows, composed, with_labels
+from robustness.core.rows import Rows, composed_unicode, with_labels
 from robustness.core.settings import choice
 from robustness.models import imagenet_names
 
@@ -95,21 +95,21 @@ def coarse_entries(space: str) -> list[tuple[str, str, str]]:
   return [(name, wnid, members) for owner, name, wnid, members in entries if owner == space]
 
 
-def spelt(name: str) -> str:
+def comparable_spelling(name: str) -> str:
   """Returns a class name in the form in which names are compared.
 
   It is in lower case, with underscores in place of spaces and each accented letter as one Unicode
   character.
   """
-  return composed(name).lower().replace(' ', '_')
+  return composed_unicode(name).lower().replace(' ', '_')
 
 
-def position(word: str, class_names: Sequence[str]) -> int | None:
+def index_of_class(word: str, class_names: Sequence[str]) -> int | None:
   """Returns the index of the class called `word`, or None if there is none or several.
 
-  The exact name is preferred, otherwise names are compared as `spelt` returns them.
+  The exact name is preferred, otherwise names are compared as `comparable_spelling` returns them.
   """
-  for form in (str, spelt):  # exact names first
+  for form in (str, comparable_spelling):  # exact names first
     if positions := [k for k, name in enumerate(class_names) if form(name) == form(word)]:
       return positions[0] if len(positions) == 1 else None
   return None
@@ -123,10 +123,12 @@ def coarse_spaces() -> list[LabelSpace]:
 def coarse_space(class_names: Sequence[str]) -> LabelSpace | None:
   """Returns the coarse label space with these class names in this order, or None if there is none.
 
-  Names are compared in lower case with underscores in place of spaces, see `spelt`.
+  Names are compared in lower case with underscores in place of spaces, see `comparable_spelling`.
   """
-  names = list(map(spelt, class_names))
-  matches = (space for space in coarse_spaces() if names == list(map(spelt, space.class_names)))
+  names = list(map(comparable_spelling, class_names))
+  matches = (
+    space for space in coarse_spaces() if names == list(map(comparable_spelling, space.class_names))
+  )
   return next(matches, None)
 
 
@@ -192,15 +194,15 @@ def align(rows: Rows, class_names: Sequence[str], aliases: Mapping[str, int], ow
   names = tuple(rows.class_names)
   if not names or names == tuple(class_names):
     return rows
-  indices = {**aliases, **{composed(name): index for index, name in enumerate(class_names)}}
-  if unknown := [name for name in names if composed(name) not in indices]:
+  indices = {**aliases, **{composed_unicode(name): index for index, name in enumerate(class_names)}}
+  if unknown := [name for name in names if composed_unicode(name) not in indices]:
     examples = ', '.join(map(repr, [*class_names[:3], *list(aliases)[:1]]))
     raise InputError(
       f'{len(unknown)} of {len(names)} classes of the data are none of the {len(class_names)} '
       f'classes of {owner}, first {unknown[0]!r}. Its classes are called {examples}, .... '
       f'Classes are matched by name, not by position: {_how_to_match(names, class_names)}.'
     )
-  positions = np.array([indices[composed(name)] for name in names], np.int32)
+  positions = np.array([indices[composed_unicode(name)] for name in names], np.int32)
   return with_labels(rows, positions, tuple(class_names))
 
 
@@ -215,8 +217,8 @@ def _how_to_match(names: Sequence[str], class_names: Sequence[str]) -> str:
     return f'set {KEYS.data.folder.label_space}={coarse.name}'
   if tuple(class_names) == get(IMAGENET).class_names:
     for space in coarse_spaces():
-      spellings = {*map(spelt, (*space.class_names, *space.aliases))}
-      if {*map(spelt, names)} <= spellings:
+      spellings = {*map(comparable_spelling, (*space.class_names, *space.aliases))}
+      if {*map(comparable_spelling, names)} <= spellings:
         fix = for_caller(
           f'set {KEYS.classifier.label_space}={space.name}',
           f'give robustness.classifier(..., label_space={space.name!r})',
@@ -264,11 +266,11 @@ def project_scores(
   projected = np.full((len(scores), len(space.members)), -np.inf, scores.dtype)
   for column, members in enumerate(space.members):
     if members:
-      projected[:, column] = _merged(scores[:, list(members)], merge, kind)
+      projected[:, column] = _merge_scores(scores[:, list(members)], merge, kind)
   return projected
 
 
-def _merged(values: np.ndarray, merge: str, kind: str) -> np.ndarray:
+def _merge_scores(values: np.ndarray, merge: str, kind: str) -> np.ndarray:
   """Returns the scores [N] of a class, combined from the scores [N, members] of its members.
 
   Args:

@@ -151,13 +151,13 @@ class Model:
         'give class_names with a name for each output.'
       )
     self._check(outputs)
-    made = self._wrapped(call, inputs, (height, width, channels), names)
-    if _differ(outputs, self._as_announced(made.predict(pair))):
+    made = self._make_classifier(call, inputs, (height, width, channels), names)
+    if _outputs_differ(outputs, self._as_announced(made.predict(pair))):
       raise InputError(
         f'{self.label} gives other outputs when it is called again: switch off dropout.'
       )
     beside_itself = self._outputs(call, np.concatenate([image, image]))
-    if _differ(outputs[:1], beside_itself[:1]):
+    if _outputs_differ(outputs[:1], beside_itself[:1]):
       raise InputError(
         f'{self.label} gives an image other outputs beside other images: have normalisation use '
         'running statistics, as in evaluation mode.'
@@ -264,7 +264,7 @@ class Model:
     """Returns logits [B, classes] as what the module returns: unchanged, or as probabilities."""
     return np.exp(logits) if self.outputs == 'probabilities' else logits
 
-  def _wrapped(
+  def _make_classifier(
     self,
     call: Callable[[PyTree, Any], Any],
     inputs: Inputs,
@@ -308,7 +308,7 @@ class Model:
     return _with_log_outputs(made) if self.outputs == 'probabilities' else made
 
 
-def _differ(first: np.ndarray, second: np.ndarray) -> bool:
+def _outputs_differ(first: np.ndarray, second: np.ndarray) -> bool:
   """Returns whether outputs [B, classes] differ by more than `TOLERANCE` where both are finite."""
   is_finite = np.isfinite(first) & np.isfinite(second)  # a log probability may be −∞
   tolerance = TOLERANCE * np.abs(first[is_finite]).max(initial=0)

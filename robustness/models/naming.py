@@ -83,15 +83,15 @@ class Stored:
 
   def shapes(self, linen_shape: Shape) -> dict[str, Shape]:
     """Returns {name: shape in the file} of the arrays, given the shape of the variable in Linen."""
-    return dict.fromkeys(self.names, self.layout.stored(self._part(linen_shape)))
+    return dict.fromkeys(self.names, self.layout.stored(self._part_shape(linen_shape)))
 
   def restore(self, arrays: Mapping[str, np.ndarray], linen_shape: Shape) -> np.ndarray:
     """Returns the variable, an array of shape `linen_shape`, from a file's arrays by name."""
-    part = self._part(linen_shape)
+    part = self._part_shape(linen_shape)
     parts = [self.layout.restored(arrays[name], part) for name in self.names]
     return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1))
 
-  def _part(self, linen_shape: Shape) -> Shape:
+  def _part_shape(self, linen_shape: Shape) -> Shape:
     """Returns the shape, in Linen's order, of the part of the variable that each array holds."""
     return (*linen_shape[:-1], linen_shape[-1] // len(self.names))
 

@@ -127,7 +127,7 @@ def _stretched_weights(old: int, new: int) -> np.ndarray:
   return np.stack([np.interp(new_offsets, old_offsets, row) for row in np.eye(old)], axis=1)
 
 
-def _keys(distance: np.ndarray, a: float) -> np.ndarray:
+def _keys_kernel(distance: np.ndarray, a: float) -> np.ndarray:
   """Returns Keys' bicubic kernel with parameter `a` at distances ≥ 0 in pixels; 0 from 2 on."""
   near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
   far = a * (((distance - 5) * distance + 8) * distance - 4)
@@ -139,7 +139,7 @@ def _bicubic_weights(old: int, new: int) -> np.ndarray:
   scale = old / new  # above 1 for a smaller grid, for which the kernel is widened
   centres = (np.arange(new) + 0.5) * scale
   distance = np.abs(np.arange(old)[None] + 0.5 - centres[:, None]) / max(scale, 1.0)
-  weights = _keys(distance, -0.5)
+  weights = _keys_kernel(distance, -0.5)
   return weights / weights.sum(1, keepdims=True)
 
 
@@ -154,7 +154,7 @@ def _pytorch_weights(old: int, new: int, offset: float = 0.0) -> np.ndarray:
   weights = np.zeros((new, old))
   rows, columns = np.arange(new)[:, None], np.clip(taps, 0, old - 1).astype(int)
   # at a border several taps are the same position, and `add.at` sums their weights
-  np.add.at(weights, (rows, columns), _keys(np.abs(taps - centres[:, None]), -0.75))
+  np.add.at(weights, (rows, columns), _keys_kernel(np.abs(taps - centres[:, None]), -0.75))
   return weights
 
 

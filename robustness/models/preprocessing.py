@@ -62,9 +62,9 @@ def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
   if path.is_file() and path.suffix == SAFETENSORS_SUFFIX:
     saved = weights.saved_facts(path)
     if record := saved.get('preprocessing'):
-      with _reading(f'the metadata of {path}: '):
+      with _refusing_unreadable(f'the metadata of {path}: '):
         owner = saved.get('architecture', architecture.name)
-        fields = {**_checked(_of_metadata(record)), 'record': 'its metadata'}
+        fields = {**_check_fields(_fields_of_metadata(record)), 'record': 'its metadata'}
         return Weights(path.name, owner, LOCAL, str(path.parent), path.name, **fields)
   folder = path if path.is_dir() else path.parent
   records = {name: _read(folder / name) for name in _READERS}
@@ -73,9 +73,9 @@ def record_of(path: pathlib.Path, architecture: Architecture) -> Weights | None:
     is_of_transformers = name == CONFIG_FILE and 'pretrained_cfg' not in facts  # and no record
     if not facts or is_of_transformers:
       continue
-    with _reading(f'{folder / name}: '):
+    with _refusing_unreadable(f'{folder / name}: '):
       owner = _stated_owner(facts, architecture) if name == CONFIG_FILE else architecture.name
-      fields = {**_checked(read(facts)), 'class_names': class_names(records[CONFIG_FILE])}
+      fields = {**_check_fields(read(facts)), 'class_names': class_names(records[CONFIG_FILE])}
       _check_activation(architecture, records)
     file = path if path.is_file() else only_file(path)
     return Weights(file.name, owner, LOCAL, str(folder), file.name, record=name, **fields)
@@ -127,7 +127,7 @@ def of_timm(name: str, config: Facts) -> Weights:
     InputError: this project does not have the architecture, the classes are not ImageNet's, or
       images are not square or are cropped in a way that does not exist here.
   """
-  with _reading(f'weights {TIMM}:{name} cannot be used: '):
+  with _refusing_unreadable(f'weights {TIMM}:{name} cannot be used: '):
     architecture = catalog.of_timm_name(config['architecture'])
     facts = config.get('pretrained_cfg')
     # older files have these values at the top
@@ -136,7 +136,7 @@ def of_timm(name: str, config: Facts) -> Weights:
       raise InputError(f'the architecture {config["architecture"]!r} is not among those here')
     if classes != 1000:
       raise InputError(f'it tells {classes} classes apart, not the 1000 of ImageNet')
-    fields = _checked(_of_timm(config))
+    fields = _check_fields(_fields_of_timm(config))
   return Weights(f'{TIMM}:{name}', architecture, TIMM, f'timm/{name}', WEIGHTS_FILE, **fields)
 
 
@@ -148,9 +148,9 @@ def fields_of_record(kind: str, record: Facts, prefix: str) -> Facts:
     record: the content of the description; {} takes timm's defaults.
     prefix: the beginning of error messages.
   """
-  with _reading(prefix):
-    read = _of_transformers if kind == HF else _of_timm
-    return _checked(read(record or _DEFAULTS))
+  with _refusing_unreadable(prefix):
+    read = _fields_of_transformers if kind == HF else _fields_of_timm
+    return _check_fields(read(record or _DEFAULTS))
 
 
 def _read(file: pathlib.Path) -> Facts:
@@ -158,7 +158,7 @@ def _read(file: pathlib.Path) -> Facts:
   return json_files.read(file) if file.is_file() else {}
 
 
-def _of_metadata(facts: Facts) -> Facts:
+def _fields_of_metadata(facts: Facts) -> Facts:
   """Returns fields of `Weights` from `Weights.preprocessing` values, with lists made tuples."""
   return {**facts, 'mean': tuple(facts['mean']), 'std': tuple(facts['std'])}
 
@@ -177,7 +177,7 @@ def _fields(
   return {**sizes, 'squash': squash, 'mean': tuple(mean), 'std': tuple(std), 'licence': licence}
 
 
-def _of_timm(config: Facts) -> Facts:
+def _fields_of_timm(config: Facts) -> Facts:
   """Returns fields of `Weights` from timm's `config.json`."""
   facts = config.get('pretrained_cfg', config)
   _, height, width = facts['input_size']
@@ -189,17 +189,17 @@ def _of_timm(config: Facts) -> Facts:
   return _fields(side, crop, interpolation, mode == 'squash', facts['mean'], facts['std'], licence)
 
 
-def _of_open_clip(config: Facts) -> Facts:
+def _fields_of_open_clip(config: Facts) -> Facts:
   """Returns fields of `Weights` from `open_clip_config.json`."""
   facts, side = config['preprocess_cfg'], config['model_cfg']['vision_cfg']['image_size']
   mode = facts.get('resize_mode', 'shortest')
   if mode not in ('shortest', 'squash'):
     raise InputError(f'its resize_mode is {mode!r}, neither shortest nor squash')
-  side, interpolation = _square(*_pair(side)), facts.get('interpolation', 'bicubic')
+  side, interpolation = _square(*_height_and_width(side)), facts.get('interpolation', 'bicubic')
   return _fields(side, 1.0, interpolation, mode == 'squash', facts['mean'], facts['std'])
 
 
-def _of_transformers(facts: Facts) -> Facts:
+def _fields_of_transformers(facts: Facts) -> Facts:
   """Returns fields of `Weights` from `preprocessor_config.json`.
 
   `resize` is the number of pixels of the shorter side before the crop, or of both sides if `squash`
@@ -214,10 +214,10 @@ def _of_transformers(facts: Facts) -> Facts:
     is_both_sides = isinstance(size, list) or _OF_SQUARES.match(kind)
     shorter = None if is_both_sides else size
   # without a shorter side both sides are resized, which squashes the image
-  resize = shorter or _square(*_pair(size))
+  resize = shorter or _square(*_height_and_width(size))
   squash, side = not shorter, resize  # without a crop
   if facts.get('do_center_crop', False):
-    side = _square(*_pair(facts['crop_size']))
+    side = _square(*_height_and_width(facts['crop_size']))
     margin = 224 / 256 if kind.startswith('Levit') else 1
     resize = int(resize / facts.get('crop_pct', margin))  # PoolFormer states it, LeViT's is fixed
   elif shorter and 'crop_pct' in facts:  # ConvNeXt squashes from 384 pixels on, and crops below
@@ -226,7 +226,7 @@ def _of_transformers(facts: Facts) -> Facts:
   elif shorter:
     raise InputError(f'it resizes the shorter side to {shorter} and crops nothing: not square')
   number = facts.get('resample', 2)  # Pillow's number of a filter
-  interpolation = _RESAMPLING.get(number, f'resample {number}')  # refused by `_checked`
+  interpolation = _RESAMPLING.get(number, f'resample {number}')  # refused by `_check_fields`
   mean, std = facts['image_mean'], facts['image_std']
   return _fields(side, side / resize, interpolation, squash, mean, std)
 
@@ -246,7 +246,7 @@ def _check_steps(facts: Facts) -> None:
     raise InputError(f'its rescale_factor is {facts["rescale_factor"]}, not 1/255')
 
 
-def _pair(size: int | list[int] | dict[str, int]) -> tuple[int, int]:
+def _height_and_width(size: int | list[int] | dict[str, int]) -> tuple[int, int]:
   """Returns (height, width) of a size as transformers states it: a number, a pair or a dict."""
   if isinstance(size, dict):
     return size['height'], size['width']
@@ -261,7 +261,7 @@ def _square(height: int, width: int) -> int:
 
 
 @contextlib.contextmanager
-def _reading(prefix: str) -> Iterator[None]:
+def _refusing_unreadable(prefix: str) -> Iterator[None]:
   """Returns a context that raises InputError if a description of preprocessing cannot be read.
 
   Its message begins with `prefix`, such as 'FOLDER/config.json: '.
@@ -276,7 +276,7 @@ def _reading(prefix: str) -> Iterator[None]:
     ) from error
 
 
-def _checked(fields: Facts) -> Facts:
+def _check_fields(fields: Facts) -> Facts:
   """Returns fields of `Weights` that were read from a record.
 
   InputError is raised if the values are invalid or the preprocessing does not exist here.
@@ -319,9 +319,9 @@ def _check_activation(architecture: Architecture, records: dict[str, Facts]) -> 
 
 
 _READERS: Mapping[str, Callable[[Facts], Facts]] = {
-  CONFIG_FILE: _of_timm,
-  OPEN_CLIP_FILE: _of_open_clip,
-  TRANSFORMERS_FILE: _of_transformers,
+  CONFIG_FILE: _fields_of_timm,
+  OPEN_CLIP_FILE: _fields_of_open_clip,
+  TRANSFORMERS_FILE: _fields_of_transformers,
 }
 """The readers of records by the name of the file, in the order in which files are tried."""
 

@@ -172,7 +172,9 @@ class Neighbors(Probe):
         f'{self.key("neighbors")} has {option:g}, and there are {len(features)} training rows.'
       )
     # only the lengths of `ranks` (k) and `classes` are used: lengths are constants when compiled
-    arrays = _float32(rows=_unit(features), ranks=np.zeros(int(option)), classes=np.zeros(classes))
+    arrays = _float32(
+      rows=_unit_rows(features), ranks=np.zeros(int(option)), classes=np.zeros(classes)
+    )
     return {**arrays, 'labels': labels.astype(np.int32)}
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
@@ -218,7 +220,7 @@ class Prototype(Probe):
 
   def fitted(self, features: np.ndarray, labels: np.ndarray, classes: int, option: float) -> Arrays:
     """Returns the class means [classes, F] at unit length."""
-    return _float32(means=_unit(_one_hot(labels, classes).T @ _unit(features)))
+    return _float32(means=_unit_rows(_one_hot(labels, classes).T @ _unit_rows(features)))
 
   def __call__(self, arrays: PyTree, features: jax.Array) -> jax.Array:
     """Returns logits [B, classes], each scale · cosine."""
@@ -455,7 +457,7 @@ def _no_gradient(x: jax.Array) -> jax.Array:
 
 
 @_no_gradient.defjvp
-def _refused(primals: PyTree, tangents: PyTree) -> PyTree:
+def _refuse_derivative(primals: PyTree, tangents: PyTree) -> PyTree:
   """Raises InputError, as a count of votes has no derivative by the features."""
   raise InputError(
     f"{KEYS.classifier.probe.knn.votes} is 'uniform', which has no gradient: set it to 'softmax'."
@@ -493,7 +495,7 @@ def _nearest_rows(unit: jax.Array, rows: jax.Array, k: int) -> tuple[jax.Array, 
   return best
 
 
-def _unit(x: np.ndarray) -> np.ndarray:
+def _unit_rows(x: np.ndarray) -> np.ndarray:
   """Returns the rows of `x` [N, F] scaled to length 1."""
   return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), _SMALL)
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import KEYS, InputError
-from robustness.core.rows import Rows, composed
+from robustness.core.rows import Rows, composed_unicode
 from robustness.core.typing import PyTree
 from robustness.models import imagenet_names, label_space
 from robustness.models.callables import CheckedFunction
@@ -73,20 +73,22 @@ def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
   Raises:
     InputError: the classifier lacks one of the classes, or two names mean the same class.
   """
-  names = map(composed, classifier.class_names)
+  names = map(composed_unicode, classifier.class_names)
   indices = {**classifier.aliases, **{name: index for index, name in enumerate(names)}}
-  unknown = [name for name in class_names if composed(name) not in indices]
+  unknown = [name for name in class_names if composed_unicode(name) not in indices]
   if unknown or not class_names:
     reason = 'the data have no class names'
     if unknown:
       count = f'{len(unknown)} of {len(class_names)} classes of the data'
       reason = f'{count} are none of {classifier.name}, first {unknown[0]!r}'
     raise InputError(f"{KEYS.classifier.label_space} is 'data', but {reason}.")
-  members = tuple((indices[composed(name)],) for name in class_names)
+  members = tuple((indices[composed_unicode(name)],) for name in class_names)
   if len(set(members)) < len(members):
     raise InputError(f'two classes of the data are one class of {classifier.name}.')
   space = LabelSpace(label_space.DATA, tuple(class_names), members=members, source=classifier.name)
-  return _projected(classifier, space, 'max')  # the maximum of one logit each, which is this logit
+  return _merge_logits(
+    classifier, space, 'max'
+  )  # the maximum of one logit each, which is this logit
 
 
 def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier:
@@ -114,10 +116,10 @@ def project(classifier: Classifier, name: str, merge: str = 'max') -> Classifier
       f'{classifier.name} tells {classifier.num_classes} classes apart; label space '
       f'{name!r} is made of the classes of {space.source or "no other space"}.'
     )
-  return _projected(classifier, space, merge)
+  return _merge_logits(classifier, space, merge)
 
 
-def _projected(classifier: Classifier, space: LabelSpace, merge: str) -> Classifier:
+def _merge_logits(classifier: Classifier, space: LabelSpace, merge: str) -> Classifier:
   """Returns the classifier with its logits merged to the classes of a coarser label space."""
 
   def forward(variables: PyTree, images: jax.Array, layers: tuple[str, ...]) -> Outputs:

@@ -33,7 +33,7 @@ Array = TypeVar('Array', np.ndarray, jax.Array)
 norm = functools.partial(layer_norm, EPSILON)
 
 
-def offsets(sides: tuple[int, int]) -> np.ndarray:
+def bias_indices(sides: tuple[int, int]) -> np.ndarray:
   """Returns the row of the bias table for each pair of query and key in a window, int [N, N].
 
   A window has N = h × w patches, with (h, w) = `sides`. The row for a query that is y patches below
@@ -45,7 +45,9 @@ def offsets(sides: tuple[int, int]) -> np.ndarray:
   return (y + height - 1) * (2 * width - 1) + x + width - 1
 
 
-def parted(padded: tuple[int, int], window: tuple[int, int], shift: tuple[int, int]) -> np.ndarray:
+def shift_mask(
+  padded: tuple[int, int], window: tuple[int, int], shift: tuple[int, int]
+) -> np.ndarray:
   """Returns the bias [windows, 1, N, N] that hides patches that only the cyclic shift brought near.
 
   The bias is −100 for two of a window's N patches that come from opposite borders of the image, and
@@ -120,11 +122,13 @@ class Block(Layer):
     table = self.param(WINDOW_BIAS, nn.initializers.normal(0.02), (num_offsets, self.num_heads))
     num_below, num_beside = -rows % height, -columns % width  # patches that fill the last windows
     padded = rows + num_below, columns + num_beside
-    bias = jnp.moveaxis(table[offsets(sides)], -1, 0)[None, None]  # [1, 1, heads, N, N], N patches
+    bias = jnp.moveaxis(table[bias_indices(sides)], -1, 0)[
+      None, None
+    ]  # [1, 1, heads, N, N], N patches
     y = norm(dtype=self.dtype, name='norm1')(x)
     if down or right:  # the bias of −100 hides patches that only the cyclic shift makes neighbours
       y = jnp.roll(y, (-down, -right), (1, 2))
-      bias += jnp.asarray(parted(padded, sides, (down, right)))[None]
+      bias += jnp.asarray(shift_mask(padded, sides, (down, right)))[None]
     y = jnp.pad(y, ((0, 0), (0, num_below), (0, num_beside), (0, 0)))
     y = SelfAttention(self.num_heads, **self.common, name='attention')(windows(y, sides), bias=bias)
     y = from_windows(y, padded, sides)[:, :rows, :columns]

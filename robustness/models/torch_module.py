@@ -96,10 +96,10 @@ class TorchModule:
     The module is called on pieces of at most `batch_size` images.
     """
     by_piece = []
-    for piece in self._pieces(images):
+    for piece in self._split_images(images):
       _, outputs = self._run(piece, layers, gradient=False)
       by_piece.append([outputs[name].float().cpu().numpy() for name in (LOGITS, *layers)])
-    return [_joined(images, pieces) for pieces in zip(*by_piece, strict=True)]
+    return [_join_pieces(images, pieces) for pieces in zip(*by_piece, strict=True)]
 
   def vector_jacobian_products(
     self, layers: tuple[str, ...], images: np.ndarray, *cotangents: np.ndarray
@@ -114,7 +114,7 @@ class TorchModule:
     num_leading = np.ndim(images) - 3
     flat = [np.asarray(v).reshape(-1, *np.shape(v)[num_leading:]) for v in cotangents]
     pieces, start = [], 0  # `start` is the index of a piece's first image
-    for piece in self._pieces(images):
+    for piece in self._split_images(images):
       x, outputs = self._run(piece, layers, gradient=True)
       stop = start + len(piece)
       z, v = [], []
@@ -127,9 +127,9 @@ class TorchModule:
       with _errors_on(piece):
         (product,) = torch.autograd.grad(z, x, v)
       pieces.append(product.permute(0, 2, 3, 1).cpu().numpy())
-    return _joined(images, pieces)
+    return _join_pieces(images, pieces)
 
-  def _pieces(self, images: np.ndarray) -> list[np.ndarray]:
+  def _split_images(self, images: np.ndarray) -> list[np.ndarray]:
     """Returns images [..., H, W, C] as a list of arrays [B, H, W, C] with B ≤ `batch_size`."""
     flat = np.asarray(images)
     flat = flat.reshape(-1, *flat.shape[-3:])
@@ -318,7 +318,7 @@ def _check(logits: object, count: int, classes: int) -> None:
     raise InputError('it gives NaN or infinity for images of noise in [0, 1]: check its weights.')
 
 
-def _joined(images: np.ndarray, pieces: Sequence[np.ndarray]) -> np.ndarray:
+def _join_pieces(images: np.ndarray, pieces: Sequence[np.ndarray]) -> np.ndarray:
   """Returns the outputs for consecutive images, `pieces` [n, ...], joined to one array.
 
   For images [K, B, H, W, C] and pieces [n, ...] the result is [K, B, ...], where K and B stand for

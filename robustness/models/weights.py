@@ -108,7 +108,9 @@ def load_with_notes(
     else:
       arrays, notes = state_dict.read_with_notes(file)
       scheme = _scheme(architecture, arrays)
-    variables, changes = _fitted(architecture, arrays, scheme, num_classes, input_shape, positions)
+    variables, changes = _fit_to_network(
+      architecture, arrays, scheme, num_classes, input_shape, positions
+    )
     normalised = {'normalised_as': scheme.name} if scheme.mean else {}
     return variables, {**notes, **changes, **normalised}
   except InputError as error:
@@ -138,7 +140,9 @@ def for_images(
     return variables
   arrays = {'/'.join(path): np.asarray(value) for path, value in flat.items()}
   # None takes the number of classes of `arrays`; the second result says what was resampled
-  return _fitted(architecture, arrays, _SAVED_HERE, None, input_shape, positions, stored_shape)[0]
+  return _fit_to_network(
+    architecture, arrays, _SAVED_HERE, None, input_shape, positions, stored_shape
+  )[0]
 
 
 def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Scheme:
@@ -160,7 +164,7 @@ def _scheme(architecture: Architecture, arrays: Mapping[str, np.ndarray]) -> Sch
   return max(architecture.schemes, key=num_shared)
 
 
-def _fitted(
+def _fit_to_network(
   architecture: Architecture,
   arrays: Mapping[str, np.ndarray],
   scheme: Scheme,
@@ -506,10 +510,10 @@ def _read_saved(file: os.PathLike[str]) -> tuple[dict[str, np.ndarray], Facts]:
     raise InputError(
       f'{file} was altered: its weights had another digest when they were saved. Save them again.'
     )
-  return flat, _facts(file, header)
+  return flat, _read_metadata(file, header)
 
 
-def _facts(file: os.PathLike[str], header: Mapping[str, str]) -> Facts:
+def _read_metadata(file: os.PathLike[str], header: Mapping[str, str]) -> Facts:
   """Returns the metadata in the header of a file that `save_variables` wrote.
 
   InputError is raised if they are no JSON or a value has the wrong type.
@@ -526,7 +530,7 @@ def saved_facts(path: str | os.PathLike[str]) -> Facts:
   Only the header is read. `load_variables` also checks whether metadata or weights were altered.
   """
   file = state_dict.check_weights_path(path)
-  return _facts(file, _saved_header(file))
+  return _read_metadata(file, _saved_header(file))
 
 
 def _digest(arrays: Mapping[str, np.ndarray], header: Mapping[str, str]) -> str:

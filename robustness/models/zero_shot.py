@@ -214,11 +214,11 @@ def _class_embeddings(tower: TextTower, variables: Variables, tokens: np.ndarray
   padded = np.pad(flat, ((0, -len(flat) % size), (0, 0)))  # to steps of equal size
   apply = jax.jit(tower.apply)
   steps = [apply(variables, step) for step in padded.reshape(-1, size, context)]
-  prompt_embeddings = _unit(np.concatenate(steps)[: len(flat)])
-  return _unit(prompt_embeddings.reshape(num_classes, num_prompts, -1).mean(1))
+  prompt_embeddings = _unit_rows(np.concatenate(steps)[: len(flat)])
+  return _unit_rows(prompt_embeddings.reshape(num_classes, num_prompts, -1).mean(1))
 
 
-def _unit(x: np.ndarray) -> np.ndarray:
+def _unit_rows(x: np.ndarray) -> np.ndarray:
   """Returns `x` [..., E] with its rows scaled to length 1."""
   return x / np.linalg.norm(x, axis=-1, keepdims=True)
 

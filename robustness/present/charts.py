@@ -70,10 +70,10 @@ def draw(results: Results) -> dict[str, Picture]:
     max_facets = max(2, min((len(facets) for facets, _ in groups), default=0))
     for facets, rows in groups:
       if len(facets) <= max_facets:
-        pictures = of_rows(rows, quantity, facets, results)
+        pictures = draw_rows(rows, quantity, facets, results)
         name = name_of(quantity.name, facets)
         figures |= {f'{name}{suffix}': picture for suffix, picture in pictures.items()}
-  return figures or levels(results)
+  return figures or draw_levels(results)
 
 
 def scatter(results: Results, across: Quantity, up: Quantity, by: str) -> dict[str, Picture]:
@@ -100,7 +100,7 @@ def scatter(results: Results, across: Quantity, up: Quantity, by: str) -> dict[s
   heads = Notation(across).head, Notation(up).head
   figure = forms.named_points(panels, *heads, results.labels)
   words = f'{up.words} against {across.words} by {facet.words}'
-  return {f'{up.name}_against_{across.name}': (figure, sentence(f'{words}{sample(y)}'))}
+  return {f'{up.name}_against_{across.name}': (figure, sentence(f'{words}{sample_in_words(y)}'))}
 
 
 def with_line(figures: dict[str, Picture], name: str, level: float, words: str) -> None:
@@ -121,12 +121,12 @@ def with_line(figures: dict[str, Picture], name: str, level: float, words: str) 
     figures[name] = figure, f'{caption} Broken grey line: {words}.'
 
 
-def levels(results: Results) -> dict[str, Picture]:
+def draw_levels(results: Results) -> dict[str, Picture]:
   """Returns {file name: (figure, caption)} of the shares that have one value per classifier.
 
   A share is a quantity between 0 and 1, such as an accuracy. It has one value per classifier if it
-  is over all conditions, or by facets with only one value each. All are in the figure `levels`. If
-  only some of them have paired differences, those without are in a second figure,
+  is over all conditions, or by facets with only one value each. All are in the figure
+  `draw_levels`. If only some of them have paired differences, those without are in a second figure,
   `levels_without_differences`, which lacks the column of differences.
   """
   rate = results.false_discovery_rate
@@ -147,12 +147,12 @@ def levels(results: Results) -> dict[str, Picture]:
     figure = forms.rows_of_points(names, columns, results.labels, 'words')
     # If no share has differences, those without are in the first figure.
     name = 'levels_without_differences' if figures else 'levels'
-    text = f'{", ".join(names)}{sample(rows)}{_difference_words(columns[-1], rate)}'
+    text = f'{", ".join(names)}{sample_in_words(rows)}{_difference_words(columns[-1], rate)}'
     figures[name] = figure, sentence(text)
   return figures
 
 
-def of_rows(
+def draw_rows(
   rows: pd.DataFrame, quantity: Quantity, facets: Sequence[str], results: Results
 ) -> dict[str, Picture]:
   """Returns the figures of a quantity's estimates by one set of facets.
@@ -190,7 +190,7 @@ def of_rows(
   reference_values: dict[tuple[str, str], float] = {}
   reference_words = ''
   if reference and varying:
-    reference_values = _reference(reference, results.table, '' if axes else names[0], facets)
+    reference_values = _reference_values(reference, results.table, '' if axes else names[0], facets)
     first_notation, _ = columns[0]
     if reference_values and not first_notation.difference:
       marks_of_points = 'Bars' if any(name for _, name in reference_values) else 'Broken lines'
@@ -209,11 +209,11 @@ def of_rows(
     case 1, 1 if rows[names[0]].nunique() <= MAX_PANELS:
       panels = _panels_by_value(columns[0], names[0])
       figure = forms.curves(panels, labels, axes[0], reference_values)
-      grids_of_differences = _grids(columns[1:], names[0], axes[0], caption)
+      grids_of_differences = _draw_grids(columns[1:], names[0], axes[0], caption)
       return {'': (figure, caption(columns[:1]) + reference_words), **grids_of_differences}
     case 2, 0:  # grids with the facet of more names down
       down, across = sorted(names, key=lambda name: -int(rows[name].nunique()))
-      return _grids(columns, down, across, caption)
+      return _draw_grids(columns, down, across, caption)
     case 0, 2:  # maps over two facets with numbers
       return {'': (maps.maps(_classifier_panels(columns), axes[0], axes[1]), caption(columns))}
     case 1, 2:  # a map for each name
@@ -223,7 +223,7 @@ def of_rows(
   return {'': (figure, caption(columns) + reference_words)}
 
 
-def _reference(
+def _reference_values(
   quantity: Quantity, table: pd.DataFrame, name: str, facets: Sequence[str]
 ) -> dict[tuple[str, str], float]:
   """Returns the values of a reference quantity, by (classifier, value of the facet `name`).
@@ -247,7 +247,7 @@ def _reference(
   return dict(zip(keys, rows.value, strict=True))
 
 
-def _grids(
+def _draw_grids(
   columns: Sequence[Column], down: str, across: str, caption: Callable[[Sequence[Column]], str]
 ) -> dict[str, Picture]:
   """Returns heatmaps over two facets as {suffix of the file name: (figure, caption)}.
@@ -381,7 +381,7 @@ def _caption(
   by = joined_words(quantity, varying)
   single = [name for name in facets if name not in varying]
   fixed = ', '.join(value_words(quantity.facet(name), rows[name].iloc[0]) for name in single)
-  text = f'{words}{f" by {by}" if by else ""}{f" {fixed}" if fixed else ""}{sample(rows)}'
+  text = f'{words}{f" by {by}" if by else ""}{f" {fixed}" if fixed else ""}{sample_in_words(rows)}'
   has_axis = any(is_axis(quantity, rows, name) for name in varying)
   # Points for the names of one facet, or a grid of cells for the names of two.
   has_points, has_grid = len(varying) == 1 and not has_axis, len(varying) == 2 and not has_axis
@@ -415,7 +415,7 @@ def _difference_words(column: Column, rate: float) -> str:
   )
 
 
-def sample(rows: pd.DataFrame) -> str:
+def sample_in_words(rows: pd.DataFrame) -> str:
   """Returns the number of observations and the confidence level of the intervals of rows.
 
   For example ', n = 10,000; 95 % intervals'; a part that is missing in all rows is left out.

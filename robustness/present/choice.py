@@ -27,7 +27,7 @@ import pandas as pd
 from robustness.estimates.facets import EPSILON
 from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import SHARE, Quantity
-from robustness.estimates.simultaneous import for_all, significant
+from robustness.estimates.simultaneous import significant, widen_for_family
 from robustness.estimates.systematic import SAYS_LITTLE
 from robustness.estimates.table import by_facets, facets_of, select, without_repeats
 from robustness.present.notation import (
@@ -349,9 +349,9 @@ def difference_choices(table: pd.DataFrame, quantity: Quantity, rate: float) -> 
   classifiers, the row with the largest absolute difference, with intervals that hold for all rows
   of the choice together.
   """
-  for facets, rows in _groups(table, quantity, is_difference=True):
+  for facets, rows in _groups_by_facets(table, quantity, is_difference=True):
     rows = rows.assign(marked=significant(rows, quantity, rate))
-    extremes = _largest(rows, rows['value'].abs(), quantity, family=len(rows))
+    extremes = _rows_of_largest(rows, rows['value'].abs(), quantity, family=len(rows))
     yield Choice(quantity, rows, facets, extremes)
 
 
@@ -376,19 +376,19 @@ def extreme_choices(
   if not quantity.end:
     return
   sign = -1 if quantity.end == 'lowest' else 1
-  for facets, rows in _groups(table, quantity):
+  for facets, rows in _groups_by_facets(table, quantity):
     keys = ['classifier', *facets]
     any_value: dict[str, Any] = dict.fromkeys(facets, ...)  # `...` selects all values
     references = select(table, quantity.reference, **any_value)
     if references.empty or not quantity.extreme:
-      extremes = _largest(rows, sign * rows['value'], quantity, family=len(rows))
+      extremes = _rows_of_largest(rows, sign * rows['value'], quantity, family=len(rows))
       yield Choice(quantity, rows, facets, extremes, task)
       continue
     # The reference in the same condition of each row, with the index of `rows`.
     paired = rows[keys].merge(references, on=keys, how='left').set_index(rows.index)
     beyond_reference = sign * (rows['value'] - paired['value'])
     family = 2 * len(rows)  # values and references
-    extremes = _largest(rows, beyond_reference, quantity, family)
+    extremes = _rows_of_largest(rows, beyond_reference, quantity, family)
     reference = next(q for q in quantities if q.name == quantity.reference)
     # The references in the conditions of the extremes, with widened intervals.
     at_extremes = paired.loc[extremes.index].apply(_widened, axis=1, args=(family, reference))
@@ -396,7 +396,7 @@ def extreme_choices(
     yield Choice(quantity, rows, facets, extremes, task, reference_choice)
 
 
-def _groups(
+def _groups_by_facets(
   table: pd.DataFrame, quantity: Quantity, is_difference: bool = False
 ) -> Iterator[tuple[tuple[str, ...], pd.DataFrame]]:
   """Yields (facets, rows) of a quantity for each set of facets that its rows have values of.
@@ -436,7 +436,9 @@ def _has_overall_extremes(rows: pd.DataFrame, overall: pd.DataFrame) -> bool:
   return len(repeated) == values.ngroups
 
 
-def _largest(rows: pd.DataFrame, size: pd.Series, quantity: Quantity, family: int) -> pd.DataFrame:
+def _rows_of_largest(
+  rows: pd.DataFrame, size: pd.Series, quantity: Quantity, family: int
+) -> pd.DataFrame:
   """Returns the rows with the largest `size` for each classifier, or pair of classifiers.
 
   If several rows of a classifier have the largest size, all of these with the sign of the first are
@@ -464,7 +466,7 @@ def _widened(row: pd.Series, family: int, quantity: Quantity) -> pd.Series:
 
   The ends are NaN if the interval cannot be widened.
   """
-  joint = for_all(row, family, quantity)
+  joint = widen_for_family(row, family, quantity)
   return pd.Series({**row, 'low': math.nan, 'high': math.nan}) if joint is None else joint
 
 
@@ -595,5 +597,7 @@ def worst_tasks(choices: list[Choice], label: str) -> list[tuple[Choice, pd.Seri
     worst_by_task.setdefault(choice.task, (choice, row))
   if len(worst_by_task) < 2:
     return []
-  widened = [(c, for_all(row, len(errors), c.quantity)) for c, row in worst_by_task.values()]
+  widened = [
+    (c, widen_for_family(row, len(errors), c.quantity)) for c, row in worst_by_task.values()
+  ]
   return [(choice, row) for choice, row in widened if row is not None]

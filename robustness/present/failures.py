@@ -73,7 +73,7 @@ def _caption(label: str, rows: Sequence[dict[str, Any]], pictures: int) -> str:
   )
 
 
-@style.styled
+@style.in_style
 def gallery(images: np.ndarray, titles: Sequence[Sequence[str]]) -> Figure:
   """Draws F columns of S images each, with a title above each image.
 
@@ -104,31 +104,33 @@ def titles(row: dict[str, Any], pictures: int) -> list[str]:
     row: {column: value} of a row of the table of failures.
     pictures: number of pictures of the image: 2, or 1 for the damaged picture alone.
   """
-  mistake = taken(row['taken for'], row['confidence'])
-  label = _short(row['class'])
-  view = _broken(row['shown in'])
+  mistake = prediction_title(row['taken for'], row['confidence'])
+  label = _first_name(row['class'])
+  view = _break_name(row['shown in'])
   if pictures == 1:
     return ['\n'.join([label, mistake] if view == 'as stored' else [label, view, mistake])]
   clean = row['taken for when clean']
-  clean_title = label if clean is None else f'{label}\n{taken(clean, row["confidence when clean"])}'
+  clean_title = (
+    label if clean is None else f'{label}\n{prediction_title(clean, row["confidence when clean"])}'
+  )
   return [clean_title, f'{view}\n{mistake}']
 
 
-def taken(name: str, confidence: float) -> str:
+def prediction_title(name: str, confidence: float) -> str:
   """Returns a prediction as a title, such as '→ cat 87%'.
 
   It has the first of the class's names, which commas separate, and the probability in percent.
   `confidence` is the probability of the predicted class, in [0, 1].
   """
-  return f'→ {_short(name)} {style.percent(confidence)}'
+  return f'→ {_first_name(name)} {style.percent(confidence)}'
 
 
-def _short(name: str) -> str:
+def _first_name(name: str) -> str:
   """Returns the first name of a class, broken into lines of a title."""
-  return _broken(name.split(',')[0])
+  return _break_name(name.split(',')[0])
 
 
-def _broken(name: str) -> str:
+def _break_name(name: str) -> str:
   """Returns a name broken into lines of `MAX_LETTERS_PER_LINE`, and cut after `MAX_LETTERS`."""
   words = name.replace('_', ' ')
   return textwrap.fill(textwrap.shorten(words, MAX_LETTERS, placeholder='…'), MAX_LETTERS_PER_LINE)

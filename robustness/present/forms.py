@@ -27,7 +27,7 @@ _DECADES = 2.5
 """Powers of ten that values span at least if their axis is logarithmic."""
 
 
-@style.styled
+@style.in_style
 def rows_of_points(
   names: Sequence[str],
   columns: Sequence[tuple[Notation, pd.DataFrame]],
@@ -72,11 +72,11 @@ def rows_of_points(
         continue
       # The classifier's points, with a dot on significant differences.
       y = np.array([names.index(str(value)) for value in group[name]]) + offset
-      x, low, high = _ends(group, notation.scale)
+      x, low, high = _values_and_ends(group, notation.scale)
       marked, index = group.marked.to_numpy(), labels.index(label)
-      _points(axes, [x, low, high], [y], index, label)
+      _draw_points(axes, [x, low, high], [y], index, label)
       style.mark_significant(axes, x[marked], y[marked])
-      _hollow(axes, x, y, says_nothing(group), index)
+      _draw_hollow_markers(axes, x, y, says_nothing(group), index)
       if not notation.difference:  # the values to compare with
         colour, scale = style.colour(index), notation.scale
         if (label, '') in reference:
@@ -97,7 +97,7 @@ def rows_of_points(
   return figure
 
 
-def _points(
+def _draw_points(
   axes: Axes,
   x: Sequence[np.ndarray],
   y: Sequence[np.ndarray],
@@ -115,17 +115,19 @@ def _points(
     label: its name in the legend.
     linewidth: width of the error bars in points.
   """
-  xerr, yerr = (_lengths(*ends) if len(ends) > 1 else None for ends in (x, y))
+  xerr, yerr = (_error_bar_lengths(*ends) if len(ends) > 1 else None for ends in (x, y))
   look: dict[str, Any] = {'fmt': style.marker(index), 'color': style.colour(index)}
   axes.errorbar(x[0], y[0], yerr, xerr, markersize=3.5, linewidth=linewidth, label=label, **look)
 
 
-def _lengths(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def _error_bar_lengths(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
   """Returns the lengths of error bars below and above n values, [2, n]; 0 without an interval."""
   return np.maximum(np.nan_to_num(np.stack([value - low, high - value])), 0)
 
 
-def _hollow(axes: Axes, x: np.ndarray, y: np.ndarray, mask: np.ndarray, index: int) -> None:
+def _draw_hollow_markers(
+  axes: Axes, x: np.ndarray, y: np.ndarray, mask: np.ndarray, index: int
+) -> None:
   """Draws white-faced markers over the points in `mask`, which are degenerate estimates.
 
   `x`, `y` and the boolean `mask` are arrays of one shape. `index` is the position of the classifier
@@ -136,7 +138,7 @@ def _hollow(axes: Axes, x: np.ndarray, y: np.ndarray, mask: np.ndarray, index: i
     axes.plot(x[mask], y[mask], style.marker(index), markersize=3.5, **look)
 
 
-def _ends(rows: pd.DataFrame, scale: float) -> list[np.ndarray]:
+def _values_and_ends(rows: pd.DataFrame, scale: float) -> list[np.ndarray]:
   """Returns [values, lower ends, upper ends] of n estimates, three arrays [n] times `scale`.
 
   The ends are NaN for estimates without an interval, and for those that are degenerate according to
@@ -147,7 +149,7 @@ def _ends(rows: pd.DataFrame, scale: float) -> list[np.ndarray]:
   return [value, *(np.where(is_degenerate, np.nan, end) for end in ends)]
 
 
-@style.styled
+@style.in_style
 def curves(
   parts: Sequence[Panel],
   labels: Sequence[str],
@@ -212,7 +214,7 @@ def _draw_curves(
   for index, label in enumerate(labels):
     group = rows[rows.classifier == label].sort_values(x)
     if len(group):
-      _curve(axes, group, notation, x, index, label)
+      _draw_curve(axes, group, notation, x, index, label)
       if (label, '') in reference and not notation.difference:
         level = notation.scale * reference[label, '']
         axes.axhline(level, color=style.colour(index), linestyle=':', linewidth=0.8)
@@ -225,7 +227,7 @@ def _draw_curves(
     style.log_scale(axes)
 
 
-def _curve(
+def _draw_curve(
   axes: Axes, rows: pd.DataFrame, notation: Notation, x: str, index: int, label: str
 ) -> None:
   """Draws a classifier's curve over the facet `x` with the band of its intervals.
@@ -233,14 +235,14 @@ def _curve(
   `index` is the position of the classifier in the order that decides its colour.
   """
   positions = rows[x].to_numpy(float)
-  value, low, high = _ends(rows, notation.scale)
+  value, low, high = _values_and_ends(rows, notation.scale)
   look: dict[str, Any] = {'color': style.colour(index), 'linestyle': style.dashes(index)}
   marker = style.marker(index) if len(rows) <= 40 else ''
   axes.plot(positions, value, marker=marker, markersize=2.5, label=label, **look)
   if len(rows) == 1:  # a single point has no band
     axes.vlines(positions, low, high, color=look['color'], linewidth=0.9)
   axes.fill_between(positions, low, high, color=look['color'], alpha=0.2, linewidth=0)
-  _hollow(axes, positions, value, says_nothing(rows), index)
+  _draw_hollow_markers(axes, positions, value, says_nothing(rows), index)
 
 
 def _limits(notation: Notation, *parts: pd.DataFrame) -> tuple[float, float] | None:
@@ -251,7 +253,7 @@ def _limits(notation: Notation, *parts: pd.DataFrame) -> tuple[float, float] | N
   """
   quantity = notation.quantity
   low, high = quantity.difference_range if notation.difference else quantity.range
-  ends = np.concatenate([end for rows in parts for end in _ends(rows, 1)])
+  ends = np.concatenate([end for rows in parts for end in _values_and_ends(rows, 1)])
   ends = ends[np.isfinite(ends)]
   if not math.isfinite(high - low) or not len(ends) or np.ptp(ends) > 1e-12:
     return None
@@ -285,7 +287,7 @@ class NamedPoints(NamedTuple):
   line: pd.DataFrame | None = None
 
 
-@style.styled
+@style.in_style
 def named_points(
   points: Sequence[NamedPoints], x: str, y: str, labels: Sequence[str] = ()
 ) -> Figure:
@@ -312,12 +314,12 @@ def named_points(
     for index, name in enumerate(names):
       if name in panel.x.index and name in panel.y.index:
         # (value, low, high) in percent, for each axis
-        across, up = (_ends(rows.loc[[name]], 100) for rows in (panel.x, panel.y))
+        across, up = (_values_and_ends(rows.loc[[name]], 100) for rows in (panel.x, panel.y))
         label = name if labels else name.replace('_', ' ')
-        _points(axes, across, up, index, label, linewidth=0.6)
+        _draw_points(axes, across, up, index, label, linewidth=0.6)
     if panel.line is not None and len(panel.line):
       line_x = 100 * panel.line.index.to_numpy(float)
-      value, low, high = _ends(panel.line, 100)
+      value, low, high = _values_and_ends(panel.line, 100)
       axes.fill_between(line_x, low, high, color='0.85', linewidth=0, zorder=0)
       axes.plot(line_x, value, color='0.2', linewidth=1.0, label='fitted line')
     letters = int(width / columns / 0.055)  # inches per letter of these small titles
@@ -333,7 +335,7 @@ def named_points(
   return figure
 
 
-@style.styled
+@style.in_style
 def scatter_page(
   pairs: Sequence[tuple[str, str]], values: Mapping[str, pd.DataFrame], labels: Sequence[str]
 ) -> Figure:
@@ -354,8 +356,8 @@ def scatter_page(
       if all(name in values[quantity].index for quantity in pair):
         rows_of_pair = [values[quantity].loc[[name]] for quantity in pair]
         # (value, low, high), for each axis
-        across, up = (_ends(rows, float(rows['scale'].iloc[0])) for rows in rows_of_pair)
-        _points(axes, across, up, index, name, linewidth=0.6)
+        across, up = (_values_and_ends(rows, float(rows['scale'].iloc[0])) for rows in rows_of_pair)
+        _draw_points(axes, across, up, index, name, linewidth=0.6)
     across_words, up_words = (
       f'{quantity} (%)' if (values[quantity]['scale'] == 100).all() else quantity
       for quantity in pair

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.means import Estimate, estimate_row, table_of_rows
 from robustness.estimates.published import TABLE_1, TABLE_3, TABLE_4, PublishedTable
 from robustness.estimates.table import assemble, facets_of, select
 from robustness.present import charts
@@ -112,7 +112,7 @@ def published(results: Results) -> pd.DataFrame:
     """
     printed = Estimate.without_interval(round(value, 4), n=table.images)
     all_facets = {**facets, 'source': PUBLISHED}
-    return row(label, versus, declared[name], all_facets, printed, confidence=np.nan)
+    return estimate_row(label, versus, declared[name], all_facets, printed, confidence=np.nan)
 
   def rows() -> Iterator[Any]:
     """Yields rows of the table of results, with published values."""
@@ -131,7 +131,7 @@ def published(results: Results) -> pd.DataFrame:
       if label in table.mce and is_relative_to_natural:
         yield estimate(label, 'mCE', table.mce[label], corruption_set=corruption_set)
 
-  return assemble([part(list(rows()))])
+  return assemble([table_of_rows(list(rows()))])
 
 
 def changes(results: Results) -> pd.DataFrame:

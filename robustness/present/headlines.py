@@ -117,6 +117,6 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
     names = list(dict.fromkeys(rows.headline))
     figure = forms.rows_of_points(names, columns, labels_of(tasks), 'headline')
     name = '_'.join(filter(None, (kind.name, kind.kind, kind.unit, kind.better)))
-    caption = f'Headline quantities: {kind.words}{charts.sample(rows)}.'
+    caption = f'Headline quantities: {kind.words}{charts.sample_in_words(rows)}.'
     figures[name.replace(' ', '_').replace('%', 'percent')] = figure, caption
   return figures

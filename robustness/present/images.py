@@ -18,7 +18,7 @@ _NAME_WIDTH = 1.1  # inches, of the names of rows
 _TITLE_LINE = 0.1  # inches, of a line of titles between rows
 
 
-@style.styled
+@style.in_style
 def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure:
   """Draws pictures in rows; values outside [0, 1] are clipped.
 
@@ -65,7 +65,7 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
       axes.text(start + side / 2, top - 0.03, text, ha='center', va='bottom', fontsize=6)
     words = style.wrapped(name.replace('_', ' '), 18)
     axes.text(-0.05, (top + bottom) / 2, words, ha='right', va='center', fontsize=6)
-    pixels = _joined([np.asarray(image, float) for image in row.values()], gap)
+    pixels = _side_by_side([np.asarray(image, float) for image in row.values()], gap)
     axes.imshow(pixels, extent=(0, len(row) * pitch, bottom, top), interpolation='nearest')
   axes.add_collection(PatchCollection(frames, facecolor='none', edgecolor='black', linewidth=0.6))
   axes.set(xlim=(0, (columns - 1) * pitch + side), ylim=(bottom, 0))
@@ -75,7 +75,7 @@ def grid(rows: Mapping[str, Mapping[str, ArrayLike]], label: str = '') -> Figure
   return figure
 
 
-def _joined(pictures: Sequence[np.ndarray], gap: int) -> np.ndarray:
+def _side_by_side(pictures: Sequence[np.ndarray], gap: int) -> np.ndarray:
   """Returns pictures [H, W, 1 or 3] side by side as [H, columns, 3], clipped to [0, 1].
 
   Each is followed by `gap` white columns.
@@ -106,8 +106,8 @@ def normalised(image: ArrayLike) -> np.ndarray:
   return (values - values.mean()) / max(float(values.std()), 1e-12)
 
 
-@style.styled
-def basis(images: np.ndarray) -> Figure:
+@style.in_style
+def basis_figure(images: np.ndarray) -> Figure:
   """Draws Fourier basis images U_ij [R, K, height, width] in R rows and K columns.
 
   The zero frequency is in the centre, as in Fourier heatmaps (Yin et al. 2019, section 2). All

@@ -54,7 +54,7 @@ class Panel(NamedTuple):
   notation: Notation
 
 
-@style.styled
+@style.in_style
 def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -> Figure:
   """Draws heatmaps over two facets, with one colour scale for values and one for differences.
 
@@ -72,7 +72,7 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
   num_differences = sum(panel.notation.difference for panel in parts)
   counts = [count for count in (len(parts) - num_differences, num_differences) if count]
   # A place is the index of a plot, counted line by line; some places stay empty.
-  columns, places = _places(counts)
+  columns, places = _arrange_maps(counts)
   lines = places[-1] // columns + 1
   # Sizes in inches. Cells of a Fourier heatmap are square; other maps are not too low or high.
   width = style.COLUMN_WIDTH if len(parts) == 1 else style.PAGE_WIDTH
@@ -92,11 +92,11 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
     axes = grid[place]
     axes.set_title(title, fontsize=7)
     if place // columns == lines - 1:  # in the last line
-      axes.set_xlabel(_in_lines(quantity.facet(x).axis, map_width), fontsize=7)
+      axes.set_xlabel(_wrap_to_width(quantity.facet(x).axis, map_width), fontsize=7)
     if place + columns not in places:  # no map is below
       axes.tick_params(labelbottom=True)
     if place % columns == 0:  # in the first column
-      axes.set_ylabel(_in_lines(quantity.facet(y).axis, map_height), fontsize=7)
+      axes.set_ylabel(_wrap_to_width(quantity.facet(y).axis, map_height), fontsize=7)
   # The maps of values, and then of differences, each with a colour bar.
   for is_difference in dict.fromkeys(panel.notation.difference for panel in parts):
     same_kind = [p for p in (*parts, *scaled) if p.notation.difference == is_difference]
@@ -110,7 +110,7 @@ def maps(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -
       first_line, last_line = beside_bar[0] // columns, beside_bar[-1] // columns
       beside_bar = [*range(first_line * columns, (last_line + 1) * columns)]
     bar = figure.colorbar(image, ax=[grid[place] for place in beside_bar], shrink=0.9, aspect=18)
-    bar.set_label(_in_lines(same_kind[0].notation.head, 0.9 * map_height), fontsize=7)
+    bar.set_label(_wrap_to_width(same_kind[0].notation.head, 0.9 * map_height), fontsize=7)
   return figure
 
 
@@ -131,7 +131,7 @@ def _draw_map(
   return image
 
 
-def _places(counts: Sequence[int]) -> tuple[int, list[int]]:
+def _arrange_maps(counts: Sequence[int]) -> tuple[int, list[int]]:
   """Returns the number of maps in a line, and each map's index in the grid of maps, line by line.
 
   `counts` has the numbers of maps of values and of differences, or only one of them. If all
@@ -149,7 +149,7 @@ def _places(counts: Sequence[int]) -> tuple[int, list[int]]:
   return columns, places
 
 
-def _in_lines(text: str, inches: float) -> str:
+def _wrap_to_width(text: str, inches: float) -> str:
   """Returns text broken into lines of at most `inches`.
 
   A unit in brackets gets its own line if it does not fit behind the text.
@@ -170,7 +170,9 @@ def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
   cells = rows[[y, x, 'value']].astype(float)
   if (y, x) != FREQUENCIES:
     return cells.pivot(index=y, columns=x, values='value')
-  mirror = cells.assign(**{y: _mirrored(cells[y], cells[x]), x: _mirrored(cells[x], cells[y])})
+  mirror = cells.assign(
+    **{y: _mirror_frequencies(cells[y], cells[x]), x: _mirror_frequencies(cells[x], cells[y])}
+  )
   cells = pd.concat([cells, mirror]).drop_duplicates([y, x])
   down, across = (np.arange(cells[name].min(), cells[name].max() + 1) for name in (y, x))
   table = cells.pivot(index=y, columns=x, values='value').reindex(index=down, columns=across)
@@ -181,7 +183,7 @@ def cells_of(rows: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
   return table if has_corner else table.iloc[:-1, :-1]
 
 
-def _mirrored(frequencies: pd.Series, other_axis: pd.Series) -> pd.Series:
+def _mirror_frequencies(frequencies: pd.Series, other_axis: pd.Series) -> pd.Series:
   """Returns the frequencies of an axis at the mirror images (−y, −x) of the cells (y, x).
 
   All frequencies are negated, except the Nyquist frequency −N/2 of images with N pixels, which is
@@ -254,7 +256,7 @@ def cell_image(
     The image, for a colour bar.
   """
   values = notation.scale * table.to_numpy(float)
-  across, down = _edges(table.columns), _edges(table.index)
+  across, down = _cell_edges(table.columns), _cell_edges(table.index)
   low, high = limits
   colours = _colours(notation).with_extremes(bad=style.MISSING)
   scale: dict[str, Any] = {'cmap': colours, 'vmin': low, 'vmax': high}
@@ -275,7 +277,7 @@ def cell_image(
   return image
 
 
-def _edges(values: pd.Index) -> np.ndarray:
+def _cell_edges(values: pd.Index) -> np.ndarray:
   """Returns the n + 1 edges of the cells of n increasing values, halfway between neighbours."""
   centres = values.to_numpy(float)
   if len(centres) == 1:
@@ -307,7 +309,7 @@ def _side_by_side(count: int, num_columns: int) -> int:
   return 2 if count <= MAX_MAPS else 3
 
 
-@style.styled
+@style.in_style
 def grids(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) -> Figure:
   """Draws heatmaps over two facets with names, with the number in each cell.
 
@@ -329,11 +331,11 @@ def grids(parts: Sequence[Panel], y: str, x: str, scaled: Sequence[Panel] = ()) 
   lines = math.ceil(len(parts) / columns)
   titles = [style.wrapped(panel.title, 80 // max(columns, 2)) for panel in parts]
   # Sizes in inches: 0.35 for a title, 0.9 for the axes and their names.
-  is_wide = columns > 1 or len(x_values) > 5 or _longest(y_names) > 20
+  is_wide = columns > 1 or len(x_values) > 5 or _longest_line(y_names) > 20
   width = style.PAGE_WIDTH if is_wide else style.COLUMN_WIDTH
   above = 0.35 + _LINE * max(title.count('\n') for title in titles)
   grid_height = sum(max(0.2, _LINE * (name.count('\n') + 1)) for name in y_names)
-  slanted = 0.03 * max(0, _longest(x_names) - 12)  # inches of long names below the grid
+  slanted = 0.03 * max(0, _longest_line(x_names) - 12)  # inches of long names below the grid
   # of one page, or of as many as cells of the least height need
   room = max(style.PAGE_HEIGHT - 0.9 - slanted, lines * (above + _MIN_CELL * len(y_values)))
   height = max(1.9, 0.9 + slanted + min(room, lines * (above + grid_height)))
@@ -407,12 +409,12 @@ def cell_notes(rows: pd.DataFrame) -> pd.Series:
   return rows.note.str.replace(f'(; )?{NO_SPREAD}', '', regex=True)
 
 
-def _longest(names: Sequence[str]) -> int:
+def _longest_line(names: Sequence[str]) -> int:
   """Returns the number of letters in the longest line of all `names`."""
   return max(len(line) for name in names for line in name.split('\n'))
 
 
-@style.styled
+@style.in_style
 def spectrum_panels(
   titles: Sequence[str],
   maps: Sequence[np.ndarray],

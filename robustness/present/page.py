@@ -145,11 +145,13 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   """
   title = escape(context.title or _title(results))
   captions = {pathlib.Path(path): caption for path, caption in figures}
-  paths_of_whole_run = [path for path in captions if not _task(folder, path)]
+  paths_of_whole_run = [path for path in captions if not _task_of_figure(folder, path)]
   gallery = [_figure(folder, path, captions[path]) for path in paths_of_whole_run]
   # The first figure, if there is any, is shown above the sections.
   main_figure, other_figures = ''.join(gallery[:1]), ''.join(gallery[1:])
-  anchors = {(_task(folder, path), path.stem) for path in captions}  # figures as link targets
+  anchors = {
+    (_task_of_figure(folder, path), path.stem) for path in captions
+  }  # figures as link targets
   titled = {table.name: table for table in tables.tables(results)}
   config = escape(json.dumps(context.config, indent=2, default=str, ensure_ascii=False))
   block = f'<pre><code>{config}</code></pre>'
@@ -163,7 +165,7 @@ def render(folder: pathlib.Path, results: Results, figures: Figures, context: Co
   sections = {
     'Findings': _findings(results, context.findings, anchors, set(titled)),
     'Figures': other_figures,
-    **_tasks(folder, results, captions),
+    **_task_sections(folder, results, captions),
     'Headlines': _table(headlines.table(results.by_task)) if results.tasks else '',
     'Tables': _estimates(results, titled),
     **tables_of_whole_run,
@@ -346,7 +348,7 @@ def _about_brackets(results: Results) -> str:
   )
 
 
-def _tasks(
+def _task_sections(
   folder: pathlib.Path, results: Results, captions: Mapping[pathlib.Path, str]
 ) -> dict[str, str]:
   """Returns {'Task NAME': its figures and tables as HTML} for the tasks of a battery.
@@ -356,7 +358,7 @@ def _tasks(
   """
   contents: dict[str, list[str]] = {}
   for path, caption in captions.items():
-    if task := _task(folder, path):
+    if task := _task_of_figure(folder, path):
       contents.setdefault(task, []).append(_figure(folder, path, caption, task))
   num_figures = {task: len(figures) for task, figures in contents.items()}
   for name, entry in results.tables.items():
@@ -371,7 +373,7 @@ def _tasks(
   return sections
 
 
-def _task(folder: pathlib.Path, path: pathlib.Path) -> str:
+def _task_of_figure(folder: pathlib.Path, path: pathlib.Path) -> str:
   """Returns the name of the task that a figure belongs to; '' if it is of the whole run.
 
   The file `path` of the figure decides: FOLDER/tasks/TASK/figures/NAME.png belongs to TASK.

@@ -49,7 +49,7 @@ class _Column(NamedTuple):
   draw: Callable[[Axes, pd.DataFrame, Quantity, tuple[float, float]], None]
 
 
-@style.styled
+@style.in_style
 def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
   """Returns {'profile': (figure, caption)}: a line of plots for each classifier.
 
@@ -83,7 +83,9 @@ def draw(tasks: Mapping[str, Results]) -> dict[str, charts.Picture]:
       column.draw(axes, rows, column.quantity, limits)
       if len(labels) > 1:
         axes.set_title(style.wrapped(label, _LETTERS), fontsize=7)
-  captions = '; '.join(f'{column.caption}{charts.sample(column.rows)}' for column in columns)
+  captions = '; '.join(
+    f'{column.caption}{charts.sample_in_words(column.rows)}' for column in columns
+  )
   excerpt = f' The first {len(labels)} classifiers.' if len(labels_of(tasks)) > len(labels) else ''
   return {'profile': (figure, f'Profile: {captions}.{excerpt}')}
 

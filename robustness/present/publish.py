@@ -93,7 +93,7 @@ class Presentation:
 
   def latex(self, results: Results) -> str:
     """Returns the headlines as a LaTeX table."""
-    return tables.to_latex(*side_by_side.arranged(results.by_task))
+    return tables.to_latex(*side_by_side.arrange(results.by_task))
 
   def html(self, results: Results) -> str:
     """Returns title, headlines and main figure as HTML for a notebook."""
@@ -112,7 +112,7 @@ Drawn = Sequence[tuple[pathlib.Path, str]]
 """PNG files of figures, with captions."""
 
 
-def captioned(figures: Mapping[str, Drawn]) -> Drawn:
+def with_task_captions(figures: Mapping[str, Drawn]) -> Drawn:
   """Returns the figures of all tasks of a battery, with the task's name before each caption."""
   return [(file, f'{task}: {text}') for task, drawn in figures.items() for file, text in drawn]
 
@@ -232,12 +232,12 @@ def _digest(folder: pathlib.Path, names: Iterable[str], presented: Presented) ->
   figures = [f'figures/{name}.{kind}' for name in names for kind in ('png', *style.VECTOR_FORMATS)]
   files = [folder / name for name in (JSON_NAME, ARRAYS_NAME, FILE_NAME, *figures)]
   contents = (file.read_bytes() if file.is_file() else b'' for file in files)
-  digests = [hashlib.sha256(content).digest() for content in (_code(), *contents)]
+  digests = [hashlib.sha256(content).digest() for content in (_source_files(), *contents)]
   return hashlib.sha256(b''.join(digests)).hexdigest()
 
 
 @functools.cache
-def _code() -> bytes:
+def _source_files() -> bytes:
   """Returns the source files of this package, one after another."""
   folder = pathlib.Path(__file__).parents[1]
   files = sorted([*folder.rglob('*.py'), *folder.rglob('*.toml')])

@@ -25,7 +25,7 @@ _QUANTITIES = ('bin_size', 'bin_confidence', 'bin_accuracy')
 """The share of predictions in a bin, their mean confidence and their accuracy."""
 
 
-@style.styled
+@style.in_style
 def draw(results: Results) -> tuple[Figure, str]:
   """Returns (figure, caption): each classifier's accuracy by confidence in the first view.
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import Quantity
-from robustness.estimates.simultaneous import for_all
+from robustness.estimates.simultaneous import widen_for_family
 from robustness.estimates.systematic import DEGENERATE, SAYS_LITTLE, UNDEFINED
 from robustness.estimates.table import OVER_SEEDS
 from robustness.present.choice import Choice, choices
@@ -76,7 +76,7 @@ def findings(results: Results) -> list[Finding]:
     has_differences = bool((choice.rows.versus != '').any())
     head, clauses = _differences(choice) if has_differences else _extremes(choice)
     if clauses:
-      text = _joined(head, clauses, 1 if has_differences else MAX_CLAUSES_IN_LINE)
+      text = _join_clauses(head, clauses, 1 if has_differences else MAX_CLAUSES_IN_LINE)
       text = f'{text} Intervals are {choice.coverage}.'
       findings.append(Finding(text, choice.rows, choice.facets))
   return sorted(findings, key=lambda finding: finding.rows['note'].str.contains(SAYS_LITTLE).all())
@@ -96,17 +96,17 @@ def _levels(levels: Sequence[Choice], quantity: Quantity) -> Iterator[Finding]:
       for choice, rows in zip(levels, estimates, strict=True)
       for row in _rows(rows)
     ]
-    text = _joined(f'{quantity.words}, {labels[0]}:', clauses)
+    text = _join_clauses(f'{quantity.words}, {labels[0]}:', clauses)
     yield Finding(text, pd.concat(estimates), levels[0].facets)
     return
   for choice, rows in zip(levels, estimates, strict=True):
     values, differences = rows[rows.versus == ''], rows[rows.versus != '']
     # Differences with intervals that hold for all differences together; None if there is none.
-    joint = [for_all(row, len(differences), quantity) for row in _rows(differences)]
+    joint = [widen_for_family(row, len(differences), quantity) for row in _rows(differences)]
     widened = {row.classifier: row for row in joint if row is not None}
     clauses = list(_level_clauses(values, widened, quantity))
     if (rows.high > rows.low).any():
-      text = _joined(f'{choice.words}:', clauses)
+      text = _join_clauses(f'{choice.words}:', clauses)
       if len(widened) > 1:
         text = f'{text} Differences are simultaneous over {len(widened)} networks.'
       stated = pd.concat([values, pd.DataFrame([*widened.values()])]) if widened else values
@@ -144,7 +144,7 @@ def _level_clauses(
       is_higher = bool(row.value > 0)
       comparative = _comparatives(quantity)[is_higher]  # (for lower, for higher)
       # 'lower by 3 (1 to 5)' for −3 (−5 to −1)
-      size = _estimate(quantity, row if is_higher else _reversed(row)).replace('+', '')
+      size = _estimate(quantity, row if is_higher else _swap_classifiers(row)).replace('+', '')
       link = ',' if label in values else ' is'
       yield f'{clause}{link} {comparative} than {row.versus} by {size}'
 
@@ -201,7 +201,7 @@ def _significant_differences(choice: Choice, rows: pd.DataFrame, versus: str, at
     if len(differing):
       # The second verb is shortened: 'more' of 'errs more'.
       verb = re.sub('^(errs|is right|is) ', '', verb) if parts else f'{verb} than {versus}'
-      parts.append(f'{verb} {_places(choice, differing, len(rows), at)}')
+      parts.append(f'{verb} {_conditions_in_words(choice, differing, len(rows), at)}')
   return ' and '.join(parts)
 
 
@@ -226,7 +226,7 @@ def _extremes(choice: Choice) -> tuple[str, list[str]]:
   return f'{choice.words}:', clauses
 
 
-def _places(choice: Choice, rows: pd.DataFrame, total: int, at: str) -> str:
+def _conditions_in_words(choice: Choice, rows: pd.DataFrame, total: int, at: str) -> str:
   """Returns the conditions of `rows` in words, or their number if there are many.
 
   Args:
@@ -277,7 +277,7 @@ def _extreme_of(choice: Choice, rows: pd.DataFrame) -> pd.Series | None:
   return None if pd.isna(row.low) else row
 
 
-def _reversed(row: pd.Series) -> pd.Series:
+def _swap_classifiers(row: pd.Series) -> pd.Series:
   """Returns a difference with the classifiers swapped: value and interval are negated."""
   return pd.Series({**row, 'value': -row.value, 'low': -row.high, 'high': -row.low})
 
@@ -294,7 +294,7 @@ def _estimate(quantity: Quantity, row: pd.Series) -> str:
   return f'{text}, {row.note.replace(";", ",")}' if is_noted else text
 
 
-def _joined(head: str, clauses: Sequence[str], limit: int = MAX_CLAUSES_IN_LINE) -> str:
+def _join_clauses(head: str, clauses: Sequence[str], limit: int = MAX_CLAUSES_IN_LINE) -> str:
   """Returns 'HEAD clause; clause.'; more clauses than `limit` have a line each."""
   between, begin = ('; ', ' ') if len(clauses) <= limit else (';\n', '\n')
   return sentence(f'{head}{begin}{between.join(clauses)}')

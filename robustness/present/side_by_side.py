@@ -53,7 +53,7 @@ class Entry(NamedTuple):
     return tuple(self.labels[name] for name in names)
 
 
-def arranged(
+def arrange(
   tasks: Mapping[str, Results],
   quantities: Sequence[str] = (),
   rows: Sequence[str] = (),
@@ -103,10 +103,10 @@ def arranged(
     is_named_in_corner = len(titles) == 1 and facets and columns  # the only quantity
     if QUANTITY not in dimensions and not is_named_in_corner:
       columns = [*columns, QUANTITY]
-  return _filled(entries, rows, columns)
+  return _fill_table(entries, rows, columns)
 
 
-def _filled(
+def _fill_table(
   entries: Sequence[Entry], rows: Sequence[str], columns: Sequence[str]
 ) -> tuple[Table, frozenset[Cell]]:
   """Returns the table of entries, and its cells (row, column) with the best classifier's value.
@@ -130,7 +130,7 @@ def _filled(
   if QUANTITY not in (*rows, *columns):
     corner[0] = f'{entries[0].labels[QUANTITY]}: {corner[0]}'
   table = Table((*corner, *map(', '.join, column_keys)), texts)
-  return table, frozenset(cell for rivals in compared.values() for cell in _best(rivals))
+  return table, frozenset(cell for rivals in compared.values() for cell in _best_cells(rivals))
 
 
 def _facets(dimensions: Sequence[str]) -> list[str]:
@@ -232,7 +232,7 @@ def _choices(
   if not quantities:
     return headlines({task: results})
   if ACCURACY.name in quantities:  # which stands for the accuracy on clean images
-    clean_accuracies = _measured(results, CLEAN_ACCURACIES)  # the preferred one first
+    clean_accuracies = _measured_quantities(results, CLEAN_ACCURACIES)  # the preferred one first
     other_quantities = [quantity for quantity in selected if quantity.name != ACCURACY.name]
     if clean_accuracies:
       selected = [clean_accuracies[0], *other_quantities]
@@ -244,7 +244,7 @@ def _choices(
   return choices
 
 
-def _measured(results: Results, names: Sequence[str]) -> list[Quantity]:
+def _measured_quantities(results: Results, names: Sequence[str]) -> list[Quantity]:
   """Returns the named quantities that the results have estimates of, in the order of `names`."""
   measured = {*results.table['quantity']}
   declared = {q.name: q for q in results.quantities if q.name in measured}
@@ -299,7 +299,7 @@ def _first_measured(
       such as one view.
   """
   for task, results in tasks.items():
-    for quantity in _measured(results, names):
+    for quantity in _measured_quantities(results, names):
       choices = headlines_of_quantity(results.table, quantity, results.quantities, task)
       if without_facets:
         choices = [choice for choice in choices if not choice.facets]
@@ -347,7 +347,9 @@ def _entries(
   # Without intervals, all values have the same number of decimals.
   digits = notation.plain_digits(float(rows['value'].abs().max()))
   # a task without any such estimate may lack the column of the facet
-  texts = {name: _texts(choice.quantity.facet(name), rows[name]) for name in facets if len(rows)}
+  texts = {
+    name: _text_of_values(choice.quantity.facet(name), rows[name]) for name in facets if len(rows)
+  }
   for _, row in rows.iterrows():
     if intervals:
       text = f'{notation.bare(row)} {choice.place_words(row)}'.rstrip()
@@ -363,7 +365,7 @@ def _entries(
     yield Entry(labels, choice.quantity, row.value, text, numbers, counts)
 
 
-def _texts(facet: Facet, values: pd.Series) -> dict[Any, str]:
+def _text_of_values(facet: Facet, values: pd.Series) -> dict[Any, str]:
   """Returns {value of a facet: its text}; values with an equal text are written as stored."""
   texts = {value: value_text(facet, value).replace(MINUS, '-') for value in values}
   counts = collections.Counter(texts.values())
@@ -394,7 +396,7 @@ def _ordered_keys(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[
   return sorted({entry.key(names) for entry in entries}, key=ranks_of)
 
 
-def _best(entries: Sequence[tuple[Cell, Entry]]) -> list[Cell]:
+def _best_cells(entries: Sequence[tuple[Cell, Entry]]) -> list[Cell]:
   """Returns the cells of the best classifiers: all with a value of the same text as the best.
 
   It is [] if the quantity has no better direction or all values have the same text.

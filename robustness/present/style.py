@@ -97,7 +97,7 @@ _P = ParamSpec('_P')
 _R = TypeVar('_R')
 
 
-def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
+def in_style(draw: Callable[_P, _R]) -> Callable[_P, _R]:
   """Returns a drawing function that runs in this package's style.
 
   Matplotlib's settings are restored after each call.
@@ -150,7 +150,7 @@ def _note_missing(figure: Figure) -> None:
     )
 
 
-@styled
+@in_style
 def legend_above(figure: Figure) -> None:
   """Puts one legend of all labelled artists above the axes, and makes the figure higher by it.
 
@@ -258,7 +258,7 @@ def dashed(label: str, dashes: Any = '--', **look: Any) -> Line2D:
   return Line2D([], [], linestyle=dashes, label=label, **look)
 
 
-@styled
+@in_style
 def save(figure: Figure, path: str | os.PathLike[str], pdf: bool = False) -> None:
   """Writes a figure as PNG and in `VECTOR_FORMATS`, with images and heatmaps as pixels.
 
@@ -277,7 +277,7 @@ def save(figure: Figure, path: str | os.PathLike[str], pdf: bool = False) -> Non
     write_atomically(png.with_suffix(f'.{kind}'), _file(figure, kind))
 
 
-@styled
+@in_style
 def displayed(figure: Figure) -> tuple[bytes, dict[str, int]]:
   """Returns (PNG of a figure, {'width': pixels}), as IPython's `_repr_png_` returns them.
 

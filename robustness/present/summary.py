@@ -28,7 +28,9 @@ MAX_WORST_TASKS = 3
 """Most tasks that are reported for a classifier, worst first."""
 
 
-def of_run(summary: str, studies: Mapping[str, Presented], has_seeds: bool = False) -> Presentation:
+def present_run(
+  summary: str, studies: Mapping[str, Presented], has_seeds: bool = False
+) -> Presentation:
   """Returns title, figures and findings of the report on a run, or on one of its seeds.
 
   Args:
@@ -37,12 +39,12 @@ def of_run(summary: str, studies: Mapping[str, Presented], has_seeds: bool = Fal
     has_seeds: whether the report is on several seeds, with means over them.
   """
   if has_seeds:
-    return of_seeds(summary, studies)
+    return present_seeds(summary, studies)
   single = studies.get(SINGLE)
-  return Presentation.of_study(single) if single else of_battery(summary, studies)
+  return Presentation.of_study(single) if single else present_battery(summary, studies)
 
 
-def of_battery(summary: str, studies: Mapping[str, Presented]) -> Presentation:
+def present_battery(summary: str, studies: Mapping[str, Presented]) -> Presentation:
   """Returns title, figures and findings of a battery's report.
 
   With the summary 'fourier_table' these are the tables of Yin et al. (2019); with '' the profile
@@ -100,7 +102,7 @@ def _error_clause(choice: Choice, row: pd.Series) -> str:
   return f'{name}, {Notation(choice.quantity).full(row)}'
 
 
-def of_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentation:
+def present_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentation:
   """Returns title, figures and findings of a report on several seeds: means, and their variation.
 
   Args:
@@ -108,7 +110,7 @@ def of_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentation:
       of one study.
     studies: {task: study}; {SINGLE: study} for a run of one study.
   """
-  battery = of_battery(summary, studies)
+  battery = present_battery(summary, studies)
 
   def draw(results: Results) -> Mapping[str, charts.Picture]:
     """Returns {file name: figure}: one figure that has every seed, and the figures of the means.
@@ -132,7 +134,7 @@ def of_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentation:
   return Presentation(title, battery.papers, draw, find)
 
 
-@style.styled
+@style.in_style
 def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
   """Returns {'seeds': (figure, caption)}: the headlines of each seed, and their means.
 
@@ -155,7 +157,7 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
     f'Each of {results.table[SEED].nunique()} seeds (dots) and their mean{interval}. Intervals '
     'over images are in the report of each seed.'
   )
-  names = [_name(line) for lines in lines_by_unit.values() for line in lines]
+  names = [_line_name(line) for lines in lines_by_unit.values() for line in lines]
   # Inches: 0.13 for each line of a name, and 0.5 for the axis of each plot.
   height = sum(max(0.2, 0.13 * (name.count('\n') + 1)) for name in names)
   size = (style.PAGE_WIDTH, 0.6 + 0.5 * len(lines_by_unit) + height)
@@ -163,13 +165,15 @@ def draw_seeds(results: Results) -> dict[str, tuple[Figure, str]]:
   ratios = [len(lines) + 1 for lines in lines_by_unit.values()]
   grid = figure.subplots(len(ratios), squeeze=False, height_ratios=ratios)
   for axes, (unit, lines) in zip(grid.flat, lines_by_unit.items(), strict=True):
-    _panel(axes, results, lines, is_labelled=axes is grid[0, 0])  # one legend for all plots
+    _draw_headlines(
+      axes, results, lines, is_labelled=axes is grid[0, 0]
+    )  # one legend for all plots
     axes.set_xlabel(f'value ({unit})' if unit else 'value')
   style.legend_above(figure)
   return {'seeds': (figure, caption)}
 
 
-def _panel(axes: Axes, results: Results, lines: list[Line], is_labelled: bool) -> None:
+def _draw_headlines(axes: Axes, results: Results, lines: list[Line], is_labelled: bool) -> None:
   """Draws a line of the figure for each headline: its mean with the interval, and each seed's
   value.
 
@@ -200,11 +204,11 @@ def _panel(axes: Axes, results: Results, lines: list[Line], is_labelled: bool) -
     label = 'a seed' if is_labelled and position == 0 else None
     dots = scale * seeds.value
     axes.plot(dots, [position] * len(dots), 'o', color='0.5', markersize=3, label=label)
-  axes.set_yticks(range(len(lines)), list(map(_name, lines)))
+  axes.set_yticks(range(len(lines)), list(map(_line_name, lines)))
   axes.set_ylim(len(lines) - 0.3, -0.7)
 
 
-def _name(line: Line) -> str:
+def _line_name(line: Line) -> str:
   """Returns a headline and its classifier: 'top-1 error, natural'."""
   choice, row = line
   return style.wrapped(f'{choice.name}, {row.classifier}', 60)

@@ -80,7 +80,7 @@ def tables(results: Results) -> Iterator[Titled]:
     # With more than two estimates per row, it would be too long: no need to build it.
     if rows.groupby('classifier').size().max() > 2 * MOST_ROWS:
       continue
-    wide = _wide(rows, quantity, facets)
+    wide = _wide_table(rows, quantity, facets)
     if len(wide.rows) <= MOST_ROWS:
       by = joined_words(quantity, facets)
       title = f'{Notation(quantity).head}{f" by {by}" if by else ""}'
@@ -99,7 +99,7 @@ def left_out(results: Results, names: Container[str]) -> list[str]:
   ]
 
 
-def _wide(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Table:
+def _wide_table(rows: pd.DataFrame, quantity: Quantity, facets: tuple[str, ...]) -> Table:
   """Returns a table with a row per condition, and a column per classifier and per difference.
 
   Facets that are numbers ascend; names keep the order in which they first occur.
@@ -200,7 +200,7 @@ def to_markdown(table: Table, bold: Container[Cell] = ()) -> str:
     """Returns cells as a line of a table."""
     return f'| {" | ".join(cells)} |\n'
 
-  rows = _marked(table, bold, _markdown_cell, '**{}**')
+  rows = _mark_cells(table, bold, _markdown_cell, '**{}**')
   return ''.join(map(line, [next(rows), ['---'] * len(table.columns), *rows]))
 
 
@@ -226,7 +226,8 @@ def to_latex(table: Table, bold: Container[Cell] = ()) -> str:
   bold.
   """
   head, *rows = (
-    f'{" & ".join(cells)} \\\\\n' for cells in _marked(table, bold, _latex_text, '\\textbf{{{}}}')
+    f'{" & ".join(cells)} \\\\\n'
+    for cells in _mark_cells(table, bold, _latex_text, '\\textbf{{{}}}')
   )
   return (
     f'\\begin{{tabular}}{{l{"r" * (len(table.columns) - 1)}}}\n\\toprule\n{head}'
@@ -234,7 +235,7 @@ def to_latex(table: Table, bold: Container[Cell] = ()) -> str:
   )
 
 
-def _marked(
+def _mark_cells(
   table: Table, bold: Container[Cell], escape: Callable[[str], str], mark: str
 ) -> Iterator[list[str]]:
   """Yields the cells of the head and of each row as text.

@@ -33,7 +33,7 @@ def summary(results: Results) -> list[str]:
   for row in rows:
     name = row.name  # only in the line of the first classifier
     for label in sorted({label for label, _ in row.values}, key=labels.index):
-      texts = [_marked(row, (label, versus), notes) for versus in ('', *baselines)]
+      texts = [_value_with_note(row, (label, versus), notes) for versus in ('', *baselines)]
       table.append([name, label, *texts])
       name = ''
   if len(labels) == 1:  # the label heads the column of values
@@ -61,7 +61,9 @@ def _without_many_classes(
   return printed_rows, len(printed_rows) < len(rows)
 
 
-def _marked(row: headlines.HeadlineText, key: tuple[str, str], notes: Sequence[str]) -> str:
+def _value_with_note(
+  row: headlines.HeadlineText, key: tuple[str, str], notes: Sequence[str]
+) -> str:
   """Returns a headline's value, followed by the number of its note in brackets.
 
   Args:

@@ -76,7 +76,7 @@ def compose(
   colours, canvas = _as_floats('cutout', cutout), _as_floats('background', background)
   if not isinstance(cutout, jax.core.Tracer) and not np.asarray(cutout)[..., 3].any():
     raise InputError('the alpha of the cutout is 0 everywhere: there is nothing to paste.')
-  return _composed(colours, canvas, (area, angle, x, y))
+  return _paste(colours, canvas, (area, angle, x, y))
 
 
 def _as_floats(name: str, pixels: jax.Array | np.ndarray) -> jax.Array:
@@ -87,7 +87,7 @@ def _as_floats(name: str, pixels: jax.Array | np.ndarray) -> jax.Array:
 
 
 @jax.jit
-def _composed(colours: jax.Array, canvas: jax.Array, factors: Sequence[ArrayLike]) -> jax.Array:
+def _paste(colours: jax.Array, canvas: jax.Array, factors: Sequence[ArrayLike]) -> jax.Array:
   """Returns the cutout `colours` pasted on `canvas`, float32 [S, S, 3].
 
   Args:
@@ -138,7 +138,7 @@ def paste_cutout(
   side = background.shape[0]
   placement = place(size, area, angle if rotate else 0.0, x, y, side, pixels)
   if rotate:
-    window, offset = visible(cutouts, index, size, placement, side, max_reduction)
+    window, offset = visible_window(cutouts, index, size, placement, side, max_reduction)
     # A finite bound means a CPU, which processes scenes one by one: a loop over bands of lines can
     # then skip those without the cutout.
     lines = side if math.isinf(max_reduction) else BAND
@@ -152,7 +152,7 @@ def paste_cutout(
   return blend(layer[..., :3], layer[..., 3:], background), placement.fraction
 
 
-def counted(cutout: jax.Array, measure: str) -> jax.Array | None:
+def num_counted_pixels(cutout: jax.Array, measure: str) -> jax.Array | None:
   """Returns the number of pixels of a cutout [h, w, 4] that an area measures; None counts all.
 
   For the `measure` 'mask' they are the pixels with an alpha of at least half, for 'rectangle' all.
@@ -175,7 +175,7 @@ def blend(colours: jax.Array, alpha: jax.Array, background: jax.Array) -> jax.Ar
   return jnp.clip(colours + (1.0 - alpha) * background, 0.0, 1.0)
 
 
-def visible(
+def visible_window(
   cutouts: jax.Array,
   index: ArrayLike,
   size: jax.Array,
@@ -255,7 +255,7 @@ def paste_rotated(
     row, column = (jnp.arange(lines) + first + 0.5)[:, None], (jnp.arange(side) + 0.5)[None, :]
     # the vertical and horizontal position in the cutout of each pixel of the band, [lines, S]
     v, h = (m[0] * row + m[1] * column + m[2] for m in placement.matrix)
-    colours, alpha = _sample(packed, index, offset, placement.resized, v, h)
+    colours, alpha = _interpolate(packed, index, offset, placement.resized, v, h)
     band = jax.lax.dynamic_slice(background, (first, 0, 0), (lines, side, 3))
     return jax.lax.dynamic_update_slice(scene, blend(colours, alpha, band), (first, 0, 0))
 
@@ -297,7 +297,7 @@ def _channels(shape: Sequence[int]) -> jax.Array:
   return jax.lax.broadcasted_iota(jnp.uint32, (*shape, 3), len(shape))
 
 
-def _sample(
+def _interpolate(
   packed: jax.Array,
   index: ArrayLike,
   offset: jax.Array,

@@ -5,8 +5,8 @@ its backgrounds. Every pair is shown at every level, so that levels are compared
 and backgrounds. The study, the writer and the reader of data sets share this file.
 
 A scene counts only if enough of its object is on the canvas; a released set lists just these, in
-any order. Which pairs count, and therefore the mix of objects, differs between levels: `balanced`
-selects the same pairs at all compared levels.
+any order. Which pairs count, and therefore the mix of objects, differs between levels:
+`select_balanced` selects the same pairs at all compared levels.
 
 Reference: Yung et al., SI-Score, 2021, table 2 and appendix B, and the released generator.
 """
@@ -190,7 +190,7 @@ def levels_of(design: Design) -> pd.DataFrame:
   return levels.assign(angle=180.0 - (180.0 - levels.angle) % 360.0)
 
 
-def varying(levels: pd.DataFrame) -> dict[str, tuple[str, ...]]:
+def varying_factors(levels: pd.DataFrame) -> dict[str, tuple[str, ...]]:
   """Returns {factor: its columns} of the factors that vary, such as {'size': ('area',)}.
 
   `levels` has a row for each level and the columns `area`, `angle`, `x` and `y`.
@@ -209,7 +209,7 @@ def group_levels(levels: pd.DataFrame, keys: Sequence[str]) -> np.ndarray:
   return np.asarray(levels.groupby(list(keys)).ngroup()) if keys else np.zeros(len(levels), int)
 
 
-def balanced(
+def select_balanced(
   counts: np.ndarray, groups: ArrayLike, strata: ArrayLike, share: float = 0.0
 ) -> np.ndarray:
   """Selects scenes of P pairs at L levels, bool [P, L], with the same pairs in all compared groups.
@@ -240,7 +240,7 @@ def balanced(
   return mask
 
 
-def normalised(values: ArrayLike) -> np.ndarray:
+def divided_by_largest(values: ArrayLike) -> np.ndarray:
   """Returns accuracies [..., G] divided by the largest along the last axis; NaN if that is 0."""
   array = np.asarray(values, float)
   largest = np.max(array, -1, initial=0.0, where=np.isfinite(array), keepdims=True)

@@ -63,13 +63,13 @@ def place(
   with jax.enable_x64(True):
     height, width = (jnp.asarray(size)[i].astype(jnp.float64) for i in (0, 1))
     measured = height * width if pixels is None else jnp.asarray(pixels).astype(jnp.float64)
-    scale = jnp.sqrt(_quotient(_decimal(area, 7), _quotient(measured, side * side)))
+    scale = jnp.sqrt(_quotient(_exact_decimal(area, 7), _quotient(measured, side * side)))
     resized = jnp.trunc(jnp.stack([height, width]) * scale)
-    radians = jnp.mod(_decimal(angle, 4), 360.0) * (math.pi / 180)
+    radians = jnp.mod(_exact_decimal(angle, 4), 360.0) * (math.pi / 180)
     cosine, sine = (jnp.round(f(radians), 15) for f in (jnp.cos, jnp.sin))  # right angles are exact
     # The size of the rotated rectangle; linear · p + shift maps a position p in it to the cutout.
     expanded, linear, shift = _rotation(resized, cosine, sine)
-    centre = jnp.trunc(jnp.stack([_decimal(y, 7), _decimal(x, 7)]) * side)
+    centre = jnp.trunc(jnp.stack([_exact_decimal(y, 7), _exact_decimal(x, 7)]) * side)
     corner = jnp.trunc(centre - expanded / 2)
     # Positions are now on the canvas, where the rectangle begins at `corner`.
     shift = shift - (linear * corner[None, :]).sum(1)
@@ -82,7 +82,7 @@ def place(
     return Placement(resized, expanded, corner, matrix, fraction.astype(jnp.float32))
 
 
-def _decimal(value: ArrayLike, digits: int) -> jax.Array:
+def _exact_decimal(value: ArrayLike, digits: int) -> jax.Array:
   """Returns, as float64, the decimal number that a float32 value stands for.
 
   It is the value rounded to `digits` digits after the point: .2 for float32's .200000003.

@@ -94,7 +94,7 @@ def resize_pixels(
   # `_resize_down` resizes the height and transposes. The first call makes [W, R, C] of [H, W, C];
   # the second one resizes the width, which is the height now, and makes [R, K, C].
   turned = _resize_down(images, index, size[0], new_size[0], rows, filled_columns, max_reduction)
-  filled_rows = _bounds(_inside(rows, new_size[0]))  # rows outside the resized image stay 0
+  filled_rows = _first_and_last(_inside(rows, new_size[0]))  # rows outside the resized image stay 0
   pixels = _resize_down(turned[None], 0, size[1], new_size[1], columns, filled_rows, max_reduction)
   return pixels[: len(rows), : len(columns)]  # without the padding to whole tiles
 
@@ -160,7 +160,7 @@ def _resize_down(
     return jax.lax.fori_loop(0, num_blocks, add_block, output)
 
   # The first tile with pixels of the resized image, and the one after the last.
-  start, end = _bounds(_inside(padded, new_size).reshape(count, TILE).any(1))
+  start, end = _first_and_last(_inside(padded, new_size).reshape(count, TILE).any(1))
   empty = jnp.zeros((width, count * TILE, channels), images.dtype)
   return jax.lax.fori_loop(start, end, add_tile, empty)
 
@@ -170,7 +170,7 @@ def _inside(positions: jax.Array, size: ArrayLike) -> jax.Array:
   return (positions >= 0) & (positions < size)
 
 
-def _bounds(flags: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _first_and_last(flags: jax.Array) -> tuple[jax.Array, jax.Array]:
   """Returns the index of the first true of `flags`, and the index after the last true.
 
   Without a true one the results are 0 and the length of `flags`.

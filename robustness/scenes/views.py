@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from robustness.core.errors import KEYS, InputError
-from robustness.core.sequential import located
+from robustness.core.sequential import column_and_position
 from robustness.scenes import composition
 from robustness.scenes.designs import LEVEL, LONGEST, Design, is_centred
 from robustness.scenes.geometry import place
@@ -31,7 +31,7 @@ Shown = tuple[Callable[..., jax.Array], Callable[[Row], dict[str, jax.Array]]]
 """`show` and `prepare` of `robustness.evaluation.views.Views`, for rows processed one by one."""
 
 
-def parameters(design: Design) -> dict[str, np.ndarray]:
+def level_parameters(design: Design) -> dict[str, np.ndarray]:
   """Returns {'area', 'angle', 'x', 'y' or 'sheet': its value at each level of a design, [L]}.
 
   The cutout is resized once for each distinct area, to an image called sheet. `sheet` is the index
@@ -42,7 +42,7 @@ def parameters(design: Design) -> dict[str, np.ndarray]:
   return {**factors, 'sheet': sheet}
 
 
-def shown(design: Design, side: int, measure: str) -> Shown:
+def scene_functions(design: Design, side: int, measure: str) -> Shown:
   """Returns the functions `show` and `prepare` that make the scenes of a design.
 
   `prepare(row)` is called once for each row, an object and a background, and returns the row that
@@ -63,7 +63,7 @@ def shown(design: Design, side: int, measure: str) -> Shown:
   # canvas.
   can_share = measure == 'rectangle' and (is_centred(design) or not turning)
   if can_share and num_pixels <= MAX_SHEET_PIXELS:
-    return _looked_up(areas, side, turning)
+    return _scenes_from_sheet(areas, side, turning)
   return _resized_by_scene(areas, side, turning, measure)
 
 
@@ -78,7 +78,7 @@ def fractions_inside(design: Design, size: np.ndarray, pixels: np.ndarray, side:
     pixels: number of pixels of each object that count as its area, int [P].
     side: side of the canvas in pixels.
   """
-  levels = [parameters(design)[name] for name in LEVEL]  # in the order of the arguments below
+  levels = [level_parameters(design)[name] for name in LEVEL]  # in the order of the arguments below
 
   def of_pair(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
     """Returns the fraction of one object that is on the canvas, at each of L levels, [L].
@@ -120,7 +120,7 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
     `cutout_pixels` is the number of pixels in the mask of the cutout.
     """
     columns, cutout = _cutout(row)
-    pixels = composition.counted(cutout, measure)
+    pixels = composition.num_counted_pixels(cutout, measure)
     counts = {} if pixels is None else {'cutout_pixels': pixels}
     return {**columns, 'cutout': cutout, **counts}
 
@@ -130,7 +130,7 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
     `view` has `area`, `angle`, `x` and `y`; `key` is not used.
     """
     factors = (view['area'], view['angle'] if turning else 0.0, view['x'], view['y'])
-    cutouts, index = located(row, 'cutout')
+    cutouts, index = column_and_position(row, 'cutout')
     size, pixels, background = row['foreground_size'], row.get('cutout_pixels'), row['image']
 
     def composed(min_area: float) -> jax.Array:
@@ -148,7 +148,7 @@ def _resized_by_scene(areas: Sequence[float], side: int, turning: bool, measure:
   return show, prepare
 
 
-def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
+def _scenes_from_sheet(areas: Sequence[float], side: int, turning: bool) -> Shown:
   """Returns `show` and `prepare`; only `prepare` resizes the cutout, once for each area.
 
   `prepare(row)` is called once per row and makes the resized cutouts, called sheets.
@@ -175,7 +175,7 @@ def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
     placement = place(size, area, angle=0.0, x=0.5, y=0.5, side=side)
     bound = most_scale(cutout.shape[:2], area, side) if is_sequential else math.inf
     if turning:
-      window, offset = composition.visible(cutout[None], 0, size, placement, side, bound)
+      window, offset = composition.visible_window(cutout[None], 0, size, placement, side, bound)
       return composition.pack(window), offset
     along = jnp.arange(room - 2 * side)  # without the empty canvas on both sides
     pixels = resize_pixels(cutout[None], 0, size, placement.resized, (along, along), bound)
@@ -196,7 +196,7 @@ def _looked_up(areas: Sequence[float], side: int, turning: bool) -> Shown:
     angle, background = view['angle'] if turning else 0.0, row['image']
     placement = place(row['foreground_size'], view['area'], angle, view['x'], view['y'], side)
     # [rows, areas, D, D], and the position of this row; the sheets are not copied.
-    sheets_of_rows, number = located(row, 'sheets')
+    sheets_of_rows, number = column_and_position(row, 'sheets')
     # The sheets of all rows in one list, and the index of the view's sheet in it.
     index = number * len(areas) + view['sheet']
     sheets = sheets_of_rows.reshape(-1, room, room)
@@ -237,7 +237,7 @@ def _cutout(row: Row) -> tuple[dict[str, jax.Array], jax.Array]:
       "cutouts and backgrounds) or 'drawn_scenes'; for scenes that are stored, "
       f'{KEYS.study.stored}=True.'
     )
-  cutouts, index = located(row, 'foreground')  # of all rows, and the index of this one
+  cutouts, index = column_and_position(row, 'foreground')  # of all rows, and the index of this one
   # The condition, which is always true, keeps XLA from fusing the slice with what uses it: that
   # would be ten times slower.
   foreground = jax.lax.cond(

@@ -22,11 +22,11 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import KEYS, InputError, for_caller
-from robustness.core.registry import setting, some_distinct
+from robustness.core.registry import are_distinct_and_some, setting
 from robustness.core.rows import Batch, Rows, as_float32, with_column
 from robustness.core.settings import choice, require
-from robustness.estimates.means import Row, part, row, share_difference
-from robustness.estimates.of_means import units
+from robustness.estimates.means import Row, estimate_row, share_difference, table_of_rows
+from robustness.estimates.of_means import units_of_classifier
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, AMOUNT, RATIO, Quantity, Wrong, declare_accuracy
 from robustness.estimates.relative_error import relative_errors
@@ -34,7 +34,7 @@ from robustness.estimates.table import RESERVED
 from robustness.evaluation.outcomes import BASE, Recorded
 from robustness.evaluation.records import RecordsReader, is_per_view
 from robustness.evaluation.study import Evaluation, Findings, ImageShape, Recipes, Study
-from robustness.evaluation.views import Views, ViewTable, identity
+from robustness.evaluation.views import Views, ViewTable, stored_view
 
 CLASS = 'class'
 Measure = Callable[..., np.ndarray]
@@ -88,7 +88,9 @@ class AccuracyByFactor(Study):
 
   title = 'Accuracy by factor'
 
-  factors: tuple[str, ...] = setting((CLASS, 'brightness'), 'not empty, distinct', some_distinct)
+  factors: tuple[str, ...] = setting(
+    (CLASS, 'brightness'), 'not empty, distinct', are_distinct_and_some
+  )
   pairs: bool = False
   bins: int = setting(5, '0, or at least 2', lambda x: x == 0 or x > 1)
   clusters: str = ''
@@ -192,8 +194,8 @@ class AccuracyByFactor(Study):
     Factors that are computed from pixels, such as 'brightness', become columns of the rows.
     """
     measured = [name for name in MEASURED if name in self.factors]
-    add_columns = (lambda rows: _measured(rows, measured)) if measured else None
-    return dataclasses.replace(identity(), add_columns=add_columns)
+    add_columns = (lambda rows: _with_measured_columns(rows, measured)) if measured else None
+    return dataclasses.replace(stored_view(), add_columns=add_columns)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns accuracy over all images, by factor and by pairs of factors.
@@ -266,7 +268,7 @@ class AccuracyByFactor(Study):
     bins = [is_present & (bin_numbers == k) for k in np.unique(bin_numbers[is_present])]
     medians = [np.median(values[is_in_bin]) for is_in_bin in bins]
     levels = np.full(len(values), np.nan)
-    for is_in_bin, level in zip(bins, _rounded_apart(medians), strict=True):
+    for is_in_bin, level in zip(bins, _round_distinctly(medians), strict=True):
       levels[is_in_bin] = level
     return levels
 
@@ -349,7 +351,7 @@ class AccuracyByFactor(Study):
       failure_points = np.where(is_wrong.any(-1), first_wrong, beyond_largest)
       points[label] = np.where(has_image, failure_points, np.nan)
       rows += self._drops(label, accuracy, by_strength, clusters)
-    yield part(rows)
+    yield table_of_rows(rows)
     point = dataclasses.replace(FAILURE_POINT, low=strengths[0], high=beyond_largest)
     is_large = (~np.isnan(points[right.labels[0]])).sum(0) >= self.fewest
     # Over all groups, and by the levels of the other factors if there are any.
@@ -380,7 +382,7 @@ class AccuracyByFactor(Study):
     for group in drops.groups(list(views), counted.sum(0) >= self.fewest):
       gained, lost = (drops.sums(sign, group) for sign in signs)
       estimate = share_difference(gained, lost, self.confidence)
-      yield row(label, '', DROP, group.facets, estimate, self.confidence)
+      yield estimate_row(label, '', DROP, group.facets, estimate, self.confidence)
 
   def _grouped(
     self, outcomes: Outcomes, levels: dict[str, np.ndarray], names: tuple[str, ...]
@@ -416,7 +418,7 @@ class AccuracyByFactor(Study):
     with_all = dataclasses.replace(grouped, values=values, views=views, counted=counted)
     groups = list(with_all.groups((name,)))
     first, *later = with_all.labels
-    by_label = {label: units(with_all, label, groups) for label in with_all.labels}
+    by_label = {label: units_of_classifier(with_all, label, groups) for label in with_all.labels}
     # (label, label of the classifier that is subtracted or '', units of one or both classifiers)
     values_of_each = [(label, '', [by_label[label]]) for label in with_all.labels]
     differences = [(label, first, [by_label[first], by_label[label]]) for label in later]
@@ -424,8 +426,10 @@ class AccuracyByFactor(Study):
     for label, versus, units_of_one_or_both in (*values_of_each, *differences):
       ratios = relative_errors(units_of_one_or_both, self.confidence)
       for level, estimate in zip(levels, ratios, strict=True):
-        rows.append(row(label, versus, ERROR_RATIO, {name: level}, estimate, self.confidence))
-    return part(rows)
+        rows.append(
+          estimate_row(label, versus, ERROR_RATIO, {name: level}, estimate, self.confidence)
+        )
+    return table_of_rows(rows)
 
 
 def _bin_ends(values: np.ndarray, num_bins: int) -> np.ndarray:
@@ -442,7 +446,7 @@ def _bin_ends(values: np.ndarray, num_bins: int) -> np.ndarray:
   return np.unique([*ends, *common, *np.nextafter(common, np.inf)])
 
 
-def _rounded_apart(medians: Sequence[float]) -> list[float]:
+def _round_distinctly(medians: Sequence[float]) -> list[float]:
   """Returns distinct numbers rounded to the fewest digits, at least 4, that keep them distinct."""
   for digits in range(4, 18):
     rounded = [float(f'{median:.{digits}g}') for median in medians]
@@ -451,7 +455,7 @@ def _rounded_apart(medians: Sequence[float]) -> list[float]:
   return rounded
 
 
-def _measured(rows: Rows, names: Sequence[str]) -> Rows:
+def _with_measured_columns(rows: Rows, names: Sequence[str]) -> Rows:
   """Returns the rows with a further column for each of `names`: 'brightness' and 'contrast'."""
   for name in names:
     # a default argument, because `name` has another value when the function is called

@@ -17,7 +17,7 @@ from robustness.core.rows import Rows
 from robustness.core.typing import Facts
 from robustness.corruptions.names import SEVERITIES, spelt_out
 from robustness.corruptions.stored import StoredOrMade
-from robustness.estimates.means import Row, part, published_row
+from robustness.estimates.means import Row, published_row, table_of_rows
 from robustness.estimates.published import ALL_BUT_ONE, TABLE_3
 from robustness.estimates.quantity import CLEAN_ERROR, ERROR
 from robustness.evaluation.outcomes import Recorded
@@ -115,9 +115,9 @@ class AllButOne(StoredOrMade):
       # A column for each network: clean images have no corruption that chooses one of them.
       clean_wrong = np.concatenate([errors[label][:, clean] for label in networks.values()], 1)
       yield self.means(CLEAN_ERROR, dataclasses.replace(composed, values={COMPOSED: clean_wrong}))
-    yield part(self._published(set(facets.corruption)))
+    yield table_of_rows(self._published_rows(set(facets.corruption)))
 
-  def _published(self, corruptions: set[str]) -> list[Row]:
+  def _published_rows(self, corruptions: set[str]) -> list[Row]:
     """Returns the errors of Yin et al. (2019) on clean images and under the named corruptions."""
     rows, n = [], TABLE_3.images
     # Published errors are means over five severities, which other settings do not have.

@@ -18,7 +18,7 @@ from absl import logging
 from robustness.attacks import ATTACKS, Attack, Flag, Logits, balls
 from robustness.attacks.ensemble import Arguments, Ensemble, State
 from robustness.core import settings
-from robustness.core.errors import KEYS, naming
+from robustness.core.errors import KEYS, renaming_section
 from robustness.core.pixels import BFLOAT16_STEP
 from robustness.core.registry import Part, part_name, setting
 from robustness.core.rows import Rows
@@ -32,7 +32,7 @@ from robustness.evaluation.measurements import summarise
 from robustness.evaluation.outcomes import Evaluation, Recorded
 from robustness.evaluation.records import RecordsReader, Shard
 from robustness.evaluation.study import Figures, ImageShape, Recipes, Study, require_single_labels
-from robustness.evaluation.views import Arrays, Stages, Views, ViewTable, id_of, staged
+from robustness.evaluation.views import Arrays, Stages, Views, ViewTable, id_of, state_after_stages
 from robustness.fourier import spectrum
 from robustness.fourier.filters import high_pass
 from robustness.present import charts, style
@@ -160,7 +160,7 @@ class AttackStudy(Study):
     key = f'{self.section}.attack.{label}'
     section = self.attack.get(label, {})
     settings.refuse_unknown(section, self.settings_of(attack), key)
-    with naming(f'{attack.section}.{attack.name}', key):
+    with renaming_section(f'{attack.section}.{attack.name}', key):
       return label, settings.parse(attack, {**section, **self.common_settings}, key)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
@@ -373,7 +373,7 @@ class AttackError(AttackStudy):
         worst = attack.worst(self.restarts, keys, logits, images, rows['label'], scale)
         return worst, unobserved
       arguments = Arguments(keys, logits, images, _labels(rows), scale)
-      if isinstance(attack, Ensemble) and (state := staged(rows, view)):
+      if isinstance(attack, Ensemble) and (state := state_after_stages(rows, view)):
         return attack.finish(arguments, state)  # see `_stages`
       return attack.observed(*arguments)
 
@@ -504,9 +504,9 @@ class AttackError(AttackStudy):
   def estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields errors on clean images, under each attack and under the worst attack at each radius.
 
-    Estimates of the changes that attacks make follow, see `_of_changes`. With `half_width`, the
-    error under the worst attack and all measures of changes are of the images that were shown in
-    all views.
+    Estimates of the changes that attacks make follow, see `_change_estimates`. With `half_width`,
+    the error under the worst attack and all measures of changes are of the images that were shown
+    in all views.
     """
     views = recorded.views
     is_clean = views.attack.isna().to_numpy()
@@ -532,9 +532,9 @@ class AttackError(AttackStudy):
       # The note is on errors, not on differences between two classifiers.
       worst.loc[worst.versus == '', 'note'] = f"{note}, fewer than its authors': a lower bound"
     yield worst
-    yield from self._of_changes(recorded)
+    yield from self._change_estimates(recorded)
 
-  def _of_changes(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+  def _change_estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields high-frequency share of energy, norm and largest value of the changes by attacks.
 
     Shares and norms are means over the images that an attack changes and leaves wrong; the largest
@@ -558,7 +558,7 @@ class AttackError(AttackStudy):
       value = largest.max(0)[~is_clean].astype(float)  # over all images, in each attacked view
       yield self.arrays(LARGEST_CHANGE, evaluation.label, views[~is_clean], value, n=len(largest))
 
-  def _flags(self, recorded: Recorded) -> dict[str, Table]:
+  def _flag_tables(self, recorded: Recorded) -> dict[str, Table]:
     """Returns {title: table of how many images raise each flag of AutoAttack}.
 
     A flag is a sign that the attack may have failed, such as a zero gradient. If more images raise
@@ -568,7 +568,7 @@ class AttackError(AttackStudy):
     for name, attack in self._ensembles.items():
       is_attack = (recorded.views.attack == name).to_numpy()
       for words, flag in attack.flags.items():
-        flagged = dataclasses.replace(FLAGGED, statistic=functools.partial(_raises, flag))
+        flagged = dataclasses.replace(FLAGGED, statistic=functools.partial(_raises_flag, flag))
         outcomes = recorded.outcomes(flagged)
         for group in outcomes.groups(('epsilon',), is_attack):
           radius = value_text(EPSILON, group.facets['epsilon'])
@@ -599,7 +599,7 @@ class AttackError(AttackStudy):
       self.means(RADIAL, amplitudes, ('attack', 'epsilon', 'radius'), paired=False),
       self.means(CLEAN_RADIAL, amplitudes, ('radius',), where=is_clean, paired=False),
     ]
-    findings = Findings(tables=self._flags(recorded), estimates=estimates)
+    findings = Findings(tables=self._flag_tables(recorded), estimates=estimates)
     for evaluation in evaluations:
       # How many images are in the sum of each view, [V, 1, 1]: the images left wrong by the attack.
       count = evaluation.records.total('counted')[:, None, None]
@@ -625,7 +625,7 @@ class AttackError(AttackStudy):
     if rows['value'].isna().all():  # no image is wrong
       return figures
     facets = ('attack', 'epsilon', 'radius')
-    radial = charts.of_rows(rows, RADIAL, facets, results)['']  # '' for values
+    radial = charts.draw_rows(rows, RADIAL, facets, results)['']  # '' for values
     for axes in radial[0].axes:
       style.log_scale(axes)
     norms = select(results.table, CHANGE_NORM.name, attack=..., epsilon=self.epsilon)
@@ -683,7 +683,7 @@ def _is_wrong_after(number: int, shard: Shard) -> np.ndarray:
   return shard['measure/stage'] <= number
 
 
-def _raises(flag: Flag, shard: Shard) -> np.ndarray:
+def _raises_flag(flag: Flag, shard: Shard) -> np.ndarray:
   """Returns whether n images in v views of a shard raise a warning of AutoAttack, bool [n, v]."""
   return shard[f'measure/{flag.observed}'] == flag.value
 

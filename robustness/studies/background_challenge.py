@@ -24,7 +24,7 @@ from robustness.core.pictures import SUFFIXES, read_rgb
 from robustness.core.registry import setting
 from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
-from robustness.estimates.means import part, published_row
+from robustness.estimates.means import published_row, table_of_rows
 from robustness.estimates.quantity import ACCURACY, declare_accuracy
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import ImageShape, Recipes, Study
@@ -119,7 +119,9 @@ class BackgroundChallenge(Study):
     on_all = recorded.outcomes(SURVIVING).combined((), functools.partial(np.all, axis=1))
     yield self.means(SURVIVING, on_all, test=True)
     yield self.means(OVERALL, recorded)
-    yield part([published_row(label, SURVIVING, x, FOREGROUNDS) for label, x in PUBLISHED.items()])
+    yield table_of_rows(
+      [published_row(label, SURVIVING, x, FOREGROUNDS) for label, x in PUBLISHED.items()]
+    )
 
 
 @functools.lru_cache(1)

@@ -19,7 +19,7 @@ import pandas as pd
 from robustness.core.errors import KEYS, InputError, or_column
 from robustness.core.rows import Rows
 from robustness.estimates.facets import Facet
-from robustness.estimates.means import part, published_row
+from robustness.estimates.means import published_row, table_of_rows
 from robustness.estimates.published import BACKGROUNDS
 from robustness.estimates.quantity import Quantity, Right, declare_accuracy
 from robustness.evaluation.outcomes import Recorded
@@ -82,4 +82,4 @@ class BackgroundGap(Study):
       quantity, facets = (GAP, {}) if name == GAP.name else (ACCURACY, {VARIANT: name})
       for label, value in values.items():
         rows.append(published_row(label.replace('_', ' '), quantity, value, PICTURES, **facets))
-    yield part(rows)
+    yield table_of_rows(rows)

@@ -57,9 +57,11 @@ class BandNoise(BandStudy):
   @property
   def shown_as(self) -> dict[str, str]:
     """The norm of the noise in words, for the report's table `which numbers these are`."""
-    return {'noise': basis.in_words(self.norm, self.clip)}
+    return {'noise': basis.wave_in_words(self.norm, self.clip)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     """Returns why numbers are not comparable with published ones, such as another noise norm."""
-    differing = basis.differing(self.norm, PUBLISHED_NORMS, image_shape[0], clip=self.clip)
+    differing = basis.differences_from_paper(
+      self.norm, PUBLISHED_NORMS, image_shape[0], clip=self.clip
+    )
     return [*super().differences(records, image_shape), *differing]

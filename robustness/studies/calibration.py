@@ -19,7 +19,7 @@ from robustness.corruptions.stored import StoredOrMade
 from robustness.estimates import calibration as metrics
 from robustness.estimates.calibration import BINS, OVERCONFIDENCE, Draws, Predictions, Scores
 from robustness.estimates.facets import Facet
-from robustness.estimates.means import Estimate, Row, part, row
+from robustness.estimates.means import Estimate, Row, estimate_row, table_of_rows
 from robustness.estimates.quantity import ACCURACY, Quantity
 from robustness.evaluation.outcomes import Evaluation
 from robustness.evaluation.study import Figures, ImageShape, Scored, ScoresPredictions
@@ -99,19 +99,19 @@ class Calibration(ScoresPredictions, StoredOrMade):
     The description of the study leaves out its settings of corruptions: the workdir has its own.
     """
     keys = 'name', 'bins', 'resamples', 'confidence'
-    return settings.scored(self.reduced, {key: getattr(self, key) for key in keys})
+    return settings.scored(self.estimate_views, {key: getattr(self, key) for key in keys})
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns the estimates of confidence by corruption and severity; see `reduced`.
+    """Returns the estimates of confidence by corruption and severity; see `estimate_views`.
 
     Stored images, which have a row for each corruption of an image, are first arranged with a row
     for each image and a view for each corruption.
     """
     _, recorded = self.joined(evaluations, image_shape)
     _, table = self.by_image(evaluations[0].records, image_shape)
-    return self.reduced(recorded.evaluations, table)
+    return self.estimate_views(recorded.evaluations, table)
 
-  def reduced(
+  def estimate_views(
     self, evaluations: Sequence[Evaluation], table: ViewTable, seed: int = SEED
   ) -> Findings:
     """Returns calibration errors, accuracy and confidence by view, and their means by group.
@@ -153,8 +153,8 @@ class Calibration(ScoresPredictions, StoredOrMade):
           facets = table.facets_of(name)
           for quantity in ERRORS:
             estimate = scores[name].minus(first_scores[name], quantity.name, self.confidence)
-            rows.append(row(label, first, quantity, facets, estimate, self.confidence))
-      findings.estimates += [part(rows), *self._curves(label, predictions, table)]
+            rows.append(estimate_row(label, first, quantity, facets, estimate, self.confidence))
+      findings.estimates += [table_of_rows(rows), *self._curves(label, predictions, table)]
     return findings
 
   def _values(self, label: str, scores: Mapping[str, Scores], table: ViewTable) -> Iterator[Row]:
@@ -176,7 +176,7 @@ class Calibration(ScoresPredictions, StoredOrMade):
         else:
           value, n = float(measured.values[quantity.name]), measured.n
           estimate = Estimate.without_interval(value, n)
-        yield row(label, '', quantity, table.facets_of(name), estimate, self.confidence)
+        yield estimate_row(label, '', quantity, table.facets_of(name), estimate, self.confidence)
 
   def _curves(
     self, label: str, views: Sequence[Predictions], table: ViewTable

@@ -9,7 +9,7 @@ import pandas as pd
 from robustness.core.errors import InputError
 from robustness.core.rows import Rows
 from robustness.estimates.class_spread import class_spread
-from robustness.estimates.means import part, row
+from robustness.estimates.means import estimate_row, table_of_rows
 from robustness.estimates.quantity import ACCURACY, Quantity, declare_accuracy
 from robustness.evaluation.outcomes import Recorded
 from robustness.evaluation.study import Recipes, Study
@@ -42,5 +42,5 @@ class ClassBalance(Study):
     labels = recorded.evaluations[0].records.column('label')
     for label, right in recorded.outcomes(OVERALL).values.items():
       estimate = class_spread(right[:, 0], labels, self.confidence)
-      rows.append(row(label, '', SPREAD, {}, estimate, self.confidence))
-    yield part(rows)
+      rows.append(estimate_row(label, '', SPREAD, {}, estimate, self.confidence))
+    yield table_of_rows(rows)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from robustness.core.registry import setting, some_distinct
+from robustness.core.registry import are_distinct_and_some, setting
 from robustness.core.typing import PlainValue
 from robustness.estimates.facets import Facet
 from robustness.estimates.outcomes import Outcomes
@@ -60,7 +60,7 @@ class FeatureSpectrum(Study):
   described_facets = (FREQUENCY,)
   quantities = (RELATIVE, HIGHEST)
 
-  of_layers: tuple[str, ...] = setting(('stages',), 'not empty, distinct', some_distinct)
+  of_layers: tuple[str, ...] = setting(('stages',), 'not empty, distinct', are_distinct_and_some)
   first_tokens: int = setting(-1, 'at least 0, or -1', lambda x: x >= -1)
 
   @property

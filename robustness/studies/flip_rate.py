@@ -106,7 +106,7 @@ class FlipRate(Study):
     """
     side = self.constants or None
     # Severities as integers: 1..5 if whole, and 6, 7, … for the fractional ones in `between`.
-    numbers, between = catalog.numbered(self.severities)
+    numbers, between = catalog.number_severities(self.severities)
     options = {name: LIKE_DRAWS[name] for name in LIKE_DRAWS if name in self.names}
     # Raises InputError for settings that are not valid and for images that are too small.
     catalog.checked_table(image_shape[:2], self.references, None, side, options, between)

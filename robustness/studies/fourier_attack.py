@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import KEYS, InputError, naming
+from robustness.core.errors import KEYS, InputError, renaming_section
 from robustness.core.registry import setting, word
 from robustness.core.rows import Rows
 from robustness.core.settings import require
@@ -74,7 +74,7 @@ class FourierAttack(BeginsWithMap):
     """
     if self._map:
       return basis.distinct_frequencies(*image_shape[:2], self._map.window)
-    with naming('window', self.key('window')):  # an error states 'config.study.window'
+    with renaming_section('window', self.key('window')):  # an error states 'config.study.window'
       return basis.distinct_frequencies(*image_shape[:2], self.window)
 
   def _candidates(self, image_shape: ImageShape) -> np.ndarray:
@@ -110,7 +110,7 @@ class FourierAttack(BeginsWithMap):
   @property
   def shown_as(self) -> dict[str, str]:
     """The attack in words, for the report's table `which numbers these are`."""
-    return {'perturbation': basis.in_words(self.norm, self.clip, self.phase)}
+    return {'perturbation': basis.wave_in_words(self.norm, self.clip, self.phase)}
 
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     """Returns phrases for why errors are not comparable with published ones, such as 'clipped'.
@@ -118,7 +118,9 @@ class FourierAttack(BeginsWithMap):
     They name a norm, phase or clipping unlike the paper's.
     """
     side = image_shape[0]
-    differing = basis.differing(self.norm, PUBLISHED_NORMS, side, self.phase, self.clip)
+    differing = basis.differences_from_paper(
+      self.norm, PUBLISHED_NORMS, side, self.phase, self.clip
+    )
     return [*super().differences(records, image_shape), *differing]
 
   def view_table(self, image_shape: ImageShape) -> ViewTable:

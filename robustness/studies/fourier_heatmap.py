@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from robustness.core import settings
-from robustness.core.errors import KEYS, InputError, naming
-from robustness.core.registry import distinct, setting, word
+from robustness.core.errors import KEYS, InputError, renaming_section
+from robustness.core.registry import are_distinct, setting, word
 from robustness.core.rows import Rows
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, declare_error, errors_at
@@ -93,7 +93,7 @@ class FourierHeatmap(Study):
   window: int = 0
   layers: tuple[str, ...] = ()
   top_k: int = setting(5, 'at least 1', lambda x: x >= 1)
-  classes: tuple[str, ...] = setting((), 'distinct', distinct)
+  classes: tuple[str, ...] = setting((), 'distinct', are_distinct)
   false_discovery_rate: float = 0.05
 
   def __post_init__(self) -> None:
@@ -121,7 +121,7 @@ class FourierHeatmap(Study):
 
   def frequencies(self, image_shape: ImageShape) -> basis.Frequencies:
     """Returns the distinct frequencies in the window of the settings."""
-    with naming('window', self.key('window')):
+    with renaming_section('window', self.key('window')):
       return basis.distinct_frequencies(image_shape[0], image_shape[1], self.window)
 
   def views(self, image_shape: ImageShape) -> Views:
@@ -136,7 +136,7 @@ class FourierHeatmap(Study):
     The table is titled `which numbers these are`.
     """
     return {
-      'perturbation': basis.in_words(self.norm, self.clip, self.phase),
+      'perturbation': basis.wave_in_words(self.norm, self.clip, self.phase),
       'frequencies': f'the {self.window} × {self.window} lowest' if self.window else 'all',
     }
 
@@ -149,14 +149,14 @@ class FourierHeatmap(Study):
     side = image_shape[0]
     # `PUBLISHED_WINDOWS` is {side of the images: {norm: windows}}.
     norms_by_side = {key: tuple(by_norm) for key, by_norm in PUBLISHED_WINDOWS.items()}
-    changed = basis.differing(self.norm, norms_by_side, side, self.phase, self.clip)
+    changed = basis.differences_from_paper(self.norm, norms_by_side, side, self.phase, self.clip)
     windows_by_norm = PUBLISHED_WINDOWS.get(side, {})
     # A norm that is not published may have the window of any published norm.
     all_windows = tuple({*itertools.chain(*windows_by_norm.values())})
     windows = windows_by_norm.get(self.norm) or all_windows
     if windows and self.window not in windows:
-      published = ' and '.join(map(_side, windows))
-      changed.append(f'window {_side(self.window)}, published {published}')
+      published = ' and '.join(map(_window_in_words, windows))
+      changed.append(f'window {_window_in_words(self.window)}, published {published}')
     if self.half_width:
       changed.append(f'each frequency on as many images as ± {self.half_width:g} takes')
     data, count = records.identity.get('data', {}), records.layout.num_rows
@@ -262,13 +262,15 @@ class FourierHeatmap(Study):
     for k in recorded.top_k(self.top_k):
       error, _ = self._errors(k)  # on perturbed and on clean images
       wrong = dataclasses.replace(recorded.outcomes(error), weight=weight)
-      estimates += self._of_errors(k, wrong, cells)
+      estimates += self._error_estimates(k, wrong, cells)
     estimates += self._by_class(recorded, weight)
     counts = [[name, num_shown, total] for name, (num_shown, total) in cells.items()]
     table = Table(('frequencies', 'cells shown', 'cells of the image'), counts)
-    return Findings(tables={'bands': table}, estimates=[*estimates, *self._of_layers(recorded)])
+    return Findings(
+      tables={'bands': table}, estimates=[*estimates, *self._layer_estimates(recorded)]
+    )
 
-  def _of_errors(
+  def _error_estimates(
     self, k: int, missed: Outcomes, cells: Mapping[str, tuple[int, int]]
   ) -> Iterator[pd.DataFrame]:
     """Yields top-k errors on clean images and by frequency.
@@ -288,7 +290,7 @@ class FourierHeatmap(Study):
     yield by_frequency
     if k > 1:
       return
-    yield from self._significant(by_frequency)
+    yield from self._significant_shares(by_frequency)
     window = f'the window of {self.window} × {self.window} shows'
     notes = {  # {band: how much of it the window shows; '' for all of it}
       band: f'{window} {num_shown} of {total} cells' if num_shown < total else ''
@@ -299,7 +301,7 @@ class FourierHeatmap(Study):
     yield by_band.assign(note=[notes[band] for band in by_band['band']])
     yield self.means(error, missed, ('radius',), where=is_perturbed)
 
-  def _significant(self, by_frequency: pd.DataFrame) -> Iterator[pd.DataFrame]:
+  def _significant_shares(self, by_frequency: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Yields the shares of frequencies at which a classifier differs significantly from the first.
 
     Shares are of frequencies with less error and of frequencies with more error. The
@@ -343,7 +345,7 @@ class FourierHeatmap(Study):
       yield self.means(CLASS_ERROR, of_class, FREQUENCY, facets=facets)
       yield self.means(IN_BAND, of_class, ('band',), where=is_perturbed, facets=facets)
 
-  def _of_layers(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
+  def _layer_estimates(self, recorded: Recorded) -> Iterator[pd.DataFrame]:
     """Yields the mean over images x of ‖z_h(x) − z_h(x̃)‖₂, by classifier, layer h and frequency.
 
     z_h is the output of layer h, and x̃ is x with the basis image of the frequency added. The
@@ -373,7 +375,7 @@ class FourierHeatmap(Study):
   def figures(self, results: Results) -> Figures:
     """Returns the default figures, and figures of a perturbed image and of basis images.
 
-    Heatmaps of layers show changes relative to the largest change of the layer, see `_relative`.
+    Heatmaps of layers show changes relative to the largest change, see `_with_relative_changes`.
     """
     pictures = results.arrays
     caption = (
@@ -381,13 +383,16 @@ class FourierHeatmap(Study):
     )
     frequencies = pictures['sample_frequencies'][1:]  # entry 0 is for the clean image
     return {
-      **charts.draw(_relative(results)),
+      **charts.draw(_with_relative_changes(results)),
       'sample_images': basis.sample_figure(frequencies, pictures['sample_images'], caption),
-      'basis': (images.basis(pictures['basis_images']), 'Basis images around zero frequency.'),
+      'basis': (
+        images.basis_figure(pictures['basis_images']),
+        'Basis images around zero frequency.',
+      ),
     }
 
 
-def _relative(results: Results) -> Results:
+def _with_relative_changes(results: Results) -> Results:
   """Returns results for figures, with layers in network order and relative changes of layers.
 
   Each change of a layer's output is divided by the largest change over all frequencies, as in the
@@ -414,7 +419,7 @@ def _relative(results: Results) -> Results:
   return dataclasses.replace(results, table=table, quantities=tuple(quantities))
 
 
-def _side(window: int) -> str:
+def _window_in_words(window: int) -> str:
   """Returns the size of a window in words: '63 × 63', or 'all frequencies' for 0."""
   return f'{window} × {window}' if window else 'all frequencies'
 

@@ -24,7 +24,7 @@ from robustness.estimates.quantity import CLEAN_ERROR, Quantity
 from robustness.estimates.table import ESTIMATE, SUBJECT
 from robustness.evaluation.outcomes import Evaluation, Recorded
 from robustness.evaluation.study import Findings, ImageShape, Recipes, require_single_labels
-from robustness.evaluation.views import Arrays, Views, identity
+from robustness.evaluation.views import Arrays, Views, stored_view
 from robustness.fourier import spectrum
 from robustness.fourier.basis import Frequencies, distinct_frequencies
 from robustness.fourier.maps import BANDS, FREQUENCY, BeginsWithMap, band_map
@@ -107,12 +107,14 @@ class FourierPreview(BeginsWithMap):
     # for (2 with the mirror image that it leaves out, else 1), and 0 outside the band.
     weights = np.stack([spectrum.measures(band_of_cell == band).high for band in BANDS])
     return dataclasses.replace(
-      identity(),
+      stored_view(),
       show=lambda key, row, view, logits: row['image'],
       uses_classifier=True,
-      # The arguments are row, image, view and logits, as for `_squares`.
-      measure=lambda *args: {BAND_ENERGY: (_squares(*args)[None] * weights).sum((1, 2))},
-      total=lambda *args: {'sensitivity': jnp.sqrt(_squares(*args))},
+      # The arguments are row, image, view and logits, as for `_squared_sensitivity`.
+      measure=lambda *args: {
+        BAND_ENERGY: (_squared_sensitivity(*args)[None] * weights).sum((1, 2))
+      },
+      total=lambda *args: {'sensitivity': jnp.sqrt(_squared_sensitivity(*args))},
     )
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
@@ -148,10 +150,12 @@ class FourierPreview(BeginsWithMap):
       n = evaluation.records.layout.num_rows
       (half_total,) = evaluation.records.total('sensitivity')  # of the only view
       mean = spectrum.full_map(half_total, image_shape[1]) / n
-      estimates += self._of_map(evaluation.label, mean, n)
+      estimates += self._sensitivity_estimates(evaluation.label, mean, n)
     return Findings(estimates=estimates)
 
-  def _of_map(self, label: str, sensitivity: np.ndarray, n: int) -> list[pd.DataFrame]:
+  def _sensitivity_estimates(
+    self, label: str, sensitivity: np.ndarray, n: int
+  ) -> list[pd.DataFrame]:
     """Returns the table of a classifier's sensitivity by frequency, and its agreement with a map.
 
     If the study has the heatmap of an earlier run, two tables follow: the errors of this map, and
@@ -189,7 +193,7 @@ class FourierPreview(BeginsWithMap):
     return [*tables, self.arrays(RANK_CORRELATION, label, no_facets, np.array([rho]), n=len(f))]
 
 
-def _squares(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> jax.Array:
+def _squared_sensitivity(row: Arrays, image: jax.Array, view: Arrays, logits: Logits) -> jax.Array:
   """Returns S(f)² = Σ_channels |F(∂loss/∂x)|² at an image x, [H, W // 2 + 1].
 
   F is the Fourier transform, and `logits` the function from images [1, H, W, C] to logits. Both the

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from robustness.core.errors import KEYS, InputError
-from robustness.core.registry import distinct, setting
+from robustness.core.registry import are_distinct, setting
 from robustness.core.rows import Rows
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, Right, declare_accuracy
@@ -79,7 +79,7 @@ class FrequencyShortcuts(Study):
   grids: tuple[int, ...] = setting(
     (4, 8, 16),
     'not empty, distinct, all at least 2',
-    lambda x: min(x, default=0) >= 2 and distinct(x),
+    lambda x: min(x, default=0) >= 2 and are_distinct(x),
   )
   kept: float = setting(0.8, 'in (0, 1)', lambda x: 0 < x < 1)
 

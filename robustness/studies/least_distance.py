@@ -16,7 +16,7 @@ import pandas as pd
 
 from robustness.attacks import Logits
 from robustness.attacks.nearest import NearestAttack
-from robustness.core.registry import distinct, setting
+from robustness.core.registry import are_distinct, setting
 from robustness.core.typing import Facts
 from robustness.estimates.facets import ATTACK
 from robustness.estimates.medians import medians
@@ -109,7 +109,7 @@ class LeastDistance(AttackStudy):
   epsilons: tuple[float, ...] = setting(
     tuple(number / 510 for number in range(17)),  # 0, ½/255, 1/255, …, 8/255
     'not empty, distinct, finite and at least 0',
-    lambda radii: bool(radii) and distinct(radii) and all(0 <= x < float('inf') for x in radii),
+    lambda radii: bool(radii) and are_distinct(radii) and all(0 <= x < float('inf') for x in radii),
   )
 
   def __post_init__(self) -> None:

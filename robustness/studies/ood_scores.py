@@ -17,14 +17,14 @@ import pandas as pd
 
 from robustness.core.errors import KEYS, InputError
 from robustness.core.paths import expanded
-from robustness.core.registry import setting, some_distinct, word
+from robustness.core.registry import are_distinct_and_some, setting, word
 from robustness.core.rows import UNKNOWN_CLASSES
 from robustness.core.settings import differing_keys
 from robustness.estimates import fitted_scores
 from robustness.estimates import out_of_distribution as ood
 from robustness.estimates.facets import Facet
 from robustness.estimates.fitted_scores import LastLayer, Recording, Score
-from robustness.estimates.means import Row, part, row
+from robustness.estimates.means import Row, estimate_row, table_of_rows
 from robustness.estimates.out_of_distribution import FITTED, MSP, POSITIVES, SCORES
 from robustness.estimates.quantity import ACCURACY, AMOUNT, SHARE, Quantity
 from robustness.evaluation.outcomes import Evaluation, Recorded, versions
@@ -130,7 +130,7 @@ class OodScores(ScoresPredictions):
   quantities = (AUROC, AUPR, FPR95, dataclasses.replace(ACCURACY, headline=True), CONFIDENCE)
 
   scores: tuple[str, ...] = setting(
-    (MSP, 'max_logit', 'energy'), 'not empty, distinct', some_distinct
+    (MSP, 'max_logit', 'energy'), 'not empty, distinct', are_distinct_and_some
   )
   positives: str = word('ood', POSITIVES)
   neighbours: int = setting(50, 'at least 1', lambda x: x >= 1)
@@ -211,7 +211,7 @@ class OodScores(ScoresPredictions):
     }
     data = {name: dict(task.results.data) for name, task in tasks.items()}
     settings = {**self.describe(), **dataclasses.asdict(workdirs)}
-    return Scored(first.evaluations, Findings(estimates=[part(rows)]), settings, data)
+    return Scored(first.evaluations, Findings(estimates=[table_of_rows(rows)]), settings, data)
 
   def _separations(
     self, label: str, workdirs: Workdirs, inside: Runs, unknown: Runs, banks: Runs
@@ -261,7 +261,7 @@ class OodScores(ScoresPredictions):
           for quantity, estimate in zip((AUROC, AUPR, FPR95), estimates, strict=True):
             notes = '; '.join(filter(None, (estimate.note, note)))
             noted = dataclasses.replace(estimate, note=notes)
-            yield row(label, '', quantity, facets, noted, self.confidence)
+            yield estimate_row(label, '', quantity, facets, noted, self.confidence)
 
   def _score(
     self, name: str, bank: Recording, held_out: Recording, last_layer: Callable[[], LastLayer]
@@ -281,16 +281,16 @@ class OodScores(ScoresPredictions):
       case 'knn':
         return lambda x: ood.nearest_neighbours(x.features, bank.features, self.neighbours)
       case 'mds' | 'rmds':
-        return fitted_scores.mahalanobis(bank, is_relative=name == 'rmds')
+        return fitted_scores.mahalanobis_score(bank, is_relative=name == 'rmds')
       case 'vim':
-        return fitted_scores.virtual_logit(last_layer(), bank, self.directions)
+        return fitted_scores.vim_score(last_layer(), bank, self.directions)
       case 'react':
-        return fitted_scores.rectified(last_layer(), held_out, self.percentile)
+        return fitted_scores.react_score(last_layer(), held_out, self.percentile)
       case 'ash':
-        return fitted_scores.shaped(last_layer(), self.percentile)
+        return fitted_scores.ash_score(last_layer(), self.percentile)
       case 'klm':
         return fitted_scores.kl_matching(held_out)
-    return lambda x: ood.of_logits(name, x.logits)
+    return lambda x: ood.score_of_logits(name, x.logits)
 
 
 def _recording(task: FinishedStudy, label: str) -> Recording:

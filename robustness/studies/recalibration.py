@@ -19,13 +19,13 @@ from scipy import special
 
 from robustness.core import decimals
 from robustness.core.errors import KEYS, InputError
-from robustness.core.registry import distinct, setting
+from robustness.core.registry import are_distinct, setting
 from robustness.core.rows import Rows
 from robustness.corruptions.stored import StoredOrMade
 from robustness.estimates import calibration, prediction_sets, scaling
 from robustness.estimates.calibration import BINS, Draws, Predictions, Scores
 from robustness.estimates.facets import Facet
-from robustness.estimates.means import Estimate, Row, part, row
+from robustness.estimates.means import Estimate, Row, estimate_row, table_of_rows
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, AMOUNT, Quantity
 from robustness.evaluation.outcomes import Evaluation, Recorded, refuse_versions
@@ -123,9 +123,9 @@ class Recalibration(StoredOrMade):
   described_facets = (SCALING,)
   needs_clean = True
   held_out: float = setting(0.5, 'in (0, 1)', lambda x: 0 < x < 1)
-  scalings: tuple[str, ...] = setting(scaling.KINDS, 'distinct', distinct)
+  scalings: tuple[str, ...] = setting(scaling.KINDS, 'distinct', are_distinct)
   penalty: float = setting(0.0, 'at least 0 and finite', lambda x: 0 <= x < np.inf)
-  scores: tuple[str, ...] = setting(prediction_sets.SCORES, 'distinct', distinct)
+  scores: tuple[str, ...] = setting(prediction_sets.SCORES, 'distinct', are_distinct)
   alpha: float = setting(0.1, 'in (0, 1)', lambda x: 0 < x < 1)
   raps_penalty: float = setting(0.01, 'at least 0 and finite', lambda x: 0 <= x < np.inf)
   raps_rank: int = setting(5, 'at least 0', lambda x: x >= 0)
@@ -188,14 +188,14 @@ class Recalibration(StoredOrMade):
     fits, values, labels = {}, {}, {}
     for evaluation in recorded.evaluations:
       label, records = evaluation.label, evaluation.records
-      fits[label] = self._fitted(evaluation, clean_view, fitting, deciding)
+      fits[label] = self._fit(evaluation, clean_view, fitting, deciding)
       values[label] = records.values(fits[label].measured)[measured]
       labels[label] = _single_labels(records.column('label'))[measured]
     for label, fitted in fits.items():
       if scaling.TEMPERATURE in fitted.scalings:
         temperature = 1 / float(fitted.scalings[scaling.TEMPERATURE].weight)
         estimate = Estimate.without_interval(temperature, n=len(fitting))
-        yield part([row(label, '', FITTED, {}, estimate, self.confidence)])
+        yield table_of_rows([estimate_row(label, '', FITTED, {}, estimate, self.confidence)])
     draws = Draws.generate(len(measured), self.resamples, SEED)
     for name in (scaling.NONE, *self.scalings):
       fields = self._fields_of(values, name, SCALING_FIELDS)
@@ -336,7 +336,7 @@ class Recalibration(StoredOrMade):
     fitting, deciding, measured = np.split(order, (num_fitting, num_held_out))
     return np.sort(fitting), np.sort(deciding), np.sort(measured)
 
-  def _fitted(
+  def _fit(
     self, evaluation: Evaluation, clean: int, fitting: np.ndarray, deciding: np.ndarray
   ) -> _Fitted:
     """Returns the scalings and thresholds of a classifier.
@@ -405,13 +405,13 @@ class Recalibration(StoredOrMade):
         scores = Scores.mean([scores_by_view[view] for view in group.views])
         all_facets = {**facets, **group.facets}
         estimate = scores.estimate(ECE.name, self.confidence)
-        rows.append(row(label, '', ECE, all_facets, estimate, self.confidence))
+        rows.append(estimate_row(label, '', ECE, all_facets, estimate, self.confidence))
         if label == first:
           first_scores.append(scores)
         else:
           estimate = scores.minus(first_scores[number], ECE.name, self.confidence)
-          rows.append(row(label, first, ECE, all_facets, estimate, self.confidence))
-    return part(rows)
+          rows.append(estimate_row(label, first, ECE, all_facets, estimate, self.confidence))
+    return table_of_rows(rows)
 
 
 @dataclasses.dataclass(frozen=True)

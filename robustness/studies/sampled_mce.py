@@ -24,7 +24,7 @@ from robustness.corruptions.released import ReleasedSet
 from robustness.corruptions.views import CorruptionViews
 from robustness.estimates import stratified
 from robustness.estimates.corruption_error import MCE
-from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.means import Estimate, estimate_row, table_of_rows
 from robustness.estimates.published import BASELINES, PublishedErrors
 from robustness.estimates.quantity import ERROR, Quantity
 from robustness.evaluation.outcomes import Evaluation, Recorded, refuse_versions
@@ -183,12 +183,12 @@ class SampledMCE(CorruptionViews):
       design = strata, weights, self.confidence
       for label, values in wrong.items():
         estimate = _within(stratified.estimate(values, *design), quantity.range)
-        rows.append(row(label, '', quantity, facets, estimate, self.confidence))
+        rows.append(estimate_row(label, '', quantity, facets, estimate, self.confidence))
         if label != first:
           difference = stratified.difference(wrong[first], values, *design)
           estimate = _within(difference, quantity.difference_range)
-          rows.append(row(label, first, quantity, facets, estimate, self.confidence))
-    yield part(rows)
+          rows.append(estimate_row(label, first, quantity, facets, estimate, self.confidence))
+    yield table_of_rows(rows)
 
   def _weighted_means(self) -> Iterator[tuple[Quantity, dict[str, Any], np.ndarray]]:
     """Yields the quantity and the facets of each estimate, and its weights of all views, [V]."""

@@ -18,7 +18,7 @@ import pandas as pd
 
 from robustness.core.errors import KEYS, InputError, or_column
 from robustness.core.rows import Rows
-from robustness.estimates.means import means, part, published_row
+from robustness.estimates.means import means, published_row, table_of_rows
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.published import HUMAN_SHAPE_BIAS, SHAPE_BIAS
 from robustness.estimates.quantity import Quantity
@@ -77,9 +77,9 @@ class ShapeBias(Study):
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
     """Returns shape bias and decided answers, over all images and by the class of the shape."""
-    return Findings(estimates=[*self._measured(evaluations), *self._published()])
+    return Findings(estimates=[*self._measured_estimates(evaluations), *self._published_rows()])
 
-  def _measured(self, evaluations: Sequence[Evaluation]) -> Iterator[pd.DataFrame]:
+  def _measured_estimates(self, evaluations: Sequence[Evaluation]) -> Iterator[pd.DataFrame]:
     """Yields the share of answers that name the shape or texture, and the bias towards shape.
 
     They are computed from images with a shape and a texture of different classes: from all such
@@ -97,13 +97,13 @@ class ShapeBias(Study):
       answers = classes[records.table('prediction')[:, 0]]
       by_shape, by_texture = (answers == shapes) & is_conflict, (answers == textures) & is_conflict
       answered[evaluation.label] = np.stack([by_shape, by_texture], 1)
-    yield from self._of_images(answered, is_conflict, {})
+    yield from self._estimates_of_images(answered, is_conflict, {})
     for name in classes.tolist():
       if name in shapes[is_conflict]:
         has_shape = is_conflict & (shapes == name)
-        yield from self._of_images(answered, has_shape, {CLASS: name})
+        yield from self._estimates_of_images(answered, has_shape, {CLASS: name})
 
-  def _of_images(
+  def _estimates_of_images(
     self, answered: Mapping[str, np.ndarray], mask: np.ndarray, facets: Mapping[str, str]
   ) -> Iterator[pd.DataFrame]:
     """Yields the share of decided answers, and the shape bias, over some images.
@@ -129,7 +129,7 @@ class ShapeBias(Study):
     biases = self.means(BIAS, answers_of_both, ['answer'], facets=facets)
     yield biases[biases.versus != '']  # the differences of two classifiers
 
-  def _published(self) -> Iterator[pd.DataFrame]:
+  def _published_rows(self) -> Iterator[pd.DataFrame]:
     """Yields the published shape biases and shares of decided answers, which have no intervals.
 
     They are of networks over all images, and of humans by class.
@@ -141,4 +141,4 @@ class ShapeBias(Study):
         rows.append(published_row(label.replace('_', ' '), quantity, value, PICTURES))
       for name, value in classes.items():
         rows.append(published_row(HUMANS, quantity, value, PICTURES, **{CLASS: name}))
-    yield part([row for row in rows if pd.notna(row['value'])])  # NaN was not published
+    yield table_of_rows([row for row in rows if pd.notna(row['value'])])  # NaN was not published

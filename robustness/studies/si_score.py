@@ -28,13 +28,13 @@ from robustness.core.rows import Rows, numeric_columns
 from robustness.core.sequential import map_rows
 from robustness.core.settings import require
 from robustness.estimates.facets import Facet
-from robustness.estimates.means import Row, known_mean, part, row
-from robustness.estimates.of_means import bootstrap, units
+from robustness.estimates.means import Row, estimate_row, known_mean, table_of_rows
+from robustness.estimates.of_means import bootstrap, units_of_classifier
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity, declare_accuracy
 from robustness.evaluation.records import RecordsReader, SelectedRows
 from robustness.evaluation.study import Evaluation, Figures, Findings, ImageShape, Recipes, Study
-from robustness.evaluation.views import Arrays, Views, ViewTable, identity
+from robustness.evaluation.views import Arrays, Views, ViewTable, stored_view
 from robustness.models.imagenet_names import NAMES
 from robustness.present import images
 from robustness.results import Results
@@ -55,7 +55,7 @@ normalised maps. In the corners of an image few objects are inside.
 """
 _drawn = functools.partial(declare_accuracy, drawn=True)
 """Returns an accuracy that figures show, given its name and words."""
-_normalised = functools.partial(_drawn, function=lambda means, _: designs.normalised(means))
+_normalised = functools.partial(_drawn, function=lambda means, _: designs.divided_by_largest(means))
 """Returns an accuracy that is divided by its largest value, given its name and words."""
 SCENE_ACCURACY = declare_accuracy('accuracy', 'accuracy on scenes', headline=True)
 BALANCED_ACCURACY = _drawn(
@@ -170,18 +170,18 @@ class SiScore(Study):
   def views(self, image_shape: ImageShape) -> Views:
     """Returns a view for each level, in the order of the design; no view is random."""
     if self.stored:
-      return dataclasses.replace(identity(), image_shape=image_shape)
+      return dataclasses.replace(stored_view(), image_shape=image_shape)
     design = self.design
     if image_shape[0] != image_shape[1] or image_shape[2] != 3:
       raise InputError(
         f'backgrounds of shape {image_shape} cannot hold scenes: they must be '
         f"square and in colour, as those of {KEYS.data.source}='scenes' are."
       )
-    show, prepare = scene_views.shown(design, image_shape[0], self.measure)
+    show, prepare = scene_views.scene_functions(design, image_shape[0], self.measure)
     return Views(
       show,
       ids=np.arange(len(design), dtype=np.int32),
-      parameters=scene_views.parameters(design),
+      parameters=scene_views.level_parameters(design),
       image_shape=image_shape,
       prepare=prepare,
       composes=True,  # a scene has pixels of an object and a background
@@ -267,7 +267,7 @@ class SiScore(Study):
       by_pair = SelectedRows(records, scenes.spread(np.arange(len(scenes.pair)), absent=-1))
     else:
       design, objects = self.design, records.column('object')
-      fraction = self._fractions(records.column, side)
+      fraction = self._visible_fractions(records.column, side)
     table = ViewTable(_level_names(design), counted=self._are_counted(fraction), units=objects)
     return Pairs(by_pair, design, table, is_visible=fraction > 0)
 
@@ -291,7 +291,7 @@ class SiScore(Study):
       if self.stored:
         fraction = batch['fraction_inside']
       elif 'foreground_size' in batch:
-        fraction = self._fractions(batch.__getitem__, rows.image_shape[0])
+        fraction = self._visible_fractions(batch.__getitem__, rows.image_shape[0])
       else:
         return  # the check of the views names the missing columns
       is_row = np.asarray(batch['mask'])  # False for rows that fill up the last batch
@@ -391,7 +391,7 @@ class SiScore(Study):
     classes = first.records.column('label' if self.stored else 'imagenet_class')
     estimates = list(self._estimates(published, classes, class_names))
     keys = designs.FACTOR_COLUMNS[designs.LOCATION]  # the facets of a location, x and y
-    varies_place = designs.LOCATION in designs.varying(published.views)
+    varies_place = designs.LOCATION in designs.varying_factors(published.views)
     if varies_place and (first.is_visible & ~counted).any():
       visible = dataclasses.replace(published, counted=dict.fromkeys(ranks, first.is_visible))
       estimates.append(self.means(ACCURACY_OF_ALL, visible, keys))
@@ -412,12 +412,16 @@ class SiScore(Study):
       classes: int [P], the class of each pair.
       class_names: names of the classes by number.
     """
-    factors = designs.varying(published.views)  # {factor: its facets}, such as location: (y, x)
+    factors = designs.varying_factors(
+      published.views
+    )  # {factor: its facets}, such as location: (y, x)
     yield self.means(SCENE_ACCURACY, published)
-    balanced = self._balanced(published)
-    if _counted(balanced).any():
+    balanced = self._balanced_outcomes(published)
+    if _counted_scenes(balanced).any():
       yield self.means(BALANCED_ACCURACY, balanced)
-      yield part([_gap(published, balanced, label, self.confidence) for label in published.labels])
+      yield table_of_rows(
+        [_gap_row(published, balanced, label, self.confidence) for label in published.labels]
+      )
     by_level = tuple(key for keys in factors.values() for key in keys)  # the facets of all factors
     if by_level:
       yield self.means(SCENE_ACCURACY, published, by_level, test=True)
@@ -425,7 +429,7 @@ class SiScore(Study):
     for factor, keys in factors.items():
       if len(factors) > 1:  # with a single factor, these are the estimates by level
         yield self.means(SCENE_ACCURACY, published, keys, test=True)
-        by_factor = self._balanced(published, factor)
+        by_factor = self._balanced_outcomes(published, factor)
         yield self.means(BALANCED_ACCURACY, by_factor, keys, paired=False)
       has_enough = _has_enough_scenes(published, keys) if factor == designs.LOCATION else None
       if has_enough is None or has_enough.any():
@@ -434,15 +438,15 @@ class SiScore(Study):
       facets = {'class': class_names[index]}
       yield self.means(SCENE_ACCURACY, published.of_rows(classes == index), facets=facets)
 
-  def _balanced(self, published: Outcomes, factor: str = '') -> Outcomes:
+  def _balanced_outcomes(self, published: Outcomes, factor: str = '') -> Outcomes:
     """Returns the outcomes in which only the scenes of a balanced mix count.
 
     The mix has the same pairs at every value of the factor; levels that differ in other factors are
     pooled. Without a factor the levels themselves are compared, or the angles if they vary, so that
     a pair that is too large to be rotated at one size still counts at other sizes.
     """
-    levels, counted = published.views, _counted(published)
-    factors = designs.varying(levels)
+    levels, counted = published.views, _counted_scenes(published)
+    factors = designs.varying_factors(levels)
     min_share = MIN_SHARE_OF_PAIRS if designs.LOCATION in factors else 0.0
     if not factor and designs.ROTATION in factors:
       factor = designs.ROTATION
@@ -452,10 +456,10 @@ class SiScore(Study):
     # Numbers of the levels, [L], equal where the facets have equal values.
     groups = designs.group_levels(levels, compared_keys)
     strata = designs.group_levels(levels, pooled_keys)
-    is_balanced = counted & designs.balanced(counted, groups, strata, min_share)
+    is_balanced = counted & designs.select_balanced(counted, groups, strata, min_share)
     return dataclasses.replace(published, counted=dict.fromkeys(published.labels, is_balanced))
 
-  def _fractions(self, column: Callable[[str], np.ndarray], side: int) -> np.ndarray:
+  def _visible_fractions(self, column: Callable[[str], np.ndarray], side: int) -> np.ndarray:
     """Returns the share of each object inside the image at every level, float32 [P, L].
 
     `column` returns a column of the rows by its name; `side` is the side of composed scenes in
@@ -494,7 +498,7 @@ class Pairs(NamedTuple):
   is_visible: np.ndarray
 
 
-def _counted(outcomes: Outcomes) -> np.ndarray:
+def _counted_scenes(outcomes: Outcomes) -> np.ndarray:
   """Returns which scenes count, bool [P, L]; they are the same for all classifiers."""
   assert outcomes.counted is not None
   return outcomes.counted[outcomes.labels[0]]
@@ -508,14 +512,14 @@ def _has_enough_scenes(outcomes: Outcomes, keys: Sequence[str]) -> np.ndarray:
   the largest accuracy by chance.
   """
   group = designs.group_levels(outcomes.views, keys)
-  counted = _counted(outcomes)
+  counted = _counted_scenes(outcomes)
   # Whole numbers are divided once, so that a share of exactly 90 % is not rounded to less.
   share = np.bincount(group, counted.sum(0)) / (len(counted) * np.bincount(group))
   # The share is by group; the index `group` repeats it for the levels of each group.
   return (share >= MIN_SHARE_OF_PAIRS)[group]
 
 
-def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Row:
+def _gap_row(published: Outcomes, balanced: Outcomes, label: str, confidence: float) -> Row:
   """Returns a row of results: a classifier's accuracy on all scenes minus that on a balanced mix.
 
   The difference is averaged over levels. Its interval is a bootstrap over objects.
@@ -527,8 +531,8 @@ def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float)
     confidence: confidence of the interval, in (0, 1).
   """
   levels = list(published.groups(designs.LEVEL))  # each level is a group of one view
-  published_units = units(published, label, levels)
-  balanced_units = units(balanced, label, levels)
+  published_units = units_of_classifier(published, label, levels)
+  balanced_units = units_of_classifier(balanced, label, levels)
 
   def gap(weights: np.ndarray) -> np.ndarray:
     """Returns accuracy on all scenes minus that on the balanced mix, in each of B samples, [B].
@@ -539,7 +543,7 @@ def _gap(published: Outcomes, balanced: Outcomes, label: str, confidence: float)
     return known_mean(published_units.means(weights) - balanced_units.means(weights))
 
   (estimate,) = bootstrap(gap, published_units, confidence)
-  return row(label, '', GAP, {}, estimate, confidence)
+  return estimate_row(label, '', GAP, {}, estimate, confidence)
 
 
 def _level_names(design: designs.Design) -> list[str]:

@@ -27,13 +27,13 @@ from robustness.corruptions.catalog import refuse_stored
 from robustness.environments import near_duplicates, transforms
 from robustness.environments.class_groups import COLUMN, TITLE_LEFT_OVER
 from robustness.estimates import systematic
-from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.means import Estimate, estimate_row, table_of_rows
 from robustness.estimates.quantity import ACCURACY, AMOUNT, CLEAN_ACCURACY, Quantity
 from robustness.estimates.systematic import SAYS_LITTLE, SEEN, UNSEEN, EnvironmentShares
 from robustness.evaluation.outcomes import Evaluation, Recorded
 from robustness.evaluation.records import RecordsReader
 from robustness.evaluation.study import Figures, Findings, ImageShape, Preview, Recipes, Study
-from robustness.evaluation.views import Arrays, Views, ViewTable, identity
+from robustness.evaluation.views import Arrays, Views, ViewTable, stored_view
 from robustness.present import charts, style
 from robustness.results import WHICH_NUMBERS, Results, Table
 
@@ -158,7 +158,7 @@ class Systematic(Study):
 
   def _check_environments(self, label: str, recipe: Facts) -> None:
     """Raises InputError if a classifier is trained on other environments than are generated."""
-    trained_on = tuple(_environment(recipe).get('transforms', ()))
+    trained_on = tuple(_environment_settings(recipe).get('transforms', ()))
     if trained_on and self.source == GENERATED and trained_on != self.environments:
       raise InputError(
         f'{label} is trained on the environments {", ".join(trained_on)}, and '
@@ -204,7 +204,7 @@ class Systematic(Study):
     lines = [[group, *line] for group, line in zip(groups, words, strict=True)]
     table = Table(('class group', *environments), lines)
     title = f'cells of the classes in training, of {", ".join(trained)}'
-    return Preview({title: table}, {'cells': _picture(environments, groups, is_seen)})
+    return Preview({title: table}, {'cells': _draw_cells(environments, groups, is_seen)})
 
   @property
   def references(self) -> tuple[str, ...]:
@@ -260,7 +260,7 @@ class Systematic(Study):
     unchanged.
     """
     if self.source == STORED:
-      return identity()
+      return stored_view()
     for transform in self._transforms:
       transform.check_shape(image_shape)
 
@@ -395,7 +395,9 @@ class Systematic(Study):
           measured += self._transfer(shares, baseline_shares, level_terms, notes, num_classes)
           measured += self._mean_rho(shares, baseline_shares, terms)
       # `measured` has (quantity, facets, estimate) of each row; no classifier is subtracted.
-      yield part([row(label, '', *arguments, self.confidence) for arguments in measured])
+      yield table_of_rows(
+        [estimate_row(label, '', *arguments, self.confidence) for arguments in measured]
+      )
 
   def _level_terms(self, names: Sequence[str]) -> Terms:
     """Returns (facets, [column]) for each level of each environment.
@@ -522,7 +524,9 @@ class Systematic(Study):
     resembles = classifier.get('initial_weights_resemble')  # names or families of corruptions
     if self.source == STORED or resembles is None:
       return names
-    seen = transforms.resembling(self.environments, resembles, key='initial_weights_resemble')
+    seen = transforms.names_that_resemble(
+      self.environments, resembles, key='initial_weights_resemble'
+    )
     return tuple(map(part_name, seen))
 
   def _notes(self, evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> dict[str, str]:
@@ -534,7 +538,7 @@ class Systematic(Study):
     of the mean over all environments. The dict is empty if there is nothing to note.
     """
     facts = {e.label: e.records.identity['classifier'] for e in evaluations}
-    if _environment(facts[evaluation.label]).get('allow_leaks'):
+    if _environment_settings(facts[evaluation.label]).get('allow_leaks'):
       names = '', *self._names(evaluation.records.identity['data'])
       return dict.fromkeys(names, 'leaks were allowed: training may show held-out cells')
     environments = self._may_have_seen(evaluation)
@@ -597,15 +601,16 @@ class Systematic(Study):
     """
     # Classifiers that are trained on the same rows share their hashes.
     distinct = {id(trained_on): trained_on for trained_on in training.values()}
-    by_id = {key: near_duplicates.hashed(trained_on) for key, trained_on in distinct.items()}
+    by_id = {key: near_duplicates.hash_rows(trained_on) for key, trained_on in distinct.items()}
     hashes = {label: by_id[id(trained_on)] for label, trained_on in training.items()}
-    shares, table = near_duplicates.between(
-      near_duplicates.hashed(rows), hashes, self.near_duplicates, self.confidence
+    shares, table = near_duplicates.compare_hashes(
+      near_duplicates.hash_rows(rows), hashes, self.near_duplicates, self.confidence
     )
     estimates = [
-      row(label, '', NEAR_DUPLICATES, {}, share, self.confidence) for label, share in shares.items()
+      estimate_row(label, '', NEAR_DUPLICATES, {}, share, self.confidence)
+      for label, share in shares.items()
     ]
-    return Findings(tables={'near_duplicates': table}, estimates=[part(estimates)])
+    return Findings(tables={'near_duplicates': table}, estimates=[table_of_rows(estimates)])
 
   def figures(self, results: Results) -> Figures:
     """Returns the default figures, with a figure of the cells that training showed.
@@ -629,7 +634,7 @@ class Systematic(Study):
     labels = results.table.classifier[results.table.note == SEEN_IN_TRAINING].unique()
     if len(labels):
       figures['cells'] = (
-        _picture(environments, titles, is_seen),
+        _draw_cells(environments, titles, is_seen),
         f'What the training of {", ".join(labels)} shows: pairs of class group and environment, '
         f'seen or held out{listed}.',
       )
@@ -678,18 +683,18 @@ def _is_trained_on(classifier: Facts, study: Systematic, names: Sequence[str]) -
   if study.source == STORED:
     stored = classifier.get('training_environments', ())[1:]  # without E_0, the clean one
     return classifier.get('training_split') == 'train' and tuple(stored) == tuple(names)
-  environment = _environment(classifier)
+  environment = _environment_settings(classifier)
   return bool(environment) and tuple(environment['transforms']) == study.environments
 
 
-def _environment(classifier: Facts) -> Facts:
+def _environment_settings(classifier: Facts) -> Facts:
   """Returns the settings of the augmentation that makes environments; {} if training has none."""
   parts = classifier.get('augment') or ()
   return next((part for part in parts if part['name'] == ENVIRONMENT), {})
 
 
-@style.styled
-def _picture(environments: Sequence[str], groups: Sequence[str], seen: np.ndarray) -> Figure:
+@style.in_style
+def _draw_cells(environments: Sequence[str], groups: Sequence[str], seen: np.ndarray) -> Figure:
   """Draws a grid of the cells, pairs of class group and environment; seen cells are filled.
 
   Args:

@@ -29,7 +29,7 @@ from robustness.core.rows import Rows
 from robustness.core.typing import PlainValue
 from robustness.estimates.facets import Facet
 from robustness.estimates.intervals import EXACT
-from robustness.estimates.means import part, published_row, row
+from robustness.estimates.means import estimate_row, published_row, table_of_rows
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
@@ -50,7 +50,9 @@ from robustness.video.predictions import FramePredictions, read_predictions, rea
 from robustness.video.rescoring import Rescoring
 
 
-def worst(right: SetOutcomes, distances: Sequence[int], include_anchor: bool = True) -> np.ndarray:
+def all_right_within(
+  right: SetOutcomes, distances: Sequence[int], include_anchor: bool = True
+) -> np.ndarray:
   """Returns whether all frames within each distance of the anchor are right, bool [A, D].
 
   Args:
@@ -62,14 +64,16 @@ def worst(right: SetOutcomes, distances: Sequence[int], include_anchor: bool = T
   return within[..., np.asarray(distances)]
 
 
-def drop(right: SetOutcomes, distances: Sequence[int], include_anchor: bool = True) -> np.ndarray:
+def drop_within(
+  right: SetOutcomes, distances: Sequence[int], include_anchor: bool = True
+) -> np.ndarray:
   """Returns the drop from the anchor to the worst frame within each distance, [A, D].
 
   With the anchor among these frames it is boolean: the anchor is right and at least one frame is
   wrong. Without the anchor it is the correctness of the anchor minus the correctness of the worst
-  neighbor: −1, 0 or 1. The arguments are the same as for `worst`.
+  neighbor: −1, 0 or 1. The arguments are the same as for `all_right_within`.
   """
-  all_right = worst(right, distances, include_anchor)
+  all_right = all_right_within(right, distances, include_anchor)
   anchor = right.anchor[..., None]
   return anchor & ~all_right if include_anchor else anchor.astype(float) - all_right
 
@@ -82,20 +86,20 @@ ANCHOR = _headline(
   'accuracy_anchor', 'accuracy on anchor frames', statistic=operator.attrgetter('anchor')
 )
 PM_K = _headline(
-  'accuracy_pm_k', 'accuracy on the worst frame within k frames (pm-k)', statistic=worst
+  'accuracy_pm_k', 'accuracy on the worst frame within k frames (pm-k)', statistic=all_right_within
 )
 DROP = _headline(
   'drop_pm_k',
   'drop from the anchor to the worst frame within k frames',
   better='lower',
   low=-1,
-  statistic=drop,
+  statistic=drop_within,
 )
 MEDIAN_DROP = Quantity('median_drop', 'median over classes of the drop', better='lower', low=-1)
 NEIGHBORS_ONLY = _drawn(
   'accuracy_pm_k_neighbors_only',
   'accuracy on the worst neighbor within k frames, without the anchor',
-  statistic=functools.partial(worst, include_anchor=False),
+  statistic=functools.partial(all_right_within, include_anchor=False),
 )
 OFFSET_ERROR = _drawn(
   'error',
@@ -388,7 +392,7 @@ class VideoPmK(study.ScoresPredictions):
     # `versus` is '' for a value, and names the other classifier for a difference.
     drops = pd.concat(by_class).query('quantity == @DROP.name and versus == ""')
     medians, n = drops.groupby('classifier', sort=False).value.median(), right.num_anchors
-    yield part(
+    yield table_of_rows(
       [published_row(label, MEDIAN_DROP, median, n, k=self.k) for label, median in medians.items()]
     )
     for frame_type, subset in metrics.without_frame_types(right, sets).items():
@@ -420,12 +424,12 @@ class VideoPmK(study.ScoresPredictions):
 
   @property
   def _at_k(self) -> tuple[Sequence[int], bool]:
-    """The arguments of `worst` and `drop` after the outcomes: [k] and `include_anchor`."""
+    """The arguments of the functions of quantities after the outcomes: [k] and `include_anchor`."""
     return [self.k], self.include_anchor
 
   def _all_right_within_k(self, right: SetOutcomes) -> np.ndarray:
     """Returns whether all frames within k are right, bool [M, A] for M classifiers and A sets."""
-    return worst(right, *self._at_k)[..., 0]
+    return all_right_within(right, *self._at_k)[..., 0]
 
   def _means(
     self,
@@ -520,9 +524,11 @@ class VideoPmK(study.ScoresPredictions):
       pm_k = self._all_right_within_k(right).mean(1)
       fit = linear_fit(anchor_accuracies, pm_k, grid=[], confidence=self.confidence)
       at_k = {'k': self.k}
-      slope = row(EVERY_CLASSIFIER, '', SLOPE, at_k, fit.slope, self.confidence)
-      intercept = row(EVERY_CLASSIFIER, '', INTERCEPT, at_k, fit.intercept, self.confidence)
-      yield part([slope, intercept])
+      slope = estimate_row(EVERY_CLASSIFIER, '', SLOPE, at_k, fit.slope, self.confidence)
+      intercept = estimate_row(
+        EVERY_CLASSIFIER, '', INTERCEPT, at_k, fit.intercept, self.confidence
+      )
+      yield table_of_rows([slope, intercept])
 
   def review(
     self, unreviewed: Sequence[Evaluation], reviewed: Sequence[Evaluation]
@@ -542,7 +548,7 @@ class VideoPmK(study.ScoresPredictions):
     predictions_before = self._predictions(unreviewed)
     predictions_after = self._predictions(reviewed)
     sets, reviewed_sets = _sets_of(predictions_before), _sets_of(predictions_after)
-    reviewed_rows = metrics.positions(sets, reviewed_sets)
+    reviewed_rows = metrics.anchor_positions(sets, reviewed_sets)
     reachable = self._with_reachable_k(sets)
     before = reachable._outcomes(predictions_before)
     after = reachable._outcomes(predictions_after)

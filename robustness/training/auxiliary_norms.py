@@ -62,7 +62,7 @@ def without_second(variables: Variables) -> Variables:
   }
 
 
-def swapped(variables: Variables) -> Variables:
+def swap_norms(variables: Variables) -> Variables:
   """Returns `params`, `batch_stats` or both with the two sets of normalisation arrays exchanged.
 
   The network then uses the second set, which `with_second` added.

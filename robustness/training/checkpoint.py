@@ -252,7 +252,7 @@ def _digest(state: Mapping[str, PyTree], position: Facts, directory: pathlib.Pat
   The facts are read from `classifier.json` in `directory`. The state may be on devices, also of
   several processes.
   """
-  leaves = {name: value for name, value in _flat(state).items() if value is not None}
+  leaves = {name: value for name, value in _flatten(state).items() if value is not None}
   arrays = {name: np.asarray(value) for name, value in own_copy(leaves).items()}
   texts = {'position': position, 'facts': _load_json(directory / FACTS_NAME)}
   text_arrays = {k: np.array(json.dumps(text, sort_keys=True)) for k, text in texts.items()}
@@ -266,14 +266,14 @@ def _load_json(path: pathlib.Path) -> Facts:
   )
 
 
-def _flat(tree: Mapping[str, PyTree]) -> dict[str, PyTree]:
+def _flatten(tree: Mapping[str, PyTree]) -> dict[str, PyTree]:
   """Returns the leaves of a tree by their paths, joined by dots."""
   return traverse_util.flatten_dict(dict(tree), sep='.')
 
 
 def _shapes(tree: Mapping[str, PyTree]) -> dict[str, str]:
   """Returns {path: type and shape} of the arrays of a tree."""
-  return {key: f'{value.dtype}{list(value.shape)}' for key, value in _flat(tree).items()}
+  return {key: f'{value.dtype}{list(value.shape)}' for key, value in _flatten(tree).items()}
 
 
 def _check_same(new: Facts, stored: Facts, problem: str) -> None:

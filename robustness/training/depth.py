@@ -33,7 +33,7 @@ def is_in_block(params: PyTree) -> PyTree:
   return path_aware_map(lambda path, _: _block(path) is not None, params)
 
 
-def layers(params: PyTree) -> PyTree:
+def layer_numbers(params: PyTree) -> PyTree:
   """Returns the number of the layer of each parameter, a tree of ints, grouped as in timm.
 
   The stem is layer 0, the L residual blocks are layers 1 to L, and the head is layer L + 1. The
@@ -63,9 +63,9 @@ def rate_factors(params: PyTree, decay: float) -> PyTree:
   """Returns the factor of the learning rate of each parameter, a tree of floats like `params`.
 
   It is decay^(M − m) for a parameter in layer m, where M is the number of the last layer, the head.
-  For the numbers of layers see `layers`.
+  For the numbers of layers see `layer_numbers`.
   """
-  numbers = layers(params)
+  numbers = layer_numbers(params)
   last = max(flatten_dict(numbers).values())
   return path_aware_map(lambda _, layer: decay ** (last - layer), numbers)
 

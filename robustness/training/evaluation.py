@@ -12,7 +12,7 @@ from robustness.core.sampler import held_out
 from robustness.core.typing import Variables
 from robustness.evaluation.outcomes import BASE
 from robustness.evaluation.runner import BlockOnDevices, Evaluator
-from robustness.evaluation.views import identity
+from robustness.evaluation.views import stored_view
 from robustness.models.classifier import Classifier
 from robustness.parallel import Parallel
 from robustness.parallel.mesh import own_copy
@@ -37,7 +37,7 @@ class AccuracyOnRows:
     """
     self.classifier, self.rows = classifier, rows
     key = random_keys.stream(seed, 'accuracy')
-    self.evaluator = Evaluator(classifier, identity(), key, parallel)  # shows images unchanged
+    self.evaluator = Evaluator(classifier, stored_view(), key, parallel)  # shows images unchanged
     self._layout = self.evaluator.layout(rows.num_examples)
     self._blocks = CachedBlocks(self._blocks_of_process, resident_bytes)
 

@@ -119,11 +119,11 @@ def open_feed(training: Training, parallel: Parallel, begin: int) -> Feed:
   if parallel.num_processes == 1 and images_left >= training.rows.num_examples:
     arrays = training.rows.in_memory(training.settings.resident_bytes // num_copies)
     if arrays is not None:  # the rows fit
-      return _resident(training, parallel, arrays)
-  return _streamed(training, parallel)
+      return _open_resident(training, parallel, arrays)
+  return _open_streamed(training, parallel)
 
 
-def _streamed(training: Training, parallel: Parallel) -> Feed:
+def _open_streamed(training: Training, parallel: Parallel) -> Feed:
   """Returns a feed that reads batches on the host, and copies each one `AHEAD` steps early."""
 
   def batches(begin: int) -> Iterator[Columns]:
@@ -131,18 +131,20 @@ def _streamed(training: Training, parallel: Parallel) -> Feed:
     size, read = training.settings.batch_size, training.rows.training_batches
     endless = read(size, training.seed, begin, parallel.share, training.sampler)
     on_host = itertools.islice(endless, training.total_steps - begin)
-    return ahead((parallel.put_batch(_checked(training, batch)) for batch in on_host), AHEAD)
+    return read_ahead(
+      (parallel.put_batch(_check_batch(training, batch)) for batch in on_host), AHEAD
+    )
 
   return Feed(batches, is_resident=False)
 
 
-def _resident(training: Training, parallel: Parallel, arrays: ArrayRows) -> Feed:
+def _open_resident(training: Training, parallel: Parallel, arrays: ArrayRows) -> Feed:
   """Returns a feed that copies all rows to the devices once and gathers each batch there.
 
   The gathering is a separate program, so that the training step is compiled for the shape of a
   batch only and not for the number of rows.
   """
-  columns = _checked(training, {'image': np.asarray(arrays.images), **arrays.without_images()})
+  columns = _check_batch(training, {'image': np.asarray(arrays.images), **arrays.without_images()})
   copy_to_devices = parallel.compile(lambda tree: tree, (REPLICATED,), REPLICATED)
   rows = copy_to_devices(parallel.replicate(columns))
   order, size = training.order, training.settings.batch_size  # the order of rows in the training
@@ -163,19 +165,19 @@ def _resident(training: Training, parallel: Parallel, arrays: ArrayRows) -> Feed
 
   def batches(begin: int) -> Iterator[Columns]:
     """Returns the batches from step `begin` to the last one."""
-    return ahead((batch(step) for step in range(begin, training.total_steps)), AHEAD)
+    return read_ahead((batch(step) for step in range(begin, training.total_steps)), AHEAD)
 
   return Feed(batches, is_resident=True)
 
 
-def _checked(training: Training, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _check_batch(training: Training, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   """Returns the columns of a batch; raises InputError if they do not fit the training."""
   columns = check_batch(dict(batch), training.rows.image_shape, training.num_classes)
   training.check_columns(columns)
   return columns
 
 
-def ahead(source: Iterator[Columns], count: int) -> Iterator[Columns]:
+def read_ahead(source: Iterator[Columns], count: int) -> Iterator[Columns]:
   """Yields the elements of `source`, and takes each one `count` elements before it is yielded.
 
   Taking an element starts its copy to the devices, which then overlaps with the steps before it.

@@ -24,7 +24,7 @@ from robustness.models.layers import DROP_PATH, FEATURES, Network, sown_features
 from robustness.objectives import State
 from robustness.parallel import Parallel
 from robustness.training import depth, optimizer
-from robustness.training.auxiliary_norms import swapped
+from robustness.training.auxiliary_norms import swap_norms
 from robustness.training.schedule import StepScalars
 from robustness.training.state import TrainState, with_initial
 from robustness.training.training import Training, check_batch
@@ -130,7 +130,7 @@ class TrainStep:
     if count == 1:  # without the loop of `scan`
       means, batch_stats, objective = self._micro_batch(state, *initial, batch, seed)
     else:
-      micro_batches = jax.tree.map(lambda x: _split(x, count), batch)
+      micro_batches = jax.tree.map(lambda x: _split_micro_batches(x, count), batch)
       first = jax.tree.map(lambda x: x[0], micro_batches)
       # the sums begin with zeros of the shapes that `_micro_batch` returns
       shapes = jax.eval_shape(lambda: self._micro_batch(state, *initial, first, seed)[0])
@@ -265,12 +265,12 @@ class TrainStep:
     main_images = images[:, :-count]
     outputs, batch_stats = self._forward(params, batch_stats, main_images, train, main_factors)
     # with the second set where the network looks for its normalisation layers
-    second = swapped({'params': params, 'batch_stats': batch_stats})
+    second = swap_norms({'params': params, 'batch_stats': batch_stats})
     auxiliary_outputs, second_stats = self._forward(
       second['params'], second['batch_stats'], images[:, -count:], train, auxiliary_factors
     )
     all_outputs = jax.tree.map(lambda *x: jnp.concatenate(x, 1), outputs, auxiliary_outputs)
-    return all_outputs, swapped({'batch_stats': second_stats})['batch_stats']
+    return all_outputs, swap_norms({'batch_stats': second_stats})['batch_stats']
 
   def _forward(
     self, params: PyTree, batch_stats: PyTree, images: jax.Array, train: bool, factors: Variables
@@ -391,7 +391,7 @@ def _image_keys(batch: Batch, seed: jax.Array, name: str, step: jax.Array) -> ja
   return jax.vmap(lambda key: jax.random.split(key, num_images))(keys)
 
 
-def _split(x: jax.Array, count: int) -> jax.Array:
+def _split_micro_batches(x: jax.Array, count: int) -> jax.Array:
   """Splits an array [B, ...] into micro-batches, [count, B / count, ...].
 
   Micro-batch i holds the rows i, i + count, i + 2 · count, ... With this stride every device has

@@ -168,12 +168,14 @@ class Training:
     key = random_keys.stream(self.seed, 'initial parameters')
     variables = jax.jit(draw, compiler_options=COMPILED_ONCE)(key)
     scaled_params = optimizer.scaled_head(variables['params'], self.settings.head_scale)
-    return self._state(with_initial(_trained({**variables, 'params': scaled_params}), initial))
+    return self._state(
+      with_initial(_params_and_statistics({**variables, 'params': scaled_params}), initial)
+    )
 
   def state_shapes(self) -> TrainState:
     """Returns the shapes and types of the state, without computing it."""
     _, variables = self._shapes
-    return jax.eval_shape(self._state, _trained(variables))
+    return jax.eval_shape(self._state, _params_and_statistics(variables))
 
   def _state(self, variables: Variables) -> TrainState:
     """Returns the state before the first step, given the network's `params` and `batch_stats`."""
@@ -366,7 +368,7 @@ class Training:
       )
 
 
-def _trained(variables: Variables) -> Variables:
+def _params_and_statistics(variables: Variables) -> Variables:
   """Returns `params` and `batch_stats` of variables; `batch_stats` is {} if it is missing."""
   return {'params': variables['params'], 'batch_stats': variables.get('batch_stats', {})}
 

@@ -50,7 +50,7 @@ class JsonLinesWriter:
 
     JSON cannot express such numbers.
     """
-    values = {name: _plain(value) for name, value in scalars.items()}
+    values = {name: _as_json(value) for name, value in scalars.items()}
     line = {'step': int(step), 'time': round(time.time(), 3), **self._facts, **values}
     with open(self._path, 'a', encoding='utf-8') as file:
       file.write(json.dumps(line, allow_nan=False) + '\n')
@@ -83,7 +83,7 @@ NO_WRITER = JsonLinesWriter(os.devnull)
 """A writer that discards everything; only one of several processes that train together writes."""
 
 
-def _plain(value: object) -> object:
+def _as_json(value: object) -> object:
   """Returns a value as JSON can hold it: a text, bool, int or finite float, or None.
 
   NumPy and JAX scalars become Python numbers, and a float that is not finite becomes None.

@@ -45,7 +45,7 @@ def draw(results: Results) -> dict[str, charts.Picture]:
     caption = (
       'Accuracy on one static set, the frame of each neighbor set on which most classifiers err, '
       f'and accuracy at pm-{k}, on the worst frame for each classifier, against accuracy on '
-      f'anchors{charts.sample(static)}.'
+      f'anchors{charts.sample_in_words(static)}.'
     )
     figures['accuracy_static_against_accuracy_anchor'] = figure, caption
   for label in results.labels:
@@ -83,7 +83,7 @@ def _by_class(results: Results, label: str, k: int) -> charts.Picture | None:
   largest = f' The {MAX_CLASSES} classes with the largest drops.' if len(drop) > len(drawn) else ''
   caption = (
     f'{label}: accuracy on anchors and on the worst frame within {k} frames by '
-    f'class{charts.sample(rows)}. Drop in points: {100 * overall:.1f} over all sets and '
+    f'class{charts.sample_in_words(rows)}. Drop in points: {100 * overall:.1f} over all sets and '
     f'{100 * drop.median():.1f} the median class.{largest}'
   )
   return figure, caption

@@ -12,7 +12,7 @@ import numpy as np
 
 from robustness.estimates.consistency import beyond_chance
 from robustness.estimates.intervals import BOOTSTRAP
-from robustness.estimates.means import Estimate, share
+from robustness.estimates.means import Estimate, share_in_clusters
 from robustness.estimates.of_means import Units, bootstrap
 from robustness.estimates.outcomes import Sums
 
@@ -38,7 +38,7 @@ def percent_agreement(ratings: np.ndarray, groups: np.ndarray | None = None) -> 
   agreeing = np.bincount(cluster, (counts * (counts - 1)).sum(1) / 2)
   compared = np.bincount(cluster, total * (total - 1) / 2)
   sums = Sums(total=agreeing, weight=compared, n=len(counts), trials=float(compared.sum()))
-  return share(sums, CONFIDENCE)
+  return share_in_clusters(sums, CONFIDENCE)
 
 
 def cohen_kappa(

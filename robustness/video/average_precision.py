@@ -86,16 +86,18 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
   truths = np.zeros((num_images, len(categories)), int)
   np.add.at(truths, (truth.image, column), 1)  # counts the boxes of each image and class
   # {(image, class): positions of its ground-truth boxes}
-  truths_of = _grouped(truth, np.arange(len(truth.image)))
+  truths_of = _positions_by_image(truth, np.arange(len(truth.image)))
   right = np.zeros(len(detections.image), bool)
   is_scored = np.zeros(len(detections.image), bool)
   # the positions of the detections of each (image, class), by falling score
-  for key, members in _grouped(detections, np.argsort(-detections.score, kind='stable')).items():
+  for key, members in _positions_by_image(
+    detections, np.argsort(-detections.score, kind='stable')
+  ).items():
     members = members[:MAX_DETECTIONS]
     is_scored[members] = True
     if key in truths_of:
       objects = truth.corners[truths_of[key]]
-      right[members] = _claims(detections.corners[members], objects, threshold)
+      right[members] = _claims_truth(detections.corners[members], objects, threshold)
   # By falling score; detections of equal score by image, then by class.
   order = np.lexsort((detections.category, detections.image, -detections.score))
   is_counted = is_scored & np.isin(detections.category, categories)
@@ -104,7 +106,7 @@ def match(truth: Boxes, detections: Boxes, num_images: int, threshold: float = 0
   return Matches(order, images, classes, right[order], truths, categories)
 
 
-def _grouped(boxes: Boxes, order: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
+def _positions_by_image(boxes: Boxes, order: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
   """Returns {(image, category): positions of its boxes, int [boxes]}.
 
   Args:
@@ -116,7 +118,7 @@ def _grouped(boxes: Boxes, order: np.ndarray) -> dict[tuple[int, int], np.ndarra
   return {key: order[rows] for key, rows in rows_by_key.items()}
 
 
-def _claims(detections: np.ndarray, truth: np.ndarray, threshold: float) -> np.ndarray:
+def _claims_truth(detections: np.ndarray, truth: np.ndarray, threshold: float) -> np.ndarray:
   """Returns whether each detection claims a ground-truth box, bool [N].
 
   In order of `detections`, each claims the unclaimed box with the largest intersection over union
@@ -155,11 +157,15 @@ def average_precisions(matches: Matches, recall_points: int, counts: np.ndarray)
     image, right = matches.image[members], matches.right[members]
     # one resample at a time: [B, detections] may not fit in memory
     for row in np.flatnonzero(total > 0):
-      precision[row, column] = _weighted(right, counts[row, image], total[row], recall_points)
+      precision[row, column] = _weighted_average_precision(
+        right, counts[row, image], total[row], recall_points
+      )
   return precision
 
 
-def _weighted(right: np.ndarray, weight: np.ndarray, total: float, recall_points: int) -> float:
+def _weighted_average_precision(
+  right: np.ndarray, weight: np.ndarray, total: float, recall_points: int
+) -> float:
   """Returns the AP of one class from its detections, sorted by falling score.
 
   Args:
@@ -214,7 +220,9 @@ def per_image(matches: Matches, recall_points: int = 0) -> np.ndarray:
       is_of_class = matches.category[members] == matches.categories[column]
       right = matches.right[members[is_of_class]]
       num_truths = matches.truths[image, column]
-      precisions.append(_weighted(right, np.ones(len(right)), num_truths, recall_points))
+      precisions.append(
+        _weighted_average_precision(right, np.ones(len(right)), num_truths, recall_points)
+      )
     precision[image] = np.mean(precisions)
   return precision
 

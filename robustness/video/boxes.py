@@ -86,8 +86,8 @@ def read(
   """
   if not path.exists():
     raise InputError(f'{path} is missing: give a COCO .json file or a folder of ILSVRC .xml files.')
-  document = _document(path, frames, classes, COCO, 'Give a COCO annotation file.')
-  truth = _truth(document, frames, path)
+  document = _read_document(path, frames, classes, COCO, 'Give a COCO annotation file.')
+  truth = _parse_truth(document, frames, path)
   annotated = {image['file_name'] for image in document['images']}
   boxes: dict[str, list[Box]] = {frame: [] for frame in frames if frame in annotated}
   # x0, y0, x1, y1 as fractions of width, height, width, height.
@@ -104,7 +104,7 @@ def read(
   return boxes, truth.clipped
 
 
-def _document(
+def _read_document(
   path: Path, frames: Iterable[str], classes: Mapping[str, int], form: json_files.Form, advice: str
 ) -> dict[str, Any]:
   """Returns annotations in COCO's form, from a COCO file or from a folder of ILSVRC's XML files.
@@ -324,7 +324,7 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
     InputError: a frame has no annotation, an entry is invalid, or a box is of a crowd (iscrowd 1).
   """
   classes = label_space.index_by_name(class_names)
-  document = _document(expanded(path), frames, classes, TRUTH, 'Give COCO annotations.')
+  document = _read_document(expanded(path), frames, classes, TRUTH, 'Give COCO annotations.')
   annotated = {image['file_name'] for image in document['images']}
   missing = [frame for frame in frames if frame not in annotated]
   if missing:
@@ -332,7 +332,7 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
       f'{path}: {len(missing)} of {len(frames)} frames are none of its images, '
       f'first {missing[0]!r}.'
     )
-  truth = _truth(document, frames, path)
+  truth = _parse_truth(document, frames, path)
   for number, entry in enumerate(document['annotations']):
     if entry.get('iscrowd') and entry['image_id'] in truth.positions:
       raise InputError(
@@ -342,7 +342,7 @@ def read_truth(path: Path, frames: Sequence[str], class_names: Sequence[str] = (
   return truth
 
 
-def _truth(document: Mapping[str, Any], frames: Sequence[str], path: Path) -> Truth:
+def _parse_truth(document: Mapping[str, Any], frames: Sequence[str], path: Path) -> Truth:
   """Returns the ground truth of F frames from COCO annotations.
 
   Args:
@@ -363,7 +363,7 @@ def _truth(document: Mapping[str, Any], frames: Sequence[str], path: Path) -> Tr
   images = {image[key] for image in document['images'] for key in ('id', 'file_name')}
   names = {category['id']: category['name'] for category in document.get('categories', ())}
   _check_entries(document['annotations'], images, names, path)
-  boxes, clipped = _boxes(document['annotations'], positions, sizes, frames, path)
+  boxes, clipped = _parse_boxes(document['annotations'], positions, sizes, frames, path)
   return Truth(boxes, clipped, sizes, positions, images, names)
 
 
@@ -378,7 +378,7 @@ def read_detections(path: Path, truth: Truth, frames: Sequence[str]) -> tuple[Bo
   advice = 'Give COCO results, a list of {"image_id", "category_id", "bbox", "score"}.'
   entries = json_files.read(expanded(path), RESULTS, advice)
   _check_entries(entries, truth.images, truth.names, path)
-  return _boxes(entries, truth.positions, truth.sizes, frames, path, has_scores=True)
+  return _parse_boxes(entries, truth.positions, truth.sizes, frames, path, has_scores=True)
 
 
 def _check_entries(
@@ -408,7 +408,7 @@ def _check_entries(
       raise InputError(f'{path}: entry {number} {problem}')
 
 
-def _boxes(
+def _parse_boxes(
   entries: Entries,
   positions: Mapping[int | str, int],
   sizes: np.ndarray,

@@ -168,7 +168,7 @@ def vocabulary(classes: str) -> tuple[tuple[str, ...], dict[str, int]]:
   """
   path = expanded(classes)
   if path.is_file():
-    names = tuple(line.strip() for line in _text(path).splitlines() if line.strip())
+    names = tuple(line.strip() for line in _read_text(path).splitlines() if line.strip())
   else:
     names = label_space.get(classes).class_names
   if not names or len(set(names)) < len(names):
@@ -202,7 +202,7 @@ def read_labels(path: pathlib.Path, classes: Mapping[str, int]) -> VideoLabels:
   for video, words in classes_of.items():
     if not words:
       raise InputError(f'{path} gives video {video!r} no class.')
-    labels[video] = sorted({_position(path, video, word, classes) for word in words})
+    labels[video] = sorted({_class_index(path, video, word, classes) for word in words})
   return labels
 
 
@@ -224,7 +224,7 @@ def _from_annotations(
   return labels
 
 
-def _text(path: pathlib.Path) -> str:
+def _read_text(path: pathlib.Path) -> str:
   """Returns the content of a text file; raises InputError unless it is UTF-8."""
   try:
     return path.read_bytes().decode('utf-8-sig')  # spreadsheets write a byte-order mark
@@ -237,7 +237,7 @@ def _from_csv(path: pathlib.Path) -> dict[str, list[object]]:
 
   The file has two columns, video and class, and a line for each class of a video.
   """
-  rows = csv.reader(io.StringIO(_text(path), newline=''))
+  rows = csv.reader(io.StringIO(_read_text(path), newline=''))
   lines = [[cell.strip() for cell in row] for row in rows if row]
   if not lines or lines[0] != HEADER or any(len(line) != len(HEADER) for line in lines):
     header = repr(','.join(HEADER))
@@ -248,7 +248,7 @@ def _from_csv(path: pathlib.Path) -> dict[str, list[object]]:
   return classes_of
 
 
-def _position(path: pathlib.Path, video: str, word: object, classes: Mapping[str, int]) -> int:
+def _class_index(path: pathlib.Path, video: str, word: object, classes: Mapping[str, int]) -> int:
   """Returns the label of a class of a video.
 
   Args:

@@ -189,9 +189,9 @@ class VideoFile:
       for number, frame in frames(self._file, container, stream):
         if number in numbers:
           path, content = f'{self.name}/{number:06d}.png', io.BytesIO()
-          _as_shown(frame).save(content, format='PNG')
+          _in_display_orientation(frame).save(content, format='PNG')
           write_atomically(folder / path, content.getvalue())
-          kind = _av().video.frame.PictureType(frame.pict_type).name.lower()
+          kind = _import_av().video.frame.PictureType(frame.pict_type).name.lower()
           facts[path] = {'frame_type': kind if kind in FRAME_TYPES else '', 'fps': rate}
         if number >= max(numbers):
           return facts
@@ -203,13 +203,13 @@ Clip = FrameFolder | VideoFile
 """A video under a folder of videos."""
 
 
-def _as_shown(frame: VideoFrame) -> Image.Image:
+def _in_display_orientation(frame: VideoFrame) -> Image.Image:
   """Returns a frame in the orientation in which players display it.
 
   The display matrix in the frame's metadata states quarter turns and mirroring.
   """
   pixels = frame.to_ndarray(format='rgb24')
-  matrix: Any = frame.side_data.get(_av().sidedata.sidedata.Type.DISPLAYMATRIX)
+  matrix: Any = frame.side_data.get(_import_av().sidedata.sidedata.Type.DISPLAYMATRIX)
   if matrix is not None:  # x' = a x + c y and y' = b x + d y; the third column is not needed
     a, b, _, c, d, *_ = np.frombuffer(matrix, np.int32).tolist()
     is_quarter_turn = abs(b) > abs(a)
@@ -242,7 +242,7 @@ def frame_rate(times: Sequence[float | None], header_rate: float | None) -> floa
   return (len(times) - 1) / (last - first)
 
 
-def _av() -> ModuleType:
+def _import_av() -> ModuleType:
   """Returns the package PyAV; raises InputError if it is not installed."""
   try:
     import av
@@ -260,7 +260,7 @@ def opened(file: pathlib.Path) -> Iterator[tuple[InputContainer, VideoStream]]:
   Raises:
     InputError: the file is truncated, cannot be opened or has no video stream.
   """
-  av = _av()
+  av = _import_av()
   require_complete(file)
   try:
     container = av.open(str(file), options=CONTAINERS)
@@ -291,7 +291,7 @@ def frames(
   for number in itertools.count():
     try:
       frame = next(decoder, None)
-    except _av().error.FFmpegError as error:
+    except _import_av().error.FFmpegError as error:
       raise _undecodable(file, number, str(error)) from error
     if frame is None:
       return

@@ -12,7 +12,7 @@ import pandas as pd
 
 from robustness.core.errors import InputError
 from robustness.core.rows import padded_labels
-from robustness.estimates.means import means, part, row
+from robustness.estimates.means import estimate_row, means, table_of_rows
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
@@ -245,14 +245,14 @@ def _agreement(rounds: ReviewRounds) -> Iterator[pd.DataFrame]:
     percent = agreement.percent_agreement(ratings, groups)
     fleiss = agreement.fleiss_kappa(ratings, groups)
     rows = [
-      row(REVIEWERS, '', AGREEMENT, facets, percent, CONFIDENCE),
-      row(REVIEWERS, '', FLEISS, facets, fleiss, CONFIDENCE),
+      estimate_row(REVIEWERS, '', AGREEMENT, facets, percent, CONFIDENCE),
+      estimate_row(REVIEWERS, '', FLEISS, facets, fleiss, CONFIDENCE),
     ]
     for first, second in itertools.combinations(range(len(names)), 2):
       kappa = agreement.cohen_kappa(ratings[:, first], ratings[:, second], groups)
       facets_of_pair = {**facets, 'annotators': f'{names[first]} and {names[second]}'}
-      rows.append(row(REVIEWERS, '', COHEN, facets_of_pair, kappa, CONFIDENCE))
-    yield part(rows)
+      rows.append(estimate_row(REVIEWERS, '', COHEN, facets_of_pair, kappa, CONFIDENCE))
+    yield table_of_rows(rows)
 
 
 def reasons(rounds: ReviewRounds) -> Table:

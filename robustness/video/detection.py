@@ -17,7 +17,7 @@ import numpy as np
 
 from robustness.core.errors import InputError, nearest
 from robustness.core.settings import require
-from robustness.estimates.means import Row, part, row
+from robustness.estimates.means import Row, estimate_row, table_of_rows
 from robustness.estimates.quantity import Quantity
 from robustness.estimates.table import assemble
 from robustness.models import label_space
@@ -187,13 +187,13 @@ def score(
     estimates = {ANCHOR: scores.anchor, PM_K: scores.worst, DROP: scores.drop}
     for quantity, estimate in estimates.items():
       facets = {'kind': kind, **({} if quantity is ANCHOR else {'k': scoring.k})}
-      rows.append(row(LABEL, '', quantity, facets, estimate, scoring.confidence))
+      rows.append(estimate_row(LABEL, '', quantity, facets, estimate, scoring.confidence))
     results.tables[f'{kind}/worst_frames'] = _worst_frames(sets, scores.frames)
     if frames:
       scored = ScoredBoxes(scores, truth, detections, names, scoring.threshold)
       arrays = pictures(sets, scored, frames, num_drawn)
       results.arrays.update({f'{kind}/{name}': values for name, values in arrays.items()})
-  results.table = assemble([part(rows)])
+  results.table = assemble([table_of_rows(rows)])
   return results
 
 

@@ -163,7 +163,7 @@ def draw(results: Results) -> dict[str, charts.Picture]:
   return figures
 
 
-@style.styled
+@style.in_style
 def gallery(stored: Mapping[str, np.ndarray]) -> Figure:
   """Returns a figure of the arrays of `pictures`: anchors above worst frames, the paper's figure 4.
 

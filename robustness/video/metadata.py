@@ -403,7 +403,10 @@ def _class_names(home: pathlib.Path) -> tuple[str, ...]:
   Without any of these files the result is ().
   """
   advice = 'Give an object that has each class once.'
-  for read_names, pattern in ((_indexed, f'*{CLASS_INDEX}'), (_names_by_maps, f'*{CLASS_MAP}')):
+  for read_names, pattern in (
+    (_class_names_of_indices, f'*{CLASS_INDEX}'),
+    (_names_by_maps, f'*{CLASS_MAP}'),
+  ):
     for folder in (home, home / 'misc', home.parent / 'misc'):
       files = {file: json_files.read(file, dict, advice) for file in sorted(folder.glob(pattern))}
       names = read_names(files) if files else ()
@@ -412,7 +415,9 @@ def _class_names(home: pathlib.Path) -> tuple[str, ...]:
   return ()
 
 
-def _indexed(indices: Mapping[pathlib.Path, Mapping[str, object]]) -> tuple[str, ...]:
+def _class_names_of_indices(
+  indices: Mapping[pathlib.Path, Mapping[str, object]],
+) -> tuple[str, ...]:
   """Returns the class names, in label order, from the class indices of one folder.
 
   ImageNet-Vid-Robust was released with an index of ImageNet's 1000 classes, and an index of the

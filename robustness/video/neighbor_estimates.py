@@ -304,7 +304,7 @@ def by_fps(outcomes: SetOutcomes, sets: NeighborSets) -> dict[int, SetOutcomes]:
   }
 
 
-def positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
+def anchor_positions(before: NeighborSets, after: NeighborSets) -> np.ndarray:
   """Returns the index in `before.anchors` of each of the A' anchors of `after`, int [A'].
 
   `before` are the neighbor sets before their review, `after` the accepted ones.

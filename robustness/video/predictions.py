@@ -295,7 +295,7 @@ def _relabelled(
   new_label = np.full(int(distinct_labels.max()) + 2, -1, np.int32)
   for label in distinct_labels.tolist():
     name = class_names[label] if label < len(class_names) else str(label)
-    index = label_space.position(name, classes)
+    index = label_space.index_of_class(name, classes)
     if index is None:
       raise InputError(
         f'the sets have the class {name!r}, which is none of the {len(classes)} of '

@@ -196,7 +196,7 @@ class Rescoring:
     unknown_shape = 0, 0, 0  # (H, W, C) of the images, which predictions do not state
     findings = study.reduce(evaluations, unknown_shape)
     records = evaluations[0].records  # all records are on the same frames
-    comparable = provenance.comparable(study.differences(records, unknown_shape))
+    comparable = provenance.comparability_in_words(study.differences(records, unknown_shape))
     facts = {**study.shown_as, provenance.COMPARABLE: comparable}
     findings.tables[WHICH_NUMBERS] = provenance.table(facts)
     if self.unreviewed:
@@ -229,7 +229,7 @@ def _column(records: RecordsReader, name: str) -> np.ndarray:
   values = records.column(name)
   if name != LABEL:
     return values
-  classes = [*map(label_space.spelt, records.identity.get('classes', ()))]
+  classes = [*map(label_space.comparable_spelling, records.identity.get('classes', ()))]
   rows = values.reshape(len(values), -1).tolist()  # padded with −1
   # for each row a text such as "['cat', 'dog']"
   return np.array([repr(sorted(class_name(v, classes) for v in row if v >= 0)) for row in rows])

@@ -140,9 +140,9 @@ class ReviewRounds:
       write(answer)
       ballot = self.ballots.setdefault(item, Ballot())
       # an answer counts as done only if its item still awaited one
-      awaited_before = self._awaited(item)
+      awaited_before = self._num_awaited(item)
       ballot.add(answer)
-      self._done += awaited_before - self._awaited(item)
+      self._done += awaited_before - self._num_awaited(item)
       self._reserved.get(item, {}).pop(answer.annotator, None)
       history = self._history.setdefault(answer.annotator, {})
       history.pop((item, answer.round), None)  # a corrected answer moves to the end
@@ -249,7 +249,7 @@ class ReviewRounds:
 
   def ready_for_joint(self, item: Item) -> bool:
     """Returns whether an item is contested and all individual answers about it have been given."""
-    return item in self._contested and not self._awaited(item)
+    return item in self._contested and not self._num_awaited(item)
 
   def is_settled(self, item: Item) -> bool:
     """Returns whether an item, and if it is a pair also its anchor, needs no more answers.
@@ -262,7 +262,7 @@ class ReviewRounds:
     if self._is_dropped(item):
       return True
     has_joint_votes = len(self.ballot(item).joint) >= self.plan.needed
-    return not self._awaited(item) and (item not in self._contested or has_joint_votes)
+    return not self._num_awaited(item) and (item not in self._contested or has_joint_votes)
 
   def progress(self, annotator: str) -> dict[str, int]:
     """Returns {name: number of answers} for the page.
@@ -277,7 +277,7 @@ class ReviewRounds:
       # pairs of an anchor that somebody called bad need no further individual answers
       bad = [item for item in self._contested if item.kind == ANCHOR and self._blocks(item)]
       pairs = [pair for anchor in bad for pair in self.candidates.pairs_of[anchor.number]]
-      num_not_needed = sum(self._awaited(Item(PAIR, number)) for number in pairs)
+      num_not_needed = sum(self._num_awaited(Item(PAIR, number)) for number in pairs)
       # the number of joint votes on each contested item, at most the number it needs
       votes = [
         min(len(self.ballot(item).joint), self.plan.needed)
@@ -339,7 +339,7 @@ class ReviewRounds:
       return False
     return not strict_majority(self.ballot(anchor).votes)
 
-  def _awaited(self, item: Item) -> int:
+  def _num_awaited(self, item: Item) -> int:
     """Returns the number of individual answers that an item still needs."""
     if item not in self._individual:  # such as an anchor that is not shown alone
       return 0

@@ -104,7 +104,7 @@ class ReviewServer(ThreadingHTTPServer):
     return {
       'annotator': self.annotator,
       'annotators': self.rounds.annotators(),
-      'classes': self._named(sorted(self.candidates.class_names)),
+      'classes': self._labels_with_names(sorted(self.candidates.class_names)),
       'reasons': list(answers.REASONS),
       'pairs': len(self.candidates.pairs),
       'anchors': len(self.candidates.sets.anchors),
@@ -113,7 +113,7 @@ class ReviewServer(ThreadingHTTPServer):
   def next_turn(self, annotator: str) -> Plain:
     """Returns {'item': the next item of an annotator or None, 'progress': numbers of answers}."""
     self._check_annotator(annotator)
-    return self._turn(annotator, self.rounds.next(annotator))
+    return self._turn_fields(annotator, self.rounds.next(annotator))
 
   def earlier_turn(self, annotator: str, before: str, stage: str) -> Plain:
     """Returns {'item': an item that an annotator has answered, 'progress': numbers of answers}.
@@ -130,7 +130,7 @@ class ReviewServer(ThreadingHTTPServer):
     if turn is None:
       place = f' in the {stage} round' if before else ''
       raise InputError(f'there is no earlier answer of yours{place}.')
-    return self._turn(annotator, turn)
+    return self._turn_fields(annotator, turn)
 
   def take(self, posted: Plain) -> Plain:
     """Writes an answer from the page to the disk, and returns the annotator's next item.
@@ -182,7 +182,7 @@ class ReviewServer(ThreadingHTTPServer):
           f'capitals: give {earlier!r}, or a name that differs more.'
         )
 
-  def _turn(self, annotator: str, turn: tuple[Item, str] | None) -> Plain:
+  def _turn_fields(self, annotator: str, turn: tuple[Item, str] | None) -> Plain:
     """Returns {'item': what the page shows about an item, 'progress': numbers of answers}.
 
     Args:
@@ -200,11 +200,11 @@ class ReviewServer(ThreadingHTTPServer):
       'id': str(item),
       'kind': item.kind,
       'round': stage,
-      'labels': self._named(self._page_labels(item)),
+      'labels': self._labels_with_names(self._page_labels(item)),
       # the time of the annotator's answer, which the page sends back as `replaces`
       'answered': self.rounds.answer_time(item, stage, annotator),
-      'answer': _plain(answer) if answer else None,
-      'others': [{'annotator': v.annotator, 'round': v.round, **_plain(v)} for v in votes],
+      'answer': _answer_fields(answer) if answer else None,
+      'others': [{'annotator': v.annotator, 'round': v.round, **_answer_fields(v)} for v in votes],
       'anchor': self._frame(self.candidates.anchor_frame(anchor.number)),
     }
     if item.kind == PAIR:
@@ -227,7 +227,7 @@ class ReviewServer(ThreadingHTTPServer):
       'anchor_answered': self.rounds.answer_time(anchor, anchor_stage, annotator),
       'neighbor': self._frame(pair.frame),
       'offset': pair.offset,
-      'neighbor_labels': self._named(labels) if has_other_labels else None,
+      'neighbor_labels': self._labels_with_names(labels) if has_other_labels else None,
     }
 
   def _page_labels(self, item: Item) -> tuple[int, ...]:
@@ -249,12 +249,12 @@ class ReviewServer(ThreadingHTTPServer):
     path, damage = self.candidates.sets.frames[index], self.frames.damage(index)
     return {'url': f'/frames/{index}', 'path': path, 'damage': damage}
 
-  def _named(self, labels: list[int] | tuple[int, ...]) -> list[Plain]:
+  def _labels_with_names(self, labels: list[int] | tuple[int, ...]) -> list[Plain]:
     """Returns {'id': class id, 'name': name of the class} for each label."""
     return [{'id': label, 'name': self.candidates.class_names[label]} for label in labels]
 
 
-def _plain(answer: Answer) -> Plain:
+def _answer_fields(answer: Answer) -> Plain:
   """Returns the fields of an answer that the page needs."""
   keys = 'label', 'similar', 'feature', 'reasons', 'added'
   return {key: vars(answer)[key] for key in keys}

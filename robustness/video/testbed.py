@@ -78,7 +78,7 @@ class PublishedModel(NamedTuple):
 
 
 @functools.cache
-def entries(name: str) -> tuple[PublishedModel, ...]:
+def published_models(name: str) -> tuple[PublishedModel, ...]:
   """Returns the models of 'imagenet_vid_robust' (Table 5) or 'ytbb_robust' (Table 6).
 
   Names are as printed, but the misprint 'compressioon' and repeated underscores are corrected.
@@ -95,7 +95,7 @@ results.
 """
 
 
-def _measured(table: pd.DataFrame, setting: str) -> tuple[str, int, Measured]:
+def _measured_accuracies(table: pd.DataFrame, setting: str) -> tuple[str, int, Measured]:
   """Returns the published testbed to compare with, the largest k, and the measured accuracies.
 
   The testbed is '' if the largest k is not the published 10, or if 'auto' has no testbed with the
@@ -133,9 +133,9 @@ def published(table: pd.DataFrame, setting: str) -> dict[str, Table]:
     setting: name of the testbed, 'imagenet_vid_robust' or 'ytbb_robust'; 'auto' selects it by the
       number of anchors. Without a testbed the result is {} too.
   """
-  name, k, measured = _measured(table, setting)
+  name, k, measured = _measured_accuracies(table, setting)
   rows = []
-  for entry in entries(name) if name else ():
+  for entry in published_models(name) if name else ():
     if entry.name in measured:
       anchor, worst = (row.value for row in measured[entry.name])
       drop = anchor - worst
@@ -155,11 +155,12 @@ def draw(results: Results, setting: str) -> dict[str, tuple[Figure, str]]:
     setting: name of the testbed, 'imagenet_vid_robust' or 'ytbb_robust'; 'auto' selects it by the
       number of anchors, and '' draws no figure, so that the result is {}.
   """
-  name, k, measured = _measured(results.table, setting)
+  name, k, measured = _measured_accuracies(results.table, setting)
   if not name:
     return {}
   caption = (
-    f'Accuracy on anchors and at pm-{k}: {len(entries(name))} published models on {name}, the line '
+    f'Accuracy on anchors and at pm-{k}: {len(published_models(name))} published models on {name}, '
+    'the line '
     'through them with its 95 % band (Student), and, in black, the classifiers of this run'
     f'{", with the line through these" if _has_line(measured) else ""}.'
   )
@@ -184,7 +185,7 @@ def _draw_published(axes: Axes, models: Sequence[PublishedModel]) -> None:
       _draw_point(axes, x, y, markersize=3, elinewidth=0.4, alpha=0.7, **look)
 
 
-@style.styled
+@style.in_style
 def testbed_fit(name: str, measured: Measured) -> Figure:
   """Returns a figure of the published models, with their linear fit, and of this run's classifiers.
 
@@ -197,7 +198,7 @@ def testbed_fit(name: str, measured: Measured) -> Figure:
   """
   figure = Figure(figsize=(style.COLUMN_WIDTH, 3.6), layout='constrained')
   axes = figure.subplots()
-  models = entries(name)
+  models = published_models(name)
   _draw_published(axes, models)
   published_anchors = [entry.anchor for entry in models]
   anchors = [anchor.value for anchor, _ in measured.values()]

@@ -114,8 +114,10 @@ def draw(results: Results) -> dict[str, tuple[Figure, str]]:
   for label, of_classifier in sets.groupby('classifier', sort=False):
     titles = []
     for failure in of_classifier.to_dict('records'):
-      anchor = failures.taken(failure['anchor predicted'], failure['anchor probability'])
-      neighbor = failures.taken(failure['neighbor predicted'], failure['neighbor probability'])
+      anchor = failures.prediction_title(failure['anchor predicted'], failure['anchor probability'])
+      neighbor = failures.prediction_title(
+        failure['neighbor predicted'], failure['neighbor probability']
+      )
       titles.append([anchor, f'{neighbor} ({number(failure["offset"])})'])
     caption = (
       f'Of the sets whose anchor {label} gets right, those with the largest share of wrong '

@@ -80,8 +80,8 @@ def read(
     advice = f'. {PAIRS} lists the neighbors, reviewed or not' if PAIRS in missing else ''
     raise InputError(f'{folder} has no {" and ".join(missing)}; YTBB-Robust has {has}{advice}.')
   names = _class_names(folder / CLASSES)
-  marks = _annotations(folder / ANCHORS, GOOD, _frame)
-  pairs = _annotations(folder / PAIRS, SIMILAR, _pair)
+  marks = _annotations(folder / ANCHORS, GOOD, _frame_path)
+  pairs = _annotations(folder / PAIRS, SIMILAR, _pair_paths)
   classes = _csv_classes(folder / CSV, len(names))
   sets: dict[str, list[str]] = {}
   labels: dict[str, list[int]] = {}
@@ -143,7 +143,7 @@ def _annotations(
   return marked
 
 
-def _frame(key: str, path: pathlib.Path) -> str:
+def _frame_path(key: str, path: pathlib.Path) -> str:
   """Returns the last two components of a key that is a path, `<ytid>_<ms>/frame-<number>.jpg`.
 
   `path` is the file with the key, for the message.
@@ -154,7 +154,7 @@ def _frame(key: str, path: pathlib.Path) -> str:
   return '/'.join(parts)
 
 
-def _pair(key: str, path: pathlib.Path) -> tuple[str, str]:
+def _pair_paths(key: str, path: pathlib.Path) -> tuple[str, str]:
   """Returns the paths of the anchor and of the neighbor in a pair's key, '<anchor>,<neighbor>'.
 
   `path` is the file with the key, for the message.
@@ -162,7 +162,7 @@ def _pair(key: str, path: pathlib.Path) -> tuple[str, str]:
   if key.count(',') != 1:
     raise InputError(f"{path} has the key {key!r}; a pair's is '<anchor>,<neighbor>'.")
   anchor, neighbor = key.split(',')
-  return _frame(anchor, path), _frame(neighbor, path)
+  return _frame_path(anchor, path), _frame_path(neighbor, path)
 
 
 def _csv_classes(path: pathlib.Path, count: int) -> Mapping[str, int]:

@@ -18,10 +18,11 @@ from robustness.core.paths import expanded
 from robustness.core.rows import refuse_unknown_classes
 from robustness.core.settings import Section, check_name, require, without_inherited
 from robustness.evaluation import recorded_study
+from robustness.evaluation.outcomes import as_evaluations
 from robustness.evaluation.recorded_study import RecordedStudy
 from robustness.evaluation.records import HEADER, Records
 from robustness.evaluation.rounds import FIRST, SequentialRecords
-from robustness.evaluation.study import IMAGES, Evaluation, Scored, Study, of_recorded
+from robustness.evaluation.study import IMAGES, Evaluation, Scored, Study
 from robustness.evaluation.views import ViewTable
 from robustness.present import summary
 from robustness.present.publish import Presentation
@@ -131,7 +132,7 @@ def study_sections(config: Section, path: pathlib.Path) -> dict[str, Section]:
   return {name: battery[name]['study'] for name in battery['tasks']}
 
 
-def presented(
+def studies_and_presentation(
   path: pathlib.Path, results: Results, config: Section, study_file: str = ''
 ) -> tuple[dict[str, Study], Presentation]:
   """Returns {task: study} of results, and the presentation that draws and reports them.
@@ -144,13 +145,15 @@ def presented(
   """
   sections, tasks = study_sections(config, path), results.by_task
   studies_by_task = {
-    task: recorded_study.of_results(section, tasks[task].study, tasks[task].settings, study_file)
+    task: recorded_study.study_of_results(
+      section, tasks[task].study, tasks[task].settings, study_file
+    )
     for task, section in sections.items()
     if task in tasks
   }
   summary_of_tasks = summary_name(config.get('battery', {}).get('summary', ''))
   has_seeds = SEED in results.table.columns
-  return studies_by_task, summary.of_run(summary_of_tasks, studies_by_task, has_seeds)
+  return studies_by_task, summary.present_run(summary_of_tasks, studies_by_task, has_seeds)
 
 
 def seeds_of(config: Section, path: pathlib.Path) -> list[int]:
@@ -222,12 +225,12 @@ def _finished_study(
   if not (folder / JSON_NAME).is_file():
     raise InputError(f'{path} is not finished: {folder} has no {JSON_NAME}. {_FINISH}')
   results = Results.read(folder)
-  study = recorded_study.of_results(section, results.study, results.settings, study_file)
+  study = recorded_study.study_of_results(section, results.study, results.settings, study_file)
   records_folder = path / RECORDS if task == SINGLE else _records_folder(path, study, results)
   design = study.sequential_design
   labels = results.classifier_labels if study.needs_classifier else [IMAGES]
   folders = [records_folder / label for label in labels]
-  evaluations = of_recorded(
+  evaluations = as_evaluations(
     {f.name: SequentialRecords.open(f, design) if design else Records.open(f) for f in folders}
   )
   if any(evaluation.records.missing() for evaluation in evaluations):
@@ -312,7 +315,9 @@ def refuse_unfinished(path: pathlib.Path, folders: Sequence[pathlib.Path], comma
   missing = [str(file.relative_to(path)) for file in files if not file.is_file()]
   if not missing:
     return
-  lines = [*trainings(path), *shards(path)] or ['nothing was trained or recorded to its end']
+  lines = [*training_lines(path), *record_lines(path)] or [
+    'nothing was trained or recorded to its end'
+  ]
   progress = '\n  '.join(lines)
   raise InputError(
     f'the run in {path} is not finished: it has no {", ".join(missing)}.\n  {progress}\n'
@@ -320,7 +325,7 @@ def refuse_unfinished(path: pathlib.Path, folders: Sequence[pathlib.Path], comma
   )
 
 
-def trainings(path: pathlib.Path) -> Iterator[str]:
+def training_lines(path: pathlib.Path) -> Iterator[str]:
   """Yields a line for every training that was begun in a workdir.
 
   Two lines are 'checkpoints/base: trained' and 'checkpoints/aug: step 100 of 500 is saved'.
@@ -335,7 +340,7 @@ def trainings(path: pathlib.Path) -> Iterator[str]:
     yield f'{name}: trained' if step >= total else f'{name}: step {step} of {total} is saved'
 
 
-def shards(path: pathlib.Path) -> Iterator[str]:
+def record_lines(path: pathlib.Path) -> Iterator[str]:
   """Yields a line for each set of records that was begun in a workdir.
 
   Two lines are 'records/base: complete' and 'records/aug: 3 of 12 shards are missing'.

@@ -82,7 +82,7 @@ def write_config(path: pathlib.Path, config: Section) -> None:
     write_json(path / CONFIG, config)
 
 
-def continued(directory: str | os.PathLike[str], config: Section) -> pathlib.Path:
+def open_or_create(directory: str | os.PathLike[str], config: Section) -> pathlib.Path:
   """Creates a workdir, or checks that an existing one has the same config, and returns its path.
 
   The path is absolute. No file is written.
@@ -279,12 +279,14 @@ def _with_equal_studies_of(before: Section, config: Section) -> dict[str, Any]:
       continue
     if name != 'study':
       merged[name] = _with_equal_studies_of(earlier, section)
-    elif section.get('name') == earlier.get('name') and _recording(section) == _recording(earlier):
+    elif section.get('name') == earlier.get('name') and _recording_settings(
+      section
+    ) == _recording_settings(earlier):
       merged[name] = earlier
   return merged
 
 
-def _recording(study: Section) -> Facts:
+def _recording_settings(study: Section) -> Facts:
   """Returns the settings in a config's section `study` that decide what is recorded.
 
   Settings of estimates are left out. A section that is not valid is returned unchanged.
@@ -309,7 +311,7 @@ def _keys_of_records(config: Section) -> dict[str, Any]:
   return {k: v for k, v in values.items() if k not in KEYS_WITHOUT_EFFECT}
 
 
-def code() -> dict[str, str]:
+def code_version() -> dict[str, str]:
   """Returns the version and the git commit of this code."""
   return {'robustness': __version__, 'git_commit': _git_commit()}
 
@@ -323,7 +325,7 @@ def environment(command: str, seed: int | None = None) -> dict[str, Any]:
     'command': command,
     'started': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
     **({} if seed is None else {'seed': seed}),
-    **code(),
+    **code_version(),
     'python': platform.python_version(),
     'system': platform.platform(),
     'backend': jax.default_backend(),
@@ -367,7 +369,7 @@ class RunLog:
     Raises:
       InputError: the workdir belongs to another config or cannot be created.
     """
-    path = continued(directory, config)
+    path = open_or_create(directory, config)
     current = environment(command, seed)
     finished: dict[str, Any] = {}
     file = path / ENVIRONMENT

@@ -41,7 +41,7 @@ def test_images_stay_in_ball_and_box_and_depend_on_their_row_alone(attack):
     assert not length(made, attack.norm)[~has_fallen].any()
   is_sixth = np.arange(len(has_fallen)) == 5
   changed = [
-    np.where(balls.by_row(is_sixth), IMAGES, 1 - IMAGES),
+    np.where(balls.as_image_factors(is_sixth), IMAGES, 1 - IMAGES),
     np.where(is_sixth, PREDICTED, (PREDICTED + 1) % 4),
   ]
   np.testing.assert_allclose(call(KEYS, *changed)[5], made[5], atol=1e-6)
@@ -52,13 +52,13 @@ def test_attacks_in_turn_run_on_right_rows_only_and_keep_what_fell():
 
   def run(number, keys, images, labels):
     jax.debug.callback(lambda n, y: ran.append((int(n), y.tolist())), number, labels)
-    return jnp.where(balls.by_row(labels == number + 1), 1.0, images)
+    return jnp.where(balls.as_image_factors(labels == number + 1), 1.0, images)
 
   def one_hot(x):  # the class is ten times the first pixel; above 0.4 all logits are 0
     return jax.nn.one_hot(jnp.round(10 * x[:, 0, 0, 0]).astype(int), 5)
 
   labels, right = jnp.arange(1, 4), jnp.asarray([True, False, True])
-  images = jnp.broadcast_to(balls.by_row(labels / 10), (3, 2, 2, 1))
+  images = jnp.broadcast_to(balls.as_image_factors(labels / 10), (3, 2, 2, 1))
   adversarial, right = in_turn(run, 2, one_hot, KEYS[:3], images, labels, images, right)
   jax.effects_barrier()
   # the row of label 2 is wrong at first and the row of label 1 falls to the first attack; the rows
@@ -102,7 +102,7 @@ def test_windows_shrink_as_published_and_their_halves_are_opposite():
   np.testing.assert_array_equal(square.sides((32, 32), 1), [29, 20, 14, 10, 7, 5, 4, 3, 2, 1])
   np.testing.assert_array_equal(square.sides((32, 32), 3), [29, 21, 15, 11, 7, 5, 5, 3, 3, 3])
   for norm, order in (('l2', 2), ('l1', 1)):
-    window = square.halves(3, norm)
+    window = square.two_halves_pattern(3, norm)
     np.testing.assert_allclose(window, window[:, ::-1])
     assert (window[0] > 0).all() and (window[1:] < 0).all()
     assert np.linalg.norm(window.ravel(), order) == pytest.approx(1)

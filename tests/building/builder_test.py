@@ -226,7 +226,7 @@ def test_a_file_without_a_record_is_normalised_by_the_config_or_by_the_architect
     start = {'train': True, 'initial_weights': str(file)}
     for _ in range(2):  # two seeds: their equal warning is logged once
       tunings = builder(tmp_path, {'tuned': {**start, **mean_std}, 'begun': start})
-      assert tunings.planned
+      assert tunings.checked_classifiers
   assuming = [m.partition(': no record')[0] for m in caplog.messages if 'are assumed' in m]
   assert assuming == ['usual', 'begun']
   initial = [recipe.initial((28, 28, 1)) for recipe in tunings.to_train().values()]
@@ -384,6 +384,6 @@ def test_trainings_on_measured_images_are_logged(tmp_path, caplog, changes, expe
   data = {'source': 'environments', 'environments': {'path': 'a'}}
   sections = {'net': {'train': True, 'data': changes}}
   with caplog.at_level('WARNING', 'absl'):
-    assert builder(tmp_path, sections, data=data).planned
+    assert builder(tmp_path, sections, data=data).checked_classifiers
   messages = [message for message in caplog.messages if 'that it is trained on' in message]
   assert [message.partition(' is measured')[0] for message in messages] == expected

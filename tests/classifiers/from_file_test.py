@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from robustness.classifiers import ClassifierSettings, Images, from_file, resolved
+from robustness.classifiers import ClassifierSettings, Images, from_file, resolve_section
 from robustness.evaluation.layout import Layout
 from robustness.evaluation.records import TOLERANCES, Records
 from robustness.models.classifier import Classifier
@@ -57,7 +57,7 @@ def file(tmp_path):
 
 
 def load(reference: str) -> Classifier:
-  kind = resolved(ClassifierSettings(name=reference))
+  kind = resolve_section(ClassifierSettings(name=reference))
   assert isinstance(kind, from_file.FromFile)
   return kind.load('mine', Images(SHAPE, ()), 'float32')
 
@@ -145,7 +145,7 @@ def test_certain_predictions_have_finite_numbers_and_random_ones_have_a_word():
 def test_a_model_of_the_python_api_takes_the_images_and_classes_of_the_run(file):
   images = Images((4, 7, 1), ('x', 'y', 'z'))
   for name, classes in (('model', ('a', 'b', 'c')), ('of_any_size', images.class_names)):
-    kind = resolved(ClassifierSettings(name=f'{file}:{name}'))
+    kind = resolve_section(ClassifierSettings(name=f'{file}:{name}'))
     made = kind.load('mine', images, 'float32')
     assert (made.input_shape, made.class_names, made.name) == (images.shape, classes, 'mine')
     assert kind.channels == 1 and len(made.provenance['outputs_on_fixed_images']) == 16

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from robustness import classifiers, launch
-from robustness.classifiers import ClassifierKind, ClassifierSettings, resolved
+from robustness.classifiers import ClassifierKind, ClassifierSettings, resolve_section
 from robustness.classifiers.trained_here import TrainedHere
 from robustness.config import experiment
 from robustness.core import registry
@@ -54,9 +54,9 @@ def constant_kind(tmp_path, monkeypatch):
   (folder / 'constant.py').write_text(CONSTANT)
   with monkeypatch.context() as patched:
     patched.setattr(classifiers, '__path__', [*classifiers.__path__, str(folder)])
-    registry.defined_in.cache_clear()
+    registry.subclasses_in_package.cache_clear()
     yield
-  registry.defined_in.cache_clear()
+  registry.subclasses_in_package.cache_clear()
   del sys.modules['robustness.classifiers.constant'], classifiers.constant
 
 
@@ -76,7 +76,7 @@ def test_a_new_file_adds_a_kind_for_evaluation_and_training(tmp_path):
 
 
 def test_there_are_seven_kinds():
-  kinds = registry.defined_in('robustness.classifiers', ClassifierKind)
+  kinds = registry.subclasses_in_package('robustness.classifiers', ClassifierKind)
   assert sorted(kind.__name__ for kind in kinds) == [
     *('CheckpointFolder', 'FromFile', 'PublishedWeights', 'RandomWeights'),
     *('TorchLibrary', 'TrainedHere', 'WeightsFile'),
@@ -114,9 +114,9 @@ def test_a_section_is_of_one_kind(section, kind, tmp_path, monkeypatch):
   (tmp_path / 'run').mkdir()
   (tmp_path / 'run' / FACTS_NAME).write_text('{}')
   settings = ClassifierSettings(**section)
-  kind_object = resolved(settings)
+  kind_object = resolve_section(settings)
   assert type(kind_object).__name__ == kind and kind_object.seed == settings.seed == 0
-  kinds = registry.defined_in('robustness.classifiers', ClassifierKind)
+  kinds = registry.subclasses_in_package('robustness.classifiers', ClassifierKind)
   claiming = [
     candidate for candidate in kinds if candidate.claims(settings) and not candidate.is_fallback
   ]

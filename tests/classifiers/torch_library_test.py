@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from robustness.classifiers import ClassifierSettings, Images, resolved, torch_library
+from robustness.classifiers import ClassifierSettings, Images, resolve_section, torch_library
 from robustness.fourier.input_filters import LowPass
 from robustness.models.classifier import Classifier
 from robustness.models.imagenet_names import NAMES, WNIDS
@@ -25,7 +25,7 @@ IMAGES = np.random.default_rng(0).random((2, 64, 64, 3), np.float32)
 
 @pytest.fixture(autouse=True)
 def no_cached_source():
-  torch_library._source.cache_clear()
+  torch_library._read_source.cache_clear()
 
 
 @pytest.fixture(scope='module')
@@ -35,13 +35,13 @@ def timm():
 
 def load(name: str, weights: str, class_names: tuple[str, ...], side=64, **settings) -> Classifier:
   """Returns the classifier of a section of the config, for square images of the classes."""
-  kind = resolved(ClassifierSettings(name=name, weights=weights, **settings))
+  kind = resolve_section(ClassifierSettings(name=name, weights=weights, **settings))
   return kind.load('mine', Images((side, side, 3), class_names, has_set_size=True), 'float32')
 
 
 def record(name: str, weights: str):
   """Returns how the images of a section's classifier are prepared."""
-  return resolved(ClassifierSettings(name=name, weights=weights)).record
+  return resolve_section(ClassifierSettings(name=name, weights=weights)).record
 
 
 def module_logits(module, mean=MEAN, std=STD):
@@ -197,7 +197,7 @@ def test_bad_folders_are_refused(timm, tmp_path):
   other = timm.create_model('resnet18', num_classes=3)
   safetensors.save_file(other.state_dict(), tmp_path / 'other.safetensors')
   file = str(tmp_path / 'other.safetensors')
-  torch_library._source.cache_clear()
+  torch_library._read_source.cache_clear()
   (tmp_path / 'config.json').unlink()
   arguments = (NAME, file, CLASSES)
   assert '\n' not in refused('cannot be built with other.safetensors', load, *arguments)

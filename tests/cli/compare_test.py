@@ -20,8 +20,8 @@ from robustness.estimates.comparison import mcnemar, paired_difference, sign_fli
 from robustness.estimates.corruption_error import MCE
 from robustness.estimates.fixed_width import plan
 from robustness.estimates.intervals import clopper_pearson
-from robustness.estimates.means import Estimate, part
-from robustness.estimates.means import row as table_row
+from robustness.estimates.means import Estimate, table_of_rows
+from robustness.estimates.means import estimate_row as table_row
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble, facets_of, select
 from robustness.evaluation.records import Records
@@ -307,7 +307,9 @@ def write_scene_run(folder, stored):
   study = si_score.SiScore(factor='cross', areas=(0.2,), xs=places, min_inside=0.75)
   columns = {'object': PAIRS // 3, 'background': PAIRS % 3, 'imagenet_class': 105 + 0 * PAIRS}
   composed = {**columns, 'foreground_size': size}
-  counted = study._fractions(composed.__getitem__, finished_runs.SHAPE[0]) >= np.float32(0.75)
+  counted = study._visible_fractions(composed.__getitem__, finished_runs.SHAPE[0]) >= np.float32(
+    0.75
+  )
   assert 0 < counted.mean() < 1
   answers = np.random.default_rng(0).random((2, *counted.shape)) > 0.4
   right = {'one': np.where(counted, answers[0], False), 'two': np.where(counted, answers[1], True)}
@@ -370,12 +372,16 @@ def test_the_printed_summary_begins_with_the_mce_where_a_study_has_one():
   value, clean = Estimate(0.5, 0.4, 0.6, 10, 10, 'exact'), {'view': 'clean'}
   measured = (ACCURACY, clean), (MCE, {}), (ERROR, {})
   table = assemble(
-    [part([table_row('net', '', quantity, facets, value, 0.95) for quantity, facets in measured])]
+    [
+      table_of_rows(
+        [table_row('net', '', quantity, facets, value, 0.95) for quantity, facets in measured]
+      )
+    ]
   )
   quantities = MCE, ERROR, ACCURACY
   settings = {PRINTED_FACETS: [clean]}
   results = Results('comparison', [], {}, settings, table=table, quantities=quantities)
-  names = [row.name for row in headlines.cells(program._printed(results).by_task)]
+  names = [row.name for row in headlines.cells(program._keep_printed(results).by_task)]
   clean_words = 'top-1 accuracy on clean images (%)'
   assert names == ['mean corruption error (%)', 'top-1 error (%)', clean_words]
 
@@ -390,10 +396,10 @@ def test_an_accuracy_that_equals_a_headline_by_chance_is_printed_with_the_others
     for label, value in zip('ab', values, strict=True)
   ]
   views = [facets for quantity, facets, _ in measured if quantity is ACCURACY]
-  table = assemble([part(rows)])
+  table = assemble([table_of_rows(rows)])
   settings = {PRINTED_FACETS: views}
   results = Results('comparison', [], {}, settings, table=table, quantities=(share, ACCURACY))
-  printed = program._printed(results).table
+  printed = program._keep_printed(results).table
   accuracies = printed[printed['quantity'] == ACCURACY.name]
   assert accuracies[['classifier', 'view']].to_numpy().tolist() == [['a', 'clean'], ['b', 'clean']]
 

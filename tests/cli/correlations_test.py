@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from robustness import __main__
-from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.means import Estimate, estimate_row, table_of_rows
 from robustness.estimates.quantity import declare_accuracy, declare_error
 from robustness.estimates.table import assemble
 from robustness.results import DIGEST_OF_IMAGES, WHICH_NUMBERS, Results, Table
@@ -23,7 +23,9 @@ VALUES = {CLEAN: (0.9, 0.8, 0.7, 0.6, 0.5, 0.4), FOG: (0.3, 0.2, 0.4, 0.6, 0.5, 
 def write(folder, quantities=(CLEAN, FOG), names=NAMES, **changes):
   """Writes results of networks with these quantities; returns the folder's path."""
   rows = [
-    row(name, '', quantity, {}, Estimate(value, value - 0.01, value + 0.01, 99, 99, 'exact'), 0.95)
+    estimate_row(
+      name, '', quantity, {}, Estimate(value, value - 0.01, value + 0.01, 99, 99, 'exact'), 0.95
+    )
     for quantity in quantities
     for name, value in zip(NAMES, VALUES[quantity], strict=True)
     if name in names
@@ -33,7 +35,7 @@ def write(folder, quantities=(CLEAN, FOG), names=NAMES, **changes):
     [{'label': name, 'sha256': name} for name in names],
     {'num_examples': 99},
     {'name': 'made'},
-    table=assemble([part(rows)]),
+    table=assemble([table_of_rows(rows)]),
     quantities=tuple(quantities),
   )
   dataclasses.replace(results, **changes).write(folder)

@@ -33,9 +33,9 @@ def run(tmp_path):
 READERS: dict[str, Callable[[pathlib.Path], object]] = {
   'config.json': finished_workdir.read,
   'results.json': finished_workdir.read,
-  HEADER: lambda path: (finished_workdir.read(path), list(finished_workdir.shards(path))),
+  HEADER: lambda path: (finished_workdir.read(path), list(finished_workdir.record_lines(path))),
   'environment.json': lambda path: finished_workdir.find(str(path)),
-  'checkpoints/first/classifier.json': lambda path: list(finished_workdir.trainings(path)),
+  'checkpoints/first/classifier.json': lambda path: list(finished_workdir.training_lines(path)),
 }
 """Functions that read a file of a workdir, by the path of the file."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from robustness.__main__ import main
 from robustness.cli import export, table
-from robustness.combined import joined
+from robustness.combined import join_tasks
 from robustness.estimates import means
 from robustness.estimates.corruption_error import MCE
 from robustness.estimates.quantity import ERROR
@@ -82,13 +82,13 @@ def battery(runs):
   value = means.Estimate(0.4, 0.3, 0.5, 24, 24, 'clopper-pearson')
   quantities = AttackError(attacks=('auto_attack',)).quantities
   rows = [
-    means.row(label, '', quantities[0], {'epsilon': 8 / 255}, value, 0.95)
+    means.estimate_row(label, '', quantities[0], {'epsilon': 8 / 255}, value, 0.95)
     for label in ('half', 'most')
   ]
   attack = dataclasses.replace(
-    results['clean'], table=assemble([means.part(rows)]), quantities=quantities
+    results['clean'], table=assemble([means.table_of_rows(rows)]), quantities=quantities
   )
-  joined({**results, 'attack': attack}, {}).write(runs / 'battery')
+  join_tasks({**results, 'attack': attack}, {}).write(runs / 'battery')
   return str(runs / 'battery')
 
 
@@ -176,8 +176,8 @@ def test_other_images_are_noted_and_other_studies_refused(runs, capsys):
 
 def test_tasks_that_not_all_workdirs_have_are_left_out(battery, runs, capsys):
   parts = Results.read(battery).by_task
-  joined({'clean': parts['clean']}, {}).write(runs / 'clean_only')
-  joined({'attack': parts['attack']}, {}).write(runs / 'attack_only')
+  join_tasks({'clean': parts['clean']}, {}).write(runs / 'clean_only')
+  join_tasks({'attack': parts['attack']}, {}).write(runs / 'attack_only')
   assert [*table.read([battery, str(runs / 'clean_only')])] == ['clean']
   notes = capsys.readouterr().err
   assert 'note: task attack is left out: only battery has it\n' in notes
@@ -257,7 +257,7 @@ def test_a_hub_gets_one_value_with_its_interval_and_a_section_of_the_card(
 )
 def test_an_estimate_is_named_as_in_the_csv_and_amounts_are_no_percent(facets, at):
   value = means.Estimate(1.2, 1.1, 1.3, 9, 9, 'stratified')
-  table = assemble([means.part([means.row('net', '', MCE, facets, value, 0.95)])])
+  table = assemble([means.table_of_rows([means.estimate_row('net', '', MCE, facets, value, 0.95)])])
   results = Results('made', [{'label': 'net'}], {}, {'baseline': 'first'}, table=table)
   results.quantities = (MCE,)
   estimate = export.estimate(results, 'net', 'mCE', at)
@@ -269,7 +269,9 @@ def test_an_estimate_is_named_as_in_the_csv_and_amounts_are_no_percent(facets, a
   tasks = {'a': results, 'b': dataclasses.replace(results, quantities=(other,))}
   for task, quantity in (('a', MCE), ('b', other)):
     with_data = {k: dataclasses.replace(v, data={'num_examples': 9}) for k, v in tasks.items()}
-    assert export.estimate(joined(with_data, {}), 'net', 'mCE', f'{at},task={task}')[0] == quantity
+    assert (
+      export.estimate(join_tasks(with_data, {}), 'net', 'mCE', f'{at},task={task}')[0] == quantity
+    )
   shares = dataclasses.replace(results, quantities=(ERROR,))
   assert methods._baseline(results) and not methods._baseline(shares), 'no ratio'
   rho = dataclasses.replace(MCE, name='rho', better='higher')

@@ -196,7 +196,7 @@ def test_an_edited_table_is_refused_by_all_commands(
 
 def state_other_version(folder, **changed):
   """Writes into results.json that another commit of the package made the results."""
-  other = {**workdir.code(), 'git_commit': 'f' * 40, **changed}
+  other = {**workdir.code_version(), 'git_commit': 'f' * 40, **changed}
   change(folder / 'results.json', lambda document: document.update(environment=other))
 
 

@@ -11,7 +11,7 @@ import pytest
 from robustness.__main__ import main
 from robustness.cli import running
 from robustness.config.defaults import default_config
-from robustness.core.errors import KEYS, SettingError, exits_refused, key_name, naming
+from robustness.core.errors import KEYS, SettingError, exits_refused, key_name, renaming_section
 from tests.cases import cases
 from tests.imports_test import modules
 from tests.refusals import refused
@@ -47,9 +47,9 @@ def test_the_sentence_of_an_error_has_its_key_value_valid_values_and_fix(error, 
 
 
 def test_a_section_has_the_name_that_the_config_gives_it():
-  with naming('config.study', 'config.battery.maps.study'):
+  with renaming_section('config.study', 'config.battery.maps.study'):
     error = SettingError(KEYS.study.norm, 0.0, f'above {KEYS.data.crop}', f'See {KEYS.study}.')
-    with naming('config.study', 'inner'):
+    with renaming_section('config.study', 'inner'):
       assert key_name('config.study.norm') == 'inner.norm'
       assert key_name('config.studying') == 'config.studying'
     assert key_name('config.study') == 'config.battery.maps.study'
@@ -61,7 +61,7 @@ def test_a_section_has_the_name_that_the_config_gives_it():
 
 def test_a_key_is_renamed_once():
   """A key that was renamed before, such as one of `Part.key`, stays as it is."""
-  with naming('config.classifier', 'config.classifiers.mine'):
+  with renaming_section('config.classifier', 'config.classifiers.mine'):
     once = key_name('config.classifier.seed')
     assert key_name(once) == once == 'config.classifiers.mine.seed'
 

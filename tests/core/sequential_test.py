@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from robustness.core import sequential
-from robustness.core.sequential import SequentialRow, by_branch, located, map_rows
+from robustness.core.sequential import SequentialRow, by_branch, column_and_position, map_rows
 
 COLUMNS = {'image': np.arange(24, dtype=np.float32).reshape(3, 2, 4), 'label': np.arange(3)}
 ROWS = jax.tree.map(jnp.asarray, COLUMNS)
@@ -22,7 +22,7 @@ def test_sequential_rows_are_mappings_and_located_works_for_both_kinds():
   for name, value in {**row}.items():
     np.testing.assert_array_equal(value, COLUMNS[name][1])
   for row in (SequentialRow(ROWS, 2), {name: x[2] for name, x in ROWS.items()}):
-    stack, index = located(row, 'image')
+    stack, index = column_and_position(row, 'image')
     np.testing.assert_array_equal(stack[index], COLUMNS['image'][2])
 
 

@@ -164,7 +164,7 @@ def test_severities_outside_the_five_are_refused(severity):
 
 
 def test_severities_between_the_five_are_numbered_and_not_traced():
-  numbers, between = catalog.numbered(np.array([1, 2.5, 5, 1.25, 2.5]))
+  numbers, between = catalog.number_severities(np.array([1, 2.5, 5, 1.25, 2.5]))
   assert numbers.tolist() == [1, 7, 5, 6, 7] and between == (1.25, 2.5)
   image = batch()[0]
   show = functools.partial(apply, KEY, image, 0, names=('brightness',), between=(2.5,))

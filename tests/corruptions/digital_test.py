@@ -90,7 +90,7 @@ def test_boxes_of_pixelate_are_pillows_for_every_side_and_scale(size):
   ramp = np.random.default_rng(size).integers(0, 256, (1, size, 1), np.uint8)
   for scale in scales:
     small = int(size * scale)
-    members, repeats = digital.boxes(size, small), digital.boxes(small, size)
+    members, repeats = digital.box_membership(size, small), digital.box_membership(small, size)
     exact = (members @ ramp[0, :, 0] / members.sum(1))[repeats.argmax(1)]
     nearest = [Image.Resampling.NEAREST] if size in (32, 64, 224) else []
     for enlarge in (BOX, *nearest):

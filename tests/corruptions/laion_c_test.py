@@ -116,13 +116,13 @@ def test_tiles_of_a_mosaic_have_the_nearest_mean_colour(severity):
 
 def test_glitches_are_the_ones_of_glitch_this():
   """The values are of version 1.0.3 with seed 1 at level 2 and 224 pixels."""
-  shift, moved = laion_c.glitches(2, 224, 224)
+  shift, moved = laion_c.draw_glitches(2, 224, 224)
   starts = np.flatnonzero(np.diff(shift, prepend=0))
   assert list(zip(starts.tolist(), shift[starts].tolist(), strict=True)) == BANDS
   assert moved.tolist() == MOVED_CHANNEL
   for severity in (1, 5):
     ours = made('glitched', severity)[1]
-    shift, (channel, _, _) = laion_c.glitches(*constants('glitched', severity), SIDE, SIDE)
+    shift, (channel, _, _) = laion_c.draw_glitches(*constants('glitched', severity), SIDE, SIDE)
     assert (ours[::2] == 0).all()
     shifted = [c for c in range(3) if c != channel]
     for row in range(1, SIDE, 2):

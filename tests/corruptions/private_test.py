@@ -110,7 +110,7 @@ def test_a_module_that_is_not_installed_is_named():
 
 def test_results_are_read_without_the_code_of_the_corruption(code):
   section = {'name': 'corruption_error', 'corruptions': [f'{code}:darken']}
-  study = recorded_study.of_results(section, 'corruption_error', {})
+  study = recorded_study.study_of_results(section, 'corruption_error', {})
   assert isinstance(study, recorded_study.RecordedStudy)
   assert 'their_package' not in sys.modules
 

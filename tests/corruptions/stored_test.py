@@ -11,7 +11,7 @@ from robustness.config.experiment import Execution
 from robustness.core import random_keys
 from robustness.core.rows import ArrayRows
 from robustness.corruptions.names import NAMES, NUMBERS, StoredPart
-from robustness.corruptions.stored import StoredOrMade, by_part, stored_settings
+from robustness.corruptions.stored import StoredOrMade, rows_by_part, stored_settings
 from robustness.corruptions.views import CorruptionOptions
 from robustness.evaluation import one_view
 from robustness.evaluation.study import STUDIES
@@ -41,17 +41,17 @@ def shuffled_rows() -> tuple[np.ndarray, list[np.ndarray]]:
 
 def test_rows_in_any_order_become_a_table_of_images_and_parts() -> None:
   values, columns = shuffled_rows()
-  table = values[by_part(columns, PARTS)]
+  table = values[rows_by_part(columns, PARTS)]
   np.testing.assert_array_equal(table, np.add.outer(IDS, 100 * np.arange(4)))
-  np.testing.assert_array_equal(values[by_part(columns, PARTS[2:])], table[:, 2:])
+  np.testing.assert_array_equal(values[rows_by_part(columns, PARTS[2:])], table[:, 2:])
 
 
 def test_a_missing_or_double_row_is_refused() -> None:
   _, columns = shuffled_rows()
   message = 'all 3 images must be there once in every part'
-  refused(message, by_part, [column[1:] for column in columns], PARTS)
+  refused(message, rows_by_part, [column[1:] for column in columns], PARTS)
   twice = [np.append(column, column[0]) for column in columns]
-  refused('has 4 rows of 3 images', by_part, twice, PARTS)
+  refused('has 4 rows of 3 images', rows_by_part, twice, PARTS)
 
 
 def test_wanted_corruptions_and_severities_are_restricted_to_the_stored_ones() -> None:

@@ -136,7 +136,7 @@ def plain_resize(picture: np.ndarray, factor: float) -> np.ndarray:
 def test_pieces_of_frost_are_those_of_the_resized_picture(side, resize):
   picture = procedural_textures()[0]
   resized = plain_resize(picture, resize)
-  rows, columns = weather.resized(picture.shape, resize, side, side)
+  rows, columns = weather.resized_shape(picture.shape, resize, side, side)
   assert resized.shape == (rows, columns, 3)
   for y0, x0 in ((0, 0), (3, 5), (rows - side, columns - side)):
     corner = jnp.int32(y0), jnp.int32(x0)

@@ -12,13 +12,13 @@ import pytest
 
 from robustness.augment.policy import Policy
 from robustness.core.rows import ArrayRows
-from robustness.environments.balance import balanced
-from robustness.environments.class_groups import by_name, with_groups
+from robustness.environments.balance import balanced_sampler
+from robustness.environments.class_groups import groups_by_name, with_groups
 from tests.cases import cases
 from tests.refusals import bad_setting, refused
 
 NAMES = tuple('abcdef')
-GROUPS = by_name((('a', 'b'), ('c', 'd')), NAMES)
+GROUPS = groups_by_name((('a', 'b'), ('c', 'd')), NAMES)
 SETTINGS = {'transforms': ('rotation', 'contrast'), 'angles': (90, 180, 270)}
 
 
@@ -118,7 +118,7 @@ def test_unusable_settings_are_refused(key, value, refused_value):
   refused(expected, Policy.of, environment={key: value})
 
 
-UNEQUAL = by_name((('a', 'b', 'c'), ('d',)), NAMES)
+UNEQUAL = groups_by_name((('a', 'b', 'c'), ('d',)), NAMES)
 TRANSFORMS = ('rotation', 'contrast')
 POLICY = Policy.of(environment={'transforms': TRANSFORMS, 'angles': (90,)})
 BATCH = 12
@@ -134,7 +134,7 @@ def test_every_batch_shows_each_environment_equally_often_and_no_held_out_cell()
 
   These are all 6 classes in the clean one, the 3 of group 1 and the single one of group 2.
   """
-  order = balanced('environment', unequal(), TRANSFORMS, 3)
+  order = balanced_sampler('environment', unequal(), TRANSFORMS, 3)
   apply = jax.jit(lambda batch, step: POLICY(batch, 3, step))
   cells: collections.Counter = collections.Counter()
   steps = 40
@@ -154,7 +154,7 @@ def test_every_batch_shows_each_environment_equally_often_and_no_held_out_cell()
 
 def test_training_that_is_resumed_or_shared_by_processes_sees_the_same_rows():
   def batches(begin, share=(0, 1)):
-    order = balanced('environment', unequal(), TRANSFORMS, 3)
+    order = balanced_sampler('environment', unequal(), TRANSFORMS, 3)
     endless = unequal().training_batches(BATCH, 3, begin, share, sampler=order)
     return list(itertools.islice(endless, 6))
 
@@ -169,13 +169,15 @@ def test_training_that_is_resumed_or_shared_by_processes_sees_the_same_rows():
 
 def test_stored_environments_and_labels_are_balanced():
   stored = unequal(environment=np.array([0] * 40 + [1] * 6 + [2] * 2))
-  order = balanced('environment', stored, (), 0)
+  order = balanced_sampler('environment', stored, (), 0)
   batch = next(stored.training_batches(BATCH, 0, sampler=order))
   np.testing.assert_array_equal(np.bincount(batch['environment']), [4, 4, 4])
   assert 'sampled_environment' not in batch
-  batch = next(unequal().training_batches(BATCH, 0, sampler=balanced('label', unequal(), (), 0)))
+  batch = next(
+    unequal().training_batches(BATCH, 0, sampler=balanced_sampler('label', unequal(), (), 0))
+  )
   np.testing.assert_array_equal(np.bincount(batch['label']), [2] * 6)
-  assert balanced('', unequal(), TRANSFORMS, 0) is None
+  assert balanced_sampler('', unequal(), TRANSFORMS, 0) is None
 
 
 @cases(
@@ -186,4 +188,4 @@ def test_stored_environments_and_labels_are_balanced():
   ('environment', unequal(3), "'contrast' has no training images"),
 )
 def test_columns_that_cannot_be_balanced_are_refused(column, source, message):
-  refused(message, balanced, column, source, TRANSFORMS, 0)
+  refused(message, balanced_sampler, column, source, TRANSFORMS, 0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from robustness.estimates.class_spread import between, class_spread
+from robustness.estimates.class_spread import class_spread, variance_between_classes
 from tests.refusals import refused
 
 
@@ -16,7 +16,7 @@ def test_the_variance_between_studies_equals_that_of_a_published_example():
   (a, n), (b, m) = (
     np.array([pair.split(',') for pair in text.split()], float).T for text in (vaccinated, controls)
   )
-  variances = between(np.log(a / n) - np.log(b / m), 1 / a - 1 / n + 1 / b - 1 / m)
+  variances = variance_between_classes(np.log(a / n) - np.log(b / m), 1 / a - 1 / n + 1 / b - 1 / m)
   np.testing.assert_allclose(variances, [0.3181, 0.1197, 1.1115], atol=5e-5)
 
 
@@ -40,7 +40,7 @@ def test_the_interval_covers_the_spread_of_the_population():
 
 
 def test_values_without_variance_and_a_single_class_are_refused():
-  refused('variances from 0', between, np.arange(3.0), np.zeros(3))
+  refused('variances from 0', variance_between_classes, np.arange(3.0), np.zeros(3))
   refused('spread of 1 values', class_spread, np.ones(5, bool), np.zeros(5, int))
   assert class_spread(np.arange(40) % 40 < 30, np.arange(40) % 4).n == 40
   estimate = class_spread(np.arange(40) < 20, np.arange(40) // 20)

@@ -9,16 +9,16 @@ from scipy import stats
 
 from robustness.estimates.comparison import mcnemar, paired_difference, sign_flip
 from robustness.estimates.intervals import clopper_pearson, korn_graubard
-from robustness.estimates.means import means, share, share_difference
-from robustness.estimates.of_means import of_means
+from robustness.estimates.means import means, share_difference, share_in_clusters
+from robustness.estimates.of_means import function_of_means
 from robustness.estimates.outcomes import Outcomes, Sums
 from robustness.estimates.quantity import ACCURACY
-from robustness.scenes.designs import normalised
+from robustness.scenes.designs import divided_by_largest
 from tests.cases import cases
 from tests.estimates.means_test import CHANGE
 from tests.refusals import refused
 
-NORMALISED = dataclasses.replace(ACCURACY, function=lambda means, _: normalised(means))
+NORMALISED = dataclasses.replace(ACCURACY, function=lambda means, _: divided_by_largest(means))
 
 ONE_VIEW = pd.DataFrame(index=range(1))
 SIX_VIEWS = pd.DataFrame({'level': range(6), 'group': [0, 1, 2, 0, 1, 2]})
@@ -82,7 +82,10 @@ def test_intervals_of_clusters_of_unequal_size_cover(sizes, truth):
     right, gained, lost = (
       Sums(right * weight, weight, n, n) for right in (drawn < truth, drawn < 0.2, drawn > 0.9)
     )
-    for place, true, row in ((0, truth, share(right)), (1, 0.1, share_difference(gained, lost))):
+    for place, true, row in (
+      (0, truth, share_in_clusters(right)),
+      (1, 0.1, share_difference(gained, lost)),
+    ):
       covered[place] += row.low <= true <= row.high
   assert (covered / 300 > 0.92).all()
 
@@ -142,12 +145,14 @@ def test_a_normalised_difference_divides_each_classifier_by_its_maximum():
 
   def table(right: dict[str, np.ndarray]) -> pd.DataFrame:
     shown_outcomes = Outcomes(right, SIX_VIEWS, outcomes.counted, outcomes.clusters)
-    differences = of_means(NORMALISED, shown_outcomes, ('level',), by_group=True)
+    differences = function_of_means(NORMALISED, shown_outcomes, ('level',), by_group=True)
     return differences[differences.versus != '']
 
   differences = table(outcomes.values)
   rates = means(ACCURACY, outcomes, ('level',), paired=False).value.to_numpy().reshape(2, 6)
-  np.testing.assert_allclose(differences.value, normalised(rates[1]) - normalised(rates[0]))
+  np.testing.assert_allclose(
+    differences.value, divided_by_largest(rates[1]) - divided_by_largest(rates[0])
+  )
   assert ((differences.low <= differences.value) & (differences.value <= differences.high)).all()
   assert (differences.low < differences.high).any()
   first = outcomes.values['first']

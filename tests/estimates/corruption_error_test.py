@@ -14,7 +14,7 @@ from robustness.estimates.corruption_error import (
   failure_severity,
   mean_corruption_error,
 )
-from robustness.estimates.of_means import Units, units
+from robustness.estimates.of_means import Units, units_of_classifier
 from robustness.estimates.outcomes import Group, Outcomes
 from robustness.estimates.published import ALEXNET_ERRORS, TABLE_1, TABLE_3, TABLE_4
 from tests.refusals import refused
@@ -96,7 +96,9 @@ def units_of(right: np.ndarray, versions: int = 1) -> Units:
   """Returns the units of answers [rows, 6], in which each image has this number of rows."""
   images = None if versions == 1 else np.arange(len(right)) // versions
   outcomes = Outcomes({'net': right}, pd.DataFrame(index=range(6)), clusters=images)
-  return units(outcomes, 'net', [Group({}, np.array([k]), np.ones(1)) for k in range(6)])
+  return units_of_classifier(
+    outcomes, 'net', [Group({}, np.array([k]), np.ones(1)) for k in range(6)]
+  )
 
 
 def test_the_interval_contains_the_value_and_is_narrower_for_more_images():

@@ -33,11 +33,11 @@ UNUSED = BANK._replace(features=np.pad(BANK.features, ((0, 0), (0, 1))))
 LAYER = LastLayer.solved(BANK)
 NOT_LINEAR = LastLayer.solved(BANK._replace(logits=np.tanh(BANK.logits)))
 SCORES = {
-  'mds': lambda: fitted_scores.mahalanobis(BANK, is_relative=False),
-  'rmds': lambda: fitted_scores.mahalanobis(BANK, is_relative=True),
-  'vim': lambda: fitted_scores.virtual_logit(LAYER, BANK, 4),
-  'react': lambda: fitted_scores.rectified(LAYER, BANK, 90),
-  'ash': lambda: fitted_scores.shaped(LAYER, 90),
+  'mds': lambda: fitted_scores.mahalanobis_score(BANK, is_relative=False),
+  'rmds': lambda: fitted_scores.mahalanobis_score(BANK, is_relative=True),
+  'vim': lambda: fitted_scores.vim_score(LAYER, BANK, 4),
+  'react': lambda: fitted_scores.react_score(LAYER, BANK, 90),
+  'ash': lambda: fitted_scores.ash_score(LAYER, 90),
   'klm': lambda: fitted_scores.kl_matching(BANK),
   'gen': lambda: lambda images: ood.generalised_entropy(images.logits, 0.1, 100),
 }
@@ -73,7 +73,7 @@ def test_the_generalised_entropy_takes_the_largest_probabilities():
 
 def test_classes_that_are_not_predicted_or_have_no_images_are_left_out():
   four_classes = Recording(*(x[BANK.labels < 4] for x in BANK))
-  assert np.isfinite(fitted_scores.mahalanobis(four_classes, is_relative=True)(IMAGES)).all()
+  assert np.isfinite(fitted_scores.mahalanobis_score(four_classes, is_relative=True)(IMAGES)).all()
   two_predicted = Recording(*(x[BANK.logits.argmax(1) < 2] for x in BANK))
   assert np.isfinite(fitted_scores.kl_matching(two_predicted)(IMAGES)).all()
 
@@ -86,15 +86,15 @@ def test_probabilities_that_round_to_zero_have_finite_divergences():
 @cases(
   'fit, message',
   (
-    lambda: fitted_scores.virtual_logit(LAYER, BANK, 12),
+    lambda: fitted_scores.vim_score(LAYER, BANK, 12),
     "D = 12 of 'vim' for 12 features: give 1 to 11",
   ),
   (
-    lambda: fitted_scores.virtual_logit(LastLayer.solved(UNUSED), UNUSED, 12),
+    lambda: fitted_scores.vim_score(LastLayer.solved(UNUSED), UNUSED, 12),
     "D = 12 of 'vim' for features that span 12 dimensions leaves no residual: give 1 to 11",
   ),
   (
-    lambda: fitted_scores.mahalanobis(Recording(*(x[:5] for x in BANK)), False),
+    lambda: fitted_scores.mahalanobis_score(Recording(*(x[:5] for x in BANK)), False),
     '5 images of .* are of 5 classes. Record more images',
   ),
   (
@@ -102,15 +102,15 @@ def test_probabilities_that_round_to_zero_have_finite_divergences():
     '12 features and is solved for from 12 images',
   ),
   (
-    lambda: fitted_scores.shaped(LAYER, 96),
+    lambda: fitted_scores.ash_score(LAYER, 96),
     "percentile 96 of 'ash' sets all 12 features to 0: give at most 91",
   ),
   (
-    lambda: fitted_scores.shaped(NOT_LINEAR, 90)(IMAGES),
+    lambda: fitted_scores.ash_score(NOT_LINEAR, 90)(IMAGES),
     "differ by up to .*'vim', 'react' and 'ash' need a network with a linear last layer",
   ),
   (
-    lambda: fitted_scores.mahalanobis(BANK._replace(labels=BANK.labels[:, None]), False),
+    lambda: fitted_scores.mahalanobis_score(BANK._replace(labels=BANK.labels[:, None]), False),
     'several labels each',
   ),
 )

@@ -9,8 +9,8 @@ from robustness.estimates import quantity
 from robustness.estimates.comparison import mcnemar, paired_difference
 from robustness.estimates.corruption_error import MCE
 from robustness.estimates.intervals import clopper_pearson, effective_trials, korn_graubard
-from robustness.estimates.means import means, share, share_difference
-from robustness.estimates.of_means import of_means
+from robustness.estimates.means import means, share_difference, share_in_clusters
+from robustness.estimates.of_means import function_of_means
 from robustness.estimates.outcomes import Group, Outcomes, Sums
 from robustness.estimates.quantity import ACCURACY, CLEAN_ERROR, Quantity, errors_at
 from tests.refusals import refused
@@ -114,12 +114,12 @@ def sums_of(*shares: np.ndarray, views: int) -> list[Sums]:
 
 
 def test_the_interval_of_images_that_are_all_right_depends_on_their_number():
-  all_wrong = share(*sums_of(np.zeros(20), views=75))
+  all_wrong = share_in_clusters(*sums_of(np.zeros(20), views=75))
   assert all_wrong.value == all_wrong.low == 0
   assert all_wrong.high == pytest.approx(clopper_pearson(0, 20)[1])
   shares = np.zeros(20)
   shares[3] = 0.2
-  one_wrong = share(*sums_of(shares, views=5))
+  one_wrong = share_in_clusters(*sums_of(shares, views=5))
   assert one_wrong.value == pytest.approx(0.01)
   assert 0 < one_wrong.low < 0.01 < one_wrong.high < clopper_pearson(1, 20)[1]
 
@@ -176,13 +176,15 @@ def test_a_quantity_is_refused_with_outcomes_of_another_statistic():
   views = pd.DataFrame({'corruption': ['fog', 'fog', 'snow', 'snow']})
   wrong = Outcomes.from_fields(CLEAN_ERROR, ranks, views)
   assert means(quantity.ERROR, wrong).value.tolist()[:2] == pytest.approx([11 / 12, 1])
-  assert len(of_means(MCE, wrong)) == 3
+  assert len(function_of_means(MCE, wrong)) == 3
   top5, _ = errors_at(5)
   for mismatched in (ACCURACY, top5, Quantity('gap', 'gap')):
     refused(f'{mismatched.name} is of the statistic .*Wrong', means, mismatched, wrong)
-  refused('mCE is of the statistic', of_means, MCE, Outcomes.from_fields(ACCURACY, ranks, views))
+  refused(
+    'mCE is of the statistic', function_of_means, MCE, Outcomes.from_fields(ACCURACY, ranks, views)
+  )
   refused('gap has no statistic', Outcomes.from_fields, Quantity('gap', 'gap'), ranks, views)
-  refused('error has no function of means', of_means, quantity.ERROR, wrong)
+  refused('error has no function of means', function_of_means, quantity.ERROR, wrong)
 
 
 def test_views_are_combined_before_the_mean():
@@ -198,6 +200,6 @@ def test_an_interval_over_a_cluster_with_nearly_all_trials_covers_the_share():
   sizes = np.append(200, np.ones(9, int))  # effectively 1.1 clusters
   for _ in range(100):
     right = generator.binomial(sizes, generator.beta(2.4, 0.6, 10)).astype(float)
-    measured = share(Sums(right, sizes.astype(float), n=209, trials=209.0))
+    measured = share_in_clusters(Sums(right, sizes.astype(float), n=209, trials=209.0))
     covered += measured.low <= 0.8 <= measured.high
   assert covered >= 95

@@ -9,7 +9,7 @@ from scipy import stats
 
 from robustness.estimates.corruption_error import MCE, RELATIVE_MCE
 from robustness.estimates.intervals import percentile_interval
-from robustness.estimates.of_means import MeanRatio, Units, bootstrap, log_ratio, of_means
+from robustness.estimates.of_means import MeanRatio, Units, bootstrap, function_of_means, log_ratio
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import Quantity
 from tests.estimates.means_test import made
@@ -43,7 +43,7 @@ def linearised(a: np.ndarray, b: np.ndarray) -> tuple[float, float, float]:
 def test_mce_against_a_classifier_has_the_interval_of_the_linearised_ratio():
   outcomes = made(n=60)
   is_corrupted = outcomes.views.corruption != 'clean'
-  table = of_means(MCE, outcomes, where=is_corrupted)
+  table = function_of_means(MCE, outcomes, where=is_corrupted)
   second, first = outcomes.values['second'], outcomes.values['first']
   measured, base = (wrong[:, 1:].reshape(60, 2, 3).mean(2) for wrong in (second, first))
   row = table[(table.classifier == 'second') & (table.versus == '')].iloc[0]
@@ -77,7 +77,7 @@ def test_the_interval_of_a_ratio_over_clusters_has_their_effective_number():
   sizes, right = np.array([40, 20, 10, 10, 10, 10]), generator.random((100, 2)) < 0.3
   views, site = pd.DataFrame({'x': ['a']}), np.repeat(np.arange(6), sizes)
   rows = {
-    k: of_means(
+    k: function_of_means(
       dataclasses.replace(MCE, function=MeanRatio('x')),
       Outcomes({'first': right[:, :1], 'second': right[:, 1:]}, views, clusters=clusters),
     ).iloc[1]
@@ -98,7 +98,7 @@ def test_the_interval_of_a_ratio_over_clusters_has_their_effective_number():
 def test_relative_mce_has_a_bootstrap_of_whole_images():
   outcomes = made(n=200)
   views = outcomes.views.assign(corruption=outcomes.views.corruption.replace('clean', np.nan))
-  table = of_means(RELATIVE_MCE, dataclasses.replace(outcomes, views=views))
+  table = function_of_means(RELATIVE_MCE, dataclasses.replace(outcomes, views=views))
   first, second = (
     np.column_stack([wrong[:, 0], wrong[:, 1:].reshape(200, 2, 3).mean(2)])
     for wrong in outcomes.values.values()
@@ -128,7 +128,7 @@ def test_clusters_are_resampled():
   right = {'a': generator.random((30, 2)) < 0.5}
   views = pd.DataFrame({'x': [0, 1]})
   outcomes = Outcomes(right, views, clusters=np.repeat(np.arange(6), 5))
-  row = of_means(GAP, outcomes, ('x',)).iloc[0]
+  row = function_of_means(GAP, outcomes, ('x',)).iloc[0]
   assert (row.n, row.clusters) == (60, 6)
   assert row.value == pytest.approx(right['a'][:, 0].mean() - right['a'][:, 1].mean())
   assert row.low < row.value < row.high
@@ -145,7 +145,9 @@ def test_images_that_count_in_no_view_are_left_out(clusters):
   first_images = {label: values[:8] for label, values in right.items()}
   reduced = Outcomes(first_images, views, clusters=None if clusters is None else clusters[:8])
   is_grouped = np.array([False, True, True])
-  tables = [of_means(GAP, measured, ('x',), where=is_grouped) for measured in (outcomes, reduced)]
+  tables = [
+    function_of_means(GAP, measured, ('x',), where=is_grouped) for measured in (outcomes, reduced)
+  ]
   pd.testing.assert_frame_equal(*tables)
   assert set(tables[0].n) == {8 if clusters is None else 16}
   assert set(tables[0].clusters) == {8 if clusters is None else 4}

@@ -20,10 +20,10 @@ KNOWN, OTHER = np.round(GENERATOR.normal(1, 1, 60), 1), np.round(GENERATOR.norma
 def test_scores_of_logits_by_definition():
   z = GENERATOR.normal(size=(5, 4))
   p = special.softmax(z, 1)
-  np.testing.assert_allclose(ood.of_logits('msp', z), p.max(1))
-  np.testing.assert_allclose(ood.of_logits('energy', z), np.log(np.exp(z).sum(1)))
-  np.testing.assert_array_equal(ood.of_logits('max_logit', z), z.max(1))
-  refused(bad_setting('score', 'odin'), ood.of_logits, 'odin', z)
+  np.testing.assert_allclose(ood.score_of_logits('msp', z), p.max(1))
+  np.testing.assert_allclose(ood.score_of_logits('energy', z), np.log(np.exp(z).sum(1)))
+  np.testing.assert_array_equal(ood.score_of_logits('max_logit', z), z.max(1))
+  refused(bad_setting('score', 'odin'), ood.score_of_logits, 'odin', z)
 
 
 def test_distances_to_neighbours_are_between_features_of_unit_length():

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from benchmarks import interval_coverage
-from robustness.estimates.jackknife import TOO_FEW, degrees_of_freedom, deviations, effective_units
+from robustness.estimates.jackknife import (
+  TOO_FEW,
+  degrees_of_freedom,
+  effective_units,
+  jackknife_deviations,
+)
 from robustness.estimates.of_means import Units
 from robustness.estimates.relative_error import relative_errors
 from tests.cases import cases
@@ -76,7 +81,7 @@ def test_differences_are_paired_and_narrow_for_equal_classifiers():
 
 def test_the_jackknife_of_a_mean_has_the_variance_of_the_mean():
   values = np.random.default_rng(0).normal(size=40)
-  deviation = deviations((values.sum() - values) / 39)
+  deviation = jackknife_deviations((values.sum() - values) / 39)
   assert (deviation**2).sum() == pytest.approx(values.var(ddof=1) / 40)
 
 

@@ -11,11 +11,17 @@ from scipy import stats
 from robustness.estimates.comparison import paired_difference
 from robustness.estimates.fixed_width import MOST_LOOKS
 from robustness.estimates.intervals import clopper_pearson, student_interval, t_value
-from robustness.estimates.means import Estimate, means, row, share, share_difference
+from robustness.estimates.means import (
+  Estimate,
+  estimate_row,
+  means,
+  share_difference,
+  share_in_clusters,
+)
 from robustness.estimates.of_means import MeanRatio, Units, log_ratio
 from robustness.estimates.outcomes import Outcomes, Sums
 from robustness.estimates.quantity import AMOUNT, ERROR, RATIO, Quantity
-from robustness.estimates.simultaneous import for_all, p_values, significant
+from robustness.estimates.simultaneous import p_values, significant, widen_for_family
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -24,7 +30,7 @@ SIZE = Quantity('size', 'size', AMOUNT)
 
 def stated(estimate: Estimate, versus: str = '', confidence: float = 0.95) -> pd.Series:
   """Returns the row of an estimate in the table of results."""
-  return pd.Series(row('net', versus, ERROR, {}, estimate, confidence))
+  return pd.Series(estimate_row('net', versus, ERROR, {}, estimate, confidence))
 
 
 def made(value: float, low: float, high: float, n: int, method: str, **stated_as: Any) -> pd.Series:
@@ -35,7 +41,7 @@ def made(value: float, low: float, high: float, n: int, method: str, **stated_as
 def row_of_shares(shares: np.ndarray, views: float, confidence: float = 0.95) -> pd.Series:
   """Returns the row of the mean of shares [clusters] of some views each."""
   sums = Sums(shares, np.ones(len(shares)), len(shares), views * len(shares))
-  return stated(share(sums, confidence))
+  return stated(share_in_clusters(sums, confidence))
 
 
 def ends(widened: pd.Series | None) -> tuple[float, float]:
@@ -46,22 +52,24 @@ def ends(widened: pd.Series | None) -> tuple[float, float]:
 
 def test_an_interval_for_all_is_the_interval_of_its_method_at_the_joint_confidence():
   random = np.random.default_rng(0)
-  exact = for_all(made(7 / 40, *clopper_pearson(7, 40), 40, 'clopper-pearson'), 20, ERROR)
+  exact = widen_for_family(made(7 / 40, *clopper_pearson(7, 40), 40, 'clopper-pearson'), 20, ERROR)
   assert ends(exact) == pytest.approx(clopper_pearson(7, 40, 1 - 0.05 / 20))
   assert (exact.family, exact.value) == (20, 7 / 40)
   values = random.normal(3, 1, 30)
   moments = values.mean(), values.std(ddof=1), 30
   amount = made(moments[0], *student_interval(*moments, 0.9), 30, 'student', confidence=0.9)
-  assert ends(for_all(amount, 5, SIZE)) == pytest.approx(student_interval(*moments, 1 - 0.1 / 5))
+  assert ends(widen_for_family(amount, 5, SIZE)) == pytest.approx(
+    student_interval(*moments, 1 - 0.1 / 5)
+  )
   difference, low, high = paired_difference(900, 2000, 10_000)
   paired = made(difference, low, high, 10_000, 'bonett-price', versus='first')
   expected = paired_difference(900, 2000, 10_000, 1 - 0.05 / 8)[1:]
-  assert ends(for_all(paired, 8, ERROR)) == pytest.approx(expected, abs=1e-5)
-  widened = for_all(made(0.3, 0.2, 0.41, 80, 'sequential clopper-pearson'), 10, ERROR)
+  assert ends(widen_for_family(paired, 8, ERROR)) == pytest.approx(expected, abs=1e-5)
+  widened = widen_for_family(made(0.3, 0.2, 0.41, 80, 'sequential clopper-pearson'), 10, ERROR)
   assert ends(widened) == pytest.approx(clopper_pearson(24, 80, 1 - 0.05 / (10 * MOST_LOOKS)))
   factor = stats.t.ppf(1 - 0.025 / 15, 999) / stats.t.ppf(0.975, 999)
   for method in ('bootstrap', 'bayesian-bootstrap', 'stratified'):
-    widened = for_all(made(3.0, 2.9, 3.4, 1000, method), 15, SIZE)
+    widened = widen_for_family(made(3.0, 2.9, 3.4, 1000, method), 15, SIZE)
     assert ends(widened) == pytest.approx((3 - 0.1 * factor, 3 + 0.4 * factor))
 
 
@@ -70,7 +78,9 @@ def test_an_interval_over_clusters_is_nearly_that_of_the_joint_confidence(views)
   shares = np.random.default_rng(views).binomial(views, 0.3, 200) / views
   expected = ends(row_of_shares(shares, views, 1 - 0.05 / 15))
   # The trials of Korn and Graubard contain a quantile of Student's t at the confidence.
-  assert ends(for_all(row_of_shares(shares, views), 15, ERROR)) == pytest.approx(expected, abs=1e-3)
+  assert ends(widen_for_family(row_of_shares(shares, views), 15, ERROR)) == pytest.approx(
+    expected, abs=1e-3
+  )
 
 
 @cases('clusters, trials, spread, runs', (5, 40, 2, 200), (8, 20, 2, 200), (5, 10, 0.5, 100))
@@ -80,7 +90,7 @@ def test_the_largest_of_many_is_covered_with_few_clusters(clusters, trials, spre
   for _ in range(runs):
     right = random.binomial(trials, random.beta(spread, spread, (clusters, levels)))
     largest = row_of_shares(right[:, right.sum(0).argmax()] / trials, trials)
-    low, high = ends(for_all(largest, levels, ERROR))
+    low, high = ends(widen_for_family(largest, levels, ERROR))
     covered += low <= 0.5 <= high
   assert covered / runs >= 0.95
 
@@ -93,7 +103,9 @@ def test_the_largest_difference_of_few_clusters_is_covered():
     shares = [random.binomial(views, 0.5 * part) / views for part in (first, 1 - first)]
     place = np.abs((shares[0] - shares[1]).mean(0)).argmax()
     gained, lost = (Sums(share[:, place], np.ones(5), 5, 5.0 * views) for share in shares)
-    low, high = ends(for_all(stated(share_difference(gained, lost), 'first'), levels, ERROR))
+    low, high = ends(
+      widen_for_family(stated(share_difference(gained, lost), 'first'), levels, ERROR)
+    )
     covered += low <= 0 <= high
     assert -1 <= low <= high <= 1
   assert covered / runs >= 0.9
@@ -101,7 +113,7 @@ def test_the_largest_difference_of_few_clusters_is_covered():
 
 @pytest.mark.parametrize('value', [0.0, 1.0])
 def test_an_interval_over_clusters_without_spread_is_exact(value):
-  widened = for_all(row_of_shares(np.full(50, value), 3), 10, ERROR)
+  widened = widen_for_family(row_of_shares(np.full(50, value), 3), 10, ERROR)
   assert ends(widened) == pytest.approx(clopper_pearson(int(50 * value), 50, 1 - 0.05 / 10))
 
 
@@ -111,7 +123,7 @@ def test_the_largest_of_many_is_covered_where_a_single_interval_is_too_narrow():
   for _ in range(200):
     largest_count = int(random.binomial(n, 0.5, views).max())
     largest = made(largest_count / n, *clopper_pearson(largest_count, n), n, 'clopper-pearson')
-    low, high = ends(for_all(largest, views, ERROR))
+    low, high = ends(widen_for_family(largest, views, ERROR))
     covered_by_single += largest.low <= 0.5 <= largest.high
     covered += low <= 0.5 <= high
   assert covered >= 190 > 100 > covered_by_single
@@ -121,17 +133,17 @@ def test_the_largest_of_many_is_covered_where_a_single_interval_is_too_narrow():
 def test_a_difference_is_widened_by_students_quantile_of_its_clusters(clusters):
   difference = made(0.1, 0.0, 0.2, clusters, 'bonett-price', versus='first')
   half = 0.1 * t_value(clusters, 1 - 0.05 / 8) / t_value(clusters)
-  assert ends(for_all(difference, 8, ERROR)) == pytest.approx((0.1 - half, 0.1 + half))
+  assert ends(widen_for_family(difference, 8, ERROR)) == pytest.approx((0.1 - half, 0.1 + half))
 
 
 def test_an_interval_stays_in_the_range_of_its_quantity_and_is_unchanged_for_one_estimate():
-  widened = for_all(made(0.5, 0.1, 0.9, 3, 'bonett-price', versus='first'), 100, ERROR)
+  widened = widen_for_family(made(0.5, 0.1, 0.9, 3, 'bonett-price', versus='first'), 100, ERROR)
   assert ends(widened) == (-1, 1)
   probability = Quantity('probability', 'probability', AMOUNT, low=0, high=1)
-  assert ends(for_all(made(0.5, 0.1, 0.9, 3, 'student'), 100, probability)) == (0, 1)
+  assert ends(widen_for_family(made(0.5, 0.1, 0.9, 3, 'student'), 100, probability)) == (0, 1)
   single = made(3 / 9, *clopper_pearson(3, 9), 9, 'clopper-pearson')
-  assert ends(for_all(single, 1, ERROR)) == pytest.approx((single.low, single.high))
-  unknown = for_all(made(0.5, np.nan, np.nan, 1, 'student'), 3, SIZE)
+  assert ends(widen_for_family(single, 1, ERROR)) == pytest.approx((single.low, single.high))
+  unknown = widen_for_family(made(0.5, np.nan, np.nan, 1, 'student'), 3, SIZE)
   assert np.isnan(ends(unknown)).all()
 
 
@@ -140,9 +152,9 @@ def test_a_log_ratio_is_widened_on_its_scale_and_a_difference_from_1_likewise():
   factor = 1.2 ** (t_value(10**6, 1 - 0.05 / 8) / t_value(10**6))
   expected = np.array([0.8 / factor, 0.8 * factor])
   mce = Quantity('mCE', 'mCE', RATIO)
-  assert ends(for_all(ratio, 8, mce)) == pytest.approx(expected)
+  assert ends(widen_for_family(ratio, 8, mce)) == pytest.approx(expected)
   less = made(-0.2, 0.8 / 1.2 - 1, 0.8 * 1.2 - 1, 10**6, 'log-ratio', versus='first')
-  assert ends(for_all(less, 8, mce)) == pytest.approx(expected - 1)
+  assert ends(widen_for_family(less, 8, mce)) == pytest.approx(expected - 1)
 
 
 @cases('n, groups', (100, 1), (1000, 4))
@@ -153,9 +165,9 @@ def test_the_ratio_of_a_classifier_without_errors_is_widened_and_tested(n, group
   levels = 0.95, 1 - 0.05 / 8
   single, joint = (log_ratio(mce.function, *reversed(units), level) for level in levels)
   assert single.low == single.value == 0
-  assert ends(for_all(stated(single), 8, mce)) == pytest.approx((0, joint.high), rel=0.05)
+  assert ends(widen_for_family(stated(single), 8, mce)) == pytest.approx((0, joint.high), rel=0.05)
   less = made(-1, -1, single.high - 1, n, 'log-ratio', versus='first')
-  low, high = ends(for_all(less, 8, mce))
+  low, high = ends(widen_for_family(less, 8, mce))
   assert (low, 1 + high) == (-1, pytest.approx(joint.high, rel=0.05))
   [p] = p_values(less.to_frame().T)
   reaching_1 = log_ratio(mce.function, *reversed(units), 1 - p)
@@ -172,7 +184,7 @@ def test_a_p_value_is_the_level_at_which_the_interval_reaches_0(method, n):
     difference = made(value, low, high, n, method, versus='first')
     [p] = p_values(difference.to_frame().T)
     assert (p < 0.05) == (low > 0)
-    widened = ends(for_all(difference, 0.05 / p, ERROR)) if p < 0.05 else (0.0, 0.0)
+    widened = ends(widen_for_family(difference, 0.05 / p, ERROR)) if p < 0.05 else (0.0, 0.0)
     assert np.abs(widened).min() == pytest.approx(0, abs=1e-9)
     assert p_values(pd.DataFrame([{**difference, 'p': 0.3}])).tolist() == [0.3]
   unknown = made(0.5, np.nan, np.nan, 1, method, versus='first').to_frame().T
@@ -208,7 +220,7 @@ def test_without_any_difference_at_most_5_percent_of_figures_mark_one(
 
 
 def test_exact_values_and_products_of_shares_have_no_interval_for_all():
-  assert for_all(made(0.5, 0.4, 0.6, 9, 'exact'), 2, ERROR) is None
+  assert widen_for_family(made(0.5, 0.4, 0.6, 9, 'exact'), 2, ERROR) is None
   factor = Quantity('mCE', 'mCE', RATIO)
-  assert for_all(made(0.9, 0.8, 1.0, 9, 'korn-graubard'), 2, factor) is None
-  refused('a family of 0', for_all, made(0.5, 0.4, 0.6, 9, 'student'), 0, ERROR)
+  assert widen_for_family(made(0.9, 0.8, 1.0, 9, 'korn-graubard'), 2, factor) is None
+  refused('a family of 0', widen_for_family, made(0.5, 0.4, 0.6, 9, 'student'), 0, ERROR)

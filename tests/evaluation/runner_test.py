@@ -16,7 +16,7 @@ from robustness.evaluation.measurements import summarise
 from robustness.evaluation.provenance import image_digests
 from robustness.evaluation.records import Records
 from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.views import Views, identity
+from robustness.evaluation.views import Views, stored_view
 from robustness.models.classifier import Classifier
 from robustness.parallel import MeshParallel, PmapParallel
 from robustness.studies import corruption_error
@@ -174,7 +174,9 @@ def test_records_hold_the_columns_of_each_row_once_but_no_images(tmp_path):
 def test_a_view_sees_the_columns_of_its_row(create):
   levels = np.linspace(0, 1, 5, dtype=np.float32)
   rows = dataclasses.replace(tiny_rows(5), columns={'level': levels})
-  views = dataclasses.replace(identity(), show=lambda key, row, view: row['image'] * row['level'])
+  views = dataclasses.replace(
+    stored_view(), show=lambda key, row, view: row['image'] * row['level']
+  )
   runner = evaluator(create(), views=views, outputs=('logits',))
   ((_, _, shard),) = runner.shards(rows, runner.layout(5))
   images = rows.images * levels[:, None, None, None]
@@ -207,7 +209,9 @@ def test_images_of_another_size_are_resized_for_the_classifier():
   large_shape = (2 * height, 4 * width, channels)
   columns = (jnp.arange(4 * width, dtype=jnp.float32) + 0.5) / (4 * width)
   ramp = jnp.broadcast_to(columns[None, :, None], large_shape)
-  views = dataclasses.replace(identity(), image_shape=large_shape, show=lambda key, row, view: ramp)
+  views = dataclasses.replace(
+    stored_view(), image_shape=large_shape, show=lambda key, row, view: ramp
+  )
   runner = evaluator(views=views)
   batch = {'image': rows.images, 'example_id': np.arange(3)}
   resized, _ = runner.show(None, batch, (views.ids[0], {'identity': jnp.int32(0)}))
@@ -379,7 +383,7 @@ def test_rank_and_prediction_agree_where_xla_computes_logits_twice():
     return -80 * (images.mean((1, 2, 3))[:, None] - shift) ** 2, {}
 
   cheap = Classifier('cheap', forward, {}, SHAPE, CLASSES)
-  recorded = table(evaluator(classifier=cheap, views=identity()), rows, 200, 1)
+  recorded = table(evaluator(classifier=cheap, views=stored_view()), rows, 200, 1)
   right = recorded['prediction'][:, 0] == rows.labels
   np.testing.assert_array_equal(recorded['rank'][:, 0] == 0, right)
   assert right.any() and not right.all()
@@ -457,7 +461,7 @@ def test_non_finite_logits_name_example_and_view(native):
   ),
 )
 def test_shown_images_that_are_no_images_are_refused(show, message):
-  views = dataclasses.replace(identity(), show=show)
+  views = dataclasses.replace(stored_view(), show=show)
   # its logits are finite for NaN too
   runner = answering(lambda _, x, layers: (jnp.nan_to_num(x[:, 0, :4, 0]), {}), views=views)
   refused(message, table, runner, tiny_rows(), 8, 5)
@@ -470,7 +474,7 @@ def test_shown_images_that_are_no_images_are_refused(show, message):
 )
 def test_views_without_distinct_ids_or_with_too_few_parameters_are_refused(changes, message):
   views = {'ids': np.arange(2), 'parameters': {'identity': np.zeros(2)}, **changes}
-  refused(message, dataclasses.replace, identity(), **views)
+  refused(message, dataclasses.replace, stored_view(), **views)
 
 
 def test_an_attack_of_a_network_without_a_finite_gradient_names_the_cause():

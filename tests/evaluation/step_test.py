@@ -8,7 +8,7 @@ import pytest
 from scipy import special
 
 from robustness.evaluation.records import Records
-from robustness.evaluation.views import Views, identity
+from robustness.evaluation.views import Views, stored_view
 from robustness.models.classifier import Classifier
 from robustness.parallel import MeshParallel, PmapParallel
 from tests.cases import cases
@@ -131,7 +131,9 @@ def test_the_examples_of_the_last_block_are_named_without_padding():
     return np.tile(np.arange(4, dtype=np.float32), (len(images), 1))
 
   assert_fails(
-    fails_on_padding, 'examples 16 to 20, view 0 .*RuntimeError: connection lost', views=identity()
+    fails_on_padding,
+    'examples 16 to 20, view 0 .*RuntimeError: connection lost',
+    views=stored_view(),
   )
 
 

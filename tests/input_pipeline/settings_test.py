@@ -107,7 +107,7 @@ def test_a_new_file_in_the_folder_of_sources_adds_a_source(tmp_path, monkeypatch
   (tmp_path / 'pictures.py').write_text(
     SOURCE_FILE.replace('side: int', "name = 'pictures'\n  side: int")
   )
-  caches = (registry._of_module, registry._classes, registry.defined_in)
+  caches = (registry._part_in_module, registry._classes, registry.subclasses_in_package)
   with monkeypatch.context() as patched:
     patched.setattr(sources, '__path__', [*sources.__path__, str(tmp_path)])
     for cache in caches:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flax import traverse_util
 
-from robustness.classifiers import ClassifierSettings, resolved
+from robustness.classifiers import ClassifierSettings, resolve_section
 from robustness.classifiers.trained_here import TrainedHere
 from robustness.models import catalog, hub, naming
 from robustness.models.bit_resnet import standardise
@@ -248,5 +248,5 @@ def test_an_architecture_in_a_users_file_works_like_others(tmp_path):
   assert entry and entry.file == 'model.safetensors' and hub.resolve('', architecture) is None
   facts = catalog.file_facts(name)
   assert facts['file'] == 'mine.py' and len(facts['file_sha256']) == 64
-  assert isinstance(resolved(ClassifierSettings(name=name, train=True)), TrainedHere)
+  assert isinstance(resolve_section(ClassifierSettings(name=name, train=True)), TrainedHere)
   refused("unknown architecture '.*mine.py:SmallCNN'", catalog.get, f'{tmp_path}/mine.py:SmallCNN')

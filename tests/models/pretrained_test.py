@@ -5,7 +5,7 @@ import pytest
 from robustness.classifiers.network import NetworkWeights
 from robustness.classifiers.trained_here import facts_of_initial
 from robustness.cli import overview as command
-from robustness.environments.transforms import resembling
+from robustness.environments.transforms import names_that_resemble
 from robustness.models import architecture, catalog
 from robustness.models.catalog import WEIGHTS
 from tests.cases import cases
@@ -101,5 +101,5 @@ def test_a_training_records_the_recipe_of_its_initial_weights():
   assert facts[None]['initial_weights_resemble'] is None
   assert facts[()]['initial_weights_resemble'] == []
   resembled, transforms = facts[recipe]['initial_weights_resemble'], ('rotation', 'contrast')
-  assert resembling(transforms, resembled, 'initial_weights') == [*transforms]
+  assert names_that_resemble(transforms, resembled, 'initial_weights') == [*transforms]
   assert facts[recipe]['initial_weights_trained_with'] == [*recipe]

@@ -230,7 +230,7 @@ def small_cnn(**changes):
 def test_the_features_of_a_probe_are_stored_and_reused(tmp_path, monkeypatch):
   sections = {'a': small_cnn(probe={'name': 'linear'}), 'b': small_cnn()}
   of_both = builder(tmp_path / 'checkpoints', sections, rows())
-  assert of_both.planned['a'].class_names == ('ant', 'bee', 'cat')
+  assert of_both.checked_classifiers['a'].class_names == ('ant', 'bee', 'cat')
   first, plain = of_both.build()
   assert first.provenance['probe']['name'] == 'linear'
   assert first.provenance['probe']['held_out_rows'] > 0
@@ -263,7 +263,9 @@ def test_the_features_of_a_probe_are_stored_and_reused(tmp_path, monkeypatch):
 )
 def test_bad_settings_are_refused_before_anything_is_computed(changes, message, tmp_path):
   def planned():
-    return builder(tmp_path / 'checkpoints', {'a': small_cnn(**changes)}, rows()).planned
+    return builder(
+      tmp_path / 'checkpoints', {'a': small_cnn(**changes)}, rows()
+    ).checked_classifiers
 
   refused(message, planned)
   assert not (tmp_path / 'features').exists()
@@ -273,7 +275,7 @@ def test_rows_of_another_size_are_refused_before_a_fit(tmp_path):
   section = small_cnn(probe={'name': 'knn'}, data={'resize': 20})
   of_rows = builder(tmp_path / 'checkpoints', {'a': section}, rows(), training=rows(20))
   message = r'have 20 × 20 × 1: .*--config\.classifiers\.a\.data\.resize=.* --config'
-  refused(message, lambda: of_rows.planned)
+  refused(message, lambda: of_rows.checked_classifiers)
 
 
 @pytest.mark.slow
@@ -294,7 +296,10 @@ def test_weights_without_a_head_are_probed(tmp_path):
   save_file(bare, tmp_path / 'bare.safetensors')
   section = {'name': 'resnet20', 'weights': str(tmp_path / 'bare.safetensors')}
   images = rows(32).with_channels(3)
-  refused('linear.bias|fc.bias', lambda: builder(tmp_path / 'a', {'a': section}, images).planned)
+  refused(
+    'linear.bias|fc.bias',
+    lambda: builder(tmp_path / 'a', {'a': section}, images).checked_classifiers,
+  )
   (probed,) = builder(tmp_path / 'b', {'a': {**section, 'probe': {'name': 'knn'}}}, images).build()
   assert probed.class_names == ('ant', 'bee', 'cat')
   assert probed.predict(images.images[:8]).shape == (8, 3)

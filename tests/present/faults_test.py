@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from robustness.estimates.means import means
-from robustness.estimates.of_means import MeanRatio, of_means
+from robustness.estimates.of_means import MeanRatio, function_of_means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble
@@ -50,8 +50,8 @@ def of_many_kinds(seed: int, n: int = 60) -> Results:
       means(ERROR, errors, ('corruption', 'severity'), test=True),
       means(ACCURACY, right, ('corruption',)),
       means(CHANGE, Outcomes(sizes, views), ('severity',)),
-      of_means(RATIO, errors),
-      of_means(GAP, errors, ('corruption',)),
+      function_of_means(RATIO, errors),
+      function_of_means(GAP, errors, ('corruption',)),
     ]
   )
   described = [{'label': label} for label in labels]

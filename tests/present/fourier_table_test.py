@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from robustness.combined import joined
+from robustness.combined import join_tasks
 from robustness.estimates.published import TABLE_3, TABLE_4
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
@@ -58,7 +58,7 @@ def test_measured_rows_equal_the_published_ones_which_the_table_of_a_battery_has
   assert fog.value == pytest.approx(0.7194 - 0.8997) and 'mCE' not in set(other['quantity'])
   assert (printed.low.isna() & (printed['source'] == 'published') & (printed.n == 10_000)).all()
   tasks = {'errors': results}
-  table = joined(tasks, {}, 'fourier_table', fourier_table.summarise(tasks)).table
+  table = join_tasks(tasks, {}, 'fourier_table', fourier_table.summarise(tasks)).table
   places = {'task': 'errors'}, {'source': 'published'}
   fog = 'gaussian', 'error', 'natural'
   pair = [estimate(table, *fog, corruption='fog', **place).value for place in places]
@@ -118,6 +118,6 @@ def test_results_without_corruption_errors_have_no_summary(results):
   findings = fourier_table.summarise({'plain': plain})
   assert not findings.tables and not findings.estimates
   assert not fourier_table.draw({'plain': plain})
-  battery = joined({'plain': plain, 'errors': results}, {})
+  battery = join_tasks({'plain': plain, 'errors': results}, {})
   assert battery.study == 'battery' and set(battery.table.task) == {'errors'}
   assert [row[0] for row in battery.tables['tasks'].rows] == ['plain', 'errors']

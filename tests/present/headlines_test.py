@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from robustness.combined import joined
+from robustness.combined import join_tasks
 from robustness.estimates.intervals import clopper_pearson
 from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
@@ -145,7 +145,7 @@ def test_a_classifier_without_a_headline_has_no_column_and_notes_have_one():
 
 
 def test_a_battery_lists_the_headlines_of_its_tasks_and_the_worst_tasks_of_a_classifier():
-  battery = joined(TASKS, {})
+  battery = join_tasks(TASKS, {})
   table = headlines.table(battery.by_task)
   rows = {row[0]: row[1:] for row in table.rows}
   assert table.columns == ('', 'plain', 'other', 'other − plain', 'note')

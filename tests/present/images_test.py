@@ -1,9 +1,9 @@
-"""`grid` draws pictures in rows with titles, and `basis` the Fourier basis like its heat map."""
+"""`grid` draws pictures in rows with titles, `basis_figure` the Fourier basis like its heat map."""
 
 import numpy as np
 import pytest
 
-from robustness.present.images import basis, grid
+from robustness.present.images import basis_figure, grid
 
 GENERATOR = np.random.default_rng(0)
 
@@ -48,7 +48,7 @@ def test_rows_with_other_titles_show_them():
 def test_the_basis_is_laid_out_as_the_heat_map():
   images = np.zeros((2, 3, 10, 12))
   images[1, 2] = 1.0
-  axes = basis(images).axes[0]
+  axes = basis_figure(images).axes[0]
   mosaic = axes.images[0].get_array()
   assert mosaic.shape == (2 * 10 + 1, 3 * 12 + 2)
   np.testing.assert_array_equal(mosaic[11:, 26:], 1.0)

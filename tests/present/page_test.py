@@ -287,7 +287,7 @@ def test_figures_are_drawn_again_only_after_a_change(tmp_path, monkeypatch):
   (tmp_path / 'figures/line.png').unlink()
   assert written() == files and written() == set()
   assert written(RESULTS.table.assign(note='changed')) == files == written()
-  monkeypatch.setattr('robustness.present.publish._code', lambda: b'changed')
+  monkeypatch.setattr('robustness.present.publish._source_files', lambda: b'changed')
   assert written() == files and written() == set()
 
 

@@ -5,14 +5,14 @@ import sys
 import numpy as np
 import pytest
 
-from robustness.combined import joined
+from robustness.combined import join_tasks
 from robustness.estimates.corruption_error import MCE
-from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.means import Estimate, estimate_row, table_of_rows
 from robustness.estimates.of_means import ITSELF
 from robustness.estimates.quantity import ACCURACY, CLEAN_ERROR, ERROR
 from robustness.estimates.table import assemble
 from robustness.present import headlines, page, profile
-from robustness.present.summary import of_battery
+from robustness.present.summary import present_battery
 from robustness.results import Results
 from robustness.studies.attack_error import AttackError
 from tests import faults
@@ -37,13 +37,15 @@ def task(*measured, classifiers=LABELS):
     return Estimate(value, value - 0.1, value + 0.1, 40, 40, 'exact', note=note)
 
   rows = [
-    row(label, '', quantity, facets, estimate(value, note), 0.95)
+    estimate_row(label, '', quantity, facets, estimate(value, note), 0.95)
     for quantity, facets, value, note in measured
     for label in classifiers
   ]
   quantities = tuple(dict.fromkeys(quantity for quantity, *_ in measured))
   described = [CALLABLE if label == 'plain' else {'label': label} for label in LABELS]
-  return Results('made', described, DATA, {}, table=assemble([part(rows)]), quantities=quantities)
+  return Results(
+    'made', described, DATA, {}, table=assemble([table_of_rows(rows)]), quantities=quantities
+  )
 
 
 TASKS = {
@@ -72,11 +74,11 @@ TASKS = {
 
 @pytest.fixture(scope='module')
 def battery():
-  return joined(TASKS, {})
+  return join_tasks(TASKS, {})
 
 
 def test_the_profile_has_heat_map_corruptions_and_attack_of_each_classifier(battery):
-  figures = of_battery('', {}).figures(battery)
+  figures = present_battery('', {}).figures(battery)
   assert next(iter(figures)) == 'profile', 'the first figure of the report'
   figure, caption = figures['profile']
   panels = [axes for axes in figure.axes if axes.axison and axes.get_label() != '<colorbar>']

@@ -9,7 +9,7 @@ import pytest
 from robustness.estimates.means import means
 from robustness.estimates.outcomes import Outcomes
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
-from robustness.estimates.simultaneous import for_all
+from robustness.estimates.simultaneous import widen_for_family
 from robustness.estimates.table import OVER_SEEDS, assemble, select, with_facet
 from robustness.present import sentences
 from robustness.present.notation import Notation
@@ -62,7 +62,7 @@ def test_differences_in_one_sentence_have_simultaneous_intervals():
   [finding] = sentences.findings(Results('made', [], {}, {}, table=table, quantities=(ERROR,)))
   assert finding.text.endswith(' Differences are simultaneous over 3 networks.')
   for row in table[table.versus != ''].itertuples():
-    wide = for_all(table.loc[row.Index], 3, ERROR)
+    wide = widen_for_family(table.loc[row.Index], 3, ERROR)
     difference = finding.rows[
       (finding.rows.classifier == row.classifier) & (finding.rows.versus != '')
     ].iloc[0]
@@ -75,7 +75,7 @@ def test_the_highest_of_many_holds_for_all_places_and_networks(results):
   }
   rows = select(results.table, 'error', corruption=...)
   row = rows.loc[rows[rows.classifier == 'first'].value.idxmax()]
-  wide = Notation(ERROR).full(for_all(row, 4, ERROR))
+  wide = Notation(ERROR).full(widen_for_family(row, 4, ERROR))
   text = findings['error_corruption'].text
   start = f'Highest top-1 error of 2 corruptions: first {wide} under {row.corruption}; second '
   assert text.startswith(start)
@@ -99,7 +99,7 @@ def test_places_of_difference_match_the_figure_and_the_largest_has_a_simultaneou
   results = Results('made', [], {}, {}, table=table, quantities=(ERROR,))
   [text] = starting(results, 'Of 8 corruptions, ')
   row = table[(table.versus == 'a') & (table.corruption == 'fog')].iloc[0]
-  wide = Notation(ERROR, True).full(for_all(row, 8, ERROR))
+  wide = Notation(ERROR, True).full(widen_for_family(row, 8, ERROR))
   assert text == (
     'Of 8 corruptions, b errs less than a under haze and more under fog, snow, frost and rain; '
     f'the largest difference, {wide}, is under fog. Intervals are simultaneous over 8 corruptions.'
@@ -228,7 +228,7 @@ def test_equally_high_places_are_all_named_with_the_widest_interval():
     ends = value, value - width, value + width
     results.table.loc[indices[place], ['value', 'low', 'high']] = ends
   [text] = starting(results, f'Highest top-1 error of {len(indices)} pairs')
-  wide = for_all(results.table.loc[indices[1]], len(rows), ERROR)
+  wide = widen_for_family(results.table.loc[indices[1]], len(rows), ERROR)
   places = [
     f'{row.corruption} at severity {row.severity}' for row in rows.loc[indices[:2]].itertuples()
   ]

@@ -3,7 +3,7 @@
 import pytest
 
 from robustness.estimates.corruption_error import MCE
-from robustness.estimates.means import Estimate, part, row
+from robustness.estimates.means import Estimate, estimate_row, table_of_rows
 from robustness.estimates.quantity import ERROR, Quantity
 from robustness.estimates.table import assemble
 from robustness.present import side_by_side
@@ -21,24 +21,26 @@ def test_tasks_of_a_battery_are_rows_where_they_are_asked_for():
       [{'label': 'net'}],
       {},
       {},
-      table=assemble([part([row('net', '', ERROR, {}, Estimate(x, x, x, 9, 9, 'wald'), 0.95)])]),
+      table=assemble(
+        [table_of_rows([estimate_row('net', '', ERROR, {}, Estimate(x, x, x, 9, 9, 'wald'), 0.95)])]
+      ),
       quantities=(ERROR,),
     )
     for name, x in (('clean', 0.25), ('heat_map', 0.5))
   }
-  table, _ = side_by_side.arranged(tasks, rows=('task',), columns=('classifier',))
+  table, _ = side_by_side.arrange(tasks, rows=('task',), columns=('classifier',))
   assert [tuple(cells) for cells in table.rows] == [('clean', '25.0'), ('heat map', '50.0')]
   message = "'task' is no facet of these runs"
-  refused(message, side_by_side.arranged, {SINGLE: tasks['clean']}, rows=('task',))
+  refused(message, side_by_side.arrange, {SINGLE: tasks['clean']}, rows=('task',))
 
 
 def test_a_note_says_where_the_extreme_of_many_conditions_is():
   errors = [Estimate(x / 10, x / 10, x / 10, 9, 9, 'wald') for x in range(9)]
-  rows = [row('net', '', ERROR, {'severity': k}, x, 0.95) for k, x in enumerate(errors)]
-  results = Results('made', [], {}, {}, table=assemble([part(rows)]), quantities=(ERROR,))
+  rows = [estimate_row('net', '', ERROR, {'severity': k}, x, 0.95) for k, x in enumerate(errors)]
+  results = Results('made', [], {}, {}, table=assemble([table_of_rows(rows)]), quantities=(ERROR,))
   notes = side_by_side.notes_of(side_by_side.named_choices({SINGLE: results}))
   assert notes == ['highest top-1 error of 9 severities, net: at severity 8']
-  table, _ = side_by_side.arranged({SINGLE: results}, intervals=True)
+  table, _ = side_by_side.arrange({SINGLE: results}, intervals=True)
   assert table.rows[0][1] == '80.0 at severity 8'
 
 
@@ -47,11 +49,11 @@ def test_a_note_says_where_the_extreme_of_many_conditions_is():
 )
 def test_values_of_a_facet_with_one_text_have_a_column_each(facet, values):
   rows = [
-    row('net', '', ERROR, {facet: value}, Estimate(x, x, x, 9, 9, 'wald'), 0.95)
+    estimate_row('net', '', ERROR, {facet: value}, Estimate(x, x, x, 9, 9, 'wald'), 0.95)
     for value, x in zip(values, (0.25, 0.5), strict=True)
   ]
-  results = Results('made', [], {}, {}, table=assemble([part(rows)]), quantities=(ERROR,))
-  table, _ = side_by_side.arranged({SINGLE: results}, columns=(facet,))
+  results = Results('made', [], {}, {}, table=assemble([table_of_rows(rows)]), quantities=(ERROR,))
+  table, _ = side_by_side.arrange({SINGLE: results}, columns=(facet,))
   assert table.columns[1:] == tuple(map(str, values)) and table.rows == [['net', '25.0', '50.0']]
 
 
@@ -62,11 +64,11 @@ def test_single_classes_follow_the_headlines_of_all_tasks():
   overall = Quantity('error', 'error', headline=True)
   tasks = {}
   for task, of_task in facets.items():
-    rows = [row('net', '', by_class if by else overall, by, error, 0.95) for by in of_task]
-    table = assemble([part([estimate]) for estimate in rows])
+    rows = [estimate_row('net', '', by_class if by else overall, by, error, 0.95) for by in of_task]
+    table = assemble([table_of_rows([estimate]) for estimate in rows])
     quantities = overall, by_class
     tasks[task] = Results('made', [], {}, {}, table=table, quantities=quantities)
-  heads = side_by_side.arranged(tasks)[0].columns[1:]
+  heads = side_by_side.arrange(tasks)[0].columns[1:]
   assert [head.partition(' (')[0] for head in heads] == [
     *('clean: error', 'noisy: error', 'clean: error in class dog', 'clean: error in class cat')
   ]
@@ -76,14 +78,16 @@ def column(quantity: Quantity, values, intervals: bool = False) -> tuple[list[st
   """Returns the texts of values with intervals of several widths, and the places of the best."""
   labels = [f'net {k}' for k in range(len(values))]
   rows = [
-    row(
+    estimate_row(
       label, '', quantity, {}, Estimate(value, value - width, value + width, 90, 90, 'wald'), 0.95
     )
     for label, value, width in zip(labels, values, WIDTHS, strict=False)
   ]
   described = [{'label': label} for label in labels]
-  results = Results('made', described, {}, {}, table=assemble([part(rows)]), quantities=(quantity,))
-  table, best = side_by_side.arranged({SINGLE: results}, intervals=intervals)
+  results = Results(
+    'made', described, {}, {}, table=assemble([table_of_rows(rows)]), quantities=(quantity,)
+  )
+  table, best = side_by_side.arrange({SINGLE: results}, intervals=intervals)
   return [cells[1] for cells in table.rows], {cell[0] for cell in best}
 
 

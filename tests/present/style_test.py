@@ -8,17 +8,17 @@ from matplotlib.figure import Figure
 
 from robustness.estimates.quantity import ERROR
 from robustness.present import style
-from robustness.present.images import basis, grid
+from robustness.present.images import basis_figure, grid
 from robustness.present.maps import FREQUENCIES, Panel, maps
 from robustness.present.notation import Notation
-from robustness.present.style import legend_above, percent, save, styled
+from robustness.present.style import in_style, legend_above, percent, save
 
 
 @pytest.mark.figures_as_saved
 def test_save_writes_the_same_files_twice_and_leaves_nothing_else(tmp_path):
   kinds = {'png': b'\x89PNG', 'svg': b'<?xml', 'pdf': b'%PDF'}
   for name in 'ab':
-    figure = basis(np.ones((2, 2, 4, 4)))
+    figure = basis_figure(np.ones((2, 2, 4, 4)))
     save(figure, tmp_path / 'new' / f'{name}.png', pdf=True)
   for kind, beginning in kinds.items():
     first, second = ((tmp_path / 'new' / f'{name}.{kind}').read_bytes() for name in 'ab')
@@ -30,11 +30,11 @@ def test_save_writes_the_same_files_twice_and_leaves_nothing_else(tmp_path):
 @pytest.mark.figures_as_saved
 def test_a_pdf_is_written_where_there_is_one_already(tmp_path):
   pdf = tmp_path / 'a.pdf'
-  save(basis(np.ones((2, 2, 4, 4))), tmp_path / 'a.png')
+  save(basis_figure(np.ones((2, 2, 4, 4))), tmp_path / 'a.png')
   assert not pdf.exists()
-  save(basis(np.ones((2, 2, 4, 4))), tmp_path / 'a.png', pdf=True)
+  save(basis_figure(np.ones((2, 2, 4, 4))), tmp_path / 'a.png', pdf=True)
   first = pdf.read_bytes()
-  save(basis(np.zeros((2, 2, 4, 4))), tmp_path / 'a.png')
+  save(basis_figure(np.zeros((2, 2, 4, 4))), tmp_path / 'a.png')
   assert pdf.read_bytes() != first
 
 
@@ -53,7 +53,7 @@ def test_a_large_map_is_pixels_within_a_small_vector_file(tmp_path):
 
 def test_settings_of_a_user_and_of_the_house_do_not_change_each_other_nor_after_an_error(tmp_path):
   def draw() -> Figure:
-    return basis(np.ones((1, 1, 4, 4)))
+    return basis_figure(np.ones((1, 1, 4, 4)))
 
   save(draw(), tmp_path / 'house.png')
   with matplotlib.rc_context({'font.size': 30, 'axes.facecolor': 'red', 'savefig.dpi': 7}):
@@ -61,7 +61,7 @@ def test_settings_of_a_user_and_of_the_house_do_not_change_each_other_nor_after_
     assert matplotlib.rcParams['font.size'] == 30
   assert (tmp_path / 'house.png').read_bytes() == (tmp_path / 'user.png').read_bytes()
 
-  @styled
+  @in_style
   def fail() -> None:
     assert matplotlib.rcParams['font.size'] == 8
     raise RuntimeError('stop')
@@ -92,7 +92,7 @@ def fonts(monkeypatch):
     function.cache_clear()
 
 
-@styled
+@in_style
 def _titled(title: str) -> Figure:
   figure = Figure(figsize=(2, 1), layout='constrained')
   figure.subplots().set_title(title)
@@ -171,7 +171,7 @@ def test_a_dollar_is_a_letter(tmp_path):
   save(figure, tmp_path / 'figure.png')
 
 
-@styled
+@in_style
 def test_logarithmic_axes_need_no_mathematics():
   figure = Figure()
   axes = figure.subplots()

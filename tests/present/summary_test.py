@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from robustness.combined import joined, over_seeds
+from robustness.combined import join_tasks, mean_over_seeds
 from robustness.estimates import means as rows_of_means
 from robustness.estimates.intervals import CLOPPER_PEARSON
-from robustness.estimates.means import Estimate, means, row
+from robustness.estimates.means import Estimate, estimate_row, means
 from robustness.estimates.quantity import ACCURACY, ERROR, Quantity
 from robustness.estimates.table import assemble, facets_of
 from robustness.present import charts, style, tables
@@ -19,7 +19,7 @@ from robustness.present.summary import (
   battery_findings,
   draw_seeds,
   most_changed,
-  of_battery,
+  present_battery,
 )
 from robustness.results import Results
 from tests import faults
@@ -40,9 +40,9 @@ def task(quantity: Quantity, by: tuple[str, ...]) -> Results:
 
 def test_the_table_of_a_battery_holds_the_rows_and_declarations_of_each_part(tmp_path):
   tasks = {'clean': task(ERROR, ()), 'far': task(CHANGED, ('corruption', 'severity'))}
-  named_as_setting = joined({'precision': tasks['far']}, {'precision': 'float32'})
+  named_as_setting = join_tasks({'precision': tasks['far']}, {'precision': 'float32'})
   assert named_as_setting.by_task['precision'].study == 'made'
-  joined(tasks, {}).write(tmp_path)
+  join_tasks(tasks, {}).write(tmp_path)
   read = Results.read(tmp_path)
   assert facets_of(read.table) == ['task', 'corruption', 'severity']
   for name, part in tasks.items():
@@ -53,7 +53,7 @@ def test_the_table_of_a_battery_holds_the_rows_and_declarations_of_each_part(tmp
   # Two tasks that declare one name differently each keep their declaration.
   renamed = dataclasses.replace(ERROR, words='error over all scenes')
   tasks = {'one': task(ERROR, ('corruption',)), 'two': task(renamed, ())}
-  joined(tasks, {}).write(tmp_path)
+  join_tasks(tasks, {}).write(tmp_path)
   read = Results.read(tmp_path)
   assert read.quantities == (ERROR, renamed)
   for name, part in tasks.items():
@@ -64,7 +64,7 @@ def test_the_table_of_a_battery_holds_the_rows_and_declarations_of_each_part(tmp
 
 def test_a_task_that_is_called_accuracy_keeps_its_name_among_errors():
   estimate = Estimate(0.75, 0.65, 0.85, 80, 80, CLOPPER_PEARSON)
-  rows = rows_of_means.part([row('net', '', ACCURACY, {}, estimate, 0.95)])
+  rows = rows_of_means.table_of_rows([estimate_row('net', '', ACCURACY, {}, estimate, 0.95)])
   results = Results('made', [], {}, {}, table=assemble([rows]), quantities=(ACCURACY,))
   noisy = dataclasses.replace(results, table=results.table.assign(value=0.8))
   first = battery_findings({'accuracy_clean': results, 'noise': noisy})[0].text
@@ -72,9 +72,9 @@ def test_a_task_that_is_called_accuracy_keeps_its_name_among_errors():
 
 
 def test_sentences_of_parts_follow_their_names_and_their_figures_are_not_repeated():
-  battery = joined({'one': task(ERROR, ('corruption',)), 'two': task(ERROR, ())}, {})
+  battery = join_tasks({'one': task(ERROR, ('corruption',)), 'two': task(ERROR, ())}, {})
   assert not charts.draw(battery) and not list(tables.tables(battery))
-  presented = of_battery('', {})
+  presented = present_battery('', {})
   first, *_, last = (finding.text for finding in presented.findings(battery))
   assert first.startswith('Of all tasks, first errs most in one: ') and last.startswith('two: ')
   assert list(presented.figures(battery)) == ['overview_share_lower']
@@ -89,11 +89,11 @@ THREE_SEEDS = {**BY_SEED, 9: BY_SEED[7]}
 
 
 def test_the_figure_of_seeds_has_a_line_per_headline_with_a_dot_per_seed():
-  ((name, (figure, caption)),) = draw_seeds(over_seeds(BY_SEED)).items()
+  ((name, (figure, caption)),) = draw_seeds(mean_over_seeds(BY_SEED)).items()
   assert name == 'seeds' and 'Each of 2 seeds (dots) and their mean. ' in caption
-  (finding,) = _without_intervals(over_seeds(BY_SEED).over_seeds)
+  (finding,) = _without_intervals(mean_over_seeds(BY_SEED).over_seeds)
   assert finding.text.startswith('Means over 2 seeds have no interval')
-  assert not _without_intervals(over_seeds(THREE_SEEDS).over_seeds)
+  assert not _without_intervals(mean_over_seeds(THREE_SEEDS).over_seeds)
   shares, slope = figure.axes
   texts = [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes]
   assert texts == [['top-1 accuracy, a', 'top-1 accuracy, b'], ['slope, a']]
@@ -107,16 +107,16 @@ def test_the_figure_of_seeds_has_a_line_per_headline_with_a_dot_per_seed():
 def test_the_caption_has_the_confidence_of_the_means_and_undeclared_headlines_are_all_drawn():
   for results in (by_seed := copy.deepcopy(THREE_SEEDS)).values():
     results.table['confidence'] = 0.9
-  _, caption = draw_seeds(over_seeds(by_seed))['seeds']
+  _, caption = draw_seeds(mean_over_seeds(by_seed))['seeds']
   assert ' 90 % interval ' in caption
   plain = headlined({Quantity('x', 'x'): {'a': (0.5,)}})
-  assert list(draw_seeds(over_seeds({0: plain, 1: plain}))) == ['seeds']
+  assert list(draw_seeds(mean_over_seeds({0: plain, 1: plain}))) == ['seeds']
 
 
 def test_long_names_of_classifiers_leave_room_for_their_values():
   names = 'n' * 100, 'word ' * 20
   long = {k: headlined({ACCURACY: {names[0]: (0.1 * k,), names[1]: (0.5,)}}) for k in (1, 2)}
-  figure, _ = draw_seeds(over_seeds(long))['seeds']
+  figure, _ = draw_seeds(mean_over_seeds(long))['seeds']
   assert list(faults.overlaps(figure)) == []
   assert figure.axes[0].bbox.width > 200
 
@@ -141,7 +141,7 @@ def test_shares_that_seeds_lack_are_not_the_ones_that_change_most():
     by_seed[seed] = dataclasses.replace(
       by_seed[seed], table=assemble([by_seed[seed].table, class_row])
     )
-  (finding,) = most_changed(over_seeds(by_seed))
+  (finding,) = most_changed(mean_over_seeds(by_seed))
   assert 'lynx' not in finding.text and ' a, ' in finding.text
 
 
@@ -149,8 +149,8 @@ def test_shares_that_seeds_lack_are_not_the_ones_that_change_most():
 def test_the_share_that_another_seed_changes_most_is_stated_as_a_mean(battery):
   by_seed: dict[int, Results] = THREE_SEEDS
   if battery:
-    by_seed = {seed: joined({'clean': results}, {}) for seed, results in THREE_SEEDS.items()}
-  (finding,) = most_changed(over_seeds(by_seed))
+    by_seed = {seed: join_tasks({'clean': results}, {}) for seed, results in THREE_SEEDS.items()}
+  (finding,) = most_changed(mean_over_seeds(by_seed))
   sentence, rows = finding.text, finding.rows
   assert len(rows) == 1
   assert sentence.replace('\N{NO-BREAK SPACE}', ' ') == (

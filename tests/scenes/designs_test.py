@@ -84,19 +84,19 @@ OBJECTS, BACKGROUNDS = np.array([0, 0, 4]), np.array([2, 7, 2])
 def test_balanced_scenes_have_the_same_pairs_in_every_group():
   """Masks are [pairs, levels]. Levels of one stratum are pooled, those of two groups compared."""
   stored = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]], bool)
-  np.testing.assert_array_equal(designs.balanced(stored, EACH, POOLED).sum(0), [1, 1, 1, 1])
+  np.testing.assert_array_equal(designs.select_balanced(stored, EACH, POOLED).sum(0), [1, 1, 1, 1])
   without_scenes = np.append(stored, np.zeros((3, 1), bool), 1)
-  mask = designs.balanced(without_scenes, range(5), [0] * 5)
+  mask = designs.select_balanced(without_scenes, range(5), [0] * 5)
   np.testing.assert_array_equal(mask.sum(0), [1, 1, 1, 1, 0])
-  mask = designs.balanced(stored, [0, 1, 0, 1], [0, 0, 1, 1])
+  mask = designs.select_balanced(stored, [0, 1, 0, 1], [0, 0, 1, 1])
   np.testing.assert_array_equal(mask, [[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]])
-  mask = designs.balanced(stored[:, :3], [0, 1, 0], [0, 0, 1])
+  mask = designs.select_balanced(stored[:, :3], [0, 1, 0], [0, 0, 1])
   np.testing.assert_array_equal(mask, [[1, 1, 0], [1, 1, 0], [0, 0, 0]])
 
 
 def test_a_level_that_is_missing_in_a_group_is_left_out_of_the_balanced_mix():
   stored = np.array([[1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 0, 0]], bool)
-  mask = designs.balanced(stored, [0, 1, 0, 1], [0, 0, 1, 1])
+  mask = designs.select_balanced(stored, [0, 1, 0, 1], [0, 0, 1, 1])
   np.testing.assert_array_equal(mask, [[1, 1, 0, 0]] * 3, 'the second size is not at every angle')
 
 
@@ -109,7 +109,7 @@ def test_a_level_that_is_missing_in_a_group_is_left_out_of_the_balanced_mix():
 def test_groups_of_less_than_a_share_of_the_pairs_are_left_out(share, expected):
   """The three groups have scenes of 3, 2 and 1 of the 3 pairs."""
   stored = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 1]], bool)
-  mask = designs.balanced(stored, EACH[:3], POOLED[:3], share=share)
+  mask = designs.select_balanced(stored, EACH[:3], POOLED[:3], share=share)
   np.testing.assert_array_equal(mask, expected)
 
 
@@ -117,15 +117,15 @@ def test_levels_are_grouped_by_the_factors_that_vary():
   angles = (1.0, 161.0, 180.0, 181.0, 341.0, -180.0)
   levels = designs.levels_of(designs.cross('made', areas=(0.2, 0.5), angles=angles))
   np.testing.assert_allclose(levels.angle, [1, 161, 180, -179, -19, 180] * 2)
-  assert designs.varying(levels) == {'size': ('area',), 'rotation': ('angle',)}
+  assert designs.varying_factors(levels) == {'size': ('area',), 'rotation': ('angle',)}
   group = designs.group_levels(levels, ('angle', 'x'))
   np.testing.assert_array_equal(group, [2, 3, 4, 0, 1, 4] * 2)
   assert not designs.group_levels(levels, ()).any()
 
 
 def test_a_curve_is_normalised_by_its_largest_value():
-  np.testing.assert_allclose(designs.normalised([0.2, np.nan, 0.8]), [0.25, np.nan, 1])
-  assert np.isnan(designs.normalised([0.0, 0.0])).all()
+  np.testing.assert_allclose(designs.divided_by_largest([0.2, np.nan, 0.8]), [0.25, np.nan, 1])
+  assert np.isnan(designs.divided_by_largest([0.0, 0.0])).all()
 
 
 def columns_of(mask: np.ndarray, order: np.ndarray) -> dict[str, np.ndarray]:

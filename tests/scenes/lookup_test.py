@@ -25,8 +25,8 @@ def row(height: int = 23, width: int = 31) -> dict[str, np.ndarray]:
 
 def scenes(design, scene_row, measure='rectangle'):
   """Returns the scenes of all levels as a run shows them, [levels, SIDE, SIDE, 3]."""
-  show, prepare = views.shown(design, SIDE, measure)
-  levels = views.parameters(design)
+  show, prepare = views.scene_functions(design, SIDE, measure)
+  levels = views.level_parameters(design)
 
   @jax.jit
   def all_levels(columns: dict[str, jax.Array]) -> jax.Array:
@@ -38,7 +38,7 @@ def scenes(design, scene_row, measure='rectangle'):
 
 def resizes_in_advance(design: Design, side: int = SIDE, measure: str = 'rectangle') -> bool:
   """Returns whether cutouts are resized once for all scenes of a size."""
-  return views.shown(design, side, measure)[0].__name__ == 'look_up'
+  return views.scene_functions(design, side, measure)[0].__name__ == 'look_up'
 
 
 DESIGNS = {

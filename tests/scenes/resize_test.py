@@ -69,7 +69,7 @@ def test_scenes_of_many_sizes_are_composed_one_by_one():
     'foreground': generator.integers(0, 256, (180, 180, 4), np.uint8),
     'foreground_size': np.array([180, 141], np.int32),
   }
-  show, prepare = views.shown(designs.published('size'), 64, 'mask')
+  show, prepare = views.scene_functions(designs.published('size'), 64, 'mask')
   ready = prepare(row)
   assert 'sheets' not in ready
   scene = jax.jit(lambda area: show(jax.random.key(0), ready, {'area': area, 'x': 0.5, 'y': 0.5}))

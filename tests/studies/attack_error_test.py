@@ -174,7 +174,7 @@ SECTION_OF_EARLIER_VERSION = {
 
 def test_a_section_of_an_earlier_version_is_read_and_its_keys_are_refused_in_a_run(tmp_path):
   def read(section):
-    return recorded_study.of_results(section, 'attack_error', {})
+    return recorded_study.study_of_results(section, 'attack_error', {})
 
   study = read(SECTION_OF_EARLIER_VERSION)
   pgd, ensemble = study.runs.values()

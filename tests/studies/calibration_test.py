@@ -149,6 +149,6 @@ def test_scenes_and_records_without_confidence_are_refused(tmp_path):
   refused("no field 'confidence'", STUDY.reduce, [old], SHAPE)
   message = 'these are scenes, images of one object or versions of'
   for field in ({'units': np.zeros(3)}, {'counted': np.eye(3, 1) > 0}):
-    refused(message, STUDY.reduced, [], ViewTable(('shown',), **field))
+    refused(message, STUDY.estimate_views, [], ViewTable(('shown',), **field))
   config = {'predictions': '', 'task': '', 'seed': 0}
   refused(bad_setting('config.predictions', ''), scores_of, Calibration(), config)

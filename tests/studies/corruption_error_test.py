@@ -280,7 +280,7 @@ def test_rows_photographs_and_parts_that_do_not_fit_the_settings_are_refused(tmp
   against_published = CorruptionError(source='stored', baseline='cifar10_standard')
   parts = [(number, severity) for number in (1, 2) for severity in SEVERITIES]
   message = r"published for the corruptions .*official.*asked for have .*'shot_noise'.*'first'"
-  refused(message, against_published.of_stored, parts)
+  refused(message, against_published.restricted_to_stored, parts)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from robustness.config import experiment as experiments
 from robustness.core import random_keys
 from robustness.core.rows import ArrayRows, Rows
 from robustness.corruptions import corrupt
-from robustness.environments.class_groups import by_name, with_groups
+from robustness.environments.class_groups import groups_by_name, with_groups
 from robustness.estimates.table import assemble, select
 from robustness.evaluation.study import Evaluation
 from robustness.present import choice, methods
@@ -31,7 +31,7 @@ STUDY = Systematic(
   environments=('rotation', 'contrast'), severities=(2, 5), angles=(90, 180), samples=100
 )
 """Five views: clean, two of rotation and two of contrast."""
-GROUPS = by_name((('a',), ('b',)), NAMES)
+GROUPS = groups_by_name((('a',), ('b',)), NAMES)
 """Class groups C1 (a) and C2 (b); c is left over."""
 
 

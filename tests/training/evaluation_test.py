@@ -12,7 +12,7 @@ from robustness.core.errors import InputError
 from robustness.core.rows import ArrayRows
 from robustness.core.sampler import held_out
 from robustness.evaluation.runner import Evaluator
-from robustness.evaluation.views import identity
+from robustness.evaluation.views import stored_view
 from robustness.parallel import MeshParallel
 from robustness.training.evaluation import CachedBlocks, split_validation
 from tests.networks import tiny_classifier, tiny_rows
@@ -50,7 +50,7 @@ def test_streamed_versions_of_images_are_not_split():
 @pytest.fixture
 def runner():
   key, devices = random_keys.stream(0, 'accuracy'), MeshParallel(jax.devices()[:2])
-  return Evaluator(tiny_classifier(), identity(), key, devices)
+  return Evaluator(tiny_classifier(), stored_view(), key, devices)
 
 
 def arrays(shards):

@@ -11,7 +11,7 @@ from robustness.augment.policy import Policy
 from robustness.core.rows import ArrayRows
 from robustness.core.sampler import Balanced
 from robustness.parallel import MeshParallel, PmapParallel
-from robustness.training.loop import ahead, open_feed
+from robustness.training.loop import open_feed, read_ahead
 from robustness.training.training import Pipeline, check_batch
 from tests.cases import cases
 from tests.refusals import refused
@@ -95,7 +95,7 @@ def test_two_elements_are_read_ahead():
       read.append(number)
       yield number
 
-  feed = ahead(source(), 2)
+  feed = read_ahead(source(), 2)
   assert read == []
   assert (next(feed), list(read)) == (0, [0, 1])
   assert (next(feed), list(read)) == (1, [0, 1, 2])

@@ -209,7 +209,7 @@ def test_the_rate_falls_by_layer_from_the_head_to_the_stem(name, depths, layer_o
   architecture = catalog.get(name)
   images = jax.ShapeDtypeStruct((1, *architecture.input_shape), jnp.float32)
   params = jax.eval_shape(architecture.build(4).init, jax.random.key(0), images)['params']
-  layers = traverse_util.flatten_dict(depth.layers(params), sep='/')
+  layers = traverse_util.flatten_dict(depth.layer_numbers(params), sep='/')
   assert {path: layers[path] for path in layer_of_paths} == layer_of_paths
   assert {*layers.values()} == {*range(sum(depths) + 2)}
   assert layers['head/dense/kernel'] == sum(depths) + 1

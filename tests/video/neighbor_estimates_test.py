@@ -166,8 +166,8 @@ def test_subsets_by_frame_type_and_by_rounded_frame_rate():
 def test_positions_of_anchors_before_and_after_the_review():
   before, _ = sets_and_outcomes()
   after = metadata.from_mappings(dict(list(SETS.items())[1:]), dict.fromkeys(FACTS, [0]))
-  assert metrics.positions(before, after).tolist() == [1, 2]
-  refused("1 of 3 reviewed anchors .* first 'a/1.jpg'", metrics.positions, after, before)
+  assert metrics.anchor_positions(before, after).tolist() == [1, 2]
+  refused("1 of 3 reviewed anchors .* first 'a/1.jpg'", metrics.anchor_positions, after, before)
 
 
 def test_pm_k_of_arrays_is_the_one_of_neighbor_sets_and_resamples_whole_clusters():

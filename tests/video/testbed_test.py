@@ -16,7 +16,15 @@ from robustness.estimates.table import assemble
 from robustness.estimates.tradeoff import linear_fit
 from robustness.results import Results
 from robustness.video import testbed
-from robustness.video.testbed import ANCHORS, VID, YTBB, PublishedModel, draw, entries, published
+from robustness.video.testbed import (
+  ANCHORS,
+  VID,
+  YTBB,
+  PublishedModel,
+  draw,
+  published,
+  published_models,
+)
 from tests.cases import cases
 from tests.refusals import refused
 
@@ -78,7 +86,7 @@ def worst_deviation(entries: Iterable[PublishedModel], n: int) -> float:
 
 
 def test_clopper_pearson_gives_tables_2_5_and_8():
-  assert worst_deviation(testbed.entries(VID), 1109) <= 0.1
+  assert worst_deviation(testbed.published_models(VID), 1109) <= 0.1
   for videos, entry in zip(FPS_VIDEOS, parsed(TABLE_8), strict=True):
     assert worst_deviation((entry,), videos) <= 0.1
   # Table 2 has the intervals of the number of anchors too, except for one end.
@@ -94,19 +102,19 @@ def test_clopper_pearson_gives_tables_2_5_and_8():
 def test_the_intervals_of_table_6_are_those_of_1109_anchors():
   """The printed accuracies are shares of 2030 anchors; the intervals are as wide as of 1109."""
   worst = 0.0
-  for entry in testbed.entries(YTBB):
+  for entry in testbed.published_models(YTBB):
     for value, low, high in (entry[1:4], entry[4:7]):
       counts = np.arange(round(value * 2030) - 2, round(value * 2030) + 3)
       shares = counts[np.abs(counts / 2030 - value) <= HALF_A_DIGIT] / 2030
       ends = korn_graubard(shares, np.sqrt(shares * (1 - shares)), 1109, 1)
       worst = max(worst, np.abs(np.subtract(ends, [[low], [high]])).max(0).min() * 100)
   assert worst <= 0.1
-  assert worst_deviation(testbed.entries(YTBB), testbed.ANCHORS[YTBB]) > 0.8
+  assert worst_deviation(testbed.published_models(YTBB), testbed.ANCHORS[YTBB]) > 0.8
 
 
 @cases('name, median', (VID, 0.170), (YTBB, 0.1485))  # The paper prints 17.0 and 14.9.
 def test_drops_are_the_differences_to_rounding_and_accuracies_lie_near_a_line(name, median):
-  entries = testbed.entries(name)
+  entries = testbed.published_models(name)
   for entry in entries:
     rounding = 0.0011  # Three values are rounded to a tenth of a point.
     assert entry.anchor - entry.worst == pytest.approx(entry.drop, abs=rounding), entry.name
@@ -125,11 +133,11 @@ def test_numbers_of_anchors_give_the_percentages_of_table_1():
 
 
 def test_models_have_the_published_kind_of_training_and_unknown_testbeds_are_named():
-  kinds = [entry.kind for entry in testbed.entries(VID)]
+  kinds = [entry.kind for entry in testbed.published_models(VID)]
   assert [kinds.count(k) for k in testbed.KINDS] == [4, 1, 1, 7, 32]
-  kinds = {entry.name: entry.kind for entry in testbed.entries(YTBB)}
+  kinds = {entry.name: entry.kind for entry in testbed.published_models(YTBB)}
   assert kinds['resnet50_augment_regular'] == 'ILSVRC', 'without a corruption'
-  refused("did you mean 'ytbb_robust'", testbed.entries, 'ytbb')
+  refused("did you mean 'ytbb_robust'", testbed.published_models, 'ytbb')
 
 
 @pytest.mark.slow
@@ -213,7 +221,7 @@ def test_a_line_through_three_classifiers_of_a_run_is_drawn():
 def test_networks_trained_on_a_corruption_have_their_published_row(first, name, count):
   trained = [video_training.get_config(first + net) for net in video_training.CORRUPTIONS]
   labels = {label for config in trained for label in config.classifiers}
-  rows = {entry.name for entry in entries(name) if '_augment_' in entry.name}
+  rows = {entry.name for entry in published_models(name) if '_augment_' in entry.name}
   assert len(rows) == count and rows <= labels
   listed = first + ','.join(f'{label}=FOLDER' for label in sorted(rows))
   classifiers = video_testbed.get_config(listed).classifiers
@@ -222,7 +230,7 @@ def test_networks_trained_on_a_corruption_have_their_published_row(first, name, 
 
 
 def test_published_networks_that_are_not_built_in_are_loaded_from_timm():
-  names = {entry.name for testbed in ANCHORS for entry in entries(testbed)}
+  names = {entry.name for testbed in ANCHORS for entry in published_models(testbed)}
   assert set(video_testbed.IN_TIMM) < names - set(video_testbed.NETWORKS)
   listed = 'densenet121,resnet152,resnet101=FILE,resnet152_finetuned=FOLDER,dpn68=FILE'
   classifiers = video_testbed.get_config(listed).classifiers
@@ -253,7 +261,7 @@ def test_table_9_is_fine_tuned_and_measured_in_one_config():
 @pytest.mark.parametrize('listed', ['', 'ytbb', 'resnet18,vgg16=FILE', 'ytbb,resnet18'])
 def test_the_config_lists_networks_whose_names_are_published(listed):
   config = video_testbed.get_config(listed)
-  names = {entry.name for testbed in ANCHORS for entry in entries(testbed)}
+  names = {entry.name for testbed in ANCHORS for entry in published_models(testbed)}
   assert set(config.classifiers) <= names
   spaces = {classifier.label_space for classifier in config.classifiers.values()}
   assert spaces == ({'youtube_bb'} if 'ytbb' in listed else {'imagenet_vid'})

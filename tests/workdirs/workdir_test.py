@@ -18,7 +18,7 @@ CONFIG = {'seed': 0, 'study': {'name': 'accuracy', 'layers': ('a', 'b')}}
 
 def prepare(directory, config):
   """Creates or resumes a workdir as a run does, writes the config, and returns the path."""
-  path = workdir.continued(directory, config)
+  path = workdir.open_or_create(directory, config)
   workdir.write_config(path, config)
   return path
 

@@ -19,9 +19,9 @@ class Cotta(Tent):
 
   The teacher's logits are the logits of the images or, if the mean confidence of the trained
   network is below a threshold, the mean over random views, with other colours, position, sharpness
-  and noise (see `view`). The student takes a step along the gradient of the cross-entropy to the
-  teacher. The teacher's weights follow as a moving average, and each weight of the student returns
-  to its trained value with a small probability.
+  and noise (see `random_view`). The student takes a step along the gradient of the cross-entropy to
+  the teacher. The teacher's weights follow as a moving average, and each weight of the student
+  returns to its trained value with a small probability.
 
   The defaults are from the authors' code for CIFAR-10. Their code for ImageNet has
   `optimizer='sgd'` with a rate of .01, batches of 64, a threshold of .1, a probability of .001 and
@@ -67,7 +67,7 @@ class Cotta(Tent):
 
     def averaged() -> jax.Array:
       """Returns the teacher's mean logits over random views."""
-      logits = lambda key: predict(state['teacher'], view(key, images))[0]  # noqa: E731
+      logits = lambda key: predict(state['teacher'], random_view(key, images))[0]  # noqa: E731
       return jax.lax.map(logits, jax.random.split(key_views, self.num_views)).mean(0)
 
     target = jax.lax.cond(confidence < self.threshold, averaged, lambda: plain)
@@ -92,7 +92,7 @@ class Cotta(Tent):
     return (target, outputs), {**stepped, 'weights': weights, 'teacher': teacher}
 
 
-def view(key: jax.Array, images: jax.Array) -> jax.Array:
+def random_view(key: jax.Array, images: jax.Array) -> jax.Array:
   """Returns a random view of images [B, H, W, C] in [0, 1]; all images change in the same way.
 
   First, in a random order: brightness by a factor in [.6, 1.4], contrast [.7, 1.3], saturation

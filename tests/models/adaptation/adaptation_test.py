@@ -264,7 +264,7 @@ def test_sar_equals_its_equations_in_pytorch(double, recovery):
 @cases('threshold, is_symmetric', (1.0, False), (0.0, True))
 def test_cotta_equals_its_equations_in_pytorch(double, monkeypatch, threshold, is_symmetric):
   torch = peer('torch')
-  monkeypatch.setattr(cotta, 'view', lambda key, images: images * 0.9 + 0.02)
+  monkeypatch.setattr(cotta, 'random_view', lambda key, images: images * 0.9 + 0.02)
   module, variables = double
   teacher = copy.deepcopy(module)
   optimizer, expected = torch.optim.Adam(module.parameters(), 1e-3), []
@@ -302,7 +302,7 @@ def test_cotta_restores_the_share_of_weights_that_is_set(double):
 
 def test_views_of_cotta_lie_in_range_and_depend_on_the_key():
   images = jnp.asarray(np.random.default_rng(1).uniform(size=(2, 16, 16, 3)), jnp.float32)
-  view = jax.jit(cotta.view)
+  view = jax.jit(cotta.random_view)
   first, second = (view(jax.random.key(seed), images) for seed in (0, 1))
   for viewed in (first, second):
     assert viewed.shape == images.shape and viewed.min() >= 0 and viewed.max() <= 1
