@@ -338,8 +338,9 @@ class TfRows:
       for element in elements:
         size = self._images.decoded_size(element)
         index = int(element['example_id'])
+        # raises InputError, which names the element, if the image has another size
         delivered_size(self._images, self._settings, index, size, self.image_shape[:2])
-    except InputError as refused:  # names the element
+    except InputError as refused:
       return refused
     except tf.errors.OpError as unreadable:  # a file as a whole cannot be read
       error = unreadable

@@ -380,6 +380,7 @@ def builder_for(
       folder `features` in `path`.
   """
   for label, recipe in experiment.classifiers.items():
+    # errors about weights name this classifier's section of the config
     with renaming_section('config.classifier', experiment.section_of_classifier(label)):
       recipe.fetch()
 

@@ -133,7 +133,7 @@ class CorruptedConfig(made_of.BaseConfig):
     keys = ['splits', 'constants', 'quantize', 'photographs', 'seed', 'resize', 'crop']
     keys += ['interpolation', 'resized_by'] if self.resize else []  # else they change nothing
     changed = [key for key in keys if vars(self)[key] != defaults[key]]
-    if '/' in self.base and not changed:
+    if '/' in self.base and not changed:  # a base such as 'set/config', whose name is no TFDS name
       changed = ['a base with a config']
     if changed:
       raise InputError(

@@ -114,7 +114,8 @@ class HeldOutConfig(made_of.BaseConfig):
       InputError: the numbers of groups and environments differ.
     """
     count = len(self.environments)
-    # half of the classes if one group is drawn, so that some stay out of it; 0 is the largest size
+    # A single group has half of the classes, so that some classes are in none. 0 stands for groups
+    # as large as possible.
     default_size = len(class_names) // 2 if count == 1 else 0
     settings = DataSettings(
       class_groups=self.class_groups,

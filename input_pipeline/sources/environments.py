@@ -75,8 +75,10 @@ CellFiles = dict[str, dict[str, list[str]]]
 class Environments(Source):
   """Images in environments, such as photographs and sketches, for studies of systematic robustness.
 
-  Training has all classes in the clean environment, and in each other one only the classes of one
-  group; tests have all. The split 'clean' is training in the clean environment alone.
+  The split 'train' has images of all classes in the clean environment, and in each other
+  environment only images of the class group with its number (`config.data.class_groups`). The
+  split 'clean' is the part of 'train' in the clean environment. 'test' has all classes in all
+  environments.
 
   Attributes:
     path: a folder of images <environment>/<class>/<image>, or a JSON file {environment: {class:

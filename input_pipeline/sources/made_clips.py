@@ -26,7 +26,7 @@ _FLICKER_SHARE, _FLICKER_RATE = 0.15, 10
 """Amplitude of the flicker as a fraction of the brightness, and its periods per second."""
 FPS = (25, 30)
 """Frames per second that clips are drawn from."""
-_STREAM = 0xC119
+_SEED = 0xC119
 """Seed of the random stream of the motions."""
 
 
@@ -61,7 +61,7 @@ class MadeClips(Source):
     """
     digits, labels = read_split(settings.split)
     is_test = settings.split == 'test'
-    generator = np.random.default_rng([_STREAM, not is_test])
+    generator = np.random.default_rng([_SEED, not is_test])
     motion = draw_motion(generator, CLIPS if is_test else len(digits))
     # the clip of each returned image, and its time since the middle of the clip, in frames
     if is_test:  # the frames around one random anchor in each clip

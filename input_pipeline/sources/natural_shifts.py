@@ -157,7 +157,7 @@ class NaturalShifts(Source):
     from input_pipeline import tfds_sets
 
     read_labels = self._labels_of_real if self.dataset == REAL else self._labels_of_tfds
-    # `positions` of the labelled examples in the split, and their labels in ImageNet's order
+    # the split; ImageNet's labels of the labelled examples, and their positions in the split
     examples, labels, positions, facts = read_labels(split)
     classes = np.unique(labels[labels >= 0])  # −1 is padding
     num_classes, _ = PUBLISHED[self.dataset]
@@ -165,7 +165,8 @@ class NaturalShifts(Source):
     title = f'tfds {examples.builder.name!r}, split {examples.name!r}'
     name = examples.builder.info.full_name
     description = {'name': name, 'split': examples.name, 'classes': len(classes), **facts}
-    store = tfds_sets.SplitsStore([examples], [positions], _class_positions(classes, labels))
+    labels_of_set = _class_positions(classes, labels)
+    store = tfds_sets.SplitsStore([examples], [positions], labels_of_set)
     return store.images([WNIDS[label] for label in classes], title, description)
 
   def _labels_of_tfds(self, split: str) -> Labelled:

@@ -59,9 +59,8 @@ class FAB(Attack):
   ) -> Array:
     """Returns the adversarial images, [B, H, W, C]; for the arguments see `Attack.__call__`."""
     run = functools.partial(self.run, logits=logits, scale=scale)
-    num_runs = max(
-      1, min(self.targets, num_wrong_classes(logits, images))
-    )  # one run without targets
+    # one run without targets
+    num_runs = max(1, min(self.targets, num_wrong_classes(logits, images)))
     return attack_in_turn(run, num_runs, logits, keys, images, labels)
 
   def run(
@@ -75,28 +74,28 @@ class FAB(Attack):
     """
     images, epsilon = jax.lax.stop_gradient(images), scale * self.epsilon
     if self.targets:
-      plane = _target_boundary(logits, labels, likely_wrong_class(logits(images), number))
+      boundary = _target_boundary(logits, labels, likely_wrong_class(logits(images), number))
       x = images
     else:
-      plane = functools.partial(self._nearest_boundary, logits, labels)
+      boundary = functools.partial(self._nearest_boundary, logits, labels)
       x = jnp.where(number > 0, balls.random_shift(keys, images, self.norm, epsilon / 2), images)
 
     def step(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
       """Returns the state (step, iterate, nearest wrong image, its distance) after a step."""
       k, x, nearest, distance = state
-      value, normal = plane(x)
+      # the boundary near x as a plane: its value at x, and its normal
+      value, normal = boundary(x)
       x = self._next_iterate(x, images, value, normal)
       # an image of NaN counts as wrong at distance 0: it is returned, and the study refuses it
       is_nan = jnp.isnan(x).any((1, 2, 3))
       is_wrong = (logits(x).argmax(-1) != labels) | is_nan
       length = jnp.where(is_nan, 0, balls.change_norms(x - images, self.norm))
       is_nearer = is_wrong & (length < distance)
-      is_nearer &= distance > epsilon  # the nearest wrong image is final once it is in the ball
+      moved_back = images + BACKWARD * (x - images)
+      is_nearer &= distance > epsilon  # a wrong image inside the ball is kept
       return (
         k + 1,
-        jnp.where(
-          as_image_factors(is_wrong), images + BACKWARD * (x - images), x
-        ),  # wrong ones move back
+        jnp.where(as_image_factors(is_wrong), moved_back, x),
         jnp.where(as_image_factors(is_nearer), x, nearest),
         jnp.where(is_nearer, length, distance),
       )

@@ -58,7 +58,7 @@ def in_turn(
     run_keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
 
     def attack_tile(index: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-      """Returns the state after the run on tile number `index` of the rows that are attacked.
+      """Returns the state after run `number` on one tile, a batch of rows that are still right.
 
       The state is (adversarial images, whether they are classified correctly), of all rows.
       """

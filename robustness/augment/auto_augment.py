@@ -267,7 +267,7 @@ class AutoAugment(Augmentation):
 
   @property
   def resembles(self) -> tuple[str, ...]:
-    """The transforms that the operations of the sub-policies resemble."""
+    """The transforms, such as corruptions, that operations of the sub-policies resemble."""
     return operations.resembled_transforms(step.name for policy in self.policies for step in policy)
 
   def __call__(self, key: jax.Array, example: Example) -> Example:

@@ -112,16 +112,15 @@ class Prime(Augmentation):
     Pixels are displaced by a sum of sine modes (i, j) with i² + j² up to about N², see `deformed`.
     Their amplitudes are normal with variance T / (i² + j²), where the temperature T sets the
     strength. The number N of modes per direction and T are drawn from Beta(½, ½), scaled to the
-    range between two bounds. N is between 2 and a number that is uniform in 3..`modes`. The lower
-    bound of T makes a typical shift half a pixel, and the upper one is the largest T at which the
-    image does not fold over.
+    range between two bounds. N is between 2 and a random maximum, uniform in 3..`modes`. T is
+    between 1 / (π S² ln N), at which a typical shift is half a pixel of an image with the longer
+    side S, and 4 / (π³ N² ln N), the largest T at which the image does not fold over.
     """
     key_bound, key_modes, key_temperature, key_values = jax.random.split(key, 4)
     max_modes = jax.random.randint(key_bound, (), MIN_MODES + 1, self.modes + 1)
     modes = MIN_MODES + jnp.floor(arcsine(key_modes) * (max_modes + 1 - MIN_MODES))
     modes = jnp.minimum(modes, max_modes)  # N; without the minimum, max + 1 where `arcsine` is 1
     logarithm = jnp.log(modes)
-    # the bounds of T
     low = 1 / (np.pi * max(image.shape[:2]) ** 2 * logarithm)
     high = jnp.maximum(low, 4 / (np.pi**3 * modes**2 * logarithm))
     temperature = low + (high - low) * arcsine(key_temperature)

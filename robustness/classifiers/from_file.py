@@ -129,11 +129,12 @@ def _call_factory(
     shape: shape of the images that a `Model` classifies, (H, W, C).
     class_names: names of the classes of a `Model`.
   """
-  loaded, made = registry.load(reference, WHERE), _classifier_in_file(reference, digest)
+  loaded = registry.load(reference, WHERE)
+  made = _classifier_in_file(reference, digest)
   title = f'{loaded.name} in {loaded.path}'
   if isinstance(made, Model):  # it becomes a classifier of images like these examples
     made = made.classifier(fixed_images(shape), class_names)
-  fingerprint = probe(made, title)
+  fingerprint = probe(made, title)  # RANDOM if two calls have different logits
   if fingerprint == RANDOM:
     logging.warning('%s is %s: changes of its weights between runs cannot be seen', title, RANDOM)
   facts = {'file': loaded.path.name, 'object': loaded.name, 'file_sha256': digest, KEY: fingerprint}

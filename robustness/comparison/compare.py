@@ -241,8 +241,8 @@ def _effective_robustness(classifiers: Sequence[Compared], group: str) -> list[E
   all_answers = [compared.answers for compared in classifiers]
   n = min(len(answers.ids) for answers in all_answers)
   shared = [compared.pair.this for compared in classifiers if compared.pair]
-  # The first classifier is paired with itself, on all its images. If all pairs have n images, these
-  # are therefore the images of the first.
+  # The first classifier is paired with itself on all its images, and the others with the first. If
+  # all pairs have n images, all classifiers therefore share the images of the first.
   share_images = len(shared) == len(classifiers) and all(len(a.ids) == n for a in shared)
   if share_images:
     return _robustness_on_shared_images(shared, group)

@@ -139,12 +139,15 @@ def _read(name: str, images: int) -> PublishedTable:
     name: name of the table in published.toml and in the paper.
     images: number of images of the set.
   """
-  corrupted = _TABLES[name.replace(' ', '_')]
-  # These rows, which are no corruptions, are taken out of {label: {row: number}}; each is then
-  # {label: number}.
+  columns = _TABLES[name.replace(' ', '_')]  # {label: {row: number}}
+  summary_rows = ('clean', 'average', 'mCE')
+  corrupted = {
+    label: {row: number for row, number in column.items() if row not in summary_rows}
+    for label, column in columns.items()
+  }
   clean, average, mce = (
-    {label: column.pop(row) for label, column in corrupted.items() if row in column}
-    for row in ('clean', 'average', 'mCE')
+    {label: column[row] for label, column in columns.items() if row in column}
+    for row in summary_rows
   )
   return PublishedTable(name, images, clean, corrupted, average, mce)
 

@@ -140,12 +140,13 @@ def _interval(
 
 
 def _reduced_correlation(deviation: np.ndarray, images: np.ndarray) -> np.ndarray:
-  """Returns the correlations of S shares, [S, S], reduced a little.
+  """Returns the correlations of S shares, [S, S], reduced for small samples.
 
-  The correlation of two shares is multiplied by √(1 − 2/(n + 1)) for each, with its n images.
+  The correlation of two shares is multiplied by √(1 − 2/(n + 1)) for each of them, with n its
+  number of images.
 
   Args:
-    deviation: deviations of the log odds of the shares without each of K units, [K, S].
+    deviation: jackknife deviations of the shares' log odds, [K, S] for K units.
     images: number of images that each share is of, [S].
   """
   norm = np.sqrt((deviation**2).sum(0))

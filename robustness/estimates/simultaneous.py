@@ -155,12 +155,14 @@ def p_values(differences: pd.DataFrame) -> np.ndarray:
   It is the value in the column `p` if there is one. Otherwise it is computed from the interval, as
   1 minus the confidence at which the interval would just reach 0, and NaN without an interval.
 
-  Let d be the difference and h its distance from the end of the interval on the side of 0. F is
-  Student's distribution, with as many degrees of freedom as clusters − 1, and q its two-sided
-  quantile at the interval's confidence. The standard error is h / q, and the p-value 2 F(−|d| q/h).
+  The p-value is 2 F(−|d| q / h). F is Student's distribution with clusters − 1 degrees of freedom,
+  and q its two-sided quantile at the interval's confidence. d is the centre of the interval, and h
+  the distance from d to the end of the interval on the side of 0, so that h / q is the standard
+  error. The centre depends on the method:
 
-  * For Bonett and Price's intervals, d is the middle of the interval.
-  * For a ratio minus 1, the ends are transformed to ln(1 + difference), and d is their middle.
+  * By default it is the difference itself.
+  * For Bonett and Price's intervals it is the middle of the interval.
+  * For a ratio minus 1 it is the middle of the ends after the transformation ln(1 + end).
 
   Args:
     differences: rows of the table of results that are paired differences.

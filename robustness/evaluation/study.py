@@ -265,18 +265,20 @@ class Study(Part):
     first_row = next(rows.batches(1, [0], stored=True))
     if BASE in first_row:  # the column with the number of the original image
       base_ids = rows.without_images()[BASE]
-      valid = '0 where images are versions of one another (base_id), which are dependent trials'
+      valid = (
+        '0 where images are versions of one image (column base_id), which are dependent trials'
+      )
       self.require(len(np.unique(base_ids)) == len(base_ids), 'half_width', valid)
-    needed = self._too_few_images_in_words(rows.num_examples)
-    if needed:
+    num_needed = self._num_needed_in_words(rows.num_examples)
+    if num_needed:
       raise self.refused(
         'half_width',
-        f'for which a view that is wrong on half of its images needs {needed} of them',
+        f'for which a view with an error of 50 % needs {num_needed} images',
         f'There are {rows.num_examples:,}. Give more images ({KEYS.data.num_images}; 0 takes '
         'all), a larger half width, or 0 to show every view to all images.',
       )
 
-  def _too_few_images_in_words(self, num_images: int) -> str:
+  def _num_needed_in_words(self, num_images: int) -> str:
     """Returns how many images `half_width` needs, in words; '' if `num_images` are enough."""
     # A simple lower bound comes first, because the exact number needs the plan of the design, which
     # takes hours if the half width is very small.

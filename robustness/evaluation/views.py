@@ -61,8 +61,8 @@ class Stages:
 def state_after_stages(rows: Arrays, view: Arrays) -> dict[str, jax.Array]:
   """Returns the state of B rows after the stages of a view, {name: [B, ...]}; {} without stages.
 
-  The evaluator passes the states of all views with stages as columns 'staged/0/NAME',
-  'staged/1/NAME', ..., and the number of the view's state as the parameter 'staged'.
+  The evaluator numbers the views with stages. The rows have the state of view number n in columns
+  'staged/n/NAME', and `view['staged']` is the number of the view.
   """
   states: dict[str, list[jax.Array]] = {}  # of each name, the values of all views in order
   for column, values in rows.items():

@@ -246,13 +246,13 @@ def differences_from_paper(
   phase: str = 'reference',
   clip: bool = False,
 ) -> list[str]:
-  """Returns phrases, such as 'clipped', for what differs from the perturbation of a paper.
+  """Returns a phrase for each difference from a paper, such as 'clipped'; [] if there is none.
 
   Args:
     norm: ℓ2 norm of the change of one channel.
     published: {side of the images in pixels: norms that the paper uses}.
-    side: Side of the images.
-    phase: 'reference', as published, or 'cosine'.
+    side: Side of the images in pixels.
+    phase: The phase of the waves, see `basis_image`; the papers use 'reference'.
     clip: Whether images are clipped to [0, 1].
   """
   norms = published.get(side, ())

@@ -262,7 +262,10 @@ def _package(member: int) -> Scheme:
 
 
 def _timm(sizes: tuple[StageSize, ...] = BASE) -> Scheme:
-  """Returns timm's names of arrays for stages of `sizes`; timm numbers the norms of a block."""
+  """Returns the scheme that maps our names of arrays to timm's, for a network with these stages.
+
+  timm names the convolutions of a block and numbers its batch norms.
+  """
   table: Names = {'stem/conv': 'conv_stem', 'stem/bn': 'bn1', 'head/dense': 'classifier'}
   table |= {'top/conv': 'conv_head', 'top/bn': 'bn2'}
   for index, size in enumerate(sizes):

@@ -146,8 +146,9 @@ def _bicubic_weights(old: int, new: int) -> np.ndarray:
 def _pytorch_weights(old: int, new: int, offset: float = 0.0) -> np.ndarray:
   """Returns the matrix [new, old] that resamples a line of positions as PyTorch's 'bicubic' does.
 
-  New positions are old ÷ (new + offset) old ones apart. `offset` is 0 for 'bicubic_pytorch', and .1
-  for 'bicubic_dinov2', as DINOv2's authors resized by the factor (new + .1) ÷ old.
+  Keys' cubic kernel has the parameter −0.75. The distance of new positions, in old ones, is old ÷
+  (new + offset). `offset` is 0 for 'bicubic_pytorch', and .1 for 'bicubic_dinov2', since DINOv2's
+  authors resized by the factor (new + .1) ÷ old.
   """
   centres = (np.arange(new) + 0.5) * (old / (new + offset)) - 0.5
   taps = np.floor(centres)[:, None] + np.arange(-1, 3)[None]  # four old positions for each new one

@@ -56,7 +56,10 @@ class Objective(Part):
     return ()
 
   def initial_state(self, num_classes: int) -> State:
-    """Returns the state before the first step; states are part of checkpoints. {} is no state."""
+    """Returns the state before the first step, {} for an objective without state.
+
+    The state is saved in checkpoints.
+    """
     del num_classes
     return {}
 

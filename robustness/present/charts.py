@@ -62,7 +62,7 @@ def draw(results: Results) -> dict[str, Picture]:
   figures: dict[str, Picture] = {}
   for quantity in results.drawn:
     estimates = results.table[results.table['quantity'] == quantity.name].dropna(subset=['value'])
-    # (facets, rows) for each set of facets; single seeds have a separate figure
+    # (facets, rows) for each set of facets, every row once; single seeds have a separate figure
     groups = [
       (facets, rows) for facets, rows in without_repeats(estimates) if facets and SEED not in facets
     ]

@@ -185,10 +185,11 @@ def _comparison(results: Results, printed: pd.DataFrame) -> Table:
 
 
 def _agreement(rows: pd.DataFrame) -> Table:
-  """Returns a table that divides the corruptions of each classifier by agreement with the paper.
+  """Returns a table with a row per classifier, which lists corruptions by agreement with the paper.
 
-  The measured and the published change of the error have the same sign, opposite signs, or the
-  interval of the measured change includes 0. `rows` are the rows that `changes` returns.
+  One column has the corruptions for which the measured and the published change of the error have
+  the same sign, one those with opposite signs, and one those for which the interval of the measured
+  change includes 0. `rows` are the rows that `changes` returns.
   """
   lines = []
   for label, group in rows.groupby('classifier', sort=False):

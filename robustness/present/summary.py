@@ -47,8 +47,9 @@ def present_run(
 def present_battery(summary: str, studies: Mapping[str, Presented]) -> Presentation:
   """Returns title, figures and findings of a battery's report.
 
-  With the summary 'fourier_table' these are the tables of Yin et al. (2019); with '' the profile
-  and the headlines of all tasks, with the classifiers and data as title.
+  With the summary 'fourier_table' these are the tables of Yin et al. (2019). With '' they are the
+  profile and the headlines of all tasks; the title is '', for which the page names classifiers and
+  data.
 
   Args:
     summary: one of `robustness.results.SUMMARIES`.
@@ -106,8 +107,8 @@ def present_seeds(summary: str, studies: Mapping[str, Presented]) -> Presentatio
   """Returns title, figures and findings of a report on several seeds: means, and their variation.
 
   Args:
-    summary: which report a battery has, one of `robustness.results.SUMMARIES`; not used for a run
-      of one study.
+    summary: the kind of report of a battery, one of `robustness.results.SUMMARIES`; without effect
+      for a run of one study.
     studies: {task: study}; {SINGLE: study} for a run of one study.
   """
   battery = present_battery(summary, studies)

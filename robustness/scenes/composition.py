@@ -346,7 +346,7 @@ def _interpolate(
     words = [pixels.at[start + i].get(mode='promise_in_bounds') for i in range(4)]
 
     def row_sum(channel: int) -> jax.Array:
-      """Returns the sum of a channel over the row's 4 neighbours, each times its weight."""
+      """Returns Σ weight · level of a channel over the 4 pixels of row `number`."""
       terms = (across[column] * _channel(words[column], channel) for column in range(4))
       return functools.reduce(operator.add, terms)
 

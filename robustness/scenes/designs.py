@@ -75,7 +75,7 @@ class Design:
 
   @property
   def factors(self) -> dict[str, np.ndarray]:
-    """{factor: its value at each level, float64 [L]}, in the order of `LEVEL`."""
+    """{factor: its value at each level, float64 [L]} for area, angle, x and y."""
     return {'area': self.area, 'angle': self.angle, 'x': self.x, 'y': self.y}
 
   def image_ids(self, num_pairs: int) -> np.ndarray:

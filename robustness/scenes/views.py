@@ -216,7 +216,7 @@ def _sheet_side(area: float, side: int, turning: bool) -> int:
   """Returns the side in pixels of a sheet, a square image with a resized cutout in it.
 
   If the cutout is not rotated, the sheet has a margin of `side` pixels on each side, so that every
-  scene is a window of the sheet.
+  scene is a window of the sheet that has the side of the canvas.
 
   Args:
     area: largest area of a resized cutout, as a fraction of the canvas.
@@ -224,7 +224,7 @@ def _sheet_side(area: float, side: int, turning: bool) -> int:
     turning: whether scenes rotate the cutout.
   """
   if turning:
-    return composition.window_side(side)
+    return composition.window_side(side)  # holds the cutout at every angle
   # the longer side of the cutout, rounded up, and an empty canvas on both sides
   return math.ceil(side * math.sqrt(area * LONGEST)) + 1 + 2 * side
 

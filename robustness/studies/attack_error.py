@@ -249,13 +249,13 @@ class AttackError(AttackStudy):
     every loss of the list `losses`. Each of these runs becomes an entry of `attacks`, such as
     `pgd_dlr=pgd`, unless the loss of the attack is fixed.
     """
-    # The present names of the keys in `study` that have moved, and their values.
+    # {today's name: value} of the keys in `study` that have moved
     moved = {new: study[key] for key, new in EARLIER.items() if key in study}
     if not moved:
       return study
     all_losses = moved.pop('loss', (Attack.loss,))  # the former `losses`, a list
-    # Today's `attacks`, such as ['pgd_dlr=pgd'], and `attack`, such as {'pgd_dlr': {'steps': 7,
-    # 'loss': 'dlr'}}.
+    # The new settings: `attacks`, such as ['pgd_dlr=pgd'], and `attack`, such as
+    # {'pgd_dlr': {'steps': 7, 'loss': 'dlr'}}.
     entries, sections = [], {}
     for reference in study['attacks']:
       name, attack = _label_and_class(reference)
@@ -264,6 +264,7 @@ class AttackError(AttackStudy):
       losses = (Attack.loss,) if has_fixed_loss else all_losses
       for loss in losses:
         label = name if len(losses) == 1 else f'{name}_{loss}'
+        # 'pgd' alone has the label 'pgd'
         entries.append(reference if label == name else f'{label}={reference}')
         sections[label] = {**section, 'loss': loss}
     unchanged = {key: value for key, value in study.items() if key not in EARLIER}

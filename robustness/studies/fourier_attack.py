@@ -183,12 +183,12 @@ class FourierAttack(BeginsWithMap):
     return (error, CLEAN_ERROR, WAVE_ERROR)
 
   def reduce(self, evaluations: Sequence[Evaluation], image_shape: ImageShape) -> Findings:
-    """Returns errors by number of queries, on the images that did not choose the frequencies.
+    """Returns errors by number of queries.
 
-    The worst frequency of a classifier has the largest error in the heatmap, or without a heatmap
-    on the half of the images that is not measured. After n queries an image counts as wrong if it
-    is wrong under any of the n worst frequencies. `wave_error` is the error under each of these
-    frequencies alone.
+    The worst frequency of a classifier has the largest error in the heatmap. Without a heatmap,
+    half of the images choose the frequencies and errors are of the other half. After n queries an
+    image counts as wrong if it is wrong under any of the n worst frequencies. `wave_error` is the
+    error under each of these frequencies alone.
     """
     frequencies, candidates = self._frequencies(image_shape), self._candidates(image_shape)
     numbers = range(1, self.queries + 1)

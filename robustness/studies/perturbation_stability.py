@@ -186,7 +186,7 @@ class PerturbationStability(Study):
 
     The first two are over all perturbations, by perturbation, and by perturbation and frame. The
     means relative to the baseline are mFR and mT5D. A classifier with fewer than five classes has
-    no top-5 distance. If this is the first classifier and also the baseline, there is no mT5D.
+    no top-5 distance. If the baseline is such a classifier, there is no mT5D.
     """
     predictions, best_classes = {}, {}
     for evaluation in recorded.evaluations:
@@ -199,7 +199,7 @@ class PerturbationStability(Study):
       predictions[label] = prediction[reference], prediction[frame]
       if best.shape[-1] == 5:  # a classifier of fewer classes has no five best
         best_classes[label] = best[reference], best[frame]
-    # Of each perturbation; every classifier has the same number of pairs.
+    # The number of pairs in each perturbation, which is the same for every classifier.
     num_frames = [pairs_of_name.shape[-1] for pairs_of_name in pairs]
     numbers = np.concatenate([np.arange(1, count + 1) for count in num_frames])
     names = np.repeat(self.names, num_frames)

@@ -565,8 +565,8 @@ class Systematic(Study):
     records = evaluation.records
     right = records.table('rank') == 0  # the true class has rank 0 if it is predicted
     environment_of_view = np.array([0, *(k for k, _ in self._levels)])
-    # `columns` has the environment k of each column of `share`, which training shows to class group
-    # k alone, and `trials` the number of views that the share is a mean of.
+    # `columns` has the number of the environment of each column of `share`, and `trials` the number
+    # of views that the column is a mean of.
     if by_level:
       columns = environment_of_view[1:].tolist()
       trials = [1] * len(columns)

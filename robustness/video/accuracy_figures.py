@@ -31,7 +31,7 @@ def draw(results: Results) -> dict[str, charts.Picture]:
   if worst.empty:
     return {}
   k = int(worst.k.max())
-  # of accuracy at pm-k this selects the rows without the facet k, which are at the largest k
+  # Without `k` this selects the rows of accuracy at pm-k for the largest k, which lack the facet k.
   anchor, pm_k, static = (
     select(table, name).set_index('classifier')
     for name in ('accuracy_anchor', 'accuracy_pm_k', 'accuracy_static')

@@ -300,7 +300,7 @@ def read(file: Path, digest: str) -> tuple[ReviewPlan, list[Answer]]:
   plan, answers = _plan(file, header, digest), []
   for number, line in enumerate(lines, start=2):  # line 1 is the header
     try:
-      answers.append(Answer.from_json(json_files.parse(line, title='it')))
+      answers.append(Answer.from_json(json_files.parse(line, title='the line')))
     except InputError as error:
       raise InputError(
         f'{file}, line {number}, cannot be read ({error}). Correct or remove the line; '
@@ -322,10 +322,10 @@ def _plan(file: Path, line: bytes, digest: str) -> ReviewPlan:
     InputError: the line is not from a file of answers, or states another digest.
   """
   try:
-    header = json_files.parse(line, 'it', {'plan?': PLAN})
+    header = json_files.parse(line, 'the first line', {'plan?': PLAN})  # the plan may be missing
     plan = ReviewPlan(**header.get('plan', {}))
   except (InputError, TypeError):
-    header, plan = {}, ReviewPlan()  # refused below, because the format is missing
+    header, plan = {}, ReviewPlan()  # a header without a format, which is refused next
   if header.get('format') != FORMAT or header.get('version') != VERSION:
     raise InputError(
       f'{file} is no file of answers (its first line should say format '

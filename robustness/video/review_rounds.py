@@ -99,12 +99,12 @@ class ReviewRounds:
     self._lock = threading.RLock()
     self._order: list[Item] = []  # items of the individual round, in the order of the pages
     for anchor, pairs in enumerate(candidates.pairs_of):
-      # the page of a pair shows its anchor too, which needs a separate page only to get labels
-      # (`densify`) or if it has no pairs
+      # The page of a pair shows its anchor too. An anchor has a page of its own only if annotators
+      # add labels to it (`densify`), or if it has no pairs.
       self._order += [Item(ANCHOR, anchor)] if plan.densify or not pairs else []
       self._order += [Item(PAIR, number) for number in pairs]
     self._individual = set(self._order)
-    # {annotator: index in `_order`}: the annotator needs to answer no item before this index
+    # {annotator: index in `_order` of the first item that the annotator may still have to answer}
     self._begin: dict[str, int] = {}
     self._reserved: dict[Item, dict[str, float]] = {}  # {item: {annotator: end of the reservation}}
     self._contested: set[Item] = set()  # items on which annotators must vote jointly

@@ -214,8 +214,8 @@ class ReviewServer(ThreadingHTTPServer):
   def _pair_fields(self, annotator: str, pair: Pair, anchor: Item) -> Plain:
     """Returns {name: value} of what the page shows of a pair in addition to its anchor.
 
-    They describe the neighbor, and the item and round in which the annotator can call the anchor
-    bad from the page of the pair.
+    They describe the neighbor. They also name the item and the round of the answer that calls the
+    anchor bad, which annotators can give on the page of a pair.
     """
     labels = self.candidates.labels[pair.frame]
     anchor_labels = self.candidates.labels[self.candidates.anchor_frame(pair.anchor)]
