@@ -91,8 +91,9 @@ def check_names(
     if name not in valid:
       release = looks_like(folder)
       fix = f': {nearest(name, valid)}. Rename it or move it elsewhere'
-      # a file that is typical of another data set need not be renamed: another source reads it
-      is_of_release = release.startswith(f"; with '{name}")  # as in "; with 'fog.npy' in it, ..."
+      # `release` begins "; with 'fog.npy' in it" if this file is typical of another data set, which
+      # another source reads, so that the file need not be renamed.
+      is_of_release = release.startswith(f"; with '{name}")
       advice = '' if is_of_release else fix
       raise InputError(f'{folder} holds {name!r}, which is no {kind}{advice}{release}.')
   if not names:

@@ -412,8 +412,8 @@ def _sizes(images: Images, indices: np.ndarray) -> Iterable[Size]:
 def _common_size(images: Images, settings: DataSettings, indices: np.ndarray) -> Size:
   """Returns height and width of every image after resize and crop.
 
-  If sizes can only be found by decoding, the first of `indices` decides, and the others are checked
-  when they are read.
+  If sizes can only be found by decoding, `_sizes` returns that of the first image only. The others
+  are checked when they are read.
 
   Raises:
     InputError: images differ in size, or the crop does not fit.

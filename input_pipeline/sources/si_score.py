@@ -338,7 +338,7 @@ def metadata_text(columns: Mapping[str, np.ndarray]) -> str:
 
 
 def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-  """Returns a table as CSV text, with the line ends of the released generator."""
+  """Returns a table as CSV text with lines that end in LF, as the released generator's do."""
   out = io.StringIO()
   csv.writer(out, lineterminator='\n').writerows([header, *rows])
   return out.getvalue()

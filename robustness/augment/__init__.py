@@ -79,10 +79,10 @@ class Augmentation(Part):
     return 0
 
   def draw_branch(self, key: jax.Array, columns: Example) -> jax.Array:
-    """Draws the branch of an example, the number of a choice, int32 [] in [0, `branches`).
+    """Draws what is applied to an example, as a number, the branch, int32 [] in [0, `branches`).
 
     A branch is for example one corruption at one severity. `columns` are the columns of the example
-    without the image. If the augmentation adds a column, it holds the branch.
+    without the image. A column that the augmentation adds has the branch of each example.
     """
     raise NotImplementedError
 

@@ -51,7 +51,8 @@ def magnitude(
   """Returns the two magnitudes of an operation; each one is used with probability ½.
 
   They are in the unit of `operations.UNITS`. The second is −first for warps, which turn or move the
-  other way. For factors in 'torchvision' they are 1 + a and 1 − a. Otherwise both are equal.
+  other way. In 'torchvision' the factors of colour operations are 1 + a and 1 − a, where a
+  grows with the level. Otherwise both are equal.
 
   Args:
     implementation: a key of `FULL_RANGE`.

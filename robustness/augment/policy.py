@@ -133,7 +133,8 @@ def _apply_branches(augmentation: Augmentation, rows: Example) -> Example:
   columns = {name: jnp.repeat(values, images_per_row, axis=0) for name, values in rows.items()}
   branches = jax.vmap(augmentation.draw_branch)(keys, columns)
   augmented = by_branch(augmentation.apply_branch, augmentation.branches, branches, keys, flat)
-  # an added column holds the branch of the row's first image; `Policy` allows it one image only
+  # An added column has one branch a row. `Policy` refuses such an augmentation for rows with
+  # several images, so that this is the branch of the row's only image.
   added = dict.fromkeys(augmentation.added_columns(), branches[::images_per_row])
   return {**rows, **added, 'image': augmented.reshape(images.shape)}
 

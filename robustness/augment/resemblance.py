@@ -50,6 +50,7 @@ def of_augmentation(
     # the label and the id are placeholders, on which the augmentation does not depend
     example = {'image': image, 'label': jnp.int32(0), 'example_id': jnp.int32(0)}
     variants = augmentation(key, example)['image']
+    # of an augmentation that returns several images, such as AugMix's, the last is a changed one
     return variants if variants.ndim == 3 else variants[-1]
 
   return _means(features, images, augmented, samples, key)

@@ -18,7 +18,7 @@ from robustness.models.projection import match_labels
 
 
 def check_studies(builder: ClassifierBuilder, rows: Mapping[DataSettings, Rows]) -> Recipes:
-  """Checks that the rows and the classifiers' trainings suit each study.
+  """Checks that each study can be measured with its rows and the classifiers' trainings.
 
   Args:
     builder: the classifiers of the experiment.

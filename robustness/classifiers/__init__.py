@@ -235,10 +235,9 @@ class ClassifierKind(ClassifierSettings, abc.ABC):
       raise SettingError(
         KEYS.classifier.mean,
         self.mean,
-        problem='which is for a weights file without a record',
-        fix='Published weights, records, checkpoints and classifiers of a library or file say '
-        f"their own, and other networks have their architecture's. Set {KEYS.classifier.mean} "
-        'and std to ().',
+        problem='which is for a weights file without a record only',
+        fix='The mean of this classifier is known from its weights, file or architecture. Set '
+        f'{KEYS.classifier.mean} and std to ().',
       )
     if self.positions != BICUBIC and not self.resamples_positions:
       raise SettingError(

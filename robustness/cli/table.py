@@ -103,11 +103,11 @@ def read(workdirs: Sequence[str], study_file: str = '') -> dict[str, Results]:
   for task in common_tasks(study_names):
     results_by_run = {name: tasks[task] for name, tasks in tasks_by_run.items()}
     digests = {name: by_task[task] for name, by_task in digests_by_run.items()}
-    results_by_task[task] = _joined(task, results_by_run, labels, digests)
+    results_by_task[task] = _join_runs(task, results_by_run, labels, digests)
   return results_by_task
 
 
-def _joined(
+def _join_runs(
   task: str,
   results_by_run: Mapping[str, Results],
   labels: Mapping[tuple[str, str], str],

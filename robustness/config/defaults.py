@@ -167,7 +167,7 @@ def _common_sections(labels: tuple[str, ...], needs_classifier: bool) -> dict[st
 
 
 def classifier() -> dict[str, Any]:
-  """Returns a classifier's section, with the settings of all named parts at their defaults.
+  """Returns a classifier's section with the default settings of every augmentation, attack etc.
 
   Its sections `training` and `data` and its seed are None, which stands for the values of the run.
   """

@@ -191,7 +191,10 @@ def type_name(kind: type) -> str:
 
 
 def check_sections(section: Section, names: Iterable[str], path: str) -> None:
-  """Raises InputError if one of the keys `names` is present and its value is no section."""
+  """Raises InputError if one of the keys `names` is present and its value is no section.
+
+  `path` is the name of the section in messages, such as 'config.study'.
+  """
   for name in names:
     _check_section(section.get(name, {}), f'{path}.{name}')
 

@@ -51,10 +51,10 @@ def _draw_wave(keys: jax.Array, side: int) -> Draws:
 
 @c_bar(_draw_wave, imagenet=(1.0, 1.5, 2.0, 4.5, 5.0), keys=4, family=ALONE)
 def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Adds a grey sine wave of 19.6 m of 255 levels, with the magnitude m: clip(x + A sin(…), 0, 1).
+  """Adds a grey sine wave: clip(x + A sin(c fx + r fy + φ), 0, 1) at row r and column c.
 
-  The argument of the sine is c fx + r fy + φ at row r and column c, with the drawn frequency
-  (fx, fy) in radians per pixel and the phase φ. The amplitude is A = 19.6 m / 255.
+  The frequency (fx, fy), in radians per pixel, and the phase φ are drawn. The amplitude is A =
+  19.6 m / 255 for the magnitude m.
   """
   row, column = pixel_grid(image.shape[0])
   amplitude = 19.6 / 255 * strength['magnitude']
@@ -74,9 +74,9 @@ def single_frequency_greyscale(draws: Draws, image: jax.Array, strength: Strengt
   family=ALONE,
 )
 def cocentric_sine_waves(draws: Draws, image: jax.Array, strength: Strength) -> jax.Array:
-  """Adds wobbly grey rings with a height of 12.8 m of 255 levels, where m is the magnitude.
+  """Adds wobbly grey rings: clip(x + 12.8 m / 255 · z, 0, 1) with the magnitude m.
 
-  The result is clip(x + 12.8 m / 255 · z, 0, 1). z ∈ [−½, ½) is a sawtooth of the distance ρ (in
+  z ∈ [−½, ½) is a sawtooth of the distance ρ (in
   pixels) and the angle θ from the drawn `centre`: z = ((ρ + a sin kθ) mod w) / w − ½, with
   a = `wobble` and w = `width` in pixels. k = `frequency` is a real number, so that the rings have a
   seam. The released set spells the name so.

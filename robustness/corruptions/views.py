@@ -559,9 +559,9 @@ class Provenance:
       return "yes, with RobustBench's accuracies; other tables are of all 50000 images"
     is_made = not self.settings.is_stored
     answer = 'yes, but for the random draws: images were made anew' if is_made else 'yes'
-    # without `differences`, only the 15 of Yin et al. are less than the released set
+    # Where there are no `differences`, fewer corruptions than released are those of Yin et al.
     if not set(self.released.corruptions) <= set(self.settings.names):
-      answer += '; with tables 2 and 3 of Yin et al. (2019), as others are of the official 15'
+      answer += '; with tables 2 and 3 of Yin et al. (2019), as other papers have the official 15'
     return answer
 
 

@@ -184,7 +184,8 @@ class Predictions:
       coverages: [C], the shares of the predictions that are answered, in (0, 1].
     """
     wrong_in_run = _sums_by_bin((~self.correct).astype(int), self._ties)
-    wrong_before = np.concatenate([[0], np.cumsum(wrong_in_run)])  # at each entry of `_ties`
+    # the number of errors before each run of equal confidences, which begin at the indices `_ties`
+    wrong_before = np.concatenate([[0], np.cumsum(wrong_in_run)])
     answered = coverages * len(self.order)
     # Within a run of equal confidences the number of errors grows linearly.
     return np.asarray(np.interp(answered, self._ties, wrong_before) / answered)

@@ -96,9 +96,9 @@ def effective_trials(
 
   With the variance v of a single independent trial, the variance V of the mean, and Student's
   quantile t_d at `confidence` with d degrees of freedom, n* = v / V · (t_{N−1} / t_{n−1})², cut to
-  [n, N]. n* = n if all trials of a cluster agree, and if no variance can be estimated: v = 0, V =
-  NaN, or n < 2, as if one cluster has nearly all trials. Arguments have any shapes that broadcast.
-  See `korn_graubard`.
+  [n, N]. For V = 0 it is N. If no variance can be estimated (v = 0, V = NaN, or n < 2, as if one
+  cluster has nearly all trials), n* = n. Arguments have any shapes that broadcast. See
+  `korn_graubard`.
 
   Args:
     independent: v, at least 0.
@@ -110,7 +110,7 @@ def effective_trials(
   v, mean_variance, n, total = _broadcast(independent, variance, clusters, trials)
   has_variance = (v > 0) & (n >= 2) & np.isfinite(mean_variance)
   factor = (t_value(total, confidence) / t_value(n, confidence)) ** 2  # (t_{N−1} / t_{n−1})²
-  # First for V = 0, or n without a variance; then, where V > 0, v / V · factor.
+  # The value for V = 0, before it is cut, or without a variance; the next line is for V > 0.
   effective = np.where(has_variance, total * factor, n)
   np.divide(v * factor, mean_variance, out=effective, where=has_variance & (mean_variance > 0))
   return np.clip(effective, n, np.maximum(total, n))

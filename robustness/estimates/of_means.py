@@ -287,9 +287,12 @@ def _functions_of_means(
   """
 
   def value(measured: Units, weights: np.ndarray) -> np.ndarray:
-    """Returns f of the means of a classifier, [B] or [B, G], at weights [B, K] of the units."""
+    """Returns f of the means of a classifier at weights [B, K] of the units.
+
+    The result is [B], or [B, G] if f has a value for each of G groups of views.
+    """
     means = measured.means(weights)
-    return np.asarray(function(means, means))  # f takes the baseline's means too: here the same
+    return np.asarray(function(means, means))  # the second argument is the baseline, not used here
 
   first, *compared = units_by_label
   estimates: _Estimates = {}

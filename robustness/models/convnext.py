@@ -152,10 +152,10 @@ def _schemes(version: str) -> tuple[Scheme, ...]:
 
 
 def _names(column: int) -> Names:
-  """Returns {pattern of our name: name in a project's files}.
+  """Returns {pattern of our name of an array: its name in the files of another project}.
 
-  `column` is the project's index in the entries of the tables `_OUTSIDE`, `_HALVE`, `_BLOCKS` and
-  `_BLOCK`; 0 is timm.
+  The tables `_OUTSIDE`, `_HALVE`, `_BLOCKS` and `_BLOCK` have a column of names for each project;
+  `column` is the index of the project, 0 for timm.
   """
   as_image = reshaped(lambda shape: (1, 1, 1, *shape))
   table: Names = {ours: names[column] for ours, names in _OUTSIDE.items()}

@@ -159,7 +159,7 @@ def _read(file: pathlib.Path) -> Facts:
 
 
 def _fields_of_metadata(facts: Facts) -> Facts:
-  """Returns fields of `Weights` from `Weights.preprocessing` values, with lists made tuples."""
+  """Returns fields of `Weights` from what `Weights.preprocessing` wrote; lists become tuples."""
   return {**facts, 'mean': tuple(facts['mean']), 'std': tuple(facts['std'])}
 
 

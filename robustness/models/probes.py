@@ -171,7 +171,8 @@ class Neighbors(Probe):
       raise InputError(
         f'{self.key("neighbors")} has {option:g}, and there are {len(features)} training rows.'
       )
-    # only the lengths of `ranks` (k) and `classes` are used: lengths are constants when compiled
+    # Only the lengths of `ranks` and `classes` are used, as k and as the number of classes. Unlike
+    # values, lengths are constants when compiled.
     arrays = _float32(
       rows=_unit_rows(features), ranks=np.zeros(int(option)), classes=np.zeros(classes)
     )

@@ -381,7 +381,7 @@ def restore(
   if any(misfits.values()):
     listed = '; '.join(f'{len(x)} {kind}: {first_names(x)}' for kind, x in misfits.items() if x)
     raise InputError(
-      f'the weights do not fit {owner}: {listed} (names of {scheme.name}){_nearest(arrays, owner)}'
+      f'the weights do not fit {owner}: {listed} (names of {scheme.name}){_closest_architecture(arrays, owner)}'
     )
   converted = _as_float32(arrays)
   flat = {path: scheme.locate(path).restore(converted, shape) for path, shape in expected.items()}
@@ -430,7 +430,7 @@ def _as_float32(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   return floats
 
 
-def _nearest(arrays: Mapping[str, np.ndarray], owner: str) -> str:
+def _closest_architecture(arrays: Mapping[str, np.ndarray], owner: str) -> str:
   """Returns a sentence on the architecture that the arrays fit best.
 
   It is '' if none fits well, or none better than the network `owner`, which they do not fit.

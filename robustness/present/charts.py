@@ -29,12 +29,12 @@ from robustness.estimates.table import select, without_repeats
 from robustness.present import forms, maps
 from robustness.present.notation import (
   Notation,
+  are_degenerate,
   column_name,
   is_axis,
   joined_words,
   name_of,
   place_of,
-  says_nothing,
   sentence,
   span,
   value_text,
@@ -391,7 +391,7 @@ def _caption(
   notes = dict.fromkeys(note for note in maps.cell_notes(rows) if note)
   if notes and has_grid:
     text = f'{text}. Outlined: {", ".join(notes)}'
-  elif says_nothing(rows).any():
+  elif are_degenerate(rows).any():
     text = f'{text}. Hollow, without an interval: degenerate'
   for units, note in (('clusters', TOO_FEW), ('seeds', TOO_FEW_SEEDS)):
     if rows.note.str.contains(note, regex=False).any():

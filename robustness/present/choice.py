@@ -31,11 +31,11 @@ from robustness.estimates.simultaneous import significant, widen_for_family
 from robustness.estimates.systematic import SAYS_LITTLE
 from robustness.estimates.table import by_facets, facets_of, select, without_repeats
 from robustness.present.notation import (
+  are_degenerate,
   is_axis,
   place_of,
   places_of,
   plural,
-  says_nothing,
   value_text,
 )
 from robustness.results import NO_SPREAD, Results
@@ -503,7 +503,7 @@ def without_uninformative(table: pd.DataFrame) -> pd.DataFrame:
   conditions begins with 'degenerate' or contains `SAYS_LITTLE`, as for a network at chance.
   """
   is_over_all = table[facets_of(table)].isna().all(axis=1)
-  says_little = table.note.str.contains(SAYS_LITTLE, regex=False) | says_nothing(table)
+  says_little = table.note.str.contains(SAYS_LITTLE, regex=False) | are_degenerate(table)
   keys = pd.MultiIndex.from_frame(table[['classifier', 'quantity']])  # the pair of each row
   return table[~keys.isin(keys[is_over_all & says_little])]
 

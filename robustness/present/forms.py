@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from robustness.present import style
 from robustness.present.maps import Panel
-from robustness.present.notation import Notation, says_nothing, value_text
+from robustness.present.notation import Notation, are_degenerate, value_text
 from robustness.present.style import panels
 
 MAX_COLUMNS = 5
@@ -76,7 +76,7 @@ def rows_of_points(
       marked, index = group.marked.to_numpy(), labels.index(label)
       _draw_points(axes, [x, low, high], [y], index, label)
       style.mark_significant(axes, x[marked], y[marked])
-      _draw_hollow_markers(axes, x, y, says_nothing(group), index)
+      _draw_hollow_markers(axes, x, y, are_degenerate(group), index)
       if not notation.difference:  # the values to compare with
         colour, scale = style.colour(index), notation.scale
         if (label, '') in reference:
@@ -145,7 +145,7 @@ def _values_and_ends(rows: pd.DataFrame, scale: float) -> list[np.ndarray]:
   their note, such as a ratio with a denominator near 0.
   """
   value, *ends = (scale * rows[name].to_numpy(float) for name in ('value', 'low', 'high'))
-  is_degenerate = says_nothing(rows)
+  is_degenerate = are_degenerate(rows)
   return [value, *(np.where(is_degenerate, np.nan, end) for end in ends)]
 
 
@@ -242,7 +242,7 @@ def _draw_curve(
   if len(rows) == 1:  # a single point has no band
     axes.vlines(positions, low, high, color=look['color'], linewidth=0.9)
   axes.fill_between(positions, low, high, color=look['color'], alpha=0.2, linewidth=0)
-  _draw_hollow_markers(axes, positions, value, says_nothing(rows), index)
+  _draw_hollow_markers(axes, positions, value, are_degenerate(rows), index)
 
 
 def _limits(notation: Notation, *parts: pd.DataFrame) -> tuple[float, float] | None:

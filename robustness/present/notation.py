@@ -173,7 +173,7 @@ class Notation:
     return f'{value}{unit}{space}{interval}'
 
 
-def says_nothing(rows: pd.DataFrame) -> np.ndarray:
+def are_degenerate(rows: pd.DataFrame) -> np.ndarray:
   """Returns which estimates are degenerate according to their notes, bool [n].
 
   An example is a ratio of two gains in accuracy if the classifier gained nothing from its training.

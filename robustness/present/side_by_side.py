@@ -311,9 +311,9 @@ def _first_measured(
 def notes_of(choices: Sequence[tuple[str, Choice]]) -> list[str]:
   """Returns notes on what a table shows, such as 'mCE, net: not comparable with papers'.
 
-  If a column shows the largest or smallest value over conditions, the note has the condition of
-  this value, such as 'under fog'. The note that an estimate has in the results follows. `choices`
-  has the name of each column and the estimates that it shows.
+  A note begins with the condition, such as 'under fog', if the column shows the largest or smallest
+  value over conditions. Then it has the note of the estimate in the results. `choices` has the head
+  of each column and the estimates that it shows.
   """
   notes = []
   for head, choice in choices:

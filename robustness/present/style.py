@@ -307,7 +307,8 @@ def _lay_out(figure: Figure, dpi: float) -> None:
     engine.execute(figure)
   _note_missing(figure)
   figure.dpi = original
-  figure.set_layout_engine(None)  # 'none' would have each format drawn twice
+  # not `set_layout_engine('none')`, whose placeholder engine has each format drawn twice
+  figure.set_layout_engine(None)
   for legend in figure.legends:
     legend.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
 

@@ -49,8 +49,8 @@ def _without_many_classes(
 ) -> tuple[list[headlines.HeadlineText], bool]:
   """Returns (the headlines to print, whether any of `rows` were left out).
 
-  Headlines about single classes are left out from the line on that exceeds `MAX_CLASS_LINES`; each
-  has a line per classifier.
+  A headline has a line for each classifier. Headlines about single classes are printed as long as
+  they have at most `MAX_CLASS_LINES` lines in all.
   """
   printed_rows, num_class_lines = [], 0
   for row in rows:

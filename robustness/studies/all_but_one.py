@@ -48,7 +48,7 @@ class AllButOne(StoredOrMade):
     No two may have left out the same pair, and the trainings must list the same corruptions.
     """
     super().check(rows, recipes)
-    self.networks(recipes)
+    self.networks(recipes)  # raises InputError
 
   def networks(self, classifiers: Mapping[str, Facts]) -> dict[tuple[str, int], str]:
     """Returns {(corruption, severity) that a network left out: label of the network}.

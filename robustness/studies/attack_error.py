@@ -589,8 +589,8 @@ class AttackError(AttackStudy):
     are none); and `<label>/clean_spectrum` [H, W], the mean |F| of the clean images.
     """
     recorded = Recorded(evaluations, self.facets(image_shape))
+    # the mean |f| of each ring of frequencies, which is a value of the facet `radius`
     frequencies = spectrum.measures(high_pass(*image_shape[:2], self.bandwidth)).radii
-    # One value of the facet `radius`, |f|, for each ring of the spectrum.
     views = recorded.views.merge(pd.DataFrame({'radius': frequencies}), how='cross')
     rings = _values_of_wrong_changes(recorded, 'measure/rings')
     amplitudes = Outcomes.from_fields(RADIAL, rings, views, clusters=recorded.clusters)
@@ -607,7 +607,8 @@ class AttackError(AttackStudy):
       total = spectrum.full_map(evaluation.records.total('spectrum'), image_shape[1])
       # [V, H, W]; NaN without an image.
       mean = np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float32)
-      of_attacks = mean[CLEAN + 1 :]  # radius by radius, and for each the attacks
+      # the clean view is first; the others are ordered by radius, then by attack
+      of_attacks = mean[CLEAN + 1 :]
       attacked = of_attacks.reshape(len(self.radii), len(self.runs), *image_shape[:2])
       findings.arrays[f'{evaluation.label}/spectrum'] = attacked
       findings.arrays[f'{evaluation.label}/clean_spectrum'] = mean[CLEAN]

@@ -103,8 +103,8 @@ class FourierPreview(BeginsWithMap):
     if self._map is not None:
       self._map.check_shape(image_shape)
     band_of_cell = band_map(image_shape)
-    # [bands, H, W // 2 + 1]: the number of frequencies that an element of the half spectrum stands
-    # for (2 with the mirror image that it leaves out, else 1), and 0 outside the band.
+    # [bands, H, W // 2 + 1]: 0 outside the band. Inside it is 2 for a frequency with a mirror image
+    # that the half spectrum leaves out, and else 1.
     weights = np.stack([spectrum.measures(band_of_cell == band).high for band in BANDS])
     return dataclasses.replace(
       stored_view(),

@@ -339,13 +339,13 @@ class Recalibration(StoredOrMade):
   def _fit(
     self, evaluation: Evaluation, clean: int, fitting: np.ndarray, deciding: np.ndarray
   ) -> _Fitted:
-    """Returns the scalings and thresholds of a classifier.
+    """Returns a classifier's scalings of logits, and the thresholds of its prediction sets.
 
     Args:
       evaluation: the records of the classifier.
       clean: the index of the clean view.
       fitting: indices of the images that scalings are fitted to.
-      deciding: indices of the images that decide thresholds.
+      deciding: indices of the images whose scores determine the thresholds.
 
     Raises:
       InputError: the classifier cannot predict the class of some images.

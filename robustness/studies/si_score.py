@@ -365,10 +365,10 @@ class SiScore(Study):
     """Returns accuracy over all scenes, by class, by level and by factor, with paired differences.
 
     Accuracy by one factor pools the levels that differ only in other factors. Objects are the units
-    of resampling. Each factor has a separate balanced mix: scenes with pairs of object and
-    background that count at every level of the factor. Scenes count with enough of the object
-    inside the image. Accuracy by location is also estimated from all scenes with any of the object
-    inside, if these are more.
+    of resampling. A scene counts if enough of its object is inside the image. For each factor,
+    accuracy is also estimated from a balanced mix: the pairs of object and background that count at
+    every level of the factor. Accuracy by location is also estimated from all scenes with any of
+    the object inside, if these are more.
     """
     pairs = {e.label: self._pairs(e.records, image_shape[0]) for e in evaluations}
     first = next(iter(pairs.values()))
@@ -441,9 +441,10 @@ class SiScore(Study):
   def _balanced_outcomes(self, published: Outcomes, factor: str = '') -> Outcomes:
     """Returns the outcomes in which only the scenes of a balanced mix count.
 
-    The mix has the same pairs at every value of the factor; levels that differ in other factors are
-    pooled. Without a factor the levels themselves are compared, or the angles if they vary, so that
-    a pair that is too large to be rotated at one size still counts at other sizes.
+    The mix has the same pairs of object and background at every value of the factor; levels that
+    differ in other factors only are pooled. Without a factor, the mix has the same pairs at every
+    angle if angles vary, and else at every level. A pair that is too large to be rotated at one
+    size can thus still count at other sizes.
     """
     levels, counted = published.views, _counted_scenes(published)
     factors = designs.varying_factors(levels)

@@ -532,10 +532,10 @@ class Systematic(Study):
   def _notes(self, evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> dict[str, str]:
     """Returns {environment: note} for environments in which training may have shown unseen classes.
 
-    It did if leaks were allowed in training, or if the initial weights were trained with
-    such a transform, for example with rotations. Initial weights matter less if the baseline began
-    with the same ones, because ρ subtracts its accuracy; the note says so. The key '' has the note
-    of the mean over all environments. The dict is empty if there is nothing to note.
+    This can be if the training was allowed augmentations like the environment (`allow_leaks`), or
+    if the initial weights were trained with such augmentations. Initial weights matter less if the
+    baseline began with the same ones, because the robustness ρ is relative to its accuracy; the
+    note says so. The key '' has the note of the mean over all environments.
     """
     facts = {e.label: e.records.identity['classifier'] for e in evaluations}
     if _environment_settings(facts[evaluation.label]).get('allow_leaks'):

@@ -74,7 +74,7 @@ def drop_within(
   neighbor: −1, 0 or 1. The arguments are the same as for `all_right_within`.
   """
   all_right = all_right_within(right, distances, include_anchor)
-  anchor = right.anchor[..., None]
+  anchor = right.is_anchor_right[..., None]
   return anchor & ~all_right if include_anchor else anchor.astype(float) - all_right
 
 
@@ -105,19 +105,25 @@ OFFSET_ERROR = _drawn(
   'error',
   'error of the frame',
   better='lower',
-  statistic=lambda right: metrics.by_offset(right, ~right.neighbor, ~right.anchor),
+  statistic=lambda right: metrics.by_offset(
+    right, ~right.is_neighbor_right, ~right.is_anchor_right
+  ),
 )
 TURNED = _drawn(
   'turned_wrong',
   'share of sets with a right anchor and a wrong frame so far from it',
   better='lower',
-  statistic=lambda right: metrics.by_offset(right, right.mistakes, np.zeros_like(right.anchor)),
+  statistic=lambda right: metrics.by_offset(
+    right, right.mistakes, np.zeros_like(right.is_anchor_right)
+  ),
 )
 CONDITIONAL = _drawn(
   'conditional_accuracy',
   'accuracy k frames from an anchor that is right',
   # `near`: indices, among all offsets of the sets, of the offsets that are estimated.
-  statistic=lambda right, near: metrics.by_offset(right, right.neighbor, right.anchor)[..., near],
+  statistic=lambda right, near: metrics.by_offset(
+    right, right.is_neighbor_right, right.is_anchor_right
+  )[..., near],
 )
 STATIC = _drawn(
   'accuracy_static',
@@ -470,7 +476,9 @@ class VideoPmK(study.ScoresPredictions):
     by_distance = np.argsort(distance, kind='stable')
     near = by_distance[is_near[by_distance]]  # indices of the near offsets, the nearest first
     # Which sets count at each of these offsets: they have the frame, and the anchor is right.
-    counted = metrics.by_offset(right, right.anchor[:, right.group], right.anchor)[..., near]
+    counted = metrics.by_offset(
+      right, right.is_anchor_right[:, right.group], right.is_anchor_right
+    )[..., near]
     views = pd.DataFrame({'k': distance[near]})
     # One classifier at a time, because the sets that count are others for each of them.
     for model, label in enumerate(right.models):
@@ -518,7 +526,7 @@ class VideoPmK(study.ScoresPredictions):
     """
     near = right.of_pairs(np.abs(right.offset) <= self.k)
     yield self._means(STATIC, near, (metrics.static_pairs(near),))
-    anchor_accuracies = right.anchor.mean(1)
+    anchor_accuracies = right.is_anchor_right.mean(1)
     # A line needs three classifiers that are not all equally accurate.
     if len(anchor_accuracies) >= 3 and np.ptp(anchor_accuracies) > 0:
       pm_k = self._all_right_within_k(right).mean(1)
@@ -561,9 +569,9 @@ class VideoPmK(study.ScoresPredictions):
     counted[:, :2] = True
     counted[reviewed_rows, 2:] = True
     values = np.zeros((len(before.models), *counted.shape), bool)
-    values[..., 0] = before.anchor
+    values[..., 0] = before.is_anchor_right
     values[..., 1] = reachable._all_right_within_k(before)
-    values[:, reviewed_rows, 2] = after.anchor
+    values[:, reviewed_rows, 2] = after.is_anchor_right
     values[:, reviewed_rows, 3] = reachable._all_right_within_k(after)
     fields = dict(zip(before.models, values, strict=True))
     views = pd.DataFrame({'view': range(4)})

@@ -313,14 +313,14 @@ class Training:
   def check_groups(self, columns: Mapping[str, np.ndarray]) -> None:
     """Raises InputError if the rows have more groups than an objective of groups has weights.
 
-    The groups are the values 0, 1, … of the column that the objective names. If `columns` lacks it,
-    nothing is checked, except for labels and columns that augmentations add.
+    The groups are the values 0, 1, … of the column that the objective names. Labels and columns
+    that augmentations add are checked always, and other columns only if `columns` has them.
     """
     part = self.pipeline.objective
     if not isinstance(part, GroupObjective):
       return
     column, key = part.column, part.count_key
-    stated_count = part.describe()[key]  # 0 for the number of classes
+    stated_count = part.describe()[key]  # 0 stands for the number of classes
     num_weights = stated_count or self.num_classes
     # {column: number of its values} for columns that need not be read
     num_groups = {'label': self.num_classes, **self.pipeline.policy.added}

@@ -47,8 +47,8 @@ class SetOutcomes:
   A pair is an anchor with one of its neighbors; the sets have P pairs in all.
 
   Attributes:
-    anchor: bool [..., A], whether the prediction for each anchor is right.
-    neighbor: bool [..., P], whether the prediction for the neighbor of each pair is right.
+    is_anchor_right: bool [..., A], whether the prediction for each anchor is right.
+    is_neighbor_right: bool [..., P], whether the prediction for the neighbor of each pair is right.
     group: int [P], index in [0, A) of the set of each pair, ascending.
     offset: int [P], frame number of the neighbor minus the frame number of the anchor, never 0.
     videos: int [A], number of the video of each set; intervals group sets by video. None if no two
@@ -56,8 +56,8 @@ class SetOutcomes:
     models: labels of the models on the leading axis; () if there is no such axis.
   """
 
-  anchor: np.ndarray
-  neighbor: np.ndarray
+  is_anchor_right: np.ndarray
+  is_neighbor_right: np.ndarray
   group: np.ndarray
   offset: np.ndarray
   videos: np.ndarray | None = None
@@ -66,17 +66,17 @@ class SetOutcomes:
   @property
   def num_anchors(self) -> int:
     """The number A of anchors, which is the number of neighbor sets."""
-    return self.anchor.shape[-1]
+    return self.is_anchor_right.shape[-1]
 
   @property
   def mistakes(self) -> np.ndarray:
     """Whether a pair's anchor is predicted rightly and its neighbor wrongly, bool [..., P]."""
-    return self.anchor[..., self.group] & ~self.neighbor
+    return self.is_anchor_right[..., self.group] & ~self.is_neighbor_right
 
   def of_model(self, index: int) -> SetOutcomes:
     """Returns the outcomes of the model at an index of the leading axis, without this axis."""
-    anchor, neighbor = self.anchor[index], self.neighbor[index]
-    return dataclasses.replace(self, anchor=anchor, neighbor=neighbor, models=())
+    anchor, neighbor = self.is_anchor_right[index], self.is_neighbor_right[index]
+    return dataclasses.replace(self, is_anchor_right=anchor, is_neighbor_right=neighbor, models=())
 
   def of_anchors(self, positions: np.ndarray) -> SetOutcomes:
     """Returns the outcomes of some anchors and of all their pairs.
@@ -87,15 +87,17 @@ class SetOutcomes:
     selected = self.of_pairs(np.isin(self.group, positions))
     group = np.searchsorted(positions, selected.group)
     videos = None if self.videos is None else self.videos[positions]
-    anchor = self.anchor[..., positions]
-    return dataclasses.replace(selected, anchor=anchor, group=group, videos=videos)
+    anchor = self.is_anchor_right[..., positions]
+    return dataclasses.replace(selected, is_anchor_right=anchor, group=group, videos=videos)
 
   def of_pairs(self, is_selected: np.ndarray) -> SetOutcomes:
     """Returns the outcomes of all anchors, but only of the pairs that are true in `is_selected`,
     bool [P].
     """
     pairs = {'group': self.group[is_selected], 'offset': self.offset[is_selected]}
-    return dataclasses.replace(self, neighbor=self.neighbor[..., is_selected], **pairs)
+    return dataclasses.replace(
+      self, is_neighbor_right=self.is_neighbor_right[..., is_selected], **pairs
+    )
 
   @classmethod
   def stacked(cls, outcomes: Mapping[str, SetOutcomes]) -> SetOutcomes:
@@ -105,9 +107,11 @@ class SetOutcomes:
       outcomes: {label of a model: its outcomes without a leading axis}.
     """
     first, *_ = models = list(outcomes.values())
-    anchor = np.stack([model.anchor for model in models])
-    neighbor = np.stack([model.neighbor for model in models])
-    return dataclasses.replace(first, anchor=anchor, neighbor=neighbor, models=tuple(outcomes))
+    anchor = np.stack([model.is_anchor_right for model in models])
+    neighbor = np.stack([model.is_neighbor_right for model in models])
+    return dataclasses.replace(
+      first, is_anchor_right=anchor, is_neighbor_right=neighbor, models=tuple(outcomes)
+    )
 
 
 def is_right(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -232,12 +236,14 @@ def right_within(outcomes: SetOutcomes, largest: int, include_anchor: bool = Tru
       neighbors count, but a set without neighbors within k frames is judged by its anchor.
   """
   k, distance = np.arange(largest + 1), np.abs(outcomes.offset.astype(np.int32))
-  # Distances of the nearest wrong neighbor and of the nearest neighbor of each set, [..., A, 1].
-  wrong_at = _least_in_group(np.where(outcomes.neighbor, _NEVER, distance), outcomes)[..., None]
+  # The distance of the nearest wrong neighbor of each set, [..., A, 1].
+  wrong_at = _least_in_group(np.where(outcomes.is_neighbor_right, _NEVER, distance), outcomes)[
+    ..., None
+  ]
   if include_anchor:
-    return outcomes.anchor[..., None] & (wrong_at > k)
-  nearest_at = _least_in_group(distance, outcomes)[:, None]
-  return np.where(nearest_at <= k, wrong_at > k, outcomes.anchor[..., None])
+    return outcomes.is_anchor_right[..., None] & (wrong_at > k)
+  nearest_at = _least_in_group(distance, outcomes)[:, None]  # of any neighbor
+  return np.where(nearest_at <= k, wrong_at > k, outcomes.is_anchor_right[..., None])
 
 
 def _least_in_group(values: np.ndarray, outcomes: SetOutcomes) -> np.ndarray:
@@ -333,7 +339,7 @@ def static_pairs(outcomes: SetOutcomes) -> np.ndarray:
   Args:
     outcomes: the correctness of the predictions, with models on the leading axis.
   """
-  num_wrong = (~outcomes.neighbor).sum(0)
+  num_wrong = (~outcomes.is_neighbor_right).sum(0)
   # By set, then falling number of wrong models, distance, offset; `lexsort` takes set last.
   order = np.lexsort((outcomes.offset, np.abs(outcomes.offset), -num_wrong, outcomes.group))
   _, first_of_set = np.unique(outcomes.group[order], return_index=True)
@@ -350,8 +356,8 @@ def static_right(outcomes: SetOutcomes, pairs: np.ndarray) -> np.ndarray:
     outcomes: the correctness of the predictions.
     pairs: indices of the pairs of these neighbors, at most one for each anchor.
   """
-  right = outcomes.anchor.copy()
-  right[..., outcomes.group[pairs]] = outcomes.neighbor[..., pairs]
+  right = outcomes.is_anchor_right.copy()
+  right[..., outcomes.group[pairs]] = outcomes.is_neighbor_right[..., pairs]
   return right
 
 

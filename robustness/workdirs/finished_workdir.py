@@ -246,8 +246,8 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
 
   The records must be of the same study: with equal values of `Study.recording`, after the keys of
   earlier versions are renamed. The descriptions of the data, in the records and in the task's
-  results, must agree in the keys that both have. If several folders match, the one with the fewest
-  keys that only one description has is returned.
+  results, must agree in the keys that both have. Of several such folders, the one with the fewest
+  keys in one of the two descriptions only is returned.
 
   Args:
     path: the workdir, or its folder of a seed.
@@ -266,7 +266,8 @@ def _records_folder(path: pathlib.Path, study: Study, results: Results) -> pathl
     json_files.check(identity, f'{header}, identity', {'data': dict, 'study': dict})
     recorded = recorded_study.with_keys_of_today(type(study), identity['study'])
     is_same_study = recorded == expected_study
-    # a study without its code is read from the results, which may state more than the records
+    # A private study whose file is not run is a `RecordedStudy`. It has the settings that the
+    # results state, which may be more than the records state.
     if isinstance(study, RecordedStudy):
       is_same_study = is_same_study or study.is_recorded_as(recorded)
     described, recorded_data = results.data, identity['data']

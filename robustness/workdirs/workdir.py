@@ -374,7 +374,7 @@ class RunLog:
     finished: dict[str, Any] = {}
     file = path / ENVIRONMENT
     if file.is_file():
-      current['resumed'] = True  # so that `seconds` are only those since the run was resumed
+      current['resumed'] = True  # tells readers that `seconds` lack the time before
       if (path / JSON_NAME).is_file():  # the earlier run was finished
         with contextlib.suppress(InputError):  # a damaged file is replaced
           finished = json_files.read(file)

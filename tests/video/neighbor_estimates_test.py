@@ -58,7 +58,7 @@ def test_equal_accuracy_at_each_offset_does_not_determine_pm_k():
     pairs = [(video, o, video != wrong_video[o]) for video in range(3) for o in wrong_video]
     outcomes = made([True] * 3, pairs)
     for offset in wrong_video:
-      assert outcomes.neighbor[outcomes.offset == offset].mean() == pytest.approx(2 / 3)
+      assert outcomes.is_neighbor_right[outcomes.offset == offset].mean() == pytest.approx(2 / 3)
     assert right_within(outcomes, 2)[:, 2].mean() == pytest.approx(expected[name])
 
 
@@ -72,8 +72,8 @@ def test_equals_the_released_scorer_on_the_released_sets(shared_dir, seed):
   outcomes = metrics.outcomes(sets, scores.argmax(-1))
   counts = metrics.right_within(outcomes, 10).sum(0)
   n = len(sets.anchors)
-  assert (outcomes.anchor.sum() / n, counts[10] / n) == released_rule(sets, scores)
-  assert counts[0] == outcomes.anchor.sum()
+  assert (outcomes.is_anchor_right.sum() / n, counts[10] / n) == released_rule(sets, scores)
+  assert counts[0] == outcomes.is_anchor_right.sum()
 
 
 def test_pm_k_by_hand():
@@ -86,11 +86,13 @@ def test_pm_k_starts_at_the_accuracy_on_anchors_and_falls_and_is_higher_without_
   outcomes = random_outcomes(1)
   included = right_within(outcomes, 10)
   for include in (True, False):
-    np.testing.assert_array_equal(right_within(outcomes, 3, include)[..., 0], outcomes.anchor)
+    np.testing.assert_array_equal(
+      right_within(outcomes, 3, include)[..., 0], outcomes.is_anchor_right
+    )
   assert (included[..., 1:] <= included[..., :-1]).all()
   assert (right_within(outcomes, 10, include_anchor=False) >= included).all()
   for model in range(3):  # All models at once have the outcomes of each model by itself.
-    arrays = outcomes.anchor[model], outcomes.neighbor[model]
+    arrays = outcomes.is_anchor_right[model], outcomes.is_neighbor_right[model]
     single = SetOutcomes(*arrays, outcomes.group, outcomes.offset)
     np.testing.assert_array_equal(right_within(single, 10), included[model])
 
@@ -118,10 +120,10 @@ def test_any_label_counts_as_right_and_pairs_may_have_other_labels():
   assert metrics.is_right(np.array([1, 2, 0, -1]), labels).tolist() == [True, True, False, False]
   sets = metadata.from_mappings({'v/1.jpg': ['v/2.jpg']}, {'v/1.jpg': [0, 1], 'v/2.jpg': [0]})
   predictions = np.array([1, 1])
-  assert metrics.outcomes(sets, predictions).neighbor.tolist() == [False]
-  assert metrics.outcomes(sets, predictions, 'anchor').neighbor.tolist() == [True]
+  assert metrics.outcomes(sets, predictions).is_neighbor_right.tolist() == [False]
+  assert metrics.outcomes(sets, predictions, 'anchor').is_neighbor_right.tolist() == [True]
   sets = metadata.from_mappings({'v/1.jpg': ['v/2.jpg']}, {'v/1.jpg': [0]})
-  neighbor_right = metrics.outcomes(sets, np.array([0, 0])).neighbor.tolist()
+  neighbor_right = metrics.outcomes(sets, np.array([0, 0])).is_neighbor_right.tolist()
   assert neighbor_right == [True], 'a neighbor without labels has those of its anchor'
 
 
@@ -141,7 +143,7 @@ def test_the_static_set_has_the_pair_that_most_models_get_wrong():
 
 def test_outcomes_by_offset_have_a_row_for_each_anchor_and_a_column_for_each_offset():
   outcomes = made([1, 0], [(0, -1, 0), (0, 2, 1), (1, 2, 1)])
-  table = metrics.by_offset(outcomes, outcomes.neighbor, outcomes.anchor)
+  table = metrics.by_offset(outcomes, outcomes.is_neighbor_right, outcomes.is_anchor_right)
   assert table.tolist() == [[False, True, True], [False, False, True]]
 
 
@@ -172,7 +174,7 @@ def test_positions_of_anchors_before_and_after_the_review():
 
 def test_pm_k_of_arrays_is_the_one_of_neighbor_sets_and_resamples_whole_clusters():
   outcomes = random_outcomes(0, models=1).of_model(0)
-  correct = np.concatenate([outcomes.anchor, outcomes.neighbor])
+  correct = np.concatenate([outcomes.is_anchor_right, outcomes.is_neighbor_right])
   sets = np.concatenate([np.arange(outcomes.num_anchors), outcomes.group])
   offset = np.concatenate([np.zeros(outcomes.num_anchors, int), outcomes.offset])
   order = np.random.default_rng(1).permutation(len(sets))

@@ -95,10 +95,10 @@ def crop(key: jax.Array, image: jax.Array) -> jax.Array:
 def votes(logits: jax.Array, count: int) -> jax.Array:
   """Returns the logits [classes] of an image, by a vote of its views with logits [views, classes].
 
-  The `count` views of lowest entropy vote, each for its best class. Between classes with equally
-  many votes, the first view of higher entropy that votes for one of them decides. A class with the
-  share s of the votes and the mean probability p in the views that vote has the logit
-  ln((1 − F) s + F p), with F = `FLOOR`.
+  The `count` views of lowest entropy vote, each for its most probable class. If several classes
+  have the most votes, the other views are asked in the order of their entropy, and the first with
+  one of these classes gives it a further vote. The logit of a class is ln((1 − F) s + F p), with
+  its share s of the votes, its mean probability p over the voting views, and F = `FLOOR`.
   """
   size = logits.shape[-1]
   log_p = adaptation.log_probabilities(logits)
