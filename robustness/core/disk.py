@@ -1,4 +1,6 @@
-"""Advice about errors of a disk: full, read-only, without permission, or with a name in use."""
+"""Advice about errors of a disk: full, read-only, without permission, or with a name in use; and of
+a file that is too large.
+"""
 
 import errno
 import os
@@ -12,6 +14,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers of a full disk or exhausted quota."""
 NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 """Error numbers of a read-only disk or missing permission."""
+TOO_LARGE = (errno.EFBIG,)
+"""Error number of a file larger than a limit, such as that of `ulimit -f`, or the disk allows."""
 IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 """Error numbers of a file in place of a folder, or the reverse."""
 OVERHEAD = 2**18  # bytes of a checkpoint in addition to its arrays
@@ -20,9 +24,10 @@ OVERHEAD = 2**18  # bytes of a checkpoint in addition to its arrays
 def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | None:
   """Returns what is wrong with the disk and how to fix it, in sentences; None for other errors.
 
-  The disk may be full or not writable, or a file may be in the way of a folder or the reverse. An
-  `OSError` states this by its number. C++ libraries (Orbax's store, TensorFlow's writer of events)
-  state it only in the text of their errors, which is searched too.
+  The disk may be full or not writable, a file may be larger than a limit allows, or a file may be
+  in the way of a folder or the reverse. An `OSError` states this by its number. C++ libraries
+  (Orbax's store, TensorFlow's writer of events) state it only in the text of their errors, which is
+  searched too.
 
   Args:
     error: the error; its causes are examined as well.
@@ -38,6 +43,11 @@ def advice(error: BaseException, directory: str | os.PathLike[str]) -> str | Non
       return (
         f'no space left on disk{place}. What was computed is kept: free some space and run the '
         'same command again.'
+      )
+    if number in TOO_LARGE:
+      return (
+        f'{path or "a file"}: file too large. What was computed is kept: raise the limit (ulimit '
+        '-f), or use another file system, and run the same command again.'
       )
     if number in NOT_WRITABLE:
       place = f'{WORKDIR:--}' if directory else 'folder'
@@ -59,7 +69,7 @@ def _number(error: BaseException) -> int | None:
   if isinstance(error, OSError):
     return error.errno
   # texts such as 'No space left on device', which no other error contains
-  return next((n for n in (*FULL, errno.EROFS) if os.strerror(n) in str(error)), None)
+  return next((n for n in (*FULL, *TOO_LARGE, errno.EROFS) if os.strerror(n) in str(error)), None)
 
 
 def require_space(directory: str | os.PathLike[str], size: int) -> None:

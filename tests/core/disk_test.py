@@ -21,6 +21,8 @@ def caused(error, cause):
   (OSError(errno.EDQUOT, 'Disk quota exceeded'), 'no space left on disk (work)'),
   (ValueError("RESOURCE_EXHAUSTED: No space left on device [os_error_code='28']"), 'no space'),
   (caused(RuntimeError('cannot save'), OSError(errno.ENOSPC, 'No space')), 'no space left'),
+  (OSError(errno.EFBIG, 'File too large', 'd'), 'd: file too large. What was computed is kept'),
+  (ValueError('RESOURCE_EXHAUSTED: File too large [OS error 27]'), 'work: file too large'),
   (OSError(errno.EROFS, 'Read-only file system', 'b'), 'b: read-only file system. Give'),
   (PermissionError(errno.EACCES, 'Permission denied', 'c'), 'c: permission denied. Give'),
   (ValueError('UNKNOWN: Read-only file system'), 'work: read-only file system'),
