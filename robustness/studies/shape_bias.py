@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from robustness.core.errors import KEYS, InputError, or_column
+from robustness.core.errors import KEYS, InputError, nearest, or_column
 from robustness.core.rows import Rows
 from robustness.estimates.means import means, published_row, table_of_rows
 from robustness.estimates.outcomes import Outcomes
@@ -63,7 +63,7 @@ class ShapeBias(Study):
   quantities = (BIAS, DECIDED)
 
   def check(self, rows: Rows, recipes: Recipes) -> None:
-    """Raises InputError unless rows name textures and some texture conflicts with the shape."""
+    """Raises InputError unless the rows' textures are classes, and one conflicts with the shape."""
     super().check(rows, recipes)
     values = rows.without_images()
     textures, shapes = values.get(TEXTURE), values['label']
@@ -72,6 +72,11 @@ class ShapeBias(Study):
         f'the images have no column {TEXTURE!r} with the class of the texture, or several labels: '
         f'set {KEYS.data.source}=cue_conflict' + or_column(TEXTURE)
       )
+    for name in np.unique(textures.astype(str)).tolist():
+      # no answer is a texture that is no class, so that all answers would be by shape
+      if name not in rows.class_names:
+        fix = nearest(name, rows.class_names)
+        raise InputError(f'the column {TEXTURE!r} names {name!r}, which is no class; {fix}.')
     if np.array_equal(textures.astype(str), np.asarray(rows.class_names)[shapes]):
       raise InputError('no picture has the texture of another class than its shape has.')
 

@@ -71,6 +71,9 @@ def test_rows_without_a_conflict_are_refused():
   refused('no picture has the texture of another class', study.check, agreeing, {})
   numbers = dataclasses.replace(rows(), columns={'texture': np.arange(len(SHAPES))})
   refused("no column 'texture'", study.check, numbers, {})
+  unknown = np.where(CLASSES[0] == TEXTURES, 'Poodle', TEXTURES)
+  no_class = dataclasses.replace(rows(), columns={'texture': unknown})
+  refused("column 'texture' names 'Poodle', which is no class", study.check, no_class, {})
   double_labels = ArrayRows(
     rows().images, rows().labels[:, None], rows().class_names, columns={'texture': TEXTURES}
   )
